@@ -97,7 +97,7 @@ impl<'a> Flow<'a> {
         let mut unknown: Vec<&String> = flow.steps.iter().flat_map(|step| &step.inputs).collect();
         unknown.retain(|name| !name.is_empty() && !known.contains(*name));
         unknown.dedup();
-        let unheld = |name: &&String| format!("'{name}', which is held in no way that is known");
+        let unheld = |name: &&String| format!("'{name}', which is stored in an unknown way");
         let unheld: Vec<String> = unknown.iter().map(unheld).collect();
         flow.hidden.extend(unheld);
         flow
@@ -198,7 +198,7 @@ impl<'a> Flow<'a> {
 }
 
 fn double(name: &str) -> String {
-    format!("'{name}', which stands for two things")
+    format!("'{name}', which has two meanings")
 }
 
 /// Returns a unique prefix for names in a body.

@@ -89,7 +89,7 @@ impl Layers {
         };
         let is_kept = self.ports.len() == reference.ports.len()
             && self.ports.iter().zip(&reference.ports).all(is_alike);
-        (!is_kept).then(|| "primary inputs or outputs have other shapes".into())
+        (!is_kept).then(|| "primary inputs or outputs have different shapes".into())
     }
 }
 

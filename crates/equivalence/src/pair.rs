@@ -293,7 +293,7 @@ fn pairs_of_shape(
         let Some(number) = ours.iter().position(fits) else { continue };
         let found = ours.remove(number);
         let axes = orders(shape, &own.all[found].shape).into_iter().next();
-        let axes = axes.expect("the shapes are the same but for their order");
+        let axes = axes.expect("the shapes differ only in their order");
         let arrangement = Arrangement::Axes(axes);
         pairs.push(Pair { reference: at, own: found, by: Pairing::Place, arrangement });
     }

@@ -104,8 +104,8 @@ pub(super) fn judge(equivalence: &mut Equivalence, graphs: &GraphFindings) {
     equivalence.verdict = reasons.first().map_or(Verdict::Closed, |reason| reason.leaves);
     if is_closed {
         let what = match equivalence.tensors.len() {
-            1 => "the weight of the reference is there".into(),
-            all => format!("all {all} weights of the reference are there"),
+            1 => "the model contains the weight of the reference".into(),
+            all => format!("the model contains all {all} weights of the reference"),
         };
         reasons.push(Reason { leaves: Verdict::Closed, rule: EQUIVALENCE, what });
     }
@@ -130,26 +130,26 @@ fn tensor_reasons(equivalence: &Equivalence) -> Vec<Reason> {
             |finding| matches!(finding, Finding::Replaced),
             Verdict::Open,
             INITIAL,
-            "with numbers that have nothing to do with the reference's: replaced, or begun anew",
+            "unrelated to the reference: replaced, or trained from new initial weights",
         ),
         (
             |finding| matches!(finding, Finding::Retrained),
             Verdict::RestrictedRetraining,
             RETRAINING,
-            "with numbers that no rounding explains: retrained, or changed by a method that looks \
-             at more than weights",
+            "with differences that rounding does not explain: retrained, or changed by a method \
+             that uses more than the weights",
         ),
         (
             |finding| matches!(finding, Finding::Reshaped { .. }),
             Verdict::RestrictedRetraining,
             EQUIVALENCE,
-            "of another shape than the reference's",
+            "with a different shape than in the reference",
         ),
         (
             |finding| matches!(finding, Finding::Missing),
             Verdict::RestrictedRetraining,
             EQUIVALENCE,
-            "of the reference for which nothing stands",
+            "of the reference without a counterpart in the model",
         ),
     ];
     let mut reasons = Vec::new();
@@ -164,7 +164,7 @@ fn tensor_reasons(equivalence: &Equivalence) -> Vec<Reason> {
             leaves: Verdict::RestrictedRetraining,
             rule: EQUIVALENCE,
             what: format!(
-                "{pruned} numbers in {} are 0 where the reference's are not: discarding non-zero \
+                "{pruned} numbers in {} are 0 but not 0 in the reference: discarding non-zero \
                  weights, including pruning",
                 tensors(affected)
             ),
@@ -187,8 +187,7 @@ fn unread_reasons(equivalence: &Equivalence, graphs: &GraphFindings) -> Vec<Reas
     let found = count(equivalence, |finding| matches!(finding, Finding::Unread));
     if found > 0 {
         reasons.push(unknown(format!(
-            "{} of the reference not found, and the model may hold them in a form that is not \
-             understood",
+            "{} of the reference not found; the model may store them in an unknown form",
             tensors(found)
         )));
     }
@@ -196,15 +195,14 @@ fn unread_reasons(equivalence: &Equivalence, graphs: &GraphFindings) -> Vec<Reas
     for (whose, unread) in [("the model", own), ("the reference", theirs)] {
         let Some(first) = unread.first() else { continue };
         let contents = match unread.len() {
-            1 => format!("{first}, in a form that is not understood"),
-            all => format!("{all} tensors in a form that is not understood, such as {first}"),
+            1 => format!("{first}, in an unknown form"),
+            all => format!("{all} tensors in an unknown form, such as {first}"),
         };
         reasons.push(unknown(format!("{whose} computes with {contents}: not compared")));
     }
     if let Some(first) = graphs.changed.first() {
         reasons.push(unknown(format!(
-            "{} changed by the graph before anything is computed with them, and not so in the \
-             reference, such as {first}",
+            "{} changed by the graph before use, unlike in the reference, such as {first}",
             tensors(graphs.changed.len())
         )));
     }
@@ -214,8 +212,8 @@ fn unread_reasons(equivalence: &Equivalence, graphs: &GraphFindings) -> Vec<Reas
             all => format!("in {all} places"),
         };
         reasons.push(unknown(format!(
-            "with the same weights the model computes otherwise than the reference {places}: \
-             {first}; show that it comes to the same"
+            "with the same weights, the model differs from the reference {places}: {first}; show \
+             that the results are equal"
         )));
     }
     if equivalence.tensors.is_empty() {
@@ -238,7 +236,7 @@ fn extra_reason(equivalence: &Equivalence, singles: u64) -> Option<Reason> {
     let leaves = if is_substituted { Verdict::RestrictedRetraining } else { Verdict::Open };
     let Some(first) = large.first() else {
         let what = format!(
-            "{singles} single numbers more than the reference: together they are a weight \
+            "{singles} more single numbers than the reference: together they are a weight \
              supplement"
         );
         return (singles > PIECES).then_some(Reason { leaves, rule: EQUIVALENCE, what });
@@ -260,7 +258,7 @@ fn beam_reason(beams: (Option<i64>, Option<i64>)) -> Option<Reason> {
     (own != theirs).then(|| Reason {
         leaves: Verdict::Open,
         rule: EQUIVALENCE,
-        what: format!("{own} beams in a search, {theirs} in the reference"),
+        what: format!("{own} beams in the search, {theirs} in the reference"),
     })
 }
 
@@ -299,15 +297,17 @@ fn conditions(equivalence: &Equivalence, graphs: &GraphFindings) -> Vec<String> 
     }
     conditions.extend(graphs.unseen());
     conditions.extend(match equivalence.beams {
-        (Some(_), None) => Some("the reference's graph does not tell its beams".into()),
-        (None, Some(_)) => Some("the model's graph does not tell its beams".into()),
+        (Some(_), None) => {
+            Some("the graph of the reference does not state its number of beams".into())
+        }
+        (None, Some(_)) => Some("the graph of the model does not state its number of beams".into()),
         _ => None,
     });
     if equivalence.verdict == Verdict::RestrictedRetraining {
         conditions.push(format!(
-            "the tag asks for the cost of retraining (at most 1), for public code and data, and \
-             for an accuracy above that of the Closed division; the model has {} weights that are \
-             not 0 in {} bytes (retraining rules 7.5 and 10)",
+            "the tag requires the cost of retraining (at most 1), public code and data, and an \
+             accuracy above that of the Closed division; the model has {} weights that are not 0 \
+             in {} bytes (retraining rules 7.5 and 10)",
             equivalence.non_zero.0, equivalence.weight_bytes
         ));
     }
@@ -320,15 +320,15 @@ fn rounding_conditions(equivalence: &Equivalence) -> Vec<String> {
     let rounded = count(equivalence, |finding| matches!(finding, Finding::Rounded));
     if rounded > 0 {
         conditions.push(format!(
-            "{} rounded to another type: the method has to be described so that it can be \
-             reproduced, and to use nothing but weights and the calibration set ({QUANTISATION})",
+            "{} rounded to another type: the method must be described so that it can be \
+             reproduced, and must use only weights and the calibration set ({QUANTISATION})",
             tensors(rounded)
         ));
     }
     if let Some(share) = described(equivalence).filter(|share| *share >= DOUBTFUL) {
         conditions.push(format!(
-            "scales and zero points have {:.0} % of the bytes of the weights; a description has \
-             to be much smaller than those ({QUANTISATION})",
+            "scales and zero points have {:.0} % of the bytes of the weights; a description must \
+             be much smaller than the weights ({QUANTISATION})",
             100.0 * share
         ));
     }
@@ -336,13 +336,13 @@ fn rounding_conditions(equivalence: &Equivalence) -> Vec<String> {
     let other: u64 = deviation().map(|deviation| deviation.other_neighbour).sum();
     if other > 0 {
         conditions.push(format!(
-            "{other} numbers are rounded to the farther neighbour: truncated, or chosen by \
+            "{other} numbers are rounded to the farther neighbor: truncated, or chosen by \
              calibration"
         ));
     }
     let clipped: u64 = deviation().map(|deviation| deviation.clipped).sum();
     if clipped > 0 {
-        conditions.push(format!("{clipped} numbers are cut off at the end of their range"));
+        conditions.push(format!("{clipped} numbers are clipped at the end of their range"));
     }
     conditions
 }
@@ -353,13 +353,13 @@ impl GraphFindings {
         let mut unseen = Vec::new();
         if self.folded > 0 {
             unseen.push(format!(
-                "{} of the reference's normalisations are compared as folded into convolutions",
+                "{} normalizations of the reference are compared as folded into convolutions",
                 self.folded
             ));
         }
         if self.padded > 0 {
             unseen.push(format!(
-                "{} padded: show that what is computed of the padding is not used",
+                "{} padded: show that results of the padding are not used",
                 tensors(self.padded)
             ));
         }

@@ -112,7 +112,7 @@ impl<'a> Weights<'a> {
                 .ok_or_else(|| wrong("the scales of its two factors do not fit together"))?;
         }
         let (layout, packing) = layout(by, tensor, &shape, scales.len())
-            .ok_or_else(|| wrong("its axis is none of its own"))?;
+            .ok_or_else(|| wrong("its axis does not exist"))?;
         let zeros = match (&by.zero, by.kind) {
             (Some(zero), _) => self.zeros(zero, packing, layout)?,
             (None, ScaleKind::Packed { bits, .. }) => vec![(1_u32 << (bits - 1)) as f32],
@@ -128,7 +128,7 @@ impl<'a> Weights<'a> {
         }
         let affine = Affine { scales, zeros, layout, range, small };
         Numbers::codes(shape, Bytes::load(tensor)?, packing, affine)
-            .ok_or_else(|| wrong("its codes or their scales are not as many as it needs"))
+            .ok_or_else(|| wrong("the number of its codes or scales is wrong"))
     }
 
     fn zeros(&self, name: &str, packing: Packing, layout: Layout) -> Result<Vec<f32>, ReadError> {
@@ -179,7 +179,7 @@ impl<'a> Weights<'a> {
         let found = self.flow.tensors.get(name).map(|tensor| &**tensor);
         found.ok_or_else(|| ReadError::Tensor {
             name: name.to_owned(),
-            reason: "the graph names it, and the file does not hold it".into(),
+            reason: "the graph uses it, but the file does not contain it".into(),
         })
     }
 

@@ -177,7 +177,7 @@ macro_rules! number_setting {
     };
 }
 number_setting!(u64, "a whole number");
-number_setting!(i32, "a whole number, may be negative");
+number_setting!(i32, "a whole number, possibly negative");
 number_setting!(f64, "a number");
 number_setting!(bool, "true or false");
 
@@ -277,17 +277,21 @@ settings! {
     server_target_qps: f64 = 1.0, "queries/s", "Server: mean arrival rate.";
     server_target_latency_ns: u64 = 100_000_000, "ns", "Server: the latency bound.";
     server_target_latency_percentile: f64 = 0.99, "fraction", "Server: the share of queries that must meet the bound.";
-    server_coalesce_queries: bool = false, "", "Server: hand all queries that are due to the system in one call.";
+    server_coalesce_queries: bool = false, "", "Server: pass all due queries to the system in one \
+                                                call.";
     server_find_peak_qps_decimals_of_precision: i32 = 1, "decimals", "FindPeakPerformance: decimals of the rate found.";
     server_find_peak_qps_boundary_step_size: f64 = 1.0, "factor", "FindPeakPerformance: each bracketing step multiplies the rate by 1 + this.";
-    server_max_async_queries: u64 = 0, "queries", "Server: end the run when more are outstanding; 0 is no limit.";
+    server_max_async_queries: u64 = 0, "queries", "Server: end the run if more queries than this \
+                                                   are outstanding; 0 is no limit.";
     server_num_issue_query_threads: u64 = 0, "threads", "Server: registered threads that issue; 0 is the calling thread.";
     offline_expected_qps: f64 = 1.0, "samples/s", "Offline: expected throughput; sets the size of the query.";
     sample_concatenate_permutation: bool = false, "", "Issue each sample of the set equally often (equal-issue mode).";
-    min_duration_ms: u64 = 10_000, "ms", "The run lasts at least this long.";
-    max_duration_ms: u64 = 0, "ms", "The run ends early after this long; 0 is no limit.";
-    min_query_count: u64 = 100, "queries", "At least this many queries are issued.";
-    max_query_count: u64 = 0, "queries", "The run ends early after this many; 0 is no limit.";
+    min_duration_ms: u64 = 10_000, "ms", "Minimum duration of the run.";
+    max_duration_ms: u64 = 0, "ms", "Maximum duration of the run, which then ends early; 0 is no \
+                                     limit.";
+    min_query_count: u64 = 100, "queries", "Minimum number of queries.";
+    max_query_count: u64 = 0, "queries", "Maximum number of queries, after which the run ends \
+                                          early; 0 is no limit.";
     qsl_rng_seed: u64 = 0, "", "Seed of the order in which samples are loaded.";
     sample_index_rng_seed: u64 = 0, "", "Seed of the choice of samples for queries.";
     schedule_rng_seed: u64 = 0, "", "Seed of the arrival times.";
@@ -298,10 +302,14 @@ settings! {
     test05_qsl_rng_seed: u64 = 0, "", "TEST05: replaces qsl_rng_seed.";
     test05_sample_index_rng_seed: u64 = 0, "", "TEST05: replaces sample_index_rng_seed.";
     test05_schedule_rng_seed: u64 = 0, "", "TEST05: replaces schedule_rng_seed.";
-    print_timestamps: bool = false, "", "Print begin and end of the performance run on stdout.";
-    performance_issue_unique: bool = false, "", "Audit: issue each sample once, in a shuffled order; at recorded arrival times in that of the library.";
+    print_timestamps: bool = false, "", "Print the beginning and the end of the performance run on \
+                                         stdout.";
+    performance_issue_unique: bool = false, "", "Audit: issue each sample once, in a shuffled \
+                                                 order; with recorded arrival times, in the order \
+                                                 of the library.";
     performance_issue_same: bool = false, "", "Audit: issue the same sample every time.";
-    performance_issue_same_index: u64 = 0, "position", "Audit: which one, as a position in the loaded set.";
+    performance_issue_same_index: u64 = 0, "position", "Audit: the sample to issue, as a position \
+                                                        in the loaded set.";
     performance_sample_count_override: u64 = 0, "samples", "Size of the performance set; 0 is what the library reports.";
     accuracy_sample_count_override: u64 = 0, "samples", "Samples of an accuracy run; 0 is the whole library.";
     use_token_latencies: bool = false, "", "Judge time to first token and time per output token instead of latency.";
@@ -314,11 +322,19 @@ settings! {
     early_stopping: EarlyStopping = EarlyStopping::AfterRun, "", "Judge once after the run, extend the run until the criterion is met, or never judge (rounds v0.5 and v0.7).";
     early_stopping_confidence: f64 = 0.99, "fraction", "Confidence of the early-stopping criterion.";
     early_stopping_tolerance: f64 = 0.0, "fraction", "Tolerance of the early-stopping criterion.";
-    trace_rules: TraceRules = TraceRules::Current, "", "Which releases of the reference the query trace equals.";
-    continue_trace: bool = false, "", "Go on generating queries when the expected latency was set too high, instead of ending early.";
-    response_deadline_ms: u64 = 0, "ms", "End the run when this long passes with queries outstanding and none completed; 0 waits for ever.";
-    max_client_lag_ns: u64 = 0, "ns", "The run is INVALID if the client itself issued later than this at the target percentile; 0 does not judge.";
-    multi_stream_target_qps: f64 = 0.0, "queries/s", "MultiStream of rounds v0.5 and v0.7: a query is due every 1/this and an interval is skipped while the last one is not complete; 0 issues when it is complete.";
+    trace_rules: TraceRules = TraceRules::Current, "", "Releases of the reference that the query \
+                                                        trace equals.";
+    continue_trace: bool = false, "", "Continue to generate queries if the expected latency was \
+                                       too high, instead of ending early.";
+    response_deadline_ms: u64 = 0, "ms", "End the run if queries are outstanding and none \
+                                          completes for this long; 0 waits forever.";
+    max_client_lag_ns: u64 = 0, "ns", "The run is INVALID if the client itself issued later than \
+                                       this at the target percentile; 0 disables the check.";
+    multi_stream_target_qps: f64 = 0.0, "queries/s", "MultiStream of rounds v0.5 and v0.7: queries \
+                                                      per second, each at a fixed time; an \
+                                                      interval is skipped while the previous query \
+                                                      is not complete; 0 issues a query when the \
+                                                      previous one is complete.";
     repetition: Repetition = Repetition::Once, "", "Performance runs: one, several of which all must be VALID and the lowest counts (v0.5: minimum:5), or several VALID ones in a row at a load that each failure lowers (v0.7: confirm:5).";
 }
 

@@ -39,15 +39,15 @@ pub enum Arithmetic {
 
 /// All kinds of arithmetic, with their names and descriptions in commands.
 pub const ARITHMETICS: [(Arithmetic, &str, &str); 3] = [
-    (Arithmetic::Fixed, "fixed", "bits change no cycles (the thesis)"),
-    (Arithmetic::Packed, "packed", "two products of 8 bits in place of one of 16, and so on"),
+    (Arithmetic::Fixed, "fixed", "the number of bits does not change the cycles (the thesis)"),
+    (Arithmetic::Packed, "packed", "two 8-bit products replace one 16-bit product, and so on"),
     (Arithmetic::BitSerial, "bit-serial", "cycles in proportion to the bits of inputs (Stripes)"),
 ];
 
 /// Error: no arithmetic has this name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "there is no arithmetic `{name}`{}",
+    "unknown arithmetic `{name}`{}",
     alternatives(name, ARITHMETICS.iter().map(|(_, name, _)| *name))
 )]
 pub struct UnknownArithmetic {

@@ -65,12 +65,10 @@ pub struct DeploymentPlan {
 #[non_exhaustive]
 pub enum DeployError {
     /// The plan has no networks.
-    #[error("no network was named; give at least one, such as RN")]
+    #[error("expected at least one network, such as RN")]
     NoNetworks,
-    /// A network has no layer that takes any time.
-    #[error(
-        "network `{network}` has no layer that takes any time; give it one to compute or to fetch"
-    )]
+    /// No layer of a network takes any time.
+    #[error("no layer of network `{network}` takes any time; add one that is computed or fetched")]
     Empty {
         /// Name of the network.
         network: String,
@@ -85,8 +83,8 @@ pub enum DeployError {
     },
     /// The passes that are needed to measure a rate take more than 64 bits of ps (213 days).
     #[error(
-        "network `{network}`: {MOST_PASSES} passes take longer than 213 days: its sizes, the batch \
-         or the NPU's are wrong"
+        "network `{network}`: {MOST_PASSES} passes take longer than 213 days; check its sizes, the \
+         batch and the NPU"
     )]
     TooLong {
         /// Name of the network.

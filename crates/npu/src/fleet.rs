@@ -37,16 +37,16 @@ pub enum Balancer {
 
 /// All balancers, with their names and descriptions in commands.
 pub const BALANCERS: [(Balancer, &str, &str); 4] = [
-    (Balancer::Dedicated, "dedicated", "NPUs of its own for each network, in turn"),
+    (Balancer::Dedicated, "dedicated", "separate NPUs for each network, in turn"),
     (Balancer::RoundRobin, "round-robin", "each NPU in turn"),
     (Balancer::ShortestQueue, "shortest-queue", "the NPU with the fewest requests"),
-    (Balancer::LeastWork, "least-work", "the NPU whose busier resource would be done first"),
+    (Balancer::LeastWork, "least-work", "the NPU whose busier resource would finish first"),
 ];
 
 /// Error: no balancer has this name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "there is no balancer `{name}`{}",
+    "unknown balancer `{name}`{}",
     alternatives(name, BALANCERS.iter().map(|(_, name, _)| *name))
 )]
 pub struct UnknownBalancer {

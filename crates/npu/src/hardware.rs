@@ -79,7 +79,7 @@ impl Energy {
 #[non_exhaustive]
 pub enum HardwareError {
     /// A parameter that must be at least 1 is 0.
-    #[error("NPU `{npu}`: {what} is 0, so nothing ever ends; give {instead}")]
+    #[error("NPU `{npu}`: {what} is 0; expected {instead}")]
     Zero {
         /// Name of the NPU.
         npu: String,
@@ -134,7 +134,7 @@ impl Npu {
             (
                 "the activation buffer",
                 parameters.activation_buffer.unwrap_or(1),
-                "at least 1 byte, or leave it out where all activations fit",
+                "at least 1 byte, or remove it if all activations fit",
             ),
         ];
         for (what, found, instead) in some {

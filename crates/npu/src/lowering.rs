@@ -107,7 +107,8 @@ impl fmt::Display for LayerSplit {
         let Self { layer, bytes, parts } = self;
         write!(
             f,
-            "`{layer}` has {bytes} bytes, more than the weight buffer; it is split into {parts} parts"
+            "`{layer}` has {bytes} bytes, more than the weight buffer, and is split into {parts} \
+             parts"
         )
     }
 }
@@ -117,27 +118,27 @@ impl fmt::Display for LayerSplit {
 #[non_exhaustive]
 pub enum LoweringError {
     /// The batch is not in 1 to 2^32.
-    #[error("a batch of {found} samples: expected 1 to {MOST_SAMPLES}")]
+    #[error("batch of {found} samples: expected 1 to {MOST_SAMPLES}")]
     Batch {
         /// The requested batch.
         found: u64,
     },
     /// A limit on blocks, in bytes or time, is 0.
-    #[error("blocks of 0 bytes or no time: expected at least 1")]
+    #[error("block of 0 bytes or 0 time: expected at least 1")]
     EmptyBlocks,
     /// The mapping does not fit the array.
     #[error("{0}")]
     Mapping(MappingError),
     /// A time exceeds 64 bits of ps (213 days).
-    #[error("`{layer}` takes longer than 213 days: its sizes or the NPU's are wrong")]
+    #[error("`{layer}` takes longer than 213 days; check its sizes and the NPU")]
     TooLong {
         /// Name of the layer.
         layer: String,
     },
     /// A unit would be split into more than 2^20 parts.
     #[error(
-        "`{layer}` would be split into {parts} parts, more than {MOST_PARTS}; take larger blocks \
-         or a larger weight buffer"
+        "`{layer}` would be split into {parts} parts; expected at most {MOST_PARTS}; use larger \
+         blocks or a larger weight buffer"
     )]
     TooMany {
         /// Name of the layer.
@@ -147,8 +148,8 @@ pub enum LoweringError {
     },
     /// Measured times are valid only for the batch and the blocks that were measured.
     #[error(
-        "`{network}` holds times that were measured: they are of one batch, and no layers to fuse; \
-         leave the batch at 1, and blocks layers or tiles"
+        "`{network}` contains measured times, which have a fixed batch and no layers to fuse; use \
+         batch 1, and layers or tiles as blocks"
     )]
     Measured {
         /// Name of the network.

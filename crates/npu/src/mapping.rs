@@ -56,20 +56,20 @@ const CLUSTER: u64 = 64;
 #[non_exhaustive]
 pub enum MappingError {
     /// No mapping has this name.
-    #[error("there is no mapping `{name}`{}", alternatives(name, NAMES.into_iter()))]
+    #[error("unknown mapping `{name}`{}", alternatives(name, NAMES.into_iter()))]
     Unknown {
         /// The requested name.
         name: String,
     },
     /// The width after the colon is not a whole number of at least 1.
-    #[error("mapping `{name}`: expected a width of at least 1 behind the colon, such as kcp+1:128")]
+    #[error("mapping `{name}`: expected a width of at least 1 after the colon, such as kcp+1:128")]
     Width {
         /// The requested name.
         name: String,
     },
     /// The array has fewer PEs than one row or cluster.
     #[error(
-        "mapping `{mapping}` needs {} PEs, and the NPU has {pes}; take a smaller width, such as \
+        "mapping `{mapping}` needs {} PEs, but the NPU has {pes}; use a smaller width, such as \
          {}:{pes}",
         mapping.width(), mapping.stem()
     )]

@@ -10,5 +10,5 @@ pub(crate) fn nearest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> S
 /// Returns the end of the message about an unknown name: the nearest known name, and all of them.
 pub(crate) fn alternatives<'a>(word: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     let all: Vec<&str> = known.clone().collect();
-    format!("{}; there are {}", nearest(word, known), all.join(", "))
+    format!("{}; expected one of {}", nearest(word, known), all.join(", "))
 }

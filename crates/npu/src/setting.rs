@@ -218,7 +218,7 @@ mod tests {
         let error = |codes: &[&str], seq| {
             setting(seq).simulate(codes, &SCHEDULERS[0], 1).expect_err("it is none").to_string()
         };
-        assert!(error(&["RM"], 16).contains("there is no network `RM`"));
+        assert!(error(&["RM"], 16).contains("unknown network `RM`"));
         assert!(error(&["BB"], 0).contains("a sequence of 0 tokens"));
         assert!(error(&[], 16).contains("no network was named"));
         assert_eq!(pairs().len(), 16);

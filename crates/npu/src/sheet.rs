@@ -110,7 +110,7 @@ impl<'c> Sheet<'c> {
         match records.next() {
             Some(Ok(head)) => sheet.head(&head),
             Some(Err(error)) => sheet.problem(1, "", error),
-            None => sheet.problem(1, "", "is empty; expected a head of columns"),
+            None => sheet.problem(1, "", "is empty; expected a line with the names of the columns"),
         }
         let mut lines = Lines { text, at: 0, line: 1 };
         for record in records {
@@ -135,10 +135,10 @@ impl<'c> Sheet<'c> {
         for (at, cell) in head.iter().enumerate() {
             let names = self.required.iter().chain(self.optional).copied();
             if head.iter().take(at).any(|before| before == cell) {
-                self.problem(1, cell, "stands twice");
+                self.problem(1, cell, "appears twice");
             } else if !names.clone().any(|name| name == cell) {
                 let near = nearest(cell, names);
-                self.problem(1, cell, format_args!("there is no such column{near}"));
+                self.problem(1, cell, format_args!("unknown column{near}"));
             }
         }
         let missing: Vec<&str> = self
@@ -230,7 +230,7 @@ impl<'c> Sheet<'c> {
         let problem = match text.parse::<u64>() {
             Ok(number) if number >= least => return Some(number),
             Err(error) if *error.kind() == PosOverflow => {
-                format!("{text} is more than 64 bits count")
+                format!("{text} exceeds 64 bits")
             }
             _ => format!("expected a whole number of at least {least}, found `{text}`"),
         };

@@ -46,18 +46,16 @@ pub enum PartitionError {
         parts: usize,
     },
     /// A part has no PEs, or the sum of the parts exceeds 64 bits.
-    #[error("a part of the array has no PEs; give whole numbers such as 3:5")]
+    #[error("a part of the array has no PEs; use whole numbers such as 3:5")]
     Empty,
     /// Times measured on the whole array do not apply to a part.
-    #[error(
-        "`{network}` holds times that were measured, of a whole array: they say nothing of a part"
-    )]
+    #[error("`{network}` contains times measured on a whole array, which do not apply to a part")]
     Measured {
         /// Name of the network.
         network: String,
     },
     /// The mapping does not fit a part.
-    #[error("a part of the array: {0}")]
+    #[error("part of the array: {0}")]
     Mapping(MappingError),
     /// A network cannot be deployed on its part.
     #[error("{0}")]

@@ -34,24 +34,27 @@ pub struct NetworkVersion {
 #[non_exhaustive]
 pub enum VersionError {
     /// There are no versions.
-    #[error("there is no version; give at least one")]
+    #[error("expected at least one version")]
     None,
     /// The versions have different largest batches.
-    #[error("version `{name}` is for other batches than the first; make all for the same")]
+    #[error(
+        "version `{name}` has different batches than the first version; use the same batches for \
+         all"
+    )]
     Batches {
         /// First version that differs from the first one.
         name: String,
     },
     /// An accuracy is not a finite number.
-    #[error("the accuracy of version `{name}` is no number")]
+    #[error("the accuracy of version `{name}` is not a number")]
     NotANumber {
         /// Name of the version.
         name: String,
     },
     /// The most accurate version is below the floor.
     #[error(
-        "no mix of versions has a mean accuracy of {floor}: the most accurate has {best}; lower \
-         the floor"
+        "no mix of versions reaches a mean accuracy of {floor}, because the most accurate has \
+         {best}; lower the floor"
     )]
     BelowFloor {
         /// The requested floor.

@@ -96,17 +96,18 @@ pub struct Network {
 pub enum ChangeError {
     /// The network's sizes do not depend on a sequence length.
     #[error(
-        "network `{network}` has no sequence length: its table has no columns seq_len and seq_sizes"
+        "network `{network}` has no sequence length, because its table has no columns seq_len and \
+         seq_sizes"
     )]
     NoSequence {
         /// Name of the network.
         network: String,
     },
     /// The sequence has no tokens.
-    #[error("a sequence of 0 tokens: expected a length of at least 1")]
+    #[error("sequence of 0 tokens: expected a length of at least 1")]
     EmptySequence,
     /// A size is not a multiple of the table's sequence length, so it cannot be scaled.
-    #[error("layer `{layer}` has sizes that are no multiple of its seq_len {seq_len}")]
+    #[error("layer `{layer}` has sizes that are not multiples of its seq_len {seq_len}")]
     Odd {
         /// Name of the layer.
         layer: String,
@@ -114,19 +115,19 @@ pub enum ChangeError {
         seq_len: u64,
     },
     /// The number of bits is not in 1 to 64.
-    #[error("numbers of {found} bits: expected 1 to 64")]
+    #[error("expected 1 to 64 bits, found {found}")]
     Bits {
         /// The requested bits.
         found: u32,
     },
     /// Measured times cannot be converted to other bits.
-    #[error("`{network}` holds times that were measured, of the bits that they were measured of")]
+    #[error("`{network}` contains measured times, so its number of bits cannot be changed")]
     Measured {
         /// Name of the network.
         network: String,
     },
     /// The network has no layer of this name.
-    #[error("there is no layer `{layer}`{near}")]
+    #[error("unknown layer `{layer}`{near}")]
     UnknownLayer {
         /// The requested name.
         layer: String,
@@ -134,7 +135,7 @@ pub enum ChangeError {
         near: String,
     },
     /// A size exceeds 64 bits.
-    #[error("layer `{layer}` has sizes beyond what 64 bits count")]
+    #[error("layer `{layer}` has sizes that exceed 64 bits")]
     TooLarge {
         /// Name of the layer.
         layer: String,

@@ -44,7 +44,7 @@ impl Name {
 ///
 /// let mut net = Builder::new("net", Weights::from_tensors([].into()));
 /// let error = net.weight("w", &[2], Fill::Constant(0.0)).unwrap_err();
-/// assert_eq!(error.to_string(), "the graph needs weight 'w', which is not given");
+/// assert_eq!(error.to_string(), "the graph needs weight 'w', which is missing");
 /// # Ok::<(), dyno_onnx::BuildError>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -82,10 +82,10 @@ pub enum BuildError {
         reason: ShapeError,
     },
     /// The source has no weight of this name, or the graph has no such value.
-    #[error("the graph needs weight '{0}', which is not given")]
+    #[error("the graph needs weight '{0}', which is missing")]
     Missing(String),
     /// A weight of the source has another shape than the graph expects.
-    #[error("weight '{name}' has shape {found:?}; the graph takes {expected:?}")]
+    #[error("weight '{name}' has shape {found:?}; the graph expects {expected:?}")]
     Weight {
         /// Name of the weight.
         name: String,
@@ -95,7 +95,7 @@ pub enum BuildError {
         found: Vec<usize>,
     },
     /// Two values have this name.
-    #[error("there are two values '{0}'")]
+    #[error("two values have the name '{0}'")]
     DuplicateName(String),
 }
 

@@ -35,8 +35,8 @@ pub fn inline(graph: GraphProto, functions: &[FunctionProto]) -> Result<GraphPro
     }
     if let Some(function) = functions.iter().find(|function| is_standard(&function.domain)) {
         return Err(format!(
-            "the function '{}' of the file is in the standard set of operators, where engines \
-             disagree on what it means; give it a domain of its own",
+            "function '{}' of the file is in the domain of the standard operators, which engines \
+             interpret differently; move it to a domain of its own",
             function.name
         ));
     }
@@ -76,7 +76,7 @@ impl Inliner<'_> {
             if depth == MAX_DEPTH {
                 let name = &function.name;
                 return Err(format!(
-                    "function '{name}' is used inside {MAX_DEPTH} others, or in itself"
+                    "function '{name}' is nested deeper than {MAX_DEPTH} functions, or uses itself"
                 ));
             }
             let body = self.body(&node, function)?;
@@ -95,7 +95,9 @@ impl Inliner<'_> {
             .remaining
             .checked_sub(function.node.len() + function.output.len() + 1)
             .ok_or_else(|| {
-                format!("with its functions replaced it has more than {MAX_NODES} nodes")
+                format!(
+                    "the model has more than {MAX_NODES} nodes after its functions are replaced"
+                )
             })?;
         self.calls += 1;
         let prefix = format!("{}#{}/", function.name, self.calls);

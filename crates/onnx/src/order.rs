@@ -47,7 +47,7 @@ pub fn sort(nodes: Vec<NodeProto>) -> Result<Vec<NodeProto>, String> {
     if let Some(at) = waiting.iter().position(|count| *count > 0) {
         let name = nodes[at].output.first().map_or("", String::as_str);
         return Err(format!(
-            "the node that puts out '{name}' waits for what comes of it: no order executes it"
+            "the node that computes '{name}' depends on its own output: the graph has a cycle"
         ));
     }
     let mut nodes: Vec<Option<NodeProto>> = nodes.into_iter().map(Some).collect();

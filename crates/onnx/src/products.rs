@@ -191,7 +191,7 @@ pub fn unique_name(name: &str, names: &mut BTreeSet<String>) -> String {
 }
 
 const UNKNOWN_SIZES: &str = "has sizes that depend on data";
-const TOO_LARGE: &str = "has sizes beyond what 64 bits count";
+const TOO_LARGE: &str = "has sizes that exceed 64 bits";
 
 struct Reader<'a> {
     facts: HashMap<String, Fact>,
@@ -237,10 +237,10 @@ impl<'a> Reader<'a> {
             }
             "LSTM" | "GRU" | "RNN" | "ConvTranspose" | "Einsum" | "Attention" | "ConvInteger"
             | "MatMulInteger" | "QLinearConv" | "QLinearMatMul" | "DeformConv" | "Loop"
-            | "Scan" | "If" => Some(Err("has no line in such a table".to_owned())),
+            | "Scan" | "If" => Some(Err("is not supported in layer tables".to_owned())),
             // What an operator of another domain does with a matrix of weights is not known here.
             _ if !["", "ai.onnx"].contains(&node.domain.as_str()) && self.has_matrix(node) => {
-                Some(Err(format!("of domain {} has no line in such a table", node.domain)))
+                Some(Err(format!("of domain {} is not supported in layer tables", node.domain)))
             }
             _ => None,
         };
@@ -297,7 +297,7 @@ impl<'a> Reader<'a> {
         };
         let groups = u64::try_from(node.int("group", 1)).unwrap_or(1).max(1);
         let [cout, cin_g, ref kernel @ ..] = weights[..] else {
-            return Err("has weights of less than two dimensions".into());
+            return Err("has weights with fewer than two dimensions".into());
         };
         let kind = match (groups, cin_g) {
             (1, _) => LayerType::Convolution,
@@ -328,7 +328,7 @@ impl<'a> Reader<'a> {
         let is_transposed = node.op == "Gemm" && node.int("transA", 0) != 0;
         let inner = if is_transposed { a.first() } else { a.last() };
         let (Some(inner), [rest @ .., cout]) = (inner.copied(), &output[..]) else {
-            return Err("is no product of matrices".into());
+            return Err("is not a product of matrices".into());
         };
         let weights = match constant {
             Some(1) => checked_product(&b),

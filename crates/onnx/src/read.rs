@@ -30,7 +30,7 @@ pub enum ReadError {
         reason: std::io::Error,
     },
     /// The file is not an ONNX model, or is cut short. Holds the reason.
-    #[error("expected an ONNX model, found something else: {0}")]
+    #[error("expected an ONNX model: {0}")]
     Format(String),
     /// No order of the nodes can be executed, or functions cannot be replaced by their nodes. Holds
     /// the whole message.
@@ -100,7 +100,7 @@ impl Model {
     fn from_proto(bytes: &[u8], folder: &Folder) -> Result<Self, ReadError> {
         let proto =
             ModelProto::decode(bytes).map_err(|reason| ReadError::Format(reason.to_string()))?;
-        let graph = proto.graph.ok_or_else(|| ReadError::Format("there is no graph".into()))?;
+        let graph = proto.graph.ok_or_else(|| ReadError::Format("the graph is missing".into()))?;
         let graph = functions::inline(graph, &proto.functions).map_err(ReadError::Nodes)?;
         let Body { name, inputs, outputs, value_info, nodes, tensors } = read_body(graph, folder)?;
         Ok(Self {
@@ -253,7 +253,7 @@ fn read_tensor(proto: TensorProto, folder: &Folder) -> Result<Tensor, ReadError>
         && bytes.len() as u64 != expected
     {
         return Err(wrong(format!(
-            "its shape {:?} takes {expected} bytes, the file has {}",
+            "its shape {:?} needs {expected} bytes, but the file has {}",
             tensor.shape,
             bytes.len()
         )));
@@ -312,7 +312,8 @@ fn external_values(proto: &TensorProto, expected: u64, folder: &Folder) -> Resul
         Some(entry) => entry.value.parse().map_err(|_| format!("{key} '{}'", entry.value)),
         None => Ok(default),
     };
-    let location = entry("location").ok_or("it is in another file, whose name is missing")?;
+    let location =
+        entry("location").ok_or("it is stored in another file, whose name is missing")?;
     let path = Path::new(&location.value);
     folder.check(&location.value)?;
     let (offset, length) = (number("offset", 0)?, number("length", expected)?);

@@ -237,7 +237,7 @@ fn stream(tensor: &Tensor, to: &mut dyn Write) -> io::Result<()> {
     match &tensor.values {
         Values::Bytes(bytes) if bytes.len() as u64 == tensor.bytes() => to.write_all(bytes),
         Values::Bytes(bytes) => Err(io::Error::other(format!(
-            "tensor '{}': its shape {:?} takes {} bytes, it has {}",
+            "tensor '{}': its shape {:?} needs {} bytes, but it has {}",
             tensor.name,
             tensor.shape,
             tensor.bytes(),
@@ -259,7 +259,7 @@ fn stream(tensor: &Tensor, to: &mut dyn Write) -> io::Result<()> {
             file.seek(SeekFrom::Start(*offset))?;
             let copied = io::copy(&mut file.take(*length), &mut &mut *to)?;
             if copied < *length {
-                return Err(io::Error::other(format!("{} is cut short", path.display())));
+                return Err(io::Error::other(format!("{} is truncated", path.display())));
             }
             Ok(())
         }
@@ -357,7 +357,7 @@ fn attribute((name, value): &(String, Attribute)) -> io::Result<AttributeProto> 
             8
         }
         Attribute::Other => {
-            let reason = format!("attribute '{name}' was not kept when the model was read");
+            let reason = format!("attribute '{name}' was dropped when the model was read");
             return Err(io::Error::other(reason));
         }
     };

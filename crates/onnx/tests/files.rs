@@ -84,9 +84,12 @@ fn given_weights_must_be_there_and_fit() {
         net(Weights::from_tensors(tensors.map(|t| (t.name.clone(), t)).collect::<BTreeMap<_, _>>()))
     };
     let missing = given(None).unwrap_err();
-    assert_eq!(missing.to_string(), "the graph needs weight 'fc.weight', which is not given");
+    assert_eq!(missing.to_string(), "the graph needs weight 'fc.weight', which is missing");
     let turned = given(Some(Tensor::from_f32("fc.weight", &[5, 64], &[0.0; 320]))).unwrap_err();
-    assert_eq!(turned.to_string(), "weight 'fc.weight' has shape [5, 64]; the graph takes [64, 5]");
+    assert_eq!(
+        turned.to_string(),
+        "weight 'fc.weight' has shape [5, 64]; the graph expects [64, 5]"
+    );
     let model = given(Some(Tensor::from_f32("fc.weight", &[64, 5], &[0.0; 320]))).unwrap();
     assert_eq!(model.tensors[0].floats().unwrap(), [0.5; 108]);
 }

@@ -56,7 +56,7 @@ pub enum ChoicesError {
     },
     /// A line is malformed.
     #[error(
-        "{}:{line}: {what}; delete the line or the file, and plans are tuned anew",
+        "{}:{line}: {what}; delete the line or the file to tune its plans again",
         path.display()
     )]
     Line {
@@ -238,8 +238,11 @@ fn parse(line: &str) -> Result<(String, StoredChoice), &'static str> {
         if found != name {
             return Err("expected chunk, sides, rows, units and ns in this order");
         }
-        *number =
-            value.parse::<f64>().ok().filter(|n| *n >= 1.0).ok_or("expected a number from 1 on")?;
+        *number = value
+            .parse::<f64>()
+            .ok()
+            .filter(|n| *n >= 1.0)
+            .ok_or("expected a number of at least 1")?;
     }
     if words.next().is_some() {
         return Err("expected nothing after ns");

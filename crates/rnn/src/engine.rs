@@ -76,8 +76,8 @@ impl EngineOptions {
         let cores = if workers == 1 { "1 core".to_owned() } else { format!("{workers} cores") };
         (workers < threads).then(|| {
             format!(
-                "{threads} threads are more than the {cores} that this process may use; the engine \
-                 uses {workers}"
+                "{threads} threads exceed the {cores} that this process may use; the engine uses \
+                 {workers}"
             )
         })
     }
@@ -126,7 +126,7 @@ pub enum EngineError {
         found: usize,
     },
     /// A row has fewer steps than the file prescribes for a layer.
-    #[error("`{node}` has {expected} in sequence_lens, row {row} has {found} steps")]
+    #[error("`{node}` has {expected} in sequence_lens, but row {row} has {found} steps")]
     Steps {
         /// Name of the layer.
         node: String,

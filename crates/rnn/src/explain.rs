@@ -198,7 +198,8 @@ impl fmt::Display for Explanation {
             let (least, fewest, moved) = product.least;
             writeln!(
                 f,
-                "{head}{}: {} moves {:.3} M numbers to private caches, the least is {least} with {:.3}",
+                "{head}{}: {} moves {:.3} M numbers to private caches, the minimum is {least} with \
+                 {:.3}",
                 product.name,
                 self.split,
                 moved / 1e6,
@@ -209,7 +210,7 @@ impl fmt::Display for Explanation {
         let Prediction { bytes, far_bytes, .. } = self.predicted;
         writeln!(
             f,
-            "bytes      {:.2} MB a worker, {:.2} MB of them from beyond its private cache",
+            "bytes      {:.2} MB per worker, {:.2} MB of them from outside its private cache",
             bytes / 1e6,
             far_bytes / 1e6
         )?;

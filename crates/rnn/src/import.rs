@@ -57,7 +57,7 @@ pub enum ImportError {
     #[error("{0}")]
     Format(String),
     /// An array is missing.
-    #[error("there is no array '{0}'")]
+    #[error("array '{0}' not found")]
     Missing(String),
     /// Weights depend on inputs of the model, or on nodes that are not folded.
     #[error("{node}: expected constant weights, but '{value}' is computed")]
@@ -96,7 +96,7 @@ pub enum ImportError {
         what: String,
     },
     /// An option has an unsupported value.
-    #[error("{node}: {what} is not known")]
+    #[error("{node}: {what} is not supported")]
     Option {
         /// The node.
         node: String,

@@ -417,8 +417,8 @@ impl fmt::Display for Machine {
         )?;
         write!(f, ", {} KiB for {l3_cores} cores", l3 >> 10)?;
         let Bandwidths { l1, l2, l3, .. } = self.bandwidths;
-        write!(f, ", read at {l1:.0}, {l2:.0}, {l3:.0} GB/s a core")?;
-        write!(f, ", f32 {:.0} GFLOP/s a core", self.peak(Precision::F32, 16))
+        write!(f, ", read at {l1:.0}, {l2:.0}, {l3:.0} GB/s per core")?;
+        write!(f, ", f32 {:.0} GFLOP/s per core", self.peak(Precision::F32, 16))
     }
 }
 

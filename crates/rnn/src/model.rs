@@ -46,8 +46,8 @@ pub struct Model {
 pub enum ModelError {
     /// The text names neither a file nor a layer.
     #[error(
-        "there is no file `{0}`, and it is no layer such as lstm:256x256 or bigru:64x128x1x100 \
-         (inputs, units, and if you like rows and steps; up to {MOST} each)"
+        "`{0}` is not a file, and not a layer such as lstm:256x256 or bigru:64x128x1x100 (inputs, \
+         units, and optionally rows and steps; up to {MOST} each)"
     )]
     Neither(String),
     /// A file cannot be read.
@@ -59,7 +59,7 @@ pub enum ModelError {
         why: String,
     },
     /// A file has an unsupported format.
-    #[error("{}: expected a file .onnx or .safetensors", .0.display())]
+    #[error("{}: expected an .onnx or .safetensors file", .0.display())]
     Format(PathBuf),
     /// A file contains an invalid layer.
     #[error("{}: {error}", path.display())]
@@ -74,7 +74,7 @@ pub enum ModelError {
     Empty(PathBuf),
     /// The graph of a file is not a chain of layers.
     #[error(
-        "{}: `{name}` {why}; to run a layer alone, name it as FILE#LAYER, of {}",
+        "{}: `{name}` {why}; to run a layer alone, use FILE#LAYER with one of {}",
         path.display(), listed(layers)
     )]
     Broken {
@@ -88,7 +88,7 @@ pub enum ModelError {
         layers: Vec<String>,
     },
     /// Constants of two layers have different numbers of rows.
-    #[error("{}: constant states or lengths are for {} rows and for {} rows", path.display(), rows[0], rows[1])]
+    #[error("{}: expected constant states or lengths for the same number of rows, found {} and {}", path.display(), rows[0], rows[1])]
     Rows {
         /// Path of the file.
         path: PathBuf,
@@ -97,8 +97,8 @@ pub enum ModelError {
     },
     /// The weights in a file do not determine the layer.
     #[error(
-        "{}: {what} is not in the file; state it as FILE?{key}=VALUE, or as `{key}` in the metadata \
-         of the file, where VALUE is {values}",
+        "{}: {what} is not in the file; set it with FILE?{key}=VALUE, or with `{key}` in the \
+         metadata of the file, where VALUE is {values}",
         path.display()
     )]
     Unstated {
@@ -123,8 +123,8 @@ pub enum ModelError {
     },
     /// The graph of a file takes or returns arrays in another order than an engine.
     #[error(
-        "{name}: `{port}` is not an array of steps x rows x numbers, which an engine takes and \
-         returns; run a layer as FILE#LAYER"
+        "{name}: `{port}` is not an array of steps x rows x numbers, which the engine requires; \
+         run a layer as FILE#LAYER"
     )]
     Rearranged {
         /// Name of the model.
@@ -142,7 +142,7 @@ pub enum ModelError {
     },
     /// A file has weights of several modules.
     #[error(
-        "{} has several recurrent layers: name one as FILE#LAYER, of {}",
+        "{} has several recurrent layers; select one with FILE#LAYER, from {}",
         path.display(), listed(layers)
     )]
     Several {
@@ -162,7 +162,9 @@ pub enum ModelError {
         layers: Vec<String>,
     },
     /// The input size of a layer differs from the output size of the layer before.
-    #[error("layer {layer} takes {inputs} numbers a step, the one before it puts out {outputs}")]
+    #[error(
+        "layer {layer} expects {inputs} numbers per step, but the previous layer returns {outputs}"
+    )]
     Chain {
         /// Index of the layer, from 0.
         layer: usize,

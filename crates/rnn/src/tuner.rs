@@ -142,7 +142,7 @@ pub struct RankedChoice {
 pub enum TuneError {
     /// No choice satisfies the constraints for this batch and number of threads.
     #[error(
-        "no plan has {0}: allow more threads, or force no more parts than there are rows and \
+        "no plan has {0}: allow more threads, or force at most as many parts as there are rows and \
          panels of sixteen units"
     )]
     Forced(Constraints),

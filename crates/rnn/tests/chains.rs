@@ -221,7 +221,7 @@ fn reshapes_that_mix_axes_are_no_chain() {
             let y = net.lstm(&y, 1, shape[2] as usize, &[]);
             let (name, why) = net.broken(&y);
             assert_eq!(name, "n1");
-            assert!(why.starts_with("(Reshape) turns ["), "{why}");
+            assert!(why.starts_with("(Reshape) changes ["), "{why}");
         }
     }
 }
@@ -275,7 +275,7 @@ fn a_residual_is_named_and_each_layer_runs_alone() {
     net.0.outputs.push(Port { name: sum, element: None, shape: None });
     let error = opened(&net.0, "").unwrap_err().to_string();
     assert!(error.contains(": `n4` (Add) computes numbers"), "{error}");
-    assert!(error.ends_with("to run a layer alone, name it as FILE#LAYER, of n0, n2"), "{error}");
+    assert!(error.ends_with("to run a layer alone, use FILE#LAYER with one of n0, n2"), "{error}");
     assert_eq!(opened(&net.0, "#n2").unwrap().layers().len(), 1);
     let unknown = opened(&net.0, "#n3").unwrap_err().to_string();
     assert!(unknown.ends_with("has no recurrent layer `n3`; it has n0, n2"), "{unknown}");
@@ -318,7 +318,7 @@ fn states_and_lengths_that_a_graph_computes_are_named() {
         net.0.outputs.push(Port { name: y, element: None, shape: None });
         assert_eq!(opened(&net.0, "#n0").unwrap().rows(), None);
         let error = opened(&net.0, "").unwrap_err().to_string();
-        let expected = format!("`n0` takes {input} from `fed`, which is not constant");
+        let expected = format!("`n0` reads {input} from `fed`, which is not constant");
         assert!(error.contains(&expected), "{error}");
     }
 }
@@ -385,17 +385,20 @@ fn constant_lengths_end_each_row() {
     check(&model, [5, 4], [&[], &[]], &[1, 2, 3, 4]);
     let mut engine = Engine::new(model, &EngineOptions::default()).unwrap();
     let error = engine.run(&numbers(16 * INPUTS), &[4, 4, 4, 3], None, &mut [0.0; 16 * UNITS]);
-    assert_eq!(error.unwrap_err().to_string(), "`n0` has 4 in sequence_lens, row 3 has 3 steps");
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "`n0` has 4 in sequence_lens, but row 3 has 3 steps"
+    );
 
     let mut net = Net::new([3.into(), 2.into(), INPUTS.into()]);
     let own = lengths(&mut net, &[3, 4]);
     let y = net.lstm("x", 1, INPUTS, &[&own]);
-    let too_long = "has 4 in sequence_lens, its input has 3 steps";
+    let too_long = "has 4 in sequence_lens, but its input has 3 steps";
     assert_eq!(net.broken(&y), ("n0".into(), too_long.into()));
     let mut net = Net::new([3.into(), 2.into(), INPUTS.into()]);
     let own = lengths(&mut net, &[3, 3, 3]);
     let y = net.lstm("x", 1, INPUTS, &[&own]);
-    let other_rows = "has initial states or sequence_lens of 3 rows, its input has 2";
+    let other_rows = "has initial states or sequence_lens of 3 rows, but its input has 2";
     assert_eq!(net.broken(&y), ("n0".into(), other_rows.into()));
     let mut net = Net::open();
     let own = lengths(&mut net, &[3, -1]);
@@ -410,11 +413,11 @@ fn nodes_that_contradict_themselves_are_named() {
     let y = net.lstm("x", 1, INPUTS, &[]);
     net.0.nodes[0].attributes[0].1 = 5.into();
     let error = net.model(&y).unwrap_err().to_string();
-    assert!(error.ends_with("n0: hidden_size is 5, the weights have 4 units"), "{error}");
+    assert!(error.ends_with("n0: hidden_size is 5, but the weights have 4 units"), "{error}");
     let mut net = Net::open();
     let y = net.lstm("x", 1, INPUTS + 1, &[]);
     let (name, why) = net.broken(&y);
-    assert_eq!((&*name, &*why), ("n0", "reads 4 numbers a step, its weights take 5"));
+    assert_eq!((&*name, &*why), ("n0", "reads 4 numbers per step, but its weights expect 5"));
     let mut net = Net::open();
     let h = net.floats(&[1, 3, UNITS + 1]);
     let y = net.lstm("x", 1, INPUTS, &["", &h]);

@@ -151,7 +151,7 @@ fn threads_are_limited_to_the_cores_of_the_process() {
     let options = |threads| EngineOptions { threads, ..EngineOptions::default() };
     assert_eq!(options(cores).thread_limit(), None);
     let sentence = options(cores + 1).thread_limit().unwrap();
-    assert!(sentence.starts_with(&format!("{} threads are more than the {cores} core", cores + 1)));
+    assert!(sentence.starts_with(&format!("{} threads exceed the {cores} core", cores + 1)));
     let engine = Engine::new(layers(&["lstm:4x9"]), &options(1 << 40)).unwrap();
     assert_eq!(engine.options().threads, cores);
     // Cores that the caller chooses are not limited.

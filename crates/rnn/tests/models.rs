@@ -90,8 +90,8 @@ fn activations_that_weights_do_not_determine_are_stated() {
     let path = zeros("rnn.safetensors", arrays);
     let text = path.display().to_string();
     let error = Model::open(&text).unwrap_err().to_string();
-    let stated = "the nonlinearity of this RNN is not in the file; state it as \
-                  FILE?nonlinearity=VALUE, or as `nonlinearity` in the metadata of the file, where \
+    let stated = "the nonlinearity of this RNN is not in the file; set it with \
+                  FILE?nonlinearity=VALUE, or with `nonlinearity` in the metadata of the file, where \
                   VALUE is tanh or relu";
     assert!(error.ends_with(stated), "{error}");
     let cell = |text: &str| Model::open(text).unwrap().layers()[0].cell();
@@ -108,7 +108,7 @@ fn activations_that_weights_do_not_determine_are_stated() {
     assert_eq!((model.layers()[0].cell(), model.assumption()), (Cell::Rnn(Activation::Relu), None));
     let onnx = format!("{}?nonlinearity=relu", golden("lstm_no_bias.onnx"));
     let error = Model::open(&onnx).unwrap_err().to_string();
-    assert!(error.ends_with("an ONNX file has no options to state"), "{error}");
+    assert!(error.ends_with("an ONNX file has no options"), "{error}");
 }
 
 #[test]
@@ -143,5 +143,5 @@ fn what_is_no_model_is_told() {
     assert!(matches!(error, ModelError::Unreadable { .. } | ModelError::Empty(_)), "{error:?}");
     let text = zeros("weights.bin", &[("a", &[1])]);
     let error = removed(&text, &text.display().to_string()).unwrap_err().to_string();
-    assert!(error.ends_with("expected a file .onnx or .safetensors"), "{error}");
+    assert!(error.ends_with("expected an .onnx or .safetensors file"), "{error}");
 }

@@ -52,11 +52,11 @@ fn choices_that_are_not_known_are_named() {
         error
     };
     let error = refused(&mut model, "direction", "sideways".into());
-    assert_eq!(error, "GRU_0: direction sideways is not known");
+    assert_eq!(error, "GRU_0: direction sideways is not supported");
     let error = refused(&mut model, "activations", Attribute::Texts(vec!["Sin".into()]));
-    assert_eq!(error, "GRU_0: activation Sin is not known");
+    assert_eq!(error, "GRU_0: activation Sin is not supported");
     let error = refused(&mut model, "activations", Attribute::Texts(vec!["Tanh".into()]));
-    assert_eq!(error, "GRU_0: a list of 1 activations where 2 are needed is not known");
+    assert_eq!(error, "GRU_0: a list of 1 activations instead of 2 is not supported");
     model.nodes[0].op = "LSTM".into();
     let error = read(&model).unwrap_err();
     assert_eq!(error, "'w': expected [1, 8, 3], found [1, 6, 3]");

@@ -50,7 +50,7 @@ pub struct Audit {
     /// Do not show progress on stderr
     #[arg(long)]
     no_progress: bool,
-    /// Flags of the run, as of dyno run; --out is the directory of the whole audit
+    /// Flags of dyno run; --out is the directory of the whole audit
     #[arg(last = true, value_name = "RUN FLAGS")]
     run: Vec<String>,
 }
@@ -69,7 +69,7 @@ struct Rules {
     /// Round of the rules [default: the last one that has the audit]
     #[arg(long, value_name = "ROUND")]
     round: Option<String>,
-    /// Benchmark of the round, which has settings and bounds of its own
+    /// Benchmark of the round; its settings and bounds apply
     #[arg(long, value_name = "NAME")]
     benchmark: Option<String>,
 }
@@ -149,7 +149,7 @@ impl Audit {
         let flags = RunFlags::try_parse_from(&self.run).map_err(|error| {
             let text = error.to_string();
             let problem = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
-            Failure::usage(format!("behind --: {problem}")).hint("dyno run --help lists the flags")
+            Failure::usage(format!("after --: {problem}")).hint("dyno run --help lists the flags")
         })?;
         let line = CommandLine {
             config: flags.config,
@@ -158,8 +158,8 @@ impl Audit {
             is_dry: false,
         };
         if line.given("mode").is_some() {
-            return Err(Failure::usage("behind --: --mode is for the audit to say")
-                .hint("leave it out: the audit plays what it compares"));
+            return Err(Failure::usage("after --: the audit sets --mode itself")
+                .hint("remove it; the audit runs the modes that it compares"));
         }
         // A run by the rules of a round is audited by the same round.
         let options = Options::read(&line, variables())?.run;
@@ -168,13 +168,13 @@ impl Audit {
         let benchmark = self.rules.benchmark.clone().or(options.benchmark);
         if test == AuditTest::Test03 && self.custom.is_empty() {
             return Err(Failure::usage("TEST03 needs a custom data set").hint(
-                "say what is another one there: --custom data=other.npy, or --custom \
+                "name it with --custom data=other.npy, or --custom \
                  system=cheat:memorising,data=specked",
             ));
         }
         if test != AuditTest::Test03 && !self.custom.is_empty() {
-            return Err(Failure::usage(format!("{test} takes no --custom"))
-                .hint("only TEST03 has another data set"));
+            return Err(Failure::usage(format!("{test} does not accept --custom"))
+                .hint("remove it; only TEST03 uses a custom data set"));
         }
         let custom = self.custom.iter().map(|text| custom(text)).collect::<Result<_, _>>()?;
         let schedule = Schedule {
@@ -249,7 +249,7 @@ impl Answers {
             }
             _ => {
                 return Err(Failure::usage("--mean-tokens expects two numbers, the smaller first")
-                    .hint("for example --mean-tokens 100,120"));
+                    .hint("use, for example, --mean-tokens 100,120"));
             }
         };
         Ok(Bounds { least_quality: self.least_quality, mean_tokens })

@@ -141,7 +141,10 @@ impl Compare {
         };
         let [margin, threshold] = [margin, self.threshold].map(|share| 100.0 * share);
         let problem = format!("--margin {margin}% is less than --threshold {threshold}%");
-        Err(Failure::usage(problem).hint("what is neither better nor worse is equivalent"))
+        Err(Failure::usage(problem).hint(
+            "use a --margin of at least the --threshold: changes within the threshold are neither \
+             better nor worse",
+        ))
     }
 
     fn question(&self, looks: LookPolicy) -> Question {
@@ -174,8 +177,11 @@ impl Compare {
         if !self.keys.given.0.is_empty() || !self.set.is_empty() {
             let given = self.keys.given.0.iter().map(|(key, _)| format!("--{}", key.name));
             let given: Vec<String> = given.chain(self.set.iter().cloned()).collect();
-            return Err(Failure::usage(format!("{} sets what is played", given.join(" ")))
-                .hint("runs that are over have their settings; --interleave N plays new ones"));
+            return Err(Failure::usage(format!(
+                "{} has no effect: it configures runs, and no run starts without --interleave",
+                given.join(" ")
+            ))
+            .hint("remove it, or add --interleave N to measure new runs"));
         }
         let read = |paths: &[PathBuf]| -> Result<Vec<ComparedRun>, Failure> {
             paths.iter().map(|path| ComparedRun::read(path)).collect()
@@ -192,8 +198,9 @@ impl Compare {
                 sides
             }
             (_, true) => {
-                return Err(Failure::usage("expected two runs, found none")
-                    .hint("dyno compare runs/A runs/B, or --interleave 5 A.toml B.toml"));
+                return Err(Failure::usage("expected two runs, found none").hint(
+                    "use dyno compare runs/A runs/B, or dyno compare --interleave 5 A.toml B.toml",
+                ));
             }
         };
         let mut sides = Sides { runs, configs: None };
@@ -204,8 +211,9 @@ impl Compare {
     fn play(&self) -> Result<Result<ComparisonInput, Exit>, Failure> {
         let [a, b] = &self.runs[..] else {
             let flag = if self.interleave.is_some() { "--interleave" } else { "--until-decided" };
-            let problem = format!("{flag} takes two configurations, found {}", self.runs.len());
-            return Err(Failure::usage(problem).hint("dyno compare --interleave 5 A.toml B.toml"));
+            let problem = format!("{flag} needs two configurations, found {}", self.runs.len());
+            return Err(Failure::usage(problem)
+                .hint("use, for example, dyno compare --interleave 5 A.toml B.toml"));
         };
         let progress = Progress::new(!self.no_progress && !self.quiet);
         let watched: Arc<dyn Watch> = Arc::new(progress);
@@ -241,7 +249,7 @@ impl Compare {
         let (end, pairs) = schedule.play(&directory, &layout, control, &mut decide)?;
         if end != End::Valid {
             output::say(format_args!(
-                "not all was played: --resume --out {} plays the rest",
+                "some runs are missing; continue with --resume --out {}",
                 directory.display()
             ));
             return Ok(Err(end.into()));
@@ -260,14 +268,16 @@ impl Compare {
     fn directory(&self) -> Result<PathBuf, Failure> {
         let Some(out) = self.out() else {
             if self.resume {
-                return Err(Failure::usage("--resume needs --out, the folder to go on with"));
+                return Err(Failure::usage("--resume needs --out, the folder to continue"));
             }
             return Ok(free_folder(None, "compare")?);
         };
         let is_taken = std::fs::read_dir(&out).is_ok_and(|mut files| files.next().is_some());
         if is_taken && !self.resume {
-            return Err(Failure::set_up(format!("{} is not empty", out.display()))
-                .hint("--resume plays only the runs that it does not hold yet"));
+            return Err(Failure::set_up(format!("{} is not empty", out.display())).hint(
+                "choose another folder with --out, or continue the comparison in this folder with \
+                 --resume",
+            ));
         }
         Ok(out)
     }

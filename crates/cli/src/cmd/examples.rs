@@ -23,7 +23,7 @@ const EXAMPLES: &[(&str, &Examples)] = &[
     (
         "probe",
         &[
-            ("dyno probe http://localhost:8000", "what a server is, and its answer"),
+            ("dyno probe http://localhost:8000", "the kind of server, and its answer"),
             ("dyno probe model.onnx --json", "inputs and outputs of a model, for programs"),
             ("dyno probe http://localhost:8000 --queries 10", "ten requests, to see a cold start"),
         ],
@@ -65,7 +65,7 @@ const EXAMPLES: &[(&str, &Examples)] = &[
             ("dyno compare runs/before runs/after", "two runs; exit code 1 if the second is worse"),
             (
                 "dyno compare runs/before runs/after --margin 2% --strict",
-                "fail also if the runs are too short to tell",
+                "fail also if the runs are too short for a verdict",
             ),
             (
                 "dyno compare --interleave 5 a.toml b.toml",
@@ -104,7 +104,7 @@ const EXAMPLES: &[(&str, &Examples)] = &[
         "fetch",
         &[
             ("dyno fetch g2p", "model and data of one task"),
-            ("dyno fetch g2p silero-vad", "of two tasks"),
+            ("dyno fetch g2p silero-vad", "models and data of two tasks"),
             ("dyno fetch --help", "where files are stored"),
         ],
     ),

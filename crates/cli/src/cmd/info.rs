@@ -59,12 +59,12 @@ impl Info {
     pub fn execute(self) -> Result<Exit, Failure> {
         let topic = self.topic;
         if self.name.is_some() && !matches!(topic, Some(Topic::Schema | Topic::Rules)) {
-            let problem = "only the topics schema and rules have names below them";
+            let problem = "only the topics schema and rules accept a name";
             let failure = Failure::usage(problem).hint("dyno info schema summary");
             return Err(failure.hint("dyno info rules --round v5.1 resnet"));
         }
         if (self.round.is_some() || self.json) && !matches!(topic, Some(Topic::Rules)) {
-            let problem = "--round and --json are of the topic rules";
+            let problem = "--round and --json belong to the topic rules";
             return Err(Failure::usage(problem).hint("dyno info rules --round v5.1 --json"));
         }
         let text = match topic {
@@ -110,7 +110,7 @@ fn schema(name: Option<&str>) -> Result<String, Failure> {
         let names = || Document::ALL.iter().map(|(_, name, _)| *name);
         let near = nearest(name, names()).unwrap_or("summary");
         let known: Vec<&str> = names().collect();
-        let problem = format!("there is no schema `{name}`; there are {}", known.join(", "));
+        let problem = format!("unknown schema `{name}`; expected one of {}", known.join(", "));
         Failure::usage(problem).hint(format!("dyno info schema {near}"))
     })
 }
@@ -119,17 +119,17 @@ fn overview() -> String {
     let topics = [
         ("settings", "every setting with its default and unit"),
         ("scenarios", "how queries are issued, and what the result is"),
-        ("systems", "what --system can name"),
+        ("systems", "systems that --system accepts"),
         ("models", "the built-in table of models for --conf-model"),
-        ("metrics", "what each figure is: formula and window"),
-        ("exit-codes", "how a command ends"),
-        ("environment", "variables that are read"),
+        ("metrics", "formula and window of each metric"),
+        ("exit-codes", "exit codes of the commands"),
+        ("environment", "environment variables of Dyno"),
         (
             "rules",
             "rounds of MLPerf Inference and their benchmarks, such as `rules --round v5.1 resnet`",
         ),
-        ("audits", "what dyno audit can play, in which rounds, and what each catches"),
-        ("schema", "the JSON Schema of a file that a run leaves, such as `schema summary`"),
+        ("audits", "audits of dyno audit, their rounds, and what each detects"),
+        ("schema", "JSON Schema of a result file, such as `schema summary`"),
     ];
     definitions(&topics.map(|(name, what)| (name, what)))
 }
@@ -177,8 +177,9 @@ fn definitions(rows: &[(&str, &str)]) -> String {
 fn settings() -> String {
     let defaults = TestSettings::default();
     let mut text = String::from(
-        "Each is a key under [settings] in dyno.toml, a flag --settings.KEY VALUE, and a variable\n\
-         DYNO_SETTINGS_KEY. Defaults are the reference's; profile and built-in table come between.\n\n",
+        "Each is a key under [settings] in dyno.toml, a flag --settings.KEY VALUE, and a \
+         variable\nDYNO_SETTINGS_KEY. Defaults are those of the reference; the profile and the \
+         built-in table override them.\n\n",
     );
     for field in FIELDS {
         let unit = if field.unit.is_empty() { String::new() } else { format!(" {}", field.unit) };
@@ -194,13 +195,13 @@ fn scenarios() -> String {
     definitions(&[
         (
             Scenario::SingleStream.name(),
-            "One query of one sample at a time; the next is issued when the last is complete. \
-             Result: p90 of latency.",
+            "One query of one sample at a time; the next is issued when the previous one is \
+             complete. Result: p90 of latency.",
         ),
         (
             Scenario::MultiStream.name(),
             "One query of 8 contiguous samples at a time; the next is issued when all samples of \
-             the last are complete. Result: p99 of query latency.",
+             the previous one are complete. Result: p99 of query latency.",
         ),
         (
             Scenario::Server.name(),
@@ -218,62 +219,56 @@ fn scenarios() -> String {
 
 /// Environment variables and their effects.
 pub const VARIABLES: &[(&str, &str)] = &[
-    ("CLICOLOR", "0: nothing is coloured."),
+    ("CLICOLOR", "0 disables colors."),
     (
         "CLICOLOR_FORCE",
-        "if it is neither empty nor 0, results are coloured even where they go to no terminal.",
+        "if neither empty nor 0, results are colored even if stdout is not a terminal.",
     ),
-    (
-        "DYNO_CACHE",
-        "where models and data lie that `dyno fetch` gets, unless --cache names a folder.",
-    ),
+    ("DYNO_CACHE", "cache folder of `dyno fetch` for models and data; --cache overrides it."),
     (
         "DYNO_END_WITH_STDIN",
-        "if it is set, the end of standard input ends a run, as Ctrl-C does; dyno sweep holds its \
-         points so.",
+        "if set, the end of standard input ends a run like Ctrl-C; dyno sweep sets it for its \
+         points.",
     ),
     (
         "DYNO_SERVE_TOKEN",
-        "the token that clients of `dyno serve` must send as `authorization: Bearer TOKEN`.",
+        "token that clients of `dyno serve` must send as `authorization: Bearer TOKEN`.",
     ),
     (
         "DYNO_SETTINGS_NAME",
-        "sets the setting NAME, as DYNO_SETTINGS_SERVER_TARGET_QPS=100; stronger than files, weaker \
-         than flags. A name that is no setting is an error.",
+        "sets the setting NAME, as DYNO_SETTINGS_SERVER_TARGET_QPS=100; stronger than files, \
+         weaker than flags. An unknown setting is an error.",
     ),
     (
         "DYNO_WORKER_TOKEN",
-        "the secret that a run with --remote-workers and its workers have in common; whoever does \
-         not know it cannot join.",
+        "shared secret of a run with --remote-workers and its workers; a worker without it cannot \
+         join.",
     ),
     (
         "GITHUB_ACTIONS",
-        "if it is true, `dyno compare` prints annotations for GitHub, unless --annotate says otherwise.",
+        "if true, `dyno compare` prints annotations for GitHub; --annotate overrides it.",
     ),
-    ("GITHUB_STEP_SUMMARY", "a file to which `dyno compare` then appends a table."),
+    ("GITHUB_STEP_SUMMARY", "file to which `dyno compare` then appends a table."),
     (
         "NO_COLOR",
-        "if it is not empty, nothing is coloured, whatever else is set; nor is what goes to no \
-         terminal.",
+        "if not empty, disables colors, whatever else is set. Without a terminal, colors are off \
+         by default.",
     ),
-    ("ORT_DYLIB_PATH", "ONNX Runtime's shared library, unless --ort-lib names one."),
-    ("PATH", "where python3 is looked for, which is asked where ONNX Runtime is."),
-    (
-        "TERM",
-        "dumb: a terminal that is not drawn over and has no colours; no progress line, no --tui.",
-    ),
-    ("TMPDIR", "where results go that their own folder no longer takes."),
+    ("ORT_DYLIB_PATH", "shared library of ONNX Runtime; --ort-lib overrides it."),
+    ("PATH", "folders that are searched for python3, which locates ONNX Runtime."),
+    ("TERM", "dumb disables colors, the progress line and --tui."),
+    ("TMPDIR", "folder for results that cannot be written to their own folder."),
     (
         "VIRTUAL_ENV",
-        "the Python environment in which ONNX Runtime is looked for, before the one that dyno is \
-         installed in and before python3 is asked.",
+        "Python environment that is searched first for ONNX Runtime, before the environment of \
+         dyno and that of python3.",
     ),
 ];
 
 fn models() -> String {
     let mut text = String::from(
-        "What --conf-model NAME sets, besides the rows for every model (the official seeds,\n\
-         percentiles and durations, which always apply).\n\n",
+        "Settings of --conf-model NAME, in addition to the rows for every model (the official \
+         seeds,\npercentiles and durations, which always apply).\n\n",
     );
     for model in built_in_models() {
         let _ = writeln!(text, "{model}");

@@ -35,7 +35,7 @@ impl Init {
     pub fn execute(self) -> Result<Exit, Failure> {
         if self.path.exists() && !self.force {
             let problem = format!("{} exists", self.path.display());
-            return Err(Failure::set_up(problem).hint("--force overwrites it"));
+            return Err(Failure::set_up(problem).hint("use --force to overwrite it"));
         }
         let text = if self.all { every_key() } else { short() };
         to_named(&self.path, text).map_err(|error| {
@@ -103,7 +103,7 @@ fn every_key() -> String {
     comment(
         &mut text,
         "Settings of every scenario. Values in ns and ms may be written as \"10s\". The defaults \
-         here are the reference's; the profile and the built-in table come between.",
+         here are those of the reference; the profile and the built-in table override them.",
     );
     text += "[settings]\n";
     let defaults = TestSettings::default();
@@ -117,12 +117,11 @@ fn every_key() -> String {
              # [scenario.Server]\n# server_target_qps = 100\n\n";
     comment(
         &mut text,
-        "Several tenants that share the system, each with a trace, settings and a verdict of its \
-         own.",
+        "Several tenants that share the system, each with its own trace, settings and verdict.",
     );
     text += "# [[tenants]]\n# name = \"interactive\"\n# [tenants.settings]\n\
              # server_target_qps = 100\n\n";
-    comment(&mut text, "What dyno sweep varies, and how; a key with a dot stands in quotes.");
+    comment(&mut text, "Axes and options of dyno sweep; quote keys that contain a dot.");
     text += "# [sweep]\n";
     for (name, value, default, what) in SWEEP_KEYS.iter().filter(|(name, ..)| !of_tables(name)) {
         comment(&mut text, &format!("{}: {what}.", value.replace('`', "")));

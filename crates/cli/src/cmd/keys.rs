@@ -31,8 +31,8 @@ impl KeyArgs {
         is_talking: bool,
     ) -> Result<(), Failure> {
         if let Some(system) = line.given("system") {
-            let problem = format!("{target} and --system {system} are two systems");
-            return Err(Failure::usage(problem).hint("keep one of them"));
+            let problem = format!("both {target} and --system {system} select a system");
+            return Err(Failure::usage(problem).hint("remove one of them"));
         }
         let spec = match Target::read(target)? {
             Target::System(spec) => spec,

@@ -23,9 +23,9 @@ use crate::output;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-local and ray start the workers and the command, and end when it does, with its exit code; the points
-of `-- sweep` and the trials of `-- tune run` are jobs instead, each of one process. slurm and k8s
-print what sbatch and kubectl take; nothing is submitted.
+local and ray start the workers and the command. They exit when the command ends, with its exit code.
+For `-- sweep` and `-- tune run`, each point or trial is a job of one process instead. slurm and k8s
+print the input of sbatch or kubectl and submit nothing.
   dyno launch --on local --workers 2 -- run --system null --scenario server
   dyno launch --on ray --workers 8 -- tune run lenet.toml
   dyno launch --on slurm --workers 4 -- run --system onnx:m.onnx > job.sh && sbatch job.sh")]
@@ -33,8 +33,7 @@ pub struct Launch {
     /// Where to start the processes
     #[arg(long, value_name = "ENGINE")]
     on: Engine,
-    /// Number of workers, of trials at the same time, or of sweep points at the same time on this
-    /// machine
+    /// Number of workers, of concurrent trials, or of concurrent sweep points on this machine
     #[arg(long, value_name = "N", default_value = "2")]
     workers: NonZero<u16>,
     /// Port of the coordinator; 0 selects a free port of this machine
@@ -70,7 +69,7 @@ pub struct Launch {
 enum Engine {
     /// Processes on this machine
     Local,
-    /// Actors of a Ray cluster, on a node each (pip install ray)
+    /// Actors of a Ray cluster, one per node (pip install ray)
     Ray,
     /// A batch script for Slurm
     Slurm,
@@ -107,28 +106,31 @@ impl Launch {
         let known = ["run", "search", "sweep", "compare", "task", "audit", "tune"];
         let first = self.command.first().map_or("", String::as_str);
         if !known.contains(&first) {
-            return Err(Failure::usage(format!("`{first}` measures nothing that can be shared"))
-                .hint("give the command after --, such as -- run --system null"));
+            return Err(Failure::usage(format!(
+                "dyno launch does not support the command `{first}`"
+            ))
+            .hint("pass the command after --, such as -- run --system null"));
         }
         let is_ours = |word: &&String| {
             ["--remote-workers", "--listen"].iter().any(|flag| word.starts_with(flag))
         };
         if let Some(flag) = self.command.iter().find(is_ours) {
-            return Err(Failure::usage(format!("dyno launch sets {flag} itself"))
-                .hint("say how many with --workers, and where with --port"));
+            return Err(Failure::usage(format!("dyno launch sets {flag} itself")).hint(
+                "remove it; use --workers for the number of workers and --port for the port",
+            ));
         }
         if self.is("tune") {
             self.check_tune()?;
         }
         if self.on == Engine::K8s && self.image.is_none() {
             return Err(
-                Failure::usage("pods need an image that has dyno").hint("add --image IMAGE")
+                Failure::usage("pods need an image that contains dyno").hint("add --image IMAGE")
             );
         }
         let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         if self.name.is_empty() || !self.name.chars().all(is_name) || self.name.len() > 50 {
             return Err(Failure::usage(format!(
-                "`{}` is no name of a job; expected lower-case letters, digits and hyphens",
+                "`{}` is not a valid job name; expected lower-case letters, digits and hyphens",
                 self.name
             )));
         }
@@ -138,20 +140,18 @@ impl Launch {
     fn check_tune(&self) -> Result<(), Failure> {
         if let Some(flag) = self.command.iter().find(|word| word.starts_with("--jobs")) {
             return Err(Failure::usage(format!("dyno launch sets {flag} itself"))
-                .hint("say how many trials at the same time with --workers"));
+                .hint("remove it; use --workers for the number of concurrent trials"));
         }
         // A search chooses its trials while it runs, so a script cannot list them in advance.
         match self.on {
-            Engine::Slurm => Err(Failure::usage("Slurm does not place the trials of a tuner")
-                .hint(
-                    "one node does with sbatch --cpus-per-task=8 --wrap 'dyno tune run DESCRIPTOR \
-                 --jobs 8'; for several, start Ray in the allocation and say --on ray",
-                )),
-            Engine::K8s => Err(Failure::usage("Kubernetes does not place the trials of a tuner")
-                .hint(
-                    "one pod does that runs `dyno tune run DESCRIPTOR --jobs N`; for several, \
-                     start Ray there (KubeRay) and say --on ray",
-                )),
+            Engine::Slurm => Err(Failure::usage("--on slurm does not support tune run").hint(
+                "for one node, use sbatch --cpus-per-task=8 --wrap 'dyno tune run DESCRIPTOR \
+                 --jobs 8'; for several, start Ray in the allocation and use --on ray",
+            )),
+            Engine::K8s => Err(Failure::usage("--on k8s does not support tune run").hint(
+                "for one pod, run `dyno tune run DESCRIPTOR --jobs N` in it; for several, start \
+                 Ray on the cluster (KubeRay) and use --on ray",
+            )),
             Engine::Local | Engine::Ray => Ok(()),
         }
     }
@@ -343,8 +343,9 @@ fn own_group(command: &mut Command) {
 }
 
 fn this_program() -> Result<PathBuf, Failure> {
-    std::env::current_exe()
-        .map_err(|error| Failure::set_up(format!("this program does not find itself: {error}")))
+    std::env::current_exe().map_err(|error| {
+        Failure::set_up(format!("cannot find the executable file of dyno: {error}"))
+    })
 }
 
 /// Returns a port that is free at the moment.

@@ -23,15 +23,15 @@ pub struct Npu {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Say how long layers compute and are fetched, and which they wait for
+    /// Show compute and fetch times of layers and their bottlenecks
     Layers(layers::Layers),
-    /// Let networks share an NPU: throughput, slowdowns and idle times
+    /// Simulate networks that share an NPU: throughput, slowdowns and idle times
     Run(run::Run),
-    /// Let networks share NPUs over a grid of settings, with heat maps of what is busy
+    /// Simulate shared NPUs over a grid of settings, with heat maps of utilization
     Sweep(sweep::Sweep),
-    /// Say what a scheduler decides next, and what each candidate would let stand still
+    /// Explain decisions of a scheduler and the idle time that each candidate would cause
     Explain(explain::Explain),
-    /// Interleave two networks on the cores of this machine: predicted and measured gain
+    /// Measure two interleaved networks on the cores of this machine: predicted and measured gain
     Cores(cores::Cores),
 }
 

@@ -28,8 +28,8 @@ use crate::progress::Progress;
 #[command(after_help = AFTER_HELP)]
 pub struct ProbeCommand {
     /// What to measure instead of --system: a server (http://localhost:8000), an ONNX file
-    /// (model.onnx), or a system (dyno info systems). Dyno asks a server what it is. Keys may follow,
-    /// as in http://localhost:8000,model=NAME
+    /// (model.onnx), or a system (dyno info systems). Dyno identifies the kind of server with a
+    /// request. Keys may follow, as in http://localhost:8000,model=NAME
     #[arg(value_name = "TARGET")]
     target: Option<String>,
     /// Configuration file dyno.toml; dyno init writes one
@@ -79,8 +79,8 @@ impl ProbeCommand {
     pub fn execute(mut self) -> Result<Exit, Failure> {
         let given = self.keys.given.0.iter().map(|(key, _)| key.name);
         if let Some(name) = given.into_iter().find(|name| MEANINGLESS.contains(name)) {
-            return Err(Failure::usage(format!("--{name} means nothing to dyno probe"))
-                .hint("dyno run measures, with this flag"));
+            return Err(Failure::usage(format!("--{name} has no effect in dyno probe"))
+                .hint("remove it, or measure with dyno run"));
         }
         let mut line = CommandLine {
             config: self.config.clone(),
@@ -99,8 +99,8 @@ impl ProbeCommand {
             [] => Scenario::SingleStream,
             [one] => one,
             _ => {
-                return Err(Failure::usage("several scenarios are given, and a probe plays one")
-                    .hint("name one with --scenario"));
+                return Err(Failure::usage("expected one scenario, found several")
+                    .hint("select one with --scenario"));
             }
         };
         let test = self.test(&prepared, scenario)?;
@@ -175,9 +175,7 @@ fn watch_for_hang(deadline_ns: u64) -> mpsc::Sender<()> {
     std::thread::spawn(move || {
         if is_over.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout) {
             let ms = deadline_ns / MILLISECOND;
-            output::say(format_args!(
-                "error: the system does not return from a call, not in {ms} ms"
-            ));
+            output::say(format_args!("error: a call of the system did not return within {ms} ms"));
             std::process::exit(Exit::Aborted.code().into());
         }
     });

@@ -44,9 +44,9 @@ pub struct Report {
 }
 
 const AFTER_HELP: &str = "\
-For a run that was interrupted, or whose files are damaged, the page shows what is left and names what
-is missing.
-Exit codes: 0 a page was written, 3 there was nothing to show.";
+For a run that was interrupted, or whose files are damaged, the page shows the results that exist and
+lists those that are missing.
+Exit codes: 0 a page was written, 3 no results were found.";
 
 impl Report {
     /// Writes the page.
@@ -63,8 +63,10 @@ impl Report {
             output::say(format_args!("warning: {problem}"));
         }
         if several.members.is_empty() && several.searches.is_empty() {
-            return Err(Failure::set_up("there is nothing to show")
-                .hint("name a run directory, such as one below runs, or a folder of them"));
+            return Err(Failure::set_up("no results found").hint(
+                "pass a run directory, such as runs/NAME, or a folder that contains run \
+                 directories",
+            ));
         }
         let out = match (self.out, &self.directories[..], &several.members[..]) {
             (Some(out), ..) => out,
@@ -89,7 +91,7 @@ impl Report {
     fn submission(&self, tree: &Path, round: &str) -> Result<Exit, Failure> {
         let round = Round::named(round).map_err(Failure::usage)?;
         let checked = check(tree, round, &Options::new(Program::Strict))
-            .map_err(|error| Failure::set_up(error).hint("name a submission tree"))?;
+            .map_err(|error| Failure::set_up(error).hint("pass a submission tree"))?;
         let mut ids = self.read_ids()?;
         let results = Results::from_rows(&checked.rows, round, &mut ids);
         for sentence in &results.notices {
@@ -98,15 +100,21 @@ impl Report {
         let (valid, all) = (checked.valid(), checked.results.len());
         if valid < all {
             output::say(format_args!(
-                "{} of {all} results do not count; dyno check tells why",
+                "{} of {all} results are rejected; dyno check explains why",
                 all - valid
             ));
         }
         if results.sheets.is_empty() {
-            let why = if valid == 0 { "no result counts" } else { "no result is in a table" };
-            return Err(Failure::set_up(format!("{why}, so that there is nothing to show")).hint(
-                format!("dyno check {} --round {} tells why", tree.display(), round.version),
-            ));
+            let why = if valid == 0 {
+                "all results are rejected"
+            } else {
+                "no result belongs to a table"
+            };
+            return Err(Failure::set_up(format!("{why}, so there are no tables")).hint(format!(
+                "dyno check {} --round {} explains why",
+                tree.display(),
+                round.version
+            )));
         }
         if let Some(folder) = &self.csv {
             for sheet in &results.sheets {
@@ -135,7 +143,7 @@ impl Report {
         };
         let refused = |problem: String| {
             Failure::set_up(format!("cannot read {}: {problem}", path.display()))
-                .hint("it is a JSON object of unique ids and their numbers")
+                .hint("expected a JSON object of unique ids and their numbers")
         };
         let bytes = fs::read(path).map_err(|error| refused(error.to_string()))?;
         let ids: Ids =
@@ -162,6 +170,6 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let made = folder.map_or(Ok(()), fs::create_dir_all);
     made.and_then(|()| to_named(path, text)).map_err(|error| {
         Failure::set_up(format!("cannot write {}: {error}", path.display()))
-            .hint("choose another place for it")
+            .hint("choose another file")
     })
 }

@@ -26,8 +26,8 @@ use crate::{output, render};
 #[derive(Debug, Args)]
 pub struct RunCommand {
     /// What to measure instead of --system: a server (http://localhost:8000), an ONNX file
-    /// (model.onnx), or a system (dyno info systems). Dyno asks a server what it is. Keys may follow,
-    /// as in http://localhost:8000,model=NAME
+    /// (model.onnx), or a system (dyno info systems). Dyno identifies the kind of server with a
+    /// request. Keys may follow, as in http://localhost:8000,model=NAME
     #[arg(value_name = "TARGET")]
     target: Option<String>,
     /// Measure several loads and mark the knee: 1, 2, 4, ... 128 requests in flight (at most
@@ -163,8 +163,10 @@ impl Run {
     pub fn of_system(mut self, spec: &str) -> Result<Self, Failure> {
         let key = KEYS.iter().find(|key| key.name == "system").expect("a run has a system");
         if self.keys.given.0.iter().any(|(given, _)| given.name == key.name) {
-            return Err(Failure::usage("the task is the system, and --system names another")
-                .hint("leave out --system, or use dyno run"));
+            return Err(Failure::usage(
+                "the task is the system; --system cannot be combined with it",
+            )
+            .hint("remove --system, or use dyno run"));
         }
         self.keys.given.0.push((key, spec.to_owned()));
         Ok(self)
@@ -181,9 +183,7 @@ impl Run {
             PreparedRun::checked(&command_line, strictness, (!self.quiet).then_some(&console()))?;
         let (options, system) = (&prepared.options, &prepared.system);
         if options.sweep.is_some() {
-            output::say(format_args!(
-                "warning: [sweep] means nothing to dyno run; it is for dyno sweep"
-            ));
+            output::say(format_args!("warning: [sweep] has no effect in dyno run; use dyno sweep"));
         }
         if self.dry_run {
             options.run.out.as_deref().map_or(Ok(()), check_free)?;

@@ -26,8 +26,8 @@ use crate::{output, render};
 #[command(after_help = AFTER_HELP)]
 pub struct Search {
     /// What to measure instead of --system: a server (http://localhost:8000), an ONNX file
-    /// (model.onnx), or a system (dyno info systems). Dyno asks a server what it is. Keys may follow,
-    /// as in http://localhost:8000,model=NAME
+    /// (model.onnx), or a system (dyno info systems). Dyno identifies the kind of server with a
+    /// request. Keys may follow, as in http://localhost:8000,model=NAME
     #[arg(value_name = "TARGET")]
     target: Option<String>,
     /// Limit, such as p99<=100ms, ttft.p99<=200ms, errors<=0.1% or lag.p99<=1ms; repeatable. Without
@@ -185,7 +185,9 @@ impl Search {
             output::print(pretty(&json))?;
         }
         if ended == Phase::Interrupted {
-            output::say(format_args!("interrupted; go on with: dyno search --resume {directory}"));
+            output::say(format_args!(
+                "interrupted; continue with: dyno search --resume {directory}"
+            ));
             return Ok(Exit::Interrupted);
         }
         if !self.json && !self.quiet {
@@ -212,8 +214,8 @@ impl Search {
         let expanded = arguments::expand(program.chain(arguments_given))?;
         let parsed = RecordedCommand::try_parse_from(expanded).map_err(|error| {
             let first = error.to_string().lines().next().unwrap_or_default().to_string();
-            Failure::set_up(format!("the command of the search no longer reads: {first}"))
-                .hint("give its flags again, beside --resume")
+            Failure::set_up(format!("cannot parse the recorded command of the search: {first}"))
+                .hint("pass its flags again, together with --resume")
         })?;
         Ok(Some(parsed.search))
     }
@@ -238,7 +240,7 @@ impl Search {
 fn read(directory: &Path) -> Result<State, Failure> {
     State::read(directory).map_err(|error| {
         Failure::set_up(error)
-            .hint("--resume takes the directory of a search, with its search.json")
+            .hint("--resume needs the directory of a search, with its search.json")
     })
 }
 

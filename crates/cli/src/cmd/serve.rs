@@ -122,13 +122,13 @@ const ADDRESS: &str = "127.0.0.1:8000";
 const AFTER_HELP: &str = "\
 Serves the Open Inference Protocol over HTTP (JSON and binary tensors) and gRPC, and the OpenAI
 interface (/v1/completions, /v1/chat/completions) for systems that generate text, over HTTP/1.1 and
-HTTP/2, the latter also without TLS. Health is at /v2/health, metrics for Prometheus at /metrics.
+HTTP/2, HTTP/2 also without TLS. Health is at /v2/health, metrics for Prometheus at /metrics.
 
 Systems: digits, digits-lstm, null, onnx:FILE, tuned:model=FILE,formats=FILE, tuned:packed=FILE and
 rnn:MODEL, as dyno info systems describes them, and
   tokens:first=TIME,each=TIME,tokens=N,slots=N,text=words|echo,replay=FILE
-which streams words: the first after one time, each further one after the other, for up to SLOTS
-requests at once.
+which streams words: the first word after the time `first`, each further word after the time `each`,
+for up to SLOTS concurrent requests.
 
 On Ctrl-C and SIGTERM the server reports not ready, rejects new requests, drains the accepted ones and
 exits with 0. A second signal ends it at once.
@@ -172,7 +172,7 @@ impl Serve {
         let mut page = String::new();
         let answers = match loaded {
             ServerModel::Text(tokens) => {
-                let _ = writeln!(page, "model {name}: text of text (OpenAI interface)");
+                let _ = writeln!(page, "model {name}: text to text (OpenAI interface)");
                 Answers::Text(tokens)
             }
             ServerModel::Tensors(model, stations, remark) => {
@@ -207,7 +207,7 @@ impl Serve {
         while !interrupt.is_asked() {
             std::thread::park_timeout(GLANCE);
         }
-        output::say("ending: what was accepted is answered; once more ends at once");
+        output::say("stopping: draining accepted requests; a second signal stops at once");
         match server.drain(self.drain_limit) {
             DrainOutcome::Answered => Ok(Exit::Valid),
             DrainOutcome::Left(requests) => Err(Failure::aborted(format!(
@@ -227,7 +227,7 @@ impl Serve {
             "path" => Mode::Path,
             mode if faults::modes().contains(&mode) => Mode::Every(mode.to_owned()),
             mode => {
-                return Err(Failure::usage(format!("--faults: there is no mode `{mode}`"))
+                return Err(Failure::usage(format!("--faults: unknown mode `{mode}`"))
                     .hint("dyno serve --faults list prints all modes"));
             }
         };
@@ -290,12 +290,12 @@ impl Serve {
         let listen = |address: &str| {
             let found = address.to_socket_addrs().map_err(|error| {
                 Failure::usage(format!("cannot listen at `{address}`: {error}"))
-                    .hint("an address is HOST:PORT, such as 127.0.0.1:8000 or 0.0.0.0:8000")
+                    .hint("expected HOST:PORT, such as 127.0.0.1:8000 or 0.0.0.0:8000")
             })?;
             let found: Vec<SocketAddr> = found.collect();
             let socket = TcpListener::bind(&found[..]).map_err(|error| {
                 Failure::set_up(format!("cannot listen at {address}: {error}"))
-                    .hint("port 0 takes any that is free")
+                    .hint("use port 0 to select a free port")
             })?;
             Ok(Listener { socket, tls: tls.clone() })
         };
@@ -315,8 +315,8 @@ impl Serve {
         };
         if !has_token && self.client_ca.is_none() {
             output::say(format_args!(
-                "warning: everybody who reaches {address} may use this server; set {TOKEN_VARIABLE}, \
-                 or --client-ca with --cert and --key"
+                "warning: anyone who can reach {address} can use this server; set \
+                 {TOKEN_VARIABLE}, or use --client-ca with --cert and --key"
             ));
         } else if has_token && self.cert.is_none() {
             output::say(format_args!(
@@ -345,7 +345,7 @@ fn token() -> Result<Option<Token>, Failure> {
     match std::env::var(TOKEN_VARIABLE) {
         Ok(token) if token.trim().is_empty() => {
             Err(Failure::usage(format!("{TOKEN_VARIABLE} is empty"))
-                .hint("unset it, or give it a token"))
+                .hint("unset it, or set it to a token"))
         }
         Ok(token) => Ok(Some(Token::new(token.trim()))),
         Err(std::env::VarError::NotPresent) => Ok(None),

@@ -29,8 +29,8 @@ use crate::{output, render};
 #[command(after_help = AFTER_HELP)]
 pub struct SweepCommand {
     /// What to measure instead of --system: a server (http://localhost:8000), an ONNX file
-    /// (model.onnx), or a system (dyno info systems). Dyno asks a server what it is. Keys may follow,
-    /// as in http://localhost:8000,model=NAME
+    /// (model.onnx), or a system (dyno info systems). Dyno identifies the kind of server with a
+    /// request. Keys may follow, as in http://localhost:8000,model=NAME
     #[arg(value_name = "TARGET")]
     pub target: Option<String>,
     /// Configuration file dyno.toml, which may have a table [sweep]
@@ -141,7 +141,7 @@ impl SweepCommand {
         let made = std::fs::create_dir_all(directory.join("points"));
         made.map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", directory.display()))
-                .hint("choose a folder that you may write to with --out")
+                .hint("choose a writable folder with --out")
         })?;
         let _lock = Lock::take(&directory)?;
         if self.hand_out {
@@ -153,11 +153,12 @@ impl SweepCommand {
 
     /// Rejects paths that are not UTF-8, because `sweep.json` stores them as text.
     fn check_paths(&self) -> Result<(), Failure> {
-        let here = std::env::current_dir()
-            .map_err(|error| Failure::set_up(format!("the current folder is gone: {error}")))?;
+        let here = std::env::current_dir().map_err(|error| {
+            Failure::set_up(format!("cannot read the working directory: {error}"))
+        })?;
         match std::iter::once(&here).chain(&self.config).find(|path| path.to_str().is_none()) {
             Some(path) => Err(Failure::usage(format!("{} is not UTF-8", path.display()))
-                .hint("a sweep keeps the names of its files as text; rename that one")),
+                .hint("rename it; a sweep records file names as UTF-8 text")),
             None => Ok(()),
         }
     }
@@ -165,9 +166,12 @@ impl SweepCommand {
     fn go_on(&self, directory: &Path, request: Request) -> Result<Exit, Failure> {
         let is_whole = !request.over.is_empty() || !request.fixed.arguments().is_empty();
         if !is_whole && let Some(flag) = self.part_of_definition() {
-            let problem = format!("{flag} says what a sweep is made of, which --resume only reads");
-            return Err(Failure::usage(problem)
-                .hint("leave it out, or give the whole command again, which is then compared"));
+            let problem = format!(
+                "{flag} belongs to the definition of the sweep, which --resume does not change"
+            );
+            return Err(Failure::usage(problem).hint(
+                "remove it, or repeat the whole command of the sweep, which is then checked",
+            ));
         }
         let lock = if self.dry_run { None } else { Some(resume::lock(directory)?) };
         let mut sweep = resume::read(directory)?;
@@ -184,8 +188,8 @@ impl SweepCommand {
         };
         if sweep.dyno_version != VERSION {
             output::say(format_args!(
-                "warning: dyno {} began this sweep, and this is {VERSION}; its points are not \
-                 measured by one program",
+                "warning: dyno {} started this sweep, and this is {VERSION}; its points are \
+                 measured by different versions",
                 sweep.dyno_version
             ));
         }
@@ -372,12 +376,12 @@ fn say_why(stopped: StopReason, sweep: &Sweep, directory: &Path) {
         StopReason::Interrupted => "interrupted",
         StopReason::OutOfTime => "the time for the sweep is over",
         StopReason::Limit => "--limit is reached",
-        StopReason::Failing => "two points in a row failed with the same words",
+        StopReason::Failing => "two points in a row failed with the same message",
         StopReason::Finished => "",
     };
     let resume = format!("dyno sweep --resume {}", directory.display());
     if sweep.state != State::Complete {
-        output::say(format_args!("{why}; go on with: {resume}"));
+        output::say(format_args!("{why}; continue with: {resume}"));
     } else if sweep.points.iter().any(|point| point.state == PointState::Failed) {
         output::say(format_args!("run the points that failed again with: {resume} --retry-failed"));
     }
@@ -427,13 +431,15 @@ fn overview(sweep: &Sweep, table: &SweepTable) -> Result<String, Failure> {
     let total = i64::try_from(total.saturating_add(pauses)).unwrap_or(i64::MAX);
     let length = match total {
         _ if pending.is_empty() => {
-            text += "nothing is left to run\n";
+            text += "no points are left to run\n";
             return Ok(text);
         }
-        _ if is_virtual => "in virtual time, which takes what computing takes".to_string(),
-        0 => "each of which takes what the system takes".to_string(),
+        _ if is_virtual => {
+            "in virtual time; the duration depends only on the computation".to_string()
+        }
+        0 => "each takes as long as the system needs".to_string(),
         ns => format!(
-            "at least {} in all; loading, and accuracy tests, take what the systems take",
+            "at least {} in total; loading and accuracy tests take as long as the systems need",
             units::duration(ns)
         ),
     };

@@ -17,9 +17,9 @@ use crate::output::console;
 
 const AFTER_HELP: &str = "\
 The coordinator is `dyno run --remote-workers N --listen ADDRESS`, or search, compare or sweep with
-these flags. It names the system to measure; its files must be here, too.
+these flags. It names the system to measure; its files must also be on this machine.
 Both sides need the same secret in the environment variable DYNO_WORKER_TOKEN, unless both run on
-this machine and meet on loopback. From a coordinator elsewhere a worker accepts files, environment
+this machine and connect over loopback. From a coordinator elsewhere a worker accepts files, environment
 variables, libraries and servers only with a grant. Environment variables always need one:
 ";
 
@@ -118,7 +118,7 @@ impl Worker {
     /// Retries until a coordinator answers. Returns `None` if interrupted, or if no further run comes
     /// after `runs` runs.
     fn join(&self, interrupt: &Interrupt, runs: u64) -> Result<Option<Member>, Failure> {
-        let host = environment::host_name().unwrap_or_else(|| "a machine without a name".into());
+        let host = environment::host_name().unwrap_or_else(|| "unnamed machine".into());
         let join = JoinSettings {
             address: self.join.clone(),
             token: token(),
@@ -153,8 +153,8 @@ impl Worker {
                         failure.hint(format!("set {TOKEN} to the same secret on both sides"))
                     }
                     MemberError::Unreachable { .. } => failure.hint(
-                        "start dyno run --remote-workers N --listen ADDRESS there, or wait longer \
-                         with --within",
+                        "start dyno run --remote-workers N --listen ADDRESS on that machine, or \
+                         raise --within",
                     ),
                     _ => failure,
                 });

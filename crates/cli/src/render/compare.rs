@@ -150,8 +150,8 @@ pub fn sentence(test: &TestReport) -> String {
     let rows = &test.comparison.rows;
     if !test.has_records {
         return format!(
-            "{verdict}: one side has no raw records, without which a change cannot be told from \
-             chance"
+            "{verdict}: one side has no raw records, without which a change cannot be \
+             distinguished from chance"
         );
     }
     let differing = |finding: Finding| -> String {
@@ -212,7 +212,7 @@ fn headline_sentence(row: &Row, test: &TestReport) -> String {
              runs, or several (--interleave 5)"
         ),
         (Doubt::TooFew | Doubt::Drift, _) => {
-            format!("too few runs to tell the change of {title} from chance; add runs")
+            format!("too few runs to distinguish the change of {title} from chance; add runs")
         }
         (Doubt::Wide, _) => {
             let power = 100.0 * POWER;

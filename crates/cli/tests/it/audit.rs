@@ -190,7 +190,7 @@ fn an_audit_leaves_its_runs_and_the_folder_of_a_submission() {
     let same = "--reference TEST01-cheat-honest/audited/Offline --audit \
                 TEST01-cheat-honest/audited/Offline/performance";
     let ran = folder.dyno(&format!("audit verify TEST05 --round v4.1 {same}")).exits(2);
-    assert!(ran.stderr.contains("--reference and --audit are both"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--reference and --audit are the same folder"), "{}", ran.stderr);
     // The audited run is not one of TEST04, though its score is equal.
     let wrong =
         format!("audit verify TEST04 {reference} --audit TEST01-cheat-honest/audited/Offline");
@@ -298,11 +298,11 @@ fn an_audit_that_makes_no_sense_is_refused_before_anything_is_played() {
         ("audit TEST04 --round v9.9 --", "error: there is no round `v9.9`"),
         ("audit TEST04 --benchmark resnte --", "no benchmark `resnte`; the nearest is `resnet`"),
         ("audit TEST09 --mean-tokens 5 --", "error: --mean-tokens expects two numbers"),
-        ("audit TEST04 --custom data=x --", "error: TEST04 takes no --custom"),
+        ("audit TEST04 --custom data=x --", "error: TEST04 does not accept --custom"),
         ("audit TEST03 --custom out=x --", "error: --custom out=x: expected a flag of dyno run"),
         ("audit TEST07 --least-quality nan --", "error: --least-quality expects a finite number"),
-        ("audit TEST04 -- --sistem x", "error: behind --: unexpected argument '--sistem' found"),
-        ("audit TEST04 -- --mode peak", "error: behind --: --mode is for the audit to say"),
+        ("audit TEST04 -- --sistem x", "error: after --: unexpected argument '--sistem' found"),
+        ("audit TEST04 -- --mode peak", "error: after --: the audit sets --mode itself"),
         ("audit TEST03 --", "error: TEST03 needs a custom data set"),
         ("audit TEST03 --custom dat=x --", "error: --custom dat=x: expected a flag of dyno run"),
         ("audit TEST04 -- --system cheat:cacheing", "the nearest is caching"),
@@ -320,7 +320,7 @@ fn an_audit_that_makes_no_sense_is_refused_before_anything_is_played() {
         assert!(!ran.stderr.contains("run: "), "{arguments}: {}", ran.stderr);
     }
     let ran = folder.dyno("audit verify TEST04 --audit nothing").exits(3);
-    assert!(ran.stderr.contains("nothing has no logs of LoadGen"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("nothing contains no LoadGen logs"), "{}", ran.stderr);
 }
 
 /// The audit uses the round of the file and shows its system.

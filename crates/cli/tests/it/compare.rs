@@ -136,7 +136,7 @@ fn other_scenarios_data_and_settings_are_refused_with_the_reason() {
     assert!(ran.stderr.contains("Server: arrival rate: 500.0/s against 700.0/s"), "{}", ran.stderr);
     assert!(ran.stderr.contains("hint: --force"), "{}", ran.stderr);
     let forced = folder.dyno("compare a rate --force");
-    assert!(forced.stdout.contains("forced in spite of Server: arrival rate"), "{}", forced.stdout);
+    assert!(forced.stdout.contains("forced despite Server: arrival rate"), "{}", forced.stdout);
 }
 
 #[test]
@@ -158,13 +158,13 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
     refused("a empty", "empty is neither a Dyno run nor a result of");
     refused("a bare", "records.bin is missing");
     refused("a cut", "is cut off or damaged");
-    refused("a", "a holds 0 pairs of runs");
+    refused("a", "a contains 0 pairs of runs");
     refused("", "expected two runs, found none");
-    refused("a a --qps 3", "--qps sets what is played");
+    refused("a a --qps 3", "--qps has no effect: it configures runs");
     refused("a a --threshold -1%", "expected a share such as 2%");
     refused("a a --margin 1% --threshold 2%", "--margin 1% is less than --threshold 2%");
     refused("--interleave 2 a.toml b.toml --slices 3", "expected 1 or an even number up to 64");
-    refused("--until-decided 1s a.toml", "--until-decided takes two configurations, found 1");
+    refused("--until-decided 1s a.toml", "--until-decided needs two configurations, found 1");
     refused("a a --metric p101", "expected a metric");
     refused("a a --metric p99.999999999", "expected a metric");
     // A run given twice is not a second run, and a missing run has no pair.
@@ -178,7 +178,7 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
         "the same number of runs on both sides, found 2",
     );
     refused("--interleave 1 a.toml b.toml", "1 is not in 2..");
-    refused("--interleave 2 a.toml", "--interleave takes two configurations, found 1");
+    refused("--interleave 2 a.toml", "--interleave needs two configurations, found 1");
 
     let summary = folder.read("a/summary.json").replace("\"complete\"", "\"interrupted\"");
     std::fs::create_dir_all(folder.0.join("half/Server/performance")).unwrap();

@@ -65,7 +65,7 @@ fn options_without_effect_are_rejected_before_the_run() {
     check("--samples 5", "--samples has no effect on system `digits`");
     check(
         "--system tuned:model=digits.onnx --data test.npy --samples 5",
-        "--samples has no effect: --data holds the samples",
+        "--samples has no effect: all samples of --data are used",
     );
     check(
         "--system tuned:model=digits.onnx --model digits.onnx",

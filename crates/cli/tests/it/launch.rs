@@ -186,7 +186,7 @@ fn what_makes_no_sense_is_refused() {
         assert!(ran.stderr.contains(words), "{}", ran.stderr);
     };
     says("launch --on k8s -- run --system null", "--image");
-    says("launch --on local -- info metrics", "measures nothing");
+    says("launch --on local -- info metrics", "does not support the command");
     says("launch --on local -- run --listen 0.0.0.0:1", "--listen");
     says("launch --on slurm --name A_B -- run", "lower-case");
     let printed = folder.dyno("launch --on local --dry-run --workers 2 -- run").exits(0).stdout;

@@ -204,9 +204,9 @@ fn what_cannot_be_placed_is_refused() {
         let ran = folder.dyno(arguments).exits(2);
         assert!(ran.stderr.contains(words), "{}", ran.stderr);
     };
-    says("launch --on slurm -- tune run net/toy.toml", "hint: one node does with sbatch");
+    says("launch --on slurm -- tune run net/toy.toml", "hint: for one node, use sbatch");
     says("launch --on k8s --image i -- tune run net/toy.toml", "KubeRay");
-    says("launch --on local -- tune run net/toy.toml --jobs 3", "with --workers");
+    says("launch --on local -- tune run net/toy.toml --jobs 3", "use --workers");
     says("launch --on local -- tune plot net/toy.toml", "only `tune run` has trials");
     let latency = "--objective latency";
     says(&format!("launch --on local -- tune run none.toml {latency}"), "cannot read none.toml");

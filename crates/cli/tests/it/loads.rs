@@ -171,7 +171,7 @@ fn every_command_that_measures_takes_a_url() {
     assert!(ran.stderr.contains("OpenAI-compatible: model tiny"), "{}", ran.stderr);
     for command in ["probe", "sweep --over seed=1,2", "search", "run --sweep"] {
         let ran = folder.dyno(&format!("{command} {} --system null", server.address)).exits(2);
-        assert!(ran.stderr.contains("two systems"), "{command}: {}", ran.stderr);
+        assert!(ran.stderr.contains("select a system"), "{command}: {}", ran.stderr);
     }
     let ran = folder.dyno(&format!("run {} --sweep=8,4", server.address)).exits(2);
     assert!(ran.stderr.contains("ascending loads"), "{}", ran.stderr);

@@ -34,7 +34,7 @@ fn what_is_no_system_is_answered_with_what_was_meant() {
     check("run ./conv", 3, &["file ./conv does not exist"]);
     check("run llama.gguf", 2, &["llama-server"]);
     check("run dyno.toml", 2, &["--config dyno.toml"]);
-    check("run digits --system null", 2, &["two systems"]);
+    check("run digits --system null", 2, &["select a system"]);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn init_writes_a_file_that_runs_and_does_not_overwrite_it() {
     folder.dyno("init").exits(0);
     folder.dyno("run --config dyno.toml --dry-run").exits(0);
     let ran = folder.dyno("init").exits(3);
-    assert!(ran.stderr.contains("--force overwrites it"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("use --force to overwrite it"), "{}", ran.stderr);
     folder.dyno("init --force").exits(0);
 
     // Every commented-out line is valid.

@@ -102,5 +102,5 @@ fn the_best_split_stands_beside_schedulers() {
     assert!(split["stp"].as_f64().unwrap() > 0.5 && split["memory_busy"].as_f64().unwrap() <= 1.0);
     let three = folder.dyno("npu run RN BB MN --spatial");
     assert_eq!(three.code, Some(2));
-    assert!(three.stderr.contains("between two networks"), "{}", three.stderr);
+    assert!(three.stderr.contains("--spatial needs two networks"), "{}", three.stderr);
 }

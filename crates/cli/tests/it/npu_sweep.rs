@@ -157,42 +157,45 @@ fn a_point_that_cannot_be_had_is_told_and_the_others_are_there() {
     let ran = folder.dyno(command);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     for expected in [
-        "(1) networks=RN+BB, mapping=kpc and 1 more: there is no mapping `kpc`",
+        "(1) networks=RN+BB, mapping=kpc and 1 more: unknown mapping `kpc`",
         "(2) networks=RN+BB, mapping=kcp:99999999 and 1 more: mapping `kcp:99999999` needs",
-        "(3) networks=RM+BB, mapping=kcp+1: there is no network `RM`; the nearest is `RN`",
+        "(3) networks=RM+BB, mapping=kcp+1: unknown network `RM`; the nearest is `RN`",
     ] {
         assert!(ran.stdout.contains(expected), "{expected}: {}", ran.stdout);
     }
     assert!(ran.stdout.contains("\nbest: "), "{}", ran.stdout);
     let csv = folder.read("map.csv");
-    assert_eq!((csv.lines().count(), csv.matches("there is no").count()), (1 + 6, 3), "{csv}");
+    assert_eq!((csv.lines().count(), csv.matches("unknown ").count()), (1 + 6, 3), "{csv}");
     let fields = |line: &str| line.split(',').count();
     let lines: Vec<&str> = csv.lines().take(2).collect();
     assert_eq!(fields(lines[0]), fields(lines[1]), "{csv}");
     assert_eq!(folder.read("map.svg").matches("class=\"hole\"").count(), 3 * 5);
     let none = folder.dyno("npu sweep RM BB --rows seq=8,16");
     assert_eq!(none.code, Some(2), "{}", none.stderr);
-    assert_eq!(none.stderr.matches("there is no network `RM`").count(), 1, "{}", none.stderr);
+    assert_eq!(none.stderr.matches("unknown network `RM`").count(), 1, "{}", none.stderr);
 }
 
 #[test]
 fn axes_that_make_no_sense_are_told_before_anything_is_played() {
     let folder = Folder::new();
     for (axes, expected) in [
-        ("--rows sqe=8", "flag --rows: there is no axis `sqe`; the nearest is `seq`"),
+        ("--rows sqe=8", "flag --rows: unknown axis `sqe`; the nearest is `seq`"),
         ("--rows seq", "expected KEY=VALUE,VALUE"),
         ("--rows seq=", "`seq` has an empty value"),
         ("--rows seq=8,,16", "`seq` has an empty value"),
         ("--rows seq=8,16,8", "`seq` has the value `8` twice"),
-        ("--rows seq=8 --columns seq=16", "flag --columns: `seq` varies in --rows already"),
+        ("--rows seq=8 --columns seq=16", "flag --columns: `seq` already varies in --rows"),
         ("--rows batch=1 --columns seq=8,x", "`seq=x`: invalid value 'x' for '--seq <N>'"),
         ("--rows blocks=laye", "`blocks=laye`: invalid value 'laye'"),
         ("--rows memory-gb-per-s=-1", "`memory-gb-per-s=-1`: invalid value '-1'"),
         ("--rows seq=1..9999:1", "more than 1000 values"),
-        ("--rows seq=1..500:1 --columns batch=1..500:1", "250000 points are more than 10000"),
+        (
+            "--rows seq=1..500:1 --columns batch=1..500:1",
+            "250000 points exceed the maximum of 10000",
+        ),
         ("--rows networks=RN+BB", "expected networks either before the flags or as an axis"),
         ("--rows seq=8 --metric stq", "invalid value 'stq'"),
-        ("--rows batch=0", "a batch of 0 samples"),
+        ("--rows batch=0", "batch of 0 samples"),
         ("--rows batch=4294967296", "take longer than 213 days"),
     ] {
         let ran = folder.dyno(&format!("npu sweep RN BB {axes}"));

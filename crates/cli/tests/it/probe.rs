@@ -68,9 +68,9 @@ fn a_simulated_system_is_probed_in_virtual_time() {
 fn silence_and_failures_have_codes_of_their_own() {
     let folder = Folder::new();
     let ran = folder.dyno("probe --system model:fixed=1ms,unanswered=1 --deadline 3s").exits(4);
-    check(&ran, &["complete    never", "It does not answer: nothing came for 3.00 s."]);
+    check(&ran, &["complete    never", "It does not answer: no response within 3.00 s."]);
     let ran = folder.dyno("probe --system model:fixed=1ms,failed=1").exits(1);
-    check(&ran, &["failed      the system reported an error", "but not as it should"]);
+    check(&ran, &["failed      the system reported an error", "but incorrectly"]);
     // Tokens are requested, and none come.
     let ran = folder.dyno("probe --system null --set use_token_latencies=true").exits(1);
     check(&ran, &["2 samples without a first token", "2 samples with 0 tokens"]);
@@ -80,9 +80,9 @@ fn silence_and_failures_have_codes_of_their_own() {
 fn flags_that_would_do_nothing_are_refused() {
     let folder = Folder::new();
     for (arguments, expected) in [
-        ("--mode peak", "--mode means nothing to dyno probe"),
-        ("--out x", "--out means nothing to dyno probe"),
-        ("--scenario server,offline", "a probe plays one"),
+        ("--mode peak", "--mode has no effect in dyno probe"),
+        ("--out x", "--out has no effect in dyno probe"),
+        ("--scenario server,offline", "expected one scenario"),
         ("--queries 0", "--queries"),
         ("--system digit", "the nearest is `digits`"),
         ("--set min_query_cont=4", "the nearest key is `min_query_count`"),
@@ -181,7 +181,7 @@ fn an_onnx_model_tells_its_inputs_outputs_and_scores() {
             "[?, 10]  (the answer)",
             "random: accuracy is not measured",
             "40 bytes",
-            "the greatest of 10 is number",
+            "the largest of 10 is number",
         ],
     );
     let driven = "probe --system onnx:digits.onnx --threads 1 --warm-up 1 --scenario offline";

@@ -100,7 +100,7 @@ fn samples_of_files_are_checked_before_anything_runs() {
     refused(&zero, 3, "sequence 0 has a length of 0");
     refused(&format!("{lstm} --labels good.npy"), 2, "answers are states, not classes");
     refused(&format!("{lstm} --with vectors=good.npy"), 2, "has no file `vectors`");
-    refused("none.onnx", 3, "there is no file `none.onnx`");
+    refused("none.onnx", 3, "`none.onnx` is not a file");
     refused("", 2, "system `rnn` needs a model");
     refused("lstm:1x4,precison=f32", 2, "the nearest key is `precision`");
     refused("lstm:1x4@0+gru:1x4", 2, "every model needs its own");

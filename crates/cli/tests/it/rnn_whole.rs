@@ -74,7 +74,7 @@ fn what_a_whole_model_does_not_have_is_told_before_it_runs() {
         2,
         "lengths= is not an option of a whole",
     );
-    refused("classifier.onnx,as=layers", 3, "to run a layer alone, name it as FILE#LAYER");
+    refused("classifier.onnx,as=layers", 3, "to run a layer alone, use FILE#LAYER");
     refused("classifier.onnx,as=chain", 2, "expected as=layers");
 }
 

@@ -297,7 +297,7 @@ fn what_does_not_exist_is_named_with_what_does() {
         ("info rules resnet", "hint: dyno info rules --round v5.1 resnet"),
         ("info rules --round v5.1 resnt", "hint: dyno info rules --round v5.1 resnet"),
         ("info rules --round 9.9", "there is no round `9.9`"),
-        ("info settings --round v5.1", "are of the topic rules"),
+        ("info settings --round v5.1", "belong to the topic rules"),
         ("info schema sumary", "hint: dyno info schema summary"),
     ] {
         let ran = folder.dyno(arguments).exits(2);

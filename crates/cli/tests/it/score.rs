@@ -56,7 +56,7 @@ fn a_task_judges_a_log_as_its_run_does() {
     assert!(folder.read("figures.json").contains("\"method\": \"node-accuracy\""));
     assert!(ran.stderr.contains("2 answers to 2 of 34 samples"), "{}", ran.stderr);
     for (command, told) in [
-        ("task score karate --log log.json --element int32", "says how it is judged"),
+        ("task score karate --log log.json --element int32", "defines how it is scored"),
         ("task score karate --log log.json --with x=y", "needs no files, and none is called `x`"),
         ("task score digits --log log.json", "has no method to judge answers"),
         ("task score stable-diffusion-xl --log log.json", "needs the file `model`"),
@@ -72,7 +72,11 @@ fn where_nothing_is_scored_there_is_no_figure() {
         (&[], SCORE, "the log has no answers"),
         (&[(0, THREE)], "task score top1 --log log.json --with labels=labels.txt", "--element"),
         (&[(0, "0000003f")], "task score roc-auc --log log.json", "a multiple of 8"),
-        (&[(0, "0000003f0000803f")], "task score roc-auc --log log.json", "no figure comes"),
+        (
+            &[(0, "0000003f0000803f")],
+            "task score roc-auc --log log.json",
+            "the metric is undefined",
+        ),
     ];
     for (answers, command, told) in cases {
         let folder = folder(answers);
@@ -89,7 +93,7 @@ fn what_is_asked_for_wrongly_is_a_usage_error() {
     for (command, told) in [
         ("task score top2 --log log.json", "did you mean top1?"),
         ("task score top1 --log log.json", "top1 needs --with labels=FILE"),
-        ("task score top1 --with label=labels.txt", "top1 needs no 'label'"),
+        ("task score top1 --with label=labels.txt", "top1 has no file 'label'"),
         ("task score top1 --with labels=labels.txt --element int9", "expected one of int8"),
         ("task score roc-auc --log log.json --with trace=labels.txt", "--with day_23=FILE"),
         ("task score coco-map --with annotations=x --choose classes=x", "expected one of ids"),

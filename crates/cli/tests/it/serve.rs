@@ -190,10 +190,10 @@ fn what_cannot_be_served_is_told_before_it_begins() {
         ("--system model:fixed=1ms", 2, "systems that can be served: digits, digits-lstm, null"),
         ("--system tokens:frist=1ms", 2, "the nearest key is `first`"),
         ("--system onnx:none.onnx", 3, "model none.onnx does not exist"),
-        ("--http nowhere", 2, "an address is HOST:PORT"),
+        ("--http nowhere", 2, "expected HOST:PORT"),
         ("--cert a.pem", 2, "--key"),
         ("--cert a.pem --key a.pem", 3, "a.pem"),
-        (&taken[..], 3, "port 0 takes any that is free"),
+        (&taken[..], 3, "use port 0 to select a free port"),
     ] {
         let ran = folder.dyno(&format!("serve {arguments}"));
         assert_eq!(ran.code, Some(code), "{arguments}: {}", ran.stderr);

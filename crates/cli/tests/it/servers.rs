@@ -520,7 +520,7 @@ fn a_url_that_cannot_be_measured_says_what_to_do() {
         assert!(ran.stderr.contains(words), "{}", ran.stderr);
     }
     let ran = folder.dyno("run http://localhost:1 --system null").exits(2);
-    assert!(ran.stderr.contains("two systems"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("select a system"), "{}", ran.stderr);
     let ran = folder.dyno("run http://127.0.0.1:1").exits(3);
     assert!(ran.stderr.contains("hint: start the server"), "{}", ran.stderr);
 }

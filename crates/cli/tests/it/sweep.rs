@@ -166,7 +166,7 @@ fn a_file_says_what_varies_and_flags_come_before_it() {
     assert_ne!(names, given);
     // `dyno run` with such a file reports what it leaves out.
     let run = folder.dyno("run --config sweep.toml --dry-run").exits(0);
-    assert!(run.stderr.contains("[sweep] means nothing to dyno run"), "{}", run.stderr);
+    assert!(run.stderr.contains("[sweep] has no effect in dyno run"), "{}", run.stderr);
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn limits_end_a_sweep_between_points() {
     folder.dyno(&format!("{MANY} --limit 3")).exits(1);
     assert_eq!(states(&folder), ["done", "done", "done", "pending"]);
     let ran = folder.dyno("sweep --resume out --max-time 0s").exits(1);
-    assert!(ran.stderr.contains("go on with: dyno sweep --resume out"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("continue with: dyno sweep --resume out"), "{}", ran.stderr);
     // A run that ended before that could be recorded is not run again.
     let done = folder.0.join("out/points/0003-seed-3");
     std::fs::rename(done, folder.0.join("out/points/0004-seed-4")).unwrap();
@@ -420,7 +420,11 @@ fn a_part_of_a_definition_is_not_passed_over() {
     folder.dyno(&format!("{MANY} --limit 1")).exits(1);
     for part in ["--repeat 5", "--order random", "--order-seed 1", "--zip", "--operations 1=5"] {
         let ran = folder.dyno(&format!("sweep --resume out {part}")).exits(2);
-        assert!(ran.stderr.contains("says what a sweep is made of"), "{part}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains("belongs to the definition of the sweep"),
+            "{part}: {}",
+            ran.stderr
+        );
     }
     let same = MANY.replace("--out out", "--resume out");
     let ran = folder.dyno(&format!("{same} --operations 1=5")).exits(2);

@@ -92,7 +92,7 @@ fn what_is_no_packed_model_is_told() {
     let mut model = Perceptron::trained().to_onnx();
     model.extend(*b"\x12\x00");
     write(&folder, "other.onnx", &model);
-    let told = "was packed from a different model: digits.onnx with the SHA-256";
+    let told = "was packed from a different model: digits.onnx has the SHA-256";
     check("tuned:packed=digits.packed,model=other.onnx", 2, told);
     folder.write("wrong.txt", "Gemm.wieght FIXED 5 0\n");
     let ran = folder.dyno("tune pack digits.onnx --formats wrong.txt").exits(2);

@@ -32,20 +32,22 @@ pub fn differences(own: &Course, theirs: &Course, names: &WeightNames<'_>) -> Ve
         match (own.layer_uses.get(&weight), theirs.layer_uses.get(&weight)) {
             (Some(ours), Some(layer_use)) => {
                 let why = layer(ours, layer_use, names, weight);
-                found.extend(why.map(|why| format!("at the layer of '{called}' {why}")));
+                found.extend(why.map(|why| format!("at the layer of '{called}': {why}")));
             }
             (ours, _) => {
                 let (has, lacks) = match ours {
                     Some(_) => ("the model", "the reference"),
                     None => ("the reference", "the model"),
                 };
-                found.push(format!("'{called}' is the matrix of a layer in {has}, not in {lacks}"));
+                found.push(format!(
+                    "'{called}' is the matrix of a layer in {has}, but not in {lacks}"
+                ));
             }
         }
     }
     for (name, ours, theirs) in outputs(own, theirs) {
         let why = traces(ours, theirs, names);
-        found.extend(why.map(|why| format!("at the output '{name}' {why}")));
+        found.extend(why.map(|why| format!("at the output '{name}': {why}")));
     }
     found
 }
@@ -76,7 +78,7 @@ fn layer(
     };
     if own.attributes != theirs.attributes {
         return Some(format!(
-            "it has {}, the reference {}",
+            "the model has {}, the reference {}",
             list(&own.attributes),
             list(&theirs.attributes)
         ));
@@ -86,13 +88,13 @@ fn layer(
     // Padding before a layer may be part of the layer instead.
     let is_moved = is_padded(own) != is_padded(theirs);
     if !is_made(own) && !is_made(theirs) && (own.pads == theirs.pads) == is_moved {
-        return Some(format!("it pads {:?}, the reference {:?}", own.pads, theirs.pads));
+        return Some(format!("the model pads {:?}, the reference {:?}", own.pads, theirs.pads));
     }
     let is_turned = (names.is_turned)(weight)?;
     let turned: BTreeSet<bool> = own.turned.iter().map(|turned| turned ^ is_turned).collect();
     let is_known = !own.turned.is_empty() && !theirs.turned.is_empty();
     (is_known && turned != theirs.turned)
-        .then(|| "its matrix is multiplied as the transpose of the reference's".into())
+        .then(|| "the model multiplies the transpose of the matrix of the reference".into())
 }
 
 fn has(trace: &Trace, name: &'static str) -> bool {
@@ -101,7 +103,7 @@ fn has(trace: &Trace, name: &'static str) -> bool {
 
 fn traces(own: &Trace, theirs: &Trace, names: &WeightNames<'_>) -> Option<String> {
     if own.is_lost || theirs.is_lost {
-        return Some("more comes together than can be followed".into());
+        return Some("more values are combined than Dyno can trace".into());
     }
     let sources = |trace: &Trace| trace.from.keys().cloned().collect::<BTreeSet<_>>();
     let ours = sources(own);
@@ -111,10 +113,10 @@ fn traces(own: &Trace, theirs: &Trace, names: &WeightNames<'_>) -> Option<String
             let only: Vec<String> = some.difference(others).map(names.name).collect();
             let more = if only.len() > 3 { " and others" } else { "" };
             let names: Vec<String> = only.into_iter().take(3).collect();
-            if names.is_empty() { "nothing else".into() } else { names.join(", ") + more }
+            if names.is_empty() { "nothing".into() } else { names.join(", ") + more }
         };
         return Some(format!(
-            "it takes {} that the reference does not, and the reference {}",
+            "the model uses {} that the reference does not use, and the reference uses {}",
             list(&ours, &all),
             list(&all, &ours)
         ));
@@ -126,7 +128,7 @@ fn traces(own: &Trace, theirs: &Trace, names: &WeightNames<'_>) -> Option<String
     let each = own.from.iter().zip(theirs.from.values());
     let mut each = each.filter_map(|((source, ours), theirs)| {
         let why = works(&counted(ours), &counted(theirs), false, names);
-        why.map(|why| format!("{why} (of what comes of {})", (names.name)(source)))
+        why.map(|why| format!("{why} (derived from {})", (names.name)(source)))
     });
     each.next()
         .or_else(|| works(&vectors(own), &vectors(theirs), false, names))
@@ -205,7 +207,11 @@ fn works(
                 1 => "1".to_owned(),
                 count => count.to_string(),
             };
-            return Some(format!("it has {} {name}, the reference {}", times(ours), times(there)));
+            return Some(format!(
+                "the model has {} {name}, the reference {}",
+                times(ours),
+                times(there)
+            ));
         }
     }
     None
@@ -222,11 +228,11 @@ fn numbers(own: &Trace, theirs: &Trace) -> Option<String> {
     };
     let tops = all(own, NumberRole::Top);
     let named = [
-        (NumberRole::Factor, "multiplied with"),
+        (NumberRole::Factor, "multiplied by"),
         (NumberRole::Offset, "added"),
         (NumberRole::Low, "bounded below by"),
         (NumberRole::High, "bounded above by"),
-        (NumberRole::Axis, "normalised along dimension"),
+        (NumberRole::Axis, "normalized along dimension"),
         (NumberRole::Count, "repeated"),
         (NumberRole::Size, "arranged in rows of"),
     ];
@@ -256,10 +262,10 @@ fn numbers(own: &Trace, theirs: &Trace) -> Option<String> {
             some.iter().copied().find(|value| !is_there(value))
         };
         if let Some(value) = lacks(&there, &ours, true) {
-            return Some(format!("nothing is {what} {value}, as it is in the reference"));
+            return Some(format!("the reference has values {what} {value}, the model has none"));
         }
         if let Some(value) = lacks(&ours, &there, false) {
-            return Some(format!("something is {what} {value}, which nothing is in the reference"));
+            return Some(format!("the model has values {what} {value}, the reference has none"));
         }
     }
     None

@@ -9,7 +9,7 @@ use dyno_onnx::{Attribute, Element, Model, Node, Port, Tensor, Values};
 use crate::hidden::unknown;
 use crate::made::{TestModel, check, node, random};
 
-const OTHERWISE: &str = "the model computes otherwise than the reference";
+const OTHERWISE: &str = "the model differs from the reference";
 
 #[test]
 fn another_activation_or_attribute_is_not_known() {
@@ -26,11 +26,11 @@ fn another_activation_or_attribute_is_not_known() {
     {
         let mut made = TestModel::reference();
         made.set("c", name, value);
-        unknown(&made, &format!("it has {name}="));
+        unknown(&made, &format!("the model has {name}="));
     }
     let mut made = TestModel::reference();
     made.set("c", "pads", [1; 4]);
-    unknown(&made, "it pads {[1, 1, 1, 1]}");
+    unknown(&made, "the model pads {[1, 1, 1, 1]}");
     let mut bounded = TestModel::reference();
     bounded
         .model
@@ -92,7 +92,7 @@ fn weights_in_the_place_of_others_are_not_known() {
             },
             "'first.bias'",
         ),
-        (|nodes| nodes[5].inputs[1] = "e".into(), "it takes nothing else"),
+        (|nodes| nodes[5].inputs[1] = "e".into(), "the model uses nothing"),
         (|nodes| nodes[5].inputs[1] = "b".into(), "Relu"),
         (|nodes| nodes[5].op = "Sub".into(), "Difference"),
         (
@@ -104,7 +104,7 @@ fn weights_in_the_place_of_others_are_not_known() {
         ),
         (
             |nodes| nodes[3] = node("FusedMatMul", &["c", "second"], "d"),
-            "as the transpose of the reference's",
+            "the transpose of the matrix of the reference",
         ),
     ];
     for (change, why) in changes {
@@ -141,10 +141,10 @@ fn a_name_that_stands_for_two_things_is_not_known() {
     let mut made = TestModel::reference();
     made.weight("fc", &[8, 40], 99);
     made.model.tensors.rotate_right(1);
-    unknown(&made, "'fc', which stands for two things");
+    unknown(&made, "'fc', which has two meanings");
     let mut made = TestModel::reference();
     made.model.nodes.push(node("Relu", &["d"], "e"));
-    let found = unknown(&made, "'e', which stands for two things");
+    let found = unknown(&made, "'e', which has two meanings");
     assert!(found.tensors.iter().all(|one| one.finding == Finding::Same), "{found:?}");
 }
 

@@ -60,7 +60,7 @@ fn what_is_not_understood_is_not_known() {
     for element in [Element::U8, Element::I16, Element::I32, Element::I64] {
         let mut made = whole(element, |value| (value / step) as i64 & 127, step, 0.0);
         made.model.nodes[1] = node("Abs", &["qf"], "qz");
-        let found = unknown(&made, "in a form that is not understood");
+        let found = unknown(&made, "in an unknown form");
         assert!(found.reasons[0].what.contains("1 tensor of the reference not found"));
         assert_eq!(found.tensors[0].finding, Finding::Unread);
     }
@@ -257,7 +257,7 @@ fn weights_that_the_graph_changes_are_not_known() {
         node("Mul", &["fc", "mask"], "masked"),
     ];
     made.model.nodes.splice(0..0, nodes);
-    let found = unknown(&made, "changed by the graph before anything is computed with them");
+    let found = unknown(&made, "changed by the graph before use");
     assert!(found.reasons[0].what.contains("'fc' by Abs, Greater, Mul"), "{:?}", found.reasons);
     // If the reference does so too, nothing is changed.
     let same = compare(&made.model, &made.model, BeamCounts::default()).unwrap();

@@ -61,7 +61,7 @@ fn rounding_to_fewer_bits_is_closed_if_it_is_described() {
     let mut made = TestModel::reference();
     made.quantize("conv2", ScaleGroup::Tensor, f32::floor);
     let equivalence = check(&made, Verdict::Closed, &[("conv2", Finding::Rounded)]);
-    let farther = "rounded to the farther neighbour";
+    let farther = "rounded to the farther neighbor";
     assert!(equivalence.conditions.iter().any(|text| text.contains(farther)));
 }
 
@@ -199,7 +199,7 @@ fn another_number_of_beams_is_open() {
     };
     let equivalence = compare(&beams(2), &beams(10), BeamCounts::default()).unwrap();
     assert_eq!(equivalence.verdict, Verdict::Open);
-    assert_eq!(equivalence.reasons[0].what, "2 beams in a search, 10 in the reference");
+    assert_eq!(equivalence.reasons[0].what, "2 beams in the search, 10 in the reference");
     let told = BeamCounts { beams: Some(4), ..BeamCounts::default() };
     let equivalence = compare(&TestModel::reference().model, &beams(4), told).unwrap();
     assert_eq!(equivalence.verdict, Verdict::Closed);

@@ -193,7 +193,7 @@ pub fn refuse(found: Vec<Difference>, is_forced: bool) -> Result<Vec<String>, Fa
         found.into_iter().partition(|difference| is_forced && difference.may_be_forced);
     if refused.is_empty() {
         let lines = lines(&forced);
-        return Ok(lines.into_iter().map(|line| format!("forced in spite of {line}")).collect());
+        return Ok(lines.into_iter().map(|line| format!("forced despite {line}")).collect());
     }
     let may_be_forced = refused.iter().all(|difference| difference.may_be_forced);
     let mut problems = vec!["the runs cannot be compared: their conditions differ".to_string()];

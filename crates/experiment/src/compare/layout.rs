@@ -176,7 +176,7 @@ pub fn read(directory: &Path, most: Option<usize>) -> Result<(Sides, Layout), Fa
     let pairs = (0..most.unwrap_or(usize::MAX)).take_while(is_there).count();
     if pairs < PAIRS_FEWEST {
         let problem =
-            format!("{} holds {pairs} pairs of runs, a-1 b-1 a-2 b-2 ..", directory.display());
+            format!("{} contains {pairs} pairs of runs, a-1 b-1 a-2 b-2 ..", directory.display());
         return Err(Failure::usage(problem).hint(
             "pass two runs (dyno compare A B), or two configurations (--interleave 5 A.toml \
              B.toml)",

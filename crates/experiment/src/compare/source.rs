@@ -167,10 +167,8 @@ impl ComparedTest {
     fn read(directory: &Path, run: &summary::Run, test: &summary::Test) -> Result<Self, Failure> {
         let file = directory.join(&test.folder).join(records::FILE);
         let records = Records::read(&file).map_err(|error| {
-            Failure::usage(error).hint(
-                "without raw records a difference cannot be told from \
-                 chance",
-            )
+            Failure::usage(error)
+                .hint("without raw records, a difference cannot be distinguished from chance")
         })?;
         Ok(Self {
             conditions: Conditions::from_test(test),

@@ -200,12 +200,8 @@ pub fn stages(facts: &Facts<'_>) -> Option<UnmetNeed> {
 pub fn samples(facts: &Facts<'_>) -> Option<UnmetNeed> {
     const FIX: &str = "remove it";
     let (run, system) = (facts.run, facts.system);
-    let of_data = || {
-        UnmetNeed::new(
-            "has no effect: --data holds the samples, all of which are used",
-            "remove one of the two",
-        )
-    };
+    let of_data =
+        || UnmetNeed::new("has no effect: all samples of --data are used", "remove one of the two");
     match system {
         "null" | "model" | "npu" => None,
         "onnx" | "tract" | "tuned" | "rnn" | "oip" | "oip-grpc" => {
@@ -216,8 +212,8 @@ pub fn samples(facts: &Facts<'_>) -> Option<UnmetNeed> {
             let there = system.library_size().total;
             (!run.data.is_empty() && there < asked).then(|| {
                 UnmetNeed::new(
-                    format!("has no effect: --data holds {there} samples"),
-                    format!("ask for at most {there} samples, or remove it"),
+                    format!("has no effect: --data contains {there} samples"),
+                    format!("request at most {there} samples, or remove it"),
                 )
             })
         }
@@ -296,7 +292,7 @@ pub fn goodput(facts: &Facts<'_>) -> Option<UnmetNeed> {
     (limits.needs_tokens() && !facts.loaded?.reports_tokens()).then(|| {
         UnmetNeed::new(
             format!("has no effect: system `{}` reports no tokens", facts.system),
-            "limit e2el:MS, which needs none, or measure a system that streams tokens",
+            "use e2el:MS, which needs no tokens, or measure a system that streams tokens",
         )
     })
 }

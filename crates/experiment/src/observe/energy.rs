@@ -130,7 +130,7 @@ impl Zone {
             }
             let file = path.join("energy_uj");
             let last = read(file.clone()).map_err(|error| error.to_string());
-            let last = last.and_then(|text| text.parse().map_err(|_| format!("holds `{text}`")));
+            let last = last.and_then(|text| text.parse().map_err(|_| format!("contains `{text}`")));
             match last {
                 Ok(last) => {
                     let range = read(path.join("max_energy_range_uj")).ok();

@@ -49,13 +49,13 @@ pub fn text(probe: &Probe) -> String {
         lines.say("trouble", trouble.trim());
     }
     let verdict = if probe.queries.is_empty() {
-        "Nothing was asked.".to_string()
+        "No request was sent.".to_string()
     } else if probe.is_missing_any() {
-        format!("It does not answer: nothing came for {}.", time(probe.deadline_ns))
+        format!("It does not answer: no response within {}.", time(probe.deadline_ns))
     } else if probe.is_well {
         "It answers.".to_string()
     } else {
-        "It answers, but not as it should.".to_string()
+        "It answers, but incorrectly.".to_string()
     };
     let _ = writeln!(lines.0, "{verdict}");
     lines.0
@@ -177,7 +177,7 @@ fn write_answer(lines: &mut Lines, answer: &Answer) {
         lines.say("", list(&answer.first, answer.values));
     }
     if let Some(greatest) = answer.greatest.filter(|_| answer.values > 1) {
-        lines.say("", format!("the greatest of {} is number {greatest}", answer.values));
+        lines.say("", format!("the largest of {} is number {greatest}", answer.values));
     }
 }
 

@@ -48,9 +48,9 @@ pub(super) const OIP: SystemKind = SystemKind {
     name: "oip",
     operand: "URL/MODEL",
     help: "a model behind the Open Inference Protocol over HTTP; binary=true sends tensors as \
-         bytes. --data [INPUT=]FILE.npy holds the samples, --labels FILE.npy their classes; \
-         without --data they are random. output=NAME is the scored output, version=V the version \
-         of the model",
+           bytes. --data [INPUT=]FILE.npy contains the samples, --labels FILE.npy their classes; \
+           without --data they are random. output=NAME is the scored output, version=V the version \
+           of the model",
     accepts: &["data", "shape", "labels", "warm-up", "ready-timeout", "max-concurrency"],
     resources: |operand| named("oip", operand),
     check: None,
@@ -72,23 +72,24 @@ pub(super) const OPENAI: SystemKind = SystemKind {
     name: "openai",
     operand: "URL",
     help: "a text server with the OpenAI interface: model=NAME, stream=false for whole answers, \
-         chat=true or false, max-tokens=N, limit-member=max_tokens or max_completion_tokens \
-         (member of the limit; by default what the server accepts), usage=false where the server \
-         refuses stream_options or counts wrongly, api=NAME (completions, chat, responses, \
-         generate, embeddings or rerank), tokenizer=FILE.json, accept-answers=CLASS,... (empty, \
-         cut, aborted, filtered or short: further answers that count as success), KEY:=JSON for \
-         any member of the request, KEY:= or without=KEY to remove one, body-env.KEY=VARIABLE and \
-         body-file.KEY=FILE for a secret one. --data FILE or FOLDER holds the prompts (JSON \
-         lines, JSON, CSV; recorded traces are played at their times, speed=X times as fast; \
-         row-members=all, known or none: members of rows that are sent; prompt-column=NAME, \
-         split=NAME, turns=N); without it they are generated: input=LENGTHS, output=LENGTHS, \
-         lengths=INPUT/OUTPUT*WEIGHT,..., prefix=N, groups=N, ids=N (random tokens below N), \
-         image=WxH*N, documents=N. exact-input=usage, tokenize or tokenizer fits words to tokens, \
-         force-output=true forces the length of answers, unique-prefix=true keeps requests out of \
-         caches. sessions=live runs conversations whose turns contain the server's own answers \
-         (sessions=once: each once), with think=TIMES before each turn, and turns=LENGTHS if they \
-         are generated. TIMES: TIME, TIME-TIME, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA. \
-         LENGTHS: N, N-M, normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA",
+           chat=true or false, max-tokens=N, limit-member=max_tokens or max_completion_tokens \
+           (member of the limit; by default what the server accepts), usage=false where the server \
+           refuses stream_options or counts wrongly, api=NAME (completions, chat, responses, \
+           generate, embeddings or rerank), tokenizer=FILE.json, accept-answers=CLASS,... (empty, \
+           cut, aborted, filtered or short: further answers that count as success), KEY:=JSON for \
+           any member of the request, KEY:= or without=KEY to remove one, body-env.KEY=VARIABLE \
+           and body-file.KEY=FILE for a secret one. --data FILE or FOLDER contains the prompts \
+           (JSON lines, JSON, CSV; recorded traces are played at their times, speed=X times as \
+           fast; row-members=all, known or none: members of rows that are sent; \
+           prompt-column=NAME, split=NAME, turns=N); without it they are generated: input=LENGTHS, \
+           output=LENGTHS, lengths=INPUT/OUTPUT*WEIGHT,..., prefix=N, groups=N, ids=N (random \
+           tokens below N), image=WxH*N, documents=N. exact-input=usage, tokenize or tokenizer \
+           fits words to tokens, force-output=true forces the length of answers, \
+           unique-prefix=true keeps requests out of caches. sessions=live runs conversations whose \
+           turns contain the server's own answers (sessions=once: each once), with think=TIMES \
+           before each turn, and turns=LENGTHS if they are generated. TIMES: TIME, TIME-TIME, \
+           normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA. LENGTHS: N, N-M, normal:MEAN:DEVIATION, \
+           lognormal:MEDIAN:SIGMA",
     accepts: &[
         "data",
         "warm-up",
@@ -107,24 +108,24 @@ pub(super) const RAW: SystemKind = SystemKind {
     name: "raw",
     operand: "URL",
     help: "any other HTTP interface: method=GET or POST, body=@FILE, the template of the body, in \
-         which {NAME} is a field of the sample; --data FILE holds the samples (JSON lines, JSON, \
-         CSV); pointer=/JSON/POINTER to the answer. This system and the three above accept \
-         node=URL (once for each further server; they take turns), connections=N (over HTTP/1.1 \
-         as many as the run needs: with a fixed concurrency opened before the run, otherwise on \
-         demand; 64 for Offline and HTTP/2), streams=N (16, on each connection of HTTP/2), \
-         max-concurrency=N (maximum requests in flight; others wait, which counts in their \
-         latency and is shown separately), timeout=TIME (60s), retries=N (0, counted; after a \
-         refusal Dyno waits for Retry-After, or for increasing times), threads=N, http2=true, \
-         keep-alive=false (one connection per request), compress=gzip or deflate (requests, when \
-         samples are loaded), accept=gzip or deflate (requests compressed answers, which are \
-         decompressed after their timestamp), ca=FILE.pem (authorities, or the server's own \
-         certificate), fingerprint=SHA256 (only the server with this certificate), insecure=true \
-         (any certificate), metrics=URL or off (Prometheus metrics page, once for each server; \
-         default for openai and oip: /metrics), metrics-interval=TIME (1s), client-cert=FILE.pem, \
-         client-key=FILE.pem, proxy=http://HOST:PORT, header.NAME=TEXT and query.NAME=TEXT, or \
-         header-env.NAME=VARIABLE, header-file.NAME=FILE, query-env.NAME=VARIABLE, \
-         query-file.NAME=FILE (values are never written), token-env=NAME (environment variable \
-         with a bearer token)",
+           which {NAME} is a field of the sample; --data FILE contains the samples (JSON lines, \
+           JSON, CSV); pointer=/JSON/POINTER to the answer. This system and the three above accept \
+           node=URL (once for each further server; they take turns), connections=N (over HTTP/1.1 \
+           as many as the run needs: with a fixed concurrency opened before the run, otherwise on \
+           demand; 64 for Offline and HTTP/2), streams=N (16, on each connection of HTTP/2), \
+           max-concurrency=N (maximum requests in flight; others wait, which counts in their \
+           latency and is shown separately), timeout=TIME (60s), retries=N (0, counted; after a \
+           refusal Dyno waits for Retry-After, or for increasing times), threads=N, http2=true, \
+           keep-alive=false (one connection per request), compress=gzip or deflate (requests, when \
+           samples are loaded), accept=gzip or deflate (requests compressed answers, which are \
+           decompressed after their timestamp), ca=FILE.pem (authorities, or the server's own \
+           certificate), fingerprint=SHA256 (only the server with this certificate), insecure=true \
+           (any certificate), metrics=URL or off (Prometheus metrics page, once for each server; \
+           default for openai and oip: /metrics), metrics-interval=TIME (1s), \
+           client-cert=FILE.pem, client-key=FILE.pem, proxy=http://HOST:PORT, header.NAME=TEXT and \
+           query.NAME=TEXT, or header-env.NAME=VARIABLE, header-file.NAME=FILE, \
+           query-env.NAME=VARIABLE, query-file.NAME=FILE (values are never written), \
+           token-env=NAME (environment variable with a bearer token)",
     accepts: &["data", "warm-up", "ready-timeout", "max-concurrency"],
     resources: |operand| named("raw", operand),
     check: None,

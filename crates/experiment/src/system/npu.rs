@@ -26,10 +26,11 @@ use networks::{Changes, Hardware};
 pub(super) const KIND: SystemKind = SystemKind {
     name: "npu",
     operand: "networks=NAMES",
-    help: "networks on a simulated NPU in virtual time, one a tenant: networks=RN+BB, then \
-     any of npu=NAME, mapping=NAME, scheduler=NAME[:KEY=VALUE,...], seq=N, limit=TIME+TIME (what deadlines the scheduler \
-     keeps), batch=N, window=TIME, active=N, wake=TIME, tile=TIME, \
-     npus=N, balancer=NAME, split=A:B, apart=always, version=NETWORK:BITS:ACCURACY, floor=ACCURACY+ACCURACY; see dyno npu",
+    help: "networks on a simulated NPU in virtual time, one per tenant: networks=RN+BB, then any \
+           of npu=NAME, mapping=NAME, scheduler=NAME[:KEY=VALUE,...], seq=N, limit=TIME+TIME \
+           (deadlines of the scheduler), batch=N, window=TIME, active=N, wake=TIME, tile=TIME, \
+           npus=N, balancer=NAME, split=A:B, apart=always, version=NETWORK:BITS:ACCURACY, \
+           floor=ACCURACY+ACCURACY; see dyno npu",
     accepts: &[],
     resources: Resources::nothing,
     check: None,
@@ -200,10 +201,10 @@ impl<'a> ParsedSpec<'a> {
             ));
         }
         if !written.versions.is_empty() && floors == 0 {
-            return Err("expected floor=ACCURACY, below which no mean of versions falls".into());
+            return Err("expected floor=ACCURACY, the minimum mean accuracy of the versions".into());
         }
         if !written.split.is_empty() && (written.npus > 1 || !written.versions.is_empty()) {
-            return Err("expected `split` without `npus` and `version`: one array is split, of networks as they are".into());
+            return Err("`split` cannot be combined with `npus` or `version`".into());
         }
         Ok(written)
     }
@@ -228,11 +229,11 @@ impl<'a> ParsedSpec<'a> {
         }
         if known < self.versions.len() {
             Err(Failure::usage(format!(
-                "a version is of none of the networks {}: {}",
+                "a version belongs to none of the networks {}: {}",
                 self.networks.join(", "),
                 self.versions.join(", ")
             ))
-            .hint("write version=NETWORK:BITS:ACCURACY, such as version=RN:8:75.9"))
+            .hint("use version=NETWORK:BITS:ACCURACY, such as version=RN:8:75.9"))
         } else {
             Ok(())
         }
@@ -301,7 +302,7 @@ impl<'a> ParsedSpec<'a> {
             "tile" => {
                 let time = picos()?;
                 if time == 0 {
-                    return Err("expected a time of more than nothing for `tile`".into());
+                    return Err("expected a time above 0 for `tile`".into());
                 }
                 self.options.granularity = Granularity::Tile { bytes: u64::MAX, time };
             }
@@ -379,7 +380,8 @@ mod tests {
             "networks=RN+BB,scheduler=layerweaver:ties=oldest,fetch=partial,seq=16,limit=15ms";
         let spec = NpuSpec::read("npu", argument).expect("it reads");
         assert_eq!(spec.deployment.limits.fetch, dyno_npu::machine::FetchStart::Partial);
-        let expected = "`ties` is one of memory-first, oldest, printed, memory-idle, found `first`";
+        let expected =
+            "`ties` must be one of memory-first, oldest, printed, memory-idle, found `first`";
         let found = problem("networks=RN,scheduler=layerweaver:fetch=partial,ties=first");
         assert!(found.contains(expected), "{found}");
         assert!(problem("networks=RN,scheduler=fifo,ties=oldest").contains("unknown key `ties`"));
@@ -403,18 +405,21 @@ mod tests {
     fn what_does_not_read_is_told_with_what_is_near() {
         let cases = [
             ("network=RN", "unknown key `network`; the nearest key is `networks`"),
-            ("networks=RN,scheduler=layerweave", "there is no scheduler `layerweave`"),
-            ("networks=RM", "there is no network `RM`"),
+            ("networks=RN,scheduler=layerweave", "unknown scheduler `layerweave`"),
+            ("networks=RM", "unknown network `RM`"),
             (
                 "networks=RN+BB,limit=1ms+2ms+3ms",
                 "expected a limit for each of 2 networks, found 3",
             ),
             ("npu=chapter-v", "expected networks=NAME+NAME"),
             ("networks=RN,npus=0", "expected a number from 1 to 1024 for `npus`, found `0`"),
-            ("networks=RN,balancer=random", "there is no balancer `random`"),
+            ("networks=RN,balancer=random", "unknown balancer `random`"),
             ("networks=RN,floor=x", "expected accuracies for `floor`"),
             ("networks=RN,version=RN:8:75", "expected floor=ACCURACY"),
-            ("networks=RN,version=BB:8:75,floor=70", "a version is of none of the networks RN"),
+            (
+                "networks=RN,version=BB:8:75,floor=70",
+                "a version belongs to none of the networks RN",
+            ),
             ("networks=RN,version=RN:8,floor=70", "version `8`: expected BITS:ACCURACY"),
             ("networks=RN,version=RN:8:75,floor=76", "the most accurate has 75; lower the floor"),
             ("networks=RN,version=RN:80:75,floor=70", "bits"),

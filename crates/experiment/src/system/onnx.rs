@@ -24,7 +24,7 @@ pub(super) const ONNX: SystemKind = SystemKind {
     name: "onnx",
     operand: "FILE",
     help: if CAN_LOAD {
-        "an ONNX model in ONNX Runtime (pip install onnxruntime); --data FILE.npy holds the \
+        "an ONNX model in ONNX Runtime (pip install onnxruntime); --data FILE.npy contains the \
          samples, --labels FILE.npy their classes. Without --data the samples are random and \
          measure only speed"
     } else {

@@ -58,5 +58,5 @@ fn a_network_in_eight_bits_computes_in_half_the_time_if_the_npu_packs() {
         assert!((half - 0.5).abs() < 1e-3, "{arithmetic}: {half}");
     }
     let wrong = Npu::from_toml(&description("serial")).unwrap_err().to_string();
-    assert!(wrong.starts_with("line 2: `arithmetic`: there is no arithmetic `serial`"), "{wrong}");
+    assert!(wrong.starts_with("line 2: `arithmetic`: unknown arithmetic `serial`"), "{wrong}");
 }

@@ -105,7 +105,7 @@ fn a_sweep_has_each_length_and_batch() {
     assert_eq!(sweep[2].pass, pass(&network, &memory, "peak", 1));
     assert_eq!(sweep_of("RN", &[16, 64]).unwrap().len(), 2);
     let error = sweep_of("BB", &[0]).unwrap_err().to_string();
-    assert_eq!(error, "a sequence of 0 tokens: expected a length of at least 1");
+    assert_eq!(error, "sequence of 0 tokens: expected a length of at least 1");
 }
 
 #[test]

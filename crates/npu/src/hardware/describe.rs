@@ -133,12 +133,12 @@ impl Reader<'_> {
             let key = &**name.get_ref();
             if !KEYS.iter().chain(&FIGURES).any(|known| *known == key) {
                 let near = nearest(key, KEYS.iter().chain(&FIGURES).copied());
-                self.problem(name.span().start, key, format_args!("there is no such key{near}"));
+                self.problem(name.span().start, key, format_args!("unknown key{near}"));
             }
         }
         let base = self.base(table);
         for key in REQUIRED.iter().filter(|key| base.is_none() && !table.contains_key(**key)) {
-            self.problem(0, key, "is missing; give it, or a `base` that has it");
+            self.problem(0, key, "is missing; add it, or a `base` that defines it");
         }
         let mut parameters = base.as_ref().map_or(EMPTY, |base| *base.parameters());
         for key in FIGURES {
@@ -174,7 +174,7 @@ impl Reader<'_> {
         let (name, value) = table.get_key_value(key)?;
         let text = value.get_ref().as_str().map(str::to_owned);
         if text.is_none() {
-            self.problem(name.span().start, key, "expected a text");
+            self.problem(name.span().start, key, "expected a string");
         }
         text
     }
@@ -184,8 +184,8 @@ impl Reader<'_> {
         let shown = match value.get_ref() {
             DeValue::Integer(number) => number.to_string(),
             DeValue::Float(number) => number.as_str().to_owned(),
-            DeValue::String(text) => format!("the text {text:?}"),
-            _ => "something else".to_owned(),
+            DeValue::String(text) => format!("the string {text:?}"),
+            _ => "another type".to_owned(),
         };
         let found: Option<f64> = match value.get_ref() {
             DeValue::Integer(_) | DeValue::Float(_) => shown.replace('_', "").parse().ok(),

@@ -72,7 +72,8 @@ pub const PRESETS: &[NpuPreset] = &[
     },
     NpuPreset {
         name: "chapter-v",
-        title: "chapter V: 128 TOP/s, 100 GB/s, 50 MB; 65536 PEs are our reading, which gives 976.5625 MHz",
+        title: "chapter V: 128 TOP/s, 100 GB/s, 50 MB; 65536 PEs are our assumption, which gives \
+                976.5625 MHz",
         parameters: parameters(65536, 976_562_500, 100 * GIGA, 50 * MEGA, None),
     },
     NpuPreset {
@@ -83,14 +84,14 @@ pub const PRESETS: &[NpuPreset] = &[
     },
     NpuPreset {
         name: "tpu-v2",
-        title: "TPU v2: 46 TFLOP/s, 700 GB/s, two arrays of 128x128 PEs at 700 MHz, 32 MiB on the chip, of \
-                which we give each use a half (Jouppi et al., CACM 7/2020)",
+        title: "TPU v2: 46 TFLOP/s, 700 GB/s, two arrays of 128x128 PEs at 700 MHz, 32 MiB on the \
+                chip, half for weights and half for activations (Jouppi et al., CACM 7/2020)",
         parameters: parameters(2 * 16384, 700 * MEGA, 700 * GIGA, 16 * MIB, Some(16 * MIB)),
     },
     NpuPreset {
         name: "tpu-v3",
-        title: "TPU v3: 123 TFLOP/s, 900 GB/s, four arrays of 128x128 PEs at 940 MHz, 32 MiB on the chip, of \
-                which we give each use a half (Jouppi et al., CACM 7/2020)",
+        title: "TPU v3: 123 TFLOP/s, 900 GB/s, four arrays of 128x128 PEs at 940 MHz, 32 MiB on \
+                the chip, half for weights and half for activations (Jouppi et al., CACM 7/2020)",
         parameters: parameters(4 * 16384, 940 * MEGA, 900 * GIGA, 16 * MIB, Some(16 * MIB)),
     },
     NpuPreset {
@@ -101,15 +102,16 @@ pub const PRESETS: &[NpuPreset] = &[
     },
     NpuPreset {
         name: "nnp-i",
-        title: "NNP-I 1100: 50 TOP/s, 68 GB/s, 12 cores of 4096 PEs, 48 MiB of SRAM in them and 24 MiB of \
-                cache (Hot Chips 2019, product brief); its clock varies, the one given is that of 50 TOP/s",
+        title: "NNP-I 1100: 50 TOP/s, 68 GB/s, 12 cores of 4096 PEs, 48 MiB of SRAM in the cores \
+                and 24 MiB of cache (Hot Chips 2019, product brief); its clock varies; the one \
+                here corresponds to 50 TOP/s",
         parameters: parameters(12 * 4096, 508_626_302, 68 * GIGA, 48 * MIB, Some(24 * MIB)),
     },
 ];
 
 /// Error: no NPU preset has this name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("there is no NPU `{name}`{}", alternatives(name, PRESETS.iter().map(|preset| preset.name)))]
+#[error("unknown NPU `{name}`{}", alternatives(name, PRESETS.iter().map(|preset| preset.name)))]
 pub struct UnknownNpu {
     /// The requested name.
     pub name: String,

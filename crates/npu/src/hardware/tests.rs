@@ -42,7 +42,7 @@ fn invalid_hardware_is_an_error() {
         |change: fn(&mut NpuParameters)| npu.with_parameters(change).unwrap_err().to_string();
     assert_eq!(
         error(|parts| parts.pes = 0),
-        "NPU `memory-centric`: the number of PEs is 0, so nothing ever ends; give at least 1, such as \
+        "NPU `memory-centric`: the number of PEs is 0; expected at least 1, such as \
          128 x 128 = 16384"
     );
     assert!(error(|parts| parts.hertz = 0).contains("the frequency is 0"));
@@ -61,7 +61,7 @@ fn invalid_hardware_is_an_error() {
     }
     assert_eq!(
         Npu::preset("tpu").unwrap_err().to_string(),
-        "there is no NPU `tpu`; the nearest is `tpu-v1`; there are compute-centric, memory-centric, chapter-v, \
+        "unknown NPU `tpu`; the nearest is `tpu-v1`; expected one of compute-centric, memory-centric, chapter-v, \
          tpu-v1, tpu-v2, tpu-v3, tpu-v4i, nnp-i"
     );
 }
@@ -96,15 +96,15 @@ fn problems_of_a_description_are_reported() {
         error(
             "base = \"tpu-v1\"\n\nfrequency_mzh = 3\npes = \"many\"\nweight_buffer_mb = -1\nname = 3\n"
         ),
-        "line 3: `frequency_mzh`: there is no such key; the nearest is `frequency_mhz`\n\
+        "line 3: `frequency_mzh`: unknown key; the nearest is `frequency_mhz`\n\
          line 4: `pes`: expected a number of 0 to 1e12, found the text \"many\"\n\
          line 5: `weight_buffer_mb`: expected a number of 0 to 1e12, found -1\n\
-         line 6: `name`: expected a text"
+         line 6: `name`: expected a string"
     );
     assert!(
         error("pes = 3\n").contains("line 1: `frequency_mhz`: is missing; give it, or a `base`")
     );
-    assert!(error("base = \"tpu\"").starts_with("line 1: `base`: there is no NPU `tpu`"));
+    assert!(error("base = \"tpu\"").starts_with("line 1: `base`: unknown NPU `tpu`"));
     assert!(error("pes = ").starts_with("line 1: not valid TOML"));
     assert!(error("base = \"tpu-v1\"\npes = 0").contains("the number of PEs is 0"));
     assert!(error("base = \"tpu-v1\"\npes = nan").contains("`pes`: expected a number"));

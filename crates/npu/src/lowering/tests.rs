@@ -105,7 +105,7 @@ fn a_layer_beyond_the_buffer_is_split_and_reported() {
     assert_eq!(lowering.profile.blocks.len(), 75 + 24 * 2);
     assert_eq!(
         lowering.splits[0].to_string(),
-        "`l0_ff1` has 4718592 bytes, more than the weight buffer; it is split into 3 parts"
+        "`l0_ff1` has 4718592 bytes, more than the weight buffer, and is split into 3 parts"
     );
     assert_eq!(lowering.profile.labels[6], "l0_ff1 (2 of 3)");
     assert!(lowering.profile.blocks.iter().all(|block| block.bytes <= 2_000_000));
@@ -179,15 +179,13 @@ fn networks_that_cannot_be_lowered_are_errors() {
     let plain = LoweringOptions::default();
     assert_eq!(
         error(&npu, LoweringOptions { batch: 0, ..plain }),
-        "a batch of 0 samples: expected 1 to 4294967296"
+        "batch of 0 samples: expected 1 to 4294967296"
     );
-    assert!(
-        error(&npu, LoweringOptions { batch: u64::MAX, ..plain }).starts_with("a batch of 1844")
-    );
+    assert!(error(&npu, LoweringOptions { batch: u64::MAX, ..plain }).starts_with("batch of 1844"));
     let granularity = Granularity::Tile { bytes: 0, time: 1 };
     assert_eq!(
         error(&npu, LoweringOptions { granularity, ..plain }),
-        "blocks of 0 bytes or no time: expected at least 1"
+        "block of 0 bytes or 0 time: expected at least 1"
     );
     let tiny = npu.with_parameters(|parts| parts.weight_buffer = 1).unwrap();
     assert!(error(&tiny, plain).contains("would be split into"), "{}", error(&tiny, plain));
@@ -197,7 +195,7 @@ fn networks_that_cannot_be_lowered_are_errors() {
         error(&slow, LoweringOptions { batch, ..plain }).contains("takes longer than 213 days")
     );
     let few = npu.with_parameters(|parts| parts.pes = 63).unwrap();
-    assert!(error(&few, plain).contains("needs 64 PEs, and the NPU has 63"));
+    assert!(error(&few, plain).contains("needs 64 PEs, but the NPU has 63"));
 }
 
 #[test]

@@ -90,16 +90,16 @@ fn invalid_mappings_are_errors() {
     let error = |name: &str| name.parse::<Mapping>().unwrap_err().to_string();
     assert_eq!(
         error("kcpy"),
-        "there is no mapping `kcpy`; the nearest is `kcp`; there are peak, sys, kcp, kcp+1, kcpx, kcpx+1"
+        "unknown mapping `kcpy`; the nearest is `kcp`; expected one of peak, sys, kcp, kcp+1, kcpx, kcpx+1"
     );
     for name in ["sys:0", "kcp:", "kcp:-1", "kcp:99999999999999999999"] {
         assert!(error(name).contains("expected a width of at least 1"), "{name}: {}", error(name));
     }
-    assert!(error("peak:2").starts_with("there is no mapping `peak:2`"));
+    assert!(error("peak:2").starts_with("unknown mapping `peak:2`"));
     let wide: Mapping = "sys:256".parse().unwrap();
     assert_eq!(
         wide.fits(100).unwrap_err().to_string(),
-        "mapping `sys:256` needs 256 PEs, and the NPU has 100; take a smaller width, such as sys:100"
+        "mapping `sys:256` needs 256 PEs, but the NPU has 100; use a smaller width, such as sys:100"
     );
     assert_eq!(wide.fits(256), Ok(()));
 }

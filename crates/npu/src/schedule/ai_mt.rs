@@ -122,7 +122,7 @@ impl Scheduler for AiMt {
         let (machine, limits) = (view.machine, view.machine.limits());
         let is_full = (machine.room() as f64) < self.room * limits.capacity as f64;
         if self.rules.priority && is_full {
-            self.reason = "little room: computed soonest";
+            self.reason = "little room in the buffer: shortest computation";
             let soonest = (0..view.jobs.len()).min_by_key(|&at| view.jobs[at].block.compute);
             return soonest.unwrap_or(0);
         }
@@ -134,14 +134,14 @@ impl Scheduler for AiMt {
         let is_little = (laid_up as f64) < self.work * limits.capacity as f64 * limits.ps_per_byte;
         let brings_work = |at: usize| view.jobs[at].block.compute >= view.jobs[at].block.fetch;
         self.reason = if is_little {
-            "little work laid up: brings some"
+            "little work queued for the PEs: adds work"
         } else {
-            "enough work laid up: brings less"
+            "enough work queued for the PEs: adds less"
         };
         let wanted = self.next(view, |at| brings_work(at) == is_little);
         wanted
             .or_else(|| {
-                self.reason = "its turn, none is of the kind that is wanted";
+                self.reason = "its turn, because no block is of the wanted kind";
                 self.next(view, |_| true)
             })
             .unwrap_or(0)

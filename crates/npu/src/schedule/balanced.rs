@@ -110,13 +110,13 @@ impl BalancedScheduler {
         let hidden = placement.fetch_end <= machine.compute_free();
         let is_full = machine.room() < compute_job.block.bytes;
         if !hidden {
-            (compute, "the PEs have too little work until the other is fetched")
+            (compute, "the PEs have too little work until the other block is fetched")
         } else if is_full {
             (memory, "the buffer is full of work for the PEs")
         } else if placement.fetch_end + compute_job.lead() <= placement.compute_end {
-            (memory, "the PEs have work until it is fetched, and enough after it")
+            (memory, "the PEs have work until it is fetched, and enough afterward")
         } else {
-            (compute, "the PEs have too little work after the other")
+            (compute, "the PEs would have too little work after the other block")
         }
     }
 }
@@ -193,11 +193,13 @@ impl Scheduler for BalancedScheduler {
     fn pick(&mut self, view: &SchedulerView<'_>) -> usize {
         let next = self.next(view);
         let urgent = next.urgent.map(|at| (at, "would be late if it waited"));
-        let starving = || Some((self.starving(view)?, "has placed nothing for too long"));
+        let starving = || Some((self.starving(view)?, "no block placed for too long"));
         let (at, reason) =
             urgent.or_else(starving).unwrap_or_else(|| match (next.memory, next.compute) {
                 (Some(memory), Some(compute)) => Self::between(view, memory, compute),
-                (Some(only), None) | (None, Some(only)) => (only, "of its kind, it had least"),
+                (Some(only), None) | (None, Some(only)) => {
+                    (only, "the least served stream of its kind")
+                }
                 (None, None) => (0, ""),
             });
         self.reason = reason;

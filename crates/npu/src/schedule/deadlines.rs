@@ -14,7 +14,7 @@ impl Scheduler for EarliestDeadlineFirst {
     }
 
     fn reason(&self) -> &'static str {
-        "due first"
+        "earliest deadline"
     }
 }
 
@@ -47,7 +47,7 @@ impl Scheduler for Prema {
     }
 
     fn reason(&self) -> &'static str {
-        "of those slowed down most, least is left of it"
+        "least remaining work among the most slowed-down requests"
     }
 }
 

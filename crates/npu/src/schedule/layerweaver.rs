@@ -182,17 +182,18 @@ impl Scheduler for Layerweaver {
         }
         let (starved, reason) = match (memory_waits && self.rules.memory_idle, array_waits) {
             (true, false) if self.rules.starvation => {
-                (relief[0].0, "the buffer is full, lest those that wait for the memory starve")
+                (relief[0].0, "the buffer is full: prevents starvation of memory-bound streams")
             }
-            (false, true) if self.rules.starvation => {
-                (relief[1].0, "the PEs wait in any case, lest those that wait for them starve")
-            }
+            (false, true) if self.rules.starvation => (
+                relief[1].0,
+                "the PEs idle with any block: prevents starvation of compute-bound streams",
+            ),
             _ => (None, ""),
         };
         self.reason = match (starved, is_tied) {
             (Some(_), _) => reason,
-            (None, true) => "of equals, the PEs wait least for the longest fetch after it",
-            (None, false) => "lets least stand still",
+            (None, true) => "tie: the PEs wait least for the longest fetch that follows",
+            (None, false) => "least idle time",
         };
         self.starved = starved.is_some();
         starved.unwrap_or(best)

@@ -159,7 +159,7 @@ impl Scheduler for LayerweaverPlus {
         // Equal deadlines, or none, leave the choice to Layerweaver.
         let first = equals.min_by_key(|&other| (view.jobs[other].due, other != calm));
         let picked = first.unwrap_or(calm);
-        self.reason = if picked == calm { reason } else { "of equals, due first" };
+        self.reason = if picked == calm { reason } else { "tie: earliest deadline" };
         picked
     }
 

@@ -89,13 +89,13 @@ fn failsafe_of(spec: &SchedulerSpec, passes: &[Arc<Pass>]) -> Option<SerialSched
 
 /// All schedulers: baselines, schedulers after other papers, those of the thesis, and Dyno's own.
 pub const SCHEDULERS: &[NamedScheduler] = &[
-    named("compute-only", "only the stream that asks most of the array", |_, passes| {
+    named("compute-only", "only the stream with the most computation", |_, passes| {
         Box::new(SerialScheduler::new(SerialOrder::Compute, passes.len()))
     }),
-    named("memory-only", "only the stream that asks most of the memory", |_, passes| {
+    named("memory-only", "only the stream with the most memory traffic", |_, passes| {
         Box::new(SerialScheduler::new(SerialOrder::Memory, passes.len()))
     }),
-    named("fair", "whole passes, of the stream that had the least time", |_, passes| {
+    named("fair", "whole passes, of the stream that received the least time", |_, passes| {
         Box::new(SerialScheduler::new(SerialOrder::Fair, passes.len()))
     }),
     named("fifo", "whole passes, first come first served", |_, passes| {
@@ -120,52 +120,56 @@ pub const SCHEDULERS: &[NamedScheduler] = &[
     },
     NamedScheduler {
         options: AI_MT,
-        ..named("ai-mt", "after AI-MT: blocks of the kind that the buffer has too little of", {
+        ..named("ai-mt", "after AI-MT: blocks of the kind that the buffer lacks", {
             |spec, _| Box::new(AiMt::with_rules(AiMtRules::from_spec(spec)))
         })
     },
-    named("prema", "after PREMA: of those slowed down most, the one with least left", |_, _| {
-        Box::new(Prema::default())
-    }),
-    named("earliest-due", "block by block, the request that is due first", |_, _| {
+    named(
+        "prema",
+        "after PREMA: the least remaining work among the most slowed-down requests",
+        |_, _| Box::new(Prema::default()),
+    ),
+    named("earliest-due", "block by block, the request with the earliest deadline", |_, _| {
         Box::new(EarliestDeadlineFirst)
     }),
     named(
         "least-laxity",
-        "block by block, of requests that can be in time the one with least laxity",
+        "block by block, the request with the least laxity that can still be in time",
         |_, _| Box::new(LeastLaxity),
     ),
     NamedScheduler {
         options: LAYERWEAVER,
-        ..named("layerweaver", "the block that lets least stand still", layerweaver)
+        ..named("layerweaver", "the block that causes the least idle time", layerweaver)
     },
     NamedScheduler {
         options: LAYERWEAVER_PLUS,
-        ..named("layerweaver+", "Layerweaver, and urgent requests first: the rule of the text", {
-            |spec, passes| layerweaver_plus(spec.urgency(), spec, passes)
-        })
+        ..named(
+            "layerweaver+",
+            "Layerweaver with urgent requests first, by the rule in the text",
+            |spec, passes| layerweaver_plus(spec.urgency(), spec, passes),
+        )
     },
     NamedScheduler {
         options: URGENCY_VARIANT,
-        ..named("layerweaver+printed", "the same with the rule as Figure V.3 prints it", {
+        ..named("layerweaver+printed", "layerweaver+ with the rule in Figure V.3", {
             |spec, passes| layerweaver_plus(Urgency::Printed, spec, passes)
         })
     },
     NamedScheduler {
         options: URGENCY_VARIANT,
-        ..named("layerweaver+precise", "the same with the rest of a pass timed exactly", {
+        ..named("layerweaver+precise", "layerweaver+ with the rest of a pass timed exactly", {
             |spec, passes| layerweaver_plus(Urgency::Precise, spec, passes)
         })
     },
     NamedScheduler {
         options: URGENCY_VARIANT,
-        ..named("layerweaver+laxity", "the same for requests that can still be in time", {
+        ..named("layerweaver+laxity", "layerweaver+ for requests that can still be in time", {
             |spec, passes| layerweaver_plus(Urgency::Laxity, spec, passes)
         })
     },
     named(
         "balanced",
-        "ours: steered by the work laid up for the array, and by deadlines",
+        "Dyno's own: steered by the work queued for the PEs, and by deadlines",
         |_, passes| Box::new(BalancedScheduler::new(passes)),
     ),
 ];
@@ -173,7 +177,7 @@ pub const SCHEDULERS: &[NamedScheduler] = &[
 /// Error: no scheduler has this name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "there is no scheduler `{name}`{}",
+    "unknown scheduler `{name}`{}",
     alternatives(name, SCHEDULERS.iter().map(|scheduler| scheduler.name))
 )]
 pub struct UnknownScheduler {

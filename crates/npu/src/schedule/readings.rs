@@ -45,7 +45,7 @@ pub const FETCH: ReadingOption = ReadingOption {
         value("whole", "a fetch waits until the buffer has room for the whole block"),
         value(
             "partial",
-            "a fetch starts with the room there is, and pauses for more (Figure IV.5)",
+            "a fetch starts with the available room, and pauses for more (Figure IV.5)",
         ),
     ],
 };
@@ -247,7 +247,7 @@ pub enum SpecError {
         options: String,
     },
     /// The option has no such value.
-    #[error("scheduler `{scheduler}`: `{key}` is one of {values}, found `{found}`")]
+    #[error("scheduler `{scheduler}`: `{key}` must be one of {values}, found `{found}`")]
     Value {
         /// Name of the scheduler.
         scheduler: &'static str,

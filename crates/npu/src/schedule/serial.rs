@@ -74,9 +74,9 @@ impl Scheduler for SerialScheduler {
             SerialOrder::First | SerialOrder::Failsafe => jobs.min_by_key(|(_, job)| job.arrived),
         };
         self.reason = match order {
-            SerialOrder::Compute => "asks most of the PEs",
-            SerialOrder::Memory => "asks most of the memory",
-            SerialOrder::Fair => "had the least time",
+            SerialOrder::Compute => "most computation",
+            SerialOrder::Memory => "most memory traffic",
+            SerialOrder::Fair => "received the least time",
             SerialOrder::First | SerialOrder::Failsafe => "came first",
         };
         let (at, job) = next.unwrap_or((0, &view.jobs[0]));

@@ -67,7 +67,7 @@ fn invalid_proportions_are_errors() {
     assert_eq!(error(&[1]), "expected a part for each of 2 networks, found 1");
     assert!(error(&[0, 0]).starts_with("a part of the array has no PEs"));
     assert!(error(&[u64::MAX, 1]).starts_with("a part of the array has no PEs"));
-    assert!(error(&[1, 1000]).starts_with("a part of the array: "), "{}", error(&[1, 1000]));
+    assert!(error(&[1, 1000]).starts_with("part of the array: "), "{}", error(&[1, 1000]));
 }
 
 /// Placements with the server that made them.

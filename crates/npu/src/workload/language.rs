@@ -102,7 +102,7 @@ pub enum DecoderPhase {
 pub enum DecoderError {
     /// No decoder has this name.
     #[error(
-        "there is no decoder `{name}`{}",
+        "unknown decoder `{name}`{}",
         alternatives(name, DECODERS.iter().map(|decoder| decoder.name))
     )]
     Unknown {
@@ -153,10 +153,13 @@ impl Decoder {
         let &Self { layers, width, heads, kv_heads, inner, vocabulary, .. } = self;
         let sizes = [layers, width, heads, kv_heads, inner, vocabulary, tokens];
         if sizes.iter().any(|size| !(1..=MOST).contains(size)) || layers > 1 << 16 {
-            return Err(wrong("sizes are 1 to 2^30, and layers at most 2^16"));
+            return Err(wrong("expected sizes from 1 to 2^30 and at most 2^16 layers"));
         }
         if !width.is_multiple_of(heads) || !heads.is_multiple_of(kv_heads) {
-            return Err(wrong("heads divide the width, and heads of keys those of queries"));
+            return Err(wrong(
+                "the width must be a multiple of the heads, and the heads a multiple of the key \
+                 heads",
+            ));
         }
         let mut table = Table { decoder: *self, phase, rows: Vec::new() };
         table.embed();
@@ -167,7 +170,7 @@ impl Decoder {
         table.rows.push(NetworkLayer { growth: SequenceGrowth::default(), ..head });
         // A saturated product is wrong.
         if table.rows.iter().any(|layer| layer.macs() == u64::MAX) {
-            return Err(wrong("layers have products beyond what 64 bits count"));
+            return Err(wrong("the products of a layer exceed 64 bits"));
         }
         let name = format!("{}-{what}", self.name);
         Ok(Network { name, layers: table.rows, seq_len: Some(tokens), measured: None })

@@ -33,7 +33,7 @@ pub enum DerivationError {
         left_out: Vec<String>,
     },
     /// A size of a layer is 0, because an open dimension is, or exceeds 64 bits.
-    #[error("layer `{layer}` has sizes of 0, or beyond 64 bits")]
+    #[error("layer `{layer}` has sizes that are 0 or exceed 64 bits")]
     Size {
         /// Name of the layer.
         layer: String,

@@ -34,7 +34,8 @@ pub const PRESETS: &[NetworkPreset] = &[
     NetworkPreset { code: "NCF", title: "Neural collaborative filtering", text: table!("ncf") },
     NetworkPreset {
         code: "NCFW",
-        title: "Four layers of 2048 x 256 in the place of NCF: a guess that meets the thesis' 4.7 us",
+        title: "Four layers of 2048 x 256 that stand for NCF: an estimate that matches the 4.7 us \
+                of the thesis",
         text: table!("ncf-wide"),
     },
 ];
@@ -42,7 +43,7 @@ pub const PRESETS: &[NetworkPreset] = &[
 /// Error: no network has this code.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "there is no network `{code}`{}",
+    "unknown network `{code}`{}",
     alternatives(code, PRESETS.iter().map(|preset| preset.code))
 )]
 pub struct UnknownNetwork {

@@ -56,7 +56,7 @@ impl Network {
         if let Some((line, (_, other))) = read.iter().find(|(_, (_, other))| *other != seq_len) {
             let shown = |seq_len: Option<u64>| seq_len.map_or("none".into(), |n| n.to_string());
             let problem =
-                format!("is {}, and {} in the lines before", shown(*other), shown(seq_len));
+                format!("is {}, but {} in the previous lines", shown(*other), shown(seq_len));
             sheet.problem(*line, "seq_len", problem);
         }
         if read.is_empty() {
@@ -78,7 +78,7 @@ fn layer(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<(NetworkLayer, Option<u6
     let bytes = bytes.map(|column| sheet.count(row, column, 0));
     let scales = sheet.count(row, "weights_scale_with_batch", 0);
     if let Some(2..) = scales {
-        let problem = "expected 0 or 1: whether each sample of a batch fetches its own";
+        let problem = "expected 1 if each sample of a batch fetches its own weights, otherwise 0";
         sheet.problem(row.line, "weights_scale_with_batch", problem);
     }
     let place_bits = if kind == Some(LayerType::Gather) { PLACE_BITS } else { BITS };
@@ -114,7 +114,7 @@ fn kind(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<LayerType> {
     let found = LayerType::ALL.into_iter().find(|kind| kind.name() == text);
     if found.is_none() {
         let near = nearest(text, LayerType::ALL.into_iter().map(LayerType::name));
-        sheet.problem(row.line, "type", format_args!("there is no type `{text}`{near}"));
+        sheet.problem(row.line, "type", format_args!("unknown type `{text}`{near}"));
     }
     found
 }
@@ -137,7 +137,7 @@ fn growth(sheet: &mut Sheet<'_>, row: Row<'_>) -> Option<SequenceGrowth> {
             "cout_g" => growth.cout_g = true,
             _ => {
                 let near = nearest(word, ["m", "cin_g", "cout_g"].into_iter());
-                sheet.problem(row.line, "seq_sizes", format_args!("no size is `{word}`{near}"));
+                sheet.problem(row.line, "seq_sizes", format_args!("unknown size `{word}`{near}"));
                 return None;
             }
         }
@@ -159,7 +159,7 @@ fn products(sheet: &mut Sheet<'_>, row: Row<'_>, sizes: [Option<u64>; 5]) {
             sheet.problem(row.line, "macs", problem);
         }
         None => {
-            let problem = "groups x m x cin_g x rs x cout_g is more than 64 bits count";
+            let problem = "groups x m x cin_g x rs x cout_g exceeds 64 bits";
             sheet.problem(row.line, "macs", problem);
         }
     }

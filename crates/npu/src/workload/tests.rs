@@ -32,7 +32,7 @@ fn networks_are_those_of_the_thesis() {
 fn a_network_has_a_code() {
     assert_eq!(
         Network::preset("bb").unwrap_err().to_string(),
-        "there is no network `bb`; the nearest is `BB`; there are IC, MN, RN, RX, BB, BL, XL, NCF, NCFW"
+        "unknown network `bb`; the nearest is `BB`; expected one of IC, MN, RN, RX, BB, BL, XL, NCF, NCFW"
     );
 }
 
@@ -69,10 +69,10 @@ fn only_networks_with_sequences_have_a_length() {
     };
     assert_eq!(
         error("RN", 16),
-        "network `RN` has no sequence length: its table has no columns seq_len and seq_sizes"
+        "network `RN` has no sequence length, because its table has no columns seq_len and seq_sizes"
     );
-    assert_eq!(error("BB", 0), "a sequence of 0 tokens: expected a length of at least 1");
-    assert_eq!(error("BB", u64::MAX / 2), "layer `embed` has sizes beyond what 64 bits count");
+    assert_eq!(error("BB", 0), "sequence of 0 tokens: expected a length of at least 1");
+    assert_eq!(error("BB", u64::MAX / 2), "layer `embed` has sizes that exceed 64 bits");
 }
 
 #[test]
@@ -89,13 +89,13 @@ fn bits_scale_bytes() {
     assert_eq!(narrow.in_bits(Some(16), Some(16)), Ok(wide.clone()));
     assert_eq!(wide.in_bits(None, Some(8)).unwrap().in_bits(Some(4), None), Ok(narrow));
     let error = wide.in_bits(Some(0), None).unwrap_err().to_string();
-    assert_eq!(error, "numbers of 0 bits: expected 1 to 64");
+    assert_eq!(error, "expected 1 to 64 bits, found 0");
 
     let some = wide.in_layer_bits([("l0_q", [2, 8])]).unwrap();
     assert_eq!(named(&some, "l0_q").weight_bytes, 1_179_648 / 8);
     assert_eq!(named(&some, "l0_k"), named(&wide, "l0_k"));
     let error = wide.in_layer_bits([("l0_qq", [2, 8])]).unwrap_err().to_string();
-    assert_eq!(error, "there is no layer `l0_qq`; the nearest is `l0_q`");
+    assert_eq!(error, "unknown layer `l0_qq`; the nearest is `l0_q`");
 }
 
 const HEAD: &str = "name,type,groups,m,cin_g,rs,cout_g,macs,weight_bytes,in_act_bytes,out_act_bytes,\
@@ -118,14 +118,14 @@ idx,name,type,groups,m,cin_g,rs,cout_g,macs,weight_bytes,in_act_bytes,out_act_by
 #[test]
 fn problems_of_a_table_are_reported() {
     let error = |text: &str| Network::from_csv("x.csv", text).unwrap_err().to_string();
-    assert_eq!(error(""), "x.csv:1: is empty; expected a head of columns");
+    assert_eq!(error(""), "x.csv:1: is empty; expected a line with the names of the columns");
     assert_eq!(error(&format!("{HEAD}\n")), "x.csv:1: has no layers");
     let head = HEAD.replace(",rs,", ",rss,");
     assert_eq!(
         error(&head),
-        "x.csv:1: `rss`: there is no such column; the nearest is `rs`\nx.csv:1: `rs`: is missing"
+        "x.csv:1: `rss`: unknown column; the nearest is `rs`\nx.csv:1: `rs`: is missing"
     );
-    assert_eq!(error(&format!("{HEAD},m\n")), "x.csv:1: `m`: stands twice");
+    assert_eq!(error(&format!("{HEAD},m\n")), "x.csv:1: `m`: appears twice");
     let line = |line: &str| error(&format!("{HEAD}\nfirst,fc,1,1,2,1,2,4,8,4,4,0\n\n{line}\n"));
     for (cells, expected) in [
         ("a,fc,1,-4,2,1,2,4,8,4,4,0", "`m`: expected a whole number of at least 1, found `-4`"),
@@ -140,9 +140,9 @@ fn problems_of_a_table_are_reported() {
         ),
         (
             "a,fc,1,1,2,1,2,4,99999999999999999999,4,4,0",
-            "`weight_bytes`: 99999999999999999999 is more than 64 bits count",
+            "`weight_bytes`: 99999999999999999999 exceeds 64 bits",
         ),
-        ("a,fcc,1,1,2,1,2,4,8,4,4,0", "`type`: there is no type `fcc`; the nearest is `fc`"),
+        ("a,fcc,1,1,2,1,2,4,8,4,4,0", "`type`: unknown type `fcc`; the nearest is `fc`"),
         (",fc,1,1,2,1,2,4,8,4,4,0", "`name`: is missing"),
         ("a,fc,1,1,2,1,2,4,8,4", "`out_act_bytes`: is missing"),
         (
@@ -151,14 +151,14 @@ fn problems_of_a_table_are_reported() {
         ),
         (
             "a,fc,4294967296,4294967296,2,1,2,5,8,4,4,0",
-            "`macs`: groups x m x cin_g x rs x cout_g is more than 64 bits count",
+            "`macs`: groups x m x cin_g x rs x cout_g exceeds 64 bits",
         ),
     ] {
         let error = line(cells);
         assert!(error.split('\n').any(|one| one == format!("x.csv:4: {expected}")), "{error}");
     }
     let error = line("a,fc,1,1,2,1,2,4,8,4,4,2");
-    assert!(error.contains("expected 0 or 1"), "{error}");
+    assert!(error.contains("expected 1 if each sample"), "{error}");
 }
 
 #[test]
@@ -177,15 +177,15 @@ fn sequences_and_bits_of_a_table_are_checked() {
     );
     assert_eq!(
         error(&format!("{line},8,4,m")),
-        "x.csv:3: `seq_len`: is 4, and 8 in the lines before"
+        "x.csv:3: `seq_len`: is 4, but 8 in the previous lines"
     );
     assert_eq!(
         error(&format!("{line},8,8,cin")),
-        "x.csv:3: `seq_sizes`: no size is `cin`; the nearest is `cin_g`"
+        "x.csv:3: `seq_sizes`: unknown size `cin`; the nearest is `cin_g`"
     );
     let odd = format!("{HEAD},seq_len,seq_sizes\none,fc,1,9,2,1,2,36,8,4,4,0,8,m\n");
     let odd = Network::from_csv("x.csv", &odd).unwrap().at_sequence(16).unwrap_err().to_string();
-    assert_eq!(odd, "layer `one` has sizes that are no multiple of its seq_len 8");
+    assert_eq!(odd, "layer `one` has sizes that are not multiples of its seq_len 8");
 }
 
 proptest! {

@@ -111,7 +111,7 @@ fn graphs_have_the_names_of_their_weights() {
     let found = table(&model().unwrap(), &formats.parse().unwrap(), 16, &BTreeMap::new()).unwrap();
     let bits: Vec<_> = found.layers.iter().map(|layer| layer.bits).collect();
     assert_eq!(bits, [[3, 64, 7], [5, 7, 7], [5, 7, 16]]);
-    assert_eq!(found.left_out, ["RNN RNN_4 has no line in such a table"]);
+    assert_eq!(found.left_out, ["RNN RNN_4 is not supported in layer tables"]);
     let formats = "boht.weight FIXED 3\n";
     let unknown = table(&model().unwrap(), &formats.parse().unwrap(), 16, &BTreeMap::new());
     let expected = "there is no object `boht.weight`; the nearest is `both.weight`";

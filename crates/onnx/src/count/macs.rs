@@ -19,7 +19,7 @@ fn product(sizes: impl IntoIterator<Item = Option<u64>>) -> Macs {
     sizes
         .into_iter()
         .try_fold(1_u64, |product, size| product.checked_mul(size?))
-        .ok_or_else(|| misfit("a size that depends on data, or more than 64 bits count"))
+        .ok_or_else(|| misfit("a size depends on data or exceeds 64 bits"))
 }
 
 fn elements(fact: &Fact, at: usize) -> Macs {
@@ -113,5 +113,5 @@ fn attention(node: &Node, inputs: &[Option<Fact>]) -> Macs {
     // Queries and keys have the same width.
     let projected = widths.and_then(|widths| widths.checked_add(sizes.query_width as u64));
     let projections = product([batch, queries, Some(width as u64), projected])?;
-    products.checked_add(projections).ok_or_else(|| misfit("more than 64 bits count"))
+    products.checked_add(projections).ok_or_else(|| misfit("the count exceeds 64 bits"))
 }

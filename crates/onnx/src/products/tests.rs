@@ -50,19 +50,19 @@ fn a_batch_multiplies_positions_and_not_weights() {
 fn sizes_beyond_64_bits_are_left_out_and_said() {
     let bind = BTreeMap::from([("N".to_owned(), usize::MAX / 8)]);
     let found = products(&branches(4).unwrap(), &bind);
-    let two = found.left_out.iter().filter(|node| node.ends_with("beyond what 64 bits count"));
+    let two = found.left_out.iter().filter(|node| node.ends_with("that exceed 64 bits"));
     assert!(two.count() >= 2, "{:?}", found.left_out);
 }
 
 #[test]
 fn operators_with_unknown_products_are_left_out_and_said() {
     for (op, domain, expected) in [
-        ("ConvTranspose", "", vec!["ConvTranspose left has no line in such a table"]),
-        ("DeformConv", "", vec!["DeformConv left has no line in such a table"]),
+        ("ConvTranspose", "", vec!["ConvTranspose left is not supported in layer tables"]),
+        ("DeformConv", "", vec!["DeformConv left is not supported in layer tables"]),
         (
             "NhwcConv",
             "com.microsoft",
-            vec!["NhwcConv left of domain com.microsoft has no line in such a table"],
+            vec!["NhwcConv left of domain com.microsoft is not supported in layer tables"],
         ),
         // Without a matrix of weights there is no product to miss.
         ("Relu", "", vec![]),

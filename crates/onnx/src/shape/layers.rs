@@ -47,7 +47,7 @@ fn fixed(size: i128) -> Result<Dim, ShapeError> {
 fn positions(node: &Node, dims: &[Dim], kernel: &[i64]) -> Result<Vec<Dim>, ShapeError> {
     let count = |(dim, window): (&Dim, Window)| {
         let Some(size) = dim.fixed() else {
-            return misfit(format!("a window over {}, which is not known", format_shape(dims)));
+            return misfit(format!("a window over {}, which is unknown", format_shape(dims)));
         };
         let size = size as i128;
         if node.text("auto_pad").starts_with("SAME") {

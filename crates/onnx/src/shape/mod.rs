@@ -110,10 +110,10 @@ impl Fact {
 #[non_exhaustive]
 pub enum ShapeError {
     /// The operator is not supported. Holds its name.
-    #[error("operator {0} is not known")]
+    #[error("operator {0} is not supported")]
     Operator(String),
     /// The shape or the elements of an input are unknown. Holds the index of the input.
-    #[error("the shape of input {0} is not known")]
+    #[error("the shape of input {0} is unknown")]
     Unknown(usize),
     /// The operator does not take these inputs or attributes. Holds the whole message.
     #[error("{0}")]

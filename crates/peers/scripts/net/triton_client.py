@@ -41,7 +41,7 @@ def ask(module, client, what):
     assert accuracy == 519 / 540, accuracy
     wrong = module.InferInput("pixels", list(ink.shape), "FP32")
     wrong.set_data_from_numpy(ink)
-    refused(lambda: client.infer("digits", [wrong]), "it takes ink")
+    refused(lambda: client.infer("digits", [wrong]), "its inputs are ink")
     refused(lambda: client.infer("iris", [values]), "unknown model 'iris'")
 
 

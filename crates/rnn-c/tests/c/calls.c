@@ -44,7 +44,7 @@ static void wrong_models(void) {
     CHECK(dyno_rnn_open(NULL, NULL) == NULL);
     CHECK(strstr(dyno_rnn_last_error(), "`model` is NULL") != NULL);
     CHECK(dyno_rnn_open("nowhere.onnx", NULL) == NULL);
-    CHECK(strstr(dyno_rnn_last_error(), "there is no file `nowhere.onnx`") != NULL);
+    CHECK(strstr(dyno_rnn_last_error(), "`nowhere.onnx` is not a file") != NULL);
     CHECK(dyno_rnn_open("\xff", NULL) == NULL);
     CHECK(strstr(dyno_rnn_last_error(), "not UTF-8 from byte 0") != NULL);
     options.precision = 7;

@@ -61,6 +61,6 @@ fn the_example_in_cpp_frees_what_it_opens_and_throws_what_is_wrong() {
         let printed = run(&program, &folder("cpp"), &["gru:4x8"]);
         assert!(printed.contains("last state of row 1: 8 numbers"), "{printed}");
         let printed = run(&program, &folder("cpp"), &["none.onnx"]);
-        assert!(printed.contains("there is no file `none.onnx`"), "{printed}");
+        assert!(printed.contains("`none.onnx` is not a file"), "{printed}");
     }
 }

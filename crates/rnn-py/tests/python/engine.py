@@ -64,7 +64,7 @@ class Engine(unittest.TestCase):
     def test_what_does_not_fit_is_told(self):
         model = dyno_rnn.Model("lstm:4x8")
         refused = [
-            (ValueError, "there is no file `none.onnx`", lambda: dyno_rnn.Model("none.onnx")),
+            (ValueError, "`none.onnx` is not a file", lambda: dyno_rnn.Model("none.onnx")),
             (ValueError, "'f32', 'bf16' or 'int8'", lambda: dyno_rnn.Model("lstm:4x8", precision="f16")),
             (ValueError, "threads: expected 1 to", lambda: dyno_rnn.Model("lstm:4x8", threads=0)),
             (ValueError, "expected (steps, rows, 4), found", lambda: model.run(numbers(2, 2, 5))),
@@ -108,7 +108,7 @@ class Engine(unittest.TestCase):
             self.skipTest("this system does not report the cores of a process")
         values = numbers(5, 2, 4)
         right = dyno_rnn.Model("gru:4x8").run(values).tolist()
-        with self.assertWarnsRegex(UserWarning, f"{cores + 1} threads are more than the {cores} core"):
+        with self.assertWarnsRegex(UserWarning, f"{cores + 1} threads exceed the {cores} core"):
             model = dyno_rnn.Model("gru:4x8", threads=cores + 1)
         self.assertEqual(model.run(values).tolist(), right)
 

@@ -29,7 +29,7 @@ impl Npz {
                 Ok(_) | Err(NpyError::Element(_)) => {}
                 Err(problem) => {
                     return Err(ImportError::Format(format!(
-                        "expected an archive of numpy.savez: array '{name}': {problem}"
+                        "expected an archive that numpy.savez wrote: array '{name}': {problem}"
                     )));
                 }
             }

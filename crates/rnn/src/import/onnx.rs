@@ -244,7 +244,7 @@ impl Reader<'_> {
         if let Some(Attribute::Int(size)) = self.node.attribute("hidden_size")
             && usize::try_from(*size) != Ok(units)
         {
-            let what = format!("hidden_size is {size}, the weights have {units} units");
+            let what = format!("hidden_size is {size}, but the weights have {units} units");
             return Err(self.invalid(what));
         }
         let bias = if self.input(3).is_empty() {
@@ -334,8 +334,7 @@ impl Reader<'_> {
             Cell::Rnn(_) => 1,
         };
         if !named.is_empty() && named.len() != each * count {
-            let what =
-                format!("a list of {} activations where {} are needed", named.len(), each * count);
+            let what = format!("a list of {} activations instead of {}", named.len(), each * count);
             return Err(self.unknown(what));
         }
         // Activations that the cell lacks are never used.
@@ -354,7 +353,9 @@ impl Reader<'_> {
         let clip = match node.attribute("clip") {
             Some(Attribute::Float(clip)) if *clip > 0.0 => Some(*clip),
             Some(Attribute::Float(clip)) => {
-                return Err(self.invalid(format!("clip is {clip}, expected a positive number")));
+                return Err(
+                    self.invalid(format!("expected a positive number for clip, found {clip}"))
+                );
             }
             _ => None,
         };

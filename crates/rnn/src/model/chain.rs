@@ -179,7 +179,8 @@ impl<'a> Walk<'a> {
         let mut outputs = node.outputs.iter().filter(|name| !name.is_empty());
         let Some(output) = outputs.next() else { return };
         for other in outputs {
-            let why = format!("({}) computes `{other}`, which a chain of layers lacks", node.op);
+            let why =
+                format!("({}) computes `{other}`, which a chain of layers does not have", node.op);
             let problem = self.broken(import::node_name(node), why);
             self.values.insert(other, Value::Unknown(problem));
         }
@@ -237,13 +238,13 @@ impl<'a> Walk<'a> {
             ("", "Reshape") => {
                 let target = node.inputs.get(1).and_then(|name| self.integers(name));
                 let Some(target) = target else {
-                    return Err("(Reshape) has a shape that is not known".to_owned());
+                    return Err("(Reshape) has an unknown shape".to_owned());
                 };
                 let keeps_zero = node.int("allowzero", 0) != 0;
                 return self.axes.reshape(dims, target, keeps_zero).ok_or_else(|| {
                     let text: Vec<_> = target.iter().map(|count| self.axes.text(count)).collect();
                     format!(
-                        "(Reshape) turns {} into [{}], which may mix steps, rows and units",
+                        "(Reshape) changes {} to [{}], which may mix steps, rows and units",
                         self.axes.format(dims),
                         text.join(", ")
                     )
@@ -323,7 +324,7 @@ impl<'a> Walk<'a> {
         let lengths = imported.lengths.clone().filter(|_| imported.given_lengths.is_none());
         let mut fed = inputs.chain([("sequence_lens", lengths)]);
         let why = fed.find_map(|(what, value)| {
-            Some(format!("takes {what} from `{}`, which is not constant", value?))
+            Some(format!("reads {what} from `{}`, which is not constant", value?))
         });
         let why = why.or_else(|| self.misfit(&imported, source, [steps, rows, features]));
         let start = match (why, Start::new(&imported)) {
@@ -358,7 +359,7 @@ impl<'a> Walk<'a> {
                 let is_open = size.number == 1 && size.symbols.len() == 1;
                 (size != inputs && !is_open).then(|| {
                     let (size, inputs) = (self.axes.text(&size), inputs.number);
-                    format!("reads {size} numbers a step, its weights take {inputs}")
+                    format!("reads {size} numbers per step, but its weights expect {inputs}")
                 })
             }
             Source::Layer(index, 0) => {

@@ -15,7 +15,7 @@ pub(super) fn open(path: &Path, options: &str, named: Option<&str>) -> Result<Mo
     match ending.to_str() {
         Some("onnx") => {
             if let Some(option) = options.split('&').find(|option| !option.is_empty()) {
-                let expected = "an ONNX file has no options to state".to_owned();
+                let expected = "an ONNX file has no options".to_owned();
                 let (path, option) = (path.to_owned(), option.to_owned());
                 return Err(ModelError::Option { path, option, expected });
             }

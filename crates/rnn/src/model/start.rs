@@ -64,11 +64,11 @@ impl Start {
             steps.is_some_and(|steps| i64::try_from(**length).is_ok_and(|length| length > steps))
         };
         if let (Some(length), Some(steps)) = (self.lengths.iter().find(exceeds), steps) {
-            return Err(format!("has {length} in sequence_lens, its input has {steps} steps"));
+            return Err(format!("has {length} in sequence_lens, but its input has {steps} steps"));
         }
         match (self.rows.and_then(|own| i64::try_from(own).ok()), rows) {
             (Some(own), Some(rows)) if own != rows => Err(format!(
-                "has initial states or sequence_lens of {own} rows, its input has {rows}"
+                "has initial states or sequence_lens of {own} rows, but its input has {rows}"
             )),
             _ => Ok(()),
         }

@@ -10,7 +10,7 @@ use crate::tensors::{Element, ModelInput};
 #[non_exhaustive]
 pub enum FitError {
     /// No input has the name of this tensor.
-    #[error("the model has no input '{name}'; it takes {}", .inputs.join(", "))]
+    #[error("the model has no input '{name}'; its inputs are {}", .inputs.join(", "))]
     Unknown {
         /// Name of the tensor.
         name: String,
@@ -47,7 +47,7 @@ pub enum FitError {
     },
     /// Two inputs have different numbers of rows.
     #[error(
-        "input '{}' has {} rows and input '{}' has {}; expected as many of each",
+        "input '{}' has {} rows and input '{}' has {}; expected the same number",
         .one.0, .one.1, .other.0, .other.1
     )]
     Rows {
@@ -176,7 +176,7 @@ mod tests {
             ),
             (
                 vec![a(), named("b", value(&[2, 2]))],
-                "input 'a' has 1 rows and input 'b' has 2; expected as many of each",
+                "input 'a' has 1 rows and input 'b' has 2; expected the same number",
             ),
         ] {
             assert_eq!(fit(&inputs(), given).unwrap_err().to_string(), expected);

@@ -77,7 +77,7 @@ impl TunedModel {
             let (found, source) = (PackedSource::new(model, &read(model)?), file.source());
             if found.sha256 != source.sha256 {
                 let why = format!(
-                    "was packed from a different model: {} with the SHA-256 {}, but {} has {}",
+                    "was packed from a different model: {} has the SHA-256 {}, but {} has {}",
                     source.name,
                     source.sha256,
                     model.display(),

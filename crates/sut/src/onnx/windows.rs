@@ -217,7 +217,11 @@ impl Sums {
             }
             0 => return Err(format!("expected at most 256 classes, found {classes}")),
             held if held == classes => {}
-            held => return Err(format!("expected {held} classes as before, found {classes}")),
+            held => {
+                return Err(format!(
+                    "expected {held} classes as in the previous windows, found {classes}"
+                ));
+            }
         }
         Ok(())
     }

@@ -187,7 +187,9 @@ impl SequenceEngine {
     ) -> Result<Self, String> {
         let (models, samples) = (runners.len(), library.sets().len());
         if models != samples {
-            return Err(format!("samples for {samples} models, but {models} models"));
+            return Err(format!(
+                "expected samples for {models} models, found samples for {samples}"
+            ));
         }
         let mut info = EngineInfo {
             runtime: Some(format!("dyno-rnn {}", env!("CARGO_PKG_VERSION"))),

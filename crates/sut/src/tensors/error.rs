@@ -138,6 +138,6 @@ pub enum TensorError {
 fn expected_labels(classes: Option<usize>) -> String {
     match classes {
         Some(n) => format!("a class from 0 to {}", n.saturating_sub(1)),
-        None => "a whole number from 0".into(),
+        None => "a whole number of at least 0".into(),
     }
 }

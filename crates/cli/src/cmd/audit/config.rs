@@ -17,7 +17,7 @@ pub struct ConfigCommand {
     test: String,
     #[command(flatten)]
     rules: Rules,
-    /// Scenario of the run; some settings are its own
+    /// Scenario of the run; some settings depend on it
     #[arg(long, value_name = "SCENARIO", value_parser = options::scenario, default_value = "Offline")]
     scenario: Scenario,
 }
@@ -34,11 +34,11 @@ impl ConfigCommand {
         let mut text = format!("# {test} of round {}: {}\n", round.version, test.title());
         for run in &plan.runs {
             if plan.runs.len() > 1 {
-                text += &format!("\n# the run `{}`, in a file of its own\n", run.name);
+                text += &format!("\n# Run `{}`: save it in a separate file\n", run.name);
             }
             for line in run.config.lines() {
                 if line.contains("_rng_seed = ") && !line.contains("accuracy_log") {
-                    text += "# LoadGen of later rounds takes no seeds from audit.config:\n";
+                    text += "# LoadGen of later rounds ignores seeds in audit.config:\n";
                 }
                 text += &format!("{line}\n");
             }

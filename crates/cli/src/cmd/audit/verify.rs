@@ -27,7 +27,7 @@ pub struct VerifyCommand {
     /// The audit's run: a folder of logs, or of the audit in a submission
     #[arg(long, value_name = "DIR")]
     audit: PathBuf,
-    /// Scenario, where the logs do not tell it
+    /// Scenario, if the logs do not state it
     #[arg(long, value_name = "SCENARIO", value_parser = options::scenario)]
     scenario: Option<Scenario>,
     #[command(flatten)]
@@ -59,16 +59,16 @@ impl VerifyCommand {
             && given != logged
         {
             return Err(Failure::usage(format!(
-                "--scenario is {} and the logs are of {}",
+                "--scenario is {}, but the logs are of {}",
                 given.name(),
                 logged.name()
             ))
-            .hint("leave --scenario out"));
+            .hint("remove --scenario"));
         }
         let scenario = self.scenario.or(logged).or_else(|| scenario_of(&self.audit));
         let scenario = scenario.ok_or_else(|| {
-            Failure::usage(format!("{} tells no scenario", self.audit.display()))
-                .hint("name it with --scenario")
+            Failure::usage(format!("{} does not state the scenario", self.audit.display()))
+                .hint("state it with --scenario")
         })?;
         let plan = self.answers.bounds()?.over(audit::plan(test, rules, benchmark, scenario)?);
         let mut evidence = self.answers.evidence(test, rules, benchmark)?;
@@ -85,8 +85,11 @@ impl VerifyCommand {
         let real = |run: &RunFolder| run.folder.canonicalize().ok();
         let compared = evidence.performance.iter().chain(&evidence.audited);
         if compared.into_iter().any(|run| real(run).is_some() && real(run) == real(&audited)) {
-            let problem = format!("--reference and --audit are both {}", audited.folder.display());
-            return Err(Failure::usage(problem).hint("an audit compares two runs"));
+            let problem = format!(
+                "--reference and --audit are the same folder, {}",
+                audited.folder.display()
+            );
+            return Err(Failure::usage(problem).hint("pass the folders of two different runs"));
         }
         evidence.audited.push(audited);
         if let (Some(into), Some(accuracy)) = (&self.baseline_log, &evidence.accuracy) {
@@ -111,8 +114,8 @@ impl VerifyCommand {
 
 fn find(folder: &Path, mode: TestMode) -> Result<RunFolder, Failure> {
     RunFolder::find(folder, mode).ok_or_else(|| {
-        Failure::set_up(format!("{} has no logs of LoadGen", folder.display()))
-            .hint("expected mlperf_log_detail.txt there, or in performance/run_1")
+        Failure::set_up(format!("{} contains no LoadGen logs", folder.display()))
+            .hint("expected mlperf_log_detail.txt in this folder or in performance/run_1")
     })
 }
 

@@ -19,7 +19,7 @@ impl Metric {
     pub fn description(&self) -> String {
         match self.elsewhere {
             "" => self.what.to_owned(),
-            elsewhere => format!("{} Elsewhere: {elsewhere}.", self.what),
+            elsewhere => format!("{} Other tools: {elsewhere}.", self.what),
         }
     }
 }
@@ -51,81 +51,82 @@ pub const METRICS: [Metric; 29] = [
     Metric {
         name: "result",
         keys: &["result", "name", "value", "unit"],
-        what: "the number that counts: the latency at the target percentile (SingleStream, of \
-               queries in MultiStream), completed queries/s (Server), samples/s (Offline), \
-               the rate that a search for the peak found, or the number of streams (MultiStream \
-               at a fixed interval).",
+        what: "the main figure of the test: the latency at the target percentile (SingleStream, of \
+               queries in MultiStream), completed queries/s (Server), samples/s (Offline), the \
+               rate that a search for the peak found, or the number of streams (MultiStream at a \
+               fixed interval).",
         elsewhere: "",
     },
     Metric {
         name: "95 % interval",
         keys: &["interval"],
-        what: "where the result of another run like this one lies: the run is cut into 20 \
-               batches, and counts for as many independent queries as their spread allows. Of \
-               percentiles by order statistics, of rates by the times between completions. \
-               None of a run that is too short.",
+        what: "confidence interval of the result over runs like this one. The spread of 20 batches \
+               of the run determines the effective number of independent queries. Intervals of \
+               percentiles come from order statistics, those of rates from the times between \
+               completions. A run that is too short has none.",
         elsewhere: "",
     },
     Metric {
         name: "completed queries/s (Server)",
         keys: &["completed_samples_per_s"],
-        what: "(answered samples - 1) / time until the last query issued was done; of servers that \
-               stream answered samples / time until the last completion. Failed and \
-               missing samples are no throughput.",
+        what: "(answered samples - 1) / time until the last issued query was complete; for servers \
+               that stream, answered samples / time until the last completion. Failed and missing \
+               samples do not count.",
         elsewhere: "request_throughput (vllm bench, aiperf) is answered requests / duration; qps of the official endpoints tool is this by default for Poisson",
     },
     Metric {
         name: "scheduled queries/s (Server)",
         keys: &["scheduled_samples_per_s"],
-        what: "(issued queries - 1) / time at which the last of them was due: the load as it \
-               was offered.",
+        what: "(issued queries - 1) / time at which the last of them was due: the offered load.",
         elsewhere: "",
     },
     Metric {
         name: "goodput (Server)",
         keys: &["goodput_samples_per_s"],
-        what: "samples that were answered within every bound / time until the last completion: \
-               within the bound on latency, or on both time to first token and time per output \
-               token; with --goodput within the limits that it names, as the next figure.",
+        what: "samples that were answered within every bound / time until the last completion. The \
+               bounds are that of latency, or those of time to first token and time per output \
+               token; with --goodput, they are its limits, as in the next figure.",
         elsewhere: "request_goodput (vllm bench), goodput (aiperf)",
     },
     Metric {
         name: "goodput under limits",
         keys: &["goodput", "samples", "share", "unmeasured", "ttft_ms", "tpot_ms", "e2el_ms"],
-        what: "with --goodput: samples that were answered within every limit that was named / time \
-               until the last completion; share is of the samples issued, so that failed and \
-               missing ones count against it. ttft and e2el are from the scheduled time; a sample \
-               of one token has no tpot to miss. Answers that were not streamed are unmeasured under \
-               limits on ttft and tpot, and not within them; if no answer was, there is no figure.",
+        what: "with --goodput: samples that were answered within every given limit / time until \
+               the last completion. share is relative to the issued samples, so failed and missing \
+               ones count against it. ttft and e2el count from the scheduled time; a sample of one \
+               token has no tpot and meets its limit. With limits on ttft or tpot, answers that \
+               were not streamed are unmeasured and count as outside; if no answer was streamed, \
+               there is no figure.",
         elsewhere: "request_goodput (vllm bench, whose --goodput has the same grammar), goodput \
-                    (aiperf); both from when the request was sent",
+                    (aiperf); both count from when the request was sent",
     },
     Metric {
         name: "distributions (servers of texts)",
         keys: &["distributions", "peak_concurrency", "stages", "steady"],
-        what: "of each metric the mean, the standard deviation (of all values, not of a sample), the \
-               extremes and percentiles, sorted[floor(count * q)]; of rates the mean over the run, and \
-               the rest of the requests and tokens that were completed in each whole second of it. \
-               peak_concurrency is the most requests in flight at once. stages and steady are parts of \
-               the run: the stages of --stages, or the part that is left when the beginning is cut where \
-               the variance of the means of five latencies each, divided by their number, is lowest \
-               (MSER-5); there is none if that is in the second half. Times are those of the requests \
-               that are due in the part, rates those of what was answered within it.",
+        what: "for each metric, the mean, the standard deviation (of all values, not of a sample), \
+               the extremes and percentiles, sorted[floor(count * q)]. For rates, the mean covers \
+               the whole run; the other figures describe the requests and tokens completed in each \
+               whole second. peak_concurrency is the maximum number of requests in flight. stages \
+               and steady are parts of the run: the stages of --stages, or the steady part. The \
+               steady part begins where the variance of the means of five latencies each, divided \
+               by their number, is lowest (MSER-5); there is none if it would begin in the second \
+               half. Times of a part are those of the requests due in it; rates are those of the \
+               answers within it.",
         elsewhere: "--percentile-metrics and --metric-percentiles (vllm bench)",
     },
     Metric {
         name: "inter-token latency (servers)",
         keys: &["inter_token_ns"],
-        what: "time between one part with output of an answer and the next, of all answers, as \
-               the client's threads saw them; percentiles of a histogram, each at most 1/64 too \
-               high. A part may hold several tokens, or less than one.",
+        what: "time between two successive parts with output of the same answer, over all answers, \
+               as the client's threads saw them. Percentiles come from a histogram; each is at \
+               most 1/64 too high. A part may contain several tokens, or less than one.",
         elsewhere: "itl_ms (vllm bench)",
     },
     Metric {
         name: "latency from the issue time (servers)",
         keys: &["latency_from_issue_ns"],
-        what: "completion - issue, per answered sample: what tools report that begin to count \
-               when they send. Less than latency wherever the client was late.",
+        what: "completion - issue, per answered sample, as reported by tools that start the clock \
+               when they send. It is lower than latency if the client was late.",
         elsewhere: "sample_latency_ns (endpoints)",
     },
     Metric {
@@ -152,33 +153,35 @@ pub const METRICS: [Metric; 29] = [
             "bytes_received",
             "tokens_counted_by",
         ],
-        what: "lateness is when the whole request was first handed to a socket - its scheduled time; \
-               over max_client_lag_ns at the target percentile, a Server run is INVALID. busy is \
-               CPU time of the client's threads / (their number * the time that the test took); \
-               above 0.95 any run is INVALID. Waits are of samples that found no connection free; \
-               queue_waits are those for a connection that another request had, which make a run \
-               INVALID where they delay requests by more than 5 % of the latency. limit_waits are \
-               waits for max-concurrency: they count in the latency and not in the lateness. \
-               Requests that are sent again (retries=N) are counted, and their latency still \
-               counts from the schedule, the waits that a server asks for (Retry-After) included.",
+        what: "lateness is the time when the whole request was first passed to a socket - its \
+               scheduled time; over max_client_lag_ns at the target percentile, a Server run is \
+               INVALID. busy is CPU time of the client's threads / (their number * the time that \
+               the test took); above 0.95 any run is INVALID. Waits are those of samples for which \
+               no connection was free. queue_waits are waits for a connection that another request \
+               occupied; they make a run INVALID if they delay requests by more than 5 % of the \
+               latency. limit_waits are waits for max-concurrency: they count in the latency but \
+               not in the lateness. Requests that are sent again (retries=N) are counted. Their \
+               latency still counts from the schedule and includes the waits that a server \
+               requests (Retry-After).",
         elsewhere: "",
     },
     Metric {
         name: "time lost by the client (real time)",
         keys: &["observers"],
-        what: "what kept Dyno's own process from running in the last run of a test: pauses of at \
-               least 10 ms that a thread sees which beats every 10 ms, brief stops by the beats that fall into them, and what took the time \
-               (stopped: a signal or a debugger; quota: of the control group; processors: other \
-               programs; hypervisor). Over a network, the client's part of each latency is from \
-               when the request was due to its write, and from when the kernel had the answer to \
-               the read (Linux); figures have each percentile with and without that part. Where one \
-               read brought a token and later bytes, the token may have been there for as long as \
-               the thread waited for a processor: a run that this decides is UNDECIDED. A run is \
-               INVALID, cause client, where p50, p90, p99 or the target percentile of the latency \
-               or of the time to first token differs by more than 5 % and 200 us, or where the \
-               process was stopped for more than 5 % of the run and 50 ms (Offline over a network: \
-               did not run, for whatever reason). In process, a quota or other programs delay the \
-               system, too: that is shown, and is no reason.",
+        what: "pauses of Dyno's own process in the last run of a test, with their causes (stopped: \
+               a signal or a debugger; quota: of the control group; processors: other programs; \
+               hypervisor). A thread that wakes every 10 ms detects pauses of at least 10 ms, and \
+               brief stops that include one of its wake-ups. Over a network, the client's part of \
+               each latency is the time from when the request was due to its write, plus the time \
+               from when the kernel had the answer to the read (Linux); figures have each \
+               percentile with and without that part. If one read returned a token and later \
+               bytes, the token may have arrived at any time while the thread waited for a \
+               processor; a run whose verdict depends on this is UNDECIDED. A run is INVALID, \
+               cause client, if p50, p90, p99 or the target percentile of the latency or of the \
+               time to first token differs by more than 5 % and 200 us, or if the process was \
+               stopped for more than 5 % of the run and 50 ms (Offline over a network: did not \
+               run, for any reason). In process, a quota or other programs also delay the system; \
+               Dyno shows this but does not reject the run.",
         elsewhere: "",
     },
     Metric {
@@ -197,9 +200,9 @@ pub const METRICS: [Metric; 29] = [
     Metric {
         name: "error rate",
         keys: &["error_rate", "failed", "missing"],
-        what: "(failed + missing samples) / issued samples. Failed is what the system \
-               refused, timed out on, lost or reported an error for; missing is what never \
-               came back.",
+        what: "(failed + missing samples) / issued samples. Failed samples were refused, timed \
+               out, were lost, or were answered with an error. Missing samples were never \
+               answered.",
         elsewhere: "",
     },
     Metric {
@@ -213,21 +216,20 @@ pub const METRICS: [Metric; 29] = [
     Metric {
         name: "intervals (MultiStream at a fixed interval)",
         keys: &["intervals"],
-        what: "(due time of the next query - own due time) / interval; of the last query its \
-               latency / interval, rounded up. over: queries above 1 or with a sample that \
-               failed or is missing; allowed: queries - floor(queries * percentile) - 1, as the \
-               reference's index has it; skipped: the sum of what is above 1; by_client: \
-               queries that were answered before a tick that was skipped all the same.",
+        what: "(due time of the next query - own due time) / interval; for the last query, its \
+               latency / interval, rounded up. over: queries above 1 or with a failed or missing \
+               sample; allowed: queries - floor(queries * percentile) - 1, from the index of the \
+               reference; skipped: the sum of the excess over 1; by_client: queries that were \
+               answered before a tick that was nevertheless skipped.",
         elsewhere: "",
     },
     Metric {
         name: "client lag",
         keys: &["lag_ns", "client_lag_ns"],
-        what: "how much later than scheduled a query was issued through the client's own \
-               doing: issue - max(scheduled time, time when the system last returned \
-               control). Over max_client_lag_ns at the target percentile, a Server run is \
-               INVALID: its latencies would be the client's. lag_ns is issue - scheduled \
-               time, whoever was the cause.",
+        what: "delay of the issue of a query that the client itself caused: issue - max(scheduled \
+               time, time when the system last returned control). Over max_client_lag_ns at the \
+               target percentile, a Server run is INVALID, because its latencies would be those of \
+               the client. lag_ns is issue - scheduled time, whatever the cause.",
         elsewhere: "",
     },
     Metric {
@@ -241,9 +243,9 @@ pub const METRICS: [Metric; 29] = [
         name: "time per output token",
         keys: &["time_per_output_token_ns"],
         what: "(last token - first token) / (tokens - 1). An answer with one token, or with all \
-               tokens at once, has none. The last token is the last part with output; what follows it \
-               in a stream is in end_of_stream_ns. Logs in LoadGen's format have the reference's \
-               definition (docs/fidelity.md).",
+               tokens at once, has none. The last token is the last part with output; \
+               end_of_stream_ns covers the rest of the stream. Logs in LoadGen's format use the \
+               definition of the reference (docs/fidelity.md).",
         elsewhere: "tpot (endpoints), tpot_ms (vllm bench), inter_token_latency (aiperf, whose name means this mean of a request)",
     },
     Metric {
@@ -256,11 +258,11 @@ pub const METRICS: [Metric; 29] = [
             "tokens_per_s_without_overhead",
             "tokens_per_s",
         ],
-        what: "output tokens of answered samples (token_count; null where they are not counted) / \
-               time until the last query issued was done, or of servers the last completion \
-               (completed), until the last issue (with overhead), the sum of all latencies \
-               (without overhead), or the longest latency (Offline). Where \
-               they are inferred, samples/s * token_latency_scaling_factor.",
+        what: "output tokens of answered samples (token_count; null if they are not counted), \
+               divided by a time: until the last issued query was complete or, for servers, until \
+               the last completion (completed); until the last issue (with overhead); the sum of \
+               all latencies (without overhead); or the longest latency (Offline). If tokens are \
+               inferred, samples/s * token_latency_scaling_factor.",
         elsewhere: "tps (endpoints), output_throughput (vllm bench), output_token_throughput (aiperf)",
     },
     Metric {
@@ -282,19 +284,20 @@ pub const METRICS: [Metric; 29] = [
             "delivered",
             "contradictions",
         ],
-        what: "sums over answered samples, each null where an answer lacks the count; cached and \
-               reasoning tokens are part of input and output, and null where no answer states them. \
-               Rates divide by the same time as tokens/s. Output tokens are those of usage; those of a \
-               tokenizer where usage is missing or contradicts itself; else one for each part with \
-               output. lengths compares max_tokens of the requests with the output tokens of their \
-               answers. A run is INVALID if a figure rests on counts that contradict themselves.",
+        what: "sums over answered samples; each is null if an answer lacks the count. Cached and \
+               reasoning tokens are part of input and output, and null if no answer states them. \
+               Rates divide by the same time as tokens/s. Output tokens are those of usage; if \
+               usage is missing or contradicts itself, those of a tokenizer; otherwise one for \
+               each part with output. lengths compares max_tokens of the requests with the output \
+               tokens of their answers. A run is INVALID if a figure is based on counts that \
+               contradict themselves.",
         elsewhere: "total_token_throughput (vllm bench), total_token_throughput (aiperf)",
     },
     Metric {
         name: "answers (servers of texts)",
         keys: &["answers", "accepted", "finish_reasons", "oddities", "end_of_stream_ns"],
-        what: "samples by what became of them: whole, empty, cut, aborted, filtered, error (in the \
-               answer), short, failed_on_the_wire. Only whole answers succeed, and those of accepted \
+        what: "samples by outcome: whole, empty, cut, aborted, filtered, error (in the answer), \
+               short, failed_on_the_wire. Only whole answers succeed, and those of accepted \
                classes (accept-answers). end_of_stream_ns is end of the stream - scheduled time.",
         elsewhere: "",
     },
@@ -317,18 +320,19 @@ pub const METRICS: [Metric; 29] = [
             "answered",
             "input_tokens",
         ],
-        what: "conversations that were played with live answers (sessions=live), by how they ended, and \
-               figures by the number of the turn. A turn is due when the answer before it is complete \
-               and its think time is over; latencies count from then. duration_ns is the time from \
-               the due time of the first turn to the last answer.",
+        what: "conversations with live answers (sessions=live) by how they ended, and figures by \
+               the number of the turn. A turn is due when the previous answer is complete and the \
+               think time is over; latencies count from then. duration_ns is the time from the due \
+               time of the first turn to the last answer.",
         elsewhere: "",
     },
     Metric {
         name: "early stopping",
         keys: &["early_stopping"],
-        what: "whether so many queries with so few over the bound could, with a probability \
-               above 1 % (1 - early_stopping_confidence), come from a system that misses it. \
-               Judged once after the run; further queries it would take are told.",
+        what: "whether so many queries with so few over the bound could come, with a probability \
+               above 1 % (1 - early_stopping_confidence), from a system that misses the bound. \
+               Judged once after the run; if the run is too short, the number of further queries \
+               is reported.",
         elsewhere: "",
     },
     Metric {
@@ -343,17 +347,16 @@ pub const METRICS: [Metric; 29] = [
             "answered",
             "lower_is_better",
         ],
-        what: "of labelled samples top-1, the share whose answer is their label, over every \
-               sample of the library; of a task the figure of its card, as `dyno task methods` \
-               defines it. Percentages are told as shares. An error rate is better the lower \
-               it is.",
+        what: "for labeled samples, top-1: the share of all samples of the library whose answer \
+               equals the label. For a task, the figure of its card, as `dyno task methods` \
+               defines it. Percentages are given as shares. For error rates, lower is better.",
         elsewhere: "",
     },
     Metric {
         name: "counts and length",
         keys: &["query_count", "sample_count", "lasted_ns", "ended", "rates", "conditions"],
-        what: "queries issued, samples answered, the time from the start to the last \
-               completion, why issuing stopped, and what the verdict is made of.",
+        what: "queries issued, samples answered, the time from the start to the last completion, \
+               the reason why issuing stopped, and the parts of the verdict.",
         elsewhere: "",
     },
 ];

@@ -33,7 +33,7 @@ impl RulesQuery {
         let Some(name) = round else {
             return match benchmark {
                 None => Ok(Self::Rounds),
-                Some(benchmark) => Err(Failure::usage("a benchmark is one of a round")
+                Some(benchmark) => Err(Failure::usage("a benchmark needs a round")
                     .hint(format!("dyno info rules --round v5.1 {benchmark}"))),
             };
         };
@@ -65,7 +65,7 @@ fn rounds() -> String {
         (format!("{name}, {}", round.published), names.join(", "))
     });
     let rows: Vec<(&str, &str)> = rows.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
-    definitions(&rows) + "\ndyno info rules --round v5.1 prints a round.\n"
+    definitions(&rows) + "\ndyno info rules --round v5.1 prints the rules of a round.\n"
 }
 
 fn of_round(round: &'static Round) -> String {
@@ -95,7 +95,7 @@ fn of_round(round: &'static Round) -> String {
         if let Some(network) = round.network.as_ref().filter(|_| *division == Division::Network) {
             push(&mut text, &format!("permitted: {}", network.permitted.join(", ")), 4);
             push(&mut text, &format!("forbidden: {}", network.forbidden.join(", ")), 4);
-            push(&mut text, &format!("its name has: {}", network.name_of_system), 4);
+            push(&mut text, &format!("name of the system contains: {}", network.name_of_system), 4);
         }
     }
     round.availabilities.values().for_each(|asks| of_asks(&mut text, asks));
@@ -103,7 +103,10 @@ fn of_round(round: &'static Round) -> String {
         text += "\nDatacenter systems\n";
         round.datacenter.iter().for_each(|ask| push(&mut text, ask, 4));
     }
-    let _ = write!(text, "\ndyno info rules --round {version} resnet prints one of them.\n");
+    let _ = write!(
+        text,
+        "\ndyno info rules --round {version} resnet prints the rules of a benchmark.\n"
+    );
     text
 }
 

@@ -49,7 +49,7 @@ pub(super) fn run(launch: &Launch) -> Result<Exit, Failure> {
         _ => here(launch, &hand_out, &interrupt)?,
     }
     if interrupt.is_asked() {
-        output::say(format_args!("go on with: dyno sweep --resume {}", hand_out.directory));
+        output::say(format_args!("continue with: dyno sweep --resume {}", hand_out.directory));
         return Ok(Exit::Interrupted);
     }
     // Collects complete points, and runs the others here.

@@ -130,7 +130,10 @@ impl Jobs {
         let message = ended.message();
         match ended.code {
             Some(0) => read_result(trial.number, &ended.stdout).ok_or_else(|| {
-                Stop::Failed(format!("{prefix}its job printed no result, but {:?}", ended.stdout))
+                Stop::Failed(format!(
+                    "{prefix}expected a result from its job, found {:?}",
+                    ended.stdout
+                ))
             }),
             _ if interrupt.is_asked() => Err(Stop::Interrupted),
             Some(_) if message.starts_with(&prefix) => Err(Stop::Failed(message)),

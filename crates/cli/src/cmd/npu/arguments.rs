@@ -12,17 +12,17 @@ use dyno_npu::schedule::SchedulerSpec;
 /// The NPU, and how layers are laid over its PEs.
 #[derive(Clone, Debug, Args)]
 pub struct HardwareArgs {
-    /// The NPU: compute-centric, memory-centric, chapter-v, tpu-v1, tpu-v2, tpu-v3, tpu-v4i, nnp-i,
-    /// or a description in TOML
+    /// NPU: compute-centric, memory-centric, chapter-v, tpu-v1, tpu-v2, tpu-v3, tpu-v4i, nnp-i, or
+    /// a description in TOML
     #[arg(long, value_name = "NAME|FILE.toml", default_value = NPU)]
     pub npu: String,
-    /// How products are laid over PEs: peak, sys, kcp, kcp+1, kcpx, kcpx+1; behind a colon, PEs of a
-    /// row or a cluster
+    /// Mapping of products onto PEs: peak, sys, kcp, kcp+1, kcpx, kcpx+1; after a colon, the PEs of
+    /// a row or a cluster
     #[arg(long, value_name = "NAME[:WIDTH]", default_value = MAPPING)]
     pub mapping: String,
-    /// How bits of numbers change computation: fixed (they do not), packed (two products of 8 bits in place of one of
-    /// 16, and so on), bit-serial (cycles in proportion to the bits of inputs); fixed unless the NPU's description
-    /// states another
+    /// Effect of the number of bits on computation: fixed (none), packed (two 8-bit products
+    /// replace one 16-bit product, and so on), bit-serial (cycles in proportion to the bits of
+    /// inputs) [default: that of the NPU's description, else fixed]
     #[arg(long, value_name = "NAME")]
     arithmetic: Option<String>,
     #[command(flatten)]
@@ -33,31 +33,31 @@ pub struct HardwareArgs {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Parts of the NPU")]
 pub struct Figures {
-    /// PEs, instead of as many as it has
+    /// Number of PEs [default: that of the NPU]
     #[arg(long, value_name = "N", value_parser = figure)]
     pes: Option<f64>,
-    /// Frequency instead of its own, MHz
+    /// Frequency in MHz [default: that of the NPU]
     #[arg(long, value_name = "N", value_parser = figure)]
     frequency_mhz: Option<f64>,
-    /// Bandwidth of the memory instead of its own, 10^9 bytes/s
+    /// Memory bandwidth in 10^9 bytes/s [default: that of the NPU]
     #[arg(long, value_name = "N", value_parser = figure)]
     memory_gb_per_s: Option<f64>,
-    /// Buffer of weights instead of its own, 10^6 bytes
+    /// Weight buffer in 10^6 bytes [default: that of the NPU]
     #[arg(long, value_name = "N", value_parser = figure)]
     weight_buffer_mb: Option<f64>,
-    /// Buffer of activations instead of its own, 10^6 bytes
+    /// Activation buffer in 10^6 bytes [default: that of the NPU]
     #[arg(long, value_name = "N", value_parser = figure)]
     activation_buffer_mb: Option<f64>,
-    /// Turning from one network to another instead of its own cost, us
+    /// Cost of a switch between networks in us [default: that of the NPU]
     #[arg(long, value_name = "N", value_parser = figure)]
     switch_us: Option<f64>,
-    /// Energy of a multiply-accumulate, pJ; no preset has any
+    /// Energy of a multiply-accumulate in pJ; presets define none
     #[arg(long, value_name = "N", value_parser = figure)]
     mac_pj: Option<f64>,
-    /// Energy of a byte of the memory, pJ; no preset has any
+    /// Energy of a byte of memory traffic in pJ; presets define none
     #[arg(long, value_name = "N", value_parser = figure)]
     memory_byte_pj: Option<f64>,
-    /// Power that is taken all the time, W; no preset has any
+    /// Static power in W; presets define none
     #[arg(long, value_name = "N", value_parser = figure)]
     static_w: Option<f64>,
 }
@@ -100,16 +100,16 @@ impl HardwareArgs {
 /// How networks are changed before they are laid over an NPU.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ChangesArgs {
-    /// Tokens of a sample, of networks with sequences
+    /// Tokens per sample, for networks with sequences
     #[arg(long, value_name = "N")]
     pub seq: Option<u64>,
-    /// Bits of all weights, instead of the table's
+    /// Bits of all weights [default: those of the table]
     #[arg(long, value_name = "N")]
     weight_bits: Option<u32>,
-    /// Bits of all activations, instead of 16 or the table's
+    /// Bits of all activations [default: those of the table, else 16]
     #[arg(long, value_name = "N")]
     activation_bits: Option<u32>,
-    /// A number for an open dimension of an ONNX model; 1 unless it is given
+    /// Size of a dynamic dimension of an ONNX model [default: 1]
     #[arg(long, value_name = "NAME=N", value_parser = dimension)]
     bind: Vec<(String, usize)>,
 }
@@ -139,33 +139,33 @@ const BLOCK_BYTES: u64 = 1_000_000;
 /// How a network is made into blocks.
 #[derive(Clone, Debug, Args)]
 pub struct Blocks {
-    /// Samples that are computed together
+    /// Batch size
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub batch: u64,
-    /// Products of two activations are units of their own, not part of the next layer
+    /// Treat products of two activations as separate layers, not as part of the next layer
     #[arg(long)]
     apart: bool,
-    /// What a block is
+    /// Unit that is scheduled
     #[arg(long, value_enum, default_value_t = Grain::Layer)]
     blocks: Grain,
-    /// Weights of a fused group or of a tile at most, bytes; 1000000 if nothing is said
+    /// Maximum weights of a fused group or a tile in bytes [default: 1000000]
     #[arg(long, value_name = "N")]
     block_bytes: Option<u64>,
-    /// Computation of a tile at most; without it only bytes count, and with it only this unless bytes are given
+    /// Maximum compute time of a tile; replaces the limit in bytes unless --block-bytes is given
     #[arg(long, value_name = "TIME", value_parser = dyno_results::units::parse_duration)]
     block_time: Option<Nanos>,
-    /// Count what of activations has no room in their buffer: written, and read again
+    /// Count activations that do not fit their buffer as written to memory and read again
     #[arg(long)]
     spill: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Grain {
-    /// Layers whose weights are few together
+    /// Group of layers with few weights
     Fused,
-    /// A layer
+    /// Layer
     Layer,
-    /// A part of a layer
+    /// Part of a layer
     Tile,
 }
 
@@ -194,7 +194,7 @@ impl Blocks {
 /// Networks that share an NPU: each is a stream whose passes follow one another.
 #[derive(Clone, Debug, Args)]
 pub struct Sharing {
-    /// Networks as in dyno npu layers; each is a stream whose passes follow one another
+    /// Networks as in dyno npu layers; each is a stream of consecutive passes
     #[arg(value_name = "NETWORK|FILE", required = true)]
     pub networks: Vec<String>,
     #[command(flatten)]

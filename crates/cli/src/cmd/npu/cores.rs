@@ -27,38 +27,40 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Cores {
-    /// Two networks as in dyno npu layers, of which the fully connected layers are run
+    /// Two networks as in dyno npu layers; only their fully connected layers run
     #[arg(value_name = "NETWORK|FILE", num_args = 2, default_values = ["BB", "BB"])]
     networks: Vec<String>,
-    /// Rows of each product of the two, tokens times samples: the more, the more is multiplied for a byte
+    /// Rows of each product of the two networks (tokens times samples); more rows mean more
+    /// multiplications per byte
     #[arg(long, value_name = "N,N", value_delimiter = ',', num_args = 1, default_value = "128,1")]
     rows: Vec<usize>,
-    /// Threads, each with an equal part of every layer; as many as there are processors unless it is given
+    /// Number of threads, each with an equal part of every layer [default: the number of
+    /// processors]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
-    /// Who says whose block is next
+    /// Scheduler that orders the blocks
     #[arg(long, value_name = "NAME[:KEY=VALUE,...]", default_value = "balanced")]
     scheduler: String,
-    /// Weights that are asked for ahead at most, bytes: what the caches keep
+    /// Maximum bytes of weights to prefetch; they must fit the caches
     #[arg(long, value_name = "N", default_value_t = 8_000_000)]
     buffer: u64,
-    /// Passes of the slower network in a measurement
+    /// Number of passes of the slower network per measurement
     #[arg(long, value_name = "N", default_value_t = 10)]
     passes: u64,
-    /// Measurements of each order, taken in turn; the median counts
+    /// Number of measurements of each order, in turn; the median is reported
     #[arg(long, value_name = "N", default_value_t = 5)]
     repeat: usize,
-    /// Write the times of all blocks, measured, as one table a network: its name is put before this one
+    /// Write the measured times of all blocks, one file per network, named NETWORK-FILE.csv
     #[arg(long, value_name = "FILE.csv")]
     profiles: Option<PathBuf>,
-    /// Print a document for programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 const AFTER_HELP: &str = "\
-Rates are those of both networks, each in passes of its own speed alone: 1 is one after the other.
-Weights are in f32 and mean nothing; only times count. A gain of nothing is a result.
+STP is the sum of both networks' rates, each relative to its rate alone; it is 1 if they run one after
+the other. Weights are arbitrary f32 numbers, because only times matter.
 Examples:
   dyno npu cores
   dyno npu cores BB BL --rows 256,1 --workers 1 --buffer 4000000";
@@ -116,13 +118,13 @@ impl Cores {
             return Err(Failure::usage("--rows: expected two numbers, such as 128,1"));
         };
         if first == 0 || second == 0 {
-            return Err(Failure::usage("--rows: expected at least 1 of each"));
+            return Err(Failure::usage("--rows: expected two numbers of at least 1"));
         }
         let stack = |(name, rows): (&String, usize)| {
             let network = Changes::default().network(name)?;
             stack(&network, rows).ok_or_else(|| {
                 Failure::usage(format!("network `{name}` has no fully connected layers"))
-                    .hint("take a transformer, such as BB, BL or XL")
+                    .hint("use a transformer, such as BB, BL or XL")
             })
         };
         let mut stacks: Vec<DenseNetwork> =
@@ -218,7 +220,8 @@ impl Cores {
         let rate = 1e3 / measurement.ps_per_byte;
         let _ = writeln!(
             text,
-            "{workers} workers with {isa}, weights in f32 at {rate:.1} GB/s, {:.1} MB asked for ahead\n",
+            "{workers} workers with {isa}, f32 weights at {rate:.1} GB/s, at most {:.1} MB \
+             prefetched\n",
             self.buffer as f64 / 1e6
         );
         let head = ["blocks", "compute ms", "fetch ms", "alone ms", "with hints"];
@@ -256,7 +259,7 @@ impl Cores {
         }
         let _ = writeln!(
             text,
-            "\nno order has more than {bound:.3}, by the two resources of the model"
+            "\nupper bound of any order: {bound:.3}, from the two resources of the model"
         );
         text
     }

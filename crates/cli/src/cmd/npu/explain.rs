@@ -24,16 +24,16 @@ use crate::output;
 pub struct Explain {
     #[command(flatten)]
     sharing: Sharing,
-    /// The scheduler, one of those of dyno npu run, with options behind a colon
+    /// Scheduler, as in dyno npu run, with options after a colon
     #[arg(long, value_name = "NAME[:KEY=VALUE,...]", default_value = "layerweaver")]
     scheduler: String,
-    /// The first decision that is explained
+    /// First decision to explain
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MOST))]
     from: u64,
-    /// How many are explained
+    /// Number of decisions to explain
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=MOST))]
     decisions: u64,
-    /// Print a document for programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
@@ -42,9 +42,9 @@ pub struct Explain {
 const MOST: u64 = 1_000_000;
 
 const AFTER_HELP: &str = "\
-A decision says which stream's next block is fetched next. Of each candidate: how long its block is fetched and
-computes; how long the PEs would stand still before they compute it, and the memory before it fetches it because
-the weight buffer is full; and how much work would be laid up for the PEs once it is fetched.
+A decision selects the stream whose next block is fetched next. The columns of each candidate are the fetch and
+compute times of its block, the time that the PEs would idle before they compute it, the time that the memory would
+idle before it fetches it because the weight buffer is full, and the work queued for the PEs once it is fetched.
 Examples:
   dyno npu explain RN BB --seq 16 --mapping kcpx+1:128
   dyno npu explain RN BB --scheduler balanced --from 200 --decisions 10";
@@ -139,10 +139,8 @@ impl Explain {
         let switch = plan.npu.parameters().switch;
         let time = end.saturating_mul(longest.saturating_add(switch)).max(1);
         if !is_short(&passes, time) {
-            return Err(Failure::usage(
-                "these decisions are too many for how short some blocks are",
-            )
-            .hint("give a lower --from, or look whether times are in us"));
+            return Err(Failure::usage("the decisions are too many for such short blocks")
+                .hint("lower --from, or check that times are in us"));
         }
         simulate(&passes, deployment.limits, &mut observed, time);
         let text = if self.json {
@@ -184,7 +182,7 @@ fn tables(deployment: &Deployment, decisions: &[Decision]) -> String {
         let _ = writeln!(
             text,
             "  {:8} {:24} {:>9} {:>11} {:>10} {:>12} {:>12}",
-            "network", "layer", "fetch us", "compute us", "PEs idle", "memory idle", "laid up us"
+            "network", "layer", "fetch us", "compute us", "PEs idle", "memory idle", "queued us"
         );
         for (at, candidate) in decision.candidates.iter().enumerate() {
             let _ = writeln!(

@@ -21,8 +21,8 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Layers {
-    /// A code of the thesis, a phase of a decoder such as llama2-7b-decode, a graph of dyno task layers,
-    /// a table, or an ONNX model
+    /// Code of a network (see below), phase of a decoder such as llama2-7b-decode, graph of dyno
+    /// task layers, table, or ONNX model
     #[arg(value_name = "NETWORK|FILE")]
     network: String,
     #[command(flatten)]
@@ -31,24 +31,24 @@ pub struct Layers {
     changes: ChangesArgs,
     #[command(flatten)]
     blocks: Blocks,
-    /// Print the table of the network, as simulators read it
+    /// Print the layer table of the network, which simulators read
     #[arg(long, group = "form")]
     csv: bool,
-    /// Print the times of its blocks as CSV
+    /// Print the times of the blocks as CSV
     #[arg(long, group = "form")]
     times: bool,
-    /// Print a document for programs
+    /// Print JSON
     #[arg(long, group = "form")]
     json: bool,
 }
 
 const AFTER_HELP: &str = "\
 Codes: IC (Inception v3), MN (MobileNet v2), RN (ResNet-50), RX (ResNeXt-50), BB and BL (BERT base and large),
-XL (XLNet large), NCF, NCFW (a guess in its place). Transformers are for 64 tokens unless --seq says otherwise.
-A layer computes as long as its cycles take, and is fetched as long as its bytes take at the memory's bandwidth.
+XL (XLNet large), NCF, NCFW (an estimate of NCF). Transformers have 64 tokens unless --seq is given.
+The compute time of a layer is that of its cycles; its fetch time is its bytes divided by the memory bandwidth.
 Columns of a table: name, type, groups, m, cin_g, rs, cout_g, macs, weight_bytes, in_act_bytes, out_act_bytes,
-weights_scale_with_batch; and, if need be, weight_bits, in_act_bits, out_act_bits, stream_bytes (what passes
-the memory's wires besides), seq_len and seq_sizes (for how many tokens it is, and which sizes grow with them).
+weights_scale_with_batch; and optionally weight_bits, in_act_bits, out_act_bits, stream_bytes (further bytes
+through the memory interface), seq_len and seq_sizes (the number of tokens, and the sizes that grow with it).
 Examples:
   dyno npu layers RN
   dyno npu layers BB --npu compute-centric --batch 16 --seq 16 --mapping kcpx+1:128
@@ -62,9 +62,11 @@ impl Layers {
     pub fn execute(self) -> Result<Exit, Failure> {
         let network = self.changes.changes().network(&self.network)?;
         if network.measured.is_some() && !self.times {
-            let problem = format!("{} holds times that were measured, and no layers", self.network);
-            return Err(Failure::usage(problem)
-                .hint("--times prints them as blocks that fit the NPU; dyno npu run plays them"));
+            let problem = format!("{} contains measured times, not layers", self.network);
+            return Err(Failure::usage(problem).hint(
+                "use --times to print them as blocks that fit the NPU, or dyno npu run to simulate \
+                 them",
+            ));
         }
         if self.csv {
             return output::print(network.to_string()).map(|()| Exit::Valid);
@@ -116,7 +118,7 @@ impl MappedNetwork<'_> {
         let Self { network, npu, mapping, options, lowering } = self;
         let batch = options.batch;
         let mut text = format!(
-            "{:NAME$} {:10} {:>15} {:>10} {:>12} {:>12}  waits for\n",
+            "{:NAME$} {:10} {:>15} {:>10} {:>12} {:>12}  limited by\n",
             "layer", "type", "macs", "bytes", "compute us", "fetch us"
         );
         for (layer, time) in network.layers.iter().zip(self.times()?) {
@@ -136,7 +138,8 @@ impl MappedNetwork<'_> {
         let seq = network.seq_len.map_or(String::new(), |seq| format!(", {seq} tokens"));
         let _ = writeln!(
             text,
-            "\n{} on {} ({mapping}), batch {batch}{seq}: computes {:.3} us, is fetched in {:.3} us, waits for {}",
+            "\n{} on {} ({mapping}), batch {batch}{seq}: compute {:.3} us, fetch {:.3} us, limited \
+             by {}",
             network.name,
             npu.name(),
             micros(pass.compute),
@@ -148,8 +151,8 @@ impl MappedNetwork<'_> {
         );
         let _ = writeln!(
             text,
-            "{:.1} operations a byte; at peak, {} is in balance at {:.1}; PEs do {:.1} % of their peak while \
-             they compute",
+            "{:.1} operations per byte; {} balances at {:.1}; PEs reach {:.1} % of their peak \
+             while they compute",
             intensity(network, batch),
             npu.name(),
             npu.balance(),
@@ -157,7 +160,7 @@ impl MappedNetwork<'_> {
         );
         let _ = writeln!(
             text,
-            "{} blocks, {} of which compute no shorter than they are fetched",
+            "{} blocks; computing takes at least as long as fetching in {} of them",
             pass.blocks, pass.compute_bound
         );
         for split in &lowering.splits {
@@ -165,10 +168,10 @@ impl MappedNetwork<'_> {
         }
         if lowering.spilled > 0 {
             let spilled = units::bytes(lowering.spilled);
-            let _ = writeln!(text, "{spilled} of activations are written, and read again");
+            let _ = writeln!(text, "{spilled} of activations are written to memory and read again");
         }
         if let Some(joules) = pass.joules {
-            let _ = writeln!(text, "{:.3} mJ a pass", joules * 1e3);
+            let _ = writeln!(text, "{:.3} mJ per pass", joules * 1e3);
         }
         Ok(text)
     }

@@ -26,10 +26,11 @@ use crate::output;
 pub struct Run {
     #[command(flatten)]
     sharing: Sharing,
-    /// Schedulers, or all of them: compute-only, memory-only, fair, fifo, double-buffer, round-robin,
-    /// stitched, ai-mt, prema, earliest-due, least-laxity, layerweaver (and with +, +printed, +precise
-    /// or +laxity behind it), balanced. Options behind a colon select a reading of a paper, such as
-    /// layerweaver:ties=oldest,fetch=partial; the page "NPUs, layers and mappings" lists them
+    /// Schedulers, or all: compute-only, memory-only, fair, fifo, double-buffer, round-robin,
+    /// stitched, ai-mt, prema, earliest-due, least-laxity, layerweaver (also with the suffix +,
+    /// +printed, +precise or +laxity), balanced. Options after a colon select a reading of a paper,
+    /// such as layerweaver:ties=oldest,fetch=partial; the page "NPUs, layers and mappings" lists
+    /// them
     #[arg(
         long,
         value_name = "NAME[:KEY=VALUE,...],...",
@@ -37,26 +38,26 @@ pub struct Run {
         value_delimiter = ','
     )]
     scheduler: Vec<String>,
-    /// Give each of two networks a part of the PEs as well: of all eighths, those with the most STP
+    /// Also split the PEs between two networks, in the eighths with the highest STP
     #[arg(long)]
     spatial: bool,
-    /// Go on for as long as so many passes of the slowest network take alone
+    /// Length of the simulation: the time of this many passes of the slowest network alone
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     passes: u64,
-    /// Draw what the last scheduler did with both resources at first
+    /// Draw the first part of the last scheduler's timeline of both resources
     #[arg(long, value_name = "FILE.svg")]
     timeline: Option<PathBuf>,
-    /// Write the same as a trace that Chrome and Perfetto show
+    /// Write the same timeline as a trace for Chrome and Perfetto
     #[arg(long, value_name = "FILE.json")]
     trace: Option<PathBuf>,
-    /// Print a document for programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 const AFTER_HELP: &str = "\
-STP is the sum of all streams' rates, each in those it has alone; ANTT the mean of what they are slowed down by.
-The bound is that of both resources: no scheduler can have more.
+STP is the sum of all streams' rates, each relative to its rate alone. ANTT is the mean slowdown of the streams.
+The bound follows from both resources: no scheduler can exceed it.
 Examples:
   dyno npu run RN BB --seq 16 --mapping kcpx+1:128
   dyno npu run RN BB --seq 16 --mapping kcpx+1:128 --blocks tile --block-time 100us
@@ -100,8 +101,8 @@ impl Run {
     fn split(&self, plan: &DeploymentPlan, whole: &Simulation) -> Result<Simulation, Failure> {
         const PARTS: u64 = 8;
         if plan.tenants.len() != 2 {
-            return Err(Failure::usage("--spatial splits the PEs between two networks")
-                .hint(format!("{} were named", plan.tenants.len())));
+            return Err(Failure::usage("--spatial needs two networks")
+                .hint(format!("found {}", plan.tenants.len())));
         }
         let (passes, time) = (&whole.passes, time(&whole.passes, self.passes)?);
         let mut best: Option<(f64, u64, StreamsResult)> = None;
@@ -218,13 +219,20 @@ fn table(plan: &DeploymentPlan, simulations: &[Simulation]) -> String {
     if whole < bound {
         let _ = write!(
             text,
-            ", {whole:.3} with blocks as they are: some compute longer than the buffer takes to fill"
+            ", {whole:.3} without splitting blocks, because some compute longer than the buffer \
+             takes to fill"
         );
     }
     if simulations.iter().any(|simulation| simulation.name.starts_with("spatial")) {
-        text.push_str("\nspatial: each has that part of the PEs and of the buffer, and both the memory; the bound is of an array that is not split");
+        text.push_str(
+            "\nspatial: each network has its part of the PEs and of the buffer; both share the \
+             memory; the bound is that of the undivided array",
+        );
     }
-    text.push_str("\nslowest: the longest that a stream waited for a pass, in its time alone; then each stream's share of its rate alone\n");
+    text.push_str(
+        "\nslowest: the longest wait of a stream for a pass, relative to its time alone; then each \
+         stream's rate, relative to its rate alone\n",
+    );
     text
 }
 

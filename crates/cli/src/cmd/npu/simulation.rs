@@ -105,16 +105,15 @@ pub fn time(passes: &[Arc<Pass>], number: u64) -> Result<Picos, Failure> {
     // A run ends after its last block, so leave room behind the end.
     let time = longest.checked_mul(number.max(1)).filter(|time| *time < Picos::MAX / 4);
     let time = time.ok_or_else(|| {
-        Failure::usage(format!("{number} passes take longer than 53 days"))
-            .hint("give fewer --passes")
+        Failure::usage(format!("{number} passes take longer than 53 days")).hint("reduce --passes")
     })?;
     is_short(passes, time).then_some(time).ok_or_else(|| {
         let us = time as f64 / 1e6;
         Failure::usage(format!(
-            "{number} passes of the slowest network take {us:.0} us, in which the fastest could place more than \
-             {MOST_BLOCKS:e} blocks"
+            "{number} passes of the slowest network take {us:.0} us, in which the fastest network \
+             could run more than {MOST_BLOCKS:e} blocks"
         ))
-        .hint("give fewer --passes, or look whether its times are in us")
+        .hint("reduce --passes, or check that its times are in us")
     })
 }
 

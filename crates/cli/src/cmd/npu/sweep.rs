@@ -30,34 +30,35 @@ use crate::{output, terminal};
 pub struct Sweep {
     #[command(flatten)]
     point: Point,
-    /// What varies from row to row: a flag of a point or networks, and its values or ranges, such as
-    /// seq=8..64:x2. Networks of one value stand between +; semicolons separate values that hold commas
+    /// Axis of the rows: a flag of a point or networks, with values or ranges, such as
+    /// seq=8..64:x2. + joins the networks of one value; semicolons separate values that contain
+    /// commas
     #[arg(long, value_name = "KEY=VALUE,...")]
     rows: String,
-    /// What varies from column to column
+    /// Axis of the columns
     #[arg(long, value_name = "KEY=VALUE,...")]
     columns: Option<String>,
-    /// What the table shows; without columns all of it unless something is named
+    /// Metrics to show [default: all for one axis, stp for two]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     metric: Vec<Metric>,
-    /// Draw heat maps of STP and of what is busy, and of other metrics that are named
+    /// Draw heat maps of STP, of the utilization of both resources, and of the metrics of --metric
     #[arg(long, value_name = "FILE.svg")]
     heat: Option<PathBuf>,
     /// Write all metrics of all points as CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-    /// Print a document for programs
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// No progress line on stderr
+    /// Do not show progress on stderr
     #[arg(long)]
     no_progress: bool,
 }
 
 const AFTER_HELP: &str = "\
-Axes are the flags from --npu to --passes, and networks. A point that cannot be had is told below the
-table and does not end the sweep. STP, ANTT, slowest and the bound are those of dyno npu run.
-Exit codes: 0 every point was played, 1 some were not, 2 usage, or none was.
+Axes are the flags from --npu to --passes, and networks. A point that cannot be simulated is listed below
+the table and does not end the sweep. STP, ANTT, slowest and the bound are those of dyno npu run.
+Exit codes: 0 all points were simulated, 1 some were not, 2 usage, or no point was simulated.
 Examples:
   dyno npu sweep RN BB --rows seq=8,16,32,64 --columns mapping=kcp,kcp+1,kcpx+1
   dyno npu sweep --rows networks=RN+BB,MN+XL --columns scheduler=fair,layerweaver,balanced --seq 16
@@ -79,13 +80,14 @@ impl Sweep {
         let axes = self.axes()?;
         let mut grid = Grid { axes, points: Vec::new() };
         if grid.len() > MOST_POINTS {
-            let problem = format!("{} points are more than {MOST_POINTS}", grid.len());
-            return Err(Failure::usage(problem).hint("leave out values"));
+            let problem = format!("{} points exceed the maximum of {MOST_POINTS}", grid.len());
+            return Err(Failure::usage(problem).hint("remove values of the axes"));
         }
         if self.point.sharing.networks.is_empty() != grid.varies("networks") {
             return Err(Failure::usage("expected networks either before the flags or as an axis")
                 .hint(
-                    "such as: dyno npu sweep RN BB --rows seq=8,16, or --rows networks=RN+BB,MN+XL",
+                    "use, for example, dyno npu sweep RN BB --rows seq=8,16, or --rows \
+                     networks=RN+BB,MN+XL",
                 ));
         }
         let points = (0..grid.len()).map(|at| self.point.with(&grid.settings(at)));
@@ -100,7 +102,7 @@ impl Sweep {
         }
         if remarks.len() > MOST_REMARKS {
             let more = remarks.len() - MOST_REMARKS;
-            output::say(format_args!("and {more} more of the kind, which --json has by points"));
+            output::say(format_args!("and {more} more such remarks; --json lists them by point"));
         }
         self.write(&grid)?;
         output::print(self.text(&grid))?;
@@ -116,7 +118,7 @@ impl Sweep {
                     .hint(format!("axes are {}", point::keys().join(", ")))
             })?;
             if axes.iter().any(|other| other.key == axis.key) {
-                let problem = format!("flag {flag}: `{}` varies in --rows already", axis.key);
+                let problem = format!("flag {flag}: `{}` already varies in --rows", axis.key);
                 return Err(Failure::usage(problem));
             }
             axes.push(axis);

@@ -62,7 +62,7 @@ pub struct Explain {
 }
 
 const AFTER_HELP: &str = "\
-CELL is lstm, gru or rnn; with `bi` before it, in both directions. The weights of such a layer are random.
+CELL is lstm, gru or rnn; the prefix `bi` makes the layer bidirectional. The weights of such a layer are random.
 Examples:
   dyno rnn explain lstm:64x256 --batch 10
   dyno rnn explain gru:1024x1024x10x100
@@ -73,9 +73,9 @@ Examples:
 /// Machines that are described.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum MachineModel {
-    /// This one
+    /// This machine
     This,
-    /// The 24 cores of the paper of DeepCPU
+    /// The 24 cores of the DeepCPU paper
     Paper,
     /// Two cores of a Sapphire Rapids
     SapphireRapids,
@@ -92,7 +92,7 @@ impl Explain {
     pub fn execute(self) -> Result<Exit, Failure> {
         for (flag, number) in [("--batch", self.batch), ("--steps", self.steps)] {
             if number == Some(0) {
-                return Err(Failure::usage(format!("{flag} 0 leaves nothing to run")));
+                return Err(Failure::usage(format!("{flag}: expected at least 1, found 0")));
             }
         }
         let mut text = self.whole_model()?;
@@ -147,7 +147,7 @@ impl Explain {
             Ok(ServerModel::Text(_)) => String::new(),
             Err(failure) => {
                 let problems = failure.problems().join("; ");
-                format!("{}\nmodel      does not run as a whole: {problems}\n\n", self.model)
+                format!("{}\nmodel      cannot run as a whole: {problems}\n\n", self.model)
             }
         })
     }
@@ -192,7 +192,7 @@ impl Explain {
             if layers.is_empty() {
                 let problem = format!("{} has no recurrent layers", path.display());
                 return Err(
-                    Failure::set_up(problem).hint("`dyno task layers` tells what its nodes cost")
+                    Failure::set_up(problem).hint("`dyno task layers` lists the cost of each node")
                 );
             }
             let layers = layers.into_iter().map(|found| (found.name, found.layer));

@@ -25,7 +25,7 @@ pub struct Hwbench {
 }
 
 const AFTER_HELP: &str = "\
-The products are those of the engine's tiles: a few rows times weights in the first-level cache, on one core.
+The products are those of the engine's tiles: a few rows times weights in the L1 cache, on one core.
 Examples:
   dyno rnn hwbench
   dyno rnn hwbench --isa avx2 --json";
@@ -108,18 +108,21 @@ fn table(found: &[(Isa, Machine)]) -> String {
         );
         let _ = writeln!(
             text,
-            "  all cores together read {:.0} GB/s from L3, and each keeps {:.0} % of its products",
+            "  all cores together read {:.0} GB/s from L3, and each keeps {:.0} % of its \
+             arithmetic rate",
             read.l3_all,
             100.0 * machine.together
         );
         let _ = writeln!(
             text,
-            "  what another worker wrote comes in {:.0} ns, each further line in {:.1}; a tile takes {:.1} ns, each row of it {:.1}",
+            "  data of another worker arrives in {:.0} ns, each further line in {:.1}; a tile \
+             takes {:.1} ns, each of its rows {:.1}",
             meet.first_line, meet.line, cells.panel, cells.tile
         );
         let _ = writeln!(
             text,
-            "  two workers meet in {:.0} ns; sixteen units of an LSTM take {:.1} ns, of a GRU {:.1}, of a plain network {:.1}\n",
+            "  two workers synchronize in {:.0} ns; sixteen units of an LSTM take {:.1} ns, of a \
+             GRU {:.1}, of a plain network {:.1}\n",
             meet.two, cells.lstm, cells.gru, cells.rnn
         );
     }

@@ -79,7 +79,7 @@ impl TimeServed {
     /// The processor does not support the instruction set, or there is nothing to run.
     pub fn execute(self) -> Result<Exit, Failure> {
         if self.documents == Some(0) {
-            return Err(Failure::usage("--documents 0 leaves nothing to run".to_owned()));
+            return Err(Failure::usage("--documents: expected at least 1, found 0".to_owned()));
         }
         let isa = self.isa.as_deref().map_or(Ok(Isa::best()), Isa::named);
         let isa = isa.map_err(Failure::usage)?;
@@ -170,7 +170,7 @@ fn table(found: &[ModelTiming], setup: &Setup) -> String {
             let line = format!("  {:>9.4} ms  {name:<20} {plan}", time.as_secs_f64() * 1e3);
             let _ = writeln!(text, "{}", line.trim_end());
         }
-        let _ = writeln!(text, "  {:>9.4} ms  in all\n", times.all.as_secs_f64() * 1e3);
+        let _ = writeln!(text, "  {:>9.4} ms  in total\n", times.all.as_secs_f64() * 1e3);
     }
     text.trim_end().to_owned() + "\n"
 }

@@ -69,8 +69,8 @@ impl List {
 fn meaning(tier: Tier) -> &'static str {
     match tier {
         Tier::Real => "trained weights and labels that come with Dyno or in packages",
-        Tier::Shape => "true graphs with seeded weights, for figures of speed",
-        Tier::Official => "benchmarks of MLPerf Inference, with weights and data of your own",
+        Tier::Shape => "real graphs with seeded random weights, which measure only speed",
+        Tier::Official => "benchmarks of MLPerf Inference, with your own weights and data",
     }
 }
 
@@ -83,7 +83,7 @@ fn state(card: &Card, cache: &Cache) -> String {
         return if shape::path(graph, cache).is_file() {
             "in the cache".into()
         } else {
-            "made when it is run first".into()
+            "created by the first run".into()
         };
     }
     let packages = packages_of(card);
@@ -119,8 +119,8 @@ impl Show {
         let card = card::named(&self.name).ok_or_else(|| {
             let names = card::cards().iter().map(|card| card.name.as_str());
             let near = nearest(&self.name, names).unwrap_or("digits");
-            Failure::usage(format!("there is no task `{}`", self.name))
-                .hint(format!("did you mean {near}? dyno task list has all"))
+            Failure::usage(format!("unknown task `{}`", self.name))
+                .hint(format!("did you mean {near}? dyno task list shows all tasks"))
         })?;
         let cache = cache::folder(self.cache)?;
         let text = if self.json {
@@ -146,7 +146,7 @@ fn text(card: &Card, cache: &Cache) -> String {
     row("publication", &card.publication);
     if let Some((parameters, operations)) = size(card) {
         let (millions, billions) = (parameters as f64 / 1e6, operations as f64 / 1e9);
-        row("size", &format!("{millions:.2} M parameters, {billions:.3} G operations a sample"));
+        row("size", &format!("{millions:.2} M parameters, {billions:.3} G operations per sample"));
     }
     let data = &card.data;
     row("data", &data.name);

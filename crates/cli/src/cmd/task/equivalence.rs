@@ -61,14 +61,14 @@ impl CompareWeights {
     pub fn execute(self) -> Result<Exit, Failure> {
         for path in [&self.model, &self.reference] {
             if !path.is_file() {
-                return Err(Failure::set_up(format!("there is no model {}", path.display())));
+                return Err(Failure::set_up(format!("model {} does not exist", path.display())));
             }
         }
         let beams = BeamCounts { beams: self.beams, reference_beams: self.reference_beams };
         let found = compare_files(&self.model, &self.reference, beams).map_err(|error| {
             Failure::set_up(error).hint(
-                "weights in a file of their own (.onnx.data) lie beside the model; elements that \
-                 are texts, complex numbers or numbers of 6 bits are not read",
+                "keep external weights (.onnx.data) beside the model; strings, complex numbers and \
+                 6-bit elements are not supported",
             )
         })?;
         let text = if self.json {
@@ -109,7 +109,7 @@ fn text(found: &Equivalence, most: usize) -> String {
             &format!("{scales} bytes of scales and zero points for {all} of codes"),
         );
     }
-    let beams = |beams: Option<i64>| beams.map_or("not told".into(), |beams| beams.to_string());
+    let beams = |beams: Option<i64>| beams.map_or("not stated".into(), |beams| beams.to_string());
     if let (Some(_), _) | (_, Some(_)) = found.beams {
         let (own, theirs) = (beams(found.beams.0), beams(found.beams.1));
         row("beams", &format!("{own}, {theirs} in the reference"));
@@ -119,7 +119,7 @@ fn text(found: &Equivalence, most: usize) -> String {
         row(tensor.finding.name(), &line(tensor));
     }
     if let Some(more @ 1..) = other.len().checked_sub(most) {
-        row("", &format!("and {more} more; --all tells them"));
+        row("", &format!("and {more} more; --all shows them"));
     }
     for extra in found.extra.iter().take(most) {
         row("extra", &format!("{} {:?}", extra.name, extra.shape));
@@ -153,8 +153,8 @@ fn line(tensor: &TensorComparison) -> String {
     let counts = [
         (away.pruned, "are 0"),
         (away.changed, "moved"),
-        (away.clipped, "cut off"),
-        (away.other_neighbour, "rounded to the farther neighbour"),
+        (away.clipped, "clipped"),
+        (away.other_neighbour, "rounded to the farther neighbor"),
     ];
     for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
         let _ = write!(text, "; {count} of {elements} {what}");

@@ -77,15 +77,15 @@ impl Layers {
             let pair = text.split_once('=').and_then(|(name, n)| Some((name, n.parse().ok()?)));
             let Some((name, size)) = pair.filter(|(_, size)| *size > 0) else {
                 return Err(Failure::usage(format!("--bind: expected NAME=N, found `{text}`"))
-                    .hint("for example --bind batch=8,seq=128"));
+                    .hint("use, for example, --bind batch=8,seq=128"));
             };
             if !open.contains(name) {
                 let all: Vec<&str> = open.iter().map(String::as_str).collect();
                 let hint = match all.is_empty() {
-                    true => "all its dimensions have sizes".to_owned(),
-                    false => format!("it leaves open: {}", all.join(", ")),
+                    true => "all its dimensions are fixed".to_owned(),
+                    false => format!("its dynamic dimensions: {}", all.join(", ")),
                 };
-                let problem = format!("--bind: the model has no open dimension `{name}`");
+                let problem = format!("--bind: the model has no dynamic dimension `{name}`");
                 return Err(Failure::usage(problem).hint(hint));
             }
             bindings.insert(name.to_owned(), size);
@@ -106,8 +106,8 @@ impl Layers {
         }
         let names = GRAPHS.iter().map(|graph| graph.name);
         let near = nearest(name, names.chain(COUNTED.iter().map(|graph| graph.name)));
-        Err(Failure::usage(format!("there is no file or graph `{}`", self.model)).hint(format!(
-            "did you mean {}? Graphs are those of the shape tasks: dyno task list",
+        Err(Failure::usage(format!("file or graph `{}` not found", self.model)).hint(format!(
+            "did you mean {}? dyno task list shows the shape tasks, whose names are the graphs",
             near.unwrap_or("resnet50")
         )))
     }
@@ -222,8 +222,8 @@ fn table(cost: &Cost, total: &Total) -> String {
     let intensity = if moved == 0 { 0.0 } else { total.operations as f64 / moved as f64 };
     let _ = writeln!(
         text,
-        "\n{} parameters, {} operations for one input; {} of weights and {} of activations are \
-         moved: {intensity:.2} operations a byte",
+        "\n{} parameters, {} operations for one input; moves {} of weights and {} of activations: \
+         {intensity:.2} operations per byte",
         scaled(total.parameters),
         scaled(total.operations),
         units::bytes(total.weight_bytes),

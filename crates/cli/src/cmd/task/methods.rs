@@ -31,7 +31,7 @@ impl Methods {
 fn lines(method: &Method) -> Vec<String> {
     let mut lines = vec![format!("{}: {}", method.name, method.title)];
     lines.push(match method.element {
-        Some(element) => format!("  answer: {} ({} unless said)", method.answer, element.name()),
+        Some(element) => format!("  answer: {} (default {})", method.answer, element.name()),
         None => format!("  answer: {}", method.answer),
     });
     for choice in method.choices {

@@ -101,7 +101,7 @@ impl Score {
         let scored = scored.map_err(|error| match error {
             ScoreError::Scorer(failure) => failure,
             ScoreError::Log(problem) => failed(problem.to_string())
-                .hint("score the log as the run wrote it, before it is cut for a submission"),
+                .hint("score the log as the run wrote it, before it is truncated for a submission"),
         })?;
         counts(&scored).map_err(|failure| failure.hint(self.hint(method)))?;
         output::print(&scored.scores.text)?;
@@ -123,7 +123,10 @@ impl Score {
             return Ok(ScoringMethod::Method(method, self.inputs(method)?));
         }
         if let Some(flag) = self.choose.first().or(self.element.as_ref()) {
-            let problem = format!("{flag}: the card of task {} says how it is judged", self.method);
+            let problem = format!(
+                "{flag} has no effect: the card of task {} defines how it is scored",
+                self.method
+            );
             return Err(Failure::usage(problem));
         }
         let pair = |pair: &String| {
@@ -139,19 +142,19 @@ impl Score {
     fn hint(&self, method: &Method) -> String {
         match (&self.element, method.element) {
             (None, Some(element)) => {
-                format!("answers were read as {}; --element says another type", element.name())
+                format!("answers were read as {}; use --element for another type", element.name())
             }
-            _ => format!("see what {} takes: dyno task methods", method.name),
+            _ => format!("dyno task methods lists the files and options of {}", method.name),
         }
     }
 
     fn method(&self) -> Result<&'static Method, Failure> {
         Method::named(&self.method).ok_or_else(|| {
             let known: Vec<&str> = METHODS.iter().map(|method| method.name).collect();
-            let failure = Failure::usage(format!("there is no method '{}'", self.method));
+            let failure = Failure::usage(format!("unknown method '{}'", self.method));
             match nearest(&self.method, known.iter().copied()) {
                 Some(near) => failure.hint(format!("did you mean {near}?")),
-                None => failure.hint(format!("there are {}", known.join(", "))),
+                None => failure.hint(format!("expected one of {}", known.join(", "))),
             }
         })
     }
@@ -165,7 +168,7 @@ impl Score {
                     .hint(inputs_line(method))
             })?;
             if !needs().any(|need| need == name) {
-                let problem = format!("--with {pair}: {} needs no '{name}'", method.name);
+                let problem = format!("--with {pair}: {} has no file '{name}'", method.name);
                 return Err(Failure::usage(problem).hint(inputs_line(method)));
             }
             if files.insert(name.to_owned(), PathBuf::from(file)).is_some() {
@@ -188,12 +191,12 @@ impl Score {
             let (name, value) = pair.split_once('=').ok_or_else(|| wrong("expected NAME=VALUE"))?;
             let choice = method.choices.iter().find(|choice| choice.name == name);
             let choice =
-                choice.ok_or_else(|| wrong(&format!("{} has no such choice", method.name)))?;
+                choice.ok_or_else(|| wrong(&format!("{} has no such option", method.name)))?;
             if !choice.values.contains(&value) {
                 return Err(wrong(&format!("expected one of {}", choice.values.join(", "))));
             }
             if chosen.insert(name.to_owned(), value.to_owned()).is_some() {
-                return Err(wrong("it is chosen twice"));
+                return Err(wrong("it is given twice"));
             }
         }
         Ok(chosen)
@@ -216,13 +219,13 @@ fn counts(scored: &ScoreReport) -> Result<(), Failure> {
         ScoreReport { references: Some(0), .. } => wrong("the references have no samples"),
         ScoreReport { entries: 0, .. } => wrong("the log has no answers"),
         ScoreReport { malformed, entries, .. } if malformed == entries => {
-            wrong("no answer of the log is one")
+            wrong("no answer of the log is valid")
         }
         ScoreReport { malformed: 1.., counts_malformed: false, .. } => {
-            wrong("the metric has no wrong answers, and the log has some that are none")
+            wrong("the log has invalid answers, which the metric cannot count as wrong")
         }
         ScoreReport { scores, .. } if !scores.figures.iter().all(is_number) => {
-            wrong("no figure comes of these answers, such as of clicks that are all alike")
+            wrong("the metric is undefined for these answers, for example if all clicks are equal")
         }
         _ => Ok(()),
     }
@@ -266,7 +269,8 @@ fn counts_text(scored: &ScoreReport) -> String {
     if malformed > 0 {
         let _ = writeln!(
             text,
-            "warning: {malformed} answers are none; they count as wrong where the metric knows wrong ones:"
+            "warning: {malformed} answers are invalid; they count as wrong if the metric has wrong \
+             answers:"
         );
     }
     for entry in &scored.first_malformed {

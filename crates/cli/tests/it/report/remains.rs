@@ -152,7 +152,7 @@ fn what_a_killed_run_left_is_shown_from_its_logs() {
     let ran = folder.dyno("report nothing nowhere").exits(3);
     assert!(ran.stderr.contains("nothing has no run"), "{}", ran.stderr);
     assert!(ran.stderr.contains("nowhere is not a folder"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("there is nothing to show"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("no results found"), "{}", ran.stderr);
 }
 
 /// The run as the page has it, for its download button.

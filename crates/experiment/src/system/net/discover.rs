@@ -104,7 +104,7 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
             let answered = format!("{text}/models answered HTTP status {status}");
             let problem = format!("{answered}: {}", server.words(&models));
             Err(Failure::server(kind, problem)
-                .hint("wait until the server has loaded its model, or see its log"))
+                .hint("wait until the server has loaded its model, or check its log"))
         }
         status => server.tensors(base, &keys)?.ok_or_else(|| {
             Failure::set_up(format!(

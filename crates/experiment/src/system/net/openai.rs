@@ -142,8 +142,7 @@ impl LengthKeys {
     fn take(given: &mut SpecKeys, run: &RunOptions) -> Result<Self, Failure> {
         let counter: Option<TextCounter> = given.read_as("exact-input")?;
         if counter.is_some() && !run.data.is_empty() {
-            let why = "only generated prompts can be fitted to lengths; --data has its own \
-                 prompts";
+            let why = "only generated prompts can be fitted to lengths; --data has its own prompts";
             return Err(given.wrong("exact-input", why));
         }
         if counter == Some(TextCounter::Tokenizer) && !given.has("tokenizer") {
@@ -366,7 +365,7 @@ fn members(given: &mut SpecKeys) -> Result<(Map<String, Value>, Vec<String>), Fa
             continue;
         }
         if let Some((_, instead)) = OWN_MEMBERS.iter().find(|(member, _)| *member == key) {
-            return Err(given.wrong(&format!("{key}:"), format!("Dyno sends it; use {instead}")));
+            return Err(given.wrong(&format!("{key}:"), format!("Dyno sets it; use {instead}")));
         }
         let json = serde_json::from_str(&value)
             .map_err(|error| given.wrong(&key, format!("`{value}` is not JSON: {error}")))?;

@@ -296,8 +296,8 @@ impl SpecKeys {
         for (name, _) in &mut fields {
             name.make_ascii_lowercase();
             if OWN_FIELDS.contains(&name.as_str()) {
-                return Err(Failure::usage(format!("header.{name}: Dyno sends this field itself"))
-                    .hint("it frames the message; remove it"));
+                return Err(Failure::usage(format!("header.{name}: Dyno sets this field itself"))
+                    .hint("remove it; the field frames the message"));
             }
         }
         if let Some(name) = self.text("token-env") {
@@ -343,7 +343,7 @@ impl SpecKeys {
         let is_unverified = self.switch("insecure", false)?;
         if is_unverified && (!fingerprints.is_empty() || authorities != Authorities::Public) {
             let why = "insecure=true accepts any certificate, so ca= and fingerprint= have no \
-                 effect";
+                       effect";
             return Err(self.wrong("insecure", why));
         }
         let identity = match (self.file("client-cert")?, self.file("client-key")?) {

@@ -54,7 +54,7 @@ impl Hardware {
             Npu::from_toml(&text_of(path)?).map_err(told)?
         } else {
             Npu::preset(&self.npu).map_err(|error| {
-                Failure::usage(error).hint("or give a description in a file that ends in .toml")
+                Failure::usage(error).hint("or pass a description in a .toml file")
             })?
         };
         let arithmetic = self.arithmetic.as_deref().map(str::parse::<Arithmetic>).transpose();
@@ -177,8 +177,8 @@ impl Changes {
         // Without them the times would be those of another network.
         let problem = |node: &String| format!("network `{name}`: node {node}");
         Err(Failure::usages(derived.left_out.iter().map(problem).collect()).hint(format!(
-            "give a table of all layers: `dyno tune layers {name}` prints those of the other nodes; or measured \
-             times with the columns name, compute_us, fetch_us, bytes"
+            "pass a table of all layers (`dyno tune layers {name}` prints those of the other \
+             nodes), or measured times with the columns name, compute_us, fetch_us, bytes"
         )))
     }
 }
@@ -190,9 +190,9 @@ fn unknown(name: &str) -> Failure {
     let graphs = graphs.chain(COUNTED.iter().map(|graph| graph.name));
     let all = codes.iter().copied().chain(graphs);
     let near = dyno_loadgen::settings::nearest(name, all).unwrap_or("RN");
-    Failure::usage(format!("there is no network `{name}`; the nearest is `{near}`")).hint(format!(
-        "networks are {}; {} with -prefill or -decode behind; graphs of dyno task layers; FILE.csv and \
-         FILE.onnx",
+    Failure::usage(format!("unknown network `{name}`; the nearest is `{near}`")).hint(format!(
+        "networks are {}; {} with the suffix -prefill or -decode; graphs of dyno task layers; \
+         FILE.csv and FILE.onnx",
         codes.join(", "),
         decoders.join(", ")
     ))
@@ -278,7 +278,7 @@ mod tests {
         let refused = Changes::default().derived("gru.onnx", &model("GRU").unwrap()).unwrap_err();
         let problems = refused.problems().join("\n");
         assert!(problems.starts_with("network `gru.onnx`: node GRU "), "{problems}");
-        assert!(problems.ends_with(" has no line in such a table"), "{problems}");
+        assert!(problems.ends_with(" is not supported in layer tables"), "{problems}");
     }
 
     #[test]
@@ -286,8 +286,8 @@ mod tests {
         let changes =
             Changes { seq: None, weight_bits: None, activation_bits: None, bind: Vec::new() };
         let told = |name: &str| changes.network(name).unwrap_err().problems().join("\n");
-        assert_eq!(told("RM"), "there is no network `RM`; the nearest is `RN`");
-        assert!(told("llama-decode").starts_with("there is no decoder `llama`"));
+        assert_eq!(told("RM"), "unknown network `RM`; the nearest is `RN`");
+        assert!(told("llama-decode").starts_with("unknown decoder `llama`"));
         assert!(told("there.csv").starts_with("cannot read there.csv: "));
     }
 }

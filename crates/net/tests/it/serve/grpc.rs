@@ -138,7 +138,7 @@ fn what_is_wrong_has_its_code_and_its_words() {
     let infer = |request: InferRequest| unary(address, MODEL_INFER, &request.to_message(true));
     for (called, code, words) in [
         (infer(request("iris", "ink", 64)), Code::NotFound, "unknown model 'iris'"),
-        (infer(request("digits", "pixels", 64)), Code::InvalidArgument, "it takes ink"),
+        (infer(request("digits", "pixels", 64)), Code::InvalidArgument, "its inputs are ink"),
         (infer(request("digits", "ink", 63)), Code::InvalidArgument, "of shape [-1, 64]"),
         (infer(request("digits", "ink", 640)), Code::ResourceExhausted, "is 2000 bytes"),
         (
@@ -234,7 +234,11 @@ fn a_stream_answers_each_message_and_survives_a_wrong_one() {
         let answers: Vec<_> = called.messages.iter().map(read).collect();
         let are_answers = answers.iter().map(|answer| answer.infer_response.is_some());
         assert_eq!(are_answers.collect::<Vec<_>>(), [true, false, true]);
-        assert!(answers[1].error_message.contains("it takes ink"), "{}", answers[1].error_message);
+        assert!(
+            answers[1].error_message.contains("its inputs are ink"),
+            "{}",
+            answers[1].error_message
+        );
     }
 }
 

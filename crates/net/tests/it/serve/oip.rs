@@ -127,7 +127,12 @@ fn what_is_wrong_is_told_with_what_was_expected() {
     };
     let zeros = format!("[{}]", vec!["0"; PIXELS].join(","));
     for (path, body, status, words) in [
-        (INFER, tensor("pixels", "FP32", "[1,64]", &zeros), 400, "no input 'pixels'; it takes ink"),
+        (
+            INFER,
+            tensor("pixels", "FP32", "[1,64]", &zeros),
+            400,
+            "no input 'pixels'; its inputs are ink",
+        ),
         (INFER, tensor("ink", "INT64", "[1,64]", &zeros), 400, "type int64; expected float32"),
         (INFER, tensor("ink", "FP32", "[64]", &zeros), 400, "expected float32 of shape [-1, 64]"),
         (INFER, tensor("ink", "FP32", "[2,64]", &zeros), 400, "256 bytes, expected 128 elements"),

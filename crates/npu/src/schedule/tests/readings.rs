@@ -20,7 +20,7 @@ fn an_unknown_option_or_value_names_those_that_there_are() {
     );
     assert_eq!(
         problem("layerweaver:ties=oldest,fetch=half"),
-        "scheduler `layerweaver`: `fetch` is one of whole, partial, found `half`"
+        "scheduler `layerweaver`: `fetch` must be one of whole, partial, found `half`"
     );
     assert_eq!(
         problem("layerweaver:ties"),

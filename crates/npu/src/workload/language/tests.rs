@@ -64,16 +64,16 @@ fn llama_has_as_many_weights_as_its_name_says() {
 fn invalid_decoders_are_errors() {
     assert_eq!(
         Decoder::preset("llama-7b").unwrap_err().to_string(),
-        "there is no decoder `llama-7b`; the nearest is `llama2-7b`; there are gptj-6b, llama2-7b, llama2-70b, \
+        "unknown decoder `llama-7b`; the nearest is `llama2-7b`; expected one of gptj-6b, llama2-7b, llama2-70b, \
          llama3-8b"
     );
     let error = |decoder: Decoder, tokens| {
         decoder.network(DecoderPhase::Decode(tokens)).unwrap_err().to_string()
     };
-    let sizes = "decoder `small`: sizes are 1 to 2^30, and layers at most 2^16";
+    let sizes = "decoder `small`: expected sizes from 1 to 2^30 and at most 2^16 layers";
     assert_eq!(error(SMALL, 0), sizes);
     assert_eq!(error(Decoder { layers: 1 << 17, ..SMALL }, 5), sizes);
-    let heads = "decoder `small`: heads divide the width, and heads of keys those of queries";
+    let heads = "decoder `small`: the width must be a multiple of the heads, and the heads a multiple of the key heads";
     assert_eq!(error(Decoder { heads: 5, ..SMALL }, 5), heads);
     assert_eq!(error(Decoder { kv_heads: 3, ..SMALL }, 5), heads);
 }

@@ -57,26 +57,26 @@ pub fn suites(benchmark: &Benchmark) -> String {
 /// Describes how a scenario is run and judged, for a benchmark with this percentile.
 pub fn procedure(rules: &ScenarioRules, percentile: Option<f64>) -> String {
     let issued = match rules.arrivals {
-        ArrivalPattern::AfterTheLast => "the next query when the last is complete",
-        ArrivalPattern::FixedInterval => "a query every fixed interval",
+        ArrivalPattern::AfterTheLast => "the next query when the previous one is complete",
+        ArrivalPattern::FixedInterval => "a query at each fixed interval",
         ArrivalPattern::Poisson => "queries at random (Poisson)",
         ArrivalPattern::AtOnce => "all samples at once",
     };
     let mut parts = vec![issued.to_string()];
     parts.extend(percentile.map(units::percentile));
     match rules.samples_per_query {
-        Some(1) => parts.push("1 sample a query".into()),
-        Some(samples) => parts.push(format!("{samples} samples a query")),
+        Some(1) => parts.push("1 sample per query".into()),
+        Some(samples) => parts.push(format!("{samples} samples per query")),
         None => {}
     }
-    parts.push(format!("{} s or more", rules.min_duration_ms / 1000));
+    parts.push(format!("at least {} s", rules.min_duration_ms / 1000));
     if rules.runs > 1 {
-        parts.push(format!("the least of {} runs", rules.runs));
+        parts.push(format!("the lowest of {} runs", rules.runs));
     }
     if let Some(confirmation) = &rules.confirmation {
         let (runs, by) = (confirmation.runs, &confirmation.lower_by);
         parts.push(format!(
-            "a load is confirmed by {runs} runs, and lowered by {by} after one that fails"
+            "a load is confirmed by {runs} runs, and lowered by {by} after a failed run"
         ));
     }
     if rules.stops_early {
@@ -116,7 +116,7 @@ pub fn performance_set(benchmark: &Benchmark) -> String {
     let rows = &benchmark.loadgen;
     match rows.performance_samples.or(benchmark.performance_samples) {
         _ if rows.loads_all => "the whole data set".into(),
-        Some(samples) => format!("{} samples or more", count(samples)),
+        Some(samples) => format!("at least {} samples", count(samples)),
         None => String::new(),
     }
 }
@@ -158,7 +158,7 @@ pub fn bandwidth(round: &Round, benchmark: &Benchmark) -> String {
         }
     };
     let egress = outputs.map_or("some".to_string(), |n| format!("{} elements", count(n)));
-    format!("in {ingress}, out {egress}: each a sample, times bytes an element and samples/s")
+    format!("in {ingress}, out {egress}: per sample, times bytes per element and samples/s")
 }
 
 /// Returns how far a run may deviate from a setting.

@@ -28,7 +28,7 @@ impl Axis {
         let known = keys();
         if !known.contains(&key) {
             let near = nearest(&key, known.iter().map(String::as_str)).unwrap_or("seq");
-            return Err(format!("there is no axis `{key}`; the nearest is `{near}`"));
+            return Err(format!("unknown axis `{key}`; the nearest is `{near}`"));
         }
         let mut axis = Self { key, values: Vec::new() };
         let is_scheduler = ["scheduler", "baseline"].contains(&axis.key.as_str());

@@ -16,13 +16,13 @@ use super::grid::Grid;
 pub struct Point {
     #[command(flatten)]
     pub sharing: Sharing,
-    /// The scheduler, one of those of dyno npu run, with options behind a colon
+    /// Scheduler, as in dyno npu run, with options after a colon
     #[arg(long, value_name = "NAME[:KEY=VALUE,...]", default_value = "balanced")]
     scheduler: String,
-    /// The scheduler that gains are over
+    /// Baseline of the gains
     #[arg(long, value_name = "NAME[:KEY=VALUE,...]", default_value = "fair")]
     baseline: String,
-    /// Go on for as long as so many passes of the slowest network take alone
+    /// Length of the simulation: the time of this many passes of the slowest network alone
     #[arg(long, value_name = "N", default_value_t = 200)]
     passes: u64,
 }
@@ -108,23 +108,23 @@ impl Point {
 /// A figure of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Metric {
-    /// System throughput: the sum of all streams' rates, each in those it has alone
+    /// System throughput: the sum of all streams' rates, each relative to its rate alone
     Stp,
-    /// STP as a part of what no scheduler can beat
+    /// STP relative to its upper bound
     OfBound,
-    /// The mean of what streams are slowed down by
+    /// Mean slowdown of the streams
     Antt,
-    /// The longest that a stream waited for a pass, in its time alone
+    /// Longest wait of a stream for a pass, relative to its time alone
     Slowest,
-    /// How long the PEs compute, as a part of the time
+    /// Share of the time in which the PEs compute
     Pes,
-    /// How long the memory fetches, as a part of the time
+    /// Share of the time in which the memory fetches
     Memory,
-    /// STP more than the baseline's
+    /// Gain in STP over the baseline
     Gain,
-    /// What the NPU takes, W, where its energies are known
+    /// Power of the NPU in W, if its energies are known
     Power,
-    /// What a pass takes, mJ, the mean of all streams' passes
+    /// Energy per pass in mJ, the mean over all streams' passes
     Energy,
 }
 
@@ -159,12 +159,12 @@ impl Metric {
     /// Returns the title of a table or a map.
     pub fn title(self) -> &'static str {
         match self {
-            Self::OfBound => "STP, of its bound",
-            Self::Slowest => "longest wait for a pass, in its time alone",
+            Self::OfBound => "STP, relative to its bound",
+            Self::Slowest => "longest wait for a pass, relative to its time alone",
             Self::Pes => "PEs busy",
             Self::Memory => "memory busy",
             Self::Gain => "gain in STP over the baseline",
-            Self::Energy => "energy of a pass",
+            Self::Energy => "energy per pass",
             _ => self.heading(),
         }
     }
