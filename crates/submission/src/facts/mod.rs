@@ -9,6 +9,7 @@ pub mod json;
 pub mod keys;
 mod line;
 pub mod loadgen;
+mod plain;
 pub mod text;
 
 use std::cell::RefCell;
