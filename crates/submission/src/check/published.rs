@@ -74,12 +74,12 @@ impl<'a, 't> Work<'a, 't, JsonFile> {
     fn published(&self, entry: &'a Entry<'t>) -> Result<Vec<Row>, String> {
         let why = |text: &str| format!("{}: {text}", entry.folder.path().display());
         let scenario = entry.scenario.ok_or_else(|| why("the folder is not a scenario"))?;
-        let facts = self.facts(entry);
+        let facts = self.facts_of_row(entry);
         let place = self.place(entry, Some(scenario), self.system_info);
         let mut issues = Issues::new(Program::Strict);
         let metric = match EndpointResult::find(&place, &facts) {
             Some(result) => result.performance(&mut issues),
-            None => metric_of(&place),
+            None => metric_of(&place, &facts),
         };
         let metric = metric.ok_or_else(|| why("no VALID performance run"))?;
         let accuracy = match (&facts.accuracy_text, entry.accuracy()) {
@@ -116,19 +116,16 @@ fn measurement_of<'a>(facts: &'a Facts<'_>, empty: &'a JsonFile) -> &'a JsonFile
 
 /// Returns the metric of the run that counts: the lowest of several in Server, otherwise the first
 /// that is VALID.
-fn metric_of(place: &Place<'_, '_>) -> Option<Metric> {
+fn metric_of(place: &Place<'_, '_>, facts: &Facts<'_>) -> Option<Metric> {
+    if place.round.version >= Version::new(1, 0) {
+        let path = place.entry.run()?.path();
+        return metric_of_run(place, facts.performance.as_ref().ok()?, &path);
+    }
     let mut lowest: Option<Metric> = None;
     for run in runs(place) {
-        let Ok(log) = read(run) else { continue };
-        // Limits of token latencies may decide in place of LoadGen's verdict.
-        let is_valid = log.text("result_validity") == Some("VALID");
-        if !is_valid && !is_language(&place.model.official) {
-            continue;
-        }
-        let path = run.path().join(DETAIL);
-        let mut issues = Issues::new(Program::Strict);
-        let judged = Run { place, log: &log, path: &path, is_audit: false }.judge(&mut issues);
-        let Some(metric) = judged else { continue };
+        let log = read(run).ok();
+        let metric = log.and_then(|log| metric_of_run(place, &log, &run.path()));
+        let Some(metric) = metric else { continue };
         if place.scenario != Some(RuleScenario::Server) {
             return Some(metric);
         }
@@ -139,17 +136,25 @@ fn metric_of(place: &Place<'_, '_>) -> Option<Metric> {
     lowest
 }
 
+/// Returns the metric of a run if it is VALID.
+fn metric_of_run(place: &Place<'_, '_>, log: &DetailLog, folder: &Path) -> Option<Metric> {
+    // Limits of token latencies may decide in place of LoadGen's verdict.
+    let is_valid = log.text("result_validity") == Some("VALID");
+    if !is_valid && !is_language(&place.model.official) {
+        return None;
+    }
+    let path = folder.join(DETAIL);
+    let run = Run { place, log, path: &path, is_audit: false };
+    run.judge(&mut Issues::new(Program::Strict))
+}
+
 /// Returns the log of a run. If the detail log is missing, the summary of early rounds suffices.
 fn read(run: Node<'_>) -> Result<DetailLog, ReadError> {
     detail::read(run.file(DETAIL)).or_else(|_| detail::read_summary(run.file(SUMMARY)))
 }
 
-/// Returns the folders of the performance runs that a round counts. The first rounds did not
-/// enforce the names: logs are in `Performance`, in `run_0`, or in no folder of a run.
+/// Returns the folders of the performance runs before v1.0. The names were not enforced: logs are in `Performance`, in `run_0`, or in no folder of a run.
 fn runs<'t>(place: &Place<'_, 't>) -> Vec<Node<'t>> {
-    if place.round.version >= Version::new(1, 0) {
-        return place.entry.run().into_iter().collect();
-    }
     let is_performance = |folder: &Node<'_>| folder.text().eq_ignore_ascii_case("performance");
     let Some(folder) = place.entry.folder.folders().find(is_performance) else {
         return Vec::new();

@@ -10,6 +10,7 @@ mod forged;
 mod made;
 mod mutations;
 mod official;
+mod proven;
 mod published;
 mod quirks;
 mod ratio;
