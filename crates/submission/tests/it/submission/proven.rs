@@ -63,7 +63,7 @@ fn the_log_in_the_accuracy_folder_is_of_an_accuracy_run() {
 fn an_accuracy_run_covers_the_data_set() {
     assert_rejects("accuracy.samples", |folder| {
         let log = format!("{RESULT}/accuracy/mlperf_log_detail.txt");
-        folder.set(&log, "qsl_reported_total_count", "962");
+        folder.set(&log, "effective_accuracy_sample_count", "962");
     });
 }
 
