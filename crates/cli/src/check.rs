@@ -1,6 +1,7 @@
 //! Terminal output of `dyno check`: fits a submission tree of any size on one screen.
 
 pub mod explain;
+pub mod selection;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -295,7 +296,7 @@ fn parts(path: &Path) -> Vec<String> {
 }
 
 /// Replaces control characters, so that file names cannot control the terminal.
-fn safe(text: &str) -> String {
+pub fn safe(text: &str) -> String {
     // Direction marks change the order of the text that follows.
     let obeyed = |c: char| {
         c.is_control()

@@ -1,11 +1,13 @@
 //! `bench/dropin`: cost of the drop-in for LoadGen. C++ harnesses run beside a minimal load generator
 //! (the *floor*), Python scripts beside the reference's wheel, in turn. Prints one JSON line per figure.
+//! Also runs LoadGen's own programs, if `DYNO_LOADGEN_SOURCES` names them.
 //!
 //! What this machine cannot get is skipped and reported on stderr.
 
 mod cases;
 mod counts;
 mod cpp;
+mod own;
 mod paced;
 mod python;
 mod sides;
@@ -39,5 +41,6 @@ pub fn run(root: &Path, options: &FigureOptions) -> Result<ExitCode> {
     let bench = Bench::new(root, "dropin", options)?;
     cpp::figures(&bench)?;
     python::figures(&bench)?;
+    own::run(&bench)?;
     Ok(ExitCode::SUCCESS)
 }

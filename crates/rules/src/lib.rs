@@ -234,6 +234,13 @@ impl Round {
         Ok(ROUNDS[index].get_or_init(|| file::read(FILES[index].1)))
     }
 
+    /// Returns the round before a version.
+    #[must_use]
+    pub fn before(version: Version) -> Option<&'static Self> {
+        let index = FILES.iter().position(|(name, _)| *name == version.to_string())?;
+        Self::named(FILES[index.checked_sub(1)?].0).ok()
+    }
+
     /// Returns the LoadGen releases whose traces this round uses.
     #[must_use]
     pub fn trace_rules(&self) -> TraceRules {

@@ -33,5 +33,6 @@ pub mod power;
 mod python;
 pub mod results;
 pub mod sarif;
+pub mod selection;
 pub mod table;
 pub mod tree;

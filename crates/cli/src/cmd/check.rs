@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dyno_experiment::Failure;
+use dyno_loadgen::settings::nearest;
 use dyno_results::write::to_named;
 use dyno_rules::{OneFileChecker, Round, Version};
-use dyno_submission::check::{Options, Program, Skip, check};
+use dyno_submission::check::{CheckReport, Options, Program, Skip, check, published};
+use dyno_submission::selection::{Selection, SystemResults};
 use dyno_submission::table::write_csv;
+use dyno_submission::tree::TreeError;
 use dyno_submission::{json, sarif};
 
-use crate::check::{CheckSummary, Extent, explain};
+use crate::check::{CheckSummary, Extent, explain, selection};
 use crate::exit::Exit;
 use crate::{output, render};
 
@@ -38,6 +41,19 @@ pub struct Check {
     /// Show the source of a check and its rounds, such as performance.seeds
     #[arg(long, value_name = "CHECK", conflicts_with_all = ["tree", "round"])]
     explain: Option<String>,
+    /// List the candidates for the audit by a third party, and draw one; PREVIOUS is the published
+    /// tree of the round before
+    #[arg(long, value_name = "PREVIOUS", conflicts_with_all = ["explain", "why_not_official"])]
+    audit_candidates: Option<PathBuf>,
+    /// Systems of PREVIOUS that were audited
+    #[arg(long, value_name = "SUBMITTER/SYSTEM,..", value_delimiter = ',', requires = "audit_candidates")]
+    audited: Vec<String>,
+    /// Seed of the draw
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "audit_candidates")]
+    audit_seed: u32,
+    /// Round of PREVIOUS [default: the round before]
+    #[arg(long, value_name = "ROUND", requires = "audit_candidates")]
+    previous_round: Option<String>,
     /// Write a table of the valid results, with the columns of the official checker
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
@@ -153,7 +169,8 @@ impl Compat {
 const AFTER_HELP: &str = "\
 Where an official checker crashes, --compat reports that and continues.
 Exit codes: 0 all results are valid, 1 a result is invalid or the tree has none, 2 no such tree or
-round, 3 a file cannot be written.";
+round, 3 a file cannot be written. With --audit-candidates: 0 a submission was drawn, 1 there is no
+candidate.";
 
 impl Check {
     /// Checks the tree, prints the findings, and writes the files that flags name.
@@ -205,6 +222,9 @@ impl Check {
         if let Some(file) = &self.sarif {
             write_file(file, "--sarif", |out| sarif::write(&checked, &tree, round, program, out))?;
         }
+        if let Some(previous) = &self.audit_candidates {
+            return self.select(&tree, round, &checked, previous);
+        }
         if !self.quiet {
             let extent = if self.all { Extent::All } else { Extent::Screen };
             if let Some(official) = &official {
@@ -221,6 +241,44 @@ impl Check {
             output::print(report.text())?;
         }
         Ok(if checked.is_valid() { Exit::Valid } else { Exit::Invalid })
+    }
+
+    /// Lists the candidates for an audit and draws one.
+    fn select(
+        &self,
+        tree: &Path,
+        round: &'static Round,
+        checked: &CheckReport,
+        previous: &Path,
+    ) -> Result<Exit, Failure> {
+        let earlier = match &self.previous_round {
+            Some(name) => Round::named(name).map_err(Failure::usage)?,
+            None => Round::before(round.version).ok_or_else(|| {
+                Failure::usage(format!("there is no round before {}", round.version))
+                    .hint("name the round of PREVIOUS with --previous-round")
+            })?,
+        };
+        let usage = |error: TreeError| {
+            Failure::usage(error).hint("name the folder that holds closed, open or network")
+        };
+        let systems = SystemResults::collect(tree, &checked.rows).map_err(usage)?;
+        let rows = published(previous, earlier).map_err(usage)?.rows;
+        let before = SystemResults::collect(previous, &rows).map_err(usage)?;
+        let names: Vec<String> = before.iter().map(SystemResults::name).collect();
+        if let Some(unknown) = self.audited.iter().find(|name| !names.contains(name)) {
+            let failure = Failure::usage(format!(
+                "{} has no results of `{unknown}`",
+                previous.display()
+            ));
+            let near = nearest(unknown, names.iter().map(String::as_str));
+            return Err(failure.hint(near.map_or_else(
+                || "--audited takes names such as acme/box".to_owned(),
+                |near| format!("--audited {near}"),
+            )));
+        }
+        let selection = Selection::draw(&systems, &before, &self.audited, self.audit_seed);
+        output::print(selection::text(&selection))?;
+        Ok(if selection.drawn.is_some() { Exit::Valid } else { Exit::Invalid })
     }
 
     fn program(&self, round: Version) -> Result<Program, Failure> {

@@ -9,11 +9,12 @@ use dyno_experiment::Failure;
 use dyno_results::collection::Collection;
 use dyno_results::write::to_named;
 use dyno_rules::Round;
-use dyno_submission::check::{Options, Program, check};
+use dyno_submission::check::{Options, Program, check, published};
 use dyno_submission::results::{Ids, Results};
+use dyno_submission::table::Row;
 
 use crate::exit::Exit;
-use crate::output;
+use crate::{output, render};
 
 /// Flags of the command.
 #[derive(Debug, Args)]
@@ -32,6 +33,9 @@ pub struct Report {
     /// Round of the submission, such as v5.1
     #[arg(long, requires = "submission")]
     round: Option<String>,
+    /// Take every result whose run is VALID by its own log, without the checks: for published trees
+    #[arg(long, requires = "submission")]
+    published: bool,
     /// Also write a CSV file for each table into this directory
     #[arg(long, value_name = "FOLDER", requires = "submission")]
     csv: Option<PathBuf>,
@@ -90,22 +94,14 @@ impl Report {
     /// Writes the tables of a submission.
     fn submission(&self, tree: &Path, round: &str) -> Result<Exit, Failure> {
         let round = Round::named(round).map_err(Failure::usage)?;
-        let checked = check(tree, round, &Options::new(Program::Strict))
-            .map_err(|error| Failure::set_up(error).hint("pass a submission tree"))?;
+        let rows = self.rows(tree, round)?;
         let mut ids = self.read_ids()?;
-        let results = Results::from_rows(&checked.rows, round, &mut ids);
+        let results = Results::from_rows(&rows, round, &mut ids);
         for sentence in &results.notices {
             output::say(format_args!("warning: {sentence}"));
         }
-        let (valid, all) = (checked.valid(), checked.results.len());
-        if valid < all {
-            output::say(format_args!(
-                "{} of {all} results are rejected; dyno check explains why",
-                all - valid
-            ));
-        }
         if results.sheets.is_empty() {
-            let why = if valid == 0 {
+            let why = if rows.is_empty() {
                 "all results are rejected"
             } else {
                 "no result belongs to a table"
@@ -133,8 +129,30 @@ impl Report {
         let name = real.file_name().map_or_else(|| "submission".into(), |n| n.to_string_lossy());
         let out = self.out.clone().unwrap_or_else(|| PathBuf::from(dyno_report::FILE));
         write(&out, &crate::pages::html_of_results(&results, &name))?;
+        output::print(render::round::text(&results))?;
         output::say(format_args!("report: {}", out.display()));
         Ok(Exit::Valid)
+    }
+
+    /// Returns the rows of the results that count.
+    fn rows(&self, tree: &Path, round: &'static Round) -> Result<Vec<Row>, Failure> {
+        let failure = |error| Failure::set_up(error).hint("pass a submission tree");
+        if self.published {
+            let published = published(tree, round).map_err(failure)?;
+            for sentence in &published.notices {
+                output::say(format_args!("warning: {sentence}"));
+            }
+            return Ok(published.rows);
+        }
+        let checked = check(tree, round, &Options::new(Program::Strict)).map_err(failure)?;
+        let (valid, all) = (checked.valid(), checked.results.len());
+        if valid < all {
+            output::say(format_args!(
+                "{} of {all} results are rejected; dyno check explains why",
+                all - valid
+            ));
+        }
+        Ok(checked.rows)
     }
 
     fn read_ids(&self) -> Result<Ids, Failure> {

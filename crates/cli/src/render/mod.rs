@@ -7,6 +7,7 @@ mod console;
 mod details;
 mod distributions;
 pub mod github;
+pub mod round;
 pub mod search;
 pub mod sweep;
 pub mod tune;

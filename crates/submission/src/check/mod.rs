@@ -33,6 +33,7 @@ mod performance;
 mod place;
 mod powered;
 mod provenance;
+mod published;
 mod rows;
 mod strict;
 mod structure;
@@ -54,6 +55,7 @@ use place::Place;
 use provenance::Judge;
 
 pub use provenance::Provenance;
+pub use published::{Published, published};
 
 /// Program that judges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

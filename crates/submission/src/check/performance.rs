@@ -66,7 +66,10 @@ impl Run<'_, '_> {
             issues.add(&RUN_UNREADABLE, at, "a line is not a JSON object with a key, or not UTF-8");
             return None;
         }
-        let Some(scenario) = self.log.text("effective_scenario").and_then(exact_scenario) else {
+        // LoadGen writes keys from v1.0 on.
+        let is_too_old = self.log.is_plain && self.place.round.version >= Version::new(1, 0);
+        let scenario = self.log.text("effective_scenario").filter(|_| !is_too_old);
+        let Some(scenario) = scenario.and_then(exact_scenario) else {
             issues.add(&RUN_KEY, self.at("effective_scenario"), "the log states no scenario");
             return None;
         };

@@ -36,6 +36,12 @@ impl<'a, 't, D> Work<'a, 't, D> {
         Place { round, options, submitter, system, description, model, entry, scenario }
     }
 
+    /// Reads the files of a result that its row needs.
+    pub fn facts_of_row(&self, entry: &'a Entry<'t>) -> Facts<'t> {
+        let (layout, endpoints) = (self.submitter.layout, self.round.endpoints);
+        Facts::read_result(layout, self.system, self.model, entry, self.patterns, endpoints)
+    }
+
     /// Reads the files of a result. The single-file checker does not support endpoints.
     pub fn facts(&self, entry: &'a Entry<'t>) -> Facts<'t> {
         let endpoints = self.round.endpoints.filter(|_| self.options.program.one_file().is_none());

@@ -13,7 +13,9 @@ use sha1::{Digest, Sha1};
 
 use super::ReadError;
 use super::keys::{KEYS, ValueType, place};
-use super::line;
+use super::plain::{self, Section};
+use super::{line, text};
+use crate::layout::SUMMARY;
 use crate::python;
 use crate::tree::Node;
 
@@ -53,6 +55,9 @@ pub struct DetailLog {
     pub is_utf8: bool,
     /// Number of lines.
     pub lines: usize,
+    /// Whether it has lines of LoadGen before v1.0, which wrote text instead of keys.
+    pub is_plain: bool,
+    section: Section,
 }
 
 /// Value of a key in a log.
@@ -182,6 +187,8 @@ impl DetailLog {
             begins_with_marker: false,
             is_utf8: true,
             lines: 0,
+            is_plain: false,
+            section: Section::default(),
         }
     }
 
@@ -216,12 +223,32 @@ impl DetailLog {
     }
 }
 
-/// Reads a detail log.
+/// Reads a detail log. Before v1.0, LoadGen wrote the result to the summary only, so that of the
+/// same folder is read, too.
 ///
 /// # Errors
 /// Fails if the file does not exist or cannot be read.
 pub fn read(file: Option<Node<'_>>) -> Result<DetailLog, ReadError> {
-    super::scan_file(file, |mut log| scan(&mut log))
+    let mut log = super::scan_file(file, |mut log| scan(&mut log))?;
+    let summary = || file?.parent()?.file(SUMMARY);
+    if log.is_plain
+        && let Ok(summary) = text::read(summary())
+    {
+        plain::take_summary(&mut log, &summary.text);
+    }
+    Ok(log)
+}
+
+/// Reads the summary of a run of LoadGen before v1.0 as a detail log. It has the settings and the
+/// result, but no errors.
+///
+/// # Errors
+/// Fails if the file does not exist or cannot be read.
+pub fn read_summary(file: Option<Node<'_>>) -> Result<DetailLog, ReadError> {
+    let summary = text::read(file)?;
+    let mut log = DetailLog { is_plain: true, ..DetailLog::empty() };
+    plain::take_summary(&mut log, &summary.text);
+    Ok(log)
 }
 
 /// Reads a detail log and computes the SHA-1 of the file.
@@ -328,7 +355,13 @@ impl DetailLog {
             self.is_utf8 = false;
             return;
         };
-        let Some(json) = text.strip_prefix(MARKER) else { return };
+        let Some(json) = text.strip_prefix(MARKER) else {
+            if let Some(text) = plain::text_of(text) {
+                self.is_plain = true;
+                plain::take(self, text);
+            }
+            return;
+        };
         self.begins_with_marker |= self.lines == 1;
         let json = &*python::with_marks(json);
         let short = without_list(json);
@@ -387,14 +420,38 @@ impl DetailLog {
             parsed(&python::json(json)?)
         };
         let Some(value) = parsed(json).or_else(to_python) else { return };
+        self.store(place, self.lines, value);
+    }
+
+    /// Records the value of a key in a line. Ignores keys that are not in the table.
+    pub(super) fn put(&mut self, line: usize, key: &str, value: Value) {
+        if let Some(place) = place(key.as_bytes()) {
+            self.store(place, line, value);
+        }
+    }
+
+    /// Records an error in the present line.
+    pub(super) fn add_error(&mut self, text: &str) {
+        self.errors.add(self.lines, text);
+    }
+
+    pub(super) fn section(&self) -> Section {
+        self.section
+    }
+
+    pub(super) fn set_section(&mut self, section: Section) {
+        self.section = section;
+    }
+
+    fn store(&mut self, place: usize, line: usize, value: Value) {
         match &mut self.values[place] {
             Some(entry) => {
                 entry.times += 1;
                 if value != entry.value {
-                    entry.other = Some(Box::new((self.lines, value)));
+                    entry.other = Some(Box::new((line, value)));
                 }
             }
-            empty => *empty = Some(LoggedValue { value, line: self.lines, times: 1, other: None }),
+            empty => *empty = Some(LoggedValue { value, line, times: 1, other: None }),
         }
     }
 }

@@ -5,7 +5,7 @@
 //! logs of 5.0.22, 5.0.25, 5.1.0 and 6.0.17; and the checkers of v1.0, v1.1, v2.1, v3.1 and
 //! v4.1, which end with a traceback if a key that they read is missing. Where these leave a gap,
 //! [`Requirement::perhaps`] is the first round of the gap. Before v1.0 LoadGen wrote logs
-//! without keys, so a log with keys is from a later load generator.
+//! without keys (`plain`), so a log with keys is from a later load generator.
 
 use serde_json::Value;
 
@@ -355,6 +355,11 @@ const fn slot(key: &[u8]) -> usize {
         }
     }
     (hash >> 56) as usize
+}
+
+/// Returns the type of the value of a key, or `None` if no check uses the key.
+pub(super) fn value_type(key: &str) -> Option<ValueType> {
+    place(key.as_bytes()).map(|place| KEYS[place].value_type)
 }
 
 /// Returns the index of a key in [`KEYS`].

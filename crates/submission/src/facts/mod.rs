@@ -9,6 +9,7 @@ pub mod json;
 pub mod keys;
 mod line;
 pub mod loadgen;
+mod plain;
 pub mod text;
 
 use std::cell::RefCell;
@@ -143,13 +144,7 @@ impl<'t> Facts<'t> {
         let run = entry.run().and_then(|run| run.file(DETAIL));
         let accuracy = entry.accuracy();
         let logs = [run, accuracy.and_then(|folder| folder.file(DETAIL))];
-        let (performance, performance_sha1) = match entry.power() {
-            None => (detail::read(logs[0]), None),
-            Some(_) => match detail::read_hashed(logs[0]) {
-                Ok((log, sha1)) => (Ok(log), Some(sha1)),
-                Err(missing) => (Err(missing), None),
-            },
-        };
+        let (performance, performance_sha1) = performance(logs[0], entry);
         let endpoint = endpoints.filter(|_| logs == [None, None]);
         Self {
             endpoint: endpoint.map(|endpoints| Endpoint::read(entry.folder, endpoints)),
@@ -165,10 +160,50 @@ impl<'t> Facts<'t> {
         }
     }
 
+    /// Reads the files of a result that its row needs: neither the log of the accuracy run nor
+    /// audits.
+    #[must_use]
+    pub fn read_result(
+        layout: Layout,
+        system: &System<'t>,
+        model: &Model<'t>,
+        entry: &Entry<'t>,
+        patterns: &Patterns,
+        endpoints: Option<&Endpoints>,
+    ) -> Self {
+        let log = entry.run().and_then(|run| run.file(DETAIL));
+        let (performance, performance_sha1) = performance(log, entry);
+        let endpoint = endpoints.filter(|_| log.is_none());
+        let text = entry.accuracy().and_then(|folder| folder.file(ACCURACY_TEXT));
+        Self {
+            endpoint: endpoint.map(|endpoints| Endpoint::read(entry.folder, endpoints)),
+            performance,
+            performance_sha1,
+            accuracy: Err(ReadError::Absent),
+            accuracy_text: read_accuracy(text, patterns.for_benchmark(model.benchmark)),
+            measurement: measurement(layout, system, entry),
+            audits: Vec::new(),
+        }
+    }
+
     /// Returns the audit with this name.
     #[must_use]
     pub fn audit(&self, name: &str) -> Option<&Audit<'t>> {
         self.audits.iter().find(|audit| audit.name == name)
+    }
+}
+
+/// Reads the detail log of the performance run, with its SHA-1 if power was measured.
+fn performance(
+    log: Option<Node<'_>>,
+    entry: &Entry<'_>,
+) -> (Result<DetailLog, ReadError>, Option<String>) {
+    match entry.power() {
+        None => (detail::read(log), None),
+        Some(_) => match detail::read_hashed(log) {
+            Ok((log, sha1)) => (Ok(log), Some(sha1)),
+            Err(missing) => (Err(missing), None),
+        },
     }
 }
 

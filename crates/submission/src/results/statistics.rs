@@ -110,6 +110,15 @@ impl Spread {
     }
 }
 
+/// Counts of the closed division, in which results compare.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClosedDivision {
+    /// Number of results, by model and scenario: Table 6 of the paper.
+    pub scenarios: Matrix,
+    /// Number of systems, by framework and type of processor: Table 7 of the paper.
+    pub frameworks: Matrix,
+}
+
 /// Statistics of a round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Statistics {
@@ -117,8 +126,10 @@ pub struct Statistics {
     pub divisions: Matrix,
     /// Number of results of all divisions, by model and scenario.
     pub scenarios: Matrix,
-    /// Number of systems, by framework and type of processor.
+    /// Number of systems of all divisions, by framework and type of processor.
     pub frameworks: Matrix,
+    /// Counts of the closed division alone.
+    pub closed: ClosedDivision,
     /// Spreads of the closed division, where there are at least two comparable results.
     pub spreads: Vec<Spread>,
 }
@@ -133,36 +144,50 @@ impl Statistics {
                 once.push(record);
             }
         }
-        let rank = |record: &&&Record| {
-            let model = round.benchmarks.iter().position(|b| b.name == record.model);
-            (model, record.scenario)
-        };
         let suite = |r: &Record| if r.suite.is_empty() { "no suites" } else { r.suite }.to_owned();
         let divisions = results.iter().map(|r| (r.division.clone(), suite(r))).collect::<Vec<_>>();
-        let mut by_model: Vec<&&Record> = once.iter().collect();
-        by_model.sort_by_key(rank);
-        let mut scenarios = Matrix::from_pairs(
-            by_model.iter().map(|r| (r.model.clone(), r.scenario.name().to_owned())),
-        );
-        scenarios.sort_columns(|name| {
-            RuleScenario::ALL.iter().position(|scenario| scenario.name() == name)
-        });
-        let mut systems = BTreeMap::new();
-        for record in &once {
-            let key = (&record.division, &record.submitter, &record.details);
-            systems.entry(key).or_insert_with(|| {
-                (framework(&record.software), processor_type(record).to_owned())
-            });
-        }
-        let mut frameworks = Matrix::from_pairs(merged(systems.into_values()));
-        frameworks.sort_lines();
+        let closed: Vec<&Record> =
+            once.iter().copied().filter(|record| record.division == "closed").collect();
         Self {
             divisions: Matrix::from_pairs(divisions),
-            scenarios,
-            frameworks,
+            scenarios: scenarios(&once, round),
+            frameworks: frameworks(&once),
+            closed: ClosedDivision {
+                scenarios: scenarios(&closed, round),
+                frameworks: frameworks(&closed),
+            },
             spreads: spreads(&results, round),
         }
     }
+}
+
+/// Counts results by model and scenario, in the order of the round.
+fn scenarios(records: &[&Record], round: &Round) -> Matrix {
+    let mut records = records.to_vec();
+    records.sort_by_key(|record| {
+        let model = round.benchmarks.iter().position(|b| b.name == record.model);
+        (model, record.scenario)
+    });
+    let pairs = records.iter().map(|r| (r.model.clone(), r.scenario.name().to_owned()));
+    let mut matrix = Matrix::from_pairs(pairs);
+    matrix.sort_columns(|name| {
+        RuleScenario::ALL.iter().position(|scenario| scenario.name() == name)
+    });
+    matrix
+}
+
+/// Counts systems by framework and type of processor, the most frequent framework first.
+fn frameworks(records: &[&Record]) -> Matrix {
+    let mut systems = BTreeMap::new();
+    for record in records {
+        let key = (&record.division, &record.submitter, &record.details);
+        systems.entry(key).or_insert_with(|| {
+            (framework(&record.software), processor_type(record).to_owned())
+        });
+    }
+    let mut matrix = Matrix::from_pairs(merged(systems.into_values()));
+    matrix.sort_lines();
+    matrix
 }
 
 impl Matrix {
@@ -197,32 +222,66 @@ fn merged(pairs: impl Iterator<Item = (String, String)>) -> Vec<(String, String)
         .collect()
 }
 
+/// Names that texts of submitters begin with, in lower case, and the framework. The first match
+/// counts.
+const FRAMEWORKS: [(&str, &str); 6] = [
+    ("tflite", "TensorFlow Lite"),
+    ("tf-nightly", "TensorFlow"),
+    ("tf ", "TensorFlow"),
+    ("armnn", "Arm NN"),
+    ("snapdragon neural processing engine", "SNPE"),
+    ("tensorrt", "TensorRT"),
+];
+
+/// Bundles of software that are not frameworks; the framework follows.
+const BUNDLES: [&str; 1] = ["jetpack"];
+
 /// Returns the name of the framework in a text such as `TensorRT 10.8, CUDA 12.9`.
 #[must_use]
 pub fn framework(software: &str) -> String {
-    let first = software.split([',', ';', '(', '/']).next().unwrap_or_default();
-    let is_version = |word: &&str| {
-        let word = word.trim_start_matches(['v', 'V', '_']);
-        !word.starts_with(|c: char| c.is_ascii_digit()) && word != "version"
+    let is_bundle = |part: &&str| {
+        let part = part.trim().to_lowercase();
+        BUNDLES.iter().any(|bundle| part.starts_with(bundle))
     };
-    let words: Vec<&str> = first.split_whitespace().take_while(is_version).collect();
+    let first = software.split([',', ';', '(', '/']).find(|part| !is_bundle(part));
+    let first = first.unwrap_or_default().trim();
+    let lower = first.to_lowercase();
+    if let Some((_, name)) = FRAMEWORKS.iter().find(|(start, _)| lower.starts_with(start)) {
+        return (*name).to_owned();
+    }
+    // Versions follow a blank, `==` or `-V`.
+    let first = first.split("==").next().unwrap_or_default();
+    let first = first.split("-V").next().unwrap_or_default();
+    let is_name = |word: &&str| {
+        let number = word.trim_start_matches(['v', 'V', '_']);
+        !number.starts_with(|c: char| c.is_ascii_digit()) && !["version", "commit"].contains(word)
+    };
+    let words: Vec<&str> = first.split_whitespace().take_while(is_name).collect();
     match words.join(" ").trim_end_matches([':', '-']) {
         "" => "not told".to_owned(),
         name => name.to_owned(),
     }
 }
 
-/// Words that identify an accelerator, in lower case.
+/// Types of processors, and words in lower case that identify an accelerator of the type. The first
+/// match counts.
 const KINDS: [(&str, &[&str]); 4] = [
     ("FPGA", &["fpga", "alveo", "stratix", "versal", "zynq"]),
-    ("DSP or NPU", &["dsp", "npu", "hexagon", "cloud ai", "ethos"]),
-    ("TPU", &["tpu"]),
+    ("DSP", &["dsp", "hexagon"]),
+    (
+        "ASIC",
+        &[
+            "tpu", "npu", "cloud ai", "ethos", "hanguang", "goya", "gaudi", "hailo", "nervana",
+            "neural network processor", "coprocessor", "sapeon", "rbln", "recaccel", "mlsoc",
+            "untether", "speedai",
+        ],
+    ),
     (
         "GPU",
         &[
             "gpu", "nvidia", "geforce", "rtx", "tesla", "quadro", "jetson", "instinct", "radeon",
             "mi300", "mi325", "mi355", "arc ", "mali", "adreno", "h100", "h200", "b200", "gb200",
-            "a100", "gh200", "l40",
+            "a100", "gh200", "l40", "graphics",
         ],
     ),
 ];
@@ -230,12 +289,22 @@ const KINDS: [(&str, &[&str]); 4] = [
 /// Returns the type of the processor that does the computation.
 #[must_use]
 pub fn processor_type(record: &Record) -> &'static str {
+    if record.processor.is_empty() && record.accelerator.is_empty() {
+        return "not told";
+    }
     let model = record.accelerator.trim().to_lowercase();
-    if record.accelerators.is_empty() || matches!(model.as_str(), "" | "n/a" | "none" | "na") {
+    if record.accelerators.is_empty()
+        || matches!(model.as_str(), "" | "n/a" | "none" | "na")
+        || record.accelerators == "None"
+    {
         return "CPU";
     }
-    let is_it = |words: &&[&str]| words.iter().any(|word| model.contains(word));
-    KINDS.iter().find(|(_, words)| is_it(words)).map_or("other accelerator", |(kind, _)| *kind)
+    let kind_in = |text: &str| {
+        KINDS.iter().find(|(_, words)| words.iter().any(|word| text.contains(word)))
+    };
+    // The name of an accelerator may not state its type, while that of the system does.
+    let kind = kind_in(&model).or_else(|| kind_in(&record.details.to_lowercase()));
+    kind.map_or("other accelerator", |(kind, _)| *kind)
 }
 
 fn spreads(results: &[&Record], round: &Round) -> Vec<Spread> {

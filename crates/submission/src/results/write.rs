@@ -95,6 +95,9 @@ impl Results {
                 "results_by_division_and_suite": matrix(&statistics.divisions),
                 "results_by_model_and_scenario": matrix(&statistics.scenarios),
                 "systems_by_framework_and_processor": matrix(&statistics.frameworks),
+                "closed_results_by_model_and_scenario": matrix(&statistics.closed.scenarios),
+                "closed_systems_by_framework_and_processor":
+                    matrix(&statistics.closed.frameworks),
                 "spreads": statistics.spreads.iter().map(spread).collect::<Vec<_>>(),
             },
         })

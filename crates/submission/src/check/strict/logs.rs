@@ -25,17 +25,12 @@ pub(super) fn check(
     issues: &mut Issues,
 ) {
     let at = |key: &str| Location::path(path).line(log.line_of(key));
-    if !log.begins_with_marker {
-        let message = if round.version < Version::new(1, 0) {
-            "does not begin with a line of the load generator in the format of v1.0 and later; \
-             Dyno does not read logs of earlier versions"
-        } else {
-            "does not begin with a line of the load generator"
-        };
+    let is_of_round = log.is_plain && round.version < Version::new(1, 0);
+    if !log.begins_with_marker && !is_of_round {
         issues.add_expected(
             &LOG_FIRST_LINE,
             Location::path(path).line(Some(1)),
-            message,
+            "does not begin with a line of the load generator",
             "`:::MLLOG {...}`",
         );
     }

@@ -253,7 +253,11 @@ fn frameworks_and_processors_are_known_by_their_names() {
     for (software, name) in [
         ("TensorRT 10.8, CUDA 12.9", "TensorRT"),
         ("vLLM v0.6.5", "vLLM"),
-        ("tflite vmaster", "tflite vmaster"),
+        ("tflite vmaster", "TensorFlow Lite"),
+        ("TF at an internal revision", "TensorFlow"),
+        ("TensorFlow commit f5ce1c00", "TensorFlow"),
+        ("Synapse-V0.2.0", "Synapse"),
+        ("JetPack 4.3 DP, TensorRT 6.0", "TensorRT"),
         ("PyTorch", "PyTorch"),
         ("Deep Sparse v1", "Deep Sparse"),
         ("", "not told"),
@@ -269,7 +273,9 @@ fn frameworks_and_processors_are_known_by_their_names() {
     assert_eq!(with_accelerator("N/A", "0"), "CPU");
     assert_eq!(with_accelerator("NVIDIA H100", "8"), "GPU");
     assert_eq!(with_accelerator("Some Alveo card", "1"), "FPGA");
-    assert_eq!(with_accelerator("TPU v5e", "4"), "TPU");
+    assert_eq!(with_accelerator("TPU v5e", "4"), "ASIC");
+    assert_eq!(with_accelerator("Some Hexagon", "1"), "DSP");
+    assert_eq!(with_accelerator("None", "None"), "CPU");
     assert_eq!(with_accelerator("Something new", "1"), "other accelerator");
 }
 
