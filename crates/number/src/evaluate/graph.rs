@@ -15,6 +15,7 @@ mod agreement;
 mod convolve;
 mod elementwise;
 mod packed;
+mod qdq;
 mod read;
 mod recurrent;
 mod samples;
@@ -33,6 +34,7 @@ use dyno_onnx::Model;
 
 pub use self::agreement::Agreement;
 pub(super) use self::packed::{PackableTensor, PackedGraph};
+pub use self::qdq::{QdqError, QdqModel, QdqObject, QdqOptions};
 use self::read::{Step, Steps};
 pub use self::samples::{CorrectnessRule, GraphInput, GraphSamples};
 use self::step::StepError;

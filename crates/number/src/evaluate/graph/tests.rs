@@ -3,6 +3,7 @@
 
 mod cells;
 mod packed;
+mod qdq;
 mod twin;
 
 use dyno_onnx::{
