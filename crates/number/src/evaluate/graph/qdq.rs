@@ -7,9 +7,11 @@
 
 mod code;
 
+pub(super) use self::code::format_of;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use dyno_onnx::{Attribute, Body, Constants, Element, Model, Node, Tensor as Constant, Values};
+use dyno_onnx::{Attribute, Constants, Element, Model, Node, Tensor as Constant, Values, in_floats};
 use thiserror::Error;
 
 use self::code::{Expression, Integers};
@@ -31,6 +33,11 @@ pub struct QdqOptions {
     /// Stores weights of up to 4 bits as int4 and uint4, which runtimes before 2024 cannot read,
     /// instead of as bytes.
     pub int4: bool,
+    /// Stores weights as integers that are cast and multiplied by their scale, and limits the
+    /// inputs of layers after `DequantizeLinear`. Runtimes then compute products in float32.
+    /// Otherwise they may compute them in integers, which ONNX Runtime does after it rounded biases
+    /// and some activations.
+    pub exact: bool,
 }
 
 /// A model with its formats as nodes.
@@ -109,6 +116,7 @@ impl QdqModel {
         formats: &Dictionary,
         options: QdqOptions,
     ) -> Result<Self, QdqError> {
+        let model = &*in_floats(model);
         let network = |error| QdqError::Model(PackedError::Network(error));
         let steps = read::steps(model).map_err(network)?;
         let names: Vec<String> = steps.targets.iter().flat_map(super::target::Target::names).collect();
@@ -138,6 +146,8 @@ struct Writer<'a> {
     names: BTreeSet<String>,
     /// Stored weights by the constant and its format.
     stored: HashMap<(String, Format), String>,
+    /// Numbers of stored weights by the tensor.
+    wide: HashMap<String, String>,
     /// Rounded values by what is rounded and its format.
     rounded: HashMap<(String, Format), String>,
     objects: Vec<QdqObject>,
@@ -171,6 +181,7 @@ impl<'a> Writer<'a> {
             removed: BTreeSet::new(),
             names: values.chain(tensors).chain(ports).cloned().collect(),
             stored: HashMap::new(),
+            wide: HashMap::new(),
             rounded: HashMap::new(),
             objects: Vec::new(),
             problems: Vec::new(),
@@ -208,7 +219,9 @@ impl<'a> Writer<'a> {
         object: &str,
         format: Format,
     ) -> Result<(), QdqError> {
-        let least_bits = if self.options.int4 { 4 } else { 8 };
+        // Cast knows integers of 4 bits since version 21.
+        let is_half = self.options.int4 && (!self.options.exact || self.version >= 21);
+        let least_bits = if is_half { 4 } else { 8 };
         let code = match Expression::of_weights(format, least_bits) {
             Some(code) if self.can_cast(code) => code,
             _ if self.options.fake_weights => Expression::Float,
@@ -247,12 +260,19 @@ impl<'a> Writer<'a> {
             let codes = self.name(&format!("{output}.codes"));
             let widen = self.widened(object, code, codes.clone(), output);
             self.made.nodes[at].outputs[0] = codes;
-            self.after.entry(at).or_default().push(widen);
+            self.after.entry(at).or_default().extend(widen);
         } else {
-            let output = self.name(&format!("{object}.{format}"));
-            let widen = self.widened(object, code, stored, output.clone());
+            let output = match self.wide.get(&stored) {
+                Some(known) => known.clone(),
+                None => {
+                    let output = self.name(&format!("{object}.{format}"));
+                    let widen = self.widened(object, code, stored.clone(), output.clone());
+                    self.before.entry(at).or_default().extend(widen);
+                    self.wide.insert(stored, output.clone());
+                    output
+                }
+            };
             self.made.nodes[at].inputs[weight_use.input] = output;
-            self.before.entry(at).or_default().push(widen);
         }
         Ok(())
     }
@@ -314,14 +334,22 @@ impl<'a> Writer<'a> {
         name
     }
 
-    /// Returns the node that turns stored weights into numbers.
-    fn widened(&mut self, object: &str, code: Expression, from: String, to: String) -> Node {
+    /// Returns the nodes that turn stored weights into numbers.
+    fn widened(&mut self, object: &str, code: Expression, from: String, to: String) -> Vec<Node> {
         match code {
+            Expression::Integers(integers) if self.options.exact => {
+                let [scale, steps] = ["scale", "steps"].map(|part| format!("{object}.{part}"));
+                let [scale, steps] = [scale, steps].map(|name| self.name(&name));
+                self.made.tensors.push(Constant::from_f32(&scale, &[], &[integers.scale]));
+                let wide = cast(from, steps.clone(), Element::F32);
+                vec![wide, plain("Mul", vec![steps, scale], to)]
+            }
             Expression::Integers(integers) => {
                 let [scale, zero] = self.parameters(object, integers);
-                self.quantizer("DequantizeLinear", integers.element, vec![from, scale, zero], to)
+                let inputs = vec![from, scale, zero];
+                vec![self.quantizer("DequantizeLinear", integers.element, inputs, to)]
             }
-            _ => cast(from, to, Element::F32),
+            _ => vec![cast(from, to, Element::F32)],
         }
     }
 
@@ -369,21 +397,31 @@ impl<'a> Writer<'a> {
         value: String,
         result: String,
     ) -> Vec<Node> {
-        let mut nodes = Vec::new();
-        let mut value = value;
-        if !integers.are_all() {
-            // QuantizeLinear saturates only at the limits of the type.
-            let limited = self.name(&format!("{object}.limited"));
-            let limits = [integers.least, integers.most].map(|n| n as f32 * integers.scale);
-            nodes.push(self.clip(object, limits, value, limited.clone()));
-            value = limited;
-        }
+        // QuantizeLinear saturates only at the limits of the type.
+        let is_limited = self.options.exact || !integers.are_all();
+        let limited = self.name(&format!("{object}.limited"));
         let codes = self.name(&format!("{object}.codes"));
+        let limits = [integers.least, integers.most].map(|n| n as f32 * integers.scale);
         let [scale, zero] = self.parameters(object, integers);
-        let inputs = |from: String| vec![from, scale.clone(), zero.clone()];
+        let inputs = |from: &String| vec![from.clone(), scale.clone(), zero.clone()];
+        // Where a layer reads a DequantizeLinear, ONNX Runtime quantizes its weights and bias. Codes
+        // may be limited after they were rounded, because the limits are codes.
+        let is_last = self.options.exact;
+        let (from, to) = match (is_limited, is_last) {
+            (true, true) => (&value, &limited),
+            (true, false) => (&limited, &result),
+            (false, _) => (&value, &result),
+        };
         let element = integers.element;
-        nodes.push(self.quantizer("QuantizeLinear", element, inputs(value), codes.clone()));
-        nodes.push(self.quantizer("DequantizeLinear", element, inputs(codes), result));
+        let mut nodes = vec![
+            self.quantizer("QuantizeLinear", element, inputs(from), codes.clone()),
+            self.quantizer("DequantizeLinear", element, inputs(&codes), to.clone()),
+        ];
+        if is_last {
+            nodes.push(self.clip(object, limits, limited, result));
+        } else if is_limited {
+            nodes.insert(0, self.clip(object, limits, value, limited));
+        }
         nodes
     }
 
@@ -464,7 +502,7 @@ impl<'a> Writer<'a> {
             nodes.extend(self.after.remove(&at).unwrap_or_default());
         }
         self.made.nodes = nodes;
-        remove_unused(&mut self.made);
+        self.made.remove_unused();
         if self.needs_runtime && self.made.operator_sets.iter().all(|(to, _)| to != RUNTIME_DOMAIN)
         {
             self.made.operator_sets.push((RUNTIME_DOMAIN.into(), 1));
@@ -491,31 +529,4 @@ fn plain(op: &str, inputs: Vec<String>, output: String) -> Node {
 
 fn cast(from: String, to: String, element: Element) -> Node {
     Node { attributes: vec![("to".into(), element.into())], ..plain("Cast", vec![from], to) }
-}
-
-/// Removes nodes whose outputs nothing reads, and then such tensors.
-fn remove_unused(model: &mut Model) {
-    let mut used: BTreeSet<String> = model.outputs.iter().map(|port| port.name.clone()).collect();
-    let mut nodes = std::mem::take(&mut model.nodes);
-    nodes.reverse();
-    nodes.retain(|node| {
-        let is_used = node.outputs.iter().any(|output| used.contains(output));
-        if is_used {
-            collect_reads(node, &mut used);
-        }
-        is_used
-    });
-    nodes.reverse();
-    model.nodes = nodes;
-    model.tensors.retain(|tensor| used.contains(&tensor.name));
-}
-
-/// Collects the values that a node and the graphs inside it read.
-fn collect_reads(node: &Node, used: &mut BTreeSet<String>) {
-    used.extend(node.inputs.iter().cloned());
-    for (_, body) in node.bodies() {
-        let Body { nodes, outputs, .. } = body;
-        used.extend(outputs.iter().map(|port| port.name.clone()));
-        nodes.iter().for_each(|inner| collect_reads(inner, used));
-    }
 }

@@ -4,6 +4,7 @@
 mod cells;
 mod packed;
 mod qdq;
+mod scaled;
 mod twin;
 
 use dyno_onnx::{

@@ -44,6 +44,11 @@ const CASTS: [(Format, Element); 6] = [
     (Format::FP8_E5M2FNUZ, Element::F8E5M2Fnuz),
 ];
 
+/// Returns the format of a type of ONNX with its own rounding; `None` for float32 and integers.
+pub(in super::super) fn format_of(element: Element) -> Option<Format> {
+    CASTS.into_iter().find(|(_, known)| *known == element).map(|(format, _)| format)
+}
+
 impl Expression {
     /// Returns how constants in a format are stored; `None` if no type has all its numbers. Types
     /// have at least `least_bits` bits.

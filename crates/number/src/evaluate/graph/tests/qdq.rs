@@ -57,13 +57,37 @@ fn check(model: &Model, fed: &GraphSamples, choose: impl Fn(usize, &str) -> &'st
     for (at, name) in objects.iter().enumerate() {
         formats.set(name, choose(at, name).parse().unwrap()).unwrap();
     }
-    let made = QdqModel::new(&model, &formats, QdqOptions::default()).unwrap();
+    for exact in [false, true] {
+        let options = QdqOptions { exact, ..QdqOptions::default() };
+        let made = QdqModel::new(&model, &formats, options).unwrap();
+        check_export(&mut graph, &made, fed, &formats);
+    }
+}
+
+/// Checks one exported model.
+fn check_export(
+    graph: &mut GraphEvaluator,
+    made: &QdqModel,
+    fed: &GraphSamples,
+    formats: &Dictionary,
+) {
+    let objects = graph.objects();
     let names = objects.iter().map(|name| vec![name.clone()]).collect();
     let chosen = objects.iter().map(|name| formats.format(name)).collect();
     let samples: Vec<usize> = (0..SAMPLES).collect();
     let ours = graph.answers(&Assignment::new(names, chosen), &samples).unwrap();
     let float = graph.answers(&base(), &samples).unwrap();
-    for (sample, theirs) in executed(&made, fed).iter().enumerate() {
+    // What is written is read again.
+    let mut again = GraphEvaluator::new(&made.model, fed.clone(), sets()).unwrap();
+    let weights = |of: &[String]| -> Vec<String> {
+        of.iter().filter(|name| name.ends_with(".weight")).cloned().collect()
+    };
+    assert_eq!(weights(&again.objects()), weights(&objects));
+    let again = again.answers(&base(), &samples).unwrap();
+    let again = again.iter().map(|all| all.iter().map(|x| f64::from(*x)).collect::<Vec<_>>());
+    let oracle = executed(made, fed);
+    for (at, theirs) in oracle.iter().cloned().chain(again).enumerate() {
+        let sample = at % SAMPLES;
         let most = theirs.iter().fold(0.0_f64, |most, x| most.max(x.abs()));
         assert_eq!(ours[sample].len(), theirs.len());
         for (ours, theirs) in ours[sample].iter().zip(theirs) {
