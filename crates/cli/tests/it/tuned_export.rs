@@ -28,7 +28,10 @@ fn a_tuned_model_is_exported_and_read_again() {
     let quantizers = model.nodes.iter().filter(|node| node.op == "QuantizeLinear").count();
     assert_eq!(quantizers, 2, "gru.input and means.input");
     let profile = folder.dyno("tune profile words.qdq.onnx --samples words.npy").exits(0).stdout;
-    assert!(profile.contains("layer_name = [\"gru\", \"gru.R\", \"means\", \"scores\"]"), "{profile}");
+    assert!(
+        profile.contains("layer_name = [\"gru\", \"gru.R\", \"means\", \"scores\"]"),
+        "{profile}"
+    );
     folder.dyno(&format!("{export} --int4 --exact --out half.onnx")).exits(0);
     let half = Model::read(&folder.0.join("half.onnx")).unwrap();
     // Cast knows int4 since version 21, and the model has 17.
@@ -41,7 +44,8 @@ fn formats_that_onnx_lacks_are_rejected_by_name() {
     folder.write("formats.txt", "gru.R.input FIXED 8 0\nmeans.input EXP 4\nscores.weight EXP 8\n");
     let export = "tune export words.onnx --formats formats.txt";
     let stderr = folder.dyno(export).exits(2).stderr;
-    for part in ["`gru.R.input` has I8(0)", "`means.input` has E4(3)", "`scores.weight` has E8(63)"] {
+    for part in ["`gru.R.input` has I8(0)", "`means.input` has E4(3)", "`scores.weight` has E8(63)"]
+    {
         assert!(stderr.contains(part), "{stderr}");
     }
     assert!(stderr.contains("--platform onnx"), "{stderr}");

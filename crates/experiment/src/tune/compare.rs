@@ -250,8 +250,7 @@ impl ComparedModel {
 fn interval(share: f64, samples: usize) -> [f64; 2] {
     let n = samples.max(1) as f64;
     let center = (share + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
-    let half = Z / (1.0 + Z * Z / n)
-        * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
+    let half = Z / (1.0 + Z * Z / n) * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
     [(center - half).max(0.0), (center + half).min(1.0)]
 }
 

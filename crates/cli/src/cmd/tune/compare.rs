@@ -49,9 +49,9 @@ pub struct Compare {
 }
 
 const AFTER_HELP: &str = "\
-Quantizes the model with ONNX Runtime (static, static per channel, dynamic), and with Intel Neural Compressor
-if Python has it. Dyno computes the accuracy of all models on the same held-out samples, which are those of
-dyno tune run with the same --held-out. Latencies are the shortest of 100 runs of one sample on one thread.
+Quantizes the model with ONNX Runtime (static, static per channel, dynamic), and with Intel Neural
+Compressor if Python has it. Dyno computes the accuracy of all models on the same samples, those that
+dyno tune run holds out. Latencies are the shortest of 100 runs of one sample on one thread.
 Example:
   dyno tune compare lenet.onnx --inputs x.npy --labels y.npy --formats tune-lenet/opt_conf.txt";
 
@@ -65,8 +65,7 @@ impl Compare {
         let labels = tuned::whole_numbers(&self.labels).map_err(Failure::usage)?;
         let inputs = std::slice::from_ref(&self.inputs);
         let count = labels.len();
-        let samples =
-            fed(inputs, None, CorrectnessRule::Labels(labels)).map_err(Failure::usage)?;
+        let samples = fed(inputs, None, CorrectnessRule::Labels(labels)).map_err(Failure::usage)?;
         if samples.count() != count {
             let found = format!("found {count} for {} samples", samples.count());
             return Err(Failure::usage(format!("expected a label for each sample, {found}")));

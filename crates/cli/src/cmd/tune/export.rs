@@ -32,18 +32,17 @@ pub struct Export {
     /// Store weights of up to 4 bits as int4 instead of int8; ONNX Runtime reads them since 1.19
     #[arg(long)]
     int4: bool,
-    /// Let runtimes compute products in float32, so that answers equal Dyno's to the last rounding
+    /// Write nodes that ONNX Runtime's optimizations leave as they are
     #[arg(long)]
     exact: bool,
 }
 
 const AFTER_HELP: &str = "\
-Writes QuantizeLinear and DequantizeLinear nodes, whose scales are powers of two. A runtime that executes
-the file as written rounds exactly what Dyno rounds, so that it has the accuracy that dyno tune run states.
-ONNX Runtime's optimizations also round biases, and activations of layers that have a format only for their
-weights. With --exact, no optimization changes the answers, and products are of float32.
-Formats that ONNX cannot express are rejected with their names; --platform onnx of dyno tune run has no such
-formats.
+Writes QuantizeLinear and DequantizeLinear nodes, whose scales are powers of two. A runtime that
+executes the file as written rounds exactly what Dyno rounds. Optimizations of ONNX Runtime also round
+biases, and inputs of layers that have a format only for their weights; with --exact they do not, and
+products are of float32. Formats that ONNX cannot express are rejected by name; the platform onnx of
+dyno tune run has none.
 Example:
   dyno tune export lenet.onnx --formats tune-lenet/opt_conf.txt
   dyno run --system onnx:lenet.qdq.onnx --data x.npy --labels y.npy";
@@ -61,14 +60,16 @@ impl Export {
         };
         let model = Model::read(&self.model)
             .map_err(|error| Failure::usage(format!("cannot read {error}")))?;
-        let options = QdqOptions { fake_weights: self.fake_weights, int4: self.int4, exact: self.exact };
+        let options =
+            QdqOptions { fake_weights: self.fake_weights, int4: self.int4, exact: self.exact };
         let made = QdqModel::new(&model, &formats, options).map_err(|error| match error {
             QdqError::Inexpressible(problems) => {
                 let named = |problem| format!("{}: {problem}", self.formats.display());
                 Failure::usages(problems.into_iter().map(named).collect()).hint(HINT)
             }
-            other => problem(&other)
-                .hint(format!("formats are those of {}", self.formats.display())),
+            other => {
+                problem(&other).hint(format!("formats are those of {}", self.formats.display()))
+            }
         })?;
         let path = self.out.clone().unwrap_or_else(|| self.model.with_extension("qdq.onnx"));
         let files = made.model.write(&path).map_err(|error| {
@@ -104,9 +105,7 @@ fn summary_box(made: &QdqModel, path: &Path, model: &Path, sizes: [u64; 2]) -> S
     let head = ["object", "format", "stored as", "scale", "values"].map(str::to_owned);
     let mut rows = vec![head.to_vec()];
     rows.extend(made.objects.iter().map(|object| {
-        let scale = object.scale.map_or_else(|| "-".into(), |scale| {
-            format!("2^{}", scale.log2())
-        });
+        let scale = object.scale.map_or_else(|| "-".into(), |scale| format!("2^{}", scale.log2()));
         let values = match object.values {
             0 => "-".into(),
             values => units::count(values as u64),

@@ -31,10 +31,10 @@ pub struct Scale {
 }
 
 const AFTER_HELP: &str = "\
-Formats are int8, int4, uint8 and uint4 with a scale for each :tensor, :channel or group of 16 to 256 inputs,
-such as int4:32 (uint8 and uint4 have zero points), and mxfp4, mxfp6-e3m2, mxfp6-e2m3, mxint8 and nvfp4. The
-bits count scales and zero points. Runtimes and dyno tune read the file; groups need operators of version 21
-in runtimes.
+Formats are int8, int4, uint8 and uint4 with a scale for each :tensor, :channel or group of 16 to 256
+inputs, such as int4:32 (uint8 and uint4 have zero points), and mxfp4, mxfp6-e3m2, mxfp6-e2m3, mxint8
+and nvfp4. Bits include scales and zero points. Runtimes and dyno tune read the file; runtimes need
+operators of version 21 for groups.
 Example:
   dyno tune scale lenet.onnx --format fc1.weight=int4:32 --format fc2.weight=int8:channel
   dyno tune compare lenet.scaled.onnx --inputs x.npy --labels y.npy";
