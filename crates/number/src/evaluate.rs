@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use dyno_kernels::{Isa, WindowWeights};
-use dyno_onnx::Model;
+use dyno_onnx::{Model, in_floats};
 use thiserror::Error;
 
 pub use self::packed::{
@@ -178,7 +178,7 @@ impl ChainEvaluator {
         samples: Samples,
         sets: [Vec<usize>; 3],
     ) -> Result<Self, EvaluateError> {
-        let stages = read::stages(model)?;
+        let stages = read::stages(&in_floats(model))?;
         let shape = stages[0].input;
         let Samples { values, labels } = samples;
         if values.len() != shape.len() * labels.len() || labels.is_empty() {
@@ -530,7 +530,7 @@ fn lead(scores: &[f32], label: usize) -> f32 {
 
 /// Returns whether a model is a chain of layers.
 pub(crate) fn is_chain(model: &Model) -> bool {
-    read::stages(model).is_ok()
+    read::stages(&in_floats(model)).is_ok()
 }
 
 /// Returns the names of the weights and the input of a product.

@@ -38,11 +38,14 @@ pub enum Role {
 /// Platforms that need no descriptor: name and formats.
 ///
 /// `paper` has the 42 formats of the thesis (chapter III). `paper-unsigned` adds FIXED without a
-/// sign for objects without negative values. The others are the numeric formats of the closed
-/// division of MLPerf Inference rounds.
+/// sign for objects without negative values. `onnx` has the formats that [`QdqModel`] can write. The
+/// others are the numeric formats of the closed division of MLPerf Inference rounds.
+///
+/// [`QdqModel`]: crate::evaluate::graph::QdqModel
 pub const BUILT_IN: &[(&str, &[&str])] = &[
     ("paper", &["FLOAT 32", "FLOAT 16", "FIXED 1..32", "EXP 2..9"]),
     ("paper-unsigned", &["FLOAT 32", "FLOAT 16", "FIXED 1..32", "UFIXED 1..31", "EXP 2..9"]),
+    ("onnx", &["FLOAT 32", "FIXED 2..16", "UFIXED 1..16"]),
     ("mlperf-v0.5", MLPERF),
     ("mlperf-v0.7", MLPERF),
 ];

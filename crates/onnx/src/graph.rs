@@ -121,6 +121,35 @@ impl Model {
     }
 }
 
+impl Model {
+    /// Removes nodes whose outputs nothing reads, and then such tensors.
+    pub fn remove_unused(&mut self) {
+        let mut used: BTreeSet<String> =
+            self.outputs.iter().map(|port| port.name.clone()).collect();
+        let mut nodes = std::mem::take(&mut self.nodes);
+        nodes.reverse();
+        nodes.retain(|node| {
+            let is_used = node.outputs.iter().any(|output| used.contains(output));
+            if is_used {
+                collect_reads(&node.inputs, node, &mut used);
+            }
+            is_used
+        });
+        nodes.reverse();
+        self.nodes = nodes;
+        self.tensors.retain(|tensor| used.contains(&tensor.name));
+    }
+}
+
+/// Collects the values that a node and the graphs inside it read.
+fn collect_reads(inputs: &[String], node: &Node, used: &mut BTreeSet<String>) {
+    used.extend(inputs.iter().cloned());
+    for (_, body) in node.bodies() {
+        used.extend(body.outputs.iter().map(|port| port.name.clone()));
+        body.nodes.iter().for_each(|inner| collect_reads(&inner.inputs, inner, used));
+    }
+}
+
 /// Collects the external files of tensors, of attributes of nodes, and of the graphs inside nodes.
 fn collect_files<'a>(tensors: &'a [Tensor], nodes: &'a [Node], files: &mut BTreeSet<&'a Path>) {
     let attributes = nodes.iter().flat_map(|node| &node.attributes);

@@ -3,7 +3,7 @@
 //! Nothing is executed here; engines are in `dyno-sut`. [`Model::read`] reads a file and
 //! [`Builder`] builds a model. [`infer`] computes the shapes of its values, [`count`] what it
 //! costs, and [`products::products`] its matrix products. [`Constants`] computes values that do
-//! not depend on the inputs.
+//! not depend on the inputs. [`in_floats`] writes quantized models with products of floats.
 //!
 //! ```
 //! use dyno_onnx::{Builder, Dim, Element, Fill, Weights, count};
@@ -31,6 +31,7 @@ mod graph;
 mod messages;
 mod order;
 pub mod products;
+mod quantized;
 mod read;
 pub mod shape;
 mod tensor;
@@ -42,6 +43,7 @@ pub use build::{BuildError, Builder, Name, Weights};
 pub use count::{Cost, Layer, UncountedNode, count, count_with};
 pub use fold::Constants;
 pub use graph::{Attribute, Body, Model, Node, Port};
+pub use quantized::in_floats;
 pub use read::ReadError;
 pub use shape::{Dim, Fact, ShapeError, infer};
 pub use tensor::{Fill, Tensor, Values, code_of, element_of};

@@ -158,8 +158,28 @@ impl Tensor {
         self.element.bytes_of(self.elements())
     }
 
-    /// Returns the elements if they are at most 4096 integers in memory: int32, int64, uint8, bool,
-    /// or float32 without fractions.
+    /// Returns the elements if they are integers of at most 32 bits in memory, of 4 bits and more.
+    #[must_use]
+    pub fn whole(&self) -> Option<Vec<i64>> {
+        let Values::Bytes(bytes) = &self.values else { return None };
+        let count = usize::try_from(self.elements()).ok()?;
+        if bytes.len() as u64 != self.bytes() {
+            return None;
+        }
+        let half = |at: usize| i64::from(bytes[at / 2] >> (at % 2 * 4) & 15);
+        Some(match self.element {
+            Element::U4 => (0..count).map(half).collect(),
+            Element::I4 => (0..count).map(|at| (half(at) ^ 8) - 8).collect(),
+            Element::I8 | Element::U8 | Element::I16 | Element::U16 | Element::I32 => {
+                let size = self.element.bits() / 8;
+                bytes.chunks_exact(size).map(|part| self.element.whole(part)).collect()
+            }
+            _ => return None,
+        })
+    }
+
+    /// Returns the elements if they are at most 4096 integers in memory: int64, bool, those of
+    /// [`Tensor::whole`], or float32 without fractions.
     #[must_use]
     pub fn integers(&self) -> Option<Vec<i64>> {
         const MAX_ELEMENTS: u64 = 4096;
@@ -167,18 +187,16 @@ impl Tensor {
         if self.elements() > MAX_ELEMENTS || bytes.len() as u64 != self.bytes() {
             return None;
         }
-        let four = |part: &[u8]| part.try_into().map(i32::from_le_bytes).ok().map(i64::from);
         let eight = |part: &[u8]| part.try_into().map(i64::from_le_bytes).ok();
         match self.element {
             Element::I64 => bytes.chunks_exact(8).map(eight).collect(),
-            Element::I32 => bytes.chunks_exact(4).map(four).collect(),
             // The scales of a `Resize` are integers of type float32.
             Element::F32 => {
                 let integer = |value: f32| (value.fract() == 0.0).then_some(value as i64);
                 self.floats()?.into_iter().map(integer).collect()
             }
-            Element::Bool | Element::U8 => Some(bytes.iter().map(|&byte| byte.into()).collect()),
-            _ => None,
+            Element::Bool => Some(bytes.iter().map(|&byte| byte.into()).collect()),
+            _ => self.whole(),
         }
     }
 
@@ -231,6 +249,19 @@ fn next_random(state: &mut u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn integers_of_all_widths_are_whole() {
+        let whole = |element, shape: &[usize], bytes: &[u8]| {
+            let values = Values::Bytes(bytes.to_vec());
+            Tensor { element, values, ..Tensor::from_f32("x", shape, &[]) }.whole()
+        };
+        assert_eq!(whole(Element::I4, &[3], &[0x8f, 7]), Some(vec![-1, -8, 7]));
+        assert_eq!(whole(Element::U4, &[2], &[0x8f]), Some(vec![15, 8]));
+        assert_eq!(whole(Element::I16, &[1], &[0xfe, 0xff]), Some(vec![-2]));
+        assert_eq!(whole(Element::I8, &[2], &[1]), None);
+        assert_eq!(whole(Element::F16, &[1], &[0, 0]), None);
+    }
 
     #[test]
     fn every_type_of_elements_has_a_number_of_its_own() {

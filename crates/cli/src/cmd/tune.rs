@@ -1,11 +1,14 @@
 //! `dyno tune`: finds the smallest number format of each layer that keeps the accuracy.
 
+mod compare;
 mod emit;
+mod export;
 mod layers;
 mod pack;
 mod plot;
 mod profile;
 mod run;
+mod scale;
 mod trial;
 
 use std::path::{Path, PathBuf};
@@ -43,6 +46,12 @@ enum Command {
     Emit(emit::Emit),
     /// Write a tuned model as one file, with its weights in the bits of their formats
     Pack(pack::Pack),
+    /// Write a tuned model as ONNX with QuantizeLinear and DequantizeLinear, for other runtimes
+    Export(export::Export),
+    /// Compare a tuned model with int8 models of ONNX Runtime on the same held-out samples
+    Compare(compare::Compare),
+    /// Round weights to formats with a scale for each tensor, channel or group
+    Scale(scale::Scale),
 }
 
 impl Tune {
@@ -59,6 +68,9 @@ impl Tune {
             Command::Trial(trial) => trial.execute(),
             Command::Emit(emit) => emit.execute(),
             Command::Pack(pack) => pack.execute(),
+            Command::Export(export) => export.execute(),
+            Command::Compare(compare) => compare.execute(),
+            Command::Scale(scale) => scale.execute(),
         }
     }
 
@@ -81,8 +93,8 @@ struct NetworkArgs {
     /// The network's descriptor, a TOML file
     #[arg(value_name = "DESCRIPTOR")]
     descriptor: PathBuf,
-    /// A platform by its name, instead of the descriptor's: paper, mlperf-v0.5, mlperf-v0.7,
-    /// or one of --platforms
+    /// A platform by its name, instead of the descriptor's: paper, paper-unsigned, onnx,
+    /// mlperf-v0.5, mlperf-v0.7, or one of --platforms
     #[arg(long, value_name = "NAME")]
     platform: Option<String>,
     /// A file with the formats of platforms: TOML, or the thesis' Python literal

@@ -59,6 +59,7 @@ mod texts;
 mod tune;
 mod tune_cpp;
 mod tuned;
+mod tuned_export;
 mod tuned_files;
 mod tuned_graph;
 mod tuned_verdict;

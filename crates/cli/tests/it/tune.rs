@@ -330,7 +330,7 @@ fn wrong_descriptors_name_file_line_and_key() {
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     let folder = self::folder();
     let ran = folder.dyno("tune run net/toy.toml --platform papr").exits(2);
-    let known = "built in are paper, paper-unsigned, mlperf-v0.5, mlperf-v0.7";
+    let known = "built in are paper, paper-unsigned, onnx, mlperf-v0.5, mlperf-v0.7";
     assert!(ran.stderr.contains(known), "{}", ran.stderr);
     folder.write("fpga.py", "supported_formats = {'FPGA': ['FLOAT 32', 'FIXED 4', 'FIXED 8']}\n");
     folder.dyno("tune run net/toy.toml --platforms fpga.py --platform FPGA --out out").exits(0);

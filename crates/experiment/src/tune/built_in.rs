@@ -137,11 +137,11 @@ impl Engine {
         }
     }
 
-    /// Returns the weights of a layer of a chain.
+    /// Returns the weights of a layer.
     pub fn weights(&self, layer: &str) -> Option<&[f32]> {
         match &self.shape {
             Shape::Chain(chain) => chain.weights(layer),
-            Shape::Graph(_) => None,
+            Shape::Graph(graph) => graph.weights(layer),
         }
     }
 

@@ -36,7 +36,7 @@ pub struct CalibrationSplit {
 }
 
 /// Seed of the held-out samples.
-const HELD_OUT_SEED: u64 = 0x5eed_0000_c0f1;
+pub const HELD_OUT_SEED: u64 = 0x5eed_0000_c0f1;
 
 /// Part of the samples that the search does not see.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,6 +2,7 @@
 
 mod built_in;
 mod closed;
+mod compare;
 mod cpp;
 mod data;
 mod document;
@@ -15,6 +16,7 @@ mod summary;
 
 pub use built_in::{Engine, hashes};
 pub use closed::{ClosedRules, Provenance, Target};
+pub use compare::{ComparedModel, Comparison};
 pub use cpp::cpp_types;
 pub use data::{CalibrationSplit, Data, HeldOut, fed};
 pub use document::{Document, SCHEMA_VERSION, document};

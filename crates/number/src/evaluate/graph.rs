@@ -15,9 +15,12 @@ mod agreement;
 mod convolve;
 mod elementwise;
 mod packed;
+mod qdq;
+mod quantize;
 mod read;
 mod recurrent;
 mod samples;
+mod scaled;
 mod step;
 mod target;
 mod tensor;
@@ -29,12 +32,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dyno_onnx::Model;
+use dyno_onnx::{Model, in_floats};
 
 pub use self::agreement::Agreement;
 pub(super) use self::packed::{PackableTensor, PackedGraph};
+pub use self::qdq::{QdqError, QdqModel, QdqObject, QdqOptions};
 use self::read::{Step, Steps};
 pub use self::samples::{CorrectnessRule, GraphInput, GraphSamples};
+pub use self::scaled::{ScaledFormat, ScaledLayer, ScaledModel};
 use self::step::StepError;
 use self::target::{Context, InputStats, PreparedGraph, WeightCache};
 use self::tensor::Tensor;
@@ -124,6 +129,7 @@ impl GraphEvaluator {
         samples: GraphSamples,
         sets: [Vec<usize>; 3],
     ) -> Result<Self, EvaluateError> {
+        let model = &*in_floats(model);
         let steps = read::steps(model)?;
         samples.check(model)?;
         assert!(sets.iter().flatten().all(|at| *at < samples.count()), "indices of samples");
@@ -181,6 +187,13 @@ impl GraphEvaluator {
             kind: target.kind,
         };
         self.steps.targets.iter().zip(&self.stats).map(layer).collect()
+    }
+
+    /// Returns the weights of a layer in FLOAT(32); `None` if there is no layer with this name.
+    #[must_use]
+    pub fn weights(&self, layer: &str) -> Option<&[f32]> {
+        let mut targets = self.steps.targets.iter();
+        targets.find(|target| target.name == layer).map(|target| &target.weights[..])
     }
 
     /// Returns the answers to some samples in their order.
@@ -406,7 +419,7 @@ impl Plan<'_> {
 pub(crate) fn names(
     model: &Model,
 ) -> Result<(Vec<String>, BTreeMap<usize, String>), EvaluateError> {
-    let steps = read::steps(model)?;
+    let steps = read::steps(&in_floats(model))?;
     // The first target of a node multiplies its input, so it overrides the others.
     let uses = steps.uses.iter().rev();
     let of_nodes =

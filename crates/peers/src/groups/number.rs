@@ -1,6 +1,7 @@
 //! Number formats beside ml_dtypes, ONNX Runtime's conversions and the reference of ONNX: all codes and the borders
 //! between them. A table of `docs/reference/number-formats.md` lists intended differences. The group also compares
-//! scores of the built-in evaluator, and tunes networks that others trained.
+//! scores of the built-in evaluator, exported models, and models that ONNX Runtime quantized, and tunes networks that
+//! others trained.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,6 +14,7 @@ use crate::cargo;
 use crate::venv::Venv;
 
 const FORMATS: &str = "codes, casts and scales beside ml_dtypes, ONNX Runtime and ONNX's reference";
+const QDQ: &str = "exported models and models quantized by ONNX Runtime give its labels";
 const SCORES: &str = "networks of the built-in evaluator beside ONNX Runtime";
 /// Pinned, because the table describes these versions.
 const PACKAGES: &str = "ml_dtypes==0.6.0 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.32.0";
@@ -27,7 +29,7 @@ pub fn run(bench: &Bench) -> Result<Vec<Comparison>> {
         Ok(venv) => venv,
         Err(missing) => {
             let skipped = |name| (name, Outcome::Skipped(missing.clone()));
-            return Ok([FORMATS, SCORES, NETS].map(skipped).into());
+            return Ok([FORMATS, SCORES, QDQ, NETS].map(skipped).into());
         }
     };
     let examples = cargo::debug_folder(bench.root)?.join("examples");
@@ -35,7 +37,9 @@ pub fn run(bench: &Bench) -> Result<Vec<Comparison>> {
     formats.arg(examples.join("convert")).arg(bench.root.join(PAGE));
     let mut scores = script(bench, &venv, "scores.py");
     scores.arg(examples.join("scores"));
-    let commands = [(FORMATS, formats), (SCORES, scores)];
+    let mut qdq = script(bench, &venv, "qdq.py");
+    qdq.arg(examples.join("qdq")).arg(examples.join("scores"));
+    let commands = [(FORMATS, formats), (SCORES, scores), (QDQ, qdq)];
     let found = commands.into_iter().map(|(name, command)| Ok((name, outcome(bench, command)?)));
     let mut found = found.collect::<Result<Vec<Comparison>>>()?;
     found.push((NETS, nets(bench, &venv, &examples)?));

@@ -91,6 +91,7 @@ pub const EDGES: &[Edge] = &[
     ("number", "kernels", "converts slices and multiplies by vectors of the processor"),
     ("number", "loadgen", "judges a margin by tails of the same distributions"),
     ("number", "onnx", "reads the networks that it evaluates"),
+    ("number", "oracle", "compares exported models with an evaluator that shares nothing with it"),
     ("onnx", "tensors", "names the elements of tensors"),
     ("report", "loadgen", "names scenarios, and the arithmetic of early stopping"),
     ("report", "results", "pages are functions of documents"),

@@ -4,6 +4,8 @@ use dyno_kernels::{Activation, Isa, Tanh, erf};
 
 use super::recurrent::apply;
 use super::tensor::{Mismatch, Tensor};
+use crate::codec::Conversion;
+use crate::format::Format;
 
 /// A function of each number.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,6 +30,8 @@ pub(super) enum UnaryOp {
     /// 1 for numbers other than 0.
     Truth,
     Not,
+    /// Rounds to a format that has NaN, as a cast to it and back does.
+    Round(Format),
 }
 
 /// A function of two numbers.
@@ -87,6 +91,11 @@ impl UnaryOp {
             Self::Truncate => each(&f32::trunc),
             Self::Truth => each(&|x| f32::from(x != 0.0)),
             Self::Not => each(&|x| f32::from(x == 0.0)),
+            Self::Round(format) => {
+                format
+                    .quantise_slice(numbers, Conversion::default())
+                    .expect("types of ONNX with a format of their own have NaN");
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use dyno_kernels::Isa;
-use dyno_onnx::{Constants, Model, Tensor as Constant};
+use dyno_onnx::{Constants, Model, Tensor as Constant, in_floats};
 
 use super::super::packed::{PackedError, PackedLayer, PackedRunError, known, widened};
 use super::super::stage::{FloatReason, Layout, PreparedProduct, ProductPath, Scratch};
@@ -33,7 +33,7 @@ impl PackedGraph {
         model: &Model,
         formats: &Dictionary,
     ) -> Result<(Self, Vec<PackedLayer>), PackedError> {
-        let mut steps = read::steps(model).map_err(PackedError::Network)?;
+        let mut steps = read::steps(&in_floats(model)).map_err(PackedError::Network)?;
         known(formats, &steps.targets.iter().flat_map(Target::names).collect::<Vec<_>>())?;
         let grouped: BTreeMap<usize, usize> = steps.steps.iter().filter_map(grouped).collect();
         let mut prepared = Vec::new();
@@ -154,6 +154,7 @@ impl PackableTensor {
         model: &Model,
         formats: &Dictionary,
     ) -> Result<(Vec<Self>, Model), PackedError> {
+        let model = &*in_floats(model);
         let steps = read::steps(model).map_err(PackedError::Network)?;
         let constants = Constants::new(model);
         let tensors: BTreeSet<&str> = steps.uses.iter().map(|uses| uses.tensor.as_str()).collect();

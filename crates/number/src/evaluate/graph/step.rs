@@ -3,6 +3,7 @@
 use super::super::stage::{Stage, softmax};
 use super::convolve::{GroupedConvolution, image, of_pixels, to_pixels};
 use super::elementwise::{BinaryOp, UnaryOp};
+use super::quantize;
 use super::recurrent::{InitialStates, RecurrentLayer};
 use super::target::Context;
 use super::tensor::{Mismatch, Reduction, Tensor, place};
@@ -101,6 +102,15 @@ pub(super) enum Op {
     CumSum {
         exclusive: bool,
     },
+    /// `QuantizeLinear`: scale and zero point are inputs.
+    Quantize {
+        axis: i64,
+        limits: [f32; 2],
+    },
+    Dequantize {
+        axis: i64,
+    },
+    DynamicQuantize,
 }
 
 /// Axes: an attribute in old files, the second input in others.
@@ -180,6 +190,11 @@ impl Op {
                 let sizes = rest.take(1).map(|axes| axes.integers()).or_else(|| sizes.clone());
                 return split(&x, *axis, sizes, *parts);
             }
+            Self::Quantize { axis, limits } => {
+                quantize::codes(x, rest.get(1)?, rest.take(2), *axis, *limits)?
+            }
+            Self::Dequantize { axis } => quantize::numbers(x, rest.get(1)?, rest.take(2), *axis)?,
+            Self::DynamicQuantize => return Ok(quantize::dynamic_codes(x)?),
             _ => self.moved(x, &mut rest)?,
         };
         Ok(vec![one])

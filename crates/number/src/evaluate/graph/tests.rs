@@ -3,6 +3,8 @@
 
 mod cells;
 mod packed;
+mod qdq;
+mod scaled;
 mod twin;
 
 use dyno_onnx::{

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use dyno_kernels::Isa;
-use dyno_onnx::Model;
+use dyno_onnx::{Model, in_floats};
 
 use super::super::stage::{Layout, PreparedProduct, Product, Scratch, Shape, Stage};
 use super::super::{BLOCK, by_pixels, names, read};
@@ -30,7 +30,7 @@ impl Chain {
         model: &Model,
         formats: &Dictionary,
     ) -> Result<(Self, Vec<PackedLayer>), PackedError> {
-        let mut stages = read::stages(model).map_err(PackedError::Network)?;
+        let mut stages = read::stages(&in_floats(model)).map_err(PackedError::Network)?;
         let products = stages.iter().filter_map(|stage| stage.product.as_ref());
         known(formats, &products.flat_map(names).collect::<Vec<_>>())?;
         let mut ready = Vec::new();

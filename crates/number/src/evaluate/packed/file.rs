@@ -17,7 +17,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
-use dyno_onnx::{Constants, Model, Tensor, Values};
+use dyno_onnx::{Constants, Model, Tensor, Values, in_floats};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -185,6 +185,7 @@ impl PackedFile {
         formats: &Dictionary,
         source: PackedSource,
     ) -> Result<Self, PackedError> {
+        let model = &*in_floats(model);
         // Only models that can be executed are packed.
         let is_graph = PackedNetwork::new(model, formats)?.is_graph();
         let (found, graph) = if is_graph {

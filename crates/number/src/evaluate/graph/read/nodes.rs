@@ -5,6 +5,7 @@ use dyno_onnx::{Element, Node, element_of};
 
 use super::super::super::attributes::{bounds, float, unsupported};
 use super::super::elementwise::{BinaryOp, UnaryOp};
+use super::super::qdq::format_of;
 use super::super::step::{Axes, Op};
 use super::super::tensor::Reduction;
 use super::{EvaluateError, Reader};
@@ -98,11 +99,29 @@ impl<'a> Reader<'a> {
                 self.plain(node, Op::Shape)
             }
             "Where" => self.plain(node, Op::Where),
+            "QuantizeLinear" if node.int("block_size", 0) == 0 => self.quantize(node),
+            "DequantizeLinear" if node.int("block_size", 0) == 0 => {
+                self.plain(node, Op::Dequantize { axis: axis(1) })
+            }
+            "DynamicQuantizeLinear" => self.plain(node, Op::DynamicQuantize),
             "CumSum" if node.int("reverse", 0) == 0 => {
                 self.plain(node, Op::CumSum { exclusive: node.int("exclusive", 0) != 0 })
             }
             _ => Err(unsupported(node, "is none that the built-in engine has")),
         }
+    }
+
+    fn quantize(&mut self, node: &'a Node) -> Result<(), EvaluateError> {
+        let zero = node.inputs.get(2).filter(|name| !name.is_empty());
+        let element = |name: &String| {
+            let constant = self.constants.get(name).map(|tensor| tensor.element);
+            constant.or(self.inferred.facts.get(name).map(|fact| fact.element))
+        };
+        let Some((least, most)) = node.code_limits(zero.and_then(element)) else {
+            return Err(unsupported(node, "has codes that are no integers of up to 16 bits"));
+        };
+        let limits = [least as f32, most as f32];
+        self.plain(node, Op::Quantize { axis: node.int("axis", 1), limits })
     }
 
     fn has_old_softmax(&self) -> bool {
@@ -169,8 +188,8 @@ fn each(node: &Node) -> Option<UnaryOp> {
                 Element::F32 | Element::F64 => UnaryOp::Identity,
                 Element::Bool => UnaryOp::Truth,
                 Element::I64 | Element::I32 => UnaryOp::Truncate,
-                // Smaller types would round or wrap around.
-                _ => return None,
+                // Integers of fewer bits would wrap around.
+                other => UnaryOp::Round(format_of(other)?),
             }
         }
         _ => return None,

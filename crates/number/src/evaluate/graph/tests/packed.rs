@@ -23,7 +23,7 @@ fn answers(packed: &PackedNetwork, fed: &GraphSamples, samples: &[usize]) -> Vec
 }
 
 /// An attention head over a sentence, with a mask and transposed weights.
-fn attentive(seed: u64) -> Result<Model, BuildError> {
+pub(super) fn attentive(seed: u64) -> Result<Model, BuildError> {
     let mut net = Builder::new("attentive", Weights::seeded(seed));
     let [n, t] = ["N", "T"].map(Dim::symbol);
     let tokens = net.input("tokens", Element::I64, &[n.clone(), t.clone()]);
@@ -51,7 +51,7 @@ fn attentive(seed: u64) -> Result<Model, BuildError> {
     Ok(net.finish())
 }
 
-fn sentences() -> GraphSamples {
+pub(super) fn sentences() -> GraphSamples {
     let numbers = |seed: usize, most: f32| -> Vec<f32> {
         let all = images(COUNT * 8 + seed).into_iter().skip(seed);
         all.map(|x| (x * most).floor()).collect()

@@ -1,0 +1,91 @@
+//! Tuned models as ONNX files for other runtimes, and models that others quantized.
+
+use dyno_onnx::{Element, Model};
+
+use crate::probe::npy;
+use crate::tuned::write;
+use crate::tuned_graph;
+
+const FORMATS: &str = "\
+gru.weight FIXED 8 0
+gru.input FIXED 8 -1
+gru.R.weight FIXED 4 0
+means.weight FIXED 6 -1
+means.input FIXED 8 0
+scores.weight EXP 4
+";
+
+#[test]
+fn a_tuned_model_is_exported_and_read_again() {
+    let folder = tuned_graph::folder();
+    folder.write("formats.txt", FORMATS);
+    let export = "tune export words.onnx --formats formats.txt";
+    let shown = folder.dyno(&format!("{export} --out words.qdq.onnx")).exits(0).stdout;
+    let line = shown.lines().find(|line| line.contains("gru.R.weight")).unwrap();
+    let cells: Vec<&str> = line.trim_matches(['│', ' ']).split_whitespace().collect();
+    assert_eq!(cells, ["gru.R.weight", "I4(0)", "int8", "2^-3", "192"]);
+    let model = Model::read(&folder.0.join("words.qdq.onnx")).unwrap();
+    let quantizers = model.nodes.iter().filter(|node| node.op == "QuantizeLinear").count();
+    assert_eq!(quantizers, 2, "gru.input and means.input");
+    let profile = folder.dyno("tune profile words.qdq.onnx --samples words.npy").exits(0).stdout;
+    assert!(
+        profile.contains("layer_name = [\"gru\", \"gru.R\", \"means\", \"scores\"]"),
+        "{profile}"
+    );
+    folder.dyno(&format!("{export} --int4 --exact --out half.onnx")).exits(0);
+    let half = Model::read(&folder.0.join("half.onnx")).unwrap();
+    // Cast knows int4 since version 21, and the model has 17.
+    assert!(half.tensors.iter().all(|tensor| tensor.element != Element::I4));
+}
+
+#[test]
+fn formats_that_onnx_lacks_are_rejected_by_name() {
+    let folder = tuned_graph::folder();
+    folder.write("formats.txt", "gru.R.input FIXED 8 0\nmeans.input EXP 4\nscores.weight EXP 8\n");
+    let export = "tune export words.onnx --formats formats.txt";
+    let stderr = folder.dyno(export).exits(2).stderr;
+    for part in ["`gru.R.input` has I8(0)", "`means.input` has E4(3)", "`scores.weight` has E8(63)"]
+    {
+        assert!(stderr.contains(part), "{stderr}");
+    }
+    assert!(stderr.contains("--platform onnx"), "{stderr}");
+    folder.write("formats.txt", "scores.weight EXP 8\n");
+    folder.dyno(&format!("{export} --fake-weights")).exits(0);
+    assert!(folder.0.join("words.qdq.onnx").is_file());
+}
+
+#[test]
+fn weights_get_scales() {
+    let folder = tuned_graph::folder();
+    let shown = folder
+        .dyno("tune scale words.onnx --format scores.weight=uint4:channel --format gru.weight=int8")
+        .exits(0)
+        .stdout;
+    assert!(shown.contains("scores.weight"), "{shown}");
+    // 4 bits, and for 8 weights of an output a scale of 32 bits and a zero point of 4.
+    assert!(shown.contains("8.500"), "{shown}");
+    folder.dyno("tune profile words.scaled.onnx --samples words.npy").exits(0);
+    let wrong = folder.dyno("tune scale words.onnx --format scores.weight=int5").exits(2).stderr;
+    assert!(wrong.contains("expected int8, int4"), "{wrong}");
+}
+
+#[test]
+fn models_are_compared_without_python() {
+    let folder = tuned_graph::folder();
+    folder.write("formats.txt", FORMATS);
+    let labels: Vec<u8> = (0..160_i64).flat_map(|at| (at % 4).to_le_bytes()).collect();
+    write(&folder, "labels.npy", &npy("<i8", "(160,)", &labels));
+    let compare = "tune compare words.onnx --inputs words.npy --labels labels.npy \
+                   --formats formats.txt --python ./no-python";
+    let shown = folder.dyno(compare).exits(0).stdout;
+    assert!(shown.contains("FLOAT 32") && shown.contains("Dyno"), "{shown}");
+    assert!(shown.contains("cannot start ./no-python"), "{shown}");
+    let json = folder.dyno(&format!("{compare} --json")).exits(0).stdout;
+    let document: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let rows = document["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    let accuracy = rows[1]["accuracy"].as_f64().unwrap();
+    let [low, high] = [0, 1].map(|at| rows[1]["interval"][at].as_f64().unwrap());
+    assert!(low < accuracy && accuracy < high, "{low} {accuracy} {high}");
+    assert!((rows[1]["accuracy"].as_f64().unwrap() * 80.0).fract() == 0.0, "80 are held out");
+}

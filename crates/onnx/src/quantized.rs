@@ -1,0 +1,512 @@
+//! Quantized models, with products of floating-point numbers.
+//!
+//! Files store quantized models in three ways: `QuantizeLinear` and `DequantizeLinear` around
+//! floating-point operators (QDQ), operators on integers such as `QLinearConv` (QOperator), and
+//! `MatMulInteger` after `DynamicQuantizeLinear`. [`in_floats`] makes the first of the others, with
+//! weights as constants of float32. It computes the same function: integers times a scale.
+
+mod spread;
+
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
+
+use dyno_tensors::{Element, Elements};
+
+use self::spread::Spread;
+use crate::fold::Constants;
+use crate::graph::{Attribute, Model, Node};
+use crate::tensor::{Tensor, Values, element_of};
+
+/// Operators of quantized models that are rewritten.
+const OPERATORS: [&str; 15] = [
+    "QuantizeLinear",
+    "DequantizeLinear",
+    "QLinearConv",
+    "QLinearMatMul",
+    "QGemm",
+    "QLinearAdd",
+    "QLinearMul",
+    "QLinearGlobalAveragePool",
+    "QLinearAveragePool",
+    "QLinearSigmoid",
+    "QLinearLeakyRelu",
+    "QLinearSoftmax",
+    "QLinearConcat",
+    "MatMulInteger",
+    "ConvInteger",
+];
+
+/// Endings that programs append to the name of a weight when they quantize it.
+const ENDINGS: [&str; 10] = [
+    "_quantized",
+    "_DequantizeLinear_Output",
+    ".int8",
+    ".uint8",
+    ".int4",
+    ".uint4",
+    ".int16",
+    ".uint16",
+    ".float16",
+    ".bfloat16",
+];
+
+/// Returns a quantized model in which all products are of floating-point numbers, and all weights
+/// are constants of float32. Activations are rounded by `QuantizeLinear` and `DequantizeLinear`. A
+/// node that cannot be written so stays as it is. Other models are returned unchanged.
+///
+/// ```
+/// use dyno_onnx::{Builder, Constants, Element, Tensor, Values, Weights, in_floats};
+///
+/// let mut net = Builder::new("net", Weights::seeded(1));
+/// let x = net.input("x", Element::F32, &[1.into(), 2.into()]);
+/// let values = Values::Bytes(vec![1, 2, 0xff, 4]);
+/// let codes = Tensor { element: Element::I8, values, ..Tensor::from_f32("w_quantized", &[2, 2], &[]) };
+/// let codes = net.tensor(codes)?;
+/// let scale = net.tensor(Tensor::from_f32("scale", &[], &[0.5]))?;
+/// let w = net.node("DequantizeLinear", &[&codes, &scale], &[])?;
+/// let y = net.node("MatMul", &[&x, &w], &[])?;
+/// net.output("y", &y)?;
+/// let model = net.finish();
+///
+/// let floats = in_floats(&model);
+/// assert_eq!(floats.nodes.len(), 1);
+/// let weights = Constants::new(&floats).get("w").unwrap();
+/// assert_eq!(weights.floats(), Some(vec![0.5, 1.0, -0.5, 2.0]));
+/// # Ok::<(), dyno_onnx::BuildError>(())
+/// ```
+#[must_use]
+pub fn in_floats(model: &Model) -> Cow<'_, Model> {
+    let is_quantized = |node: &Node| OPERATORS.contains(&node.op.as_str());
+    let is_narrow = |tensor: &Tensor| tensor.element != Element::F32 && tensor.element.is_real();
+    let is_code = |tensor: &Tensor| !tensor.shape.is_empty() && limits(tensor.element).is_some();
+    let is_stored = |tensor: &Tensor| is_narrow(tensor) || is_code(tensor);
+    if !model.nodes.iter().any(is_quantized) && !model.tensors.iter().any(is_stored) {
+        return Cow::Borrowed(model);
+    }
+    let mut rewriter = Rewriter::new(model);
+    for node in &model.nodes {
+        let mark = rewriter.nodes.len();
+        if rewriter.node(node).is_none() {
+            rewriter.nodes.truncate(mark);
+            rewriter.nodes.push(node.clone());
+        }
+    }
+    Cow::Owned(rewriter.finish())
+}
+
+/// State of rewriting a model.
+struct Rewriter<'a> {
+    model: &'a Model,
+    constants: Constants<'a>,
+    makers: HashMap<&'a str, &'a Node>,
+    readers: HashMap<&'a str, Vec<&'a Node>>,
+    nodes: Vec<Node>,
+    tensors: Vec<Tensor>,
+    names: BTreeSet<String>,
+    /// New names of values.
+    renamed: HashMap<String, String>,
+    /// Values that are made elsewhere.
+    done: BTreeSet<String>,
+    /// Weights in floats, by the names of their codes, scale and zero point.
+    known: HashMap<Vec<String>, String>,
+}
+
+impl<'a> Rewriter<'a> {
+    fn new(model: &'a Model) -> Self {
+        let mut readers: HashMap<&str, Vec<&Node>> = HashMap::new();
+        let mut makers = HashMap::new();
+        let mut names = BTreeSet::new();
+        for node in &model.nodes {
+            makers.extend(node.outputs.iter().map(|output| (output.as_str(), node)));
+            node.inputs.iter().for_each(|input| readers.entry(input).or_default().push(node));
+            names.extend(node.inputs.iter().chain(&node.outputs).cloned());
+        }
+        names.extend(model.tensors.iter().map(|tensor| tensor.name.clone()));
+        Self {
+            model,
+            constants: Constants::new(model),
+            makers,
+            readers,
+            nodes: Vec::new(),
+            tensors: Vec::new(),
+            names,
+            renamed: HashMap::new(),
+            done: BTreeSet::new(),
+            known: HashMap::new(),
+        }
+    }
+
+    /// Writes a node in floats. `None` if it stays as it is.
+    fn node(&mut self, node: &'a Node) -> Option<()> {
+        if node.outputs.first().is_some_and(|output| self.done.contains(output)) {
+            return Some(());
+        }
+        match node.op.as_str() {
+            "DequantizeLinear" => self.dequantize(node),
+            "QuantizeLinear" => {
+                // The operator of ONNX Runtime has the same inputs.
+                self.nodes.push(Node { domain: String::new(), ..node.clone() });
+                Some(())
+            }
+            "Cast" => {
+                let (shape, numbers) = self.narrow_floats(&node.inputs[0])?;
+                let is_float = node.int("to", 0) == 1 && !self.is_output(&node.outputs[0]);
+                is_float.then(|| self.replace(node, &node.inputs[0], shape, &numbers))
+            }
+            "Mul" => {
+                let [codes, scale] = self.scaled_codes(node)?;
+                let (shape, numbers) = self.weights([codes, scale, ""], 0, 0)?;
+                self.replace(node, codes, shape, &numbers);
+                Some(())
+            }
+            "Gather" => self.table(node),
+            "QLinearConv" => {
+                let weights = self.float(node, [3, 4, 5], 0)?;
+                let x = self.float(node, [0, 1, 2], 1)?;
+                let bias = self.bias(node, 8, [1, 4], &weights)?;
+                self.product(node, "Conv", &[Some(x), Some(weights), bias], [6, 7])
+            }
+            "QLinearMatMul" => {
+                let weights = self.float(node, [3, 4, 5], -1)?;
+                let x = self.float(node, [0, 1, 2], -2)?;
+                self.product(node, "MatMul", &[Some(x), Some(weights)], [6, 7])
+            }
+            "QGemm" => {
+                let along = i64::from(node.int("transB", 0) == 0);
+                let weights = self.float(node, [3, 4, 5], along)?;
+                let x = self.float(node, [0, 1, 2], 0)?;
+                let bias = self.bias(node, 6, [1, 4], &weights)?;
+                self.product(node, "Gemm", &[Some(x), Some(weights), bias], [7, 8])
+            }
+            "QLinearAdd" | "QLinearMul" => {
+                let x = self.float(node, [0, 1, 2], 1)?;
+                let y = self.float(node, [3, 4, 5], 1)?;
+                self.product(node, &node.op["QLinear".len()..], &[Some(x), Some(y)], [6, 7])
+            }
+            "QLinearGlobalAveragePool" | "QLinearAveragePool" | "QLinearSigmoid"
+            | "QLinearLeakyRelu" | "QLinearSoftmax" => {
+                if node.int("channels_last", 0) != 0 {
+                    return None;
+                }
+                let x = self.float(node, [0, 1, 2], 1)?;
+                self.product(node, &node.op["QLinear".len()..], &[Some(x)], [3, 4])
+            }
+            "QLinearConcat" => {
+                let parts = (2..node.inputs.len()).step_by(3);
+                let parts = parts.map(|at| self.float(node, [at, at + 1, at + 2], 1).map(Some));
+                let parts = parts.collect::<Option<Vec<_>>>()?;
+                self.product(node, "Concat", &parts, [0, 1])
+            }
+            "MatMulInteger" => self.integers(node, "MatMul", -1),
+            "ConvInteger" => self.integers(node, "Conv", 0),
+            _ => None,
+        }
+    }
+
+    fn is_output(&self, name: &str) -> bool {
+        self.model.outputs.iter().any(|port| port.name == name)
+    }
+
+    /// Replaces the output of a node by constants.
+    fn replace(&mut self, node: &Node, origin: &str, shape: Vec<usize>, numbers: &[f32]) {
+        let name = self.store(origin, &node.outputs[0], shape, numbers);
+        self.renamed.insert(node.outputs[0].clone(), name);
+    }
+
+    fn dequantize(&mut self, node: &'a Node) -> Option<()> {
+        let key = node.inputs.clone();
+        let output = &node.outputs[0];
+        if self.is_output(output) {
+            return None;
+        }
+        if let Some(known) = self.known.get(&key) {
+            self.renamed.insert(output.clone(), known.clone());
+            return Some(());
+        }
+        let axis = node.int("axis", 1);
+        let block = usize::try_from(node.int("block_size", 0)).ok()?;
+        let parts = [0, 1, 2].map(|at| node.inputs.get(at).map_or("", String::as_str));
+        match self.weights(parts, axis, block) {
+            Some((shape, numbers)) => {
+                self.replace(node, parts[0], shape, &numbers);
+                self.known.insert(key, self.renamed[output].clone());
+            }
+            None => self.nodes.push(Node { domain: String::new(), ..node.clone() }),
+        }
+        Some(())
+    }
+
+    /// Returns constant codes as numbers: minus the zero point, times the scale.
+    fn weights(
+        &self,
+        [codes, scale, zero]: [&str; 3],
+        axis: i64,
+        block: usize,
+    ) -> Option<(Vec<usize>, Vec<f32>)> {
+        let (shape, codes) = self.codes(codes)?;
+        let scale = self.constants.get(scale)?;
+        let scales = scale.floats()?;
+        let of_scale = Spread::new(&shape, axis, block, scales.len())?;
+        let zeros = if zero.is_empty() { Vec::new() } else { self.codes(zero)?.1 };
+        let of_zero = Spread::new(&shape, axis, block, zeros.len().max(1))?;
+        let numbers = codes.iter().enumerate().map(|(at, code)| {
+            let zero = zeros.get(of_zero.of(at)).copied().unwrap_or(0);
+            (code - zero) as f32 * scales[of_scale.of(at)]
+        });
+        let numbers = numbers.collect();
+        Some((shape, numbers))
+    }
+
+    /// Returns constant integers, or the codes of constants that are quantized.
+    fn codes(&self, name: &str) -> Option<(Vec<usize>, Vec<i64>)> {
+        if let Some(tensor) = self.constants.get(name) {
+            let codes = tensor.whole()?;
+            return Some((tensor.shape, codes));
+        }
+        let node = self.makers.get(name).filter(|node| node.op == "QuantizeLinear")?;
+        let (numbers, scale) =
+            (self.constants.get(&node.inputs[0])?, self.constants.get(node.inputs.get(1)?)?);
+        let zero = node.inputs.get(2).filter(|name| !name.is_empty());
+        let zero = zero.map(|name| self.constants.get(name));
+        let (element, zeros) = match zero {
+            Some(zero) => {
+                let zero = zero?;
+                (zero.element, zero.whole()?)
+            }
+            None => (Element::U8, vec![0]),
+        };
+        let (least, most) = limits(element)?;
+        let block = usize::try_from(node.int("block_size", 0)).ok()?;
+        let axis = node.int("axis", 1);
+        let scales = scale.floats()?;
+        let of_scale = Spread::new(&numbers.shape, axis, block, scales.len())?;
+        let of_zero = Spread::new(&numbers.shape, axis, block, zeros.len())?;
+        let floats = numbers.floats()?;
+        let codes = floats.iter().enumerate().map(|(at, x)| {
+            let steps = (x / scales[of_scale.of(at)]).round_ties_even() as i64;
+            (steps + zeros[of_zero.of(at)]).clamp(least, most)
+        });
+        let codes = codes.collect();
+        Some((numbers.shape, codes))
+    }
+
+    /// Returns the names of codes and their scale, if a node multiplies codes that are cast to
+    /// float32 with one number.
+    fn scaled_codes(&self, node: &'a Node) -> Option<[&'a str; 2]> {
+        let [codes, scale] = &node.inputs[..] else { return None };
+        let cast = self.makers.get(codes.as_str())?;
+        let is_cast = cast.op == "Cast" && cast.int("to", 0) == 1;
+        let is_one = self.constants.get(scale).is_some_and(|scale| scale.elements() == 1);
+        (is_cast && is_one && !self.is_output(&node.outputs[0]))
+            .then_some([cast.inputs[0].as_str(), scale])
+    }
+
+    /// Returns constants of floating-point types other than float32.
+    fn narrow_floats(&self, name: &str) -> Option<(Vec<usize>, Vec<f32>)> {
+        let tensor = self.constants.get(name)?;
+        let Values::Bytes(bytes) = &tensor.values else { return None };
+        let is_narrow = tensor.element != Element::F32 && tensor.element.is_real();
+        let all = Elements::read(tensor.element, bytes).filter(|_| is_narrow)?;
+        Some((tensor.shape, all.into_f32()))
+    }
+
+    /// Reads rows of a constant table of codes as rows of floats, if all that reads the rows makes
+    /// floats of them.
+    fn table(&mut self, node: &'a Node) -> Option<()> {
+        let [reader] = self.readers.get(node.outputs[0].as_str())?[..] else { return None };
+        if self.is_output(&node.outputs[0]) || self.is_output(&reader.outputs[0]) {
+            return None;
+        }
+        let mut last = reader;
+        let (shape, numbers) = match reader.op.as_str() {
+            "DequantizeLinear" if reader.inputs[0] == node.outputs[0] => {
+                let part = |at: usize| reader.inputs.get(at).map_or("", String::as_str);
+                let is_one = |name: &str| {
+                    name.is_empty() || self.constants.get(name).is_some_and(|of| of.elements() == 1)
+                };
+                if !is_one(part(1)) || !is_one(part(2)) {
+                    return None;
+                }
+                self.weights([&node.inputs[0], part(1), part(2)], 0, 0)?
+            }
+            "Cast" if reader.int("to", 0) == 1 => match self.narrow_floats(&node.inputs[0]) {
+                Some(found) => found,
+                None => {
+                    let [next] = self.readers.get(reader.outputs[0].as_str())?[..] else {
+                        return None;
+                    };
+                    last = next;
+                    let [_, scale] = self.scaled_codes(next).filter(|_| next.op == "Mul")?;
+                    self.weights([&node.inputs[0], scale, ""], 0, 0)?
+                }
+            },
+            _ => return None,
+        };
+        let table = self.store(&node.inputs[0], &node.inputs[0], shape, &numbers);
+        let mut node = node.clone();
+        node.inputs[0] = table;
+        node.outputs[0].clone_from(&last.outputs[0]);
+        self.done.extend([reader.outputs[0].clone(), last.outputs[0].clone()]);
+        self.nodes.push(node);
+        Some(())
+    }
+
+    /// Returns quantized values as floats: constants, or the output of a new node.
+    fn float(&mut self, node: &'a Node, parts: [usize; 3], axis: i64) -> Option<String> {
+        let parts = parts.map(|at| node.inputs.get(at).map_or("", String::as_str));
+        let key: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
+        if let Some(known) = self.known.get(&key) {
+            return Some(known.clone());
+        }
+        let name = match self.weights(parts, axis, 0) {
+            Some((shape, numbers)) => self.store(parts[0], parts[0], shape, &numbers),
+            None => {
+                let name = self.name(&format!("{}.floats", parts[0]));
+                let attributes = vec![("axis".into(), axis.into())];
+                self.push("DequantizeLinear", key.clone(), &name, attributes);
+                name
+            }
+        };
+        self.known.insert(key, name.clone());
+        Some(name)
+    }
+
+    /// Returns a constant bias in integers as floats. Its scale is the product of two others.
+    fn bias(
+        &mut self,
+        node: &'a Node,
+        at: usize,
+        scales: [usize; 2],
+        weights: &str,
+    ) -> Option<Option<String>> {
+        let Some(name) = node.inputs.get(at).filter(|name| !name.is_empty()) else {
+            return Some(None);
+        };
+        let (shape, codes) = self.codes(name)?;
+        let [x, w] = scales.map(|at| self.constants.get(&node.inputs[at])?.floats());
+        let (x, w) = (x?, w?);
+        let is_each = w.len() == codes.len() || w.len() == 1;
+        let [x] = x[..] else { return None };
+        if !is_each {
+            return None;
+        }
+        let number = |(at, code): (usize, &i64)| *code as f32 * (x * w[at % w.len()]);
+        let numbers: Vec<f32> = codes.iter().enumerate().map(number).collect();
+        let wanted = format!("{weights}.bias");
+        Some(Some(self.store(&wanted, &wanted, shape, &numbers)))
+    }
+
+    /// Adds an operator on floats, and quantizes its output.
+    fn product(
+        &mut self,
+        node: &Node,
+        op: &str,
+        inputs: &[Option<String>],
+        parameters: [usize; 2],
+    ) -> Option<()> {
+        let inputs = inputs.iter().map(|input| input.clone().unwrap_or_default()).collect();
+        let is_kept = |(name, _): &&(String, Attribute)| name != "channels_last" && name != "opset";
+        let attributes = node.attributes.iter().filter(is_kept).cloned().collect();
+        let [scale, zero] = parameters.map(|at| node.inputs.get(at).cloned().unwrap_or_default());
+        if scale.is_empty() {
+            self.push(op, inputs, &node.outputs[0], attributes);
+        } else {
+            let sums = self.name(&format!("{}.floats", node.outputs[0]));
+            self.push(op, inputs, &sums, attributes);
+            self.push("QuantizeLinear", vec![sums, scale, zero], &node.outputs[0], Vec::new());
+        }
+        let last = self.nodes.last_mut().expect("it was pushed");
+        last.name.clone_from(&node.name);
+        Some(())
+    }
+
+    /// Adds a product of integers minus their zero points, without a scale.
+    fn integers(&mut self, node: &'a Node, op: &str, axis: i64) -> Option<()> {
+        let one = self.store("one", "one", Vec::new(), &[1.0]);
+        let part = |at: usize| node.inputs.get(at).cloned().unwrap_or_default();
+        let (shape, codes) = self.codes(&part(1))?;
+        let zeros = if part(3).is_empty() { vec![0] } else { self.codes(&part(3))?.1 };
+        let of_zero = Spread::new(&shape, axis, 0, zeros.len())?;
+        let number = |(at, code): (usize, &i64)| (code - zeros[of_zero.of(at)]) as f32;
+        let numbers: Vec<f32> = codes.iter().enumerate().map(number).collect();
+        let weights = self.store(&part(1), &part(1), shape, &numbers);
+        let x = self.name(&format!("{}.floats", part(0)));
+        self.push("DequantizeLinear", vec![part(0), one, part(2)], &x, Vec::new());
+        self.push(op, vec![x, weights], &node.outputs[0], node.attributes.clone());
+        let last = self.nodes.last_mut().expect("it was pushed");
+        last.name.clone_from(&node.name);
+        Some(())
+    }
+
+    fn push(
+        &mut self,
+        op: &str,
+        mut inputs: Vec<String>,
+        output: &str,
+        attributes: Vec<(String, Attribute)>,
+    ) {
+        while inputs.last().is_some_and(String::is_empty) {
+            inputs.pop();
+        }
+        self.nodes.push(Node {
+            name: String::new(),
+            op: op.into(),
+            domain: String::new(),
+            inputs,
+            outputs: vec![output.into()],
+            attributes,
+        });
+    }
+
+    /// Stores numbers by the name of the weight before it was quantized, if that is free.
+    fn store(&mut self, origin: &str, other: &str, shape: Vec<usize>, numbers: &[f32]) -> String {
+        let plain = ENDINGS.iter().find_map(|ending| origin.strip_suffix(ending));
+        let name = self.name(plain.unwrap_or(other));
+        self.tensors.push(Tensor::from_f32(&name, &shape, numbers));
+        name
+    }
+
+    /// Returns a name that no value has.
+    fn name(&mut self, wanted: &str) -> String {
+        let mut name = wanted.to_owned();
+        while !self.names.insert(name.clone()) {
+            name.push('_');
+        }
+        name
+    }
+
+    fn finish(self) -> Model {
+        let Self { model, mut nodes, tensors, renamed, .. } = self;
+        for node in &mut nodes {
+            for input in &mut node.inputs {
+                if let Some(name) = renamed.get(input) {
+                    input.clone_from(name);
+                }
+            }
+        }
+        let mut made = Model { nodes, ..model.clone() };
+        made.tensors.extend(tensors);
+        made.remove_unused();
+        made
+    }
+}
+
+/// Returns the least and the greatest integer of a type.
+fn limits(element: Element) -> Option<(i64, i64)> {
+    let bits = element.bits() as u32;
+    Some(match element {
+        Element::I4 | Element::I8 | Element::I16 => (-(1 << (bits - 1)), (1 << (bits - 1)) - 1),
+        Element::U4 | Element::U8 | Element::U16 => (0, (1 << bits) - 1),
+        _ => return None,
+    })
+}
+
+impl Node {
+    /// Returns the least and the greatest code of a `QuantizeLinear` by the type of its zero point,
+    /// which is uint8 by default. `None` if the codes are not integers of up to 16 bits.
+    #[must_use]
+    pub fn code_limits(&self, zero_point: Option<Element>) -> Option<(i64, i64)> {
+        let stated = i32::try_from(self.int("output_dtype", 0)).ok().and_then(element_of);
+        limits(zero_point.or(stated).unwrap_or(Element::U8))
+    }
+}
