@@ -57,7 +57,9 @@ impl Driver {
                 println!("{:16} {count:>10}", fault.name());
             }
             let rate = runs as f64 / seconds;
-            println!("{runs} runs, {refused} settings rejected, {failing} runs with findings, {seconds:.1} s, {rate:.0} runs/s");
+            println!(
+                "{runs} runs, {refused} settings rejected, {failing} runs with findings, {seconds:.1} s, {rate:.0} runs/s"
+            );
         }
         failing == 0
     }

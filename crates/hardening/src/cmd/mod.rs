@@ -1,11 +1,15 @@
 //! The commands, one file each.
 
 pub mod driver;
+pub mod files;
+pub mod framing;
 pub mod simulate;
 
 /// Prints a figure as a JSON line in the form of the scripts below `bench`. There is no peer.
 pub fn print_figure(name: &str, ours: f64, unit: &str) {
-    println!(r#"{{"name": "{name}", "ours": {ours}, "peer": null, "ratio": null, "unit": "{unit}"}}"#);
+    println!(
+        r#"{{"name": "{name}", "ours": {ours}, "peer": null, "ratio": null, "unit": "{unit}"}}"#
+    );
 }
 
 /// Returns the seconds that `work` takes, and its result.

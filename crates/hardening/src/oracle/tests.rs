@@ -1,13 +1,29 @@
 //! Cases computed by hand.
 use super::*;
 fn settings(scenario: Scenario) -> Settings {
-    Settings { scenario, target_qps: 10.0, target_latency_ns: 100, target_percentile: if scenario == Scenario::SingleStream { 0.9 } else { 0.99 },
-        samples_per_query: 2, min_query_count: 1, max_query_count: 0, min_duration_ns: 0, max_duration_ns: 0,
-        performance_sample_count: 0, max_async_queries: 0,
-        coalesce_queries: false, equal_issue: false, issue_unique: false }
+    Settings {
+        scenario,
+        target_qps: 10.0,
+        target_latency_ns: 100,
+        target_percentile: if scenario == Scenario::SingleStream { 0.9 } else { 0.99 },
+        samples_per_query: 2,
+        min_query_count: 1,
+        max_query_count: 0,
+        min_duration_ns: 0,
+        max_duration_ns: 0,
+        performance_sample_count: 0,
+        max_async_queries: 0,
+        coalesce_queries: false,
+        equal_issue: false,
+        issue_unique: false,
+    }
 }
-fn fields(f: &[Finding]) -> Vec<&'static str> { f.iter().map(|f| f.field).collect() }
-fn done(sample_id: u64, at_ns: u64) -> Completion { Completion { sample_id, at_ns, failed: false } }
+fn fields(f: &[Finding]) -> Vec<&'static str> {
+    f.iter().map(|f| f.field).collect()
+}
+fn done(sample_id: u64, at_ns: u64) -> Completion {
+    Completion { sample_id, at_ns, failed: false }
+}
 /// Back-to-back queries with these latencies (SingleStream), or one every `gap` ns (Server).
 fn run(latencies: &[u64], gap: Option<u64>) -> Observed {
     let (mut queries, mut completions, mut now) = (vec![], vec![], 0);
@@ -19,35 +35,86 @@ fn run(latencies: &[u64], gap: Option<u64>) -> Observed {
     completions.sort_by_key(|c| c.at_ns);
     Observed { queries, completions, ended_ns: None }
 }
-fn quantiles(values: [u64; 6]) -> Vec<(f64, u64)> { [0.5, 0.9, 0.95, 0.97, 0.99, 0.999].into_iter().zip(values).collect() }
+fn quantiles(values: [u64; 6]) -> Vec<(f64, u64)> {
+    [0.5, 0.9, 0.95, 0.97, 0.99, 0.999].into_iter().zip(values).collect()
+}
 fn met(query_count: u64, sample_count: u64) -> Reported {
-    Reported { is_valid: true, min_duration_met: true, min_queries_met: true, performance_constraints_met: true, early_stopping_met: Some(true),
-        query_count, sample_count, completed_samples: sample_count, ..Default::default() }
+    Reported {
+        is_valid: true,
+        min_duration_met: true,
+        min_queries_met: true,
+        performance_constraints_met: true,
+        early_stopping_met: Some(true),
+        query_count,
+        sample_count,
+        completed_samples: sample_count,
+        ..Default::default()
+    }
 }
 /// SingleStream, latencies 1..=100: index 50 -> 51 etc.; t = 3 at n = 100, p = 0.9 -> sorted[97] = 98; mean 50.5 -> 50.
 fn single() -> (Settings, Observed, Reported) {
-    let r = Reported { percentiles_ns: quantiles([51, 91, 96, 98, 100, 100]), min_latency_ns: 1, max_latency_ns: 100,
-        mean_latency_ns: 50, result: Some(98.0), ..met(100, 100) };
+    let r = Reported {
+        percentiles_ns: quantiles([51, 91, 96, 98, 100, 100]),
+        min_latency_ns: 1,
+        max_latency_ns: 100,
+        mean_latency_ns: 50,
+        result: Some(98.0),
+        ..met(100, 100)
+    };
     (settings(Scenario::SingleStream), run(&(1..=100).collect::<Vec<_>>(), None), r)
 }
 /// Server, 661 of 662 queries at 10 ns, the first at 200 (over 100): h_min(1) = 661 at 0.99, so just successful.
 fn server() -> (Settings, Observed, Reported) {
     let mut l = vec![10; 662];
     l[0] = 200;
-    let r = Reported { percentiles_ns: quantiles([10, 10, 10, 10, 10, 200]), // 662 * 0.999 = 661.3
-        min_latency_ns: 10, max_latency_ns: 200, mean_latency_ns: 10, // (6610 + 200) / 662 = 10.3
-        result: Some(661.0 / 661010e-9), scheduled_rate: Some(661.0 / 661000e-9), ..met(662, 662) };
+    let r = Reported {
+        percentiles_ns: quantiles([10, 10, 10, 10, 10, 200]), // 662 * 0.999 = 661.3
+        min_latency_ns: 10,
+        max_latency_ns: 200,
+        mean_latency_ns: 10, // (6610 + 200) / 662 = 10.3
+        result: Some(661.0 / 661010e-9),
+        scheduled_rate: Some(661.0 / 661000e-9),
+        ..met(662, 662)
+    };
     (settings(Scenario::Server), run(&l, Some(1000)), r)
 }
 
 #[test]
-fn early_stopping_table() { // SPEC 6 (from the real module) and the reference logs (700 -> discards 50; 40 late of 40)
-    for (p, n, t) in [(0.9, 63, 0), (0.9, 64, 1), (0.9, 80, 1), (0.9, 81, 2), (0.9, 100, 3), (0.9, 700, 51), (0.9, 1024, 80), (0.9, 24576, 2348),
-        (0.99, 661, 0), (0.99, 662, 1), (0.99, 700, 1), (0.99, 1000, 2), (0.99, 10000, 77), (0.99, 24576, 209), (0.99, 270336, 2583)] {
+fn early_stopping_table() {
+    // SPEC 6 (from the real module) and the reference logs (700 -> discards 50; 40 late of 40)
+    for (p, n, t) in [
+        (0.9, 63, 0),
+        (0.9, 64, 1),
+        (0.9, 80, 1),
+        (0.9, 81, 2),
+        (0.9, 100, 3),
+        (0.9, 700, 51),
+        (0.9, 1024, 80),
+        (0.9, 24576, 2348),
+        (0.99, 661, 0),
+        (0.99, 662, 1),
+        (0.99, 700, 1),
+        (0.99, 1000, 2),
+        (0.99, 10000, 77),
+        (0.99, 24576, 209),
+        (0.99, 270336, 2583),
+    ] {
         assert_eq!(early_stopping_t(n, p, THRESHOLD), t, "{p} {n}");
     }
-    for (p, t, h) in [(0.9, 0, 44), (0.95, 0, 90), (0.97, 10, 657), (0.99, 0, 459), (0.99, 1, 661), (0.99, 40, 5687), (0.9, 1000, 9722),
-        (0.97, 1000, 34831), (0.99, 1000, 106569), (0.999, 0, 4603), (0.999, 10, 20130), (0.999, 100, 125726)] {
+    for (p, t, h) in [
+        (0.9, 0, 44),
+        (0.95, 0, 90),
+        (0.97, 10, 657),
+        (0.99, 0, 459),
+        (0.99, 1, 661),
+        (0.99, 40, 5687),
+        (0.9, 1000, 9722),
+        (0.97, 1000, 34831),
+        (0.99, 1000, 106569),
+        (0.999, 0, 4603),
+        (0.999, 10, 20130),
+        (0.999, 100, 125726),
+    ] {
         assert_eq!(server_early_stopping(h + t, t, p), Some(true), "{p} {t}");
         assert_eq!(server_early_stopping(h + t - 1, t, p), Some(false), "{p} {t}");
     }
@@ -56,28 +123,54 @@ fn early_stopping_table() { // SPEC 6 (from the real module) and the reference l
 fn single_stream() {
     let (s, o, r) = single();
     assert_eq!(judge(&s, &o, &r), []);
-    for (bad, field) in [(Reported { result: Some(91.0), ..r.clone() }, "result"), (Reported { is_valid: false, ..r.clone() }, "is_valid"),
-        (Reported { mean_latency_ns: 51, ..r.clone() }, "mean_latency_ns"), (Reported { early_stopping_met: Some(false), ..r.clone() }, "early_stopping_met"),
-        (Reported { percentiles_ns: quantiles([50, 91, 96, 98, 100, 100]), ..r.clone() }, "percentiles_ns"),
-        (Reported { lost_samples: 1, ..r.clone() }, "lost_samples"), (Reported { percentiles_ns: r.percentiles_ns[1..].to_vec(), ..r.clone() }, "percentiles_ns")] {
+    for (bad, field) in [
+        (Reported { result: Some(91.0), ..r.clone() }, "result"),
+        (Reported { is_valid: false, ..r.clone() }, "is_valid"),
+        (Reported { mean_latency_ns: 51, ..r.clone() }, "mean_latency_ns"),
+        (Reported { early_stopping_met: Some(false), ..r.clone() }, "early_stopping_met"),
+        (
+            Reported { percentiles_ns: quantiles([50, 91, 96, 98, 100, 100]), ..r.clone() },
+            "percentiles_ns",
+        ),
+        (Reported { lost_samples: 1, ..r.clone() }, "lost_samples"),
+        (
+            Reported { percentiles_ns: r.percentiles_ns[1..].to_vec(), ..r.clone() },
+            "percentiles_ns",
+        ),
+    ] {
         assert_eq!(fields(&judge(&s, &o, &bad)), [field]);
     }
     // The last query is issued at 1 + ... + 99 = 4950: the duration is that, not 5050 when it completes.
     let long = |d| Settings { min_duration_ns: d, ..s.clone() };
     assert_eq!(judge(&long(4950), &o, &r), []);
     assert_eq!(fields(&judge(&long(4951), &o, &r)), ["min_duration_met", "is_valid"]);
-    assert_eq!(fields(&judge(&Settings { min_query_count: 101, ..s.clone() }, &o, &r)), ["min_queries_met", "is_valid"]);
+    assert_eq!(
+        fields(&judge(&Settings { min_query_count: 101, ..s.clone() }, &o, &r)),
+        ["min_queries_met", "is_valid"]
+    );
     assert_eq!(fields(&judge(&Settings { max_query_count: 99, ..s.clone() }, &o, &r)), ["issuing"]);
     assert_eq!(fields(&judge(&Settings { max_duration_ns: 4851, ..s.clone() }, &o, &r)), [""; 0]); // query 98 is at 4851, not beyond
-    assert_eq!(fields(&judge(&Settings { max_duration_ns: 4850, ..s.clone() }, &o, &r)), ["issuing"]);
+    assert_eq!(
+        fields(&judge(&Settings { max_duration_ns: 4850, ..s.clone() }, &o, &r)),
+        ["issuing"]
+    );
     let mut o2 = o.clone();
     o2.queries[50].issued_ns -= 1;
     assert_eq!(fields(&judge(&s, &o2, &r)), ["issuing"]);
 }
 #[test]
-fn too_few_queries_is_the_plain_percentile() { // n = 20: 20 * 0.9 = 18 -> the 19th; 63 queries do not suffice
-    let r = Reported { is_valid: false, early_stopping_met: Some(false), percentiles_ns: quantiles([11, 19, 20, 20, 20, 20]), min_latency_ns: 1,
-        max_latency_ns: 20, mean_latency_ns: 10, result: Some(19.0), ..met(20, 20) };
+fn too_few_queries_is_the_plain_percentile() {
+    // n = 20: 20 * 0.9 = 18 -> the 19th; 63 queries do not suffice
+    let r = Reported {
+        is_valid: false,
+        early_stopping_met: Some(false),
+        percentiles_ns: quantiles([11, 19, 20, 20, 20, 20]),
+        min_latency_ns: 1,
+        max_latency_ns: 20,
+        mean_latency_ns: 10,
+        result: Some(19.0),
+        ..met(20, 20)
+    };
     let o = run(&(1..=20).collect::<Vec<_>>(), None);
     let s = settings(Scenario::SingleStream);
     assert_eq!(judge(&s, &o, &r), []);
@@ -91,7 +184,10 @@ fn duplicates_unknown_lost_failed() {
     assert_eq!(fields(&judge(&s, &o, &r)), ["duplicate_completions", "unknown_completions"]);
     (r.duplicate_completions, r.unknown_completions) = (1, 1);
     o.completions.push(done(5, 6000)); // after the last: open without an end, and nothing after a stated end
-    for end in [None, Some(5050)] { o.ended_ns = end; assert_eq!(judge(&s, &o, &r), []); }
+    for end in [None, Some(5050)] {
+        o.ended_ns = end;
+        assert_eq!(judge(&s, &o, &r), []);
+    }
     o.ended_ns = Some(6000);
     assert_eq!(fields(&judge(&s, &o, &r)), ["duplicate_completions"]);
     let (s, mut o, mut r) = single(); // the last never completes, or after the end: never VALID
@@ -120,46 +216,111 @@ fn server_run() {
     // One failure besides: the same verdict, and it is no throughput.
     let mut fail = o.clone();
     fail.completions.iter_mut().find(|c| c.sample_id == 5).unwrap().failed = true;
-    let f = judge(&s, &fail, &Reported { completed_samples: 661, failed_samples: 1, result: Some(660.0 / 661010e-9), ..r.clone() });
+    let f = judge(
+        &s,
+        &fail,
+        &Reported {
+            completed_samples: 661,
+            failed_samples: 1,
+            result: Some(660.0 / 661010e-9),
+            ..r.clone()
+        },
+    );
     assert_eq!(fields(&f), ["early_stopping_met", "is_valid"]);
     // Final query scheduled at 661000.
     assert_eq!(judge(&Settings { min_duration_ns: 661000, ..s.clone() }, &o, &r), []);
-    assert_eq!(fields(&judge(&Settings { min_duration_ns: 661001, ..s.clone() }, &o, &r)), ["min_duration_met", "is_valid"]);
+    assert_eq!(
+        fields(&judge(&Settings { min_duration_ns: 661001, ..s.clone() }, &o, &r)),
+        ["min_duration_met", "is_valid"]
+    );
     // The constraint: index 662 * 0.99 = 655 of 656 + 6 is the first late one at 200.
     let mut l = vec![10; 662];
     l[..7].fill(200);
-    let f = judge(&s, &run(&l, Some(1000)), &Reported { percentiles_ns: quantiles([10, 10, 10, 10, 200, 200]), mean_latency_ns: 12, ..r.clone() });
+    let f = judge(
+        &s,
+        &run(&l, Some(1000)),
+        &Reported {
+            percentiles_ns: quantiles([10, 10, 10, 10, 200, 200]),
+            mean_latency_ns: 12,
+            ..r.clone()
+        },
+    );
     assert_eq!(fields(&f), ["performance_constraints_met", "early_stopping_met", "is_valid"]);
-    assert_eq!(fields(&judge(&s, &o, &Reported { scheduled_rate: None, ..r.clone() })), ["scheduled_rate"]);
+    assert_eq!(
+        fields(&judge(&s, &o, &Reported { scheduled_rate: None, ..r.clone() })),
+        ["scheduled_rate"]
+    );
     assert_eq!(judge(&Settings { max_async_queries: 1, ..s.clone() }, &o, &r), []); // 200 < 1000: never two outstanding
     let (mut held, s) = (o.clone(), Settings { target_latency_ns: 3000, ..s }); // both outstanding when the third is issued at 2000
-    for (id, at) in [(0, 2001), (1, 2002)] { held.completions.iter_mut().find(|c| c.sample_id == id).unwrap().at_ns = at; }
-    let r = Reported { percentiles_ns: quantiles([10, 10, 10, 10, 10, 2001]), max_latency_ns: 2001, mean_latency_ns: 14, ..r };
+    for (id, at) in [(0, 2001), (1, 2002)] {
+        held.completions.iter_mut().find(|c| c.sample_id == id).unwrap().at_ns = at;
+    }
+    let r = Reported {
+        percentiles_ns: quantiles([10, 10, 10, 10, 10, 2001]),
+        max_latency_ns: 2001,
+        mean_latency_ns: 14,
+        ..r
+    };
     assert_eq!(judge(&Settings { max_async_queries: 2, ..s.clone() }, &held, &r), []);
     assert_eq!(fields(&judge(&Settings { max_async_queries: 1, ..s }, &held, &r)), ["issuing"]);
 }
 #[test]
-fn multi_stream() { // two queries of two samples: to the last sample, 30 and 50
+fn multi_stream() {
+    // two queries of two samples: to the last sample, 30 and 50
     let q = |t, a| Query { scheduled_ns: t, issued_ns: t, samples: vec![(a, 0), (a + 1, 1)] };
-    let o = Observed { queries: vec![q(0, 0), q(30, 2)], completions: vec![done(0, 10), done(1, 30), done(3, 60), done(2, 80)], ended_ns: Some(80) };
-    let r = Reported { is_valid: false, early_stopping_met: Some(false), percentiles_ns: quantiles([50; 6]), min_latency_ns: 30, max_latency_ns: 50,
-        mean_latency_ns: 40, result: Some(50.0), ..met(2, 4) };
+    let o = Observed {
+        queries: vec![q(0, 0), q(30, 2)],
+        completions: vec![done(0, 10), done(1, 30), done(3, 60), done(2, 80)],
+        ended_ns: Some(80),
+    };
+    let r = Reported {
+        is_valid: false,
+        early_stopping_met: Some(false),
+        percentiles_ns: quantiles([50; 6]),
+        min_latency_ns: 30,
+        max_latency_ns: 50,
+        mean_latency_ns: 40,
+        result: Some(50.0),
+        ..met(2, 4)
+    };
     let s = Settings { min_query_count: 2, ..settings(Scenario::MultiStream) };
     assert_eq!(judge(&s, &o, &r), []);
     assert_eq!(fields(&judge(&Settings { performance_sample_count: 1, ..s }, &o, &r)), ["issuing"]);
 }
 #[test]
-fn offline() { // the reference run: 550 = 1.1 * 0.1 s * 5000 samples in 202318280 ns are 2718.49 samples/s
-    let s = Settings { target_qps: 5000.0, min_query_count: 100, min_duration_ns: 100_000_000, ..settings(Scenario::Offline) };
+fn offline() {
+    // the reference run: 550 = 1.1 * 0.1 s * 5000 samples in 202318280 ns are 2718.49 samples/s
+    let s = Settings {
+        target_qps: 5000.0,
+        min_query_count: 100,
+        min_duration_ns: 100_000_000,
+        ..settings(Scenario::Offline)
+    };
     let ns = 202318280;
-    let o = Observed { queries: vec![Query { scheduled_ns: 0, issued_ns: 0, samples: (0..550).map(|i| (i, i)).collect() }],
-        completions: (0..550).map(|i| done(i, ns)).collect(), ended_ns: Some(ns) };
+    let o = Observed {
+        queries: vec![Query {
+            scheduled_ns: 0,
+            issued_ns: 0,
+            samples: (0..550).map(|i| (i, i)).collect(),
+        }],
+        completions: (0..550).map(|i| done(i, ns)).collect(),
+        ended_ns: Some(ns),
+    };
     assert!((550.0 / 0.20231828f64 - 2718.49).abs() < 0.005);
-    let r = Reported { percentiles_ns: quantiles([ns; 6]), min_latency_ns: ns, max_latency_ns: ns, mean_latency_ns: ns,
-        result: Some(550.0 / 0.20231828), ..met(1, 550) };
+    let r = Reported {
+        percentiles_ns: quantiles([ns; 6]),
+        min_latency_ns: ns,
+        max_latency_ns: ns,
+        mean_latency_ns: ns,
+        result: Some(550.0 / 0.20231828),
+        ..met(1, 550)
+    };
     assert_eq!(judge(&s, &o, &r), []);
     assert_eq!(fields(&judge(&s, &o, &Reported { result: Some(2718.0), ..r.clone() })), ["result"]);
     let slow = Settings { min_duration_ns: 202_318_281, target_qps: 0.0, ..s.clone() };
     assert_eq!(fields(&judge(&slow, &o, &r)), ["min_duration_met", "is_valid"]);
-    assert_eq!(fields(&judge(&Settings { target_qps: 5010.0, ..s }, &o, &r)), ["min_queries_met", "is_valid"]); // 551 needed
+    assert_eq!(
+        fields(&judge(&Settings { target_qps: 5010.0, ..s }, &o, &r)),
+        ["min_queries_met", "is_valid"]
+    ); // 551 needed
 }

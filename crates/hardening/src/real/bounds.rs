@@ -17,14 +17,24 @@ pub fn check(played: &Played) -> Vec<Finding> {
     let ids: Vec<u64> = played.calls.iter().flat_map(|c| c.samples.iter().map(|s| s.0)).collect();
     let indices = played.calls.iter().flat_map(|c| c.samples.iter().map(|s| s.1));
     if !indices.eq(record.indices.iter().map(|&index| u64::from(index))) {
-        find("indices", "those of the calls".into(), "others".into(), "a record holds what was issued");
+        find(
+            "indices",
+            "those of the calls".into(),
+            "others".into(),
+            "a record holds what was issued",
+        );
         return findings;
     }
     for (call, query) in first_queries(played) {
         let (entered, issued) = (played.calls[call].at, record.issued_at[query]);
         let before = call.checked_sub(1).map_or(0, |before| played.calls[before].at);
         if issued > entered || issued < before {
-            find("issued_at", format!("{before}..={entered}"), issued.to_string(), "stamped before the call");
+            find(
+                "issued_at",
+                format!("{before}..={entered}"),
+                issued.to_string(),
+                "stamped before the call",
+            );
         }
     }
     let mut sent: HashMap<u64, Vec<&Sent>> = HashMap::new();
@@ -43,8 +53,14 @@ pub fn check(played: &Played) -> Vec<Finding> {
             at => own.iter().any(|s| explains(s, &own, at, failed, issued)),
         };
         if !explained {
-            let reported = format!("sample {sample}: {stamp}, failed: {failed}, run ended at {ended}");
-            find("completed_at", format!("one of {own:?}"), reported, "the first completion counts");
+            let reported =
+                format!("sample {sample}: {stamp}, failed: {failed}, run ended at {ended}");
+            find(
+                "completed_at",
+                format!("one of {own:?}"),
+                reported,
+                "the first completion counts",
+            );
         }
     }
     let foreign = || sent.values().flatten();
@@ -52,7 +68,12 @@ pub fn check(played: &Played) -> Vec<Finding> {
     let misuse = record.misuse;
     let mut range = |field, low: u64, high: u64, got: u64| {
         if got < low || got > high {
-            find(field, format!("{low}..={high}"), got.to_string(), "each wrong call is counted once");
+            find(
+                field,
+                format!("{low}..={high}"),
+                got.to_string(),
+                "each wrong call is counted once",
+            );
         }
     };
     range("duplicate", duplicates, most_duplicates, misuse.duplicate);
@@ -71,13 +92,13 @@ fn first_queries(played: &Played) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-
 /// Returns whether a completion explains a stamp: the time fits, and no other one came before it.
 fn explains(sent: &Sent, all: &[&Sent], stamp: u64, failed: bool, issued: u64) -> bool {
     let fits = match sent.stated {
         // The nearest possible time: not before the issue, and not after the call.
         Some(at) => {
-            let [low, high] = [sent.before, sent.after].map(|now| at.clamp(1, now.max(1)).max(issued));
+            let [low, high] =
+                [sent.before, sent.after].map(|now| at.clamp(1, now.max(1)).max(issued));
             (low..=high).contains(&stamp)
         }
         None => (sent.before.max(1)..=sent.after.max(1)).contains(&stamp),

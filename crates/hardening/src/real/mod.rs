@@ -239,7 +239,8 @@ pub fn play(case: &Case) -> Option<Played> {
 pub fn check(case: &Case, played: &Played) -> Vec<Finding> {
     let mut findings = bounds::check(played);
     let record = &played.run.record;
-    let ids: Vec<(u64, u64)> = played.calls.iter().flat_map(|c| c.samples.iter().copied()).collect();
+    let ids: Vec<(u64, u64)> =
+        played.calls.iter().flat_map(|c| c.samples.iter().copied()).collect();
     let samples_per_query = record.samples_per_query.max(1);
     let query = |(at, samples): (usize, &[(u64, u64)])| oracle::Query {
         scheduled_ns: record.scheduled(at),
@@ -266,8 +267,11 @@ pub fn check(case: &Case, played: &Played) -> Vec<Finding> {
         ended_ns: None,
     };
     // The counts of misuse are judged by the bounds.
-    let reported =
-        oracle::Reported { duplicate_completions: 0, unknown_completions: 0, ..report(&played.run) };
+    let reported = oracle::Reported {
+        duplicate_completions: 0,
+        unknown_completions: 0,
+        ..report(&played.run)
+    };
     findings.extend(judge(&oracle_settings(&case.settings, 50), &observed, &reported));
     findings
 }

@@ -53,7 +53,10 @@ impl Pool {
     /// Waits until all threads have sent everything, and returns what they wrote down.
     pub fn join(self) -> Vec<Worker> {
         drop(self.senders);
-        self.threads.into_iter().map(|thread| thread.join().expect("workers do not panic")).collect()
+        self.threads
+            .into_iter()
+            .map(|thread| thread.join().expect("workers do not panic"))
+            .collect()
     }
 }
 

@@ -98,7 +98,11 @@ impl fmt::Display for Simplification {
         }
         if let Some(faults) = &self.faults {
             let names: Vec<_> = faults.iter().map(|fault| fault.name()).collect();
-            write!(f, " --faults {}", if names.is_empty() { "none".into() } else { names.join(",") })?;
+            write!(
+                f,
+                " --faults {}",
+                if names.is_empty() { "none".into() } else { names.join(",") }
+            )?;
         }
         if let Some(law) = self.law {
             write!(f, " --law {}", law.name())?;
@@ -138,11 +142,7 @@ impl Case {
         let servers = draw.pick(&[0, 0, 1, 1, 2, 7]);
         let scenario = draw.pick(Scenario::ALL);
         let mean_ns = draw.log_uniform(50.0, 2e7);
-        let service = ServiceTimes {
-            law: simple.law.unwrap_or(law),
-            mean_ns,
-            shape: draw.unit(),
-        };
+        let service = ServiceTimes { law: simple.law.unwrap_or(law), mean_ns, shape: draw.unit() };
         let mut settings = TestSettings { scenario, ..TestSettings::default() };
         draw_common(&mut draw, &mut settings, queries);
         let per_query = match scenario {
@@ -200,15 +200,13 @@ fn draw_common(draw: &mut Stream, settings: &mut TestSettings, queries: u64) {
     settings.schedule_rng_seed = draw.bits();
     settings.sample_concatenate_permutation = draw.chance(0.15);
     settings.performance_issue_unique = draw.chance(0.03);
-    settings.performance_issue_same =
-        draw.chance(0.05) && !settings.performance_issue_unique;
+    settings.performance_issue_same = draw.chance(0.05) && !settings.performance_issue_unique;
     settings.continue_trace = draw.chance(0.2);
     settings.early_stopping =
         if draw.chance(0.05) { EarlyStopping::Extend } else { EarlyStopping::AfterRun };
     settings.mode =
         if draw.chance(0.15) { TestMode::SubmissionRun } else { TestMode::PerformanceOnly };
-    settings.max_query_count =
-        if draw.chance(0.2) { 1 + draw.below(2 * queries) } else { 0 };
+    settings.max_query_count = if draw.chance(0.2) { 1 + draw.below(2 * queries) } else { 0 };
     settings.response_deadline_ms =
         if draw.chance(0.25) { draw.log_uniform(1.0, 2_000.0) as u64 } else { 0 };
 }
@@ -245,8 +243,7 @@ fn draw_server(
     settings.server_target_latency_percentile = draw_percentile(draw, 0.99);
     settings.server_target_latency_ns = (mean_ns * draw.log_uniform(0.5, 300.0)) as u64;
     settings.server_coalesce_queries = draw.chance(0.3);
-    settings.server_max_async_queries =
-        if draw.chance(0.15) { 1 + draw.below(60) } else { 0 };
+    settings.server_max_async_queries = if draw.chance(0.15) { 1 + draw.below(60) } else { 0 };
     settings.server_arrivals = match draw.below(10) {
         0 => Arrivals::Constant,
         1 => Arrivals::Gamma(draw.log_uniform(0.2, 5.0)),

@@ -90,14 +90,26 @@ impl Source {
             Law::HeavyTail => {
                 (self.draw.unit().powf(-1.0 / (1.1 + 1.5 * shape)) * 0.3).min(10_000.0)
             }
-            Law::Bimodal => if self.draw.chance(0.02 + 0.1 * shape) { 20.0 } else { 0.5 },
+            Law::Bimodal => {
+                if self.draw.chance(0.02 + 0.1 * shape) {
+                    20.0
+                } else {
+                    0.5
+                }
+            }
             Law::Autocorrelated => {
                 let memory = 0.8 + 0.199 * shape;
                 self.level =
                     memory * self.level + (1.0 - memory * memory).sqrt() * self.draw.normal();
                 self.level.exp() * 0.6
             }
-            Law::Stalls => if self.draw.chance(0.01) { 100.0 * shape } else { 1.0 },
+            Law::Stalls => {
+                if self.draw.chance(0.01) {
+                    100.0 * shape
+                } else {
+                    1.0
+                }
+            }
         };
         ((mean_ns * factor) as u64).max(1)
     }

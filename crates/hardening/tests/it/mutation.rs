@@ -133,7 +133,8 @@ const MUTATIONS: [Mutation; 14] = [
         after_report(played, |reported| {
             let metrics = Metrics::from_record(&played.run.record, &played.run.plan);
             let failed = metrics.failed.total();
-            if !is_offline || failed == 0 || reported.lost_samples > 0 || metrics.sample_count == 0 {
+            if !is_offline || failed == 0 || reported.lost_samples > 0 || metrics.sample_count == 0
+            {
                 return None;
             }
             let all = (metrics.sample_count + failed) as f64 / metrics.sample_count as f64;
