@@ -11,6 +11,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod files;
+pub mod framing;
 pub mod kills;
 pub mod oracle;
 pub mod real;

@@ -22,6 +22,12 @@ enum Command {
     Simulate(cmd::simulate::Simulate),
     /// Play random runs through the driver in real time, with threads
     Driver(cmd::driver::Driver),
+    /// Parse random answers, cut at any byte
+    Framing(cmd::framing::Framing),
+    /// Store random runs in directories that fail
+    Files(cmd::files::Files),
+    #[command(hide = true)]
+    FilesChild(cmd::files::FilesChild),
     /// Stop commands at random moments, and finish them
     Kills(cmd::kills::Kills),
 }
@@ -30,6 +36,9 @@ fn main() -> ExitCode {
     let is_clean = match Hardening::parse().command {
         Command::Simulate(simulate) => simulate.execute(),
         Command::Driver(driver) => driver.execute(),
+        Command::Framing(framing) => framing.execute(),
+        Command::Files(files) => files.execute(),
+        Command::FilesChild(child) => child.execute(),
         Command::Kills(kills) => kills.execute(),
     };
     if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -1,6 +1,8 @@
 //! The commands, one file each.
 
 pub mod driver;
+pub mod files;
+pub mod framing;
 pub mod kills;
 pub mod simulate;
 

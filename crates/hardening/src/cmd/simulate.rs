@@ -112,7 +112,9 @@ impl Simulate {
 
 /// Prints one line per finding.
 pub fn print_findings(findings: &[Finding]) {
+    let shortened = |text: &str| text.chars().take(300).collect::<String>();
     for Finding { field, expected, reported, rule } in findings {
+        let (expected, reported) = (shortened(expected), shortened(reported));
         println!("  {field}: expected {expected}, reported {reported} ({rule})");
     }
 }

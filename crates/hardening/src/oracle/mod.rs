@@ -16,85 +16,16 @@
 //!     (open when it matters); scheduled rate with or without them (both accepted); completed rate if the final query failed.
 //!   - INVALID with all constraints met when unknown ids came (LoadGen dereferences the id: undefined). VALID is right.
 //!   - percentiles outside [0, 1) (LoadGen reads out of bounds); early stopping within 1e-6 (relative) of the threshold.
+
+mod early_stopping;
+mod types;
+
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scenario {
-    SingleStream,
-    MultiStream,
-    Server,
-    Offline,
-}
-#[derive(Clone, Debug)]
-pub struct Settings {
-    pub scenario: Scenario,
-    pub target_qps: f64,
-    pub target_latency_ns: u64,
-    pub target_percentile: f64,
-    pub samples_per_query: usize,
-    pub min_query_count: u64,
-    pub max_query_count: u64,
-    pub min_duration_ns: u64,
-    pub max_duration_ns: u64,
-    pub performance_sample_count: u64,
-    pub max_async_queries: u64,
-    /// Server: queries that are due at once go out in one call (IQC 373-390).
-    pub coalesce_queries: bool,
-    /// SingleStream: `sample_concatenate_permutation` (TSI 163-175).
-    pub equal_issue: bool,
-    /// `performance_issue_unique` (TSI 153-156).
-    pub issue_unique: bool,
-}
-#[derive(Clone, Debug)]
-pub struct Query {
-    pub scheduled_ns: u64,
-    pub issued_ns: u64,
-    pub samples: Vec<(u64, u64)>,
-}
-#[derive(Clone, Copy, Debug)]
-pub struct Completion {
-    pub sample_id: u64,
-    pub at_ns: u64,
-    pub failed: bool,
-}
-#[derive(Clone, Debug)]
-pub struct Observed {
-    pub queries: Vec<Query>,
-    pub completions: Vec<Completion>,
-    pub ended_ns: Option<u64>,
-}
-#[derive(Clone, Debug, Default)]
-pub struct Reported {
-    pub is_valid: bool,
-    pub min_duration_met: bool,
-    pub min_queries_met: bool,
-    pub performance_constraints_met: bool,
-    pub early_stopping_met: Option<bool>,
-    pub query_count: u64,
-    pub sample_count: u64,
-    pub completed_samples: u64,
-    pub lost_samples: u64,
-    pub duplicate_completions: u64,
-    pub unknown_completions: u64,
-    pub failed_samples: u64,
-    pub percentiles_ns: Vec<(f64, u64)>,
-    pub min_latency_ns: u64,
-    pub max_latency_ns: u64,
-    pub mean_latency_ns: u64,
-    pub result: Option<f64>,
-    pub scheduled_rate: Option<f64>,
-}
-#[derive(Clone, Debug, PartialEq)]
-pub struct Finding {
-    pub field: &'static str,
-    pub expected: String,
-    pub reported: String,
-    pub rule: &'static str,
-}
+pub use types::{Completion, Finding, Observed, Query, Reported, Scenario, Settings};
 
-/// An expectation that the sources may leave open (None).
-type Tri = Option<bool>;
+use early_stopping::{FUZZ, THRESHOLD, Tri, early_stopping_t, server_early_stopping};
 
 struct Out(Vec<Finding>);
 impl Out {
@@ -138,57 +69,6 @@ impl Out {
             self.add(field, format!("{allowed:?}"), format!("{reported:?}"), rule);
         }
     }
-}
-
-/// 1 - c with c = 0.99 as LoadGen computes it; tolerance d = 0 (RES 157-158, RULES 1157-1160). "<" is strict (ES 69).
-const THRESHOLD: f64 = 1.0 - 0.99;
-const FUZZ: f64 = 1e-6;
-
-/// Cumulative P(X <= k) for k = 0, 1, ..., X binomial with n trials of probability 1 - p of being over latency
-/// (RULES 1084-1113, ES 47-58: odds(h, t, p, 0) = P(at most t over-latency queries in n = h + t)).
-/// Calls `f(k, probability)` until it returns false. A plain sum of the terms, kept as logarithms.
-fn binomial_cdf(n: u64, p: f64, mut f: impl FnMut(u64, f64) -> bool) {
-    let odds = (1.0 - p).ln() - p.ln();
-    let (mut term, mut sum, mut carry) = (n as f64 * p.ln(), f64::NEG_INFINITY, 0.0); // Kahan: maybe millions of additions
-    for k in 0..=n {
-        if k > 0 {
-            let y = ((n - k + 1) as f64 / k as f64).ln() + odds - carry;
-            carry = ((term + y) - term) - y;
-            term += y;
-        }
-        let (hi, lo) = if sum > term { (sum, term) } else { (term, sum) };
-        sum = hi + (lo - hi).exp().ln_1p();
-        if !f(k, if k == n { 1.0 } else { sum.exp() }) {
-            return;
-        }
-    }
-}
-
-/// SingleStream/MultiStream: the largest t >= 1 with n >= h_min(t) + t, 0 if n < h_min(1) + 1 (RES 166-184, 250-268).
-/// As odds falls with h, n >= h_min(t) + t means odds(n - t, t) < 1 - c.
-fn early_stopping_t(n: u64, p: f64, threshold: f64) -> u64 {
-    let mut best = 0;
-    binomial_cdf(n, p, |k, prob| {
-        if prob < threshold {
-            best = k;
-        }
-        prob < threshold
-    });
-    best // if only k = 0 passes, best is 0: "if t is zero, continue" (RULES 1153)
-}
-
-/// Server: n >= h_min(t) + t (RES 228-246), the same as odds(n - t, t) < 1 - c. None: too close to call.
-fn server_early_stopping(n: u64, t: u64, p: f64) -> Tri {
-    if t >= n {
-        return Some(false);
-    }
-    let mut at_t = 1.0;
-    binomial_cdf(n, p, |k, prob| {
-        at_t = prob;
-        k < t && prob < 2.0 * THRESHOLD
-    });
-    let (lo, hi) = (at_t < THRESHOLD * (1.0 - FUZZ), at_t < THRESHOLD * (1.0 + FUZZ));
-    (lo == hi).then_some(lo)
 }
 
 /// sorted[floor(n * q)], n * q in double, no interpolation (RES 36-43, 79-83; SPEC 7.1).

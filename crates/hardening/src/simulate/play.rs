@@ -7,7 +7,7 @@ use dyno_loadgen::drive::Driver;
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::metrics::{Distribution, Metrics, PERCENTILES, Rates};
 use dyno_loadgen::plan::{Plan, ReferenceBehavior, SettingsProblem};
-use dyno_loadgen::run::{RecordRetention, RunLog, Tenant, run};
+use dyno_loadgen::run::{RecordRetention, RunLog, Tenant, TestLog, run};
 use dyno_loadgen::settings::{Scenario, Settings, TestSettings};
 use dyno_loadgen::verdict::{Verdict, judge};
 
@@ -25,6 +25,8 @@ pub struct Played {
     pub observed: oracle::Observed,
     /// The run as Dyno recorded it.
     pub run: RunLog,
+    /// Log of the whole test.
+    pub log: TestLog,
     /// Faults that happened, by [`Fault`].
     pub injected: [u64; Fault::ALL.len()],
 }
@@ -63,7 +65,7 @@ pub fn play(case: &Case, client: Client) -> Option<Played> {
         library: &library,
         messages: Vec::new(),
     };
-    let (run, due, pauses) = match client {
+    let ((run, log), due, pauses) = match client {
         Client::Prompt => {
             let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
             (last_run(&mut driver, &tenant)?, None, 0)
@@ -80,14 +82,15 @@ pub fn play(case: &Case, client: Client) -> Option<Played> {
     injected[Fault::ClientPause as usize] = pauses;
     injected[Fault::WallStep as usize] = u64::from(case.rate(Fault::WallStep) > 0.0);
     let observed = observe(&truth, &unsent, &run, due.as_deref());
-    Some(Played { settings, observed, run, injected })
+    Some(Played { settings, observed, run, log, injected })
 }
 
 /// Runs the test; `None` if it ended before its performance run.
-fn last_run(driver: &mut dyn Driver, tenant: &Tenant<'_>) -> Option<RunLog> {
+fn last_run(driver: &mut dyn Driver, tenant: &Tenant<'_>) -> Option<(RunLog, TestLog)> {
     let log = run(driver, std::slice::from_ref(tenant), RecordRetention::Every, &mut |_| {})
         .swap_remove(0);
-    log.runs().last().filter(|run| !run.accuracy).cloned()
+    let last = log.runs().last().filter(|run| !run.accuracy).cloned()?;
+    Some((last, log))
 }
 
 /// Returns what the system observed, with times since the start of the run.

@@ -35,6 +35,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
 pub use gaps::Gaps;
+pub use http1::{Framing, Part};
 pub use kernel::LateRead;
 pub use library::Library;
 pub use start_error::StartError;

@@ -1,5 +1,5 @@
-//! File format: a line that names the format, the length of the header, the header as JSON, and the
-//! columns.
+//! File format: a line that names the format, the length of the header, the header as JSON, the
+//! columns, and the checksum of what is before the columns.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -119,8 +119,12 @@ impl Records {
         };
         let header = serde_json::to_vec(&header).expect("numbers and names are JSON");
         let length = u32::try_from(header.len()).expect("a header has few columns");
-        let parts = [MAGIC, &length.to_le_bytes(), &header, &body];
-        parts.concat()
+        let mut bytes = [MAGIC, &length.to_le_bytes(), &header].concat();
+        // A changed header would give other records, such as more rows before thinning.
+        let checksum = crc32fast::hash(&bytes);
+        bytes.extend_from_slice(&body);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        bytes
     }
 
     /// Reads a file.
@@ -160,6 +164,13 @@ impl Records {
             // Columns of later versions are skipped.
             if let Some(place) = records.column_mut(&column.name) {
                 *place = values;
+            }
+        }
+        // Files of earlier versions end here.
+        if !body.is_empty() {
+            let head = &bytes[..MAGIC.len() + size_of::<u32>() + length];
+            if body != crc32fast::hash(head).to_le_bytes() {
+                return Err(damaged("its checksum differs"));
             }
         }
         let always = [&records.scheduled_ns, &records.issue_delay_ns, &records.latency_ns];
@@ -202,15 +213,19 @@ mod tests {
     #[test]
     fn every_damage_is_told_and_none_panics() {
         let whole = records().to_bytes();
-        for end in 0..whole.len() {
+        // Without its checksum, a file is one of an earlier version.
+        let earlier = whole.len() - 4;
+        for end in (0..whole.len()).filter(|end| *end != earlier) {
             assert!(Records::from_bytes(&whole[..end], Path::new("r")).is_err(), "cut at {end}");
         }
-        let columns = whole.len() - 15;
+        assert_eq!(Records::from_bytes(&whole[..earlier], Path::new("r")), Ok(records()));
         for at in 0..whole.len() {
-            let mut damaged = whole.clone();
-            damaged[at] ^= 0x40;
-            let read = Records::from_bytes(&damaged, Path::new("r"));
-            assert!(at < columns || read.is_err(), "flipped at {at}");
+            for bit in 0..8 {
+                let mut damaged = whole.clone();
+                damaged[at] ^= 1 << bit;
+                let read = Records::from_bytes(&damaged, Path::new("r"));
+                assert!(read.is_err(), "bit {bit} flipped at {at}");
+            }
         }
     }
 }

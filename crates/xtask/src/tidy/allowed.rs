@@ -76,6 +76,8 @@ pub const EDGES: &[Edge] = &[
     ("graph", "rnn", "runs recurrent nodes"),
     ("graph", "tensors", "names the elements of values, and converts them at the borders"),
     ("hardening", "loadgen", "plays sessions of Dyno against faulty systems"),
+    ("hardening", "net", "parses answers that are cut at any byte"),
+    ("hardening", "results", "stores results in directories that fail"),
     ("loadgen-c", "c-border", "looks at what C programs pass, and keeps panics from them"),
     ("loadgen-c", "loadgen", "gives the load generator to C programs"),
     ("loadgen-py", "loadgen", "gives the load generator to Python programs"),

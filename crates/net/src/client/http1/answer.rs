@@ -5,8 +5,22 @@ use crate::exchange::Fields;
 use crate::trouble::{Kind, Trouble};
 
 /// Reads consecutive answers from a connection.
+///
+/// ```
+/// use dyno_net::client::{Framing, Part};
+///
+/// let mut framing = Framing::new();
+/// let mut bytes = &b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"[..];
+/// let head = framing.next(&mut bytes, |status, _fields| {
+///     assert_eq!(status, 200);
+///     Ok(())
+/// });
+/// assert_eq!(head.unwrap(), Some(Part::Head));
+/// assert_eq!(framing.next(&mut bytes, |_, _| Ok(())).unwrap(), Some(Part::Data(b"hi")));
+/// assert_eq!(framing.next(&mut bytes, |_, _| Ok(())).unwrap(), Some(Part::End));
+/// ```
 #[derive(Debug)]
-pub(super) struct Framing {
+pub struct Framing {
     at: FramingState,
     /// Incomplete head.
     head: Vec<u8>,
@@ -27,7 +41,7 @@ enum FramingState {
 
 /// A part of an answer, in the order head, data, end.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Part<'b> {
+pub enum Part<'b> {
     /// The head, which was handed to the caller's function.
     Head,
     /// Some of the body (at least one byte).
@@ -50,23 +64,28 @@ impl Fields for Head<'_> {
 }
 
 impl Framing {
-    pub(super) fn new() -> Self {
+    /// Returns the state before the first answer of a connection.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "a connection begins with it")]
+    pub fn new() -> Self {
         Self { at: FramingState::Head, head: Vec::new(), is_reusable: true }
     }
 
     /// Prepares for the next answer.
-    pub(super) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.at = FramingState::Head;
         self.head.clear();
     }
 
     /// Returns whether the connection may carry another request after this answer.
-    pub(super) fn is_reusable(&self) -> bool {
+    #[must_use]
+    pub fn is_reusable(&self) -> bool {
         self.is_reusable
     }
 
     /// Returns whether the end of the connection ends the answer.
-    pub(super) fn ends_with_connection(&self) -> bool {
+    #[must_use]
+    pub fn ends_with_connection(&self) -> bool {
         matches!(self.at, FramingState::UntilClose)
     }
 
@@ -74,7 +93,7 @@ impl Framing {
     ///
     /// # Errors
     /// The bytes are not an HTTP/1.1 answer; the connection is unusable afterwards.
-    pub(super) fn next<'b>(
+    pub fn next<'b>(
         &mut self,
         bytes: &mut &'b [u8],
         on_head: impl FnOnce(u16, &dyn Fields) -> Result<(), Trouble>,
@@ -127,7 +146,9 @@ impl Framing {
             }
         }
         let head = std::mem::take(&mut self.head);
-        let parsed = self.parse_heads(if known > 0 { &head } else { bytes }, on_head);
+        // The limit also holds for a head that comes in one piece.
+        let begin = if known > 0 { &head } else { &bytes[..bytes.len().min(LONGEST_HEAD)] };
+        let parsed = self.parse_heads(begin, on_head);
         self.head = head;
         match parsed? {
             Some(len) => {

@@ -20,6 +20,8 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::{InFlight, QuerySample};
 
+pub use answer::{Framing, Part};
+
 use super::answering::Carrier;
 use super::{ClientCore, FailedAttempt, Job, WaitCause, make_room};
 use crate::trouble::Trouble;
