@@ -181,7 +181,7 @@ fn the_summary_tells_what_an_issue_needs() {
     assert!(widths.clone().all(|columns| columns == 80), "{}", ran.stdout);
     let text = ran.stdout.replace(" │\n│ ", "\n");
     for expected in [
-        "dyno 0.1.0, model:exponent…, profile quick",
+        "dyno 0.2.0, model:exponent…, profile quick",
         "Server: offered 10.00/s, poisson, completed ",
         "TTFT 0 of ",
         "Server: TTFT p50 ",
