@@ -86,7 +86,7 @@ impl Simulate {
 
     fn play_many(&self) -> bool {
         let progress = |at: u64| {
-            if at % 16_384 == 0 && at > 0 {
+            if at.is_multiple_of(16_384) && at > 0 {
                 eprintln!("{at} of {} runs", self.runs);
             }
         };

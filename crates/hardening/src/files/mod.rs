@@ -13,7 +13,7 @@ use dyno_results::records::{self, Keep, Records};
 use crate::oracle::Finding;
 use crate::rng::Stream;
 use crate::simulate::case::{Case, Simplification};
-use crate::simulate::play::{Client, Played, play};
+use crate::simulate::play::{Client, SimulatedRun, play};
 
 /// Failure of the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +68,7 @@ const LAST: &str = "summary.json";
 
 /// Returns a case with results to store: the first one from `index` on that has any.
 #[must_use]
-pub fn draw(seed: u64, index: u64) -> (Case, Played) {
+pub fn draw(seed: u64, index: u64) -> (Case, SimulatedRun) {
     let simple = Simplification { queries: Some(400), ..Simplification::default() };
     (0..)
         .find_map(|attempt| {
@@ -80,7 +80,7 @@ pub fn draw(seed: u64, index: u64) -> (Case, Played) {
 }
 
 /// Content of [`LAST`] that is expected for a run.
-fn summary_of(played: &Played) -> String {
+fn summary_of(played: &SimulatedRun) -> String {
     format!("{{\"queries\": {}}}\n", played.run.record.query_count())
 }
 
@@ -153,7 +153,7 @@ fn damage(fault: Fault, path: &Path, draw: &mut Stream) -> std::io::Result<()> {
 }
 
 /// Returns what is wrong with a directory that the child calls stored.
-fn judge_stored(fault: Fault, stored: &Path, played: &Played) -> Vec<Finding> {
+fn judge_stored(fault: Fault, stored: &Path, played: &SimulatedRun) -> Vec<Finding> {
     let mut findings = Vec::new();
     if fs::read_to_string(stored.join(LAST)).ok() != Some(summary_of(played)) {
         findings.push(finding(LAST, "the whole file", format!("another in {}", stored.display())));
@@ -176,7 +176,7 @@ fn judge_stored(fault: Fault, stored: &Path, played: &Played) -> Vec<Finding> {
 }
 
 /// Returns each records file below `folder` that can be read and differs from what was measured.
-fn judge_files(folder: &Path, played: &Played) -> Vec<Finding> {
+fn judge_files(folder: &Path, played: &SimulatedRun) -> Vec<Finding> {
     let measured = Records::from_record(&played.run.record, Keep::All);
     let mut findings = Vec::new();
     let mut folders = vec![folder.to_path_buf()];

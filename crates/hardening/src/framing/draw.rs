@@ -1,6 +1,6 @@
 //! Random connections: answers, and where each of their parts ends.
 
-use super::{Fault, Found};
+use super::{Fault, ParsedConnection};
 use crate::rng::Stream;
 
 /// How a body ends.
@@ -44,8 +44,8 @@ pub struct Connection {
 impl Connection {
     /// Returns what a parser must find among the first `length` bytes.
     #[must_use]
-    pub fn expected_of(&self, length: usize) -> Found {
-        let mut found = Found::default();
+    pub fn expected_of(&self, length: usize) -> ParsedConnection {
+        let mut found = ParsedConnection::default();
         for answer in self.answers.iter().filter(|answer| answer.head_end <= length) {
             let body: Vec<u8> = answer
                 .body

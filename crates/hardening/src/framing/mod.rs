@@ -60,7 +60,7 @@ pub type OwnedEvent = (Vec<u8>, Vec<u8>);
 
 /// What the parsers found on a connection.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct ParsedConnection {
     /// Per answer: its status, its body, and whether it was complete.
     pub answers: Vec<(u16, Vec<u8>, bool)>,
     /// Values of the field `x-case` per answer.
@@ -100,7 +100,7 @@ pub fn check(seed: u64, index: u64, injected: &mut [u64; Fault::ALL.len()]) -> V
             findings.push(Finding { field, expected, reported, rule });
         }
     };
-    let show = |found: &Found| {
+    let show = |found: &ParsedConnection| {
         let answers: Vec<_> = found
             .answers
             .iter()
@@ -132,8 +132,8 @@ fn cut<'b>(bytes: &'b [u8], draw: &mut Stream) -> Vec<&'b [u8]> {
 
 /// Parses the pieces of a connection that then ends.
 #[must_use]
-pub fn parse(pieces: &[&[u8]]) -> Found {
-    let (mut framing, mut found) = (Framing::new(), Found::default());
+pub fn parse(pieces: &[&[u8]]) -> ParsedConnection {
+    let (mut framing, mut found) = (Framing::new(), ParsedConnection::default());
     let mut sse = Parser::default();
     for piece in pieces {
         let mut rest = *piece;

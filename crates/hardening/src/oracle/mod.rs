@@ -23,15 +23,16 @@ mod types;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Debug;
 
-pub use types::{Completion, Finding, Observed, Query, Reported, Scenario, Settings};
+pub use types::{Completion, Finding, Observation, Query, RunReport, Scenario, Settings};
 
 use early_stopping::{FUZZ, THRESHOLD, Tri, early_stopping_t, server_early_stopping};
 
-struct Out(Vec<Finding>);
-impl Out {
+struct Findings(Vec<Finding>);
+impl Findings {
     fn add(&mut self, field: &'static str, expected: String, reported: String, rule: &'static str) {
         self.0.push(Finding { field, expected, reported, rule });
     }
+    #[expect(clippy::needless_pass_by_value, reason = "values are small, and calls read better")]
     fn eq<T: PartialEq + Debug>(
         &mut self,
         field: &'static str,
@@ -90,8 +91,8 @@ fn all(parts: &[Tri]) -> Tri {
 /// Everything that the report contradicts; empty when it is right.
 #[must_use]
 #[expect(clippy::too_many_lines, reason = "one decision after the other, each with its source")]
-pub fn judge(s: &Settings, o: &Observed, r: &Reported) -> Vec<Finding> {
-    let mut out = Out(Vec::new());
+pub fn judge(s: &Settings, o: &Observation, r: &RunReport) -> Vec<Finding> {
+    let mut out = Findings(Vec::new());
     let stream = matches!(s.scenario, Scenario::SingleStream | Scenario::MultiStream);
     let (server, offline) = (s.scenario == Scenario::Server, s.scenario == Scenario::Offline);
     let (queries, p) = (o.queries.len() as u64, s.target_percentile);
@@ -136,8 +137,8 @@ pub fn judge(s: &Settings, o: &Observed, r: &Reported) -> Vec<Finding> {
     };
 
     // ---- Issuing: what the run itself did against the rules (not a field of the report). ----
-    let issuing = |out: &mut Out, expected: &str, got: String, rule| {
-        out.add("issuing", expected.into(), got, rule)
+    let issuing = |out: &mut Findings, expected: &str, got: String, rule| {
+        out.add("issuing", expected.into(), got, rule);
     };
     let mut answers: Vec<u64> = o.queries.iter().filter_map(answered_at).collect();
     answers.sort_unstable();
@@ -353,8 +354,8 @@ pub fn judge(s: &Settings, o: &Observed, r: &Reported) -> Vec<Finding> {
         return out.0;
     }
     // Server's final query is the last of the schedule (LG 533): with several arrivals at that time, any of them.
-    let last_scheduled = o.queries.iter().map(|q| q.scheduled_ns).max().unwrap();
-    let final_query = o.queries.last().unwrap();
+    let last_scheduled = o.queries.iter().map(|q| q.scheduled_ns).max().expect("there are queries");
+    let final_query = o.queries.last().expect("there are queries");
     let min_duration_met: Tri = match s.scenario {
         // RES 287-305
         Scenario::Offline if l.last().is_some_and(|&m| m >= s.min_duration_ns) => Some(true),

@@ -25,7 +25,7 @@ fn done(sample_id: u64, at_ns: u64) -> Completion {
     Completion { sample_id, at_ns, failed: false }
 }
 /// Back-to-back queries with these latencies (SingleStream), or one every `gap` ns (Server).
-fn run(latencies: &[u64], gap: Option<u64>) -> Observed {
+fn run(latencies: &[u64], gap: Option<u64>) -> Observation {
     let (mut queries, mut completions, mut now) = (vec![], vec![], 0);
     for (i, &x) in latencies.iter().enumerate() {
         queries.push(Query { scheduled_ns: now, issued_ns: now, samples: vec![(i as u64, 0)] });
@@ -33,13 +33,13 @@ fn run(latencies: &[u64], gap: Option<u64>) -> Observed {
         now += gap.unwrap_or(x);
     }
     completions.sort_by_key(|c| c.at_ns);
-    Observed { queries, completions, ended_ns: None }
+    Observation { queries, completions, ended_ns: None }
 }
 fn quantiles(values: [u64; 6]) -> Vec<(f64, u64)> {
     [0.5, 0.9, 0.95, 0.97, 0.99, 0.999].into_iter().zip(values).collect()
 }
-fn met(query_count: u64, sample_count: u64) -> Reported {
-    Reported {
+fn met(query_count: u64, sample_count: u64) -> RunReport {
+    RunReport {
         is_valid: true,
         min_duration_met: true,
         min_queries_met: true,
@@ -52,8 +52,8 @@ fn met(query_count: u64, sample_count: u64) -> Reported {
     }
 }
 /// SingleStream, latencies 1..=100: index 50 -> 51 etc.; t = 3 at n = 100, p = 0.9 -> sorted[97] = 98; mean 50.5 -> 50.
-fn single() -> (Settings, Observed, Reported) {
-    let r = Reported {
+fn single() -> (Settings, Observation, RunReport) {
+    let r = RunReport {
         percentiles_ns: quantiles([51, 91, 96, 98, 100, 100]),
         min_latency_ns: 1,
         max_latency_ns: 100,
@@ -64,10 +64,10 @@ fn single() -> (Settings, Observed, Reported) {
     (settings(Scenario::SingleStream), run(&(1..=100).collect::<Vec<_>>(), None), r)
 }
 /// Server, 661 of 662 queries at 10 ns, the first at 200 (over 100): h_min(1) = 661 at 0.99, so just successful.
-fn server() -> (Settings, Observed, Reported) {
+fn server() -> (Settings, Observation, RunReport) {
     let mut l = vec![10; 662];
     l[0] = 200;
-    let r = Reported {
+    let r = RunReport {
         percentiles_ns: quantiles([10, 10, 10, 10, 10, 200]), // 662 * 0.999 = 661.3
         min_latency_ns: 10,
         max_latency_ns: 200,
@@ -124,17 +124,17 @@ fn single_stream() {
     let (s, o, r) = single();
     assert_eq!(judge(&s, &o, &r), []);
     for (bad, field) in [
-        (Reported { result: Some(91.0), ..r.clone() }, "result"),
-        (Reported { is_valid: false, ..r.clone() }, "is_valid"),
-        (Reported { mean_latency_ns: 51, ..r.clone() }, "mean_latency_ns"),
-        (Reported { early_stopping_met: Some(false), ..r.clone() }, "early_stopping_met"),
+        (RunReport { result: Some(91.0), ..r.clone() }, "result"),
+        (RunReport { is_valid: false, ..r.clone() }, "is_valid"),
+        (RunReport { mean_latency_ns: 51, ..r.clone() }, "mean_latency_ns"),
+        (RunReport { early_stopping_met: Some(false), ..r.clone() }, "early_stopping_met"),
         (
-            Reported { percentiles_ns: quantiles([50, 91, 96, 98, 100, 100]), ..r.clone() },
+            RunReport { percentiles_ns: quantiles([50, 91, 96, 98, 100, 100]), ..r.clone() },
             "percentiles_ns",
         ),
-        (Reported { lost_samples: 1, ..r.clone() }, "lost_samples"),
+        (RunReport { lost_samples: 1, ..r.clone() }, "lost_samples"),
         (
-            Reported { percentiles_ns: r.percentiles_ns[1..].to_vec(), ..r.clone() },
+            RunReport { percentiles_ns: r.percentiles_ns[1..].to_vec(), ..r.clone() },
             "percentiles_ns",
         ),
     ] {
@@ -161,7 +161,7 @@ fn single_stream() {
 #[test]
 fn too_few_queries_is_the_plain_percentile() {
     // n = 20: 20 * 0.9 = 18 -> the 19th; 63 queries do not suffice
-    let r = Reported {
+    let r = RunReport {
         is_valid: false,
         early_stopping_met: Some(false),
         percentiles_ns: quantiles([11, 19, 20, 20, 20, 20]),
@@ -174,7 +174,7 @@ fn too_few_queries_is_the_plain_percentile() {
     let o = run(&(1..=20).collect::<Vec<_>>(), None);
     let s = settings(Scenario::SingleStream);
     assert_eq!(judge(&s, &o, &r), []);
-    assert_eq!(fields(&judge(&s, &o, &Reported { is_valid: true, ..r })), ["is_valid"]);
+    assert_eq!(fields(&judge(&s, &o, &RunReport { is_valid: true, ..r })), ["is_valid"]);
 }
 #[test]
 fn duplicates_unknown_lost_failed() {
@@ -196,10 +196,10 @@ fn duplicates_unknown_lost_failed() {
     (r.completed_samples, r.lost_samples, r.max_latency_ns) = (99, 1, 99);
     r.percentiles_ns = quantiles([50, 90, 95, 97, 99, 99]); // of 1..=99: 49.5 -> index 49, 89.1 -> 89, 94.05, 96.03, 98.01
     assert_eq!(fields(&judge(&s, &o, &r)), ["is_valid"]);
-    assert_eq!(judge(&s, &o, &Reported { is_valid: false, ..r.clone() }), []);
+    assert_eq!(judge(&s, &o, &RunReport { is_valid: false, ..r.clone() }), []);
     o.completions[99] = Completion { sample_id: 99, at_ns: 5050, failed: true };
     (r.lost_samples, r.failed_samples) = (0, 1);
-    assert_eq!(judge(&s, &o, &Reported { is_valid: false, ..r.clone() }), []);
+    assert_eq!(judge(&s, &o, &RunReport { is_valid: false, ..r.clone() }), []);
     assert_eq!(fields(&judge(&s, &o, &r)), ["is_valid"]);
 }
 #[test]
@@ -219,7 +219,7 @@ fn server_run() {
     let f = judge(
         &s,
         &fail,
-        &Reported {
+        &RunReport {
             completed_samples: 661,
             failed_samples: 1,
             result: Some(660.0 / 661010e-9),
@@ -239,7 +239,7 @@ fn server_run() {
     let f = judge(
         &s,
         &run(&l, Some(1000)),
-        &Reported {
+        &RunReport {
             percentiles_ns: quantiles([10, 10, 10, 10, 200, 200]),
             mean_latency_ns: 12,
             ..r.clone()
@@ -247,7 +247,7 @@ fn server_run() {
     );
     assert_eq!(fields(&f), ["performance_constraints_met", "early_stopping_met", "is_valid"]);
     assert_eq!(
-        fields(&judge(&s, &o, &Reported { scheduled_rate: None, ..r.clone() })),
+        fields(&judge(&s, &o, &RunReport { scheduled_rate: None, ..r.clone() })),
         ["scheduled_rate"]
     );
     assert_eq!(judge(&Settings { max_async_queries: 1, ..s.clone() }, &o, &r), []); // 200 < 1000: never two outstanding
@@ -255,7 +255,7 @@ fn server_run() {
     for (id, at) in [(0, 2001), (1, 2002)] {
         held.completions.iter_mut().find(|c| c.sample_id == id).unwrap().at_ns = at;
     }
-    let r = Reported {
+    let r = RunReport {
         percentiles_ns: quantiles([10, 10, 10, 10, 10, 2001]),
         max_latency_ns: 2001,
         mean_latency_ns: 14,
@@ -268,12 +268,12 @@ fn server_run() {
 fn multi_stream() {
     // two queries of two samples: to the last sample, 30 and 50
     let q = |t, a| Query { scheduled_ns: t, issued_ns: t, samples: vec![(a, 0), (a + 1, 1)] };
-    let o = Observed {
+    let o = Observation {
         queries: vec![q(0, 0), q(30, 2)],
         completions: vec![done(0, 10), done(1, 30), done(3, 60), done(2, 80)],
         ended_ns: Some(80),
     };
-    let r = Reported {
+    let r = RunReport {
         is_valid: false,
         early_stopping_met: Some(false),
         percentiles_ns: quantiles([50; 6]),
@@ -297,7 +297,7 @@ fn offline() {
         ..settings(Scenario::Offline)
     };
     let ns = 202318280;
-    let o = Observed {
+    let o = Observation {
         queries: vec![Query {
             scheduled_ns: 0,
             issued_ns: 0,
@@ -307,7 +307,7 @@ fn offline() {
         ended_ns: Some(ns),
     };
     assert!((550.0 / 0.20231828f64 - 2718.49).abs() < 0.005);
-    let r = Reported {
+    let r = RunReport {
         percentiles_ns: quantiles([ns; 6]),
         min_latency_ns: ns,
         max_latency_ns: ns,
@@ -316,7 +316,10 @@ fn offline() {
         ..met(1, 550)
     };
     assert_eq!(judge(&s, &o, &r), []);
-    assert_eq!(fields(&judge(&s, &o, &Reported { result: Some(2718.0), ..r.clone() })), ["result"]);
+    assert_eq!(
+        fields(&judge(&s, &o, &RunReport { result: Some(2718.0), ..r.clone() })),
+        ["result"]
+    );
     let slow = Settings { min_duration_ns: 202_318_281, target_qps: 0.0, ..s.clone() };
     assert_eq!(fields(&judge(&slow, &o, &r)), ["min_duration_met", "is_valid"]);
     assert_eq!(

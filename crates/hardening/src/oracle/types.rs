@@ -71,7 +71,7 @@ pub struct Completion {
 
 /// What happened in a run.
 #[derive(Clone, Debug)]
-pub struct Observed {
+pub struct Observation {
     /// The queries, in order.
     pub queries: Vec<Query>,
     /// All completions in order of time: also repeated ones, unknown ids, and those after the end.
@@ -82,7 +82,7 @@ pub struct Observed {
 
 /// What Dyno reported.
 #[derive(Clone, Debug, Default)]
-pub struct Reported {
+pub struct RunReport {
     /// Whether the run is VALID.
     pub is_valid: bool,
     /// Whether it was long enough.

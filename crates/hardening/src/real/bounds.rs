@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::{Call, Played, Sent};
+use super::{Call, RealRun, SentCompletion};
 use crate::oracle::Finding;
 
 /// Returns each part of the record that no order of the observed events explains.
 #[must_use]
-pub fn check(played: &Played) -> Vec<Finding> {
+pub fn check(played: &RealRun) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut find = |field, expected: String, reported: String, rule| {
         findings.push(Finding { field, expected, reported, rule });
@@ -25,19 +25,10 @@ pub fn check(played: &Played) -> Vec<Finding> {
         );
         return findings;
     }
-    for (call, query) in first_queries(played) {
-        let (entered, issued) = (played.calls[call].at, record.issued_at[query]);
-        let before = call.checked_sub(1).map_or(0, |before| played.calls[before].at);
-        if issued > entered || issued < before {
-            find(
-                "issued_at",
-                format!("{before}..={entered}"),
-                issued.to_string(),
-                "stamped before the call",
-            );
-        }
+    for issue in early_or_late_issues(played) {
+        find(issue.field, issue.expected, issue.reported, issue.rule);
     }
-    let mut sent: HashMap<u64, Vec<&Sent>> = HashMap::new();
+    let mut sent: HashMap<u64, Vec<&SentCompletion>> = HashMap::new();
     played.sent.iter().for_each(|s| sent.entry(s.id).or_default().push(s));
     let (mut duplicates, mut most_duplicates) = (0, 0);
     for (sample, id) in ids.iter().enumerate() {
@@ -81,8 +72,23 @@ pub fn check(played: &Played) -> Vec<Finding> {
     findings
 }
 
+/// Returns each query whose stamp of the issue does not lie between the calls before and after it.
+fn early_or_late_issues(played: &RealRun) -> Vec<Finding> {
+    let finding = |(call, query): (usize, usize)| {
+        let (entered, issued) = (played.calls[call].at, played.run.record.issued_at[query]);
+        let before = call.checked_sub(1).map_or(0, |before| played.calls[before].at);
+        (issued > entered || issued < before).then(|| Finding {
+            field: "issued_at",
+            expected: format!("{before}..={entered}"),
+            reported: issued.to_string(),
+            rule: "stamped before the call",
+        })
+    };
+    first_queries(played).filter_map(finding).collect()
+}
+
 /// Returns each call with the number of its first query.
-fn first_queries(played: &Played) -> impl Iterator<Item = (usize, usize)> {
+fn first_queries(played: &RealRun) -> impl Iterator<Item = (usize, usize)> {
     let samples_per_query = played.run.record.samples_per_query.max(1);
     let mut next = 0;
     played.calls.iter().enumerate().map(move |(call, Call { samples, .. })| {
@@ -93,7 +99,13 @@ fn first_queries(played: &Played) -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// Returns whether a completion explains a stamp: the time fits, and no other one came before it.
-fn explains(sent: &Sent, all: &[&Sent], stamp: u64, failed: bool, issued: u64) -> bool {
+fn explains(
+    sent: &SentCompletion,
+    all: &[&SentCompletion],
+    stamp: u64,
+    failed: bool,
+    issued: u64,
+) -> bool {
     let fits = match sent.stated {
         // The nearest possible time: not before the issue, and not after the call.
         Some(at) => {

@@ -146,7 +146,7 @@ impl IntoArrivals for u64 {
 
 /// A completion that the system sent.
 #[derive(Debug, Clone, Copy)]
-pub struct Sent {
+pub struct SentCompletion {
     /// The id that it named.
     pub id: u64,
     /// Time before the call, ns since the start of the run.
@@ -196,20 +196,20 @@ impl SystemUnderTest for FaultySystem {
 
 /// Outcome of a run in real time.
 #[derive(Debug)]
-pub struct Played {
+pub struct RealRun {
     /// The run as Dyno recorded it.
     pub run: RunLog,
     /// The calls to the system, in order.
     pub calls: Vec<Call>,
     /// What the system sent, in no order.
-    pub sent: Vec<Sent>,
+    pub sent: Vec<SentCompletion>,
     /// Faults that happened, by [`Fault`].
     pub injected: [u64; Fault::ALL.len()],
 }
 
 /// Plays a case; `None` if Dyno rejects its settings.
 #[must_use]
-pub fn play(case: &Case) -> Option<Played> {
+pub fn play(case: &Case) -> Option<RealRun> {
     let plan = Plan::resolve(&case.settings, Library { total: 50, performance: 50 }).ok()?;
     let library = CountingLibrary { total: 50, performance: 50, loads: 0.into() };
     let settings = Settings::from(case.settings.clone());
@@ -231,12 +231,12 @@ pub fn play(case: &Case) -> Option<Played> {
         injected.iter_mut().zip(worker.injected).for_each(|(sum, count)| *sum += count);
     }
     let sent = workers.into_iter().flat_map(|worker| worker.sent).collect();
-    Some(Played { run, calls: calls.into_inner().ok()?, sent, injected })
+    Some(RealRun { run, calls: calls.into_inner().ok()?, sent, injected })
 }
 
 /// Returns everything that is wrong with a run in real time.
 #[must_use]
-pub fn check(case: &Case, played: &Played) -> Vec<Finding> {
+pub fn check(case: &Case, played: &RealRun) -> Vec<Finding> {
     let mut findings = bounds::check(played);
     let record = &played.run.record;
     let ids: Vec<(u64, u64)> =
@@ -261,13 +261,13 @@ pub fn check(case: &Case, played: &Played) -> Vec<Finding> {
         })
         .collect();
     completions.sort_by_key(|completion| completion.at_ns);
-    let observed = oracle::Observed {
+    let observed = oracle::Observation {
         queries: ids.chunks(samples_per_query).enumerate().map(query).collect(),
         completions,
         ended_ns: None,
     };
     // The counts of misuse are judged by the bounds.
-    let reported = oracle::Reported {
+    let reported = oracle::RunReport {
         duplicate_completions: 0,
         unknown_completions: 0,
         ..report(&played.run)

@@ -8,7 +8,7 @@ use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{Response, ResponseId};
 
-use super::{Case, Fault, Sent};
+use super::{Case, Fault, SentCompletion};
 use crate::rng::Stream;
 
 type Job = (ResponseId, Nanos, Responder);
@@ -68,7 +68,7 @@ pub struct Worker {
     /// Answers that are repeated after the run.
     again: Vec<(ResponseId, Responder)>,
     /// What it sent.
-    pub sent: Vec<Sent>,
+    pub sent: Vec<SentCompletion>,
     /// Faults that happened.
     pub injected: [u64; Fault::ALL.len()],
 }
@@ -142,6 +142,6 @@ impl Worker {
             (false, None) => to.complete(&[Response::empty(id)]),
             (false, Some(at)) => to.complete_at(&[Response::empty(id)], at),
         }
-        self.sent.push(Sent { id: id.0, before, after: to.now(), stated, failed });
+        self.sent.push(SentCompletion { id: id.0, before, after: to.now(), stated, failed });
     }
 }

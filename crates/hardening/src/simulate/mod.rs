@@ -64,7 +64,7 @@ pub fn check(case: &Case) -> CaseResult {
 }
 
 /// Returns contradictions between the record and what the system observed.
-fn internal_findings(played: &play::Played) -> Option<Finding> {
+fn internal_findings(played: &play::SimulatedRun) -> Option<Finding> {
     let record = &played.run.record;
     let own = played.observed.queries.iter().flat_map(|q| q.samples.iter().map(|s| s.1));
     let differs = !own.eq(record.indices.iter().map(|&index| u64::from(index)));
@@ -161,8 +161,8 @@ pub fn check_many(seed: u64, runs: u64, threads: usize, progress: &(dyn Fn(u64) 
     })
 }
 
-/// Returns what the oracle says of a report, for tests that alter the report.
+/// Returns the findings of the oracle on a report, for tests that alter the report.
 #[must_use]
-pub fn findings_of(played: &play::Played, reported: &oracle::Reported) -> Vec<Finding> {
+pub fn findings_of(played: &play::SimulatedRun, reported: &oracle::RunReport) -> Vec<Finding> {
     judge(&played.settings, &played.observed, reported)
 }

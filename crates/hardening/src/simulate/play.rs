@@ -18,11 +18,11 @@ use crate::oracle;
 
 /// A case after its run.
 #[derive(Debug)]
-pub struct Played {
+pub struct SimulatedRun {
     /// Settings, in the oracle's words.
     pub settings: oracle::Settings,
     /// What the simulated system observed.
-    pub observed: oracle::Observed,
+    pub observed: oracle::Observation,
     /// The run as Dyno recorded it.
     pub run: RunLog,
     /// Log of the whole test.
@@ -42,7 +42,7 @@ pub enum Client {
 
 /// Plays a case. Returns `None` if Dyno rejects its settings.
 #[must_use]
-pub fn play(case: &Case, client: Client) -> Option<Played> {
+pub fn play(case: &Case, client: Client) -> Option<SimulatedRun> {
     let (plan, problems) = Plan::resolve_as_reference(&case.settings, case.library);
     // Settings that the reference runs as they are must be judged right, too.
     let is_refused = |problem: &SettingsProblem| {
@@ -82,7 +82,7 @@ pub fn play(case: &Case, client: Client) -> Option<Played> {
     injected[Fault::ClientPause as usize] = pauses;
     injected[Fault::WallStep as usize] = u64::from(case.rate(Fault::WallStep) > 0.0);
     let observed = observe(&truth, &unsent, &run, due.as_deref());
-    Some(Played { settings, observed, run, log, injected })
+    Some(SimulatedRun { settings, observed, run, log, injected })
 }
 
 /// Runs the test; `None` if it ended before its performance run.
@@ -99,7 +99,7 @@ fn observe(
     unsent: &[Answer],
     run: &RunLog,
     due: Option<&[Nanos]>,
-) -> oracle::Observed {
+) -> oracle::Observation {
     let (base, samples_per_query) = (run.started_at, run.record.samples_per_query.max(1));
     let mut queries = Vec::new();
     for call in &truth.calls {
@@ -120,7 +120,7 @@ fn observe(
         failed: answer.failed,
     };
     let completions = truth.sent.iter().chain(late).map(completion).collect();
-    oracle::Observed { queries, completions, ended_ns: Some(ended_ns) }
+    oracle::Observation { queries, completions, ended_ns: Some(ended_ns) }
 }
 
 /// Returns the settings in the oracle's words.
@@ -162,7 +162,7 @@ pub fn oracle_settings(settings: &TestSettings, performance: u64) -> oracle::Set
 
 /// Returns what Dyno reports of a run.
 #[must_use]
-pub fn report(run: &RunLog) -> oracle::Reported {
+pub fn report(run: &RunLog) -> oracle::RunReport {
     let metrics = Metrics::from_record(&run.record, &run.plan);
     let judgement = judge(&metrics, &run.plan, run.ended);
     let times = metrics.query_latency.unwrap_or(metrics.latency);
@@ -170,7 +170,7 @@ pub fn report(run: &RunLog) -> oracle::Reported {
     let percentiles = PERCENTILES.into_iter().zip(times.percentiles);
     let target = (run.plan.percentile(), times.target);
     let misuse = run.record.misuse;
-    oracle::Reported {
+    oracle::RunReport {
         is_valid: judgement.verdict == Verdict::Valid,
         min_duration_met: judgement.min_duration_met,
         min_queries_met: judgement.min_queries_met,

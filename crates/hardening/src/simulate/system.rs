@@ -123,7 +123,7 @@ impl<'a> FaultySystem<'a> {
         }
     }
 
-    /// Returns what happened in the last run, and the answers that nobody received any more.
+    /// Returns what happened in the last run, and the answers that were not sent before the end.
     #[must_use]
     pub fn into_truth(mut self) -> (GroundTruth, Vec<Answer>) {
         self.begin_run();

@@ -1,5 +1,4 @@
 //! The simulations in small, and whether the oracle can fail.
-#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod framing;
 mod mutation;

@@ -1,20 +1,26 @@
 //! Whether the oracle can fail: it must notice records and reports that are altered on purpose.
 
-use dyno_hardening::oracle::{Reported, Scenario};
+use dyno_hardening::oracle::{RunReport, Scenario};
 use dyno_hardening::simulate::case::{Case, Simplification};
 use dyno_hardening::simulate::findings_of;
-use dyno_hardening::simulate::play::{Client, Played, play, report};
+use dyno_hardening::simulate::play::{Client, SimulatedRun, play, report};
 use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::record::Record;
 
 /// Returns the report of the run after `alter`; `None` if there is nothing to alter.
-fn after_record(played: &Played, alter: impl Fn(&mut Record) -> Option<()>) -> Option<Reported> {
+fn after_record(
+    played: &SimulatedRun,
+    alter: impl Fn(&mut Record) -> Option<()>,
+) -> Option<RunReport> {
     let mut run = played.run.clone();
     alter(&mut run.record)?;
     Some(report(&run))
 }
 
-fn after_report(played: &Played, alter: impl Fn(&mut Reported) -> Option<()>) -> Option<Reported> {
+fn after_report(
+    played: &SimulatedRun,
+    alter: impl Fn(&mut RunReport) -> Option<()>,
+) -> Option<RunReport> {
     let mut reported = report(&played.run);
     alter(&mut reported)?;
     Some(reported)
@@ -27,12 +33,12 @@ fn answered(record: &Record) -> Option<usize> {
 }
 
 /// Whether each condition of the verdict is decided by the rules alone.
-fn is_plain(reported: &Reported) -> bool {
+fn is_plain(reported: &RunReport) -> bool {
     reported.unknown_completions + reported.failed_samples + reported.lost_samples == 0
         && reported.query_count > 0
 }
 
-type Mutation = (&'static str, fn(&Played) -> Option<Reported>);
+type Mutation = (&'static str, fn(&SimulatedRun) -> Option<RunReport>);
 
 const MUTATIONS: [Mutation; 14] = [
     ("one latency is longer", |played| {
