@@ -183,8 +183,11 @@ impl<'a> Rewriter<'a> {
                 let y = self.float(node, [3, 4, 5], 1)?;
                 self.product(node, &node.op["QLinear".len()..], &[Some(x), Some(y)], [6, 7])
             }
-            "QLinearGlobalAveragePool" | "QLinearAveragePool" | "QLinearSigmoid"
-            | "QLinearLeakyRelu" | "QLinearSoftmax" => {
+            "QLinearGlobalAveragePool"
+            | "QLinearAveragePool"
+            | "QLinearSigmoid"
+            | "QLinearLeakyRelu"
+            | "QLinearSoftmax" => {
                 if node.int("channels_last", 0) != 0 {
                     return None;
                 }
