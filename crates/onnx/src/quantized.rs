@@ -253,8 +253,8 @@ impl<'a> Rewriter<'a> {
         let zeros = if zero.is_empty() { Vec::new() } else { self.codes(zero)?.1 };
         let of_zero = Spread::new(&shape, axis, block, zeros.len().max(1))?;
         let numbers = codes.iter().enumerate().map(|(at, code)| {
-            let zero = zeros.get(of_zero.of(at)).copied().unwrap_or(0);
-            (code - zero) as f32 * scales[of_scale.of(at)]
+            let zero = zeros.get(of_zero.index_of(at)).copied().unwrap_or(0);
+            (code - zero) as f32 * scales[of_scale.index_of(at)]
         });
         let numbers = numbers.collect();
         Some((shape, numbers))
@@ -286,8 +286,8 @@ impl<'a> Rewriter<'a> {
         let of_zero = Spread::new(&numbers.shape, axis, block, zeros.len())?;
         let floats = numbers.floats()?;
         let codes = floats.iter().enumerate().map(|(at, x)| {
-            let steps = (x / scales[of_scale.of(at)]).round_ties_even() as i64;
-            (steps + zeros[of_zero.of(at)]).clamp(least, most)
+            let steps = (x / scales[of_scale.index_of(at)]).round_ties_even() as i64;
+            (steps + zeros[of_zero.index_of(at)]).clamp(least, most)
         });
         let codes = codes.collect();
         Some((numbers.shape, codes))
@@ -430,7 +430,7 @@ impl<'a> Rewriter<'a> {
         let (shape, codes) = self.codes(&part(1))?;
         let zeros = if part(3).is_empty() { vec![0] } else { self.codes(&part(3))?.1 };
         let of_zero = Spread::new(&shape, axis, 0, zeros.len())?;
-        let number = |(at, code): (usize, &i64)| (code - zeros[of_zero.of(at)]) as f32;
+        let number = |(at, code): (usize, &i64)| (code - zeros[of_zero.index_of(at)]) as f32;
         let numbers: Vec<f32> = codes.iter().enumerate().map(number).collect();
         let weights = self.store(&part(1), &part(1), shape, &numbers);
         let x = self.name(&format!("{}.floats", part(0)));

@@ -201,7 +201,7 @@ impl ScaledModel {
                 .and_then(|constant| Some((constant.floats()?, constant.shape)));
             let Some((numbers, shape)) = found else { continue };
             let axes = Axes::new(node, weight_use.input, shape.len());
-            match Scaled::new(&numbers, &shape, axes, *format) {
+            match ScaledWeights::new(&numbers, &shape, axes, *format) {
                 Ok(scaled) => {
                     let bits = format.bits_of(numbers.len(), scaled.scales.len());
                     let name = format!("{object}.{place}");
@@ -252,7 +252,7 @@ impl Axes {
 }
 
 /// Weights as integers with scales.
-struct Scaled {
+struct ScaledWeights {
     codes: Vec<i32>,
     scales: Vec<f32>,
     zeros: Vec<i32>,
@@ -263,7 +263,7 @@ struct Scaled {
     has_sign: bool,
 }
 
-impl Scaled {
+impl ScaledWeights {
     fn new(
         numbers: &[f32],
         shape: &[usize],
