@@ -151,12 +151,12 @@ impl<'a> Rewriter<'a> {
             "Cast" => {
                 let (shape, numbers) = self.narrow_floats(&node.inputs[0])?;
                 let is_float = node.int("to", 0) == 1 && !self.is_output(&node.outputs[0]);
-                is_float.then(|| self.replace(node, &node.inputs[0], shape, &numbers))
+                is_float.then(|| self.replace(node, &node.inputs[0], &shape, &numbers))
             }
             "Mul" => {
                 let [codes, scale] = self.scaled_codes(node)?;
                 let (shape, numbers) = self.weights([codes, scale, ""], 0, 0)?;
-                self.replace(node, codes, shape, &numbers);
+                self.replace(node, codes, &shape, &numbers);
                 Some(())
             }
             "Gather" => self.table(node),
@@ -183,8 +183,11 @@ impl<'a> Rewriter<'a> {
                 let y = self.float(node, [3, 4, 5], 1)?;
                 self.product(node, &node.op["QLinear".len()..], &[Some(x), Some(y)], [6, 7])
             }
-            "QLinearGlobalAveragePool" | "QLinearAveragePool" | "QLinearSigmoid"
-            | "QLinearLeakyRelu" | "QLinearSoftmax" => {
+            "QLinearGlobalAveragePool"
+            | "QLinearAveragePool"
+            | "QLinearSigmoid"
+            | "QLinearLeakyRelu"
+            | "QLinearSoftmax" => {
                 if node.int("channels_last", 0) != 0 {
                     return None;
                 }
@@ -208,7 +211,7 @@ impl<'a> Rewriter<'a> {
     }
 
     /// Replaces the output of a node by constants.
-    fn replace(&mut self, node: &Node, origin: &str, shape: Vec<usize>, numbers: &[f32]) {
+    fn replace(&mut self, node: &Node, origin: &str, shape: &[usize], numbers: &[f32]) {
         let name = self.store(origin, &node.outputs[0], shape, numbers);
         self.renamed.insert(node.outputs[0].clone(), name);
     }
@@ -228,7 +231,7 @@ impl<'a> Rewriter<'a> {
         let parts = [0, 1, 2].map(|at| node.inputs.get(at).map_or("", String::as_str));
         match self.weights(parts, axis, block) {
             Some((shape, numbers)) => {
-                self.replace(node, parts[0], shape, &numbers);
+                self.replace(node, parts[0], &shape, &numbers);
                 self.known.insert(key, self.renamed[output].clone());
             }
             None => self.nodes.push(Node { domain: String::new(), ..node.clone() }),
@@ -250,8 +253,8 @@ impl<'a> Rewriter<'a> {
         let zeros = if zero.is_empty() { Vec::new() } else { self.codes(zero)?.1 };
         let of_zero = Spread::new(&shape, axis, block, zeros.len().max(1))?;
         let numbers = codes.iter().enumerate().map(|(at, code)| {
-            let zero = zeros.get(of_zero.of(at)).copied().unwrap_or(0);
-            (code - zero) as f32 * scales[of_scale.of(at)]
+            let zero = zeros.get(of_zero.index_of(at)).copied().unwrap_or(0);
+            (code - zero) as f32 * scales[of_scale.index_of(at)]
         });
         let numbers = numbers.collect();
         Some((shape, numbers))
@@ -283,8 +286,8 @@ impl<'a> Rewriter<'a> {
         let of_zero = Spread::new(&numbers.shape, axis, block, zeros.len())?;
         let floats = numbers.floats()?;
         let codes = floats.iter().enumerate().map(|(at, x)| {
-            let steps = (x / scales[of_scale.of(at)]).round_ties_even() as i64;
-            (steps + zeros[of_zero.of(at)]).clamp(least, most)
+            let steps = (x / scales[of_scale.index_of(at)]).round_ties_even() as i64;
+            (steps + zeros[of_zero.index_of(at)]).clamp(least, most)
         });
         let codes = codes.collect();
         Some((numbers.shape, codes))
@@ -342,7 +345,7 @@ impl<'a> Rewriter<'a> {
             },
             _ => return None,
         };
-        let table = self.store(&node.inputs[0], &node.inputs[0], shape, &numbers);
+        let table = self.store(&node.inputs[0], &node.inputs[0], &shape, &numbers);
         let mut node = node.clone();
         node.inputs[0] = table;
         node.outputs[0].clone_from(&last.outputs[0]);
@@ -359,7 +362,7 @@ impl<'a> Rewriter<'a> {
             return Some(known.clone());
         }
         let name = match self.weights(parts, axis, 0) {
-            Some((shape, numbers)) => self.store(parts[0], parts[0], shape, &numbers),
+            Some((shape, numbers)) => self.store(parts[0], parts[0], &shape, &numbers),
             None => {
                 let name = self.name(&format!("{}.floats", parts[0]));
                 let attributes = vec![("axis".into(), axis.into())];
@@ -393,7 +396,7 @@ impl<'a> Rewriter<'a> {
         let number = |(at, code): (usize, &i64)| *code as f32 * (x * w[at % w.len()]);
         let numbers: Vec<f32> = codes.iter().enumerate().map(number).collect();
         let wanted = format!("{weights}.bias");
-        Some(Some(self.store(&wanted, &wanted, shape, &numbers)))
+        Some(Some(self.store(&wanted, &wanted, &shape, &numbers)))
     }
 
     /// Adds an operator on floats, and quantizes its output.
@@ -422,14 +425,14 @@ impl<'a> Rewriter<'a> {
 
     /// Adds a product of integers minus their zero points, without a scale.
     fn integers(&mut self, node: &'a Node, op: &str, axis: i64) -> Option<()> {
-        let one = self.store("one", "one", Vec::new(), &[1.0]);
+        let one = self.store("one", "one", &[], &[1.0]);
         let part = |at: usize| node.inputs.get(at).cloned().unwrap_or_default();
         let (shape, codes) = self.codes(&part(1))?;
         let zeros = if part(3).is_empty() { vec![0] } else { self.codes(&part(3))?.1 };
         let of_zero = Spread::new(&shape, axis, 0, zeros.len())?;
-        let number = |(at, code): (usize, &i64)| (code - zeros[of_zero.of(at)]) as f32;
+        let number = |(at, code): (usize, &i64)| (code - zeros[of_zero.index_of(at)]) as f32;
         let numbers: Vec<f32> = codes.iter().enumerate().map(number).collect();
-        let weights = self.store(&part(1), &part(1), shape, &numbers);
+        let weights = self.store(&part(1), &part(1), &shape, &numbers);
         let x = self.name(&format!("{}.floats", part(0)));
         self.push("DequantizeLinear", vec![part(0), one, part(2)], &x, Vec::new());
         self.push(op, vec![x, weights], &node.outputs[0], node.attributes.clone());
@@ -459,10 +462,10 @@ impl<'a> Rewriter<'a> {
     }
 
     /// Stores numbers by the name of the weight before it was quantized, if that is free.
-    fn store(&mut self, origin: &str, other: &str, shape: Vec<usize>, numbers: &[f32]) -> String {
+    fn store(&mut self, origin: &str, other: &str, shape: &[usize], numbers: &[f32]) -> String {
         let plain = ENDINGS.iter().find_map(|ending| origin.strip_suffix(ending));
         let name = self.name(plain.unwrap_or(other));
-        self.tensors.push(Tensor::from_f32(&name, &shape, numbers));
+        self.tensors.push(Tensor::from_f32(&name, shape, numbers));
         name
     }
 

@@ -41,7 +41,7 @@ impl Spread {
     }
 
     /// Returns the index of the parameter of an element.
-    pub fn of(&self, element: usize) -> usize {
+    pub fn index_of(&self, element: usize) -> usize {
         if self.is_one {
             return 0;
         }
@@ -61,7 +61,7 @@ mod tests {
 
     fn indices(shape: &[usize], axis: i64, block: usize, count: usize) -> Option<Vec<usize>> {
         let spread = Spread::new(shape, axis, block, count)?;
-        Some((0..shape.iter().product()).map(|at| spread.of(at)).collect())
+        Some((0..shape.iter().product()).map(|at| spread.index_of(at)).collect())
     }
 
     #[test]

@@ -11,7 +11,9 @@ pub(super) use self::code::format_of;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use dyno_onnx::{Attribute, Constants, Element, Model, Node, Tensor as Constant, Values, in_floats};
+use dyno_onnx::{
+    Attribute, Constants, Element, Model, Node, Tensor as Constant, Values, in_floats,
+};
 use thiserror::Error;
 
 use self::code::{Expression, Integers};
@@ -111,15 +113,12 @@ impl QdqModel {
     /// # Errors
     /// The engine does not support the model, the model does not have the objects of `formats`, or
     /// ONNX cannot express one of them.
-    pub fn new(
-        model: &Model,
-        formats: &Dictionary,
-        options: QdqOptions,
-    ) -> Result<Self, QdqError> {
+    pub fn new(model: &Model, formats: &Dictionary, options: QdqOptions) -> Result<Self, QdqError> {
         let model = &*in_floats(model);
         let network = |error| QdqError::Model(PackedError::Network(error));
         let steps = read::steps(model).map_err(network)?;
-        let names: Vec<String> = steps.targets.iter().flat_map(super::target::Target::names).collect();
+        let names: Vec<String> =
+            steps.targets.iter().flat_map(super::target::Target::names).collect();
         known(formats, &names).map_err(QdqError::Model)?;
         let mut writer = Writer::new(model, &steps, formats, options);
         for weight_use in &steps.uses {

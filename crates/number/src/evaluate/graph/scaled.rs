@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use dyno_onnx::{Attribute, Constants, Element, Model, Node, Tensor as Constant, Values, in_floats};
+use dyno_onnx::{
+    Attribute, Constants, Element, Model, Node, Tensor as Constant, Values, in_floats,
+};
 
 use super::super::packed::{PackedError, known};
 use super::qdq::QdqError;
@@ -173,8 +175,8 @@ impl ScaledModel {
         int4: bool,
     ) -> Result<Self, QdqError> {
         let model = &*in_floats(model);
-        let steps = read::steps(model)
-            .map_err(|error| QdqError::Model(PackedError::Network(error)))?;
+        let steps =
+            read::steps(model).map_err(|error| QdqError::Model(PackedError::Network(error)))?;
         let names: Vec<String> =
             steps.targets.iter().map(|target| format!("{}.weight", target.name)).collect();
         let mut asked = Dictionary::new();
@@ -199,11 +201,12 @@ impl ScaledModel {
                 .and_then(|constant| Some((constant.floats()?, constant.shape)));
             let Some((numbers, shape)) = found else { continue };
             let axes = Axes::new(node, weight_use.input, shape.len());
-            match Scaled::new(&numbers, &shape, axes, *format) {
+            match ScaledWeights::new(&numbers, &shape, axes, *format) {
                 Ok(scaled) => {
                     let bits = format.bits_of(numbers.len(), scaled.scales.len());
                     let name = format!("{object}.{place}");
-                    let output = scaled.write(&name, &shape, int4, &mut made, &mut before, weight_use.node);
+                    let output =
+                        scaled.write(&name, &shape, int4, &mut made, &mut before, weight_use.node);
                     made.nodes[weight_use.node].inputs[weight_use.input] = output;
                     layers.push(ScaledLayer {
                         object: object.clone(),
@@ -249,7 +252,7 @@ impl Axes {
 }
 
 /// Weights as integers with scales.
-struct Scaled {
+struct ScaledWeights {
     codes: Vec<i32>,
     scales: Vec<f32>,
     zeros: Vec<i32>,
@@ -260,7 +263,7 @@ struct Scaled {
     has_sign: bool,
 }
 
-impl Scaled {
+impl ScaledWeights {
     fn new(
         numbers: &[f32],
         shape: &[usize],
@@ -397,7 +400,8 @@ impl Scaled {
                 shape
             }
         };
-        let [codes, scale, zero] = ["codes", "scales", "zeros"].map(|part| format!("{name}.{part}"));
+        let [codes, scale, zero] =
+            ["codes", "scales", "zeros"].map(|part| format!("{name}.{part}"));
         let tensor = |name: &String, shape: &[usize], all: &[i32]| Constant {
             name: name.clone(),
             element,
@@ -414,7 +418,8 @@ impl Scaled {
         }
         let version = made.operator_sets.iter().find(|(domain, _)| domain.is_empty());
         let version = version.map_or(1, |(_, version)| *version);
-        let is_standard = version >= 21 || version >= 13 && self.block == 0 && !is_half && self.bits < 16;
+        let is_standard =
+            version >= 21 || version >= 13 && self.block == 0 && !is_half && self.bits < 16;
         let domain = if is_standard { "" } else { "com.microsoft" };
         if !is_standard && made.operator_sets.iter().all(|(known, _)| known != domain) {
             made.operator_sets.push((domain.into(), 1));

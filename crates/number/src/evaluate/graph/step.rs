@@ -190,14 +190,21 @@ impl Op {
                 let sizes = rest.take(1).map(|axes| axes.integers()).or_else(|| sizes.clone());
                 return split(&x, *axis, sizes, *parts);
             }
-            Self::Quantize { axis, limits } => {
-                quantize::codes(x, rest.get(1)?, rest.take(2), *axis, *limits)?
-            }
-            Self::Dequantize { axis } => quantize::numbers(x, rest.get(1)?, rest.take(2), *axis)?,
+            Self::Quantize { .. } | Self::Dequantize { .. } => self.coded(x, &mut rest)?,
             Self::DynamicQuantize => return Ok(quantize::dynamic_codes(x)?),
             _ => self.moved(x, &mut rest)?,
         };
         Ok(vec![one])
+    }
+
+    /// Computes operators between numbers and their codes.
+    fn coded(&self, x: Tensor, rest: &mut RemainingInputs) -> Result<Tensor, StepError> {
+        let (scale, zero) = (rest.get(1)?, rest.take(2));
+        Ok(match self {
+            Self::Quantize { axis, limits } => quantize::codes(x, scale, zero, *axis, *limits)?,
+            Self::Dequantize { axis } => quantize::numbers(x, scale, zero, *axis)?,
+            other => return Err(format!("is not done: {other:?}").into()),
+        })
     }
 
     /// Computes operators that reduce or move numbers.

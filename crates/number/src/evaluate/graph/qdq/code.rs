@@ -190,9 +190,8 @@ mod tests {
 
     #[test]
     fn activations_need_steps_of_equal_size() {
-        let element = |name: &str| {
-            Expression::of_activations(name.parse().unwrap()).map(Expression::element)
-        };
+        let element =
+            |name: &str| Expression::of_activations(name.parse().unwrap()).map(Expression::element);
         assert_eq!(element("I3(0)"), Some(Element::I8));
         assert_eq!(element("U3(0)"), Some(Element::U8));
         assert_eq!(element("fp8-e5m2"), Some(Element::F8E5M2));

@@ -179,7 +179,8 @@ fn weights_of_any_format_are_stored_as_floats_when_asked() {
         let table = model.nodes.iter().find(|node| node.op == "Gather").unwrap();
         model.tensors.iter().find(|tensor| tensor.name == table.inputs[0]).unwrap().clone()
     };
-    let mut expected = dyno_onnx::Constants::new(&model).get("table.weight").unwrap().floats().unwrap();
+    let mut expected =
+        dyno_onnx::Constants::new(&model).get("table.weight").unwrap().floats().unwrap();
     let format: Format = "E8(63)".parse().unwrap();
     format.quantise_slice(&mut expected, crate::Conversion::default()).unwrap();
     assert_eq!(stored(&made.model).floats(), Some(expected));

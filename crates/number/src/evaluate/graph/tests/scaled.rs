@@ -117,6 +117,7 @@ fn formats_that_do_not_fit_are_named() {
     for text in ["int4:17", "int3", "int8:row", "mxfp8"] {
         assert!(text.parse::<ScaledFormat>().unwrap_err().contains(text), "{text}");
     }
-    let unknown = ScaledModel::new(&product(21), &[("f.weight".into(), "int8".parse().unwrap())], false);
+    let unknown =
+        ScaledModel::new(&product(21), &[("f.weight".into(), "int8".parse().unwrap())], false);
     assert!(unknown.unwrap_err().to_string().contains("nearest is `fc.weight`"));
 }
