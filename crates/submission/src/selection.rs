@@ -325,10 +325,8 @@ impl Selection {
         let mut random = Mt19937::new(u64::from(seed));
         selection.drawn = pick(&selection.submitters(), &mut random).and_then(|submitter| {
             let own = selection.submissions.iter().filter(|one| one.submitter == *submitter);
-            let own: Vec<String> = own
-                .filter(|one| one.is_candidate())
-                .map(|one| one.system.clone())
-                .collect();
+            let own: Vec<String> =
+                own.filter(|one| one.is_candidate()).map(|one| one.system.clone()).collect();
             pick(&own, &mut random).map(|system| (submitter.clone(), system.clone()))
         });
         selection

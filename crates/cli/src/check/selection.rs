@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use dyno_submission::selection::{
-    AUDITABLE, JudgedSubmission, STAGES, SOURCE, Selection, Standing,
+    AUDITABLE, JudgedSubmission, SOURCE, STAGES, Selection, Standing,
 };
 
 use super::{WIDTH, safe};

@@ -46,7 +46,12 @@ pub struct Check {
     #[arg(long, value_name = "PREVIOUS", conflicts_with_all = ["explain", "why_not_official"])]
     audit_candidates: Option<PathBuf>,
     /// Systems of PREVIOUS that were audited
-    #[arg(long, value_name = "SUBMITTER/SYSTEM,..", value_delimiter = ',', requires = "audit_candidates")]
+    #[arg(
+        long,
+        value_name = "SUBMITTER/SYSTEM,..",
+        value_delimiter = ',',
+        requires = "audit_candidates"
+    )]
     audited: Vec<String>,
     /// Seed of the draw
     #[arg(long, value_name = "N", default_value_t = 0, requires = "audit_candidates")]
@@ -266,10 +271,8 @@ impl Check {
         let before = SystemResults::collect(previous, &rows).map_err(usage)?;
         let names: Vec<String> = before.iter().map(SystemResults::name).collect();
         if let Some(unknown) = self.audited.iter().find(|name| !names.contains(name)) {
-            let failure = Failure::usage(format!(
-                "{} has no results of `{unknown}`",
-                previous.display()
-            ));
+            let failure =
+                Failure::usage(format!("{} has no results of `{unknown}`", previous.display()));
             let near = nearest(unknown, names.iter().map(String::as_str));
             return Err(failure.hint(near.map_or_else(
                 || "--audited takes names such as acme/box".to_owned(),

@@ -55,7 +55,7 @@ use place::Place;
 use provenance::Judge;
 
 pub use provenance::Provenance;
-pub use published::{Published, published};
+pub use published::{PublishedResults, published};
 
 /// Program that judges.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -20,7 +20,7 @@ use dyno_rules::{Round, RuleScenario, Version};
 
 /// Results of a published tree.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Published {
+pub struct PublishedResults {
     /// One row per result whose performance run is VALID by its own log, and one per power
     /// measurement.
     pub rows: Vec<Row>,
@@ -35,11 +35,11 @@ pub struct Published {
 ///
 /// # Errors
 /// Fails if the root cannot be listed.
-pub fn published(root: &Path, round: &'static Round) -> Result<Published, TreeError> {
+pub fn published(root: &Path, round: &'static Round) -> Result<PublishedResults, TreeError> {
     let tree = Tree::walk(root)?;
     let options = Options::new(Program::Strict);
     let all = submitters(&tree, round, Guesses::Mono);
-    let mut published = Published::default();
+    let mut published = PublishedResults::default();
     let systems: Vec<(&Submitter<'_>, &System<'_>, JsonFile)> = all
         .iter()
         .flat_map(|submitter| submitter.systems.iter().map(move |system| (submitter, system)))
@@ -59,7 +59,7 @@ pub fn published(root: &Path, round: &'static Round) -> Result<Published, TreeEr
 }
 
 /// Returns the description of a system, which is empty if there is none.
-fn describe(system: &System<'_>, published: &mut Published) -> JsonFile {
+fn describe(system: &System<'_>, published: &mut PublishedResults) -> JsonFile {
     let json = system.description.and_then(|file| json::read(file).ok());
     json.unwrap_or_else(|| {
         let path = system.folder.path();

@@ -33,7 +33,9 @@ use std::collections::BTreeMap;
 
 pub use rounded::five_digits;
 pub use sheet::{Key, Line, Sheet};
-pub use statistics::{ClosedDivision, Matrix, Quartiles, Spread, Statistics, framework, processor_type};
+pub use statistics::{
+    ClosedDivision, Matrix, Quartiles, Spread, Statistics, framework, processor_type,
+};
 pub use write::grouped;
 
 use super::layout::Layout;

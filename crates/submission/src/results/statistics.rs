@@ -170,9 +170,8 @@ fn scenarios(records: &[&Record], round: &Round) -> Matrix {
     });
     let pairs = records.iter().map(|r| (r.model.clone(), r.scenario.name().to_owned()));
     let mut matrix = Matrix::from_pairs(pairs);
-    matrix.sort_columns(|name| {
-        RuleScenario::ALL.iter().position(|scenario| scenario.name() == name)
-    });
+    matrix
+        .sort_columns(|name| RuleScenario::ALL.iter().position(|scenario| scenario.name() == name));
     matrix
 }
 
@@ -181,9 +180,9 @@ fn frameworks(records: &[&Record]) -> Matrix {
     let mut systems = BTreeMap::new();
     for record in records {
         let key = (&record.division, &record.submitter, &record.details);
-        systems.entry(key).or_insert_with(|| {
-            (framework(&record.software), processor_type(record).to_owned())
-        });
+        systems
+            .entry(key)
+            .or_insert_with(|| (framework(&record.software), processor_type(record).to_owned()));
     }
     let mut matrix = Matrix::from_pairs(merged(systems.into_values()));
     matrix.sort_lines();
@@ -271,9 +270,23 @@ const KINDS: [(&str, &[&str]); 4] = [
     (
         "ASIC",
         &[
-            "tpu", "npu", "cloud ai", "ethos", "hanguang", "goya", "gaudi", "hailo", "nervana",
-            "neural network processor", "coprocessor", "sapeon", "rbln", "recaccel", "mlsoc",
-            "untether", "speedai",
+            "tpu",
+            "npu",
+            "cloud ai",
+            "ethos",
+            "hanguang",
+            "goya",
+            "gaudi",
+            "hailo",
+            "nervana",
+            "neural network processor",
+            "coprocessor",
+            "sapeon",
+            "rbln",
+            "recaccel",
+            "mlsoc",
+            "untether",
+            "speedai",
         ],
     ),
     (
@@ -299,9 +312,8 @@ pub fn processor_type(record: &Record) -> &'static str {
     {
         return "CPU";
     }
-    let kind_in = |text: &str| {
-        KINDS.iter().find(|(_, words)| words.iter().any(|word| text.contains(word)))
-    };
+    let kind_in =
+        |text: &str| KINDS.iter().find(|(_, words)| words.iter().any(|word| text.contains(word)));
     // The name of an accelerator may not state its type, while that of the system does.
     let kind = kind_in(&model).or_else(|| kind_in(&record.details.to_lowercase()));
     kind.map_or("other accelerator", |(kind, _)| *kind)

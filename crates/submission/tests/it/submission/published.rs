@@ -49,10 +49,20 @@ fn describe(folder: &Folder, submitter: &str, system: &str, fields: &str) {
 /// Returns a tree of v0.5 in which every name varies as in the published one.
 fn tree() -> Folder {
     let folder = Folder::new("published");
-    describe(&folder, "acme", "card", r#""framework": "TFLite v1", "accelerator_model_name": "-",
-        "accelerators_per_node": 0, "host_processor_model_name": "Some CPU""#);
-    describe(&folder, "zenith", "tpu", r#""framework": "TF at a revision",
-        "accelerator_model_name": "tpu-v9", "accelerators_per_node": 8"#);
+    describe(
+        &folder,
+        "acme",
+        "card",
+        r#""framework": "TFLite v1", "accelerator_model_name": "-",
+        "accelerators_per_node": 0, "host_processor_model_name": "Some CPU""#,
+    );
+    describe(
+        &folder,
+        "zenith",
+        "tpu",
+        r#""framework": "TF at a revision",
+        "accelerator_model_name": "tpu-v9", "accelerators_per_node": 8"#,
+    );
     let acme = "closed/acme/results/card";
     run(&folder, &format!("{acme}/resnet50/offline/performance"), "Offline", OFFLINE[0], "VALID");
     let latency = "90th percentile latency (ns) : 4000000";
@@ -73,7 +83,13 @@ fn tree() -> Folder {
     run(&folder, &multi, "Multi Stream", streams, "VALID");
     let invalid = format!("{zenith}/mobilenet/Offline/performance/run_1");
     run(&folder, &invalid, "Offline", OFFLINE[0], "INVALID");
-    run(&folder, "open/acme/results/card/x/Offline/performance/run_1", "Offline", OFFLINE[0], "VALID");
+    run(
+        &folder,
+        "open/acme/results/card/x/Offline/performance/run_1",
+        "Offline",
+        OFFLINE[0],
+        "VALID",
+    );
     folder
 }
 

@@ -53,8 +53,7 @@ fn set(fields: &mut Map<String, Value>, field: &str, value: Value) {
 /// system, and the sentence.
 fn decision(system: &SystemResults, audited: &SystemResults) -> (bool, &'static str) {
     let previous = [audited.clone()];
-    let selection =
-        Selection::draw(std::slice::from_ref(system), &previous, &[audited.name()], 1);
+    let selection = Selection::draw(std::slice::from_ref(system), &previous, &[audited.name()], 1);
     match &selection.submissions[0].standing {
         Standing::Exempt(reason) => (true, reason.sentence),
         Standing::Candidate { reasons } => (false, reasons[0].sentence),
@@ -141,8 +140,7 @@ fn only_available_closed_submissions_are_auditable() {
 /// Without audited systems, the list states who would be exempt.
 #[test]
 fn systems_that_may_have_been_audited_are_named() {
-    let selection =
-        Selection::draw(&[system("acme", "new")], &[system("zenith", "old")], &[], 3);
+    let selection = Selection::draw(&[system("acme", "new")], &[system("zenith", "old")], &[], 3);
     assert_eq!(selection.submissions[0].exempting, ["zenith/old"]);
     assert!(selection.drawn.is_some());
 }
