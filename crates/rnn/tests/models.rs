@@ -66,7 +66,7 @@ fn modules_of_pytorch_are_known_by_their_names() {
     ];
     let path = zeros("two.safetensors", arrays);
     let several = Model::open(&path.display().to_string()).unwrap_err().to_string();
-    assert!(several.contains("of encoder., gate."), "{several}");
+    assert!(several.contains("from encoder., gate."), "{several}");
     let gate = Model::open(&format!("{}#gate.", path.display())).unwrap();
     assert_eq!(gate.layers()[0].cell(), Cell::Gru);
     let encoder = removed(&path, &format!("{}#encoder.", path.display())).unwrap();

@@ -31,7 +31,7 @@ enum Command {
     Sweep(sweep::Sweep),
     /// Explain decisions of a scheduler and the idle time that each candidate would cause
     Explain(explain::Explain),
-    /// Measure two interleaved networks on the cores of this machine: predicted and measured gain
+    /// Measure the gain of two networks interleaved on the cores of this machine
     Cores(cores::Cores),
 }
 

@@ -166,7 +166,7 @@ fn every_command_that_measures_takes_a_url() {
         server.address
     ));
     assert!(ran.stderr.contains("OpenAI-compatible: model tiny"), "{}", ran.stderr);
-    assert!(ran.stdout.contains("2 points to run, each of which takes"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("2 points to run, each takes"), "{}", ran.stdout);
     let ran = folder.dyno(&format!("search {} --limit p99<=1s --dry-run --from 5", server.address));
     assert!(ran.stderr.contains("OpenAI-compatible: model tiny"), "{}", ran.stderr);
     for command in ["probe", "sweep --over seed=1,2", "search", "run --sweep"] {
