@@ -99,7 +99,8 @@ impl PlayedSequences {
     }
 
     /// Returns the number of requests of all sequences.
-    pub(super) fn sample_count(&self) -> usize {
+    #[must_use]
+    pub fn sample_count(&self) -> usize {
         self.chains.iter().map(|chain| chain.thinks.len()).sum()
     }
 

@@ -10,6 +10,7 @@
 mod fit;
 mod mixed;
 mod rows;
+mod stateful;
 
 use dyno_loadgen::record::Failure;
 
@@ -19,6 +20,7 @@ use crate::tensors::{Elements, ModelInput, Scalar, each_type};
 pub use fit::{FitError, fit};
 pub(crate) use mixed::Trial;
 pub use rows::{RowFunction, RowModel};
+pub use stateful::StatefulModel;
 
 /// Tensor of a request or of an answer.
 #[derive(Debug, Clone, PartialEq)]

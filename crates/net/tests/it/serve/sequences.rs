@@ -238,7 +238,7 @@ impl InferenceModel for Adder {
         self.calls.lock().unwrap().push(requests.len());
         let closed = self.is_open.lock().unwrap();
         let patience = Duration::from_secs(30);
-        let (_, waited) =
+        let (_open, waited) =
             self.opened.wait_timeout_while(closed, patience, |open| !*open).unwrap();
         assert!(!waited.timed_out(), "nobody opened the gate");
         let answer = |(request, state): (&&[Value], &mut Option<Carried>)| {
