@@ -238,18 +238,18 @@ fn sequences_are_played_in_order_and_none_is_left_over() {
     let said = serving.said.join("\n");
     let model = "model m: sequence float32 [-1, -1, 3] -> last float32 [-1, 8], Y float32 [-1, -1, 8]";
     assert!(said.contains(model), "{said}");
-    for system in ["oip:http://ADDRESS/m", "oip:http://ADDRESS/m,binary=true", "oip-grpc:ADDRESS/m"] {
+    let systems = ["oip:http://ADDRESS/m", "oip:http://ADDRESS/m,binary=true", "oip-grpc:ADDRESS/m"];
+    for (at, system) in systems.into_iter().enumerate() {
         let system = system.replace("ADDRESS", serving.address());
         folder.dyno(&format!(
             "run --system {system},sequences=6,steps=3-5 --scenario server --max-concurrency 4 \
-             --mode performance --duration 300ms --num-prompts 40 --no-progress --out out"
+             --mode performance --duration 300ms --no-progress --out {at}"
         ));
         let summary: serde_json::Value =
-            serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+            serde_json::from_str(&folder.read(&format!("{at}/summary.json"))).unwrap();
         let sessions = &summary["tests"][0]["metrics"]["sessions"];
         assert!(sessions["completed"].as_u64().unwrap() >= 6, "{system}: {sessions}");
         assert_eq!(sessions["aborted"], 0, "{system}: {sessions}");
-        std::fs::remove_dir_all(folder.path("out")).unwrap();
     }
 }
 
