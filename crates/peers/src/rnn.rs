@@ -6,6 +6,7 @@ mod cell;
 mod models;
 mod neighbour;
 mod server;
+mod streams;
 mod whole;
 
 use std::path::Path;
@@ -65,6 +66,7 @@ pub fn run(root: &Path, options: &FigureOptions) -> Result<ExitCode> {
     models::run(&bench, &lines)?;
     whole::run(&bench, &lines)?;
     neighbour::run(&bench, &lines)?;
+    streams::run(&bench, &lines)?;
     server::run(&bench, &lines)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -15,7 +15,8 @@ use dyno_experiment::{Failure, Interrupt, environment};
 use dyno_loadgen::clock::Nanos;
 use dyno_net::faults::{self, FaultServer, Mode};
 use dyno_net::serve::{
-    self, Answers, DrainOutcome, Limits, Listener, Model, Queue, Server, Settings, Token,
+    self, Answers, DrainOutcome, Limits, Listener, Model, Queue, SequenceLimits, Server, Settings,
+    Token,
 };
 use dyno_results::units::parse_duration;
 use dyno_sut::batch::Policy;
@@ -91,6 +92,12 @@ pub struct Serve {
     /// How long a request waits for others to share its batch
     #[arg(long, value_name = "TIME", default_value = "0ms", value_parser = nanos)]
     batch_wait: Nanos,
+    /// Maximum number of sequences in progress (sequence_id), whose states are kept
+    #[arg(long, value_name = "N", default_value_t = SequenceLimits::default().most)]
+    sequences: usize,
+    /// How long the states of a sequence without requests are kept
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
+    sequence_limit: Duration,
     /// Threads of one call, for systems that use several
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
@@ -182,7 +189,9 @@ impl Serve {
                 let largest = NonZero::new(model.info().largest_batch);
                 let max_size = largest.map_or(self.batch, |largest| self.batch.min(largest));
                 let policy = Policy { max_size, max_wait: self.batch_wait };
-                let queue = Queue::start(model, policy, stations, self.queue.get());
+                let sequences =
+                    SequenceLimits { most: self.sequences, idle: self.sequence_limit };
+                let queue = Queue::start(model, policy, stations, self.queue.get(), sequences);
                 Answers::Tensors(queue.map_err(|error| {
                     Failure::set_up(format!("cannot start workers: {error}"))
                         .hint("lower --workers")

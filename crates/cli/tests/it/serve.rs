@@ -227,3 +227,44 @@ fn whole_models_are_served_with_their_own_inputs_and_outputs() {
         }
     }
 }
+
+#[test]
+fn sequences_are_played_in_order_and_none_is_left_over() {
+    let folder = Folder::new();
+    let serving = ServerProcess::start(
+        &folder,
+        "--system rnn:lstm:3x8,tune=0s,outputs=last+Y --threads 1 --model-name m --sequences 4",
+    );
+    let said = serving.said.join("\n");
+    let model = "model m: sequence float32 [-1, -1, 3] -> last float32 [-1, 8], Y float32 [-1, -1, 8]";
+    assert!(said.contains(model), "{said}");
+    let systems = ["oip:http://ADDRESS/m", "oip:http://ADDRESS/m,binary=true", "oip-grpc:ADDRESS/m"];
+    for (at, system) in systems.into_iter().enumerate() {
+        let system = system.replace("ADDRESS", serving.address());
+        folder.dyno(&format!(
+            "run --system {system},sequences=6,steps=3-5 --scenario server --max-concurrency 4 \
+             --mode performance --duration 300ms --no-progress --out {at}"
+        ));
+        let summary: serde_json::Value =
+            serde_json::from_str(&folder.read(&format!("{at}/summary.json"))).unwrap();
+        let sessions = &summary["tests"][0]["metrics"]["sessions"];
+        assert!(sessions["completed"].as_u64().unwrap() >= 6, "{system}: {sessions}");
+        assert_eq!(sessions["aborted"], 0, "{system}: {sessions}");
+    }
+}
+
+#[test]
+fn sequences_of_layers_that_run_backward_are_refused() {
+    let folder = Folder::new();
+    let serving =
+        ServerProcess::start(&folder, "--system rnn:bilstm:3x8,tune=0s --model-name m");
+    let body = r#"{"inputs":[{"name":"sequence","datatype":"FP32","shape":[1,1,3],"data":[0,0,0]}],
+        "parameters":{"sequence_id":7,"sequence_start":true}}"#;
+    let answer = serving.ask(&format!(
+        "POST /v2/models/m/infer HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    ));
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert!(answer.contains("sequence 7: ") && answer.contains("runs backward"), "{answer}");
+}

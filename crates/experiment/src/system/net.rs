@@ -9,6 +9,7 @@ mod prompts;
 mod raw;
 mod ready;
 mod secrets;
+mod sequences;
 mod sessions;
 mod spec_keys;
 
@@ -48,9 +49,10 @@ pub(super) const OIP: SystemKind = SystemKind {
     name: "oip",
     operand: "URL/MODEL",
     help: "a model behind the Open Inference Protocol over HTTP; binary=true sends tensors as \
-           bytes. --data [INPUT=]FILE.npy contains the samples, --labels FILE.npy their classes; \
-           without --data they are random. output=NAME is the scored output, version=V the version \
-           of the model",
+         bytes. --data [INPUT=]FILE.npy contains the samples, --labels FILE.npy their classes; \
+         without --data they are random. output=NAME is the scored output, version=V the version \
+         of the model. sequences=N plays N sequences of a stateful model, each with its \
+         sequence_id: steps=LENGTHS requests (100), the next one after the answer and think=TIMES",
     accepts: &["data", "shape", "labels", "warm-up", "ready-timeout", "max-concurrency"],
     resources: |operand| named("oip", operand),
     check: None,

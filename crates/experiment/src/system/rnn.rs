@@ -18,7 +18,9 @@ use dyno_sut::cores::Cores;
 use dyno_sut::digits::DigitsLstm;
 use dyno_sut::engine::Engine;
 use dyno_sut::infer::InferenceModel;
-use dyno_sut::rnn::{Batching, RecurrentModel, Runner, SequenceEngine, SequenceLibrary, Sequences};
+use dyno_sut::rnn::{
+    Batching, GROUP, RecurrentModel, Runner, SequenceEngine, SequenceLibrary, Sequences,
+};
 use dyno_task::judge::Judge;
 
 use super::kind::{Drive, OpenedSystem, Resources, SystemKind};
@@ -52,6 +54,7 @@ pub(super) const KIND: SystemKind = SystemKind {
     }),
     open: |request| {
         let spec = read(request.operand, "rnn")?;
+        check_unserved(&spec, "rnn")?;
         match whole::file(&spec) {
             Some(path) => whole::open(path, &spec, request.run),
             None => Ok(load(&spec, request.run)?.into()),
@@ -223,6 +226,7 @@ pub fn files(text: &str) -> Vec<PathBuf> {
 /// Invalid options, or cores that do not exist.
 pub fn load_digits(text: &str, run: &RunOptions) -> Result<LoadedNetworks, Failure> {
     let spec = read(text, "digits-lstm")?;
+    check_unserved(&spec, "digits-lstm")?;
     if spec.models[0] != (String::new(), None) || spec.models.len() > 1 || spec.lengths.is_some() {
         return Err(Failure::usage(format!("system digits-lstm:{text} has a model or lengths"))
             .hint("its model is built in; digits-lstm:precision=int8 runs it in fewer bits"));
@@ -254,6 +258,10 @@ pub struct ByValue {
     pub remark: Option<String>,
 }
 
+/// Remark on a model whose sequences are not batched.
+const ALONE: &str = "Requests of sequences (sequence_id) do not share calls: with several threads, \
+     others in a batch would change the last bits of an answer. Use --threads 1 and --workers N.";
+
 /// Loads the model of `rnn:` or `digits-lstm` for requests that carry their data, with the cores of
 /// each of its workers.
 ///
@@ -266,7 +274,11 @@ pub fn by_value(system: &str, text: &str, run: &RunOptions) -> Result<ByValue, F
         let (model, remark) = whole::by_value(path, &spec, batch_size.get(), run)?;
         let cores = spec.models[0].1.clone().or(run.cores.clone());
         let stations = vec![cores; run.workers.unwrap_or(1).max(1)];
-        return Ok(ByValue { model: Arc::new(model), cores: stations, remark });
+        return Ok(ByValue { model, cores: stations, remark });
+    }
+    if !spec.states.is_empty() {
+        let problem = format!("system {system}: states= is an option of a whole model");
+        return Err(Failure::usage(problem).hint("layers carry their states without it"));
     }
     let [(model, _)] = &spec.models[..] else {
         return Err(Failure::usage(format!("system {system}:{text} has several models"))
@@ -288,10 +300,29 @@ pub fn by_value(system: &str, text: &str, run: &RunOptions) -> Result<ByValue, F
     let (mut firsts, mut others) = made?;
     firsts.append(&mut others[0]);
     let name = if system == "rnn" { format!("dyno-rnn-{}", short(&spec)) } else { system.into() };
-    let model = RecurrentModel::new(name, firsts, batching);
-    let model = model.map_err(|why| Failure::set_up(format!("system {system}: {why}")))?;
+    let failed = |why| Failure::set_up(format!("system {system}: {why}"));
+    let mut model = RecurrentModel::new(name, firsts, batching).map_err(failed)?;
+    if !spec.outputs.is_empty() {
+        model = model.with_outputs(&spec.outputs).map_err(failed)?;
+    }
+    let is_alone = model.check_sequences().is_ok() && model.sequences_per_call() == 1;
+    let remark = is_alone.then(|| ALONE.to_owned());
     let cores = sets.into_iter().flatten().collect();
-    Ok(ByValue { model: Arc::new(model), cores, remark: None })
+    Ok(ByValue { model: Arc::new(model), cores, remark })
+}
+
+/// Rejects options of a served model in a run.
+fn check_unserved(spec: &Spec, system: &str) -> Result<(), Failure> {
+    for (key, is_given) in
+        [("outputs", !spec.outputs.is_empty()), ("states", !spec.states.is_empty())]
+    {
+        if is_given {
+            let problem = format!("system {system}: {key}= is an option of dyno serve");
+            return Err(Failure::usage(problem)
+                .hint("remove it, or serve the model and measure it with --system oip:URL/MODEL"));
+        }
+    }
+    Ok(())
 }
 
 fn read(text: &str, system: &str) -> Result<Spec, Failure> {
@@ -376,7 +407,7 @@ impl Parts<'_> {
             // now.
             for size in (0..)
                 .map(|power| 1 << power)
-                .take_while(|size| *size < 2 * self.batching.largest.get())
+                .take_while(|size| *size < 2 * self.batching.largest.get().max(GROUP))
             {
                 engine.prepare(size).map_err(failed)?;
             }

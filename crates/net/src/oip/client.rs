@@ -8,7 +8,7 @@ use prost::Message as _;
 
 use super::http::{HEAD_LENGTH, error_words};
 use super::messages::{MODEL_INFER, MODEL_STREAM_INFER, ModelStreamInferResponse};
-use super::{InferResponse, Model};
+use super::{InferRequest, InferResponse, Model, PlayedSequences};
 use crate::exchange::{Fields, HttpVersion, Method, Request};
 use crate::grpc::{self, Deframer};
 use crate::protocol::{
@@ -62,6 +62,7 @@ pub struct Oip {
     model: Arc<Model>,
     form: Form,
     version: HttpVersion,
+    sequences: Option<PlayedSequences>,
 }
 
 impl Oip {
@@ -69,13 +70,28 @@ impl Oip {
     #[must_use]
     pub fn new(model: Arc<Model>, form: Form) -> Self {
         let version = if form.is_grpc() { HttpVersion::Http2 } else { HttpVersion::Http1 };
-        Self { model, form, version }
+        Self { model, form, version, sequences: None }
     }
 
     /// Uses HTTP/2, which gRPC does anyway.
     #[must_use]
     pub fn over_http2(self) -> Self {
         Self { version: HttpVersion::Http2, ..self }
+    }
+
+    /// Plays sequences: each sample is a request of one. The data of the samples are those of the
+    /// model in turn.
+    #[must_use]
+    pub fn with_sequences(self, sequences: PlayedSequences) -> Self {
+        Self { sequences: Some(sequences), ..self }
+    }
+
+    /// Returns the inference request of a sample.
+    fn infer_request(&self, sample: SampleIndex) -> Result<InferRequest, String> {
+        let Some(sequences) = &self.sequences else { return self.model.request(sample) };
+        let count = SampleIndex::try_from(self.model.sample_count()).unwrap_or(SampleIndex::MAX);
+        let request = self.model.request(sample % count)?;
+        Ok(InferRequest { sequence: sequences.step(sample), ..request })
     }
 }
 
@@ -89,11 +105,14 @@ impl Protocol for Oip {
     }
 
     fn sample_count(&self) -> usize {
-        self.model.sample_count()
+        match &self.sequences {
+            Some(sequences) => sequences.sample_count(),
+            None => self.model.sample_count(),
+        }
     }
 
     fn request(&self, sample: SampleIndex) -> Request {
-        let request = match self.model.request(sample) {
+        let request = match self.infer_request(sample) {
             Ok(request) => request,
             // A sample that cannot be encoded is sent as a request that the server rejects with
             // this reason.
@@ -119,7 +138,7 @@ impl Protocol for Oip {
             };
         }
         let is_binary = self.form == Form::Binary;
-        let request = super::InferRequest { wants_binary: is_binary, ..request };
+        let request = InferRequest { wants_binary: is_binary, ..request };
         let body = request.to_http(is_binary);
         let mut fields = vec![("content-type", body.content_type().to_owned())];
         fields.extend(body.head_length.map(|length| (HEAD_LENGTH, length.to_string())));

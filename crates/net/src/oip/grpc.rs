@@ -1,15 +1,18 @@
 //! Inference requests and answers as gRPC messages, with raw or typed contents.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use prost::Message;
 
 use super::messages::{
-    ModelInferRequest, ModelInferResponse, ModelMetadataResponse, RequestedOutputMessage,
+    ModelInferRequest, ModelInferResponse, ModelMetadataResponse, ParameterChoice,
+    ParameterMessage, RequestedOutputMessage,
     ServerMetadataResponse, TensorContents, TensorMessage, TensorMetadataMessage,
 };
 use super::{
-    Datatype, InferRequest, InferResponse, ModelMetadata, RequestedOutput, ServerMetadata, Tensor,
-    TensorMetadata,
+    Datatype, InferRequest, InferResponse, ModelMetadata, RequestedOutput, SequenceId, SequenceStep,
+    ServerMetadata, Tensor, TensorMetadata, sequence,
 };
 use crate::trouble::{Kind, Trouble};
 
@@ -24,6 +27,7 @@ impl InferRequest {
             model_name: self.model_name.clone(),
             model_version: self.model_version.clone(),
             id: self.id.clone(),
+            parameters: self.sequence.iter().flat_map(to_parameters).collect(),
             inputs,
             outputs: self.outputs.iter().map(asked).collect(),
             raw_input_contents,
@@ -45,8 +49,55 @@ impl InferRequest {
             id: message.id,
             outputs: message.outputs.into_iter().map(asked).collect(),
             wants_binary: false,
+            sequence: from_parameters(&message.parameters)?,
         })
     }
+}
+
+/// Returns the parameters of a request of a sequence.
+fn to_parameters(step: &SequenceStep) -> [(String, ParameterMessage); 3] {
+    let parameter =
+        |name: &str, choice| (name.to_owned(), ParameterMessage { choice: Some(choice) });
+    let id = match &step.id {
+        // The type that Triton's clients use.
+        SequenceId::Number(number) => match i64::try_from(*number) {
+            Ok(number) => ParameterChoice::Int64(number),
+            Err(_) => ParameterChoice::Uint64(*number),
+        },
+        SequenceId::Text(text) => ParameterChoice::String(text.clone()),
+    };
+    [
+        parameter(sequence::ID, id),
+        parameter(sequence::START, ParameterChoice::Bool(step.is_start)),
+        parameter(sequence::END, ParameterChoice::Bool(step.is_end)),
+    ]
+}
+
+fn from_parameters(
+    parameters: &BTreeMap<String, ParameterMessage>,
+) -> Result<Option<SequenceStep>, Trouble> {
+    let choice = |name: &str| parameters.get(name).and_then(|own| own.choice.as_ref());
+    let wrong = |name: &str, expected: &str, found: &ParameterChoice| {
+        let words = format!("'{name}' is {found:?}; expected {expected}");
+        Trouble::new(Kind::Malformed, words)
+    };
+    let id = match choice(sequence::ID) {
+        None => None,
+        Some(ParameterChoice::String(text)) => Some(SequenceId::Text(text.clone())),
+        Some(ParameterChoice::Uint64(number)) => Some(SequenceId::Number(*number)),
+        Some(found @ ParameterChoice::Int64(number)) => {
+            let number = u64::try_from(*number);
+            let number = number.map_err(|_| wrong(sequence::ID, "a number from 0", found));
+            Some(SequenceId::Number(number?))
+        }
+        Some(found) => return Err(wrong(sequence::ID, "int64, uint64 or string", found)),
+    };
+    let mark = |name: &str| match choice(name) {
+        None => Ok(false),
+        Some(ParameterChoice::Bool(is_set)) => Ok(*is_set),
+        Some(found) => Err(wrong(name, "bool", found)),
+    };
+    SequenceStep::from_parameters(id, mark(sequence::START)?, mark(sequence::END)?)
 }
 
 impl InferResponse {

@@ -8,7 +8,10 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::json::{Head, JsonTensor};
-use super::{Datatype, InferRequest, InferResponse, RequestedOutput, Tensor, elements};
+use super::{
+    Datatype, InferRequest, InferResponse, RequestedOutput, SequenceId, SequenceStep, Tensor,
+    elements, sequence,
+};
 use crate::trouble::{Kind, Trouble};
 
 /// Field with the length of a body's JSON, in lower case.
@@ -52,8 +55,21 @@ impl InferRequest {
             let asked: Vec<_> = self.outputs.iter().map(requested_output).collect();
             out.value("outputs", &asked);
         }
+        let mut parameters = serde_json::Map::new();
         if self.wants_binary {
-            out.value("parameters", &json!({"binary_data_output": true}));
+            parameters.insert("binary_data_output".into(), true.into());
+        }
+        if let Some(SequenceStep { id, is_start, is_end }) = &self.sequence {
+            let id = match id {
+                SequenceId::Number(number) => json!(number),
+                SequenceId::Text(text) => json!(text),
+            };
+            parameters.insert(sequence::ID.into(), id);
+            parameters.insert(sequence::START.into(), (*is_start).into());
+            parameters.insert(sequence::END.into(), (*is_end).into());
+        }
+        if !parameters.is_empty() {
+            out.value("parameters", &parameters);
         }
         out.json.push(b'}');
         out.body()
@@ -77,13 +93,19 @@ impl InferRequest {
             name: tensor.name,
             is_binary: tensor.parameters.and_then(|parameters| parameters.binary_data),
         };
+        let parameters = head.parameters.unwrap_or_default();
         let request = Self {
             model_name: model_name.into(),
             model_version: model_version.into(),
             id: head.id.unwrap_or_default(),
             inputs: inputs.collect::<Result<_, _>>()?,
             outputs: head.outputs.unwrap_or_default().into_iter().map(wanted).collect(),
-            wants_binary: head.parameters.and_then(|all| all.binary_data_output).unwrap_or(false),
+            wants_binary: parameters.binary_data_output.unwrap_or(false),
+            sequence: SequenceStep::from_parameters(
+                parameters.sequence_id,
+                parameters.sequence_start.unwrap_or(false),
+                parameters.sequence_end.unwrap_or(false),
+            )?,
         };
         no_rest(&rest)?;
         Ok(request)

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::{ModelMetadata, ServerMetadata, TensorMetadata};
+use super::{ModelMetadata, SequenceId, ServerMetadata, TensorMetadata};
 
 /// JSON header of a request or an answer: tensors with or without elements.
 #[derive(Debug, Default, Deserialize)]
@@ -38,7 +38,7 @@ pub(super) struct JsonTensor<'a> {
     pub data: Option<&'a RawValue>,
 }
 
-/// Parameters of the binary tensor extension; others are ignored.
+/// Parameters of the extensions for binary tensors and sequences; others are ignored.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Parameters {
     #[serde(default)]
@@ -47,6 +47,29 @@ pub(super) struct Parameters {
     pub binary_data: Option<bool>,
     #[serde(default)]
     pub binary_data_output: Option<bool>,
+    #[serde(default, deserialize_with = "sequence_id")]
+    pub sequence_id: Option<SequenceId>,
+    #[serde(default)]
+    pub sequence_start: Option<bool>,
+    #[serde(default)]
+    pub sequence_end: Option<bool>,
+}
+
+/// Reads the identifier of a sequence, a number or a string.
+fn sequence_id<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SequenceId>, D::Error> {
+    use serde_json::Value;
+    match Option::<Value>::deserialize(deserializer)? {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(SequenceId::Text(text))),
+        Some(found) => match found.as_u64() {
+            Some(number) => Ok(Some(SequenceId::Number(number))),
+            None => Err(serde::de::Error::custom(format!(
+                "'sequence_id' is {found}; expected a whole number from 0, or a string"
+            ))),
+        },
+    }
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]

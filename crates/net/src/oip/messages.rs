@@ -1,5 +1,7 @@
 //! Messages of the service `inference.GRPCInferenceService`; field numbers are those of
-//! `open_inference_grpc.proto`. Parameters are ignored.
+//! `open_inference_grpc.proto`. Parameters other than those of sequences are ignored.
+
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use prost::Message;
@@ -113,6 +115,9 @@ pub struct ModelInferRequest {
     /// Identifier, copied to the answer.
     #[prost(string, tag = "3")]
     pub id: String,
+    /// Parameters by name.
+    #[prost(btree_map = "string, message", tag = "4")]
+    pub parameters: BTreeMap<String, ParameterMessage>,
     /// Inputs.
     #[prost(message, repeated, tag = "5")]
     pub inputs: Vec<TensorMessage>,
@@ -122,6 +127,34 @@ pub struct ModelInferRequest {
     /// Elements of the inputs in order, if these have no contents.
     #[prost(bytes = "bytes", repeated, tag = "7")]
     pub raw_input_contents: Vec<Bytes>,
+}
+
+/// Parameter of a request.
+#[derive(Clone, PartialEq, Message)]
+pub struct ParameterMessage {
+    /// Its value.
+    #[prost(oneof = "ParameterChoice", tags = "1, 2, 3, 4, 5")]
+    pub choice: Option<ParameterChoice>,
+}
+
+/// Value of a parameter.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum ParameterChoice {
+    /// Truth value.
+    #[prost(bool, tag = "1")]
+    Bool(bool),
+    /// Signed number.
+    #[prost(int64, tag = "2")]
+    Int64(i64),
+    /// Text.
+    #[prost(string, tag = "3")]
+    String(String),
+    /// Floating-point number.
+    #[prost(double, tag = "4")]
+    Double(f64),
+    /// Unsigned number.
+    #[prost(uint64, tag = "5")]
+    Uint64(u64),
 }
 
 /// A requested output.

@@ -13,6 +13,7 @@ pub mod http;
 mod json;
 pub mod messages;
 mod samples;
+mod sequence;
 mod strings;
 
 use bytes::Bytes;
@@ -20,6 +21,7 @@ use bytes::Bytes;
 pub use client::{Form, Oip};
 pub use datatype::Datatype;
 pub use samples::{Model, Samples, random_inputs};
+pub use sequence::{PlayedSequences, SequenceId, SequenceStep};
 pub use strings::StringInput;
 
 /// Elements of one name, type and shape.
@@ -51,6 +53,8 @@ pub struct InferRequest {
     pub outputs: Vec<RequestedOutput>,
     /// Whether outputs default to binary form (HTTP only).
     pub wants_binary: bool,
+    /// The sequence to which the request belongs, if any.
+    pub sequence: Option<SequenceStep>,
 }
 
 /// A requested output.

@@ -170,6 +170,7 @@ impl Model {
             inputs,
             outputs: wanted.collect(),
             wants_binary: false,
+            sequence: None,
         })
     }
 

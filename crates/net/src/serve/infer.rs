@@ -1,6 +1,5 @@
 //! Inference between the codecs and the queue, shared by HTTP and gRPC.
 
-use dyno_sut::batch::QueueFull;
 use dyno_sut::infer::{Value, fit};
 use dyno_tensors::Elements;
 
@@ -28,10 +27,7 @@ pub(super) async fn infer(state: &State, request: InferRequest) -> Result<InferR
     let given = request.inputs.into_iter().map(value).collect::<Result<_, _>>()?;
     let values = fit(queue.model().inputs(), given);
     let values = values.map_err(|unfit| RefusalKind::Invalid.because(unfit.to_string()))?;
-    let answer = queue.offer(values).map_err(|QueueFull { most }| {
-        RefusalKind::Full
-            .because(format!("the queue of model '{}' is full: {most} wait", model.name))
-    })?;
+    let answer = queue.offer(&model.name, values, request.sequence)?;
     // A worker disappears without an answer only at the end of the process.
     let answer =
         answer.await.map_err(|_| RefusalKind::Failed.because("the model did not answer"))??;

@@ -17,6 +17,7 @@ mod listen;
 mod openai;
 mod queue;
 mod refusal;
+mod sequences;
 mod state;
 mod tokens;
 
@@ -32,6 +33,7 @@ use tokio::sync::{mpsc, oneshot};
 pub use access::Token;
 pub use listen::{TlsError, tls};
 pub use queue::{Queue, Station};
+pub use sequences::SequenceLimits;
 pub use tokens::{Pace, Text, Tokens};
 
 use state::State;

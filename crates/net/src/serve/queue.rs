@@ -9,10 +9,13 @@ use std::thread::{self, JoinHandle};
 use dyno_loadgen::record::Failure;
 use dyno_sut::batch::{self, Policy, QueueFull};
 use dyno_sut::cores::Cores;
-use dyno_sut::infer::{InferenceModel, Refusal, Value};
+use dyno_sut::infer::{Carried, InferenceModel, Refusal, Value};
 use tokio::sync::oneshot;
 
 use super::counts::Histogram;
+use super::refusal::{self, RefusalKind};
+use super::sequences::{Arrival, SequenceLimits, Sequences};
+use crate::oip::SequenceStep;
 
 /// Place of a worker.
 #[derive(Debug, Clone, Default)]
@@ -28,24 +31,29 @@ pub struct Queue {
 }
 
 /// Result of a request.
-pub(super) type Answer = Result<Vec<Value>, Refusal>;
+pub(super) type Answer = Result<Vec<Value>, refusal::Refusal>;
 
 struct QueueState {
     model: Arc<dyn InferenceModel>,
     /// Maximum number of waiting requests.
     most: usize,
     waiting: batch::Queue<Job>,
+    sequences: Sequences<Job>,
     /// Histogram of batch sizes.
     sizes: Histogram,
 }
 
+#[derive(Debug)]
 struct Job {
     request: Vec<Value>,
+    /// Place in a sequence, if it belongs to one.
+    step: Option<SequenceStep>,
     reply: oneshot::Sender<Answer>,
 }
 
 impl Queue {
-    /// Starts a thread at each station, with a queue of at most `most` waiting requests.
+    /// Starts a thread at each station, with a queue of at most `most` waiting requests and these
+    /// limits of sequences.
     ///
     /// # Errors
     /// The error of the operating system if it refuses a thread.
@@ -57,12 +65,14 @@ impl Queue {
         policy: Policy,
         stations: impl IntoIterator<Item = Station>,
         most: usize,
+        sequences: SequenceLimits,
     ) -> std::io::Result<Self> {
         assert!(most > 0, "a request waits before it is computed");
         let shared = Arc::new(QueueState {
             model,
             most,
             waiting: batch::Queue::new(policy),
+            sequences: Sequences::new(sequences),
             sizes: Histogram::sizes(policy.max_size.get()),
         });
         let mut queue = Self { shared, workers: Vec::new() };
@@ -88,7 +98,7 @@ impl Queue {
     /// Returns the number of waiting requests.
     #[must_use]
     pub fn depth(&self) -> usize {
-        self.shared.waiting.len()
+        self.shared.waiting.len() + self.shared.sequences.waiting()
     }
 
     /// Returns the maximum number of waiting requests.
@@ -101,45 +111,128 @@ impl Queue {
         &self.shared.sizes
     }
 
-    /// Queues the request. Dropping the receiver withdraws it while it waits.
+    /// Returns the number of sequences in progress, and its maximum.
+    #[must_use]
+    pub fn sequences(&self) -> (usize, usize) {
+        (self.shared.sequences.count(), self.shared.sequences.most())
+    }
+
+    /// Queues a request for the model with this name. Dropping the receiver withdraws it while it
+    /// waits, unless it belongs to a sequence.
     ///
     /// # Errors
-    /// The queue is full.
+    /// The queue is full, or the request does not belong to a sequence in progress.
     pub(super) fn offer(
         &self,
+        name: &str,
         request: Vec<Value>,
-    ) -> Result<oneshot::Receiver<Answer>, QueueFull> {
-        let class = self.shared.model.class(&request);
+        step: Option<SequenceStep>,
+    ) -> Result<oneshot::Receiver<Answer>, refusal::Refusal> {
+        let QueueState { model, waiting, sequences, most, .. } = &*self.shared;
+        let full = |QueueFull { most }| {
+            RefusalKind::Full.because(format!("the queue of model '{name}' is full: {most} wait"))
+        };
         let (reply, answer) = oneshot::channel();
-        let job = Job { request, reply };
-        self.shared.waiting.put([(class, job)], self.shared.most, |()| ())?;
+        let Some(step) = step else {
+            let class = SEQUENCES + 1 + model.class(&request);
+            let job = Job { request, step: None, reply };
+            waiting.put([(class, job)], *most, |()| ()).map_err(full)?;
+            return Ok(answer);
+        };
+        model.check_sequences().map_err(|why| {
+            let id = &step.id;
+            RefusalKind::Invalid.because(format!("sequence {id}: {why}; remove 'sequence_id'"))
+        })?;
+        let job = Job { request, step: Some(step.clone()), reply };
+        if let Arrival::Next(job) = sequences.arrive(&step, job, waiting.len(), *most)? {
+            self.shared.put_step(job);
+        }
         Ok(answer)
     }
 }
 
+/// Class of the requests of sequences, which share calls with nothing else.
+const SEQUENCES: usize = 0;
+
 impl QueueState {
+    /// Queues a request of a sequence that was accepted.
+    fn put_step(&self, job: Job) {
+        let put = self.waiting.put([(SEQUENCES, job)], usize::MAX, |()| ());
+        put.expect("a queue without a limit is never full");
+    }
+
     fn work(&self) {
         let mut batch = Vec::new();
         while self.waiting.take(&mut batch, |(), _| ()).is_some() {
-            // Drops requests whose clients no longer wait.
-            batch.retain(|job| !job.reply.is_closed());
+            // Drops requests whose clients no longer wait. Those of sequences are computed, because
+            // later requests depend on them.
+            batch.retain(|job| job.step.is_some() || !job.reply.is_closed());
             if batch.is_empty() {
                 continue;
             }
             self.sizes.add(batch.len() as f64);
-            let requests: Vec<&[Value]> = batch.iter().map(|job| &job.request[..]).collect();
-            let answers = catch_unwind(AssertUnwindSafe(|| self.model.infer(&requests)));
-            // The panic's message is on standard error; the server continues.
-            let answers = answers.unwrap_or_else(|_| {
-                let panicked = || Err((Failure::Internal, "the model panicked".to_owned()));
-                batch.iter().map(|_| panicked()).collect()
-            });
-            for (job, answer) in batch.drain(..).zip(answers) {
-                // The answer is dropped if its client has disconnected.
-                let _ = job.reply.send(answer);
+            if batch[0].step.is_some() {
+                self.compute_steps(&mut batch);
+            } else {
+                self.compute(&mut batch);
             }
         }
     }
+
+    fn compute(&self, batch: &mut Vec<Job>) {
+        let requests: Vec<&[Value]> = batch.iter().map(|job| &job.request[..]).collect();
+        let answers = catch(requests.len(), || self.model.infer(&requests));
+        for (job, answer) in batch.drain(..).zip(answers) {
+            // The answer is dropped if its client has disconnected.
+            let _ = job.reply.send(answer.map_err(Into::into));
+        }
+    }
+
+    /// Computes one request of each of several sequences.
+    fn compute_steps(&self, batch: &mut Vec<Job>) {
+        let (mut jobs, mut states): (Vec<Job>, Vec<Option<Carried>>) = Default::default();
+        for job in batch.drain(..) {
+            let Some(step) = &job.step else { continue };
+            match self.sequences.begin(step) {
+                Ok(own) => {
+                    states.push(own);
+                    jobs.push(job);
+                }
+                Err(refusal) => self.finish(job, None, Err(refusal)),
+            }
+        }
+        let requests: Vec<&[Value]> = jobs.iter().map(|job| &job.request[..]).collect();
+        let mut after = states.clone();
+        let answers = catch(requests.len(), || self.model.infer_sequences(&requests, &mut after));
+        for ((job, answer), (before, after)) in
+            jobs.into_iter().zip(answers).zip(states.into_iter().zip(after))
+        {
+            // A failed request leaves its sequence as it was.
+            let states = if answer.is_ok() { after } else { before };
+            self.finish(job, states, answer.map_err(Into::into));
+        }
+    }
+
+    /// Stores the states after a request of a sequence, queues the next request, and answers.
+    fn finish(&self, job: Job, states: Option<Carried>, answer: Answer) {
+        let Job { step, reply, .. } = job;
+        let next = step.and_then(|step| self.sequences.finish(&step, states));
+        next.into_iter().for_each(|next| self.put_step(next));
+        // The answer is dropped if its client has disconnected.
+        let _ = reply.send(answer);
+    }
+}
+
+/// Returns the answers to `count` requests, or failures if the model panics. The panic's message is on
+/// standard error; the server continues.
+fn catch(
+    count: usize,
+    infer: impl FnOnce() -> Vec<Result<Vec<Value>, Refusal>>,
+) -> Vec<Result<Vec<Value>, Refusal>> {
+    catch_unwind(AssertUnwindSafe(infer)).unwrap_or_else(|_| {
+        let panicked = || Err((Failure::Internal, "the model panicked".to_owned()));
+        std::iter::repeat_with(panicked).take(count).collect()
+    })
 }
 
 /// Computes the waiting requests, and joins the threads.

@@ -118,7 +118,9 @@ impl State {
         ServerMetadata {
             name: self.settings.node.clone(),
             version: env!("CARGO_PKG_VERSION").into(),
-            extensions: vec!["binary_tensor_data".into()],
+            extensions: ["binary_tensor_data", "sequence", "sequence(string_id)"]
+                .map(str::to_owned)
+                .into(),
         }
     }
 
@@ -151,6 +153,14 @@ impl State {
         head(&mut page, "dyno_queue_limit", "gauge", "Limit of requests waiting for the model");
         for (name, queue) in &queues {
             let _ = writeln!(page, "dyno_queue_limit{{model=\"{name}\"}} {}", queue.most());
+        }
+        head(&mut page, "dyno_sequences", "gauge", "Sequences in progress");
+        for (name, queue) in &queues {
+            let _ = writeln!(page, "dyno_sequences{{model=\"{name}\"}} {}", queue.sequences().0);
+        }
+        head(&mut page, "dyno_sequence_limit", "gauge", "Limit of sequences in progress");
+        for (name, queue) in &queues {
+            let _ = writeln!(page, "dyno_sequence_limit{{model=\"{name}\"}} {}", queue.sequences().1);
         }
         head(&mut page, "dyno_batch_size", "histogram", "Requests per batch");
         for (name, queue) in &queues {

@@ -38,7 +38,8 @@ pub struct RecordedTurn {
 pub struct ThinkTimes(pub Lengths);
 
 impl ThinkTimes {
-    fn draw(&self, rng: &mut Mt19937) -> Nanos {
+    /// Draws one think time, ns.
+    pub fn draw(&self, rng: &mut Mt19937) -> Nanos {
         self.0.draw(rng).saturating_mul(1_000)
     }
 }

@@ -3,13 +3,15 @@ use dyno_net::grpc::framed;
 use dyno_net::oip::messages::{
     ModelInferRequest, ModelInferResponse, ModelStreamInferResponse, TensorContents, TensorMessage,
 };
-use dyno_net::oip::{Datatype, Form, InferRequest, InferResponse, ModelMetadata, Oip, Tensor};
+use dyno_net::oip::{
+    Datatype, Form, InferRequest, InferResponse, ModelMetadata, Oip, SequenceId, SequenceStep, Tensor,
+};
 use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::trouble::Kind;
 use proptest::prelude::*;
 use prost::Message;
 
-use crate::oip_http::{model, tensors};
+use crate::oip_http::{model, sequence, tensors};
 use crate::read;
 
 /// `ModelInferRequest` of sample 0: model_name = 1, inputs = 5, raw_input_contents = 7; a tensor
@@ -130,13 +132,42 @@ fn contents_that_are_not_the_type_are_told() {
     assert_eq!(raw.words, "1 raw contents for 0 tensors");
 }
 
+/// `parameters` = 4 of a request, a map whose entries have key = 1 and value = 2; a value has
+/// bool_param = 1, int64_param = 2, string_param = 3 and uint64_param = 5.
+#[test]
+fn parameters_name_the_place_in_a_sequence() {
+    let entry = |key: &str, value: &[u8]| {
+        let lengths = [key.len() as u8, value.len() as u8];
+        let inner = [&[0x0a, lengths[0]], key.as_bytes(), &[0x12, lengths[1]], value].concat();
+        [&[0x22, inner.len() as u8], &inner[..]].concat()
+    };
+    let read = |all: &[Vec<u8>]| InferRequest::from_message(all.concat().into());
+    let start = entry("sequence_start", &[0x08, 1]);
+    for (value, id) in [
+        (&[0x10, 7][..], SequenceId::Number(7)),
+        (&[0x28, 7], SequenceId::Number(7)),
+        (b"\x1a\x01a", SequenceId::Text("a".into())),
+    ] {
+        let found = read(&[entry("sequence_id", value), start.clone()]).unwrap().sequence;
+        assert_eq!(found, Some(SequenceStep { id, is_start: true, is_end: false }));
+    }
+    assert_eq!(read(&[entry("priority", &[0x10, 1])]).unwrap().sequence, None);
+    let wrong = |all: &[Vec<u8>]| read(all).unwrap_err().words;
+    assert!(wrong(&[start]).contains("'sequence_start' without a sequence"));
+    let truth = entry("sequence_id", &[0x08, 1]);
+    assert!(wrong(&[truth]).contains("expected int64, uint64 or string"));
+}
+
 proptest! {
     #[test]
-    fn requests_and_answers_come_back(tensors in tensors(), is_raw: bool) {
+    fn requests_and_answers_come_back(
+        tensors in tensors(), is_raw: bool, sequence in sequence(),
+    ) {
         let request = InferRequest {
             model_name: "m".into(),
             id: "i".into(),
             inputs: tensors.clone(),
+            sequence,
             ..InferRequest::default()
         };
         let message = request.to_message(is_raw).encode_to_vec();

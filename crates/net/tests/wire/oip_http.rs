@@ -5,7 +5,8 @@ use bytes::Bytes;
 use dyno_net::oip::http::{error_words, model_path};
 use dyno_net::oip::{
     Datatype, Form, InferRequest, InferResponse, Model, ModelMetadata, Oip, RequestedOutput,
-    Samples, ServerMetadata, StringInput, Tensor, TensorMetadata, random_inputs,
+    Samples, SequenceId, SequenceStep, ServerMetadata, StringInput, Tensor, TensorMetadata,
+    random_inputs,
 };
 use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::trouble::Kind;
@@ -40,6 +41,16 @@ fn protocol(form: Form, wanted: Option<&str>) -> Oip {
 
 pub fn model() -> Arc<Model> {
     Arc::new(Model::new(&metadata(), "", library(), None).unwrap())
+}
+
+/// Places in sequences, and requests without one.
+pub fn sequence() -> impl Strategy<Value = Option<SequenceStep>> {
+    let id = prop_oneof![
+        (1..=u64::MAX).prop_map(SequenceId::Number),
+        "[a-z]{1,9}".prop_map(SequenceId::Text)
+    ];
+    let step = (id, any::<bool>(), any::<bool>());
+    prop::option::of(step.prop_map(|(id, is_start, is_end)| SequenceStep { id, is_start, is_end }))
 }
 
 #[test]
@@ -135,7 +146,8 @@ fn what_a_server_is_asked_is_read() {
     let body = br#"{"id":"a","inputs":[{"name":"x","shape":[2,2],"datatype":"UINT8",
         "data":[[1,2],[3,255]]},{"name":"s","shape":[2],"datatype":"BYTES","data":["a\u00e9",""]}],
         "outputs":[{"name":"y","parameters":{"binary_data":false}},{"name":"z"}],
-        "parameters":{"binary_data_output":true,"mine":{"deep":[1]}}}"#;
+        "parameters":{"binary_data_output":true,"mine":{"deep":[1]},
+        "sequence_id":"a","sequence_start":true}}"#;
     let request = InferRequest::from_http("m", "3", &Bytes::from_static(body), None).unwrap();
     assert_eq!(request.path(), "/v2/models/m/versions/3/infer");
     assert_eq!(&request.inputs[0].data[..], [1, 2, 3, 255]);
@@ -143,10 +155,16 @@ fn what_a_server_is_asked_is_read() {
     let strings: Vec<_> = request.inputs[1].strings().collect();
     assert_eq!(strings, [Some(&b"a\xc3\xa9"[..]), Some(&b""[..])]);
     assert!(!request.is_binary("y") && request.is_binary("z"));
+    let id = SequenceId::Text("a".into());
+    assert_eq!(request.sequence, Some(SequenceStep { id, is_start: true, is_end: false }));
     let wrong = |body: &'static [u8], length| {
         InferRequest::from_http("m", "", &Bytes::from_static(body), length).unwrap_err().words
     };
     assert!(wrong(b"{}", None).contains("no 'inputs'"));
+    let odd = br#"{"inputs":[],"parameters":{"sequence_id":-1}}"#;
+    assert!(wrong(odd, None).contains("'sequence_id' is -1; expected a whole number from 0"));
+    let alone = br#"{"inputs":[],"parameters":{"sequence_end":true}}"#;
+    assert!(wrong(alone, None).contains("'sequence_end' without a sequence"));
     assert!(wrong(b"{}", Some(3)).contains("whose JSON has 3"));
     assert!(wrong(b"{\"inputs\":[]}abc", Some(13)).contains("3 bytes after"));
     let missing = br#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT8"}]}"#;
@@ -310,7 +328,10 @@ pub fn tensors() -> impl Strategy<Value = Vec<Tensor>> {
 
 proptest! {
     #[test]
-    fn requests_come_back(tensors in tensors(), is_binary: bool, asked: bool, id in "[a-z]{0,3}") {
+    fn requests_come_back(
+        tensors in tensors(), is_binary: bool, asked: bool, id in "[a-z]{0,3}",
+        sequence in sequence(),
+    ) {
         let output = RequestedOutput { name: "y".into(), is_binary: Some(asked) };
         let request = InferRequest {
             model_name: "m".into(),
@@ -319,6 +340,7 @@ proptest! {
             inputs: tensors,
             outputs: if asked { vec![output] } else { vec![] },
             wants_binary: is_binary,
+            sequence,
         };
         let body = request.to_http(is_binary);
         let found = InferRequest::from_http("m", "", &body.bytes, body.head_length).unwrap();

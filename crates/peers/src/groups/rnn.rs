@@ -26,6 +26,7 @@ const LETTERS: &str =
     "ddddocr: LSTMs in both directions, whole and of eight bits, beside ONNX Runtime";
 const ROLLED: &str = "unrolled cells folded back, both run by ONNX Runtime";
 const NARROW: &str = "bf16 and int8 are no further from float64 than those of the peers";
+const STREAMS: &str = "streams of dyno serve beside ONNX Runtime, whose states are kept by hand";
 
 /// Exit code of a script that lacks something.
 const MISSING: i32 = 3;
@@ -50,7 +51,7 @@ serde_json = "1"
 "#;
 
 pub fn run(bench: &Bench) -> Result<Vec<Comparison>> {
-    let names = [SILERO, PHONEMES, NOISE, SEGMENTS, LETTERS, ROLLED, NARROW];
+    let names = [SILERO, PHONEMES, NOISE, SEGMENTS, LETTERS, ROLLED, NARROW, STREAMS];
     let peers = match Peers::install(bench) {
         Ok(peers) => peers,
         Err(missing) => {
@@ -76,6 +77,7 @@ pub fn run(bench: &Bench) -> Result<Vec<Comparison>> {
     let mut script = peers.script("rnn_accuracy.py");
     script.arg(peers.examples()?).arg(&peers.folder).args(bench.quick.then_some("--quick"));
     outcomes.push((NARROW, outcome(&mut script)?));
+    outcomes.push((STREAMS, peers.check_streams()?));
     Ok(outcomes)
 }
 
@@ -139,6 +141,12 @@ impl<'a> Peers<'a> {
 
     fn script(&self, name: &str) -> Command {
         self.venv.script(&self.bench.root.join("crates/peers/scripts").join(name))
+    }
+
+    /// Compares streams that `dyno serve` continues from request to request.
+    fn check_streams(&self) -> Result<Outcome> {
+        let dyno = cargo::debug_dyno(self.bench.root)?;
+        outcome(self.script("rnn_streams.py").arg(dyno).arg(self.folder.join("streams")))
     }
 
     /// Compares one model, unless something that it needs is missing.

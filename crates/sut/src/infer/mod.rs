@@ -10,6 +10,7 @@
 mod fit;
 mod mixed;
 mod rows;
+mod stateful;
 
 use dyno_loadgen::record::Failure;
 
@@ -19,6 +20,7 @@ use crate::tensors::{Elements, ModelInput, Scalar, each_type};
 pub use fit::{FitError, fit};
 pub(crate) use mixed::Trial;
 pub use rows::{RowFunction, RowModel};
+pub use stateful::StatefulModel;
 
 /// Tensor of a request or of an answer.
 #[derive(Debug, Clone, PartialEq)]
@@ -32,6 +34,10 @@ pub struct Value {
 
 /// Failure of a request, with a message. The failure names the side at fault.
 pub type Refusal = (Failure, String);
+
+/// States of a sequence after a request, from which its next request starts. Only the model reads
+/// them.
+pub type Carried = Vec<Value>;
 
 /// Model that is called with tensors, by several threads at once.
 pub trait InferenceModel: Send + Sync {
@@ -49,6 +55,25 @@ pub trait InferenceModel: Send + Sync {
     /// Answers requests in their order. All requests [fit](fit()) the inputs and have the same class. A
     /// request that fails does not affect the others.
     fn infer(&self, requests: &[&[Value]]) -> Vec<Result<Vec<Value>, Refusal>>;
+    /// Checks that the model can carry the states of a sequence from one request to the next.
+    ///
+    /// # Errors
+    /// The reason why it cannot.
+    fn check_sequences(&self) -> Result<(), String> {
+        Err(format!("{} keeps no states between requests", self.name()))
+    }
+    /// Answers one request of each of several sequences. A request starts from the states of its
+    /// sequence, which are replaced by those after the request; `None` starts a sequence. A request
+    /// that fails changes no states, and does not affect the others. The answer to a request does
+    /// not depend on the others, bit by bit.
+    fn infer_sequences(
+        &self,
+        requests: &[&[Value]],
+        _states: &mut [Option<Carried>],
+    ) -> Vec<Result<Vec<Value>, Refusal>> {
+        let why = self.check_sequences().err().unwrap_or_default();
+        requests.iter().map(|_| Err((Failure::Rejected, why.clone()))).collect()
+    }
 }
 
 /// Returns a request for warm-up calls: zeros for each input, with 1 for each dynamic dimension.

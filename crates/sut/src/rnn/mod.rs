@@ -8,6 +8,8 @@
 mod by_value;
 mod library;
 mod served;
+mod stack;
+mod states;
 
 use std::fmt;
 use std::num::NonZero;
@@ -15,11 +17,11 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, ResponseId};
-use dyno_rnn::engine::Engine as Recurrent;
 
-pub use by_value::RecurrentModel;
+pub use by_value::{GROUP, RecurrentModel};
 pub use library::{SequenceLibrary, Sequences, SequencesError};
 pub use served::ServedNetwork;
+pub use stack::Stack;
 
 use crate::batch::{Classes, LengthClasses, Route};
 use crate::engine::{Answers, Engine, EngineInfo, Port};
@@ -43,86 +45,43 @@ pub trait Runner: Send {
     fn run(&mut self, input: &[f32], lengths: &[usize]) -> Result<(), String>;
     /// Appends the answer to a row of the last batch.
     fn answer(&self, row: usize, bytes: &mut Vec<u8>);
+    /// Returns the outputs of a row: the answer, then those that can be selected besides it. A
+    /// dynamic dimension counts the steps of the row.
+    fn ports(&self) -> Vec<Port> {
+        vec![self.answers()]
+    }
+    /// Keeps the states after each later batch, for outputs that contain them.
+    fn keep_states(&mut self) {}
+    /// Appends an output to a row of the last batch, by its index in [`Runner::ports`].
+    fn output(&self, _port: usize, row: usize, bytes: &mut Vec<u8>) {
+        self.answer(row, bytes);
+    }
+    /// Returns the states from which a sequence starts.
+    ///
+    /// # Errors
+    /// The reason why this network cannot continue a sequence.
+    fn initial_states(&self) -> Result<Vec<f32>, String> {
+        Err("its answers need whole sequences".to_owned())
+    }
+    /// Runs a batch like [`Runner::run`], but each row starts from its states, which are replaced by
+    /// those after its last step. Rows without states start from zeros, and their states are not
+    /// returned.
+    ///
+    /// # Errors
+    /// A message if the batch did not run. The states are then unchanged.
+    fn run_on(
+        &mut self,
+        _input: &[f32],
+        _lengths: &[usize],
+        _states: &mut [Vec<f32>],
+    ) -> Result<(), String> {
+        self.initial_states().map(drop)
+    }
     /// Returns a copy with its own team of as many workers: the caller, and one on each of `cores`.
     ///
     /// # Errors
     /// A message if the copy cannot be made.
     fn on_cores(&self, cores: Vec<usize>) -> Result<Box<dyn Runner>, String>;
-}
-
-/// Runner of the layers of a model. The answer is the hidden state of the last layer after the last
-/// step of each direction, as little-endian `f32`.
-///
-/// ```
-/// use dyno_rnn::engine::{Engine, EngineOptions};
-/// use dyno_rnn::model::Model;
-/// use dyno_sut::rnn::{Runner, Stack};
-///
-/// let engine = Engine::new(Model::open("lstm:3x8")?, &EngineOptions::default())?;
-/// let mut stack = Stack::new(engine);
-/// stack.prepare(1)?;
-/// // One row of two steps.
-/// stack.run(&[0.5; 6], &[2])?;
-/// let mut answer = Vec::new();
-/// stack.answer(0, &mut answer);
-/// assert_eq!(answer.len(), 8 * size_of::<f32>());
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Debug)]
-pub struct Stack {
-    engine: Recurrent,
-    output: Vec<f32>,
-    lengths: Vec<usize>,
-}
-
-impl Stack {
-    /// Returns a runner on this engine.
-    #[must_use]
-    pub fn new(engine: Recurrent) -> Self {
-        Self { engine, output: Vec::new(), lengths: Vec::new() }
-    }
-
-    /// Returns a copy on other cores, which shares the weights.
-    pub(crate) fn fork(&self, cores: Vec<usize>) -> Self {
-        Self::new(self.engine.beside(cores))
-    }
-
-    /// Returns the last hidden state of a row of the last batch.
-    pub(crate) fn last_state(&self, row: usize) -> impl Iterator<Item = f32> {
-        self.engine.last(&self.output, &self.lengths, row)
-    }
-}
-
-impl Runner for Stack {
-    fn inputs(&self) -> usize {
-        self.engine.model().inputs()
-    }
-
-    fn answers(&self) -> Port {
-        let shape = vec![Some(self.engine.model().outputs())];
-        Port { name: "last".into(), element: "float32".into(), shape }
-    }
-
-    fn prepare(&mut self, rows: usize) -> Result<(), String> {
-        self.engine.prepare(rows).map_err(|error| error.to_string())
-    }
-
-    fn run(&mut self, input: &[f32], lengths: &[usize]) -> Result<(), String> {
-        let steps = input.len() / (self.inputs() * lengths.len()).max(1);
-        self.output.resize(steps * lengths.len() * self.engine.model().outputs(), 0.0);
-        self.lengths.clear();
-        self.lengths.extend_from_slice(lengths);
-        let run = self.engine.run(input, lengths, None, &mut self.output);
-        run.map_err(|error| error.to_string())
-    }
-
-    fn answer(&self, row: usize, bytes: &mut Vec<u8>) {
-        self.last_state(row).for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
-    }
-
-    fn on_cores(&self, cores: Vec<usize>) -> Result<Box<dyn Runner>, String> {
-        Ok(Box::new(self.fork(cores)))
-    }
 }
 
 /// A runner with the buffers of a batch.

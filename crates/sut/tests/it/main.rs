@@ -9,3 +9,4 @@ mod onnx;
 mod queueing;
 mod real_time;
 mod rnn;
+mod streams;

@@ -85,6 +85,7 @@ pub const EDGES: &[Edge] = &[
     ("metrics", "rules", "in tests: reads what it prints as the checker does"),
     ("metrics", "tensors", "names the elements of answers, and reads headers of references"),
     ("net", "loadgen", "a client is a system under test"),
+    ("net", "rnn", "in tests: layers whose states go on from request to request"),
     ("net", "sut", "serves the engines that are measured in this process"),
     ("net", "tensors", "names the elements of tensors as the protocol does"),
     ("npu", "onnx", "derives tables of layers from models"),

@@ -22,7 +22,7 @@ use dyno_net::workload::Format;
 use dyno_sut::tensors::{Spans, TensorLibrary};
 use dyno_tensors::files;
 
-use super::{Answers, ServerGroup, SpecKeys, StartedServer, dataset, raw, version};
+use super::{Answers, ServerGroup, SpecKeys, StartedServer, dataset, raw, sequences, version};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 use crate::system::shapes::{self, Symbols, check_labels};
@@ -47,6 +47,7 @@ pub fn load(
             return Err(Failure::usage(problem).hint("use the URL of the server, then /MODEL"));
         }
     };
+    let sequences = sequences::sequences(given, run)?;
     // A further node may be named with or without the model.
     let nodes = given.nodes(&base, |url| match split(url, is_grpc) {
         (base, Some(named)) if named == model => base,
@@ -62,7 +63,12 @@ pub fn load(
 
     if run.is_dry {
         let (samples, labels) = planned_samples(run)?;
-        return raw::planned(nodes, options, metrics, samples, labels);
+        let Some(sequences) = sequences else {
+            return raw::planned(nodes, options, metrics, samples, labels, None);
+        };
+        let (sessions, played) = sequences.played()?;
+        let requests = played.sample_count();
+        return raw::planned(nodes, options, metrics, requests, labels, Some(sessions));
     }
     let asking = |endpoint| ServerQuery {
         endpoint,
@@ -94,7 +100,15 @@ pub fn load(
     let names = nodes.iter().map(|node| name(&asking(node), is_grpc)).collect();
     let protocol = Oip::new(model.clone(), form);
     let protocol = if http == HttpVersion::Http2 { protocol.over_http2() } else { protocol };
-    let remarks = vec![format!("Requests go to {} as {}.", nodes[0], protocol.name())];
+    let mut remarks = vec![format!("Requests go to {} as {}.", nodes[0], protocol.name())];
+    let (protocol, sessions) = match sequences {
+        None => (protocol, None),
+        Some(sequences) => {
+            let (sessions, played) = sequences.played()?;
+            remarks.push(sequences.remark(&sessions));
+            (protocol.with_sequences(played), Some(sessions))
+        }
+    };
     ServerGroup {
         protocol: Arc::new(protocol),
         nodes,
@@ -103,7 +117,7 @@ pub fn load(
         answers: Answers::Tensor(model),
         metrics: metrics.for_model(&metadata.name),
         schedule: None,
-        sessions: None,
+        sessions,
         tensors,
         labels,
         is_synthetic: run.data.is_empty(),

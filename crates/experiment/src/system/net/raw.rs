@@ -10,7 +10,9 @@ use dyno_net::raw::{Raw, Template};
 use dyno_net::workload::Row;
 use dyno_tensors::files;
 
-use super::{Answers, MetricsSource, ServerGroup, SpecKeys, StartedServer, prompts, version};
+use super::{
+    Answers, MetricsSource, ServerGroup, Sessions, SpecKeys, StartedServer, prompts, version,
+};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 
@@ -109,6 +111,7 @@ pub fn planned(
     metrics: MetricsSource,
     samples: usize,
     labels: Option<Vec<i64>>,
+    sessions: Option<Sessions>,
 ) -> Result<StartedServer, Failure> {
     let template = Template {
         method: Method::Post,
@@ -127,7 +130,7 @@ pub fn planned(
         answers: Answers::Bytes,
         metrics,
         schedule: None,
-        sessions: None,
+        sessions,
         tensors: None,
         labels,
         is_synthetic: true,

@@ -54,7 +54,7 @@ pub fn sessions(
             return Err(given.wrong(key, "messages of sessions cannot be changed; remove it"));
         }
     }
-    reject_others(run)?;
+    reject_others(run, "sessions=live")?;
     let seed = run.seed.unwrap_or(0);
     let mut workload = match prompts::rows_of(run)? {
         Some(_) if turns.is_some() => {
@@ -98,14 +98,14 @@ pub fn sessions(
     Ok(Some((workload, Sessions { chains, is_once })))
 }
 
-/// Rejects options that sessions do not support.
-fn reject_others(run: &RunOptions) -> Result<(), Failure> {
+/// Rejects options that sessions do not support. `key` is the key that asks for them.
+pub(super) fn reject_others(run: &RunOptions, key: &str) -> Result<(), Failure> {
     if run.remote_workers.is_some() {
-        return Err(Failure::usage("sessions=live: workers do not share sessions")
+        return Err(Failure::usage(format!("{key}: workers do not share sessions"))
             .hint("remove --workers, or sessions"));
     }
     if !run.tenant_systems.is_empty() {
-        return Err(Failure::usage("sessions=live: a run with tenants cannot have sessions")
+        return Err(Failure::usage(format!("{key}: a run with tenants cannot have sessions"))
             .hint("measure the tenants one by one"));
     }
     Ok(())
@@ -130,7 +130,7 @@ pub fn check(
 }
 
 /// Takes the think times.
-fn think(given: &mut SpecKeys) -> Result<Option<ThinkTimes>, Failure> {
+pub(super) fn think(given: &mut SpecKeys) -> Result<Option<ThinkTimes>, Failure> {
     let Some(text) = given.text("think") else { return Ok(None) };
     let micros = |text: &str| parse_duration(text).map(|ns| ns.div_ceil(1_000));
     let read = || -> Result<Lengths, String> {

@@ -18,11 +18,15 @@ pub const GRAMMAR: &str = "recurrent networks in Dyno's own engine: MODEL is FIL
      one of the networks of DeepCPU, text-similarity, reader or bidaf, whose samples are random \
      words; several models with + between them, each on its own cores as MODEL@0-3. Then any of \
      ,precision=f32|bf16|int8, ,lengths=N-M (of random samples), ,near=RATIO (of lengths that \
-     share a batch), ,documents=N (of a query) and ,tune=TIME. Layers take --data FILE.npy \
+     share a batch), ,documents=N (of a query) and ,tune=TIME; in dyno serve also ,outputs=last+Y+Y_h+Y_c (of \
+     layers) and ,states=INPUT:OUTPUT+... (of a whole model, carried from request to request of a \
+     sequence). Layers take --data FILE.npy \
      [samples, steps, inputs] and --data lengths=FILE.npy; their answers are last states, \
      compared with the layers in double precision or with --with reference=FILE.npy";
 
-const KEYS: [&str; 7] = ["precision", "lengths", "near", "documents", "tune", "as", "verify"];
+const KEYS: [&str; 9] = [
+    "precision", "lengths", "near", "documents", "tune", "as", "verify", "outputs", "states",
+];
 
 /// A parsed specification of recurrent models.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +45,10 @@ pub struct Spec {
     pub documents: Option<usize>,
     /// How long plans are timed, for each layer and size of a batch.
     pub tune: Option<Duration>,
+    /// Outputs of served layers, instead of the last states alone.
+    pub outputs: Vec<String>,
+    /// Inputs of a served model that start from an output of the request before.
+    pub states: Vec<(String, String)>,
 }
 
 /// Default time for plans: a start of about a second for a layer and batches of up to 32.
@@ -63,6 +71,8 @@ pub fn parse(text: &str) -> Result<Spec, String> {
         near: None,
         documents: None,
         tune: None,
+        outputs: Vec::new(),
+        states: Vec::new(),
     };
     let mut models = text;
     // Lists of processors also contain commas.
@@ -114,6 +124,22 @@ fn option(spec: &mut Spec, key: &str, value: &str) -> Result<(), String> {
             })?);
         }
         "tune" => spec.tune = Some(Duration::from_nanos(parse_duration(value)?)),
+        "outputs" => {
+            spec.outputs = value.split('+').map(str::to_owned).collect();
+            if value.is_empty() {
+                return Err("expected outputs such as Y+Y_h, found none".to_owned());
+            }
+        }
+        "states" => {
+            let pair = |pair: &str| {
+                let pair = pair.split_once(':').filter(|(a, b)| !a.is_empty() && !b.is_empty());
+                let (input, output) = pair.ok_or_else(|| {
+                    format!("expected states such as h:hn+c:cn (INPUT:OUTPUT), found `{value}`")
+                })?;
+                Ok((input.to_owned(), output.to_owned()))
+            };
+            spec.states = value.split('+').map(pair).collect::<Result<_, String>>()?;
+        }
         "as" if value == "layers" => spec.as_layers = true,
         "as" => return Err(format!("expected as=layers, found `as={value}`")),
         "verify" if value == "off" => spec.verify = false,
@@ -148,6 +174,9 @@ mod tests {
         let models = [("a.onnx#x".to_owned(), cores), ("lstm:4x8".to_owned(), None)];
         assert_eq!((&spec.models[..], spec.precision), (&models[..], Precision::Int8));
         assert_eq!((spec.lengths, spec.tune), (Some(2..=9), Some(Duration::ZERO)));
+        let served = parse("a.onnx,outputs=Y+Y_c,states=h:hn+c:cn").unwrap();
+        assert_eq!((&served.outputs[..], served.states.len()), (&["Y".into(), "Y_c".into()][..], 2));
+        assert_eq!(served.states[1], ("c".to_owned(), "cn".to_owned()));
         assert_eq!(parse("precision=bf16").unwrap().models, [(String::new(), None)]);
     }
 
@@ -161,6 +190,8 @@ mod tests {
             ("a,documents=0", "expected documents from 1 to 10000, found `0`"),
             ("a,as=chain", "expected as=layers, found `as=chain`"),
             ("a,verify=on", "expected verify=off, found `verify=on`"),
+            ("a,outputs=", "expected outputs such as Y+Y_h, found none"),
+            ("a,states=h", "expected states such as h:hn+c:cn (INPUT:OUTPUT), found `h`"),
             ("a,near=1", "expected a ratio of 1.05 or more, found `1`"),
             ("a@x", "expected numbers of processors such as 0-3,6, found `x`"),
         ] {

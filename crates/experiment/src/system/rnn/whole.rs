@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dyno_graph::{Oracle, SessionOptions, Verification};
 use dyno_loadgen::qsl::SampleLibrary as _;
 use dyno_rnn::Precision;
-use dyno_sut::infer::{RowModel, Value};
+use dyno_sut::infer::{InferenceModel, StatefulModel, Value};
 use dyno_sut::onnx::graph::GraphModel;
 use dyno_sut::tensors::{ModelInput, Spans, TensorLibrary};
 use dyno_task::judge::Judge;
@@ -81,7 +81,7 @@ pub fn by_value(
     spec: &Spec,
     batch: usize,
     run: &RunOptions,
-) -> Result<(RowModel, Option<String>), Failure> {
+) -> Result<(Arc<dyn InferenceModel>, Option<String>), Failure> {
     let model = model(path, spec, run)?;
     let _bound = policy::bound(cores(spec, run))?;
     let inputs = if run.shapes.is_empty() {
@@ -105,7 +105,15 @@ pub fn by_value(
     let mut model = model.by_value(batch);
     let mixed = model.try_rows(&inputs).as_deref().map(onnx::mixed_remark);
     let remarks: Vec<String> = remark.into_iter().chain(mixed).collect();
-    Ok((model, (!remarks.is_empty()).then(|| remarks.join("\n"))))
+    let remark = (!remarks.is_empty()).then(|| remarks.join("\n"));
+    if spec.states.is_empty() {
+        return Ok((Arc::new(model), remark));
+    }
+    let model = StatefulModel::new(model, &spec.states).map_err(|why| {
+        Failure::usage(format!("system rnn: states=: {why}"))
+            .hint("states=INPUT:OUTPUT+... names inputs and the outputs that they start from")
+    })?;
+    Ok((Arc::new(model), remark))
 }
 
 /// Sizes of dynamic dimensions in the request that a served model is verified with.
@@ -117,6 +125,7 @@ fn model(path: &Path, spec: &Spec, run: &RunOptions) -> Result<GraphModel, Failu
         ("documents", spec.documents.is_some()),
         ("near", spec.near.is_some()),
         ("tune", spec.tune.is_some()),
+        ("outputs", !spec.outputs.is_empty()),
     ] {
         if is_given {
             let problem = format!("system rnn: {key}= is not an option of a whole model");

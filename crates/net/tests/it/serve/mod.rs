@@ -6,6 +6,7 @@ mod grpc;
 mod limits;
 mod oip;
 mod openai;
+mod sequences;
 mod tls;
 mod wire;
 
@@ -13,7 +14,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use dyno_net::serve::{Answers, Limits, Listener, Model, Queue, Server, Settings, Station, Token};
+use dyno_net::serve::{
+    Answers, Limits, Listener, Model, Queue, SequenceLimits, Server, Settings, Station, Token,
+};
 use dyno_sut::batch::Policy;
 use dyno_sut::digits::DigitsPerceptron;
 use dyno_sut::engine::{EngineInfo, Port};
@@ -45,7 +48,7 @@ fn guarded_server(
 fn tensors(name: &str, model: Arc<dyn InferenceModel>, workers: usize, queue: usize) -> Model {
     let policy = Policy { max_size: 4.try_into().unwrap(), max_wait: 0 };
     let stations = (0..workers).map(|_| Station::default());
-    let queue = Queue::start(model, policy, stations, queue).unwrap();
+    let queue = Queue::start(model, policy, stations, queue, SequenceLimits::default()).unwrap();
     Model { name: name.into(), answers: Answers::Tensors(queue) }
 }
 

@@ -1,0 +1,117 @@
+"""Steps per second of many concurrent streams of an LSTM within a bound of the 99th percentile: `dyno serve` with `dyno
+run` as its client over HTTP, and a loop over ONNX Runtime in this process that keeps the states by hand and has no
+network. Each stream takes a step, waits for its answer and then for a think time, which is shortened until the bound
+fails. Prints one JSON line.
+
+usage: rnn_streams_load.py DYNO FOLDER UNITS STREAMS P99_MS SECONDS
+"""
+
+import heapq
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+# Each next rate is higher by this factor, until one misses the bound.
+FACTOR = 1.25
+FIRST_RATE = 500.0
+
+
+def session(units):
+    random, bound = np.random.default_rng(1), units**-0.5
+    draw = lambda name, *shape: numpy_helper.from_array(random.uniform(-bound, bound, shape).astype(np.float32), name)
+    weights = [draw("w", 1, 4 * units, units), draw("r", 1, 4 * units, units), draw("b", 1, 8 * units)]
+    value = lambda name, shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+    node = helper.make_node("LSTM", ["x", "w", "r", "b", "", "h", "c"], ["y", "hn", "cn"], hidden_size=units)
+    states = lambda names: [value(name, [1, "rows", units]) for name in names]
+    given = [value("x", [1, "rows", units]), *states(["h", "c"])]
+    found = [value("y", [1, 1, "rows", units]), *states(["hn", "cn"])]
+    graph = helper.make_graph([node], "lstm", given, found, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=8)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = len(os.sched_getaffinity(0))
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def peer(lstm, units, streams, rate, seconds):
+    """Steps per second and the 99th percentile in ms of a loop that computes all due steps in one call."""
+    random, think = np.random.default_rng(2), streams / rate
+    data = random.standard_normal((streams, units)).astype(np.float32)
+    hidden, cells = np.zeros((streams, units), np.float32), np.zeros((streams, units), np.float32)
+    start = time.perf_counter()
+    due = [(start + think * random.random(), stream) for stream in range(streams)]
+    heapq.heapify(due)
+    latencies = []
+    while (now := time.perf_counter()) < start + seconds:
+        if due[0][0] > now:
+            time.sleep(min(due[0][0] - now, 1e-3))
+            continue
+        batch = []
+        while due and due[0][0] <= now:
+            batch.append(heapq.heappop(due))
+        rows = [stream for _, stream in batch]
+        feeds = {"x": data[None, rows], "h": hidden[None, rows], "c": cells[None, rows]}
+        _, after, kept = lstm.run(None, feeds)
+        hidden[rows], cells[rows] = after[0], kept[0]
+        end = time.perf_counter()
+        for at, stream in batch:
+            latencies.append((end - at) * 1e3)
+            heapq.heappush(due, (end + think, stream))
+    # The first round of each stream comes from a cold start.
+    latencies = latencies[len(latencies) // 4 :]
+    return len(latencies) / (0.75 * seconds), float(np.percentile(latencies, 99)) if latencies else float("inf")
+
+
+def ours(dyno, url, streams, rate, seconds, folder):
+    think = f"{round(streams / rate * 1e6)}us"
+    steps = max(2, round(seconds * rate / streams / 2))
+    with tempfile.TemporaryDirectory(dir=folder) as out:
+        command = [dyno, "run", "--system", f"oip:{url}/m,binary=true,sequences={streams},steps={steps},think={think}"]
+        command += ["--scenario", "server", "--max-concurrency", str(streams), "--duration", f"{seconds}s"]
+        command += ["--mode", "performance", "--json", "--no-progress", "--out", os.path.join(out, "run")]
+        printed = subprocess.run(command, stdout=subprocess.PIPE).stdout
+    metrics = json.loads(printed)["tests"][0]["metrics"]
+    return metrics["samples_per_s"], metrics["latency_ns"]["p99"] / 1e6
+
+
+def peak(play, bound):
+    """The highest steps per second whose 99th percentile keeps the bound, and that percentile."""
+    best, rate = (0.0, None), FIRST_RATE
+    while True:
+        steps, p99 = play(rate)
+        print(f"{rate:.0f} asked: {steps:.0f} steps/s, p99 {p99:.2f} ms", file=sys.stderr)
+        if p99 > bound or steps < best[0]:
+            return best
+        best, rate = (steps, p99), rate * FACTOR
+
+
+def main():
+    dyno, folder, units, streams, bound, seconds = sys.argv[1:]
+    units, streams, bound, seconds = int(units), int(streams), float(bound), float(seconds)
+    os.makedirs(folder, exist_ok=True)
+    lstm = session(units)
+    theirs = peak(lambda rate: peer(lstm, units, streams, rate, seconds), bound)
+    serve = [dyno, "serve", "--system", f"rnn:lstm:{units}x{units}", "--model-name", "m", "--http", "127.0.0.1:0"]
+    serve += ["--threads", "1", "--batch", "96", "--sequences", str(2 * streams)]
+    server = subprocess.Popen(serve, stdout=subprocess.PIPE, text=True)
+    try:
+        for line in server.stdout:
+            if line.startswith("http "):
+                url = line.split()[1]
+            if line.strip() == "ready":
+                break
+        mine = peak(lambda rate: ours(dyno, url, streams, rate, seconds, folder), bound)
+    finally:
+        server.terminate()
+        server.wait()
+    print(json.dumps({"ours": mine[0], "ours_p99_ms": mine[1], "peer": theirs[0], "peer_p99_ms": theirs[1]}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
