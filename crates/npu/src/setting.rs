@@ -219,8 +219,8 @@ mod tests {
             setting(seq).simulate(codes, &SCHEDULERS[0], 1).expect_err("it is none").to_string()
         };
         assert!(error(&["RM"], 16).contains("unknown network `RM`"));
-        assert!(error(&["BB"], 0).contains("a sequence of 0 tokens"));
-        assert!(error(&[], 16).contains("no network was named"));
+        assert!(error(&["BB"], 0).contains("sequence of 0 tokens"));
+        assert!(error(&[], 16).contains("expected at least one network"));
         assert_eq!(pairs().len(), 16);
     }
 }

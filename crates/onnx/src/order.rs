@@ -113,7 +113,7 @@ mod tests {
             vec![node(&["c"], "d"), node(&["x"], "a"), node(&["a"], "c"), node(&["x"], "b")];
         assert_eq!(outputs(nodes).unwrap(), "acdb");
         let reason = outputs(vec![node(&["b"], "a"), node(&["a"], "b"), node(&["x"], "c")]);
-        assert!(reason.unwrap_err().contains("'a' waits for what comes of it"));
+        assert!(reason.unwrap_err().contains("'a' depends on its own output"));
     }
 
     #[test]

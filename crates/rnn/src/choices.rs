@@ -329,7 +329,7 @@ mod tests {
         for (line, expected) in [
             ("key chunk=1 sides=1 rows=1 units=1", "expected chunk, sides, rows, units and ns"),
             ("key chunk=1 sides=1 units=1 rows=1 ns=1", "in this order"),
-            ("key chunk=1 sides=1 rows=0 units=1 ns=1", "from 1 on"),
+            ("key chunk=1 sides=1 rows=0 units=1 ns=1", "of at least 1"),
             ("key chunk=1 sides=1 rows=1 units=1 ns=1 more", "nothing after"),
             ("key chunk", "name=number"),
         ] {

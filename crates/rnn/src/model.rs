@@ -426,7 +426,7 @@ mod tests {
             ["lstm", "lstm:", "lstm:3", "lstm:0x4", "cnn:3x4", "lstm:3x99999999", "lstm:3x4x1"];
         for text in wrong {
             let error = Model::open(text).unwrap_err().to_string();
-            assert!(error.contains("and it is no layer such as lstm:256x256"), "{text}: {error}");
+            assert!(error.contains("and not a layer such as lstm:256x256"), "{text}: {error}");
         }
     }
 

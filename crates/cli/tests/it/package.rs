@@ -107,7 +107,7 @@ fn a_run_becomes_a_submission_that_every_program_takes() {
     let twice = folder.dyno("check tree --round v5.1").exits(1).stdout;
     assert!(twice.contains("[result.twice]"), "{twice}");
     let told = folder.dyno("report --submission tree --round v5.1").exits(0).stderr;
-    assert!(told.contains("1 of 3 results do not count"), "{told}");
+    assert!(told.contains("1 of 3 results are rejected"), "{told}");
 }
 
 #[test]

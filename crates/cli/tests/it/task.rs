@@ -98,7 +98,10 @@ fn a_model_is_the_reference_or_is_told_why_not() {
         folder.dyno(&format!("task equivalence {arguments} --reference reference.onnx"))
     };
     let same = compare("reference.onnx").exits(0).stdout;
-    assert!(same.starts_with("verdict       closed\nbecause       the model contains all 4 weights"), "{same}");
+    assert!(
+        same.starts_with("verdict       closed\nbecause       the model contains all 4 weights"),
+        "{same}"
+    );
     let found: Value =
         serde_json::from_str(&compare("pruned.onnx --json").exits(1).stdout).unwrap();
     assert_eq!(found["verdict"], "restricted-retraining");

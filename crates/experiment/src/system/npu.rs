@@ -426,7 +426,7 @@ mod tests {
             ("networks=RN,split=1:1", "expected a part for each of 1 networks, found 2"),
             ("networks=RN+BB,split=1:0", "a part of the array"),
             ("networks=RN+BB,split=1:x", "expected parts of the array for `split`"),
-            ("networks=RN+BB,split=1:1,npus=2", "expected `split` without `npus`"),
+            ("networks=RN+BB,split=1:1,npus=2", "`split` cannot be combined with `npus`"),
             ("networks=RN+BB,apart=never", "expected always or shared for `apart`"),
             ("networks=RN,batch=0", "expected a number from 1 to 65536 for `batch`, found `0`"),
         ];

@@ -48,7 +48,7 @@ fn invalid_hardware_is_an_error() {
     assert!(error(|parts| parts.hertz = 0).contains("the frequency is 0"));
     assert!(error(|parts| parts.bytes_per_second = 0).contains("the memory bandwidth is 0"));
     assert!(error(|parts| parts.weight_buffer = 0).contains("the weight buffer is 0"));
-    assert!(error(|parts| parts.activation_buffer = Some(0)).contains("leave it out"));
+    assert!(error(|parts| parts.activation_buffer = Some(0)).contains("or remove it"));
     assert_eq!(
         error(|parts| parts.pes = u64::MAX),
         "NPU `memory-centric`: the number of PEs is 18446744073709551615; expected at most 1000000000000000"
@@ -97,12 +97,12 @@ fn problems_of_a_description_are_reported() {
             "base = \"tpu-v1\"\n\nfrequency_mzh = 3\npes = \"many\"\nweight_buffer_mb = -1\nname = 3\n"
         ),
         "line 3: `frequency_mzh`: unknown key; the nearest is `frequency_mhz`\n\
-         line 4: `pes`: expected a number of 0 to 1e12, found the text \"many\"\n\
+         line 4: `pes`: expected a number of 0 to 1e12, found the string \"many\"\n\
          line 5: `weight_buffer_mb`: expected a number of 0 to 1e12, found -1\n\
          line 6: `name`: expected a string"
     );
     assert!(
-        error("pes = 3\n").contains("line 1: `frequency_mhz`: is missing; give it, or a `base`")
+        error("pes = 3\n").contains("line 1: `frequency_mhz`: is missing; add it, or a `base`")
     );
     assert!(error("base = \"tpu\"").starts_with("line 1: `base`: unknown NPU `tpu`"));
     assert!(error("pes = ").starts_with("line 1: not valid TOML"));

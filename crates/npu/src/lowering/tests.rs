@@ -221,7 +221,7 @@ fn measured_times_are_kept() {
     };
     for options in [fused, LoweringOptions { batch: 4, ..LoweringOptions::default() }] {
         let error = make(options).unwrap_err().to_string();
-        assert!(error.contains("`engine.csv` holds times that were measured"), "{error}");
+        assert!(error.contains("`engine.csv` contains measured times"), "{error}");
     }
 }
 
