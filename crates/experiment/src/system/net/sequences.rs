@@ -77,7 +77,9 @@ impl Sequences {
                     "{} sequences have more than {MOST_REQUESTS} requests",
                     self.count
                 ))
-                .hint("lower sequences= or steps=; sequences are played again until the run ends"));
+                .hint(
+                    "lower sequences= or steps=; sequences are played again until the run ends",
+                ));
             }
             let mut think = |turn: u64| match &self.think {
                 Some(think) if turn > 0 => think.draw(&mut rng),

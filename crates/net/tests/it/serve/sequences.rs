@@ -18,7 +18,7 @@ use dyno_net::serve::{
 };
 use dyno_sut::batch::{LengthClasses, Policy};
 use dyno_sut::engine::{EngineInfo, Port};
-use dyno_sut::infer::{Carried, InferenceModel, Refusal, Value};
+use dyno_sut::infer::{InferenceModel, Refusal, SequenceState, Value};
 use dyno_sut::rnn::{Batching, RecurrentModel, Stack};
 use dyno_sut::tensors::{Element, Elements, ModelInput, Spans, TensorLibrary};
 use serde_json::{Value as Json, json};
@@ -101,7 +101,8 @@ fn the_requests_of_a_sequence_are_one_request_in_pieces() {
     let (_, about) = send(address, "/v2/models/m", None);
     let ports = about["outputs"].as_array().unwrap().iter();
     let ports: Vec<_> = ports.map(|port| (port["name"].clone(), port["shape"].clone())).collect();
-    let expected = [("Y", json!([-1, -1, 5])), ("Y_h", json!([-1, 1, 5])), ("Y_c", json!([-1, 1, 5]))];
+    let expected =
+        [("Y", json!([-1, -1, 5])), ("Y_h", json!([-1, 1, 5])), ("Y_c", json!([-1, 1, 5]))];
     assert_eq!(ports, expected.map(|(name, shape)| (json!(name), shape)));
     let (_, about) = send(address, "/v2", None);
     assert!(about["extensions"].as_array().unwrap().contains(&json!("sequence")));
@@ -169,7 +170,11 @@ fn errors_name_the_sequence() {
         assert!(found == status && said.contains(expected), "{found}: {said}");
     };
     refused(json!({"sequence_id": 7}), 400, "sequence 7 is not in progress");
-    refused(json!({"sequence_id": "x", "sequence_end": true}), 400, "sequence 'x' is not in progress");
+    refused(
+        json!({"sequence_id": "x", "sequence_end": true}),
+        400,
+        "sequence 'x' is not in progress",
+    );
     refused(json!({"sequence_start": true}), 400, "'sequence_start' without a sequence");
     let start = |id: u64| json!({"sequence_id": id, "sequence_start": true});
     assert_eq!(send(address, INFER, Some(&steps(0, 0..1, start(1)))).0, 200);
@@ -240,7 +245,7 @@ impl InferenceModel for Adder {
     fn infer_sequences(
         &self,
         requests: &[&[Value]],
-        states: &mut [Option<Carried>],
+        states: &mut [Option<SequenceState>],
     ) -> Vec<Result<Vec<Value>, Refusal>> {
         self.calls.lock().unwrap().push(requests.len());
         let closed = self.is_open.lock().unwrap();
@@ -248,7 +253,7 @@ impl InferenceModel for Adder {
         let (_open, waited) =
             self.opened.wait_timeout_while(closed, patience, |open| !*open).unwrap();
         assert!(!waited.timed_out(), "nobody opened the gate");
-        let answer = |(request, state): (&&[Value], &mut Option<Carried>)| {
+        let answer = |(request, state): (&&[Value], &mut Option<SequenceState>)| {
             let number = |values: &[Value]| values[0].elements.to_f32()[0];
             let sum = number(request) + state.as_deref().map_or(0.0, number);
             let elements = Elements::F32(vec![sum].into());
