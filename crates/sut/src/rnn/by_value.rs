@@ -100,8 +100,11 @@ impl RecurrentModel {
         let (name, inputs, outputs) = (name.into(), vec![input], Vec::new());
         let mut model =
             Self { name, inputs, info, outputs, start, shared_rows: 1, batching, slots };
-        if let Ok(first) = &model.start {
-            model.shared_rows = model.shared_rows(first)?;
+        match model.start.as_ref().ok().map(|first| model.shared_rows(first)) {
+            Some(Ok(rows)) => model.shared_rows = rows,
+            // Such as layers whose lengths are constants of the file.
+            Some(Err(why)) => model.start = Err(why),
+            None => {}
         }
         model.select(0..1)?;
         Ok(model)
