@@ -189,8 +189,7 @@ impl Serve {
                 let largest = NonZero::new(model.info().largest_batch);
                 let max_size = largest.map_or(self.batch, |largest| self.batch.min(largest));
                 let policy = Policy { max_size, max_wait: self.batch_wait };
-                let sequences =
-                    SequenceLimits { most: self.sequences, idle: self.sequence_limit };
+                let sequences = SequenceLimits { most: self.sequences, idle: self.sequence_limit };
                 let queue = Queue::start(model, policy, stations, self.queue.get(), sequences);
                 Answers::Tensors(queue.map_err(|error| {
                     Failure::set_up(format!("cannot start workers: {error}"))

@@ -236,9 +236,11 @@ fn sequences_are_played_in_order_and_none_is_left_over() {
         "--system rnn:lstm:3x8,tune=0s,outputs=last+Y --threads 1 --model-name m --sequences 4",
     );
     let said = serving.said.join("\n");
-    let model = "model m: sequence float32 [-1, -1, 3] -> last float32 [-1, 8], Y float32 [-1, -1, 8]";
+    let model =
+        "model m: sequence float32 [-1, -1, 3] -> last float32 [-1, 8], Y float32 [-1, -1, 8]";
     assert!(said.contains(model), "{said}");
-    let systems = ["oip:http://ADDRESS/m", "oip:http://ADDRESS/m,binary=true", "oip-grpc:ADDRESS/m"];
+    let systems =
+        ["oip:http://ADDRESS/m", "oip:http://ADDRESS/m,binary=true", "oip-grpc:ADDRESS/m"];
     for (at, system) in systems.into_iter().enumerate() {
         let system = system.replace("ADDRESS", serving.address());
         folder.dyno(&format!(
@@ -256,8 +258,7 @@ fn sequences_are_played_in_order_and_none_is_left_over() {
 #[test]
 fn sequences_of_layers_that_run_backward_are_refused() {
     let folder = Folder::new();
-    let serving =
-        ServerProcess::start(&folder, "--system rnn:bilstm:3x8,tune=0s --model-name m");
+    let serving = ServerProcess::start(&folder, "--system rnn:bilstm:3x8,tune=0s --model-name m");
     let body = r#"{"inputs":[{"name":"sequence","datatype":"FP32","shape":[1,1,3],"data":[0,0,0]}],
         "parameters":{"sequence_id":7,"sequence_start":true}}"#;
     let answer = serving.ask(&format!(

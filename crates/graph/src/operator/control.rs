@@ -10,7 +10,7 @@ use super::layout;
 /// A node `Scan`.
 pub(crate) struct Scan {
     pub body: Block,
-    /// Carried values.
+    /// SequenceState values.
     states: usize,
     /// Axis and direction of each input that is cut into slices.
     inputs: Vec<(i64, bool)>,

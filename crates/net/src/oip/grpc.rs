@@ -7,12 +7,12 @@ use prost::Message;
 
 use super::messages::{
     ModelInferRequest, ModelInferResponse, ModelMetadataResponse, ParameterChoice,
-    ParameterMessage, RequestedOutputMessage,
-    ServerMetadataResponse, TensorContents, TensorMessage, TensorMetadataMessage,
+    ParameterMessage, RequestedOutputMessage, ServerMetadataResponse, TensorContents,
+    TensorMessage, TensorMetadataMessage,
 };
 use super::{
-    Datatype, InferRequest, InferResponse, ModelMetadata, RequestedOutput, SequenceId, SequenceStep,
-    ServerMetadata, Tensor, TensorMetadata, sequence,
+    Datatype, InferRequest, InferResponse, ModelMetadata, RequestedOutput, SequenceId,
+    SequenceStep, ServerMetadata, Tensor, TensorMetadata, sequence,
 };
 use crate::trouble::{Kind, Trouble};
 

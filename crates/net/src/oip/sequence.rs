@@ -67,10 +67,9 @@ impl SequenceStep {
             SequenceId::Text(text) => text.is_empty(),
         };
         match id.filter(|id| !is_none(id)) {
-            Some(SequenceId::Text(text)) if text.len() > LONGEST_ID => wrong(format!(
-                "'{ID}' has {} bytes; expected at most {LONGEST_ID}",
-                text.len()
-            )),
+            Some(SequenceId::Text(text)) if text.len() > LONGEST_ID => {
+                wrong(format!("'{ID}' has {} bytes; expected at most {LONGEST_ID}", text.len()))
+            }
             Some(id) => Ok(Some(Self { id, is_start, is_end })),
             None if is_start || is_end => {
                 let mark = if is_start { START } else { END };

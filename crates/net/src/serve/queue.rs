@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use dyno_loadgen::record::Failure;
 use dyno_sut::batch::{self, Policy, QueueFull};
 use dyno_sut::cores::Cores;
-use dyno_sut::infer::{Carried, InferenceModel, Refusal, Value};
+use dyno_sut::infer::{InferenceModel, Refusal, SequenceState, Value};
 use tokio::sync::oneshot;
 
 use super::counts::Histogram;
@@ -190,7 +190,7 @@ impl QueueState {
 
     /// Computes one request of each of several sequences.
     fn compute_steps(&self, batch: &mut Vec<Job>) {
-        let (mut jobs, mut states): (Vec<Job>, Vec<Option<Carried>>) = Default::default();
+        let (mut jobs, mut states): (Vec<Job>, Vec<Option<SequenceState>>) = Default::default();
         for job in batch.drain(..) {
             let Some(step) = &job.step else { continue };
             match self.sequences.begin(step) {
@@ -214,7 +214,7 @@ impl QueueState {
     }
 
     /// Stores the states after a request of a sequence, queues the next request, and answers.
-    fn finish(&self, job: Job, states: Option<Carried>, answer: Answer) {
+    fn finish(&self, job: Job, states: Option<SequenceState>, answer: Answer) {
         let Job { step, reply, .. } = job;
         let next = step.and_then(|step| self.sequences.finish(&step, states));
         next.into_iter().for_each(|next| self.put_step(next));

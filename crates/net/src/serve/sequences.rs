@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos};
-use dyno_sut::infer::Carried;
+use dyno_sut::infer::SequenceState;
 
 use super::refusal::{Refusal, RefusalKind};
 use crate::oip::{SequenceId, SequenceStep};
@@ -51,7 +51,7 @@ struct Store<J> {
 #[derive(Debug)]
 struct Lane<J> {
     /// States after the last request; `None` before the first one and after the last one.
-    states: Option<Carried>,
+    states: Option<SequenceState>,
     /// Requests behind the one in the queue of the model.
     waiting: VecDeque<J>,
     /// Since when it has no request; `None` if one is in the queue of the model.
@@ -69,8 +69,7 @@ pub(super) enum Arrival<J> {
 
 impl<J> Sequences<J> {
     pub fn new(limits: SequenceLimits) -> Self {
-        let store =
-            Store { limits, lanes: HashMap::new(), idle: BTreeSet::new(), waiting: 0 };
+        let store = Store { limits, lanes: HashMap::new(), idle: BTreeSet::new(), waiting: 0 };
         Self { clock: Clock::start(), store: Mutex::new(store) }
     }
 
@@ -117,7 +116,7 @@ impl<J> Sequences<J> {
     ///
     /// # Errors
     /// The sequence is not in progress, because requests before this one have failed or ended it.
-    pub fn begin(&self, step: &SequenceStep) -> Result<Option<Carried>, Refusal> {
+    pub fn begin(&self, step: &SequenceStep) -> Result<Option<SequenceState>, Refusal> {
         let mut store = self.lock();
         let idle = store.limits.idle;
         let lane = store.lanes.get_mut(&step.id);
@@ -131,7 +130,7 @@ impl<J> Sequences<J> {
 
     /// Notes that a request of a sequence was computed, with the states after it; `None` if there
     /// are none. Returns the next request of the sequence, which goes to the queue of the model.
-    pub fn finish(&self, step: &SequenceStep, states: Option<Carried>) -> Option<J> {
+    pub fn finish(&self, step: &SequenceStep, states: Option<SequenceState>) -> Option<J> {
         let now = self.clock.now();
         let mut store = self.lock();
         let store = &mut *store;
@@ -224,7 +223,7 @@ mod tests {
         }
     }
 
-    fn states(number: f32) -> Option<Carried> {
+    fn states(number: f32) -> Option<SequenceState> {
         Some(vec![Value { shape: vec![1], elements: Elements::F32(vec![number].into()) }])
     }
 

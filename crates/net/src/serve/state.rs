@@ -160,7 +160,8 @@ impl State {
         }
         head(&mut page, "dyno_sequence_limit", "gauge", "Limit of sequences in progress");
         for (name, queue) in &queues {
-            let _ = writeln!(page, "dyno_sequence_limit{{model=\"{name}\"}} {}", queue.sequences().1);
+            let _ =
+                writeln!(page, "dyno_sequence_limit{{model=\"{name}\"}} {}", queue.sequences().1);
         }
         head(&mut page, "dyno_batch_size", "histogram", "Requests per batch");
         for (name, queue) in &queues {

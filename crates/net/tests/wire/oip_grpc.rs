@@ -4,7 +4,8 @@ use dyno_net::oip::messages::{
     ModelInferRequest, ModelInferResponse, ModelStreamInferResponse, TensorContents, TensorMessage,
 };
 use dyno_net::oip::{
-    Datatype, Form, InferRequest, InferResponse, ModelMetadata, Oip, SequenceId, SequenceStep, Tensor,
+    Datatype, Form, InferRequest, InferResponse, ModelMetadata, Oip, SequenceId, SequenceStep,
+    Tensor,
 };
 use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::trouble::Kind;

@@ -37,7 +37,7 @@ pub type Refusal = (Failure, String);
 
 /// States of a sequence after a request, from which its next request starts. Only the model reads
 /// them.
-pub type Carried = Vec<Value>;
+pub type SequenceState = Vec<Value>;
 
 /// Model that is called with tensors, by several threads at once.
 pub trait InferenceModel: Send + Sync {
@@ -69,7 +69,7 @@ pub trait InferenceModel: Send + Sync {
     fn infer_sequences(
         &self,
         requests: &[&[Value]],
-        _states: &mut [Option<Carried>],
+        _states: &mut [Option<SequenceState>],
     ) -> Vec<Result<Vec<Value>, Refusal>> {
         let why = self.check_sequences().err().unwrap_or_default();
         requests.iter().map(|_| Err((Failure::Rejected, why.clone()))).collect()

@@ -4,7 +4,7 @@ use std::fmt;
 
 use dyno_loadgen::record::Failure;
 
-use super::{Carried, InferenceModel, Refusal, Value, zeros};
+use super::{InferenceModel, Refusal, SequenceState, Value, zeros};
 use crate::engine::{EngineInfo, Port};
 use crate::tensors::ModelInput;
 
@@ -19,7 +19,7 @@ pub struct StatefulModel<M> {
     /// Inputs that requests contain.
     inputs: Vec<ModelInput>,
     /// States from which a sequence starts.
-    start: Carried,
+    start: SequenceState,
     states: Vec<State>,
 }
 
@@ -45,9 +45,10 @@ impl<M: InferenceModel> StatefulModel<M> {
                 format!("the model has no {kind} `{name}`; it has {}", known.join(", "))
             };
             let all = inner.inputs();
-            let input = all.iter().position(|input| input.name == *input_name).ok_or_else(|| {
-                unknown("input", input_name, all.iter().map(|input| &input.name[..]).collect())
-            })?;
+            let input =
+                all.iter().position(|input| input.name == *input_name).ok_or_else(|| {
+                    unknown("input", input_name, all.iter().map(|input| &input.name[..]).collect())
+                })?;
             let output = outputs.iter().position(|port| port.name == *output_name);
             let output = output.ok_or_else(|| {
                 unknown("output", output_name, outputs.iter().map(|port| &port.name[..]).collect())
@@ -76,7 +77,7 @@ impl<M: InferenceModel> StatefulModel<M> {
     }
 
     /// Returns the inputs of the model for a request that starts from these states.
-    fn whole(&self, request: &[Value], states: &Carried) -> Vec<Value> {
+    fn whole(&self, request: &[Value], states: &SequenceState) -> Vec<Value> {
         let mut given = request.iter();
         let count = self.inner.inputs().len();
         let value = |at: usize| match self.states.iter().position(|state| state.input == at) {
@@ -90,8 +91,8 @@ impl<M: InferenceModel> StatefulModel<M> {
     fn answer(
         &self,
         request: &[Value],
-        states: &Carried,
-    ) -> Result<(Vec<Value>, Carried), Refusal> {
+        states: &SequenceState,
+    ) -> Result<(Vec<Value>, SequenceState), Refusal> {
         let whole = self.whole(request, states);
         let answer = self.inner.infer(&[&whole]).remove(0)?;
         let after = self.states.iter().map(|state| {
@@ -143,11 +144,10 @@ impl<M: InferenceModel> InferenceModel for StatefulModel<M> {
     fn infer_sequences(
         &self,
         requests: &[&[Value]],
-        states: &mut [Option<Carried>],
+        states: &mut [Option<SequenceState>],
     ) -> Vec<Result<Vec<Value>, Refusal>> {
-        let answer = |(request, states): (&&[Value], &mut Option<Carried>)| {
-            let (answer, after) =
-                self.answer(request, states.as_ref().unwrap_or(&self.start))?;
+        let answer = |(request, states): (&&[Value], &mut Option<SequenceState>)| {
+            let (answer, after) = self.answer(request, states.as_ref().unwrap_or(&self.start))?;
             *states = Some(after);
             Ok(answer)
         };
@@ -169,7 +169,8 @@ mod tests {
 
     /// `y = x + h`, and `hn = 2 y`.
     fn model() -> RowModel {
-        let input = |name: &str, shape| ModelInput { name: name.into(), element: Element::F32, shape };
+        let input =
+            |name: &str, shape| ModelInput { name: name.into(), element: Element::F32, shape };
         let inputs = vec![input("h", vec![Some(1)]), input("x", vec![None])];
         let outputs = inputs.iter().zip(["hn", "y"]);
         let outputs = outputs.map(|(input, name)| Port { name: name.into(), ..Port::from(input) });

@@ -9,7 +9,7 @@ use dyno_loadgen::record::Failure;
 use super::{Batching, Runner, RunnerSlot, prepare, slot};
 use crate::engine::{EngineInfo, Port};
 use crate::idle::idle;
-use crate::infer::{Carried, InferenceModel, Refusal, Value};
+use crate::infer::{InferenceModel, Refusal, SequenceState, Value};
 use crate::tensors::{Element, Elements, ModelInput};
 
 /// Recurrent network whose sequences come with the requests: `[rows, steps, inputs]`, each row a
@@ -98,9 +98,13 @@ impl RecurrentModel {
             slots.push(slot(runner));
         }
         let (name, inputs, outputs) = (name.into(), vec![input], Vec::new());
-        let mut model = Self { name, inputs, info, outputs, start, shared_rows: 1, batching, slots };
-        if let Ok(first) = &model.start {
-            model.shared_rows = model.shared_rows(first)?;
+        let mut model =
+            Self { name, inputs, info, outputs, start, shared_rows: 1, batching, slots };
+        match model.start.as_ref().ok().map(|first| model.shared_rows(first)) {
+            Some(Ok(rows)) => model.shared_rows = rows,
+            // Such as layers whose lengths are constants of the file.
+            Some(Err(why)) => model.start = Err(why),
+            None => {}
         }
         model.select(0..1)?;
         Ok(model)
@@ -341,7 +345,7 @@ impl InferenceModel for RecurrentModel {
     fn infer_sequences(
         &self,
         requests: &[&[Value]],
-        states: &mut [Option<Carried>],
+        states: &mut [Option<SequenceState>],
     ) -> Vec<Result<Vec<Value>, Refusal>> {
         let first = match (&self.start, self.check_sequences()) {
             (Ok(first), Ok(())) => first,
@@ -379,7 +383,7 @@ impl InferenceModel for RecurrentModel {
                 };
                 answers[row.request] = match outputs {
                     Ok(outputs) => {
-                        states[row.request] = Some(carried(std::mem::take(&mut own[at])));
+                        states[row.request] = Some(state_of(std::mem::take(&mut own[at])));
                         Ok(vec![outputs])
                     }
                     Err(why) => Err((Failure::Internal, why)),
@@ -395,12 +399,12 @@ impl InferenceModel for RecurrentModel {
 }
 
 /// Returns the states of a sequence, or those from which it starts.
-fn numbers(states: Option<&Carried>, first: &[f32]) -> Vec<f32> {
+fn numbers(states: Option<&SequenceState>, first: &[f32]) -> Vec<f32> {
     let own = states.and_then(|states| states.first()).map(|value| value.elements.to_f32());
     own.map_or_else(|| first.to_vec(), |own| own.to_vec())
 }
 
-fn carried(states: Vec<f32>) -> Carried {
+fn state_of(states: Vec<f32>) -> SequenceState {
     vec![Value { shape: vec![states.len()], elements: Elements::F32(states.into()) }]
 }
 

@@ -69,8 +69,10 @@ impl Stack {
     /// Returns all outputs with their descriptions. Each layer has its hidden state, and its cell
     /// state if it is an LSTM; the names of several layers end with their numbers.
     fn named_outputs(&self) -> Vec<(Output, Port)> {
-        let float = |name: String, shape: Vec<Option<usize>>| {
-            Port { name, element: "float32".into(), shape }
+        let float = |name: String, shape: Vec<Option<usize>>| Port {
+            name,
+            element: "float32".into(),
+            shape,
         };
         let model = self.engine.model();
         let width = Some(model.outputs());

@@ -6,7 +6,7 @@ use dyno_rnn::engine::{Engine as Recurrent, EngineOptions};
 use dyno_rnn::model::Model;
 use dyno_rnn::{Layer, Precision};
 use dyno_sut::batch::LengthClasses;
-use dyno_sut::infer::{Carried, InferenceModel, Value};
+use dyno_sut::infer::{InferenceModel, SequenceState, Value};
 use dyno_sut::rnn::{Batching, RecurrentModel, Stack};
 use dyno_sut::tensors::Elements;
 
@@ -32,9 +32,8 @@ fn served(model: &Model, precision: Precision, threads: usize, outputs: &[&str])
 
 /// Steps of a stream as a request.
 fn request(stream: usize, steps: std::ops::Range<usize>, width: usize) -> Vec<Value> {
-    let number = |step: usize, at: usize| {
-        ((stream * 91 + step * 53 + at * 37) % 251) as f32 / 125.0 - 1.0
-    };
+    let number =
+        |step: usize, at: usize| ((stream * 91 + step * 53 + at * 37) % 251) as f32 / 125.0 - 1.0;
     let shape = vec![1, steps.len(), width];
     let numbers: Vec<f32> =
         steps.flat_map(|step| (0..width).map(move |at| number(step, at))).collect();
@@ -45,7 +44,7 @@ fn request(stream: usize, steps: std::ops::Range<usize>, width: usize) -> Vec<Va
 struct Streams<'a> {
     model: &'a RecurrentModel,
     width: usize,
-    states: Vec<Option<Carried>>,
+    states: Vec<Option<SequenceState>>,
     played: Vec<usize>,
     /// Bits of `Y`.
     steps: Vec<Vec<u32>>,
@@ -174,7 +173,7 @@ fn requests_that_cannot_go_on_are_refused_with_the_reason() {
     let backward = served(&layers(&["lstm:3x4", "bigru:4x5"]), Precision::F32, 1, &["last"]);
     let why = backward.check_sequences().unwrap_err();
     assert!(why.contains("layer 1 runs backward from the last step"), "{why}");
-    let ask = |model: &RecurrentModel, values: &[Value], states: &mut [Option<Carried>]| {
+    let ask = |model: &RecurrentModel, values: &[Value], states: &mut [Option<SequenceState>]| {
         model.infer_sequences(&[values], states).remove(0)
     };
     assert!(ask(&backward, &request(0, 0..2, 3), &mut [None]).is_err());

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use dyno_loadgen::qsl::SampleLibrary as _;
 use dyno_net::ask::ServerQuery;
+use dyno_net::client::Options;
+use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::{HttpVersion, Method, Request};
 use dyno_net::oip::http::model_path;
 use dyno_net::oip::messages::{
@@ -22,7 +24,9 @@ use dyno_net::workload::Format;
 use dyno_sut::tensors::{Spans, TensorLibrary};
 use dyno_tensors::files;
 
-use super::{Answers, ServerGroup, SpecKeys, StartedServer, dataset, raw, sequences, version};
+use super::{
+    Answers, MetricsSource, ServerGroup, SpecKeys, StartedServer, dataset, raw, sequences, version,
+};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 use crate::system::shapes::{self, Symbols, check_labels};
@@ -62,13 +66,7 @@ pub fn load(
     given.finish()?;
 
     if run.is_dry {
-        let (samples, labels) = planned_samples(run)?;
-        let Some(sequences) = sequences else {
-            return raw::planned(nodes, options, metrics, samples, labels, None);
-        };
-        let (sessions, played) = sequences.played()?;
-        let requests = played.sample_count();
-        return raw::planned(nodes, options, metrics, requests, labels, Some(sessions));
+        return planned(nodes, options, metrics, sequences, run);
     }
     let asking = |endpoint| ServerQuery {
         endpoint,
@@ -78,12 +76,7 @@ pub fn load(
         secrets: &options.secrets,
         limit: ASKED_FOR,
     };
-    let metadata = metadata(&asking(&nodes[0]), &model, &model_version, is_grpc);
-    let metadata = metadata.map_err(|trouble| {
-        Failure::server(trouble.kind, format!("model `{model}` at {}: {trouble}", nodes[0]))
-            .hint("start the server, or check URL and model")
-    })?;
-    check_ready(&asking(&nodes[0]), &metadata.name, &model_version, is_grpc)?;
+    let metadata = ready_model(&asking(&nodes[0]), &model, &model_version, is_grpc)?;
     let (samples, labels) = samples(&metadata, run)?;
     if form == Form::Json {
         check_texts(&samples)?;
@@ -103,11 +96,7 @@ pub fn load(
     let mut remarks = vec![format!("Requests go to {} as {}.", nodes[0], protocol.name())];
     let (protocol, sessions) = match sequences {
         None => (protocol, None),
-        Some(sequences) => {
-            let (sessions, played) = sequences.played()?;
-            remarks.push(sequences.remark(&sessions));
-            (protocol.with_sequences(played), Some(sessions))
-        }
+        Some(sequences) => sequences.play(protocol, &mut remarks)?,
     };
     ServerGroup {
         protocol: Arc::new(protocol),
@@ -124,6 +113,37 @@ pub fn load(
         remarks,
     }
     .start()
+}
+
+/// Returns the metadata of a model that is ready.
+fn ready_model(
+    asking: &ServerQuery<'_>,
+    model: &str,
+    version: &str,
+    is_grpc: bool,
+) -> Result<ModelMetadata, Failure> {
+    let metadata = metadata(asking, model, version, is_grpc).map_err(|trouble| {
+        Failure::server(trouble.kind, format!("model `{model}` at {}: {trouble}", asking.endpoint))
+            .hint("start the server, or check URL and model")
+    })?;
+    check_ready(asking, &metadata.name, version, is_grpc)?;
+    Ok(metadata)
+}
+
+/// Returns the client of a run that is only planned.
+fn planned(
+    nodes: Vec<Endpoint>,
+    options: Options,
+    metrics: MetricsSource,
+    sequences: Option<sequences::Sequences>,
+    run: &RunOptions,
+) -> Result<StartedServer, Failure> {
+    let (samples, labels) = planned_samples(run)?;
+    let Some(sequences) = sequences else {
+        return raw::planned(nodes, options, metrics, samples, labels, None);
+    };
+    let (sessions, played) = sequences.played()?;
+    raw::planned(nodes, options, metrics, played.sample_count(), labels, Some(sessions))
 }
 
 /// Returns the number of samples, and their classes, of a run that is only planned: the server, which

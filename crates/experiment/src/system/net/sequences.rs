@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dyno_loadgen::plan::Chain;
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::rng::Mt19937;
-use dyno_net::oip::PlayedSequences;
+use dyno_net::oip::{Oip, PlayedSequences};
 use dyno_net::workload::{Lengths, ThinkTimes};
 
 use super::SpecKeys;
@@ -77,7 +77,9 @@ impl Sequences {
                     "{} sequences have more than {MOST_REQUESTS} requests",
                     self.count
                 ))
-                .hint("lower sequences= or steps=; sequences are played again until the run ends"));
+                .hint(
+                    "lower sequences= or steps=; sequences are played again until the run ends",
+                ));
             }
             let mut think = |turn: u64| match &self.think {
                 Some(think) if turn > 0 => think.draw(&mut rng),
@@ -96,15 +98,23 @@ impl Sequences {
         Ok((Sessions { chains, is_once: false }, played))
     }
 
-    /// Returns a remark for readers.
-    pub fn remark(&self, sessions: &Sessions) -> String {
-        let requests: usize = sessions.chains.iter().map(|chain| chain.thinks.len()).sum();
-        format!(
+    /// Returns a protocol that plays the sequences, with their sessions, and adds a remark.
+    ///
+    /// # Errors
+    /// Too many requests.
+    pub fn play(
+        &self,
+        protocol: Oip,
+        remarks: &mut Vec<String>,
+    ) -> Result<(Oip, Option<Sessions>), Failure> {
+        let (sessions, played) = self.played()?;
+        remarks.push(format!(
             "{} sequences of {:.1} requests on average; each request follows the answer to the one \
              before it.",
             self.count,
-            requests as f64 / self.count as f64
-        )
+            played.sample_count() as f64 / self.count as f64
+        ));
+        Ok((protocol.with_sequences(played), Some(sessions)))
     }
 }
 

@@ -24,9 +24,8 @@ pub const GRAMMAR: &str = "recurrent networks in Dyno's own engine: MODEL is FIL
      [samples, steps, inputs] and --data lengths=FILE.npy; their answers are last states, \
      compared with the layers in double precision or with --with reference=FILE.npy";
 
-const KEYS: [&str; 9] = [
-    "precision", "lengths", "near", "documents", "tune", "as", "verify", "outputs", "states",
-];
+const KEYS: [&str; 9] =
+    ["precision", "lengths", "near", "documents", "tune", "as", "verify", "outputs", "states"];
 
 /// A parsed specification of recurrent models.
 #[derive(Debug, Clone, PartialEq)]
@@ -175,7 +174,10 @@ mod tests {
         assert_eq!((&spec.models[..], spec.precision), (&models[..], Precision::Int8));
         assert_eq!((spec.lengths, spec.tune), (Some(2..=9), Some(Duration::ZERO)));
         let served = parse("a.onnx,outputs=Y+Y_c,states=h:hn+c:cn").unwrap();
-        assert_eq!((&served.outputs[..], served.states.len()), (&["Y".into(), "Y_c".into()][..], 2));
+        assert_eq!(
+            (&served.outputs[..], served.states.len()),
+            (&["Y".into(), "Y_c".into()][..], 2)
+        );
         assert_eq!(served.states[1], ("c".to_owned(), "cn".to_owned()));
         assert_eq!(parse("precision=bf16").unwrap().models, [(String::new(), None)]);
     }

@@ -6,14 +6,21 @@ use std::num::NonZero;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
+use dyno_loadgen::drive::real::RealTime;
+use dyno_loadgen::plan::{Chain, Library, Plan};
+use dyno_loadgen::qsl::SampleLibrary as _;
+use dyno_loadgen::run::{RecordRetention, Tenant, run};
+use dyno_loadgen::settings::{Arrivals, Scenario, Settings as RunSettings, TestSettings};
+use dyno_net::client::{Client, Options};
+use dyno_net::oip::{Form, Model as ServedModel, ModelMetadata, Oip, PlayedSequences};
 use dyno_net::serve::{
     Answers, Limits, Listener, Model, Queue, SequenceLimits, Server, Settings, Station,
 };
 use dyno_sut::batch::{LengthClasses, Policy};
 use dyno_sut::engine::{EngineInfo, Port};
-use dyno_sut::infer::{Carried, InferenceModel, Refusal, Value};
+use dyno_sut::infer::{InferenceModel, Refusal, SequenceState, Value};
 use dyno_sut::rnn::{Batching, RecurrentModel, Stack};
-use dyno_sut::tensors::{Element, Elements, ModelInput};
+use dyno_sut::tensors::{Element, Elements, ModelInput, Spans, TensorLibrary};
 use serde_json::{Value as Json, json};
 
 fn serve(model: Arc<dyn InferenceModel>, limits: SequenceLimits) -> (Server, SocketAddr) {
@@ -94,7 +101,8 @@ fn the_requests_of_a_sequence_are_one_request_in_pieces() {
     let (_, about) = send(address, "/v2/models/m", None);
     let ports = about["outputs"].as_array().unwrap().iter();
     let ports: Vec<_> = ports.map(|port| (port["name"].clone(), port["shape"].clone())).collect();
-    let expected = [("Y", json!([-1, -1, 5])), ("Y_h", json!([-1, 1, 5])), ("Y_c", json!([-1, 1, 5]))];
+    let expected =
+        [("Y", json!([-1, -1, 5])), ("Y_h", json!([-1, 1, 5])), ("Y_c", json!([-1, 1, 5]))];
     assert_eq!(ports, expected.map(|(name, shape)| (json!(name), shape)));
     let (_, about) = send(address, "/v2", None);
     assert!(about["extensions"].as_array().unwrap().contains(&json!("sequence")));
@@ -162,7 +170,11 @@ fn errors_name_the_sequence() {
         assert!(found == status && said.contains(expected), "{found}: {said}");
     };
     refused(json!({"sequence_id": 7}), 400, "sequence 7 is not in progress");
-    refused(json!({"sequence_id": "x", "sequence_end": true}), 400, "sequence 'x' is not in progress");
+    refused(
+        json!({"sequence_id": "x", "sequence_end": true}),
+        400,
+        "sequence 'x' is not in progress",
+    );
     refused(json!({"sequence_start": true}), 400, "'sequence_start' without a sequence");
     let start = |id: u64| json!({"sequence_id": id, "sequence_start": true});
     assert_eq!(send(address, INFER, Some(&steps(0, 0..1, start(1)))).0, 200);
@@ -233,7 +245,7 @@ impl InferenceModel for Adder {
     fn infer_sequences(
         &self,
         requests: &[&[Value]],
-        states: &mut [Option<Carried>],
+        states: &mut [Option<SequenceState>],
     ) -> Vec<Result<Vec<Value>, Refusal>> {
         self.calls.lock().unwrap().push(requests.len());
         let closed = self.is_open.lock().unwrap();
@@ -241,7 +253,7 @@ impl InferenceModel for Adder {
         let (_open, waited) =
             self.opened.wait_timeout_while(closed, patience, |open| !*open).unwrap();
         assert!(!waited.timed_out(), "nobody opened the gate");
-        let answer = |(request, state): (&&[Value], &mut Option<Carried>)| {
+        let answer = |(request, state): (&&[Value], &mut Option<SequenceState>)| {
             let number = |values: &[Value]| values[0].elements.to_f32()[0];
             let sum = number(request) + state.as_deref().map_or(0.0, number);
             let elements = Elements::F32(vec![sum].into());
@@ -305,4 +317,55 @@ fn models_without_states_refuse_sequences() {
     let said = said["error"].as_str().unwrap();
     assert!(status == 400 && said.contains("sequence 7:"), "{said}");
     assert!(said.contains("keeps no states between requests; remove 'sequence_id'"), "{said}");
+}
+
+/// Sequences of 3, 4, .. requests.
+fn chains(count: u32) -> Arc<[Chain]> {
+    let mut next = 0;
+    let chain = |at: u32| {
+        let first = next;
+        next += 3 + at;
+        Chain { first, thinks: vec![0; 3 + at as usize].into() }
+    };
+    (0..count).map(chain).collect()
+}
+
+#[test]
+fn a_client_plays_sequences_over_each_protocol() {
+    // As many as the client has in progress: one that ends must be freed for the next one to start.
+    let limits = SequenceLimits { most: 3, ..SequenceLimits::default() };
+    let (_server, address) = serve(Arc::new(lstm()), limits);
+    let (_, about) = send(address, "/v2/models/m", None);
+    let about = ModelMetadata::from_json(about.to_string().as_bytes()).unwrap();
+    for form in [Form::Json, Form::Binary, Form::Raw, Form::Typed] {
+        let inputs = dyno_net::oip::random_inputs(&about).unwrap();
+        let samples = TensorLibrary::synthetic(&inputs, 7, 1, &Spans::new(), 0).unwrap();
+        let model = ServedModel::new(&about, "", Arc::new(samples), None).unwrap();
+        let chains = chains(5);
+        let played = PlayedSequences::new(1, chains.clone());
+        let protocol = Oip::new(Arc::new(model), form).with_sequences(played);
+        let endpoint = format!("http://{address}").parse().unwrap();
+        let (client, library) =
+            Client::start(Arc::new(protocol), &[endpoint], Options::default()).unwrap();
+        let settings = TestSettings {
+            scenario: Scenario::Server,
+            server_arrivals: Arrivals::Concurrency(3),
+            performance_issue_unique: true,
+            min_query_count: 1,
+            min_duration_ms: 0,
+            ..TestSettings::default()
+        };
+        let total = library.total_sample_count() as u64;
+        assert_eq!(total, 3 + 4 + 5 + 6 + 7);
+        let plan = Plan::resolve(&settings, Library { total, performance: total }).unwrap();
+        let plan = plan.with_sessions(chains).unwrap();
+        let settings = RunSettings::from(settings);
+        let tenant = Tenant { settings, plan, library: &library, messages: Vec::new() };
+        let mut driver = RealTime::new(Arc::new(client));
+        let log = run(&mut driver, &[tenant], RecordRetention::Every, &mut |_| {}).swap_remove(0);
+        let record = &log.runs().next().unwrap().record;
+        let turns = &record.sessions.as_ref().unwrap().turns;
+        assert_eq!((record.failed.len(), turns.len()), (0, 25), "{form:?}: {:?}", record.failed);
+        assert_eq!(gauge(address, "dyno_sequences{model=\"m\"}"), "0");
+    }
 }
