@@ -41,7 +41,7 @@ pub fn discover(argument: &str, ready_timeout: Nanos) -> Result<Discovery, Failu
 }
 
 /// Returns the system that a URL stands for in a plan, which asks no server: a model of the Open
-/// Inference Protocol if its path says so, otherwise an OpenAI-compatible server.
+/// Inference Protocol if its path names one, otherwise an OpenAI-compatible server.
 ///
 /// # Errors
 /// A URL or a key that is not valid.

@@ -289,11 +289,7 @@ impl StartedRun {
                     if self.monitor.is_aborted() {
                         session.abort();
                     }
-                    now = if watches {
-                        self.report_completions(session)
-                    } else {
-                        self.clock.now()
-                    };
+                    now = if watches { self.report_completions(session) } else { self.clock.now() };
                     issuer.lag.returned(now);
                 }
                 Step::WaitUntil(time) => {
