@@ -82,10 +82,6 @@ const EXAMPLES: &[(&str, &Examples)] = &[
                 "dyno report --submission tree --round v5.1 --csv tables",
                 "the tables of a submission tree",
             ),
-            (
-                "dyno report --submission inference_results_v0.5 --round v0.5 --published",
-                "the statistics of a published round",
-            ),
         ],
     ),
     (
@@ -140,10 +136,6 @@ const EXAMPLES: &[(&str, &Examples)] = &[
             ("dyno check submission --round v5.1", "by the rules of the round"),
             ("dyno check submission --compat v5.1", "as the official checker of that round"),
             ("dyno check --explain result.twice", "what a finding means, and its source"),
-            (
-                "dyno check tree --round v5.1 --audit-candidates inference_results_v5.0 --audit-seed 7",
-                "who may be audited, and a draw",
-            ),
         ],
     ),
     (

@@ -165,9 +165,10 @@ fn every_command_that_measures_takes_a_url() {
         "sweep {} --over request-rate=20,40 --num-prompts 10 --dry-run",
         server.address
     ));
-    assert!(ran.stderr.contains("OpenAI-compatible: model tiny"), "{}", ran.stderr);
     assert!(ran.stdout.contains("2 points to run, each takes"), "{}", ran.stdout);
     let ran = folder.dyno(&format!("search {} --limit p99<=1s --dry-run --from 5", server.address));
+    assert!(ran.stdout.contains(&server.address.to_string()), "{}", ran.stdout);
+    let ran = folder.dyno(&format!("run {} --num-prompts 10", server.address));
     assert!(ran.stderr.contains("OpenAI-compatible: model tiny"), "{}", ran.stderr);
     for command in ["probe", "sweep --over seed=1,2", "search", "run --sweep"] {
         let ran = folder.dyno(&format!("{command} {} --system null", server.address)).exits(2);

@@ -233,7 +233,7 @@ fn sequences_are_played_in_order_and_none_is_left_over() {
     let folder = Folder::new();
     let serving = ServerProcess::start(
         &folder,
-        "--system rnn:lstm:3x8,tune=0s,outputs=last+Y --threads 1 --model-name m --sequences 4",
+        "--system rnn:lstm:3x8,tune=0s,outputs=last+Y --threads 1 --model-name m --sequences 64",
     );
     let said = serving.said.join("\n");
     let model =
@@ -244,7 +244,7 @@ fn sequences_are_played_in_order_and_none_is_left_over() {
     for (at, system) in systems.into_iter().enumerate() {
         let system = system.replace("ADDRESS", serving.address());
         folder.dyno(&format!(
-            "run --system {system},sequences=6,steps=3-5 --scenario server --max-concurrency 4 \
+            "run --system {system},sequences=6,steps=3-5 --shape sequence=1x1x3 --scenario server --max-concurrency 4 \
              --mode performance --duration 300ms --no-progress --out {at}"
         ));
         let summary: serde_json::Value =
