@@ -21,7 +21,7 @@ const NATIVE: u32 = 16;
 ///
 /// assert_eq!("packed".parse(), Ok(Arithmetic::Packed));
 /// let error = "serial".parse::<Arithmetic>().unwrap_err();
-/// assert!(error.to_string().contains("there are fixed, packed, bit-serial"));
+/// assert!(error.to_string().contains("fixed, packed, bit-serial"));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Arithmetic {

@@ -69,7 +69,7 @@ const ENDINGS: [&str; 10] = [
 /// let model = net.finish();
 ///
 /// let floats = in_floats(&model);
-/// assert_eq!(floats.nodes.len(), 1);
+/// assert_eq!(floats.nodes[0].op, "MatMul");
 /// let weights = Constants::new(&floats).get("w").unwrap();
 /// assert_eq!(weights.floats(), Some(vec![0.5, 1.0, -0.5, 2.0]));
 /// # Ok::<(), dyno_onnx::BuildError>(())

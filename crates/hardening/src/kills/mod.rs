@@ -7,8 +7,9 @@ mod jobs;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use dyno_loadgen::clock::Clock;
 use serde_json::Value;
 
 pub use jobs::{JOBS, Job};
@@ -59,7 +60,7 @@ pub struct Reference {
 
 /// A stopped job.
 #[derive(Debug)]
-pub struct Stopped {
+pub struct StopTrial {
     /// Index of the job in the list of references.
     pub job: usize,
     /// How it was stopped.
@@ -80,9 +81,9 @@ impl Reference {
     /// The program does not start, or leaves no result.
     pub fn play(program: &Path, job: &'static Job) -> Result<Self, String> {
         let folder = job.folder().map_err(|error| error.to_string())?;
-        let begun = Instant::now();
+        let clock = Clock::start();
         let status = start(program, job.arguments, folder.path())?.wait();
-        let takes = begun.elapsed();
+        let takes = Duration::from_nanos(clock.now());
         let code = status.ok().and_then(|status| status.code());
         let code = code.ok_or_else(|| format!("{} ended by a signal", job.name))?;
         let result = job.result(folder.path()).ok_or_else(|| format!("{}: no result", job.name))?;
@@ -93,11 +94,16 @@ impl Reference {
     ///
     /// # Errors
     /// The program does not start, or no folder can be made.
-    pub fn stop(&self, number: usize, stop: Stop, stream: &mut Stream) -> Result<Stopped, String> {
+    pub fn stop(
+        &self,
+        number: usize,
+        stop: Stop,
+        stream: &mut Stream,
+    ) -> Result<StopTrial, String> {
         let folder = self.job.folder().map_err(|error| error.to_string())?;
         let root = folder.path();
         let mut child = start(&self.program, self.job.arguments, root)?;
-        std::thread::sleep(self.takes.mul_f64(1.1 * stream.unit()));
+        std::thread::park_timeout(self.takes.mul_f64(1.1 * stream.unit()));
         let was_running = child.try_wait().is_ok_and(|ended| ended.is_none());
         if was_running {
             signal(&child, stop)?;
@@ -109,7 +115,7 @@ impl Reference {
         }
         findings.extend(check_files(&root.join("out")));
         findings.extend(self.finish(root)?);
-        Ok(Stopped { job: number, stop, was_running, findings })
+        Ok(StopTrial { job: number, stop, was_running, findings })
     }
 
     fn check_end(&self, status: ExitStatus, stop: Stop) -> Option<Finding> {
@@ -188,12 +194,12 @@ fn signal(child: &Child, stop: Stop) -> Result<(), String> {
 
 /// Waits for a process; kills it and returns `None` if it does not end in time.
 fn wait(child: &mut Child) -> Option<ExitStatus> {
-    let begun = Instant::now();
-    while begun.elapsed() < LIMIT {
+    let clock = Clock::start();
+    while Duration::from_nanos(clock.now()) < LIMIT {
         if let Ok(Some(status)) = child.try_wait() {
             return Some(status);
         }
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::park_timeout(Duration::from_millis(2));
     }
     let _ = child.kill();
     let _ = child.wait();

@@ -197,12 +197,17 @@ fn put(log: &mut DetailLog, line: usize, key: &str, text: &str) {
 /// Returns the name of a scenario or a mode in the keys of v1.0.
 fn name_in_keys(key: &str, text: &str) -> String {
     match (key, text) {
-        ("effective_scenario" | "requested_scenario", _) => text.replace(' ', ""),
         ("effective_test_mode" | "requested_test_mode", "Performance" | "Accuracy") => {
             format!("{text}Only")
         }
         ("effective_test_mode" | "requested_test_mode", "Submission") => "SubmissionRun".to_owned(),
-        ("effective_test_mode" | "requested_test_mode", _) => text.replace(' ', ""),
+        (
+            "effective_scenario"
+            | "requested_scenario"
+            | "effective_test_mode"
+            | "requested_test_mode",
+            _,
+        ) => text.replace(' ', ""),
         _ => text.to_owned(),
     }
 }

@@ -152,7 +152,7 @@ mod tests {
         let b = || ("b".to_owned(), value(&[1, 1]));
         let named = |name: &str, value| (name.to_owned(), value);
         for (given, expected) in [
-            (vec![a(), named("c", value(&[1]))], "the model has no input 'c'; it takes a, b"),
+            (vec![a(), named("c", value(&[1]))], "the model has no input 'c'; its inputs are a, b"),
             (vec![a(), b(), a()], "input 'a' is given twice"),
             (vec![a()], "input 'b' is missing; expected float32 of shape [-1, -1]"),
             (

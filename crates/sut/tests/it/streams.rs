@@ -106,7 +106,7 @@ fn a_stream_has_the_same_bits_beside_any_others_and_however_it_is_cut() {
                 }
                 let mut mixed = Streams::new(&served, STREAMS);
                 for round in 0..60 {
-                    let wanted = |stream: &usize| (stream * 5 + round * 3) % 4 != 0;
+                    let wanted = |stream: &usize| !(stream * 5 + round * 3).is_multiple_of(4);
                     let of = (0..STREAMS).map(|at| (at + round) % STREAMS).filter(wanted);
                     let steps = |at: usize| (1 + (at + round) % 3).min(STEPS - mixed.played[at]);
                     let of: Vec<_> = of.map(|at| (at, steps(at))).filter(|(_, n)| *n > 0).collect();

@@ -20,7 +20,7 @@ pub fn retry<T>(
     loop {
         match attempt() {
             Err(failure) if failure.kind() == FailureKind::NotReady && clock.now() < limit => {
-                pause()
+                pause();
             }
             result => return result,
         }

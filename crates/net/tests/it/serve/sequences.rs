@@ -72,6 +72,7 @@ fn number(stream: usize, at: usize) -> f32 {
 }
 
 /// Returns a request with these steps of a stream of three numbers per step.
+#[expect(clippy::needless_pass_by_value, reason = "requests are written where they are sent")]
 fn steps(stream: usize, steps: std::ops::Range<usize>, parameters: Json) -> Json {
     let data: Vec<f32> = (steps.start * 3..steps.end * 3).map(|at| number(stream, at)).collect();
     json!({

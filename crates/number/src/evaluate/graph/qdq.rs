@@ -105,7 +105,7 @@ impl QdqModel {
     /// let made = QdqModel::new(&net.finish(), &formats, QdqOptions::default())?;
     /// let nodes: Vec<&str> = made.model.nodes.iter().map(|node| node.op.as_str()).collect();
     /// let clipped = ["Clip", "QuantizeLinear", "DequantizeLinear"];
-    /// assert_eq!(nodes, [&["DequantizeLinear"], &clipped[..], &["MatMul"]].concat());
+    /// assert_eq!(nodes, [&["DequantizeLinear"], &clipped[..], &["MatMul", "Identity"]].concat());
     /// assert_eq!(made.objects[0].scale, Some(0.125));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
