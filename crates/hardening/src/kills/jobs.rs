@@ -176,9 +176,11 @@ impl Job {
         Some(result)
     }
 
-    /// Whether a file was neither there before, nor is a result.
+    /// Whether a file was neither there before, nor is a result. `dyno report` shows what a killed run
+    /// left, which the next run says.
     pub fn is_foreign(&self, name: &str) -> bool {
-        name != "out" && name != "kept" && !self.files.iter().any(|(known, _)| *known == name)
+        let is_known = self.files.iter().any(|(known, _)| *known == name);
+        !is_known && name != "out" && name != "kept" && !name.starts_with(".out.killed-")
     }
 }
 
