@@ -89,9 +89,9 @@ def neural_compressor(path):
 measured("FLOAT 32", lambda path: MODEL)
 for exported in EXPORTED:
     measured("Dyno", lambda path: exported)
-measured("ONNX Runtime, static", static(False))
-measured("ONNX Runtime, static per channel", static(True))
-measured("ONNX Runtime, dynamic", lambda path: quantize_dynamic(MODEL, path))
+measured("ORT static", static(False))
+measured("ORT channels", static(True))
+measured("ORT dynamic", lambda path: quantize_dynamic(MODEL, path))
 try:
     import neural_compressor  # noqa: F401
 except ImportError:

@@ -49,9 +49,10 @@ pub struct Compare {
 }
 
 const AFTER_HELP: &str = "\
-Quantizes the model with ONNX Runtime (static, static per channel, dynamic), and with Intel Neural
-Compressor if Python has it. Dyno computes the accuracy of all models on the same samples, those that
-dyno tune run holds out. Latencies are the shortest of 100 runs of one sample on one thread.
+Quantizes the model with ONNX Runtime (ORT: static, static with a scale per channel, dynamic), and
+with Intel Neural Compressor if Python has it. Dyno computes the accuracy of all models on the
+samples that dyno tune run holds out. Latencies are the shortest of 100 runs of one sample on one
+thread.
 Example:
   dyno tune compare lenet.onnx --inputs x.npy --labels y.npy --formats tune-lenet/opt_conf.txt";
 

@@ -39,10 +39,10 @@ pub struct Export {
 
 const AFTER_HELP: &str = "\
 Writes QuantizeLinear and DequantizeLinear nodes, whose scales are powers of two. A runtime that
-executes the file as written rounds exactly what Dyno rounds. Optimizations of ONNX Runtime also round
-biases, and inputs of layers that have a format only for their weights; with --exact they do not, and
-products are of float32. Formats that ONNX cannot express are rejected by name; the platform onnx of
-dyno tune run has none.
+executes the file as written rounds exactly what Dyno rounds. ONNX Runtime's optimizations also
+round biases, and inputs of layers that have a format only for their weights. With --exact they do
+not, and products are of float32. Formats that ONNX cannot express are rejected by name; the
+platform onnx of dyno tune run has none.
 Example:
   dyno tune export lenet.onnx --formats tune-lenet/opt_conf.txt
   dyno run --system onnx:lenet.qdq.onnx --data x.npy --labels y.npy";
