@@ -537,3 +537,17 @@ fn a_switch_that_a_point_turns_off_is_off() {
     };
     assert!(length(0) > 1_000 && length(1) == 0, "{} and {}", length(0), length(1));
 }
+
+#[test]
+fn a_folder_of_a_sweep_that_was_killed_before_its_first_result_is_free() {
+    let folder = Folder::new();
+    let sweep = "sweep --system model:fixed=1ms --scenario server --mode performance --qps 100 \
+                 --duration 1s --over seed=1,2 --quiet --out out";
+    std::fs::create_dir_all(folder.0.join("out/points")).unwrap();
+    folder.write("out/.lock", "");
+    let ran = folder.dyno(sweep);
+    assert!(folder.0.join("out/sweep.json").is_file(), "{}", ran.stderr);
+    std::fs::remove_file(folder.0.join("out/sweep.json")).unwrap();
+    let refused = folder.dyno(sweep).exits(3);
+    assert!(refused.stderr.contains("is not empty"), "{}", refused.stderr);
+}

@@ -176,6 +176,14 @@ impl Job {
         Some(result)
     }
 
+    /// Whether the job left any file with content.
+    pub fn is_resumable(&self, root: &Path) -> bool {
+        let entries = fs::read_dir(root.join("out")).into_iter().flatten().flatten();
+        entries
+            .filter_map(|entry| entry.metadata().ok())
+            .any(|data| data.is_file() && data.len() > 0)
+    }
+
     /// Whether a file was neither there before, nor is a result. `dyno report` shows what a killed run
     /// left, which the next run says.
     pub fn is_foreign(&self, name: &str) -> bool {

@@ -136,7 +136,9 @@ impl Reference {
         let is_whole = job.result(root).as_ref() == Some(&self.result);
         let arguments = match job.resume {
             _ if is_whole => return Ok(Vec::new()),
-            Some(resume) if is_begun => resume,
+            Some(resume) if is_begun && job.is_resumable(root) => resume,
+            // It was killed before it wrote anything.
+            Some(_) => job.arguments,
             _ => {
                 if is_begun {
                     // An interrupted run is a result, which another one does not replace.

@@ -257,10 +257,19 @@ fn check_empty(folder: &Path) -> Result<(), DirectoryError> {
     }
 }
 
-/// Returns whether a folder has no files but partial directories of runs into it.
+/// Returns whether a folder has nothing but partial directories of runs into it, and what a command
+/// leaves that was killed before its first result: empty folders and an empty hidden file, its lock.
 fn is_only_partials(folder: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(folder)? {
-        if !crate::contents::is_partial(&entry?.path()) {
+        let entry = entry?;
+        let (kind, path) = (entry.file_type()?, entry.path());
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        let is_empty = if kind.is_dir() {
+            fs::read_dir(&path)?.next().is_none()
+        } else {
+            kind.is_file() && is_hidden && entry.metadata()?.len() == 0
+        };
+        if !is_empty && !crate::contents::is_partial(&path) {
             return Ok(false);
         }
     }
