@@ -184,8 +184,7 @@ impl Job {
             .any(|data| data.is_file() && data.len() > 0)
     }
 
-    /// Whether a file was neither there before, nor is a result. `dyno report` shows what a killed run
-    /// left, which the next run says.
+    /// Whether a file was neither there before, nor is a result. What a killed run leaves is for `dyno report`.
     pub fn is_foreign(&self, name: &str) -> bool {
         let is_known = self.files.iter().any(|(known, _)| *known == name);
         !is_known && name != "out" && name != "kept" && !name.starts_with(".out.killed-")
