@@ -330,8 +330,8 @@ impl ManagedProcess {
 const PAUSE: Nanos = 50 * MILLISECOND;
 /// How long helpers may take to end after the command, all together.
 const LAST_WORDS: Nanos = 20 * SECOND;
-/// The same for workers of this machine. A worker that had not joined yet when the command ended would
-/// try to join for longer.
+/// How long workers of this machine may take to end. A worker that had not joined when the command ended
+/// would try to join for longer.
 const LOCAL_LAST_WORDS: Nanos = 5 * SECOND;
 
 /// Puts the child into its own process group, so that only this process handles Ctrl-C.

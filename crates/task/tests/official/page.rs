@@ -22,7 +22,7 @@ fn table() -> String {
                 _ if !md5_of.is_empty() => "MD5 of each",
                 (None, true, _) => "",
                 (None, false, true) => "MD5",
-                (None, false, false) => "MD5; others are told",
+                (None, false, false) => "MD5; a different one is reported",
             };
             let _ = writeln!(table, "| {task} | `{name}` | {what} | {held} |");
         }

@@ -93,7 +93,7 @@ impl Gate {
             let patience = Duration::from_secs(30);
             let (_open, waited) =
                 gate.changed.wait_timeout_while(closed, patience, |open| !*open).unwrap();
-            assert!(!waited.timed_out(), "nobody opened the gate");
+            assert!(!waited.timed_out(), "the gate was not opened in time");
             Ok(vec![values[0].clone()])
         };
         Arc::new(RowModel::new("gated", vec![input], about, Box::new(call)))

@@ -253,7 +253,7 @@ impl InferenceModel for Adder {
         let patience = Duration::from_secs(30);
         let (_open, waited) =
             self.opened.wait_timeout_while(closed, patience, |open| !*open).unwrap();
-        assert!(!waited.timed_out(), "nobody opened the gate");
+        assert!(!waited.timed_out(), "the gate was not opened in time");
         let answer = |(request, state): (&&[Value], &mut Option<SequenceState>)| {
             let number = |values: &[Value]| values[0].elements.to_f32()[0];
             let sum = number(request) + state.as_deref().map_or(0.0, number);
