@@ -4,23 +4,13 @@ use clap::Args;
 use dyno_hardening::real::{Case, Fault, check, play};
 
 use super::simulate::print_findings;
-use super::{print_figure, timed};
+use super::{Cases, print_figure, timed};
 
 /// Flags of `driver`.
 #[derive(Debug, Args)]
 pub struct Driver {
-    /// Number of runs
-    #[arg(long, default_value_t = 10_000)]
-    runs: u64,
-    /// Seed of all runs
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Play only the run with this number (real time does not repeat exactly)
-    #[arg(long)]
-    only: Option<u64>,
-    /// Print JSON lines of figures instead of tables
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    cases: Cases,
 }
 
 impl Driver {
@@ -28,10 +18,10 @@ impl Driver {
     pub fn execute(&self) -> bool {
         let (mut runs, mut refused, mut failing) = (0_u64, 0_u64, 0_u64);
         let mut injected = [0; Fault::ALL.len()];
-        let numbers = self.only.map_or(0..self.runs, |only| only..only + 1);
+        let numbers = self.cases.numbers(10_000);
         let (seconds, ()) = timed(|| {
             for index in numbers {
-                let case = Case::draw(self.seed, index);
+                let case = Case::draw(self.cases.seed, index);
                 let Some(played) = play(&case) else {
                     refused += 1;
                     continue;
@@ -41,15 +31,15 @@ impl Driver {
                 let findings = check(&case, &played);
                 if !findings.is_empty() {
                     failing += 1;
-                    println!("dyno-hardening driver --seed {} --only {index}", self.seed);
+                    println!("dyno-hardening driver --seed {} --only {index}", self.cases.seed);
                     print_findings(&findings);
                 }
-                if self.only.is_some() {
+                if self.cases.only.is_some() {
                     println!("{case:#?}\nended: {:?}", played.run.ended);
                 }
             }
         });
-        if self.json {
+        if self.cases.json {
             print_figure("hardening.driver_runs", runs as f64, "runs");
             print_figure("hardening.driver_runs_with_findings", failing as f64, "runs");
         } else {

@@ -6,23 +6,13 @@ use clap::Args;
 use dyno_hardening::files::{Fault, check, child};
 
 use super::simulate::print_findings;
-use super::{print_figure, timed};
+use super::{Cases, print_figure, timed};
 
 /// Flags of `files`.
 #[derive(Debug, Args)]
 pub struct Files {
-    /// Number of runs
-    #[arg(long, default_value_t = 2_000)]
-    runs: u64,
-    /// Seed of all runs
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Store only the run with this number
-    #[arg(long)]
-    only: Option<u64>,
-    /// Print JSON lines of figures instead of tables
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    cases: Cases,
 }
 
 /// Flags of the child process.
@@ -56,12 +46,12 @@ impl Files {
                 return false;
             }
         };
-        let numbers = self.only.map_or(0..self.runs, |only| only..only + 1);
+        let numbers = self.cases.numbers(2_000);
         let runs = numbers.end - numbers.start;
         let (mut injected, mut failing) = ([0_u64; Fault::ALL.len()], 0_u64);
         let (seconds, ()) = timed(|| {
             for index in numbers {
-                let findings = match check(&program, self.seed, index) {
+                let findings = match check(&program, self.cases.seed, index) {
                     Ok((fault, findings)) => {
                         injected[fault as usize] += 1;
                         findings
@@ -74,12 +64,12 @@ impl Files {
                 };
                 if !findings.is_empty() {
                     failing += 1;
-                    println!("dyno-hardening files --seed {} --only {index}", self.seed);
+                    println!("dyno-hardening files --seed {} --only {index}", self.cases.seed);
                     print_findings(&findings);
                 }
             }
         });
-        if self.json {
+        if self.cases.json {
             print_figure("hardening.stored_runs", runs as f64, "runs");
             print_figure("hardening.stored_runs_with_findings", failing as f64, "runs");
         } else {

@@ -4,42 +4,32 @@ use clap::Args;
 use dyno_hardening::framing::{Fault, check};
 
 use super::simulate::print_findings;
-use super::{print_figure, timed};
+use super::{Cases, print_figure, timed};
 
 /// Flags of `framing`.
 #[derive(Debug, Args)]
 pub struct Framing {
-    /// Number of connections
-    #[arg(long, default_value_t = 10_000)]
-    runs: u64,
-    /// Seed of all connections
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Parse only the connection with this number
-    #[arg(long)]
-    only: Option<u64>,
-    /// Print JSON lines of figures instead of tables
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    cases: Cases,
 }
 
 impl Framing {
     /// Parses the connections; returns whether each is parsed as the standards demand.
     pub fn execute(&self) -> bool {
-        let numbers = self.only.map_or(0..self.runs, |only| only..only + 1);
+        let numbers = self.cases.numbers(10_000);
         let runs = numbers.end - numbers.start;
         let (mut injected, mut failing) = ([0; Fault::ALL.len()], 0_u64);
         let (seconds, ()) = timed(|| {
             for index in numbers {
-                let findings = check(self.seed, index, &mut injected);
+                let findings = check(self.cases.seed, index, &mut injected);
                 if !findings.is_empty() {
                     failing += 1;
-                    println!("dyno-hardening framing --seed {} --only {index}", self.seed);
+                    println!("dyno-hardening framing --seed {} --only {index}", self.cases.seed);
                     print_findings(&findings);
                 }
             }
         });
-        if self.json {
+        if self.cases.json {
             print_figure("hardening.framed_connections", runs as f64, "connections");
             print_figure(
                 "hardening.framed_connections_with_findings",

@@ -7,7 +7,7 @@ use dyno_hardening::kills::{JOBS, Reference, Stop};
 use dyno_hardening::rng::Stream;
 
 use super::simulate::print_findings;
-use super::{print_figure, timed};
+use super::{Cases, print_figure, timed};
 
 /// Flags of `kills`.
 #[derive(Debug, Args)]
@@ -15,18 +15,8 @@ pub struct Kills {
     /// The program, such as target/release/dyno
     #[arg(long, value_name = "FILE")]
     program: PathBuf,
-    /// Number of commands that are stopped
-    #[arg(long, default_value_t = 2_000)]
-    runs: u64,
-    /// Seed of all runs
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Stop only the command with this number
-    #[arg(long)]
-    only: Option<u64>,
-    /// Print JSON lines of figures instead of tables
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    cases: Cases,
 }
 
 impl Kills {
@@ -45,12 +35,12 @@ impl Kills {
         let program = std::path::absolute(&self.program).map_err(|error| error.to_string())?;
         let references = JOBS.iter().map(|job| Reference::play(&program, job));
         let references: Vec<Reference> = references.collect::<Result<_, _>>()?;
-        let numbers = self.only.map_or(0..self.runs, |only| only..only + 1);
+        let numbers = self.cases.numbers(2_000);
         let runs = numbers.end - numbers.start;
         let (mut counts, mut failing) = ([[0_u64; Stop::ALL.len()]; JOBS.len()], 0_u64);
         let (seconds, played) = timed(|| {
             for index in numbers {
-                let mut stream = Stream::new(self.seed, index, 0);
+                let mut stream = Stream::new(self.cases.seed, index, 0);
                 let number = stream.below(references.len() as u64) as usize;
                 let stop = stream.pick(&Stop::ALL);
                 let stopped = references[number].stop(number, stop, &mut stream)?;
@@ -60,7 +50,7 @@ impl Kills {
                     println!(
                         "dyno-hardening kills --program {} --seed {} --only {index}   # {} of {}",
                         self.program.display(),
-                        self.seed,
+                        self.cases.seed,
                         stop.name(),
                         references[number].job.name
                     );
@@ -70,7 +60,7 @@ impl Kills {
             Ok::<(), String>(())
         });
         played?;
-        if self.json {
+        if self.cases.json {
             print_figure("hardening.kills_survived", (runs - failing) as f64, "commands");
             print_figure("hardening.kills_with_findings", failing as f64, "commands");
             return Ok(failing == 0);
