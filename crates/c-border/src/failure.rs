@@ -1,4 +1,4 @@
-//! No panic crosses into C: it becomes a failure with a message.
+//! Errors at the border to C. A panic becomes an error with a message, so that none unwinds into C.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -6,17 +6,17 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Why a call of a library failed: its own type, with its own result codes.
+/// Error type of a library, with the result codes of that library.
 pub trait Failure: Sized {
-    /// What its functions return.
+    /// Result code that the functions of the library return.
     type Code;
-    /// It worked.
+    /// The code for success.
     const OK: Self::Code;
 
-    /// A panic with that text: a defect of the library.
+    /// Returns the error for a panic with this text, which is a bug of the library.
     fn defect(panic: &str) -> Self;
 
-    /// The code, and what was wrong, where, and what to do.
+    /// Returns the code, and a text that states what was wrong, where, and what to do.
     fn told(self) -> (Self::Code, Cow<'static, str>);
 }
 
@@ -24,9 +24,10 @@ thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }
 
-/// The code for what `call` returned; after an error, its text is left for the calling thread.
+/// Runs `call` and returns its result code. The text of an error is stored for the calling thread.
 ///
-/// A panic leaves no handle half changed: calls change a handle in one step, after whatever may fail.
+/// A panic leaves no handle in an intermediate state: calls change a handle in one step, after
+/// everything that can fail.
 #[inline]
 pub fn result<F: Failure>(call: impl FnOnce() -> Result<(), F>) -> F::Code {
     match catch_unwind(AssertUnwindSafe(call)) {
@@ -36,7 +37,8 @@ pub fn result<F: Failure>(call: impl FnOnce() -> Result<(), F>) -> F::Code {
     }
 }
 
-/// What `call` returned, or `otherwise` after an error, whose text is left for the calling thread.
+/// Runs `call` and returns its value, or `otherwise` after an error, whose text is stored for the
+/// calling thread.
 pub fn caught<T, F: Failure>(otherwise: T, call: impl FnOnce() -> Result<T, F>) -> T {
     let failure = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => return value,
@@ -62,13 +64,14 @@ fn defect<F: Failure>(payload: &(dyn Any + Send)) -> F {
     F::defect(text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no text"))
 }
 
-/// The text of the calling thread's last error; "" if there was none. Valid until its next error or end.
+/// Returns the text of the calling thread's last error; empty if there was none. Valid until the
+/// thread's next error or end.
 #[must_use]
 pub fn last_error() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-/// One line about a result code out of all that there are, never NULL.
+/// Returns one line about a result code among all codes of a library, never NULL.
 #[must_use]
 pub fn message(
     all: impl IntoIterator<Item = (c_int, &'static CStr)>,

@@ -1,7 +1,7 @@
-//! What all libraries for C programs share: views of what their pointers lead to, panics that become
-//! results, and the text of each thread's last error.
+//! Shared parts of the libraries for C programs: checked access through pointers, panics as result
+//! codes, and the text of each thread's last error.
 //!
-//! Result codes, handles and exports are each library's own: C knows them by their names.
+//! Each library defines its own result codes, handles and exports, because C identifies them by name.
 #![expect(unsafe_code, reason = "pointers of C programs; this crate looks at them for all others")]
 
 mod failure;

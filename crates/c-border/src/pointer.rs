@@ -1,10 +1,10 @@
-//! Views of what the pointers of C programs lead to.
+//! Checked access to the memory behind pointers of C programs.
 
 use std::ffi::{CStr, c_char};
 use std::path::Path;
 use std::{slice, str};
 
-/// What is wrong with what a C program gave. The text names the argument.
+/// Invalid argument of a C program. The text names the argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Bad {
     /// A pointer is NULL, not aligned, or its count is too large.
@@ -13,41 +13,41 @@ pub enum Bad {
     Text(String),
 }
 
-/// That an argument is NULL.
+/// Returns the error for an argument that is NULL.
 #[cold]
 #[must_use]
 pub fn null(name: &str) -> Bad {
     Bad::Pointer(format!("`{name}` is NULL"))
 }
 
-/// What a handle or a struct of the caller's leads to.
+/// Returns a reference to the target of a handle, or to a struct of the caller.
 ///
 /// # Errors
 /// It is NULL.
 ///
 /// # Safety
-/// `pointer` is NULL or leads to a `T` that no other code changes while `'a` lasts.
+/// `pointer` is NULL or points to a `T` that no other code changes during `'a`.
 pub unsafe fn shared<'a, T>(pointer: *const T, name: &str) -> Result<&'a T, Bad> {
     // SAFETY: the caller vouches for whatever is not NULL.
     unsafe { pointer.as_ref() }.ok_or_else(|| null(name))
 }
 
-/// As [`shared`], to be changed.
+/// Returns a mutable reference; otherwise like [`shared`].
 ///
 /// # Errors
 /// It is NULL.
 ///
 /// # Safety
-/// `pointer` is NULL or leads to a `T` that no other code uses while `'a` lasts.
+/// `pointer` is NULL or points to a `T` that no other code uses during `'a`.
 pub unsafe fn exclusive<'a, T>(pointer: *mut T, name: &str) -> Result<&'a mut T, Bad> {
     // SAFETY: the caller vouches for whatever is not NULL.
     unsafe { pointer.as_mut() }.ok_or_else(|| null(name))
 }
 
-/// Checks that `count` values of type `T` can lie at `pointer`. None may lie anywhere.
+/// Checks that `pointer` can point to `count` values of type `T`. Any pointer passes for a count of 0.
 ///
 /// # Errors
-/// It is NULL or not aligned, or they are more than memory can hold.
+/// `pointer` is NULL or not aligned, or the values exceed the address space.
 #[inline]
 pub fn check_array<T>(pointer: *const T, count: usize, name: &str) -> Result<(), Bad> {
     if (!pointer.is_null() && pointer.is_aligned() && count <= most::<T>()) || count == 0 {
@@ -56,7 +56,7 @@ pub fn check_array<T>(pointer: *const T, count: usize, name: &str) -> Result<(),
     Err(bad_array(pointer, count, name))
 }
 
-/// Values of type `T` that an object can have.
+/// Maximum number of values of type `T` in one object.
 const fn most<T>() -> usize {
     isize::MAX as usize / size_of::<T>()
 }
@@ -72,14 +72,14 @@ fn bad_array<T>(pointer: *const T, count: usize, name: &str) -> Bad {
     })
 }
 
-/// The caller's array.
+/// Returns the array of the caller.
 ///
 /// # Errors
-/// As [`check_array`].
+/// The errors of [`check_array`].
 ///
 /// # Safety
-/// If `count` is not 0 and `pointer` is neither NULL nor misaligned, it leads to `count` values that no other code
-/// changes while `'a` lasts.
+/// If `count` is not 0 and `pointer` is neither NULL nor misaligned, it points to `count` values that no
+/// other code changes during `'a`.
 #[inline]
 pub unsafe fn array<'a, T>(pointer: *const T, count: usize, name: &str) -> Result<&'a [T], Bad> {
     check_array(pointer, count, name)?;
@@ -90,13 +90,13 @@ pub unsafe fn array<'a, T>(pointer: *const T, count: usize, name: &str) -> Resul
     Ok(unsafe { slice::from_raw_parts(pointer, count) })
 }
 
-/// As [`array`], to be changed.
+/// Returns the array of the caller as a mutable slice.
 ///
 /// # Errors
-/// As [`check_array`].
+/// The errors of [`check_array`].
 ///
 /// # Safety
-/// As [`array`], and no other code uses the values while `'a` lasts.
+/// The conditions of [`array`]; no other code uses the values during `'a`.
 #[inline]
 pub unsafe fn array_mut<'a, T>(
     pointer: *mut T,
@@ -111,13 +111,13 @@ pub unsafe fn array_mut<'a, T>(
     Ok(unsafe { slice::from_raw_parts_mut(pointer, count) })
 }
 
-/// Writes one value where the caller wants it.
+/// Writes a value to the memory of the caller.
 ///
 /// # Errors
-/// As [`check_array`].
+/// The errors of [`check_array`].
 ///
 /// # Safety
-/// `to` is NULL or leads to a value that no other code uses.
+/// `to` is NULL or points to a value that no other code uses.
 pub unsafe fn put<T>(to: *mut T, name: &str, value: T) -> Result<(), Bad> {
     // SAFETY: the caller vouches for whatever is not NULL.
     let place = unsafe { array_mut(to, 1, name) }?;
@@ -125,13 +125,13 @@ pub unsafe fn put<T>(to: *mut T, name: &str, value: T) -> Result<(), Bad> {
     Ok(())
 }
 
-/// The bytes of a C string, without the NUL.
+/// Returns the bytes of a C string, without the NUL.
 ///
 /// # Errors
 /// It is NULL.
 ///
 /// # Safety
-/// `pointer` is NULL or leads to a string that ends with NUL and that no other code changes while `'a` lasts.
+/// `pointer` is NULL or points to a string that ends with NUL and that no other code changes during `'a`.
 pub unsafe fn bytes<'a>(pointer: *const c_char, name: &str) -> Result<&'a [u8], Bad> {
     if pointer.is_null() {
         return Err(null(name));
@@ -140,13 +140,13 @@ pub unsafe fn bytes<'a>(pointer: *const c_char, name: &str) -> Result<&'a [u8], 
     Ok(unsafe { CStr::from_ptr(pointer) }.to_bytes())
 }
 
-/// A C string that must be UTF-8.
+/// Returns a C string, which must be UTF-8.
 ///
 /// # Errors
-/// It is NULL, or something else.
+/// It is NULL or not UTF-8.
 ///
 /// # Safety
-/// As [`bytes`].
+/// The conditions of [`bytes`].
 pub unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a str, Bad> {
     // SAFETY: the caller vouches for the string.
     let bytes = unsafe { bytes(pointer, name) }?;
@@ -156,13 +156,13 @@ pub unsafe fn text<'a>(pointer: *const c_char, name: &str) -> Result<&'a str, Ba
     })
 }
 
-/// A C string that names a file; any bytes where the system allows them.
+/// Returns a C string as the path of a file. It may have any bytes that the system allows.
 ///
 /// # Errors
-/// As [`text`].
+/// The errors of [`text`].
 ///
 /// # Safety
-/// As [`bytes`].
+/// The conditions of [`bytes`].
 pub unsafe fn path<'a>(pointer: *const c_char, name: &str) -> Result<&'a Path, Bad> {
     #[cfg(unix)]
     {
@@ -179,7 +179,7 @@ pub unsafe fn path<'a>(pointer: *const c_char, name: &str) -> Result<&'a Path, B
 /// Frees a handle.
 ///
 /// # Safety
-/// `pointer` is NULL or came from `Box::into_raw` and is no longer used.
+/// `pointer` is NULL or came from `Box::into_raw`, and is not used afterwards.
 pub unsafe fn free<T>(pointer: *mut T) {
     if !pointer.is_null() {
         // SAFETY: not NULL; the caller vouches for the rest.

@@ -5,7 +5,7 @@ use dyno_loadgen::compare;
 use dyno_loadgen::compare::single_run::{self, Factors};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::search::{Limit, Quantity};
-use dyno_results::records::{Keep, Records};
+use dyno_results::records::{Keep, NEVER, Records};
 use dyno_results::search::limits;
 use dyno_results::summary::{self, Reason, ReasonKind, RequirementFinding, State};
 use dyno_results::units;
@@ -122,12 +122,25 @@ fn found(limit: &Limit, rows: Option<&Records>) -> summary::Requirement {
     found
 }
 
-/// Returns the number of answered rows without a first token, if a limit is on times of tokens.
+/// Returns the number of answered rows without the time of tokens that a limit is on: without a first
+/// token, or with several tokens that came at once.
 fn unmeasured(limit: &Limit, rows: &Records) -> u64 {
     match limit.quantity {
         Quantity::FirstToken | Quantity::TimePerOutputToken => {
-            let compare::Run { latency, first_token, .. } = rows.observation();
-            latency.len().saturating_sub(first_token.len()) as u64
+            let compare::Run { latency, first_token, time_per_output_token, .. } =
+                rows.observation();
+            let without_first = latency.len().saturating_sub(first_token.len());
+            let several = (0..rows.row_count()).filter(|&row| {
+                let has_first = rows.first_token_ns.get(row).is_some_and(|&at| at != NEVER);
+                rows.is_answered(row) && has_first && rows.tokens.get(row).is_some_and(|&n| n > 1)
+            });
+            let at_once = match limit.quantity {
+                Quantity::TimePerOutputToken => {
+                    several.count().saturating_sub(time_per_output_token.len())
+                }
+                _ => 0,
+            };
+            (without_first + at_once) as u64
         }
         Quantity::Latency | Quantity::ClientLag | Quantity::Errors => 0,
     }
@@ -261,9 +274,10 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
                 None => "too few measurements for an interval".into(),
             };
             let more = match found.more_queries {
-                _ if found.unmeasured > 0 && found.value.is_some() => format!(
-                    "{} answers were not streamed and have no such time, so the bound cannot be \
-                     met. Find the cause, or bound the latency.",
+                _ if found.unmeasured > 0 => format!(
+                    "{} answers have no such time: they were not streamed, or their tokens came at \
+                     once, as from a proxy that buffers. The bound cannot be met without them. Find \
+                     the cause, or bound the latency.",
                     units::count(found.unmeasured)
                 ),
                 Some(more) => format!(

@@ -96,6 +96,25 @@ impl Graph {
     pub fn outputs(&self) -> &[Port] {
         &self.outputs
     }
+
+    /// Returns whether a node is recurrent, in the graph or in a graph inside a node.
+    #[must_use]
+    pub fn is_recurrent(&self) -> bool {
+        self.main.is_recurrent()
+    }
+}
+
+impl Block {
+    fn is_recurrent(&self) -> bool {
+        let is_cell =
+            |operator: &str| ["LSTM", "GRU", "RNN"].iter().any(|cell| operator.ends_with(cell));
+        self.steps.iter().any(|step| match &step.work {
+            Work::Operation(_) => is_cell(&step.operator),
+            Work::Branch(blocks) => blocks.iter().any(Self::is_recurrent),
+            Work::Loop(block) => block.is_recurrent(),
+            Work::Scan(scan) => scan.body.is_recurrent(),
+        })
+    }
 }
 
 impl std::fmt::Debug for Graph {

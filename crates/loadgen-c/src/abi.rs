@@ -1,4 +1,4 @@
-//! Types whose layout C programs know, and views of the memory behind their pointers.
+//! Types whose layout is part of the C interface, and access to the memory behind their pointers.
 
 use std::ffi::c_void;
 use std::mem::offset_of;
@@ -15,9 +15,9 @@ use crate::error::caught;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dyno_query_sample {
-    /// To be handed back with the response; never 0.
+    /// Identifies the sample in its response; never 0.
     pub id: u64,
-    /// Position in the library.
+    /// Index in the library.
     pub index: u64,
 }
 
@@ -29,18 +29,18 @@ const _: () = {
     assert!(offset_of!(dyno_query_sample, index) == offset_of!(QuerySample, index));
 };
 
-/// The answer to one sample. The layout is that of `mlperf::QuerySampleResponse`.
+/// Response to one sample. The layout is that of `mlperf::QuerySampleResponse`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dyno_response {
-    /// The id of the sample.
+    /// Id of the sample.
     pub id: u64,
-    /// What the accuracy log gets, byte for byte. Read during the call only, and
-    /// only if the response is logged. May be NULL if `size` is 0.
+    /// Payload for the accuracy log. Read only during the call, and only if the
+    /// response is logged. May be NULL if `size` is 0.
     pub data: *const c_void,
-    /// Bytes.
+    /// Size of the payload in bytes.
     pub size: usize,
-    /// Output tokens; 0 where there are none.
+    /// Number of output tokens; 0 without tokens.
     pub n_tokens: i64,
 }
 

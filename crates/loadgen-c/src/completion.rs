@@ -1,5 +1,5 @@
-//! Completion of samples. It allocates nothing, takes no lock and makes no system call, unless a
-//! response is logged or the issuing thread sleeps.
+//! Completion of samples. It does not allocate, lock or call the system, unless a response is logged
+//! or the issuing thread sleeps.
 
 use std::ffi::c_void;
 
@@ -9,13 +9,13 @@ use crate::abi::{self, dyno_response};
 use crate::error::{Error, dyno_result, result};
 use crate::test::LOADGEN;
 
-/// Completes samples, in any order and from any thread; the time is read once,
+/// Completes samples, in any order and from any thread. The clock is read once,
 /// on entry. Payloads are copied if the responses are logged. `responses` must
-/// be aligned as C aligns the struct.
+/// have the alignment of the struct in C.
 ///
-/// An id that is unknown or complete already changes nothing, and is an error of
-/// the test, counted in its detail log. `DYNO_ERROR_NOT_RUNNING` if no run is
-/// on; that is counted in the detail log of the next test.
+/// An unknown id, or one that is already complete, is ignored and counted as an
+/// error in the detail log. If no test is running, the call returns
+/// `DYNO_ERROR_NOT_RUNNING` and is counted in the detail log of the next test.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_complete(
     responses: *const dyno_response,
@@ -28,10 +28,10 @@ pub unsafe extern "C" fn dyno_complete(
     })
 }
 
-/// As `dyno_complete`, for payloads that are expensive to bring: `fetch` is
-/// called for each response that is logged, after its time was noted and before
-/// its payload is read, and may change `data` and `size`. The payload is read
-/// before the next call, which may reuse its memory. NULL is allowed.
+/// Like `dyno_complete`, for payloads that are expensive to provide. For each
+/// response that is logged, `fetch` is called after the clock is read and before
+/// the payload is read; it may change `data` and `size`. The payload is read
+/// before the next call, so its memory can be reused. `fetch` may be NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_complete_fetching(
     responses: *mut dyno_response,
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn dyno_complete_fetching(
 }
 
 /// Reports the first tokens of samples, before their completion. The payload is
-/// that of the first token; `n_tokens` is ignored.
+/// the first token; `n_tokens` is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_first_token(
     responses: *const dyno_response,

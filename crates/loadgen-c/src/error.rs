@@ -6,12 +6,12 @@ use std::ffi::{CStr, c_char, c_int};
 use dyno_c_border::{Bad, Failure};
 use dyno_loadgen::settings::SetError;
 
-/// What a function returns. The numbers never change; later versions may add
+/// Result code of a function. The numbers never change; later versions may add
 /// some.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum dyno_result {
-    /// It worked.
+    /// Success.
     DYNO_OK = 0,
     /// A pointer is NULL, not aligned, or its count is too large.
     DYNO_ERROR_POINTER = 1,
@@ -19,26 +19,27 @@ pub enum dyno_result {
     DYNO_ERROR_TEXT = 2,
     /// No setting has this name.
     DYNO_ERROR_UNKNOWN_KEY = 3,
-    /// A setting does not take this value.
+    /// The value is invalid for the setting.
     DYNO_ERROR_VALUE = 4,
-    /// The caller's buffer is too small; nothing was written into it.
+    /// The caller's buffer is too small; it was not changed.
     DYNO_ERROR_CAPACITY = 5,
-    /// A configuration file cannot be read (the reference's -2, -ENOENT).
+    /// A configuration file cannot be read (-2 or -ENOENT in the reference).
     DYNO_ERROR_CONFIG_UNREADABLE = 6,
-    /// A configuration file has bad lines; none of its keys applies (the
-    /// reference's -22, -EINVAL).
+    /// A configuration file has invalid lines; none of its keys is applied (-22 or
+    /// -EINVAL in the reference).
     DYNO_ERROR_CONFIG_LINE = 7,
-    /// A test is running already; a process runs one at a time.
+    /// A test is already running; a process runs one at a time.
     DYNO_ERROR_RUNNING = 8,
-    /// No run is on: a completion came too late, or there is nothing to abort.
+    /// No test is running: a completion came too late, or nothing can be aborted.
     DYNO_ERROR_NOT_RUNNING = 9,
     /// The logs cannot be opened or written.
     DYNO_ERROR_LOGS = 10,
-    /// The settings or the library allow no test, such as a library of no samples.
+    /// The settings or the library do not allow a test, such as a library without
+    /// samples.
     DYNO_ERROR_SETTINGS = 11,
     /// A callback failed, and the test was aborted.
     DYNO_ERROR_CALLBACK = 12,
-    /// A defect of this library.
+    /// A bug of this library.
     DYNO_ERROR_INTERNAL = 13,
 }
 
@@ -67,11 +68,11 @@ const ALL: [(dyno_result, &CStr); 14] = [
     (DYNO_ERROR_INTERNAL, c"a defect of the load generator"),
 ];
 
-/// Why a call failed.
+/// Error of a call.
 #[derive(Debug)]
 pub struct Error {
     pub code: dyno_result,
-    /// Text: what was wrong, where, and what to do.
+    /// What was wrong, where, and what to do.
     pub text: Cow<'static, str>,
 }
 
@@ -116,27 +117,27 @@ impl From<SetError> for Error {
     }
 }
 
-/// Returns the result code of `call` and records its error.
+/// Runs `call`, stores its error and returns its result code.
 #[inline]
 pub fn result(call: impl FnOnce() -> Result<(), Error>) -> dyno_result {
     dyno_c_border::result(call)
 }
 
-/// Returns the value of `call`, or `otherwise` after an error.
+/// Runs `call` and returns its value, or `otherwise` after an error.
 pub fn caught<T>(otherwise: T, call: impl FnOnce() -> Result<T, Error>) -> T {
     dyno_c_border::caught(otherwise, call)
 }
 
-/// The text of the calling thread's last error: what was wrong, where, and what
-/// to do. "" if there was none; calls that succeed leave it as it is. Valid
-/// until the thread's next error or end.
+/// Returns the text of the calling thread's last error: what was wrong, where,
+/// and what to do. Empty if there was none; successful calls leave it unchanged.
+/// Valid until the thread's next error or end.
 #[unsafe(no_mangle)]
 pub extern "C" fn dyno_last_error() -> *const c_char {
     dyno_c_border::last_error()
 }
 
-/// One line about a result code, never NULL. What was wrong in one call says
-/// `dyno_last_error`.
+/// Returns one line about a result code, never NULL. For the error of a specific
+/// call see `dyno_last_error`.
 #[unsafe(no_mangle)]
 pub extern "C" fn dyno_result_message(code: c_int) -> *const c_char {
     dyno_c_border::message(ALL.map(|(known, line)| (known as c_int, line)), code)

@@ -18,7 +18,7 @@ pub struct Failure {
 pub enum Reason {
     /// It returned this code instead of 0.
     Code(c_int),
-    /// It returned an unusable pointer.
+    /// It returned an invalid pointer.
     Pointer(&'static str),
 }
 
@@ -26,8 +26,8 @@ pub enum Reason {
 pub type Name = Option<unsafe extern "C" fn(context: *mut c_void) -> *const c_char>;
 
 impl Failure {
-    /// Records the failure and aborts the test. Only the first failure is kept: later ones are its
-    /// consequences.
+    /// Records the failure and aborts the test. Only the first failure is kept, because it causes the
+    /// later ones.
     #[cold]
     pub fn note(&self, callback: &'static str, reason: Reason) {
         if self.first.set((callback, reason)).is_ok() {
@@ -44,13 +44,13 @@ impl Failure {
         }
     }
 
-    /// Returns whether a callback has failed, so that no other may be called.
+    /// Returns whether a callback has failed. No callback may be called after that.
     #[inline]
     pub fn is_noted(&self) -> bool {
         self.first.get().is_some()
     }
 
-    /// Returns a copy of the name from the caller's function; "" if it or an earlier callback
+    /// Returns a copy of the name from the caller's function; empty if it or an earlier callback
     /// failed.
     pub fn name(&self, name: Name, context: *mut c_void) -> String {
         if self.is_noted() {

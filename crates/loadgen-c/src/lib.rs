@@ -1,8 +1,8 @@
-//! The C interface of the load generator: what `include/dyno_loadgen.h` declares, over
-//! [`dyno_loadgen::drop_in`].
+//! C interface of the load generator [`dyno_loadgen::drop_in`], declared in
+//! `include/dyno_loadgen.h`.
 //!
-//! Every export catches panics, checks its pointers, returns a result code and sets an error text
-//! for the calling thread. Types are named as in the header, which is generated from this crate
+//! Every export catches panics, checks its pointers, returns a result code, and stores an error text
+//! for the calling thread. Types have the names of the header, which is generated from this crate
 //! together with their documentation.
 #![expect(unsafe_code, reason = "pointers of C programs; this crate is the fence around them")]
 #![expect(non_camel_case_types, reason = "types and codes have their names of the header")]

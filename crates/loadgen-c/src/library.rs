@@ -1,4 +1,4 @@
-//! The query sample library that calls the caller's functions.
+//! Query sample library with callbacks of the caller.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -10,37 +10,39 @@ use crate::abi::{self, null};
 use crate::error::caught;
 use crate::failure::Failure;
 
-/// What a library of samples does. All must be set. Called by the thread that
-/// called `dyno_start_test`, outside the timed part. Each function must
-/// return: none may throw, jump out or end its thread.
+/// Callbacks of a sample library. All must be set. They are called outside the
+/// timed part, by the thread that called `dyno_start_test`. They must return:
+/// they may not throw, use `longjmp` or end their thread.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dyno_library_callbacks {
-    /// Handed to each function as it is.
+    /// First argument of each callback.
     pub context: *mut c_void,
-    /// A name for the logs, which is copied. Bytes that are not UTF-8 are replaced.
+    /// Returns the name for the logs, which is copied. Bytes that are not UTF-8 are
+    /// replaced.
     pub name: Option<unsafe extern "C" fn(context: *mut c_void) -> *const c_char>,
-    /// Samples in the library (>= 1).
+    /// Returns the number of samples in the library (>= 1).
     pub total_sample_count: Option<unsafe extern "C" fn(context: *mut c_void) -> usize>,
-    /// Samples that fit in memory at once (>= 1).
+    /// Returns the number of samples that fit in memory at once (>= 1).
     pub performance_sample_count: Option<unsafe extern "C" fn(context: *mut c_void) -> usize>,
-    /// Brings these samples into memory; positions may repeat. Returns 0, or
-    /// anything else if it failed, which aborts the test.
+    /// Loads samples into memory; an index may occur several times. Returns 0 for
+    /// success. Any other value aborts the test.
     pub load: Option<
         unsafe extern "C" fn(context: *mut c_void, samples: *const u64, count: usize) -> c_int,
     >,
-    /// Releases samples that were loaded. Returns as `load`.
+    /// Releases loaded samples. Returns the same values as `load`.
     pub unload: Option<
         unsafe extern "C" fn(context: *mut c_void, samples: *const u64, count: usize) -> c_int,
     >,
 }
 
-/// A library of samples.
+/// Sample library.
 pub struct dyno_library {
     callbacks: dyno_library_callbacks,
 }
 
-/// Makes a library of these functions, which are copied. NULL after an error.
+/// Creates a library from callbacks, which are copied. Returns NULL after an
+/// error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_library_new(
     callbacks: *const dyno_library_callbacks,
@@ -62,7 +64,7 @@ pub unsafe extern "C" fn dyno_library_new(
     })
 }
 
-/// Frees a library; NULL is allowed. A test that runs with it goes on.
+/// Frees a library; NULL is allowed. A running test keeps it until it ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_library_free(library: *mut dyno_library) {
     // SAFETY: C passes NULL or what `dyno_library_new` returned, once.
@@ -82,7 +84,7 @@ impl dyno_library {
     }
 }
 
-/// The caller's functions in one test. Name and counts are cached, because they must not change
+/// Callbacks of the caller in one test. Name and counts are cached, because they must not change
 /// during a test.
 pub struct CallbackLibrary {
     callbacks: dyno_library_callbacks,

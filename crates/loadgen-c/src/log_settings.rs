@@ -1,4 +1,4 @@
-//! Where the logs of a test go, by name.
+//! Log settings of a test, by name.
 
 use std::ffi::c_char;
 use std::ptr;
@@ -9,8 +9,8 @@ use dyno_loadgen::settings::{Setting, nearest};
 use crate::abi;
 use crate::error::{Error, caught, dyno_result, result};
 
-/// Where the logs go and what they are called, beginning with the reference's
-/// defaults. Used by one thread at a time.
+/// Folder and names of the logs, initially with the defaults of the reference.
+/// Use log settings in one thread at a time.
 pub struct dyno_log_settings {
     pub(crate) settings: LogSettings,
 }
@@ -25,7 +25,7 @@ const KEYS: [&str; 7] = [
     "enable_trace",
 ];
 
-/// Log settings with default values. Never NULL.
+/// Returns new log settings with default values, never NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn dyno_log_settings_new() -> *mut dyno_log_settings {
     caught(ptr::null_mut(), || {
@@ -40,10 +40,10 @@ pub unsafe extern "C" fn dyno_log_settings_free(settings: *mut dyno_log_settings
     unsafe { abi::free(settings) };
 }
 
-/// Sets a value from text. Keys are `outdir` (an existing folder; "."),
-/// `prefix` ("mlperf_log_"), `suffix` (""), and, each `true` or `false`,
+/// Sets a value from text. Keys are `outdir` (an existing folder, default "."),
+/// `prefix` ("mlperf_log_"), `suffix` (empty), and the booleans
 /// `prefix_with_datetime`, `copy_detail_to_stdout`, `copy_summary_to_stdout`
-/// (false) and `enable_trace` (true).
+/// (default false) and `enable_trace` (default true).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_log_settings_set(
     settings: *mut dyno_log_settings,

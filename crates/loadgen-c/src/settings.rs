@@ -1,4 +1,4 @@
-//! The settings of a test, by name.
+//! Settings of a test, by name.
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
@@ -10,15 +10,15 @@ use crate::abi;
 use crate::error::{Error, caught, dyno_result, result};
 use crate::test::LOADGEN;
 
-/// The settings of a test, which begin with the reference's defaults. Keys are
-/// the field names of the reference's C++ `TestSettings`, such as
-/// `server_target_qps`, and further ones of Dyno's; `dyno info settings` lists
-/// them all with their units. Used by one thread at a time.
+/// Settings of a test, initially with the defaults of the reference. Keys are the
+/// field names of `TestSettings` in the reference's C++ interface, such as
+/// `server_target_qps`, and additional ones of Dyno. `dyno info settings` lists
+/// all keys with their units. Use settings in one thread at a time.
 pub struct dyno_settings {
     pub(crate) settings: Settings,
 }
 
-/// Settings with default values. Never NULL.
+/// Returns new settings with default values, never NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn dyno_settings_new() -> *mut dyno_settings {
     caught(ptr::null_mut(), || {
@@ -33,8 +33,8 @@ pub unsafe extern "C" fn dyno_settings_free(settings: *mut dyno_settings) {
     unsafe { abi::free(settings) };
 }
 
-/// Sets a value from text: numbers in decimal, `true` or `false`, names as the
-/// reference spells them (`Server`, `AccuracyOnly`).
+/// Sets a value from text: decimal numbers, `true` or `false`, or names in the
+/// spelling of the reference (`Server`, `AccuracyOnly`).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_settings_set(
     settings: *mut dyno_settings,
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn dyno_settings_set(
     })
 }
 
-/// Sets a whole number, exactly. A setting that is true or false takes 1 or 0.
+/// Sets a whole number exactly. Use 1 or 0 for a boolean setting.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_settings_set_u64(
     settings: *mut dyno_settings,
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn dyno_settings_set_u64(
     result(|| unsafe { set(settings, key, text) })
 }
 
-/// Sets a number, exactly. A setting that is a whole number takes no fraction.
+/// Sets a number exactly. Settings with whole numbers reject fractions.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_settings_set_f64(
     settings: *mut dyno_settings,
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn dyno_settings_set_f64(
     result(|| unsafe { set(settings, key, |_| value.to_string()) })
 }
 
-/// Sets a field to the text that `value` makes for its kind.
+/// Sets a field to the text that `value` returns for its kind.
 ///
 /// # Safety
 /// `settings` and `key` are NULL or valid, and no other thread uses the settings.
@@ -94,10 +94,10 @@ unsafe fn set(
     Ok(())
 }
 
-/// Copies a value as text, with a NUL at its end, into `out`, which has room for
-/// `capacity` bytes, and stores its length without the NUL in `length`, unless
-/// that is NULL. Too small a buffer is `DYNO_ERROR_CAPACITY`; `length` is stored
-/// all the same, so that `out` NULL with `capacity` 0 asks for it.
+/// Copies a value as text with a NUL at its end to `out`, which has room for
+/// `capacity` bytes. Stores the length without the NUL in `length`, unless that is
+/// NULL. Returns `DYNO_ERROR_CAPACITY` if the buffer is too small; `length` is
+/// stored in this case too, so a NULL `out` with a `capacity` of 0 queries it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_settings_get(
     settings: *const dyno_settings,
@@ -128,8 +128,8 @@ pub unsafe extern "C" fn dyno_settings_get(
     })
 }
 
-/// Stores a whole number, exactly; true is 1 and false is 0. A setting that is
-/// none is `DYNO_ERROR_VALUE`.
+/// Gets a whole number exactly; true is 1 and false is 0. Returns
+/// `DYNO_ERROR_VALUE` for other settings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_settings_get_u64(
     settings: *const dyno_settings,
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn dyno_settings_get_u64(
     result(|| unsafe { get_number(settings, key, out, "whole number", number) })
 }
 
-/// Stores a number, exactly. A setting that is none is `DYNO_ERROR_VALUE`.
+/// Gets a number exactly. Returns `DYNO_ERROR_VALUE` for other settings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_settings_get_f64(
     settings: *const dyno_settings,
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn dyno_settings_get_f64(
     result(|| unsafe { get_number(settings, key, out, "number", |text| text.parse().ok()) })
 }
 
-/// Returns name and value of a field.
+/// Returns the name and the value of a field.
 ///
 /// # Safety
 /// `settings` and `key` are NULL or valid, and no other thread changes the settings.
@@ -178,7 +178,7 @@ unsafe fn get(
 /// Parses the value of a field with `number` and stores it.
 ///
 /// # Safety
-/// The conditions of [`get`]; `out` is NULL or a valid place of the caller.
+/// The conditions of [`get`]; `out` is NULL or points to writable memory.
 unsafe fn get_number<T>(
     settings: *const dyno_settings,
     key: *const c_char,
@@ -196,11 +196,10 @@ unsafe fn get_number<T>(
     Ok(())
 }
 
-/// Applies a configuration file for a model and a scenario, as `FromConfig` of
-/// the reference does: `conf_type` 1 is a user's file (the first such call of a
-/// process applies the built-in table of models before it), 0 is the built-in
-/// table alone, 2 is an audit's file. The scenario is a word to look up; it does
-/// not set `scenario`.
+/// Applies a configuration file for a model and a scenario, like `FromConfig` of
+/// the reference. `conf_type` 1 is a user's file; the first such call of a process
+/// applies the built-in table of models before it. 0 is only the built-in table,
+/// 2 is an audit's file. The scenario selects keys; it does not set `scenario`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_settings_from_config(
     settings: *mut dyno_settings,

@@ -1,4 +1,4 @@
-//! The system under test that calls the caller's functions.
+//! System under test with callbacks of the caller.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ops::{Deref, DerefMut};
@@ -12,22 +12,23 @@ use crate::abi::{self, check_array, dyno_query_sample, null};
 use crate::error::{Error, caught, dyno_result};
 use crate::failure::{Failure, Reason};
 
-/// What a system under test does. All but the last two must be set.
+/// Callbacks of a system under test. All but the last two must be set.
 ///
-/// Functions that return `int` return 0, or anything else if they failed: then
-/// the test is aborted, no further function but `release_samples` is called, and
-/// `dyno_start_test` returns `DYNO_ERROR_CALLBACK`. Each function must return:
-/// none may throw, jump out or end its thread.
+/// Callbacks of type `int` return 0 for success. Any other value aborts the test:
+/// only `release_samples` is called after it, and `dyno_start_test` returns
+/// `DYNO_ERROR_CALLBACK`. Callbacks must return: they may not throw, use
+/// `longjmp` or end their thread.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dyno_system_callbacks {
-    /// Handed to each function as it is.
+    /// First argument of each callback.
     pub context: *mut c_void,
-    /// A name for the logs, which is copied. Bytes that are not UTF-8 are replaced.
+    /// Returns the name for the logs, which is copied. Bytes that are not UTF-8 are
+    /// replaced.
     pub name: Option<unsafe extern "C" fn(context: *mut c_void) -> *const c_char>,
-    /// Takes the samples of one query, or of several when queries coalesce.
-    /// Called by the thread that called `dyno_start_test`, or by the registered
-    /// issue threads. `samples` are valid during the call.
+    /// Issues the samples of one query, or of several queries if they are
+    /// coalesced. Called by the thread that called `dyno_start_test`, or by the
+    /// registered issue threads. `samples` is valid during the call.
     pub issue: Option<
         unsafe extern "C" fn(
             context: *mut c_void,
@@ -35,26 +36,27 @@ pub struct dyno_system_callbacks {
             count: usize,
         ) -> c_int,
     >,
-    /// Called after the last query of a run: whatever was held back to fill a
-    /// batch must now be worked off.
+    /// Called after the last query of a run. The system must now process samples
+    /// that it has held back to fill a batch.
     pub flush: Option<unsafe extern "C" fn(context: *mut c_void) -> c_int>,
-    /// Optional: provides memory for `count` samples, for systems that need them
-    /// in a container of their own. `issue` is then given that memory, but for
-    /// queries that coalesce to more than `count` samples. Called before a run,
-    /// once for each thread that issues.
+    /// Optional. Provides memory for `count` samples, for systems that need them in
+    /// their own container. `issue` then receives that memory, except for coalesced
+    /// queries with more than `count` samples. Called before a run, once for each
+    /// thread that issues.
     pub acquire_samples:
         Option<unsafe extern "C" fn(context: *mut c_void, count: usize) -> *mut dyno_query_sample>,
-    /// Takes back what `acquire_samples` returned. Set if and only if that is.
+    /// Releases the memory from `acquire_samples`. Set if and only if that is set.
     pub release_samples:
         Option<unsafe extern "C" fn(context: *mut c_void, samples: *mut dyno_query_sample)>,
 }
 
-/// A system under test.
+/// System under test.
 pub struct dyno_system {
     callbacks: dyno_system_callbacks,
 }
 
-/// Makes a system of these functions, which are copied. NULL after an error.
+/// Creates a system from callbacks, which are copied. Returns NULL after an
+/// error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_system_new(
     callbacks: *const dyno_system_callbacks,
@@ -80,7 +82,7 @@ pub unsafe extern "C" fn dyno_system_new(
     })
 }
 
-/// Frees a system; NULL is allowed. A test that runs with it goes on.
+/// Frees a system; NULL is allowed. A running test keeps it until it ends.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_system_free(system: *mut dyno_system) {
     // SAFETY: C passes NULL or what `dyno_system_new` returned, once.
@@ -94,7 +96,7 @@ impl dyno_system {
     }
 }
 
-/// The caller's functions in one test.
+/// Callbacks of the caller in one test.
 pub struct CallbackSystem {
     callbacks: dyno_system_callbacks,
     name: OnceLock<String>,
@@ -165,7 +167,7 @@ impl SystemUnderTest for CallbackSystem {
 
 const UNISSUED: QuerySample = QuerySample { id: ResponseId(0), index: 0 };
 
-/// Samples in memory that the caller provided.
+/// Samples in memory that the caller provides.
 struct CallersMemory {
     first: *mut dyno_query_sample,
     samples: usize,

@@ -18,11 +18,11 @@ use crate::system::dyno_system;
 /// The load generator of this process.
 pub static LOADGEN: LoadGen = LoadGen::new();
 
-/// Runs a whole test and returns after its logs are written. `logs` NULL means
-/// default log settings, `audit_config` NULL means "audit.config"; if that file
-/// exists, it overrides the settings.
+/// Runs a test and returns when its logs are written. A NULL `logs` means the
+/// default log settings, a NULL `audit_config` means "audit.config". If that
+/// file exists, it overrides the settings.
 ///
-/// A run that is INVALID, or that was aborted, is `DYNO_OK`: its logs say so.
+/// An INVALID or aborted run returns `DYNO_OK` too; its logs have the verdict.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_start_test(
     system: *mut dyno_system,
@@ -65,9 +65,9 @@ fn refused(error: &StartError) -> Error {
     Error::new(code, error.to_string())
 }
 
-/// Ends the running test as soon as its issuing thread notices, within a tenth
-/// of a second; its logs say that it was aborted. From any thread, callbacks
-/// included. `DYNO_ERROR_NOT_RUNNING` if no test is running.
+/// Ends the running test within a tenth of a second. Its logs state that it was
+/// aborted. May be called from any thread and from callbacks. Returns
+/// `DYNO_ERROR_NOT_RUNNING` if no test is running.
 #[unsafe(no_mangle)]
 pub extern "C" fn dyno_abort_test() -> dyno_result {
     result(|| {
@@ -77,9 +77,8 @@ pub extern "C" fn dyno_abort_test() -> dyno_result {
     })
 }
 
-/// Lends the calling thread to the load generator, which issues Server queries
-/// from it, if `server_num_issue_query_threads` is not 0. Returns when the test
-/// is over.
+/// Registers the calling thread as one of `server_num_issue_query_threads`
+/// threads that issue Server queries. Returns when the test is over.
 #[unsafe(no_mangle)]
 pub extern "C" fn dyno_register_issue_thread() {
     caught((), || {

@@ -8,13 +8,12 @@ use crate::completion::{Answer, CompletionSink, FirstTokenSink, Sink};
 use crate::memory::{ContiguousBuffer, Payload, Words};
 use crate::process::refuse_if_forked;
 
-/// Completes the samples whose ids lie in a buffer. The time is read once, on entry.
+/// Completes the samples whose ids are in a buffer. The clock is read once, on entry.
 ///
-/// `ids` is any contiguous buffer of 64-bit integers. `data` holds the answers:
-/// row i of its first dimension is the answer to id i (if there are as many rows
-/// as ids), else it is cut into equal parts; with `offsets`, n + 1 positions in
-/// bytes, answer i is `data[offsets[i]:offsets[i + 1]]`. `n_tokens` holds one
-/// token count for each id.
+/// `ids` is any contiguous buffer of 64-bit integers. `data` holds the answers. If
+/// its first dimension has one row per id, row i is the answer to id i; otherwise
+/// it is split into equal parts. With `offsets` (n + 1 positions in bytes), answer
+/// i is `data[offsets[i]:offsets[i + 1]]`. `n_tokens` holds one token count per id.
 #[pyfunction]
 #[pyo3(
     name = "QuerySamplesCompleteBuffer",
@@ -30,8 +29,8 @@ pub fn query_samples_complete_buffer(
     with_buffers(py, ids, [data, n_tokens, offsets], &CompletionSink)
 }
 
-/// Reports the first tokens of the samples whose ids lie in a buffer; `data` and
-/// `offsets` as for `QuerySamplesCompleteBuffer` are the tokens.
+/// Reports the first tokens of the samples whose ids are in a buffer. `data` and
+/// `offsets` hold the tokens in the form of `QuerySamplesCompleteBuffer`.
 #[pyfunction]
 #[pyo3(name = "FirstTokenCompleteBuffer", signature = (ids, data = None, offsets = None))]
 pub fn first_token_complete_buffer(

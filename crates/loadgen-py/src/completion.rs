@@ -81,10 +81,10 @@ impl Sink for FirstTokenSink {
     }
 }
 
-/// Completes samples. The time is read once, on entry.
+/// Completes samples. The clock is read once, on entry.
 ///
-/// `response_cb(response)` is called for each response that is to be logged,
-/// with a copy of it, before its data is read: it may set `data` and `size`.
+/// For each response that is logged, `response_cb(response)` is called with a copy
+/// before its data is read. It may set `data` and `size`.
 #[pyfunction]
 #[pyo3(name = "QuerySamplesComplete", signature = (responses, response_cb = None))]
 pub fn query_samples_complete(

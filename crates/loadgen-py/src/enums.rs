@@ -116,15 +116,15 @@ macro_rules! enumeration {
 }
 
 enumeration! {
-    /// How queries reach the system under test.
+    /// Scenario: how queries reach the system under test.
     TestScenario { SingleStream = 0, MultiStream = 1, Server = 2, Offline = 3 }
 }
 enumeration! {
-    /// What a test does.
+    /// Mode of a test.
     TestMode { SubmissionRun = 0, AccuracyOnly = 1, PerformanceOnly = 2, FindPeakPerformance = 3 }
 }
 enumeration! {
-    /// When the reference writes its logs. Accepted and without effect, as there:
+    /// Time at which logs are written. Accepted without effect, as in the reference:
     /// logs are written when the test is over.
     LoggingMode { AsyncPoll = 0, EndOfTestOnly = 1, Synchronous = 2 }
 }

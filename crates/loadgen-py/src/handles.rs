@@ -132,32 +132,32 @@ fn construct(issue_format: IssueFormat, issue: Callback, flush: Callback, name: 
     insert(Entry::System(Arc::new(system)))
 }
 
-/// Makes a system under test. `issue_cb(samples: list[QuerySample])` is called
-/// with each query, `flush_cb()` after the last one of a run.
+/// Creates a system under test. `issue_cb(samples: list[QuerySample])` is called
+/// with each query, `flush_cb()` after the last query of a run.
 #[pyfunction]
 #[pyo3(name = "ConstructSUT", signature = (issue_cb, flush_cb, /))]
 pub fn construct_sut(issue_cb: Callback, flush_cb: Callback) -> u64 {
     construct(IssueFormat::Samples, issue_cb, flush_cb, SystemName::Fixed("PySUT"))
 }
 
-/// Makes a system under test whose `issue_cb(ids: list[int], indices: list[int])`
-/// is handed numbers instead of objects.
+/// Creates a system under test whose `issue_cb(ids: list[int], indices: list[int])`
+/// receives numbers instead of objects.
 #[pyfunction]
 #[pyo3(name = "ConstructFastSUT", signature = (issue_cb, flush_cb, /))]
 pub fn construct_fast_sut(issue_cb: Callback, flush_cb: Callback) -> u64 {
     construct(IssueFormat::Lists, issue_cb, flush_cb, SystemName::Fixed("PyFastSUT"))
 }
 
-/// Makes a system under test whose `issue_cb(ids: memoryview, indices: memoryview)`
-/// is handed buffers of unsigned 64-bit integers, which numpy takes as they are
-/// and `QuerySamplesCompleteBuffer` takes back. They are the callback's to keep.
+/// Creates a system under test whose `issue_cb(ids: memoryview, indices: memoryview)`
+/// receives buffers of unsigned 64-bit integers. numpy accepts them without a copy,
+/// and so does `QuerySamplesCompleteBuffer`. The callback may keep them.
 #[pyfunction]
 #[pyo3(name = "ConstructBufferSUT", signature = (issue_cb, flush_cb, /))]
 pub fn construct_buffer_sut(issue_cb: Callback, flush_cb: Callback) -> u64 {
     construct(IssueFormat::Buffers, issue_cb, flush_cb, SystemName::Fixed("PyBufferSUT"))
 }
 
-/// Makes a system under test that is reached over a network; `name_cb()` returns
+/// Creates a system under test that is reached over a network; `name_cb()` returns
 /// its name.
 #[pyfunction]
 #[pyo3(name = "ConstructQDL", signature = (issue_cb, flush_cb, name_cb, /))]
@@ -165,9 +165,9 @@ pub fn construct_qdl(issue_cb: Callback, flush_cb: Callback, name_cb: Callback) 
     construct(IssueFormat::Samples, issue_cb, flush_cb, SystemName::Callback(name_cb.0))
 }
 
-/// Makes a query sample library of `total` samples, `performance` of which fit in
-/// memory at once. `load_cb(indices: list[int])` and `unload_cb` are called
-/// outside the timed part.
+/// Creates a query sample library of `total` samples, of which `performance` fit in
+/// memory at once. `load_cb(indices: list[int])` and `unload_cb` are called outside
+/// the timed part.
 #[pyfunction]
 #[pyo3(name = "ConstructQSL", signature = (total, performance, load_cb, unload_cb, /))]
 #[expect(clippy::needless_pass_by_value, reason = "arguments are converted")]
@@ -194,22 +194,22 @@ macro_rules! destroy {
 }
 
 destroy!(
-    /// Gives up a system under test. A test that runs keeps it until it is over.
+    /// Releases a system under test. A running test keeps it until it ends.
     destroy_sut, "DestroySUT", destroy_system
 );
 destroy!(
-    /// As `DestroySUT`.
+    /// Like `DestroySUT`.
     destroy_fast_sut, "DestroyFastSUT", destroy_system
 );
 destroy!(
-    /// As `DestroySUT`.
+    /// Like `DestroySUT`.
     destroy_buffer_sut, "DestroyBufferSUT", destroy_system
 );
 destroy!(
-    /// As `DestroySUT`.
+    /// Like `DestroySUT`.
     destroy_qdl, "DestroyQDL", destroy_system
 );
 destroy!(
-    /// Gives up a query sample library. A test that runs keeps it until it is over.
+    /// Releases a query sample library. A running test keeps it until it ends.
     destroy_qsl, "DestroyQSL", destroy_library
 );

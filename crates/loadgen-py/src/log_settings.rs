@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::convert::{Count, Flag, Text};
 use crate::enums::LoggingMode;
 
-/// Where the logs go and what they are called. `outdir` must exist.
+/// Folder and names of the logs. `outdir` must exist.
 #[pyclass(weakref, subclass, module = "mlperf_loadgen")]
 #[derive(Debug, Clone)]
 pub struct LogOutputSettings {
@@ -29,7 +29,7 @@ pub struct LogOutputSettings {
 
 #[pymethods]
 impl LogOutputSettings {
-    /// Takes whatever a derived class is constructed with; `__init__` takes nothing.
+    /// Accepts any arguments, for derived classes; `__init__` accepts none.
     #[new]
     #[pyo3(signature = (*_args, **_kwargs), text_signature = "()")]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
@@ -54,12 +54,12 @@ impl Default for LogOutputSettings {
     }
 }
 
-/// What is logged, and where. `log_mode` and its interval are accepted and have
-/// no effect, as in the reference.
+/// Content and destination of the logs. `log_mode` and its interval are accepted
+/// without effect, as in the reference.
 #[pyclass(weakref, subclass, module = "mlperf_loadgen")]
 #[derive(Debug)]
 pub struct LogSettings {
-    /// The same object for as long as the settings live: what it is set to later counts.
+    /// Always the same object: later changes to it take effect.
     #[pyo3(get)]
     log_output: Py<LogOutputSettings>,
     #[pyo3(get, set)]
@@ -88,7 +88,7 @@ impl LogSettings {
 
 #[pymethods]
 impl LogSettings {
-    /// Takes whatever a derived class is constructed with; `__init__` takes nothing.
+    /// Accepts any arguments, for derived classes; `__init__` accepts none.
     #[new]
     #[pyo3(signature = (*args, **_kwargs), text_signature = "()")]
     fn new(args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Self> {
@@ -103,7 +103,7 @@ impl LogSettings {
     #[expect(clippy::unused_self, reason = "a method of Python")]
     fn __init__(&self) {}
 
-    /// Copies: the object that was got before stays the one that counts.
+    /// Copies the value into the existing object, which remains in use.
     #[setter]
     fn set_log_output(&self, py: Python<'_>, value: &Bound<'_, LogOutputSettings>) {
         let copy = value.borrow().clone();

@@ -76,10 +76,9 @@ fn forked(py: Python<'_>) -> PyResult<()> {
     interrupt::stop_writing(py)
 }
 
-/// Called before the interpreter ends, which would end the thread of a test in
-/// the midst of our functions, and the process with it. Only daemon threads can
-/// be in a test now; each gets the chance to leave, and if its callback does
-/// not return, an exception there.
+/// Called before the interpreter ends. Its end would stop the thread of a test inside our functions,
+/// and with it the process. Only daemon threads can be in a test at this time. Each can leave; a
+/// callback that does not return gets an exception.
 #[pyfunction]
 fn exiting(py: Python<'_>) {
     const PATIENCE: Duration = Duration::from_millis(500);

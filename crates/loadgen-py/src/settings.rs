@@ -49,7 +49,7 @@ same_order!(TestScenario: Scenario, TestMode: Mode);
 
 macro_rules! test_settings {
     ($($field:ident = $of:ident: $type:ty,)+) => {
-        /// What is asked of a test. Every field has the reference's default.
+        /// Settings of a test, with the defaults of the reference.
         #[pyclass(weakref, subclass, module = "mlperf_loadgen")]
         #[derive(Debug)]
         pub struct TestSettings {
@@ -61,7 +61,7 @@ macro_rules! test_settings {
                 Self { $($field: Mirror::mirror(&core.$of),)+ }
             }
 
-            /// The settings as the load generator takes them.
+            /// Returns the settings of the load generator.
             ///
             /// # Errors
             /// `ValueError` for a scenario or mode that does not exist.
@@ -119,7 +119,7 @@ test_settings! {
 
 #[pymethods]
 impl TestSettings {
-    /// Takes whatever a derived class is constructed with; `__init__` takes nothing.
+    /// Accepts any arguments, for derived classes; `__init__` accepts none.
     #[new]
     #[pyo3(signature = (*_args, **_kwargs), text_signature = "()")]
     fn new(_args: &Bound<'_, PyTuple>, _kwargs: Option<&Bound<'_, PyDict>>) -> Self {
@@ -129,13 +129,13 @@ impl TestSettings {
     #[expect(clippy::unused_self, reason = "a method of Python")]
     fn __init__(&self) {}
 
-    /// Sets what a configuration file says for a model and a scenario; does not
-    /// set the scenario. `conf_type` 1 is a user's file, before which the first
-    /// such call of a process applies the built-in table of models; 0 is that
-    /// table alone; 2 is an audit's file.
+    /// Applies a configuration file for a model and a scenario; does not set the
+    /// scenario. `conf_type` 1 is a user's file; the first such call of a process
+    /// applies the built-in table of models before it. 0 is only that table, 2 is an
+    /// audit's file.
     ///
-    /// Returns 0, -2 if the file cannot be read, or -22 if a line breaks the
-    /// grammar; then the next test's detail log names it.
+    /// Returns 0, -2 if the file cannot be read, or -22 if a line is invalid; the
+    /// detail log of the next test then names the line.
     #[pyo3(
         name = "FromConfig",
         signature = (path, model, scenario, conf_type = Integer(1)),

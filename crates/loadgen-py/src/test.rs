@@ -20,8 +20,8 @@ use crate::settings::TestSettings;
 /// Default of `audit_config_filename`, repeated in `text_signature`.
 const AUDIT_CONFIG: &str = "audit.config";
 
-/// Runs a test and writes its logs into the current folder; returns when all is
-/// done. If a callback raises, so does this.
+/// Runs a test, writes its logs to the current folder and returns. Raises the
+/// exception of a callback.
 #[pyfunction]
 #[pyo3(
     name = "StartTest",
@@ -40,7 +40,7 @@ pub fn start_test(
     start(py, sut.0, qsl.0, test_settings, &logs, Path::new(&audit_config_filename.0))
 }
 
-/// As `StartTest`, with settings for the logs.
+/// Like `StartTest`, with settings for the logs.
 #[pyfunction]
 #[pyo3(
     name = "StartTestWithLogSettings",
@@ -121,16 +121,16 @@ fn errno(kind: std::io::ErrorKind) -> Option<i32> {
     }
 }
 
-/// Ends the test that is on; its logs are written and say so, and `StartTest`
-/// returns. From any thread. Returns whether a test was on.
+/// Ends the running test: its logs are written and state this, and `StartTest`
+/// returns. May be called from any thread. Returns whether a test was running.
 #[pyfunction]
 #[pyo3(name = "AbortTest")]
 pub fn abort_test() -> bool {
     LOADGEN.abort().is_ok()
 }
 
-/// Has the calling thread issue Server queries of the test that is on, or of the
-/// next one (`server_num_issue_query_threads`); returns when that test is over.
+/// Registers the calling thread to issue Server queries of the running test, or of
+/// the next one (`server_num_issue_query_threads`). Returns when that test is over.
 #[pyfunction]
 #[pyo3(name = "RegisterIssueQueryThread")]
 pub fn register_issue_query_thread(py: Python<'_>) {

@@ -10,11 +10,11 @@ use crate::error::{
 };
 use crate::format::dyno_number_format;
 
-/// Formats by the names of objects.
+/// Formats of a Number configuration file, by object name.
 pub struct dyno_number_dictionary(Dictionary);
 
-/// Reads a Number configuration file; NULL if it is not there or a line of it is wrong.
-/// `dyno_number_dictionary_free` frees it.
+/// Reads a Number configuration file. Returns NULL if the file is missing or a line of it is wrong.
+/// Free the dictionary with `dyno_number_dictionary_free`.
 ///
 /// # Safety
 /// `path` is NULL or ends with NUL.
@@ -32,11 +32,11 @@ pub unsafe extern "C" fn dyno_number_dictionary_open(
     })
 }
 
-/// The format of an object; F32 if the file has not its name.
+/// Writes the format of an object; F32 if the file does not contain its name.
 ///
 /// # Safety
-/// `dictionary` is NULL or of `dyno_number_dictionary_open`, `name` is NULL or ends with NUL, `format` is NULL
-/// or leads to a place for one.
+/// `dictionary` is NULL or came from `dyno_number_dictionary_open`, `name` is NULL or ends with NUL,
+/// `format` is NULL or points to writable memory for a format.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_number_dictionary_format(
     dictionary: *const dyno_number_dictionary,
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn dyno_number_dictionary_format(
 /// Frees a dictionary. NULL is allowed.
 ///
 /// # Safety
-/// `dictionary` is NULL or of `dyno_number_dictionary_open`, and not used any more.
+/// `dictionary` is NULL or came from `dyno_number_dictionary_open`, and is not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_number_dictionary_free(dictionary: *mut dyno_number_dictionary) {
     caught((), || {

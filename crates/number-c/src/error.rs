@@ -6,26 +6,25 @@ use std::ffi::{CStr, c_char, c_int};
 use dyno_c_border::{Bad, Failure};
 use dyno_number::{FormatError, NanError};
 
-/// What a function returns. The numbers never change; later versions may add
-/// some.
+/// Result code of a function. The numbers never change; later versions may add some.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum dyno_number_result {
-    /// It worked.
+    /// Success.
     DYNO_NUMBER_OK = 0,
     /// A pointer is NULL, not aligned, or its count is too large.
     DYNO_NUMBER_ERROR_POINTER = 1,
     /// A text is not UTF-8.
     DYNO_NUMBER_ERROR_TEXT = 2,
-    /// There is no such format, rounding or overflow.
+    /// The format, rounding or overflow does not exist.
     DYNO_NUMBER_ERROR_FORMAT = 3,
-    /// A file is not there or cannot be read, or a line of it is wrong.
+    /// A file is missing or unreadable, or a line of it is wrong.
     DYNO_NUMBER_ERROR_FILE = 4,
-    /// A number is NaN, which the format has not.
+    /// A number is NaN, which the format cannot represent.
     DYNO_NUMBER_ERROR_NAN = 5,
     /// An array is too short.
     DYNO_NUMBER_ERROR_SIZE = 6,
-    /// A defect of this library.
+    /// A bug of this library.
     DYNO_NUMBER_ERROR_INTERNAL = 7,
 }
 
@@ -47,7 +46,7 @@ const ALL: [(dyno_number_result, &CStr); 8] = [
     (DYNO_NUMBER_ERROR_INTERNAL, c"a defect of this library"),
 ];
 
-/// Why a call failed.
+/// Error of a call.
 #[derive(Debug)]
 pub struct Error {
     pub code: dyno_number_result,
@@ -97,7 +96,7 @@ impl From<NanError> for Error {
     }
 }
 
-/// Returns the code for the result of `call`, and stores its error.
+/// Runs `call`, stores its error and returns its result code.
 #[inline]
 pub fn result(call: impl FnOnce() -> Result<(), Error>) -> dyno_number_result {
     dyno_c_border::result(call)
@@ -108,15 +107,15 @@ pub fn caught<T>(otherwise: T, call: impl FnOnce() -> Result<T, Error>) -> T {
     dyno_c_border::caught(otherwise, call)
 }
 
-/// The text of the calling thread's last error: what was wrong, where, and what
-/// to do. "" if there was none; calls that succeed leave it as it is. Valid
-/// until the thread's next error or end.
+/// Returns the text of the calling thread's last error: what was wrong, where, and what to do.
+/// Empty if there was none; successful calls leave it unchanged. Valid until the thread's next
+/// error or end.
 #[unsafe(no_mangle)]
 pub extern "C" fn dyno_number_last_error() -> *const c_char {
     dyno_c_border::last_error()
 }
 
-/// One line about a result code, never NULL. What was wrong in one call says
+/// Returns one line about a result code, never NULL. For the error of a specific call see
 /// `dyno_number_last_error`.
 #[unsafe(no_mangle)]
 pub extern "C" fn dyno_number_result_message(code: c_int) -> *const c_char {

@@ -11,21 +11,21 @@ use crate::error::{
     result,
 };
 
-/// Codes that are not worth what the tuple says; a value of `special`.
+/// Meaning of the codes that do not follow from the tuple, for `special`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum dyno_number_special {
-    /// None, and minus zero is never made: FLOAT, FIXED, EXP and BIN.
+    /// No special codes, and minus zero is never produced: FLOAT, FIXED, EXP and BIN.
     DYNO_NUMBER_FINITE = 0,
-    /// None, and zero has a sign: FP6 and FP4 of the Open Compute Project.
+    /// No special codes, and zero has a sign: FP6 and FP4 of the Open Compute Project.
     DYNO_NUMBER_SIGNED_ZERO = 1,
-    /// The largest exponent is infinity and NaN.
+    /// The largest exponent encodes infinity and NaN.
     DYNO_NUMBER_IEEE = 2,
-    /// All ones after the sign are NaN, and there is no infinity.
+    /// All ones after the sign encode NaN; there is no infinity.
     DYNO_NUMBER_NAN = 3,
-    /// The code of minus zero is NaN, and there is no infinity.
+    /// The code of minus zero encodes NaN; there is no infinity.
     DYNO_NUMBER_NAN_FOR_MINUS_ZERO = 4,
-    /// Powers of two without zero; all ones are NaN.
+    /// Powers of two without zero; all ones encode NaN.
     DYNO_NUMBER_POWERS = 5,
     /// Two's complement.
     DYNO_NUMBER_COMPLEMENT = 6,
@@ -46,20 +46,20 @@ const SPECIALS: [(dyno_number_special, Special); 7] = [
     (DYNO_NUMBER_COMPLEMENT, Special::Complement),
 ];
 
-/// A format: bits of the sign (0 or 1), of the exponent (0 to 8) and of the fraction (0 to 31), 32 at most
-/// together, and the exponent's bias (-512 to 512).
+/// Number format: the bits of the sign (0 or 1), the exponent (0 to 8) and the fraction (0 to 31), at
+/// most 32 in total, and the bias of the exponent (-512 to 512).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct dyno_number_format {
-    /// n_s.
+    /// Bits of the sign, n_s in the thesis.
     pub sign_bits: u8,
-    /// n_e.
+    /// Bits of the exponent, n_e in the thesis.
     pub exponent_bits: u8,
-    /// n_f.
+    /// Bits of the fraction, n_f in the thesis.
     pub fraction_bits: u8,
-    /// One of `dyno_number_special`.
+    /// A `dyno_number_special`.
     pub special: u8,
-    /// B.
+    /// Bias of the exponent, B in the thesis.
     pub bias: i32,
 }
 
@@ -91,29 +91,30 @@ impl dyno_number_format {
     }
 }
 
-/// Which of a number's two neighbours is taken; a value of `rounding`.
+/// How a number between two values of a format is rounded, for `rounding`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum dyno_number_rounding {
-    /// The nearer; of two as near, the one whose code is even.
+    /// To the nearest value; in a tie, to the one with an even code.
     DYNO_NUMBER_NEAREST_EVEN = 0,
-    /// The one nearer to zero.
+    /// Toward zero.
     DYNO_NUMBER_TOWARD_ZERO = 1,
-    /// The nearer by its logarithm.
+    /// To the nearest value by logarithm.
     DYNO_NUMBER_NEAREST_LOG = 2,
-    /// By a draw, the nearer more probably. The same `seed` draws the same.
+    /// Stochastic: to either value, the nearer one with a higher probability. The same `seed` gives the
+    /// same results.
     DYNO_NUMBER_STOCHASTIC = 3,
 }
 
-/// What becomes of numbers beyond the largest; a value of `overflow`.
+/// Result for numbers beyond the largest value, for `overflow`.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum dyno_number_overflow {
-    /// Infinity in formats of IEEE 754 with 16 bits and more, the largest number in all others.
+    /// Infinity in formats of IEEE 754 with at least 16 bits, the largest value in all others.
     DYNO_NUMBER_USUAL = 0,
-    /// The largest number.
+    /// The largest value.
     DYNO_NUMBER_SATURATE = 1,
-    /// Infinity, or NaN where there is none, or the largest number where there is neither.
+    /// Infinity; NaN if the format has no infinity; the largest value if it has neither.
     DYNO_NUMBER_INFINITE = 2,
 }
 
@@ -123,22 +124,22 @@ use dyno_number_rounding::{
     DYNO_NUMBER_TOWARD_ZERO,
 };
 
-/// How numbers are rounded. All zeros are the default, as is NULL.
+/// Options of a conversion. All zeros are the defaults, like NULL.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct dyno_number_conversion {
-    /// One of `dyno_number_rounding`.
+    /// A `dyno_number_rounding`.
     pub rounding: c_int,
-    /// One of `dyno_number_overflow`.
+    /// A `dyno_number_overflow`.
     pub overflow: c_int,
-    /// Of `DYNO_NUMBER_STOCHASTIC`.
+    /// Seed of `DYNO_NUMBER_STOCHASTIC`.
     pub seed: u64,
 }
 
-/// Reads a conversion; NULL is the default.
+/// Reads a conversion; NULL means the defaults.
 ///
 /// # Errors
-/// There is no such rounding or overflow.
+/// The rounding or the overflow does not exist.
 ///
 /// # Safety
 /// `conversion` is NULL or points to a conversion.
@@ -169,10 +170,10 @@ unsafe fn conversion(conversion: *const dyno_number_conversion) -> Result<Conver
     Ok(Conversion { rounding, overflow })
 }
 
-/// Reads a format as it prints: `I3(-2)`, `E4`, `F32`, `fp8-e4m3fn`, `<1,4,3,7>`.
+/// Reads the name of a format, such as `I3(-2)`, `E4`, `F32`, `fp8-e4m3fn`, `<1,4,3,7>`.
 ///
 /// # Safety
-/// `text` is NULL or ends with NUL; `format` is NULL or leads to a place for one.
+/// `text` is NULL or ends with NUL; `format` is NULL or points to writable memory for a format.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_number_format_read(
     text: *const c_char,
@@ -187,10 +188,10 @@ pub unsafe extern "C" fn dyno_number_format_read(
     })
 }
 
-/// Writes a format as it prints, with NUL at the end, into `room` bytes; 64 are enough for all.
+/// Writes the name of a format with a NUL at its end into `room` bytes; 64 suffice for every format.
 ///
 /// # Safety
-/// `format` is NULL or leads to one, `to` to `room` bytes.
+/// `format` is NULL or points to a format, `to` to `room` writable bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_number_format_print(
     format: *const dyno_number_format,
@@ -212,10 +213,10 @@ pub unsafe extern "C" fn dyno_number_format_print(
     })
 }
 
-/// All bits of a code; 0 of what is no format.
+/// Returns the number of bits of a code; 0 if `format` is not a format.
 ///
 /// # Safety
-/// `format` is NULL or leads to one.
+/// `format` is NULL or points to a format.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_number_format_bits(format: *const dyno_number_format) -> c_int {
     crate::error::caught(0, || {
@@ -224,10 +225,10 @@ pub unsafe extern "C" fn dyno_number_format_bits(format: *const dyno_number_form
     })
 }
 
-/// The format of a sum or product of numbers in two formats.
+/// Writes the format of the sum or product of numbers in two formats.
 ///
 /// # Safety
-/// `left` and `right` are NULL or lead to a format, `to` to a place for one.
+/// `left` and `right` are NULL or point to a format, `to` to writable memory for one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_number_wider(
     left: *const dyno_number_format,
@@ -244,10 +245,10 @@ pub unsafe extern "C" fn dyno_number_wider(
     })
 }
 
-/// The value of a format in place of `x`, by the default conversion.
+/// Writes `x` rounded to a value of the format with the default conversion.
 ///
 /// # Safety
-/// `format` is NULL or leads to one, `to` to a place for a number.
+/// `format` is NULL or points to a format, `to` to writable memory for a number.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_number_round(
     format: *const dyno_number_format,
@@ -263,11 +264,12 @@ pub unsafe extern "C" fn dyno_number_round(
     })
 }
 
-/// Puts the values of a format in place of `count` numbers. After `DYNO_NUMBER_ERROR_NAN`, all but NaN are
-/// quantised.
+/// Rounds `count` numbers in place to values of the format. After `DYNO_NUMBER_ERROR_NAN`, all numbers
+/// but NaN are rounded.
 ///
 /// # Safety
-/// `format` is NULL or leads to one, `conversion` as well (NULL is the default), `numbers` to `count`.
+/// `format` and `conversion` are NULL or point to one of their type (a NULL `conversion` means the
+/// defaults), `numbers` to `count` writable numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_number_quantise(
     format: *const dyno_number_format,
@@ -288,10 +290,10 @@ pub unsafe extern "C" fn dyno_number_quantise(
     })
 }
 
-/// The codes of `count` numbers.
+/// Writes the codes of `count` numbers.
 ///
 /// # Safety
-/// As `dyno_number_quantise`, and `codes` leads to `count` places for codes.
+/// The conditions of `dyno_number_quantise`; `codes` points to writable memory for `count` codes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_number_encode(
     format: *const dyno_number_format,
@@ -315,10 +317,11 @@ pub unsafe extern "C" fn dyno_number_encode(
     })
 }
 
-/// What `count` codes are worth.
+/// Writes the values of `count` codes.
 ///
 /// # Safety
-/// `format` is NULL or leads to one, `codes` to `count`, `numbers` to as many places.
+/// `format` is NULL or points to a format, `codes` to `count` codes, `numbers` to writable memory for as
+/// many numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_number_decode(
     format: *const dyno_number_format,

@@ -94,7 +94,7 @@ pub fn plural_ending(value: u64) -> &'static str {
 
 /// Returns the name of a percentile: 0.99 is `p99`, 0.999 is `p99.9`.
 pub fn percentile(fraction: f64) -> String {
-    let percent = format!("{:.4}", fraction * 100.0);
+    let percent = format!("{:.8}", fraction * 100.0);
     format!("p{}", percent.trim_end_matches('0').trim_end_matches('.'))
 }
 

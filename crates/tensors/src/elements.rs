@@ -265,20 +265,23 @@ impl Elements<'_> {
     }
 
     /// Returns the class that the elements predict: a single integer is the class itself; of several
-    /// elements it is the index of the greatest, the first of equals. NaN is never the greatest.
+    /// elements it is the index of the greatest, the first of equals. `None` without elements, or if
+    /// one is NaN, because scores with NaN have no order.
     #[must_use]
-    pub fn class(&self) -> i64 {
-        fn class<T: Scalar>(all: &[T]) -> i64 {
+    pub fn class(&self) -> Option<i64> {
+        fn class<T: Scalar>(all: &[T]) -> Option<i64> {
             if let [only] = all
                 && let Some(class) = only.to_integer()
             {
-                return class;
+                return Some(class);
             }
             // Only NaN has no order to itself.
-            let is_number = |x: &T| x.partial_cmp(x).is_some();
-            let numbers = all.iter().enumerate().filter(|(_, x)| is_number(x));
-            let greatest = numbers.reduce(|best, next| if next.1 > best.1 { next } else { best });
-            greatest.map_or(0, |(index, _)| index as i64)
+            if all.iter().any(|x| x.partial_cmp(x).is_none()) {
+                return None;
+            }
+            let scores = all.iter().enumerate();
+            let greatest = scores.reduce(|best, next| if next.1 > best.1 { next } else { best });
+            greatest.map(|(index, _)| index as i64)
         }
         each_type!(self, all => class(all))
     }
@@ -290,19 +293,21 @@ mod tests {
 
     #[test]
     fn integers_are_a_class_or_scores() {
-        assert_eq!(Elements::I64(vec![7].into()).class(), 7);
-        assert_eq!(Elements::U8(vec![1, 9, 9].into()).class(), 1);
-        assert_eq!(Elements::Bool(vec![false, true].into()).class(), 1);
+        assert_eq!(Elements::I64(vec![7].into()).class(), Some(7));
+        assert_eq!(Elements::U8(vec![1, 9, 9].into()).class(), Some(1));
+        assert_eq!(Elements::Bool(vec![false, true].into()).class(), Some(1));
+        assert_eq!(Elements::I64(Vec::new().into()).class(), None);
     }
 
     #[test]
-    fn the_greatest_of_floats_is_no_nan() {
-        assert_eq!(Elements::F32(vec![f32::NAN, 1.0, 2.0, 2.0].into()).class(), 2);
-        assert_eq!(Elements::F64(vec![f64::NAN].into()).class(), 0);
+    fn floats_with_nan_have_no_class() {
+        assert_eq!(Elements::F32(vec![f32::NAN, 1.0, 2.0].into()).class(), None);
+        assert_eq!(Elements::F64(vec![f64::NAN].into()).class(), None);
+        assert_eq!(Elements::F32(vec![f32::NEG_INFINITY, 1.0, 2.0, 2.0].into()).class(), Some(2));
         let halves = [f16::NEG_INFINITY, f16::from_f32(-3.0)];
-        assert_eq!(Elements::F16(halves.to_vec().into()).class(), 1);
+        assert_eq!(Elements::F16(halves.to_vec().into()).class(), Some(1));
         // 1 + 2^-40 is 1 in f32.
-        assert_eq!(Elements::F64(vec![1.0, 1.0 + 2_f64.powi(-40)].into()).class(), 1);
+        assert_eq!(Elements::F64(vec![1.0, 1.0 + 2_f64.powi(-40)].into()).class(), Some(1));
     }
 
     #[test]

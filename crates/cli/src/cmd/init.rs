@@ -127,6 +127,7 @@ fn every_key() -> String {
         comment(&mut text, &format!("{}: {what}.", value.replace('`', "")));
         let value = match (*default, *value) {
             ("", "TIME") => "\"TIME\"",
+            ("", "N") => "20",
             ("", value) => value,
             (default, _) => default,
         };
@@ -161,5 +162,10 @@ mod tests {
             assert!(is_there.iter().any(|line| text.contains(line)), "{name}");
         }
         assert!(text.lines().all(|line| line.len() <= WIDTH + 40), "lines fit a screen");
+        let is_key =
+            |line: &&str| line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
+        for line in text.lines().filter_map(|line| line.strip_prefix("# ")).filter(is_key) {
+            assert!(line.parse::<toml::Table>().is_ok(), "{line}");
+        }
     }
 }

@@ -181,7 +181,12 @@ fn accuracy_lines(frame: &mut Frame, tests: &[&summary::Test], is_colored: bool)
     let line = |test: &summary::Test| {
         let found = test.accuracy.as_ref().expect("filtered by it");
         let result = found.text().unwrap_or_else(|| {
-            format!("{} samples answered, not scored: no labels", found.answered)
+            let why = match &found.metric {
+                _ if found.answered == 0 => "",
+                Some(_) => ", not scored: not every sample has a valid answer",
+                None => ", not scored: no labels",
+            };
+            format!("{} samples answered{why}", found.answered)
         });
         let at_most = if found.lower_is_better { "at most " } else { "" };
         let target =

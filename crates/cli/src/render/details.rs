@@ -65,14 +65,14 @@ fn goodput(metrics: &Metrics) -> Option<String> {
     let limits = limits.join(", ");
     let Some(share) = found.share else {
         return Some(format!(
-            "goodput within {limits} is not measured, because no answer was \
-             streamed"
+            "goodput within {limits} is not measured, because no answer was streamed in \
+             several parts"
         ));
     };
     let per_second = found.samples_per_s.map_or_else(|| "-".into(), rate);
     let unmeasured = match found.unmeasured {
         0 => String::new(),
-        answers => format!("; {} answers that were not streamed are outside", count(answers)),
+        answers => format!("; {} answers without such times are outside", count(answers)),
     };
     Some(format!(
         "goodput {per_second} samples/s, {:.2} % within {limits}{unmeasured}",

@@ -2,7 +2,8 @@
 
 use dyno_onnx::{Attribute, Builder, Dim, Element, Fill, Weights};
 
-use crate::program::Folder;
+use crate::probe::npy;
+use crate::program::{Folder, ProgramResult};
 
 /// Writes a classifier: an embedding, a bidirectional LSTM over steps, and a dense head on the maximum over
 /// steps. Tokens are `[batch, steps]`.
@@ -98,4 +99,94 @@ fn samples_that_would_be_steps_of_one_sequence_do_not_share_a_call() {
     assert!(ran.stderr.contains("--batch 1"), "{}", ran.stderr);
     let ran = folder.dyno(&format!("{run} alone --batch 1"));
     assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+}
+
+/// Writes a model of one operator on rows of three numbers, 40 such rows, and their labels.
+fn one_operator(folder: &Folder, op: &str, attributes: &[(&str, Attribute)]) {
+    let mut net = Builder::new(op, Weights::seeded(5));
+    let x = net.input("x", Element::F32, &[Dim::symbol("batch"), 3.into()]);
+    let y = if op == "MatMul" {
+        let weights = net.weight("w", &[3, 3], Fill::Uniform(1.0)).unwrap();
+        net.node(op, &[&x, &weights], attributes).unwrap()
+    } else {
+        net.node(op, &[&x], attributes).unwrap()
+    };
+    net.output("y", &y).unwrap();
+    let write = |name: &str, bytes: Vec<u8>| std::fs::write(folder.0.join(name), bytes).unwrap();
+    write("one.onnx", net.finish().to_bytes().unwrap());
+    // The greatest number of row i is at i % 3; every fourth row has a negative number.
+    let number = |row: usize, at: usize| match (row % 4, at == row % 3) {
+        (0, false) => -1.0_f32,
+        (_, false) => 1.0,
+        (_, true) => 2.0 + row as f32,
+    };
+    let numbers = (0..40).flat_map(|row| (0..3).map(move |at| number(row, at)));
+    write("x.npy", npy("<f4", "(40, 3)", &numbers.flat_map(f32::to_le_bytes).collect::<Vec<_>>()));
+    let labels = (0..40_i64).flat_map(|row| (row % 3).to_le_bytes());
+    write("labels.npy", npy("<i8", "(40,)", &labels.collect::<Vec<_>>()));
+}
+
+fn measured(folder: &Folder, arguments: &str) -> ProgramResult {
+    folder.dyno(&format!(
+        "run --data x.npy --scenario Offline --mode accuracy --no-progress --json {arguments}"
+    ))
+}
+
+/// A classifier never scores NaN, so NaN is not the class 0.
+#[test]
+fn scores_with_nan_have_no_class() {
+    let folder = Folder::new();
+    one_operator(&folder, "Log", &[]);
+    for (system, out) in [("rnn:one.onnx", "rnn"), ("tuned:model=one.onnx", "tuned")] {
+        let ran = measured(&folder, &format!("--system {system} --labels labels.npy --out {out}"));
+        if system.starts_with("tuned") && ran.code == Some(3) {
+            // The tuner's engine lacks the operator.
+            continue;
+        }
+        let test = &ran.exits(1).json()["tests"][0];
+        let accuracy = &test["accuracy"];
+        assert_eq!((&accuracy["correct"], &accuracy["malformed"]), (&30.into(), &10.into()));
+        assert!(test["reasons"].to_string().contains("10 of 40 answers have no class"), "{test}");
+    }
+}
+
+/// With labels, answers are classes, but the trial compares outputs.
+#[test]
+fn samples_with_labels_must_not_influence_each_other_either() {
+    let folder = Folder::new();
+    one_operator(&folder, "Softmax", &[("axis", Attribute::Int(0))]);
+    let system = "--system rnn:one.onnx --labels labels.npy";
+    let ran = measured(&folder, &format!("{system} --batch 5 --out together")).exits(3);
+    assert!(ran.stderr.contains("first dimension of the model is not a batch"), "{}", ran.stderr);
+    measured(&folder, &format!("{system} --batch 1 --out alone")).exits(0);
+
+    // An output of shape [3, batch] is equal parts of three samples by chance alone.
+    one_operator(&folder, "Transpose", &[("perm", Attribute::Ints(vec![1, 0]))]);
+    let ran = measured(&folder, &format!("{system} --batch 3 --out columns")).exits(3);
+    assert!(ran.stderr.contains("no equal part for each of 2 samples"), "{}", ran.stderr);
+}
+
+#[test]
+fn what_would_be_ignored_is_rejected() {
+    let folder = Folder::new();
+    one_operator(&folder, "MatMul", &[]);
+    std::fs::copy(folder.0.join("x.npy"), folder.0.join("other.npy")).unwrap();
+    let rejected = |arguments: &str, code: i32, expected: &str| {
+        let ran = measured(&folder, &format!("{arguments} --out out")).exits(code);
+        assert!(ran.stderr.contains(expected), "{arguments}: {}", ran.stderr);
+    };
+    rejected("--system rnn:one.onnx --data x=other.npy", 2, "input `x` has two files");
+    rejected(
+        "--system rnn:one.onnx --labels labels.npy --with reference=x.npy",
+        2,
+        "has no effect: --labels decides the accuracy",
+    );
+    rejected("--system rnn:one.onnx,precision=int8", 3, "has no recurrent node");
+    rejected("--system rnn:one.onnx --with reference=labels.npy", 2, "have no cosine");
+    let short = npy("<f4", "(2, 3)", &[0; 24]);
+    std::fs::write(folder.0.join("short.npy"), short).unwrap();
+    rejected("--system rnn:one.onnx --with reference=short.npy", 2, "has 2 rows, but there are 40");
+    let wide = npy("<f4", "(40, 4)", &[0; 640]);
+    std::fs::write(folder.0.join("wide.npy"), wide).unwrap();
+    rejected("--system rnn:one.onnx --with reference=wide.npy", 2, "has rows of 4 numbers");
 }

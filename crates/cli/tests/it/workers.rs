@@ -345,6 +345,26 @@ fn what_the_clients_of_all_workers_saw_is_put_together() {
 }
 
 #[test]
+fn answers_of_a_test_after_a_warm_up_are_those_of_the_test() {
+    let folder = Folder::new();
+    let server = dyno_net::faults::FaultServer::start("127.0.0.1:0").unwrap();
+    let summary = shared_by_two(
+        &folder,
+        &format!(
+            "run http://{}/ok/v1,model=m --num-prompts 40 --max-concurrency 4 --warm-up 6 \
+             --set max_client_lag_ns=0 --no-progress",
+            server.address
+        ),
+    );
+    let metrics = &summary["tests"][0]["metrics"];
+    assert_eq!(metrics["sample_count"], 40);
+    assert_eq!(
+        (&metrics["answers"]["whole"], &metrics["tokens"]["output"]),
+        (&40.into(), &120.into())
+    );
+}
+
+#[test]
 fn failures_on_workers_are_counted_with_the_words_of_the_server() {
     let folder = Folder::new();
     let server = dyno_net::faults::FaultServer::start("127.0.0.1:0").unwrap();

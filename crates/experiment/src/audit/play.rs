@@ -76,7 +76,7 @@ impl Schedule {
             return Err(Failure::usage(
                 "an audit runs one tenant, but the configuration has several",
             )
-            .hint("remove the [[tenant]] tables"));
+            .hint("remove the [[tenants]] tables"));
         }
         let plans = prepared.options.scenarios().into_iter().map(|scenario| self.plan(scenario));
         let plans = plans.collect::<Result<Vec<AuditPlan>, Failure>>()?;

@@ -143,8 +143,14 @@ pub fn texts(facts: &Facts<'_>) -> Option<UnmetNeed> {
 /// Needs a run in real time from this process.
 pub fn saturable(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let is_on = facts.run.stops_on_saturation == Some(true);
-    let has_times = || matches!(server_settings(facts).values.server_arrivals, Arrivals::Replay(_));
-    if is_on && (facts.run.stages.is_some() || has_times()) {
+    let arrivals = || server_settings(facts).values.server_arrivals;
+    if is_on && matches!(arrivals(), Arrivals::Concurrency(_)) {
+        return Some(UnmetNeed::new(
+            "has no effect: with a fixed number of requests in flight no queue can grow",
+            "leave it out, or set a rate with --request-rate",
+        ));
+    }
+    if is_on && (facts.run.stages.is_some() || matches!(arrivals(), Arrivals::Replay(_))) {
         return Some(UnmetNeed::new(
             "has no effect: the rate of stages and recorded times varies, so that a queue may grow and \
              shrink",
@@ -168,6 +174,17 @@ fn server_settings(facts: &Facts<'_>) -> Settings {
         remote.complete(&mut settings);
     }
     settings
+}
+
+/// Needs a rate, whose gaps it shapes.
+pub fn burstiness(facts: &Facts<'_>) -> Option<UnmetNeed> {
+    let run = facts.run;
+    (run.burstiness.is_some() && run.max_concurrency.is_some() && run.qps.is_none()).then(|| {
+        UnmetNeed::new(
+            "has no effect: without a rate, --max-concurrency sets the number of requests in flight",
+            "add --request-rate, or leave it out",
+        )
+    })
 }
 
 /// Needs a load that nothing else sets.

@@ -24,7 +24,7 @@ pub const ROWS: &[Row] = &[
     ("qps", &[Need::Scenario(Scenario::Server)]),
     ("num-prompts", &[Performance]),
     ("max-concurrency", &[System, Need::Scenario(Scenario::Server)]),
-    ("burstiness", &[Need::Scenario(Scenario::Server)]),
+    ("burstiness", &[Need::Scenario(Scenario::Server), Other("a rate", need::burstiness)]),
     (
         "stages",
         &[

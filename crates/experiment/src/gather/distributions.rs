@@ -123,8 +123,13 @@ pub fn inter_token(gaps: &Gaps, percentiles: &Percentiles) -> Option<MetricDistr
     percentiles.distribution("itl", "ns", spans.collect())
 }
 
-/// What was completed in each whole second of a run.
+/// Rates of completion in each second of a run.
+///
+/// The part of a second at the end belongs to the second before it. Every completion is in one of them,
+/// so the mean of the run lies between the lowest and the highest rate.
 struct Seconds {
+    /// Length of the last one, in seconds.
+    last: f64,
     requests: Vec<(f64, u64)>,
     input: Vec<(f64, u64)>,
     output: Vec<(f64, u64)>,
@@ -135,15 +140,18 @@ const MOST_SECONDS: u64 = 1_000_000;
 
 impl Seconds {
     fn new(lasted: Nanos) -> Self {
-        let whole = vec![(0.0, 1); (lasted / SECOND).min(MOST_SECONDS) as usize];
-        Self { requests: whole.clone(), input: whole.clone(), output: whole }
+        let whole = (lasted / SECOND).clamp(1, MOST_SECONDS);
+        let last = (lasted - (whole - 1) * SECOND) as f64 / SECOND as f64;
+        let rates = if lasted > 0 { vec![(0.0, 1); whole as usize] } else { Vec::new() };
+        Self { last, requests: rates.clone(), input: rates.clone(), output: rates }
     }
 
     fn add(&mut self, at: Nanos, input: Option<u32>, output: Option<u32>) {
         let second = usize::try_from(at / SECOND).unwrap_or(usize::MAX);
         let add = |to: &mut Vec<(f64, u64)>, count: u32| {
-            if let Some((sum, _)) = to.get_mut(second) {
-                *sum += f64::from(count);
+            let end = to.len().saturating_sub(1);
+            if let Some((rate, _)) = to.get_mut(second.min(end)) {
+                *rate += f64::from(count) / if second < end { 1.0 } else { self.last };
             }
         };
         add(&mut self.requests, 1);
@@ -184,6 +192,20 @@ pub fn peak_concurrency(record: &Record, sent: &[Nanos]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mean_rate_lies_between_the_lowest_and_the_highest() {
+        // Ten answers in the first second, one in the part of a second after the second one.
+        let mut seconds = Seconds::new(2_500_000_000);
+        (0..10).for_each(|n| seconds.add(n * 100_000_000, Some(7), None));
+        seconds.add(2_400_000_000, Some(7), None);
+        assert_eq!(seconds.requests, [(10.0, 1), (1.0 / 1.5, 1)]);
+        assert_eq!(seconds.input, [(70.0, 1), (7.0 / 1.5, 1)]);
+
+        let mut short = Seconds::new(500_000_000);
+        short.add(500_000_000, None, Some(3));
+        assert_eq!((short.requests, short.output), (vec![(2.0, 1)], vec![(6.0, 1)]));
+    }
 
     #[test]
     fn the_peak_concurrency_is_that_of_overlapping_queries() {

@@ -309,6 +309,40 @@ mod tests {
         assert_eq!((found.len(), found[20].as_str()), (21, "f: further problems are not listed"));
     }
 
+    /// What the fuzz targets do for other files: this crate is too large for their build.
+    #[test]
+    fn a_damaged_file_has_problems_with_lines() {
+        let whole = "version = 1\n[run]\nsystem = \"null\"\nscenario = [\"Server\", \"Offline\"]\n\
+                     duration = \"2s\"\n[settings]\nserver_target_qps = 5.5\n\
+                     [scenario.Server]\nmin_duration_ms = \"1s\"\n\
+                     [[tenants]]\nname = \"a\"\nsettings = { server_target_qps = 3 }\n\
+                     [sweep]\npause = \"1s\"\n[sweep.over]\nbatch = [1, 2]\n\
+                     [[sweep.points]]\nbatch = 4\nname = \"b\"\n";
+        assert!(ConfigFile::parse(whole, Path::new("f")).is_ok());
+        let pieces =
+            ["[", "]", "{", "}", "=", "\"", "\n", ".", "-1", "1e999", "nan", "é", "[[run]]"];
+        // A linear congruential generator: the cases are the same on every machine.
+        let mut state = 1_u64;
+        let mut draw = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) as usize % below
+        };
+        for _ in 0..5_000 {
+            let mut text = whole.to_owned();
+            for _ in 0..=draw(4) {
+                let (from, length) = (draw(text.len()), draw(6));
+                let to = (from + length).min(text.len());
+                if text.is_char_boundary(from) && text.is_char_boundary(to) {
+                    text.replace_range(from..to, pieces[draw(pieces.len())]);
+                }
+            }
+            if let Err(problems) = ConfigFile::parse(&text, Path::new("f")) {
+                assert!(problems.iter().all(|problem| problem.starts_with("f:")), "{problems:?}");
+                assert!(!problems.is_empty(), "{text}");
+            }
+        }
+    }
+
     #[test]
     #[cfg(target_os = "linux")]
     fn a_device_is_not_read() {

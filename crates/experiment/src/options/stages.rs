@@ -53,6 +53,11 @@ impl FromStr for Stages {
             if length > 0 { Ok(stage) } else { Err(expected()) }
         });
         let stages = Self(stages.collect::<Result<_, _>>()?);
+        if stages.0.last().is_some_and(|last| last.from + last.to == 0.0) {
+            return Err("expected a rate above 0 in the last stage; a run ends with its last \
+                        request"
+                .into());
+        }
         match stages.expected_arrivals() {
             0.0 => Err("expected a rate above 0 in one of the stages".into()),
             MOST_ARRIVALS.. => Err(format!(
@@ -159,8 +164,18 @@ mod tests {
         for text in ["30s@2,60s@8", "10s@0-8,30s@8", "0.5s@3-1.5"] {
             assert_eq!(text.parse::<Stages>().unwrap().to_string(), text);
         }
-        for odd in ["", "30s", "30@2", "0s@2", "30s@x", "30s@-1", "30s@inf", "30s@0", "1h@1000000"]
-        {
+        for odd in [
+            "",
+            "30s",
+            "30@2",
+            "0s@2",
+            "30s@x",
+            "30s@-1",
+            "30s@inf",
+            "30s@0",
+            "9s@8,9s@0",
+            "1h@1000000",
+        ] {
             assert!(odd.parse::<Stages>().unwrap_err().starts_with("expected"), "{odd}");
         }
     }

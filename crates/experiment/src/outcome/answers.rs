@@ -29,7 +29,7 @@ pub fn add(
     let accounts = Accounts::new(record, entries)?;
     let took = match report.run.plan.load {
         Load::Offline => report.metrics.max_latency,
-        _ => record.completed_at.iter().copied().max().unwrap_or(0),
+        _ => record.lasted(),
     };
     let tokens = accounts.tokens(took);
     note_accepted(test, &accounts);
@@ -91,11 +91,16 @@ fn judge_stream(test: &mut summary::Test, report: &Report<'_>, accounts: &Accoun
     if whole == 0 {
         return;
     }
+    let answered = accounts.answered().count() as u64;
+    let who = if whole < answered {
+        "The server does not always stream"
+    } else {
+        "The server does not stream"
+    };
     let told = format!(
-        "The server does not stream: {} of {} answers came in one part although a stream was \
-         requested",
+        "{who}: {} of {} answers came in one part although a stream was requested",
         count(whole),
-        count(accounts.answered().count() as u64)
+        count(answered)
     );
     let is_bounded = matches!(report.run.plan.load, Load::Server(_))
         && matches!(report.run.plan.tokens,
@@ -125,19 +130,19 @@ fn judge_tokens(test: &mut summary::Test, accounts: &Accounts<'_>, tokens: &Toke
     let answers = count(accounts.answered().count() as u64);
     if let Some((doubtful, first)) = accounts.doubtful_input() {
         let text = format!(
-            "Input tokens and input tokens/s use token counts of the server that are inconsistent \
-             in {} of {answers} answers, the first: {first}. Use usage=false to ignore these \
-             counts.",
+            "The input tokens that the server counts are inconsistent in {} of {answers} answers, \
+             the first: {first}. Input tokens and input tokens/s are therefore uncertain. Use \
+             usage=false to ignore these counts.",
             count(doubtful)
         );
         test.add_reason_after_failures(Reason::new(ReasonKind::Tokens, text));
     }
     if let Some((doubtful, first)) = accounts.doubtful_output() {
         let text = format!(
-            "Output tokens, tokens/s and time per output token use token counts of the server \
-             that are inconsistent in {} of {answers} answers, the first: {first}. Use \
-             tokenizer=FILE.json to count them in the client, or usage=false to ignore these \
-             counts.",
+            "The output tokens that the server counts are inconsistent in {} of {answers} answers, \
+             the first: {first}. Output tokens, tokens/s and time per output token are therefore \
+             uncertain. Use tokenizer=FILE.json to count them in the client, or usage=false to \
+             ignore these counts.",
             count(doubtful)
         );
         test.add_reason_after_failures(Reason::new(ReasonKind::Tokens, text));

@@ -44,11 +44,11 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, context: 
         let classes = classes
             .iter()
             .map(|(index, class)| (*index, class.as_ref().map_or(&[][..], |class| &class[..])));
-        by_labels(&mut accuracy, top1::score(classes, labels), system);
+        reasons.extend(by_labels(&mut accuracy, top1::score(classes, labels), system));
     } else if let Some(references) = system.remote().and_then(Remote::references) {
         by_references(&mut accuracy, answers, references, system);
     } else if let Some(labels) = system.labels.as_deref() {
-        by_labels(&mut accuracy, top1::score(answers, labels), system);
+        reasons.extend(by_labels(&mut accuracy, top1::score(answers, labels), system));
     } else if let Some(judge) = &system.judge {
         match judge.scorer() {
             Ok(mut scorer) => {
@@ -104,14 +104,22 @@ fn not_answered(
     }
 }
 
-/// Sets the number of answers that equal their labels.
-fn by_labels(accuracy: &mut Accuracy, score: top1::Score, system: &System) {
+/// Sets the number of answers that equal their labels. Returns the problem of answers that are not
+/// classes.
+fn by_labels(accuracy: &mut Accuracy, score: top1::Score, system: &System) -> Option<String> {
     accuracy.metric = Some("top-1".into());
     accuracy.value = Some(score.accuracy());
     accuracy.target = system.accuracy_target;
     accuracy.correct = Some(score.correct as u64);
     accuracy.scored = Some(score.total as u64);
     accuracy.malformed = Some(score.malformed as u64);
+    (score.malformed > 0).then(|| {
+        format!(
+            "{} of {} answers have no class, because their scores contain NaN or are missing; they \
+             count as wrong.",
+            score.malformed, score.total
+        )
+    })
 }
 
 /// Sets the number of texts that equal their references, ignoring surrounding white space.

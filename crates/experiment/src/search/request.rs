@@ -80,7 +80,7 @@ pub fn narrow(options: &mut Options, ask: &SearchRequest) -> Result<Load, Failur
     }
     if !options.tenants.is_empty() {
         let problem = "a search measures one tenant";
-        return Err(Failure::usage(problem).hint("remove the [[tenant]] tables from the file"));
+        return Err(Failure::usage(problem).hint("remove the [[tenants]] tables from the file"));
     }
     options.run.scenarios = vec![scenario];
     options.run.mode = Some(Mode::Performance);

@@ -51,7 +51,20 @@ pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<ServerModel,
             let remark = model.try_rows(&inputs).as_deref().map(onnx::mixed_remark);
             return Ok(ServerModel::Tensors(Arc::new(model), stations(), remark));
         }
-        "tuned" => Arc::new(tuned_model(argument)?.by_value(batch)),
+        "tuned" => {
+            let mut model = tuned_model(argument)?.by_value(batch);
+            let inputs = if run.shapes.is_empty() {
+                model.inputs().to_vec()
+            } else {
+                let symbols = || {
+                    tuned::model(argument)
+                        .map_or_else(Default::default, |file| shapes::symbols(&file))
+                };
+                shapes::bound(model.inputs(), symbols, run)?
+            };
+            let remark = model.try_rows(&inputs).as_deref().map(onnx::mixed_remark);
+            return Ok(ServerModel::Tensors(Arc::new(model), stations(), remark));
+        }
         "rnn" | "digits-lstm" => {
             let rnn::ByValue { model, cores, remark } = rnn::by_value(name, argument, run)?;
             let stations = cores.into_iter().map(|cores| Station { cores }).collect();

@@ -459,8 +459,7 @@ impl Remote {
         match &self.answers {
             Answers::Tensor(model) => {
                 let element = model.answer_type()?.element()?;
-                let elements = Elements::read(element, data)?;
-                (!elements.is_empty()).then(|| elements.class())
+                Elements::read(element, data)?.class()
             }
             Answers::Text { .. } | Answers::Bytes => None,
         }

@@ -322,7 +322,7 @@ pub fn library(
         let library = TensorLibrary::synthetic(inputs, samples, BATCH, spans, seed);
         return library.map_err(Failure::set_up);
     }
-    let mut files = Vec::new();
+    let mut files: Vec<(String, PathBuf)> = Vec::new();
     for (name, path) in &run.data {
         let name = match (name, inputs) {
             (Some(name), _) if inputs.iter().all(|input| input.name != *name) => {
@@ -344,6 +344,14 @@ pub fn library(
                 .hint(format!("use --data {}=FILE.npy, once for each input", names[0])));
             }
         };
+        if let Some((_, other)) = files.iter().find(|(known, _)| *known == name) {
+            return Err(Failure::usage(format!(
+                "input `{name}` has two files: {} and {}",
+                other.display(),
+                path.display()
+            ))
+            .hint("give one --data per input"));
+        }
         files.push((name, path.clone()));
     }
     let name = run.data[0].1.file_stem().unwrap_or_default().to_string_lossy().into_owned();

@@ -5,6 +5,7 @@ use dyno_net::client::ClientStatistics;
 use dyno_net::ledger::Entry;
 use dyno_net::worker::coordinator::WorkerShare;
 use dyno_results::summary::metrics::Distribution;
+use dyno_results::summary::observer::{is_unjudged, unjudged_note};
 use dyno_results::summary::{Cause, Observer, Reason, ReasonKind, Test, Worker};
 use dyno_results::units;
 use serde::{Deserialize, Serialize};
@@ -140,6 +141,10 @@ impl WorkerReports {
         // whole client: the worker is what a user can fix.
         for worker in self.workers(test.plan.percentile).into_iter().rev() {
             if let Some(text) = reason(&worker, test) {
+                if is_unjudged(test) {
+                    test.notes.push(unjudged_note(&text));
+                    continue;
+                }
                 let reason = Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client);
                 test.add_reason_after_failures(reason);
             }

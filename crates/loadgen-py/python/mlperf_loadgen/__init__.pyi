@@ -1,6 +1,6 @@
-"""The load generator: names, meaning and defaults are the reference's (SPEC of LoadGen 6.0.17).
+"""The load generator, with the names, meanings and defaults of the reference (LoadGen 6.0.17).
 
-What the reference's module does not have is marked so.
+Functions that the reference's module does not have are marked.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ __all__ = [
 
 @final
 class TestScenario:
-    """How queries reach the system under test."""
+    """Scenario: how queries reach the system under test."""
 
     __members__: ClassVar[dict[str, TestScenario]]
     SingleStream: ClassVar[TestScenario]
@@ -62,7 +62,7 @@ class TestScenario:
 
 @final
 class TestMode:
-    """What a test does."""
+    """Mode of a test."""
 
     __members__: ClassVar[dict[str, TestMode]]
     SubmissionRun: ClassVar[TestMode]
@@ -83,7 +83,7 @@ class TestMode:
 
 @final
 class LoggingMode:
-    """Accepted and without effect, as in the reference."""
+    """Accepted without effect, as in the reference."""
 
     __members__: ClassVar[dict[str, LoggingMode]]
     AsyncPoll: ClassVar[LoggingMode]
@@ -103,7 +103,7 @@ class LoggingMode:
 
 @disjoint_base
 class TestSettings:
-    """What is asked of a test."""
+    """Settings of a test."""
 
     scenario: TestScenario
     mode: TestMode
@@ -149,14 +149,14 @@ class TestSettings:
     token_latency_scaling_factor: int
     def __init__(self) -> None: ...
     def FromConfig(self, path: str, model: str, scenario: str, conf_type: int = 1) -> int:
-        """Sets what a configuration file says for a model and a scenario.
+        """Applies a configuration file for a model and a scenario.
 
-        Returns 0, -2 if the file cannot be read, or -22 if a line breaks the grammar.
+        Returns 0, -2 if the file cannot be read, or -22 if a line is invalid.
         """
 
 @disjoint_base
 class LogOutputSettings:
-    """Where the logs go and what they are called. outdir must exist."""
+    """Folder and names of the logs. outdir must exist."""
 
     outdir: str
     prefix: str
@@ -168,7 +168,7 @@ class LogOutputSettings:
 
 @disjoint_base
 class LogSettings:
-    """What is logged, and where."""
+    """Content and destination of the logs."""
 
     log_output: LogOutputSettings
     log_mode: LoggingMode
@@ -191,8 +191,8 @@ class QuerySample:
 
 @disjoint_base
 class QuerySampleResponse:
-    """The answer to a sample. data is an address, size in bytes; the bytes are
-    read before QuerySamplesComplete returns, and only if they are to be logged."""
+    """Response to a sample. data is the address of size bytes, which are read before
+    QuerySamplesComplete returns, and only if the response is logged."""
 
     id: int
     data: int
@@ -256,7 +256,7 @@ class VectorQuerySampleResponse:
 def ConstructSUT(
     issue_cb: Callable[[list[QuerySample]], object] | None, flush_cb: Callable[[], object] | None, /
 ) -> int:
-    """Makes a system under test."""
+    """Creates a system under test."""
 
 def DestroySUT(handle: int, /) -> None: ...
 def ConstructFastSUT(
@@ -264,7 +264,7 @@ def ConstructFastSUT(
     flush_cb: Callable[[], object] | None,
     /,
 ) -> int:
-    """Makes a system under test whose issue_cb(ids, indices) is handed numbers."""
+    """Creates a system under test whose issue_cb(ids, indices) receives numbers."""
 
 def DestroyFastSUT(handle: int, /) -> None: ...
 def ConstructBufferSUT(
@@ -272,8 +272,8 @@ def ConstructBufferSUT(
     flush_cb: Callable[[], object] | None,
     /,
 ) -> int:
-    """Makes a system under test whose issue_cb(ids, indices) is handed buffers of unsigned 64-bit
-    integers, which are the callback's to keep. Not in the reference."""
+    """Creates a system under test whose issue_cb(ids, indices) receives buffers of unsigned 64-bit
+    integers, which it may keep. Not in the reference."""
 
 def DestroyBufferSUT(handle: int, /) -> None:
     """Not in the reference."""
@@ -284,7 +284,7 @@ def ConstructQDL(
     name_cb: Callable[[], str] | None,
     /,
 ) -> int:
-    """Makes a system under test that is reached over a network."""
+    """Creates a system under test that is reached over a network."""
 
 def DestroyQDL(handle: int, /) -> None: ...
 def ConstructQSL(
@@ -294,13 +294,13 @@ def ConstructQSL(
     unload_cb: Callable[[list[int]], object] | None,
     /,
 ) -> int:
-    """Makes a query sample library of total samples, performance of which fit in memory at once."""
+    """Creates a query sample library of total samples, of which performance fit in memory at once."""
 
 def DestroyQSL(handle: int, /) -> None: ...
 def StartTest(
     sut: int, qsl: int, test_settings: TestSettings, audit_config_filename: str = "audit.config"
 ) -> None:
-    """Runs a test and writes its logs into the current folder. Raises what a callback raises."""
+    """Runs a test and writes its logs to the current folder. Raises the exception of a callback."""
 
 def StartTestWithLogSettings(
     sut: int,
@@ -309,21 +309,21 @@ def StartTestWithLogSettings(
     log_settings: LogSettings,
     audit_config_filename: str = "audit.config",
 ) -> None:
-    """As StartTest, with settings for the logs."""
+    """Like StartTest, with settings for the logs."""
 
 def AbortTest() -> bool:
-    """Ends the test that is on; returns whether one was. Not in the reference's module."""
+    """Ends the running test; returns whether one was running. Not in the reference's module."""
 
 def RegisterIssueQueryThread() -> None:
-    """Has the calling thread issue Server queries of the test that is on, or of the next one;
-    returns when that test is over. Not in the reference's module."""
+    """Registers the calling thread to issue Server queries of the running test, or of the next one.
+    Returns when that test is over. Not in the reference's module."""
 
 def QuerySamplesComplete(
     responses: Sequence[QuerySampleResponse] | VectorQuerySampleResponse,
     response_cb: Callable[[QuerySampleResponse], object] | None = None,
 ) -> None:
-    """Completes samples; the time is read once. response_cb is called for each response that is to
-    be logged, and may set its data and size."""
+    """Completes samples; the clock is read once. response_cb is called for each response that is
+    logged, and may set its data and size."""
 
 def FirstTokenComplete(
     responses: Sequence[QuerySampleResponse] | VectorQuerySampleResponse,
@@ -337,14 +337,14 @@ def QuerySamplesCompleteBuffer(
     n_tokens: Buffer | None = None,
     offsets: Buffer | None = None,
 ) -> None:
-    """Completes the samples whose ids lie in a contiguous buffer of 64-bit integers.
+    """Completes the samples whose ids are in a contiguous buffer of 64-bit integers.
 
-    Row i of data is the answer to id i; data of another shape is cut into equal parts; with offsets
-    (n + 1 positions in bytes) answer i is data[offsets[i]:offsets[i + 1]]. n_tokens holds a token
-    count for each id. Not in the reference.
+    Row i of data is the answer to id i; data of another shape is split into equal parts. With offsets
+    (n + 1 positions in bytes), answer i is data[offsets[i]:offsets[i + 1]]. n_tokens holds one token
+    count per id. Not in the reference.
     """
 
 def FirstTokenCompleteBuffer(
     ids: Buffer, data: Buffer | None = None, offsets: Buffer | None = None
 ) -> None:
-    """Reports the first tokens of the samples whose ids lie in a buffer. Not in the reference."""
+    """Reports the first tokens of the samples whose ids are in a buffer. Not in the reference."""

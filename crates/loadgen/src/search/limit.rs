@@ -131,7 +131,10 @@ impl Limit {
                 let tokens = record.tokens.get(sample).copied().unwrap_or(0);
                 let after_first = u64::try_from(tokens.saturating_sub(1)).unwrap_or(0);
                 let spent = done.saturating_sub(first);
-                first == 0 || (after_first > 0 && spent / after_first > self.bound)
+                // Several tokens that came at once have no time between them, as in
+                // `Definitions::Native`. Like answers without a first token, they do not keep a limit.
+                let is_over = || spent == 0 || spent / after_first > self.bound;
+                first == 0 || (after_first > 0 && is_over())
             }
             Quantity::Errors | Quantity::ClientLag => false,
         }
@@ -172,6 +175,22 @@ mod tests {
         check(Quantity::TimePerOutputToken, 17, &[(0, 2, 0), (20, 1, 1), (39, 1, 1)]);
         check(Quantity::Errors, 0, &[(0, 2, 0), (20, 1, 1), (39, 1, 1)]);
         check(Quantity::ClientLag, 20, &[(0, 2, 1), (20, 1, 0), (39, 1, 0)]);
+    }
+
+    #[test]
+    fn tokens_that_came_at_once_keep_no_limit() {
+        let record = Record {
+            samples_per_query: 1,
+            scheduled_at: vec![0, 10],
+            issued_at: vec![0, 10],
+            client_lag: vec![0, 0],
+            completed_at: vec![50, 60],
+            first_token_at: vec![50, 60],
+            tokens: vec![20, 1],
+            ..Record::default()
+        };
+        let limit = Limit { quantity: Quantity::TimePerOutputToken, allowed: 0.01, bound: 1_000 };
+        assert_eq!(Block::sum(&limit.blocks(&record, 100)).over, 1);
     }
 
     #[test]

@@ -33,11 +33,11 @@ use crate::qsl::SampleIndex;
 use crate::record::Outcome;
 
 pub use failing::{AnswerWindow, FIRST_ANSWERS, LAST_ANSWERS, MassFailure};
-pub use responder::Responder;
+pub use responder::{Responder, next_epoch};
 
 pub(crate) use failing::Control;
 pub(crate) use notes::{CHOSEN_AT_ONCE, Notes};
-pub(crate) use responder::{RunState, next_epoch};
+pub(crate) use responder::RunState;
 pub(crate) use slab::{CachePadded, Slab, Stamps};
 
 /// Identifies one sample of one query of one run. The system receives it with the query and

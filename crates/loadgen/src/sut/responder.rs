@@ -28,9 +28,10 @@ pub struct Responder {
 /// addresses that the reference uses as ids.
 const MOST_EPOCHS: u64 = 511;
 
-/// Returns the epoch of the next run. Epochs are counted over all tests of the process, because a
-/// system may complete a sample of an earlier test.
-pub(crate) fn next_epoch() -> u16 {
+/// Returns the epoch of the next run, for [`Driver::epoch`](crate::drive::Driver::epoch). Epochs are
+/// counted over all tests of the process, because a system may complete a sample of an earlier test.
+#[must_use]
+pub fn next_epoch() -> u16 {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     let run = RUNS.fetch_add(1, Ordering::Relaxed);
     u16::try_from(run % MOST_EPOCHS + 1).expect("at most 511")

@@ -185,13 +185,14 @@ pub(super) fn read_into(json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
 
 /// Omits the message of the parser, which names types of this program.
 pub(super) fn no_answer(json: &[u8]) -> Trouble {
-    let found = in_short(&String::from_utf8_lossy(json));
+    let text = String::from_utf8_lossy(json);
+    let found = match text.trim() {
+        "" => "an empty body".to_owned(),
+        text => in_short(text),
+    };
     Trouble::new(
         Kind::Malformed,
-        format!(
-            "expected an answer of the OpenAI interface, found: \
-         {found}"
-        ),
+        format!("expected an answer of the OpenAI interface, found: {found}"),
     )
 }
 

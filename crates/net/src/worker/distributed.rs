@@ -11,6 +11,7 @@ use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Scenario, TestSettings};
+use dyno_loadgen::sut::next_epoch;
 use dyno_loadgen::trace::TraceSize;
 
 use super::columns::{self, ReceivedColumns};
@@ -85,6 +86,11 @@ impl SampleLibrary for RemoteLibrary<'_> {
 }
 
 impl Driver for DistributedDriver<'_> {
+    /// Clients of workers serve all tests, so epochs of tests differ as well.
+    fn epoch(&mut self, _run: u32) -> u16 {
+        next_epoch()
+    }
+
     fn system_name(&self) -> String {
         self.system.clone()
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::metrics::Distribution;
+use super::observer::{is_unjudged, unjudged_note};
 use super::{Cause, Metrics, Reason, ReasonKind, Test};
 use crate::units;
 
@@ -113,6 +114,15 @@ const LEAST_QUEUE_NS: i64 = 200_000;
 /// Maximum share of time for which the client's threads may be busy.
 const BUSY_BUDGET: f64 = 0.95;
 
+/// Adds a reason by the client, or a note if the settings disable the judgment of the client.
+fn charge(test: &mut Test, text: String) {
+    if is_unjudged(test) {
+        test.notes.push(unjudged_note(&text));
+    } else {
+        test.add_reason(Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client));
+    }
+}
+
 impl Client {
     /// Adds reasons to a tenant's test if the client limited its figures, and derives its verdict.
     pub fn judge(&self, test: &mut Test) {
@@ -141,9 +151,9 @@ impl Client {
                 units::duration(late.target),
                 units::duration(budget.cast_signed())
             );
-            test.add_reason(Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client));
+            charge(test, text);
         } else if let Some(text) = self.own_queue(test) {
-            test.add_reason(Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client));
+            charge(test, text);
         }
         if self.busy > BUSY_BUDGET {
             let text = format!(
@@ -153,7 +163,7 @@ impl Client {
                 100.0 * self.busy,
                 100.0 * BUSY_BUDGET
             );
-            test.add_reason(Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client));
+            charge(test, text);
         }
         if self.parser_waits > 0 {
             let text = format!(
@@ -162,7 +172,7 @@ impl Client {
                  a faster machine, or lower the load.",
                 self.parser_waits
             );
-            test.add_reason(Reason::new(ReasonKind::ClientLag, text).because_of(Cause::Client));
+            charge(test, text);
         }
         test.settle();
     }
@@ -181,8 +191,9 @@ impl Client {
         (is_judged && late.target.min(longest) > budget).then(|| {
             format!(
                 "The client queued: {} samples waited for a busy connection, at most {}, and at \
-                 the target percentile a request was on the wire {} after it was due. Remove or \
-                 raise connections=N.",
+                 the target percentile a request was on the wire {} after it was due. If \
+                 connections=N is set, raise or remove it. Otherwise use a faster machine for the \
+                 client, or lower the rate.",
                 self.queue_waits,
                 units::duration(self.longest_wait_ns.cast_signed()),
                 units::duration(late.target),

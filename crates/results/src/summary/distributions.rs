@@ -11,7 +11,7 @@ pub struct MetricDistribution {
     pub metric: String,
     /// `ns`, `1/s` or `tokens`
     pub unit: String,
-    /// values; of rates the whole seconds of the run
+    /// values; of rates the seconds of the run, the last of which may be longer
     pub count: u64,
     /// mean; of rates over the whole run
     pub mean: f64,

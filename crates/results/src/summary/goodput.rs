@@ -55,12 +55,14 @@ impl FromStr for Limits {
             if !(value.is_finite() && value > 0.0) {
                 return Err(odd());
             }
-            let limit = Some((value * 1e6).round() as u64);
-            match name {
-                "ttft" => limits.ttft = limit,
-                "tpot" => limits.tpot = limit,
-                "e2el" => limits.e2el = limit,
+            let place = match name {
+                "ttft" => &mut limits.ttft,
+                "tpot" => &mut limits.tpot,
+                "e2el" => &mut limits.e2el,
                 _ => return Err(odd()),
+            };
+            if place.replace((value * 1e6).round() as u64).is_some() {
+                return Err(format!("expected one limit for {name}, found two in `{text}`"));
             }
         }
         if limits == Self::default() {
@@ -90,26 +92,32 @@ impl Limits {
     /// Returns the goodput of a run that lasted `lasted` ns.
     pub fn goodput(&self, record: &Record, lasted: u64) -> Goodput {
         let needs_tokens = self.needs_tokens();
-        let keeps = |&(sample, due, at): &(usize, u64, u64)| {
-            let first = record.first_token_at.get(sample).copied().unwrap_or(0);
-            let tokens = record.tokens.get(sample).copied().unwrap_or(0);
-            let per_token = Definitions::Native.time_per_output_token(first, at, tokens);
-            (!needs_tokens || first != 0)
-                && self.ttft.is_none_or(|most| first.saturating_sub(due) <= most)
+        let first = |sample: usize| record.first_token_at.get(sample).copied().unwrap_or(0);
+        let tokens = |sample: usize| record.tokens.get(sample).copied().unwrap_or(0);
+        let per_token = |sample: usize, at: u64| {
+            Definitions::Native.time_per_output_token(first(sample), at, tokens(sample))
+        };
+        // Several tokens that came at once have no time between them.
+        let is_unmeasured = |&(sample, _, at): &(usize, u64, u64)| {
+            let came_at_once = || tokens(sample) > 1 && per_token(sample, at).is_none();
+            needs_tokens && (first(sample) == 0 || (self.tpot.is_some() && came_at_once()))
+        };
+        let keeps = |answer: &(usize, u64, u64)| {
+            let &(sample, due, at) = answer;
+            !is_unmeasured(answer)
+                && self.ttft.is_none_or(|most| first(sample).saturating_sub(due) <= most)
                 && self.tpot.is_none_or(|most| {
-                    per_token.is_none_or(|time| u64::try_from(time).is_ok_and(|t| t <= most))
+                    let time = per_token(sample, at);
+                    time.is_none_or(|time| u64::try_from(time).is_ok_and(|t| t <= most))
                 })
                 && self.e2el.is_none_or(|most| at.saturating_sub(due) <= most)
         };
-        let is_unmeasured = |&(sample, ..): &(usize, u64, u64)| {
-            needs_tokens && record.first_token_at.get(sample).is_none_or(|first| *first == 0)
-        };
         let unmeasured = answered(record).filter(is_unmeasured).count();
         let is_measured = unmeasured == 0 || unmeasured < answered(record).count();
-        let (mut samples, mut tokens) = (0, 0);
+        let (mut samples, mut output) = (0, 0);
         for (sample, ..) in answered(record).filter(keeps) {
             samples += 1;
-            tokens += record.tokens.get(sample).copied().unwrap_or(0).max(0);
+            output += tokens(sample).max(0);
         }
         let per_second =
             |count: f64| (lasted > 0 && is_measured).then(|| count * 1e9 / lasted as f64);
@@ -122,7 +130,7 @@ impl Limits {
             share: is_measured.then(|| samples as f64 / record.completed_at.len().max(1) as f64),
             unmeasured: unmeasured as u64,
             samples_per_s: per_second(samples as f64),
-            tokens_per_s: per_second(tokens as f64).filter(|_| !record.tokens.is_empty()),
+            tokens_per_s: per_second(output as f64).filter(|_| !record.tokens.is_empty()),
         }
     }
 }
@@ -146,6 +154,7 @@ mod tests {
 
     #[test]
     fn limits_are_written_as_they_are_read() {
+        assert!("ttft:5,ttft:9".parse::<Limits>().unwrap_err().contains("one limit for ttft"));
         for text in ["ttft:200", "tpot:0.5,e2el:5000", "ttft:200,tpot:50,e2el:12.345678"] {
             assert_eq!(text.parse::<Limits>().unwrap().to_string(), text);
         }
@@ -182,6 +191,27 @@ mod tests {
         let limits = Limits { ttft: Some(20), tpot: Some(10), e2el: None };
         let found = limits.goodput(&record, 1_000_000_000);
         assert_eq!((found.samples, found.samples_per_s), (2, Some(2.0)));
+    }
+
+    #[test]
+    fn tokens_that_came_at_once_have_no_time_per_token() {
+        let record = |first: Vec<u64>, tokens: i64| Record {
+            samples_per_query: 1,
+            issued_at: vec![0; 2],
+            first_token_at: first,
+            completed_at: vec![50, 50],
+            tokens: vec![tokens; 2],
+            ..Record::default()
+        };
+        let limits = Limits { tpot: Some(20), ..Limits::default() };
+        let found = |first, tokens| limits.goodput(&record(first, tokens), 1_000_000_000);
+        let none = found(vec![50, 50], 5);
+        assert_eq!((none.share, none.samples_per_s, none.unmeasured), (None, None, 2));
+        let half = found(vec![10, 50], 5);
+        assert_eq!((half.share, half.samples, half.unmeasured), (Some(0.5), 1, 1));
+        // One token has no time between tokens, whenever it came.
+        let single = found(vec![10, 50], 1);
+        assert_eq!((single.share, single.unmeasured), (Some(1.0), 0));
     }
 
     #[test]

@@ -324,6 +324,9 @@ pub enum QualityUnit {
     Points,
 }
 
+/// Maximum decimals of a figure of quality.
+const MOST_DECIMALS: usize = 10;
+
 impl Accuracy {
     /// Returns the figure if it is a share of which higher is better; plots and tables of several runs
     /// compare only these.
@@ -337,12 +340,25 @@ impl Accuracy {
         self.share().and(self.target)
     }
 
-    /// Returns a figure with its unit, for display.
+    /// Returns a figure with its unit, for display. It has more decimals than usual if value and target
+    /// would otherwise look equal, or a share would be rounded to 100 %.
     pub fn shown(&self, figure: f64) -> String {
-        match self.unit {
-            QualityUnit::Share => format!("{:.2} %", figure * 100.0),
-            QualityUnit::Points => format!("{figure:.4}"),
-        }
+        let (least, factor, unit) = match self.unit {
+            QualityUnit::Share => (2, 100.0, " %"),
+            QualityUnit::Points => (4, 1.0, ""),
+        };
+        let text = |figure: f64, decimals: usize| format!("{:.decimals$}{unit}", figure * factor);
+        let is_told_apart = |decimals: &usize| {
+            let whole = text(1.0, *decimals);
+            let is_whole = |figure: f64| figure != 1.0 && text(figure, *decimals) == whole;
+            let is_equal = |(value, target): (f64, f64)| {
+                value != target && text(value, *decimals) == text(target, *decimals)
+            };
+            !self.value.zip(self.target).is_some_and(is_equal)
+                && !self.value.is_some_and(|value| !unit.is_empty() && is_whole(value))
+        };
+        let decimals = (least..MOST_DECIMALS).find(is_told_apart).unwrap_or(MOST_DECIMALS);
+        text(figure, decimals)
     }
 
     /// Returns whether the figure reaches its target; `None` if either is missing.

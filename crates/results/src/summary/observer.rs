@@ -179,8 +179,7 @@ impl Observer {
             self.worst(tenant).map(|(figure, share)| self.reason(&who, figure, share))
         };
         if let Some(reason) = reason.as_ref().filter(|_| is_unjudged(test)) {
-            let text = &reason.text;
-            test.notes.push(format!("The client is not judged (max_client_lag_ns=0). {text}"));
+            test.notes.push(unjudged_note(&reason.text));
         } else if let Some(reason) = reason {
             test.add_reason_after_failures(reason.because_of(Cause::Client));
             test.withdraw_advice();
@@ -301,8 +300,13 @@ impl Figure {
 }
 
 /// Returns whether the settings disable the judgment of the client.
-fn is_unjudged(test: &Test) -> bool {
+pub fn is_unjudged(test: &Test) -> bool {
     test.settings.get("max_client_lag_ns").is_some_and(|setting| setting.value == "0")
+}
+
+/// Returns the note in place of a reason by a client that is not judged.
+pub fn unjudged_note(text: &str) -> String {
+    format!("The client is not judged (max_client_lag_ns=0). {text}")
 }
 
 fn shown(ns: u64) -> String {

@@ -18,7 +18,8 @@ pub enum Answer {
     #[default]
     Output,
     /// The class of the sample's part of the first output, encoded by [`crate::top1::encode`]: the
-    /// position of the greatest element, or the element itself if it is a single integer.
+    /// position of the greatest element, or the element itself if it is a single integer. A part with
+    /// NaN has no class, and its answer has no bytes.
     Argmax,
     /// The result of a function of all outputs of the call.
     Function(Arc<AnswerFn>),
@@ -73,8 +74,9 @@ impl Answer {
         match self {
             Self::Output => outputs.first()?.part(position)?.elements.write(bytes),
             Self::Argmax => {
-                let class = outputs.first()?.part(position)?.elements.class();
-                bytes.extend_from_slice(&class.to_le_bytes());
+                if let Some(class) = outputs.first()?.part(position)?.elements.class() {
+                    bytes.extend_from_slice(&class.to_le_bytes());
+                }
             }
             Self::Function(make) => return make(outputs, position, bytes),
             Self::Windows(_) => unreachable!("an answer of several calls cannot be split"),

@@ -17,8 +17,8 @@ use super::{EngineOptions, OnnxError};
 use crate::engine::{Answers, Engine};
 use crate::infer::Trial;
 use crate::tensors::{
-    Elements, LoadedSamples, ModelInput, Sample, SampleTensor, Scalar, Store, TensorLibrary,
-    each_type,
+    Element, Elements, LoadedSamples, ModelInput, Sample, SampleTensor, Scalar, Store,
+    TensorLibrary, each_type,
 };
 
 /// A library matched with the inputs of a model.
@@ -38,6 +38,8 @@ pub(super) struct Feed {
     answer: Answer,
     /// Set during the trial of a sample, in which one call is enough to show that the model runs.
     is_tried: Arc<AtomicBool>,
+    /// Whether answers are outputs instead of classes, to compare them.
+    is_compared: Arc<AtomicBool>,
     failure_reason: OnceLock<String>,
 }
 
@@ -114,6 +116,7 @@ impl Feed {
             largest_batch,
             answer: options.answer,
             is_tried: Arc::default(),
+            is_compared: Arc::default(),
             failure_reason: OnceLock::new(),
         })
     }
@@ -271,10 +274,11 @@ impl Feed {
                 (Failure::Internal, why)
             });
         }
+        let is_compared = self.is_compared.load(Ordering::Relaxed);
+        let answer = if is_compared { &Answer::Output } else { &self.answer };
         let answered = call(inputs, samples, &mut |outputs| {
             for (position, sample) in samples.iter().enumerate() {
-                answers
-                    .push_with(sample.id, |bytes| self.answer.write(outputs, position, bytes))?;
+                answers.push_with(sample.id, |bytes| answer.write(outputs, position, bytes))?;
             }
             Ok(())
         });
@@ -326,12 +330,25 @@ impl Feed {
     /// Checks that samples of one call do not influence each other. Returns by how much they do, if that
     /// is little but more than rounding.
     fn check_batch(&self, engine: &dyn Engine) -> Result<Option<f64>, OnnxError> {
-        let exact = matches!(self.answer, Answer::Output);
+        let is_plain = matches!(self.answer, Answer::Output | Answer::Argmax);
         let element =
             engine.info().outputs.first().and_then(|port| Elements::type_from_name(&port.element));
-        let Some(element) = element.filter(|_| exact && self.at_once(&self.first) > 1) else {
+        let Some(element) = element.filter(|_| is_plain && self.at_once(&self.first) > 1) else {
             return Ok(None);
         };
+        self.is_compared.store(true, Ordering::Relaxed);
+        let trial = self.compare(engine, element);
+        self.is_compared.store(false, Ordering::Relaxed);
+        let Some(trial) = trial? else { return Ok(None) };
+        match trial.mixed() {
+            Some(why) => Err(OnnxError::Mixed { why }),
+            None => Ok(trial.influence()),
+        }
+    }
+
+    /// Computes two samples in one call and in calls of their own. Returns `None` if one of them fails
+    /// alone, which the run reports.
+    fn compare(&self, engine: &dyn Engine, element: Element) -> Result<Option<Trial>, OnnxError> {
         // Of samples that are prepared during the run, only the first is there now.
         let is_held = matches!(self.library.store(), Store::Memory(_));
         let other = u64::from(is_held && self.library.total_sample_count() > 1);
@@ -351,16 +368,13 @@ impl Feed {
         };
         let pair = |indices: &[u64; 2]| <[Vec<f64>; 2]>::try_from(answers(indices)?).ok();
         let alone = || Some([answers(&[0])?.pop()?, answers(&[other])?.pop()?]);
-        // A call that fails is reported when the run makes it.
-        let (Some(twice), Some(both), Some(alone)) = (pair(&[0, 0]), pair(&[0, other]), alone())
-        else {
-            return Ok(None);
-        };
-        let trial = Trial { twice, both, alone };
-        match trial.mixed() {
-            Some(why) => Err(OnnxError::Mixed { why }),
-            None => Ok(trial.influence()),
+        let Some(alone) = alone() else { return Ok(None) };
+        // A run makes calls of any number of samples up to the largest batch.
+        if let (Some(twice), Some(both)) = (pair(&[0, 0]), pair(&[0, other])) {
+            return Ok(Some(Trial { twice, both, alone }));
         }
+        let why = self.failure_reason().unwrap_or("a call of two samples fails");
+        Err(OnnxError::Mixed { why: why.to_owned() })
     }
 
     /// Returns how many outputs of a call the answers need, from the first one.

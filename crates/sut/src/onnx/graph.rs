@@ -55,6 +55,10 @@ impl GraphModel {
         let refused = |why: String| OnnxError::Model { path: path.to_path_buf(), why };
         let model = dyno_onnx::Model::read(path).map_err(|error| refused(error.to_string()))?;
         let graph = Graph::new(&model).map_err(|error| refused(error.to_string()))?;
+        if options.precision != SessionOptions::default().precision && !graph.is_recurrent() {
+            let why = "has no recurrent node, to which precision= applies";
+            return Err(refused(why.to_owned()));
+        }
         let inputs = graph.inputs().iter().map(|port| {
             let of = Port::from(port);
             let Some(element) = port.element.filter(|of| Elements::TYPES.contains(of)) else {

@@ -193,6 +193,13 @@ impl Network {
             inputs.iter().map(|(dims, values)| TensorView { dims, values }).collect();
         WORKSPACE.with_borrow_mut(|workspace| {
             let answer = self.packed.run(&views, workspace).map_err(|error| error.to_string())?;
+            if let Some(found) = answer.values.iter().find(|x| !is_in_range(self.output, **x)) {
+                return Err(format!(
+                    "the output has the number {found}, which this engine cannot represent in \
+                     {} by way of float32",
+                    self.output
+                ));
+            }
             take(answer.dims, elements(self.output, answer.values))
         })
     }
@@ -207,6 +214,17 @@ fn is_exact(elements: &Elements<'_>) -> bool {
     match elements {
         Elements::I64(all) => all.iter().all(is_small),
         Elements::I32(all) => all.iter().all(|x| is_small(&(*x).into())),
+        _ => true,
+    }
+}
+
+/// Returns whether a number that was computed in `f32` is exact in the type of an output.
+fn is_in_range(element: Element, x: f32) -> bool {
+    let largest = LARGEST as f32;
+    match element {
+        Element::I64 | Element::I32 => (-largest..=largest).contains(&x),
+        Element::I8 => (-128.0..=127.0).contains(&x),
+        Element::U8 => (0.0..=255.0).contains(&x),
         _ => true,
     }
 }

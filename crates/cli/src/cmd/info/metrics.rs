@@ -94,9 +94,9 @@ pub const METRICS: [Metric; 29] = [
         what: "with --goodput: samples that were answered within every given limit / time until \
                the last completion. share is relative to the issued samples, so failed and missing \
                ones count against it. ttft and e2el count from the scheduled time; a sample of one \
-               token has no tpot and meets its limit. With limits on ttft or tpot, answers that \
-               were not streamed are unmeasured and count as outside; if no answer was streamed, \
-               there is no figure.",
+               token has no tpot and meets its limit. With limits on ttft or tpot, answers \
+               without such times (not streamed, or several tokens that came at once) are \
+               unmeasured and count as outside; if all are, there is no figure.",
         elsewhere: "request_goodput (vllm bench, whose --goodput has the same grammar), goodput \
                     (aiperf); both count from when the request was sent",
     },
@@ -106,7 +106,8 @@ pub const METRICS: [Metric; 29] = [
         what: "for each metric, the mean, the standard deviation (of all values, not of a sample), \
                the extremes and percentiles, sorted[floor(count * q)]. For rates, the mean covers \
                the whole run; the other figures describe the requests and tokens completed in each \
-               whole second. peak_concurrency is the maximum number of requests in flight. stages \
+               second, where less than a second at the end counts with the second before it. \
+               peak_concurrency is the maximum number of requests in flight. stages \
                and steady are parts of the run: the stages of --stages, or the steady part. The \
                steady part begins where the variance of the means of five latencies each, divided \
                by their number, is lowest (MSER-5); there is none if it would begin in the second \

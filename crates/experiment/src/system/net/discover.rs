@@ -97,6 +97,13 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
                 found: format!("{text} is OpenAI-compatible: model {model}, {}.", api.path()),
             })
         }
+        200..300 if model_names(&models).is_some_and(|names| names.is_empty()) => {
+            let problem = format!("{text}/models lists no model");
+            Err(Failure::server(Kind::Server, problem).hint(
+                "wait until the server has loaded one, such as with --ready-timeout 5m, or add \
+                 model=NAME to openai:URL",
+            ))
+        }
         401 | 403 => Err(Failure::set_up(format!("{text}: {}", server.words(&models)))
             .hint("pass the environment variable of the token with token-env=NAME")),
         status @ (429 | 500 | 502..=504) => {

@@ -102,7 +102,7 @@ pub fn sessions(
 pub(super) fn reject_others(run: &RunOptions, key: &str) -> Result<(), Failure> {
     if run.remote_workers.is_some() {
         return Err(Failure::usage(format!("{key}: workers do not share sessions"))
-            .hint("remove --workers, or sessions"));
+            .hint("remove --remote-workers, or sessions"));
     }
     if !run.tenant_systems.is_empty() {
         return Err(Failure::usage(format!("{key}: a run with tenants cannot have sessions"))

@@ -221,18 +221,19 @@ fn judge(
     remarks: &mut Vec<String>,
 ) -> Result<Option<Judge>, Failure> {
     if library.labels().is_some() {
-        return Ok(None);
+        return match super::reference(run)? {
+            None => Ok(None),
+            Some(path) => Err(Failure::usage(format!(
+                "--with reference={} has no effect: --labels decides the accuracy",
+                path.display()
+            ))
+            .hint("leave one of the two out")),
+        };
     }
     let vectors = match super::reference(run)? {
-        Some(path) => {
-            let single = dyno_tensors::npy::Npy::parse(&std::fs::read(&path).unwrap_or_default());
-            if single.is_ok_and(|array| array.shape.get(1).is_none_or(|width| *width < 2)) {
-                let problem =
-                    format!("{}: answers of a single number have no cosine", path.display());
-                return Err(Failure::usage(problem)
-                    .hint("remove --with reference=, or compare labels with --labels"));
-            }
-            path
+        Some(reference) => {
+            check_reference(&reference, path, inputs, library)?;
+            reference
         }
         None if spec.verify && matches!(run.mode, None | Some(Mode::Accuracy | Mode::Both)) => {
             match rows(path, inputs, library) {
@@ -256,6 +257,45 @@ fn judge(
     let judge = oracle::judge(vectors, spec.precision);
     judge.scorer().map_err(Failure::set_up)?;
     Ok(Some(judge))
+}
+
+/// Checks that a reference has a row per sample, as long as an answer. An unreadable file is reported
+/// when it is opened to score.
+fn check_reference(
+    reference: &Path,
+    model: &Path,
+    inputs: &[ModelInput],
+    library: &TensorLibrary,
+) -> Result<(), Failure> {
+    let array = dyno_tensors::npy::Npy::parse(&std::fs::read(reference).unwrap_or_default());
+    let Ok(array) = array else { return Ok(()) };
+    let refused = |problem: String| {
+        Failure::usage(format!("{}: {problem}", reference.display()))
+            .hint("remove --with reference=, or compare classes with --labels")
+    };
+    let rows = array.shape.first().copied();
+    let width = array.shape.get(1..).map(|row| row.iter().product::<usize>());
+    if width.is_none_or(|width| width < 2) {
+        return Err(refused("answers of a single number have no cosine".into()));
+    }
+    let samples = library.total_sample_count();
+    if rows != Some(samples) {
+        let rows = rows.unwrap_or(0);
+        return Err(refused(format!("has {rows} rows, but there are {samples} samples")));
+    }
+    let names: Vec<&str> = inputs.iter().map(|input| &input.name[..]).collect();
+    let (oracle, call) = (Oracle::read(model, JUDGED_WORK), call(library, inputs, 0));
+    if let (Ok(oracle), Some(call)) = (oracle, call)
+        && let Ok(answer) = first_output(&oracle, &names, &call)
+        && width != Some(answer.len())
+    {
+        return Err(refused(format!(
+            "has rows of {} numbers, but an answer has {}",
+            width.unwrap_or(0),
+            answer.len()
+        )));
+    }
+    Ok(())
 }
 
 /// Returns the file with the oracle's first outputs for all samples.

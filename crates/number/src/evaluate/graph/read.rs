@@ -38,6 +38,8 @@ pub(super) struct Steps {
     pub output: usize,
     /// Number of values.
     pub values: usize,
+    /// Range of each value that is the result of arithmetic on whole numbers, by its index.
+    pub whole: HashMap<usize, (f32, f32)>,
     pub uses: Vec<WeightUse>,
     pub folds: Vec<Fold>,
 }
@@ -62,6 +64,14 @@ pub(super) struct Fold {
     /// Bias of the convolution, including the normalization.
     pub bias: Vec<f32>,
 }
+
+/// Largest whole number up to which `f32` represents all whole numbers: 2^24.
+const LARGEST_WHOLE: f32 = 16_777_216.0;
+
+/// Operators that compute with whole numbers as well. Their results are exact in `f32` within the range
+/// of their type and up to 2^24; beyond, ONNX wraps or needs more digits.
+const ARITHMETIC: [&str; 10] =
+    ["Add", "Sub", "Mul", "Div", "Pow", "Neg", "Abs", "Sum", "CumSum", "ReduceSum"];
 
 /// Operators whose output has the numbers of their first input, each once.
 pub(super) const MOVES: [&str; 5] = ["Transpose", "Identity", "Reshape", "Squeeze", "Unsqueeze"];
@@ -188,7 +198,15 @@ impl<'a> Reader<'a> {
             let what = format!("reads {name}, which is neither computed nor a small constant");
             unsupported(node, &what)
         };
-        let tensor = self.constants.get(name).ok_or_else(wrong)?;
+        let Some(tensor) = self.constants.get(name) else {
+            return Err(match self.constants.failure() {
+                Some(why) => EvaluateError::Model(format!(
+                    "node {} ({}) reads {name}, which cannot be loaded: {why}",
+                    node.name, node.op
+                )),
+                None => wrong(),
+            });
+        };
         let values = match tensor.element {
             Element::F32 => tensor.floats(),
             _ => tensor.integers().map(|all| all.into_iter().map(|n| n as f32).collect()),
@@ -207,7 +225,14 @@ impl<'a> Reader<'a> {
     /// Adds a step with these inputs and the outputs of the node.
     fn push(&mut self, node: &'a Node, op: Op, inputs: Vec<Option<usize>>, targets: Vec<usize>) {
         let outputs = node.outputs.iter();
-        let outputs = outputs.map(|name| (!name.is_empty()).then(|| self.value(name))).collect();
+        let outputs: Vec<Option<usize>> =
+            outputs.map(|name| (!name.is_empty()).then(|| self.value(name))).collect();
+        if ARITHMETIC.contains(&node.op.as_str()) {
+            let named = node.outputs.iter().zip(&outputs);
+            let ranges = named.filter_map(|(name, value)| Some(((*value)?, self.range(name)?)));
+            let ranges: Vec<_> = ranges.collect();
+            self.found.whole.extend(ranges);
+        }
         let node = (node.op.clone(), node.name.clone());
         self.found.steps.push(Step { op, node, inputs, outputs, targets });
     }
@@ -223,6 +248,19 @@ impl<'a> Reader<'a> {
     fn sizes(&self, name: &str) -> Option<Vec<usize>> {
         let fact = self.inferred.facts.get(name)?;
         fact.shape.iter().skip(1).map(|dim| dim.fixed().filter(|n| *n > 0)).collect()
+    }
+
+    /// Returns the range of the whole numbers of a value; `None` if it is of another type.
+    fn range(&self, name: &str) -> Option<(f32, f32)> {
+        Some(match self.inferred.facts.get(name)?.element {
+            Element::U8 => (0.0, 255.0),
+            Element::I8 => (-128.0, 127.0),
+            Element::U16 => (0.0, 65_535.0),
+            Element::I16 => (-32_768.0, 32_767.0),
+            Element::U32 | Element::U64 => (0.0, LARGEST_WHOLE),
+            Element::I32 | Element::I64 => (-LARGEST_WHOLE, LARGEST_WHOLE),
+            _ => return None,
+        })
     }
 
     fn is_whole(&self, name: &str) -> bool {

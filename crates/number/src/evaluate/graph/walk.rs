@@ -64,6 +64,16 @@ impl Steps {
             let found = step.op.run(inputs, context).map_err(|why| (at, why))?;
             for (value, tensor) in step.outputs.iter().zip(found) {
                 let Some(value) = *value else { continue };
+                if let Some((low, high)) = self.whole.get(&value) {
+                    let is_outside = |x: &&f32| !(*low..=*high).contains(*x);
+                    if let Some(found) = tensor.values.iter().find(is_outside) {
+                        let why = format!(
+                            "computes the whole number {found}, but this engine computes whole \
+                             numbers in float32, exactly from {low} to {high}"
+                        );
+                        return Err((at, StepError::Mismatch(why)));
+                    }
+                }
                 made(value, &tensor);
                 if uses[value] > 0 {
                     values[value] = Some(tensor);

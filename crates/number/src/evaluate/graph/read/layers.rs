@@ -48,7 +48,8 @@ impl<'a> Reader<'a> {
             };
         };
         if is_gemm && is_scaled(node) {
-            return Err(unsupported(node, "is no product of rows with weights"));
+            let what = "has transA, or an alpha or beta other than 1, which this engine lacks";
+            return Err(unsupported(node, what));
         }
         let is_turned = is_gemm && node.int("transB", 0) != 0;
         let k = if is_turned { columns } else { rows };
