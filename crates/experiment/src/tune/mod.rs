@@ -11,6 +11,7 @@ mod evaluator;
 mod external;
 mod plot;
 mod runs;
+mod scaled;
 mod speed;
 mod summary;
 
@@ -25,4 +26,5 @@ pub use evaluator::Evaluator;
 pub use external::{Program, TrialPolicy, program};
 pub use plot::{Curve, Histogram, PLOT_SCHEMA_VERSION, Plot, histogram, plot};
 pub use runs::Runs;
+pub use scaled::{ScaleChoice, ScaleSearch, ScaleVerdict};
 pub use summary::{best_file, margin_verdict, remarks};
