@@ -137,6 +137,9 @@ impl ScaleSearch<'_> {
         let base = outcomes(self.model, &part)?;
         let every = rungs.len().div_ceil(MOST_RUNGS).max(1);
         let mut tested: Vec<&ScaledRung> = rungs.iter().rev().step_by(every).collect();
+        if tested.last() != rungs.first().as_ref() {
+            tested.extend(rungs.first());
+        }
         tested.reverse();
         let mut levels = Fallback::new(LEVEL, tested.len());
         let (mut is_confirmed, mut found) = (false, None);

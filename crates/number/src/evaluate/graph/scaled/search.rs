@@ -136,7 +136,8 @@ impl ScaledSearch {
     }
 
     /// Searches for the smallest choice with at least the accuracy `threshold`. Returns all choices
-    /// that were accepted, ever smaller ones; none if not even FLOAT(32) passes.
+    /// that pass on its way, ever smaller ones, from the widest that all objects can share; none if
+    /// not even FLOAT(32) passes.
     ///
     /// # Errors
     /// Those of `evaluate`.
@@ -156,8 +157,18 @@ impl ScaledSearch {
                 break;
             }
         }
-        let Some(start) = accepted.first() else { return Ok(accepted) };
+        let Some(start) = accepted.pop() else { return Ok(accepted) };
         let mut accuracy = start.accuracy;
+        // Wider ones may be confirmed where the smallest fails on other samples.
+        for place in 1..places.iter().copied().max().unwrap_or(0) {
+            let wider: Vec<usize> =
+                self.objects.iter().map(|of| place.min(of.options.len() - 1)).collect();
+            let rung = self.rung(&wider, evaluate)?;
+            if rung.accuracy >= threshold && rung.bits > start.bits {
+                accepted.push(rung);
+            }
+        }
+        accepted.push(start);
         loop {
             let mut moves = Vec::new();
             for at in 0..places.len() {

@@ -154,6 +154,8 @@ fn a_search_moves_objects_to_smaller_formats_while_the_accuracy_stays() {
     assert!((8 * 64 * 3..9 * 64 * 3).contains(&made.layers[1].bits), "{formats:?}");
     assert!(found.windows(2).all(|pair| pair[1].bits < pair[0].bits));
     assert!(asked < 100, "{asked}");
+    // The first choices are wide, for a confirmation.
+    assert!(found[0].bits > 8 * 64 * 64, "{:?}", found[0]);
     // Without a choice that passes there is no answer.
     let nothing = search.run(0.85, &mut |_| Ok::<f64, QdqError>(0.1)).unwrap();
     assert!(nothing.is_empty());
