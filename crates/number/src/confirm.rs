@@ -4,7 +4,7 @@
 //! Samples are paired: most are answered alike, and only those that differ carry information about
 //! the loss. The statement is "at most this share of the metric is lost", with a probability of at
 //! most `level` to be wrong. It holds for samples that did not influence the choice of the
-//! configuration. [`Spending`] distributes the level among several looks.
+//! configuration.
 //!
 //! ```
 //! use dyno_number::confirm::{PairedCounts, PairedSamples};
@@ -436,38 +436,47 @@ fn score_bound(base: &[f64], tuned: &[f64], direction: Direction, margin: f64, l
     mean - unseen - student(level, count - 1.0) * deviation / count.sqrt()
 }
 
-/// Levels of several looks, whose sum is at most the whole: half of what is left at each.
+/// Levels of tests of ever smaller configurations, from the widest one: the fallback procedure of
+/// Wiens (2003). Half of the level belongs to the first test, and the others share the rest. A test
+/// that confirms hands its level on to the next one. The probability that any confirmation is wrong
+/// is at most the level, whichever configurations lose more than the margin.
 ///
 /// ```
-/// use dyno_number::confirm::Spending;
-/// let mut spending = Spending::new(0.05);
-/// assert_eq!((spending.next(), spending.next()), (0.025, 0.0125));
-/// assert_eq!(spending.looks(), 2);
+/// use dyno_number::confirm::Fallback;
+/// let mut levels = Fallback::new(0.05, 3);
+/// assert_eq!(levels.next_level(true), 0.025);
+/// assert!((levels.next_level(true) - 0.0375).abs() < 1e-12);
+/// assert_eq!(levels.next_level(false), 0.0125);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spending {
-    left: f64,
-    looks: u32,
+pub struct Fallback {
+    level: f64,
+    count: usize,
+    looks: usize,
+    last: f64,
 }
 
-impl Spending {
-    /// Returns the levels of looks at samples whose sum is `level`.
+/// The part of the level that belongs to the first test.
+pub(crate) const FIRST_SHARE: f64 = 0.5;
+
+impl Fallback {
+    /// Returns the levels of `count` tests.
     #[must_use]
-    pub fn new(level: f64) -> Self {
-        Self { left: level, looks: 0 }
+    pub fn new(level: f64, count: usize) -> Self {
+        Self { level, count, looks: 0, last: 0.0 }
     }
 
-    /// Returns the level of the next look.
-    #[expect(clippy::should_implement_trait, reason = "it never ends")]
-    pub fn next(&mut self) -> f64 {
-        self.left /= 2.0;
+    /// Returns the level of the next test; `is_confirmed` is whether the last one confirmed.
+    #[must_use]
+    pub fn next_level(&mut self, is_confirmed: bool) -> f64 {
+        let own = match (self.looks, self.count) {
+            (0, 1) => self.level,
+            (0, _) => FIRST_SHARE * self.level,
+            (_, count) => (1.0 - FIRST_SHARE) * self.level / (count - 1) as f64,
+        };
+        let carried = if is_confirmed { self.last } else { 0.0 };
         self.looks += 1;
-        self.left
-    }
-
-    /// Returns the number of looks so far.
-    #[must_use]
-    pub fn looks(self) -> u32 {
-        self.looks
+        self.last = carried + own;
+        self.last
     }
 }

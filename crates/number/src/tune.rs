@@ -41,6 +41,7 @@ mod coarse;
 mod confirm;
 mod fine;
 mod journal;
+mod ladder;
 mod moves;
 mod narrow;
 mod pareto;

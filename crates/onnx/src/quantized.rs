@@ -5,6 +5,7 @@
 //! `MatMulInteger` after `DynamicQuantizeLinear`. [`in_floats`] makes the first of the others, with
 //! weights as constants of float32. It computes the same function: integers times a scale.
 
+mod fp8;
 mod spread;
 
 use std::borrow::Cow;
@@ -246,18 +247,29 @@ impl<'a> Rewriter<'a> {
         axis: i64,
         block: usize,
     ) -> Option<(Vec<usize>, Vec<f32>)> {
-        let (shape, codes) = self.codes(codes)?;
+        let (shape, codes) = self.code_values(codes)?;
         let scale = self.constants.get(scale)?;
         let scales = scale.floats()?;
         let of_scale = Spread::new(&shape, axis, block, scales.len())?;
-        let zeros = if zero.is_empty() { Vec::new() } else { self.codes(zero)?.1 };
+        let zeros = if zero.is_empty() { Vec::new() } else { self.code_values(zero)?.1 };
         let of_zero = Spread::new(&shape, axis, block, zeros.len().max(1))?;
         let numbers = codes.iter().enumerate().map(|(at, code)| {
-            let zero = zeros.get(of_zero.index_of(at)).copied().unwrap_or(0);
+            let zero = zeros.get(of_zero.index_of(at)).copied().unwrap_or(0.0);
             (code - zero) as f32 * scales[of_scale.index_of(at)]
         });
         let numbers = numbers.collect();
         Some((shape, numbers))
+    }
+
+    /// Returns what codes stand for, without scale and zero point: integers, or numbers of FP8.
+    fn code_values(&self, name: &str) -> Option<(Vec<usize>, Vec<f64>)> {
+        if let Some(tensor) = self.constants.get(name)
+            && let Some(numbers) = fp8::numbers(&tensor)
+        {
+            return Some((tensor.shape, numbers));
+        }
+        let (shape, codes) = self.codes(name)?;
+        Some((shape, codes.into_iter().map(|code| code as f64).collect()))
     }
 
     /// Returns constant integers, or the codes of constants that are quantized.
@@ -307,6 +319,9 @@ impl<'a> Rewriter<'a> {
     /// Returns constants of floating-point types other than float32.
     fn narrow_floats(&self, name: &str) -> Option<(Vec<usize>, Vec<f32>)> {
         let tensor = self.constants.get(name)?;
+        if let Some(numbers) = fp8::numbers(&tensor) {
+            return Some((tensor.shape, numbers.into_iter().map(|x| x as f32).collect()));
+        }
         let Values::Bytes(bytes) = &tensor.values else { return None };
         let is_narrow = tensor.element != Element::F32 && tensor.element.is_real();
         let all = Elements::read(tensor.element, bytes).filter(|_| is_narrow)?;

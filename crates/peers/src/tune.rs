@@ -1,6 +1,6 @@
-//! `bench/tune`: the bench `tune` of `dyno-number` on MNIST, ONNX Runtime beside its packed networks, and
-//! Intel Neural Compressor beside `dyno tune`, on MNIST and on networks that others trained. `tune study`
-//! writes tables of rules and searches.
+//! `bench/tune`: the bench `tune` of `dyno-number` on MNIST, ONNX Runtime beside its packed networks, Intel
+//! Neural Compressor beside `dyno tune`, on MNIST and on networks that others trained, and ten models of our
+//! own whose answers ONNX Runtime judges. `tune study` writes tables of rules and searches.
 
 use std::fs;
 use std::path::Path;
@@ -41,6 +41,9 @@ const NET_RUNTIME: [&str; 2] = ["runtime_ms.f32", "runtime_ms.tuned"];
 /// A figure that takes minutes: the peer tries as often as it may.
 const STATIC: &str = "peer_static_seconds";
 
+/// Figures of ten generated models.
+const OWN: [&str; 2] = ["tune.own_models_confirmed", "tune.qdq_roundtrip_models"];
+
 /// The runtime that quantizes and executes models beside our packed networks.
 const RUNTIME: &str = "onnx==1.23.2 onnxruntime==1.32.0 numpy==2.4.6";
 const BESIDE: &str = "tune.lenet.against_runtime_us";
@@ -76,7 +79,10 @@ pub fn run(root: &Path, options: &Options) -> Result<ExitCode> {
         return study(&Bench::new(root, "tune", options)?, *write);
     }
     let bench = Bench::new(root, "tune", &options.figures)?;
-    if !bench.names_only(&NETS) {
+    if OWN.iter().any(|figure| bench.wants(figure)) {
+        own_models(&bench)?;
+    }
+    if !bench.names_only(&[&NETS[..], &OWN[..], &["own_models", "qdq"][..]].concat()) {
         if !has_data(&bench)? {
             return Ok(ExitCode::SUCCESS);
         }
@@ -101,6 +107,18 @@ fn mnist_figures(bench: &Bench<'_>) -> Result<()> {
         against_peer(bench)?;
     }
     Ok(())
+}
+
+/// Tunes ten generated models, and lets ONNX Runtime judge the answers.
+fn own_models(bench: &Bench<'_>) -> Result<()> {
+    let Some(venv) = bench.or_skip(OWN[0], runtime(bench)?) else { return Ok(()) };
+    let mut build = cargo::command(bench.root);
+    build.args(["build", "--quiet", "--release", "--package", "dyno-number", "--example", "qdq"]);
+    shell::run(&mut build)?;
+    let example = cargo::target_folder(bench.root)?.join("release/examples/qdq");
+    let mut script = venv.script(&bench.root.join("crates/peers/scripts/ten_models.py"));
+    script.arg(cargo::release_dyno(bench.root)?).arg(example).arg(&bench.folder);
+    print(bench, script.args(bench.quick.then_some("--quick")))
 }
 
 /// Measures packed networks and ONNX Runtime in turn.

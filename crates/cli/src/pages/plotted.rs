@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use dyno_experiment::tune::{Curve, Histogram, Plot};
+use dyno_experiment::tune::{Curve, Frontier, Histogram, Plot};
 use dyno_report::page::{self, Masthead};
 use dyno_report::plot::{self, Axis, Chart, Format, Ink, Point, RuleAxis, Shape};
 use dyno_report::words::{self, escaped};
@@ -22,6 +22,11 @@ pub fn html(plot: &Plot) -> String {
         body.push_str(&accuracy(plot, curves));
     }
     body.push_str("</div></section>\n");
+    if let Some(frontier) = &plot.frontier {
+        body.push_str("<section class=\"card\"><h2>Accuracy by size</h2><div class=\"charts\">");
+        body.push_str(&sizes(frontier));
+        body.push_str("</div></section>\n");
+    }
     if !plot.histograms.is_empty() {
         body.push_str(
             "<section class=\"card\"><h2>Weights</h2><p class=\"note\">How many weights there are of each size. \
@@ -39,20 +44,100 @@ pub fn html(plot: &Plot) -> String {
     page::document(&title, &Masthead { name: &title, verdict: None, facts }, &body)
 }
 
-/// Appends the curves. They share an accuracy axis, which starts at a round share below all of them.
+/// Returns the accuracies that matter: from some margins beyond the limit to the best one. Points
+/// far beyond it would hide those near it. FLOAT 32 and the limit are always inside.
+fn relevant(plot: &Plot) -> [f64; 2] {
+    let Plot { baseline, curves, .. } = plot;
+    let all = || curves.iter().flat_map(|curve| &curve.points).map(|point| point.accuracy);
+    let margin = (baseline.accuracy - baseline.threshold).abs().max(0.005);
+    let is_error = baseline.threshold > baseline.accuracy;
+    let reach = MARGINS_SHOWN * margin;
+    let (low, high) =
+        (baseline.accuracy.min(baseline.threshold), baseline.accuracy.max(baseline.threshold));
+    let [least, most] = [all().fold(low, f64::min), all().fold(high, f64::max)];
+    let (least, most) = if is_error {
+        (least, most.min(baseline.threshold + reach))
+    } else {
+        (least.max(baseline.threshold - reach), most)
+    };
+    let air = 0.04 * (most - least);
+    [least - air, most + air]
+}
+
+/// Margins beyond the limit that the axis shows.
+const MARGINS_SHOWN: f64 = 5.0;
+
+/// Returns the widths that matter: up to a few bits beyond the narrowest from which all keep the
+/// margin.
+fn widest(plot: &Plot) -> f64 {
+    let threshold = plot.baseline.threshold;
+    let is_error = threshold > plot.baseline.accuracy;
+    let fails = |accuracy: f64| if is_error { accuracy > threshold } else { accuracy < threshold };
+    let points = plot.curves.iter().flat_map(|curve| &curve.points);
+    let last = points.filter(|point| fails(point.accuracy)).map(|point| point.bits).max();
+    (f64::from(last.unwrap_or(1)) + 4.0).clamp(6.0, 16.0)
+}
+
+/// Returns the chart of an object. All charts share their axes.
 fn accuracy(plot: &Plot, curves: &[Curve]) -> String {
     let title = curves[0].object.as_deref().unwrap_or("everything");
-    let x = Axis::between("bits", Format::Count, 1.0, 16.0);
-    let all = plot.curves.iter().flat_map(|curve| &curve.points).map(|point| point.accuracy);
-    let least = all.fold(plot.baseline.threshold, f64::min).clamp(0.0, 0.9);
-    let y = Axis::between("accuracy", Format::Share, (least * 10.0).floor() / 10.0, 1.0);
+    let ([low, high], widest) = (relevant(plot), widest(plot));
+    let x = Axis::between("bits", Format::Count, 1.0, widest);
+    let y = Axis::between("accuracy", Format::Share, low, high);
     let mut chart = Chart::new(title, x, y);
     for (at, curve) in curves.iter().enumerate() {
-        let points = curve.points.iter().map(|point| Point::new(point.bits.into(), point.accuracy));
+        let points = curve.points.iter().filter(|point| f64::from(point.bits) <= widest);
+        // A line that leaves the axis ends at its border.
+        let points =
+            points.map(|point| Point::new(point.bits.into(), point.accuracy.clamp(low, high)));
         chart = chart.with(curve.kind, Ink::nth(at), Shape::Line, points.collect());
     }
     let threshold = plot.baseline.threshold;
     let name = format!("must be kept: {}", words::share(threshold));
+    plot::figure(&chart.rule(RuleAxis::Y, Some(threshold), &name, Ink::Bad))
+}
+
+/// Returns the chart of a job's configurations that no other one beats.
+fn sizes(frontier: &Frontier) -> String {
+    let Frontier { set, samples, points, .. } = frontier;
+    let threshold = frontier.threshold;
+    // Configurations far beyond the limit do not matter.
+    let best = points.last().map_or(threshold, |point| point.accuracy);
+    let reach = MARGINS_SHOWN * (best - threshold).abs().max(0.005);
+    let shown = || points.iter().filter(move |point| (point.accuracy - threshold).abs() <= reach);
+    let edges = || shown().flat_map(|point| point.interval.unwrap_or([point.accuracy; 2]));
+    let (low, high) = (edges().fold(threshold, f64::min), edges().fold(threshold, f64::max));
+    let air = 0.04 * (high - low).max(0.001);
+    let x = Axis::log(
+        "bits of weights and activations",
+        Format::Count,
+        shown().map(|point| point.bits),
+    );
+    let y = Axis::between("accuracy", Format::Share, low - air, high + air);
+    let band = shown().filter_map(|point| {
+        let [low, high] = point.interval?;
+        Some(Point { to: high, ..Point::new(point.bits, low) })
+    });
+    let band: Vec<Point> = band.collect();
+    let dot = |point: &dyno_experiment::tune::FrontierPoint| Point {
+        tip: format!("{}\naccuracy {}", point.formats, point.accuracy),
+        ..Point::new(point.bits, point.accuracy)
+    };
+    let count = samples.map_or_else(String::new, |samples| format!(" of {samples} samples"));
+    let about = if band.is_empty() {
+        "The accuracy is not a share of samples, so it has no interval."
+    } else {
+        "The band is the interval that contains the accuracy with 95 % confidence."
+    };
+    let mut chart = Chart::new("Configurations of the job", x, y).note(format!(
+        "Each dot is a configuration on the {set} set{count} that is smaller than all that are as accurate. \
+         {about} The best of many configurations looks better on these samples than on others."
+    ));
+    if !band.is_empty() {
+        chart = chart.with("95 % interval", Ink::Quiet, Shape::Band, band);
+    }
+    let chart = chart.with("configurations", Ink::B, Shape::Dots, shown().map(dot).collect());
+    let name = format!("must be kept: {threshold:.5}");
     plot::figure(&chart.rule(RuleAxis::Y, Some(threshold), &name, Ink::Bad))
 }
 

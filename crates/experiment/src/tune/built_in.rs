@@ -65,6 +65,10 @@ impl Engine {
         if let unknown @ [_, ..] = &network.unknown_objects(&known)[..] {
             return Err(of(&unknown.join("; ")));
         }
+        let problems = engine.wrong_sizes(network);
+        if !problems.is_empty() {
+            return Err(of(&problems.join("; ")));
+        }
         engine.check_chance(&labels, &full).map_err(|problem| of(&problem))?;
         if network.objective == Objective::Latency {
             engine.speed =
@@ -94,6 +98,24 @@ impl Engine {
         }
         let graph = GraphEvaluator::new(&model, fed, sets).map_err(|error| of(&error))?;
         Ok(Self { shape: Shape::Graph(Box::new(graph)), speed: None, shared: None })
+    }
+
+    /// Returns what is wrong with numbers of weights in the descriptor. A size of 0 leaves an object
+    /// out of the search.
+    fn wrong_sizes(&self, network: &Network) -> Vec<String> {
+        let wrong = |layer: &Layer| {
+            let sizes = layer.parts.iter().map(|name| self.weights(name).map(<[f32]>::len));
+            let found = sizes.sum::<Option<usize>>()? as u64;
+            let stated = layer.weight_size;
+            (stated > 0 && stated != found).then(|| {
+                format!(
+                    "`wgt_size` of `{}` is {stated}, but the model has {found} weights there; `dyno tune \
+                     profile` prints the sizes of a model",
+                    layer.name
+                )
+            })
+        };
+        network.layers.iter().filter_map(wrong).collect()
     }
 
     /// Rejects labels that FLOAT(32) predicts no better than chance.

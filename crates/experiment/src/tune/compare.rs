@@ -5,7 +5,6 @@ use std::process::Command;
 
 use dyno_number::evaluate::graph::{CorrectnessRule, GraphSamples, QdqModel, QdqOptions};
 use dyno_number::evaluate::{PackedFile, PackedSource};
-use dyno_number::tune::samples::split;
 use dyno_number::tune::{Subset, Trial};
 use dyno_number::{Assignment, Dictionary};
 use dyno_onnx::Model;
@@ -13,7 +12,7 @@ use dyno_tensors::npy;
 use serde::{Deserialize, Serialize};
 
 use super::built_in::Engine;
-use super::data::HELD_OUT_SEED;
+use super::data::held_out_parts;
 use super::speed::Speed;
 use crate::watch::Interrupt;
 
@@ -82,7 +81,7 @@ impl Comparison<'_> {
         else {
             return Err("expected samples of one input, and their labels".into());
         };
-        let [held_out, others] = split(self.samples.count(), self.held_out, HELD_OUT_SEED);
+        let [held_out, others] = held_out_parts(&self.samples, self.held_out);
         if held_out.is_empty() || others.is_empty() {
             let count = self.samples.count();
             return Err(format!("expected samples for two parts, found {count}"));
@@ -247,7 +246,7 @@ impl ComparedModel {
 }
 
 /// Returns the interval of Wilson (1927) for a share of `samples`.
-fn interval(share: f64, samples: usize) -> [f64; 2] {
+pub(super) fn interval(share: f64, samples: usize) -> [f64; 2] {
     let n = samples.max(1) as f64;
     let center = (share + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
     let half = Z / (1.0 + Z * Z / n) * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();

@@ -1,6 +1,7 @@
 //! Samples of a model that is evaluated in this process, and their sets.
 
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use dyno_number::evaluate::Samples;
@@ -24,6 +25,8 @@ pub struct Data {
     pub sets: [Vec<usize>; 3],
     /// Samples that decide the formats, in closed mode.
     pub provenance: Option<Provenance>,
+    /// Number of different samples, if a part of them may be held out.
+    pub different: usize,
 }
 
 /// How closed mode splits the calibration set.
@@ -36,7 +39,7 @@ pub struct CalibrationSplit {
 }
 
 /// Seed of the held-out samples.
-pub const HELD_OUT_SEED: u64 = 0x5eed_0000_c0f1;
+const HELD_OUT_SEED: u64 = 0x5eed_0000_c0f1;
 
 /// Part of the samples that the search does not see.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,18 +53,23 @@ pub struct HeldOut {
 impl HeldOut {
     /// Returns the indices of the held-out samples and of all others. The former are in an order
     /// that is drawn, so that each fold of them is a sample of all. The split does not depend on the
-    /// descriptor's seed: searches with several seeds have the same held-out samples.
-    fn split(self, count: usize) -> [Vec<usize>; 2] {
-        let wanted = (count as f64 * self.share) as usize;
-        if (wanted as u64) < fewest_held_out(self.margin) {
-            return [Vec::new(), (0..count).collect()];
+    /// descriptor's seed: searches with several seeds have the same held-out samples. `firsts` are
+    /// the samples that are no copy of an earlier one; copies are searched if their first one is,
+    /// and otherwise left out, because a copy proves nothing more.
+    fn split(self, firsts: &[usize], copies: &[(usize, usize)]) -> [Vec<usize>; 2] {
+        let everything = || {
+            let mut all: Vec<usize> =
+                firsts.iter().copied().chain(copies.iter().map(|(at, _)| *at)).collect();
+            all.sort_unstable();
+            all
+        };
+        if (self.count(firsts.len()) as u64) < fewest_held_out(self.margin) {
+            return [Vec::new(), everything()];
         }
-        let [mut held_out, searched] = split(count, self.share, HELD_OUT_SEED);
-        shuffle(&mut held_out, HELD_OUT_SEED);
-        [held_out, searched]
+        parts(firsts, copies, self.share)
     }
 
-    /// Returns how many of `count` samples would be held out.
+    /// Returns how many of `count` different samples would be held out.
     pub fn count(self, count: usize) -> usize {
         (count as f64 * self.share) as usize
     }
@@ -92,6 +100,9 @@ impl Data {
             check_labels(&fed, &inputs[0], &folder.join(file))?;
         }
         let count = fed.count();
+        if count == 0 {
+            return Err(format!("{}: expected samples, found none", inputs[0].display()));
+        }
         let mut confirmation = Vec::new();
         let mut provenance = None;
         if let Some(files) = &built_in.validation {
@@ -110,8 +121,11 @@ impl Data {
             join(&mut fed, validation)?;
         }
         let mut searched: Vec<usize> = (0..count).collect();
+        let mut different = count;
         if let (Some(held_out), true) = (held_out, confirmation.is_empty()) {
-            [confirmation, searched] = held_out.split(count);
+            let (firsts, copies) = copies(&fed);
+            different = firsts.len();
+            [confirmation, searched] = held_out.split(&firsts, &copies);
         }
         let [small, full] = match (closed, searched.len()) {
             (_, 0) => [Vec::new(), Vec::new()],
@@ -121,7 +135,7 @@ impl Data {
                 [small.into_iter().map(|at| searched[at]).collect(), searched]
             }
         };
-        Ok(Self { fed, sets: [small, full, confirmation], provenance })
+        Ok(Self { fed, sets: [small, full, confirmation], provenance, different })
     }
 
     /// Returns the number of samples that are held out for the confirmation.
@@ -160,6 +174,52 @@ impl Data {
         let labels = set.iter().map(|at| labels[*at]);
         Ok((Samples { values: values.collect(), labels: labels.collect() }, &input.dims))
     }
+}
+
+/// Divides samples into a part that is held out and the others. Copies of a sample are searched if
+/// their first one is, and otherwise left out.
+fn parts(firsts: &[usize], copies: &[(usize, usize)], share: f64) -> [Vec<usize>; 2] {
+    if firsts.len() < 2 {
+        let copied = copies.iter().map(|(at, _)| *at);
+        return [Vec::new(), firsts.iter().copied().chain(copied).collect()];
+    }
+    let [held_out, searched] = split(firsts.len(), share, HELD_OUT_SEED);
+    let named = |part: Vec<usize>| part.into_iter().map(|at| firsts[at]).collect::<Vec<_>>();
+    let [mut held_out, mut searched] = [named(held_out), named(searched)];
+    shuffle(&mut held_out, HELD_OUT_SEED);
+    let seen: HashSet<usize> = searched.iter().copied().collect();
+    searched.extend(copies.iter().filter(|(_, of)| seen.contains(of)).map(|(at, _)| *at));
+    searched.sort_unstable();
+    [held_out, searched]
+}
+
+/// Returns the samples that a job holds out, and the others.
+pub(super) fn held_out_parts(fed: &GraphSamples, share: f64) -> [Vec<usize>; 2] {
+    let (firsts, copies) = copies(fed);
+    parts(&firsts, &copies, share)
+}
+
+/// Returns the samples that are no copy of an earlier one, and each copy with the first of its kind.
+fn copies(fed: &GraphSamples) -> (Vec<usize>, Vec<(usize, usize)>) {
+    let mut known: HashMap<Vec<u32>, usize> = HashMap::new();
+    let (mut firsts, mut copies) = (Vec::new(), Vec::new());
+    for at in 0..fed.count() {
+        let values = fed.inputs.iter().flat_map(|input| {
+            let size: usize = input.dims.iter().product();
+            input.values.get(at * size..(at + 1) * size).unwrap_or_default()
+        });
+        let length = fed.lengths.as_ref().and_then(|lengths| lengths.get(at));
+        let length = length.map(|length| *length as u32);
+        let content = values.map(|x| x.to_bits()).chain(length).collect();
+        match known.entry(content) {
+            Entry::Occupied(first) => copies.push((at, *first.get())),
+            Entry::Vacant(place) => {
+                place.insert(at);
+                firsts.push(at);
+            }
+        }
+    }
+    (firsts, copies)
 }
 
 /// Appends the samples of a validation set.
@@ -281,4 +341,39 @@ pub fn fed(
         lengths: lengths.map(whole_numbers).transpose()?,
         correctness: right,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A hundred samples with sixty different contents.
+    #[test]
+    fn a_held_out_sample_is_no_copy_of_another_one() {
+        let values: Vec<f32> = (0..100).map(|at| (at % 60) as f32).collect();
+        let fed = GraphSamples {
+            inputs: vec![GraphInput { dims: vec![1], values: values.clone() }],
+            lengths: None,
+            correctness: CorrectnessRule::Labels(vec![0; 100]),
+        };
+        let [held_out, searched] = held_out_parts(&fed, 0.5);
+        assert_eq!(held_out.len(), 30);
+        let mut contents: Vec<u32> = held_out.iter().map(|at| values[*at] as u32).collect();
+        contents.sort_unstable();
+        contents.dedup();
+        assert_eq!(contents.len(), 30, "no content is held out twice");
+        let is_seen = |at: &usize| searched.iter().any(|other| values[*other] == values[*at]);
+        assert!(!held_out.iter().any(is_seen));
+        // Copies of searched samples are searched.
+        let firsts = searched.iter().filter(|at| **at < 60).count();
+        assert_eq!(firsts, 30);
+        assert!(searched.len() > 30);
+        // One sample cannot be divided.
+        let one = GraphSamples {
+            inputs: vec![GraphInput { dims: vec![1], values: vec![1.0; 3] }],
+            lengths: None,
+            correctness: CorrectnessRule::Labels(vec![0; 3]),
+        };
+        assert_eq!(held_out_parts(&one, 0.5), [vec![], vec![0, 1, 2]]);
+    }
 }

@@ -138,17 +138,15 @@ pub struct Confirmation {
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Look {
-    /// Number of the fold, from 1.
-    pub fold: usize,
     /// Error that this look may make, as a share.
     pub level: f64,
-    /// Samples in the fold.
+    /// Held-out samples.
     pub samples: u64,
     /// The configuration.
     pub formats: String,
     /// Its objective.
     pub objective: f64,
-    /// Share of the metric that it loses on the fold.
+    /// Share of the metric that it loses on them.
     pub loss: f64,
     /// Samples that become wrong; null for scores.
     pub broken: Option<u64>,
@@ -309,7 +307,6 @@ pub fn document(
 
 fn confirmation(network: &Network, found: &tune::Confirmation) -> Confirmation {
     let look = |look: &tune::Look| Look {
-        fold: look.fold,
         level: look.level,
         samples: look.samples,
         formats: look.assignment.to_string(),

@@ -7,6 +7,7 @@ use dyno_results::VERSION;
 use serde::Serialize;
 
 use super::document::Baseline;
+use super::frontier::Frontier;
 
 /// Version of the schema of `dyno tune plot --json`.
 pub const PLOT_SCHEMA_VERSION: u32 = 1;
@@ -38,6 +39,8 @@ pub struct Plot {
         )
     )]
     pub histograms: Vec<Histogram>,
+    /// Size against accuracy in a tuning job; null without one.
+    pub frontier: Option<Frontier>,
 }
 
 /// Accuracies of one object, or of all, in one type.
@@ -115,6 +118,7 @@ pub fn plot(
         baseline: Baseline { accuracy: base, threshold },
         curves,
         histograms,
+        frontier: None,
     }
 }
 

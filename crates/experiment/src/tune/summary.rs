@@ -29,8 +29,18 @@ pub fn best_file(network: &Network, answer: &TuneAnswer) -> String {
 
 /// Returns the verdict about the margin in one sentence that begins with its word.
 pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String {
-    let Confirmation { verdict, margin, level, held_out, proven_margin, needed, looks, problem } =
-        confirmation;
+    let Confirmation {
+        verdict,
+        margin,
+        level,
+        held_out,
+        proven_margin,
+        needed,
+        looks,
+        problem,
+        answer,
+    } = confirmation;
+    let look = answer.and_then(|at| looks.get(at));
     let (word, what) = (verdict.word(), &network.metric.name);
     let (margin, sure) = (percent(*margin), percent(1.0 - level));
     let of = |look: &Look| match look.changed {
@@ -44,33 +54,32 @@ pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String 
             percent(look.loss)
         ),
     };
-    // Without a confirmed configuration the answer is the search's smallest, which was not tested.
-    let tested = |look: &Look| {
-        let size = units::count(rounded(look.objective));
-        let unit = network.objective.unit();
-        format!("in the widest configuration that was tested ({size} {unit}), {}", of(look))
-    };
     let proven = match proven_margin {
         proven if proven.is_finite() => format!("they prove at most {} %", percent(*proven)),
         _ => "they prove no margin".into(),
     };
     match verdict {
         MarginVerdict::Valid => {
-            let look = looks.iter().rev().find(|look| look.is_confirmed);
             let found = look.map(of).unwrap_or_default();
             format!(
                 "{word}: at most {margin} % of the {what} is lost, with {sure} % confidence: {found}; {proven}"
             )
         }
         MarginVerdict::Invalid => {
-            let found = looks.last().map(tested).unwrap_or_default();
-            format!("{word}: more than {margin} % of the {what} is lost: {found}")
+            let found = look.map(of).unwrap_or_default();
+            let all = match looks.len() {
+                1 => String::new(),
+                count => format!("; all {count} configurations that were tested lose more"),
+            };
+            format!("{word}: more than {margin} % of the {what} is lost: {found}{all}")
         }
         MarginVerdict::Undecided => {
-            let found = match looks.last() {
-                Some(look) => tested(look),
+            let found = match look {
+                Some(look) => of(look),
                 None if *held_out > 0 => {
-                    format!("{} held-out samples would be too few", units::count(*held_out))
+                    let why =
+                        if problem.is_empty() { String::new() } else { format!(" ({problem})") };
+                    format!("{} held-out samples would be too few{why}", units::count(*held_out))
                 }
                 None => problem.clone(),
             };
@@ -82,16 +91,25 @@ pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String 
                 ),
                 (false, _) => format!("; {proven}"),
             };
-            let needed = match needed {
-                Some(count) => {
-                    format!("; {margin} % needs about {} held-out samples", units::count(*count))
-                }
-                None => String::new(),
-            };
+            let needed = needed_samples(*needed, confirmation.margin);
             format!(
                 "{word}: whether at most {margin} % of the {what} is lost: {found}{proven}{needed}"
             )
         }
+    }
+}
+
+/// Returns how many held-out samples a margin needs, as the end of a sentence.
+fn needed_samples(needed: Option<u64>, margin: f64) -> String {
+    match needed {
+        Some(count) => {
+            let count = units::count(count);
+            format!("; {} % needs about {count} held-out samples", percent(margin))
+        }
+        None if margin <= 0.0 => {
+            "; no number of samples proves that nothing is lost, so allow a margin".into()
+        }
+        None => String::new(),
     }
 }
 
@@ -175,19 +193,17 @@ fn remarks_on_margin(network: &Network, outcome: &TuneOutcome) -> Vec<String> {
         ));
     }
     if let Some(confirmation) = &outcome.confirmation {
-        let mut folds: Vec<usize> = confirmation.looks.iter().map(|look| look.fold).collect();
-        folds.dedup();
-        if !folds.is_empty() {
-            lines.push(format!(
-                "{} configurations were compared with FLOAT 32 on {} held-out samples in {}; the widest \
-                 first, and each fold has half of the error that is left",
-                confirmation.looks.len(),
-                units::count(confirmation.held_out),
-                match folds.len() {
-                    1 => "one fold".to_owned(),
-                    count => format!("{count} folds"),
-                }
-            ));
+        let held_out = units::count(confirmation.held_out);
+        match confirmation.looks.len() {
+            0 => {}
+            1 => lines.push(format!(
+                "one configuration was compared with FLOAT 32 on {held_out} held-out samples"
+            )),
+            count => lines.push(format!(
+                "{count} configurations, the widest first, were compared with FLOAT 32 on {held_out} \
+                 held-out samples; together they err with a probability of at most {} %",
+                percent(confirmation.level)
+            )),
         }
     } else if outcome.confirmed.is_none() {
         lines.push(format!(

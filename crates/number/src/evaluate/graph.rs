@@ -39,7 +39,9 @@ pub(super) use self::packed::{PackableTensor, PackedGraph};
 pub use self::qdq::{QdqError, QdqModel, QdqObject, QdqOptions};
 use self::read::{Step, Steps};
 pub use self::samples::{CorrectnessRule, GraphInput, GraphSamples};
-pub use self::scaled::{ScaledFormat, ScaledLayer, ScaledModel};
+pub use self::scaled::{
+    ScaledChoice, ScaledFormat, ScaledLayer, ScaledModel, ScaledRung, ScaledSearch,
+};
 use self::step::StepError;
 use self::target::{Context, InputStats, PreparedGraph, WeightCache};
 use self::tensor::Tensor;

@@ -16,9 +16,15 @@ const BISECTED: [Kind; 2] = [Kind::Fixed, Kind::Float];
 impl Trials<'_, '_> {
     /// Finds the narrowest width that all objects can share, starting at FLOAT(32).
     pub fn coarse(&mut self, subset: Subset) -> Result<TuneAnswer, Stop> {
+        let base = self.begin(subset)?;
+        self.coarse_from(base)
+    }
+
+    /// Finds the narrowest width on a set that was begun. `base` is FLOAT(32) there.
+    pub(super) fn coarse_from(&mut self, base: TuneAnswer) -> Result<TuneAnswer, Stop> {
         self.phase = Phase::Coarse;
         self.remaining = 6;
-        let base = self.begin(subset)?;
+        let subset = base.subset;
         let mut best = base;
         let (mut passed, mut failed) = (32, 1);
         let mut bits = 16;

@@ -2,15 +2,12 @@
 //! not seen.
 //!
 //! An answer of a search is chosen among hundreds of configurations by some samples, and loses more
-//! on others. Therefore the search makes a ladder of answers by its own samples: the smallest one,
-//! then ones that keep more of the accuracy, then wider ones. The ladder is complete before a
-//! held-out sample is looked at. Then its rungs are tested from the widest to the narrowest until one
-//! fails; such a fixed order needs no correction for the number of rungs (Maurer, Hothorn and
-//! Lehmacher, 1995). The held-out samples are divided into folds if there are many. A rung that
-//! fails is tried again on the next fold with half of the level that is left
-//! ([`Spending`](crate::confirm::Spending)).
-
-use std::ops::Range;
+//! on others. Therefore the search makes a ladder of answers by its own samples (`ladder`), which is
+//! complete before a held-out sample is looked at. Then its rungs are tested on all held-out
+//! samples, from the widest to the narrowest. Half of the level belongs to the widest rung, and the
+//! others share the rest. A rung that passes hands its level on to the next one, and one that fails
+//! loses it. This is the fallback procedure of Wiens (2003): it keeps the level whichever rungs
+//! lose more than the margin, and a rung that fails by chance does not end the test.
 
 use dyno_loadgen::compare::probability::binomial_at_least;
 
@@ -20,7 +17,7 @@ use super::trial::{Stop, Subset};
 use super::{Trials, TuneAnswer};
 use crate::assignment::Assignment;
 use crate::confirm::{
-    LEVEL, PairedCounts, PairedSamples, SampleOutcomes, Spending, fewest_samples,
+    FIRST_SHARE, Fallback, LEVEL, PairedCounts, PairedSamples, SampleOutcomes, fewest_samples,
 };
 
 /// What the held-out samples show about the margin.
@@ -46,20 +43,18 @@ impl MarginVerdict {
     }
 }
 
-/// A look at a fold of the held-out samples.
+/// A look at the held-out samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Look {
-    /// Number of the fold, counted from 1.
-    pub fold: usize,
     /// Probability of a wrong confirmation that this look may have.
     pub level: f64,
-    /// Number of samples in the fold.
+    /// Number of held-out samples.
     pub samples: u64,
     /// Objective of the configuration.
     pub objective: f64,
     /// Formats of the configuration.
     pub assignment: Assignment,
-    /// Share of the metric that the configuration loses on the fold.
+    /// Share of the metric that the configuration loses on them.
     pub loss: f64,
     /// Samples that FLOAT(32) alone answers rightly, and the configuration alone; `None` for scores.
     pub changed: Option<[u64; 2]>,
@@ -78,40 +73,24 @@ pub struct Confirmation {
     pub level: f64,
     /// Number of held-out samples.
     pub held_out: u64,
-    /// Smallest margin that the last fold proves for the answer, or that so many samples could
+    /// Smallest margin that the held-out samples prove for the answer, or that so many samples could
     /// prove at best if none was looked at. Infinite if there is none.
     pub proven_margin: f64,
     /// Number of held-out samples that would be needed, if the verdict is undecided and a number
     /// exists.
     pub needed: Option<u64>,
-    /// The looks in order.
+    /// The looks in order, the widest configuration first.
     pub looks: Vec<Look>,
-    /// Why there was no look; empty if there was one.
+    /// Index of the answer's look; `None` if there was none.
+    pub answer: Option<usize>,
+    /// Why there was no look, besides the number of samples; empty if there was one.
     pub problem: String,
 }
-
-/// Most folds of the held-out samples.
-const MOST_FOLDS: u64 = 3;
-/// A fold has at least so many times the fewest samples that can prove the margin.
-const FOLD_FACTOR: u64 = 4;
-/// Shares of the margin at which the search recovers for further rungs.
-const STRICTER: [f64; 3] = [0.5, 0.25, 0.0];
-/// Most rungs that are a bit wider everywhere.
-const MOST_WIDER: usize = 6;
-/// Most rungs between two others.
-const MOST_BETWEEN: usize = 4;
 
 /// Returns the number of held-out samples below which a margin cannot be confirmed at all.
 #[must_use]
 pub fn fewest_held_out(margin: f64) -> u64 {
-    fewest_samples(margin, Spending::new(LEVEL).next())
-}
-
-/// Divides the held-out samples into folds.
-fn folds(count: usize, margin: f64) -> Vec<Range<usize>> {
-    let wanted = FOLD_FACTOR.saturating_mul(fewest_held_out(margin));
-    let folds = (count as u64 / wanted.max(1)).clamp(1, MOST_FOLDS) as usize;
-    (0..folds).map(|at| count * at / folds..count * (at + 1) / folds).collect()
+    fewest_samples(margin, FIRST_SHARE * LEVEL)
 }
 
 impl Trials<'_, '_> {
@@ -138,38 +117,27 @@ impl Trials<'_, '_> {
             self.confirmation = Some(base);
             return Ok(found);
         }
-        let rungs = self.rungs(&found)?;
+        let mut rungs = self.rungs(&found)?;
+        rungs.reverse();
         self.phase = Phase::Confirmation;
-        let mut spending = Spending::new(LEVEL);
         let mut looks: Vec<(Look, PairedSamples)> = Vec::new();
-        let mut confirmed = None;
-        let mut left = rungs.len();
-        for (at, fold) in folds(count, margin).into_iter().enumerate() {
-            let level = spending.next();
-            while left > 0 {
-                let rung = &rungs[left - 1];
-                let (look, paired) = self.look(rung, (at + 1, fold.clone()), &outcomes, level)?;
-                let is_confirmed = look.is_confirmed;
-                looks.push((look, paired));
-                if !is_confirmed {
-                    break;
-                }
-                left -= 1;
-                confirmed = Some((left, looks.len() - 1));
-            }
+        let mut levels = Fallback::new(LEVEL, rungs.len());
+        for rung in &rungs {
+            let is_confirmed = looks.last().is_some_and(|(look, _)| look.is_confirmed);
+            let level = levels.next_level(is_confirmed);
+            looks.push(self.look(rung, &outcomes, level)?);
         }
-        Ok(self.conclude(found, &rungs, looks, confirmed, count as u64))
+        Ok(self.conclude(found, &rungs, looks, count as u64))
     }
 
     fn outcomes_of(&self, assignment: &Assignment) -> Option<SampleOutcomes> {
         self.known(Subset::Confirmation, assignment)?.outcomes.clone()
     }
 
-    /// Looks at a fold for one configuration.
+    /// Looks at the held-out samples for one configuration.
     fn look(
         &mut self,
         rung: &TuneAnswer,
-        (fold, part): (usize, Range<usize>),
         base: &SampleOutcomes,
         level: f64,
     ) -> Result<(Look, PairedSamples), Stop> {
@@ -180,15 +148,14 @@ impl Trials<'_, '_> {
         let tuned = self.outcomes_of(&rung.assignment);
         let tuned =
             tuned.ok_or_else(|| Stop::Failed("a trial has no results of samples".into()))?;
-        let paired =
-            PairedSamples::new(base, &tuned, part, &self.network().metric).map_err(Stop::Failed)?;
+        let paired = PairedSamples::new(base, &tuned, 0..base.len(), &self.network().metric)
+            .map_err(Stop::Failed)?;
         let is_confirmed = paired.confirms(margin, level);
         let changed = match &paired {
             PairedSamples::Right(PairedCounts { broken, fixed, .. }) => Some([*broken, *fixed]),
             PairedSamples::Scores { .. } => None,
         };
         let look = Look {
-            fold,
             level,
             samples: paired.samples(),
             objective: rung.objective,
@@ -200,7 +167,7 @@ impl Trials<'_, '_> {
         let why = words(&look, margin);
         candidates[0].why.clone_from(&why);
         let question = format!(
-            "is the loss at most {} % on samples that the search has not seen (fold {fold}, {} samples)?",
+            "is the loss at most {} % on samples that the search has not seen ({} samples)?",
             percent(margin),
             look.samples
         );
@@ -214,26 +181,25 @@ impl Trials<'_, '_> {
         found: TuneAnswer,
         rungs: &[TuneAnswer],
         looks: Vec<(Look, PairedSamples)>,
-        confirmed: Option<(usize, usize)>,
         held_out: u64,
     ) -> TuneAnswer {
         let margin = self.network().error_margin;
-        let (verdict, answer, about) = match confirmed {
-            Some((rung, look)) => (MarginVerdict::Valid, rungs[rung].clone(), looks.get(look)),
-            None => {
-                let last = looks.last();
-                let is_beyond =
-                    last.is_some_and(|(look, paired)| is_beyond(paired, margin, look.level));
-                let verdict =
-                    if is_beyond { MarginVerdict::Invalid } else { MarginVerdict::Undecided };
-                (verdict, found, last)
-            }
+        let is_beyond = |at: usize| is_beyond(&looks[at].1, margin, FIRST_SHARE * LEVEL);
+        let confirmed = looks.iter().rposition(|(look, _)| look.is_confirmed);
+        // Without a confirmed answer, the smallest one that may still be within the margin.
+        let open = (0..looks.len()).rev().find(|at| !is_beyond(*at));
+        let (verdict, at) = match (confirmed, open) {
+            (Some(at), _) => (MarginVerdict::Valid, Some(at)),
+            (None, Some(at)) => (MarginVerdict::Undecided, Some(at)),
+            (None, None) => (MarginVerdict::Invalid, looks.len().checked_sub(1)),
         };
+        let answer = at.map_or(found, |at| rungs[at].clone());
         let proven_margin =
-            about.map_or(f64::INFINITY, |(look, paired)| paired.smallest_margin(look.level));
-        let needed = about
-            .filter(|_| verdict == MarginVerdict::Undecided)
-            .and_then(|(look, paired)| paired.needed(margin, look.level));
+            at.map_or(f64::INFINITY, |at| looks[at].1.smallest_margin(looks[at].0.level));
+        // The fewest samples that would confirm any of these answers, if their shares stay.
+        let needed =
+            || looks.iter().filter_map(|(_, paired)| paired.needed(margin, FIRST_SHARE * LEVEL));
+        let needed = (verdict == MarginVerdict::Undecided).then(|| needed().min()).flatten();
         self.confirmed =
             self.known(Subset::Confirmation, &answer.assignment).map(|known| known.accuracy);
         self.confirmation = Some(Confirmation {
@@ -243,103 +209,11 @@ impl Trials<'_, '_> {
             held_out,
             proven_margin,
             needed,
+            answer: at,
             looks: looks.into_iter().map(|(look, _)| look).collect(),
             problem: String::new(),
         });
         answer
-    }
-
-    /// Returns a ladder of answers: the smallest first, each further one wider. Held-out samples
-    /// have no part in it.
-    fn rungs(&mut self, found: &TuneAnswer) -> Result<Vec<TuneAnswer>, Stop> {
-        let mut rungs = vec![found.clone()];
-        if found.subset == Subset::Full {
-            for share in STRICTER {
-                let last = rungs[rungs.len() - 1].clone();
-                rungs.extend(self.stricter(&last, share)?);
-            }
-        }
-        let mut last = rungs[rungs.len() - 1].clone();
-        for _ in 0..MOST_WIDER {
-            let Some(wider) = self.wider_everywhere(&last.assignment) else { break };
-            last = self.known_answer(found.subset, wider)?;
-            rungs.push(last.clone());
-        }
-        let mut ladder = Vec::new();
-        for (at, rung) in rungs.iter().enumerate() {
-            ladder.push(rung.clone());
-            if let Some(next) = rungs.get(at + 1) {
-                ladder.extend(self.between(rung, next)?);
-            }
-        }
-        let base = self.network().base();
-        ladder.retain(|rung| rung.assignment != base);
-        ladder.sort_by(|a, b| a.objective.total_cmp(&b.objective));
-        ladder.dedup_by(|a, b| a.assignment == b.assignment);
-        Ok(ladder)
-    }
-
-    /// Recovers an answer under a part of the margin. Returns `None` if that changes nothing.
-    fn stricter(&mut self, from: &TuneAnswer, share: f64) -> Result<Option<TuneAnswer>, Stop> {
-        let full = Subset::Full;
-        let base = self.known_answer(full, self.network().base())?;
-        self.phase = Phase::Recovery;
-        let whole = self.narrow_margin(full, share);
-        let found = self.widen(from, base).and_then(|found| self.fine_tune(full, found));
-        self.restore(full, whole);
-        let found = found?;
-        Ok((found.objective > from.objective).then_some(found))
-    }
-
-    /// Returns an assignment with the next wider format of each group.
-    fn wider_everywhere(&self, from: &Assignment) -> Option<Assignment> {
-        let mut now = from.clone();
-        for group in 0..self.space.groups.len() {
-            if let Some(wider) = self.space.wider(&now, group) {
-                now = wider.assignment;
-            }
-        }
-        (now != *from).then_some(now)
-    }
-
-    /// Evaluates an assignment by the samples of the search.
-    fn known_answer(&mut self, subset: Subset, assignment: Assignment) -> Result<TuneAnswer, Stop> {
-        let evaluation = self.ask(subset, std::slice::from_ref(&assignment), None)?.remove(0);
-        let objective = self.objective(&assignment, Some(&evaluation));
-        Ok(TuneAnswer { assignment, objective, accuracy: evaluation.accuracy, subset })
-    }
-
-    /// Returns answers between two rungs: groups change one after the other, those that cost least
-    /// first.
-    fn between(&mut self, narrow: &TuneAnswer, wide: &TuneAnswer) -> Result<Vec<TuneAnswer>, Stop> {
-        let groups = self.space.groups.clone();
-        let with = |from: &Assignment, slots: &[usize]| {
-            let mut formats = from.formats().to_vec();
-            slots.iter().for_each(|at| formats[*at] = wide.assignment.formats()[*at]);
-            from.with_formats(formats)
-        };
-        let mut steps: Vec<(f64, Vec<usize>)> = Vec::new();
-        for group in groups {
-            let changed = with(&narrow.assignment, &group.slots);
-            if changed != narrow.assignment {
-                steps.push((self.objective(&changed, None), group.slots));
-            }
-        }
-        steps.sort_by(|a, b| a.0.total_cmp(&b.0));
-        steps.pop();
-        let every = steps.len().div_ceil(MOST_BETWEEN).max(1);
-        let mut now = narrow.assignment.clone();
-        let mut found = Vec::new();
-        for (at, (_, slots)) in steps.iter().enumerate() {
-            now = with(&now, slots);
-            if (at + 1) % every == 0 {
-                let rung = self.known_answer(narrow.subset, now.clone())?;
-                let is_between =
-                    rung.objective > narrow.objective && rung.objective < wide.objective;
-                found.extend(is_between.then_some(rung));
-            }
-        }
-        Ok(found)
     }
 }
 
@@ -352,6 +226,7 @@ fn undecided(margin: f64, held_out: u64, needed: Option<u64>, problem: &str) -> 
         proven_margin: f64::INFINITY,
         needed,
         looks: Vec::new(),
+        answer: None,
         problem: problem.into(),
     }
 }
@@ -359,7 +234,7 @@ fn undecided(margin: f64, held_out: u64, needed: Option<u64>, problem: &str) -> 
 /// Returns the smallest margin that so many right answers prove if none changes.
 fn best_margin(right: u64) -> f64 {
     let counts = PairedCounts { both: right, ..PairedCounts::default() };
-    PairedSamples::Right(counts).smallest_margin(Spending::new(LEVEL).next())
+    PairedSamples::Right(counts).smallest_margin(FIRST_SHARE * LEVEL)
 }
 
 /// Returns the confirmation of a job whose samples are too few to hold out a part that could
@@ -369,7 +244,8 @@ pub fn too_few(margin: f64, held_out: u64) -> Confirmation {
     let fewest = fewest_held_out(margin);
     let needed = (fewest < u64::MAX).then_some(fewest);
     let proven_margin = best_margin(held_out);
-    let found = undecided(margin, held_out, needed, "there are too few samples");
+    let problem = if held_out > 0 { "" } else { "there are too few samples" };
+    let found = undecided(margin, held_out, needed, problem);
     Confirmation { proven_margin, ..found }
 }
 

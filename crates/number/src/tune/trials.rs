@@ -386,6 +386,11 @@ impl<'a, 'e> Trials<'a, 'e> {
         answer
     }
 
+    /// Returns all configurations that were evaluated to the end.
+    pub(super) fn points(&self) -> &[Point] {
+        &self.points
+    }
+
     /// Returns the best answer of a set.
     pub fn best(&self, subset: Subset) -> Option<&TuneAnswer> {
         self.best[subset as usize].as_ref()

@@ -15,6 +15,7 @@ use crate::venv::Venv;
 
 const FORMATS: &str = "codes, casts and scales beside ml_dtypes, ONNX Runtime and ONNX's reference";
 const QDQ: &str = "exported models and models quantized by ONNX Runtime give its labels";
+const MX: &str = "weights in MX formats beside a plain reimplementation of the OCP text";
 const SCORES: &str = "networks of the built-in evaluator beside ONNX Runtime";
 /// Pinned, because the table describes these versions.
 const PACKAGES: &str = "ml_dtypes==0.6.0 numpy==2.4.6 onnx==1.23.2 onnxruntime==1.32.0";
@@ -29,7 +30,7 @@ pub fn run(bench: &Bench) -> Result<Vec<Comparison>> {
         Ok(venv) => venv,
         Err(missing) => {
             let skipped = |name| (name, Outcome::Skipped(missing.clone()));
-            return Ok([FORMATS, SCORES, QDQ, NETS].map(skipped).into());
+            return Ok([FORMATS, SCORES, QDQ, MX, NETS].map(skipped).into());
         }
     };
     let examples = cargo::debug_folder(bench.root)?.join("examples");
@@ -39,7 +40,9 @@ pub fn run(bench: &Bench) -> Result<Vec<Comparison>> {
     scores.arg(examples.join("scores"));
     let mut qdq = script(bench, &venv, "qdq.py");
     qdq.arg(examples.join("qdq")).arg(examples.join("scores"));
-    let commands = [(FORMATS, formats), (SCORES, scores), (QDQ, qdq)];
+    let mut mx = script(bench, &venv, "mx.py");
+    mx.arg(cargo::release_dyno(bench.root)?).arg(&bench.folder);
+    let commands = [(FORMATS, formats), (SCORES, scores), (QDQ, qdq), (MX, mx)];
     let found = commands.into_iter().map(|(name, command)| Ok((name, outcome(bench, command)?)));
     let mut found = found.collect::<Result<Vec<Comparison>>>()?;
     found.push((NETS, nets(bench, &venv, &examples)?));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use dyno_experiment::Failure;
-use dyno_experiment::tune::{self, Engine, Evaluator, Histogram, Plot as Document};
+use dyno_experiment::tune::{self, Engine, Evaluator, Frontier, Histogram, Plot as Document};
 use dyno_loadgen::clock::Clock;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial, width_trials};
 use dyno_number::{Dictionary, Network};
@@ -27,6 +27,10 @@ pub struct Plot {
     /// histograms
     #[arg(long, value_name = "FILE")]
     formats: Option<PathBuf>,
+    /// The folder of a tuning job: its formats stand over the histograms, and its configurations are
+    /// plotted by size and accuracy
+    #[arg(long, value_name = "DIR")]
+    tuned: Option<PathBuf>,
     /// The page to write
     #[arg(long, value_name = "FILE", default_value = "tune-plot.html")]
     out: PathBuf,
@@ -46,7 +50,8 @@ Widths are 1 to 16 of FIXED, 2 to 9 of EXP and 4 to 16 of FLOAT: for everything 
 weights and the activations of each layer while all else stays FLOAT 32. Histograms need `model` in
 the descriptor: a program's weights are its own.
 Example:
-  dyno tune plot lenet.toml --formats tune-lenet/opt_conf.txt";
+  dyno tune plot lenet.toml --formats tune-lenet/opt_conf.txt
+  dyno tune plot lenet.toml --tuned tune-lenet";
 
 impl Plot {
     /// Evaluates all widths and writes the plots.
@@ -56,6 +61,7 @@ impl Plot {
     pub fn execute(self) -> Result<Exit, Failure> {
         let network = self.described.network(None)?;
         let chosen = self.chosen()?;
+        let frontier = self.frontier()?;
         let interrupt = interrupt::listen()
             .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
         let home = self.described.folder()?;
@@ -89,14 +95,25 @@ impl Plot {
         let mut found = found.into_iter();
         let base = found.next().map_or(0.0, |base| base.accuracy);
         let evaluated: Vec<_> = width_trials(&network).into_iter().zip(found).collect();
-        self.print_results(&tune::plot(&network, subset.name(), base, &evaluated, histograms))
+        let plot = tune::plot(&network, subset.name(), base, &evaluated, histograms);
+        self.print_results(&Document { frontier, ..plot })
     }
 
     fn chosen(&self) -> Result<Dictionary, Failure> {
-        let Some(path) = &self.formats else { return Ok(Dictionary::new()) };
-        read(path)?.parse().map_err(|error: dyno_number::config::ConfigError| {
+        let of_job = self.tuned.as_ref().map(|folder| folder.join("opt_conf.txt"));
+        let Some(path) = self.formats.clone().or(of_job) else { return Ok(Dictionary::new()) };
+        read(&path)?.parse().map_err(|error: dyno_number::config::ConfigError| {
             Failure::usage(format!("{}: {error}", path.display()))
         })
+    }
+
+    fn frontier(&self) -> Result<Option<Frontier>, Failure> {
+        let Some(folder) = &self.tuned else { return Ok(None) };
+        let path = folder.join("tune.json");
+        let problem =
+            |error: &dyn std::fmt::Display| Failure::usage(format!("{}: {error}", path.display()));
+        let document = serde_json::from_str(&read(&path)?).map_err(|error| problem(&error))?;
+        tune::frontier(&document).map(Some).map_err(|error| problem(&error))
     }
 
     fn print_results(&self, document: &Document) -> Result<Exit, Failure> {

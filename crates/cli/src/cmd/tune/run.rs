@@ -97,7 +97,7 @@ pub struct Run {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: u16,
     /// End after so many evaluations
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_evaluations: Option<u64>,
     /// A trial whose program fails has the accuracy 0, and does not end the job
     #[arg(long)]
@@ -272,8 +272,7 @@ impl Run {
         let mut too_few = None;
         if settings.confirmation == ConfirmationRule::Margin && data.held_out() == 0 {
             settings.confirmation = ConfirmationRule::None;
-            let count = part.map_or(0, |part| part.count(data.fed.count()));
-            too_few = Some(tune::too_few(network.error_margin, count as u64));
+            too_few = Some(confirm::too_few(network, part, &data));
         }
         let provenance = data.provenance.take();
         let about = self.about_model(network, built_in, home, &settings, provenance.as_ref())?;

@@ -1,14 +1,19 @@
-//! `dyno tune scale`: rounds weights to integers or narrow floats with scales.
+//! `dyno tune scale`: rounds weights to integers or narrow floats with scales, as stated or as a search
+//! by labelled samples chooses.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use dyno_experiment::Failure;
-use dyno_number::evaluate::graph::{ScaledFormat, ScaledModel};
+use dyno_experiment::system::tuned;
+use dyno_experiment::tune::{ScaleChoice, ScaleSearch, ScaleVerdict, fed};
+use dyno_number::evaluate::graph::{CorrectnessRule, ScaledFormat, ScaledModel};
 use dyno_onnx::Model;
 use dyno_results::{summary, units};
 
+use super::run::part;
 use crate::exit::Exit;
+use crate::interrupt;
 use crate::output;
 use crate::render::{Alignment, Frame};
 
@@ -20,8 +25,29 @@ pub struct Scale {
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     /// An object and its format, such as fc1.weight=int4:32; may be repeated
-    #[arg(long = "format", value_name = "OBJECT=FORMAT", required = true, value_parser = choice)]
+    #[arg(
+        long = "format",
+        value_name = "OBJECT=FORMAT",
+        required_unless_present = "inputs",
+        conflicts_with = "inputs",
+        value_parser = choice
+    )]
     formats: Vec<(String, ScaledFormat)>,
+    /// Choose the formats by these samples, an array of NumPy with the samples first
+    #[arg(long, value_name = "NPY", requires = "labels")]
+    inputs: Option<PathBuf>,
+    /// Classes of the samples, an array of NumPy
+    #[arg(long, value_name = "NPY", requires = "inputs")]
+    labels: Option<PathBuf>,
+    /// Formats to choose from [default: all]
+    #[arg(long, value_name = "FORMAT", value_delimiter = ',', requires = "inputs")]
+    from: Vec<ScaledFormat>,
+    /// The share of the accuracy that may be lost
+    #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = part)]
+    margin: f64,
+    /// The part of the samples that the search does not see
+    #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = part)]
+    held_out: f64,
     /// The file to write [default: MODEL with the ending .scaled.onnx]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -32,10 +58,13 @@ pub struct Scale {
 
 const AFTER_HELP: &str = "\
 Formats are int8, int4, uint8 and uint4 with a scale for each :tensor, :channel or group of 16 to 256
-inputs, such as int4:32 (uint8 and uint4 have zero points), and mxfp4, mxfp6-e3m2, mxfp6-e2m3, mxint8
-and nvfp4. Bits include scales and zero points. Runtimes and dyno tune read the file; runtimes need
-operators of version 21 for groups.
-Example:
+inputs, such as int4:32 (uint8 and uint4 have zero points), and mxfp8-e4m3, mxfp8-e5m2, mxfp6-e3m2,
+mxfp6-e2m3, mxfp4, mxint8 and nvfp4. Bits include scales and zero points. Runtimes and dyno tune read
+the file; runtimes need operators of version 21 for groups.
+With --inputs and --labels, a search moves each object to smaller formats while the accuracy stays,
+and confirms the choice on held-out samples. Exit code 1 if it is not confirmed.
+Examples:
+  dyno tune scale lenet.onnx --inputs x.npy --labels y.npy --margin 0.01
   dyno tune scale lenet.onnx --format fc1.weight=int4:32 --format fc2.weight=int8:channel
   dyno tune compare lenet.scaled.onnx --inputs x.npy --labels y.npy";
 
@@ -53,7 +82,9 @@ impl Scale {
     pub fn execute(self) -> Result<Exit, Failure> {
         use Alignment::{Left, Right};
         let model = Model::read(&self.model).map_err(Failure::usage)?;
-        let made = ScaledModel::new(&model, &self.formats, self.int4)
+        let chosen = self.chosen(&model)?;
+        let formats = chosen.as_ref().map_or(&self.formats, |found| &found.formats);
+        let made = ScaledModel::new(&model, formats, self.int4)
             .map_err(|error| Failure::usage(format!("{}: {error}", self.model.display())))?;
         let path = self.out.clone().unwrap_or_else(|| self.model.with_extension("scaled.onnx"));
         made.model.write(&path).map_err(|error| {
@@ -74,6 +105,78 @@ impl Scale {
             ]
         }));
         frame.table(&[Left, Left, Right, Right, Right], &rows);
-        output::print(frame.finish()).map(|()| Exit::Valid)
+        let mut exit = Exit::Valid;
+        if let Some(found) = &chosen {
+            frame.rule();
+            self.remarks(found).iter().for_each(|remark| frame.line(remark, 2));
+            if !matches!(found.verdict, ScaleVerdict::Confirmed { .. }) {
+                exit = Exit::Invalid;
+            }
+        }
+        output::print(frame.finish()).map(|()| exit)
+    }
+
+    /// Searches formats, if there are samples.
+    fn chosen(&self, model: &Model) -> Result<Option<ScaleChoice>, Failure> {
+        let (Some(inputs), Some(labels)) = (&self.inputs, &self.labels) else { return Ok(None) };
+        let classes = tuned::whole_numbers(labels).map_err(Failure::usage)?;
+        let count = classes.len();
+        let correct = CorrectnessRule::Labels(classes);
+        let samples = fed(std::slice::from_ref(inputs), None, correct).map_err(Failure::usage)?;
+        if samples.count() != count {
+            let found = format!("found {count} for {} samples", samples.count());
+            return Err(Failure::usage(format!("expected a label for each sample, {found}")));
+        }
+        let all = ScaledFormat::all();
+        let formats = if self.from.is_empty() { &all } else { &self.from };
+        let interrupt = interrupt::listen()
+            .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
+        let (margin, held_out) = (self.margin, self.held_out);
+        let search = ScaleSearch { model, samples: &samples, formats, margin, held_out };
+        let failure = |problem: String| {
+            if interrupt.is_asked() {
+                Failure::interrupted(problem)
+            } else {
+                Failure::usage(problem)
+            }
+        };
+        search.run(&interrupt).map(Some).map_err(failure)
+    }
+
+    /// Returns sentences about the choice.
+    fn remarks(&self, found: &ScaleChoice) -> Vec<String> {
+        let [bits, base] = found.bits;
+        let [accuracy, before] = found.accuracies;
+        let percent = |share: f64| format!("{:.2} %", 100.0 * share);
+        let margin = percent(self.margin);
+        let verdict = match found.verdict {
+            ScaleVerdict::Confirmed { samples, proven } => format!(
+                "VALID: at most {margin} of the accuracy is lost, with 95 % confidence: {} samples that \
+                 the search has not seen prove at most {}",
+                units::count(samples),
+                percent(proven)
+            ),
+            ScaleVerdict::Undecided { samples, needed } => format!(
+                "UNDECIDED: {} held-out samples do not prove that at most {margin} of the accuracy is lost{}",
+                units::count(samples),
+                match needed {
+                    Some(needed) => format!("; about {} are needed", units::count(needed)),
+                    None => String::new(),
+                }
+            ),
+        };
+        vec![
+            format!(
+                "{} bits of weights and scales instead of {}: {:.2} times less; {} choices were evaluated",
+                units::count(bits),
+                units::count(base),
+                base as f64 / bits.max(1) as f64,
+                units::count(found.evaluations)
+            ),
+            format!(
+                "accuracy {accuracy:.5} on the samples of the search; FLOAT 32 has {before:.5}"
+            ),
+            verdict,
+        ]
     }
 }

@@ -1,5 +1,7 @@
 //! Weights with scales: integers or narrow floats times a scale for each tensor, channel or group.
 
+mod search;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -8,6 +10,7 @@ use dyno_onnx::{
     Attribute, Constants, Element, Model, Node, Tensor as Constant, Values, in_floats,
 };
 
+pub use self::search::{ScaledChoice, ScaledRung, ScaledSearch};
 use super::super::packed::{PackedError, known};
 use super::qdq::QdqError;
 use super::read;
@@ -53,8 +56,10 @@ enum Extent {
 }
 
 /// Block formats by name.
-fn blocks() -> [(&'static str, BlockFormat); 5] {
+fn blocks() -> [(&'static str, BlockFormat); 7] {
     [
+        ("mxfp8-e4m3", BlockFormat::mx(Format::FP8_E4M3FN)),
+        ("mxfp8-e5m2", BlockFormat::mx(Format::FP8_E5M2)),
         ("mxfp4", BlockFormat::mx(Format::FP4_E2M1)),
         ("mxfp6-e3m2", BlockFormat::mx(Format::FP6_E3M2)),
         ("mxfp6-e2m3", BlockFormat::mx(Format::FP6_E2M3)),
@@ -119,6 +124,23 @@ impl fmt::Display for ScaledFormat {
 }
 
 impl ScaledFormat {
+    /// Returns all formats: integers with all scales, and all blocks.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let extents = [Extent::Tensor, Extent::Channel].into_iter();
+        let extents: Vec<Extent> = extents.chain(GROUPS.map(Extent::Group)).collect();
+        let mut all = Vec::new();
+        for (bits, has_sign) in [(8, true), (8, false), (4, true), (4, false)] {
+            let element = ScaledElement::Integers { bits, has_sign };
+            all.extend(extents.iter().map(|extent| Self { element, extent: *extent }));
+        }
+        let names = blocks().map(|(name, _)| name);
+        all.extend(
+            names.iter().map(|name| name.parse::<Self>().expect("a name of a block format")),
+        );
+        all
+    }
+
     /// Returns the bits of `count` weights with `scales` scales and zero points.
     #[must_use]
     pub fn bits_of(self, count: usize, scales: usize) -> u64 {
@@ -190,6 +212,7 @@ impl ScaledModel {
         let (mut layers, mut problems) = (Vec::new(), Vec::new());
         let mut before: BTreeMap<usize, Vec<Node>> = BTreeMap::new();
         let constants = Constants::new(model);
+        let version = version_of(model);
         for (place, weight_use) in steps.uses.iter().enumerate() {
             let object = &names[weight_use.target];
             let Some((_, format)) = formats.iter().find(|(name, _)| name == object) else {
@@ -201,7 +224,9 @@ impl ScaledModel {
                 .and_then(|constant| Some((constant.floats()?, constant.shape)));
             let Some((numbers, shape)) = found else { continue };
             let axes = Axes::new(node, weight_use.input, shape.len());
-            match ScaledWeights::new(&numbers, &shape, axes, *format) {
+            let scaled = ScaledWeights::new(&numbers, &shape, axes, *format);
+            let scaled = scaled.and_then(|scaled| scaled.if_expressible(version));
+            match scaled {
                 Ok(scaled) => {
                     let bits = format.bits_of(numbers.len(), scaled.scales.len());
                     let name = format!("{object}.{place}");
@@ -232,6 +257,12 @@ impl ScaledModel {
     }
 }
 
+/// Returns the type of ONNX that has the numbers of a format.
+fn float_of(element: Format) -> Option<Element> {
+    let known = [(Format::FP8_E4M3FN, Element::F8E4M3), (Format::FP8_E5M2, Element::F8E5M2)];
+    known.into_iter().find(|(format, _)| *format == element).map(|(_, element)| element)
+}
+
 /// Axes of the outputs and of the inputs of weights.
 #[derive(Clone, Copy, Debug)]
 struct Axes {
@@ -251,6 +282,11 @@ impl Axes {
     }
 }
 
+fn version_of(model: &Model) -> i64 {
+    let version = model.operator_sets.iter().find(|(domain, _)| domain.is_empty());
+    version.map_or(1, |(_, version)| *version)
+}
+
 /// Weights as integers with scales.
 struct ScaledWeights {
     codes: Vec<i32>,
@@ -261,6 +297,10 @@ struct ScaledWeights {
     block: usize,
     bits: u32,
     has_sign: bool,
+    /// Type of codes that are numbers themselves.
+    float: Option<Element>,
+    /// Sum of the squared differences from the weights.
+    error: f64,
 }
 
 impl ScaledWeights {
@@ -305,8 +345,10 @@ impl ScaledWeights {
             ScaledElement::Block(_, block_format) => {
                 let element = block_format.element();
                 let most = element.max_value() / element.min_positive();
-                let bits = if most > 127.0 { 16 } else { 8 };
+                let float = float_of(element);
+                let bits = if most > 127.0 && float.is_none() { 16 } else { 8 };
                 let mut found = Self::empty(numbers.len(), axis, block, bits, true);
+                found.float = float;
                 found.blocks(numbers, &groups, block_format)?;
                 Ok(found)
             }
@@ -315,7 +357,28 @@ impl ScaledWeights {
 
     fn empty(count: usize, axis: usize, block: usize, bits: u32, has_sign: bool) -> Self {
         let (scales, zeros) = (Vec::new(), Vec::new());
-        Self { codes: vec![0; count], scales, zeros, axis, block, bits, has_sign }
+        Self {
+            codes: vec![0; count],
+            scales,
+            zeros,
+            axis,
+            block,
+            bits,
+            has_sign,
+            float: None,
+            error: 0.0,
+        }
+    }
+
+    /// Rejects codes of FP8 with blocks for operators that do not have them.
+    fn if_expressible(self, version: i64) -> Result<Self, String> {
+        if self.float.is_none() || version >= 21 {
+            return Ok(self);
+        }
+        Err(format!(
+            "has blocks of FP8, which need operators of version 21; the model has version {version}. \
+             onnx.version_converter.convert_version(model, 21) raises it"
+        ))
     }
 
     fn integers(&mut self, numbers: &[f32], places: &[usize]) -> Result<(), String> {
@@ -336,6 +399,7 @@ impl ScaledWeights {
             let shift = 32 - self.bits;
             let signed = (code << shift) as i32 >> shift;
             self.codes[*at] = if self.has_sign { signed } else { code as i32 };
+            self.error += f64::from(affine.decode(code) - numbers[*at]).powi(2);
         }
         self.scales.push(affine.scale());
         self.zeros.push(affine.zero_point());
@@ -354,9 +418,14 @@ impl ScaledWeights {
         let blocks =
             format.encode(&ordered, Rounding::NearestEven).map_err(|error| error.to_string())?;
         let element = format.element();
-        let unit = element.min_positive();
+        let unit = if self.float.is_some() { 1.0 } else { element.min_positive() };
         for (at, code) in places.iter().zip(&blocks.codes) {
-            self.codes[*at] = (element.decode(*code) / unit) as i32;
+            let is_number = self.float.is_some();
+            self.codes[*at] =
+                if is_number { *code as i32 } else { (element.decode(*code) / unit) as i32 };
+        }
+        for (x, y) in ordered.iter().zip(format.decode(&blocks)) {
+            self.error += f64::from(x - y).powi(2);
         }
         let scale = |code: &u32| {
             let scale = format.scale_format().decode(*code) as f32 * blocks.tensor_scale;
@@ -365,6 +434,18 @@ impl ScaledWeights {
         self.scales = blocks.scales.iter().map(scale).collect();
         self.zeros = vec![0; self.scales.len()];
         Ok(())
+    }
+
+    /// Returns the type of the stored codes.
+    fn element(&self, is_half: bool) -> Element {
+        match (self.float, self.has_sign, is_half) {
+            (Some(float), ..) => float,
+            _ if self.bits == 16 => Element::I16,
+            (None, true, true) => Element::I4,
+            (None, false, true) => Element::U4,
+            (None, true, false) => Element::I8,
+            (None, false, false) => Element::U8,
+        }
     }
 
     /// Adds the tensors and the node, and returns the name of its output.
@@ -378,13 +459,7 @@ impl ScaledWeights {
         at: usize,
     ) -> String {
         let is_half = int4 && self.bits == 4;
-        let element = match (self.has_sign, is_half) {
-            _ if self.bits == 16 => Element::I16,
-            (true, true) => Element::I4,
-            (false, true) => Element::U4,
-            (true, false) => Element::I8,
-            (false, false) => Element::U8,
-        };
+        let element = self.element(is_half);
         let stored = |all: &[i32]| {
             let codes: Vec<u32> = all.iter().map(|n| *n as u32 & 15).collect();
             let bytes = usize::from(self.bits == 16) + 1;
@@ -410,14 +485,17 @@ impl ScaledWeights {
         };
         made.tensors.push(tensor(&codes, shape, &self.codes));
         made.tensors.push(Constant::from_f32(&scale, &scale_shape, &self.scales));
-        made.tensors.push(tensor(&zero, &scale_shape, &self.zeros));
+        if self.float.is_none() {
+            made.tensors.push(tensor(&zero, &scale_shape, &self.zeros));
+        }
+        // The zero point is 0 by default.
+        let inputs = [codes, scale].into_iter().chain(self.float.is_none().then_some(zero));
         let mut attributes: Vec<(String, Attribute)> =
             vec![("axis".into(), (self.axis as i64).into())];
         if self.block > 0 {
             attributes.push(("block_size".into(), (self.block as i64).into()));
         }
-        let version = made.operator_sets.iter().find(|(domain, _)| domain.is_empty());
-        let version = version.map_or(1, |(_, version)| *version);
+        let version = version_of(made);
         let is_standard =
             version >= 21 || version >= 13 && self.block == 0 && !is_half && self.bits < 16;
         let domain = if is_standard { "" } else { "com.microsoft" };
@@ -429,7 +507,7 @@ impl ScaledWeights {
             name: output.clone(),
             op: "DequantizeLinear".into(),
             domain: domain.into(),
-            inputs: vec![codes, scale, zero],
+            inputs: inputs.collect(),
             outputs: vec![output.clone()],
             attributes,
         });

@@ -183,7 +183,7 @@ fn an_answer_that_fails_on_held_out_samples_is_widened() {
     let sizes: Vec<f64> = found.looks.iter().map(|look| look.objective).collect();
     assert!(sizes.windows(2).all(|pair| pair[0] > pair[1]), "{sizes:?}");
     let levels: f64 = found.looks.iter().map(|look| look.level).fold(0.0, f64::max);
-    assert!(levels <= 0.025 && !found.looks.last().unwrap().is_confirmed);
+    assert!(levels <= 0.05 && !found.looks.last().unwrap().is_confirmed);
 }
 
 /// A network of five layers of different sizes.

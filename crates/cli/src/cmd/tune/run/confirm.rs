@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use dyno_experiment::Failure;
 use dyno_experiment::tune::{Data, HeldOut, SharedEvaluations};
 use dyno_number::network::{BuiltInModel, ExternalProgram};
-use dyno_number::tune::ConfirmationRule;
+use dyno_number::tune::{self, Confirmation, ConfirmationRule};
 use dyno_number::{Algorithm, Network, Objective};
 
 use super::Run;
@@ -20,6 +20,17 @@ pub(super) enum Confirm {
     Auto,
     HeldOut,
     None,
+}
+
+/// Returns the confirmation of a job whose samples are too few to hold out a part of them.
+pub(super) fn too_few(network: &Network, part: Option<HeldOut>, data: &Data) -> Confirmation {
+    let (all, different) = (data.fed.count(), data.different);
+    let count = part.map_or(0, |part| part.count(different));
+    let mut found = tune::too_few(network.error_margin, count as u64);
+    if different < all {
+        found.problem = format!("only {different} of the {all} samples differ");
+    }
+    found
 }
 
 impl Run {

@@ -77,6 +77,36 @@ fn weights_have_the_scales_of_their_channels_and_groups() {
     }
 }
 
+/// The oracle has no FP8, so these files are read by the engine; `cargo xtask peers number` compares
+/// them with ONNX Runtime.
+#[test]
+fn weights_of_mxfp8_are_numbers_of_fp8() {
+    let plain = columns(&product(21));
+    for (name, element, kind) in [
+        ("mxfp8-e4m3", Format::FP8_E4M3FN, Element::F8E4M3),
+        ("mxfp8-e5m2", Format::FP8_E5M2, Element::F8E5M2),
+    ] {
+        let made = scaled(name).unwrap();
+        assert!(made.model.tensors.iter().any(|tensor| tensor.element == kind), "{name}");
+        let block = BlockFormat::mx(element);
+        assert_eq!(made.layers[0].bits, block.bits_of(192), "{name}");
+        let fed = fed(&[ROWS], CorrectnessRule::Agreement(Agreement::Top));
+        let again = GraphEvaluator::new(&made.model, fed, sets()).unwrap();
+        let layer = again.objects()[0].strip_suffix(".weight").unwrap().to_owned();
+        let found = again.weights(&layer).unwrap();
+        for (column, plain) in plain.iter().enumerate() {
+            let mut expected: Vec<f32> = plain.iter().map(|x| *x as f32).collect();
+            block.quantise_slice(&mut expected, Rounding::NearestEven).unwrap();
+            let found: Vec<f32> = found.iter().skip(column).step_by(COLUMNS).copied().collect();
+            assert_eq!(found, expected, "{name}");
+        }
+    }
+    let format = "mxfp8-e4m3".parse().unwrap();
+    let old = ScaledModel::new(&product(17), &[("fc.weight".into(), format)], false);
+    let problem = old.unwrap_err().to_string();
+    assert!(problem.contains("need operators of version 21"), "{problem}");
+}
+
 /// A scale of the whole tensor.
 #[test]
 fn weights_of_nvfp4_share_a_scale() {
@@ -89,6 +119,46 @@ fn weights_of_nvfp4_share_a_scale() {
         assert!((found - f64::from(expected)).abs() < 1e-7, "{found} {expected}");
     }
     assert_eq!(made.layers[0].bits, BlockFormat::nvfp4().bits_of(192));
+}
+
+/// Each move of the search saves bits, and one that loses too much is not made.
+#[test]
+fn a_search_moves_objects_to_smaller_formats_while_the_accuracy_stays() {
+    let mut net = Builder::new("two", Weights::seeded(5));
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), ROWS.into()]);
+    let first = net.weight("fc1.weight", &[ROWS, ROWS], Fill::he(ROWS)).unwrap();
+    let second = net.weight("fc2.weight", &[ROWS, COLUMNS], Fill::he(ROWS)).unwrap();
+    let y = net.node("MatMul", &[&x, &first], &[]).unwrap();
+    let y = net.node("MatMul", &[&y, &second], &[]).unwrap();
+    net.output("y", &y).unwrap();
+    let mut model = net.finish();
+    model.operator_sets[0].1 = 21;
+    let search = ScaledSearch::new(&model, &ScaledFormat::all()).unwrap();
+    assert_eq!(search.objects(), ["fc1.weight", "fc2.weight"]);
+    assert_eq!(search.base_bits(), 32 * (64 * 64 + 64 * 3));
+    // The second layer needs 8 bits, the first one 4.
+    let name = |format: Option<ScaledFormat>| format.map_or("float".into(), |f| f.to_string());
+    let mut asked = 0;
+    let mut evaluate = |choice: &[Option<ScaledFormat>]| {
+        asked += 1;
+        let narrow = ["int4", "uint4", "mxfp4", "mxfp6", "nvfp4"];
+        let is_narrow = narrow.iter().any(|start| name(choice[1]).starts_with(start));
+        Ok::<f64, QdqError>(if is_narrow { 0.7 } else { 0.9 })
+    };
+    let found = search.run(0.85, &mut evaluate).unwrap();
+    let last = found.last().unwrap();
+    let formats = search.named(&last.choice);
+    let made = ScaledModel::new(&model, &formats, false).unwrap();
+    assert_eq!(made.layers.iter().map(|layer| layer.bits).sum::<u64>(), last.bits);
+    assert!(made.layers[0].bits < 5 * 64 * 64, "{formats:?}");
+    assert!((8 * 64 * 3..9 * 64 * 3).contains(&made.layers[1].bits), "{formats:?}");
+    assert!(found.windows(2).all(|pair| pair[1].bits < pair[0].bits));
+    assert!(asked < 100, "{asked}");
+    // The first choices are wide, for a confirmation.
+    assert!(found[0].bits > 8 * 64 * 64, "{:?}", found[0]);
+    // Without a choice that passes there is no answer.
+    let nothing = search.run(0.85, &mut |_| Ok::<f64, QdqError>(0.1)).unwrap();
+    assert!(nothing.is_empty());
 }
 
 #[test]

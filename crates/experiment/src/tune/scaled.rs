@@ -1,0 +1,196 @@
+//! Chooses formats with scales by labelled samples, and confirms the choice on others.
+
+use dyno_number::confirm::{Fallback, LEVEL, PairedSamples, SampleOutcomes};
+use dyno_number::evaluate::graph::{
+    CorrectnessRule, GraphEvaluator, GraphInput, GraphSamples, ScaledFormat, ScaledModel,
+    ScaledRung, ScaledSearch,
+};
+use dyno_number::network::Metric;
+use dyno_number::tune::fewest_held_out;
+use dyno_onnx::Model;
+
+use super::data::held_out_parts;
+use crate::watch::Interrupt;
+
+/// Most choices that are compared with FLOAT 32 on held-out samples.
+const MOST_RUNGS: usize = 8;
+
+/// A search of formats with scales.
+#[derive(Debug)]
+pub struct ScaleSearch<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// Samples with labels.
+    pub samples: &'a GraphSamples,
+    /// Formats to choose from.
+    pub formats: &'a [ScaledFormat],
+    /// Share of the accuracy that may be lost.
+    pub margin: f64,
+    /// Share of the samples that the search does not see.
+    pub held_out: f64,
+}
+
+/// The choice of a search.
+#[derive(Debug)]
+pub struct ScaleChoice {
+    /// Objects with their formats; those in FLOAT 32 are missing.
+    pub formats: Vec<(String, ScaledFormat)>,
+    /// Bits of all weights with their scales, and in FLOAT 32.
+    pub bits: [u64; 2],
+    /// Accuracy of the choice and of FLOAT 32 on the samples of the search.
+    pub accuracies: [f64; 2],
+    /// Number of choices that were evaluated.
+    pub evaluations: u64,
+    /// What the held-out samples show.
+    pub verdict: ScaleVerdict,
+}
+
+/// What the held-out samples show about the loss of a choice.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ScaleVerdict {
+    /// The loss is at most the margin, with 95 % confidence.
+    Confirmed {
+        /// Number of held-out samples.
+        samples: u64,
+        /// Smallest margin that they prove.
+        proven: f64,
+    },
+    /// The held-out samples are too few, or the choice loses more.
+    Undecided {
+        /// Number of held-out samples.
+        samples: u64,
+        /// Number that is needed, if one is known.
+        needed: Option<u64>,
+    },
+}
+
+impl ScaleSearch<'_> {
+    /// Searches, and confirms the smallest choice that it can.
+    ///
+    /// # Errors
+    /// The model or the samples cannot be used, or the user interrupted.
+    pub fn run(&self, interrupt: &Interrupt) -> Result<ScaleChoice, String> {
+        let CorrectnessRule::Labels(_) = self.samples.correctness else {
+            return Err("expected labels of the samples".into());
+        };
+        if self.samples.count() == 0 {
+            return Err("expected samples, found none".into());
+        }
+        let mut parts = held_out_parts(self.samples, self.held_out);
+        let is_enough = parts[0].len() as u64 >= fewest_held_out(self.margin);
+        if !is_enough {
+            parts = [Vec::new(), (0..self.samples.count()).collect()];
+        }
+        let [held_out, searched] = parts;
+        let search =
+            ScaledSearch::new(self.model, self.formats).map_err(|error| error.to_string())?;
+        let part = subset(self.samples, &searched);
+        let base = outcomes(self.model, &part)?.mean();
+        let mut evaluations = 0;
+        let mut evaluate = |choice: &[Option<ScaledFormat>]| {
+            if interrupt.is_asked() {
+                return Err("interrupted: nothing was written".to_owned());
+            }
+            evaluations += 1;
+            Ok(self.answers(&search, choice, &part)?.mean())
+        };
+        let rungs = search.run((1.0 - self.margin) * base, &mut evaluate)?;
+        let Some(smallest) = rungs.last() else {
+            return Err("FLOAT 32 is not reproducible".into());
+        };
+        let (rung, verdict) = if is_enough {
+            self.confirm(&search, &rungs, &held_out)?
+        } else {
+            let samples = (self.samples.count() as f64 * self.held_out) as u64;
+            let needed = Some(fewest_held_out(self.margin)).filter(|needed| *needed < u64::MAX);
+            (smallest, ScaleVerdict::Undecided { samples, needed })
+        };
+        Ok(ScaleChoice {
+            formats: search.named(&rung.choice),
+            bits: [rung.bits, search.base_bits()],
+            accuracies: [rung.accuracy, base],
+            evaluations,
+            verdict,
+        })
+    }
+
+    fn answers(
+        &self,
+        search: &ScaledSearch,
+        choice: &[Option<ScaledFormat>],
+        samples: &GraphSamples,
+    ) -> Result<SampleOutcomes, String> {
+        let formats = search.named(choice);
+        let made = ScaledModel::new(self.model, &formats, false).map_err(|e| e.to_string())?;
+        outcomes(&made.model, samples)
+    }
+
+    /// Compares choices with FLOAT 32 on held-out samples, the widest first. Returns the smallest one
+    /// that is confirmed, or the smallest of all.
+    fn confirm<'r>(
+        &self,
+        search: &ScaledSearch,
+        rungs: &'r [ScaledRung],
+        held_out: &[usize],
+    ) -> Result<(&'r ScaledRung, ScaleVerdict), String> {
+        let part = subset(self.samples, held_out);
+        let base = outcomes(self.model, &part)?;
+        let every = rungs.len().div_ceil(MOST_RUNGS).max(1);
+        let mut tested: Vec<&ScaledRung> = rungs.iter().rev().step_by(every).collect();
+        if tested.last() != rungs.first().as_ref() {
+            tested.extend(rungs.first());
+        }
+        tested.reverse();
+        let mut levels = Fallback::new(LEVEL, tested.len());
+        let (mut is_confirmed, mut found) = (false, None);
+        let mut needed: Option<u64> = None;
+        let samples = held_out.len() as u64;
+        for rung in tested {
+            let level = levels.next_level(is_confirmed);
+            let tuned = self.answers(search, &rung.choice, &part)?;
+            let paired = PairedSamples::new(&base, &tuned, 0..base.len(), &Metric::default())?;
+            is_confirmed = paired.confirms(self.margin, level);
+            if is_confirmed {
+                let proven = paired.smallest_margin(level);
+                found = Some((rung, ScaleVerdict::Confirmed { samples, proven }));
+            }
+            let own = paired.needed(self.margin, LEVEL / 2.0);
+            needed = [needed, own].into_iter().flatten().min();
+        }
+        let smallest = &rungs[rungs.len() - 1];
+        Ok(found.unwrap_or((smallest, ScaleVerdict::Undecided { samples, needed })))
+    }
+}
+
+/// Returns which samples a model answers rightly.
+fn outcomes(model: &Model, samples: &GraphSamples) -> Result<SampleOutcomes, String> {
+    let CorrectnessRule::Labels(labels) = &samples.correctness else {
+        return Err("no labels".into());
+    };
+    let all: Vec<usize> = (0..samples.count()).collect();
+    let sets = [Vec::new(), all.clone(), Vec::new()];
+    let engine = GraphEvaluator::new(model, samples.clone(), sets).map_err(|e| e.to_string())?;
+    let predictions = engine.predictions(&all);
+    Ok(SampleOutcomes::from_right(predictions.iter().zip(labels).map(|(a, b)| a == b)))
+}
+
+/// Returns some of the samples.
+fn subset(samples: &GraphSamples, places: &[usize]) -> GraphSamples {
+    let inputs = samples.inputs.iter().map(|input| {
+        let size: usize = input.dims.iter().product();
+        let values = places.iter().flat_map(|at| &input.values[at * size..][..size]).copied();
+        GraphInput { dims: input.dims.clone(), values: values.collect() }
+    });
+    let lengths = samples.lengths.as_ref();
+    let correctness = match &samples.correctness {
+        CorrectnessRule::Labels(labels) => {
+            CorrectnessRule::Labels(places.iter().map(|at| labels[*at]).collect())
+        }
+        other @ CorrectnessRule::Agreement(_) => other.clone(),
+    };
+    GraphSamples {
+        inputs: inputs.collect(),
+        lengths: lengths.map(|lengths| places.iter().map(|at| lengths[*at]).collect()),
+        correctness,
+    }
+}
