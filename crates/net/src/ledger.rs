@@ -156,7 +156,7 @@ impl Finish {
             "overloaded",
             "insufficient_system_resource",
         ];
-        const FILTERS: [&str; 8] = [
+        const FILTERS: [&str; 9] = [
             "content_filter",
             "content_filtered",
             "safety",
@@ -165,11 +165,12 @@ impl Finish {
             "prohibited_content",
             "sensitive",
             "guardrail_intervened",
+            "refusal",
         ];
         let reason = reason.trim().to_ascii_lowercase();
         match &*reason {
             "" => Self::Unstated,
-            "length" | "max_tokens" => Self::Length,
+            "length" | "max_tokens" | "model_context_window_exceeded" => Self::Length,
             "tool_calls" | "function_call" | "tool_use" => Self::Tools,
             reason if ABORTS.contains(&reason) => Self::Abort,
             reason if FILTERS.contains(&reason) => Self::Filter,

@@ -2,10 +2,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Api, Input, Message, Request};
+use super::{Api, Input, Message, Request, messages};
 
 /// Member of a request for `/generate` that holds what concerns the choice of tokens.
 const SAMPLING: &str = "sampling_params";
+
+/// Member of a request for Text Generation Inference with this content.
+const PARAMETERS: &str = "parameters";
 
 /// Members of a request for `/generate` that stand beside the sampling parameters.
 const BESIDE_SAMPLING: [&str; 22] = [
@@ -36,14 +39,17 @@ const BESIDE_SAMPLING: [&str; 22] = [
 /// Returns the members of a request to an endpoint.
 pub(super) fn members(request: &Request, api: Api) -> Map<String, Value> {
     let mut body = Map::new();
-    if !request.model.is_empty() && api != Api::Generate {
+    if !request.model.is_empty() && !api.is_beside_v1() {
         body.insert("model".into(), json!(request.model));
     }
     input(&request.input, api, &mut body);
     if let (Some(limit), Some(name)) = (request.max_tokens, api.limit()) {
         set(&mut body, api, name, json!(limit));
     }
-    if request.stream && api.is_text() {
+    if api == Api::Tgi {
+        // Otherwise whole answers have neither counts nor a reason.
+        set(&mut body, api, "details", json!(true));
+    } else if request.stream && api.is_text() {
         body.insert("stream".into(), json!(true));
         if request.include_usage && matches!(api, Api::Chat | Api::Completions) {
             body.insert("stream_options".into(), json!({"include_usage": true}));
@@ -58,7 +64,8 @@ pub(super) fn members(request: &Request, api: Api) -> Map<String, Value> {
 fn input(input: &Input, api: Api, body: &mut Map<String, Value>) {
     let name = match api {
         Api::Completions => "prompt",
-        Api::Chat => "messages",
+        Api::Chat | Api::Messages => "messages",
+        Api::Tgi => "inputs",
         Api::Responses | Api::Embeddings => "input",
         Api::Generate => "text",
         Api::Rerank => "query",
@@ -71,6 +78,9 @@ fn input(input: &Input, api: Api, body: &mut Map<String, Value>) {
         Input::Messages(all) if api == Api::Responses => {
             (name, all.iter().flat_map(response_items).collect())
         }
+        Input::Messages(all) if api == Api::Messages => {
+            return messages::add_messages(all, body);
+        }
         Input::Messages(all) => (name, all.iter().map(Message::to_json).collect()),
         Input::Ranking { query, documents } => {
             body.insert("query".into(), json!(query));
@@ -80,16 +90,28 @@ fn input(input: &Input, api: Api, body: &mut Map<String, Value>) {
     body.insert(name.into(), value);
 }
 
-/// Sets a member; sampling parameters of `/generate` have an object of their own.
+/// Returns the object of an endpoint that holds what concerns the choice of tokens, and the members
+/// that stand beside it.
+fn sampling(api: Api) -> Option<(&'static str, &'static [&'static str])> {
+    match api {
+        Api::Generate => Some((SAMPLING, &BESIDE_SAMPLING)),
+        Api::Tgi => Some((PARAMETERS, &["inputs", PARAMETERS])),
+        _ => None,
+    }
+}
+
+/// Sets a member; sampling parameters of some endpoints have an object of their own.
 pub(super) fn set(body: &mut Map<String, Value>, api: Api, name: &str, value: Value) {
-    if api != Api::Generate || (BESIDE_SAMPLING.contains(&name) && name != SAMPLING) {
+    let Some((own, _)) =
+        sampling(api).filter(|(own, beside)| name == *own || !beside.contains(&name))
+    else {
         body.insert(name.into(), value);
         return;
-    }
-    let sampling = body.entry(SAMPLING).or_insert_with(|| Value::Object(Map::new()));
+    };
+    let sampling = body.entry(own).or_insert_with(|| Value::Object(Map::new()));
     match (sampling, value) {
-        (Value::Object(all), Value::Object(more)) if name == SAMPLING => all.extend(more),
-        (Value::Object(all), value) if name != SAMPLING => {
+        (Value::Object(all), Value::Object(more)) if name == own => all.extend(more),
+        (Value::Object(all), value) if name != own => {
             all.insert(name.into(), value);
         }
         (sampling, value) => *sampling = value,
@@ -99,8 +121,10 @@ pub(super) fn set(body: &mut Map<String, Value>, api: Api, name: &str, value: Va
 /// Removes a member.
 pub(super) fn remove(body: &mut Map<String, Value>, name: &str) {
     body.shift_remove(name);
-    if let Some(Value::Object(sampling)) = body.get_mut(SAMPLING) {
-        sampling.shift_remove(name);
+    for own in [SAMPLING, PARAMETERS] {
+        if let Some(Value::Object(sampling)) = body.get_mut(own) {
+            sampling.shift_remove(name);
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::answer::{AnswerSink, CallPart, in_band, no_answer, read_into, without_choices};
 use super::usage::Claim;
 use super::vectors::Expectation;
-use super::{Api, generate, responses, vectors};
+use super::{Api, generate, messages, responses, tgi, vectors};
 use crate::ledger::{Class, Contradiction, Demand, Entry, Finish, Oddity};
 use crate::openai::DONE;
 use crate::protocol::{Reply, TokenCounter};
@@ -246,6 +246,8 @@ impl AnswerBuilder {
         let read = match self.api {
             Api::Responses => responses::event(json, name, self).map(|()| true),
             Api::Generate => generate::read(json, self),
+            Api::Messages => messages::event(json, name, self).map(|()| true),
+            Api::Tgi => tgi::read(json, self),
             _ => read_into(json, self),
         };
         match read {
@@ -262,6 +264,8 @@ impl AnswerBuilder {
             Api::Completions | Api::Chat => read_into(json, self),
             Api::Responses => responses::whole(json, self),
             Api::Generate => generate::read(json, self),
+            Api::Messages => messages::whole(json, self),
+            Api::Tgi => tgi::read(json, self),
             Api::Embeddings => vectors::embeddings(json, expected, self),
             Api::Rerank => vectors::ranks(json, expected, self),
         };
@@ -467,6 +471,10 @@ impl AnswerBuilder {
             Class::Cut if self.api == Api::Responses => {
                 "the answer has no end event such as response.completed".into()
             }
+            Class::Cut if self.api == Api::Messages => {
+                "the answer has neither a stop_reason nor the event message_stop".into()
+            }
+            Class::Cut if self.api == Api::Tgi => "the stream ended without generated_text".into(),
             Class::Cut => "the stream ended with neither [DONE] nor a finish_reason".into(),
             Class::Aborted => format!("the server aborted the answer{reason}"),
             Class::Filtered => format!("a filter of the server stopped the answer{reason}"),

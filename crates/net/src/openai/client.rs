@@ -204,7 +204,7 @@ impl OpenAi {
         let accept = if stream { "text/event-stream" } else { "application/json" };
         Request {
             method: Method::Post,
-            path: api.path().into(),
+            path: if stream { api.path() } else { api.whole_path() }.into(),
             fields: vec![("content-type", "application/json".into()), ("accept", accept.into())],
             body: Value::Object(members).to_string().into(),
         }
@@ -295,8 +295,10 @@ impl Demands {
     fn new(settings: &Settings) -> Self {
         let mut others = settings.others.clone();
         // Members of `/generate` for sampling may come in their object.
-        if let Some(Value::Object(sampling)) = settings.others.get("sampling_params") {
-            others.extend(sampling.clone());
+        for own in ["sampling_params", "parameters"] {
+            if let Some(Value::Object(sampling)) = settings.others.get(own) {
+                others.extend(sampling.clone());
+            }
         }
         Self {
             api: settings.api,

@@ -1,5 +1,6 @@
 //! Interfaces of servers of language models, without sockets: completions and chats in both
-//! directions, and clients of Responses, embeddings, rankings and SGLang's `/generate`.
+//! directions, and clients of Responses, embeddings, rankings, SGLang's `/generate`, Anthropic's
+//! Messages, and Text Generation Inference.
 //!
 //! Source: the API reference of OpenAI ("Completions", "Chat", "Responses", "Embeddings",
 //! "Streaming"), those of Jina (rerank) and SGLang (native API), and observed deviations of
@@ -16,8 +17,10 @@ mod fit;
 mod generate;
 mod live;
 mod message;
+mod messages;
 mod request;
 mod responses;
+mod tgi;
 mod usage;
 mod vectors;
 mod write;
@@ -47,6 +50,10 @@ pub enum Api {
     Responses,
     /// Continues a prompt, in SGLang's own interface.
     Generate,
+    /// Answers messages, in Anthropic's interface.
+    Messages,
+    /// Continues a prompt, in the interface of Text Generation Inference.
+    Tgi,
     /// Returns a vector for each text.
     Embeddings,
     /// Returns a score for each document.
@@ -55,11 +62,13 @@ pub enum Api {
 
 impl Api {
     /// All endpoints.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Completions,
         Self::Chat,
         Self::Responses,
         Self::Generate,
+        Self::Messages,
+        Self::Tgi,
         Self::Embeddings,
         Self::Rerank,
     ];
@@ -72,13 +81,15 @@ impl Api {
             Self::Chat => "chat",
             Self::Responses => "responses",
             Self::Generate => "generate",
+            Self::Messages => "messages",
+            Self::Tgi => "tgi",
             Self::Embeddings => "embeddings",
             Self::Rerank => "rerank",
         }
     }
 
-    /// Returns the path below that of the interface, which usually is `/v1`; `/generate` lies
-    /// beside it.
+    /// Returns the path below that of the interface, which usually is `/v1`; those of SGLang and Text
+    /// Generation Inference lie beside it.
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {
@@ -86,9 +97,26 @@ impl Api {
             Self::Chat => "/chat/completions",
             Self::Responses => "/responses",
             Self::Generate => "/generate",
+            Self::Messages => "/messages",
+            Self::Tgi => "/generate_stream",
             Self::Embeddings => "/embeddings",
             Self::Rerank => "/rerank",
         }
+    }
+
+    /// Returns the path of requests whose answers come whole.
+    #[must_use]
+    pub fn whole_path(self) -> &'static str {
+        match self {
+            Self::Tgi => "/generate",
+            other => other.path(),
+        }
+    }
+
+    /// Returns whether its path lies beside `/v1`.
+    #[must_use]
+    pub fn is_beside_v1(self) -> bool {
+        matches!(self, Self::Generate | Self::Tgi)
     }
 
     /// Returns whether answers are texts, which can be streamed.
@@ -103,7 +131,7 @@ impl Api {
         match self {
             Self::Completions | Self::Chat => Some("min_tokens"),
             Self::Generate => Some("min_new_tokens"),
-            Self::Responses | Self::Embeddings | Self::Rerank => None,
+            Self::Responses | Self::Messages | Self::Tgi | Self::Embeddings | Self::Rerank => None,
         }
     }
 
@@ -111,9 +139,9 @@ impl Api {
     #[must_use]
     pub fn limit(self) -> Option<&'static str> {
         match self {
-            Self::Completions | Self::Chat => Some("max_tokens"),
+            Self::Completions | Self::Chat | Self::Messages => Some("max_tokens"),
             Self::Responses => Some("max_output_tokens"),
-            Self::Generate => Some("max_new_tokens"),
+            Self::Generate | Self::Tgi => Some("max_new_tokens"),
             Self::Embeddings | Self::Rerank => None,
         }
     }

@@ -59,6 +59,24 @@ impl Claim {
         Some(claim)
     }
 
+    /// Reads counts under these names; those of inputs are added up. An answer may state some of them
+    /// in one place and others in another.
+    pub(super) fn read_named(
+        json: &str,
+        inputs: &[&str],
+        cached: &str,
+        output: &str,
+    ) -> Option<Self> {
+        let Ok(Value::Object(usage)) = serde_json::from_str(json) else { return None };
+        let mut oddities = Flags::default();
+        let mut at = |name: &str| usage.get(name).and_then(|value| count(value, &mut oddities));
+        let (first, rest) = inputs.split_first()?;
+        let input = at(first)
+            .map(|first| rest.iter().filter_map(|name| at(name)).fold(first, u32::saturating_add));
+        let (cached, output) = (at(cached), at(output));
+        Some(Self { input, cached, output, oddities, ..Self::default() })
+    }
+
     /// Merges a later claim of the same answer: a count of 0 or a missing one replaces no count
     /// above 0. Returns whether the count of output tokens went down.
     pub fn update(&mut self, later: Self) -> bool {

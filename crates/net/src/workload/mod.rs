@@ -138,16 +138,18 @@ impl Workload {
     /// A prompt that the endpoint does not take.
     pub fn for_api(mut self, api: Api) -> Result<Self, String> {
         for (at, prompt) in self.prompts.iter_mut().enumerate() {
-            if let (Api::Chat, Input::Text(text)) = (api, &mut prompt.input) {
+            if let (Api::Chat | Api::Messages, Input::Text(text)) = (api, &mut prompt.input) {
                 prompt.input = Input::Messages(vec![Message::new("user", std::mem::take(text))]);
             }
             let takes = match &prompt.input {
-                Input::Text(_) => !matches!(api, Api::Chat | Api::Rerank),
+                Input::Text(_) => !matches!(api, Api::Chat | Api::Messages | Api::Rerank),
                 Input::Tokens(_) => {
                     matches!(api, Api::Completions | Api::Generate | Api::Embeddings)
                 }
                 Input::Texts(_) => api == Api::Embeddings,
-                Input::Messages(_) => matches!(api, Api::Chat | Api::Responses),
+                Input::Messages(_) => {
+                    matches!(api, Api::Chat | Api::Messages | Api::Responses)
+                }
                 Input::Ranking { .. } => api == Api::Rerank,
             };
             if !takes {

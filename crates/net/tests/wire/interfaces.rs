@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::fields;
 
-fn protocol(api: Api, input: Input, settings: Settings) -> OpenAi {
+pub fn protocol(api: Api, input: Input, settings: Settings) -> OpenAi {
     let workload = Workload { prompts: vec![Prompt::new(input)], ..Workload::default() };
     let settings = Settings {
         api: Some(api),
@@ -24,16 +24,16 @@ fn protocol(api: Api, input: Input, settings: Settings) -> OpenAi {
     OpenAi::new(Arc::new(workload), settings)
 }
 
-fn text(api: Api) -> OpenAi {
+pub fn text(api: Api) -> OpenAi {
     protocol(api, Input::Text("Say".into()), Settings::default())
 }
 
 /// An answer, the parts with output, and its account.
-type Read = (Result<String, Trouble>, u32, Entry);
+pub type Read = (Result<String, Trouble>, u32, Entry);
 
 /// Reads an answer in pieces of several sizes; neither outcome nor account depends on them.
 #[track_caller]
-fn read(protocol: &OpenAi, kind: &str, body: &str) -> Read {
+pub fn read(protocol: &OpenAi, kind: &str, body: &str) -> Read {
     let once = |piece: usize| {
         let mut reader = protocol.reader();
         reader.expect(0);
@@ -54,11 +54,11 @@ fn read(protocol: &OpenAi, kind: &str, body: &str) -> Read {
     found
 }
 
-const EVENTS: &str = "text/event-stream";
-const JSON: &str = "application/json";
+pub const EVENTS: &str = "text/event-stream";
+pub const JSON: &str = "application/json";
 
 /// Events of the Responses interface, with their types in both places.
-fn events(all: &[Value]) -> String {
+pub fn events(all: &[Value]) -> String {
     let event =
         |data: &Value| format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap());
     all.iter().map(event).collect()
@@ -304,6 +304,7 @@ fn requests_go_where_their_interface_is() {
     for (api, path) in [
         (Api::Responses, "/responses"),
         (Api::Generate, "/generate"),
+        (Api::Messages, "/messages"),
         (Api::Embeddings, "/embeddings"),
     ] {
         let request = text(api).request(0);

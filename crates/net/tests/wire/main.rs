@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod answers;
+mod anthropic;
 mod grpc;
 mod interfaces;
 mod oip_grpc;

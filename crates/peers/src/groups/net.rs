@@ -246,6 +246,29 @@ fn kserve(net: &Net<'_>, venv: &Venv) -> Result<()> {
     Ok(())
 }
 
+/// Returns the mean number of input tokens of a request, by the server's count.
+fn mean_input(summary: &Value) -> Result<f64> {
+    let metrics = &summary["tests"][0]["metrics"];
+    let count = |value: &Value| value.as_f64().with_context(|| format!("no count in {metrics}"));
+    Ok(count(&metrics["tokens"]["input"])? / count(&metrics["sample_count"])?)
+}
+
+/// Largest difference between mean lengths of requests that are drawn from equal samples.
+const INPUT_DIFFERENCE: f64 = 0.1;
+
+/// Checks that messages have as many input tokens as chats, which have the same template. llama.cpp
+/// counts tokens of its cache beside the others in messages, and among them in chats.
+fn checked_inputs(inputs: &[(&str, f64)]) -> Result<()> {
+    let of = |name: &str| inputs.iter().find(|(other, _)| *other == name).map(|(_, mean)| *mean);
+    let chat = of("llama-chat").context("a run of chats")?;
+    for name in ["llama-messages", "llama-messages-whole"] {
+        let found = of(name).context("a run of messages")?;
+        let is_equal = (found / chat - 1.0).abs() <= INPUT_DIFFERENCE;
+        ensure!(is_equal, "{name}: {found:.1} input tokens a request, in chats {chat:.1}");
+    }
+    Ok(())
+}
+
 fn llama(net: &Net<'_>, venv: &Venv) -> Result<()> {
     let [port] = free_ports()?;
     let mut command = venv.python();
@@ -257,15 +280,20 @@ fn llama(net: &Net<'_>, venv: &Venv) -> Result<()> {
     // connection occupies one of its threads.
     // The model is random, and an answer of few bytes may hold no character.
     let once = "keep-alive=false,connections=2,accept-answers=empty";
+    let mut inputs = Vec::new();
     for (name, keys) in [
         ("llama-chat", "chat=true"),
         ("llama-completions", "chat=false"),
         ("llama-whole", "stream=false"),
         ("llama-responses", "api=responses"),
+        ("llama-messages", "api=messages"),
+        ("llama-messages-whole", "api=messages,stream=false"),
     ] {
         let system = format!("openai:http://{address},{keys},max-tokens=16,input=16,{once}");
-        net.measure(name, &system, &scenario)?;
+        let summary = net.measure(name, &system, &scenario)?;
+        inputs.push((name, mean_input(&summary)?));
     }
+    checked_inputs(&inputs)?;
     // Its tokens are bytes, so that only fitted words have the requested length.
     let exact = "input=120,exact-input=tokenize,output=8,force-output=true,unique-prefix=true";
     let exact = format!("openai:http://{address},{exact},{once}");

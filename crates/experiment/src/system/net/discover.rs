@@ -14,7 +14,7 @@ use dyno_net::trouble::Kind;
 use serde_json::Value;
 
 use super::spec_keys::Route;
-use super::{SpecKeys, ready};
+use super::{SpecKeys, openai, ready};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 
@@ -65,11 +65,12 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
     let is_chat = given.text("chat");
     let named: Option<Api> = given.read_as("api")?;
     let route = given.route()?;
-    let options = given.options(&RunOptions::default())?;
+    let mut options = given.options(&RunOptions::default())?;
     // The query is one of all requests, and follows the path of each.
     let url = given.url.clone();
     let (url, query) = url.split_at(url.find('?').unwrap_or(url.len()));
     let (base, of_path) = without_path(url.trim_end_matches('/'));
+    openai::add_fields(&mut options, named.or(of_path));
     let server = Questions { options: &options, route, query, version: HttpVersion::Http1 };
 
     if let Some((oip, model)) = base.split_once("/v2/models/") {
@@ -104,6 +105,11 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
                  model=NAME to openai:URL",
             ))
         }
+        // Versions before 2.4 have no list of models.
+        404 | 405 if named.or(of_path) == Some(Api::Tgi) => Ok(Discovery {
+            spec: format!("openai:{base}{query},api=tgi{}", without(&keys, &["api", "model"])),
+            found: format!("{base} is taken for Text Generation Inference."),
+        }),
         401 | 403 => Err(Failure::set_up(format!("{text}: {}", server.words(&models)))
             .hint("pass the environment variable of the token with token-env=NAME")),
         status @ (429 | 500 | 502..=504) => {

@@ -34,14 +34,17 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
             workload.with_unique_prefix().map_err(|why| given.wrong("unique-prefix", why))?;
     }
     let mut settings = settings(given, api, &lengths)?;
-    let options = Options { keeps_texts: run.keeps_texts, ..given.options(run)? };
+    let mut options = Options { keeps_texts: run.keeps_texts, ..given.options(run)? };
+    add_fields(&mut options, api);
     let metrics = given.metrics(&nodes, &options, settings.version, true)?;
     given.finish()?;
     sessions::check(sessions.as_ref(), &nodes, &settings)?;
 
     let is_text = api.is_none_or(Api::is_text);
     let mut remarks = Vec::new();
-    if run.data.is_empty() && is_text && !is_limited(&workload, &settings) {
+    // Messages has no default of its own.
+    let needs_limit = run.data.is_empty() && is_text || api == Some(Api::Messages);
+    if needs_limit && !is_limited(&workload, &settings) {
         settings.max_tokens = Some(OUTPUT);
         remarks
             .push(format!("Answers are limited to {OUTPUT} tokens; output=N changes the limit."));
@@ -322,13 +325,37 @@ fn api(given: &mut SpecKeys) -> Result<Option<Api>, Failure> {
     }
 }
 
+/// Adds the fields that Anthropic's interface demands, unless they are given: its version, and the
+/// token under its own name.
+pub(super) fn add_fields(options: &mut Options, api: Option<Api>) {
+    if api != Some(Api::Messages) {
+        return;
+    }
+    let fields = &mut options.fields;
+    let has = |fields: &[(String, String)], name: &str| {
+        fields.iter().any(|(other, _)| other.eq_ignore_ascii_case(name))
+    };
+    if !has(fields, "anthropic-version") {
+        fields.push(("anthropic-version".into(), ANTHROPIC_VERSION.into()));
+    }
+    let token = fields.iter().find(|(name, _)| name == "authorization");
+    let token = token.and_then(|(_, value)| value.strip_prefix("Bearer ")).map(str::to_owned);
+    if let Some(token) = token.filter(|_| !has(fields, "x-api-key")) {
+        fields.push(("x-api-key".into(), token));
+    }
+}
+
+/// The version of the interface.
+const ANTHROPIC_VERSION: &str = "2023-06-01";
+
 /// Adds `/v1` to a URL without a path. `/generate` is beside it.
 fn with_path(url: &str, api: Option<Api>) -> String {
     let (base, query) = url.split_at(url.find('?').unwrap_or(url.len()));
     let base = base.trim_end_matches('/');
     let after_scheme = base.find("://").map_or(0, |at| at + 3);
-    if api == Some(Api::Generate) {
-        let base = base.strip_suffix(Api::Generate.path()).unwrap_or(base);
+    if let Some(api) = api.filter(|api| api.is_beside_v1()) {
+        let paths = [api.path(), api.whole_path()];
+        let base = paths.iter().find_map(|path| base.strip_suffix(path)).unwrap_or(base);
         format!("{}{query}", base.strip_suffix("/v1").unwrap_or(base))
     } else if base[after_scheme..].contains('/') {
         url.to_owned()
@@ -417,6 +444,9 @@ mod tests {
             ("http://h:1/v1", Some(Api::Generate), "http://h:1"),
             ("http://h:1/generate", Some(Api::Generate), "http://h:1"),
             ("http://h:1", Some(Api::Generate), "http://h:1"),
+            ("http://h:1/generate_stream?a=b", Some(Api::Tgi), "http://h:1?a=b"),
+            ("http://h:1/v1", Some(Api::Tgi), "http://h:1"),
+            ("http://h:1", Some(Api::Messages), "http://h:1/v1"),
         ] {
             assert_eq!(with_path(url, api), expected, "{url}");
         }

@@ -72,7 +72,8 @@ pub fn named(system: &str, argument: &str) -> Resources {
             files.push(path.to_owned());
         }
     }
-    Resources { urls, files: files.into_iter().map(PathBuf::from).collect(), variables }
+    let files = files.into_iter().map(PathBuf::from).collect();
+    Resources { urls, files, variables, ..Resources::default() }
 }
 
 impl SpecKeys {

@@ -1,0 +1,219 @@
+//! Anthropic's Messages interface: its bodies, whole answers, and streams of typed events.
+//!
+//! Source: Anthropic's API reference ("Create a Message", "Streaming Messages"), and the
+//! implementations in vLLM and llama.cpp.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+
+use super::Message;
+use super::answer::{AnswerSink as _, in_band};
+use super::builder::AnswerBuilder;
+use super::usage::Claim;
+use crate::trouble::{Kind, Trouble, in_short};
+
+/// An event.
+#[derive(Deserialize)]
+struct EventWire<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    message: Option<AnswerWire<'a>>,
+    #[serde(borrow, default)]
+    content_block: Option<Block<'a>>,
+    #[serde(borrow, default)]
+    delta: Option<Delta<'a>>,
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
+}
+
+/// A whole answer, or the empty one at the begin of a stream.
+#[derive(Deserialize)]
+struct AnswerWire<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    content: Option<Vec<Block<'a>>>,
+    #[serde(borrow, default)]
+    stop_reason: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
+}
+
+/// A text, a thought or a call of a tool. Streams begin a block with what it has so far.
+#[derive(Deserialize)]
+struct Block<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    text: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    thinking: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    name: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    input: Option<&'a RawValue>,
+}
+
+/// An addition to a block, or to the message.
+#[derive(Deserialize)]
+struct Delta<'a> {
+    #[serde(borrow, default)]
+    text: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    thinking: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    partial_json: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    stop_reason: Option<Cow<'a, str>>,
+}
+
+fn no_answer(json: &[u8]) -> Trouble {
+    let found = in_short(&String::from_utf8_lossy(json));
+    let words = format!("expected an answer of the Messages interface, found: {found}");
+    Trouble::new(Kind::Malformed, words)
+}
+
+/// Returns the counts of a usage. Its input tokens are those beside the cache.
+fn claim(usage: &RawValue) -> Option<Claim> {
+    const CACHED: &str = "cache_read_input_tokens";
+    let inputs = ["input_tokens", CACHED, "cache_creation_input_tokens"];
+    Claim::read_named(usage.get(), &inputs, CACHED, "output_tokens")
+}
+
+/// Reads an event. `name` is its type where its data have none.
+///
+/// # Errors
+/// Not an event of the interface, or the server's message if it reports an error.
+pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Result<(), Trouble> {
+    let wire: EventWire<'_> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
+    let kind = wire.kind.unwrap_or_else(|| String::from_utf8_lossy(name));
+    match &*kind {
+        "message_start" => {
+            take.choice(0);
+            let usage = wire.message.and_then(|message| message.usage);
+            if let Some(begin) = usage.and_then(claim) {
+                // Its output tokens are those of the begin, not of the answer.
+                take.usage(Claim { output: None, ..begin });
+            }
+        }
+        "content_block_start" => {
+            if let Some(begun) = wire.content_block {
+                take.choice(0);
+                block(Block { input: None, ..begun }, take);
+            }
+        }
+        "content_block_delta" => {
+            let Some(delta) = wire.delta else { return Ok(()) };
+            take.choice(0);
+            say(delta.thinking, true, take);
+            say(delta.text, false, take);
+            say(delta.partial_json, false, take);
+        }
+        "message_delta" => {
+            take.choice(0);
+            if let Some(claim) = wire.usage.and_then(claim) {
+                take.usage(claim);
+            }
+            if let Some(reason) = wire.delta.and_then(|delta| delta.stop_reason) {
+                take.finish(&reason);
+            }
+        }
+        "message_stop" => take.is_done = true,
+        "error" => return Err(in_band(json)),
+        // A ping, the end of a block, or an event of a later version.
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Reads a whole answer.
+///
+/// # Errors
+/// Not an answer of the interface, or the server's message if it reports an error.
+pub(super) fn whole(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Trouble> {
+    let wire: AnswerWire<'_> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
+    if wire.kind.as_deref() == Some("error") {
+        return Err(in_band(json));
+    }
+    let Some(blocks) = wire.content else { return Err(no_answer(json)) };
+    take.choice(0);
+    blocks.into_iter().for_each(|one| block(one, take));
+    if let Some(claim) = wire.usage.and_then(claim) {
+        take.usage(claim);
+    }
+    if let Some(reason) = wire.stop_reason {
+        take.finish(&reason);
+    }
+    Ok(true)
+}
+
+fn block(block: Block<'_>, take: &mut AnswerBuilder) {
+    if block.kind.as_deref().is_some_and(|kind| kind.ends_with("tool_use")) {
+        take.tool_call();
+    }
+    say(block.thinking, true, take);
+    say(block.text, false, take);
+    say(block.name, false, take);
+    say(block.input.map(|input| input.get().into()), false, take);
+}
+
+fn say(text: Option<Cow<'_, str>>, is_thought: bool, take: &mut AnswerBuilder) {
+    if let Some(text) = text.filter(|text| !text.is_empty()) {
+        take.output(&text, is_thought);
+    }
+}
+
+/// Adds the messages of a conversation to a body, in which those of the system have a member of their
+/// own.
+pub(super) fn add_messages(messages: &[Message], body: &mut Map<String, Value>) {
+    let is_system = |message: &&Message| matches!(&*message.role, "system" | "developer");
+    let system: Vec<_> = messages.iter().filter(is_system).map(|one| one.text()).collect();
+    if !system.is_empty() {
+        body.insert("system".into(), json!(system.join("\n\n")));
+    }
+    let others = messages.iter().filter(|message| !is_system(message));
+    body.insert("messages".into(), others.map(message).collect());
+}
+
+/// Returns a message of a chat as this interface names it.
+fn message(message: &Message) -> Value {
+    if message.role == "tool" {
+        let call = message.others.get("tool_call_id").cloned().unwrap_or_default();
+        let result = json!({"type": "tool_result", "tool_use_id": call, "content": message.text()});
+        return json!({"role": "user", "content": [result]});
+    }
+    let calls = message.others.get("tool_calls").and_then(Value::as_array);
+    let content = match (&message.content, calls) {
+        (Value::Array(parts), _) => parts.iter().map(part).collect(),
+        (Value::String(text), Some(_)) if !text.is_empty() => {
+            vec![json!({"type": "text", "text": text})]
+        }
+        (_, Some(_)) => Vec::new(),
+        (content, None) => return json!({"role": message.role, "content": content}),
+    };
+    let uses = calls.into_iter().flatten().map(|call| {
+        let function = &call["function"];
+        let arguments = function["arguments"].as_str().unwrap_or_default();
+        let input: Value = serde_json::from_str(arguments).unwrap_or_else(|_| json!({}));
+        json!({"type": "tool_use", "id": call["id"], "name": function["name"], "input": input})
+    });
+    json!({"role": message.role, "content": content.into_iter().chain(uses).collect::<Vec<_>>()})
+}
+
+/// Returns a part of a chat message as this interface names it.
+fn part(part: &Value) -> Value {
+    if part["type"] != "image_url" {
+        return part.clone();
+    }
+    let url = part["image_url"].get("url").unwrap_or(&part["image_url"]);
+    let inline = url.as_str().and_then(|url| url.strip_prefix("data:")?.split_once(";base64,"));
+    let source = match inline {
+        Some((kind, data)) => json!({"type": "base64", "media_type": kind, "data": data}),
+        None => json!({"type": "url", "url": url}),
+    };
+    json!({"type": "image", "source": source})
+}
