@@ -203,6 +203,9 @@ impl PlannedTest {
             drop(running);
             logs
         });
+        if let Some(breach) = system.breach() {
+            return Err(Failure::aborted(breach));
+        }
         let words = || system.words_of_failure(before.as_ref());
         let failing = monitor.failing().map(|found| Failing::new(found, words()));
         let saturated = lock(&saturated).take().filter(|_| failing.is_none() && !control.ends(0));

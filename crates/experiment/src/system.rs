@@ -5,13 +5,16 @@ mod cheat;
 pub mod cost;
 mod digits;
 mod kind;
+mod lines;
 mod model;
 pub mod net;
 pub mod npu;
 mod null;
 mod numbers;
 mod onnx;
+mod plugin;
 mod policy;
+mod python;
 pub mod rnn;
 mod sample;
 pub mod shapes;
@@ -178,7 +181,7 @@ impl System {
             pools: opened.pools,
             repeat: 0,
             tensors: opened.tensors,
-            workers: run.workers,
+            workers: run.workers.or(opened.workers),
             offline_workers: match policies.cores() {
                 Some(cores) => cores.get().min(offline_workers),
                 None => offline_workers,
@@ -201,7 +204,7 @@ impl System {
     pub fn npu(&self) -> Option<&NpuSpec> {
         match &self.drive {
             Drive::Virtual(simulation) => simulation.npu(),
-            Drive::Null | Drive::Engine(_) | Drive::Remote(_) => None,
+            Drive::Null | Drive::Engine(_) | Drive::Remote(_) | Drive::Plugin(_) => None,
         }
     }
 
@@ -209,7 +212,7 @@ impl System {
     pub fn remote(&self) -> Option<&net::Remote> {
         match &self.drive {
             Drive::Remote(remote) => Some(remote),
-            Drive::Null | Drive::Engine(_) | Drive::Virtual(_) => None,
+            Drive::Null | Drive::Engine(_) | Drive::Plugin(_) | Drive::Virtual(_) => None,
         }
     }
 
@@ -245,6 +248,7 @@ impl System {
             Drive::Engine(engine) => {
                 EngineInfo { warm_up: self.policies.warm_up(), ..engine.info() }
             }
+            Drive::Plugin(plugin) => plugin.info().clone(),
             Drive::Null | Drive::Remote(_) | Drive::Virtual(_) => EngineInfo::default(),
         }
     }
@@ -316,6 +320,7 @@ impl System {
         let engine = match &self.drive {
             Drive::Null => return Ok(Arc::new(Null)),
             Drive::Remote(remote) => return Ok(remote.client()),
+            Drive::Plugin(plugin) => return Ok(plugin.clone()),
             Drive::Engine(engine) => engine.clone(),
             Drive::Virtual(_) => panic!("a simulated system has no real time"),
         };

@@ -12,7 +12,7 @@ use package::{LIBRARIES, Package};
 
 use crate::{cargo, shell};
 
-/// Builds all libraries, installs them below `prefix`, and lists the files.
+/// Builds all libraries, installs them and the header of plug-ins below `prefix`, and lists the files.
 ///
 /// # Errors
 /// As [`install`].
@@ -22,6 +22,7 @@ pub fn run(root: &Path, prefix: &Path) -> Result<ExitCode> {
             println!("{}", file.display());
         }
     }
+    println!("{}", package::install_engine_header(root, prefix)?.display());
     Ok(ExitCode::SUCCESS)
 }
 

@@ -2,7 +2,8 @@
 //!
 //! In real time, an [`engine::Engine`] computes answers on the calling thread:
 //! [`digits::DigitsPerceptron`] (the embedded default), [`onnx`] (its `tract` variant needs the
-//! feature of that name), and [`rnn`], which runs recurrent layers on teams of threads.
+//! feature of that name), and [`rnn`], which runs recurrent layers on teams of threads,
+//! and `python`, which calls a function of Python in processes of its own.
 //! [`engine::InlineSystem`] runs an engine on the issuing thread. [`batch::BatchingPool`] runs it
 //! on a pool of workers behind a dynamic batcher. Both implement
 //! [`SystemUnderTest`](dyno_loadgen::sut::SystemUnderTest).
@@ -51,6 +52,8 @@ pub mod model;
 pub mod npu;
 pub mod null;
 pub mod onnx;
+#[cfg(unix)]
+pub mod python;
 pub mod replay;
 pub mod rnn;
 pub mod tensors;

@@ -8,6 +8,7 @@ mod check;
 mod compare;
 mod connections;
 mod disks;
+mod engines;
 mod export;
 mod failing;
 mod files;

@@ -108,7 +108,9 @@ pub fn scored(facts: &Facts<'_>) -> Option<UnmetNeed> {
             &format!("system `{}` has no answers to score", facts.system),
             "measure a system with labels, or remove it",
         ),
-        "onnx" | "tract" | "tuned" | "oip" | "oip-grpc" if facts.run.labels.is_none() => {
+        "onnx" | "tract" | "tuned" | "py" | "plugin" | "oip" | "oip-grpc"
+            if facts.run.labels.is_none() =>
+        {
             unmet("no labels are given", LABELS)
         }
         "openai" if facts.run.data.is_empty() => unmet(
@@ -221,7 +223,7 @@ pub fn samples(facts: &Facts<'_>) -> Option<UnmetNeed> {
         || UnmetNeed::new("has no effect: all samples of --data are used", "remove one of the two");
     match system {
         "null" | "model" | "npu" => None,
-        "onnx" | "tract" | "tuned" | "rnn" | "oip" | "oip-grpc" => {
+        "onnx" | "tract" | "tuned" | "rnn" | "py" | "plugin" | "oip" | "oip-grpc" => {
             (!run.data.is_empty()).then(of_data)
         }
         "openai" | "raw" => {

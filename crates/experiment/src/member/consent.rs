@@ -180,11 +180,11 @@ fn quoted(word: &str) -> String {
 fn needs(run: &RunOptions) -> Vec<Need> {
     let spec = run.system.as_deref().unwrap_or_default();
     let resources = SystemKind::of_spec(spec).map(|(kind, operand)| (kind.resources)(operand));
-    let Resources { urls, variables, .. } = resources.unwrap_or_default();
+    let Resources { urls, variables, libraries, .. } = resources.unwrap_or_default();
     let mut needs: Vec<Need> = urls.iter().map(|url| host(url)).collect();
     needs.extend(named_files(run).into_iter().map(Need::File));
     needs.extend(variables.into_iter().map(Need::Environment));
-    needs.extend(run.ort_lib.iter().cloned().map(Need::Library));
+    needs.extend(run.ort_lib.iter().cloned().chain(libraries).map(Need::Library));
     needs
 }
 

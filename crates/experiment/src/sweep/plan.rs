@@ -332,7 +332,9 @@ impl Check {
         let run = &options.run;
         let named = run.system.as_deref().and_then(|spec| {
             let (kind, operand) = SystemKind::of_spec(spec).ok()?;
-            Some((kind.resources)(operand).files)
+            let named = (kind.resources)(operand);
+            let code = named.libraries.into_iter().filter(|path| path.is_file());
+            Some(named.files.into_iter().chain(code))
         });
         let paths = [&fixed.config, &run.model, &run.labels, &run.audit, &run.ort_lib];
         let paths = paths.into_iter().flatten().cloned().chain(named.into_iter().flatten());

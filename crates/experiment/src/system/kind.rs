@@ -7,7 +7,8 @@ use std::sync::Arc;
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::settings::Scenario;
-use dyno_loadgen::sut::SimulatedSystem;
+use dyno_loadgen::sut::{SimulatedSystem, SystemUnderTest as _};
+use dyno_plugin::PluginSystem;
 use dyno_sut::batch;
 use dyno_sut::engine::Engine;
 use dyno_sut::tensors::TensorLibrary;
@@ -16,14 +17,14 @@ use dyno_task::judge::Judge;
 use super::npu::NpuSpec;
 use super::policy::Policies;
 use super::target::unknown_system;
-use super::{cheat, digits, model, net, npu, null, onnx, rnn, task, tuned};
+use super::{cheat, digits, model, net, npu, null, onnx, plugin, python, rnn, task, tuned};
 use crate::environment;
 use crate::failure::Failure;
 use crate::options::RunOptions;
 use crate::watch::Watch;
 
 /// Every kind of system, in the order of help texts.
-pub const SYSTEMS: [&SystemKind; 15] = [
+pub const SYSTEMS: [&SystemKind; 17] = [
     &digits::KIND,
     &rnn::DIGITS_LSTM,
     &null::KIND,
@@ -32,6 +33,8 @@ pub const SYSTEMS: [&SystemKind; 15] = [
     &tuned::KIND,
     &rnn::KIND,
     &task::KIND,
+    &python::KIND,
+    &plugin::KIND,
     &net::OIP,
     &net::OIP_GRPC,
     &net::OPENAI,
@@ -96,6 +99,8 @@ pub struct Resources {
     pub files: Vec<PathBuf>,
     /// Environment variables that are sent.
     pub variables: Vec<String>,
+    /// Code that is run.
+    pub libraries: Vec<PathBuf>,
 }
 
 impl Resources {
@@ -128,6 +133,8 @@ pub(super) enum Drive {
     Engine(Arc<dyn Engine>),
     /// A server, in real time.
     Remote(Box<net::Remote>),
+    /// An engine in C that queues and batches by itself, in real time.
+    Plugin(Arc<PluginSystem>),
     /// Simulated, in virtual time.
     Virtual(Box<dyn Simulation>),
 }
@@ -189,6 +196,8 @@ pub(super) struct OpenedSystem {
     pub remarks: Vec<String>,
     /// Notes on data that differ from those of the reference.
     pub other_data: Vec<String>,
+    /// Default number of computing threads in all scenarios, if it is not that of engines.
+    pub workers: Option<usize>,
     /// Default number of computing threads in Offline.
     pub offline_workers: usize,
     /// Whether its samples are random.
@@ -208,6 +217,7 @@ impl OpenedSystem {
             caution: None,
             remarks: Vec::new(),
             other_data: Vec::new(),
+            workers: None,
             offline_workers: environment::cores(),
             is_synthetic: false,
         }
@@ -226,6 +236,7 @@ impl Drive {
             Self::Null => "null",
             Self::Engine(engine) => engine.name(),
             Self::Remote(remote) => remote.name(),
+            Self::Plugin(plugin) => plugin.name(),
             Self::Virtual(simulation) => simulation.name(),
         }
     }
@@ -236,6 +247,7 @@ impl Drive {
             Self::Null => false,
             Self::Engine(engine) => engine.is_streaming(),
             Self::Remote(remote) => remote.is_streaming,
+            Self::Plugin(plugin) => plugin.is_streaming(),
             Self::Virtual(simulation) => simulation.reports_tokens(),
         }
     }
@@ -253,7 +265,7 @@ impl Drive {
     ) -> Option<usize> {
         let least = policies.least_workers();
         match self {
-            Self::Remote(_) => None,
+            Self::Remote(_) | Self::Plugin(_) => None,
             Self::Engine(_) if scenario == Scenario::Offline => Some(offline_workers),
             Self::Null | Self::Engine(_) => Some(least),
             Self::Virtual(simulation) => {

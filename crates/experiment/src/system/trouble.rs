@@ -10,8 +10,17 @@ impl System {
     pub fn trouble(&self) -> Option<String> {
         match &self.drive {
             Drive::Engine(engine) => engine.failure_reason().map(str::to_owned),
+            Drive::Plugin(plugin) => plugin.failure_reason().map(str::to_owned),
             Drive::Remote(remote) => remote.trouble(),
             Drive::Null | Drive::Virtual(_) => None,
+        }
+    }
+
+    /// Returns what a plug-in did against the interface, which makes every figure worthless.
+    pub fn breach(&self) -> Option<&str> {
+        match &self.drive {
+            Drive::Plugin(plugin) => plugin.breach(),
+            Drive::Null | Drive::Engine(_) | Drive::Remote(_) | Drive::Virtual(_) => None,
         }
     }
 

@@ -227,6 +227,17 @@ impl Package<'_> {
     }
 }
 
+/// Installs the header of plug-ins, which link nothing of ours, and returns its path.
+///
+/// # Errors
+/// A folder cannot be written.
+#[allow(dead_code, reason = "the tests that include this file install one library")]
+pub fn install_engine_header(root: &Path, prefix: &Path) -> Result<PathBuf> {
+    let to = prefix.join("include/dyno_engine.h");
+    copy(&root.join("crates/plugin/include/dyno_engine.h"), &to)?;
+    Ok(to)
+}
+
 /// Returns the files in a folder and its subfolders, sorted.
 fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();

@@ -9,6 +9,7 @@ mod error;
 mod loaded;
 mod synthetic;
 mod trimmed;
+mod view;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -27,6 +28,7 @@ pub use dyno_tensors::{Element, Elements, Scalar, each_type};
 pub use error::TensorError;
 pub(crate) use loaded::{LoadedSamples, Sample};
 pub use synthetic::{Span, Spans};
+pub use view::SampleView;
 
 /// One input of all samples: `[samples, sample_shape...]`.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,6 +1,7 @@
 //! Random samples for models, and the ranges of their integers.
 
 use std::collections::BTreeMap;
+use std::num::NonZero;
 
 use dyno_loadgen::rng::Mt19937;
 use half::{bf16, f16};
@@ -49,6 +50,14 @@ impl Span {
 }
 
 impl TensorLibrary {
+    /// Returns a library whose samples are their numbers, from 0.
+    #[must_use]
+    pub fn numbers(count: NonZero<usize>) -> Self {
+        let elements = Elements::I64((0..count.get() as i64).collect());
+        let tensor = Tensor { name: "number".into(), sample_shape: Vec::new(), elements };
+        Self::new("numbers", vec![tensor], None).expect("there is a number for each sample")
+    }
+
     /// Returns the bytes of a random sample of a model; at least 1.
     #[must_use]
     pub fn random_sample_bytes(inputs: &[ModelInput], dynamic: usize) -> usize {

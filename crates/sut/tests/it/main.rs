@@ -6,6 +6,8 @@ mod by_value;
 mod cheats;
 mod digits;
 mod onnx;
+#[cfg(unix)]
+mod python;
 mod queueing;
 mod real_time;
 mod rnn;

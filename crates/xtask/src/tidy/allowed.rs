@@ -18,6 +18,7 @@ pub const CLEANED: &[&str] = &[
     "onnx",
     "oracle",
     "peers",
+    "plugin",
     "report",
     "rnn",
     "rnn-c",
@@ -62,6 +63,7 @@ pub const EDGES: &[Edge] = &[
     ("experiment", "npu", "simulates networks on an accelerator"),
     ("experiment", "number", "tunes the formats of a network"),
     ("experiment", "onnx", "counts what models cost"),
+    ("experiment", "plugin", "loads engines that users write in C"),
     ("experiment", "report", "writes the page of a run into its directory"),
     ("experiment", "results", "what was found are documents"),
     ("experiment", "rnn", "runs recurrent networks"),
@@ -96,6 +98,8 @@ pub const EDGES: &[Edge] = &[
     ("number", "onnx", "reads the networks that it evaluates"),
     ("number", "oracle", "compares exported models with an evaluator that shares nothing with it"),
     ("onnx", "tensors", "names the elements of tensors"),
+    ("plugin", "loadgen", "a plug-in is a system under test"),
+    ("plugin", "sut", "takes samples from libraries of tensors"),
     ("report", "loadgen", "names scenarios, and the arithmetic of early stopping"),
     ("report", "results", "pages are functions of documents"),
     ("results", "loadgen", "documents hold what a run recorded; reads its logs"),
@@ -166,6 +170,8 @@ pub const UNSAFE_CRATES: &[&str] = &[
     "loadgen-py",
     // Pointers that C programs pass.
     "number-c",
+    // Functions and pointers of engines that users write in C.
+    "plugin",
     // Pointers that C programs pass.
     "rnn-c",
 ];

@@ -1,0 +1,100 @@
+//! Engines that users write in Python and C, measured without a server.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::program::Folder;
+
+/// Whether a tool is installed; says so where it is not.
+fn has(tool: &str, argument: &str) -> bool {
+    let runs = Command::new(tool).arg(argument).output();
+    let is_there = runs.is_ok_and(|output| output.status.success());
+    if !is_there {
+        eprintln!("SKIPPED: there is no {tool}");
+    }
+    is_there
+}
+
+fn repository(path: &str) -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+fn summary(folder: &Folder) -> Value {
+    serde_json::from_str(&folder.read("out/summary.json")).unwrap()
+}
+
+const QUICK: &str = "--scenario single-stream --mode performance --duration 200ms --out out";
+
+#[test]
+fn functions_of_python_are_measured() {
+    if !has("python3", "--version") {
+        return;
+    }
+    let folder = Folder::new();
+    std::fs::copy(repository("examples/python/engine.py"), folder.0.join("engine.py")).unwrap();
+    folder.write("lines.txt", "a b a\n\nc\n");
+    let system = "--system py:engine.py:count_words --data lines.txt";
+    let ran = folder.dyno(&format!("run {system} {QUICK}"));
+    assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+    let test = &summary(&folder)["tests"][0];
+    assert_eq!(test["state"], "complete");
+    assert!(test["metrics"]["sample_count"].as_u64() > Some(0));
+    // What it answers is in the accuracy log: bytes as hexadecimal digits.
+    let offline = "--scenario offline --mode accuracy --out right";
+    let ran = folder.dyno(&format!("run {system} {offline}"));
+    assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+    let log = folder.read("right/Offline/accuracy/mlperf_log_accuracy.json");
+    let hexadecimal =
+        |text: &str| text.bytes().map(|byte| format!("{byte:02X}")).collect::<String>();
+    for answer in ["{\"a\": 2, \"b\": 1}", "{\"c\": 1}"] {
+        assert!(log.contains(&hexadecimal(answer)), "{answer}: {log}");
+    }
+}
+
+#[test]
+fn a_function_that_fails_ends_the_run_with_the_words_of_its_exception() {
+    if !has("python3", "--version") {
+        return;
+    }
+    let folder = Folder::new();
+    folder.write("m.py", "def f(samples):\n    return samples if samples == [0] else nothing\n");
+    let ran = folder.dyno(&format!("run --system py:m.py:f {QUICK}")).exits(4);
+    assert!(ran.stderr.contains("name 'nothing' is not defined"), "{}", ran.stderr);
+    for (system, words) in
+        [("py:none.py:f", "none.py does not exist"), ("py:m.py:g", "has no attribute 'g'")]
+    {
+        let ran = folder.dyno(&format!("run --system {system} {QUICK}")).exits(3);
+        assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    }
+    folder.dyno(&format!("run --system py:m.py {QUICK}")).exits(2);
+}
+
+#[test]
+fn engines_in_c_are_measured() {
+    if !has("cc", "--version") {
+        return;
+    }
+    let folder = Folder::new();
+    let built = Command::new("cc")
+        .args(["-O2", "-shared", "-fPIC", "-o", "engine.so"])
+        .arg(repository("examples/c/engine.c"))
+        .arg("-I")
+        .arg(repository("crates/plugin/include"))
+        .arg("-lpthread")
+        .current_dir(&folder.0)
+        .status();
+    assert!(built.unwrap().success());
+    let ran = folder.dyno(&format!("run --system plugin:./engine.so {QUICK}"));
+    assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+    let test = &summary(&folder)["tests"][0];
+    assert_eq!(test["state"], "complete");
+    assert!(test["metrics"]["sample_count"].as_u64() > Some(0));
+    let wrong = folder.dyno(&format!("run --system plugin:./engine.so,a=b {QUICK}")).exits(3);
+    assert!(
+        wrong.stderr.contains("engine.so does not open: expected no options"),
+        "{}",
+        wrong.stderr
+    );
+}
