@@ -11,6 +11,7 @@ mod loadgen;
 mod requests;
 mod vllm;
 
+use std::borrow::Cow;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -29,6 +30,8 @@ pub enum Tool {
     LoadGen,
     /// `vllm bench serve --save-result`.
     Vllm,
+    /// `python -m sglang.bench_serving --output-file`.
+    Sglang,
     /// guidellm's `benchmarks.json`.
     Guidellm,
     /// aiperf's `profile_export*`.
@@ -41,6 +44,7 @@ impl Tool {
         match self {
             Self::LoadGen => "LoadGen",
             Self::Vllm => "vLLM",
+            Self::Sglang => "SGLang",
             Self::Guidellm => "guidellm",
             Self::Aiperf => "aiperf",
         }
@@ -51,6 +55,7 @@ impl Tool {
         match self {
             Self::LoadGen => "set LogSettings.enable_trace",
             Self::Vllm => "vllm bench serve --save-result --save-detailed",
+            Self::Sglang => "python -m sglang.bench_serving --output-file FILE --output-details",
             Self::Guidellm => "save benchmarks.json with all requests",
             Self::Aiperf => "keep profile_export.jsonl beside the summary (--export-level records)",
         }
@@ -123,7 +128,7 @@ pub enum ForeignError {
     /// The content matches none of the known formats.
     #[error(
         "{} is neither a Dyno run nor a result of LoadGen (a folder with mlperf_log_summary.txt), \
-         vLLM (bench serve --save-result), guidellm (benchmarks.json) or aiperf \
+         vLLM (bench serve --save-result), SGLang (bench_serving --output-file), guidellm (benchmarks.json) or aiperf \
          (profile_export.jsonl, profile_export_aiperf.json)",
         path.display()
     )]
@@ -200,7 +205,7 @@ fn read_lines(
                 });
             }
             (Err(error), Some(first)) => {
-                let tool = if vllm::is(first) { Tool::Vllm } else { Tool::Aiperf };
+                let tool = if vllm::is(first) { vllm::tool(first) } else { Tool::Aiperf };
                 let reason = format!("line {number}: {error}");
                 return Err(ForeignError::Malformed { path: path.into(), tool, reason });
             }
@@ -214,6 +219,34 @@ fn read_lines(
     }
 }
 
+/// Replaces `Infinity`, `-Infinity` and `NaN` outside of strings by `null`: Python writes them, and JSON
+/// has no such numbers.
+fn finite(text: &str) -> Cow<'_, str> {
+    const NAMES: [&str; 3] = ["-Infinity", "Infinity", "NaN"];
+    if !NAMES.iter().any(|name| text.contains(name)) {
+        return Cow::Borrowed(text);
+    }
+    let mut numbers = String::with_capacity(text.len());
+    let (mut rest, mut is_string) = (text, false);
+    while let Some(first) = rest.chars().next() {
+        let name = NAMES.iter().find(|name| !is_string && rest.starts_with(**name));
+        let taken = match (name, first) {
+            (Some(name), _) => {
+                numbers.push_str("null");
+                rest = &rest[name.len()..];
+                continue;
+            }
+            // What follows a backslash in a string does not end it.
+            (None, '\\') if is_string => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+            (None, _) => first.len_utf8(),
+        };
+        is_string ^= first == '"';
+        numbers.push_str(&rest[..taken]);
+        rest = &rest[taken..];
+    }
+    Cow::Owned(numbers)
+}
+
 fn text(path: &Path) -> Result<String, ForeignError> {
     let text = std::fs::read_to_string(path).map_err(|error| ForeignError::Unreadable {
         path: path.into(),
@@ -224,7 +257,12 @@ fn text(path: &Path) -> Result<String, ForeignError> {
         },
     })?;
     // Editors on Windows begin a file with a byte order mark.
-    Ok(text.strip_prefix('\u{feff}').map(str::to_string).unwrap_or(text))
+    let text = text.strip_prefix('\u{feff}').map(str::to_string).unwrap_or(text);
+    let replaced = match finite(&text) {
+        Cow::Owned(replaced) => Some(replaced),
+        Cow::Borrowed(_) => None,
+    };
+    Ok(replaced.unwrap_or(text))
 }
 
 /// Converts a time in units of `unit` ns to ns.
@@ -242,3 +280,21 @@ fn ns(time: f64, unit: f64) -> Result<i64, String> {
 
 const SECOND: f64 = 1e9;
 const MILLISECOND: f64 = 1e6;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_json_does_not_have_are_null_but_words_stay() {
+        let read = |text: &str| serde_json::from_str::<Value>(&finite(text)).unwrap();
+        let found =
+            read(r#"{"a": Infinity, "b": [NaN, -Infinity], "Infinity": "NaN \" Infinity"}"#);
+        let expected = serde_json::json!({"a": null, "b": [null, null],
+            "Infinity": "NaN \" Infinity"});
+        assert_eq!(found, expected);
+        assert_eq!(read(r#"{"é": "\\", "a": NaN}"#), serde_json::json!({"é": "\\", "a": null}));
+        assert!(matches!(finite("{}"), Cow::Borrowed("{}")));
+        assert_eq!(finite("NaN \"\\"), "null \"\\");
+    }
+}

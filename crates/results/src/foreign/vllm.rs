@@ -1,6 +1,9 @@
 //! Results of `vllm bench serve --save-result`: one object with all figures; with `--save-detailed`
 //! also arrays with an entry per request. Times are seconds in arrays and ms in figures.
 //! `--append-result` writes one object per line.
+//!
+//! SGLang's `bench_serving` is of the same origin: its `--output-file` has an object per line with most
+//! of these keys, and with `--output-details` the arrays.
 
 use std::path::Path;
 
@@ -44,17 +47,22 @@ pub fn is(value: &Value) -> bool {
         && value["duration"].is_number()
 }
 
+/// Returns the tool that wrote a result.
+pub fn tool(value: &Value) -> Tool {
+    if value["mean_e2e_latency_ms"].is_number() { Tool::Sglang } else { Tool::Vllm }
+}
+
 /// Reads each object as a test.
 pub fn read(path: &Path, values: &[Value]) -> Result<ForeignResult, ForeignError> {
-    let malformed =
-        |reason: String| ForeignError::Malformed { path: path.into(), tool: Tool::Vllm, reason };
+    let tool = values.first().map_or(Tool::Vllm, tool);
+    let malformed = |reason: String| ForeignError::Malformed { path: path.into(), tool, reason };
     let test = |value: &Value| {
         let saved =
             SavedResult::deserialize(value).map_err(|error| malformed(error.to_string()))?;
         test(&saved, value).map_err(malformed)
     };
     let tests = values.iter().map(test).collect::<Result<_, _>>()?;
-    Ok(ForeignResult { tool: Tool::Vllm, version: String::new(), tests })
+    Ok(ForeignResult { tool, version: String::new(), tests })
 }
 
 fn test(saved: &SavedResult, value: &Value) -> Result<Test, String> {
@@ -131,8 +139,9 @@ fn ramp(saved: &SavedResult) -> Option<String> {
     Some(format!("{from} to {to} requests/s, {strategy}"))
 }
 
-/// Names of times in vLLM, and our prefixes.
-const TIMES: [(&str, &str); 3] = [("e2el", ""), ("ttft", "ttft-"), ("tpot", "tpot-")];
+/// Names of times in vLLM and SGLang, and our prefixes.
+const TIMES: [(&str, &str); 4] =
+    [("e2el", ""), ("e2e_latency", ""), ("ttft", "ttft-"), ("tpot", "tpot-")];
 
 fn figures(saved: &SavedResult, value: &Value) -> Figures {
     let mut figures = Figures::new();
@@ -205,4 +214,37 @@ fn request(saved: &SavedResult, row: usize) -> Result<Request, String> {
         first_token: first.filter(|_| is_answered).map(|first| issued.saturating_add(first)),
         tokens,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// As `bench_serving.py` of SGLang writes it; a failure in the middle.
+    fn sglang() -> Value {
+        json!({"backend": "sglang", "dataset_name": "random", "request_rate": 4.0,
+            "max_concurrency": null, "duration": 1.5, "completed": 2, "total_input_tokens": 6,
+            "request_throughput": 1.25, "mean_e2e_latency_ms": 55.0,
+            "median_e2e_latency_ms": 55.5, "p99_e2e_latency_ms": 70.0, "p99_ttft_ms": 20.0,
+            "mean_tpot_ms": 12.0, "input_lens": [3, 3, 3], "output_lens": [3, 0, 2],
+            "ttfts": [0.010, 0.0, 0.020], "itls": [[0.020, 0.010], [], [0.050]],
+            "generated_texts": ["a", "", "b"], "errors": ["", "503", ""]})
+    }
+
+    #[test]
+    fn results_of_sglang_have_their_latencies() {
+        let result = read(Path::new("x.jsonl"), &[sglang()]).unwrap();
+        let test = &result.tests[0];
+        assert_eq!((result.tool.name(), &*test.title), ("SGLang", "4 requests/s"));
+        let figure = |key: &str| test.figures.get(key).copied();
+        assert_eq!((figure("mean"), figure("p50")), (Some(55e6), Some(55.5e6)));
+        assert_eq!((figure("p99"), figure("ttft-p99")), (Some(70e6), Some(20e6)));
+        assert!(test.records.is_some() && !test.has_times);
+        let mut wrong = sglang();
+        wrong["ttfts"] = json!([0.01]);
+        let error = read(Path::new("x.jsonl"), &[wrong]).unwrap_err().to_string();
+        assert!(error.contains("not as SGLang writes it"), "{error}");
+    }
 }
