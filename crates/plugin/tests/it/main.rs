@@ -194,7 +194,7 @@ fn the_example_answers_every_sample_with_its_sum() {
     let Some(compiled) = compile("../../examples/c/engine.c", &["-Wno-unused-parameter"]) else {
         return;
     };
-    let elements = (0..256_u8).map(f32::from).collect();
+    let elements = (0..=255_u8).map(f32::from).collect();
     let tensor =
         Tensor { name: "x".into(), sample_shape: vec![64], elements: Elements::F32(elements) };
     let library = Arc::new(TensorLibrary::new("rows", vec![tensor], None).unwrap());
