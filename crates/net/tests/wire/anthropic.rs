@@ -46,7 +46,7 @@ fn end(reason: &str, output: u64) -> [Value; 2] {
 
 #[test]
 fn a_stream_of_messages_is_read_with_thoughts_and_tokens() {
-    let [last, over] = end("end_turn", 12);
+    let [last, over] = end("end_turn", 5);
     let body = events(&[
         begin(20, 8),
         block(0, &json!({"type": "thinking", "thinking": "", "signature": ""})),
@@ -65,7 +65,7 @@ fn a_stream_of_messages_is_read_with_thoughts_and_tokens() {
     assert_eq!((said.unwrap().as_str(), beats), ("hmHello!", 3));
     assert_eq!((entry.class, entry.finish), (Class::Whole, Finish::Stop));
     // Tokens of the cache are beside the others in this interface, and part of the input in Dyno.
-    assert_eq!((entry.input, entry.cached, entry.output), (Some(31), Some(8), Some(12)));
+    assert_eq!((entry.input, entry.cached, entry.output), (Some(31), Some(8), Some(5)));
     assert_eq!(entry.counted_by, TokenCounter::Server);
     assert!(entry.contradictions.is_empty(), "{entry:?}");
     assert_eq!(entry.oddities.iter().collect::<Vec<_>>(), [Oddity::SignsOfLife]);
@@ -106,7 +106,7 @@ fn messages_that_are_not_whole_are_no_success() {
         "error": {"type": "overloaded_error", "message": "Overloaded"}});
     let (answer, _, entry) = read(&messages(), EVENTS, &events(&[begin(9, 0), said, failed]));
     let trouble = answer.unwrap_err();
-    assert_eq!((trouble.kind, entry.class), (Kind::InBand, Class::InBand));
+    assert_eq!((trouble.kind, entry.class), (Kind::Refused, Class::InBand));
     assert!(trouble.words.contains("Overloaded"), "{}", trouble.words);
     let [last, over] = end("end_turn", 1);
     let (answer, _, entry) = read(&messages(), EVENTS, &events(&[begin(9, 0), last, over]));
