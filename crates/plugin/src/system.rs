@@ -47,7 +47,7 @@ pub(crate) struct Inputs {
     _sample: Option<Arc<[SampleTensor]>>,
 }
 
-// SAFETY: the pointers lead to memory that the struct or the library owns and nobody changes.
+// SAFETY: the pointers lead to memory that the struct or the library owns and no code changes.
 unsafe impl Send for Inputs {}
 
 impl PluginSystem {
