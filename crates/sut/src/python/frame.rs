@@ -259,7 +259,7 @@ mod tests {
             for value in [0, 1, 127, 255] {
                 let mut changed = whole.clone();
                 changed[at] = value;
-                let _ = outputs(&changed).map(|all| all.iter().map(|one| one.class().ok()).count());
+                outputs(&changed).iter().flatten().for_each(|one| drop(one.class()));
             }
         }
     }
