@@ -145,8 +145,8 @@ impl Output<'_> {
         match self {
             Self::Array { element, bytes, .. } => {
                 let elements = Elements::read(*element, bytes);
-                let elements = elements.filter(|elements| !elements.is_empty());
-                Ok(elements.ok_or("an output has no elements, so that it is no class")?.class())
+                let class = elements.and_then(|elements| elements.class());
+                class.ok_or_else(|| "an output without elements, or with NaN, is no class".into())
             }
             Self::Bytes(bytes) => {
                 let text = String::from_utf8_lossy(bytes);
