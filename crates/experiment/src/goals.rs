@@ -99,7 +99,8 @@ fn least_duration(plan: &Plan) -> Nanos {
     match plan.load {
         Load::Server(_) => {
             let by_queries = plan.min_query_count as f64 / plan.target_qps * 1e9;
-            plan.min_duration.max(if by_queries.is_finite() { by_queries as Nanos } else { 0 })
+            let by_queries = if by_queries.is_finite() { by_queries as Nanos } else { 0 };
+            plan.min_duration.max(by_queries).saturating_add(plan.ramp)
         }
         _ => plan.min_duration,
     }

@@ -9,8 +9,9 @@ use dyno_loadgen::drive::real::RealTime;
 use dyno_loadgen::drive::sim::{View, VirtualTime};
 use dyno_loadgen::plan::Load;
 use dyno_loadgen::run::{self, Tenant, TestLog};
-use dyno_loadgen::saturation::{Saturation, SaturationDetector};
+use dyno_loadgen::saturation::SaturationDetector;
 use dyno_loadgen::settings::{Arrivals, TestMode};
+use dyno_net::client::ClientStatistics;
 use dyno_results::summary::{Failing, Saturated};
 
 use crate::failure::Failure;
@@ -34,6 +35,8 @@ pub struct PlayedTest {
     pub saturated: Option<Saturated>,
     /// Observation of this process; `None` if it issued nothing, or in virtual time.
     pub observation: Option<Observation>,
+    /// Counters of the client of a server at the end of the ramp; `None` without a ramp.
+    pub at_end_of_ramp: Option<ClientStatistics>,
     /// Observation of servers; `None` if there are none, or remote workers issue the load.
     pub servers: Option<ServerObservation>,
 }
@@ -164,6 +167,8 @@ impl PlannedTest {
             .announce(heart.announce());
         let remote = system.remote().filter(|_| self.reads_metrics);
         let servers = remote.map(|remote| ServerObserver::begin(remote, heart.clock()));
+        let ramp = self.ramp();
+        let at_end_of_ramp = Mutex::new(None);
         let monitor = driver.monitor();
         let watched = monitor.clone();
         let logs = std::thread::scope(|scope| {
@@ -172,13 +177,20 @@ impl PlannedTest {
             // The onlooker must exist before the run begins, otherwise the run does not record for
             // it.
             let is_shown = control.watch.wants_glances();
-            let mut onlooker = (is_shown || detector.is_some()).then(|| monitor.observer());
+            let is_seen = is_shown || detector.is_some() || ramp > 0;
+            let mut onlooker = is_seen.then(|| monitor.observer());
             let (servers, saturated) = (servers.as_ref(), &saturated);
+            let client = system.remote().filter(|_| ramp > 0).map(Remote::clients);
+            let at_end_of_ramp = &at_end_of_ramp;
             scope.spawn(move || {
                 let mut saw = onlooker.as_mut().map(|onlooker| {
                     || {
                         let glance = onlooker.glance();
-                        let found = detector.as_mut().zip(glance.as_ref());
+                        let is_measured = glance.as_ref().is_some_and(|glance| glance.now >= ramp);
+                        if let Some(client) = client.as_ref().filter(|_| is_measured) {
+                            lock(at_end_of_ramp).get_or_insert_with(|| client.statistics());
+                        }
+                        let found = detector.as_mut().zip(glance.as_ref().filter(|_| is_measured));
                         if let Some(found) = found.and_then(|(of, glance)| of.look(glance)) {
                             *lock(saturated) = Some(found);
                             watched.abort();
@@ -213,7 +225,8 @@ impl PlannedTest {
             logs,
             failing,
             saturated: saturated.map(Saturated::from),
-            observation: Some(heart.end()),
+            observation: Some(heart.end(ramp)),
+            at_end_of_ramp: at_end_of_ramp.into_inner().unwrap_or_else(PoisonError::into_inner),
             servers: servers.map(ServerObserver::end),
         })
     }
@@ -254,7 +267,7 @@ impl PlannedTest {
     }
 }
 
-fn lock(found: &Mutex<Option<Saturation>>) -> MutexGuard<'_, Option<Saturation>> {
+fn lock<T>(found: &Mutex<T>) -> MutexGuard<'_, T> {
     found.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -110,7 +110,7 @@ impl Rig for WorkerRig {
             let targets = job.tenants.iter().map(|tenant| tenant.plan.load.percentile());
             let records = played.tenants.iter().map(|part| &part.record);
             let tenants: Vec<_> = records.zip(targets).collect();
-            run::observer(self.system(), heart.end(), &tenants)
+            run::observer(self.system(), heart.end(0), &tenants)
         });
         let (Some(remote), Some((clock, before))) =
             (self.system.as_ref().and_then(System::remote), &*begun)
@@ -118,9 +118,7 @@ impl Rig for WorkerRig {
             return WorkerReport { observer, ..WorkerReport::default() }.bytes();
         };
         let lateness = |(tenant, part): (u8, &TenantOutcome)| remote.lateness(tenant, &part.record);
-        let ledger = |(tenant, part): (u8, &TenantOutcome)| {
-            remote.ledger(tenant, part.record.completed_at.len())
-        };
+        let ledger = |(tenant, part): (u8, &TenantOutcome)| remote.ledger(tenant, &part.record);
         let report = WorkerReport {
             seen: Some(remote.seen().since(before)),
             threads: remote.threads,

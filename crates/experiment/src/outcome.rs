@@ -141,10 +141,12 @@ fn accounts(
         return None;
     }
     let tenant = u8::try_from(number).unwrap_or(u8::MAX);
-    let samples = report.run.record.completed_at.len();
-    let entries = system.ledger(tenant, samples);
-    let sent = system.remote().map(|remote| remote.sent(tenant, samples)).unwrap_or_default();
-    answers::add(summary, report, &entries, &sent, context)
+    let record = &report.run.record;
+    let entries = system.ledger(tenant, record);
+    let sent = system.remote().map(|remote| remote.sent(tenant, record)).unwrap_or_default();
+    let remote = system.remote().filter(|_| test.tenants.len() == 1);
+    let model_of = |sample| remote.and_then(|remote| remote.model_of(sample));
+    answers::add(summary, report, &entries, &sent, &model_of, context)
 }
 
 /// Adds the reason of an early end, unless the reasons already have it.
@@ -220,6 +222,11 @@ fn judge_performance(
     }
     reasons::list(report, context).into_iter().for_each(|reason| test.add_reason(reason));
     test.notes = judgement.notes.iter().map(ToString::to_string).collect();
+    if let Some(metrics) = &test.metrics
+        && let Some(excluded) = &metrics.excluded
+    {
+        test.notes.extend(excluded.notes(metrics.query_count));
+    }
     match end {
         Some(End::Failed { load, because }) => {
             let told = match share {

@@ -30,6 +30,7 @@ use std::sync::Arc;
 
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
+use dyno_loadgen::record::Record;
 use dyno_loadgen::settings::Scenario;
 use dyno_loadgen::sut::{SimulatedSystem, SystemUnderTest};
 use dyno_net::ledger::Entry;
@@ -216,12 +217,15 @@ impl System {
         }
     }
 
-    /// Returns the accounts of a tenant's answers in the last run; empty if answers are not text.
-    pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
+    /// Returns the accounts of the answers to the samples of a tenant's record of the last run; empty
+    /// if answers are not text.
+    pub fn ledger(&self, tenant: u8, record: &Record) -> Vec<Option<Entry>> {
         let reported = self.remote_workers.as_ref().and_then(RemoteWorkers::reported);
         match (reported, self.remote()) {
-            (Some(reported), _) => reported.ledger(tenant, samples),
-            (None, Some(remote)) => remote.ledger(tenant, samples),
+            (Some(reported), _) => {
+                net::measured_entries(record, reported.ledger(tenant, record.played()))
+            }
+            (None, Some(remote)) => remote.ledger(tenant, record),
             (None, None) => Vec::new(),
         }
     }

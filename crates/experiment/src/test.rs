@@ -51,10 +51,16 @@ impl PlannedTest {
     pub fn expected(&self) -> Nanos {
         let of = |tenant: &TestTenant| match (self.mode, self.scenario) {
             (TestMode::AccuracyOnly, _) => 0,
-            _ => tenant.plan.min_duration,
+            _ => tenant.plan.min_duration.saturating_add(tenant.plan.ramp),
         };
         let one = self.tenants.iter().map(of).max().unwrap_or(0);
         one.saturating_mul(self.repetition_runs())
+    }
+
+    /// Returns the length of the ramp before the measured part, ns; 0 without one. All tenants have the
+    /// same.
+    pub fn ramp(&self) -> Nanos {
+        self.tenants[0].plan.ramp
     }
 
     /// Returns the number of runs of a repetition; 1 for other modes than performance.

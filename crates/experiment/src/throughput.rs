@@ -262,7 +262,8 @@ impl RunningProbe<'_> {
             return Err(self.failed());
         }
         let took = record.completed_at.iter().copied().max().unwrap_or(0).max(1);
-        Ok(Some(ProbeRun { took, answered: samples.saturating_sub(failed) }))
+        let answered = (record.completed_at.len() as u64).saturating_sub(failed);
+        Ok(Some(ProbeRun { took, answered }))
     }
 
     fn failed(&self) -> Failure {

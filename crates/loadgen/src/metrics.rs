@@ -188,8 +188,10 @@ pub struct ScenarioEstimates {
 /// Metrics of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metrics {
-    /// Queries issued.
+    /// Queries issued, without those that the record excludes.
     pub query_count: u64,
+    /// Queries issued that the client cancelled, which no other figure includes.
+    pub cancelled: u64,
     /// Samples answered: n in the reference.
     pub sample_count: u64,
     /// Samples that failed.
@@ -276,6 +278,7 @@ impl Metrics {
         };
         Self {
             query_count: record.query_count() as u64,
+            cancelled: record.cancelled(),
             sample_count,
             failed: FailureCounts::from_record(record),
             missing: times.missing,
@@ -486,6 +489,8 @@ impl FailureCounts {
                 Failure::Aborted => counts.aborted += 1,
                 Failure::Filtered => counts.filtered += 1,
                 Failure::Short => counts.short += 1,
+                // Excluded from every record.
+                Failure::Cancelled => {}
             }
         }
         counts

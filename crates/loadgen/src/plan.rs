@@ -24,6 +24,7 @@ use crate::settings::{Arrivals, Repetition, Scenario, TestMode, TraceRules};
 mod chains;
 mod load;
 mod problem;
+mod ramp;
 mod repeated;
 mod resolve;
 mod streams;
@@ -102,6 +103,12 @@ pub struct Plan {
     /// Sessions that performance runs play instead of independent queries; see
     /// [`Plan::with_sessions`].
     pub sessions: Option<Arc<[Chain]>>,
+    /// Time from when a turn was due to when the next turn of its user is, ns; 0 if turns are due
+    /// after the answer before them. See [`Plan::with_turn_interval`].
+    pub turn_interval: Nanos,
+    /// Length of the ramp before the measured part of a performance run, ns; 0 without one. See
+    /// [`Plan::with_ramp`].
+    pub ramp: Nanos,
 }
 
 /// Settings that belong to one scenario.

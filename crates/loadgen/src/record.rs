@@ -1,11 +1,13 @@
 //! Measurements of a run, in plain columns: one row per query and one row per sample.
 
+mod excluded;
 mod responses;
 
 use crate::clock::Nanos;
 use crate::qsl::SampleIndex;
 use crate::settings::Scenario;
 
+pub use excluded::ExcludedQueries;
 pub use responses::Responses;
 
 /// How a sample ended.
@@ -42,11 +44,14 @@ pub enum Failure {
     Filtered,
     /// The answer has fewer tokens than the request demanded.
     Short,
+    /// The client gave the request up on purpose, as its load asks. Such a query is
+    /// [excluded](Record::exclude) from a record, so that it is neither a success nor a failure.
+    Cancelled,
 }
 
 impl Failure {
     /// All failures. Their positions are codes in files and in the worker protocol: append only.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Rejected,
         Self::TimedOut,
         Self::Disconnected,
@@ -56,6 +61,7 @@ impl Failure {
         Self::Aborted,
         Self::Filtered,
         Self::Short,
+        Self::Cancelled,
     ];
 
     /// Returns the name in files and exports, such as `timed_out`.
@@ -71,6 +77,7 @@ impl Failure {
             Self::Aborted => "aborted",
             Self::Filtered => "filtered",
             Self::Short => "short",
+            Self::Cancelled => "cancelled",
         }
     }
 
@@ -156,6 +163,11 @@ pub struct PlayedSessions {
     pub held: u64,
     /// Until when turns could begin: think times at the end of a run are part of its length.
     pub ended_at: Nanos,
+    /// Per query: when it could be issued at the earliest, because the turn before it was complete.
+    /// Later than its due time only if turns are due at an interval.
+    pub ready_at: Vec<Nanos>,
+    /// Sessions in the record that ended because the client cancelled a later turn.
+    pub cancelled: u64,
 }
 
 /// A query as a turn of a session.
@@ -205,6 +217,8 @@ pub struct Record {
     pub responses: Responses,
     /// The sessions; `None` if queries are independent.
     pub sessions: Option<PlayedSessions>,
+    /// Queries that were played and are not measured; `None` if all are.
+    pub excluded: Option<Box<ExcludedQueries>>,
 }
 
 impl Record {

@@ -516,6 +516,8 @@ impl<'a, 'd> Test<'a, 'd> {
                 continue;
             }
             let (samples, queries) = &mut self.generated[tenant];
+            part.record.exclude(plans[tenant].ramp);
+            let ramp = part.record.ramp();
             part.record.count_token_misuse(plans[tenant].scenario());
             part.record.first_sample = *samples;
             part.record.first_query = *queries;
@@ -537,8 +539,8 @@ impl<'a, 'd> Test<'a, 'd> {
                 dropped: None,
                 load,
                 generate: Span { begin: since(played.generated.0), end: since(played.generated.1) },
-                started_at: since(played.started_at),
-                started_wall: played.started_wall,
+                started_at: since(played.started_at).saturating_add(ramp),
+                started_wall: WallTime { unix_ns: played.started_wall.unix_ns + ramp },
                 finished_at: since(played.finished_at),
                 unload,
             })));

@@ -88,6 +88,8 @@ pub struct Issue<'a> {
     pub stride: u64,
     /// Number of queries (>= 1).
     pub queries: usize,
+    /// When the turn of a session could be issued at the earliest; 0 for other queries.
+    pub ready_at: Nanos,
     /// When each query was due. Empty if queries are due when they are issued.
     pub scheduled: &'a [Nanos],
     /// The samples of all queries, in order.

@@ -241,6 +241,14 @@ impl Trace {
         self.min_queries.max((by_duration + 6.0 * by_duration.sqrt()) as u64 + 1)
     }
 
+    /// Returns `queries` random samples of the loaded set, which are no part of the trace.
+    #[must_use]
+    pub fn other_samples(&self, seed: u64, queries: usize) -> Vec<SampleIndex> {
+        let mut rng = Mt19937::new(seed);
+        let end = u32::try_from(self.set.end).expect("the plan bounds the library");
+        (0..queries).map(|_| self.set.samples[rng.bounded(end) as usize]).collect()
+    }
+
     #[inline]
     fn choose(&mut self, indices: &mut Vec<SampleIndex>) -> Option<()> {
         let set = &self.set.samples;

@@ -380,8 +380,10 @@ impl Judge<'_> {
     }
 
     fn count(&mut self) -> bool {
-        let queries = self.metrics.query_count;
-        let samples = self.metrics.sample_count + self.metrics.failed.total();
+        // Cancelled queries were issued as required, and were to have no answer.
+        let cancelled = self.metrics.cancelled;
+        let queries = self.metrics.query_count + cancelled;
+        let samples = self.metrics.sample_count + self.metrics.failed.total() + cancelled;
         let (minimum_queries, minimum_samples) =
             (self.plan.min_query_count, self.plan.min_sample_count);
         let met = queries >= minimum_queries && samples >= minimum_samples;

@@ -82,6 +82,10 @@ impl Protocol for CompressedProtocol {
         Some(NextTurn { request: self.compressed(next.request), ..next })
     }
 
+    fn has_next_turn(&self, sample: SampleIndex) -> bool {
+        self.inner.has_next_turn(sample)
+    }
+
     fn has_sessions(&self) -> bool {
         self.inner.has_sessions()
     }

@@ -35,6 +35,10 @@ pub trait Protocol: Send + Sync {
     fn next_turn(&self, _sample: SampleIndex, _reply: &Reply) -> Option<NextTurn> {
         None
     }
+    /// Returns whether a turn follows a sample in its live session.
+    fn has_next_turn(&self, _sample: SampleIndex) -> bool {
+        false
+    }
     /// Returns whether samples are turns of live sessions.
     fn has_sessions(&self) -> bool {
         false
@@ -137,6 +141,8 @@ pub struct ToolCall {
     pub name: String,
     /// Arguments, in JSON.
     pub arguments: String,
+    /// Its result, if a tool of the client answered it; otherwise the recorded result counts.
+    pub result: Option<String>,
 }
 
 /// A turn of a live session after the first one.

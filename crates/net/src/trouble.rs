@@ -49,6 +49,8 @@ pub enum Kind {
     InBand,
     /// The answer has fewer tokens than the request demanded.
     Short,
+    /// The client gave the request up on purpose.
+    Cancelled,
 }
 
 impl Kind {
@@ -79,6 +81,7 @@ impl Kind {
             Self::Aborted => Failure::Aborted,
             Self::Filtered => Failure::Filtered,
             Self::Short => Failure::Short,
+            Self::Cancelled => Failure::Cancelled,
         }
     }
 }

@@ -308,6 +308,8 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
         sessions: None,
         distributions: Vec::new(),
         stages: Vec::new(),
+        models: Vec::new(),
+        excluded: None,
         steady: None,
         peak_concurrency: None,
         rates: Rates {

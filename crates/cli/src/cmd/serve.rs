@@ -115,8 +115,9 @@ pub struct Serve {
     #[arg(long, value_name = "FILE")]
     ort_lib: Option<PathBuf>,
     /// Serve faulty answers instead of a system, to test clients: a mode, such as cut or hang, or
-    /// `path` for the mode that the first segment of each request's path names; `list` prints all
-    #[arg(long, value_name = "MODE", conflicts_with_all = ["grpc", "cert", "key"])]
+    /// `path` for the mode that the first segment of each request's path names; `list` prints all.
+    /// MODE:SHARE% gives that share of the requests the fault, and correct answers to the others
+    #[arg(long, value_name = "MODE[:SHARE%]", conflicts_with_all = ["grpc", "cert", "key"])]
     faults: Option<String>,
 }
 
@@ -232,12 +233,10 @@ impl Serve {
             "list" => {
                 return output::print(faults::modes().join("\n") + "\n").map(|()| Exit::Valid);
             }
-            "path" => Mode::Path,
-            mode if faults::modes().contains(&mode) => Mode::Every(mode.to_owned()),
-            mode => {
-                return Err(Failure::usage(format!("--faults: unknown mode `{mode}`"))
-                    .hint("dyno serve --faults list prints all modes"));
-            }
+            mode => Mode::parse(mode).map_err(|problem| {
+                Failure::usage(format!("--faults: {problem}"))
+                    .hint("dyno serve --faults list prints all modes")
+            })?,
         };
         let address = self.http.as_deref().unwrap_or(ADDRESS);
         let server = FaultServer::start_in(address, mode)

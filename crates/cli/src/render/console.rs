@@ -233,6 +233,10 @@ pub fn plan(options: &Options, system: &System, tests: &[PlannedTest]) -> String
                 let _ = writeln!(text, "  tenant {name}");
             }
             settings(&mut text, test, &tenant.settings);
+            if tenant.plan.ramp > 0 {
+                let ramp = duration(tenant.plan.ramp.cast_signed());
+                let _ = writeln!(text, "  a ramp of {ramp} before the measured part");
+            }
         }
     }
     if options.run.is_dry && system.remote().is_some() {

@@ -28,9 +28,10 @@ pub fn table(frame: &mut Frame, test: &Test) {
     windows(frame, metrics);
 }
 
-/// Adds the stages of the load, or the steady part.
+/// Adds the stages of the load or the steady part, and the models.
 fn windows(frame: &mut Frame, metrics: &Metrics) {
-    let all: Vec<&Window> = metrics.stages.iter().chain(&metrics.steady).collect();
+    let all: Vec<&Window> =
+        metrics.stages.iter().chain(&metrics.models).chain(&metrics.steady).collect();
     if all.is_empty() {
         return;
     }
@@ -141,8 +142,14 @@ fn requests(metrics: &Metrics) -> String {
         kinds.map(|(kind, n)| format!("{} {}", count(n), kind.replace('_', " "))).collect();
     let kinds = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
     let peak = metrics.peak_concurrency.map(|peak| format!(", peak concurrency {}", count(peak)));
+    let excluded = metrics.excluded.as_ref();
+    let others = excluded.into_iter().flat_map(|excluded| {
+        let others = [(excluded.cancelled, "cancelled"), (excluded.ramp_requests, "in the ramp")];
+        others.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {} {what}", count(n)))
+    });
+    let others: String = others.collect();
     format!(
-        "{} answered, {} failed{kinds}{}, {}",
+        "{} answered, {} failed{kinds}{others}{}, {}",
         counted(metrics.sample_count, "request", "requests"),
         count(lost),
         peak.unwrap_or_default(),

@@ -5,6 +5,7 @@
 mod audit;
 mod book;
 mod check;
+mod client_loads;
 mod compare;
 mod connections;
 mod disks;

@@ -308,6 +308,76 @@ fn results_of_tools_answer_the_calls_of_the_server() {
     }
 }
 
+#[cfg(unix)]
+#[test]
+fn a_program_answers_the_calls_of_the_server_in_think_time() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (server, folder) = (ChatServer::start(|_| 200), Folder::new());
+    let turns = json!({"turns": ["tool please", "thanks", "tool at the end"]});
+    folder.write("chats.jsonl", &format!("{turns}\n"));
+    folder.write("tool.sh", "#!/bin/sh\nsleep 0.3\ncat >> calls.jsonl\necho \"$1 weather\"\n");
+    let path = folder.0.join("tool.sh");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let ran = folder.dyno(&format!(
+        "run --system openai:http://{},model=m,sessions=once,tools=./tool.sh --data chats.jsonl \
+         --max-concurrency 1 --out out",
+        server.address
+    ));
+    let exchanges = server.exchanges();
+    assert_eq!(exchanges.len(), 3, "{}", ran.stderr);
+    let messages = exchanges[1].body["messages"].as_array().unwrap();
+    let calls = messages[1]["tool_calls"].as_array().unwrap();
+    for (call, result) in calls.iter().zip(&messages[2..4]) {
+        let id = &call["id"];
+        assert_eq!(result, &json!({"role": "tool", "content": " weather", "tool_call_id": id}));
+    }
+    assert_eq!(messages[4], json!({"role": "user", "content": "thanks"}));
+    // The program got each call of the first turn; no turn follows the calls of the last one.
+    let lines = folder.read("calls.jsonl");
+    let asked: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(asked.len(), 2);
+    assert_eq!((&asked[0]["name"], &asked[1]["id"]), (&json!("find"), &calls[1]["id"]));
+    assert!(asked[0]["arguments"]["n"].is_u64(), "{}", asked[0]);
+    // Two calls of 0.3 s each lie between the turns, and in no latency.
+    let (_, answered) = exchanges[0].answered.unwrap();
+    assert!(exchanges[1].arrived >= answered + Duration::from_millis(600));
+    let summary = summary(&folder);
+    for turn in sessions(&summary)["by_turn"].as_array().unwrap() {
+        assert!(turn["latency_ns"]["max"].as_u64().unwrap() < 550_000_000, "{turn}");
+    }
+    let notes = summary["tests"][0]["notes"].to_string();
+    assert!(notes.contains("Tools of the client answered 2 calls"), "{notes}");
+    let other = folder.dyno("run --system openai:http://127.0.0.1:1,tools=./tool.sh").exits(2);
+    assert!(other.stderr.contains("add sessions=live"), "{}", other.stderr);
+}
+
+#[test]
+fn users_send_at_an_interval_and_latency_counts_from_it() {
+    let (server, folder) = (ChatServer::start(|_| 200), Folder::new());
+    let ran = folder.dyno(&format!(
+        "run --system openai:http://{},model=m,sessions=live,turns=3,every=120ms --samples 16 \
+         --max-concurrency 4 --duration 1200ms --set max_client_lag_ns=0 --out out",
+        server.address
+    ));
+    assert!(matches!(ran.code, Some(0 | 1)), "{}\n{}", ran.stdout, ran.stderr);
+    let exchanges = server.exchanges();
+    // Four users, each every 120 ms for 1.2 s, 30 ms apart. With late answers there may be fewer.
+    assert!((36..=40).contains(&exchanges.len()), "{}", exchanges.len());
+    let mut arrived: Vec<Instant> = exchanges.iter().map(|exchange| exchange.arrived).collect();
+    arrived.sort_unstable();
+    for (number, at) in arrived.iter().enumerate() {
+        // No request comes before it is due; the first one may come late.
+        let passed = (*at - arrived[0]).as_millis() + 100;
+        assert!(passed >= 30 * number as u128, "{number}: {passed} ms");
+    }
+    let later = assert_live(&exchanges, |_| Duration::ZERO);
+    assert!(later >= 20, "{later}");
+    let wrong = folder.dyno(
+        "run --system openai:http://127.0.0.1:1,sessions=live,every=1s --request-rate 2 --dry-run",
+    );
+    assert!(wrong.exits(2).stderr.contains("--max-concurrency N without a rate"));
+}
+
 #[test]
 fn a_session_stays_at_one_of_several_servers() {
     let servers = [ChatServer::start(|_| 200), ChatServer::start(|_| 200)];

@@ -33,6 +33,14 @@ pub const ROWS: &[Row] = &[
             Other("no other load or length", need::stages),
         ],
     ),
+    (
+        "ramp",
+        &[
+            Performance,
+            Need::Scenario(Scenario::Server),
+            Other("one rate or concurrency, without remote workers", need::ramp),
+        ],
+    ),
     ("seed", &[]),
     ("deadline", &[]),
     ("fail-fast", &[Other("real time", need::real_time)]),

@@ -107,6 +107,7 @@ pub fn kind_name(kind: Kind) -> &'static str {
         Kind::Filtered => "filtered",
         Kind::InBand => "error in the answer",
         Kind::Short => "short",
+        Kind::Cancelled => "cancelled",
         _ => "other",
     }
 }

@@ -20,7 +20,7 @@ pub fn distributions(
     metrics: &Metrics,
     percentiles: &Percentiles,
 ) -> Vec<MetricDistribution> {
-    let times = times(record, percentiles, 0..Nanos::MAX);
+    let times = times(record, percentiles, &Part::whole(0..Nanos::MAX));
     let (mut input, mut output) = (Vec::new(), Vec::new());
     let mut seconds = Seconds::new(metrics.lasted_ns);
     for (sample, entry) in accounts.answered() {
@@ -50,14 +50,29 @@ pub fn distributions(
     times.into_iter().chain(others.into_iter().flatten()).collect()
 }
 
-/// Returns the times of the requests that are due in a span.
-fn times(
-    record: &Record,
-    percentiles: &Percentiles,
-    span: Range<Nanos>,
-) -> Vec<MetricDistribution> {
+/// Part of a run: a span of its time, and of its samples those that are in.
+pub struct Part<'a> {
+    pub span: Range<Nanos>,
+    pub is_in: &'a dyn Fn(usize) -> bool,
+}
+
+impl Part<'_> {
+    /// Returns the part with all samples of a span.
+    pub fn whole(span: Range<Nanos>) -> Self {
+        Self { span, is_in: &|_| true }
+    }
+
+    /// Returns whether a sample is in the part, by its time `at`.
+    fn has(&self, sample: usize, at: Nanos) -> bool {
+        self.span.contains(&at) && (self.is_in)(sample)
+    }
+}
+
+/// Returns the times of the requests that are due in a part.
+fn times(record: &Record, percentiles: &Percentiles, part: &Part<'_>) -> Vec<MetricDistribution> {
     let (mut ttft, mut tpot, mut e2el) = (Vec::new(), Vec::new(), Vec::new());
-    for (sample, due, at) in goodput::answered(record).filter(|(_, due, _)| span.contains(due)) {
+    let answered = goodput::answered(record).filter(|(sample, due, _)| part.has(*sample, *due));
+    for (sample, due, at) in answered {
         let first = record.first_token_at.get(sample).copied().unwrap_or(0);
         let tokens = record.tokens.get(sample).copied().unwrap_or(0);
         e2el.push((at.saturating_sub(due) as f64, 1));
@@ -75,16 +90,19 @@ fn times(
     found.into_iter().flatten().collect()
 }
 
-/// Returns the figures of a span of a run.
-pub fn window(record: &Record, accounts: &Accounts<'_>, name: &str, span: Range<Nanos>) -> Window {
+/// Returns the figures of a part of a run.
+pub fn window(record: &Record, accounts: &Accounts<'_>, name: &str, part: &Part<'_>) -> Window {
+    let span = &part.span;
     let seconds =
         (span.end.saturating_sub(span.start) as f64 / SECOND as f64).max(f64::MIN_POSITIVE);
-    let queries =
-        (0..record.query_count()).filter(|&query| span.contains(&record.scheduled(query)));
-    let requests = (queries.count() * record.samples_per_query.max(1)) as u64;
-    let answered = goodput::answered(record).filter(|(_, due, _)| span.contains(due)).count();
-    let completed = goodput::answered(record).filter(|(.., at)| span.contains(at)).count();
-    let within = accounts.answered().filter(|(at, _)| span.contains(&record.completed_at[*at]));
+    let each = record.samples_per_query.max(1);
+    let samples = 0..record.query_count() * each;
+    let due = |sample: &usize| part.has(*sample, record.scheduled(*sample / each));
+    let requests = samples.filter(due).count() as u64;
+    let all = || goodput::answered(record);
+    let answered = all().filter(|(sample, due, _)| part.has(*sample, *due)).count();
+    let completed = all().filter(|(sample, _, at)| part.has(*sample, *at)).count();
+    let within = accounts.answered().filter(|(at, _)| part.has(*at, record.completed_at[*at]));
     let tokens: Option<u64> = within.map(|(_, entry)| entry.output.map(u64::from)).sum();
     Window {
         name: name.into(),
@@ -95,7 +113,7 @@ pub fn window(record: &Record, accounts: &Accounts<'_>, name: &str, span: Range<
         offered_per_s: requests as f64 / seconds,
         completed_per_s: completed as f64 / seconds,
         output_tokens_per_s: tokens.map(|tokens| tokens as f64 / seconds),
-        distributions: times(record, &Percentiles::default(), span),
+        distributions: times(record, &Percentiles::default(), part),
     }
 }
 
@@ -111,7 +129,7 @@ pub fn steady(record: &Record, accounts: &Accounts<'_>) -> Option<Window> {
     let latencies: Vec<f64> = answered.iter().map(|(_, latency)| *latency).collect();
     let from = answered[steady_from(&latencies)?].0;
     let to = answered.last()?.0.saturating_add(1);
-    let steady = window(record, accounts, "steady", from..to);
+    let steady = window(record, accounts, "steady", &Part::whole(from..to));
     // A queue that grows is not steady, even if the latencies of a short part vary by chance more than
     // they rise.
     (steady.completed_per_s >= KEEPS_UP * steady.offered_per_s).then_some(steady)

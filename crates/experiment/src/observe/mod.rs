@@ -102,9 +102,9 @@ impl Heart {
         })
     }
 
-    /// Ends the observation.
-    pub fn end(mut self) -> Observation {
-        let began = self.run_began.load(Ordering::Relaxed);
+    /// Ends the observation. The observed run began with a ramp of this length, ns, which is left out.
+    pub fn end(mut self, ramp: Nanos) -> Observation {
+        let began = self.run_began.load(Ordering::Relaxed).saturating_add(ramp);
         let beats = self.beats.take().map(|(running, thread)| {
             drop(running);
             // A panic was already reported on standard error.
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_watch_ends_at_once_and_knows_its_threads() {
-        let observation = Heart::begin().end();
+        let observation = Heart::begin().end(0);
         assert!(observation.pauses.iter().all(|pause| pause.lasted_ns >= LEAST_PAUSE));
         assert_eq!(cfg!(target_os = "linux"), !observation.run_delay.is_empty());
     }

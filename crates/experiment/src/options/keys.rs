@@ -63,6 +63,7 @@ pub struct RunOptions {
     pub max_concurrency: Option<NonZero<u32>>,
     pub burstiness: Option<f64>,
     pub stages: Option<Stages>,
+    pub ramp: Option<Nanos>,
     pub seed: Option<u64>,
     pub deadline: Option<Nanos>,
     pub fails_fast: Option<bool>,
@@ -194,6 +195,8 @@ keys! {
         |o, v, _| { o.burstiness = Some(shape(v)?); Ok(()) };
     "stages" "TIME@RATE,.." "Server: Poisson arrivals at changing rates, such as 30s@2,60s@8; 10s@0-8 rises from 0 to 8 requests/s" "one rate"
         |o, v, _| { o.stages = Some(v.parse()?); Ok(()) };
+    "ramp" "TIME" "Server: time before the measured part in which the rate rises from 0, or the requests in flight from 1; requests of the ramp are sent and not measured" "0s"
+        |o, v, _| { o.ramp = Some(above_zero(v)?); Ok(()) };
     "warm-up" "N" "Number of calls before the clock of each test starts; loading a model already calls it once" "0"
         |o, v, _| { o.warm_up = Some(number(v)?); Ok(()) };
     "ready-timeout" "TIME" "Servers: how long to wait before the run until the server is ready" "0s"

@@ -1,28 +1,33 @@
 //! Answers of a text server in a performance test: classes and tokens become figures, and doubts
 //! about a figure become reasons or notes.
 
+use std::collections::BTreeSet;
+
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::log::Report;
 use dyno_loadgen::plan::{Load, Tokens as PlanTokens};
+use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::session::EndReason;
 use dyno_net::ledger::Entry;
 use dyno_results::summary::answers::Tokens;
+use dyno_results::summary::window::Window;
 use dyno_results::summary::{self, Cause, Reason, ReasonKind, Sessions};
 use dyno_results::units::count;
 
 use crate::gather::answers::Accounts;
-use crate::gather::distributions::{distributions, peak_concurrency, steady, window};
+use crate::gather::distributions::{Part, distributions, peak_concurrency, steady, window};
 use crate::outcome::Context;
 
 /// Adds figures from the accounts of one tenant's answers. `sent` has the times at which requests were
-/// sent, 0 for those that were not. Returns the record with the tokens of
+/// sent, 0 for those that were not, and `model_of` the model that a sample names. Returns the record with the tokens of
 /// the accounts if the record has none because answers were not streamed.
 pub fn add(
     test: &mut summary::Test,
     report: &Report<'_>,
     entries: &[Option<Entry>],
     sent: &[Nanos],
+    model_of: &dyn Fn(SampleIndex) -> Option<String>,
     context: Context<'_>,
 ) -> Option<Record> {
     let record = &report.run.record;
@@ -55,7 +60,7 @@ pub fn add(
             let (spans, all) = (stages.spans(), stages.spans().len());
             let spans = spans.into_iter().filter(|(_, from, _)| *from < played);
             let stage = |(name, from, to): (String, Nanos, Nanos)| {
-                window(record, &accounts, &name, from..to.min(played))
+                window(record, &accounts, &name, &Part::whole(from..to.min(played)))
             };
             metrics.stages = spans.map(stage).collect();
             let missing = all - metrics.stages.len();
@@ -67,9 +72,32 @@ pub fn add(
         }
         None => metrics.steady = steady(record, &accounts),
     }
+    metrics.models = models(record, &accounts, took, model_of);
     metrics.peak_concurrency = Some(peak_concurrency(record, sent));
     let is_counted = record.tokens.is_empty() && metrics.token_count.is_some();
     is_counted.then(|| Record { tokens: accounts.output_column(), ..record.clone() })
+}
+
+/// Returns the figures of each model, if requests name several. `took` is the length of the run, ns.
+fn models(
+    record: &Record,
+    accounts: &Accounts<'_>,
+    took: Nanos,
+    model_of: &dyn Fn(SampleIndex) -> Option<String>,
+) -> Vec<Window> {
+    let of_sample: Vec<Option<String>> =
+        record.indices.iter().map(|index| model_of(*index)).collect();
+    let names: BTreeSet<&String> = of_sample.iter().flatten().collect();
+    if names.len() < 2 {
+        return Vec::new();
+    }
+    let figures = |name: &String| {
+        let is_in =
+            |sample: usize| of_sample.get(sample).is_some_and(|of| of.as_ref() == Some(name));
+        let span = 0..took.saturating_add(1);
+        window(record, accounts, name, &Part { span, is_in: &is_in })
+    };
+    names.into_iter().map(figures).collect()
 }
 
 fn note_accepted(test: &mut summary::Test, accounts: &Accounts<'_>) {

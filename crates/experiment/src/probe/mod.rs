@@ -258,6 +258,7 @@ fn reason(failure: Failure) -> &'static str {
         Failure::Aborted => "the system gave up on the answer",
         Failure::Filtered => "a filter of the system withheld the answer",
         Failure::Short => "the answer has fewer tokens than demanded",
+        Failure::Cancelled => "the client cancelled it",
         _ => "the system failed",
     }
 }

@@ -325,7 +325,8 @@ impl PreparedRun {
         if system.is_simulated() {
             return Ok((played, Vec::new()));
         }
-        let took = clock.now();
+        let took = clock.now().saturating_sub(test.ramp());
+        let before = played.at_end_of_ramp.clone().or(before);
         let troubles = seen::troubles(system, before.as_ref());
         let has_round = self.options.rules.is_some();
         let percentiles = &self.options.run.percentiles();
@@ -495,9 +496,9 @@ fn play(
             .filter(|failed| *failed > 0)
             .map(|failed| format!("{failed} warm-up requests before the test failed.")),
     );
-    let PlayedTest { logs, failing, saturated, observation, servers } = played;
+    let PlayedTest { logs, failing, saturated, observation, servers, at_end_of_ramp } = played;
     control.writes(true);
-    let took = clock.now();
+    let (took, before) = (clock.now().saturating_sub(test.ramp()), at_end_of_ramp.or(before));
     let batch_sizes = system.batch_sizes.take();
     let troubles = seen::troubles(system, before.as_ref());
     let percentiles = &prepared.options.run.percentiles();

@@ -11,6 +11,7 @@ use dyno_results::series::Timeline;
 use dyno_results::summary::backlog::BacklogGrowth;
 use dyno_results::summary::distributions::MetricDistribution;
 use dyno_results::summary::{self, Observer, State};
+use dyno_results::units::{count, counted, duration};
 
 use crate::gather::accelerator;
 use crate::gather::client::{self, Sight};
@@ -87,6 +88,9 @@ pub(super) fn seen_by_client(
         }
     }?;
     outcomes.iter_mut().for_each(|outcome| client.judge(&mut outcome.summary));
+    if let Some(first) = outcomes.first_mut() {
+        first.summary.notes.extend(tools_note(&remote.seen().since(before)));
+    }
     // The client does not distinguish tenants.
     if let [only] = outcomes
         && let Some(metrics) = &mut only.summary.metrics
@@ -97,6 +101,23 @@ pub(super) fn seen_by_client(
         metrics.distributions.insert(at, found);
     }
     Some(client)
+}
+
+/// Returns a note on the tools that answered calls; `None` without any.
+fn tools_note(seen: &ClientStatistics) -> Option<String> {
+    let calls = seen.tool_calls;
+    let mean = seen.tool_ns.checked_div(calls)?;
+    let failed = match seen.failed_tool_calls {
+        0 => String::new(),
+        failed => {
+            format!("; {} of them failed, and the reason was sent as the result", count(failed))
+        }
+    };
+    Some(format!(
+        "Tools of the client answered {} in {} on average{failed}. Their time is think time.",
+        counted(calls, "call", "calls"),
+        duration(mean.cast_signed())
+    ))
 }
 
 /// Returns what delayed the client in the last run of a test, for this process or for each worker.
@@ -152,7 +173,7 @@ pub fn observer<'r>(
             remote.sent_late(tenant, record).into_iter().map(Option::unwrap_or_default).collect()
         });
         let sent_late = sent_late.unwrap_or_default();
-        let ledger = remote.map(|remote| remote.ledger(tenant, record.completed_at.len()));
+        let ledger = remote.map(|remote| remote.ledger(tenant, record));
         let joined = |entry: Option<Entry>| {
             entry.map(|entry| (entry.is_first_joined, entry.is_last_joined)).unwrap_or_default()
         };

@@ -237,9 +237,15 @@ fn settle(
         let line = |line: &str| format!("{scenario}{of}: {line}");
         errors.describe(&settings).lines().map(line).collect::<Vec<_>>()
     })?;
+    let is_measured = plan.mode != TestMode::AccuracyOnly && scenario == Scenario::Server;
+    let plan = match options.run.ramp.filter(|_| is_measured) {
+        Some(ramp) => plan.with_ramp(ramp).map_err(|why| vec![format!("--ramp: {why}")])?,
+        None => plan,
+    };
     let plan = match system.remote() {
         Some(remote) => {
-            let plan = remote.with_sessions(plan);
+            let plan = remote.check_requests(&options.run, &plan).and(Ok(plan));
+            let plan = plan.and_then(|plan| remote.with_sessions(plan));
             plan.map_err(|problem| vec![format!("{scenario}: {problem}")])?
         }
         None => plan,

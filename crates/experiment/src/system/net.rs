@@ -2,7 +2,9 @@
 
 mod dataset;
 mod discover;
+mod measured;
 mod metrics;
+mod models;
 mod oip;
 mod openai;
 mod prompts;
@@ -12,6 +14,7 @@ mod secrets;
 mod sequences;
 mod sessions;
 mod spec_keys;
+mod tools;
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -19,15 +22,14 @@ use std::sync::Arc;
 use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_loadgen::plan::{Load, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
-use dyno_loadgen::record::Record;
 use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Setting as _, Settings, TestMode};
 use dyno_loadgen::sut::SystemUnderTest;
 use dyno_net::client::{
-    AnswerText, Client, ClientStatistics, Clients, Libraries, Library, Options,
+    AnswerText, CancelPoint, Cancellation, Client, ClientStatistics, Clients, Libraries, Library,
+    Options,
 };
 use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::HttpVersion;
-use dyno_net::ledger::Entry;
 use dyno_net::oip::Model;
 use dyno_net::protocol::Protocol;
 use dyno_net::workload::Workload;
@@ -39,6 +41,7 @@ use crate::environment;
 use crate::failure::Failure;
 use crate::options::{RunOptions, is_open};
 pub use discover::{Discovery, assumed, discover};
+pub use measured::measured_entries;
 pub use metrics::MetricsSource;
 use metrics::is_on_this_machine;
 pub use secrets::{literal_secret, without_secrets};
@@ -82,14 +85,18 @@ pub(super) const OPENAI: SystemKind = SystemKind {
            any member of the request, KEY:= or without=KEY to remove one, body-env.KEY=VARIABLE \
            and body-file.KEY=FILE for a secret one. --data FILE or FOLDER contains the prompts \
            (JSON lines, JSON, CSV; recorded traces are played at their times, speed=X times as \
-           fast; row-members=all, known or none: members of rows that are sent; \
+           fast, repeat=N times; row-members=all, known or none: members of rows that are sent; \
            prompt-column=NAME, split=NAME, turns=N); without it they are generated: input=LENGTHS, \
            output=LENGTHS, lengths=INPUT/OUTPUT*WEIGHT,..., prefix=N, groups=N, ids=N (random \
            tokens below N), image=WxH*N, documents=N. exact-input=usage, tokenize or tokenizer \
            fits words to tokens, force-output=true forces the length of answers, \
            unique-prefix=true keeps requests out of caches. sessions=live runs conversations whose \
            turns contain the server's own answers (sessions=once: each once), with think=TIMES \
-           before each turn, and turns=LENGTHS if they are generated. TIMES: TIME, TIME-TIME, \
+           before each turn, or every=TIME from one due time of a user to the next (as many users as \
+           --max-concurrency), and turns=LENGTHS if they are generated. models=A*3+B mixes models by \
+           weight. tools=COMMAND runs a program for each call of a tool (its words, without a shell; \
+           the call as JSON on its standard input, the result on its standard output; \
+           tools-limit=TIME, 30s). TIMES: TIME, TIME-TIME, \
            normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA. LENGTHS: N, N-M, normal:MEAN:DEVIATION, \
            lognormal:MEDIAN:SIGMA",
     accepts: &[
@@ -116,7 +123,9 @@ pub(super) const RAW: SystemKind = SystemKind {
            as many as the run needs: with a fixed concurrency opened before the run, otherwise on \
            demand; 64 for Offline and HTTP/2), streams=N (16, on each connection of HTTP/2), \
            max-concurrency=N (maximum requests in flight; others wait, which counts in their \
-           latency and is shown separately), timeout=TIME (60s), retries=N (0, counted; after a \
+           latency and is shown separately), timeout=TIME (60s), \
+           cancel=SHARE%@TIME or SHARE%@Ntok (that share of the requests is given up after a time or \
+           N parts of a stream, and not measured), retries=N (0, counted; after a \
            refusal Dyno waits for Retry-After, or for increasing times), threads=N, http2=true, \
            keep-alive=false (one connection per request), compress=gzip or deflate (requests, when \
            samples are loaded), accept=gzip or deflate (requests compressed answers, which are \
@@ -310,6 +319,12 @@ impl ServerGroup {
     /// Starts the client, and checks that a server answers.
     fn start(mut self) -> Result<StartedServer, Failure> {
         let name = self.protocol.name().to_owned();
+        if let Some(Cancellation { point: CancelPoint::Tokens(_), .. }) = self.options.cancellation
+            && !self.protocol.is_streaming()
+        {
+            let problem = format!("{name}: cancel: answers come whole, without parts to count");
+            return Err(Failure::usage(problem).hint("use a time, such as cancel=5%@2s"));
+        }
         let threads = self.options.threads.map_or((environment::cores() / 2).max(1), NonZero::get);
         let options = self.options.clone();
         let (client, library) = Client::start(self.protocol.clone(), &self.nodes, options)
@@ -355,6 +370,11 @@ fn named_alike(names: &[String]) -> Option<String> {
 impl Remote {
     /// Returns the system under test.
     pub fn client(&self) -> Arc<dyn SystemUnderTest> {
+        self.client.clone()
+    }
+
+    /// Returns the clients, whose statistics another thread may read.
+    pub fn clients(&self) -> Arc<Clients> {
         self.client.clone()
     }
 
@@ -420,7 +440,13 @@ impl Remote {
                 Err("sessions have live answers, which have no references; use --mode performance"
                     .into())
             }
-            Some(sessions) => plan.with_sessions(sessions.chains.clone()),
+            Some(sessions) => {
+                let plan = plan.with_sessions(sessions.chains.clone())?;
+                match sessions.interval {
+                    Some(interval) => plan.with_turn_interval(interval),
+                    None => Ok(plan),
+                }
+            }
         }
     }
 
@@ -493,41 +519,6 @@ impl Remote {
             lines.push('\n');
         }
         lines
-    }
-
-    /// Returns the accounts of the answers to the first `samples` samples of a tenant in the last
-    /// run; empty if answers are not text.
-    pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
-        self.client.ledger(tenant, samples)
-    }
-
-    /// Returns how late each request of a tenant was written to a socket, ns, in ascending order,
-    /// without requests that were never written. A request that waited for `max-concurrency=N` was
-    /// due when it could be sent.
-    pub fn lateness(&self, tenant: u8, record: &Record) -> Vec<Nanos> {
-        let mut late: Vec<Nanos> = self.sent_late(tenant, record).into_iter().flatten().collect();
-        late.sort_unstable();
-        late
-    }
-
-    /// Returns when each of the first `samples` requests of a tenant was written to a socket, ns since
-    /// the start of the run; 0 if it was not.
-    pub fn sent(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
-        self.client.accepted(tenant, samples)
-    }
-
-    /// Returns the lateness of [`Remote::lateness`] by sample; `None` if the request was never
-    /// written.
-    pub fn sent_late(&self, tenant: u8, record: &Record) -> Vec<Option<Nanos>> {
-        let each = record.samples_per_query.max(1);
-        let samples = record.completed_at.len();
-        let accepted = self.client.accepted(tenant, samples).into_iter();
-        let held = self.client.held(tenant, samples);
-        let late = accepted.enumerate().map(|(sample, at)| {
-            let due = || record.scheduled(sample / each).max(held[sample]);
-            (at != 0).then(|| at.saturating_sub(due()))
-        });
-        late.collect()
     }
 
     /// Returns the late reads of the last run: their times by `clock`, and how late they were, ns.

@@ -13,7 +13,7 @@ pub use join::join;
 use crate::clock::{Nanos, WallTime};
 use crate::early_stopping::{self, Look, Params};
 use crate::plan::{Plan, Tokens};
-use crate::record::Record;
+use crate::record::{Failure, Record};
 use crate::session::{EndReason, Lane, Session};
 use crate::share::{Numbering, Share};
 use crate::trace::{LoadedSet, LogSelection, ResponseFilter, TraceSize};
@@ -137,7 +137,7 @@ pub trait Driver {
 /// longer than its bound. Undecided samples are ignored.
 fn look(record: &Record, plan: &Plan, now: Nanos) -> Look {
     let params = Params::new(&plan.early_stopping, plan.percentile());
-    let failed: std::collections::HashSet<u64> = record.failed.iter().map(|f| f.0).collect();
+    let failed: std::collections::HashMap<u64, Failure> = record.failed.iter().copied().collect();
     let bounds = match plan.tokens {
         Some(Tokens::Measured { ttft, tpot }) => [Bound::FirstToken(ttft), Bound::Tpot(tpot)],
         _ => [Bound::Latency(plan.target_latency()); 2],
@@ -146,8 +146,11 @@ fn look(record: &Record, plan: &Plan, now: Nanos) -> Look {
         let (mut decided, mut over) = (0, 0);
         for sample in 0..record.completed_at.len() {
             let is_over = match bound.exceeded(record, sample, now) {
-                _ if failed.contains(&(sample as u64)) => Some(true),
-                known => known,
+                known => match failed.get(&(sample as u64)) {
+                    None => known,
+                    Some(Failure::Cancelled) => None,
+                    Some(_) => Some(true),
+                },
             };
             decided += u64::from(is_over.is_some());
             over += u64::from(is_over == Some(true));

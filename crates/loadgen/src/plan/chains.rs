@@ -55,4 +55,24 @@ impl Plan {
         self.sessions = Some(chains);
         Ok(self)
     }
+
+    /// Returns the plan of a run whose users send a request each `interval` ns: a turn is due that
+    /// long after the turn before it was due, even if the answer comes later. As many users are
+    /// active as the plan has queries in flight.
+    ///
+    /// # Errors
+    /// A load without users.
+    pub fn with_turn_interval(mut self, interval: Nanos) -> Result<Self, String> {
+        let users = matches!(&self.load, Load::Server(server)
+            if matches!(server.arrivals, Arrivals::Concurrency(_)));
+        if self.sessions.is_none() || !users {
+            return Err(
+                "expected sessions and a number of users for requests at an interval; use \
+                        sessions=live and --max-concurrency N without a rate"
+                    .into(),
+            );
+        }
+        self.turn_interval = interval;
+        Ok(self)
+    }
 }

@@ -170,6 +170,8 @@ impl Resolution<'_> {
             print_timestamps: s.print_timestamps,
             repetition: self.repetition(&load),
             sessions: None,
+            turn_interval: 0,
+            ramp: 0,
             load,
         }
     }

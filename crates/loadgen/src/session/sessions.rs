@@ -16,6 +16,9 @@ pub(super) struct Sessions {
     chains: Arc<[Chain]>,
     /// Whether each session is played once.
     is_once: bool,
+    /// Time from when a turn was due to when the next turn of its place is, ns; 0 if turns are due
+    /// after the answer and their think time.
+    interval: Nanos,
     starts: Starts,
     /// Number of chains considered so far; the next chain is this one modulo their number.
     next: usize,
@@ -36,10 +39,19 @@ pub(super) struct Sessions {
 /// When sessions begin.
 #[derive(Debug)]
 enum Starts {
-    /// Whenever a place is free: since when each free place is.
-    Places(BinaryHeap<Reverse<Nanos>>),
+    /// Whenever a place is free: the free places.
+    Places(BinaryHeap<Reverse<FreePlace>>),
     /// At these times, from `next` on.
     Arrivals { times: Vec<Nanos>, next: usize },
+}
+
+/// A place without a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct FreePlace {
+    /// When its next session is due.
+    due: Nanos,
+    /// Since when it is free.
+    since: Nanos,
 }
 
 /// A turn that is not issued yet. Turns that are due at one time are issued in the order of their
@@ -50,6 +62,8 @@ struct DueTurn {
     session: u32,
     turn: u32,
     chain: usize,
+    /// When it could be issued at the earliest, because the turn before it was complete.
+    ready_at: Nanos,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -69,11 +83,26 @@ pub(super) enum NextTurn {
 }
 
 impl Sessions {
-    /// Returns sessions of which `places` are in progress at a time.
-    pub(super) fn with_places(chains: Arc<[Chain]>, is_once: bool, places: u64) -> Self {
-        let places = usize::try_from(places).unwrap_or(usize::MAX).min(chains.len());
-        let free = std::iter::repeat_n(Reverse(0), places).collect();
+    /// Returns sessions of which `places` are in progress at a time. The places begin one after the
+    /// other, spread evenly over `spread` ns.
+    pub(super) fn with_places(
+        chains: Arc<[Chain]>,
+        is_once: bool,
+        places: u64,
+        spread: Nanos,
+    ) -> Self {
+        let places = places.min(chains.len() as u64);
+        let begin = |number: u64| u128::from(spread) * u128::from(number) / u128::from(places);
+        let due = |number| Nanos::try_from(begin(number)).unwrap_or(Nanos::MAX);
+        let place = |number| FreePlace { due: due(number), since: 0 };
+        let free = (0..places).map(|number| Reverse(place(number))).collect();
         Self::new(chains, is_once, Starts::Places(free))
+    }
+
+    /// Returns the sessions with this time between the due times of the turns of a place, ns; 0 if
+    /// turns are due after the answer before them.
+    pub(super) fn with_interval(self, interval: Nanos) -> Self {
+        Self { interval, ..self }
     }
 
     /// Returns sessions that begin at these times, which ascend.
@@ -86,6 +115,7 @@ impl Sessions {
             is_active: vec![false; chains.len()].into(),
             chains,
             is_once,
+            interval: 0,
             starts,
             next: 0,
             active: 0,
@@ -132,7 +162,7 @@ impl Sessions {
             return None;
         }
         match &self.starts {
-            Starts::Places(free) => free.peek().map(|Reverse(at)| *at),
+            Starts::Places(free) => free.peek().map(|Reverse(place)| place.due),
             Starts::Arrivals { times, next } => times.get(*next).copied(),
         }
     }
@@ -150,31 +180,40 @@ impl Sessions {
             chain = self.next % self.chains.len();
         }
         self.next += 1;
-        match &mut self.starts {
-            Starts::Places(free) => _ = free.pop(),
-            Starts::Arrivals { next, .. } => *next += 1,
-        }
+        let ready_at = match &mut self.starts {
+            Starts::Places(free) => free.pop().map_or(0, |Reverse(place)| place.since),
+            Starts::Arrivals { next, .. } => {
+                *next += 1;
+                0
+            }
+        };
         let due = if std::mem::take(&mut self.is_held) { at.max(self.freed_at) } else { at };
         self.is_active[chain] = true;
         self.active += 1;
-        self.due.push(Reverse(DueTurn { due, session: self.started, turn: 0, chain }));
+        self.due.push(Reverse(DueTurn { due, session: self.started, turn: 0, chain, ready_at }));
         self.started += 1;
         true
     }
 
     /// Takes the turn that is due first, which is issued as query number `query`. Returns its
-    /// sample and when it was due.
+    /// sample, and when it was due.
     pub(super) fn take(&mut self, query: u64) -> Option<(SampleIndex, Nanos)> {
         let Reverse(turn) = self.due.pop()?;
         self.outstanding.push(OutstandingTurn { query, turn });
         let chain = &self.chains[turn.chain];
         let turns = u32::try_from(chain.thinks.len()).unwrap_or(u32::MAX);
         self.played.turns.push(Turn { session: turn.session, number: turn.turn, turns });
+        self.played.ready_at.push(turn.ready_at);
         Some((chain.first + turn.turn, turn.due))
     }
 
+    /// Returns when the last taken turn could be issued at the earliest.
+    pub(super) fn last_ready_at(&self) -> Nanos {
+        self.played.ready_at.last().copied().unwrap_or(0)
+    }
+
     /// Looks for outstanding turns that are complete. The next turn of their session is due after
-    /// its think time; a failed turn ends its session.
+    /// its think time, or at the interval; a failed turn ends its session.
     pub(super) fn settle(&mut self, look: impl Fn(u64) -> Option<SettledSample>) {
         let mut at = 0;
         while let Some(one) = self.outstanding.get(at).copied() {
@@ -190,17 +229,20 @@ impl Sessions {
 
     fn settled(&mut self, turn: DueTurn, settled: SettledSample) {
         let next = turn.turn + 1;
+        let ready_at = settled.at;
+        let at_interval = (self.interval > 0).then(|| turn.due.saturating_add(self.interval));
         match self.chains[turn.chain].thinks.get(next as usize) {
             Some(think) if !settled.is_failed => {
-                let due = settled.at.saturating_add(*think);
-                self.due.push(Reverse(DueTurn { due, turn: next, ..turn }));
+                let due = at_interval.unwrap_or_else(|| settled.at.saturating_add(*think));
+                self.due.push(Reverse(DueTurn { due, turn: next, ready_at, ..turn }));
             }
             _ => {
                 self.is_active[turn.chain] = false;
                 self.active -= 1;
                 self.freed_at = self.freed_at.max(settled.at);
                 if let Starts::Places(free) = &mut self.starts {
-                    free.push(Reverse(settled.at));
+                    let due = at_interval.unwrap_or(settled.at);
+                    free.push(Reverse(FreePlace { due, since: settled.at }));
                 }
             }
         }

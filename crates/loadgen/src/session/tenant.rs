@@ -1,16 +1,19 @@
 //! One tenant of a session: pacing, end conditions, and the wait for outstanding samples.
 
+mod ramp;
+mod turns;
+
 use std::sync::Arc;
 
 use super::sessions::{NextTurn, Sessions};
 use super::{EXTENSION_CAP, EndReason, Issue, IssueSummary, Lane};
 use crate::clock::Nanos;
 use crate::early_stopping::{self, Look, Params};
-use crate::plan::{Load, Plan, SampleChoice, Server, StreamPacing};
+use crate::plan::{Load, Plan, Server, StreamPacing};
 use crate::qsl::SampleIndex;
 use crate::settings::{Arrivals, EarlyStopping, Scenario};
 use crate::share::{Numbering, Share};
-use crate::sut::{InFlight, SettledSample};
+use crate::sut::InFlight;
 use crate::trace::{LoadedSet, Trace, TraceSize};
 
 /// Maximum number of coalesced queries per call. It keeps the list of samples in the caches: a
@@ -76,6 +79,8 @@ pub(super) struct Tenant {
     pub(super) completed_samples: u64,
     min_queries: u64,
     max_queries: u64,
+    /// Queries issued in the ramp.
+    ramp_queries: u64,
     /// Queries that early stopping needs beyond the trace.
     further: u64,
     /// Added to due times after a pause for a final look.
@@ -140,6 +145,7 @@ impl Tenant {
             completed_samples: 0,
             min_queries: lane.share(share.part(min_queries)),
             max_queries: lane.share(share.part(plan.max_query_count)),
+            ramp_queries: 0,
             further: 0,
             shift: 0,
             progress_at: 0,
@@ -153,27 +159,6 @@ impl Tenant {
         };
         tenant.prepare();
         tenant
-    }
-
-    /// Draws the trace, or the times at which sessions begin. Sessions are played by one client and
-    /// one thread.
-    fn prepare(&mut self) {
-        let is_whole = self.share == Share::WHOLE && self.lane == Lane::WHOLE;
-        let chains = self.plan.sessions.clone().filter(|_| is_whole && !self.accuracy);
-        let Some(chains) = chains else { return self.generate() };
-        let is_once = self.plan.choice == SampleChoice::Unique;
-        let sessions = if let Pacing::ClosedLoop { in_flight } = self.pacing {
-            Sessions::with_places(chains, is_once, in_flight)
-        } else {
-            let (mut times, mut samples) = (Vec::new(), Vec::new());
-            while let Some(at) = self.trace.next_query(&mut samples) {
-                samples.clear();
-                times.push(at);
-            }
-            self.generated = self.trace.generated();
-            Sessions::at_times(chains, is_once, times)
-        };
-        (self.sessions, self.pacing) = (Some(sessions), Pacing::Sessions);
     }
 
     /// Returns how many samples are in flight.
@@ -227,6 +212,7 @@ impl Tenant {
             }
         }
         self.generated = self.trace.generated();
+        self.prepend_ramp();
         if offline && self.share != Share::WHOLE {
             let range = self.share.range(self.indices.len());
             self.indices = self.indices[range.clone()].to_vec();
@@ -365,42 +351,17 @@ impl Tenant {
                 }
             }
             Pacing::ClosedLoop { in_flight } => {
+                let (in_flight, next_at) = self.plan.ramped(in_flight, now);
                 let room = in_flight * self.samples_per_query as u64;
                 if self.outstanding_samples() + self.samples_per_query as u64 <= room {
                     TenantStep::Ready { due: self.ready_since }
                 } else {
-                    TenantStep::Wait { until: self.deadline(), on_completion: true }
+                    let until = self.deadline().into_iter().chain(next_at).min();
+                    TenantStep::Wait { until, on_completion: true }
                 }
             }
             Pacing::FixedInterval => self.next_at_tick(now),
             Pacing::Sessions => unreachable!("sessions know their next turn"),
-        }
-    }
-
-    /// Returns whether a run of sessions has lasted long enough. Sessions that are played once all
-    /// come to their end.
-    fn is_long_enough(&self, now: Nanos) -> bool {
-        self.sessions.as_ref().is_some_and(|sessions| !sessions.is_once())
-            && self.issued as u64 >= self.min_queries
-            && now >= self.plan.target_duration
-    }
-
-    /// Waits for the next turn, whose time is `at` if it is known, but not beyond the end of the
-    /// run.
-    fn until_turn(&self, at: Option<Nanos>, is_any_outstanding: bool) -> TenantStep {
-        let is_ending = self.is_long_enough(self.plan.target_duration);
-        let end = is_ending.then_some(self.plan.target_duration);
-        let until = at.into_iter().chain(end).chain(self.deadline()).min();
-        TenantStep::Wait { until, on_completion: is_any_outstanding }
-    }
-
-    /// Reports complete samples to the sessions, unless their number is known already.
-    #[inline]
-    pub(super) fn settle(&mut self, samples: u64, look: impl Fn(u64) -> Option<SettledSample>) {
-        if let Some(sessions) = &mut self.sessions
-            && samples != self.completed_samples
-        {
-            sessions.settle(look);
         }
     }
 
@@ -466,6 +427,7 @@ impl Tenant {
             self.known += 1;
         }
         self.issued += 1;
+        self.note_ramp(first, now);
         if self.pacing == (Pacing::OpenLoop { coalesce: true }) {
             while self.has_query()
                 && self.scheduled[self.issued] <= now
@@ -491,6 +453,7 @@ impl Tenant {
             first_query: first as u64 * self.lane.lanes + self.lane.index,
             stride: self.lane.lanes,
             queries: end - first,
+            ready_at: self.sessions.as_ref().map_or(0, Sessions::last_ready_at),
             scheduled,
             indices: &self.indices[first * spq..end * spq],
         }
@@ -499,7 +462,7 @@ impl Tenant {
     /// Checks the end conditions after an issue at `now`, in the order of the reference.
     #[inline]
     fn check_end(&mut self, now: Nanos) {
-        let (plan, issued) = (&self.plan, self.issued as u64);
+        let (plan, issued, measured) = (&self.plan, self.issued as u64, self.measured());
         let open_server =
             matches!(self.pacing, Pacing::OpenLoop { .. }) && matches!(plan.load, Load::Server(_));
         let ended = if open_server {
@@ -514,17 +477,18 @@ impl Tenant {
             // Checked before the issue, too: a turn may be due long after the end.
             self.is_long_enough(now).then_some(EndReason::Naturally)
         } else {
-            (issued >= self.min_queries && now >= plan.target_duration)
+            (measured >= self.min_queries && now >= self.end_of_duration())
                 .then_some(EndReason::Naturally)
         };
         let ended = ended.or_else(|| {
             let limit = self.max_queries;
-            (plan.max_query_count != 0 && issued >= limit)
+            (plan.max_query_count != 0 && measured >= limit)
                 .then_some(EndReason::MaxQueryCount { issued })
         });
         let ended = ended.or_else(|| {
             let limit = self.max_duration();
-            (limit != 0 && now > limit).then_some(EndReason::MaxDuration { at: now })
+            (limit != 0 && now > limit.saturating_add(plan.ramp))
+                .then_some(EndReason::MaxDuration { at: now })
         });
         if let Some(why) = ended {
             self.end(why);

@@ -90,6 +90,8 @@ pub(crate) struct Failures {
     pub(crate) list: Vec<(u64, Failure)>,
     /// Number of answers up to and including each of the latest failures.
     answers: VecDeque<u64>,
+    /// Samples in the list that the client cancelled, which are no failures of the system.
+    pub(crate) cancelled: u64,
 }
 
 impl Failures {
@@ -98,11 +100,15 @@ impl Failures {
     /// Answers are counted at failures alone, so that an answered sample costs nothing.
     pub(crate) fn add(&mut self, sequence: u64, why: Failure, answers: u64) -> FailureNote {
         self.list.push((sequence, why));
+        if why == Failure::Cancelled {
+            self.cancelled += 1;
+            return FailureNote::Failed;
+        }
         self.answers.push_back(answers);
         if self.answers.len() > TOO_MANY {
             self.answers.pop_front();
         }
-        let failed = self.list.len() as u64;
+        let failed = self.list.len() as u64 - self.cancelled;
         if failed == FIRST_ANSWERS && answers <= failed {
             return FailureNote::Failing { window: AnswerWindow::First, failed, answers: failed };
         }

@@ -336,7 +336,8 @@ impl Slab {
 
     /// Returns the number of failures so far.
     pub(crate) fn failed_count(&self) -> u64 {
-        self.failures().list.len() as u64
+        let failures = self.failures();
+        failures.list.len() as u64 - failures.cancelled
     }
 
     /// Returns the completion stamp of a sample, for observers.

@@ -3,6 +3,7 @@
 
 mod compare;
 mod drop_in;
+mod excluded;
 mod extend;
 mod golden_traces;
 mod interval;

@@ -45,6 +45,8 @@ fn plan(load: Load) -> Plan {
         print_timestamps: false,
         repetition: Repetition::Once,
         sessions: None,
+        turn_interval: 0,
+        ramp: 0,
     }
 }
 

@@ -14,6 +14,7 @@ use http::HeaderMap;
 
 use super::parsers::OffloadedAnswer;
 use super::retries::requested_wait;
+use super::whole::WholeAnswer;
 use super::{ClientCore, FailedAttempt, Job};
 use crate::coding::{Coding, Decoder};
 use crate::exchange::Fields;
@@ -39,6 +40,8 @@ pub(super) struct PendingAnswer {
     /// Node that answers.
     node: usize,
     outputs: Outputs,
+    /// Events with output so far.
+    parts: u32,
     /// When the last bytes of the body were read.
     last_bytes: Option<NonZero<Nanos>>,
     /// Decompressor of the body.
@@ -104,6 +107,7 @@ impl PendingAnswer {
             thread,
             node,
             outputs: Outputs::default(),
+            parts: 0,
             last_bytes: None,
             decoder: None,
             is_done: false,
@@ -156,6 +160,10 @@ impl PendingAnswer {
         };
         self.is_done |= heard.is_done;
         self.beat(shared, heard, at);
+        self.parts = self.parts.saturating_add(heard.beats);
+        if heard.beats > 0 && !self.is_done && shared.gives_up_at(self.job, self.parts) {
+            return Err(shared.cancelled());
+        }
         Ok(heard.is_done)
     }
 
@@ -204,21 +212,18 @@ impl PendingAnswer {
                 // Counts before the answer is handed over, so that an observer of the end of the
                 // run sees all answers.
                 shared.threads[self.thread].answer(answer.counted_by);
-                let mut entry = outputs.mark(answer.entry, ended_at);
-                if let Some(reply) = answer.reply.filter(|_| !self.responder.is_over()) {
-                    shared.continue_session(self.job, reply, self.node, &mut entry);
-                }
-                shared.enter(self.job, entry, self.responder.time_of(&shared.clock, ended_at));
-                shared.keep_text(self.job, Ok(answer.data));
-                let id = self.job.id;
-                let response = Response { id, data: answer.data, tokens: answer.tokens };
                 let at = outputs.last.map_or(body_at, NonZero::get);
-                let at = self.responder.time_of(&shared.clock, at);
-                if answer.reply.is_some() {
-                    let whole_at = self.responder.time_of(&shared.clock, ended_at);
-                    self.responder.whole_at(id, whole_at);
-                }
-                self.responder.complete_at(&[response], at);
+                let whole = WholeAnswer {
+                    job: self.job,
+                    node: self.node,
+                    data: answer.data,
+                    tokens: answer.tokens,
+                    entry: outputs.mark(answer.entry, ended_at),
+                    reply: answer.reply,
+                    at: self.responder.time_of(&shared.clock, at),
+                    ended_at: self.responder.time_of(&shared.clock, ended_at),
+                };
+                whole.settle(shared, self.responder);
             }
             Err(trouble) => {
                 let at = self.responder.time_of(&shared.clock, ended_at);

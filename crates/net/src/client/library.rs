@@ -76,6 +76,11 @@ impl Requests {
         self.protocol.has_sessions()
     }
 
+    /// Returns whether a turn follows a sample in its session.
+    pub(super) fn has_next_turn(&self, sample: SampleIndex) -> bool {
+        self.protocol.has_next_turn(sample)
+    }
+
     /// Returns the node that the request of a sample must go to, if it is a later turn of a session.
     pub(super) fn node_of(&self, sample: SampleIndex) -> Option<usize> {
         self.encoded(sample).node

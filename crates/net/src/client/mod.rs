@@ -7,6 +7,7 @@
 mod accepted;
 mod answering;
 mod backoff;
+mod cancellation;
 mod gaps;
 mod http1;
 mod http2;
@@ -20,6 +21,7 @@ mod start_error;
 mod statistics;
 mod tenants;
 mod texts;
+mod whole;
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -34,6 +36,7 @@ use dyno_loadgen::sut::{InFlight, QuerySample, ResponseId, SampleMemory, SystemU
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
+pub use cancellation::{CancelPoint, Cancellation};
 pub use gaps::Gaps;
 pub use http1::{Framing, Part};
 pub use kernel::LateRead;
@@ -42,6 +45,7 @@ pub use start_error::StartError;
 pub use statistics::ClientStatistics;
 pub use tenants::{Clients, Libraries};
 pub use texts::AnswerText;
+pub use whole::ToolRunner;
 
 use crate::coding::Coding;
 use crate::compressed::CompressedProtocol;
@@ -102,6 +106,10 @@ pub struct Options {
     pub connects: bool,
     /// Whether the texts of answers are kept for [`Client::take_texts`].
     pub keeps_texts: bool,
+    /// Requests that the client gives up on purpose.
+    pub cancellation: Option<Cancellation>,
+    /// Answers calls of tools in live sessions; `None` takes the recorded results.
+    pub tools: Option<ToolRunner>,
 }
 
 impl Default for Options {
@@ -123,6 +131,8 @@ impl Default for Options {
             accept: None,
             connects: true,
             keeps_texts: false,
+            cancellation: None,
+            tools: None,
         }
     }
 }
@@ -364,6 +374,12 @@ impl Client {
     #[must_use]
     pub fn named(self, name: impl Into<String>) -> Self {
         Self { name: name.into(), ..self }
+    }
+
+    /// Returns whether it gives requests up on purpose.
+    #[must_use]
+    pub fn cancels(&self) -> bool {
+        self.shared.options.cancellation.is_some()
     }
 
     /// Returns the maximum number of concurrent requests; `None` if connections are opened on

@@ -123,7 +123,7 @@ impl ClientCore {
             | Kind::Cut
             | Kind::Aborted
             | Kind::InBand => true,
-            // The last three are complete answers: a retry may be no better.
+            // The last but one are complete answers: a retry may be no better.
             Kind::Resolve
             | Kind::Tls
             | Kind::Request
@@ -131,7 +131,8 @@ impl ClientCore {
             | Kind::Mismatch
             | Kind::Empty
             | Kind::Filtered
-            | Kind::Short => false,
+            | Kind::Short
+            | Kind::Cancelled => false,
         };
         let span = wait(trouble.kind, failed.requested_wait, job.tries, job.id.sequence());
         // A server that asks for more is as good as one that does not answer.
@@ -150,7 +151,9 @@ impl ClientCore {
         self.session_nodes.iter().for_each(|nodes| nodes.ended(job.node));
         let words = secrets::hide(&trouble.words, &self.options.fields, &self.options.secrets);
         self.keep_text(job, Err(&words));
-        self.counters.failed(&Trouble::new(trouble.kind, words));
+        if trouble.kind != Kind::Cancelled {
+            self.counters.failed(&Trouble::new(trouble.kind, words));
+        }
         let at = responder.time_of(&self.clock, at);
         responder.fail_at(&[job.id], trouble.kind.failure(), at);
         None

@@ -60,6 +60,12 @@ pub struct ClientStatistics {
     pub unrequested_compression: u64,
     /// Answers by the counter of their tokens.
     pub counted_by: BTreeMap<TokenCounter, u64>,
+    /// Calls of tools that the client answered.
+    pub tool_calls: u64,
+    /// Those of them whose tool failed.
+    pub failed_tool_calls: u64,
+    /// Time that the tools took, in ns.
+    pub tool_ns: Nanos,
     /// Spans between the events with output of an answer, from the first on.
     pub gaps: Gaps,
 }
@@ -71,6 +77,9 @@ pub(super) struct Counters {
     troubles: Mutex<BTreeMap<Kind, (u64, String)>>,
     retries: Mutex<BTreeMap<Kind, u64>>,
     refused_connects: Mutex<BTreeMap<Kind, (u64, String)>>,
+    tool_calls: AtomicU64,
+    failed_tool_calls: AtomicU64,
+    tool_ns: AtomicU64,
 }
 
 /// Counters of one thread, alone on their cache lines.
@@ -188,6 +197,13 @@ impl Counters {
         note(&self.refused_connects, trouble, 1);
     }
 
+    /// Counts the call of a tool that took this long, in ns.
+    pub(super) fn tool_called(&self, took: Nanos, is_failed: bool) {
+        self.tool_calls.fetch_add(1, Relaxed);
+        self.failed_tool_calls.fetch_add(u64::from(is_failed), Relaxed);
+        self.tool_ns.fetch_add(took, Relaxed);
+    }
+
     pub(super) fn repeated(&self, kind: Kind) {
         *lock(&self.retries).entry(kind).or_default() += 1;
     }
@@ -201,6 +217,9 @@ impl Counters {
             troubles: lock(&self.troubles).clone(),
             retries: lock(&self.retries).clone(),
             refused_connects: lock(&self.refused_connects).clone(),
+            tool_calls: self.tool_calls.load(Relaxed),
+            failed_tool_calls: self.failed_tool_calls.load(Relaxed),
+            tool_ns: self.tool_ns.load(Relaxed),
             ..ClientStatistics::default()
         };
         for thread in threads {
@@ -263,6 +282,9 @@ impl ClientStatistics {
                 earlier.unrequested_compression,
             ),
             counted_by: later(&self.counted_by, &earlier.counted_by),
+            tool_calls: more(self.tool_calls, earlier.tool_calls),
+            failed_tool_calls: more(self.failed_tool_calls, earlier.failed_tool_calls),
+            tool_ns: more(self.tool_ns, earlier.tool_ns),
             gaps: self.gaps.since(&earlier.gaps),
         }
     }
@@ -292,6 +314,9 @@ impl ClientStatistics {
             parser_waits: self.parser_waits + other.parser_waits,
             unrequested_compression: self.unrequested_compression + other.unrequested_compression,
             counted_by: both(&self.counted_by, &other.counted_by),
+            tool_calls: self.tool_calls + other.tool_calls,
+            failed_tool_calls: self.failed_tool_calls + other.failed_tool_calls,
+            tool_ns: self.tool_ns + other.tool_ns,
             gaps: self.gaps.and(&other.gaps),
         }
     }

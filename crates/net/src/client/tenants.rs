@@ -50,6 +50,12 @@ impl Clients {
         self.client_of(tenant).most_in_flight()
     }
 
+    /// Returns whether a client gives requests up on purpose.
+    #[must_use]
+    pub fn cancels(&self) -> bool {
+        self.clients.iter().any(Client::cancels)
+    }
+
     /// Returns [`Client::held`] of the tenant's client.
     #[must_use]
     pub fn held(&self, tenant: u8, samples: usize) -> Vec<Nanos> {

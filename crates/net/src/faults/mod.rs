@@ -32,13 +32,41 @@ pub fn modes() -> Vec<&'static str> {
 }
 
 /// Source of the mode of a request.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub enum Mode {
     /// The first segment of the path, such as `/ok/chat/completions`.
     #[default]
     Path,
     /// One mode for every path.
     Every(String),
+    /// A mode for this share of the requests, spread evenly, and correct answers for the others.
+    Share(String, f64),
+}
+
+impl Mode {
+    /// Reads `path`, a mode, or `MODE:SHARE%`. A mode that selects requests itself, such as `hang`,
+    /// then selects that share of them.
+    ///
+    /// # Errors
+    /// An unknown mode or an invalid share.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text == "path" {
+            return Ok(Self::Path);
+        }
+        let (mode, share) = match text.split_once(':') {
+            Some((mode, share)) => (mode, Some(share)),
+            None => (text, None),
+        };
+        if !modes().contains(&mode) {
+            return Err(format!("unknown mode `{mode}`"));
+        }
+        let Some(share) = share else { return Ok(Self::Every(mode.to_owned())) };
+        let percent: Option<f64> = share.strip_suffix('%').and_then(|share| share.parse().ok());
+        match percent.filter(|percent| *percent > 0.0 && *percent <= 100.0) {
+            Some(percent) => Ok(Self::Share(mode.to_owned(), percent / 100.0)),
+            None => Err(format!("expected MODE:SHARE%, such as hang:5%, found `{text}`")),
+        }
+    }
 }
 
 /// Counts of a server.
@@ -242,10 +270,14 @@ impl ServerState {
             Mode::Path => segment,
             // The target of a redirection is answered.
             Mode::Every(mode) if mode == "redirect" && segment == "ok" => "ok",
-            Mode::Every(mode) => mode,
+            Mode::Every(mode) | Mode::Share(mode, _) => mode,
+        };
+        let share = match &self.mode {
+            Mode::Share(_, share) => Some(*share),
+            Mode::Path | Mode::Every(_) => None,
         };
         let Decision { wait, play, closes } =
-            lock(&self.memory).decide(mode, request, self.clock.now());
+            lock(&self.memory).decide((mode, share), request, self.clock.now());
         if wait > 0 {
             self.pause(wait)?;
         }

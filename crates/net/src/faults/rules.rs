@@ -123,10 +123,41 @@ pub(super) fn modes() -> Vec<&'static str> {
     all
 }
 
+/// Returns the mode of request number `number` of a mode with a share.
+fn of_share(mode: &str, share: Option<f64>, number: u64) -> &str {
+    match share {
+        None => mode,
+        Some(share) if is_in_share(number, share) => fault_of(mode),
+        Some(_) => OK,
+    }
+}
+
+/// Returns whether request number `number`, from 0, is in a share of them that is spread evenly.
+fn is_in_share(number: u64, share: f64) -> bool {
+    // A share such as 0.1 is not exact; the product of 10 requests must still be 1.
+    let taken = |requests: u64| (requests as f64 * share + 1e-9).floor();
+    taken(number + 1) > taken(number)
+}
+
+/// Returns the answer of the faulty requests of a mode that selects some of them, otherwise the mode.
+fn fault_of(mode: &str) -> &str {
+    match RULES.iter().find(|(name, _)| *name == mode) {
+        Some((_, Rule::Turns { then, .. })) => *then,
+        _ => mode,
+    }
+}
+
 impl Memory {
-    /// Returns the reaction to a request at `now` in a mode.
-    pub(super) fn decide(&mut self, mode: &str, request: &Request, now: Nanos) -> Decision {
+    /// Returns the reaction to a request at `now` in a mode. With a share, that part of the requests
+    /// gets the fault of the mode, spread evenly, and the others a correct answer.
+    pub(super) fn decide(
+        &mut self,
+        (mode, share): (&str, Option<f64>),
+        request: &Request,
+        now: Nanos,
+    ) -> Decision {
         let before = self.count(mode);
+        let mode = of_share(mode, share, before);
         if mode == "reset_counts" {
             *self = Self::default();
         }
@@ -212,5 +243,22 @@ impl Memory {
             self.passed.push_back(now);
         }
         passes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_of_the_requests_is_faulty() {
+        for (share, expected) in [(0.1, 10), (0.25, 25), (0.07, 7), (1.0, 100)] {
+            let chosen: Vec<u64> = (0..100).filter(|number| is_in_share(*number, share)).collect();
+            assert_eq!(chosen.len(), expected, "{share}");
+            let gaps = chosen.windows(2).map(|pair| pair[1] - pair[0]);
+            let most = (1.0 / share).ceil() as u64;
+            assert!(gaps.into_iter().all(|gap| gap <= most), "{share}");
+        }
+        assert_eq!((fault_of("hang"), fault_of("cut"), fault_of("cold")), (SILENCE, "cut", "cold"));
     }
 }

@@ -240,6 +240,11 @@ impl Protocol for OpenAi {
         Some(NextTurn { sample: next.sample, request, has_other_tools })
     }
 
+    fn has_next_turn(&self, sample: SampleIndex) -> bool {
+        let next = sample.checked_add(1).and_then(|next| recorded(&self.workload, next));
+        self.live.is_some() && next.is_some_and(|(turn, _)| turn > 0)
+    }
+
     fn has_sessions(&self) -> bool {
         self.live.is_some()
     }

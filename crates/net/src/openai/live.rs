@@ -111,20 +111,24 @@ fn id(number: usize, call: &ToolCall) -> String {
 }
 
 /// Returns the recorded messages with the results of tools assigned to these calls, and whether some
-/// did not match.
+/// did not match. Results of the client's tools replace all recorded ones.
 fn with_results(recorded: &[Value], calls: &[ToolCall]) -> (Vec<Value>, bool) {
     let is_result = |message: &Value| message["role"] == "tool";
     let results = recorded.iter().take_while(|message| is_result(message)).count();
-    let (mut messages, mut has_other) = (Vec::new(), results != calls.len());
+    // A tool of the client answers any call.
+    let is_answered = !calls.is_empty() && calls.iter().all(|call| call.result.is_some());
+    let (mut messages, mut has_other) = (Vec::new(), results != calls.len() && !is_answered);
     for (number, call) in calls.iter().enumerate() {
-        let mut result = match recorded.get(number).filter(|_| number < results) {
-            Some(recorded) => recorded.clone(),
-            None => json!({"role": "tool", "content": ""}),
+        let mut result = match (&call.result, recorded.get(number).filter(|_| number < results)) {
+            (Some(result), _) => json!({"role": "tool", "content": result}),
+            (None, Some(recorded)) => recorded.clone(),
+            (None, None) => json!({"role": "tool", "content": ""}),
         };
         result["tool_call_id"] = id(number, call).into();
         messages.push(result);
     }
-    for (number, message) in recorded.iter().enumerate().skip(calls.len().min(results)) {
+    let taken = if is_answered { results } else { calls.len().min(results) };
+    for (number, message) in recorded.iter().enumerate().skip(taken) {
         if is_result(message) {
             has_other |= number >= results;
             messages.push(json!({"role": "user", "content": message["content"]}));
@@ -141,7 +145,7 @@ mod tests {
     use crate::workload::Format;
 
     fn call(id: &str) -> ToolCall {
-        ToolCall { id: id.into(), name: "f".into(), arguments: "{}".into() }
+        ToolCall { id: id.into(), name: "f".into(), arguments: "{}".into(), result: None }
     }
 
     fn continued(line: &str, replies: &[Reply]) -> (Value, bool) {
@@ -199,6 +203,10 @@ mod tests {
         let (messages, has_other) = with(&[]);
         assert_eq!(results(&messages), ["user - r1", "user - r2"]);
         assert!(has_other);
+        let answered = |id: &str| ToolCall { result: Some(format!("of {id}")), ..call(id) };
+        let (messages, has_other) = with(&[answered("a")]);
+        assert_eq!(results(&messages), ["tool a of a"], "recorded results are replaced");
+        assert!(!has_other);
         let (messages, has_other) = with(&[call("a"), call("b"), call("c")]);
         assert_eq!(results(&messages), ["tool a r1", "tool b r2", "tool c "]);
         assert!(has_other);

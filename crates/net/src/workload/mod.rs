@@ -10,6 +10,7 @@ mod rows;
 mod synthetic;
 mod trace;
 
+use std::num::NonZero;
 use std::sync::Arc;
 
 use dyno_loadgen::clock::Nanos;
@@ -99,6 +100,30 @@ impl Workload {
         assert!(speed_up > 0.0, "a trace is played forwards");
         let times = self.arrivals.as_ref()?;
         Some(times.iter().map(|&at| (at as f64 / speed_up).round() as Nanos).collect())
+    }
+
+    /// Returns a recorded trace that is played several times, one after the other. The mean gap of the
+    /// trace lies between the last request of a round and the first of the next.
+    ///
+    /// # Errors
+    /// Prompts without recorded times.
+    pub fn repeated(mut self, times: NonZero<u32>) -> Result<Self, String> {
+        let arrivals = self.arrivals.take().filter(|_| self.conversations.is_empty());
+        let arrivals = arrivals.ok_or("it belongs to recorded traces of single requests")?;
+        let span = arrivals.last().copied().unwrap_or(0);
+        let gaps = (arrivals.len() as u64).saturating_sub(1).max(1);
+        let round = span.saturating_add(span / gaps);
+        let rounds = 0..u64::from(times.get());
+        let at = |number: u64| arrivals.iter().map(move |at| at + number * round);
+        self.arrivals = Some(rounds.flat_map(at).collect());
+        let once = self.prompts.len();
+        self.prompts =
+            self.prompts.iter().cycle().take(once * times.get() as usize).cloned().collect();
+        self.sessions *= times.get() as usize;
+        if times.get() > 1 {
+            self.remarks.push(format!("The trace of {once} requests is played {times} times."));
+        }
+        Ok(self)
     }
 
     /// Puts [`UNIQUE_MARK`] in front of each prompt, so that no server finds the beginning of a

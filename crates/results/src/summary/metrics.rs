@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::answers::{Answers, Tokens};
 use super::distributions::MetricDistribution;
+use super::excluded::ExcludedRequests;
 use super::sessions::Sessions;
 use super::window::Window;
 
@@ -57,6 +58,12 @@ pub struct Metrics {
     /// text servers: the stages of the load, if any
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stages: Vec<Window>,
+    /// text servers: figures by model, if requests name several
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<Window>,
+    /// requests that were sent and are not measured, if any
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub excluded: Option<ExcludedRequests>,
     /// text servers without stages: the steady part; null with fewer than 100 answers, and if
     /// latencies change until the end
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,6 +11,7 @@ pub mod backlog;
 pub mod client;
 pub mod distributions;
 pub mod energy;
+pub mod excluded;
 mod failing;
 pub mod goodput;
 pub mod metrics;

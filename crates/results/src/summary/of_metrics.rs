@@ -10,6 +10,7 @@ use dyno_loadgen::verdict::{EarlyStoppingResult, Finding, Judgement};
 
 use super::NO_BOUND;
 use super::Sessions;
+use super::excluded::ExcludedRequests;
 use super::goodput::goodput;
 use super::metrics::{
     Bound, Conditions, Distribution, EarlyStopping, Estimate, Failed, Intervals, Metrics,
@@ -57,6 +58,8 @@ impl Metrics {
             sessions: Sessions::from_record(record, plan.percentile(), &|_| None),
             distributions: Vec::new(),
             stages: Vec::new(),
+            models: Vec::new(),
+            excluded: ExcludedRequests::from_record(record),
             steady: None,
             peak_concurrency: None,
             rates: Rates {

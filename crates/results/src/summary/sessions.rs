@@ -19,6 +19,8 @@ pub struct Sessions {
     pub completed: u64,
     /// sessions that ended with a failed turn
     pub aborted: u64,
+    /// sessions that ended because the client cancelled a turn
+    pub cancelled: u64,
     /// sessions that the end of the run cut off
     pub cut_off: u64,
     /// turns not sent because an earlier turn failed
@@ -76,23 +78,28 @@ impl Sessions {
         let mut spans = Vec::new();
         let mut turns_of_completed = 0;
         // By session: when its first turn was due.
-        let mut began: Vec<Nanos> = Vec::new();
+        let mut began: Vec<Option<Nanos>> = Vec::new();
         let mut ended = 0;
         let mut rows: Vec<TurnTimes> = Vec::new();
         for (query, turn) in played.turns.iter().enumerate() {
             let due = record.scheduled(query);
             if turn.number == 0 {
                 let session = turn.session as usize;
-                began.resize(began.len().max(session + 1), due);
-                began[session] = due;
+                began.resize(began.len().max(session + 1), None);
+                began[session] = Some(due);
                 found.started += 1;
             }
+            // The session may have begun in the ramp, which is not measured.
+            let begin = began.get(turn.session as usize).copied().flatten();
             let row = (turn.number as usize).min(MOST_TURNS - 1);
             if rows.len() <= row {
                 rows.resize_with(row + 1, TurnTimes::default);
             }
             rows[row].add(turn, row);
             let Some(at) = done(query) else { continue };
+            if is_failed(query) && begin.is_none() {
+                continue;
+            }
             if is_failed(query) {
                 found.aborted += 1;
                 found.turns_not_sent += u64::from(turn.turns - turn.number - 1);
@@ -102,15 +109,15 @@ impl Sessions {
             let first = record.first_token_at.get(query).copied().filter(|&at| at != 0);
             rows[row].answered(at.saturating_sub(due), first.map(|at| at.saturating_sub(due)));
             rows[row].add_input(input_tokens(query));
-            if turn.number + 1 == turn.turns {
-                let begin = began.get(turn.session as usize).copied().unwrap_or(due);
+            if let Some(begin) = begin.filter(|_| turn.number + 1 == turn.turns) {
                 spans.push(at.saturating_sub(begin));
                 turns_of_completed += u64::from(turn.turns);
                 found.completed += 1;
                 ended += 1;
             }
         }
-        found.cut_off = found.started.saturating_sub(ended);
+        found.cancelled = played.cancelled;
+        found.cut_off = found.started.saturating_sub(ended + played.cancelled);
         let completed = found.completed;
         found.turns = (completed > 0).then(|| turns_of_completed as f64 / completed as f64);
         found.duration_ns = Distribution::from_times(spans, target);
@@ -127,6 +134,7 @@ impl Sessions {
         )];
         let others = [
             (self.aborted, "ended by a failed turn"),
+            (self.cancelled, "ended by a cancelled turn"),
             (self.cut_off, "cut off by the end of the run"),
             (self.held, "due while all sessions were in progress"),
             (self.turns_not_sent, "turns not sent after a failure"),
@@ -224,7 +232,7 @@ mod tests {
             completed_at: vec![20, 15, 50, 40, 80, 0],
             first_token_at: vec![10, 5, 35, 0, 70, 0],
             failed: vec![(3, Failure::Internal)],
-            sessions: Some(PlayedSessions { turns, held: 1, ended_at: 0 }),
+            sessions: Some(PlayedSessions { turns, held: 1, ..PlayedSessions::default() }),
             ..Record::default()
         };
         let tokens = |sample: usize| Some(10 * sample as u64).filter(|_| sample != 4);
@@ -252,7 +260,7 @@ mod tests {
             samples_per_query: 1,
             issued_at: (0..30).collect(),
             completed_at: (1..31).collect(),
-            sessions: Some(PlayedSessions { turns, held: 0, ended_at: 0 }),
+            sessions: Some(PlayedSessions { turns, ..PlayedSessions::default() }),
             ..Record::default()
         };
         let found = Sessions::from_record(&record, 0.9, &|_| None).unwrap();

@@ -8,7 +8,7 @@ use super::distributions::MetricDistribution;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Window {
-    /// `steady`, or the stage of the load, such as `30s@2`
+    /// `steady`, the stage of the load, such as `30s@2`, or a model
     pub name: String,
     /// its start, since the start of the run
     pub from_ns: u64,

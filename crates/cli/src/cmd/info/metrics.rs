@@ -25,7 +25,7 @@ impl Metric {
 }
 
 /// All metrics.
-pub const METRICS: [Metric; 29] = [
+pub const METRICS: [Metric; 30] = [
     Metric {
         name: "latency",
         keys: &["latency_ns"],
@@ -102,7 +102,7 @@ pub const METRICS: [Metric; 29] = [
     },
     Metric {
         name: "distributions (servers of texts)",
-        keys: &["distributions", "peak_concurrency", "stages", "steady"],
+        keys: &["distributions", "peak_concurrency", "stages", "models", "steady"],
         what: "for each metric, the mean, the standard deviation (of all values, not of a sample), \
                the extremes and percentiles, sorted[floor(count * q)]. For rates, the mean covers \
                the whole run; the other figures describe the requests and tokens completed in each \
@@ -111,9 +111,18 @@ pub const METRICS: [Metric; 29] = [
                and steady are parts of the run: the stages of --stages, or the steady part. The \
                steady part begins where the variance of the means of five latencies each, divided \
                by their number, is lowest (MSER-5); there is none if it would begin in the second \
-               half. Times of a part are those of the requests due in it; rates are those of the \
+               half. models has the figures of each model, if requests name several. Times of a part are those of the requests due in it; rates are those of the \
                answers within it.",
         elsewhere: "--percentile-metrics and --metric-percentiles (vllm bench)",
+    },
+    Metric {
+        name: "requests that are not measured",
+        keys: &["excluded", "ramp_ns", "ramp_requests", "ramp_lost", "cancelled"],
+        what: "requests that the run sent and that no other figure includes: those due in the ramp \
+               (--ramp), and those after it that the client cancelled on purpose (cancel=). Times \
+               count from the end of the ramp. A request that is complete before it would be \
+               cancelled counts as usual.",
+        elsewhere: "warmup requests and cancelled requests (aiperf)",
     },
     Metric {
         name: "inter-token latency (servers)",
@@ -309,6 +318,7 @@ pub const METRICS: [Metric; 29] = [
             "started",
             "completed",
             "aborted",
+            "cancelled",
             "cut_off",
             "turns_not_sent",
             "held",

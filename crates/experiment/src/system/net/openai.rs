@@ -1,5 +1,6 @@
 //! Servers with the OpenAI interface, which answer with text.
 
+use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use dyno_net::tokens::Tokenize;
 use dyno_net::workload::Workload;
 use serde_json::{Map, Value};
 
-use super::{Answers, ServerGroup, SpecKeys, StartedServer, prompts, sessions, version};
+use super::models::ModelMix;
+use super::{Answers, ServerGroup, SpecKeys, StartedServer, prompts, sessions, tools, version};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 
@@ -29,12 +31,13 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         workload = workload.for_api(api).map_err(|why| given.wrong("api", why))?;
     }
     let lengths = LengthKeys::take(given, run)?;
-    if lengths.is_unique {
-        workload =
-            workload.with_unique_prefix().map_err(|why| given.wrong("unique-prefix", why))?;
-    }
+    let (workload, mix) = varied(given, workload, &lengths, run)?;
     let mut settings = settings(given, api, &lengths)?;
-    let mut options = Options { keeps_texts: run.keeps_texts, ..given.options(run)? };
+    if let Some(mix) = mix {
+        settings.model = mix.first().to_owned();
+    }
+    let tools = tools::tools(given, sessions.is_some())?;
+    let mut options = Options { keeps_texts: run.keeps_texts, tools, ..given.options(run)? };
     add_fields(&mut options, api);
     let metrics = given.metrics(&nodes, &options, settings.version, true)?;
     given.finish()?;
@@ -90,6 +93,31 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         remarks,
     }
     .start()
+}
+
+/// Returns the prompts as `repeat`, `models` and `unique-prefix` ask for them, and the mix of models.
+fn varied(
+    given: &mut SpecKeys,
+    mut workload: Workload,
+    lengths: &LengthKeys,
+    run: &RunOptions,
+) -> Result<(Workload, Option<ModelMix>), Failure> {
+    if let Some(times) = given.read_as::<NonZero<u32>>("repeat")? {
+        workload = workload.repeated(times).map_err(|why| given.wrong("repeat", why))?;
+    }
+    let mix: Option<ModelMix> = given.read_as("models")?;
+    if let Some(mix) = &mix {
+        if given.has("model") {
+            return Err(given.wrong("models", "it names all models; remove model"));
+        }
+        let remark = mix.assign(&mut workload, run.seed.unwrap_or(0));
+        workload.remarks.push(remark.map_err(|why| given.wrong("models", why))?);
+    }
+    if lengths.is_unique {
+        workload =
+            workload.with_unique_prefix().map_err(|why| given.wrong("unique-prefix", why))?;
+    }
+    Ok((workload, mix))
 }
 
 /// Takes the settings of requests.

@@ -95,7 +95,7 @@ impl Sequences {
         // JSON represents exactly.
         let id = u64::from(std::process::id() % (1 << 20)) << 32 | 1;
         let played = PlayedSequences::new(id, chains.clone());
-        Ok((Sessions { chains, is_once: false }, played))
+        Ok((Sessions { chains, is_once: false, interval: None }, played))
     }
 
     /// Returns a protocol that plays the sequences, with their sessions, and adds a remark.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::plan::Chain;
 use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::HttpVersion;
@@ -18,6 +19,9 @@ pub struct Sessions {
     pub chains: Arc<[Chain]>,
     /// Whether each is played once, instead of all of them until the run ends.
     pub is_once: bool,
+    /// Time between the due times of a user's requests, ns; `None` if turns are due after the answer
+    /// before them.
+    pub interval: Option<Nanos>,
 }
 
 /// Default number of turns of a session that is made up.
@@ -32,19 +36,9 @@ pub fn sessions(
     run: &RunOptions,
     api: Option<Api>,
 ) -> Result<Option<(Workload, Sessions)>, Failure> {
-    let mode = given.text("sessions");
-    let think = think(given)?;
-    let is_once = match mode.as_deref() {
-        Some("live") => false,
-        Some("once") => true,
-        Some(other) => {
-            return Err(given.wrong("sessions", format!("expected live or once, found `{other}`")));
-        }
-        None if think.is_some() => {
-            return Err(given.wrong("think", "it belongs to sessions; add sessions=live"));
-        }
-        None => return Ok(None),
-    };
+    let (think, interval) = (think(given)?, interval(given)?);
+    let pauses = (think.is_some(), interval.is_some());
+    let Some(is_once) = mode(given, pauses)? else { return Ok(None) };
     let turns: Option<Lengths> = given.read_as("turns")?;
     if api.is_some_and(|api| api != Api::Chat) {
         return Err(given.wrong("sessions", "conversations always use chat; remove api and chat"));
@@ -95,7 +89,50 @@ pub fn sessions(
          answers to the earlier turns.",
         chains.len()
     ));
-    Ok(Some((workload, Sessions { chains, is_once })))
+    workload.remarks.extend(interval.map(remark_on_interval));
+    Ok(Some((workload, Sessions { chains, is_once, interval })))
+}
+
+fn remark_on_interval(interval: Nanos) -> String {
+    format!(
+        "Each user sends a request every {}, also if the answer to the one before came later; \
+         latency counts from these times.",
+        dyno_results::units::duration(interval.cast_signed())
+    )
+}
+
+/// Takes the mode: whether each session is played once; `None` without sessions. Think times and an
+/// interval, which may be given, exclude each other.
+fn mode(
+    given: &mut SpecKeys,
+    (has_think, has_interval): (bool, bool),
+) -> Result<Option<bool>, Failure> {
+    let is_once = match given.text("sessions").as_deref() {
+        Some("live") => false,
+        Some("once") => true,
+        Some(other) => {
+            return Err(given.wrong("sessions", format!("expected live or once, found `{other}`")));
+        }
+        None if has_think || has_interval => {
+            let key = if has_think { "think" } else { "every" };
+            return Err(given.wrong(key, "it belongs to sessions; add sessions=live"));
+        }
+        None => return Ok(None),
+    };
+    if has_think && has_interval {
+        let why = "turns are due at an interval, or after a think time; remove every or think";
+        return Err(given.wrong("every", why));
+    }
+    Ok(Some(is_once))
+}
+
+/// Takes the time between the due times of a user's requests.
+fn interval(given: &mut SpecKeys) -> Result<Option<Nanos>, Failure> {
+    let Some(text) = given.text("every") else { return Ok(None) };
+    match parse_duration(&text) {
+        Ok(0) => Err(given.wrong("every", format!("expected a time above 0, found `{text}`"))),
+        read => read.map(Some).map_err(|why| given.wrong("every", why)),
+    }
 }
 
 /// Rejects options that sessions do not support. `key` is the key that asks for them.
@@ -188,6 +225,9 @@ mod tests {
             ("sessions=dead", "expected live or once, found `dead`"),
             ("sessions=live,exact-input=usage", "cannot be changed"),
             ("think=1s", "add sessions=live"),
+            ("every=1s", "add sessions=live"),
+            ("sessions=live,every=0s", "a time above 0"),
+            ("sessions=live,every=1s,think=1s", "remove every or think"),
             ("sessions=live,think=3s-1s", "the shorter time first"),
             ("sessions=live,think=soon", "think"),
         ] {

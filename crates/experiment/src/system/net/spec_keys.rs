@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use dyno_loadgen::settings::nearest;
-use dyno_net::client::Options;
+use dyno_net::client::{Cancellation, Options};
 use dyno_net::coding::Coding;
 use dyno_net::endpoint::Endpoint;
 use dyno_net::ledger::AcceptedClasses;
@@ -327,6 +327,9 @@ impl SpecKeys {
             trust,
             compress: self.coding("compress")?,
             accept: self.coding("accept")?,
+            cancellation: self
+                .read_as::<Cancellation>("cancel")?
+                .map(|cancel| Cancellation { seed: run.seed.unwrap_or(0), ..cancel }),
             connects: !run.is_dry,
             ..default
         })

@@ -126,11 +126,11 @@ impl Issuer {
         let columns = &mut self.tenants[issue.tenant];
         columns.issued_at.resize(columns.issued_at.len() + issue.queries, now);
         for &due in issue.scheduled {
-            let lag = self.lag.of_query(due, now);
+            let lag = self.lag.of_query(due.max(issue.ready_at), now);
             columns.client_lag.push(u32::try_from(lag).unwrap_or(u32::MAX));
         }
         if let Some(&last) = issue.scheduled.last() {
-            self.lag.issued(last, now);
+            self.lag.issued(last.max(issue.ready_at), now);
         }
         columns.samples += issue.indices.len();
     }
@@ -148,7 +148,7 @@ impl Issuer {
             let sequence = (issue.first_query + i * issue.stride) * samples_per_query;
             let first = ResponseId::new(run.epoch, issue.tenant as u8, sequence);
             match issue.scheduled.get(i as usize) {
-                Some(&due) => (first, due, Some(self.lag.of_query(due, now))),
+                Some(&due) => (first, due, Some(self.lag.of_query(due.max(issue.ready_at), now))),
                 None => (first, now, None),
             }
         });

@@ -154,6 +154,8 @@ fn plan(detail: &Detail) -> Plan {
         print_timestamps: detail.flag("effective_print_timestamps").unwrap(),
         repetition: Repetition::Once,
         sessions: None,
+        turn_interval: 0,
+        ramp: 0,
     }
 }
 
@@ -300,6 +302,7 @@ fn metrics(detail: &Detail, summary: &Summary<'_>, plan: &Plan) -> Metrics {
     let last = if long_enough { plan.min_duration } else { 0 };
     Metrics {
         query_count,
+        cancelled: 0,
         sample_count,
         failed: FailureCounts::default(),
         missing: 0,

@@ -14,9 +14,9 @@ use dyno_loadgen::drive::real::Responder;
 use mio::net::TcpStream;
 use rustls::ClientConnection;
 
-use super::super::Job;
 use super::super::kernel;
 use super::super::library::EncodedRequest;
+use super::super::{ClientCore, Job};
 
 /// A request whose answer is awaited.
 pub(super) struct Flight {
@@ -24,6 +24,13 @@ pub(super) struct Flight {
     pub responder: Responder,
     /// Time just before it was written, by the client's clock.
     pub sent_at: Nanos,
+}
+
+impl Flight {
+    /// Returns when the client gives the request up, if it does.
+    pub(super) fn cancelled_at(&self, shared: &ClientCore) -> Option<Nanos> {
+        Some(self.sent_at.saturating_add(shared.gives_up_after(self.job)?))
+    }
 }
 
 /// Rest of a request that the socket did not take at once.

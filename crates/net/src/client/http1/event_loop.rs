@@ -195,7 +195,9 @@ impl EventLoop {
                     self.draining[live.connection.node] += usize::from(is_replaced);
                     let since = live.awaits_since();
                     let limit = shared.options.time_limit;
-                    if let (Some(since), Some(limit)) = (since, limit)
+                    if live.cancelled_at(&self.pool).is_some_and(|at| now >= at) {
+                        self.end(at, Ending::Cancelled);
+                    } else if let (Some(since), Some(limit)) = (since, limit)
                         && now.saturating_sub(since) > limit
                     {
                         let node = self.slots[at].node;

@@ -37,6 +37,8 @@ pub(super) struct LiveConnection {
 struct CurrentAnswer {
     /// Time just before its request was written.
     sent_at: Nanos,
+    /// When the client gives it up.
+    cancelled_at: Option<Nanos>,
     reading: Reading,
 }
 
@@ -62,6 +64,8 @@ pub(super) enum Ending {
     Agreed,
     /// A request took longer than its time limit.
     TimedOut,
+    /// The client gives the request up.
+    Cancelled,
 }
 
 impl LiveConnection {
@@ -153,11 +157,12 @@ impl LiveConnection {
 
     fn begin(&mut self, pool: &Pool, flight: Flight) {
         let reader = self.reader.take().unwrap_or_else(|| pool.shared.reader());
+        let cancelled_at = flight.cancelled_at(&pool.shared);
         let asked = (flight.job, flight.responder);
         let answering =
             PendingAnswer::new(asked, reader, (self.connection.thread, self.connection.node));
         let reading = Reading::Here(answering);
-        self.current = Some(CurrentAnswer { sent_at: flight.sent_at, reading });
+        self.current = Some(CurrentAnswer { sent_at: flight.sent_at, cancelled_at, reading });
     }
 
     fn data(
@@ -234,6 +239,14 @@ impl LiveConnection {
         begun.or_else(|| self.connection.state().flight.as_ref().map(|flight| flight.sent_at))
     }
 
+    /// Returns when the client gives up the request whose answer is pending, if it does.
+    pub(super) fn cancelled_at(&self, pool: &Pool) -> Option<Nanos> {
+        match &self.current {
+            Some(current) => current.cancelled_at,
+            None => self.connection.state().flight.as_ref()?.cancelled_at(&pool.shared),
+        }
+    }
+
     /// Returns since when the irrelevant rest of an answer is awaited.
     pub(super) fn drains_since(&self) -> Option<Nanos> {
         self.drains_since
@@ -257,7 +270,10 @@ impl LiveConnection {
         let has_begun = self.current.is_some();
         let was_asked = has_begun || asked.is_some();
         let is_short = now - self.made_at < SHORT_LIFE;
-        let is_agreed = matches!(ending, Ending::Agreed) || is_whole;
+        let is_own = |trouble: &Trouble| trouble.kind == Kind::Cancelled;
+        let is_agreed = is_whole
+            || matches!(ending, Ending::Agreed | Ending::Cancelled)
+            || matches!(&ending, Ending::Trouble(trouble) if is_own(trouble));
         let trouble = self.trouble(pool, ending, has_begun);
         if let Some(current) = self.current.take() {
             current.reading.broke(pool, trouble.clone(), now);
@@ -297,6 +313,7 @@ impl LiveConnection {
                 Trouble::new(Kind::Malformed, words)
             }
             Ending::TimedOut => pool.shared.timed_out(endpoint, has_begun),
+            Ending::Cancelled => pool.shared.cancelled(),
         }
     }
 }

@@ -28,6 +28,8 @@ struct OpenStream {
     /// `None` once the answer was handed over or has failed.
     reading: Option<Reading>,
     has_begun: bool,
+    /// How long after it was sent the client gives the request up, ns.
+    given_up_after: Option<Nanos>,
 }
 
 /// Opens a stream for a sample; if that fails, the sample goes to another connection.
@@ -70,16 +72,19 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
     link.is_asked.store(true, Relaxed);
     let stream = answer.stream_id().as_u32();
     link.arrivals.follow(stream);
+    let given_up_after = lane.shared.gives_up_after(job);
     let answering =
         PendingAnswer::new((job, responder), lane.shared.reader(), (lane.thread, link.node));
     let reading = Some(Reading::Here(answering));
-    let open = OpenStream { lane: lane.clone(), link, stream, reading, has_begun: false };
+    let lane = lane.clone();
+    let open = OpenStream { lane, link, stream, reading, has_begun: false, given_up_after };
     tokio::spawn(open.settle(answer));
 }
 
 impl OpenStream {
     async fn settle(mut self, answer: ResponseFuture) {
-        let read = match self.lane.shared.options.time_limit {
+        let limit = self.lane.shared.options.time_limit;
+        let read = match limit.into_iter().chain(self.given_up_after).min() {
             None => self.read(answer).await,
             Some(limit) => {
                 let limit = Duration::from_nanos(limit);
@@ -161,7 +166,12 @@ impl OpenStream {
         }
     }
 
+    /// Returns the trouble of a request that was not answered by its limit.
     fn timed_out(&self) -> Trouble {
+        let limit = self.lane.shared.options.time_limit.unwrap_or(Nanos::MAX);
+        if self.given_up_after.is_some_and(|after| after <= limit) {
+            return self.lane.shared.cancelled();
+        }
         let endpoint = &self.lane.shared.nodes[self.link.node].endpoint;
         self.lane.shared.timed_out(endpoint, self.has_begun)
     }

@@ -1,0 +1,128 @@
+//! What a client knows of the samples of a record: those of a ramp and cancelled ones are left out.
+
+use std::num::NonZero;
+
+use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::plan::{Plan, SampleChoice};
+use dyno_loadgen::qsl::SampleIndex;
+use dyno_loadgen::record::Record;
+use dyno_loadgen::settings::{Scenario, TestMode};
+use dyno_net::ledger::Entry;
+
+use super::{Answers, Remote};
+use crate::options::RunOptions;
+
+impl Remote {
+    /// Checks that requests can be cancelled in a test, and that it has as many samples as `num-prompts`
+    /// if each is sent once.
+    ///
+    /// # Errors
+    /// What is wrong, and a remedy.
+    pub fn check_requests(&self, run: &RunOptions, plan: &Plan) -> Result<(), String> {
+        if self.client.cancels() && plan.samples_per_query != 1 {
+            return Err(
+                "cancel: a query must be one request; use --scenario Server, or remove cancel"
+                    .into(),
+            );
+        }
+        if self.client.cancels() && plan.mode == TestMode::AccuracyOnly {
+            return Err(
+                "cancel: a cancelled request has no answer to score; use --mode performance, or \
+                        remove cancel"
+                    .into(),
+            );
+        }
+        self.check_length(run, plan)
+    }
+
+    fn check_length(&self, run: &RunOptions, plan: &Plan) -> Result<(), String> {
+        let is_once = plan.choice == SampleChoice::Unique && plan.scenario() == Scenario::Server;
+        let wanted = run.num_prompts.map_or(0, NonZero::get) as u64;
+        let (rows, found) = match (&self.sessions, &self.schedule) {
+            (Some(sessions), _) => {
+                let turns = sessions.chains.iter().map(|chain| chain.thinks.len() as u64);
+                let turns: u64 = turns.sum();
+                (turns, "conversations of {} turns in all; lower the number, or use sessions=live")
+            }
+            (None, Some(times)) => {
+                let found = "a recorded trace of {} requests; lower the number, or play the trace \
+                             several times with repeat=N";
+                (times.len() as u64, found)
+            }
+            (None, None) => return Ok(()),
+        };
+        if !is_once || plan.mode == TestMode::AccuracyOnly || wanted <= rows {
+            return Ok(());
+        }
+        let found = found.replace("{}", &rows.to_string());
+        Err(format!("--num-prompts {wanted}: expected as many requests, found {found}"))
+    }
+
+    /// Returns the model that a sample names; `None` if it is that of the system.
+    pub fn model_of(&self, sample: SampleIndex) -> Option<String> {
+        let Answers::Text { workload, .. } = &self.answers else { return None };
+        let model = workload.prompts.get(sample as usize)?.members.get("model")?;
+        model.as_str().map(str::to_owned)
+    }
+
+    /// Returns the accounts of the answers to the samples of a tenant's record of the last run; empty
+    /// if answers are not text.
+    pub fn ledger(&self, tenant: u8, record: &Record) -> Vec<Option<Entry>> {
+        measured_entries(record, self.client.ledger(tenant, record.played()))
+    }
+
+    /// Returns how late each request of a tenant was written to a socket, ns, in ascending order,
+    /// without requests that were never written. A request that waited for `max-concurrency=N` was
+    /// due when it could be sent.
+    pub fn lateness(&self, tenant: u8, record: &Record) -> Vec<Nanos> {
+        let mut late: Vec<Nanos> = self.sent_late(tenant, record).into_iter().flatten().collect();
+        late.sort_unstable();
+        late
+    }
+
+    /// Returns when each request of a tenant's record was written to a socket, ns since the start of
+    /// the record; 0 if it was not.
+    pub fn sent(&self, tenant: u8, record: &Record) -> Vec<Nanos> {
+        measured_stamps(record, self.client.accepted(tenant, record.played()))
+    }
+
+    /// Returns the lateness of [`Remote::lateness`] by sample; `None` if the request was never
+    /// written.
+    pub fn sent_late(&self, tenant: u8, record: &Record) -> Vec<Option<Nanos>> {
+        let each = record.samples_per_query.max(1);
+        let accepted = self.sent(tenant, record).into_iter();
+        let held = measured_stamps(record, self.client.held(tenant, record.played()));
+        // The turn of a session may have to wait for the answer before it.
+        let turns = record.sessions.as_ref().map_or(&[][..], |played| &played.ready_at[..]);
+        let late = accepted.enumerate().map(|(sample, at)| {
+            let ready = turns.get(sample).copied().unwrap_or(0);
+            let due = || record.scheduled(sample / each).max(held[sample]).max(ready);
+            (at != 0).then(|| at.saturating_sub(due()))
+        });
+        late.collect()
+    }
+}
+
+/// Returns the values of the samples of a record, from those of all samples that were played.
+fn measured<T: Copy>(record: &Record, all: Vec<T>) -> Vec<T> {
+    if record.excluded.is_none() {
+        return all;
+    }
+    let samples = 0..record.completed_at.len();
+    samples.filter_map(|sample| all.get(record.number_in_run(sample) as usize).copied()).collect()
+}
+
+/// Returns times of the samples of a record, since its start, from those of all samples that were
+/// played; 0 stays 0.
+fn measured_stamps(record: &Record, all: Vec<Nanos>) -> Vec<Nanos> {
+    let ramp = record.ramp();
+    let since = |at: Nanos| if at == 0 { 0 } else { at.saturating_sub(ramp).max(1) };
+    measured(record, all).into_iter().map(since).collect()
+}
+
+/// Returns the accounts of the samples of a record, from those of all samples that were played.
+pub fn measured_entries(record: &Record, all: Vec<Option<Entry>>) -> Vec<Option<Entry>> {
+    let ramp = record.ramp();
+    let since = |entry: Entry| Entry { ended_at: entry.ended_at.saturating_sub(ramp), ..entry };
+    measured(record, all).into_iter().map(|entry| entry.map(since)).collect()
+}

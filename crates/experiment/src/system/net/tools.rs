@@ -1,0 +1,236 @@
+//! Tools of live sessions: a program that answers each call.
+
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use dyno_loadgen::clock::{Clock, Nanos, SECOND};
+use dyno_net::client::ToolRunner;
+use dyno_net::protocol::ToolCall;
+use dyno_results::units::parse_duration;
+use serde_json::{Value, json};
+
+use super::SpecKeys;
+use crate::failure::Failure;
+
+/// Default time limit of a call.
+const LIMIT: Nanos = 30 * SECOND;
+
+/// Maximum bytes of a result.
+const LONGEST: u64 = 1 << 20;
+
+/// Takes the program that answers calls of tools, if there is one.
+///
+/// # Errors
+/// Invalid keys, or a program that does not exist.
+pub fn tools(given: &mut SpecKeys, has_sessions: bool) -> Result<Option<ToolRunner>, Failure> {
+    let limit = match given.text("tools-limit") {
+        None => None,
+        Some(text) => match parse_duration(&text) {
+            Ok(0) => {
+                let why = format!("expected a time above 0, found `{text}`");
+                return Err(given.wrong("tools-limit", why));
+            }
+            read => Some(read.map_err(|why| given.wrong("tools-limit", why))?),
+        },
+    };
+    let Some(text) = given.text("tools") else {
+        return match limit {
+            Some(_) => Err(given.wrong("tools-limit", "it belongs to tools=COMMAND")),
+            None => Ok(None),
+        };
+    };
+    if !has_sessions {
+        return Err(given.wrong("tools", "it belongs to sessions; add sessions=live"));
+    }
+    let mut words = text.split_whitespace().map(str::to_owned);
+    let Some(name) = words.next() else {
+        return Err(given.wrong("tools", "expected a program and its arguments"));
+    };
+    if !exists(&name) {
+        let problem = format!("tools: the program `{name}` was not found");
+        return Err(Failure::set_up(problem).hint("give its path, or a name in PATH"));
+    }
+    let program = ToolProgram { name, arguments: words.collect(), limit: limit.unwrap_or(LIMIT) };
+    Ok(Some(Arc::new(move |call: &ToolCall| program.answer(call))))
+}
+
+/// Returns whether a program is at this path, or in `PATH` if it is a bare name.
+fn exists(name: &str) -> bool {
+    if name.contains(std::path::is_separator) {
+        return Path::new(name).is_file();
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| {
+        let path = folder.join(name);
+        path.is_file() || path.with_extension("exe").is_file()
+    })
+}
+
+/// A program that is started for each call, without a shell. It reads the call as JSON from its standard
+/// input, and writes the result to its standard output.
+struct ToolProgram {
+    name: String,
+    arguments: Vec<String>,
+    /// Time limit of a call, ns.
+    limit: Nanos,
+}
+
+impl ToolProgram {
+    /// Returns the result of a call.
+    ///
+    /// # Errors
+    /// Why there is none.
+    fn answer(&self, call: &ToolCall) -> Result<String, String> {
+        let mut command = Command::new(&self.name);
+        command.args(&self.arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        // With a process group, Ctrl-C reaches only this process, and the tool's own children can be
+        // ended.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child =
+            command.spawn().map_err(|error| format!("the tool cannot be started: {error}"))?;
+        let clock = Clock::start();
+        let output = communicate(&mut child, question(call));
+        let read = output.recv_timeout(Duration::from_nanos(self.limit));
+        let status = if read.is_ok() { ended(&mut child, &clock, self.limit) } else { None };
+        if status.is_none() {
+            end(&mut child);
+        }
+        match (read, status) {
+            (Err(_), _) | (Ok(Ok(_)), None) => {
+                let limit = dyno_results::units::duration(self.limit.cast_signed());
+                Err(format!("the tool did not end within {limit}"))
+            }
+            (Ok(Err(error)), _) => Err(format!("the result of the tool cannot be read: {error}")),
+            (Ok(Ok(_)), Some(status)) if !status.success() => {
+                Err(format!("the tool failed ({status})"))
+            }
+            (Ok(Ok(bytes)), Some(_)) => {
+                let text = String::from_utf8(bytes).map_err(|_| "the result is not UTF-8")?;
+                Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+            }
+        }
+    }
+}
+
+/// Returns the call as a line of JSON. Arguments that are not JSON stay text.
+fn question(call: &ToolCall) -> Vec<u8> {
+    let arguments = serde_json::from_str(&call.arguments);
+    let arguments = arguments.unwrap_or_else(|_| Value::String(call.arguments.clone()));
+    let question = json!({"id": call.id, "name": call.name, "arguments": arguments});
+    format!("{question}\n").into_bytes()
+}
+
+/// Writes the question and reads the output, on threads of their own: a tool may write before it has read
+/// everything. The channel delivers the output at its end.
+fn communicate(child: &mut Child, question: Vec<u8>) -> mpsc::Receiver<io::Result<Vec<u8>>> {
+    let (sender, output) = mpsc::channel();
+    if let Some(mut stdin) = child.stdin.take() {
+        // A tool may answer without reading.
+        std::thread::spawn(move || _ = stdin.write_all(&question));
+    }
+    if let Some(stdout) = child.stdout.take() {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let read = stdout.take(LONGEST + 1).read_to_end(&mut bytes);
+            let read = read.and_then(|_| match bytes.len() as u64 {
+                ..=LONGEST => Ok(bytes),
+                _ => Err(io::Error::other("it is longer than 1 MiB")),
+            });
+            // The receiver may have stopped waiting.
+            let _ = sender.send(read);
+        });
+    }
+    output
+}
+
+/// Returns how a tool that has closed its output ended; `None` if it still runs when its time is over.
+fn ended(child: &mut Child, clock: &Clock, limit: Nanos) -> Option<ExitStatus> {
+    // The sender never sends: receiving with a timeout is a wait.
+    let (_sender, never) = mpsc::channel::<()>();
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if clock.now() < limit => _ = never.recv_timeout(Duration::from_millis(1)),
+            Ok(None) | Err(_) => return None,
+        }
+    }
+}
+
+/// Ends a tool and the processes that it started.
+fn end(child: &mut Child) {
+    #[cfg(unix)]
+    {
+        let group = format!("-{}", child.id());
+        let mut kill = Command::new("kill");
+        kill.args(["-KILL", "--", &group]).stdout(Stdio::null()).stderr(Stdio::null());
+        // An error means that the group is already empty.
+        let _ = kill.status();
+    }
+    let _ = child.kill();
+    // It has ended, or cannot be ended.
+    let _ = child.wait();
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use dyno_loadgen::clock::MILLISECOND;
+
+    use super::*;
+
+    fn answer(script: &str, limit: Nanos) -> Result<String, String> {
+        let arguments = vec!["-c".into(), script.into()];
+        let program = ToolProgram { name: "sh".into(), arguments, limit };
+        let call = ToolCall {
+            id: "c1".into(),
+            name: "weather".into(),
+            arguments: r#"{"city":"Oslo"}"#.into(),
+            result: None,
+        };
+        program.answer(&call)
+    }
+
+    #[test]
+    fn a_program_reads_the_call_and_writes_the_result() {
+        let found = answer("cat", SECOND).unwrap();
+        assert_eq!(found, r#"{"arguments":{"city":"Oslo"},"id":"c1","name":"weather"}"#);
+        assert_eq!(answer("printf 'a\nb\n\n'", SECOND).unwrap(), "a\nb");
+    }
+
+    #[test]
+    fn a_program_that_fails_or_hangs_has_no_result() {
+        assert!(answer("exit 3", SECOND).unwrap_err().contains("failed (exit status: 3)"));
+        let clock = Clock::start();
+        let told = answer("sleep 30 & sleep 30", 50 * MILLISECOND).unwrap_err();
+        assert!(told.contains("did not end within 50.0 ms"), "{told}");
+        let told = answer("exec >&-; sleep 30", 50 * MILLISECOND).unwrap_err();
+        assert!(told.contains("did not end"), "{told}");
+        assert!(clock.now() < 5 * SECOND);
+        let told = answer("head -c 2000000 /dev/zero", 5 * SECOND).unwrap_err();
+        assert!(told.contains("longer than 1 MiB"), "{told}");
+    }
+
+    #[test]
+    fn a_program_must_exist() {
+        let asked = |keys: &str| {
+            let mut given = SpecKeys::read("openai", &format!("http://a,{keys}")).unwrap();
+            tools(&mut given, true).map(|found| found.is_some())
+        };
+        assert!(asked("tools=sh -c true").unwrap());
+        assert!(!asked("model=m").unwrap());
+        for (keys, expected) in [
+            ("tools=no-such-program-of-dyno", "was not found"),
+            ("tools=./no/such", "was not found"),
+            ("tools-limit=1s", "belongs to tools"),
+            ("tools=sh,tools-limit=0s", "above 0"),
+        ] {
+            let told = asked(keys).unwrap_err().problems()[0].clone();
+            assert!(told.contains(expected), "{told}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! The sessions of a tenant: when their turns are due, and when a run of sessions ends.
+
+use super::{Pacing, Tenant, TenantStep};
+use crate::clock::Nanos;
+use crate::plan::{Plan, SampleChoice};
+use crate::session::Lane;
+use crate::session::sessions::Sessions;
+use crate::share::Share;
+use crate::sut::SettledSample;
+
+impl Tenant {
+    /// Draws the trace, or the times at which sessions begin. Sessions are played by one client and
+    /// one thread.
+    pub(super) fn prepare(&mut self) {
+        let is_whole = self.share == Share::WHOLE && self.lane == Lane::WHOLE;
+        let chains = self.plan.sessions.clone().filter(|_| is_whole && !self.accuracy);
+        let Some(chains) = chains else { return self.generate() };
+        let is_once = self.plan.choice == SampleChoice::Unique;
+        let Plan { ramp, turn_interval: interval, .. } = *self.plan;
+        let sessions = if let Pacing::ClosedLoop { in_flight } = self.pacing {
+            // Users at an interval begin one after the other, so that their requests do.
+            let spread = if ramp > 0 { ramp } else { interval };
+            Sessions::with_places(chains, is_once, in_flight, spread).with_interval(interval)
+        } else {
+            let (mut times, mut samples) = (self.plan.ramp_arrivals(), Vec::new());
+            while let Some(at) = self.trace.next_query(&mut samples) {
+                samples.clear();
+                times.push(at.saturating_add(ramp));
+            }
+            self.generated = self.trace.generated();
+            Sessions::at_times(chains, is_once, times)
+        };
+        (self.sessions, self.pacing) = (Some(sessions), Pacing::Sessions);
+    }
+
+    /// Returns whether a run of sessions has lasted long enough. Sessions that are played once all
+    /// come to their end.
+    pub(super) fn is_long_enough(&self, now: Nanos) -> bool {
+        self.sessions.as_ref().is_some_and(|sessions| !sessions.is_once())
+            && self.measured() >= self.min_queries
+            && now >= self.end_of_duration()
+    }
+
+    /// Waits for the next turn, whose time is `at` if it is known, but not beyond the end of the
+    /// run.
+    pub(super) fn until_turn(&self, at: Option<Nanos>, is_any_outstanding: bool) -> TenantStep {
+        let is_ending = self.is_long_enough(self.end_of_duration());
+        let end = is_ending.then_some(self.end_of_duration());
+        let until = at.into_iter().chain(end).chain(self.deadline()).min();
+        TenantStep::Wait { until, on_completion: is_any_outstanding }
+    }
+
+    /// Reports complete samples to the sessions, unless their number is known already.
+    #[inline]
+    pub(in crate::session) fn settle(
+        &mut self,
+        samples: u64,
+        look: impl Fn(u64) -> Option<SettledSample>,
+    ) {
+        if let Some(sessions) = &mut self.sessions
+            && samples != self.completed_samples
+        {
+            sessions.settle(look);
+        }
+    }
+}
