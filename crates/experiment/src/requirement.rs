@@ -274,7 +274,7 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
                 None => "too few measurements for an interval".into(),
             };
             let more = match found.more_queries {
-                _ if found.unmeasured > 0 => format!(
+                _ if found.unmeasured > 0 && found.value.is_some() => format!(
                     "{} answers have no such time: they were not streamed, or their tokens came at \
                      once, as from a proxy that buffers. The bound cannot be met without them. Find \
                      the cause, or bound the latency.",
@@ -285,7 +285,10 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
                     units::count(more)
                 ),
                 None if found.value.is_none() => {
-                    "The run does not measure this; remove the requirement.".into()
+                    "The run does not measure this, because no answer has such a time. Remove the \
+                     requirement, or find out why: the answers were not streamed, or their tokens \
+                     came at once, as from a proxy that buffers."
+                        .into()
                 }
                 None => "The value equals the bound, so more queries cannot decide it.".into(),
             };
@@ -369,7 +372,7 @@ mod tests {
             (RequirementFinding::Undecided, 1_000),
             "{found:?}"
         );
-        assert!(reason(&found).unwrap().text.contains("1,000 answers were not streamed"));
+        assert!(reason(&found).unwrap().text.contains("1,000 answers have no such time"));
         assert_eq!(finding("ttft.p90<=1ms", &half).finding, RequirementFinding::Missed);
     }
 

@@ -38,12 +38,12 @@
 #include <stdint.h>
 
 /**
- * What a function returns. The numbers never change; later versions may add
+ * Result code of a function. The numbers never change; later versions may add
  * some.
  */
 typedef enum {
     /**
-     * It worked.
+     * Success.
      */
     DYNO_OK = 0,
     /**
@@ -59,28 +59,28 @@ typedef enum {
      */
     DYNO_ERROR_UNKNOWN_KEY = 3,
     /**
-     * A setting does not take this value.
+     * The value is invalid for the setting.
      */
     DYNO_ERROR_VALUE = 4,
     /**
-     * The caller's buffer is too small; nothing was written into it.
+     * The caller's buffer is too small; it was not changed.
      */
     DYNO_ERROR_CAPACITY = 5,
     /**
-     * A configuration file cannot be read (the reference's -2, -ENOENT).
+     * A configuration file cannot be read (-2 or -ENOENT in the reference).
      */
     DYNO_ERROR_CONFIG_UNREADABLE = 6,
     /**
-     * A configuration file has bad lines; none of its keys applies (the
-     * reference's -22, -EINVAL).
+     * A configuration file has invalid lines; none of its keys is applied (-22 or
+     * -EINVAL in the reference).
      */
     DYNO_ERROR_CONFIG_LINE = 7,
     /**
-     * A test is running already; a process runs one at a time.
+     * A test is already running; a process runs one at a time.
      */
     DYNO_ERROR_RUNNING = 8,
     /**
-     * No run is on: a completion came too late, or there is nothing to abort.
+     * No test is running: a completion came too late, or nothing can be aborted.
      */
     DYNO_ERROR_NOT_RUNNING = 9,
     /**
@@ -88,7 +88,8 @@ typedef enum {
      */
     DYNO_ERROR_LOGS = 10,
     /**
-     * The settings or the library allow no test, such as a library of no samples.
+     * The settings or the library do not allow a test, such as a library without
+     * samples.
      */
     DYNO_ERROR_SETTINGS = 11,
     /**
@@ -96,32 +97,32 @@ typedef enum {
      */
     DYNO_ERROR_CALLBACK = 12,
     /**
-     * A defect of this library.
+     * A bug of this library.
      */
     DYNO_ERROR_INTERNAL = 13,
 } dyno_result;
 
 /**
- * A library of samples.
+ * Sample library.
  */
 typedef struct dyno_library dyno_library;
 
 /**
- * Where the logs go and what they are called, beginning with the reference's
- * defaults. Used by one thread at a time.
+ * Folder and names of the logs, initially with the defaults of the reference.
+ * Use log settings in one thread at a time.
  */
 typedef struct dyno_log_settings dyno_log_settings;
 
 /**
- * The settings of a test, which begin with the reference's defaults. Keys are
- * the field names of the reference's C++ `TestSettings`, such as
- * `server_target_qps`, and further ones of Dyno's; `dyno info settings` lists
- * them all with their units. Used by one thread at a time.
+ * Settings of a test, initially with the defaults of the reference. Keys are the
+ * field names of `TestSettings` in the reference's C++ interface, such as
+ * `server_target_qps`, and additional ones of Dyno. `dyno info settings` lists
+ * all keys with their units. Use settings in one thread at a time.
  */
 typedef struct dyno_settings dyno_settings;
 
 /**
- * A system under test.
+ * System under test.
  */
 typedef struct dyno_system dyno_system;
 
@@ -130,108 +131,110 @@ typedef struct dyno_system dyno_system;
  */
 typedef struct {
     /**
-     * To be handed back with the response; never 0.
+     * Identifies the sample in its response; never 0.
      */
     uint64_t id;
     /**
-     * Position in the library.
+     * Index in the library.
      */
     uint64_t index;
 } dyno_query_sample;
 
 /**
- * What a system under test does. All but the last two must be set.
+ * Callbacks of a system under test. All but the last two must be set.
  *
- * Functions that return `int` return 0, or anything else if they failed: then
- * the test is aborted, no further function but `release_samples` is called, and
- * `dyno_start_test` returns `DYNO_ERROR_CALLBACK`. Each function must return:
- * none may throw, jump out or end its thread.
+ * Callbacks of type `int` return 0 for success. Any other value aborts the test:
+ * only `release_samples` is called after it, and `dyno_start_test` returns
+ * `DYNO_ERROR_CALLBACK`. Callbacks must return: they may not throw, use
+ * `longjmp` or end their thread.
  */
 typedef struct {
     /**
-     * Handed to each function as it is.
+     * First argument of each callback.
      */
     void *context;
     /**
-     * A name for the logs, which is copied. Bytes that are not UTF-8 are replaced.
+     * Returns the name for the logs, which is copied. Bytes that are not UTF-8 are
+     * replaced.
      */
     const char *(*name)(void *context);
     /**
-     * Takes the samples of one query, or of several when queries coalesce.
-     * Called by the thread that called `dyno_start_test`, or by the registered
-     * issue threads. `samples` are valid during the call.
+     * Issues the samples of one query, or of several queries if they are
+     * coalesced. Called by the thread that called `dyno_start_test`, or by the
+     * registered issue threads. `samples` is valid during the call.
      */
     int (*issue)(void *context, const dyno_query_sample *samples, size_t count);
     /**
-     * Called after the last query of a run: whatever was held back to fill a
-     * batch must now be worked off.
+     * Called after the last query of a run. The system must now process samples
+     * that it has held back to fill a batch.
      */
     int (*flush)(void *context);
     /**
-     * Optional: provides memory for `count` samples, for systems that need them
-     * in a container of their own. `issue` is then given that memory, but for
-     * queries that coalesce to more than `count` samples. Called before a run,
-     * once for each thread that issues.
+     * Optional. Provides memory for `count` samples, for systems that need them in
+     * their own container. `issue` then receives that memory, except for coalesced
+     * queries with more than `count` samples. Called before a run, once for each
+     * thread that issues.
      */
     dyno_query_sample *(*acquire_samples)(void *context, size_t count);
     /**
-     * Takes back what `acquire_samples` returned. Set if and only if that is.
+     * Releases the memory from `acquire_samples`. Set if and only if that is set.
      */
     void (*release_samples)(void *context, dyno_query_sample *samples);
 } dyno_system_callbacks;
 
 /**
- * What a library of samples does. All must be set. Called by the thread that
- * called `dyno_start_test`, outside the timed part. Each function must
- * return: none may throw, jump out or end its thread.
+ * Callbacks of a sample library. All must be set. They are called outside the
+ * timed part, by the thread that called `dyno_start_test`. They must return:
+ * they may not throw, use `longjmp` or end their thread.
  */
 typedef struct {
     /**
-     * Handed to each function as it is.
+     * First argument of each callback.
      */
     void *context;
     /**
-     * A name for the logs, which is copied. Bytes that are not UTF-8 are replaced.
+     * Returns the name for the logs, which is copied. Bytes that are not UTF-8 are
+     * replaced.
      */
     const char *(*name)(void *context);
     /**
-     * Samples in the library (>= 1).
+     * Returns the number of samples in the library (>= 1).
      */
     size_t (*total_sample_count)(void *context);
     /**
-     * Samples that fit in memory at once (>= 1).
+     * Returns the number of samples that fit in memory at once (>= 1).
      */
     size_t (*performance_sample_count)(void *context);
     /**
-     * Brings these samples into memory; positions may repeat. Returns 0, or
-     * anything else if it failed, which aborts the test.
+     * Loads samples into memory; an index may occur several times. Returns 0 for
+     * success. Any other value aborts the test.
      */
     int (*load)(void *context, const uint64_t *samples, size_t count);
     /**
-     * Releases samples that were loaded. Returns as `load`.
+     * Releases loaded samples. Returns the same values as `load`.
      */
     int (*unload)(void *context, const uint64_t *samples, size_t count);
 } dyno_library_callbacks;
 
 /**
- * The answer to one sample. The layout is that of `mlperf::QuerySampleResponse`.
+ * Response to one sample. The layout is that of `mlperf::QuerySampleResponse`.
  */
 typedef struct {
     /**
-     * The id of the sample.
+     * Id of the sample.
      */
     uint64_t id;
     /**
-     * What the accuracy log gets, byte for byte. Read during the call only, and
-     * only if the response is logged. May be NULL if `size` is 0.
+     * Payload for the accuracy log. Read only during the call, and only if the
+     * response is logged. May be NULL if `size` is 0.
      */
     const void *data;
     /**
-     * Bytes.
+     * Size of the payload in bytes.
      */
     size_t size;
     /**
-     * Output tokens; 0 where there are none.
+     * Number of output tokens; 0 without tokens.
      */
     int64_t n_tokens;
 } dyno_response;
@@ -241,20 +244,20 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * The text of the calling thread's last error: what was wrong, where, and what
- * to do. "" if there was none; calls that succeed leave it as it is. Valid
- * until the thread's next error or end.
+ * Returns the text of the calling thread's last error: what was wrong, where,
+ * and what to do. Empty if there was none; successful calls leave it unchanged.
+ * Valid until the thread's next error or end.
  */
 const char *dyno_last_error(void);
 
 /**
- * One line about a result code, never NULL. What was wrong in one call says
- * `dyno_last_error`.
+ * Returns one line about a result code, never NULL. For the error of a specific
+ * call see `dyno_last_error`.
  */
 const char *dyno_result_message(int code);
 
 /**
- * Settings with default values. Never NULL.
+ * Returns new settings with default values, never NULL.
  */
 dyno_settings *dyno_settings_new(void);
 
@@ -264,26 +267,26 @@ dyno_settings *dyno_settings_new(void);
 void dyno_settings_free(dyno_settings *settings);
 
 /**
- * Sets a value from text: numbers in decimal, `true` or `false`, names as the
- * reference spells them (`Server`, `AccuracyOnly`).
+ * Sets a value from text: decimal numbers, `true` or `false`, or names in the
+ * spelling of the reference (`Server`, `AccuracyOnly`).
  */
 dyno_result dyno_settings_set(dyno_settings *settings, const char *key, const char *value);
 
 /**
- * Sets a whole number, exactly. A setting that is true or false takes 1 or 0.
+ * Sets a whole number exactly. Use 1 or 0 for a boolean setting.
  */
 dyno_result dyno_settings_set_u64(dyno_settings *settings, const char *key, uint64_t value);
 
 /**
- * Sets a number, exactly. A setting that is a whole number takes no fraction.
+ * Sets a number exactly. Settings with whole numbers reject fractions.
  */
 dyno_result dyno_settings_set_f64(dyno_settings *settings, const char *key, double value);
 
 /**
- * Copies a value as text, with a NUL at its end, into `out`, which has room for
- * `capacity` bytes, and stores its length without the NUL in `length`, unless
- * that is NULL. Too small a buffer is `DYNO_ERROR_CAPACITY`; `length` is stored
- * all the same, so that `out` NULL with `capacity` 0 asks for it.
+ * Copies a value as text with a NUL at its end to `out`, which has room for
+ * `capacity` bytes. Stores the length without the NUL in `length`, unless that is
+ * NULL. Returns `DYNO_ERROR_CAPACITY` if the buffer is too small; `length` is
+ * stored in this case too, so a NULL `out` with a `capacity` of 0 queries it.
  */
 dyno_result dyno_settings_get(const dyno_settings *settings,
                               const char *key,
@@ -292,22 +295,21 @@ dyno_result dyno_settings_get(const dyno_settings *settings,
                               size_t *length);
 
 /**
- * Stores a whole number, exactly; true is 1 and false is 0. A setting that is
- * none is `DYNO_ERROR_VALUE`.
+ * Gets a whole number exactly; true is 1 and false is 0. Returns
+ * `DYNO_ERROR_VALUE` for other settings.
  */
 dyno_result dyno_settings_get_u64(const dyno_settings *settings, const char *key, uint64_t *out);
 
 /**
- * Stores a number, exactly. A setting that is none is `DYNO_ERROR_VALUE`.
+ * Gets a number exactly. Returns `DYNO_ERROR_VALUE` for other settings.
  */
 dyno_result dyno_settings_get_f64(const dyno_settings *settings, const char *key, double *out);
 
 /**
- * Applies a configuration file for a model and a scenario, as `FromConfig` of
- * the reference does: `conf_type` 1 is a user's file (the first such call of a
- * process applies the built-in table of models before it), 0 is the built-in
- * table alone, 2 is an audit's file. The scenario is a word to look up; it does
- * not set `scenario`.
+ * Applies a configuration file for a model and a scenario, like `FromConfig` of
+ * the reference. `conf_type` 1 is a user's file; the first such call of a process
+ * applies the built-in table of models before it. 0 is only the built-in table,
+ * 2 is an audit's file. The scenario selects keys; it does not set `scenario`.
  */
 dyno_result dyno_settings_from_config(dyno_settings *settings,
                                       const char *path,
@@ -316,7 +318,7 @@ dyno_result dyno_settings_from_config(dyno_settings *settings,
                                       int conf_type);
 
 /**
- * Log settings with default values. Never NULL.
+ * Returns new log settings with default values, never NULL.
  */
 dyno_log_settings *dyno_log_settings_new(void);
 
@@ -326,39 +328,41 @@ dyno_log_settings *dyno_log_settings_new(void);
 void dyno_log_settings_free(dyno_log_settings *settings);
 
 /**
- * Sets a value from text. Keys are `outdir` (an existing folder; "."),
- * `prefix` ("mlperf_log_"), `suffix` (""), and, each `true` or `false`,
+ * Sets a value from text. Keys are `outdir` (an existing folder, default "."),
+ * `prefix` ("mlperf_log_"), `suffix` (empty), and the booleans
  * `prefix_with_datetime`, `copy_detail_to_stdout`, `copy_summary_to_stdout`
- * (false) and `enable_trace` (true).
+ * (default false) and `enable_trace` (default true).
  */
 dyno_result dyno_log_settings_set(dyno_log_settings *settings, const char *key, const char *value);
 
 /**
- * Makes a system of these functions, which are copied. NULL after an error.
+ * Creates a system from callbacks, which are copied. Returns NULL after an
+ * error.
  */
 dyno_system *dyno_system_new(const dyno_system_callbacks *callbacks);
 
 /**
- * Frees a system; NULL is allowed. A test that runs with it goes on.
+ * Frees a system; NULL is allowed. A running test keeps it until it ends.
  */
 void dyno_system_free(dyno_system *system);
 
 /**
- * Makes a library of these functions, which are copied. NULL after an error.
+ * Creates a library from callbacks, which are copied. Returns NULL after an
+ * error.
  */
 dyno_library *dyno_library_new(const dyno_library_callbacks *callbacks);
 
 /**
- * Frees a library; NULL is allowed. A test that runs with it goes on.
+ * Frees a library; NULL is allowed. A running test keeps it until it ends.
  */
 void dyno_library_free(dyno_library *library);
 
 /**
- * Runs a whole test and returns after its logs are written. `logs` NULL means
- * default log settings, `audit_config` NULL means "audit.config"; if that file
- * exists, it overrides the settings.
+ * Runs a test and returns when its logs are written. A NULL `logs` means the
+ * default log settings, a NULL `audit_config` means "audit.config". If that
+ * file exists, it overrides the settings.
  *
- * A run that is INVALID, or that was aborted, is `DYNO_OK`: its logs say so.
+ * An INVALID or aborted run returns `DYNO_OK` too; its logs have the verdict.
  */
 dyno_result dyno_start_test(dyno_system *system,
                             dyno_library *library,
@@ -367,35 +371,34 @@ dyno_result dyno_start_test(dyno_system *system,
                             const char *audit_config);
 
 /**
- * Ends the running test as soon as its issuing thread notices, within a tenth
- * of a second; its logs say that it was aborted. From any thread, callbacks
- * included. `DYNO_ERROR_NOT_RUNNING` if no test is running.
+ * Ends the running test within a tenth of a second. Its logs state that it was
+ * aborted. May be called from any thread and from callbacks. Returns
+ * `DYNO_ERROR_NOT_RUNNING` if no test is running.
  */
 dyno_result dyno_abort_test(void);
 
 /**
- * Lends the calling thread to the load generator, which issues Server queries
- * from it, if `server_num_issue_query_threads` is not 0. Returns when the test
- * is over.
+ * Registers the calling thread as one of `server_num_issue_query_threads`
+ * threads that issue Server queries. Returns when the test is over.
  */
 void dyno_register_issue_thread(void);
 
 /**
- * Completes samples, in any order and from any thread; the time is read once,
+ * Completes samples, in any order and from any thread. The clock is read once,
  * on entry. Payloads are copied if the responses are logged. `responses` must
- * be aligned as C aligns the struct.
+ * have the alignment of the struct in C.
  *
- * An id that is unknown or complete already changes nothing, and is an error of
- * the test, counted in its detail log. `DYNO_ERROR_NOT_RUNNING` if no run is
- * on; that is counted in the detail log of the next test.
+ * An unknown id, or one that is already complete, is ignored and counted as an
+ * error in the detail log. If no test is running, the call returns
+ * `DYNO_ERROR_NOT_RUNNING` and is counted in the detail log of the next test.
  */
 dyno_result dyno_complete(const dyno_response *responses, size_t count);
 
 /**
- * As `dyno_complete`, for payloads that are expensive to bring: `fetch` is
- * called for each response that is logged, after its time was noted and before
- * its payload is read, and may change `data` and `size`. The payload is read
- * before the next call, which may reuse its memory. NULL is allowed.
+ * Like `dyno_complete`, for payloads that are expensive to provide. For each
+ * response that is logged, `fetch` is called after the clock is read and before
+ * the payload is read; it may change `data` and `size`. The payload is read
+ * before the next call, so its memory can be reused. `fetch` may be NULL.
  */
 dyno_result dyno_complete_fetching(dyno_response *responses,
                                    size_t count,
@@ -404,7 +407,7 @@ dyno_result dyno_complete_fetching(dyno_response *responses,
 
 /**
  * Reports the first tokens of samples, before their completion. The payload is
- * that of the first token; `n_tokens` is ignored.
+ * the first token; `n_tokens` is ignored.
  */
 dyno_result dyno_first_token(const dyno_response *responses, size_t count);
 

@@ -23,12 +23,11 @@
 #include <stdint.h>
 
 /**
- * What a function returns. The numbers never change; later versions may add
- * some.
+ * Result code of a function. The numbers never change; later versions may add some.
  */
 typedef enum {
     /**
-     * It worked.
+     * Success.
      */
     DYNO_NUMBER_OK = 0,
     /**
@@ -40,15 +39,15 @@ typedef enum {
      */
     DYNO_NUMBER_ERROR_TEXT = 2,
     /**
-     * There is no such format, rounding or overflow.
+     * The format, rounding or overflow does not exist.
      */
     DYNO_NUMBER_ERROR_FORMAT = 3,
     /**
-     * A file is not there or cannot be read, or a line of it is wrong.
+     * A file is missing or unreadable, or a line of it is wrong.
      */
     DYNO_NUMBER_ERROR_FILE = 4,
     /**
-     * A number is NaN, which the format has not.
+     * A number is NaN, which the format cannot represent.
      */
     DYNO_NUMBER_ERROR_NAN = 5,
     /**
@@ -56,37 +55,37 @@ typedef enum {
      */
     DYNO_NUMBER_ERROR_SIZE = 6,
     /**
-     * A defect of this library.
+     * A bug of this library.
      */
     DYNO_NUMBER_ERROR_INTERNAL = 7,
 } dyno_number_result;
 
 /**
- * Codes that are not worth what the tuple says; a value of `special`.
+ * Meaning of the codes that do not follow from the tuple, for `special`.
  */
 typedef enum {
     /**
-     * None, and minus zero is never made: FLOAT, FIXED, EXP and BIN.
+     * No special codes, and minus zero is never produced: FLOAT, FIXED, EXP and BIN.
      */
     DYNO_NUMBER_FINITE = 0,
     /**
-     * None, and zero has a sign: FP6 and FP4 of the Open Compute Project.
+     * No special codes, and zero has a sign: FP6 and FP4 of the Open Compute Project.
      */
     DYNO_NUMBER_SIGNED_ZERO = 1,
     /**
-     * The largest exponent is infinity and NaN.
+     * The largest exponent encodes infinity and NaN.
      */
     DYNO_NUMBER_IEEE = 2,
     /**
-     * All ones after the sign are NaN, and there is no infinity.
+     * All ones after the sign encode NaN; there is no infinity.
      */
     DYNO_NUMBER_NAN = 3,
     /**
-     * The code of minus zero is NaN, and there is no infinity.
+     * The code of minus zero encodes NaN; there is no infinity.
      */
     DYNO_NUMBER_NAN_FOR_MINUS_ZERO = 4,
     /**
-     * Powers of two without zero; all ones are NaN.
+     * Powers of two without zero; all ones encode NaN.
      */
     DYNO_NUMBER_POWERS = 5,
     /**
@@ -96,91 +95,92 @@ typedef enum {
 } dyno_number_special;
 
 /**
- * Which of a number's two neighbours is taken; a value of `rounding`.
+ * How a number between two values of a format is rounded, for `rounding`.
  */
 typedef enum {
     /**
-     * The nearer; of two as near, the one whose code is even.
+     * To the nearest value; in a tie, to the one with an even code.
      */
     DYNO_NUMBER_NEAREST_EVEN = 0,
     /**
-     * The one nearer to zero.
+     * Toward zero.
      */
     DYNO_NUMBER_TOWARD_ZERO = 1,
     /**
-     * The nearer by its logarithm.
+     * To the nearest value by logarithm.
      */
     DYNO_NUMBER_NEAREST_LOG = 2,
     /**
-     * By a draw, the nearer more probably. The same `seed` draws the same.
+     * Stochastic: to either value, the nearer one with a higher probability. The same `seed` gives the
+     * same results.
      */
     DYNO_NUMBER_STOCHASTIC = 3,
 } dyno_number_rounding;
 
 /**
- * What becomes of numbers beyond the largest; a value of `overflow`.
+ * Result for numbers beyond the largest value, for `overflow`.
  */
 typedef enum {
     /**
-     * Infinity in formats of IEEE 754 with 16 bits and more, the largest number in all others.
+     * Infinity in formats of IEEE 754 with at least 16 bits, the largest value in all others.
      */
     DYNO_NUMBER_USUAL = 0,
     /**
-     * The largest number.
+     * The largest value.
      */
     DYNO_NUMBER_SATURATE = 1,
     /**
-     * Infinity, or NaN where there is none, or the largest number where there is neither.
+     * Infinity; NaN if the format has no infinity; the largest value if it has neither.
      */
     DYNO_NUMBER_INFINITE = 2,
 } dyno_number_overflow;
 
 /**
- * Formats by the names of objects.
+ * Formats of a Number configuration file, by object name.
  */
 typedef struct dyno_number_dictionary dyno_number_dictionary;
 
 /**
- * A format: bits of the sign (0 or 1), of the exponent (0 to 8) and of the fraction (0 to 31), 32 at most
- * together, and the exponent's bias (-512 to 512).
+ * Number format: the bits of the sign (0 or 1), the exponent (0 to 8) and the fraction (0 to 31), at
+ * most 32 in total, and the bias of the exponent (-512 to 512).
  */
 typedef struct {
     /**
-     * n_s.
+     * Bits of the sign, n_s in the thesis.
      */
     uint8_t sign_bits;
     /**
-     * n_e.
+     * Bits of the exponent, n_e in the thesis.
      */
     uint8_t exponent_bits;
     /**
-     * n_f.
+     * Bits of the fraction, n_f in the thesis.
      */
     uint8_t fraction_bits;
     /**
-     * One of `dyno_number_special`.
+     * A `dyno_number_special`.
      */
     uint8_t special;
     /**
-     * B.
+     * Bias of the exponent, B in the thesis.
      */
     int32_t bias;
 } dyno_number_format;
 
 /**
- * How numbers are rounded. All zeros are the default, as is NULL.
+ * Options of a conversion. All zeros are the defaults, like NULL.
  */
 typedef struct {
     /**
-     * One of `dyno_number_rounding`.
+     * A `dyno_number_rounding`.
      */
     int rounding;
     /**
-     * One of `dyno_number_overflow`.
+     * A `dyno_number_overflow`.
      */
     int overflow;
     /**
-     * Of `DYNO_NUMBER_STOCHASTIC`.
+     * Seed of `DYNO_NUMBER_STOCHASTIC`.
      */
     uint64_t seed;
 } dyno_number_conversion;
@@ -190,68 +190,69 @@ extern "C" {
 #endif // __cplusplus
 
 /**
- * The text of the calling thread's last error: what was wrong, where, and what
- * to do. "" if there was none; calls that succeed leave it as it is. Valid
- * until the thread's next error or end.
+ * Returns the text of the calling thread's last error: what was wrong, where, and what to do.
+ * Empty if there was none; successful calls leave it unchanged. Valid until the thread's next
+ * error or end.
  */
 const char *dyno_number_last_error(void);
 
 /**
- * One line about a result code, never NULL. What was wrong in one call says
+ * Returns one line about a result code, never NULL. For the error of a specific call see
  * `dyno_number_last_error`.
  */
 const char *dyno_number_result_message(int code);
 
 /**
- * Reads a format as it prints: `I3(-2)`, `E4`, `F32`, `fp8-e4m3fn`, `<1,4,3,7>`.
+ * Reads the name of a format, such as `I3(-2)`, `E4`, `F32`, `fp8-e4m3fn`, `<1,4,3,7>`.
  *
  * # Safety
- * `text` is NULL or ends with NUL; `format` is NULL or leads to a place for one.
+ * `text` is NULL or ends with NUL; `format` is NULL or points to writable memory for a format.
  */
 dyno_number_result dyno_number_format_read(const char *text, dyno_number_format *format);
 
 /**
- * Writes a format as it prints, with NUL at the end, into `room` bytes; 64 are enough for all.
+ * Writes the name of a format with a NUL at its end into `room` bytes; 64 suffice for every format.
  *
  * # Safety
- * `format` is NULL or leads to one, `to` to `room` bytes.
+ * `format` is NULL or points to a format, `to` to `room` writable bytes.
  */
 dyno_number_result dyno_number_format_print(const dyno_number_format *format,
                                             char *to,
                                             size_t room);
 
 /**
- * All bits of a code; 0 of what is no format.
+ * Returns the number of bits of a code; 0 if `format` is not a format.
  *
  * # Safety
- * `format` is NULL or leads to one.
+ * `format` is NULL or points to a format.
  */
 int dyno_number_format_bits(const dyno_number_format *format);
 
 /**
- * The format of a sum or product of numbers in two formats.
+ * Writes the format of the sum or product of numbers in two formats.
  *
  * # Safety
- * `left` and `right` are NULL or lead to a format, `to` to a place for one.
+ * `left` and `right` are NULL or point to a format, `to` to writable memory for one.
  */
 dyno_number_result dyno_number_wider(const dyno_number_format *left,
                                      const dyno_number_format *right,
                                      dyno_number_format *to);
 
 /**
- * The value of a format in place of `x`, by the default conversion.
+ * Writes `x` rounded to a value of the format with the default conversion.
  *
  * # Safety
- * `format` is NULL or leads to one, `to` to a place for a number.
+ * `format` is NULL or points to a format, `to` to writable memory for a number.
  */
 dyno_number_result dyno_number_round(const dyno_number_format *format, double x, double *to);
 
 /**
- * Puts the values of a format in place of `count` numbers. After `DYNO_NUMBER_ERROR_NAN`, all but NaN are
- * quantised.
+ * Rounds `count` numbers in place to values of the format. After `DYNO_NUMBER_ERROR_NAN`, all numbers
+ * but NaN are rounded.
  *
  * # Safety
- * `format` is NULL or leads to one, `conversion` as well (NULL is the default), `numbers` to `count`.
+ * `format` and `conversion` are NULL or point to one of their type (a NULL `conversion` means the
+ * defaults), `numbers` to `count` writable numbers.
  */
 dyno_number_result dyno_number_quantise(const dyno_number_format *format,
                                         const dyno_number_conversion *conversion,
@@ -259,10 +260,10 @@ dyno_number_result dyno_number_quantise(const dyno_number_format *format,
                                         size_t count);
 
 /**
- * The codes of `count` numbers.
+ * Writes the codes of `count` numbers.
  *
  * # Safety
- * As `dyno_number_quantise`, and `codes` leads to `count` places for codes.
+ * The conditions of `dyno_number_quantise`; `codes` points to writable memory for `count` codes.
  */
 dyno_number_result dyno_number_encode(const dyno_number_format *format,
                                       const dyno_number_conversion *conversion,
@@ -271,10 +272,11 @@ dyno_number_result dyno_number_encode(const dyno_number_format *format,
                                       uint32_t *codes);
 
 /**
- * What `count` codes are worth.
+ * Writes the values of `count` codes.
  *
  * # Safety
- * `format` is NULL or leads to one, `codes` to `count`, `numbers` to as many places.
+ * `format` is NULL or points to a format, `codes` to `count` codes, `numbers` to writable memory for as
+ * many numbers.
  */
 dyno_number_result dyno_number_decode(const dyno_number_format *format,
                                       const uint32_t *codes,
@@ -282,8 +284,8 @@ dyno_number_result dyno_number_decode(const dyno_number_format *format,
                                       float *numbers);
 
 /**
- * Reads a Number configuration file; NULL if it is not there or a line of it is wrong.
- * `dyno_number_dictionary_free` frees it.
+ * Reads a Number configuration file. Returns NULL if the file is missing or a line of it is wrong.
+ * Free the dictionary with `dyno_number_dictionary_free`.
  *
  * # Safety
  * `path` is NULL or ends with NUL.
@@ -291,11 +293,11 @@ dyno_number_result dyno_number_decode(const dyno_number_format *format,
 dyno_number_dictionary *dyno_number_dictionary_open(const char *path);
 
 /**
- * The format of an object; F32 if the file has not its name.
+ * Writes the format of an object; F32 if the file does not contain its name.
  *
  * # Safety
- * `dictionary` is NULL or of `dyno_number_dictionary_open`, `name` is NULL or ends with NUL, `format` is NULL
- * or leads to a place for one.
+ * `dictionary` is NULL or came from `dyno_number_dictionary_open`, `name` is NULL or ends with NUL,
+ * `format` is NULL or points to writable memory for a format.
  */
 dyno_number_result dyno_number_dictionary_format(const dyno_number_dictionary *dictionary,
                                                  const char *name,
@@ -305,7 +307,7 @@ dyno_number_result dyno_number_dictionary_format(const dyno_number_dictionary *d
  * Frees a dictionary. NULL is allowed.
  *
  * # Safety
- * `dictionary` is NULL or of `dyno_number_dictionary_open`, and not used any more.
+ * `dictionary` is NULL or came from `dyno_number_dictionary_open`, and is not used afterwards.
  */
 void dyno_number_dictionary_free(dyno_number_dictionary *dictionary);
 

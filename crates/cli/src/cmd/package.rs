@@ -122,7 +122,7 @@ impl Package {
         };
         let mut packaged = package(&request, &self.tree).map_err(|error| failure(&error))?;
         packaged.notes.extend(all.iter().filter_map(|ran| other_benchmark(&request, ran)));
-        packaged.doubts.extend(simulated(&self.runs));
+        packaged.notes.extend(simulated(&self.runs));
         output::print(self.report(round, &packaged))?;
         Ok(if packaged.doubts.is_empty() { Exit::Valid } else { Exit::Invalid })
     }
@@ -260,7 +260,7 @@ fn other_benchmark(request: &PackageRequest<'_>, (run, rules): &(&Path, Rules)) 
     })
 }
 
-/// Returns a doubt about each run in virtual time, which measured no system.
+/// Returns a note on each run in virtual time, which measured no system.
 fn simulated(runs: &[PathBuf]) -> impl Iterator<Item = String> {
     let is_simulated = |run: &&PathBuf| summary(run).is_some_and(|read| read["time"] == "virtual");
     runs.iter().filter(is_simulated).map(|run| {

@@ -83,8 +83,8 @@ fn serve(stream: &TcpStream, parts: usize, pause: Duration, log: &Mutex<Vec<Seen
     while let Some((_, body)) = read_request(&mut reader) {
         let arrived = Instant::now();
         let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-        // A question of the client before its run.
-        let is_asked = body["max_tokens"] == 1;
+        // A question of the client before its run, or for the metrics of the server.
+        let is_asked = body.is_null() || body["max_tokens"] == 1;
         let number = (!is_asked).then(|| {
             let mut log = log.lock().unwrap();
             log.push(SeenRequest { body, arrived, parts: 0, ended: None, is_whole: false });

@@ -351,7 +351,7 @@ fn answers_of_a_test_after_a_warm_up_are_those_of_the_test() {
     let summary = shared_by_two(
         &folder,
         &format!(
-            "run http://{}/ok/v1,model=m --num-prompts 40 --max-concurrency 4 --warm-up 6 \
+            "run --system openai:http://{}/ok,model=m --num-prompts 40 --max-concurrency 4 --warm-up 6 \
              --set max_client_lag_ns=0 --no-progress",
             server.address
         ),

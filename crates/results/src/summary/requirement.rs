@@ -84,7 +84,7 @@ impl Requirement {
     pub fn line(&self) -> String {
         let others = match self.unmeasured {
             0 => String::new(),
-            answers => format!("; {} answers were not streamed", units::count(answers)),
+            answers => format!("; {} answers have no such time", units::count(answers)),
         };
         let (finding, measured) = (self.finding.word(), self.measured_text());
         format!("{}: {finding}, {measured}{others}", self.requirement)

@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_program_reads_the_call_and_writes_the_result() {
         let found = answer("cat", SECOND).unwrap();
-        assert_eq!(found, r#"{"arguments":{"city":"Oslo"},"id":"c1","name":"weather"}"#);
+        assert_eq!(found, r#"{"id":"c1","name":"weather","arguments":{"city":"Oslo"}}"#);
         assert_eq!(answer("printf 'a\nb\n\n'", SECOND).unwrap(), "a\nb");
     }
 
