@@ -40,7 +40,10 @@ fn the_digits_are_told_as_well_as_in_a_run() {
     let right = |model: &dyn InferenceModel, requests: Vec<Value>| {
         let answers = asked(model, &requests).into_iter();
         let labels = digits::labels().into_iter();
-        answers.zip(labels).filter(|(answer, label)| answer.elements.class() == Some(*label)).count()
+        answers
+            .zip(labels)
+            .filter(|(answer, label)| answer.elements.class() == Some(*label))
+            .count()
     };
     let sequence = |pixels: &_| value(&[1, ROWS, ROW], LstmWeights::input(pixels).to_vec());
     let sequences = images.iter().map(|image| sequence(image.pixels)).collect();

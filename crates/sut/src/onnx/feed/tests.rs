@@ -139,7 +139,11 @@ fn answers_are_made_of_all_outputs() {
     let count = |outputs: &Outputs<'_>, position: usize, bytes: &mut Vec<u8>| {
         let all = outputs.named("all")?.elements()?.len();
         let part = outputs.named("same")?.part(position)?;
-        bytes.extend([all as u8, part.elements.len() as u8, part.elements.class().unwrap_or(0) as u8]);
+        bytes.extend([
+            all as u8,
+            part.elements.len() as u8,
+            part.elements.class().unwrap_or(0) as u8,
+        ]);
         if part.elements.to_f64()[0] > 2.0 { Err("too great".into()) } else { Ok(7) }
     };
     let made = feed(&library, Answer::from_fn(count), 1);
