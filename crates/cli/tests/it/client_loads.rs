@@ -103,15 +103,13 @@ fn serve(stream: &TcpStream, parts: usize, pause: Duration, log: &Mutex<Vec<Seen
     }
 }
 
+/// Function that changes what is known of a request.
+type NoteFn<'a> = dyn Fn(&dyn Fn(&mut SeenRequest)) + 'a;
+
 /// Streams words, and notes how far it came; returns false if the client closed the connection before
 /// the end.
 #[expect(clippy::disallowed_methods, reason = "a clock that shares nothing with the program")]
-fn answer(
-    stream: &TcpStream,
-    parts: usize,
-    pause: Duration,
-    note: &dyn Fn(&dyn Fn(&mut SeenRequest)),
-) -> bool {
+fn answer(stream: &TcpStream, parts: usize, pause: Duration, note: &NoteFn<'_>) -> bool {
     let mut writer = stream;
     let mut chunk = |text: &str| {
         let chunk = format!("{:x}\r\n{text}\r\n", text.len());

@@ -145,12 +145,10 @@ fn look(record: &Record, plan: &Plan, now: Nanos) -> Look {
     let judge = |bound: Bound| {
         let (mut decided, mut over) = (0, 0);
         for sample in 0..record.completed_at.len() {
-            let is_over = match bound.exceeded(record, sample, now) {
-                known => match failed.get(&(sample as u64)) {
-                    None => known,
-                    Some(Failure::Cancelled) => None,
-                    Some(_) => Some(true),
-                },
+            let is_over = match failed.get(&(sample as u64)) {
+                None => bound.exceeded(record, sample, now),
+                Some(Failure::Cancelled) => None,
+                Some(_) => Some(true),
             };
             decided += u64::from(is_over.is_some());
             over += u64::from(is_over == Some(true));

@@ -142,7 +142,7 @@ fn is_in_share(number: u64, share: f64) -> bool {
 /// Returns the answer of the faulty requests of a mode that selects some of them, otherwise the mode.
 fn fault_of(mode: &str) -> &str {
     match RULES.iter().find(|(name, _)| *name == mode) {
-        Some((_, Rule::Turns { then, .. })) => *then,
+        Some((_, Rule::Turns { then, .. })) => then,
         _ => mode,
     }
 }

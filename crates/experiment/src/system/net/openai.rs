@@ -33,9 +33,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     let lengths = LengthKeys::take(given, run)?;
     let (workload, mix) = varied(given, workload, &lengths, run)?;
     let mut settings = settings(given, api, &lengths)?;
-    if let Some(mix) = mix {
-        settings.model = mix.first().to_owned();
-    }
+    settings.model = mix.map_or(settings.model, |mix| mix.first().to_owned());
     let tools = tools::tools(given, sessions.is_some())?;
     let mut options = Options { keeps_texts: run.keeps_texts, tools, ..given.options(run)? };
     add_fields(&mut options, api);
@@ -43,10 +41,10 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     given.finish()?;
     sessions::check(sessions.as_ref(), &nodes, &settings)?;
 
-    let is_text = api.is_none_or(Api::is_text);
     let mut remarks = Vec::new();
     // Messages has no default of its own.
-    let needs_limit = run.data.is_empty() && is_text || api == Some(Api::Messages);
+    let is_generated = run.data.is_empty() && api.is_none_or(Api::is_text);
+    let needs_limit = is_generated || api == Some(Api::Messages);
     if needs_limit && !is_limited(&workload, &settings) {
         settings.max_tokens = Some(OUTPUT);
         remarks
@@ -59,8 +57,8 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         }
         speed_up => workload.schedule(speed_up.unwrap_or(1.0)),
     };
-    let references: Vec<Option<String>> =
-        workload.prompts.iter().map(|prompt| prompt.reference.clone()).collect();
+    let references = workload.prompts.iter().map(|prompt| prompt.reference.clone());
+    let references: Vec<Option<String>> = references.collect();
     remarks.extend(missing_references(&references, run)?);
     let workload = Arc::new(workload);
     let (nodes, workload, settings) = if run.is_dry {

@@ -15,6 +15,9 @@ use super::{Axes, PackedError, ScaledFormat, ScaledWeights, version_of};
 /// Formats of all objects, in the order of [`ScaledSearch::objects`]; `None` is FLOAT(32).
 pub type ScaledChoice = Vec<Option<ScaledFormat>>;
 
+/// Function that returns the accuracy with a format for each object; `None` means FLOAT(32).
+pub type EvaluateFn<'a, E> = dyn FnMut(&[Option<ScaledFormat>]) -> Result<f64, E> + 'a;
+
 /// The objects of a model with the formats that they can have.
 ///
 /// ```
@@ -144,7 +147,7 @@ impl ScaledSearch {
     pub fn run<E>(
         &self,
         threshold: f64,
-        evaluate: &mut dyn FnMut(&[Option<ScaledFormat>]) -> Result<f64, E>,
+        evaluate: &mut EvaluateFn<'_, E>,
     ) -> Result<Vec<ScaledRung>, E> {
         let mut accepted = Vec::new();
         let last = self.objects.iter().map(|object| object.options.len() - 1).max().unwrap_or(0);
@@ -207,11 +210,7 @@ impl ScaledSearch {
         self.objects.iter().zip(places).map(|(object, at)| object.options[*at].bits).sum()
     }
 
-    fn rung<E>(
-        &self,
-        places: &[usize],
-        evaluate: &mut dyn FnMut(&[Option<ScaledFormat>]) -> Result<f64, E>,
-    ) -> Result<ScaledRung, E> {
+    fn rung<E>(&self, places: &[usize], evaluate: &mut EvaluateFn<'_, E>) -> Result<ScaledRung, E> {
         let all = self.objects.iter().zip(places);
         let choice: ScaledChoice = all.map(|(object, at)| object.options[*at].format).collect();
         let accuracy = evaluate(&choice)?;
