@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
     match Npu::from_toml(&text) {
-        Ok(npu) => assert!(npu.pes > 0),
+        Ok(npu) => assert!(npu.parameters().pes > 0),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
     match Network::from_csv("layers.csv", &text) {

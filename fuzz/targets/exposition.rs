@@ -12,6 +12,6 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(page.samples.len() + page.malformed <= text.split('\n').count());
     assert_eq!(page.malformed == 0, page.first_malformed.is_none());
     assert!(page.samples.iter().all(|sample| !sample.name.is_empty()));
-    let found = Quantities::from_page(&page);
+    let found = Quantities::from_page(&page, None);
     assert_eq!(found.values.is_empty(), found.servers.is_empty());
 });
