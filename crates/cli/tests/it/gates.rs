@@ -383,3 +383,18 @@ fn requirements_are_of_scenarios_and_of_what_is_measured() {
     let exported = folder.dyno("export out --format prometheus").exits(0).stdout;
     assert!(exported.contains("dyno_requirement_met{"), "{exported}");
 }
+
+/// A fixed number of requests in flight has no rate.
+#[test]
+fn options_of_a_rate_need_one() {
+    let folder = Folder::new();
+    let plan = "run --system openai:http://127.0.0.1:9,model=m --max-concurrency 2 --dry-run";
+    for (option, expected) in [
+        ("--burstiness 0.5", "has no effect: without a rate"),
+        ("--stop-on-saturation on", "a fixed number of requests in flight"),
+    ] {
+        let ran = folder.dyno(&format!("{plan} {option}")).exits(2);
+        assert!(ran.stderr.contains(expected), "{option}: {}", ran.stderr);
+        folder.dyno(&format!("{plan} {option} --request-rate 4")).exits(0);
+    }
+}

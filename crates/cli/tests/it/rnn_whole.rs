@@ -190,3 +190,31 @@ fn what_would_be_ignored_is_rejected() {
     std::fs::write(folder.0.join("wide.npy"), wide).unwrap();
     rejected("--system rnn:one.onnx --with reference=wide.npy", 2, "has rows of 4 numbers");
 }
+
+/// The engine of the tuner computes in `float32`, where ONNX wraps or has more digits.
+#[test]
+fn whole_numbers_that_float32_cannot_represent_are_refused() {
+    let folder = Folder::new();
+    for (element, kind, number) in [(Element::I32, "<i4", 70_000_i64), (Element::I64, "<i8", 5_001)]
+    {
+        let mut net = Builder::new("square", Weights::seeded(1));
+        let x = net.input("x", element, &[Dim::symbol("batch"), 3.into()]);
+        let y = net.node("Mul", &[&x, &x], &[]).unwrap();
+        net.output("y", &y).unwrap();
+        std::fs::write(folder.0.join("one.onnx"), net.finish().to_bytes().unwrap()).unwrap();
+        let bytes = |number: i64| match element {
+            Element::I32 => i32::try_from(number).unwrap().to_le_bytes().to_vec(),
+            _ => number.to_le_bytes().to_vec(),
+        };
+        let write = |number: i64| {
+            let numbers = npy(kind, "(4, 3)", &bytes(number).repeat(12));
+            std::fs::write(folder.0.join("x.npy"), numbers).unwrap();
+        };
+        write(number);
+        let system = "--system tuned:model=one.onnx --out";
+        let ran = measured(&folder, &format!("{system} {number}")).exits(3);
+        assert!(ran.stderr.contains("computes the whole number"), "{}", ran.stderr);
+        write(4_000);
+        measured(&folder, &format!("{system} {number}-small")).exits(0);
+    }
+}

@@ -145,14 +145,20 @@ pub fn texts(facts: &Facts<'_>) -> Option<UnmetNeed> {
 /// Needs a run in real time from this process.
 pub fn saturable(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let is_on = facts.run.stops_on_saturation == Some(true);
-    let arrivals = || server_settings(facts).values.server_arrivals;
-    if is_on && matches!(arrivals(), Arrivals::Concurrency(_)) {
+    let settings = server_settings(facts);
+    let arrivals = &settings.values.server_arrivals;
+    let is_open = |key| is_open(&settings, key);
+    let is_capped_only = facts.run.max_concurrency.is_some()
+        && facts.run.stages.is_none()
+        && is_open("server_arrivals")
+        && is_open("server_target_qps");
+    if is_on && (is_capped_only || matches!(arrivals, Arrivals::Concurrency(_))) {
         return Some(UnmetNeed::new(
             "has no effect: with a fixed number of requests in flight no queue can grow",
             "leave it out, or set a rate with --request-rate",
         ));
     }
-    if is_on && (facts.run.stages.is_some() || matches!(arrivals(), Arrivals::Replay(_))) {
+    if is_on && (facts.run.stages.is_some() || matches!(arrivals, Arrivals::Replay(_))) {
         return Some(UnmetNeed::new(
             "has no effect: the rate of stages and recorded times varies, so that a queue may grow and \
              shrink",
