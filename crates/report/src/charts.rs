@@ -337,7 +337,7 @@ pub fn tokens_over_time(slices: &[Slice]) -> Chart {
     };
     let y = Axis::linear("tokens per second", Format::Rate, points.iter().map(|p| p.y));
     Chart::new("Tokens over time", elapsed(slices), y)
-        .note("Output tokens of the samples that were versions each part.")
+        .note("Output tokens of the samples that were answered in each part.")
         .with("tokens", Ink::F, Shape::Steps, points)
 }
 

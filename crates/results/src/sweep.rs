@@ -158,7 +158,7 @@ pub enum PointState {
     Pending,
     /// Run, and it counts.
     Done,
-    /// Run, with too few queries to be certain.
+    /// Run, but what was measured does not decide its verdict.
     Undecided,
     /// Run, and it does not count.
     Invalid,

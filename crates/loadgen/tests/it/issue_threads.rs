@@ -118,6 +118,8 @@ fn lanes_that_end_apart_leave_a_record_without_gaps() {
 fn a_run_that_extends_itself_is_issued_by_the_calling_thread() {
     let wanted = TestSettings { early_stopping: EarlyStopping::Extend, ..lanes(2, 100) };
     let wanted = TestSettings { server_target_latency_ns: 60_000_000_000, ..wanted };
+    // The trace takes 100 us; an extended run may take ten times that, unless this sets a limit.
+    let wanted = TestSettings { max_duration_ms: 60_000, ..wanted };
     let run = play(&wanted, answer);
     assert_eq!(run.ended, EndReason::TraceIssued);
     assert!(run.record.query_count() >= 459);

@@ -89,7 +89,7 @@ fn of_run(text: &mut Text, run: &Run) {
     let valid = f64::from(u8::from(run.is_valid()));
     text.gauge("dyno_run_valid", "1 if every test of the run is VALID, else 0.", of_run(valid));
     let undecided = f64::from(u8::from(run.is_undecided()));
-    let help = "1 if the run is UNDECIDED (too few queries to be certain), else 0.";
+    let help = "1 if the run is UNDECIDED (neither VALID nor INVALID is proven), else 0.";
     text.gauge("dyno_run_undecided", help, of_run(undecided));
     // Virtual time has no date.
     if let Some(finished) = unix_seconds(&run.finished_at) {
@@ -106,7 +106,7 @@ fn of_tests(text: &mut Text, run: &Run) {
         run.tests.iter().map(flag)
     };
     text.gauge("dyno_test_valid", "1 if the test is VALID, else 0.", flags(Test::is_valid));
-    let help = "1 if the test is UNDECIDED (too few queries to be certain), else 0.";
+    let help = "1 if the test is UNDECIDED (neither VALID nor INVALID is proven), else 0.";
     text.gauge("dyno_test_undecided", help, flags(Test::is_undecided));
     let is_complete = |test: &Test| test.state == State::Complete;
     text.gauge("dyno_test_complete", "1 if the test finished, else 0.", flags(is_complete));

@@ -217,7 +217,7 @@ pub struct Test {
     pub folder: String,
     /// `complete`, `interrupted` or `aborted`
     pub state: State,
-    /// `VALID`, `UNDECIDED` (too few queries to be certain), `INVALID`, `INTERRUPTED` or `ABORTED`
+    /// `VALID`, `UNDECIDED` (neither is proven), `INVALID`, `INTERRUPTED` or `ABORTED`
     pub verdict: String,
     /// reasons why it is not VALID, each with a remedy; empty if it is VALID
     pub reasons: Vec<String>,

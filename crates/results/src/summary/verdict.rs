@@ -15,7 +15,7 @@ use super::{Run, State, Test};
 pub enum Verdict {
     /// Every condition holds.
     Valid,
-    /// Every judged condition holds, but there are too few queries to be certain.
+    /// No condition is proven broken, but what was measured does not decide all of them.
     Undecided,
     /// A condition does not hold.
     Invalid,
