@@ -54,6 +54,7 @@ pub mod tune;
 mod watch;
 pub mod workers;
 
+pub use dyno_plugin::permit_exit;
 pub use failure::{Failure, FailureKind};
 pub use watch::{Control, Interrupt, TestResult, Watch, quiet};
 

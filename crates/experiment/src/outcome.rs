@@ -85,6 +85,7 @@ impl Outcome {
                     name: log.qsl_name.clone(),
                     total: log.qsl_total,
                     performance: log.qsl_performance,
+                    workload: system.workload.clone(),
                     shapes: system.shapes(),
                 },
                 plan: plan_of(&log.plan, &log.requested),
@@ -111,6 +112,7 @@ impl Outcome {
         }
         let summary = &mut kept.summary;
         add_end(summary, log, ended);
+        add_nothing_measured(summary, log.complete);
         summary.settle();
         kept
     }
@@ -161,6 +163,16 @@ fn add_end(summary: &mut summary::Test, log: &TestLog, ended: Option<EndReason>)
             summary.add_first_reason(Reason::new(ReasonKind::Ended, text));
         }
         _ => {}
+    }
+}
+
+/// Makes a test UNDECIDED that would be VALID although no answer was measured.
+fn add_nothing_measured(summary: &mut summary::Test, is_complete: bool) {
+    let is_empty = |metrics: &Metrics| metrics.sample_count == 0;
+    if is_complete && summary.reasons.is_empty() && summary.metrics.as_ref().is_some_and(is_empty) {
+        let text = "No answer was measured: all requests were cancelled, or belong to the ramp. \
+                    Cancel fewer requests, or run longer.";
+        summary.add_reason(Reason::new(ReasonKind::QueryCount, text).undecided());
     }
 }
 

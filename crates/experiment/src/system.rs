@@ -23,6 +23,7 @@ pub mod task;
 mod tokens;
 mod trouble;
 pub mod tuned;
+mod workload;
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Record;
-use dyno_loadgen::settings::Scenario;
+use dyno_loadgen::settings::{Origin, Scenario, Settings};
 use dyno_loadgen::sut::{SimulatedSystem, SystemUnderTest};
 use dyno_net::ledger::Entry;
 use dyno_results::summary::InputShape;
@@ -42,7 +43,7 @@ use dyno_sut::tensors::TensorLibrary;
 use dyno_task::judge::Judge;
 
 use crate::failure::{Failure, refuse_device};
-use crate::options::RunOptions;
+use crate::options::{RunOptions, is_open};
 use crate::watch::Watch;
 use crate::workers::RemoteWorkers;
 use kind::{Drive, OpenedSystem, Request, WorkerPool};
@@ -93,6 +94,8 @@ pub struct System {
     pools: Option<rnn::Pools>,
     /// Samples, if they are tensors of a file.
     tensors: Option<Arc<TensorLibrary>>,
+    /// Of a server: what determines its requests.
+    pub workload: Option<String>,
     /// Whether samples are random numbers.
     is_synthetic: bool,
     /// Added to the seed of a simulated system.
@@ -151,6 +154,13 @@ impl System {
         if let Drive::Engine(engine) = &drive {
             let info = engine.info();
             remarks.extend(info.remarks);
+            if let ([first, _, ..], true) = (&info.outputs[..], labels.is_some()) {
+                remarks.push(format!(
+                    "The model has {} outputs; labels are compared with the first one, `{}`.",
+                    info.outputs.len(),
+                    first.name
+                ));
+            }
             let output = info.outputs.into_iter().next();
             if let Some(output) = output.as_ref().filter(|_| labels.is_some()) {
                 shapes::check_scores(output, run)?;
@@ -170,7 +180,9 @@ impl System {
                 .hint("remove --virtual, or simulate: --system model:exponential=2ms"));
         }
         let policies = Policies::new(drive.is_virtual(), run);
+        let is_server = matches!(drive, Drive::Remote(_));
         Ok(Self {
+            workload: is_server.then(|| workload::workload(&spec, run)),
             library,
             accuracy_target: run.accuracy_target.or(opened.target),
             labels,
@@ -254,6 +266,26 @@ impl System {
             }
             Drive::Plugin(plugin) => plugin.info().clone(),
             Drive::Null | Drive::Remote(_) | Drive::Virtual(_) => EngineInfo::default(),
+        }
+    }
+
+    /// Sets settings that follow from the system, unless they are set.
+    pub fn complete(&self, run: &RunOptions, settings: &mut Settings) {
+        if let Some(remote) = self.remote() {
+            return remote.complete(settings);
+        }
+        let why = if run.needs_tokens() {
+            "token latencies are wanted"
+        } else if matches!(self.drive, Drive::Plugin(_))
+            && is_open(settings, "server_target_latency_ns")
+        {
+            "the plug-in reports first tokens"
+        } else {
+            return;
+        };
+        let key = "use_token_latencies";
+        if self.reports_tokens() && is_open(settings, key) {
+            settings.set(key, "true", Origin::Code(why)).expect("a setting that exists");
         }
     }
 

@@ -168,6 +168,8 @@ pub struct PlayedSessions {
     pub ready_at: Vec<Nanos>,
     /// Sessions in the record that ended because the client cancelled a later turn.
     pub cancelled: u64,
+    /// Sessions after the ramp whose first turn the client cancelled. They are not in the record.
+    pub cancelled_at_first: u64,
 }
 
 /// A query as a turn of a session.
@@ -222,11 +224,12 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns the length of the run in ns: until the last completion, or, with sessions, until no
+    /// Returns the length of the run in ns: until the last completion or cancellation, or, with sessions, until no
     /// further turn could begin if that is later.
     #[must_use]
     pub fn lasted(&self) -> Nanos {
         let done = self.completed_at.iter().copied().max().unwrap_or(0);
+        let done = self.excluded.as_ref().map_or(done, |excluded| excluded.last.max(done));
         self.sessions.as_ref().map_or(done, |played| played.ended_at.max(done))
     }
 

@@ -9,9 +9,11 @@
 #![expect(unsafe_code, reason = "functions and pointers of libraries that users write in C")]
 
 mod abi;
+mod exit;
 mod pending;
 mod plugin;
 mod system;
 
+pub use exit::permit_exit;
 pub use plugin::{Plugin, PluginError, PluginInput};
 pub use system::PluginSystem;

@@ -24,6 +24,9 @@ pub(crate) struct Pending {
     failure: OnceLock<String>,
 }
 
+/// Maximum number of tokens of an answer.
+const MOST_TOKENS: i64 = u32::MAX as i64;
+
 /// Samples of all runs.
 #[derive(Default)]
 struct Samples {
@@ -84,14 +87,19 @@ impl Pending {
         }
     }
 
-    /// Fails samples that the plug-in refused.
+    /// Fails samples that the plug-in refused. It must not have completed one of them.
     pub fn refuse(&self, ids: impl Iterator<Item = ResponseId>, why: impl Display) {
         self.failure.get_or_init(|| format!("plug-in {}: {why}", self.path.display()));
+        let mut was_completed = false;
         for id in ids {
             let removed = self.lock().open.remove(&id.0);
-            if let Some(sample) = removed {
-                sample.responder.fail(&[id], Failure::Internal);
+            match removed {
+                Some(sample) => sample.responder.fail(&[id], Failure::Internal),
+                None => was_completed = true,
             }
+        }
+        if was_completed {
+            self.break_off(format_args!("{why}, although a sample of the call is complete"));
         }
     }
 
@@ -121,6 +129,11 @@ impl Pending {
             // SAFETY: not NULL, and the header requires this many bytes during the callback.
             unsafe { slice::from_raw_parts(answer.data.cast(), answer.size) }
         };
+        if answer.kind == abi::DONE && !(0..=MOST_TOKENS).contains(&answer.tokens) {
+            let tokens = answer.tokens;
+            self.break_off(format_args!("an answer has {tokens} tokens"));
+            return;
+        }
         if answer.kind == abi::FIRST_TOKEN {
             let responder = self.lock().open.get(&answer.id).map(|sample| sample.responder.clone());
             match responder {

@@ -11,6 +11,7 @@ use libloading::Library;
 use thiserror::Error;
 
 use crate::abi::{self, Functions};
+use crate::exit::ExitWatch;
 
 /// Error: a plug-in cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -52,6 +53,8 @@ pub struct Plugin {
     version: Option<String>,
     inputs: Vec<PluginInput>,
     is_streaming: bool,
+    /// Dropped after the engine was closed.
+    _watch: ExitWatch,
     /// Never unloaded: threads of the plug-in may outlive its engine.
     _library: ManuallyDrop<Library>,
 }
@@ -88,6 +91,7 @@ impl Plugin {
         }
         // A name without a slash would be searched in the folders of the system.
         let whole = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+        let watch = ExitWatch::begin(&path);
         // SAFETY: the user names the library to be run; its initializers are the user's code.
         let library = unsafe { loaded(&whole) }.map_err(|error| load(error.to_string()))?;
         let functions = functions(&library, &path)?;
@@ -102,6 +106,7 @@ impl Plugin {
             version: None,
             inputs: Vec::new(),
             is_streaming: false,
+            _watch: watch,
             _library: library,
         };
         plugin

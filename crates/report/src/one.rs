@@ -114,8 +114,12 @@ fn verdict(html: &mut String, run: &Run) {
         (_, 0) if run.tests.len() == 1 => "The test is valid: all conditions are met.".into(),
         (_, 0) => format!("All {total} are valid: all conditions are met."),
         (_, n) if run.is_undecided() => match (n, run.tests.len()) {
-            (1, 1) => "The test is undecided: what was measured proves neither VALID nor INVALID.".into(),
-            (n, _) => format!("{n} of {total} undecided: what was measured proves neither VALID nor INVALID."),
+            (1, 1) => {
+                "The test is undecided: what was measured proves neither VALID nor INVALID.".into()
+            }
+            (n, _) => format!(
+                "{n} of {total} undecided: what was measured proves neither VALID nor INVALID."
+            ),
         },
         (_, n) if n == run.tests.len() && n == 1 => "The test is not valid.".into(),
         (_, n) if n == run.tests.len() => format!("None of the {total} is valid."),

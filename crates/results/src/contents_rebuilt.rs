@@ -154,6 +154,7 @@ fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
             name: detail.text("qsl_name").unwrap_or_default().into(),
             total: detail.whole("qsl_reported_total_count").unwrap_or(0),
             performance: detail.whole("qsl_reported_performance_count").unwrap_or(0),
+            workload: None,
             shapes: Vec::new(),
         },
         plan: plan(scenario, detail),

@@ -1,6 +1,7 @@
 //! Flags of `dyno run`, generated from the table of its keys.
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use dyno_experiment::Failure;
 use dyno_experiment::options::{CommandLine, GivenKeys, KEYS, Options};
@@ -60,6 +61,24 @@ impl KeyArgs {
 /// Other names of flags: those of `vllm bench serve`.
 const ALIASES: [(&str, &str); 1] = [("qps", "request-rate")];
 
+/// Flags that may be given several times; their values add up.
+const REPEATABLE: [&str; 6] = ["scenario", "data", "shape", "with", "require", "conf"];
+
+/// Rejects a flag that is given twice with different values, of which one would be ignored.
+fn check_once<'a>(
+    name: &str,
+    mut values: impl Iterator<Item = &'a String>,
+) -> Result<(), clap::Error> {
+    let Some(first) = values.next() else { return Ok(()) };
+    match values.find(|value| *value != first) {
+        Some(other) if !REPEATABLE.contains(&name) => {
+            let message = format!("--{name} is given twice: {first} and {other}; keep one\n");
+            Err(clap::Error::raw(ErrorKind::ArgumentConflict, message))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Args for KeyArgs {
     fn augment_args(command: Command) -> Command {
         KEYS.iter().fold(command, |command, key| {
@@ -93,6 +112,7 @@ impl FromArgMatches for KeyArgs {
         let mut given = Vec::new();
         for key in KEYS {
             if let Some(values) = matches.get_many::<String>(key.name) {
+                check_once(key.name, values.clone())?;
                 given.extend(values.map(|value| (key, value.clone())));
             }
         }

@@ -176,6 +176,7 @@ fn watch_for_hang(deadline_ns: u64) -> mpsc::Sender<()> {
         if is_over.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout) {
             let ms = deadline_ns / MILLISECOND;
             output::say(format_args!("error: a call of the system did not return within {ms} ms"));
+            dyno_experiment::permit_exit();
             std::process::exit(Exit::Aborted.code().into());
         }
     });

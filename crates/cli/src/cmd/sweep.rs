@@ -443,7 +443,8 @@ fn overview(sweep: &Sweep, table: &SweepTable) -> Result<String, Failure> {
             units::duration(ns)
         ),
     };
-    let _ = writeln!(text, "{} points to run, {length}", pending.len());
+    let points = units::counted(pending.len() as u64, "point", "points");
+    let _ = writeln!(text, "{points} to run, {length}");
     if let Some(most) = table.max_time {
         let most = units::duration(most.cast_signed());
         let _ = writeln!(text, "the sweep ends after {most} at the latest");

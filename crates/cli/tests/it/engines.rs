@@ -98,3 +98,51 @@ fn engines_in_c_are_measured() {
         wrong.stderr
     );
 }
+
+/// Compiles the plug-in of the tests of the interface, which does what its options name.
+fn test_engine(folder: &Folder) -> bool {
+    has("cc", "--version") && {
+        let built = Command::new("cc")
+            .args(["-O2", "-shared", "-fPIC", "-o", "test.so"])
+            .arg(repository("crates/plugin/tests/c/engine.c"))
+            .arg("-I")
+            .arg(repository("crates/plugin/include"))
+            .arg("-lpthread")
+            .current_dir(&folder.0)
+            .status();
+        built.unwrap().success()
+    }
+}
+
+#[test]
+fn a_plug_in_that_calls_exit_does_not_choose_the_exit_code() {
+    let folder = Folder::new();
+    if !test_engine(&folder) {
+        return;
+    }
+    let ran = folder.dyno(&format!("run --system plugin:./test.so,exit {QUICK}")).exits(4);
+    assert!(ran.stderr.contains("test.so: it called exit"), "{}", ran.stderr);
+    // Without it, the exit code is that of the verdict.
+    let ran = folder.dyno(&format!("run --system plugin:./test.so {QUICK}"));
+    assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+}
+
+#[test]
+fn a_streaming_plug_in_without_first_tokens_is_not_called_slow() {
+    let folder = Folder::new();
+    if !test_engine(&folder) {
+        return;
+    }
+    let load = "--scenario server --qps 200 --duration 1s --mode performance --out out";
+    let ran = folder
+        .command("run --system")
+        .args(["plugin:./test.so,no token"])
+        .args(load.split_whitespace())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&ran.stderr);
+    let summary = summary(&folder);
+    let reasons = summary["tests"][0]["reasons"].to_string();
+    assert!(reasons.contains("have no first token, because the system reported none"), "{text}");
+    assert!(!reasons.contains("make the system faster"), "{reasons}");
+}

@@ -1,5 +1,6 @@
 //! `dyno sweep`: its results, its end, and resumption.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
@@ -110,6 +111,21 @@ fn sweep_json_is_as_documented() {
     assert!(schema("sweep").is_valid(&state));
     // 64 x 48 and 48 x 10 weights, a multiplication and an addition each.
     assert_eq!(point["operations"], 7_104.0);
+}
+
+#[test]
+fn repeats_in_virtual_time_have_other_random_numbers() {
+    let folder = Folder::new();
+    folder
+        .dyno(
+            "sweep --system model:exponential=1ms --scenario server --mode performance \
+             --duration 5s --over qps=500 --repeat 3 --set server_target_latency_ns=1s --out out",
+        )
+        .exits(0);
+    let state = state(&folder);
+    let p99 = |point: &Value| point["results"][0]["p99_ns"].as_u64().unwrap();
+    let all: BTreeSet<u64> = state["points"].as_array().unwrap().iter().map(p99).collect();
+    assert_eq!(all.len(), 3, "{state}");
 }
 
 const FILE: &str = r#"

@@ -36,6 +36,29 @@ fn needed() -> u64 {
     (0.01_f64.ln() / 0.99_f64.ln()).ceil() as u64
 }
 
+/// M/M/1 with a utilization of 0.7: by Little's law and the distribution of its queue, the mean
+/// latency is the mean service time / (1 - 0.7).
+#[test]
+fn services_do_not_depend_on_arrivals_with_the_same_seed() {
+    let folder = Folder::new();
+    let queue = "run --mode performance --system model:exponential=1ms";
+    for (spec, flags) in [
+        ("", "--seed 1"),
+        ("", "--seed 12345"),
+        (",seed=7", "--seed 7"),
+        (",seed=7", "--set schedule_rng_seed=7 --set sample_index_rng_seed=7"),
+        ("", "--set schedule_rng_seed=0"),
+    ] {
+        let load = "--scenario server --qps 700 --duration 200s";
+        folder.dyno(&format!("{queue}{spec} {load} {flags} -q --out out")).exits(0);
+        let mean = summary(&folder, "out")["tests"][0]["metrics"]["latency_ns"]["mean"].clone();
+        let expected = 1e6 / (1.0 - 0.7);
+        let distance = mean.as_f64().unwrap() / expected - 1.0;
+        assert!(distance.abs() < 0.15, "{spec} {flags}: {mean} instead of {expected}");
+        std::fs::remove_dir_all(folder.0.join("out")).unwrap();
+    }
+}
+
 #[test]
 fn too_few_queries_are_undecided_and_not_invalid() {
     let folder = Folder::new();

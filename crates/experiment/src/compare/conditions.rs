@@ -44,6 +44,7 @@ impl Conditions {
             name: library.name().into(),
             total: library.total_sample_count() as u64,
             performance: library.performance_sample_count() as u64,
+            workload: prepared.system.workload.clone(),
             shapes: prepared.system.shapes(),
         };
         let of = |test: &PlannedTest, tenant: &TestTenant| Self {
@@ -124,6 +125,11 @@ pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
         compare("data set", a.data.name.clone(), b.data.name.clone(), false);
         let size = |test: &Conditions| format!("{} samples", units::count(test.data.total));
         compare("size of the data set", size(a), size(b), false);
+        if let (Some(of_a), Some(of_b)) = (&a.data.workload, &b.data.workload) {
+            let named =
+                |keys: &str| if keys.is_empty() { "the defaults".into() } else { keys.to_owned() };
+            compare("requests", named(of_a), named(of_b), true);
+        }
         let loaded = |test: &Conditions| format!("{} samples", units::count(test.data.performance));
         compare("performance set", loaded(a), loaded(b), true);
         let percentile = |p: f64| units::percentile(p);

@@ -154,7 +154,8 @@ pub fn saturable(facts: &Facts<'_>) -> Option<UnmetNeed> {
         && is_open("server_target_qps");
     if is_on && (is_capped_only || matches!(arrivals, Arrivals::Concurrency(_))) {
         return Some(UnmetNeed::new(
-            "has no effect: with a fixed number of requests in flight no queue can grow",
+            "has no effect: it watches the queue of one rate, and this load has a fixed number of \
+             requests in flight",
             "leave it out, or set a rate with --request-rate",
         ));
     }

@@ -6,6 +6,7 @@ use dyno_results::effective::is_relevant;
 
 use super::{Facts, Strictness, UnmetNeed};
 use crate::system::System;
+use crate::system::net::Remote;
 
 /// Settings that need certain values of other settings.
 struct Row {
@@ -112,12 +113,13 @@ const ROWS: &[Row] = &[
 ///
 /// Settings of files and variables may be meant for other commands.
 pub fn without_effect(facts: &Facts<'_>, strictness: Strictness) -> Vec<(String, UnmetNeed)> {
-    if strictness == Strictness::Point {
-        return Vec::new();
-    }
     let mut found = Vec::new();
     for (scenario, key, origin) in facts.options.assigned() {
         let Origin::Flag(flag) = origin else { continue };
+        // Other settings may have an effect at other points; a trace has its times at every point.
+        if strictness == Strictness::Point && !(key == "server_target_qps" && is_trace(facts)) {
+            continue;
+        }
         // Other flags have a table of their own; the rate depends on the arrivals as well.
         if flag != "--set" && key != "server_target_qps" {
             continue;
@@ -132,6 +134,13 @@ pub fn without_effect(facts: &Facts<'_>, strictness: Strictness) -> Vec<(String,
         found.push((format!("{name} {why}"), UnmetNeed::new(why, fix)));
     }
     found
+}
+
+/// Returns whether the data have arrival times, or the load has stages.
+fn is_trace(facts: &Facts<'_>) -> bool {
+    let has_stages = facts.options.run.stages.is_some();
+    let remote = facts.loaded.and_then(System::remote);
+    has_stages || remote.is_some_and(Remote::has_schedule)
 }
 
 /// Returns why a setting changes no test of the run, and a remedy.

@@ -55,7 +55,11 @@ pub fn client(sight: &Sight<'_>, tenants: &[(&Record, &Test)]) -> Option<Client>
         unrequested_compression: seen.unrequested_compression,
         bytes_sent: seen.bytes_sent,
         bytes_received: seen.bytes_received,
-        busy: seen.cpu_ns as f64 / sight.capacity.max(1) as f64,
+        // Nothing was measured if the run ended in its ramp.
+        busy: match sight.capacity {
+            0 => 0.0,
+            capacity => seen.cpu_ns as f64 / capacity as f64,
+        },
         lateness_ns: Distribution::from_times(late, target),
         latency_from_issue_ns: Distribution::from_times(from_issue, target),
         inter_token_ns: spans(seen),

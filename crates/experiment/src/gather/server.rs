@@ -126,8 +126,8 @@ fn other_count(theirs: f64, ours: f64) -> Option<String> {
     ((theirs - ours).abs() > SAME_COUNT * ours).then(|| {
         format!(
             "The server's own counter grew by {} output tokens during the test; its answers hold \
-             {}. Possible causes: other clients, failed or aborted requests, and a different way \
-             to count.",
+             {}. Possible causes: requests that are not measured (of a ramp, cancelled, failed or \
+             aborted), other clients, and a different way to count.",
             count(theirs.max(0.0).round() as u64),
             count(ours.round() as u64)
         )

@@ -7,7 +7,7 @@ use dyno_loadgen::settings::{Origin, Scenario};
 use dyno_results::effective::is_relevant;
 
 use super::assignment::Assignment;
-use super::{CommandLine, KeyOrigin, RunOptions};
+use super::{CommandLine, KeyOrigin, RandomStream, RunOptions};
 
 /// Returns the keys set by a file and by flags. A flag replaces a key of the file.
 pub fn all_given(file: &[KeyOrigin], command_line: &CommandLine) -> Vec<KeyOrigin> {
@@ -120,7 +120,11 @@ pub fn shortcuts(run: &RunOptions, origin: &Origin) -> Vec<Assignment> {
         assignments.push(set(Some(Scenario::Server), "server_arrivals", format!("gamma:{shape}")));
     }
     if let Some(seed) = run.seed {
-        for key in ["qsl_rng_seed", "sample_index_rng_seed", "schedule_rng_seed"] {
+        for (key, seed) in [
+            ("qsl_rng_seed", RandomStream::SampleOrder.seed(seed)),
+            ("sample_index_rng_seed", RandomStream::SampleChoice.seed(seed)),
+            ("schedule_rng_seed", seed),
+        ] {
             assignments.push(set(None, key, seed.to_string()));
         }
     }

@@ -7,6 +7,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::search::Quantity;
 use dyno_loadgen::settings::{Scenario, nearest};
 use dyno_results::records::Keep;
 use dyno_results::summary::Limits;
@@ -118,6 +119,17 @@ impl RunOptions {
             percents: self.metric_percentiles.clone().unwrap_or(default.percents),
             metrics: self.percentile_metrics.clone(),
         }
+    }
+
+    /// Returns whether first tokens and token counts are wanted: by the profile or by a limit.
+    pub fn needs_tokens(&self) -> bool {
+        let is_of_tokens = |requirement: &Requirement| {
+            let quantity = requirement.limit(0.99).quantity;
+            matches!(quantity, Quantity::FirstToken | Quantity::TimePerOutputToken)
+        };
+        self.profile == Some(Profile::Llm)
+            || self.goodput.is_some_and(|limits| limits.needs_tokens())
+            || self.requirements.iter().any(is_of_tokens)
     }
 
     /// Returns the number of samples of a generated data set: the given number, that of the round,

@@ -289,14 +289,22 @@ impl InvalidRun<'_> {
             return None;
         }
         let mut text = format!(
-            "{} of {} answered samples are over the bound on {bounded} ({name}), {} allowed; {} is \
-             {}",
+            "{} of {} answered samples are over the bound on {bounded} ({name}), {} allowed; ",
             count(found.over_answered),
             count(found.answered),
             count(allowed(found.answered, *at)),
-            percentile(*at),
-            duration(*measured)
         );
+        let without = match bounded {
+            BoundedTime::Latency => 0,
+            BoundedTime::FirstToken | BoundedTime::TimePerOutputToken => self.no_first_token(),
+        };
+        text += &match without {
+            0 => format!("{} is {}", percentile(*at), duration(*measured)),
+            _ => format!(
+                "{} of them have no first token, because the system reported none",
+                count(without.min(found.over_answered))
+            ),
+        };
         if self.lost() > 0 {
             text += &format!(
                 "; {} of {} including failed and unanswered samples",
@@ -305,10 +313,18 @@ impl InvalidRun<'_> {
             );
         }
         // Advice on speed only helps against overload.
-        if self.failures.are_overload() {
+        if self.failures.are_overload() && without == 0 {
             text += "; lower server_target_qps or make the system faster";
         }
         Some(Reason::new(ReasonKind::Bound, text).because_of(Cause::System))
+    }
+
+    /// Returns the number of answered samples for which no first token was reported.
+    fn no_first_token(&self) -> u64 {
+        let record = &self.report.run.record;
+        let is_without = |(at, first): &(&Nanos, &Nanos)| **at != 0 && **first == 0;
+        let without = record.completed_at.iter().zip(&record.first_token_at).filter(is_without);
+        (without.count() as u64).saturating_sub(self.failures.samples)
     }
 
     /// Returns the reason for fewer queries or samples than the settings require.
@@ -379,23 +395,48 @@ impl InvalidRun<'_> {
                     lost => format!(", {} failed", count(lost)),
                 };
                 format!(
-                    "{} holds for the {} answered ({} over it{failed}); {more} needed to be \
-                     certain if all of them are within it; use --set min_query_count={needed}",
+                    "{} holds for the {} answered ({} over it{failed}{}); {more} needed to be \
+                     certain if all of them are within it; use {}",
                     limit(bounded, at, bound),
                     count(self.answered()),
-                    count(over_answered)
+                    count(over_answered),
+                    self.single_tokens(bounded),
+                    self.option_for(needed)
                 )
             }
             Finding::Estimated(estimates) => {
                 let Estimate { processed, .. } = estimates.target;
                 format!(
-                    "{} queries answered are too few to be certain of {}; {more} needed; use --set \
-                     min_query_count={needed}",
+                    "{} queries answered are too few to be certain of {}; {more} needed; use {}",
                     count(processed),
-                    percentile(at)
+                    percentile(at),
+                    self.option_for(needed)
                 )
             }
         }))
+    }
+
+    /// Returns the option that makes a run have this number of queries.
+    fn option_for(&self, queries: u64) -> String {
+        // --num-prompts sets both.
+        let plan = self.plan();
+        if plan.max_query_count > 0 && plan.max_query_count == plan.min_query_count {
+            format!("--num-prompts {queries}")
+        } else {
+            format!("--set min_query_count={queries}")
+        }
+    }
+
+    /// Returns a remark on answers of one token, which have no time per output token.
+    fn single_tokens(&self, bounded: BoundedTime) -> String {
+        let tokens = &self.report.run.record.tokens;
+        let single = tokens.iter().filter(|&&tokens| tokens == 1).count() as u64;
+        match (bounded, single) {
+            (BoundedTime::Latency | BoundedTime::FirstToken, _) | (_, 0) => String::new(),
+            (BoundedTime::TimePerOutputToken, single) => {
+                format!(", {} have one token and therefore no TPOT", count(single))
+            }
+        }
     }
 
     /// Returns the first bound that is not certain enough.

@@ -526,8 +526,9 @@ fn play(
         }
         if let Some(saturated) = &saturated {
             outcome.summary.end_saturated(saturated);
-        } else if let Some(run) = log.runs().last().filter(|_| test.can_saturate()) {
-            seen::judge_backlog(&mut outcome.summary, &run.record, stages);
+        } else if let Some(run) = log.runs().last() {
+            let has_one_rate = test.can_saturate() && stages.is_none();
+            seen::judge_backlog(&mut outcome.summary, &run.record, has_one_rate);
         }
         outcome.summary.notes.extend(notes.iter().cloned());
         if let (TestMode::PerformanceOnly, Some(run)) = (test.mode, log.runs().last()) {

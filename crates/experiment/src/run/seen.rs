@@ -8,7 +8,7 @@ use dyno_loadgen::run::TestLog;
 use dyno_net::client::{ClientStatistics, Gaps};
 use dyno_net::ledger::Entry;
 use dyno_results::series::Timeline;
-use dyno_results::summary::backlog::BacklogGrowth;
+use dyno_results::summary::backlog::{BacklogGrowth, LateTurns};
 use dyno_results::summary::distributions::MetricDistribution;
 use dyno_results::summary::{self, Observer, State};
 use dyno_results::units::{count, counted, duration};
@@ -20,7 +20,6 @@ use crate::gather::observer::{self, Part, Reach};
 use crate::gather::server::{self, ObservedRun, ServerFindings};
 use crate::observe::Observation;
 use crate::observe::servers::ServerObservation;
-use crate::options::Stages;
 use crate::outcome::{Context, Outcome, Troubles};
 use crate::system::System;
 use crate::workers::{RemoteWorkers, WorkerReports};
@@ -34,18 +33,22 @@ pub(super) fn troubles(system: &System, before: Option<&ClientStatistics>) -> Tr
     seen.map(|seen| seen.troubles).unwrap_or_default()
 }
 
-/// Makes a test at a rate UNDECIDED if its backlog still grew when it ended. With stages, the load
-/// itself may grow.
-pub(super) fn judge_backlog(test: &mut summary::Test, record: &Record, stages: Option<&Stages>) {
-    if stages.is_some() || test.state != State::Complete {
+/// Makes a test UNDECIDED if its backlog still grew when it ended: at one rate that of the requests,
+/// with users at an interval that of their turns.
+pub(super) fn judge_backlog(test: &mut summary::Test, record: &Record, has_one_rate: bool) {
+    if test.state != State::Complete {
         return;
     }
-    let each = record.samples_per_query.max(1);
-    let due = |query: usize| iter::repeat_n(record.scheduled(query), each);
-    let due = (0..record.query_count()).flat_map(due).collect();
-    let done = record.completed_at.iter().copied().filter(|at| *at > 0).collect();
-    if let Some(growth) = BacklogGrowth::find(due, done) {
-        test.add_reason_after_failures(growth.reason());
+    let growth = || {
+        let each = record.samples_per_query.max(1);
+        let due = |query: usize| iter::repeat_n(record.scheduled(query), each);
+        let due = (0..record.query_count()).flat_map(due).collect();
+        let done = record.completed_at.iter().copied().filter(|at| *at > 0).collect();
+        BacklogGrowth::find(due, done).map(|growth| growth.reason())
+    };
+    let growth = if has_one_rate { growth() } else { None };
+    if let Some(reason) = growth.or_else(|| LateTurns::find(record).map(|late| late.reason())) {
+        test.add_reason_after_failures(reason);
         test.settle();
     }
 }

@@ -52,9 +52,7 @@ pub fn needs_probe(options: &Options, system: &System) -> bool {
     let is_measured = |mode: &TestMode| *mode != TestMode::AccuracyOnly;
     let is_unknown = |scenario: Scenario| {
         let mut settings = options.settings(scenario, TestMode::PerformanceOnly, None);
-        if let Some(remote) = system.remote() {
-            remote.complete(&mut settings);
-        }
+        system.complete(&options.run, &mut settings);
         options.complete_load(&mut settings);
         has_rate(&settings)
             && probed_setting(scenario, None).is_some_and(|(key, _)| is_open(&settings, key))
@@ -227,9 +225,7 @@ fn settle(
     tenant: Option<&TenantTable>,
     mut settings: Settings,
 ) -> Result<TestTenant, Vec<String>> {
-    if let Some(remote) = system.remote() {
-        remote.complete(&mut settings);
-    }
+    system.complete(&options.run, &mut settings);
     options.complete_load(&mut settings);
     let messages = options.complete(&mut settings);
     let plan = Plan::resolve(&settings.values, system.library_size()).map_err(|errors| {

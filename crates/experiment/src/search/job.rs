@@ -95,6 +95,7 @@ impl Job {
         let mut on_top = load.bounds(&limits);
         on_top.push(load.setting(from));
         on_top.extend(request::repetition(&prepared, load));
+        on_top.extend(request::least_queries(&prepared, load, &limits));
         let base = prepared.performance_test(load.scenario(), &on_top, &ORIGIN)?;
         let plan = &base.tenants[0].plan;
         limits.extend(request::lag_limit(&prepared, &limits, load, plan));
@@ -460,6 +461,7 @@ impl Job {
         on_top.push(self.load.setting(probe.load));
         self.prepared.options.depart(self.load.scenario(), &on_top, &ORIGIN);
         on_top.extend(request::repetition(&self.prepared, self.load));
+        on_top.extend(request::least_queries(&self.prepared, self.load, &self.limits));
         let test = self.prepared.performance_test(self.load.scenario(), &on_top, &ORIGIN)?;
         // A confirmation is judged by its whole length.
         let tests = [PlannedTest { stops_saturated: false, ..test }];

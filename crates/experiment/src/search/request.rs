@@ -7,7 +7,8 @@ use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::search::{Limit, Quantity, Rules};
 use dyno_loadgen::settings::{
-    Arrivals, FIELDS, Field, Origin, Repetition, Scenario, Setting as _, TestMode, TestSettings,
+    Arrivals, EarlyStopping, FIELDS, Field, Origin, Repetition, Scenario, Setting as _, TestMode,
+    TestSettings,
 };
 use dyno_results::search::{Definition, Load, SettingOverride, limits};
 use dyno_results::summary::NO_BOUND;
@@ -17,6 +18,7 @@ use crate::options::{KeyOrigin, Mode, Options, Profile, is_open};
 use crate::run::PreparedRun;
 use crate::system::net::Remote;
 use crate::test::PlannedTest;
+use crate::throughput;
 use crate::watch::Control;
 
 /// Settings of a search besides those of its runs.
@@ -210,6 +212,7 @@ pub fn first_load(
         return Err(Failure::usage(format!("--from {from} is not below --to {to}")));
     }
     check_in_flight(prepared, ask, load)?;
+    check_rate(prepared, load)?;
     let settings = prepared.options.settings(load.scenario(), TestMode::PerformanceOnly, None);
     let is_unknown = load == Load::Qps && is_open(&settings, "server_target_qps");
     let named = match (load, &settings.values.server_arrivals) {
@@ -226,15 +229,62 @@ pub fn first_load(
             ask.to.map_or(named, |to| named.min((to / 2.0).floor())).max(1.0),
         ))),
         (None, Load::Qps, Some(control)) if is_unknown => {
-            let tests = prepared.probed_tests(control)?;
-            let rate = |tests: Vec<PlannedTest>| tests[0].tenants[0].plan.target_qps;
             // The first load stays below `--to`, whatever the probe finds.
             let most = ask.to.map_or(f64::INFINITY, |to| to / 2.0);
-            Ok(tests.map(|tests| FirstLoad::At(rate(tests).min(most))))
+            let rate = probed_rate(prepared, control)?;
+            Ok(rate.map(|rate| FirstLoad::At(rate.min(most))))
         }
         (None, Load::Qps, None) if is_unknown => Ok(Some(FirstLoad::LeftToProbe)),
         (None, Load::Qps, _) => Ok(Some(FirstLoad::At(settings.values.server_target_qps))),
     }
+}
+
+/// Returns the minimum number of queries of a run that counts. Fewer queries are too few to be certain
+/// of a percentile even if all of them keep the limit. With early stopping, that decides.
+pub fn least_queries(
+    prepared: &PreparedRun,
+    load: Load,
+    limits: &[Limit],
+) -> Option<SettingOverride> {
+    let settings = prepared.options.settings(load.scenario(), TestMode::PerformanceOnly, None);
+    let key = "min_query_count";
+    let is_left_open = settings.values.early_stopping == EarlyStopping::Never
+        && settings.values.max_query_count == 0
+        && is_open(&settings, key);
+    let needed = limits.iter().filter_map(limits::queries_to_be_certain).max()?;
+    let queries = needed.max(settings.values.min_query_count);
+    is_left_open.then(|| (key, queries.to_string()))
+}
+
+/// Returns the rate that a probe finds; `None` if it was interrupted.
+fn probed_rate(prepared: &PreparedRun, control: Control<'_>) -> Result<Option<f64>, Failure> {
+    let Some(tests) = prepared.probed_tests(control)? else { return Ok(None) };
+    let tenant = &tests[0].tenants[0];
+    if !matches!(tenant.settings.values.server_arrivals, Arrivals::Concurrency(_)) {
+        return Ok(Some(tenant.plan.target_qps));
+    }
+    // Without a rate, a run of this profile has a fixed concurrency, and no probe was made.
+    let probe = throughput::samples_per_second(&prepared.system, &prepared.options, control)?;
+    Ok(probe.map(|probe| PROBED_SHARE * probe.samples_per_s))
+}
+
+/// First rate of a search as a share of the rate that a probe finds.
+const PROBED_SHARE: f64 = 0.5;
+
+/// Rejects a search for a rate if the load has fixed times.
+fn check_rate(prepared: &PreparedRun, load: Load) -> Result<(), Failure> {
+    let options = &prepared.options;
+    let mut settings = options.settings(load.scenario(), TestMode::PerformanceOnly, None);
+    prepared.system.complete(&options.run, &mut settings);
+    options.complete_load(&mut settings);
+    if load != Load::Qps || !matches!(settings.values.server_arrivals, Arrivals::Replay(_)) {
+        return Ok(());
+    }
+    let problem = "a search varies the rate, but the times of this load are fixed by a recorded \
+                   trace or by --stages";
+    Err(Failure::usage(problem).hint(
+        "use data without times, remove --stages, or play the trace faster with the key speed=X",
+    ))
 }
 
 /// Number of requests in flight that a search without `--to` rarely reaches.

@@ -422,8 +422,7 @@ fn effect(options: &Options) -> u64 {
 pub fn expected(fixed: &CommandLine, combination: &Combination) -> Result<Option<Nanos>, Failure> {
     let line = command_line(fixed, combination).map_err(Failure::usage)?;
     let options = Options::read(&line, variables())?;
-    let is_model = options.run.system.as_deref().is_some_and(|spec| spec.starts_with("model:"));
-    if is_model || options.run.is_virtual {
+    if is_virtual(&options) {
         return Ok(None);
     }
     let mut total: Nanos = 0;
@@ -435,6 +434,32 @@ pub fn expected(fixed: &CommandLine, combination: &Combination) -> Result<Option
         }
     }
     Ok(Some(total))
+}
+
+fn is_virtual(options: &Options) -> bool {
+    let is_model = options.run.system.as_deref().is_some_and(|spec| spec.starts_with("model:"));
+    is_model || options.run.is_virtual
+}
+
+/// Distance of the seeds of two repeats in virtual time.
+const REPEAT_SEEDS: u64 = 1_000_000;
+
+/// Returns the command line of a point. In virtual time, a further repeat has a seed of its own:
+/// with the same seed it would have the same results.
+///
+/// # Errors
+/// The planned command line is not valid any more.
+pub fn command_line_of_point(fixed: &CommandLine, point: &Point) -> Result<CommandLine, Failure> {
+    let mut line = command_line(fixed, &point.assignments).map_err(Failure::set_up)?;
+    if point.repeat > 1 {
+        let options = Options::read(&line, variables())?;
+        if is_virtual(&options) {
+            let further = u64::from(point.repeat - 1) * REPEAT_SEEDS;
+            let seed = options.run.seed.unwrap_or(0).wrapping_add(further);
+            line.give("seed", &seed.to_string());
+        }
+    }
+    Ok(line)
 }
 
 fn operations_of(

@@ -250,7 +250,7 @@ fn absolute(folder: &Path) -> PathBuf {
 
 /// Returns the arguments of a point's run, without its directory.
 fn arguments(fixed: &CommandLine, point: &Point) -> Result<Vec<String>, Failure> {
-    let line = plan::command_line(fixed, &point.assignments).map_err(Failure::set_up)?;
+    let line = plan::command_line_of_point(fixed, point)?;
     let mut arguments = vec!["run".to_string()];
     arguments.extend(line.arguments());
     arguments.push(format!("--name={}", point.name));

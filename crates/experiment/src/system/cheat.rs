@@ -11,6 +11,7 @@ use dyno_sut::digits;
 use super::digits::TARGET;
 use super::kind::{Drive, OpenedSystem, Resources, Simulation, SystemKind, WorkerPool, repeated};
 use crate::failure::Failure;
+use crate::options::RandomStream;
 
 pub(super) const KIND: SystemKind = SystemKind {
     name: "cheat",
@@ -23,7 +24,11 @@ pub(super) const KIND: SystemKind = SystemKind {
     resources: Resources::nothing,
     check: None,
     open: |request| {
-        let cheat = CheatSpec::read(request.spec, request.operand, request.run.seed.unwrap_or(0))?;
+        let cheat = CheatSpec::read(
+            request.spec,
+            request.operand,
+            request.run.seed_of(RandomStream::System),
+        )?;
         let is_class = cheat.trick.form() == Form::Class;
         let images = Arc::new(cheat.images);
         Ok(OpenedSystem {
@@ -89,6 +94,7 @@ impl Simulation for CheatSpec {
         });
         let published: Vec<Seeds> = seeds.collect();
         let seed = repeated(self.seed, repeat);
+        let seed = RandomStream::System.apart_from(seed, &plan.seeds);
         Box::new(Cheat::new(
             self.trick,
             self.images,

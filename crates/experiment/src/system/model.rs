@@ -12,6 +12,7 @@ use dyno_sut::model::{Cost, Faults, Model, ServiceModel, ServiceTime, Tokens};
 use super::kind::{Drive, OpenedSystem, Resources, Simulation, SystemKind, WorkerPool, repeated};
 use super::{Numbers, SAMPLES_DEFAULT};
 use crate::failure::Failure;
+use crate::options::{RandomStream, RunOptions};
 
 pub(super) const KIND: SystemKind = SystemKind {
     name: "model",
@@ -23,7 +24,7 @@ pub(super) const KIND: SystemKind = SystemKind {
     resources: Resources::nothing,
     check: None,
     open: |request| {
-        let model = read(request.spec, request.operand, request.run.seed)?;
+        let model = read(request.spec, request.operand, request.run)?;
         let library = Numbers::new(request.run.samples_or_of_round(SAMPLES_DEFAULT));
         let drive = Drive::Virtual(Box::new(model));
         Ok(OpenedSystem { caution: Some(SIMULATED), ..OpenedSystem::new(drive, library) })
@@ -34,8 +35,8 @@ pub(super) const KIND: SystemKind = SystemKind {
 pub(super) const SIMULATED: &str = "The system is simulated: the figures describe a model.";
 
 /// Parses a model, and builds it once to check it; each test builds a new one.
-fn read(spec: &str, operand: &str, seed: Option<u64>) -> Result<Model, Failure> {
-    let model = parse(operand, seed).and_then(|model| {
+fn read(spec: &str, operand: &str, run: &RunOptions) -> Result<Model, Failure> {
+    let model = parse(operand, run).and_then(|model| {
         ServiceModel::new(model.clone()).map(|_| model).map_err(|error| error.to_string())
     });
     model.map_err(|expected| {
@@ -61,11 +62,13 @@ impl Simulation for Model {
     /// in batches, so that its servers share them.
     fn system(
         &self,
-        _: &Plan,
+        plan: &Plan,
         repeat: u64,
         batching: Option<WorkerPool>,
     ) -> Box<dyn SimulatedSystem> {
-        let seeded = Self { seed: repeated(self.seed, repeat), ..self.clone() };
+        let seed = repeated(self.seed, repeat);
+        let seed = RandomStream::System.apart_from(seed, &plan.seeds);
+        let seeded = Self { seed, ..self.clone() };
         let system = ServiceModel::new(seeded).expect("the model was built when it was read");
         match batching {
             None => Box::new(system),
@@ -98,14 +101,14 @@ const SIGMA_DEFAULT: f64 = 0.5;
 ///
 /// # Errors
 /// A sentence fragment that begins with "expected" or names an unknown key.
-fn parse(text: &str, seed: Option<u64>) -> Result<Model, String> {
+fn parse(text: &str, run: &RunOptions) -> Result<Model, String> {
     let mut kind = None;
     let mut cost = Cost::default();
     let mut sigma = SIGMA_DEFAULT;
     let (mut token_range, mut per_token) = (None, 0);
     let mut faults = Faults::default();
-    let mut servers = NonZero::<usize>::MIN;
-    let mut seed = seed.unwrap_or(0);
+    let (mut servers, workers) = (None, run.workers.and_then(NonZero::new));
+    let mut seed = run.seed_of(RandomStream::System);
     for part in text.split(',') {
         let (key, value) =
             part.split_once('=').ok_or_else(|| format!("expected key=value, found `{part}`"))?;
@@ -119,9 +122,9 @@ fn parse(text: &str, seed: Option<u64>) -> Result<Model, String> {
             }
             "per-sample" => cost.per_sample = parse_duration(value)?,
             "per-token" => per_token = parse_duration(value)?,
-            "servers" => servers = number(key, value)?,
+            "servers" => servers = Some(number(key, value)?),
             "sigma" => sigma = at_least_zero(key, value)?,
-            "seed" => seed = number(key, value)?,
+            "seed" => seed = RandomStream::System.seed(number(key, value)?),
             "failed" => faults.failed = share(key, value)?,
             "unanswered" => faults.unanswered = share(key, value)?,
             "tokens" => token_range = Some(range(value)?),
@@ -138,7 +141,22 @@ fn parse(text: &str, seed: Option<u64>) -> Result<Model, String> {
         None => return Err("expected fixed=TIME, exponential=TIME or lognormal=TIME".into()),
     };
     let tokens = token_range.map(|(fewest, most)| Tokens { fewest, most, per_token });
+    let servers = servers_of(servers, workers)?;
     Ok(Model { servers, service, tokens, faults, seed })
+}
+
+/// Returns the number of servers: as many as workers, unless it is given.
+fn servers_of(
+    servers: Option<NonZero<usize>>,
+    workers: Option<NonZero<usize>>,
+) -> Result<NonZero<usize>, String> {
+    match (servers, workers) {
+        (Some(servers), Some(workers)) if workers > servers => Err(format!(
+            "servers={servers} serve at most {servers} batches at a time, so --workers {workers} \
+             has no further effect; lower it, or raise servers"
+        )),
+        (servers, workers) => Ok(servers.or(workers).unwrap_or(NonZero::<usize>::MIN)),
+    }
 }
 
 fn number<T: std::str::FromStr>(key: &str, value: &str) -> Result<T, String> {
@@ -170,25 +188,39 @@ fn range(value: &str) -> Result<(u32, u32), String> {
 mod tests {
     use super::*;
 
+    fn none() -> RunOptions {
+        RunOptions::default()
+    }
+
+    #[test]
+    fn workers_are_servers_unless_there_are_fewer_servers() {
+        let with = |workers| RunOptions { workers: Some(workers), ..none() };
+        let servers = |text, workers| parse(text, &with(workers)).map(|model| model.servers.get());
+        assert_eq!(servers("fixed=1ms", 8), Ok(8));
+        assert_eq!(servers("fixed=1ms", 0), Ok(1));
+        assert_eq!(servers("fixed=1ms,servers=4", 2), Ok(4));
+        assert!(servers("fixed=1ms,servers=4", 8).unwrap_err().contains("at most 4 batches"));
+    }
+
     #[test]
     fn a_model_reads_and_a_misspelt_key_names_the_nearest() {
-        let model = parse("exponential=2ms,servers=4,tokens=10-20,per-token=5us", None).unwrap();
+        let model = parse("exponential=2ms,servers=4,tokens=10-20,per-token=5us", &none()).unwrap();
         assert_eq!(model.servers.get(), 4);
         assert_eq!(
             model.service,
             ServiceTime::Exponential(Cost { base: 2_000_000, per_sample: 0 })
         );
         assert_eq!(model.tokens, Some(Tokens { fewest: 10, most: 20, per_token: 5_000 }));
-        let error = parse("fixed=1ms,exponential=2ms", None).unwrap_err();
+        let error = parse("fixed=1ms,exponential=2ms", &none()).unwrap_err();
         assert_eq!(error, "expected one service time, found `fixed` and `exponential`");
-        let error = parse("fixed=1ms,server=2", None).unwrap_err();
+        let error = parse("fixed=1ms,server=2", &none()).unwrap_err();
         assert_eq!(error, "unknown key `server`; the nearest key is `servers`");
-        assert!(parse("", None).unwrap_err().starts_with("expected"));
+        assert!(parse("", &none()).unwrap_err().starts_with("expected"));
     }
 
     #[test]
     fn models_in_which_time_stands_still_or_that_need_gigabytes_are_rejected() {
-        let error = |text: &str| read("model:x", text, None).unwrap_err().to_string();
+        let error = |text: &str| read("model:x", text, &none()).unwrap_err().to_string();
         for text in
             ["fixed=0ns", "exponential=0s", "lognormal=0s", "fixed=0s,tokens=1,per-token=1s"]
         {
@@ -196,7 +228,7 @@ mod tests {
         }
         assert!(error("fixed=1ms,servers=99999999999").contains("at most 1000000"));
         assert!(error("lognormal=1ms,sigma=inf").contains("from 0 to 4"));
-        assert!(read("model:x", "fixed=0s,tokens=2,per-token=1us", None).is_ok());
-        assert!(read("model:x", "fixed=0s,per-sample=1ns", None).is_ok());
+        assert!(read("model:x", "fixed=0s,tokens=2,per-token=1us", &none()).is_ok());
+        assert!(read("model:x", "fixed=0s,per-sample=1ns", &none()).is_ok());
     }
 }

@@ -393,6 +393,11 @@ impl Remote {
         self.client.statistics().trouble()
     }
 
+    /// Returns whether its data have arrival times.
+    pub fn has_schedule(&self) -> bool {
+        self.schedule.is_some()
+    }
+
     /// Sets settings that follow from the server, unless they are set.
     pub fn complete(&self, settings: &mut Settings) {
         let is_server = settings.values.scenario == Scenario::Server;

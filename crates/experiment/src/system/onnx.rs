@@ -18,7 +18,7 @@ use super::shapes::{self, Symbols};
 use super::{BATCH_DEFAULT, SAMPLES_DEFAULT, policy};
 use crate::environment;
 use crate::failure::Failure;
-use crate::options::RunOptions;
+use crate::options::{RandomStream, RunOptions};
 
 pub(super) const ONNX: SystemKind = SystemKind {
     name: "onnx",
@@ -144,6 +144,7 @@ fn load_ort(
     let search = Search::from_environment(run.ort_lib.clone());
     let model = OrtModel::open(path, &search, ort_options(run));
     let model = model.map_err(|error| missing(error, &[], run))?;
+    shapes::check_ranks(path, model.inputs())?;
     let library = Arc::new(library(model.inputs(), || shapes::symbols(path), spans, run)?);
     let inputs = model.inputs().to_vec();
     let mut options = options(run);
@@ -195,6 +196,7 @@ fn load_tract(path: &Path, spans: &Spans<'_>, run: &RunOptions) -> Result<Loaded
     use dyno_sut::onnx::tract::TractModel;
 
     let model = TractModel::open(path).map_err(|error| missing(error, &[], run))?;
+    shapes::check_ranks(path, model.inputs())?;
     let library = Arc::new(library(model.inputs(), || shapes::symbols(path), spans, run)?);
     let inputs = model.inputs().to_vec();
     let engine = model.engine(&library, options(run));
@@ -318,7 +320,7 @@ pub fn library(
             },
             NonZero::get,
         );
-        let seed = run.seed.unwrap_or(0);
+        let seed = run.seed_of(RandomStream::Inputs);
         let library = TensorLibrary::synthetic(inputs, samples, BATCH, spans, seed);
         return library.map_err(Failure::set_up);
     }

@@ -63,6 +63,8 @@ fn open(request: &Request<'_>) -> Result<OpenedSystem, Failure> {
     let Request { operand, run, .. } = *request;
     let Spec { path, options, timeout } = parse(operand)?;
     let plugin = Plugin::open(&path, &options).map_err(Failure::set_up)?;
+    // Without inputs, samples are their numbers.
+    let is_synthetic = run.data.is_empty() && !plugin.inputs().is_empty();
     let library = Arc::new(library(&plugin, run)?);
     let system = PluginSystem::new(plugin, &library, timeout).map_err(|why| {
         Failure::set_up(format!("plug-in {}: {why}", path.display()))
@@ -71,7 +73,7 @@ fn open(request: &Request<'_>) -> Result<OpenedSystem, Failure> {
     Ok(OpenedSystem {
         labels: library.labels().map(<[i64]>::to_vec),
         tensors: Some(library.clone()),
-        is_synthetic: run.data.is_empty(),
+        is_synthetic,
         ..OpenedSystem::new(Drive::Plugin(Arc::new(system)), library)
     })
 }

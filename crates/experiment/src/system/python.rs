@@ -149,7 +149,6 @@ fn open(request: &Request<'_>) -> Result<OpenedSystem, Failure> {
         tensors: Some(samples.clone()),
         workers: (workers > 1).then_some(workers),
         offline_workers: workers,
-        is_synthetic: run.data.is_empty(),
         ..OpenedSystem::new(Drive::Engine(Arc::new(engine)), samples)
     })
 }

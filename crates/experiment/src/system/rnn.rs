@@ -27,7 +27,7 @@ use super::kind::{Drive, OpenedSystem, Resources, SystemKind};
 use super::{BATCH_DEFAULT, digits, onnx, policy};
 use crate::environment;
 use crate::failure::Failure;
-use crate::options::{Mode, RunOptions};
+use crate::options::{Mode, RandomStream, RunOptions};
 use source::Source;
 use spec::Spec;
 
@@ -515,7 +515,7 @@ fn library(spec: &Spec, models: &[Source], run: &RunOptions) -> Result<SequenceL
         }
         (None, models) => {
             let random = |(number, model): (usize, &Source)| {
-                let seed = run.seed.unwrap_or(0).wrapping_add(number as u64);
+                let seed = run.seed_of(RandomStream::Inputs).wrapping_add(number as u64);
                 let model = match model {
                     Source::Layers(model) => model,
                     // The oracle takes seconds per sample.

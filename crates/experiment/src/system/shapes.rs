@@ -29,6 +29,29 @@ pub fn symbols(path: &Path) -> Symbols {
     named.collect()
 }
 
+/// Rejects inputs of which the file does not even state the number of dimensions. Engines show them as
+/// scalars.
+///
+/// # Errors
+/// The first such input.
+pub fn check_ranks(path: &Path, inputs: &[ModelInput]) -> Result<(), Failure> {
+    let is_scalar =
+        |name: &str| inputs.iter().any(|input| input.name == name && input.shape.is_empty());
+    if inputs.iter().all(|input| !input.shape.is_empty()) {
+        return Ok(());
+    }
+    let declared = dyno_onnx::Model::read(path).map(|model| model.inputs).unwrap_or_default();
+    match declared.iter().find(|input| input.shape.is_none() && is_scalar(&input.name)) {
+        None => Ok(()),
+        Some(input) => Err(Failure::set_up(format!(
+            "{}: input `{}` has no shape in the file, so that the size of a sample is not known",
+            path.display(),
+            input.name
+        ))
+        .hint("export the model with a shape for each input; open dimensions may have names")),
+    }
+}
+
 /// Returns the inputs with all dimensions except the batch: those that the model fixes, else those
 /// of `--shape`. A size given for a named dimension applies to all inputs with a dimension of that
 /// name.

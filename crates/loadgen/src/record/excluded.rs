@@ -16,6 +16,8 @@ pub struct ExcludedQueries {
     pub cancelled: u64,
     /// Length of the ramp, ns. The record counts time from its end.
     pub ramp_length: Nanos,
+    /// When the last of them was complete or cancelled, ns since the end of the ramp.
+    pub last: Nanos,
     /// Per query of the record: its number among all queries that were played.
     pub numbers: Vec<u64>,
 }
@@ -34,7 +36,11 @@ impl Record {
         for query in 0..self.query_count() {
             let number = query as u64;
             let why = failed.get(&number);
-            if self.scheduled(query) < ramp {
+            let is_in_ramp = self.scheduled(query) < ramp;
+            if is_in_ramp || why.is_some_and(is_cancelled) {
+                excluded.last = excluded.last.max(self.completed_at[query].saturating_sub(ramp));
+            }
+            if is_in_ramp {
                 excluded.ramp += 1;
                 let is_lost =
                     self.completed_at[query] == 0 || why.is_some_and(|w| !is_cancelled(w));
@@ -45,7 +51,9 @@ impl Record {
                 excluded.numbers.push(number);
             }
         }
-        self.exclude_sessions(ramp, &failed, &excluded.numbers);
+        let is_measured = |number: usize| self.scheduled(number) >= ramp;
+        let measured: Vec<bool> = (0..self.query_count()).map(is_measured).collect();
+        self.exclude_sessions(ramp, &failed, &excluded.numbers, |number| measured[number]);
         let numbers = &excluded.numbers;
         let since = |at: Nanos| at.saturating_sub(ramp);
         // 0 means that a sample was never complete.
@@ -77,7 +85,13 @@ impl Record {
 
     /// Removes the turns that are not measured. Of a session that began in the ramp, the later turns
     /// stay.
-    fn exclude_sessions(&mut self, ramp: Nanos, failed: &HashMap<u64, Failure>, numbers: &[u64]) {
+    fn exclude_sessions(
+        &mut self,
+        ramp: Nanos,
+        failed: &HashMap<u64, Failure>,
+        numbers: &[u64],
+        is_measured: impl Fn(usize) -> bool,
+    ) {
         let Some(played) = &mut self.sessions else { return };
         let PlayedSessions { turns, ready_at, .. } = played;
         let begun: BTreeSet<u32> = numbers
@@ -89,8 +103,11 @@ impl Record {
         let is_cancelled =
             |number: usize| failed.get(&(number as u64)) == Some(&Failure::Cancelled);
         let ended = turns.iter().enumerate().filter(|(number, _)| is_cancelled(*number));
-        let ended = ended.filter(|(_, turn)| turn.number > 0 && begun.contains(&turn.session));
-        played.cancelled = ended.count() as u64;
+        let (first, later): (Vec<_>, Vec<_>) = ended.partition(|(_, turn)| turn.number == 0);
+        let later = later.iter().filter(|(_, turn)| begun.contains(&turn.session));
+        played.cancelled = later.count() as u64;
+        let first = first.iter().filter(|(number, _)| is_measured(*number));
+        played.cancelled_at_first = first.count() as u64;
         played.ended_at = played.ended_at.saturating_sub(ramp);
         select(turns, numbers, |turn| turn);
         select(ready_at, numbers, |at| at.saturating_sub(ramp));
@@ -173,20 +190,22 @@ mod tests {
     #[test]
     fn sessions_keep_their_measured_turns() {
         let turn = |session, number| Turn { session, number, turns: 3 };
-        let turns = vec![turn(0, 0), turn(1, 0), turn(0, 1), turn(1, 1), turn(2, 0)];
+        let turns = vec![turn(0, 0), turn(1, 0), turn(0, 1), turn(1, 1), turn(2, 0), turn(3, 0)];
         let mut record = Record {
             samples_per_query: 1,
-            scheduled_at: vec![0, 100, 110, 120, 130],
-            issued_at: vec![0, 100, 110, 120, 130],
-            completed_at: vec![10, 110, 120, 130, 140],
-            failed: vec![(2, Failure::Cancelled), (3, Failure::Cancelled)],
+            scheduled_at: vec![0, 100, 110, 120, 130, 140],
+            issued_at: vec![0, 100, 110, 120, 130, 140],
+            completed_at: vec![10, 110, 120, 130, 140, 190],
+            failed: [2, 3, 5].map(|number| (number, Failure::Cancelled)).into(),
             sessions: Some(PlayedSessions { turns, ended_at: 200, ..PlayedSessions::default() }),
             ..Record::default()
         };
         record.exclude(100);
+        assert_eq!(record.excluded.as_ref().unwrap().last, 90);
         let played = record.sessions.unwrap();
         assert_eq!(played.turns, [turn(1, 0), turn(2, 0)]);
         // Session 0 began in the ramp: its end is not counted.
         assert_eq!((played.cancelled, played.ended_at), (1, 100));
+        assert_eq!(played.cancelled_at_first, 1);
     }
 }

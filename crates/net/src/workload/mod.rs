@@ -121,7 +121,10 @@ impl Workload {
             self.prompts.iter().cycle().take(once * times.get() as usize).cloned().collect();
         self.sessions *= times.get() as usize;
         if times.get() > 1 {
-            self.remarks.push(format!("The trace of {once} requests is played {times} times."));
+            self.remarks.push(format!(
+                "The trace ({once} {}) is played {times} times.",
+                if once == 1 { "request" } else { "requests" }
+            ));
         }
         Ok(self)
     }

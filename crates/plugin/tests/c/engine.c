@@ -47,7 +47,7 @@ int dyno_engine_describe(dyno_engine *engine, dyno_description *description) {
   if (is(engine, "no description")) return 9;
   description->name = "test";
   description->version = "2";
-  description->flags = is(engine, "tokens") ? DYNO_STREAMING : 0;
+  description->flags = is(engine, "tokens") || is(engine, "no token") ? DYNO_STREAMING : 0;
   description->input_count = is(engine, "pair") || is(engine, "wrong type");
   description->inputs = is(engine, "pair") ? PAIR : WRONG;
   if (is(engine, "many inputs")) description->input_count = 1000;
@@ -73,6 +73,7 @@ int dyno_engine_issue(dyno_engine *engine, const dyno_sample *samples, size_t co
   engine->complete = complete;
   engine->context = context;
   if (is(engine, "error")) return 42;
+  if (is(engine, "exit")) exit(0);
   for (size_t i = 0; i < count; i++) {
     const dyno_sample *sample = &samples[i];
     if (is(engine, "never")) continue;
@@ -92,6 +93,12 @@ int dyno_engine_issue(dyno_engine *engine, const dyno_sample *samples, size_t co
       finish(engine, sample, DYNO_DONE, text);
       continue;
     }
+    if (is(engine, "tokens below 0") || is(engine, "too many tokens")) {
+      int64_t tokens = is(engine, "too many tokens") ? INT64_MAX : -5;
+      dyno_answer answer = {.id = sample->id, .tokens = tokens};
+      complete(context, &answer, 1);
+      continue;
+    }
     finish(engine, sample, is(engine, "kind") ? 9 : DYNO_DONE, "here");
     if (is(engine, "twice")) finish(engine, sample, DYNO_DONE, "again");
     if (is(engine, "unknown")) {
@@ -105,7 +112,7 @@ int dyno_engine_issue(dyno_engine *engine, const dyno_sample *samples, size_t co
       complete(context, &answer, 1);
     }
   }
-  return 0;
+  return is(engine, "late error") ? 42 : 0;
 }
 
 #ifdef NO_FLUSH

@@ -135,6 +135,9 @@ fn a_breach_of_the_interface_names_the_plug_in_and_what_it_did() {
         ("kind", "an answer has the unknown kind 9"),
         ("null answers", "it passed 3 answers at 0x0"),
         ("null data", "an answer has 8 bytes at NULL"),
+        ("tokens below 0", "an answer has -5 tokens"),
+        ("too many tokens", "an answer has 9223372036854775807 tokens"),
+        ("late error", "dyno_engine_issue returned 42, although a sample of the call is complete"),
     ] {
         let (_, system) = play(system(&compiled.path, options, &numbers()), &numbers());
         let why = system.breach().unwrap_or_default();

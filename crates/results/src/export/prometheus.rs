@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use crate::series::{self, Histogram};
 use crate::summary::answers::{Answers, Contradiction};
+use crate::summary::excluded::ExcludedRequests;
 use crate::summary::metrics::Distribution;
 use crate::summary::{Accuracy, Metrics, RequirementFinding, Run, State, Test};
 
@@ -143,7 +144,17 @@ fn of_metrics(text: &mut Text, run: &Run) {
     };
     let help = "From the start of the test to the last completion.";
     text.gauge("dyno_test_duration_seconds", help, gauge(|m| seconds(m.lasted_ns)));
-    text.gauge("dyno_queries_issued", "Queries issued.", gauge(|m| m.query_count as f64));
+    let help = "Queries issued and measured, without those of a ramp and cancelled ones.";
+    text.gauge("dyno_queries_issued", help, gauge(|m| m.query_count as f64));
+    let excluded = |of: fn(&ExcludedRequests) -> u64| {
+        measured(run).filter_map(move |(test, metrics)| {
+            Some((labels(run, test), of(metrics.excluded.as_ref()?) as f64))
+        })
+    };
+    let help = "Queries that the client cancelled on purpose.";
+    text.gauge("dyno_queries_cancelled", help, excluded(|excluded| excluded.cancelled));
+    let help = "Queries of the ramp, which are not measured.";
+    text.gauge("dyno_queries_in_ramp", help, excluded(|excluded| excluded.ramp_requests));
     text.gauge("dyno_samples_answered", "Samples answered.", gauge(|m| m.sample_count as f64));
     let help = "Samples that were never answered.";
     text.gauge("dyno_samples_missing", help, gauge(|m| m.missing as f64));

@@ -67,6 +67,7 @@ pub fn read(folder: &Path) -> Result<ForeignResult, ForeignError> {
             name: detail.text("qsl_name").unwrap_or_default().into(),
             total: detail.whole("qsl_reported_total_count").unwrap_or(0),
             performance: detail.whole("qsl_reported_performance_count").unwrap_or(0),
+            workload: None,
             shapes: Vec::new(),
         },
         plan: plan(&detail, scenario),

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::limits::{self, percent};
 use super::{Phase, Point, State};
+use crate::units;
 
 /// Returns the limit that a run came closest to, with the share of queries over it.
 pub fn nearest(point: &Point) -> Option<String> {
@@ -17,6 +18,25 @@ pub fn nearest(point: &Point) -> Option<String> {
     Some(format!("{} over {name}", percent(share)))
 }
 
+/// Returns why the run that kept every limit does not prove it: it had too few queries.
+fn uncertain(state: &State) -> Option<String> {
+    let confirmed = state.confirmed.as_ref()?;
+    let folder = Some(&confirmed.folder);
+    let point = state.points.iter().find(|point| point.folder.as_ref() == folder)?;
+    point.limits.iter().find_map(|counts| {
+        let limit = limits::parse(&counts.limit, 0.99).ok()?;
+        let needed = limits::queries_to_be_certain(&limit)?;
+        (counts.queries < needed).then(|| {
+            format!(
+                "its {} queries are too few to be certain of {}; at least {} are needed",
+                units::count(counts.queries),
+                limits::show(&limit),
+                units::count(needed)
+            )
+        })
+    })
+}
+
 /// Returns how a search ended, as a sentence, and whether it found a peak.
 pub fn headline(state: &State, directory: &Path) -> (String, bool) {
     let load = state.definition.load;
@@ -26,7 +46,10 @@ pub fn headline(state: &State, directory: &Path) -> (String, bool) {
     let text = match state.state {
         Phase::Confirmed => {
             let confirmed = tried(state.confirmed.as_ref().map(|confirmed| confirmed.load));
-            format!("Confirmed: {confirmed} keep every limit in a full run, VALID")
+            match uncertain(state) {
+                None => format!("Confirmed: {confirmed} keep every limit in a full run, VALID"),
+                Some(why) => format!("Not certain: {confirmed} kept every limit, but {why}"),
+            }
         }
         Phase::Estimated => "Found, not confirmed (--no-confirm)".into(),
         Phase::Unconfirmed => {
@@ -63,5 +86,9 @@ pub fn headline(state: &State, directory: &Path) -> (String, bool) {
         Phase::Interrupted => format!("Interrupted; continue with: {go_on}"),
         Phase::Aborted => format!("The system stopped answering; continue with: {go_on}"),
     };
-    (text, matches!(state.state, Phase::Confirmed | Phase::Estimated))
+    let is_found = match state.state {
+        Phase::Confirmed => uncertain(state).is_none(),
+        phase => phase == Phase::Estimated,
+    };
+    (text, is_found)
 }

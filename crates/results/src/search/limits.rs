@@ -118,6 +118,21 @@ fn share(text: &str) -> Option<f64> {
     (0.0 < share && share < 1.0).then_some(share)
 }
 
+/// Risk that a run keeps a limit by chance although the system does not.
+const RISK: f64 = 0.05;
+
+/// Returns how many queries prove a limit on a percentile if all of them keep it; `None` for other
+/// limits. A system that just misses the limit has so many queries in time with a probability of 5 %.
+pub fn queries_to_be_certain(limit: &Limit) -> Option<u64> {
+    match limit.quantity {
+        Quantity::Errors | Quantity::ClientLag => None,
+        Quantity::Latency | Quantity::FirstToken | Quantity::TimePerOutputToken => {
+            let queries = RISK.ln() / (1.0 - limit.allowed).ln();
+            queries.is_finite().then(|| queries.ceil() as u64)
+        }
+    }
+}
+
 /// Returns a limit for display: `TTFT p99 <= 200 ms`.
 pub fn show(limit: &Limit) -> String {
     let name = match limit.quantity {
@@ -156,6 +171,17 @@ pub fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The least n for which p^n is at most 5 %.
+    #[test]
+    fn so_many_queries_prove_a_percentile() {
+        let needed = |text| queries_to_be_certain(&parse(text, 0.99).unwrap());
+        for (text, percentile) in [("p99<=1s", 0.99), ("p50<=1s", 0.5), ("ttft.p90<=1s", 0.9)] {
+            let least = (1..).find(|n| f64::powi(percentile, *n) <= 0.05).unwrap() as u64;
+            assert_eq!(needed(text), Some(least), "{text}");
+        }
+        assert_eq!(needed("errors<=1%"), None);
+    }
 
     #[track_caller]
     fn check(text: &str, shown: &str) {

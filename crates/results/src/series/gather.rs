@@ -202,7 +202,8 @@ impl SliceBuilder {
                 continue;
             }
             part.slice.completed_samples += 1;
-            part.slice.tokens += record.tokens.get(sample).copied().unwrap_or(0);
+            let tokens = record.tokens.get(sample).copied().unwrap_or(0);
+            part.slice.tokens = part.slice.tokens.saturating_add(tokens);
         }
         builder
     }

@@ -1,6 +1,7 @@
 //! The backlog of a run at a rate: whether it still grew when the run ended.
 
 use dyno_loadgen::clock::{Nanos, SECOND};
+use dyno_loadgen::record::Record;
 
 use super::{Reason, ReasonKind};
 use crate::units;
@@ -89,9 +90,91 @@ impl BacklogGrowth {
     }
 }
 
+/// Lateness of turns that are due at an interval, which grew during a run: the users want more turns
+/// than the server answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LateTurns {
+    /// Median lateness in the first quarter of the run, ns.
+    pub first: Nanos,
+    /// Median lateness in the last quarter, ns.
+    pub last: Nanos,
+}
+
+/// Least growth of the lateness as a share of the time in which it grew.
+const LEAST_DELAY: f64 = 0.05;
+
+impl LateTurns {
+    /// Returns the lateness if it grew from each quarter of the run to the next; `None` otherwise, and
+    /// for turns that are due when the user sends them.
+    #[must_use]
+    pub fn find(record: &Record) -> Option<Self> {
+        let played = record.sessions.as_ref()?;
+        let late = |query: usize, ready: Nanos| ready.saturating_sub(record.scheduled(query));
+        let mut turns: Vec<(Nanos, Nanos)> = (played.ready_at.iter().enumerate())
+            .map(|(query, &ready)| (record.scheduled(query), late(query, ready)))
+            .collect();
+        if turns.len() < LEAST_ARRIVALS {
+            return None;
+        }
+        turns.sort_unstable();
+        let quarter = turns.len() / 4;
+        let medians: Vec<Nanos> = (0..4)
+            .map(|at| {
+                let mut part: Vec<Nanos> =
+                    turns[at * quarter..(at + 1) * quarter].iter().map(|(_, late)| *late).collect();
+                part.sort_unstable();
+                part[part.len() / 2]
+            })
+            .collect();
+        let (first, last) = (medians[0], medians[3]);
+        // The middles of the first and of the last quarter are three quarters apart.
+        let passed = (turns[turns.len() - 1].0 - turns[0].0) as f64 * 0.75;
+        let grows = medians.is_sorted() && medians[1] < last;
+        (grows && (last - first) as f64 >= LEAST_DELAY * passed).then_some(Self { first, last })
+    }
+
+    /// Returns the finding as a reason for UNDECIDED, with advice.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        let text = format!(
+            "The users fell behind their interval: a turn began {} late in the first quarter of the \
+             run, and {} late in the last (medians). The server answers fewer turns than they want, \
+             so that the latencies depend on the length of the run. Use fewer users, or a longer \
+             interval.",
+            units::duration(self.first.cast_signed()),
+            units::duration(self.last.cast_signed()),
+        );
+        Reason::new(ReasonKind::Saturated, text).undecided()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use dyno_loadgen::record::PlayedSessions;
+
     use super::*;
+
+    /// A user whose turns are due every 100 ms and begin at these times.
+    fn user(ready_at: impl Fn(Nanos) -> Nanos) -> Record {
+        let due: Vec<Nanos> = (0..400).map(|turn| turn * 100_000_000).collect();
+        let ready_at = due.iter().map(|due| ready_at(*due).max(*due)).collect();
+        let sessions = PlayedSessions { ready_at, ..PlayedSessions::default() };
+        Record { issued_at: due, sessions: Some(sessions), ..Record::default() }
+    }
+
+    #[test]
+    fn users_fall_behind_if_their_turns_take_longer_than_the_interval() {
+        // Each turn takes 150 ms.
+        let behind = LateTurns::find(&user(|due| due + due / 2)).unwrap();
+        assert!(behind.first < SECOND * 4 && behind.last > SECOND * 15, "{behind:?}");
+        assert!(behind.reason().undecided);
+        assert_eq!(LateTurns::find(&user(|due| due)), None);
+        // One answer was late, and all turns after it are on time again.
+        assert_eq!(LateTurns::find(&user(|due| due.max(SECOND))), None);
+        // A constant delay does not grow.
+        assert_eq!(LateTurns::find(&user(|due| due + 80_000_000)), None);
+        assert_eq!(LateTurns::find(&Record::default()), None);
+    }
 
     /// Uniform numbers in (0, 1) from a multiplicative generator (Park and Miller).
     struct Uniform(u64);

@@ -379,6 +379,10 @@ pub struct Data {
     pub total: u64,
     /// samples of its performance set
     pub performance: u64,
+    /// of a server: the options and hashes of files that determine its requests; empty if all are
+    /// defaults, null if unknown
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
     /// shapes of the tensors of one sample, by input; empty if samples are not tensors
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shapes: Vec<InputShape>,

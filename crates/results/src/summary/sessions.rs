@@ -116,8 +116,9 @@ impl Sessions {
                 ended += 1;
             }
         }
-        found.cancelled = played.cancelled;
         found.cut_off = found.started.saturating_sub(ended + played.cancelled);
+        found.started += played.cancelled_at_first;
+        found.cancelled = played.cancelled + played.cancelled_at_first;
         let completed = found.completed;
         found.turns = (completed > 0).then(|| turns_of_completed as f64 / completed as f64);
         found.duration_ns = Distribution::from_times(spans, target);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dyno_tensors::npy::Npy;
 
-use super::{Elements, Scalar, TensorError, each_type};
+use super::{Element, Elements, Scalar, TensorError, each_type};
 
 /// Rejects NaN and infinities.
 ///
@@ -22,11 +22,14 @@ pub(super) fn check_finite(
     }
     match each_type!(elements, all => first(all)) {
         None => Ok(()),
-        Some((at, value)) => Err(TensorError::NotFinite {
-            path: path.to_path_buf(),
-            index: position(at, shape),
-            value: if value.is_nan() { "NaN".into() } else { value.to_string() },
-        }),
+        Some((at, value)) => {
+            let mut text = if value.is_nan() { "NaN".into() } else { value.to_string() };
+            if elements.element() == Element::BF16 {
+                text += " (files of uint16 are read as bfloat16)";
+            }
+            let (path, index) = (path.to_path_buf(), position(at, shape));
+            Err(TensorError::NotFinite { path, index, value: text })
+        }
     }
 }
 

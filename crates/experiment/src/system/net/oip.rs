@@ -28,7 +28,7 @@ use super::{
     Answers, MetricsSource, ServerGroup, SpecKeys, StartedServer, dataset, raw, sequences, version,
 };
 use crate::failure::Failure;
-use crate::options::RunOptions;
+use crate::options::{RandomStream, RunOptions};
 use crate::system::shapes::{self, Symbols, check_labels};
 
 /// Default number of random samples.
@@ -323,7 +323,7 @@ fn samples(
         // A server does not name its dynamic dimensions.
         let inputs = shapes::bound(&inputs, Symbols::new, run)?;
         let samples = run.samples_or_of_round(RANDOM_SAMPLES);
-        let seed = run.seed.unwrap_or(0);
+        let seed = run.seed_of(RandomStream::Inputs);
         let made = TensorLibrary::synthetic(&inputs, samples, BATCH, &Spans::new(), seed);
         let made = made.map_err(|error| Failure::usage(error).hint("lower --samples"))?;
         return Ok((Arc::new(made).into(), None));

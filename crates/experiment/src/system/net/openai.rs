@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 use super::models::ModelMix;
 use super::{Answers, ServerGroup, SpecKeys, StartedServer, prompts, sessions, tools, version};
 use crate::failure::Failure;
-use crate::options::RunOptions;
+use crate::options::{RandomStream, RunOptions};
 
 pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Failure> {
     let api = api(given)?;
@@ -108,7 +108,7 @@ fn varied(
         if given.has("model") {
             return Err(given.wrong("models", "it names all models; remove model"));
         }
-        let remark = mix.assign(&mut workload, run.seed.unwrap_or(0));
+        let remark = mix.assign(&mut workload, run.seed_of(RandomStream::Models));
         workload.remarks.push(remark.map_err(|why| given.wrong("models", why))?);
     }
     if lengths.is_unique {
@@ -201,7 +201,8 @@ impl LengthKeys {
         let mut remarks = Vec::new();
         if let Some(counter) = self.counter {
             let prompts = Arc::unwrap_or_clone(workload);
-            let fitted = fit(query, &settings, prompts, counter, run.seed.unwrap_or(0));
+            let fitted =
+                fit(query, &settings, prompts, counter, run.seed_of(RandomStream::Prompts));
             let fitted = fitted.map_err(|trouble| {
                 Failure::set_up(format!("exact-input: {trouble}"))
                     .hint("without exact-input one word counts as one token")

@@ -11,7 +11,7 @@ use dyno_net::workload::{
 
 use super::{SpecKeys, dataset};
 use crate::failure::Failure;
-use crate::options::RunOptions;
+use crate::options::{RandomStream, RunOptions};
 
 /// Default number of generated prompts.
 pub const MADE_UP: usize = 256;
@@ -107,7 +107,7 @@ impl PromptKeys {
             images: self.images,
             documents: if is_ranking { self.documents.map_or(DOCUMENTS, NonZero::get) } else { 0 },
             shape: self.shape,
-            seed: run.seed.unwrap_or(0),
+            seed: run.seed_of(RandomStream::Prompts),
         };
         Ok(made.workload())
     }
@@ -130,7 +130,7 @@ impl PromptKeys {
             most: run.samples.map(NonZero::get),
             turns: self.turns.map(NonZero::get),
             shape: self.shape,
-            seed: run.seed.unwrap_or(0),
+            seed: run.seed_of(RandomStream::Prompts),
         };
         let rows = dataset::prompts(path, self.split.as_deref())?;
         let mut workload = Workload::of_rows(rows, &options)

@@ -11,7 +11,7 @@ use dyno_net::workload::{Lengths, ThinkTimes};
 use super::SpecKeys;
 use super::sessions::{self, Sessions};
 use crate::failure::Failure;
-use crate::options::RunOptions;
+use crate::options::{RandomStream, RunOptions};
 
 /// Requests of a sequence by default.
 const STEPS: Lengths = Lengths::Fixed(100);
@@ -59,7 +59,7 @@ pub fn sequences(given: &mut SpecKeys, run: &RunOptions) -> Result<Option<Sequen
             .hint("remove --warm-up"));
     }
     let steps = steps.unwrap_or(STEPS);
-    Ok(Some(Sequences { count, steps, think, seed: run.seed.unwrap_or(0) }))
+    Ok(Some(Sequences { count, steps, think, seed: run.seed_of(RandomStream::Sessions) }))
 }
 
 impl Sequences {

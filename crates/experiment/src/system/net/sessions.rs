@@ -12,7 +12,7 @@ use dyno_results::units::parse_duration;
 
 use super::{SpecKeys, prompts};
 use crate::failure::Failure;
-use crate::options::RunOptions;
+use crate::options::{RandomStream, RunOptions};
 
 /// Sessions that a run plays.
 pub struct Sessions {
@@ -49,7 +49,7 @@ pub fn sessions(
         }
     }
     reject_others(run, "sessions=live")?;
-    let seed = run.seed.unwrap_or(0);
+    let seed = run.seed_of(RandomStream::Sessions);
     let mut workload = match prompts::rows_of(run)? {
         Some(_) if turns.is_some() => {
             return Err(given.wrong("turns", "--data has the turns; remove it"));

@@ -19,7 +19,7 @@ use super::secrets::{
     REDACTED, SECRET_PLACES, is_secret_member, query_secrets, without_credentials,
 };
 use crate::failure::Failure;
-use crate::options::RunOptions;
+use crate::options::{RandomStream, RunOptions};
 
 /// The URL of a specification, and its keys, each of which is taken once.
 pub struct SpecKeys {
@@ -327,9 +327,10 @@ impl SpecKeys {
             trust,
             compress: self.coding("compress")?,
             accept: self.coding("accept")?,
-            cancellation: self
-                .read_as::<Cancellation>("cancel")?
-                .map(|cancel| Cancellation { seed: run.seed.unwrap_or(0), ..cancel }),
+            cancellation: self.read_as::<Cancellation>("cancel")?.map(|cancel| Cancellation {
+                seed: run.seed_of(RandomStream::Cancellations),
+                ..cancel
+            }),
             connects: !run.is_dry,
             ..default
         })

@@ -1,0 +1,108 @@
+//! What the requests to a server contain, as far as options determine it, for comparisons.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+use crate::options::RunOptions;
+
+/// Keys of servers that determine what requests contain, and when they are sent or cancelled.
+const KEYS: [&str; 30] = [
+    "api",
+    "cancel",
+    "documents",
+    "every",
+    "exact-input",
+    "force-output",
+    "groups",
+    "ids",
+    "image",
+    "input",
+    "lengths",
+    "models",
+    "output",
+    "max-tokens",
+    "prefix",
+    "prompt-column",
+    "repeat",
+    "row-members",
+    "sequences",
+    "sessions",
+    "speed",
+    "split",
+    "steps",
+    "stream",
+    "template",
+    "think",
+    "tools",
+    "turns",
+    "unique-prefix",
+    "body",
+];
+
+/// Returns the keys of a server and hashes of its data, such as `input=32, data=1f09ab34`; empty if
+/// everything has its default.
+pub(super) fn workload(spec: &str, run: &RunOptions) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for part in spec.split(',').skip(1) {
+        match part.split_once('=') {
+            Some((key, _)) if KEYS.contains(&key) => parts.push(part.to_owned()),
+            // A value with a comma goes on.
+            None if parts.last().is_some_and(|last| last.starts_with("lengths=")) => {
+                parts.push(part.to_owned());
+            }
+            Some(_) | None => {}
+        }
+    }
+    parts.sort();
+    for (name, path) in &run.data {
+        let name = name.as_deref().unwrap_or("data");
+        // A folder, or a file that changed since it was read.
+        let hash = hash(path).unwrap_or_else(|_| path.display().to_string());
+        parts.push(format!("{name}={hash}"));
+    }
+    parts.join(", ")
+}
+
+/// Returns the first 32 bits of the SHA-256 of a file.
+fn hash(path: &Path) -> io::Result<String> {
+    let mut hasher = Sha256::new();
+    io::copy(&mut File::open(path)?, &mut hasher)?;
+    Ok(hasher.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_changes_requests_is_part_of_the_workload() {
+        let none = RunOptions::default();
+        let workload = |spec| workload(spec, &none);
+        let first = "openai:http://a/v1,model=x,output=8,input=32,retries=2";
+        let second = "openai:http://b/v1,input=32,model=y,token-env=T,output=8";
+        assert_eq!(workload(first), "input=32, output=8");
+        assert_eq!(workload(first), workload(second));
+        assert_ne!(workload(first), workload("openai:http://a/v1,input=512,output=8"));
+        assert_eq!(workload("oip:http://a/m"), "");
+        let mix = workload("openai:http://a,lengths=8/4*2,16/8*1,model=x");
+        assert_eq!(mix, "16/8*1, lengths=8/4*2");
+    }
+
+    #[test]
+    fn data_are_compared_by_their_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            RunOptions { data: vec![(None, path)], ..RunOptions::default() }
+        };
+        let [a, b, other] = [path("a", "x"), path("b", "x"), path("c", "y")];
+        let workload = |run| workload("openai:http://a", run);
+        assert_eq!(workload(&a), "data=2d711642");
+        assert_eq!(workload(&a), workload(&b));
+        assert_ne!(workload(&a), workload(&other));
+    }
+}

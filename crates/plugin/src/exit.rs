@@ -1,0 +1,68 @@
+//! What happens if a plug-in ends the process.
+//!
+//! A library can call `exit` at any time. The process would then end with the library's exit code, and
+//! a gate would take a 0 for a VALID result. Therefore the process ends with [`ABORTED`] instead as
+//! long as a plug-in is open, unless Dyno itself ends the process.
+
+use std::ffi::c_int;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Once, OnceLock};
+
+/// Exit code of Dyno for a system that stopped answering.
+const ABORTED: c_int = 4;
+
+static OPEN: AtomicUsize = AtomicUsize::new(0);
+static IS_PERMITTED: AtomicBool = AtomicBool::new(false);
+static FIRST: OnceLock<PathBuf> = OnceLock::new();
+
+unsafe extern "C" {
+    /// Registers a function that `exit` calls.
+    fn atexit(function: extern "C" fn()) -> c_int;
+    /// Ends the process without calling such functions.
+    fn _exit(code: c_int) -> !;
+}
+
+/// As long as it exists, a call of `exit` is an error.
+pub(crate) struct ExitWatch(());
+
+impl ExitWatch {
+    /// Begins to watch for calls of `exit`, before the code of a library is run.
+    pub fn begin(library: &Path) -> Self {
+        static REGISTERED: Once = Once::new();
+        FIRST.get_or_init(|| library.to_path_buf());
+        // SAFETY: the function has the type that the C standard requires, and stays in the program.
+        // If there is no room for it, `exit` is not noticed, as without this module.
+        REGISTERED.call_once(|| _ = unsafe { atexit(at_exit) });
+        OPEN.fetch_add(1, Ordering::SeqCst);
+        Self(())
+    }
+}
+
+impl Drop for ExitWatch {
+    fn drop(&mut self) {
+        OPEN.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// States that Dyno itself ends the process, even if a plug-in is still open.
+pub fn permit_exit() {
+    IS_PERMITTED.store(true, Ordering::SeqCst);
+}
+
+extern "C" fn at_exit() {
+    if OPEN.load(Ordering::SeqCst) == 0 || IS_PERMITTED.load(Ordering::SeqCst) {
+        return;
+    }
+    let name = FIRST.get().map(|path| path.display().to_string()).unwrap_or_default();
+    // Nothing can be done if it cannot be written.
+    let _ = writeln!(
+        io::stderr(),
+        "error: the process ended during a call of a library, probably plug-in {name}: it called \
+         exit\nhint: a plug-in reports an error with DYNO_FAILED or a return value; dyno report \
+         RUN_DIRECTORY shows the tests that were finished"
+    );
+    // SAFETY: it has no precondition.
+    unsafe { _exit(ABORTED) }
+}
