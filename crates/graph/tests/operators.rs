@@ -219,6 +219,34 @@ fn axes_are_attributes_in_old_versions_and_inputs_in_new_ones() {
     );
 }
 
+/// ONNX: a reduction over no axes combines nothing, but squares, magnitudes and logarithms remain.
+#[test]
+fn reductions_of_no_axes_apply_to_each_element() {
+    let x = floats(&[2, 2], &[0.5, 2.0, -3.0, 4.0]);
+    let no_axes = [("noop_with_empty_axes", Attribute::Int(1))];
+    let (ln_2, ln_4) = (2_f32.ln(), 4_f32.ln());
+    for (op, expected) in [
+        ("ReduceSum", [0.5, 2.0, -3.0, 4.0]),
+        ("ReduceMean", [0.5, 2.0, -3.0, 4.0]),
+        ("ReduceMax", [0.5, 2.0, -3.0, 4.0]),
+        ("ReduceMin", [0.5, 2.0, -3.0, 4.0]),
+        ("ReduceProd", [0.5, 2.0, -3.0, 4.0]),
+        ("ReduceLogSumExp", [0.5, 2.0, -3.0, 4.0]),
+        ("ReduceL1", [0.5, 2.0, 3.0, 4.0]),
+        ("ReduceL2", [0.5, 2.0, 3.0, 4.0]),
+        ("ReduceSumSquare", [0.25, 4.0, 9.0, 16.0]),
+    ] {
+        let expected = floats(&[2, 2], &expected);
+        check(op, 18, std::slice::from_ref(&x), &no_axes, &expected);
+        check(op, 18, &[x.clone(), ints(&[])], &no_axes, &expected);
+    }
+    let x = floats(&[3], &[0.5, 2.0, 4.0]);
+    check("ReduceLogSum", 18, &[x], &no_axes, &floats(&[3], &[-ln_2, ln_2, ln_4]));
+    let whole = Value::new(vec![2], vec![-3_i64, 5]).expect("a valid case");
+    check("ReduceSumSquare", 18, &[whole.clone()], &no_axes, &ints(&[9, 25]));
+    check("ReduceL1", 18, &[whole], &no_axes, &ints(&[3, 5]));
+}
+
 #[test]
 fn slices_count_from_the_end_and_go_backward() {
     let x = floats(&[5], &[0.0, 1.0, 2.0, 3.0, 4.0]);

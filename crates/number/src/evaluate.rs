@@ -178,7 +178,7 @@ impl ChainEvaluator {
         samples: Samples,
         sets: [Vec<usize>; 3],
     ) -> Result<Self, EvaluateError> {
-        let stages = read::stages(&in_floats(model))?;
+        let (stages, _) = read::stages(&in_floats(model))?;
         let shape = stages[0].input;
         let Samples { values, labels } = samples;
         if values.len() != shape.len() * labels.len() || labels.is_empty() {

@@ -53,6 +53,7 @@ mod step;
 mod tests;
 mod trial;
 mod trials;
+mod unread;
 mod widths;
 
 use serde_json::{Value, json};

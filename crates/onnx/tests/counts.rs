@@ -71,6 +71,20 @@ fn an_einsum_multiplies_all_letters_of_two_operands() {
     assert_eq!(count(&wrong).uncounted[0].reason.to_string(), "'j' of 'ij,jk->ik' is 3 and 4");
 }
 
+/// ONNX: without axes a reduction is over all of them, or over none if `noop_with_empty_axes` is set.
+#[test]
+fn a_reduction_of_no_axes_keeps_the_shape() {
+    for op in ["ReduceSum", "ReduceLogSum", "ReduceSumSquare", "ReduceL2"] {
+        let inputs: Inputs<'_> = &[("x", F, &[2, 3])];
+        let of = |attributes: &[(&str, Attribute)]| {
+            shape(&one(node(op, "", &["x"], attributes), inputs, Vec::new()))
+        };
+        assert_eq!(of(&[("noop_with_empty_axes", 1.into())]), "F32 2 3", "{op}");
+        assert_eq!(of(&[]), "F32 1 1", "{op}");
+        assert_eq!(of(&[("axes", Attribute::Ints(Vec::new()))]), "F32 1 1", "{op}");
+    }
+}
+
 #[test]
 fn quantized_products_count_as_those_of_floats() {
     let point = Tensor { element: Element::I8, ..Tensor::from_f32("yz", &[], &[]) };

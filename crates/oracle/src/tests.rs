@@ -229,6 +229,23 @@ fn softmax_covers_all_dimensions_from_its_axis_before_opset_13() {
 }
 
 #[test]
+fn a_reduction_of_no_axes_applies_to_each_element() {
+    let input = [("x", floats(&[3], &[0.5, 2.0, 4.0]))];
+    let ln_2 = std::f64::consts::LN_2;
+    for (op, expected) in [
+        ("ReduceSum", [0.5, 2.0, 4.0]),
+        ("ReduceL2", [0.5, 2.0, 4.0]),
+        ("ReduceLogSumExp", [0.5, 2.0, 4.0]),
+        ("ReduceSumSquare", [0.25, 4.0, 16.0]),
+        ("ReduceLogSum", [-ln_2, ln_2, 2.0 * ln_2]),
+    ] {
+        let attributes = vec![integer("noop_with_empty_axes", 1)];
+        let reduce = node(op, &["x"], &["y"], attributes);
+        assert_close(&compute(18, vec![reduce], &input, &["y"]).unwrap()[0], &[3], &expected);
+    }
+}
+
+#[test]
 fn floats_are_not_rounded_except_by_cast() {
     let input = [("x", floats(&[1], &[1.0 + 1e-12]))];
     let twice = node("Add", &["x", "x"], &["y"], vec![]);

@@ -260,8 +260,8 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("TMPDIR", "folder for results that cannot be written to their own folder."),
     (
         "VIRTUAL_ENV",
-        "Python environment that is searched first for ONNX Runtime, before the environment of \
-         dyno and that of python3.",
+        "Python environment that is searched first for ONNX Runtime and for the interpreter, before \
+         the environment of dyno and python3.",
     ),
 ];
 

@@ -15,6 +15,7 @@ use dyno_experiment::{Failure, Interrupt, LIFELINE};
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_net::launch::{Placement, RAY_DRIVER, manifest, script};
 use dyno_results::write::pretty;
+use dyno_sut::python::find_python;
 use serde_json::{Value, json};
 
 use crate::exit::Exit;
@@ -45,9 +46,10 @@ pub struct Launch {
     /// ray: address of the cluster [default: RAY_ADDRESS, or the cluster of this machine]
     #[arg(long, value_name = "ADDRESS")]
     address: Option<String>,
-    /// ray: Python interpreter that has Ray
-    #[arg(long, value_name = "FILE", default_value = "python3")]
-    python: PathBuf,
+    /// ray: Python interpreter that has Ray [default: that of VIRTUAL_ENV, of the environment of dyno,
+    /// or python3]
+    #[arg(long, value_name = "FILE")]
+    python: Option<PathBuf>,
     /// Command that starts dyno on other machines
     #[arg(long, value_name = "FILE")]
     program: Option<String>,
@@ -238,11 +240,12 @@ impl Launch {
         task["workers"] = self.workers.get().into();
         task["host"] = self.host.clone().into();
         task["address"] = self.address.clone().into();
-        let mut command = Command::new(&self.python);
+        let python = self.python.clone().unwrap_or_else(find_python);
+        let mut command = Command::new(&python);
         command.args(["-c", RAY_DRIVER]).stdin(Stdio::piped()).stdout(stdout);
         own_group(&mut command);
         let mut child = command.spawn().map_err(|error| {
-            Failure::set_up(format!("cannot start {}: {error}", self.python.display()))
+            Failure::set_up(format!("cannot start {}: {error}", python.display()))
                 .hint("name the Python that has Ray with --python")
         })?;
         let stdin = child.stdin.as_mut().expect("it is piped");

@@ -1,7 +1,7 @@
 //! Text output of a comparison: a table for each test, and the conclusion.
 
 use dyno_experiment::compare::metric::{self, percent};
-use dyno_experiment::compare::{ComparisonReport, TestReport, verdict_name};
+use dyno_experiment::compare::{AccuracyRow, ComparisonReport, TestReport, verdict_name};
 use dyno_loadgen::compare::{
     DataShortage, Doubt, Finding, LookPolicy, Metric, OmittedMetric, POWER, Row, Verdict,
 };
@@ -83,18 +83,12 @@ fn of_test(frame: &mut Frame, test: &TestReport, is_colored: bool) {
     frame.line(&format!("{}{runs}", test.title), 0);
     let heads = ["", "baseline", "candidate", "change", "interval", "finding"];
     let mut rows = vec![heads.map(str::to_string).to_vec()];
-    rows.extend(test.comparison.rows.iter().map(|row| {
-        let mut cells = cells(row, test);
-        let color = match row.finding {
-            Finding::Better => Some(Color::Good),
-            Finding::Worse => Some(Color::Bad),
-            _ => None,
-        };
-        if let (Some(color), Some(finding)) = (color, cells.last_mut()) {
-            *finding = painted(finding, color, is_colored);
-        }
-        cells.to_vec()
-    }));
+    rows.extend(
+        test.comparison.rows.iter().map(|row| colored(cells(row, test), row.finding, is_colored)),
+    );
+    rows.extend(
+        test.accuracy.iter().map(|row| colored(accuracy_cells(row), row.finding, is_colored)),
+    );
     rows.extend(test.server.iter().map(|row| row.cells().to_vec()));
     let right = Alignment::Right;
     frame.table(&[Alignment::Left, right, right, right, right, Alignment::Left], &rows);
@@ -105,6 +99,19 @@ fn of_test(frame: &mut Frame, test: &TestReport, is_colored: bool) {
     for note in &test.notes {
         frame.line(note, 2);
     }
+}
+
+/// Returns the cells of a row, with its finding in color.
+fn colored(mut cells: [String; 6], finding: Finding, is_colored: bool) -> Vec<String> {
+    let color = match finding {
+        Finding::Better => Some(Color::Good),
+        Finding::Worse => Some(Color::Bad),
+        _ => None,
+    };
+    if let (Some(color), Some(finding)) = (color, cells.last_mut()) {
+        *finding = painted(finding, color, is_colored);
+    }
+    cells.to_vec()
 }
 
 /// One run on each side.
@@ -118,13 +125,7 @@ pub fn left_out(omitted: &OmittedMetric) -> String {
 
 /// Returns the cells of a row.
 pub fn cells(row: &Row, test: &TestReport) -> [String; 6] {
-    let finding = match row.finding {
-        _ if !test.has_records => "-",
-        Finding::Better => "better",
-        Finding::Worse => "worse",
-        Finding::Equivalent => "equivalent",
-        Finding::Inconclusive(_) => "inconclusive",
-    };
+    let finding = if test.has_records { finding_name(row.finding) } else { "-" };
     [
         metric::name(row.metric),
         value(row.metric, row.baseline),
@@ -133,6 +134,21 @@ pub fn cells(row: &Row, test: &TestReport) -> [String; 6] {
         metric::interval(row),
         finding.into(),
     ]
+}
+
+/// Returns the cells of the accuracy.
+pub fn accuracy_cells(row: &AccuracyRow) -> [String; 6] {
+    let [name, baseline, candidate, change, interval] = row.cells();
+    [name, baseline, candidate, change, interval, finding_name(row.finding).into()]
+}
+
+fn finding_name(finding: Finding) -> &'static str {
+    match finding {
+        Finding::Better => "better",
+        Finding::Worse => "worse",
+        Finding::Equivalent => "equivalent",
+        Finding::Inconclusive(_) => "inconclusive",
+    }
 }
 
 /// Formats a value of a metric with its unit.
@@ -155,17 +171,17 @@ pub fn sentence(test: &TestReport) -> String {
         );
     }
     let differing = |finding: Finding| -> String {
+        let accuracy = test.accuracy.iter().filter(|row| row.finding == finding);
+        let accuracy = accuracy.map(|row| format!("{} {}", row.title(), row.change_text()));
         let rows = rows.iter().filter(|row| row.finding == finding);
-        let changes: Vec<String> = rows
-            .map(|row| {
-                format!(
-                    "{} {}",
-                    metric::title(row.metric),
-                    metric::change(row.metric, row.change.value)
-                )
-            })
-            .collect();
-        changes.join(", ")
+        let changes = rows.map(|row| {
+            format!(
+                "{} {}",
+                metric::title(row.metric),
+                metric::change(row.metric, row.change.value)
+            )
+        });
+        accuracy.chain(changes).collect::<Vec<_>>().join(", ")
     };
     let (worse, better) = (differing(Finding::Worse), differing(Finding::Better));
     let of_headline = rows.iter().find(|row| row.metric == test.headline);

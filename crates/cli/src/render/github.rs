@@ -7,7 +7,7 @@ use dyno_experiment::Failure;
 use dyno_experiment::compare::{ComparisonReport, TestReport, verdict_name};
 use dyno_loadgen::compare::Verdict;
 
-use super::compare::{cells, confidence, left_out, sentence};
+use super::compare::{accuracy_cells, cells, confidence, left_out, sentence};
 use crate::output;
 
 /// Where a comparison is annotated.
@@ -110,6 +110,9 @@ pub fn markdown(report: &ComparisonReport) -> String {
         for row in &test.comparison.rows {
             let cells = cells(row, test);
             text += &format!("| {} |\n", cells.map(|text| cell(&text)).join(" | "));
+        }
+        for row in &test.accuracy {
+            text += &format!("| {} |\n", accuracy_cells(row).map(|text| cell(&text)).join(" | "));
         }
         for row in &test.server {
             text += &format!("| {} |\n", row.cells().map(|text| cell(&text)).join(" | "));

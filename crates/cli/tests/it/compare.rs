@@ -74,6 +74,46 @@ fn a_slower_system_is_worse_and_the_other_way_round_better() {
     assert_eq!(one["tests"][0]["metrics"][0]["confidence"], 0.95);
 }
 
+/// Digits in virtual time: 519 of 540 are right, and a system that skips its work answers few of them
+/// rightly, but sooner.
+#[test]
+fn a_proven_loss_of_accuracy_is_worse_whatever_the_speed() {
+    let folder = Folder::new();
+    let play = |out: &str, trick: &str, mode: &str| {
+        let ran = folder.dyno(&format!(
+            "run --system cheat:{trick} --scenario server --qps 20 --duration 60s --mode {mode} \
+             --out {out} --quiet"
+        ));
+        assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+    };
+    play("honest", "honest", "both");
+    play("skipping", "skipping", "both");
+    let ran = folder.dyno("compare honest skipping").exits(1);
+    assert!(ran.stdout.contains("│ WORSE "), "{}", ran.stdout);
+    assert!(ran.stdout.contains("worse: accuracy (top-1) -"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("top-1"), "{}", ran.stdout);
+    let report = folder.dyno("compare honest skipping --json").exits(1).json();
+    let accuracy = &report["tests"][0]["accuracy"];
+    assert_eq!((&accuracy["finding"], &report["verdict"]), (&"worse".into(), &"worse".into()));
+    assert_eq!(accuracy["samples"], serde_json::json!([540, 540]));
+    assert!((accuracy["baseline"].as_f64().unwrap() - 519.0 / 540.0).abs() < 1e-12);
+    assert!(accuracy["high"].as_f64().unwrap() < -0.02);
+    let ran = folder.dyno("compare honest skipping --annotate github").exits(1);
+    let line = ran.stdout.lines().find(|line| line.starts_with("::error")).unwrap();
+    assert!(line.contains("worse: accuracy (top-1)"), "{line}");
+    // The other way round, accuracy is no reason against.
+    let report = folder.dyno("compare skipping honest --json --force").json();
+    assert_eq!(report["tests"][0]["accuracy"]["finding"], "better");
+    // Equal counts prove no change.
+    let report = folder.dyno("compare honest honest --json").exits(0).json();
+    let accuracy = &report["tests"][0]["accuracy"];
+    assert_eq!((&accuracy["change"], &accuracy["finding"]), (&0.0.into(), &"inconclusive".into()));
+    play("quick", "honest", "performance");
+    let report = folder.dyno("compare honest quick --json").json();
+    assert_eq!(report["tests"][0]["accuracy"], Value::Null);
+    assert!(report["remarks"].to_string().contains("accuracy of Server is not compared"));
+}
+
 #[test]
 fn a_workflow_of_github_gets_an_annotation_and_a_table() {
     let folder = Folder::new();

@@ -61,6 +61,7 @@ mod texts;
 mod tune;
 mod tune_cpp;
 mod tuned;
+mod tuned_endings;
 mod tuned_export;
 mod tuned_files;
 mod tuned_graph;

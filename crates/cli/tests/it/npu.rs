@@ -58,6 +58,49 @@ fn what_makes_no_sense_is_told_with_its_place() {
     }
 }
 
+/// Also of several networks, of which each may leave out what it has not.
+#[test]
+fn what_applies_to_no_network_is_rejected() {
+    let folder = Folder::new();
+    for (command, expected) in [
+        ("run RN RN --seq 5", "seq 5 has no effect: RN, RN has no sequences"),
+        ("explain RN --seq 5", "seq 5 has no effect"),
+        ("sweep RN MN --seq 5 --rows batch=1,2", "seq 5 has no effect"),
+        ("sweep RN MN --rows seq=5,6", "seq 5 has no effect"),
+        ("run RN BB --bind foo=7", "bind foo=7 has no effect: RN, BB has no dynamic dimension"),
+        ("layers RN --bind foo=7", "bind foo=7 has no effect"),
+        ("run resnet50 --bind foo=7", "bind foo=7 has no effect"),
+        ("explain RN BB --mac-pj 1", "--mac-pj has no effect: dyno npu explain computes no energy"),
+        ("explain RN BB --static-w 1", "--static-w has no effect"),
+    ] {
+        let ran = folder.dyno(&format!("npu {command}")).exits(2);
+        assert!(ran.stderr.contains(expected), "{command}: {}", ran.stderr);
+    }
+    let system = "run --system npu:networks=RN+MN,seq=5 --scenario offline --out out";
+    let ran = folder.dyno(system).exits(2);
+    assert!(ran.stderr.contains("seq 5 has no effect"), "{}", ran.stderr);
+    folder.dyno("npu run RN BB --seq 8 --passes 5").exits(0);
+    // Of these points, the first has no sequences.
+    folder.dyno("npu sweep --rows networks=RN+MN,RN+BB --seq 8 --passes 5").exits(0);
+}
+
+/// A pass of one network: its MACs at 2 pJ, and its bytes at 100 pJ, whatever the scheduler.
+#[test]
+fn energy_of_a_run_is_that_of_its_passes() {
+    let folder = Folder::new();
+    let run = "npu run RN RN --scheduler fair --passes 50";
+    let figures = "--mac-pj 2 --memory-byte-pj 100";
+    let layers = folder.dyno(&format!("npu layers RN {figures} --json")).json();
+    let expected = 1e3 * layers["joules"].as_f64().unwrap();
+    let told = folder.dyno(&format!("{run} {figures} --json")).exits(0).json();
+    let found = told["schedulers"][0]["energy"].as_f64().unwrap();
+    // The last passes are incomplete.
+    assert!((found / expected - 1.0).abs() < 0.05, "{found} mJ, {expected} mJ of one pass");
+    let text = folder.dyno(&format!("{run} {figures}")).stdout;
+    assert!(text.contains("energy, fair: ") && text.contains("mJ per pass"), "{text}");
+    assert!(!folder.dyno(run).stdout.contains("energy"));
+}
+
 #[test]
 fn bits_change_computation_where_the_arithmetic_says_so() {
     let folder = Folder::new();

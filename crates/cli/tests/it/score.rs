@@ -48,11 +48,37 @@ fn answers_that_are_none_are_told_and_are_no_success() {
     }
 }
 
+/// Half of a log is not a score of the data set, whatever the metric.
+#[test]
+fn a_log_that_lacks_answers_fails_unless_a_partial_score_is_accepted() {
+    let folder = folder(&[(0, THREE)]);
+    let ran = folder.dyno(SCORE).exits(1);
+    assert_eq!(ran.stdout, "accuracy=100.000%, good=1, total=1\n");
+    assert!(ran.stderr.contains("error: 1 samples have no answer"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("use --partial"), "{}", ran.stderr);
+    let ran = folder.dyno(&format!("{SCORE} --partial")).exits(0);
+    assert_eq!(ran.stdout, "accuracy=100.000%, good=1, total=1\n");
+    assert!(ran.stderr.contains("partial score: it covers 1 of 2 samples"), "{}", ran.stderr);
+    // Repeated answers do not fill the gap.
+    folder.write("log.json", &log(&[(0, THREE), (0, THREE)]));
+    folder.dyno(SCORE).exits(1);
+    folder.write("references.txt", "the cat sat\na dog ran\n");
+    let the_cat_sat = "7468652063617420736174";
+    folder.write("log.json", &log(&[(0, the_cat_sat)]));
+    let bleu = "task score bleu --log log.json --with reference=references.txt";
+    folder.dyno(bleu).exits(1);
+    folder.dyno(&format!("{bleu} --partial")).exits(0);
+    // A malformed answer is no success, accepted or not.
+    folder.write("log.json", &log(&[(0, THREE), (9, THREE)]));
+    folder.dyno(&format!("{SCORE} --partial")).exits(1);
+}
+
 #[test]
 fn a_task_judges_a_log_as_its_run_does() {
     // The instructor's side is 0, the president's is 1.
     let folder = folder(&[(0, "0000000000000000"), (33, "0000000000000000")]);
-    let ran = folder.dyno("task score karate --log log.json --json figures.json").exits(0);
+    let ran =
+        folder.dyno("task score karate --log log.json --json figures.json --partial").exits(0);
     assert!(folder.read("figures.json").contains("\"method\": \"node-accuracy\""));
     assert!(ran.stderr.contains("2 answers to 2 of 34 samples"), "{}", ran.stderr);
     for (command, told) in [

@@ -3,6 +3,7 @@
 use dyno_onnx::{Element, Model};
 
 use crate::probe::npy;
+use crate::program::ProgramResult;
 use crate::tuned::write;
 use crate::tuned_graph;
 
@@ -67,6 +68,28 @@ fn weights_get_scales() {
     folder.dyno("tune profile words.scaled.onnx --samples words.npy").exits(0);
     let wrong = folder.dyno("tune scale words.onnx --format scores.weight=int5").exits(2).stderr;
     assert!(wrong.contains("expected int8, int4"), "{wrong}");
+}
+
+/// As for systems with Python: the interpreter of the active environment is the default.
+#[test]
+#[cfg(unix)]
+fn models_are_compared_by_the_python_of_the_active_environment() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = tuned_graph::folder();
+    let labels: Vec<u8> = (0..160_i64).flat_map(|at| (at % 4).to_le_bytes()).collect();
+    write(&folder, "labels.npy", &npy("<i8", "(160,)", &labels));
+    let script = "#!/bin/sh\necho '{\"name\": \"Active\", \"error\": \"is the one\"}'\n";
+    folder.write("venv/bin/python3", script);
+    let python = folder.0.join("venv/bin/python3");
+    std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let compare = "tune compare words.onnx --inputs words.npy --labels labels.npy --json";
+    let mut command = folder.command(compare);
+    let ran: ProgramResult =
+        command.env("VIRTUAL_ENV", folder.0.join("venv")).output().unwrap().into();
+    let rows = &ran.exits(0).json()["rows"];
+    assert_eq!(rows[1]["name"], "Active", "{rows}");
+    assert_eq!(rows[1]["problem"], "is the one", "{rows}");
 }
 
 #[test]

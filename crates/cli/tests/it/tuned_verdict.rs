@@ -87,6 +87,33 @@ END { for (at = 0; at < 400; at++) { right = !(least < 4 && at % 5 == 0); sum +=
     assert!(ran.stderr.contains("`cmd_confirmation`"), "{}", ran.stderr);
 }
 
+/// A program that prints one accuracy whatever its formats are has not read them, so nothing is
+/// confirmed.
+#[test]
+fn a_program_that_ignores_its_formats_confirms_nothing() {
+    let folder = Folder::new();
+    let base = "layer_name = [\"a\"]\nwgt_size = [500]\nact_size = [784]\nwgt_max_abs = [0.9]\n\
+                act_max_abs = [0.9]\nerr_margin = 0.05\n\
+                get_result_regex = 'accuracy = ([0-9.]+)'\n";
+    let alone = format!("{base}cmd_fullset = \"echo accuracy = 98.0\"\n");
+    folder.write("alone.toml", &alone);
+    let ran = folder.dyno("tune run alone.toml --out alone").exits(1);
+    assert!(ran.stdout.contains("UNDECIDED"), "{}", ran.stdout);
+    let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ").replace(" │ │ ", " ");
+    assert!(text.contains("does not seem to read {config}"), "{}", ran.stdout);
+    assert!(text.contains("is it a percentage?"), "{}", ran.stdout);
+    let found = schema::keeps_to(&folder, "alone", "tune");
+    assert_eq!(found["confirmation"]["verdict"], "UNDECIDED");
+    // Results of samples do not help, because they are those of FLOAT 32.
+    let script = "for at in $(seq 400); do echo sample 1; done; echo accuracy = 1.0\n";
+    folder.write("net.sh", script);
+    let more = "cmd_fullset = \"sh net.sh\"\ncmd_confirmation = \"sh net.sh\"\n\
+                get_sample_regex = 'sample ([01])'\n";
+    folder.write("net.toml", &format!("{base}{more}"));
+    let ran = folder.dyno("tune run net.toml --out out").exits(1);
+    assert!(ran.stdout.contains("UNDECIDED") && !ran.stdout.contains("VALID:"), "{}", ran.stdout);
+}
+
 /// An error rate is made no larger, and is never taken for an accuracy.
 #[test]
 fn an_error_rate_is_not_maximized() {

@@ -2,9 +2,10 @@
 //! the descriptions of its schema.
 
 use dyno_loadgen::compare::{self, Metric, Pairing};
+use dyno_results::summary::QualityUnit;
 use serde::Serialize;
 
-use super::{ComparisonReport, ServerRow, TestReport, metric};
+use super::{AccuracyRow, ComparisonReport, ServerRow, TestReport, metric};
 
 /// Raised when a key changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -97,11 +98,40 @@ pub struct Test {
     pub metrics: Vec<Row>,
     /// metrics that could not be compared
     pub omitted: Vec<MissingMetric>,
+    /// accuracy of both sides, if every run has an accuracy test of the scenario
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<AccuracyChange>,
     /// means of the servers' metrics, which are not judged
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub server: Vec<ServerValue>,
     /// notes
     pub notes: Vec<String>,
+}
+
+/// Accuracy of both sides. A proven loss makes the test worse.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct AccuracyChange {
+    /// such as `top-1`
+    pub metric: String,
+    /// of the values
+    pub unit: QualityUnit,
+    /// mean over the runs of the baseline
+    pub baseline: f64,
+    /// mean over the runs of the candidate
+    pub candidate: f64,
+    /// fewest samples that a run of baseline and candidate scored; null if unknown
+    pub samples: Option<[u64; 2]>,
+    /// difference of shares of correct answers; without counts a share of the baseline
+    pub change: Option<f64>,
+    /// lower limit of the change; null without counts of correct answers
+    pub low: Option<f64>,
+    /// upper limit of the change; null without counts of correct answers
+    pub high: Option<f64>,
+    /// confidence of these limits; null without them
+    pub confidence: Option<f64>,
+    /// conclusion
+    pub finding: Finding,
 }
 
 /// A quantity of the servers' metrics pages.
@@ -242,6 +272,7 @@ impl Test {
             has_records: test.has_records,
             metrics: test.comparison.rows.iter().map(Row::from_row).collect(),
             omitted: test.comparison.omitted.iter().map(MissingMetric::from_omitted).collect(),
+            accuracy: test.accuracy.as_ref().map(AccuracyChange::from_row),
             server: test.server.iter().map(ServerValue::from_row).collect(),
             notes: test.notes.clone(),
         }
@@ -276,6 +307,24 @@ impl Row {
                 compare::Finding::Inconclusive(doubt) => Some(doubt.into()),
                 _ => None,
             },
+        }
+    }
+}
+
+impl AccuracyChange {
+    fn from_row(row: &AccuracyRow) -> Self {
+        let [baseline, candidate] = row.values;
+        Self {
+            metric: row.metric.clone(),
+            unit: row.unit,
+            baseline,
+            candidate,
+            samples: row.samples,
+            change: finite(row.change),
+            low: row.interval.and_then(|interval| finite(interval.low)),
+            high: row.interval.and_then(|interval| finite(interval.high)),
+            confidence: row.interval.map(|_| row.confidence),
+            finding: row.finding.into(),
         }
     }
 }

@@ -47,13 +47,12 @@ pub fn title(metric: Metric) -> String {
 
 /// Formats a change of a metric: in percent, or in percentage points for metrics that are shares.
 pub fn change(metric: Metric, change: f64) -> String {
-    if !metric.is_absolute() {
-        percent(change)
-    } else if change.abs() < 0.000_05 {
-        "0 pp".into()
-    } else {
-        format!("{:+.2} pp", 100.0 * change)
-    }
+    if metric.is_absolute() { points(change) } else { percent(change) }
+}
+
+/// Formats a difference of shares in percentage points.
+pub fn points(change: f64) -> String {
+    if change.abs() < 0.000_05 { "0 pp".into() } else { format!("{:+.2} pp", 100.0 * change) }
 }
 
 /// Formats a change in percent, or as a factor if it is large.

@@ -25,6 +25,7 @@
 //! # Ok::<(), dyno_experiment::Failure>(())
 //! ```
 
+mod accuracy;
 mod conditions;
 mod figures;
 pub mod interleave;
@@ -40,6 +41,7 @@ use dyno_loadgen::compare::{
 };
 use dyno_results::summary::State;
 
+pub use accuracy::AccuracyRow;
 pub use json::{ComparisonDocument, SCHEMA_VERSION};
 pub use layout::{is_slice_count, read as read_folder};
 pub use metric::{GRAMMAR as METRICS, parse as parse_metric};
@@ -124,6 +126,8 @@ pub struct TestReport {
     pub observations: [usize; 2],
     /// Whether every run kept its queries; if not, every metric is inconclusive.
     pub has_records: bool,
+    /// Accuracy of both sides, if every run has an accuracy test.
+    pub accuracy: Option<AccuracyRow>,
     /// Values of the servers' metrics pages, which are not judged.
     pub server: Vec<ServerRow>,
     /// Notes for readers.
@@ -150,7 +154,9 @@ impl ComparisonReport {
         let is_single = baseline.len() == 1 && candidate.len() == 1;
         let between_runs =
             if is_single && baseline[0].time == "real" { question.between_runs } else { 0.0 };
-        let risk = question.risk / titles.len() as f64;
+        let (accuracies, without) = comparable_accuracies(baseline, candidate, &titles);
+        remarks.extend(without);
+        let risk = question.risk / (titles.len() + accuracies) as f64;
         let mut tests = Vec::new();
         for title in &titles {
             let each = |side: &[ComparedRun]| -> Vec<ComparedTest> {
@@ -235,6 +241,29 @@ pub fn verdict_name(verdict: Verdict) -> &'static str {
 fn test<'a>(run: &'a ComparedRun, title: &str) -> &'a ComparedTest {
     let mut tests = run.tests.iter();
     tests.find(|test| test.conditions.title() == title).expect("every run has the common tests")
+}
+
+/// Returns the number of tests whose accuracies are compared, and remarks on those of which only
+/// some runs have one.
+fn comparable_accuracies(
+    baseline: &[ComparedRun],
+    candidate: &[ComparedRun],
+    titles: &[String],
+) -> (usize, Vec<String>) {
+    let (mut count, mut remarks) = (0, Vec::new());
+    for title in titles {
+        let sides = [baseline, candidate]
+            .map(|side| side.iter().map(|run| test(run, title)).collect::<Vec<_>>());
+        if accuracy::is_comparable(&sides[0], &sides[1]) {
+            count += 1;
+        } else if sides.iter().flatten().any(|test| !test.accuracy.is_empty()) {
+            remarks.push(format!(
+                "the accuracy of {title} is not compared: not every run has a complete accuracy \
+                 test of the same metric; measure both sides with --mode both"
+            ));
+        }
+    }
+    (count, remarks)
 }
 
 /// Returns remarks on the conditions of the runs.
@@ -322,6 +351,7 @@ impl TestReport {
         let runs = [baseline.len(), candidate.len()];
         let has_records = baseline.iter().chain(&candidate).all(|test| test.has_records);
         let server = server::rows(&baseline, &candidate);
+        let accuracy = AccuracyRow::new(&baseline, &candidate, risk);
         let (mut comparison, observations) = if has_records {
             let of = |tests: Vec<ComparedTest>| -> Vec<compare::Run> {
                 tests.into_iter().flat_map(|test| test.observations).collect()
@@ -332,6 +362,9 @@ impl TestReport {
             (figures::compare(&baseline, &candidate, &question.metrics), runs)
         };
         notes.extend(doubts.apply(&mut comparison, metrics[0]));
+        if let Some(accuracy) = &accuracy {
+            comparison.verdict = accuracy.verdict(comparison.verdict);
+        }
         Ok(Self {
             title,
             scenario,
@@ -342,6 +375,7 @@ impl TestReport {
             runs,
             observations,
             has_records,
+            accuracy,
             server,
             notes,
         })

@@ -9,10 +9,10 @@ use std::path::Path;
 use dyno_loadgen::compare;
 use dyno_results::foreign::{self, Figures, ForeignResult};
 use dyno_results::records::{self, Records};
-use dyno_results::summary::{self, State, Verdict};
+use dyno_results::summary::{self, Accuracy, State, Verdict};
 
 use super::conditions::Conditions;
-use super::{label, server};
+use super::{accuracy, label, server};
 
 use crate::failure::Failure;
 
@@ -62,6 +62,9 @@ pub struct ComparedTest {
     pub figures: Figures,
     /// Means of the quantities of the servers' metrics pages.
     pub server: BTreeMap<String, f64>,
+    /// Accuracy of the same scenario: one for a whole run, one per slice for a run in slices; empty
+    /// if the run has no accuracy test.
+    pub accuracy: Vec<Accuracy>,
 }
 
 impl ComparedRun {
@@ -184,6 +187,7 @@ impl ComparedTest {
             has_records: true,
             figures: foreign::of_summary(test),
             server: server::of_test(run, test),
+            accuracy: accuracy::of_test(run, test).into_iter().collect(),
         })
     }
 
@@ -208,6 +212,7 @@ impl ComparedTest {
             observations: vec![columns],
             figures: test.figures.clone(),
             server: BTreeMap::new(),
+            accuracy: Vec::new(),
         }
     }
 }
@@ -228,6 +233,7 @@ impl ComparedRun {
                     continue;
                 };
                 runs.extend(other.observations.iter().cloned());
+                test.accuracy.extend(other.accuracy.iter().cloned());
                 test.is_invalid |= other.is_invalid;
                 if test.state == State::Complete {
                     test.state = other.state;

@@ -7,6 +7,7 @@ mod sweep;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::settings::{Origin, Scenario, nearest};
+use dyno_results::effective::is_relevant;
 use dyno_tensors::files;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -218,6 +219,14 @@ impl Reader<'_> {
             // The list of recorded arrival times is the only setting with several values.
             let text = texts.join(",");
             match Assignment::new(scenario, name.get_ref(), &text, &self.origin(at)) {
+                Ok(Assignment { key, .. }) if other_owner(key, scenario).is_some() => {
+                    let owner = other_owner(key, scenario).map_or("", Scenario::name);
+                    let problem = format!(
+                        "`{key}` has no effect in [{section}]; remove it, or move it to \
+                         [scenario.{owner}]"
+                    );
+                    self.problem(at, problem);
+                }
                 Ok(assignment) => assignments.push(assignment),
                 Err(bad) => self.problems.push(bad.to_string()),
             }
@@ -277,6 +286,12 @@ impl Reader<'_> {
     }
 }
 
+/// Returns the scenario to which a setting belongs, if it is set for another one.
+fn other_owner(key: &str, scenario: Option<Scenario>) -> Option<Scenario> {
+    scenario.filter(|scenario| !is_relevant(key, *scenario))?;
+    Scenario::ALL.into_iter().find(|owner| is_relevant(key, *owner))
+}
+
 fn text_of(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
@@ -307,6 +322,19 @@ mod tests {
         let found = found.unwrap_err();
         assert!(found[0].starts_with("f:3: unknown key `key_0`"), "{}", found[0]);
         assert_eq!((found.len(), found[20].as_str()), (21, "f: further problems are not listed"));
+    }
+
+    #[test]
+    fn a_setting_of_another_scenario_has_no_effect_in_a_section() {
+        check(
+            "version = 1\n[scenario.Offline]\nmin_duration_ms = 5\nserver_target_qps = 7\n",
+            &[
+                "dyno.toml:4: `server_target_qps` has no effect in [scenario.Offline]; remove it, or \
+               move it to [scenario.Server]",
+            ],
+        );
+        check("version = 1\n[scenario.Server]\nserver_target_qps = 7\n", &[]);
+        check("version = 1\n[settings]\nserver_target_qps = 7\n", &[]);
     }
 
     /// What the fuzz targets do for other files: this crate is too large for their build.

@@ -104,8 +104,8 @@ impl NpuSpec {
         })?;
         let (npu, mapping) = written.hardware.read()?;
         let mut tenants = Vec::new();
-        for (at, name) in written.networks.iter().enumerate() {
-            let network = written.changes.network_of_several(name)?;
+        let networks = written.changes.networks(&written.networks)?;
+        for (at, network) in networks.into_iter().enumerate() {
             // A single limit applies to all networks.
             let limit = written.limits.get(at).or(written.limits.first());
             let limit = limit.map_or(Picos::MAX, |limit| limit.saturating_mul(PICOS_PER_NANO));

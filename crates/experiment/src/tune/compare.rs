@@ -31,7 +31,7 @@ pub struct Comparison<'a> {
     /// Formats that Dyno found, if there are any.
     pub formats: Option<&'a Dictionary>,
     /// The program that runs Python.
-    pub python: &'a str,
+    pub python: &'a Path,
     /// Share of the samples on which accuracies are measured; the others calibrate.
     pub held_out: f64,
     /// Most samples that calibrate.
@@ -180,7 +180,7 @@ impl Comparison<'_> {
         let output = match command.output() {
             Ok(output) => output,
             Err(error) => {
-                rows.push(missing(format!("cannot start {}: {error}", self.python)));
+                rows.push(missing(format!("cannot start {}: {error}", self.python.display())));
                 return;
             }
         };
@@ -190,7 +190,7 @@ impl Comparison<'_> {
         if found.is_empty() {
             let errors = String::from_utf8_lossy(&output.stderr);
             let last = errors.lines().last().unwrap_or("it printed nothing");
-            rows.push(missing(format!("{} failed: {last}", self.python)));
+            rows.push(missing(format!("{} failed: {last}", self.python.display())));
         }
         for found in found {
             if let Some(known) = rows.iter_mut().find(|row| row.name == found.name) {

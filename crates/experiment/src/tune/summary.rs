@@ -29,17 +29,8 @@ pub fn best_file(network: &Network, answer: &TuneAnswer) -> String {
 
 /// Returns the verdict about the margin in one sentence that begins with its word.
 pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String {
-    let Confirmation {
-        verdict,
-        margin,
-        level,
-        held_out,
-        proven_margin,
-        needed,
-        looks,
-        problem,
-        answer,
-    } = confirmation;
+    let Confirmation { verdict, margin, level, proven_margin, needed, looks, answer, .. } =
+        confirmation;
     let look = answer.and_then(|at| looks.get(at));
     let (word, what) = (verdict.word(), &network.metric.name);
     let (margin, sure) = (percent(*margin), percent(1.0 - level));
@@ -74,26 +65,33 @@ pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String 
             format!("{word}: more than {margin} % of the {what} is lost: {found}{all}")
         }
         MarginVerdict::Undecided => {
-            let found = match look {
-                Some(look) => of(look),
-                None if *held_out > 0 => {
-                    let why =
-                        if problem.is_empty() { String::new() } else { format!(" ({problem})") };
-                    format!("{} held-out samples would be too few{why}", units::count(*held_out))
-                }
-                None => problem.clone(),
-            };
-            let proven = match (looks.is_empty(), *held_out) {
-                (true, 0) => String::new(),
-                (true, _) => format!(
-                    "; they could prove at most {} % if no answer changed",
-                    percent(*proven_margin)
-                ),
-                (false, _) => format!("; {proven}"),
-            };
+            let (found, proven) = open_question(confirmation, look.map(of), &proven);
             let needed = needed_samples(*needed, confirmation.margin);
             format!(
                 "{word}: whether at most {margin} % of the {what} is lost: {found}{proven}{needed}"
+            )
+        }
+    }
+}
+
+/// Returns why a verdict is undecided, and what the held-out samples prove, as parts of a sentence.
+fn open_question(
+    confirmation: &Confirmation,
+    found: Option<String>,
+    proven: &str,
+) -> (String, String) {
+    let Confirmation { held_out, proven_margin, problem, .. } = confirmation;
+    match (found, *held_out) {
+        // The samples prove nothing if the formats had no effect.
+        (Some(_), _) if !problem.is_empty() => (problem.clone(), String::new()),
+        (Some(found), _) => (found, format!("; {proven}")),
+        (None, 0) => (problem.clone(), String::new()),
+        (None, count) => {
+            let why = if problem.is_empty() { String::new() } else { format!(" ({problem})") };
+            let at_best = percent(*proven_margin);
+            (
+                format!("{} held-out samples would be too few{why}", units::count(count)),
+                format!("; they could prove at most {at_best} % if no answer changed"),
             )
         }
     }
@@ -145,6 +143,7 @@ pub fn remarks(
              {difference:.5} are chance{weight}"
         ));
     }
+    lines.extend(remark_on_range(network, outcome));
     lines.extend(remarks_on_margin(network, outcome));
     if let Some(provenance) = provenance {
         let of = |at: usize| provenance.sets[at].samples.len();
@@ -176,6 +175,26 @@ pub fn remarks(
         }
     }
     lines
+}
+
+/// Names of metrics that are shares of samples.
+const SHARES: [&str; 4] = ["accuracy", "acc", "top1", "top-1"];
+
+/// Returns a remark on results that are no shares although the metric is one.
+fn remark_on_range(network: &Network, outcome: &TuneOutcome) -> Option<String> {
+    let name = network.metric.name.to_lowercase();
+    let values = || outcome.points.iter().map(|point| point.accuracy);
+    let other = values().find(|value| !(0.0..=1.0).contains(value))?;
+    if !SHARES.contains(&name.as_str()) {
+        return None;
+    }
+    let is_percent = values().all(|value| (0.0..=100.0).contains(&value));
+    let which = if is_percent {
+        "is it a percentage? The margin is a share of it either way"
+    } else {
+        "it is neither a share from 0 to 1 nor a percentage; check what `get_result_regex` matches"
+    };
+    Some(format!("a configuration has the {name} {other}: {which}"))
 }
 
 /// Returns remarks on restarts and on the confirmation.

@@ -68,6 +68,16 @@ impl Kind {
             _ => return None,
         })
     }
+
+    /// Returns whether the result of a single element is the element.
+    fn keeps_single(self) -> bool {
+        match self {
+            Self::Sum | Self::Mean | Self::Max | Self::Min | Self::Product | Self::LogSumExp => {
+                true
+            }
+            Self::L1 | Self::L2 | Self::SumSquare | Self::LogSum => false,
+        }
+    }
 }
 
 fn reduction(reader: &NodeReader<'_>, kind: Kind) -> Result<Option<Operation>, String> {
@@ -76,12 +86,13 @@ fn reduction(reader: &NodeReader<'_>, kind: Kind) -> Result<Option<Operation>, S
     let is_empty_noop = reader.flag("noop_with_empty_axes")?;
     one(move |frame| {
         let axes = integers(frame, 1, axes.as_deref())?.unwrap_or_default();
-        if axes.is_empty() && is_empty_noop {
+        if axes.is_empty() && is_empty_noop && kind.keeps_single() {
             return frame.take(0);
         }
         let value = frame.input(0)?;
         let rank = value.dims().len();
-        let mut goes = vec![axes.is_empty(); rank];
+        // Over no axes, each element is still squared, made absolute, or replaced by its logarithm.
+        let mut goes = vec![axes.is_empty() && !is_empty_noop; rank];
         for along in &axes {
             goes[axis(*along, rank)?] = true;
         }

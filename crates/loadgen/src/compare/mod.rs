@@ -240,6 +240,22 @@ pub fn compare(baseline: &[Run], candidate: &[Run], options: &Options) -> Compar
     Comparison { rows, omitted, verdict }
 }
 
+/// Returns the difference of two shares, candidate minus baseline. Each is a share with the number
+/// of its independent trials; `risk` is the probability that the interval misses the truth.
+///
+/// ```
+/// use dyno_loadgen::compare::share_difference;
+///
+/// // 64 of 64 correct answers, then 5 of 64.
+/// let change = share_difference([(1.0, 64.0), (5.0 / 64.0, 64.0)], 0.05);
+/// assert!(change.high < -0.8);
+/// ```
+#[must_use]
+pub fn share_difference(sides: [(f64, f64); 2], risk: f64) -> Interval {
+    let [a, b] = sides.map(|(value, trials)| Share { value, trials, independent: trials });
+    between::shares(a, b, normal(risk / 2.0))
+}
+
 struct Sides<'a> {
     baseline: &'a [Run],
     candidate: &'a [Run],

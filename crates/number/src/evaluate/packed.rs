@@ -206,7 +206,7 @@ impl PackedNetwork {
         for port in inputs.iter_mut().chain([&mut output]) {
             port.shape.iter_mut().take(1).for_each(|samples| *samples = None);
         }
-        output.shape = vec![None, Some(chain.outputs())];
+        output.shape = [None].into_iter().chain(chain.answer().iter().copied().map(Some)).collect();
         Ok(Self { network: Network::Chain(Box::new(chain)), layers, inputs, output })
     }
 
@@ -272,7 +272,8 @@ impl PackedNetwork {
                 let TensorView { values, .. } = inputs[0];
                 chain.run(values, scratch, [from, to], scores).map_err(PackedRunError::Nan)?;
                 dims.clear();
-                dims.extend([values.len() / chain.input().len(), chain.outputs()]);
+                dims.push(values.len() / chain.input().len());
+                dims.extend(chain.answer());
                 Ok(TensorView { dims, values: scores })
             }
             Network::Graph(graph) => {

@@ -12,8 +12,9 @@ use crate::network::LayerKind;
 /// Operators that return their input, except in training.
 const PASSING: [&str; 2] = ["Identity", "Dropout"];
 
-/// Returns the stages of a model with one input and one output.
-pub(super) fn stages(model: &Model) -> Result<Vec<Stage>, EvaluateError> {
+/// Returns the stages of a model with one input and one output, and the dimensions of the answer to
+/// one sample. Answers are in the order of the model.
+pub(super) fn stages(model: &Model) -> Result<(Vec<Stage>, Vec<usize>), EvaluateError> {
     let constants = Constants::new(model);
     let input = input(model)?;
     let first = Stage { product: None, after: Vec::new(), input: input.1, output: input.1 };
@@ -34,12 +35,16 @@ pub(super) fn stages(model: &Model) -> Result<Vec<Stage>, EvaluateError> {
             "expected one output, the last value of a chain of nodes".into(),
         ));
     }
+    let Shape { height, width, channels } = reader.shape;
+    let answer =
+        if reader.is_flat { vec![reader.shape.len()] } else { vec![channels, height, width] };
+    reader.list()?;
     let mut stages = reader.stages;
     if stages[0].after.is_empty() && stages.len() > 1 {
         stages.remove(0);
     }
     stages.iter_mut().for_each(Stage::pool_first);
-    Ok(stages)
+    Ok((stages, answer))
 }
 
 /// Returns the name and shape of the input, and whether it is a list of numbers.
@@ -66,7 +71,8 @@ struct Reader<'a> {
     /// Name of the current end of the chain.
     value: &'a str,
     shape: Shape,
-    /// Whether a node flattened the value. Its layout is still pixel by pixel.
+    /// Whether a node flattened the value. Its layout is still pixel by pixel until
+    /// [`Self::list`] is called.
     is_flat: bool,
     stages: Vec<Stage>,
     names: BTreeSet<String>,
@@ -112,6 +118,7 @@ impl<'a> Reader<'a> {
                 }
             }
             "Softmax" if self.is_flat && matches!(node.int("axis", -1), -1 | 1) => {
+                self.list()?;
                 self.then(PostOp::Softmax)
             }
             _ => Err(unsupported(node, "is none that the built-in engine has")),
@@ -127,6 +134,17 @@ impl<'a> Reader<'a> {
     fn flatten(&mut self) -> Result<(), EvaluateError> {
         self.is_flat = true;
         Ok(())
+    }
+
+    /// Orders the value as the model does: channel by channel. Products need no such order, because
+    /// their weights are reordered.
+    fn list(&mut self) -> Result<(), EvaluateError> {
+        if self.shape.pixels() == 1 {
+            return Ok(());
+        }
+        let image = self.shape;
+        self.shape = Shape { height: 1, width: 1, channels: image.len() };
+        self.then(PostOp::ByChannels(image))
     }
 
     fn then(&mut self, after: PostOp) -> Result<(), EvaluateError> {
@@ -258,8 +276,11 @@ impl<'a> Reader<'a> {
         if bias.len() == 1 {
             bias = vec![bias[0]; channels];
         }
-        let is_list = self.is_flat && self.shape.pixels() == 1;
-        let is_of_channels = is_list || shape.len() >= 3 && shape[shape.len() - 3] == channels;
+        let is_of_channels = if self.is_flat {
+            self.shape.pixels() == 1 && matches!(shape[..], [_] | [1, _])
+        } else {
+            shape.len() >= 3 && shape[shape.len() - 3] == channels
+        };
         if bias.len() != channels || !(is_of_channels || shape.iter().all(|n| *n == 1)) {
             return Err(unsupported(node, "adds what is not one number for each channel"));
         }

@@ -126,6 +126,8 @@ pub(super) enum PostOp {
         counts_padding: bool,
     },
     Softmax,
+    /// Orders the values of an image of this shape by channel, row and pixel, as one list.
+    ByChannels(Shape),
 }
 
 impl PostOp {
@@ -135,7 +137,9 @@ impl PostOp {
         match self {
             Self::Bias(_) | Self::Relu | Self::Clip(..) => true,
             Self::LeakyRelu(slope) => *slope >= 0.0,
-            Self::MaxPool(_) | Self::AveragePool { .. } | Self::Softmax => false,
+            Self::MaxPool(_) | Self::AveragePool { .. } | Self::Softmax | Self::ByChannels(_) => {
+                false
+            }
         }
     }
 }
@@ -451,6 +455,12 @@ impl Stage {
                     values.chunks_exact_mut(stride).for_each(|row| softmax(&mut row[..channels]));
                     continue;
                 }
+                PostOp::ByChannels(shape) => {
+                    by_channels(values, stride, *shape, room(pooled, images * shape.len()));
+                    std::mem::swap(sums, pooled);
+                    (stride, pixels) = (shape.len(), 1);
+                    continue;
+                }
                 PostOp::MaxPool(pool) => {
                     let to = room(pooled, images * pool.output.len());
                     pool.largest(values, stride, to);
@@ -479,6 +489,18 @@ fn room(memory: &mut Vec<f32>, numbers: usize) -> &mut [f32] {
         memory.resize(numbers, 0.0);
     }
     &mut memory[..numbers]
+}
+
+/// Copies images whose pixels are `stride` apart, ordered by channel, row and pixel.
+fn by_channels(values: &[f32], stride: usize, shape: Shape, to: &mut [f32]) {
+    let images = values.chunks_exact(shape.pixels() * stride);
+    for (image, to) in images.zip(to.chunks_exact_mut(shape.len())) {
+        for (channel, to) in to.chunks_exact_mut(shape.pixels()).enumerate() {
+            to.iter_mut()
+                .zip(image.chunks_exact(stride))
+                .for_each(|(to, pixel)| *to = pixel[channel]);
+        }
+    }
 }
 
 /// Copies images with padding around each.

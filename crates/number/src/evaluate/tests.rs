@@ -1,6 +1,7 @@
 //! Compares the evaluator of chains with slow implementations of its layers, and checks that caches
 //! do not change results.
 
+mod endings;
 mod file;
 mod packed;
 mod reference;
@@ -19,14 +20,14 @@ use crate::tune::{self, Journal, Settings};
 const IMAGES: usize = 150;
 
 /// Parameters of a convolution.
-struct Conv {
-    outputs: usize,
-    kernel: [usize; 2],
-    strides: [i64; 2],
-    pads: [i64; 4],
+pub(super) struct Conv {
+    pub outputs: usize,
+    pub kernel: [usize; 2],
+    pub strides: [i64; 2],
+    pub pads: [i64; 4],
 }
 
-fn convolution(
+pub(super) fn convolution(
     net: &mut Builder,
     name: &str,
     from: &Name,

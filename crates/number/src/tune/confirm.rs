@@ -217,7 +217,12 @@ impl Trials<'_, '_> {
     }
 }
 
-fn undecided(margin: f64, held_out: u64, needed: Option<u64>, problem: &str) -> Confirmation {
+pub(super) fn undecided(
+    margin: f64,
+    held_out: u64,
+    needed: Option<u64>,
+    problem: &str,
+) -> Confirmation {
     Confirmation {
         verdict: MarginVerdict::Undecided,
         margin,

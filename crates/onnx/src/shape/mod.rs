@@ -309,9 +309,8 @@ fn infer_standard(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
         "Expand" => moves::expand(first()?, input(inputs, 1)?),
         "Pad" => moves::pad(node, inputs),
         "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceMin" | "ReduceProd" | "ArgMax"
-        | "ReduceL1" | "ReduceL2" | "ReduceLogSumExp" | "ReduceSumSquare" | "ArgMin" => {
-            moves::reduce(node, inputs)
-        }
+        | "ReduceL1" | "ReduceL2" | "ReduceLogSum" | "ReduceLogSumExp" | "ReduceSumSquare"
+        | "ArgMin" => moves::reduce(node, inputs),
         _ => picks::infer(node, inputs).unwrap_or_else(|| infer_layer(node, inputs)),
     }
 }

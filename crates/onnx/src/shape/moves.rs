@@ -429,8 +429,10 @@ pub fn reduce(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let is_position = node.op.starts_with("Arg");
     let rank = data.shape.len();
     let declared = if is_position { Some(vec![node.int("axis", 0)]) } else { axes(node, inputs)? };
-    let all = || (0..rank as i64).collect();
+    let is_noop = node.int("noop_with_empty_axes", 0) != 0;
+    let all = || (0..if is_noop { 0 } else { rank as i64 }).collect();
     let reduced = declared
+        .filter(|axes| !axes.is_empty())
         .unwrap_or_else(all)
         .iter()
         .map(|&at| axis(at, rank))

@@ -110,17 +110,17 @@ fn reduce(
     let input = call.input(0)?;
     let keeps = call.flag("keepdims", true)?;
     let axes = call.integers_of_opset("axes", input_since, 1)?.unwrap_or_default();
-    if axes.is_empty() && call.flag("noop_with_empty_axes", false)? {
-        // Since opset 18 the function of one element still applies, before it does not.
-        return match call.node.operator.as_str() {
-            "ReduceSum" | "ReduceMean" | "ReduceMax" | "ReduceMin" | "ReduceProd" => {
-                Ok(vec![input.clone()])
-            }
-            _ => fault("a reduction of no axes is not supported"),
-        };
+    let is_noop = axes.is_empty() && call.flag("noop_with_empty_axes", false)?;
+    // Each element is its own lane. These operators return it; the others still apply to it.
+    let plain = ["ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd"];
+    if is_noop && plain.contains(&call.node.operator.as_str()) {
+        return Ok(vec![input.clone()]);
     }
-    let axes =
-        if axes.is_empty() { (0..input.rank()).collect() } else { axes_of(&axes, input.rank())? };
+    let axes = if axes.is_empty() && !is_noop {
+        (0..input.rank()).collect()
+    } else {
+        axes_of(&axes, input.rank())?
+    };
     let shape_of = |keeps: bool| -> Vec<usize> {
         let sizes = input.shape().iter().enumerate();
         sizes

@@ -69,6 +69,23 @@ fn figure(text: &str) -> Result<f64, String> {
 }
 
 impl Figures {
+    /// Rejects energy figures in a command that computes no energy.
+    ///
+    /// # Errors
+    /// The first of these flags.
+    pub fn without_energy(&self, command: &str) -> Result<(), Failure> {
+        let figures = [
+            ("--mac-pj", self.mac_pj),
+            ("--memory-byte-pj", self.memory_byte_pj),
+            ("--static-w", self.static_w),
+        ];
+        let Some((flag, _)) = figures.into_iter().find(|(_, figure)| figure.is_some()) else {
+            return Ok(());
+        };
+        let problem = format!("{flag} has no effect: dyno npu {command} computes no energy");
+        Err(Failure::usage(problem).hint("remove it, or use dyno npu run, layers or sweep"))
+    }
+
     fn given(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let all = [
             ("pes", self.pes),
@@ -206,6 +223,14 @@ pub struct Sharing {
 }
 
 impl Sharing {
+    /// Rejects changes that apply to none of the networks.
+    ///
+    /// # Errors
+    /// The change; unknown networks, or files that cannot be read.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.changes.changes().networks(&self.networks).map(drop)
+    }
+
     /// Returns the deployment of the networks under this scheduler.
     ///
     /// # Errors

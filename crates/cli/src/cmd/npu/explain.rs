@@ -120,6 +120,8 @@ impl Explain {
     /// Unknown networks, NPU or scheduler, or files that cannot be read.
     pub fn execute(self) -> Result<Exit, Failure> {
         let scheduler: SchedulerSpec = self.scheduler.parse().map_err(Failure::usage)?;
+        self.sharing.check()?;
+        self.sharing.hardware.figures.without_energy("explain")?;
         let plan = self.sharing.plan(scheduler)?;
         let deployment = Deployment::for_streams(&plan).map_err(Failure::usage)?;
         for remark in &deployment.remarks {

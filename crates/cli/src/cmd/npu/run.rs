@@ -72,6 +72,7 @@ impl Run {
     /// Unknown networks, NPU or schedulers, or files that cannot be read or written.
     pub fn execute(self) -> Result<Exit, Failure> {
         let schedulers = self.schedulers()?;
+        self.sharing.check()?;
         let plan = self.sharing.plan(schedulers[0])?;
         let mut simulations = Vec::new();
         for &scheduler in &schedulers {
@@ -223,6 +224,12 @@ fn table(plan: &DeploymentPlan, simulations: &[Simulation]) -> String {
              takes to fill"
         );
     }
+    for one in simulations {
+        if let Some([watts, of_a_pass]) = one.energy(plan) {
+            let name = &one.name;
+            let _ = write!(text, "\nenergy, {name}: {watts:.3} W, {of_a_pass:.3} mJ per pass");
+        }
+    }
     if simulations.iter().any(|simulation| simulation.name.starts_with("spatial")) {
         text.push_str(
             "\nspatial: each network has its part of the PEs and of the buffer; both share the \
@@ -241,6 +248,7 @@ fn document(plan: &DeploymentPlan, simulations: &[Simulation]) -> Value {
         "npu": plan.npu.name(),
         "mapping": plan.mapping.to_string(),
         "batch": plan.options.batch,
-        "schedulers": simulations.iter().map(Simulation::document).collect::<Vec<_>>(),
+        "schedulers":
+            simulations.iter().map(|simulation| simulation.document(plan)).collect::<Vec<_>>(),
     })
 }

@@ -67,7 +67,7 @@ impl Simulation {
     }
 
     /// Returns the document for programs.
-    pub fn document(&self) -> Value {
+    pub fn document(&self, plan: &DeploymentPlan) -> Value {
         let Self { name, deployment, passes, streams } = self;
         let stream = |at: usize| {
             json!({
@@ -80,6 +80,7 @@ impl Simulation {
             })
         };
         let ([bound, of_blocks], [pes, memory]) = (self.bounds(), self.busy());
+        let energy = self.energy(plan);
         json!({
             "scheduler": name,
             "stp": streams.stp(passes),
@@ -89,6 +90,8 @@ impl Simulation {
             "max_slowdown": streams.max_slowdown(passes),
             "pe_busy": pes,
             "memory_busy": memory,
+            "power": energy.map(|[watts, _]| watts),
+            "energy": energy.map(|[_, of_a_pass]| of_a_pass),
             "blocks": streams.blocks,
             "lasted_us": streams.duration as f64 / 1e6,
             "streams": (0..passes.len()).map(stream).collect::<Vec<_>>(),

@@ -92,6 +92,13 @@ impl Sweep {
         }
         let points = (0..grid.len()).map(|at| self.point.with(&grid.settings(at)));
         let points: Vec<Point> = points.collect::<Result<_, _>>().map_err(Failure::usage)?;
+        // A change may apply to the networks of some points only.
+        let mut checks = points.iter().map(|point| point.sharing.check());
+        if let Some(Err(failure)) = checks.next()
+            && !checks.any(|check| check.is_ok())
+        {
+            return Err(failure);
+        }
         grid.points = play(&points, &Line::new(!self.no_progress));
         if grid.feasible().next().is_none() {
             return Err(Failure::usages(grid.failures().into_iter().map(|(why, _)| why).collect()));

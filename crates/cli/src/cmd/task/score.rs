@@ -42,6 +42,9 @@ pub struct Score {
     /// Element type of the answers, as NumPy names it, such as int32
     #[arg(long, value_name = "TYPE")]
     element: Option<String>,
+    /// Accept a log that lacks answers to some samples; without it the exit code is 1
+    #[arg(long)]
+    partial: bool,
     /// Also write the output to this file, as accuracy.txt of a submission
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
@@ -105,14 +108,15 @@ impl Score {
         })?;
         counts(&scored).map_err(|failure| failure.hint(self.hint(method)))?;
         output::print(&scored.scores.text)?;
-        output::say(counts_text(&scored));
+        output::say(counts_text(&scored, self.partial));
         if let Some(path) = &self.text {
             write(path, &scored.scores.text)?;
         }
         if let Some(path) = &self.json {
             write(path, &format!("{:#}\n", document(method, &scored)))?;
         }
-        Ok(if scored.malformed == 0 { Exit::Valid } else { Exit::Invalid })
+        let is_complete = unanswered(&scored) == 0 || self.partial;
+        Ok(if scored.malformed == 0 && is_complete { Exit::Valid } else { Exit::Invalid })
     }
 
     /// Returns the method, either named directly or that of a task.
@@ -257,14 +261,28 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
         .map_err(|error| Failure::set_up(format!("cannot write {}: {error}", path.display())))
 }
 
+/// Returns the number of samples of the references that the log does not answer.
+fn unanswered(scored: &ScoreReport) -> u64 {
+    scored.references.map_or(0, |references| references.saturating_sub(scored.samples))
+}
+
 /// Returns the counts of answers, and the problems of invalid ones.
-fn counts_text(scored: &ScoreReport) -> String {
+fn counts_text(scored: &ScoreReport, is_partial: bool) -> String {
     let ScoreReport { entries, samples, references, malformed, .. } = *scored;
     let total = references.map(|references| format!(" of {references}")).unwrap_or_default();
     let mut text = format!("{entries} answers to {samples}{total} samples\n");
-    let missing = references.unwrap_or(samples).saturating_sub(samples);
-    if missing > 0 {
-        let _ = writeln!(text, "warning: {missing} samples have no answer");
+    match unanswered(scored) {
+        0 => {}
+        _ if is_partial => {
+            let _ = writeln!(text, "partial score: it covers {samples}{total} samples");
+        }
+        missing => {
+            let _ = writeln!(
+                text,
+                "error: {missing} samples have no answer, so this is not the score of the data \
+                 set; complete the run, or use --partial to accept the score of a part"
+            );
+        }
     }
     if malformed > 0 {
         let _ = writeln!(

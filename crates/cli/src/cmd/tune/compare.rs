@@ -8,6 +8,7 @@ use dyno_experiment::system::tuned;
 use dyno_experiment::tune::{ComparedModel, Comparison, fed};
 use dyno_number::evaluate::graph::CorrectnessRule;
 use dyno_results::{summary, units};
+use dyno_sut::python::find_python;
 use serde_json::json;
 
 use super::run::part;
@@ -31,9 +32,10 @@ pub struct Compare {
     /// Formats of its objects, as dyno tune run leaves them [default: no row of Dyno]
     #[arg(long, value_name = "FILE")]
     formats: Option<PathBuf>,
-    /// Python with onnx and onnxruntime
-    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
-    python: String,
+    /// Python with onnx and onnxruntime [default: that of VIRTUAL_ENV, of the environment of dyno, or
+    /// python3]
+    #[arg(long, value_name = "PROGRAM")]
+    python: Option<PathBuf>,
     /// The part of the samples on which accuracies are measured; others calibrate
     #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = part)]
     held_out: f64,
@@ -76,11 +78,12 @@ impl Compare {
         std::fs::create_dir_all(&folder).map_err(|error| {
             Failure::set_up(format!("cannot create {}: {error}", folder.display()))
         })?;
+        let python = self.python.clone().unwrap_or_else(find_python);
         let comparison = Comparison {
             model: &self.model,
             samples,
             formats: formats.as_ref(),
-            python: &self.python,
+            python: &python,
             held_out: self.held_out,
             calibration: self.calibration.max(1),
         };

@@ -349,6 +349,7 @@ impl Run {
         };
         let mut outcome = tune::tune(network, &settings, journal, &mut evaluate, &mut watch);
         outcome.confirmation = outcome.confirmation.or(too_few);
+        confirm::doubt_reader(network, &mut outcome);
         line.clear();
         let report = TuneReport {
             network,

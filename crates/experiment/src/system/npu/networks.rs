@@ -1,6 +1,6 @@
 //! Networks and NPUs by name, and mappings of networks to NPUs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use dyno_npu::arithmetic::Arithmetic;
@@ -9,7 +9,7 @@ use dyno_npu::mapping::Mapping;
 use dyno_npu::profile::NetworkProfile;
 use dyno_npu::workload::language::{DECODERS, Decoder, DecoderPhase};
 use dyno_npu::workload::{Network, PRESETS};
-use dyno_onnx::{Model, Weights};
+use dyno_onnx::{Dim, Model, Weights};
 use dyno_task::graphs::{COUNTED, GRAPHS};
 use dyno_tensors::files;
 
@@ -97,6 +97,64 @@ impl Changes {
     /// # Errors
     /// An unknown name, a file that cannot be read, or changes that do not apply to the network.
     pub fn network(&self, name: &str) -> Result<Network, Failure> {
+        let network = self.changed(name)?;
+        self.check_bind(&[name])?;
+        Ok(network)
+    }
+
+    /// Returns networks that share an NPU. A sequence length and sizes of dimensions apply to those
+    /// that have them.
+    ///
+    /// # Errors
+    /// As for one alone. A change that applies to none of the networks.
+    pub fn networks<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<Network>, Failure> {
+        let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+        let networks = names
+            .iter()
+            .map(|name| self.network_of_several(name))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut has_sequences = false;
+        for (name, network) in names.iter().zip(&networks) {
+            has_sequences |= network.seq_len.is_some() || self.phase(name)?.is_some();
+        }
+        if let (Some(seq), false) = (self.seq, has_sequences) {
+            let problem = format!("seq {seq} has no effect: {} has no sequences", names.join(", "));
+            return Err(Failure::usage(problem)
+                .hint("remove it; transformers, such as BB, and language models have sequences"));
+        }
+        self.check_bind(&names)?;
+        Ok(networks)
+    }
+
+    /// Rejects sizes of dimensions that none of these networks has.
+    fn check_bind(&self, names: &[&str]) -> Result<(), Failure> {
+        if self.bind.is_empty() {
+            return Ok(());
+        }
+        let mut open = BTreeSet::new();
+        for name in names {
+            let Some(model) = self.model(name)? else { continue };
+            let dims = model.inputs.iter().filter_map(|port| port.shape.as_ref()).flatten();
+            open.extend(dims.filter_map(|dim| match dim {
+                Dim::Symbol(name) => Some(name.clone()),
+                Dim::Fixed(_) => None,
+            }));
+        }
+        let Some((unknown, size)) = self.bind.iter().find(|(name, _)| !open.contains(name)) else {
+            return Ok(());
+        };
+        let problem = format!("bind {unknown}={size} has no effect: ");
+        if open.is_empty() {
+            let problem =
+                format!("{problem}{} has no dynamic dimension of an ONNX model", names.join(", "));
+            return Err(Failure::usage(problem).hint("remove it"));
+        }
+        let known: Vec<&str> = open.iter().map(String::as_str).collect();
+        let problem = format!("{problem}the dynamic dimensions are {}", known.join(", "));
+        Err(Failure::usage(problem).hint("use one of these, or remove it"))
+    }
+
+    fn changed(&self, name: &str) -> Result<Network, Failure> {
         let network = self.named(name)?;
         let network = match self.seq {
             Some(seq) if network.seq_len != Some(seq) => network.at_sequence(seq),
@@ -112,9 +170,9 @@ impl Changes {
     /// As for one alone.
     pub fn network_of_several(&self, name: &str) -> Result<Network, Failure> {
         let plain = Self { seq: None, bind: self.bind.clone(), ..*self };
-        let network = plain.network(name)?;
+        let network = plain.changed(name)?;
         let is_fixed = network.seq_len.is_none() && plain.phase(name)?.is_none();
-        if is_fixed { Ok(network) } else { self.network(name) }
+        if is_fixed { Ok(network) } else { self.changed(name) }
     }
 
     fn named(&self, name: &str) -> Result<Network, Failure> {
@@ -138,22 +196,31 @@ impl Changes {
                 }
                 .map_err(told);
             }
-            Some("onnx") => {
-                let model = Model::read(path)
-                    .map_err(|error| Failure::usage(format!("cannot read {name}: {error}")))?;
-                return self.derived(name, &model);
-            }
             _ => {}
+        }
+        match self.model(name)? {
+            Some(model) => self.derived(name, &model),
+            None => Err(unknown(name)),
+        }
+    }
+
+    /// Returns the ONNX model of a name: a file, or a built-in graph; `None` for other networks.
+    fn model(&self, name: &str) -> Result<Option<Model>, Failure> {
+        if Network::preset(name).is_ok() || self.phase(name)?.is_some() {
+            return Ok(None);
+        }
+        let path = Path::new(name);
+        if path.extension().is_some_and(|end| end == "onnx") {
+            let model = Model::read(path);
+            return model
+                .map(Some)
+                .map_err(|error| Failure::usage(format!("cannot read {name}: {error}")));
         }
         let graph = name.strip_suffix("-shape").unwrap_or(name);
         let graphs = GRAPHS.iter().map(|graph| (graph.name, graph.build));
         let mut graphs = graphs.chain(COUNTED.iter().map(|graph| (graph.name, graph.build)));
-        match graphs.find(|(known, _)| *known == graph) {
-            Some((_, build)) => {
-                self.derived(name, &build(Weights::seeded(1)).map_err(Failure::set_up)?)
-            }
-            None => Err(unknown(name)),
-        }
+        let Some((_, build)) = graphs.find(|(known, _)| *known == graph) else { return Ok(None) };
+        build(Weights::seeded(1)).map(Some).map_err(Failure::set_up)
     }
 
     /// Returns the network of a decoder's name with `-prefill` or `-decode` appended.

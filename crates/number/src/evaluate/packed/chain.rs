@@ -18,6 +18,8 @@ use crate::format::Format;
 pub(super) struct Chain {
     stages: Vec<Stage>,
     ready: Vec<Option<PreparedProduct>>,
+    /// Dimensions of the answer to one sample.
+    answer: Vec<usize>,
 }
 
 impl Chain {
@@ -30,7 +32,7 @@ impl Chain {
         model: &Model,
         formats: &Dictionary,
     ) -> Result<(Self, Vec<PackedLayer>), PackedError> {
-        let mut stages = read::stages(&in_floats(model)).map_err(PackedError::Network)?;
+        let (mut stages, answer) = read::stages(&in_floats(model)).map_err(PackedError::Network)?;
         let products = stages.iter().filter_map(|stage| stage.product.as_ref());
         known(formats, &products.flat_map(names).collect::<Vec<_>>())?;
         let mut ready = Vec::new();
@@ -46,7 +48,7 @@ impl Chain {
             ready.push(Some(made));
             layers.push(layer);
         }
-        Ok((Self { stages, ready }, layers))
+        Ok((Self { stages, ready, answer }, layers))
     }
 
     /// Multiplies with the given instruction set.
@@ -59,9 +61,9 @@ impl Chain {
         self.stages[0].input
     }
 
-    /// Returns the number of scores of a sample.
-    pub fn outputs(&self) -> usize {
-        self.stages[self.stages.len() - 1].output.len()
+    /// Returns the dimensions of the answer to one sample.
+    pub fn answer(&self) -> &[usize] {
+        &self.answer
     }
 
     /// Computes the scores of samples, one after the other.

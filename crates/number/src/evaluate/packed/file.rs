@@ -389,7 +389,7 @@ fn weights(
 
 /// Returns the weights of a chain that have a format.
 fn chain_tensors(model: &Model, formats: &Dictionary) -> Result<Vec<PackableTensor>, PackedError> {
-    let stages = read::stages(model).map_err(PackedError::Network)?;
+    let (stages, _) = read::stages(model).map_err(PackedError::Network)?;
     let constants = Constants::new(model);
     let products: Vec<_> = stages.iter().filter_map(|stage| stage.product.as_ref()).collect();
     let mut found: Vec<PackableTensor> = Vec::new();

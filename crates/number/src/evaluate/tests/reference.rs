@@ -9,10 +9,15 @@ use crate::assignment::Assignment;
 use crate::format::Format;
 
 /// A value of one image: its dimensions without the first, and its numbers.
-type Value = (Vec<usize>, Vec<f64>);
+pub type Value = (Vec<usize>, Vec<f64>);
 
 /// Returns the scores of one image.
 pub fn scores(model: &Model, assignment: &Assignment, image: &[f32]) -> Vec<f64> {
+    answer(model, assignment, image).1
+}
+
+/// Returns the answer to one image: its dimensions without the first, and its numbers.
+pub fn answer(model: &Model, assignment: &Assignment, image: &[f32]) -> Value {
     let constants = Constants::new(model);
     let shape = model.inputs[0].shape.as_ref().expect("inputs have a shape");
     let shape = shape[1..].iter().map(|n| n.fixed().expect("only the batch is free")).collect();
@@ -26,7 +31,7 @@ pub fn scores(model: &Model, assignment: &Assignment, image: &[f32]) -> Vec<f64>
         let to = step(node, &constants, assignment, from);
         values.insert(&node.outputs[0], to);
     }
-    values.remove(model.outputs[0].name.as_str()).expect("all nodes were done").1
+    values.remove(model.outputs[0].name.as_str()).expect("all nodes were done")
 }
 
 fn tensor(constants: &Constants<'_>, name: &str) -> Option<Value> {
@@ -50,7 +55,12 @@ fn step(node: &Node, constants: &Constants<'_>, assignment: &Assignment, from: &
         "Relu" => each(&|x| x.max(0.0)),
         "LeakyRelu" => each(&|x| if x < 0.0 { x * f64::from(0.01_f32) } else { x }),
         "Identity" => from.clone(),
-        "Flatten" => (vec![numbers.len()], numbers.clone()),
+        "Flatten" | "Reshape" => (vec![numbers.len()], numbers.clone()),
+        "Softmax" => {
+            let (_, exps) = each(&f64::exp);
+            let sum: f64 = exps.iter().sum();
+            (shape.clone(), exps.into_iter().map(|x| x / sum).collect())
+        }
         "MaxPool" | "AveragePool" => pooled(node, from),
         "Add" => {
             let (_, bias) = tensor(constants, &node.inputs[1]).expect("constant");

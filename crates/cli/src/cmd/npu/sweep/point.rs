@@ -236,7 +236,7 @@ impl PointOutcome {
             Metric::Power => energy.map(|[watts, _]| watts),
             Metric::Energy => energy.map(|[_, of_a_pass]| of_a_pass),
         };
-        let mut document = simulation.document();
+        let mut document = simulation.document(plan);
         document["npu"] = plan.npu.name().into();
         document["mapping"] = plan.mapping.to_string().into();
         document["batch"] = plan.options.batch.into();

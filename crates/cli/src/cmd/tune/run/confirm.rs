@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use dyno_experiment::Failure;
 use dyno_experiment::tune::{Data, HeldOut, SharedEvaluations};
 use dyno_number::network::{BuiltInModel, ExternalProgram};
-use dyno_number::tune::{self, Confirmation, ConfirmationRule};
+use dyno_number::tune::{self, Confirmation, ConfirmationRule, TuneOutcome};
 use dyno_number::{Algorithm, Network, Objective};
 
 use super::Run;
@@ -31,6 +31,18 @@ pub(super) fn too_few(network: &Network, part: Option<HeldOut>, data: &Data) -> 
         found.problem = format!("only {different} of the {all} samples differ");
     }
     found
+}
+
+/// Makes the verdict UNDECIDED if the program or system of a network ignored its formats. The engine
+/// inside cannot.
+pub(super) fn doubt_reader(network: &Network, outcome: &mut TuneOutcome) {
+    let system = network.built_in.as_ref().and_then(|built_in| built_in.system.as_ref());
+    let reader = match (&network.external, system) {
+        (Some(_), _) => "the program",
+        (None, Some(_)) => "the system",
+        (None, None) => return,
+    };
+    outcome.doubt_reader(reader, network.error_margin);
 }
 
 impl Run {

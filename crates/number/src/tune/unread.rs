@@ -1,0 +1,94 @@
+//! Detects programs that do not read the formats of a trial: every answer is that of FLOAT(32).
+
+use std::collections::HashMap;
+
+use super::{Confirmation, Point, TuneOutcome, confirm};
+
+/// Fewest configurations on one set of samples from which equal metrics are no chance.
+const FEWEST: usize = 5;
+/// The smallest configuration is smaller than the largest by at least this factor. FLOAT(32) may well
+/// have the metric of 16 bits, but hardly that of all formats of 8 bits and fewer.
+const SHRINKS: f64 = 4.0;
+
+impl TuneOutcome {
+    /// Returns the number of evaluations if each has exactly the metric of FLOAT(32) although the
+    /// formats shrink from 32 bits to few; `None` otherwise.
+    #[must_use]
+    pub fn evaluations_without_effect(&self) -> Option<usize> {
+        let mut sizes: HashMap<usize, Vec<f64>> = HashMap::new();
+        for Point { subset, bits, accuracy, .. } in &self.points {
+            let base = self.baselines[*subset as usize]?;
+            // Bit-equal: even robust networks change a little.
+            if accuracy.to_bits() != base.accuracy.to_bits() {
+                return None;
+            }
+            sizes.entry(*subset as usize).or_default().push(*bits);
+        }
+        let shrinks = |sizes: &Vec<f64>| {
+            let most = sizes.iter().fold(0.0_f64, |most, bits| most.max(*bits));
+            let least = sizes.iter().fold(f64::INFINITY, |least, bits| least.min(*bits));
+            sizes.len() >= FEWEST && SHRINKS * least <= most
+        };
+        sizes.values().any(shrinks).then_some(self.points.len())
+    }
+
+    /// Makes the verdict UNDECIDED because formats had no effect. `reader` is what should have read
+    /// them, such as `the program`.
+    pub fn doubt_reader(&mut self, reader: &str, margin: f64) {
+        let Some(count) = self.evaluations_without_effect() else { return };
+        let problem = format!(
+            "all {count} evaluations have exactly the result of FLOAT 32, from 32 bits to few; \
+             {reader} does not seem to read {{config}}, the file with the formats"
+        );
+        let found = confirm::undecided(margin, 0, None, &problem);
+        self.confirmation = Some(match self.confirmation.take() {
+            Some(earlier) => Confirmation {
+                verdict: found.verdict,
+                needed: None,
+                problem: found.problem,
+                ..earlier
+            },
+            None => found,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::network::tests::lenet;
+    use crate::tune::{
+        Evaluation, Journal, MarginVerdict, Settings, Stop, Trial, TuneOutcome, tune,
+    };
+
+    fn outcome(accuracy: fn(&Trial) -> f64, most: Option<u64>) -> TuneOutcome {
+        let mut evaluate = |trials: &[Trial]| -> Vec<Result<Evaluation, Stop>> {
+            trials.iter().map(|trial| Ok(Evaluation::from_accuracy(accuracy(trial)))).collect()
+        };
+        let settings = Settings { max_evaluations: most, ..Settings::default() };
+        tune(&lenet(), &settings, Journal::disabled(), &mut evaluate, &mut |_| ())
+    }
+
+    #[test]
+    fn a_program_that_reads_no_formats_proves_nothing() {
+        let mut found = outcome(|_| 0.98, None);
+        let count = found.evaluations_without_effect().expect("all are equal");
+        assert!(count >= 5 && count == found.points.len());
+        found.doubt_reader("the program", 0.01);
+        let confirmation = found.confirmation.expect("a verdict");
+        assert_eq!(confirmation.verdict, MarginVerdict::Undecided);
+        assert!(confirmation.problem.contains("does not seem to read {config}"));
+    }
+
+    #[test]
+    fn a_result_that_changes_once_or_few_results_are_no_reason_to_doubt() {
+        let least = |trial: &Trial| {
+            let is_least = trial.assignment.formats().iter().any(|format| format.bits() < 3);
+            if is_least { 0.979_999_9 } else { 0.98 }
+        };
+        let mut changing = outcome(least, None);
+        assert_eq!(changing.evaluations_without_effect(), None);
+        changing.doubt_reader("the program", 0.01);
+        assert_eq!(changing.confirmation, None);
+        assert_eq!(outcome(|_| 0.98, Some(2)).evaluations_without_effect(), None);
+    }
+}
