@@ -111,7 +111,7 @@ pub fn markdown(report: &ComparisonReport) -> String {
             let cells = cells(row, test);
             text += &format!("| {} |\n", cells.map(|text| cell(&text)).join(" | "));
         }
-        for row in &test.accuracy {
+        if let Some(row) = &test.accuracy {
             text += &format!("| {} |\n", accuracy_cells(row).map(|text| cell(&text)).join(" | "));
         }
         for row in &test.server {

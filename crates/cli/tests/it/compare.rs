@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 
 use crate::program::{Folder, ProgramResult};
+use crate::tuned;
 
 /// A run in virtual time.
 fn play(folder: &Folder, out: &str, system: &str, further: &str) {
@@ -74,44 +75,46 @@ fn a_slower_system_is_worse_and_the_other_way_round_better() {
     assert_eq!(one["tests"][0]["metrics"][0]["confidence"], 0.95);
 }
 
-/// Digits in virtual time: 519 of 540 are right, and a system that skips its work answers few of them
-/// rightly, but sooner.
+/// The perceptron has 519 of 540 images right. In formats in which all inputs are nearly 0, it answers
+/// one class for all of them, as fast as before.
 #[test]
 fn a_proven_loss_of_accuracy_is_worse_whatever_the_speed() {
-    let folder = Folder::new();
-    let play = |out: &str, trick: &str, mode: &str| {
+    let folder = tuned::folder();
+    folder.write("ruined.txt", "Gemm.input FIXED 2 20\n");
+    let play = |out: &str, formats: &str, mode: &str| {
         let ran = folder.dyno(&format!(
-            "run --system cheat:{trick} --scenario server --qps 20 --duration 60s --mode {mode} \
-             --out {out} --quiet"
+            "run --system tuned:model=digits.onnx{formats} {} --scenario offline --mode {mode} \
+             --duration 200ms --out {out} --quiet",
+            tuned::DATA
         ));
         assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
     };
-    play("honest", "honest", "both");
-    play("skipping", "skipping", "both");
-    let ran = folder.dyno("compare honest skipping").exits(1);
+    play("right", "", "both");
+    play("wrong", ",formats=ruined.txt", "both");
+    let ran = folder.dyno("compare right wrong").exits(1);
     assert!(ran.stdout.contains("│ WORSE "), "{}", ran.stdout);
     assert!(ran.stdout.contains("worse: accuracy (top-1) -"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("top-1"), "{}", ran.stdout);
-    let report = folder.dyno("compare honest skipping --json").exits(1).json();
+    let report = folder.dyno("compare right wrong --json").exits(1).json();
     let accuracy = &report["tests"][0]["accuracy"];
     assert_eq!((&accuracy["finding"], &report["verdict"]), (&"worse".into(), &"worse".into()));
     assert_eq!(accuracy["samples"], serde_json::json!([540, 540]));
     assert!((accuracy["baseline"].as_f64().unwrap() - 519.0 / 540.0).abs() < 1e-12);
-    assert!(accuracy["high"].as_f64().unwrap() < -0.02);
-    let ran = folder.dyno("compare honest skipping --annotate github").exits(1);
+    // At most a few classes of ten, with an interval of several points.
+    assert!(accuracy["high"].as_f64().unwrap() < -0.5, "{accuracy}");
+    let ran = folder.dyno("compare right wrong --annotate github").exits(1);
     let line = ran.stdout.lines().find(|line| line.starts_with("::error")).unwrap();
     assert!(line.contains("worse: accuracy (top-1)"), "{line}");
     // The other way round, accuracy is no reason against.
-    let report = folder.dyno("compare skipping honest --json --force").json();
+    let report = folder.dyno("compare wrong right --json").json();
     assert_eq!(report["tests"][0]["accuracy"]["finding"], "better");
-    // Equal counts prove no change.
-    let report = folder.dyno("compare honest honest --json").exits(0).json();
+    // Equal counts prove no change, and change no verdict.
+    let report = folder.dyno("compare right right --json").exits(0).json();
     let accuracy = &report["tests"][0]["accuracy"];
     assert_eq!((&accuracy["change"], &accuracy["finding"]), (&0.0.into(), &"inconclusive".into()));
-    play("quick", "honest", "performance");
-    let report = folder.dyno("compare honest quick --json").json();
+    play("quick", "", "performance");
+    let report = folder.dyno("compare right quick --json").json();
     assert_eq!(report["tests"][0]["accuracy"], Value::Null);
-    assert!(report["remarks"].to_string().contains("accuracy of Server is not compared"));
+    assert!(report["remarks"].to_string().contains("accuracy of Offline is not compared"));
 }
 
 #[test]

@@ -289,7 +289,7 @@ impl Reader<'_> {
 /// Returns the scenario to which a setting belongs, if it is set for another one.
 fn other_owner(key: &str, scenario: Option<Scenario>) -> Option<Scenario> {
     scenario.filter(|scenario| !is_relevant(key, *scenario))?;
-    Scenario::ALL.into_iter().find(|owner| is_relevant(key, *owner))
+    Scenario::ALL.iter().copied().find(|owner| is_relevant(key, *owner))
 }
 
 fn text_of(value: &DeValue<'_>) -> Option<String> {
