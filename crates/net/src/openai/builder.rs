@@ -367,8 +367,10 @@ impl AnswerBuilder {
         };
         // Usage without any count is not a count of 0, but it is not reliable either.
         let counts_nothing = claim.output.is_none() && claim.input.is_none();
-        let is_zero = claim.output == Some(0)
-            || (counts_nothing && !claim.oddities.contains(Oddity::NoCount));
+        // Vectors and ranks have no output tokens to count.
+        let is_zero = self.api.is_text()
+            && (claim.output == Some(0)
+                || (counts_nothing && !claim.oddities.contains(Oddity::NoCount)));
         let is_counted = output > 0;
         let found = [
             (Contradiction::NoTokens, has_output && is_zero),

@@ -268,6 +268,32 @@ fn each_text_has_a_vector_of_the_same_dimension() {
 }
 
 #[test]
+fn vectors_and_scores_have_no_output_tokens_that_a_count_could_contradict() {
+    let of = |api, input| protocol(api, input, Settings::default());
+    let texts = of(Api::Embeddings, Input::Texts(vec!["a".into()]));
+    let documents = Input::Ranking { query: "q".into(), documents: vec!["d".into()] };
+    let ranking = of(Api::Rerank, documents);
+    for (usage, input) in [
+        (r#"{"prompt_tokens":8,"total_tokens":8}"#, Some(8)),
+        (r#"{"total_tokens":8}"#, Some(8)),
+        (r#"{"total_tokens":8,"completion_tokens":0}"#, Some(8)),
+        (r#"{"completion_tokens":0}"#, None),
+        ("{}", None),
+        ("null", None),
+    ] {
+        let vector = format!(r#"{{"data":[{{"index":0,"embedding":[1]}}],"usage":{usage}}}"#);
+        let rank = format!(r#"{{"results":[{{"index":0,"score":1}}],"usage":{usage}}}"#);
+        for (protocol, body) in [(&texts, vector), (&ranking, rank)] {
+            let (said, _, entry) = read(protocol, JSON, &body);
+            assert!(said.is_ok(), "{body}");
+            assert_eq!((entry.class, entry.input, entry.output), (Class::Whole, input, None));
+            assert!(entry.contradictions.is_empty(), "{body}: {entry:?}");
+            assert!(!entry.is_output_doubtful(), "{body}");
+        }
+    }
+}
+
+#[test]
 fn each_document_has_a_score() {
     let documents = ["hi", "it is a bear", "The giant panda"].map(str::to_owned).to_vec();
     let ranking = |top: Option<u64>| {
