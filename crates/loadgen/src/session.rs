@@ -258,15 +258,17 @@ impl Session {
 
     /// Reports which of a tenant's outstanding samples are complete, before the same count is
     /// reported with [`completed`](Self::completed). `look` returns when a sample was complete, and
-    /// how. Only a tenant with sessions needs it.
+    /// how. Only a tenant with sessions needs it. `has_released` states whether a complete sample no
+    /// longer holds the turn after it.
     #[inline]
     pub fn settle(
         &mut self,
         tenant: usize,
         samples: u64,
+        has_released: bool,
         look: impl Fn(u64) -> Option<SettledSample>,
     ) {
-        self.tenants[tenant].settle(samples, look);
+        self.tenants[tenant].settle(samples, has_released, look);
     }
 
     /// Answers [`Step::Look`].

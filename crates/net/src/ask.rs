@@ -17,7 +17,7 @@ use crate::grpc;
 use crate::oip::http::error_words;
 use crate::protocol::LONGEST_ANSWER;
 use crate::proxy::Tunnel;
-use crate::secrets::hide;
+use crate::secrets::{hide, is_secret_field};
 use crate::tls::{self, Trust};
 use crate::trouble::{Kind, Trouble};
 
@@ -100,6 +100,44 @@ impl ServerQuery<'_> {
                 Err(Trouble::of_status(kind, answer.status, &self.without_secrets(&answer.words())))
             }
         }
+    }
+
+    /// Returns the endpoint to which an answer redirects the request of `path`.
+    ///
+    /// # Errors
+    /// [`Kind::Mismatch`]: the target is another interface, the same URL, or another origin that would
+    /// receive secrets.
+    pub fn follow(&self, answer: &HttpAnswer, path: &str) -> Result<Endpoint, Trouble> {
+        let from = self.endpoint;
+        let location = answer.location().unwrap_or_default();
+        let not_followed = |why: &str| {
+            // Its query may repeat secrets.
+            let shown =
+                location.split_once('?').map_or(location.clone(), |(url, _)| format!("{url}?***"));
+            let words = format!("{from} redirects requests to {shown:?}, {why}");
+            Err(Trouble::new(Kind::Mismatch, self.without_secrets(&words)))
+        };
+        let Some(target) = from.redirected(&location, path) else {
+            return not_followed(
+                "which is a different interface; use the URL of the server itself",
+            );
+        };
+        let is_same_origin = target.is_same_origin(from);
+        if is_same_origin && target.path() == from.path() {
+            return not_followed("which is the same URL; check the gateway in front of the server");
+        }
+        if self.has_secrets() && !is_same_origin {
+            return not_followed(
+                "which is another origin that must not receive the secrets of the request; use that \
+                 URL if it is correct",
+            );
+        }
+        Ok(target)
+    }
+
+    /// Returns whether requests hold values that another server must not get.
+    fn has_secrets(&self) -> bool {
+        !self.secrets.is_empty() || self.fields.iter().any(|(name, _)| is_secret_field(name))
     }
 
     /// Returns a message without secrets of the request.
@@ -254,6 +292,13 @@ impl ServerQuery<'_> {
         let body = body.to_bytes();
         Ok(HttpAnswer { status: head.status.as_u16(), fields: head.headers, body, trailers })
     }
+}
+
+/// Returns whether an answer with this status redirects a request without changing its method. (Some
+/// clients change it after 301 and 302; this one does not.)
+#[must_use]
+pub fn is_redirection(status: u16) -> bool {
+    matches!(status, 301 | 302 | 307 | 308)
 }
 
 /// Waits for an answer while a task of the runtime keeps the connection going.

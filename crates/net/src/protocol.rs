@@ -169,13 +169,35 @@ pub struct Answer<'a> {
     pub entry: Option<Entry>,
     /// Its message, if samples are turns of live sessions.
     pub reply: Option<&'a Reply>,
+    /// The model that it names, if the request names another one.
+    pub other_model: Option<OtherModel<'a>>,
+}
+
+/// Models that a request and its answer name, which differ. Many servers answer with a longer name, such
+/// as one with a date.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OtherModel<'a> {
+    /// Of the request.
+    pub requested: &'a str,
+    /// Of the answer.
+    pub answered: &'a str,
+}
+
+impl<'a> OtherModel<'a> {
+    /// Returns the models of a request and its answer if both name one and these differ.
+    #[must_use]
+    pub fn between(requested: &'a str, answered: &'a str) -> Option<Self> {
+        let differ = !requested.is_empty() && !answered.is_empty() && requested != answered;
+        differ.then_some(Self { requested, answered })
+    }
 }
 
 impl<'a> Answer<'a> {
     /// Creates an answer without tokens.
     #[must_use]
     pub fn without_tokens(data: &'a [u8]) -> Self {
-        Self { data, tokens: 0, counted_by: TokenCounter::Nobody, entry: None, reply: None }
+        let counted_by = TokenCounter::Nobody;
+        Self { data, tokens: 0, counted_by, entry: None, reply: None, other_model: None }
     }
 }
 

@@ -5,6 +5,16 @@ use crate::endpoint::PercentEncoding;
 /// Values shorter than this are not hidden: they are no secrets, and appear by chance.
 const SHORTEST: usize = 6;
 
+/// Names of header fields whose values are no secrets; all others may be.
+const PUBLIC_FIELDS: [&str; 5] =
+    ["accept", "accept-language", "anthropic-version", "content-type", "user-agent"];
+
+/// Returns whether the value of a header field may be a secret.
+#[must_use]
+pub fn is_secret_field(name: &str) -> bool {
+    !PUBLIC_FIELDS.iter().any(|public| name.eq_ignore_ascii_case(public))
+}
+
 /// Replaces each value of these header fields, and each of these other secrets, in a message, such as a
 /// token that a server repeats in its error. A token without the `Bearer` before it is replaced as well.
 /// So are the forms in which a server may repeat a value: JSON, HTML, percent-encoded, or cut off at the

@@ -130,14 +130,16 @@ fn members_of_rows_are_sent_with_their_requests_and_the_rest_is_named() {
 fn members_can_be_removed_from_every_request() {
     let folder = Folder::new();
     folder.write("rows.jsonl", "{\"prompt\": \"a\", \"max_tokens\": 3, \"seed\": 1}");
-    let played = play(&folder, ",model:=,without=max_tokens,without=seed", "--data rows.jsonl");
-    assert_eq!(played.bodies[0], json!({"prompt": "a"}));
+    let played = play(&folder, ",without=max_tokens,without=seed", "--data rows.jsonl");
+    assert_eq!(played.bodies[0], json!({"model": "m", "prompt": "a"}));
     played.says("Removed request members: ");
     let streamed = play(&folder, ",stream=true,stream_options:=", "--data rows.jsonl");
     assert_eq!(streamed.bodies[0].get("stream_options"), None);
     for (keys, words) in [
         (",without=prompt", "a request needs `prompt`"),
         (",without=seed,seed:=1", "set and removed"),
+        (",model=m,without=model", "model= sets `model`; remove one of the two"),
+        (",max-tokens=3,max_tokens:=", "max-tokens= sets `max_tokens`; remove one of the two"),
         (",row-members=some", "expected all, known or none"),
     ] {
         let ran =

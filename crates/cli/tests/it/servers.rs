@@ -12,6 +12,7 @@ use crate::program::Folder;
 
 mod gateways;
 mod tensors;
+mod urls;
 
 /// What a server answers to a path with a body: status, type, body.
 pub type Answer = fn(&str, &Value) -> (u16, &'static str, String);

@@ -351,6 +351,57 @@ fn a_program_answers_the_calls_of_the_server_in_think_time() {
     assert!(other.stderr.contains("add sessions=live"), "{}", other.stderr);
 }
 
+/// Returns whether a process runs, other than one that is only not reaped yet.
+#[cfg(target_os = "linux")]
+fn is_running(id: &str) -> bool {
+    std::fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn tools_end_with_the_run_and_keep_no_answer_from_being_complete() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let turns = json!({"turns": ["tool please", "thanks"]});
+    // The tool of one run is interrupted; the other run lasts long enough without it.
+    for (options, is_interrupted) in
+        [("sessions=once", true), ("sessions=live --duration 50ms --set min_query_count=1", false)]
+    {
+        let (server, folder) = (ChatServer::start(|_| 200), Folder::new());
+        folder.write("chats.jsonl", &format!("{turns}\n"));
+        folder.write("tool.sh", "#!/bin/sh\nsleep 300 &\necho $! $$ > new\nmv new started\nwait\n");
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(folder.0.join("tool.sh"), mode).unwrap();
+        let mut command = folder.command(&format!(
+            "run --system openai:http://{},model=m,tools=./tool.sh,tools-limit=300s,{options} --data \
+             chats.jsonl --max-concurrency 1 --out out -q",
+            server.address
+        ));
+        let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+        let started = folder.0.join("started");
+        while !started.exists() && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        if is_interrupted {
+            let id = child.id().to_string();
+            assert!(
+                std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success()
+            );
+        }
+        let code = child.wait().unwrap().code();
+        assert_eq!(code == Some(130), is_interrupted, "{options}: {code:?}");
+        for id in folder.read("started").split_whitespace() {
+            assert!(!is_running(id), "{options}: process {id} of the tool still runs");
+        }
+        let metrics = &summary(&folder)["tests"][0]["metrics"];
+        assert_eq!(
+            (&metrics["sample_count"], &metrics["answers"]["whole"]),
+            (&json!(1), &json!(1))
+        );
+        let failed = metrics["failed"].as_object().unwrap();
+        assert!(failed.values().all(|count| count == 0), "{options}: {metrics}");
+    }
+}
+
 #[test]
 fn users_send_at_an_interval_and_latency_counts_from_it() {
     let (server, folder) = (ChatServer::start(|_| 200), Folder::new());

@@ -187,7 +187,7 @@ keys! {
     "ort-lib" "FILE" "Shared library of ONNX Runtime" "found through Python's onnxruntime"
         |o, v, base| { o.ort_lib = Some(base.join(v)); Ok(()) };
     "samples" "N" "Number of samples to generate, or to use from a file of prompts" "1024; 256 for servers"
-        |o, v, _| { o.samples = Some(at_least_one(v)?); Ok(()) };
+        |o, v, _| { o.samples = Some(count_up_to(v, MOST_SAMPLES)?); Ok(()) };
     @"Load";
     "scenario" "SCENARIO,.." "SingleStream, MultiStream, Server or Offline, separated by commas; some rounds also have Interactive" "all four, or those of the benchmark"
         |o, v, _| add_scenarios(o, v);
@@ -371,6 +371,17 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
 /// A sentence fragment that begins with "expected".
 pub fn at_least_one(text: &str) -> Result<NonZero<usize>, String> {
     NonZero::new(number(text)?).ok_or_else(|| "expected a number of at least 1, found `0`".into())
+}
+
+/// Maximum number of samples: each has at least an index in memory.
+const MOST_SAMPLES: usize = 100_000_000;
+
+/// Reads a count of things that are held in memory.
+fn count_up_to(text: &str, most: usize) -> Result<NonZero<usize>, String> {
+    match at_least_one(text)? {
+        count if count.get() > most => Err(format!("expected at most {most}, found `{text}`")),
+        count => Ok(count),
+    }
 }
 
 fn rate(text: &str) -> Result<f64, String> {

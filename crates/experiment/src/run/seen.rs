@@ -5,7 +5,7 @@ use std::iter;
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
-use dyno_net::client::{ClientStatistics, Gaps};
+use dyno_net::client::ClientStatistics;
 use dyno_net::ledger::Entry;
 use dyno_results::series::Timeline;
 use dyno_results::summary::backlog::{BacklogGrowth, LateTurns};
@@ -67,7 +67,7 @@ pub(super) fn seen_by_client(
     let records = logs.iter().filter_map(|log| Some(&log.runs().last()?.record));
     let tenants: Vec<_> = records.zip(outcomes.iter().map(|outcome| &outcome.summary)).collect();
     let target = tenants.first().map_or(0.5, |(_, test)| test.plan.percentile);
-    let mut gaps = Gaps::default();
+    let mut seen = ClientStatistics::default();
     let client = match reported(system) {
         Some(reported) => {
             let sight = Sight {
@@ -76,7 +76,7 @@ pub(super) fn seen_by_client(
                 lateness: &|tenant, _| reported.lateness(tenant),
                 workers: reported.workers(target),
             };
-            gaps.clone_from(&sight.seen.gaps);
+            seen.clone_from(&sight.seen);
             client::client(&sight, &tenants)
         }
         None => {
@@ -86,24 +86,39 @@ pub(super) fn seen_by_client(
                 lateness: &|tenant, record| remote.lateness(tenant, record),
                 workers: Vec::new(),
             };
-            gaps.clone_from(&sight.seen.gaps);
+            seen.clone_from(&sight.seen);
             client::client(&sight, &tenants)
         }
     }?;
     outcomes.iter_mut().for_each(|outcome| client.judge(&mut outcome.summary));
     if let Some(first) = outcomes.first_mut() {
-        first.summary.notes.extend(tools_note(&remote.seen().since(before)));
+        first.summary.notes.extend(tools_note(&seen));
+        first.summary.notes.extend(models_notes(&seen));
     }
     // The client does not distinguish tenants.
     if let [only] = outcomes
         && let Some(metrics) = &mut only.summary.metrics
-        && let Some(found) = inter_token(&gaps, context.percentiles)
+        && let Some(found) = inter_token(&seen.gaps, context.percentiles)
     {
         let of_tokens = |of: &MetricDistribution| matches!(&of.metric[..], "ttft" | "tpot");
         let at = metrics.distributions.iter().take_while(|of| of_tokens(of)).count();
         metrics.distributions.insert(at, found);
     }
     Some(client)
+}
+
+/// Returns a note on each model that answers name in place of the requested one.
+fn models_notes(seen: &ClientStatistics) -> impl Iterator<Item = String> {
+    let answers = seen.other_models.iter().flat_map(|(requested, names)| {
+        names.iter().map(move |(answered, answers)| (requested, answered, *answers))
+    });
+    answers.map(|(requested, answered, answers)| {
+        let answers = counted(answers, "answer names", "answers name");
+        format!(
+            "{answers} the model {answered:?}, but the requests name {requested:?}. Some servers \
+             answer with a longer name of the same model; check that it is the same."
+        )
+    })
 }
 
 /// Returns a note on the tools that answered calls; `None` without any.

@@ -1,5 +1,6 @@
 //! Systems over the network: `oip:`, `oip-grpc:`, `openai:` and `raw:`.
 
+mod contradictions;
 mod dataset;
 mod discover;
 mod measured;

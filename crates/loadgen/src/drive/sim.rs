@@ -399,7 +399,7 @@ impl SimulatedRun {
 
     fn report(&self, session: &mut Session, now: Nanos) {
         for (tenant, columns) in self.tenants.iter().enumerate() {
-            session.settle(tenant, columns.completed, |sample| columns.settled(sample));
+            session.settle(tenant, columns.completed, false, |sample| columns.settled(sample));
             session.completed(tenant, columns.completed, now);
         }
     }

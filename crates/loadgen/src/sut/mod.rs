@@ -189,6 +189,9 @@ pub trait SystemUnderTest: Send + Sync {
     /// has in flight. A system that needs a resource per sample, such as a connection, allocates
     /// it now.
     fn expect(&self, _in_flight: &[InFlight]) {}
+    /// Called after each run, outside the timed part, also after an interrupted one: work for queries
+    /// that will not come, such as that of tools, must end now.
+    fn end_run(&self) {}
     /// Returns memory for at least `samples` samples (>= 1), for one issuing thread of one run.
     /// Called before the run starts. A system that needs samples in a container of its own
     /// returns that container; `issue` then receives slices of it.

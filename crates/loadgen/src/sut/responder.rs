@@ -130,6 +130,11 @@ impl RunState {
         self.parked.0.store(false, Ordering::SeqCst);
     }
 
+    /// Returns how many held turns were released.
+    pub(crate) fn released(&self) -> u64 {
+        self.slabs.iter().map(Slab::released).sum()
+    }
+
     #[inline]
     fn wake(&self) {
         if self.parked.0.load(Ordering::SeqCst) && self.parked.0.swap(false, Ordering::SeqCst) {
@@ -231,10 +236,31 @@ impl Responder {
     /// counts as complete before. The next turn of its session is not due before that. Called before
     /// the sample is completed.
     pub fn whole_at(&self, id: ResponseId, at: Nanos) {
-        let tenant = id.run().wrapping_sub(self.run.first_run);
-        if let Some(slab) = usize::try_from(tenant).ok().and_then(|at| self.run.slabs.get(at)) {
+        if let Some(slab) = self.slab_of(id) {
             slab.whole_at(id, self.run.stamp_of(at));
         }
+    }
+
+    /// Holds the turn that follows a sample in its session, because it is not known yet when it can be
+    /// sent: until [`Responder::release_turn`]. Called before the sample is completed. The run does not
+    /// wait for the turn once it has lasted long enough.
+    pub fn hold_turn(&self, id: ResponseId) {
+        if let Some(slab) = self.slab_of(id) {
+            slab.hold(id);
+        }
+    }
+
+    /// Permits the turn that follows a sample, at `at` (ns since the start of the run) or later.
+    pub fn release_turn(&self, id: ResponseId, at: Nanos) {
+        if let Some(slab) = self.slab_of(id) {
+            slab.release(id, self.run.stamp_of(at));
+            self.run.wake();
+        }
+    }
+
+    fn slab_of(&self, id: ResponseId) -> Option<&Slab> {
+        let tenant = id.run().wrapping_sub(self.run.first_run);
+        usize::try_from(tenant).ok().and_then(|at| self.run.slabs.get(at))
     }
 
     /// Completes samples and fetches only the payloads that are logged.

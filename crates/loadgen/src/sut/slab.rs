@@ -83,8 +83,11 @@ pub(crate) struct Slab {
     kept: ResponseFilter,
     responses: Box<[CachePadded<Mutex<Responses>>]>,
     first_tokens: Mutex<std::collections::HashMap<u64, Vec<u8>>>,
-    /// Turns of sessions whose answers were whole later than they count as complete.
-    whole_at: Mutex<std::collections::HashMap<u64, Nanos>>,
+    /// Turns of sessions whose answers were whole later than they count as complete; `None` while the
+    /// turn after them is held.
+    whole_at: Mutex<std::collections::HashMap<u64, Option<Nanos>>>,
+    /// Turns that were held and are not any more.
+    released: AtomicU64,
     failed: Mutex<Failures>,
     duplicate: AtomicU64,
     unknown: AtomicU64,
@@ -103,6 +106,7 @@ impl Slab {
             responses: (0..shards).map(|_| CachePadded::default()).collect(),
             first_tokens: Mutex::default(),
             whole_at: Mutex::default(),
+            released: AtomicU64::new(0),
             failed: Mutex::default(),
             duplicate: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
@@ -348,19 +352,44 @@ impl Slab {
 
     /// Records when the answer to a turn of a session was whole.
     pub(crate) fn whole_at(&self, id: ResponseId, at: Nanos) {
-        self.whole().insert(id.sequence(), at);
+        self.whole().insert(id.sequence(), Some(at));
     }
 
-    fn whole(&self) -> MutexGuard<'_, std::collections::HashMap<u64, Nanos>> {
+    /// Holds the turn that follows a sample, until [`Slab::release`].
+    pub(crate) fn hold(&self, id: ResponseId) {
+        self.whole().insert(id.sequence(), None);
+    }
+
+    /// Permits the turn that follows a sample, at `at` or later.
+    pub(crate) fn release(&self, id: ResponseId, at: Nanos) {
+        self.whole_at(id, at);
+        self.released.fetch_add(1, Ordering::Release);
+    }
+
+    /// Returns how many turns were released.
+    pub(crate) fn released(&self) -> u64 {
+        self.released.load(Ordering::Acquire)
+    }
+
+    fn whole(&self) -> MutexGuard<'_, std::collections::HashMap<u64, Option<Nanos>>> {
         self.whole_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns how a sample ended; `None` while it is outstanding.
+    /// Returns how a sample ended; `None` while it is outstanding or holds the turn after it.
     pub(crate) fn settled(&self, sample: u64) -> Option<SettledSample> {
         let at = self.completion_of(sample)?;
+        let mut whole = self.whole();
+        let at = match whole.get(&sample).copied() {
+            None => at,
+            Some(None) => return None,
+            Some(Some(whole_at)) => {
+                whole.remove(&sample);
+                at.max(whole_at)
+            }
+        };
+        drop(whole);
         // A failure is listed before its stamp is stored. The latest ones are the likeliest.
         let is_failed = self.failures().list.iter().rev().any(|(failed, _)| *failed == sample);
-        let at = self.whole().remove(&sample).map_or(at, |whole| whole.max(at));
         Some(SettledSample { at, is_failed })
     }
 

@@ -1,5 +1,6 @@
 //! Sessions: turns follow their own answers, whatever else is played.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -16,6 +17,7 @@ use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Arrivals, Scenario, Settings, TestSettings};
 use dyno_loadgen::sut::{
     QuerySample, Response, ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem,
+    SystemUnderTest,
 };
 use dyno_loadgen::verdict::judge;
 
@@ -267,5 +269,74 @@ fn in_real_time_a_turn_is_due_when_the_answer_before_it_came() {
         let due = record.completed_at[before] + chain.thinks[turn.number as usize];
         assert_eq!(record.scheduled_at[query], due);
         assert!(record.issued_at[query] >= due);
+    }
+}
+
+/// A system that holds the turn after each answer until a thread of its own releases it, 20 ms later.
+/// Every `stuck`-th answer is never released.
+struct HoldingSystem {
+    stuck: u64,
+    is_over: Arc<AtomicBool>,
+}
+
+impl SystemUnderTest for HoldingSystem {
+    fn name(&self) -> &str {
+        "holds"
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a system that takes real time")]
+    fn issue(&self, samples: &[QuerySample], to: &Responder) {
+        for sample in samples {
+            let (id, is_stuck) = (sample.id, sample.id.sequence() % self.stuck == self.stuck - 1);
+            to.hold_turn(id);
+            to.complete(&[Response::empty(id)]);
+            let to = to.clone();
+            thread::spawn(move || {
+                thread::sleep(std::time::Duration::from_millis(20));
+                if !is_stuck {
+                    to.release_turn(id, to.now());
+                }
+            });
+        }
+    }
+
+    fn flush(&self) {}
+
+    fn end_run(&self) {
+        self.is_over.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_held_turn_is_due_at_its_release_and_delays_neither_its_answer_nor_the_end() {
+    let chains = chains(&[[0; 3]; 4]);
+    let is_over = Arc::<AtomicBool>::default();
+    for (stuck, settings) in [
+        // Sessions end when their last turns are released, too.
+        (
+            u64::MAX,
+            TestSettings {
+                performance_issue_unique: true,
+                ..settings(Arrivals::Concurrency(2), 0)
+            },
+        ),
+        // The run does not wait for turns that are never released.
+        (5, settings(Arrivals::Concurrency(4), 150)),
+    ] {
+        let system = HoldingSystem { stuck, is_over: is_over.clone() };
+        let run = play(&mut RealTime::new(Arc::new(system)), &settings, &chains);
+        assert!(is_over.swap(false, Ordering::SeqCst));
+        let (record, turns) = (&run.record, turns(&run));
+        assert_eq!((record.missing(), record.failed.len()), (0, 0));
+        if stuck == u64::MAX {
+            assert_eq!(turns.len(), 12);
+        }
+        for (query, turn) in turns.iter().enumerate().filter(|(_, turn)| turn.number > 0) {
+            let is_before =
+                |other: &Turn| (other.session, other.number + 1) == (turn.session, turn.number);
+            let before = turns.iter().position(is_before).unwrap();
+            assert!(before as u64 % stuck != stuck - 1, "a stuck turn has no next one");
+            assert!(record.scheduled_at[query] >= record.completed_at[before] + 20 * MS);
+        }
     }
 }

@@ -346,7 +346,7 @@ pub fn sessions(address: &str, sessions: &str) {
         prefix: 0,
         seed: 1,
     };
-    let workload = made.workload();
+    let workload = made.workload().expect("a size below the limit");
     // So long that all are in progress at once, although few requests are.
     let chains = workload.chains(Some(ThinkTimes(Lengths::Fixed(10_000_000))), 1);
     let protocol = Arc::new(openai::OpenAi::new(Arc::new(workload), whole_answers()));

@@ -212,6 +212,9 @@ impl PendingAnswer {
                 // Counts before the answer is handed over, so that an observer of the end of the
                 // run sees all answers.
                 shared.threads[self.thread].answer(answer.counted_by);
+                if let Some(models) = answer.other_model {
+                    shared.counters.other_model(models);
+                }
                 let at = outputs.last.map_or(body_at, NonZero::get);
                 let whole = WholeAnswer {
                     job: self.job,
@@ -223,7 +226,7 @@ impl PendingAnswer {
                     at: self.responder.time_of(&shared.clock, at),
                     ended_at: self.responder.time_of(&shared.clock, ended_at),
                 };
-                whole.settle(shared, self.responder);
+                whole.settle(shared, &self.responder);
             }
             Err(trouble) => {
                 let at = self.responder.time_of(&shared.clock, ended_at);

@@ -21,6 +21,7 @@ mod start_error;
 mod statistics;
 mod tenants;
 mod texts;
+mod tool_calls;
 mod whole;
 
 use std::collections::VecDeque;
@@ -45,7 +46,7 @@ pub use start_error::StartError;
 pub use statistics::ClientStatistics;
 pub use tenants::{Clients, Libraries};
 pub use texts::AnswerText;
-pub use whole::ToolRunner;
+pub use tool_calls::{RunEnd, ToolRunner};
 
 use crate::coding::Coding;
 use crate::compressed::CompressedProtocol;
@@ -65,6 +66,7 @@ use session_nodes::SessionNodes;
 use start_error::check;
 use statistics::{Counters, ThreadCounters};
 use texts::Texts;
+use tool_calls::ToolCalls;
 
 /// Settings of a client.
 #[derive(Clone)]
@@ -245,6 +247,7 @@ struct ClientCore {
     retries: Retries,
     /// Nodes of the sessions in progress, if there are several nodes.
     session_nodes: Option<SessionNodes>,
+    tool_calls: ToolCalls,
 }
 
 /// A server.
@@ -357,6 +360,7 @@ impl Client {
             ledger: Ledger::new(),
             texts: options.keeps_texts.then(Texts::default),
             retries: Retries::default(),
+            tool_calls: ToolCalls::default(),
             session_nodes: SessionNodes::for_requests(&requests, nodes.len()),
             protocol,
             options,
@@ -422,6 +426,7 @@ impl Client {
     fn prepare(&self, samples: usize) {
         self.shared.accepted.expect_run();
         self.shared.session_nodes.iter().for_each(SessionNodes::expect_run);
+        self.shared.tool_calls.expect_run();
         self.shared.ledger.expect_run();
         self.shared.held.expect_run();
         self.shared.late_reads.expect_run();
@@ -561,6 +566,10 @@ impl SystemUnderTest for Client {
             // Streams need no connection of their own.
             Transport::Http2(_) => {}
         }
+    }
+
+    fn end_run(&self) {
+        self.shared.tool_calls.end();
     }
 
     /// The instrument calls this before each run, so connections are opened here, untimed.

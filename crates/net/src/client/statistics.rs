@@ -8,8 +8,11 @@ use dyno_loadgen::clock::Nanos;
 use serde::{Deserialize, Serialize};
 
 use super::gaps::{GapCounts, Gaps};
-use crate::protocol::TokenCounter;
+use crate::protocol::{OtherModel, TokenCounter};
 use crate::trouble::{Kind, Trouble};
+
+/// Counts of the models that answers name, by the model that is requested.
+pub type NameCounts = BTreeMap<String, BTreeMap<String, u64>>;
 
 /// Statistics of a client since its start. Workers send them to their coordinator.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +63,9 @@ pub struct ClientStatistics {
     pub unrequested_compression: u64,
     /// Answers by the counter of their tokens.
     pub counted_by: BTreeMap<TokenCounter, u64>,
+    /// Answers that name another model than their request, by the model of the request and that of the
+    /// answer.
+    pub other_models: NameCounts,
     /// Calls of tools that the client answered.
     pub tool_calls: u64,
     /// Those of them whose tool failed.
@@ -70,6 +76,9 @@ pub struct ClientStatistics {
     pub gaps: Gaps,
 }
 
+/// Maximum number of names that answers have for one requested model.
+const MOST_NAMES: usize = 8;
+
 /// Counters shared by all threads of a client. Those that each request updates are in
 /// [`ThreadCounters`].
 #[derive(Debug, Default)]
@@ -77,6 +86,7 @@ pub(super) struct Counters {
     troubles: Mutex<BTreeMap<Kind, (u64, String)>>,
     retries: Mutex<BTreeMap<Kind, u64>>,
     refused_connects: Mutex<BTreeMap<Kind, (u64, String)>>,
+    other_models: Mutex<NameCounts>,
     tool_calls: AtomicU64,
     failed_tool_calls: AtomicU64,
     tool_ns: AtomicU64,
@@ -197,6 +207,24 @@ impl Counters {
         note(&self.refused_connects, trouble, 1);
     }
 
+    /// Counts an answer of another model. Beyond [`MOST_NAMES`] names for a model they are counted
+    /// together.
+    pub(super) fn other_model(&self, models: OtherModel<'_>) {
+        let mut all = lock(&self.other_models);
+        if !all.contains_key(models.requested) {
+            all.insert(models.requested.to_owned(), BTreeMap::new());
+        }
+        let Some(names) = all.get_mut(models.requested) else { return };
+        match names.get_mut(models.answered) {
+            Some(count) => *count += 1,
+            None => {
+                let is_listed = names.len() < MOST_NAMES;
+                let name = if is_listed { models.answered } else { "further models" };
+                *names.entry(name.to_owned()).or_default() += 1;
+            }
+        }
+    }
+
     /// Counts the call of a tool that took this long, in ns.
     pub(super) fn tool_called(&self, took: Nanos, is_failed: bool) {
         self.tool_calls.fetch_add(1, Relaxed);
@@ -217,6 +245,7 @@ impl Counters {
             troubles: lock(&self.troubles).clone(),
             retries: lock(&self.retries).clone(),
             refused_connects: lock(&self.refused_connects).clone(),
+            other_models: lock(&self.other_models).clone(),
             tool_calls: self.tool_calls.load(Relaxed),
             failed_tool_calls: self.failed_tool_calls.load(Relaxed),
             tool_ns: self.tool_ns.load(Relaxed),
@@ -282,6 +311,7 @@ impl ClientStatistics {
                 earlier.unrequested_compression,
             ),
             counted_by: later(&self.counted_by, &earlier.counted_by),
+            other_models: later_names(&self.other_models, &earlier.other_models),
             tool_calls: more(self.tool_calls, earlier.tool_calls),
             failed_tool_calls: more(self.failed_tool_calls, earlier.failed_tool_calls),
             tool_ns: more(self.tool_ns, earlier.tool_ns),
@@ -314,6 +344,7 @@ impl ClientStatistics {
             parser_waits: self.parser_waits + other.parser_waits,
             unrequested_compression: self.unrequested_compression + other.unrequested_compression,
             counted_by: both(&self.counted_by, &other.counted_by),
+            other_models: both_names(&self.other_models, &other.other_models),
             tool_calls: self.tool_calls + other.tool_calls,
             failed_tool_calls: self.failed_tool_calls + other.failed_tool_calls,
             tool_ns: self.tool_ns + other.tool_ns,
@@ -362,18 +393,37 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 /// Returns counts beyond earlier ones, without those that did not grow.
-fn later<K: Ord + Copy>(now: &BTreeMap<K, u64>, then: &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
+fn later<K: Ord + Clone>(now: &BTreeMap<K, u64>, then: &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
     let grown = |(kind, count): (&K, &u64)| {
         let more = count.saturating_sub(then.get(kind).copied().unwrap_or(0));
-        (more > 0).then_some((*kind, more))
+        (more > 0).then(|| (kind.clone(), more))
     };
     now.iter().filter_map(grown).collect()
 }
 
 /// Returns the sums of two sets of counts.
-fn both<K: Ord + Copy>(one: &BTreeMap<K, u64>, other: &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
+fn both<K: Ord + Clone>(one: &BTreeMap<K, u64>, other: &BTreeMap<K, u64>) -> BTreeMap<K, u64> {
     let mut sum = one.clone();
-    other.iter().for_each(|(key, count)| *sum.entry(*key).or_default() += count);
+    other.iter().for_each(|(key, count)| *sum.entry(key.clone()).or_default() += count);
+    sum
+}
+
+/// Returns counts of names beyond earlier ones.
+fn later_names(now: &NameCounts, then: &NameCounts) -> NameCounts {
+    let none = BTreeMap::new();
+    let more = now.iter().map(|(requested, names)| {
+        (requested.clone(), later(names, then.get(requested).unwrap_or(&none)))
+    });
+    more.filter(|(_, names)| !names.is_empty()).collect()
+}
+
+/// Returns the sums of two sets of counts of names.
+fn both_names(one: &NameCounts, other: &NameCounts) -> NameCounts {
+    let mut sum = one.clone();
+    for (requested, names) in other {
+        let counts = sum.entry(requested.clone()).or_default();
+        *counts = both(counts, names);
+    }
     sum
 }
 

@@ -112,6 +112,10 @@ impl SystemUnderTest for Clients {
         }
     }
 
+    fn end_run(&self) {
+        self.clients.iter().for_each(SystemUnderTest::end_run);
+    }
+
     fn sample_memory(&self, samples: usize) -> SampleMemory {
         self.clients[1..].iter().for_each(|client| client.prepare(samples));
         self.clients[0].sample_memory(samples)

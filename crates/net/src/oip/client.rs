@@ -12,8 +12,8 @@ use super::{InferRequest, InferResponse, Model, PlayedSequences};
 use crate::exchange::{Fields, HttpVersion, Method, Request};
 use crate::grpc::{self, Deframer};
 use crate::protocol::{
-    Answer, COPIED_PER_PARSED, PARSED_PER_UNPACKED, Protocol, ReadProgress, Reader, ReaderCall,
-    TokenCounter,
+    Answer, COPIED_PER_PARSED, OtherModel, PARSED_PER_UNPACKED, Protocol, ReadProgress, Reader,
+    ReaderCall, TokenCounter,
 };
 use crate::trouble::{Kind, Trouble};
 
@@ -160,6 +160,7 @@ impl Protocol for Oip {
             head_length: None,
             body: BytesMut::new(),
             data: Bytes::new(),
+            answered: String::new(),
         })
     }
 }
@@ -175,6 +176,8 @@ struct HttpReader {
     head_length: Option<usize>,
     body: BytesMut,
     data: Bytes,
+    /// Model that the answer names.
+    answered: String,
 }
 
 impl Reader for HttpReader {
@@ -215,8 +218,11 @@ impl Reader for HttpReader {
             return Err(Trouble::of_status(kind, self.status, &words));
         }
         let body = self.body.split().freeze();
-        self.data = self.model.take(InferResponse::from_http(&body, self.head_length)?)?;
-        Ok(Answer::without_tokens(&self.data))
+        let response = InferResponse::from_http(&body, self.head_length)?;
+        self.answered.clone_from(&response.model_name);
+        self.data = self.model.take(response)?;
+        let other_model = OtherModel::between(self.model.name(), &self.answered);
+        Ok(Answer { other_model, ..Answer::without_tokens(&self.data) })
     }
 }
 
@@ -230,6 +236,8 @@ struct GrpcReader {
     count: i64,
     /// The answer has no body, and its head has the status.
     is_over: bool,
+    /// Model that the answer names.
+    answered: String,
 }
 
 impl GrpcReader {
@@ -241,6 +249,7 @@ impl GrpcReader {
             data: BytesMut::new(),
             count: 0,
             is_over: false,
+            answered: String::new(),
         }
     }
 
@@ -265,6 +274,7 @@ impl GrpcReader {
         if self.is_stream && response.outputs.is_empty() {
             return Ok(());
         }
+        self.answered.clone_from(&response.model_name);
         let data = self.model.take(response)?;
         self.data.extend_from_slice(&data);
         self.count += 1;
@@ -338,6 +348,8 @@ impl Reader for GrpcReader {
         } else {
             (0, TokenCounter::Nobody)
         };
-        Ok(Answer { data: &self.data, tokens, counted_by, entry: None, reply: None })
+        let other_model = OtherModel::between(self.model.name(), &self.answered);
+        let data = &self.data[..];
+        Ok(Answer { tokens, counted_by, other_model, ..Answer::without_tokens(data) })
     }
 }

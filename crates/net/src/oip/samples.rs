@@ -142,6 +142,11 @@ impl Model {
         self.answered.get().copied().or(said)
     }
 
+    /// Returns the name of the model.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     pub(super) fn sample_count(&self) -> usize {
         self.count
     }

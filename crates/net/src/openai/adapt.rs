@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::client::{LimitMember, OpenAi, Settings};
 use super::{Api, vectors};
-use crate::ask::ServerQuery;
+use crate::ask::{HttpAnswer, ServerQuery, is_redirection};
 use crate::endpoint::Endpoint;
 use crate::ledger::Entry;
 use crate::protocol::TokenCounter;
@@ -33,8 +33,8 @@ const MOST_REQUESTS: u64 = 4;
 /// shows no remedy is left to the run.
 ///
 /// # Errors
-/// A redirection that cannot be followed: to another path of the interface, or to another origin
-/// that would receive credentials.
+/// A redirection that cannot be followed: to another path of the interface, to another origin that
+/// would receive credentials, to itself, or to a further redirection.
 pub fn adapt(
     query: &ServerQuery<'_>,
     workload: &Arc<Workload>,
@@ -47,7 +47,6 @@ pub fn adapt(
         remarks: Vec::new(),
         refusal: None,
     };
-    let mut is_redirected = false;
     while adapted.requests < MOST_REQUESTS {
         adapted.requests += 1;
         let protocol = OpenAi::new(workload.clone(), adapted.settings.clone());
@@ -78,19 +77,7 @@ pub fn adapt(
                 }
                 break;
             }
-            301 | 302 | 307 | 308 if !is_redirected => {
-                is_redirected = true;
-                let location = answer.location().unwrap_or_default();
-                let has_secrets = !query.fields.is_empty()
-                    || !query.secrets.is_empty()
-                    || !query.endpoint.query().is_empty();
-                let target = followed(&adapted.endpoint, &location, &request.path, has_secrets);
-                let target = target.map_err(|trouble| {
-                    Trouble::new(trouble.kind, query.without_secrets(&trouble.words))
-                })?;
-                adapted.remarks.push(format!("The server redirects requests to {target}."));
-                adapted.endpoint = target;
-            }
+            status if is_redirection(status) => adapted.follow(query, &answer, &request.path)?,
             400..500 if adapted.replace_rejected(&answer.words()) => {}
             // What was replaced did not help.
             400..500 => {
@@ -166,6 +153,27 @@ pub fn force_lengths(
 }
 
 impl AdaptedServer {
+    /// Takes the endpoint to which an answer redirects the request of `path`.
+    fn follow(
+        &mut self,
+        query: &ServerQuery<'_>,
+        answer: &HttpAnswer,
+        path: &str,
+    ) -> Result<(), Trouble> {
+        if self.endpoint != *query.endpoint {
+            let words = format!(
+                "{} redirects requests to {}, which redirects requests again; use the URL of the \
+                 server itself",
+                query.endpoint, self.endpoint
+            );
+            return Err(Trouble::new(Kind::Mismatch, words));
+        }
+        let target = query.follow(answer, path)?;
+        self.remarks.push(format!("The server redirects requests to {target}."));
+        self.endpoint = target;
+        Ok(())
+    }
+
     /// Replaces the member that a server's error names; returns false if there is none to replace.
     fn replace_rejected(&mut self, words: &str) -> bool {
         let Settings { limit_member, asks_usage, is_streaming, .. } = &mut self.settings;
@@ -190,32 +198,4 @@ impl AdaptedServer {
         }
         false
     }
-}
-
-/// Returns the endpoint to which a request for `path` was redirected.
-fn followed(
-    from: &Endpoint,
-    location: &str,
-    path: &str,
-    has_secrets: bool,
-) -> Result<Endpoint, Trouble> {
-    let not_followed = |why: &str| {
-        // Its query may repeat secrets.
-        let shown =
-            location.split_once('?').map_or(location.to_owned(), |(url, _)| format!("{url}?***"));
-        let words = format!("{from} redirects requests to {shown:?}, {why}");
-        Trouble::new(Kind::Mismatch, words)
-    };
-    let Some(target) = from.redirected(location, path) else {
-        return Err(not_followed(
-            "which is a different interface; use the URL of the server itself",
-        ));
-    };
-    if has_secrets && !target.is_same_origin(from) {
-        return Err(not_followed(
-            "which is another origin that must not receive the secrets of the request; use that \
-             URL if it is correct",
-        ));
-    }
-    Ok(target)
 }

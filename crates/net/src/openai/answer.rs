@@ -42,6 +42,8 @@ pub(super) trait AnswerSink {
     fn said(&mut self, _text: &str) {}
     /// A part of a call of a tool by the last choice. Names and arguments are output, too.
     fn called(&mut self, _index: usize, _part: CallPart, _text: &str) {}
+    /// The model that answers, as JSON.
+    fn model(&mut self, _json: &str) {}
     /// Why the last choice ended.
     fn finish(&mut self, reason: &str);
     /// Content is a list of parts.
@@ -63,6 +65,8 @@ struct Wire<'a> {
     /// The outer option states whether the member exists.
     #[serde(borrow, default, deserialize_with = "present")]
     choices: Option<Option<Vec<Choice<'a>>>>,
+    #[serde(borrow, default)]
+    model: Option<&'a RawValue>,
     #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -209,6 +213,7 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
     let Some(choices) = wire.choices.or_else(|| wire.usage.map(|_| None)) else {
         return Ok(false);
     };
+    wire.model.iter().for_each(|model| take.model(model.get()));
     for (position, choice) in choices.into_iter().flatten().enumerate() {
         let index = choice.index.and_then(|index| index.get().parse().ok());
         take.choice(index.unwrap_or(position));

@@ -45,8 +45,12 @@ pub(super) struct AnswerBuilder {
     expected: Expectation,
     /// Output of all choices, in order of arrival.
     pub text: Vec<u8>,
-    /// Parts with output.
+    /// Parts with output, or with a counted token after output.
     pub parts: u32,
+    /// Model that answers, if it is named.
+    pub model: String,
+    /// The current part has a counted token without text, such as the end of a sequence.
+    pub has_silent_token: bool,
     /// `[DONE]` came.
     pub is_done: bool,
     /// Message of the first choice, if it is collected.
@@ -121,6 +125,13 @@ impl AnswerSink for AnswerBuilder {
         }
     }
 
+    fn model(&mut self, json: &str) {
+        if self.model.is_empty() {
+            // A name of another type is none.
+            self.model = serde_json::from_str(json).unwrap_or_default();
+        }
+    }
+
     fn finish(&mut self, reason: &str) {
         let finish = Finish::of_reason(reason);
         if finish == Finish::Unstated {
@@ -157,6 +168,8 @@ impl AnswerBuilder {
             expected,
             text: Vec::new(),
             parts: 0,
+            model: String::new(),
+            has_silent_token: false,
             is_done: false,
             reply: None,
             trouble: None,
@@ -243,6 +256,7 @@ impl AnswerBuilder {
     /// which have no choices.
     fn part(&mut self, json: &[u8], name: &[u8]) {
         let before = self.text.len();
+        self.has_silent_token = false;
         let read = match self.api {
             Api::Responses => responses::event(json, name, self).map(|()| true),
             Api::Generate => generate::read(json, self),
@@ -254,7 +268,8 @@ impl AnswerBuilder {
             Ok(has_choices) => self.lacks_choices |= !has_choices,
             Err(trouble) => self.trouble = Some(trouble),
         }
-        self.parts += u32::from(self.text.len() > before);
+        let is_silent = before > 0 && self.has_silent_token;
+        self.parts += u32::from(self.text.len() > before || is_silent);
     }
 
     /// Processes a whole answer.
@@ -367,8 +382,10 @@ impl AnswerBuilder {
         };
         // Usage without any count is not a count of 0, but it is not reliable either.
         let counts_nothing = claim.output.is_none() && claim.input.is_none();
-        let is_zero = claim.output == Some(0)
-            || (counts_nothing && !claim.oddities.contains(Oddity::NoCount));
+        // Vectors and ranks have no output tokens to count.
+        let is_zero = self.api.is_text()
+            && (claim.output == Some(0)
+                || (counts_nothing && !claim.oddities.contains(Oddity::NoCount)));
         let is_counted = output > 0;
         let found = [
             (Contradiction::NoTokens, has_output && is_zero),

@@ -14,8 +14,8 @@ use crate::ask::ServerQuery;
 use crate::exchange::{Fields, HttpVersion, Method, Request};
 use crate::ledger::{AcceptedClasses, Class, Demand, Entry, Oddity, settle};
 use crate::protocol::{
-    Answer, COPIED_PER_PARSED, LONGEST_ANSWER, NextTurn, PARSED_PER_TOKENIZED, Protocol,
-    ReadProgress, Reader, ReaderCall, Reply,
+    Answer, COPIED_PER_PARSED, LONGEST_ANSWER, NextTurn, OtherModel, PARSED_PER_TOKENIZED,
+    Protocol, ReadProgress, Reader, ReaderCall, Reply,
 };
 use crate::sse;
 use crate::tokens::Tokenize;
@@ -272,6 +272,7 @@ impl Protocol for OpenAi {
             was_asked_to_stream: *is_streaming,
             expects: (api, Expectation { items: 1, inputs: 1, dimension: *dimension }),
             demand: Demand::default(),
+            sample: 0,
             status: 0,
             form: None,
             claims_stream: false,
@@ -294,6 +295,8 @@ struct Demands {
     limit_is_least: bool,
     others: Map<String, Value>,
     without: Vec<String>,
+    /// Model of requests that name no other one.
+    model: String,
 }
 
 impl Demands {
@@ -311,7 +314,16 @@ impl Demands {
             limit_is_least: settings.limit_is_least,
             others,
             without: settings.without.clone(),
+            model: settings.model.clone(),
         }
+    }
+
+    /// Returns the model that the request of a prompt names; empty if it names none.
+    fn model<'a>(&'a self, prompt: &'a Prompt) -> &'a str {
+        if self.without.iter().any(|without| without == "model") {
+            return "";
+        }
+        prompt.members.get("model").and_then(Value::as_str).unwrap_or(&self.model)
     }
 
     /// Returns the demand of the request of a prompt.
@@ -356,6 +368,8 @@ struct AnswerReader {
     expects: (Api, Expectation),
     /// Demand of the current request.
     demand: Demand,
+    /// Sample of the current request.
+    sample: usize,
     status: u16,
     /// Form of the answer; `None` until its first bytes show it.
     form: Option<Form>,
@@ -412,7 +426,8 @@ impl AnswerReader {
 
 impl Reader for AnswerReader {
     fn expect(&mut self, sample: SampleIndex) {
-        let Some(prompt) = self.workload.prompts.get(sample as usize) else { return };
+        self.sample = sample as usize;
+        let Some(prompt) = self.workload.prompts.get(self.sample) else { return };
         self.demand = self.demands.demand(prompt);
         let (api, expected) = &mut self.expects;
         *api = self.demands.api.unwrap_or_else(|| prompt.input.api());
@@ -508,8 +523,16 @@ impl Reader for AnswerReader {
         let entry = self.entry.unwrap_or_default();
         let tokens = entry.output.map_or(0, i64::from);
         let counted_by = entry.counted_by;
-        let reply = self.builder.reply.as_ref();
-        Ok(Answer { data: &self.builder.text, tokens, counted_by, entry: self.entry, reply })
+        let (builder, prompt) = (&self.builder, self.workload.prompts.get(self.sample));
+        let requested = prompt.map_or("", |prompt| self.demands.model(prompt));
+        Ok(Answer {
+            data: &builder.text,
+            tokens,
+            counted_by,
+            entry: self.entry,
+            reply: builder.reply.as_ref(),
+            other_model: OtherModel::between(requested, &builder.model),
+        })
     }
 
     fn entry(&self) -> Option<Entry> {

@@ -38,6 +38,8 @@ struct AnswerWire<'a> {
     #[serde(borrow, default)]
     content: Option<Vec<Block<'a>>>,
     #[serde(borrow, default)]
+    model: Option<&'a RawValue>,
+    #[serde(borrow, default)]
     stop_reason: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
@@ -94,6 +96,8 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
     match &*kind {
         "message_start" => {
             take.choice(0);
+            let model = wire.message.as_ref().and_then(|message| message.model);
+            model.iter().for_each(|model| take.model(model.get()));
             let usage = wire.message.and_then(|message| message.usage);
             if let Some(begin) = usage.and_then(claim) {
                 // Its output tokens are those of the begin, not of the answer.
@@ -141,6 +145,7 @@ pub(super) fn whole(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Troub
     }
     let Some(blocks) = wire.content else { return Err(no_answer(json)) };
     take.choice(0);
+    wire.model.iter().for_each(|model| take.model(model.get()));
     blocks.into_iter().for_each(|one| block(one, take));
     if let Some(claim) = wire.usage.and_then(claim) {
         take.usage(claim);

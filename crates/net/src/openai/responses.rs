@@ -32,6 +32,8 @@ struct ResponseWire<'a> {
     #[serde(borrow, default)]
     output: Option<Vec<Item<'a>>>,
     #[serde(borrow, default)]
+    model: Option<&'a RawValue>,
+    #[serde(borrow, default)]
     incomplete_details: Option<Incomplete<'a>>,
     #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
@@ -138,6 +140,7 @@ fn response(json: &[u8], status: Option<&str>, take: &mut AnswerBuilder) -> Resu
         return Ok(false);
     }
     take.choice(0);
+    wire.model.iter().for_each(|model| take.model(model.get()));
     if take.text.is_empty() {
         for item in wire.output.into_iter().flatten() {
             if item.is_call() {

@@ -65,6 +65,8 @@ pub(super) fn read(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Troubl
     }
     take.choice(0);
     let is_part = wire.token.is_some();
+    // The server counts it, so its time is that of an output token.
+    take.has_silent_token = wire.token.as_ref().is_some_and(|token| token.special);
     if let Some(text) = wire.token.filter(|token| !token.special).and_then(|token| token.text) {
         take.output(&text, false);
     }

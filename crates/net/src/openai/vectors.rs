@@ -16,6 +16,8 @@ struct Wire<'a> {
     #[serde(borrow, default)]
     results: Option<Vec<&'a RawValue>>,
     #[serde(borrow, default)]
+    model: Option<&'a RawValue>,
+    #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
@@ -76,6 +78,7 @@ pub(super) fn embeddings(
 ) -> Result<bool, Trouble> {
     let wire = wire(json)?;
     let Some(data) = &wire.data else { return Ok(false) };
+    wire.model.iter().for_each(|model| take.model(model.get()));
     let mut expected_dimension = expected.dimension;
     let mut seen = Vec::with_capacity(data.len());
     for item in data {
@@ -120,6 +123,7 @@ pub(super) fn ranks(
         (serde_json::from_slice(json).map_err(|_| no_answer(json))?, None)
     } else {
         let wire = wire(json)?;
+        wire.model.iter().for_each(|model| take.model(model.get()));
         let Some(results) = wire.results.or(wire.data) else { return Ok(false) };
         (results, wire.usage)
     };
@@ -181,8 +185,10 @@ fn settle(
         take.output(item.get(), false);
     }
     if let Some(claim) = usage.and_then(|usage| Claim::read(usage.get())) {
-        // There are no output tokens: a count of them is neither one nor missing.
-        take.usage(Claim { output: None, oddities: Flags::default(), ..claim });
+        // There are no output tokens: a count of them is neither one nor missing, and all tokens are
+        // those of the input.
+        let input = claim.input.or(claim.total);
+        take.usage(Claim { input, output: None, oddities: Flags::default(), ..claim });
     }
     if items.len() == expected {
         take.finish("stop");

@@ -8,6 +8,7 @@ use dyno_loadgen::plan::Chain;
 use dyno_loadgen::rng::Mt19937;
 use serde_json::{Map, Value, json};
 
+use super::budget::SizeBudget;
 use super::members::MemberCounts;
 use super::rows::{MESSAGES, MOST, SYSTEM, TEXT, blank, number, take, text};
 use super::{
@@ -63,8 +64,13 @@ pub struct SyntheticConversations {
 
 impl SyntheticConversations {
     /// Returns the conversations. Equal seeds give equal ones, regardless of their number.
-    #[must_use]
-    pub fn workload(&self) -> Workload {
+    ///
+    /// # Errors
+    /// Messages of more than 512 MiB.
+    pub fn workload(&self) -> Result<Workload, String> {
+        let least = self.input.least().saturating_mul(self.turns.least());
+        let mut budget = SizeBudget::for_prompts(self.count as u64, least)?;
+        SizeBudget::for_prompts(self.count as u64, self.prefix)?;
         let mut rng = Mt19937::new(self.seed);
         let words = |rng: &mut Mt19937, tokens| {
             let mut text = String::new();
@@ -76,19 +82,20 @@ impl SyntheticConversations {
         for _ in 0..self.count {
             let turns = (0..self.turns.draw(&mut rng)).map(|number| {
                 let tokens = self.input.draw(&mut rng);
+                budget.prompt(tokens)?;
                 let asked = json!({"role": "user", "content": words(&mut rng, tokens)});
                 let is_first = number == 0 && !prefix.is_empty();
                 let system = is_first.then(|| json!({"role": "system", "content": prefix}));
                 let most = self.output.as_ref().map(|output| output.draw(&mut rng));
                 let messages = system.into_iter().chain([asked]).collect();
                 let turn = RecordedTurn { messages, think: None };
-                PlannedTurn { turn, most, members: Map::new() }
+                Ok(PlannedTurn { turn, most, members: Map::new() })
             });
-            let turns: Vec<_> = turns.collect();
+            let turns: Vec<_> = turns.collect::<Result<_, String>>()?;
             workload.add_conversation(turns);
         }
         workload.remarks.push(WORDS_REMARK.into());
-        workload
+        Ok(workload)
     }
 }
 
@@ -456,7 +463,7 @@ mod tests {
             prefix: 8,
             seed: 2,
         };
-        let workload = made.workload();
+        let workload = made.workload().unwrap();
         assert_eq!(workload.conversations.len(), 5);
         for conversation in 0..5 {
             let turns = said(&workload, conversation);
@@ -465,7 +472,7 @@ mod tests {
             assert!(turns[1..].iter().all(|turn| turn.split(' ').count() == 6));
         }
         assert!(workload.prompts.iter().all(|prompt| prompt.max_tokens == Some(3)));
-        let few = SyntheticConversations { count: 2, ..made }.workload();
+        let few = SyntheticConversations { count: 2, ..made }.workload().unwrap();
         assert_eq!(few.conversations[..], workload.conversations[..2]);
         let think = ThinkTimes(Lengths::Uniform(5, 9));
         let chains = workload.chains(Some(think), 3);

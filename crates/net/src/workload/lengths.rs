@@ -22,6 +22,15 @@ impl Lengths {
     /// Syntax, for help texts.
     pub const KIND: &'static str = "N, N-M, normal:MEAN:DEVIATION or lognormal:MEDIAN:SIGMA";
 
+    /// Returns a length that no drawn one is below.
+    #[must_use]
+    pub fn least(&self) -> u64 {
+        match *self {
+            Self::Fixed(length) | Self::Uniform(length, _) => length,
+            Self::Normal(..) | Self::LogNormal(..) => 1,
+        }
+    }
+
     /// Draws one length.
     pub fn draw(&self, rng: &mut Mt19937) -> u64 {
         let real = match *self {
@@ -61,6 +70,12 @@ impl LengthMix {
     #[must_use]
     pub fn of_one(input: Lengths, output: Option<Lengths>) -> Self {
         Self(vec![LengthPair { input, output, weight: 1.0 }])
+    }
+
+    /// Returns a length of prompts that no drawn one is below.
+    #[must_use]
+    pub fn least_input(&self) -> u64 {
+        self.0.iter().map(|pair| pair.input.least()).min().unwrap_or(1)
     }
 
     /// Draws a pair. One alone needs no random number.

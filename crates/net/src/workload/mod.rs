@@ -1,5 +1,6 @@
 //! Prompts for text servers: from files, from recorded traces, or synthetic.
 
+mod budget;
 mod chats;
 mod conversation;
 pub mod images;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use dyno_loadgen::clock::Nanos;
 use serde_json::{Map, Value};
 
+use budget::SizeBudget;
 pub use conversation::{Conversation, RecordedTurn, SyntheticConversations, ThinkTimes};
 pub use lengths::{LengthMix, LengthPair, Lengths};
 pub use members::RowMembers;
@@ -106,10 +108,18 @@ impl Workload {
     /// trace lies between the last request of a round and the first of the next.
     ///
     /// # Errors
-    /// Prompts without recorded times.
+    /// Prompts without recorded times, or more than 512 MiB of them.
     pub fn repeated(mut self, times: NonZero<u32>) -> Result<Self, String> {
         let arrivals = self.arrivals.take().filter(|_| self.conversations.is_empty());
         let arrivals = arrivals.ok_or("it belongs to recorded traces of single requests")?;
+        let bytes = self.prompts.iter().map(|prompt| prompt.input.to_json().to_string().len());
+        let mut budget = SizeBudget::for_prompts(
+            (self.prompts.len() as u64).saturating_mul(times.get().into()),
+            0,
+        )?;
+        if times.get() > 1 {
+            budget.bytes((bytes.sum::<usize>() as u64).saturating_mul(times.get().into()))?;
+        }
         let span = arrivals.last().copied().unwrap_or(0);
         let gaps = (arrivals.len() as u64).saturating_sub(1).max(1);
         let round = span.saturating_add(span / gaps);

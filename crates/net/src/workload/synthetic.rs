@@ -2,6 +2,7 @@
 
 use dyno_loadgen::rng::Mt19937;
 
+use super::budget::SizeBudget;
 use super::images::{MadeImages, place};
 use super::{LengthMix, Prompt, Workload};
 use crate::openai::{Input, Message};
@@ -52,21 +53,29 @@ const WORDS: [&str; 64] = [
 
 impl SyntheticPrompts {
     /// Returns the prompts. Equal seeds give equal prompts, regardless of their number.
-    #[must_use]
-    pub fn workload(&self) -> Workload {
+    ///
+    /// # Errors
+    /// Prompts of more than 512 MiB.
+    pub fn workload(&self) -> Result<Workload, String> {
+        let texts = (self.documents as u64).saturating_add(1);
+        let least = self.lengths.least_input().saturating_mul(texts);
+        let mut budget = SizeBudget::for_prompts(self.count as u64, least)?;
         let mut rng = Mt19937::new(self.seed);
         let prompts = (0..self.count).map(|number| {
             let (length, max_tokens) = self.lengths.draw(&mut rng);
+            budget.prompt(length)?;
             let prefix = self.prefix.min(length);
             let mut text = Text::new(self.shape);
             // Groups use their own seeds, which differ from those of prompts.
             let group = (number % self.groups.max(1)) as u64;
             text.draw(&mut Mt19937::new(!self.seed.wrapping_add(group)), prefix);
             text.draw(&mut rng, length - prefix);
-            let input = self.with_documents(text.input(), &mut rng);
+            let input = self.with_documents(text.input(), &mut rng, &mut budget)?;
+            let input = self.with_images(input, number, &mut budget)?;
             let input_tokens = Some(length);
-            Prompt { max_tokens, input_tokens, ..Prompt::new(self.with_images(input, number)) }
+            Ok(Prompt { max_tokens, input_tokens, ..Prompt::new(input) })
         });
+        let prompts: Vec<Prompt> = prompts.collect::<Result<_, String>>()?;
         let mut remarks = Vec::new();
         if self.shape == Shape::Words {
             remarks.push(WORDS_REMARK.to_owned());
@@ -74,33 +83,47 @@ impl SyntheticPrompts {
         if let Some(images) = self.images {
             remarks.push(format!("Each prompt has its own images: {images} pixels, PNG."));
         }
-        Workload { prompts: prompts.collect(), remarks, ..Workload::default() }
+        Ok(Workload { prompts, remarks, ..Workload::default() })
     }
 
     /// Returns a ranking of random documents, each of a length of its own.
-    fn with_documents(&self, input: Input, rng: &mut Mt19937) -> Input {
-        let Input::Text(query) = input else { return input };
+    fn with_documents(
+        &self,
+        input: Input,
+        rng: &mut Mt19937,
+        budget: &mut SizeBudget,
+    ) -> Result<Input, String> {
+        let Input::Text(query) = input else { return Ok(input) };
         if self.documents == 0 {
-            return Input::Text(query);
+            return Ok(Input::Text(query));
         }
         let documents = (0..self.documents).map(|_| {
             let (length, _) = self.lengths.draw(rng);
+            budget.prompt(length)?;
             let mut words = String::new();
             draw_words(&mut words, rng, length);
-            words
+            Ok(words)
         });
-        Input::Ranking { query, documents: documents.collect() }
+        Ok(Input::Ranking { query, documents: documents.collect::<Result<_, String>>()? })
     }
 
     /// Returns the message of a text with images. Their seeds are their own, so that a prompt has the
     /// same text with and without them.
-    fn with_images(&self, input: Input, number: usize) -> Input {
-        let (Some(images), Input::Text(text)) = (self.images, &input) else { return input };
+    fn with_images(
+        &self,
+        input: Input,
+        number: usize,
+        budget: &mut SizeBudget,
+    ) -> Result<Input, String> {
+        let (Some(images), Input::Text(text)) = (self.images, &input) else { return Ok(input) };
         let mut messages = [Message::new("user", text.as_str())];
         let mut rng = Mt19937::new(self.seed.rotate_left(32) ^ (number as u64 + 1));
-        let urls = images.urls(&mut rng).collect();
-        place(urls, &mut messages).expect("a user message");
-        Input::Messages(messages.into())
+        let urls = images.urls(&mut rng).map(|url| {
+            budget.bytes(url.len() as u64)?;
+            Ok(url)
+        });
+        place(urls.collect::<Result<_, String>>()?, &mut messages).expect("a user message");
+        Ok(Input::Messages(messages.into()))
     }
 }
 
@@ -178,7 +201,7 @@ mod tests {
     #[test]
     fn prompts_of_a_group_share_their_prefix_and_nothing_else() {
         for shape in [Shape::Words, Shape::Numbers(32_000)] {
-            let workload = made(shape).workload();
+            let workload = made(shape).workload().unwrap();
             let all = tokens(&workload);
             assert!(all.iter().all(|tokens| (20..=40).contains(&tokens.len())));
             assert!(workload.prompts.iter().all(|prompt| prompt.max_tokens == Some(8)));
@@ -195,9 +218,24 @@ mod tests {
 
     #[test]
     fn equal_seeds_give_equal_prompts_whatever_their_number() {
-        let few = made(Shape::Words).workload();
-        let many = SyntheticPrompts { count: 30, ..made(Shape::Words) }.workload();
+        let few = made(Shape::Words).workload().unwrap();
+        let many = SyntheticPrompts { count: 30, ..made(Shape::Words) }.workload().unwrap();
         assert_eq!(few.prompts[..], many.prompts[..12]);
-        assert_ne!(few, SyntheticPrompts { seed: 6, ..made(Shape::Words) }.workload());
+        assert_ne!(few, SyntheticPrompts { seed: 6, ..made(Shape::Words) }.workload().unwrap());
+    }
+
+    #[test]
+    fn prompts_larger_than_the_limit_are_not_made() {
+        let words = || made(Shape::Words);
+        let mix = |text: &str| text.parse().unwrap();
+        for too_large in [
+            SyntheticPrompts { count: usize::MAX, ..words() },
+            SyntheticPrompts { lengths: mix("99999999999"), ..words() },
+            SyntheticPrompts { lengths: mix("lognormal:900000000:0.1"), ..words() },
+            SyntheticPrompts { documents: usize::MAX, ..words() },
+        ] {
+            let error = too_large.workload().unwrap_err();
+            assert!(error.contains("larger than 512 MiB"), "{error}");
+        }
     }
 }

@@ -197,11 +197,15 @@ fn a_stream_of_text_generation_inference_is_read_with_its_tokens() {
     {
         let body = generated(&[" Paris", " is"], Some(reason));
         let (said, beats, entry) = read(&text(Api::Tgi), EVENTS, &body);
-        assert_eq!((said.unwrap().as_str(), beats), (" Paris is", 2));
+        // The server counts the special token, so it is an event like those of the others.
+        assert_eq!((said.unwrap().as_str(), beats), (" Paris is", 3));
         assert_eq!((entry.class, entry.finish), (Class::Whole, finish));
         assert_eq!((entry.input, entry.output), (Some(6), Some(3)));
         assert!(entry.contradictions.is_empty() && entry.oddities.is_empty(), "{entry:?}");
     }
+    // An answer without output has no first token.
+    let (said, beats, _) = read(&text(Api::Tgi), EVENTS, &generated(&[], Some("eos_token")));
+    assert_eq!((said.unwrap_err().kind, beats), (Kind::Empty, 0));
     let (said, _, entry) = read(&text(Api::Tgi), EVENTS, &generated(&[" a"], None));
     assert_eq!((said.unwrap_err().kind, entry.class), (Kind::Cut, Class::Cut));
     let error = "data:{\"error\":\"Model is overloaded\",\"error_type\":\"overloaded\"}\n\n";

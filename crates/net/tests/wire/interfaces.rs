@@ -268,6 +268,32 @@ fn each_text_has_a_vector_of_the_same_dimension() {
 }
 
 #[test]
+fn vectors_and_scores_have_no_output_tokens_that_a_count_could_contradict() {
+    let of = |api, input| protocol(api, input, Settings::default());
+    let texts = of(Api::Embeddings, Input::Texts(vec!["a".into()]));
+    let documents = Input::Ranking { query: "q".into(), documents: vec!["d".into()] };
+    let ranking = of(Api::Rerank, documents);
+    for (usage, input) in [
+        (r#"{"prompt_tokens":8,"total_tokens":8}"#, Some(8)),
+        (r#"{"total_tokens":8}"#, Some(8)),
+        (r#"{"total_tokens":8,"completion_tokens":0}"#, Some(8)),
+        (r#"{"completion_tokens":0}"#, None),
+        ("{}", None),
+        ("null", None),
+    ] {
+        let vector = format!(r#"{{"data":[{{"index":0,"embedding":[1]}}],"usage":{usage}}}"#);
+        let rank = format!(r#"{{"results":[{{"index":0,"score":1}}],"usage":{usage}}}"#);
+        for (protocol, body) in [(&texts, vector), (&ranking, rank)] {
+            let (said, _, entry) = read(protocol, JSON, &body);
+            assert!(said.is_ok(), "{body}");
+            assert_eq!((entry.class, entry.input, entry.output), (Class::Whole, input, None));
+            assert!(entry.contradictions.is_empty(), "{body}: {entry:?}");
+            assert!(!entry.is_output_doubtful(), "{body}");
+        }
+    }
+}
+
+#[test]
 fn each_document_has_a_score() {
     let documents = ["hi", "it is a bear", "The giant panda"].map(str::to_owned).to_vec();
     let ranking = |top: Option<u64>| {
@@ -330,4 +356,55 @@ fn requests_go_where_their_interface_is() {
     let body = OpenAi::new(workload, settings).request(0).body;
     let body: Value = serde_json::from_slice(&body).unwrap();
     assert_eq!(body, json!({"messages": [{"role": "user", "content": "a"}], "seed": 1}));
+}
+
+#[test]
+fn an_answer_that_names_another_model_is_noticed() {
+    let other = |api: Api, requested: &str, members: &[&str], kind: &str, body: Value| {
+        let input = match api {
+            Api::Embeddings => Input::Texts(vec!["a".into()]),
+            Api::Completions => Input::Text("a".into()),
+            _ => Input::Messages(vec![Message::new("user", "a")]),
+        };
+        let members = members.iter().map(|name| ("model".to_owned(), json!(name))).collect();
+        let prompt = Prompt { members, ..Prompt::new(input) };
+        let workload = Arc::new(Workload { prompts: vec![prompt], ..Workload::default() });
+        let settings = Settings { api: Some(api), model: requested.into(), ..Settings::default() };
+        let protocol = OpenAi::new(workload, settings);
+        let mut reader = protocol.reader();
+        reader.expect(0);
+        reader.begin(200, &fields(&[("content-type", kind)])).unwrap();
+        let text = if kind == JSON {
+            body.to_string()
+        } else {
+            format!("data: {body}\n\ndata: [DONE]\n\n")
+        };
+        reader.data(text.as_bytes()).unwrap();
+        reader.finish().unwrap();
+        let models = reader.end(None).unwrap().other_model;
+        models.map(|models| [models.requested.to_owned(), models.answered.to_owned()])
+    };
+    let choice =
+        json!({"index": 0, "text": "x", "message": {"content": "x"}, "finish_reason": "stop"});
+    let text = |model: Value| json!({"choices": [choice], "model": model});
+    let found = |names: [&str; 2]| Some(names.map(str::to_owned));
+    let stream = "text/event-stream";
+    assert_eq!(other(Api::Completions, "a", &[], stream, text(json!("b"))), found(["a", "b"]));
+    assert_eq!(other(Api::Chat, "a", &[], JSON, text(json!("b\"/"))), found(["a", "b\"/"]));
+    // A row names its model itself, as those of a mix do.
+    assert_eq!(other(Api::Chat, "a", &["b"], JSON, text(json!("b"))), None);
+    assert_eq!(other(Api::Chat, "a", &["b"], JSON, text(json!("a"))), found(["b", "a"]));
+    for same in [json!("a"), json!(""), json!(null), json!(7)] {
+        assert_eq!(other(Api::Chat, "a", &[], JSON, text(same)), None);
+    }
+    assert_eq!(other(Api::Chat, "", &[], JSON, text(json!("b"))), None, "none is requested");
+    let vector = json!({"data": [{"index": 0, "embedding": [1]}], "model": "b"});
+    assert_eq!(other(Api::Embeddings, "a", &[], JSON, vector), found(["a", "b"]));
+    let output = json!([{"type": "message", "content": [{"type": "output_text", "text": "x"}]}]);
+    let response = json!({"status": "completed", "output": output, "model": "b"});
+    assert_eq!(other(Api::Responses, "a", &[], JSON, response), found(["a", "b"]));
+    let content = json!([{"type": "text", "text": "x"}]);
+    let message =
+        json!({"type": "message", "content": content, "stop_reason": "end_turn", "model": "b"});
+    assert_eq!(other(Api::Messages, "a", &[], JSON, message), found(["a", "b"]));
 }

@@ -370,3 +370,19 @@ proptest! {
         prop_assert!(!both.0 || cut <= bytes.len());
     }
 }
+
+#[test]
+fn an_answer_that_names_another_model_is_noticed() {
+    let answered = |name: &str| {
+        let body = format!(
+            r#"{{{name}"outputs":[{{"name":"output0","datatype":"INT64","shape":[1,1],"data":[1]}}]}}"#
+        );
+        let mut reader = protocol(Form::Json, None).reader();
+        reader.begin(200, &crate::fields(&[])).unwrap();
+        reader.data(body.as_bytes()).unwrap();
+        reader.end(None).unwrap().other_model.map(|models| models.answered.to_owned())
+    };
+    assert_eq!(answered(r#""model_name":"other","#).as_deref(), Some("other"));
+    assert_eq!(answered(r#""model_name":"mymodel","#), None);
+    assert_eq!(answered(""), None);
+}

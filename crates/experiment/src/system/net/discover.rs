@@ -3,20 +3,24 @@
 use std::time::Duration;
 
 use dyno_loadgen::clock::Nanos;
-use dyno_net::ask::{HttpAnswer, ServerQuery};
+use dyno_net::ask::{HttpAnswer, ServerQuery, is_redirection};
 use dyno_net::client::Options;
 use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::{HttpVersion, Method, Request};
 use dyno_net::oip::messages::{Empty, SERVER_METADATA, ServerMetadataResponse};
 use dyno_net::openai::{Api, Input, Message, Request as Body};
 use dyno_net::secrets;
-use dyno_net::trouble::Kind;
+use dyno_net::trouble::{Kind, Trouble};
 use serde_json::Value;
 
+use super::models::ModelMix;
 use super::spec_keys::Route;
-use super::{SpecKeys, openai, ready};
+use super::{SpecKeys, openai, ready, version};
 use crate::failure::Failure;
 use crate::options::RunOptions;
+
+/// Path of the list of models.
+const MODELS: &str = "/models";
 
 /// Time limit of each question.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -59,73 +63,124 @@ fn with_scheme(argument: &str) -> String {
 
 fn recognize(argument: &str) -> Result<Discovery, Failure> {
     let argument = with_scheme(argument);
+    let keys = SpecKeys::read("openai", &argument)?;
     let mut given = SpecKeys::read("openai", &argument)?;
-    let keys = argument[given.url.len()..].to_owned();
-    let model = given.text("model");
-    let is_chat = given.text("chat");
+    let models = RequestedModels::take(&mut given)?;
+    let chats = given.has("chat").then(|| given.switch("chat", false)).transpose()?;
     let named: Option<Api> = given.read_as("api")?;
     let route = given.route()?;
+    let version = version(&mut given)?;
     let mut options = given.options(&RunOptions::default())?;
     // The query is one of all requests, and follows the path of each.
     let url = given.url.clone();
     let (url, query) = url.split_at(url.find('?').unwrap_or(url.len()));
     let (base, of_path) = without_path(url.trim_end_matches('/'));
     openai::add_fields(&mut options, named.or(of_path));
-    let server = Questions { options: &options, route, query, version: HttpVersion::Http1 };
+    let server = Questions { options: &options, route, query, version };
 
     if let Some((oip, model)) = base.split_once("/v2/models/") {
         return Ok(tensors(oip, model, query, &keys));
     }
-    let text = text_base(base);
-    let models = server.get(&text, "/models")?;
-    match models.status {
-        200..300 if let Some(names) = model_names(&models).filter(|names| !names.is_empty()) => {
-            let model = chosen(&names, model, &text)?;
-            let api = match (named, is_chat.as_deref(), of_path) {
-                (Some(api), ..) | (None, None, Some(api)) => api,
-                (None, Some("true"), _) => Api::Chat,
-                (None, None, None) if server.chats(&text, &model)? => Api::Chat,
-                _ => Api::Completions,
-            };
-            let keys = without(&keys, &["model", "chat", "api"]);
-            let which = match api {
-                Api::Chat => "chat=true".to_owned(),
-                Api::Completions => "chat=false".to_owned(),
-                api => format!("api={}", api.name()),
-            };
-            Ok(Discovery {
-                spec: format!("openai:{text}{query},model={model},{which}{keys}"),
-                found: format!("{text} is OpenAI-compatible: model {model}, {}.", api.path()),
-            })
-        }
-        200..300 if model_names(&models).is_some_and(|names| names.is_empty()) => {
+    let (text, answer) = server.models(text_base(base))?;
+    let names = model_names(&answer);
+    match (answer.status, names.as_deref()) {
+        (200..300, Some([])) => {
             let problem = format!("{text}/models lists no model");
             Err(Failure::server(Kind::Server, problem).hint(
                 "wait until the server has loaded one, such as with --ready-timeout 5m, or add \
                  model=NAME to openai:URL",
             ))
         }
+        (200..300, Some(names)) => {
+            let model = models.first(names, &text)?;
+            let api = match (named, chats, of_path) {
+                (Some(api), ..) | (None, None, Some(api)) => api,
+                (None, Some(true), _) => Api::Chat,
+                (None, None, None) if server.chats(&text, &model)? => Api::Chat,
+                _ => Api::Completions,
+            };
+            Ok(models.discovery(&format!("{text}{query}"), &model, api, &keys))
+        }
         // Versions before 2.4 have no list of models.
-        404 | 405 if named.or(of_path) == Some(Api::Tgi) => Ok(Discovery {
-            spec: format!("openai:{base}{query},api=tgi{}", without(&keys, &["api", "model"])),
+        (404 | 405, _) if named.or(of_path) == Some(Api::Tgi) => Ok(Discovery {
+            spec: format!("openai:{base}{query},api=tgi{}", keys.text_without(&["api", "model"])),
             found: format!("{base} is taken for Text Generation Inference."),
         }),
-        401 | 403 => Err(Failure::set_up(format!("{text}: {}", server.words(&models)))
-            .hint("pass the environment variable of the token with token-env=NAME")),
-        status @ (429 | 500 | 502..=504) => {
-            let kind = if status == 429 { Kind::Refused } else { Kind::Server };
-            let answered = format!("{text}/models answered HTTP status {status}");
-            let problem = format!("{answered}: {}", server.words(&models));
-            Err(Failure::server(kind, problem)
-                .hint("wait until the server has loaded its model, or check its log"))
+        _ => server.other(&text, base, &answer, &models, &keys),
+    }
+}
+
+/// Models that the keys of a URL request.
+struct RequestedModels {
+    one: Option<String>,
+    mix: Option<ModelMix>,
+    /// Requests name no model.
+    are_without: bool,
+}
+
+impl RequestedModels {
+    fn take(given: &mut SpecKeys) -> Result<Self, Failure> {
+        let are_without = given.removed_members().any(|member| member == "model");
+        Ok(Self { one: given.text("model"), mix: given.read_as("models")?, are_without })
+    }
+
+    /// Returns the first model of the requests, which the server has: a given one, or else its only one.
+    fn first(&self, names: &[String], url: &str) -> Result<String, Failure> {
+        let given = self.one.iter().map(String::as_str);
+        let given: Vec<&str> = given.chain(self.mix.iter().flat_map(ModelMix::names)).collect();
+        let all = names.join(", ");
+        if let Some(missing) = given.iter().find(|given| !names.iter().any(|name| name == *given)) {
+            let keys = match &self.one {
+                Some(model) => format!("model={model}"),
+                None => "models=...".to_owned(),
+            };
+            return Err(Failure::usage(format!("the server has {all}, not {missing}"))
+                .hint(format!("--system openai:{url},{keys} requests it anyway")));
         }
-        status => server.tensors(base, &keys)?.ok_or_else(|| {
-            Failure::set_up(format!(
-                "{base} is neither OpenAI-compatible (HTTP status {status} for {text}/models) nor a \
-                 server of the Open Inference Protocol"
-            ))
-            .hint("see dyno info systems; --system raw:URL measures any interface over HTTP")
-        }),
+        match (&given[..], names) {
+            ([first, ..], _) => Ok((*first).to_owned()),
+            ([], [name]) => Ok(name.clone()),
+            // The server selects a model.
+            ([], [name, ..]) if self.are_without => Ok(name.clone()),
+            ([], several) => {
+                let first = several.first().map_or("NAME", String::as_str);
+                let problem = format!("the server has {} models: {all}", several.len());
+                Err(Failure::usage(problem).hint(format!(
+                    "select one, such as dyno run {url},model={first}; models=A+B mixes several"
+                )))
+            }
+        }
+    }
+
+    /// Returns a server of texts as a system. `model` is the first one of the requests.
+    fn discovery(&self, url: &str, model: &str, api: Api, keys: &SpecKeys) -> Discovery {
+        let (named, what) = match (&self.mix, self.are_without) {
+            // The keys name the models of requests, or that there is none.
+            (Some(mix), _) => {
+                let names: Vec<&str> = mix.names().collect();
+                (self.given_model(), format!("models {}", names.join(", ")))
+            }
+            (None, true) => (self.given_model(), "requests without a model".to_owned()),
+            (None, false) => (format!(",model={model}"), format!("model {model}")),
+        };
+        let which = match api {
+            Api::Chat => "chat=true".to_owned(),
+            Api::Completions => "chat=false".to_owned(),
+            api => format!("api={}", api.name()),
+        };
+        let keys = keys.text_without(&["model", "chat", "api"]);
+        Discovery {
+            spec: format!("openai:{url}{named},{which}{keys}"),
+            found: format!(
+                "{} is OpenAI-compatible: {what}, {}.",
+                url.split('?').next().unwrap_or(url),
+                api.path()
+            ),
+        }
+    }
+
+    fn given_model(&self) -> String {
+        self.one.as_ref().map_or(String::new(), |model| format!(",model={model}"))
     }
 }
 
@@ -146,17 +201,10 @@ fn text_base(url: &str) -> String {
     if url[after_scheme..].contains('/') { url.to_owned() } else { format!("{url}/v1") }
 }
 
-/// Returns the keys of a specification except these.
-fn without(keys: &str, names: &[&str]) -> String {
-    let is_kept = |key: &&str| !names.iter().any(|name| key.split('=').next() == Some(name));
-    let kept = keys.split(',').filter(|key| !key.is_empty()).filter(is_kept);
-    kept.fold(String::new(), |text, key| text + "," + key)
-}
-
-fn tensors(base: &str, model: &str, query: &str, keys: &str) -> Discovery {
+fn tensors(base: &str, model: &str, query: &str, keys: &SpecKeys) -> Discovery {
     let model = model.split('/').next().unwrap_or(model);
     Discovery {
-        spec: format!("oip:{base}/{model}{query}{}", without(keys, &["model"])),
+        spec: format!("oip:{base}/{model}{query}{}", keys.text_without(&["model"])),
         found: format!("{base} uses the Open Inference Protocol: model {model}."),
     }
 }
@@ -170,21 +218,6 @@ fn model_names(answer: &HttpAnswer) -> Option<Vec<String>> {
         name.map(str::to_owned)
     };
     Some(list.iter().filter_map(name).collect())
-}
-
-/// Returns the given model if the server has it, or else its only model.
-fn chosen(names: &[String], given: Option<String>, url: &str) -> Result<String, Failure> {
-    let all = names.join(", ");
-    match (given, names) {
-        (Some(given), _) if names.contains(&given) => Ok(given),
-        (Some(given), _) => Err(Failure::usage(format!("the server has {all}, not {given}"))
-            .hint(format!("--system openai:{url},model={given} requests it anyway"))),
-        (None, [name]) => Ok(name.clone()),
-        (None, several) => {
-            Err(Failure::usage(format!("the server has {} models: {all}", several.len()))
-                .hint(format!("select one, such as dyno run {url},model={}", several[0])))
-        }
-    }
 }
 
 /// Asks servers single questions.
@@ -202,17 +235,14 @@ impl Questions<'_> {
         endpoint.map_err(|why| Failure::usage(why).hint("for example http://localhost:8000"))
     }
 
+    fn query_of<'a>(&'a self, endpoint: &'a Endpoint) -> ServerQuery<'a> {
+        let Options { fields, trust, secrets, .. } = self.options;
+        ServerQuery { endpoint, version: self.version, fields, trust, secrets, limit: LIMIT }
+    }
+
     fn send(&self, base: &str, request: &Request) -> Result<HttpAnswer, Failure> {
         let endpoint = self.endpoint(base)?;
-        let server = ServerQuery {
-            endpoint: &endpoint,
-            version: self.version,
-            fields: &self.options.fields,
-            trust: &self.options.trust,
-            secrets: &self.options.secrets,
-            limit: LIMIT,
-        };
-        server.exchange(request).map_err(|trouble| {
+        self.query_of(&endpoint).exchange(request).map_err(|trouble| {
             let hint = match trouble.kind {
                 Kind::Tls => "after the URL, ca=FILE.pem adds the authority of its certificate",
                 _ => "start the server, or check the URL and its port",
@@ -238,6 +268,57 @@ impl Questions<'_> {
         self.send(base, &request)
     }
 
+    /// Returns the base of a server of texts and its answer about its models. A redirection is followed
+    /// once.
+    fn models(&self, base: String) -> Result<(String, HttpAnswer), Failure> {
+        let answer = self.get(&base, MODELS)?;
+        if !is_redirection(answer.status) {
+            return Ok((base, answer));
+        }
+        let endpoint = self.endpoint(&base)?;
+        let failure = |trouble: Trouble| Failure::server(trouble.kind, trouble);
+        let target = self.query_of(&endpoint).follow(&answer, MODELS).map_err(failure)?;
+        let base = target.to_string();
+        let answer = self.get(&base, MODELS)?;
+        if is_redirection(answer.status) {
+            let problem =
+                format!("{endpoint} redirects requests to {base}, which redirects requests again");
+            return Err(
+                Failure::server(Kind::Mismatch, problem).hint("use the URL of the server itself")
+            );
+        }
+        Ok((base, answer))
+    }
+
+    /// Returns the server of an answer that is no list of models.
+    fn other(
+        &self,
+        text: &str,
+        base: &str,
+        answer: &HttpAnswer,
+        models: &RequestedModels,
+        keys: &SpecKeys,
+    ) -> Result<Discovery, Failure> {
+        match answer.status {
+            401 | 403 => Err(Failure::set_up(format!("{text}: {}", self.words(answer)))
+                .hint("pass the environment variable of the token with token-env=NAME")),
+            status @ (429 | 500 | 502..=504) => {
+                let kind = if status == 429 { Kind::Refused } else { Kind::Server };
+                let answered = format!("{text}/models answered HTTP status {status}");
+                let problem = format!("{answered}: {}", self.words(answer));
+                Err(Failure::server(kind, problem)
+                    .hint("wait until the server has loaded its model, or check its log"))
+            }
+            status => self.tensors(base, models.one.as_deref(), keys)?.ok_or_else(|| {
+                Failure::set_up(format!(
+                    "{base} is neither OpenAI-compatible (HTTP status {status} for {text}/models) \
+                     nor a server of the Open Inference Protocol"
+                ))
+                .hint("see dyno info systems; --system raw:URL measures any interface over HTTP")
+            }),
+        }
+    }
+
     /// Returns whether a model answers messages; some models only continue texts.
     fn chats(&self, base: &str, model: &str) -> Result<bool, Failure> {
         let messages = Input::Messages(vec![Message::new("user", "Hello")]);
@@ -247,15 +328,23 @@ impl Questions<'_> {
         Ok(!matches!(answer.status, 404 | 405 | 501) && !has_no_template)
     }
 
-    /// Returns the server as one of the Open Inference Protocol; `None` if it does not
-    /// speak it.
-    fn tensors(&self, base: &str, keys: &str) -> Result<Option<Discovery>, Failure> {
+    /// Returns the server as one of the Open Inference Protocol, with the given model or else its only
+    /// one; `None` if it does not speak it.
+    fn tensors(
+        &self,
+        base: &str,
+        model: Option<&str>,
+        keys: &SpecKeys,
+    ) -> Result<Option<Discovery>, Failure> {
         let base = base.strip_suffix("/v2").unwrap_or(base);
         let about = self.get(base, "/v2")?;
         // Some servers answer 200 to every path; metadata of the protocol has a name.
         let metadata: Value = serde_json::from_slice(about.body()).unwrap_or_default();
         let has_name = metadata.get("name").is_some_and(Value::is_string);
         if (200..300).contains(&about.status) && has_name {
+            if let Some(model) = model {
+                return Ok(Some(tensors(base, model, self.query, keys)));
+            }
             // An extension of Triton lists the models; the standard does not.
             let index = self.post(base, "/v2/repository/index", b"{}".to_vec())?;
             let json: Value = serde_json::from_slice(index.body()).unwrap_or_default();
@@ -278,15 +367,16 @@ impl Questions<'_> {
             };
         }
         let endpoint = self.endpoint(base)?;
-        let grpc = ServerQuery {
-            endpoint: &endpoint,
-            version: HttpVersion::Http2,
-            fields: &self.options.fields,
-            trust: &self.options.trust,
-            secrets: &self.options.secrets,
-            limit: LIMIT,
-        };
+        let grpc = ServerQuery { version: HttpVersion::Http2, ..self.query_of(&endpoint) };
         match grpc.call::<ServerMetadataResponse>(SERVER_METADATA, &Empty {}) {
+            Ok(_) if let Some(model) = model => Ok(Some(Discovery {
+                spec: format!(
+                    "oip-grpc:{}/{model}{}",
+                    endpoint.authority(),
+                    keys.text_without(&["model"])
+                ),
+                found: format!("{base} uses the Open Inference Protocol over gRPC: model {model}."),
+            })),
             Ok(_) => Err(Failure::usage(format!(
                 "{base} uses the Open Inference Protocol over gRPC, which does not list models"
             ))
@@ -319,8 +409,39 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_were_found_out_are_replaced() {
-        assert_eq!(without(",model=a,retries=2,chat=true", &["model", "chat"]), ",retries=2");
-        assert_eq!(without("", &["model"]), "");
+    fn only_keys_that_were_found_out_are_added() {
+        let spec = |keys: &str| {
+            let argument = format!("http://h{keys}");
+            let keys = SpecKeys::read("openai", &argument).unwrap();
+            let mut given = SpecKeys::read("openai", &argument).unwrap();
+            let models = RequestedModels::take(&mut given).unwrap();
+            models.discovery("http://h/v1", "a", Api::Chat, &keys).spec
+        };
+        for (keys, expected) in [
+            ("", ",model=a,chat=true"),
+            (",model=a,retries=2,chat=true", ",model=a,chat=true,retries=2"),
+            (",models=a*3+b", ",chat=true,models=a*3+b"),
+            (",without=model", ",chat=true,without=model"),
+            (",model:=", ",chat=true,model:="),
+            (",stop:=[\"x\",\"model=y\"]", ",model=a,chat=true,stop:=[\"x\",\"model=y\"]"),
+        ] {
+            assert_eq!(spec(keys), format!("openai:http://h/v1{expected}"));
+        }
+    }
+
+    #[test]
+    fn requested_models_are_those_of_the_server() {
+        let first = |keys: &str, names: &[&str]| {
+            let mut given = SpecKeys::read("openai", &format!("http://h{keys}")).unwrap();
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            let found = RequestedModels::take(&mut given).unwrap().first(&names, "http://h");
+            found.map_err(|failure| failure.problems()[0].clone())
+        };
+        assert_eq!(first("", &["a"]).unwrap(), "a");
+        assert_eq!(first(",model=b", &["a", "b"]).unwrap(), "b");
+        assert_eq!(first(",models=b*3+a", &["a", "b", "c"]).unwrap(), "b");
+        assert_eq!(first(",without=model", &["a", "b"]).unwrap(), "a");
+        assert_eq!(first("", &["a", "b"]).unwrap_err(), "the server has 2 models: a, b");
+        assert_eq!(first(",models=a+x", &["a", "b"]).unwrap_err(), "the server has a, b, not x");
     }
 }

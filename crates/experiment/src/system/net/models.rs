@@ -39,6 +39,11 @@ impl ModelMix {
         &self.0[0].0
     }
 
+    /// Returns the names of the models.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_str())
+    }
+
     /// Assigns a model to each sample, or to each conversation with all its turns. The number of each
     /// model is that of its weight, to within one; the seed determines which samples they are. Returns
     /// a remark.
@@ -118,7 +123,7 @@ mod tests {
         };
         let mix: ModelMix = "a*3+b".parse().unwrap();
         let models = |seed| {
-            let mut workload = made.workload();
+            let mut workload = made.workload().unwrap();
             mix.assign(&mut workload, seed).unwrap();
             let model = |at: usize| workload.prompts[at].members["model"].clone();
             (0..24).map(model).collect::<Vec<_>>()

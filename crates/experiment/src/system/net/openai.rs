@@ -15,12 +15,16 @@ use dyno_net::workload::Workload;
 use serde_json::{Map, Value};
 
 use super::models::ModelMix;
-use super::{Answers, ServerGroup, SpecKeys, StartedServer, prompts, sessions, tools, version};
+use super::{
+    Answers, ServerGroup, SpecKeys, StartedServer, contradictions, prompts, sessions, tools,
+    version,
+};
 use crate::failure::Failure;
 use crate::options::{RandomStream, RunOptions};
 
 pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Failure> {
     let api = api(given)?;
+    contradictions::check(given, api)?;
     let nodes = given.nodes(&with_path(&given.url.clone(), api), |url| with_path(url, api))?;
     let speed_up = speed(given)?;
     let (mut workload, sessions) = match sessions::sessions(given, run, api)? {

@@ -109,7 +109,7 @@ impl PromptKeys {
             shape: self.shape,
             seed: run.seed_of(RandomStream::Prompts),
         };
-        Ok(made.workload())
+        made.workload().map_err(|why| Failure::usage(why).hint("see --samples, input= and output="))
     }
 
     /// Returns the prompts of a file or a folder.

@@ -39,11 +39,12 @@ pub fn without_credentials(url: &str) -> String {
 /// Returns the values in the query of a URL that may be secrets.
 pub fn query_secrets(url: &str) -> impl Iterator<Item = &str> {
     let query = url.split_once('?').map_or("", |(_, query)| query);
-    query.split('&').filter_map(|member| match member.split_once('=') {
+    let values = query.split('&').filter_map(|member| match member.split_once('=') {
         Some((name, _)) if !is_secret_member(name) => None,
         Some((_, value)) => Some(value),
         None => Some(member),
-    })
+    });
+    values.filter(|value| !value.is_empty())
 }
 
 /// Returns whether the value of this member of a query may be a secret.
@@ -130,6 +131,16 @@ mod tests {
         ] {
             assert_eq!(without_credentials(url), shown);
         }
+    }
+
+    #[test]
+    fn a_query_without_values_has_no_secrets() {
+        let found = |url| query_secrets(url).collect::<Vec<_>>();
+        for url in ["http://a", "http://a?", "http://a?&", "http://a?k=", "http://a?api-version=1"]
+        {
+            assert_eq!(found(url), [""; 0], "{url}");
+        }
+        assert_eq!(found("http://a?api-version=1&k=v&w"), ["v", "w"]);
     }
 
     #[test]

@@ -80,7 +80,8 @@ pub fn sessions(
             prefix: given.read_as("prefix")?.unwrap_or(0),
             seed,
         }
-        .workload(),
+        .workload()
+        .map_err(|why| Failure::usage(why).hint("see --samples, turns= and input="))?,
     };
     let chains = workload.chains(think, seed);
     let turns = workload.prompts.len() as f64 / chains.len() as f64;

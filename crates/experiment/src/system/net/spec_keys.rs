@@ -133,6 +133,32 @@ impl SpecKeys {
         self.keys.iter().any(|(given, _)| given == key)
     }
 
+    /// Returns the members that no request has, by `without=KEY` and `KEY:=`. Takes none of the keys.
+    pub fn removed_members(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().filter_map(|(key, value)| match key.strip_suffix(':') {
+            Some(member) => value.is_empty().then_some(member),
+            None => (key == "without").then_some(value),
+        })
+    }
+
+    /// Returns the members that `KEY:=JSON` sets. Takes none of the keys.
+    pub fn set_members(&self) -> impl Iterator<Item = &str> {
+        let set = self.keys.iter().filter(|(_, value)| !value.is_empty());
+        set.filter_map(|(key, _)| key.strip_suffix(':'))
+    }
+
+    /// Returns the value of a key, and does not take it.
+    pub fn peek(&self, key: &str) -> Option<&str> {
+        let found = self.keys.iter().rev().find(|(given, _)| given == key);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the text of the keys that are not among these, each with a comma before it.
+    pub fn text_without(&self, names: &[&str]) -> String {
+        let rest = self.keys.iter().filter(|(key, _)| !names.contains(&key.as_str()));
+        rest.map(|(key, value)| format!(",{key}={value}")).collect()
+    }
+
     /// Takes the value of a key; the last one counts.
     pub fn text(&mut self, key: &'static str) -> Option<String> {
         self.all(key).pop()
@@ -158,6 +184,20 @@ impl SpecKeys {
                     Err(self.wrong(key, why + &found))
                 }
             },
+        }
+    }
+
+    /// Takes a count of things that are held in memory.
+    fn count_up_to(
+        &mut self,
+        key: &'static str,
+        most: usize,
+    ) -> Result<Option<NonZero<usize>>, Failure> {
+        match self.read_as::<NonZero<usize>>(key)? {
+            Some(count) if count.get() > most => {
+                Err(self.wrong(key, format!("expected at most {most}, found `{count}`")))
+            }
+            count => Ok(count),
         }
     }
 
@@ -277,9 +317,9 @@ impl SpecKeys {
     /// Invalid values, or missing files and variables.
     pub fn options(&mut self, run: &RunOptions) -> Result<Options, Failure> {
         let default = Options::default();
-        let connections = self.read_as::<NonZero<usize>>("connections")?;
+        let connections = self.count_up_to("connections", MOST_CONNECTIONS)?;
         let streams = self.read_as::<NonZero<usize>>("streams")?.unwrap_or(STREAMS);
-        let threads = self.read_as::<NonZero<usize>>("threads")?;
+        let threads = self.count_up_to("threads", MOST_THREADS)?;
         let of_run = run.max_concurrency.and_then(|most| NonZero::new(most.get() as usize));
         let max_in_flight = self.read_as::<NonZero<usize>>("max-concurrency")?.or(of_run);
         let retries = self.read_as::<u8>("retries")?.unwrap_or(0);
@@ -443,6 +483,12 @@ fn check_redacted(place: &str, given: &[(String, String)]) -> Result<(), Failure
     }
 }
 
+/// Maximum number of connections to a server: it has fewer ports.
+const MOST_CONNECTIONS: usize = 65_536;
+
+/// Maximum number of threads that read sockets.
+const MOST_THREADS: usize = 1_024;
+
 /// Header fields that frame a message or belong to the connection.
 const OWN_FIELDS: [&str; 7] =
     ["connection", "content-length", "expect", "te", "trailer", "transfer-encoding", "upgrade"];
@@ -493,6 +539,10 @@ mod tests {
         let members = SpecKeys::read("openai", text).unwrap().ending(':');
         let pairs = [("stop", "[\"x\",\"a=b,\"]"), ("n", "2"), ("seed", "")];
         assert_eq!(members, pairs.map(|(key, value)| (key.to_owned(), value.to_owned())));
+        let rest = SpecKeys::read("openai", text).unwrap().text_without(&["n:", "model"]);
+        assert_eq!(rest, ",stop:=[\"x\",\"a=b,\"],seed:=");
+        let removed = SpecKeys::read("openai", &format!("{text},without=user")).unwrap();
+        assert_eq!(removed.removed_members().collect::<Vec<_>>(), ["seed", "user"]);
         assert!(SpecKeys::read("oip", "").is_err() && SpecKeys::read("oip", "http://a,b").is_err());
     }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos, SECOND};
-use dyno_net::client::ToolRunner;
+use dyno_net::client::{RunEnd, ToolRunner};
 use dyno_net::protocol::ToolCall;
 use dyno_results::units::parse_duration;
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ pub fn tools(given: &mut SpecKeys, has_sessions: bool) -> Result<Option<ToolRunn
         return Err(Failure::set_up(problem).hint("give its path, or a name in PATH"));
     }
     let program = ToolProgram { name, arguments: words.collect(), limit: limit.unwrap_or(LIMIT) };
-    Ok(Some(Arc::new(move |call: &ToolCall| program.answer(call))))
+    Ok(Some(Arc::new(move |call: &ToolCall, run: &RunEnd| program.answer(call, run))))
 }
 
 /// Returns whether a program is at this path, or in `PATH` if it is a bare name.
@@ -84,7 +84,7 @@ impl ToolProgram {
     ///
     /// # Errors
     /// Why there is none.
-    fn answer(&self, call: &ToolCall) -> Result<String, String> {
+    fn answer(&self, call: &ToolCall, run: &RunEnd) -> Result<String, String> {
         let mut command = Command::new(&self.name);
         command.args(&self.arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -94,25 +94,54 @@ impl ToolProgram {
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child =
             command.spawn().map_err(|error| format!("the tool cannot be started: {error}"))?;
-        let clock = Clock::start();
+        let time = Time { clock: Clock::start(), limit: self.limit, run };
         let output = communicate(&mut child, question(call));
-        let read = output.recv_timeout(Duration::from_nanos(self.limit));
-        let status = if read.is_ok() { ended(&mut child, &clock, self.limit) } else { None };
+        let read = time.receive(&output);
+        let status = if read.is_some() { ended(&mut child, &time) } else { None };
         if status.is_none() {
             end(&mut child);
         }
         match (read, status) {
-            (Err(_), _) | (Ok(Ok(_)), None) => {
+            _ if run.is_over() => Err("the run ended before the tool".into()),
+            (None, _) | (Some(Ok(_)), None) => {
                 let limit = dyno_results::units::duration(self.limit.cast_signed());
                 Err(format!("the tool did not end within {limit}"))
             }
-            (Ok(Err(error)), _) => Err(format!("the result of the tool cannot be read: {error}")),
-            (Ok(Ok(_)), Some(status)) if !status.success() => {
+            (Some(Err(error)), _) => Err(format!("the result of the tool cannot be read: {error}")),
+            (Some(Ok(_)), Some(status)) if !status.success() => {
                 Err(format!("the tool failed ({status})"))
             }
-            (Ok(Ok(bytes)), Some(_)) => {
+            (Some(Ok(bytes)), Some(_)) => {
                 let text = String::from_utf8(bytes).map_err(|_| "the result is not UTF-8")?;
                 Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+            }
+        }
+    }
+}
+
+/// Time of a call: until its limit, or until the run is over.
+struct Time<'a> {
+    clock: Clock,
+    /// ns.
+    limit: Nanos,
+    run: &'a RunEnd,
+}
+
+/// Time after which a tool notices that the run is over.
+const NOTICED_WITHIN: Duration = Duration::from_millis(5);
+
+impl Time<'_> {
+    fn is_over(&self) -> bool {
+        self.run.is_over() || self.clock.now() >= self.limit
+    }
+
+    /// Waits for a message; `None` if the time is over before.
+    fn receive<T>(&self, messages: &mpsc::Receiver<T>) -> Option<T> {
+        loop {
+            match messages.recv_timeout(NOTICED_WITHIN) {
+                Ok(message) => return Some(message),
+                Err(mpsc::RecvTimeoutError::Timeout) if !self.is_over() => {}
+                Err(_) => return None,
             }
         }
     }
@@ -150,13 +179,13 @@ fn communicate(child: &mut Child, question: Vec<u8>) -> mpsc::Receiver<io::Resul
 }
 
 /// Returns how a tool that has closed its output ended; `None` if it still runs when its time is over.
-fn ended(child: &mut Child, clock: &Clock, limit: Nanos) -> Option<ExitStatus> {
+fn ended(child: &mut Child, time: &Time<'_>) -> Option<ExitStatus> {
     // The sender never sends: receiving with a timeout is a wait.
     let (_sender, never) = mpsc::channel::<()>();
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status),
-            Ok(None) if clock.now() < limit => _ = never.recv_timeout(Duration::from_millis(1)),
+            Ok(None) if !time.is_over() => _ = never.recv_timeout(Duration::from_millis(1)),
             Ok(None) | Err(_) => return None,
         }
     }
@@ -184,6 +213,10 @@ mod tests {
     use super::*;
 
     fn answer(script: &str, limit: Nanos) -> Result<String, String> {
+        answer_in(script, limit, &RunEnd::default())
+    }
+
+    fn answer_in(script: &str, limit: Nanos, run: &RunEnd) -> Result<String, String> {
         let arguments = vec!["-c".into(), script.into()];
         let program = ToolProgram { name: "sh".into(), arguments, limit };
         let call = ToolCall {
@@ -192,7 +225,7 @@ mod tests {
             arguments: r#"{"city":"Oslo"}"#.into(),
             result: None,
         };
-        program.answer(&call)
+        program.answer(&call, run)
     }
 
     #[test]
@@ -213,6 +246,31 @@ mod tests {
         assert!(clock.now() < 5 * SECOND);
         let told = answer("head -c 2000000 /dev/zero", 5 * SECOND).unwrap_err();
         assert!(told.contains("longer than 1 MiB"), "{told}");
+    }
+
+    #[test]
+    fn a_program_and_its_children_end_with_the_run() {
+        let folder = std::env::temp_dir().join(format!("dyno-tools-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("children");
+        let script =
+            format!("sleep 300 & echo $! $$ >> {0}.new; mv {0}.new {0}; wait", path.display());
+        let run = RunEnd::default();
+        let told = std::thread::scope(|scope| {
+            let answered = scope.spawn(|| answer_in(&script, 300 * SECOND, &run));
+            while !path.exists() {
+                std::thread::yield_now();
+            }
+            run.end();
+            answered.join().unwrap()
+        });
+        assert!(told.unwrap_err().contains("the run ended"));
+        for id in std::fs::read_to_string(&path).unwrap().split_whitespace() {
+            // A process that was ended may not be reaped yet.
+            let state = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+            assert!(state.is_empty() || state.contains(") Z "), "{state}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

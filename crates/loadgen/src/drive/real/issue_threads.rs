@@ -277,6 +277,7 @@ impl StartedRun {
             epoch: self.epoch,
             started_at: self.started_at,
             started_wall: self.started_wall,
+            released: 0,
         }
     }
 

@@ -211,6 +211,8 @@ struct StartedRun {
     epoch: u16,
     started_at: Nanos,
     started_wall: WallTime,
+    /// Released turns that the session has seen.
+    released: u64,
 }
 
 impl StartedRun {
@@ -251,19 +253,22 @@ impl StartedRun {
             epoch: job.epoch,
             started_at,
             started_wall,
+            released: 0,
         }
     }
 
-    /// Reports completions to the session and returns the time after that.
+    /// Reports completions and released turns to the session and returns the time after that.
     ///
     /// The clock is read after the count: a query that waited for a completion must not be issued at
     /// a time before it.
-    fn report_completions(&self, session: &mut Session) -> Nanos {
+    fn report_completions(&mut self, session: &mut Session) -> Nanos {
         let mut now = 0;
+        let released = self.responder.run.released();
+        let has_released = std::mem::replace(&mut self.released, released) != released;
         for (tenant, slab) in self.responder.run.slabs.iter().enumerate() {
             let completed = slab.completed();
             now = self.clock.now();
-            session.settle(tenant, completed, |sample| slab.settled(sample));
+            session.settle(tenant, completed, has_released, |sample| slab.settled(sample));
             session.completed(tenant, completed, now);
         }
         now
@@ -336,13 +341,14 @@ impl StartedRun {
         let run = &self.responder.run;
         let before = session.completed_samples();
         let completed = || run.slabs.iter().map(Slab::completed).sum::<u64>();
+        let released = self.released;
         let issued = run.slabs.iter().map(Slab::issued).sum::<u64>();
         if session.all_issued() && issued - before > LAST_SAMPLES {
             self.waiter.nap(until);
         } else {
             self.waiter.completion(
                 until,
-                || completed() != before,
+                || completed() != before || run.released() != released,
                 || run.announce_park(),
                 || run.withdraw_park(),
             );
@@ -377,6 +383,7 @@ impl StartedRun {
         columns: Vec<Columns>,
     ) -> RunOutcome {
         let finished_at = self.started_at + self.clock.now();
+        self.system.end_run();
         self.monitor.watch(None);
         if let Some(announce) = &self.announce {
             announce(None);

@@ -50,15 +50,17 @@ impl Tenant {
         TenantStep::Wait { until, on_completion: is_any_outstanding }
     }
 
-    /// Reports complete samples to the sessions, unless their number is known already.
+    /// Reports complete samples to the sessions, unless their number is known already and no turn was
+    /// released.
     #[inline]
     pub(in crate::session) fn settle(
         &mut self,
         samples: u64,
+        has_released: bool,
         look: impl Fn(u64) -> Option<SettledSample>,
     ) {
         if let Some(sessions) = &mut self.sessions
-            && samples != self.completed_samples
+            && (samples != self.completed_samples || has_released)
         {
             sessions.settle(look);
         }

@@ -1,0 +1,224 @@
+//! URLs in place of a system: keys behind them, models, and redirections.
+
+use serde_json::{Value, json};
+
+use super::{Answer, JSON, Server, one_model, summary};
+use crate::program::Folder;
+
+/// A server with three models, each of which answers under its own name.
+fn three_models(path: &str, body: &Value) -> (u16, &'static str, String) {
+    let models = ["small", "large", "other"].map(|id| json!({"id": id}));
+    match path {
+        "/v1/models" => (200, JSON, json!({"data": models}).to_string()),
+        _ => one_model(path, body),
+    }
+}
+
+#[test]
+fn every_key_of_a_system_works_behind_a_url() {
+    let answer: Answer = |path, body| one_model(path.split('?').next().unwrap(), body);
+    let (server, folder) = (Server::start(answer), Folder::new());
+    folder.write("token.txt", "sesame\n");
+    let keys = [
+        "model=tiny",
+        "without=model",
+        "model:=",
+        "stream=false",
+        "stream=true",
+        "chat=true",
+        "api=chat",
+        "max-tokens=5",
+        "limit-member=max_completion_tokens",
+        "usage=false",
+        "accept-answers=empty,cut",
+        "temperature:=0.5",
+        "stop:=[\"a\",\"model=b\"]",
+        "user:=",
+        "without=user",
+        "body-file.k=token.txt",
+        "header.x-a=b",
+        "header-file.x-b=token.txt",
+        "query.a=b",
+        "query-file.c=token.txt",
+        "input=20",
+        "output=5",
+        "lengths=5/6,9/2*3",
+        "prefix=3,groups=2",
+        "image=8x8*2",
+        "unique-prefix=true",
+        "sessions=live,think=1ms",
+        "sessions=once,turns=2-3",
+        "connections=2",
+        "max-concurrency=3",
+        "timeout=9s",
+        "cancel=0%@1s",
+        "retries=1",
+        "threads=1",
+        "keep-alive=false",
+        "accept=gzip",
+        "insecure=true",
+        "metrics=off",
+        "metrics-interval=2s",
+    ];
+    for key in keys {
+        // Sessions have no single requests for a probe.
+        let command = match key.split_once('=') {
+            Some(("sessions", _)) => "run -q --num-prompts 3 --out out",
+            _ => "probe",
+        };
+        let ran = folder.dyno(&format!("{command} http://{},{key}", server.address));
+        assert!(matches!(ran.code, Some(0 | 1)), "{key}: {}\n{}", ran.stdout, ran.stderr);
+        let _ = std::fs::remove_dir_all(folder.0.join("out"));
+    }
+    // Requests to one server that removes the model, and no other member.
+    let bodies = server.bodies.lock().unwrap();
+    assert!(
+        bodies.iter().filter(|body| body.is_object() && body.get("model").is_none()).count() > 2
+    );
+}
+
+#[test]
+fn a_mix_of_models_works_behind_a_url() {
+    let (server, folder) = (Server::start(three_models), Folder::new());
+    let url = format!("http://{}", server.address);
+    let ran = folder.dyno(&format!(
+        "run {url},models=small*3+large --num-prompts 8 --samples 8 --set max_client_lag_ns=0 --out out"
+    ));
+    assert!(ran.stderr.contains("models small, large"), "{}", ran.stderr);
+    assert_eq!(summary(&folder)["tests"][0]["metrics"]["answers"]["whole"], 8, "{}", ran.stderr);
+    let bodies = server.bodies.lock().unwrap().clone();
+    let of = |name: &str| bodies[bodies.len() - 8..].iter().filter(|b| b["model"] == name).count();
+    assert_eq!((of("small"), of("large")), (6, 2));
+    folder.dyno(&format!("probe {url},models=small+large")).exits(0);
+    for (keys, words) in [
+        ("models=small+tiny", "the server has small, large, other, not tiny"),
+        ("models=small+large,model=small", "it names all models; remove model"),
+        ("models=small+large,without=model", "models= sets `model`; remove one of the two"),
+        ("models=small+large,model:=", "models= sets `model`; remove one of the two"),
+        ("model=small,without=model", "model= sets `model`; remove one of the two"),
+        ("chat=perhaps", "expected true or false, found `perhaps`"),
+        ("", "the server has 3 models: small, large, other"),
+    ] {
+        let ran =
+            folder.dyno(&format!("run {url},{keys}").trim_end_matches(',').to_owned()).exits(2);
+        assert!(ran.stderr.contains(words), "{keys}: {}", ran.stderr);
+    }
+    // The server selects a model.
+    folder.dyno(&format!("probe {url},without=model")).exits(0);
+}
+
+#[test]
+fn an_answer_of_another_model_is_a_note() {
+    let other: Answer = |path, body| {
+        let (status, kind, text) = three_models(path, body);
+        let name = if body["model"] == "large" { "large" } else { "gpt-cheap" };
+        (status, kind, text.replace("{\"choices\"", &format!("{{\"model\":\"{name}\",\"choices\"")))
+    };
+    let (server, folder) = (Server::start(other), Folder::new());
+    let keys = "models=small*3+large,stream=false";
+    let run = "--num-prompts 8 --samples 8 --set max_client_lag_ns=0 --out out";
+    folder.dyno(&format!("run http://{},{keys} {run}", server.address));
+    let notes = summary(&folder)["tests"][0]["notes"].to_string();
+    let note = "6 answers name the model \\\"gpt-cheap\\\", but the requests name \\\"small\\\"";
+    assert!(notes.contains(note), "{notes}");
+    assert!(!notes.contains("name \\\"large\\\""), "{notes}");
+}
+
+/// Redirects every path outside of `/gateway` into it.
+fn redirecting(path: &str, body: &Value) -> (u16, &'static str, String) {
+    let path = path.strip_suffix("?api-version=7").unwrap_or(path);
+    match (path, path.strip_prefix("/gateway")) {
+        (_, Some(inner)) => one_model(inner, body),
+        ("/v1/models", _) => (307, "text/plain\r\nlocation: /gateway/v1/models", String::new()),
+        _ => (308, "text/plain\r\nlocation: /gateway/v1/chat/completions", String::new()),
+    }
+}
+
+#[test]
+fn a_redirection_is_followed_by_urls_and_systems() {
+    let (server, folder) = (Server::start(redirecting), Folder::new());
+    let at = format!("http://{}", server.address);
+    for target in [
+        at.clone(),
+        format!("{at}?api-version=7"),
+        format!("--system openai:{at},model=tiny,chat=true"),
+    ] {
+        let run = "--num-prompts 4 --set max_client_lag_ns=0 --out out";
+        let ran = folder.dyno(&format!("run {target} {run}"));
+        assert!(ran.stdout.contains("TTFT"), "{target}: {}{}", ran.stdout, ran.stderr);
+        assert_eq!(summary(&folder)["tests"][0]["metrics"]["answers"]["whole"], 4, "{target}");
+        std::fs::remove_dir_all(folder.0.join("out")).unwrap();
+    }
+}
+
+#[test]
+fn only_secrets_keep_a_redirection_to_another_origin_from_being_followed() {
+    // The name is another origin than the address, and is the same machine.
+    let elsewhere: Answer =
+        |_, _| (307, "text/plain\r\nlocation: http://localhost:1/v1/models", String::new());
+    let (server, folder) = (Server::start(elsewhere), Folder::new());
+    let at = format!("http://{}", server.address);
+    for keys in ["", "?api-version=7", ",query.api-version=7", ",api=messages,header.user-agent=a"]
+    {
+        let ran = folder.dyno(&format!("run {at}{keys}")).exits(3);
+        assert!(ran.stderr.contains("cannot connect to http://localhost:1"), "{}", ran.stderr);
+    }
+    for keys in [",header.x-key=sesame", "?key=sesame", ",query.key=sesame"] {
+        let ran = folder.dyno(&format!("run {at}{keys}")).exits(3);
+        assert!(ran.stderr.contains("must not receive the secrets"), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_redirection_in_a_circle_is_an_error_before_the_run() {
+    let circle: Answer = |path, body| match path {
+        "/a/v1/models" => one_model("/v1/models", body),
+        "/v1/models" => (307, "text/plain\r\nlocation: /v1/models", String::new()),
+        "/v1/chat/completions" => {
+            (307, "text/plain\r\nlocation: /v1/chat/completions", String::new())
+        }
+        "/b/v1/chat/completions" => {
+            (307, "text/plain\r\nlocation: /c/v1/chat/completions", String::new())
+        }
+        _ => (307, "text/plain\r\nlocation: /b/v1/chat/completions", String::new()),
+    };
+    let (server, folder) = (Server::start(circle), Folder::new());
+    let at = format!("http://{}", server.address);
+    for (target, words) in [
+        (at.clone(), "the same URL"),
+        (format!("--system openai:{at},model=m,chat=true"), "the same URL"),
+        (format!("--system openai:{at}/b/v1,model=m,chat=true"), "which redirects requests again"),
+    ] {
+        let ran = folder.dyno(&format!("run {target} --num-prompts 4")).exits(3);
+        assert!(ran.stderr.contains(words), "{target}: {}", ran.stderr);
+    }
+    assert!(server.heads().len() < 8, "nothing was measured");
+}
+
+#[test]
+fn prompts_that_no_memory_holds_are_rejected_before_they_are_made() {
+    let folder = Folder::new();
+    folder.write(
+        "trace.jsonl",
+        "{\"timestamp\":0,\"input_length\":3}\n{\"timestamp\":9,\"input_length\":3}\n",
+    );
+    let system = "--system openai:http://127.0.0.1:1,model=m";
+    for (options, words) in [
+        (format!("{system},repeat=100000000 --data trace.jsonl"), "larger than 512 MiB"),
+        (format!("{system} --samples 99999999999"), "expected at most 100000000"),
+        (format!("{system} --samples 100000000"), "larger than 512 MiB"),
+        ("--system null --samples 99999999999".into(), "expected at most 100000000"),
+        (format!("{system},threads=99999999999"), "threads: expected at most 1024"),
+        (format!("{system},connections=99999999999"), "connections: expected at most 65536"),
+        (format!("{system},input=99999999999"), "larger than 512 MiB"),
+        (format!("{system},input=normal:900000000:1"), "larger than 512 MiB"),
+        (format!("{system},prefix=99999999999,input=99999999999"), "larger than 512 MiB"),
+        (format!("{system},api=rerank,documents=99999999999"), "larger than 512 MiB"),
+        (format!("{system},image=8192x8192*256"), "larger than 512 MiB"),
+        (format!("{system},sessions=live,turns=99999999999"), "larger than 512 MiB"),
+        (format!("{system},sessions=live,prefix=99999999999"), "larger than 512 MiB"),
+    ] {
+        let ran = folder.dyno(&format!("run {options} --dry-run")).exits(2);
+        assert!(ran.stderr.contains(words), "{options}: {}", ran.stderr);
+    }
+}

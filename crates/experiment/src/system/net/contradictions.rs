@@ -1,0 +1,97 @@
+//! Members of requests that two keys of a specification decide about.
+
+use dyno_net::openai::{Api, LimitMember};
+
+use super::SpecKeys;
+use crate::failure::Failure;
+
+/// Rejects a member that one key sets and another one removes or sets as well: the measured requests
+/// would differ from what one of the two states.
+///
+/// # Errors
+/// The first such member, with both keys.
+pub fn check(given: &SpecKeys, api: Option<Api>) -> Result<(), Failure> {
+    let members = key_members(given, api);
+    let setter = |member: &str| members.iter().find(|(_, set)| *set == member).map(|(key, _)| *key);
+    for member in given.removed_members() {
+        if let Some(key) = setter(member) {
+            let why = format!("{key}= sets `{member}`; remove one of the two");
+            return Err(given.wrong(&format!("without={member}"), why));
+        }
+    }
+    for member in given.set_members() {
+        if let Some(key) = setter(member) {
+            let why = format!("{key}= sets `{member}` as well; remove one of the two");
+            return Err(given.wrong(&format!("{member}:"), why));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the given keys that set members of requests, with each member.
+fn key_members(given: &SpecKeys, api: Option<Api>) -> Vec<(&'static str, &str)> {
+    let limit_member = given.peek("limit-member").unwrap_or(LimitMember::MaxTokens.name());
+    let limit = api.map_or(Some(limit_member), |api| match api {
+        Api::Completions | Api::Chat => Some(limit_member),
+        other => other.limit(),
+    });
+    let least = api.map_or(Some("min_tokens"), Api::least);
+    let is_on = |key: &str| given.peek(key) == Some("true");
+    let found = [
+        ("model", Some("model"), given.has("model")),
+        ("models", Some("model"), given.has("models")),
+        ("max-tokens", limit, given.has("max-tokens")),
+        ("output", limit, given.has("output")),
+        ("lengths", limit, given.has("lengths")),
+        ("limit-member", limit, given.has("limit-member")),
+        ("usage", Some("stream_options"), is_on("usage")),
+        ("force-output", Some("ignore_eos"), is_on("force-output")),
+        ("force-output", least, is_on("force-output")),
+    ];
+    let given = found.into_iter().filter(|(_, _, is_given)| *is_given);
+    given.filter_map(|(key, member, _)| Some((key, member?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_member_is_set_by_one_key_and_removed_or_set_by_another() {
+        let checked = |api, keys: &str| {
+            let given = SpecKeys::read("openai", &format!("http://a,{keys}")).unwrap();
+            check(&given, api).map_err(|failure| failure.problems()[0].clone())
+        };
+        for (keys, words) in [
+            ("models=a+b,without=model", "without=model: models= sets `model`; remove one"),
+            ("models=a+b,model:=", "without=model: models= sets `model`"),
+            ("model=a,without=model", "without=model: model= sets `model`"),
+            ("max-tokens=5,without=max_tokens", "max-tokens= sets `max_tokens`"),
+            ("output=5,max_tokens:=", "output= sets `max_tokens`"),
+            ("lengths=1/2,without=max_tokens", "lengths= sets `max_tokens`"),
+            ("max-tokens=5,max_tokens:=6", "max_tokens:: max-tokens= sets `max_tokens` as well"),
+            ("usage=true,without=stream_options", "usage= sets `stream_options`"),
+            ("force-output=true,without=ignore_eos", "force-output= sets `ignore_eos`"),
+            ("force-output=true,ignore_eos:=false", "force-output= sets `ignore_eos` as well"),
+            ("force-output=true,min_tokens:=", "force-output= sets `min_tokens`"),
+        ] {
+            for api in [None, Some(Api::Chat)] {
+                let problem = checked(api, keys).unwrap_err();
+                assert!(problem.contains(words), "{keys}: {problem}");
+            }
+        }
+        for keys in [
+            "model=a,without=max_tokens",
+            "without=model",
+            "without=stream_options,usage=false",
+            "max-tokens=5,max_completion_tokens:=",
+            "force-output=false,ignore_eos:=true",
+        ] {
+            checked(None, keys).unwrap();
+        }
+        // The interface determines the name of the limit.
+        checked(Some(Api::Tgi), "max-tokens=5,without=max_tokens").unwrap();
+        let problem = checked(Some(Api::Tgi), "max-tokens=5,without=max_new_tokens").unwrap_err();
+        assert!(problem.contains("max-tokens= sets `max_new_tokens`"), "{problem}");
+    }
+}

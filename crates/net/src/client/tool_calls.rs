@@ -1,0 +1,109 @@
+//! Calls of tools that the client answers between two turns of a session.
+//!
+//! They run on threads of their own. The answer that calls them is complete before that; only the next
+//! turn of its session waits for them. They end with the run.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use dyno_loadgen::clock::Clock;
+use dyno_loadgen::drive::real::Responder;
+
+use super::{ClientCore, Job};
+use crate::protocol::{Reply, ToolCall};
+
+/// Function that answers the call of a tool. It may take its time, but must return soon after the run is
+/// over.
+///
+/// # Errors
+/// Why there is no result.
+pub type ToolRunner = Arc<dyn Fn(&ToolCall, &RunEnd) -> Result<String, String> + Send + Sync>;
+
+/// Whether the run is over.
+#[derive(Debug, Default)]
+pub struct RunEnd(AtomicBool);
+
+impl RunEnd {
+    /// Returns whether the run is over.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Ends the run.
+    pub fn end(&self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+/// Calls of tools in progress.
+#[derive(Default)]
+pub(super) struct ToolCalls {
+    end: RunEnd,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl ToolCalls {
+    /// Permits calls again.
+    pub(super) fn expect_run(&self) {
+        self.end.0.store(false, Ordering::Release);
+    }
+
+    /// Starts a thread for calls, unless the run is over.
+    fn start(&self, calls: impl FnOnce() + Send + 'static) {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.end.is_over() {
+            threads.retain(|thread| !thread.is_finished());
+            threads.push(std::thread::spawn(calls));
+        }
+    }
+
+    /// Ends all calls, and returns when they have ended.
+    pub(super) fn end(&self) {
+        self.end.end();
+        let threads =
+            std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
+            // A panic was already printed on standard error.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl ClientCore {
+    /// Holds the turn that follows a reply until tools have answered the calls of the reply. Called
+    /// before the answer is reported as complete.
+    pub(super) fn answer_calls(
+        self: &Arc<Self>,
+        tools: &ToolRunner,
+        (job, node): (Job, usize),
+        reply: &Reply,
+        to: &Responder,
+    ) {
+        to.hold_turn(job.id);
+        let (core, tools, mut reply, to) = (self.clone(), tools.clone(), reply.clone(), to.clone());
+        self.tool_calls.start(move || {
+            if core.run_tools(&tools, &mut reply) {
+                core.continue_session(job, &reply, node, &mut None);
+                to.release_turn(job.id, to.now());
+            }
+        });
+    }
+
+    /// Answers the calls of a reply, one after the other. A call without a result gets the reason as
+    /// its result, as agents do, and is counted. Returns false if the run ended before that.
+    fn run_tools(&self, tools: &ToolRunner, reply: &mut Reply) -> bool {
+        let end = &self.tool_calls.end;
+        for call in &mut reply.calls {
+            let clock = Clock::start();
+            let result = tools(call, end);
+            if end.is_over() {
+                return false;
+            }
+            self.counters.tool_called(clock.now(), result.is_err());
+            call.result = Some(result.unwrap_or_else(|why| format!("error: {why}")));
+        }
+        true
+    }
+}
