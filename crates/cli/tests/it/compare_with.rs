@@ -62,7 +62,8 @@ fn figures_of_both_tools_stand_in_one_table_with_proven_reasons() {
     let server =
         ServerProcess::start(&folder, "--system tokens:first=5ms,each=1ms,tokens=8,slots=2");
     let arguments = format!(
-        "compare --with aiperf http://{} --num-prompts 20 --max-concurrency 2 --out pairs",
+        "compare --with aiperf http://{} --num-prompts 20 --max-concurrency 2 \
+         --set max_client_lag_ns=0 --out pairs",
         server.address()
     );
     let report = dyno(&folder, &format!("{arguments} --json")).exits(0).json();
