@@ -1,7 +1,7 @@
 //! Benchmarks of Dyno beside other tools, its *peers*, and comparisons of what both compute.
 //!
 //! [`groups`] compares results: a difference is a failure. [`dropin`], [`report`], [`rnn`], [`npu`],
-//! [`tune`] and [`tasks`] measure and print one JSON line per figure; [`task_table`] writes a table
+//! [`tune`], [`servers`] and [`tasks`] measure and print one JSON line per figure; [`task_table`] writes a table
 //! of the book. `cargo xtask` runs all of them. The other modules build and install what they need:
 //! peers come from PyPI or crates.io, and whatever this machine cannot get is skipped and reported.
 //!
@@ -26,6 +26,7 @@ pub mod install_c;
 pub mod npu;
 pub mod report;
 pub mod rnn;
+pub mod servers;
 pub mod shell;
 pub mod task_table;
 pub mod tasks;

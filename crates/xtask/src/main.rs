@@ -16,7 +16,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use dyno_peers::{bench, dropin, install_c, npu, report, rnn, task_table, tasks, tune, wheel};
+use dyno_peers::{
+    bench, dropin, install_c, npu, report, rnn, servers, task_table, tasks, tune, wheel,
+};
 
 /// Chores of the repository
 #[derive(Debug, Parser)]
@@ -56,6 +58,9 @@ enum Command {
     Fuzz(fuzz::Options),
     /// Print figures of `bench/report`: search, comparison, installation, report
     Report(bench::FigureOptions),
+    /// Print figures of `bench/net` with the program as users have it: first result, faults of servers,
+    /// time to first token beside aiperf
+    Servers(bench::FigureOptions),
     /// Print figures of `bench/rnn`: recurrent layers beside PyTorch, ONNX Runtime and OpenVINO
     Rnn(bench::FigureOptions),
     /// Print figures of `bench/tune`: number formats of LeNet and of a perceptron
@@ -88,6 +93,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Release(options) => release::run(root, &options),
         Command::Fuzz(options) => fuzz::run(root, &options),
         Command::Report(options) => report::run(root, &options, &release::WHEEL),
+        Command::Servers(options) => servers::run(root, &options),
         Command::Rnn(options) => rnn::run(root, &options),
         Command::Tune(options) => tune::run(root, &options),
         Command::Npu(options) => npu::run(root, &options),
@@ -119,6 +125,7 @@ mod tests {
             "release --target x86_64-unknown-linux-musl --reproducible",
             "fuzz settings --seconds 5",
             "report --quick search.within compare",
+            "servers --quick net.wire_modes",
             "tune lenet --quick",
             "tune study --quick --write lenet",
             "task-table --write digits",

@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use clap::{ArgAction, ArgGroup, Args};
 use dyno_experiment::compare::interleave::{self, Schedule};
+use dyno_experiment::compare::peer::{self, Peer, PeerSchedule};
 use dyno_experiment::compare::{
     ComparedRun, ComparisonReport, METRICS, Question, Sides, is_slice_count, parse_metric,
     read_folder, refuse_copies,
 };
+use dyno_experiment::options::CommandLine;
 use dyno_experiment::{Control, End, Failure, Watch};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare::{LookPolicy, MARGIN, Metric, RISK};
@@ -27,10 +29,11 @@ use crate::{output, render};
 /// Flags of `dyno compare`.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
+#[command(mut_arg("with", |with| with.help(WITH)))]
 #[command(group(ArgGroup::new("played").args(["interleave", "until_decided"]).multiple(true)))]
 pub struct Compare {
     /// Two runs, baseline first; or a directory of --interleave; with --interleave, two
-    /// configurations
+    /// configurations; with --with, a configuration or the URL of a server
     #[arg(value_name = "RUN", num_args = 0..=2)]
     runs: Vec<PathBuf>,
     /// Runs of the baseline
@@ -55,13 +58,13 @@ pub struct Compare {
     #[arg(long, value_name = "N", value_parser = slices, requires = "played")]
     slices: Option<usize>,
     /// Start no pair that would end after this time [default: 1h]
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration, requires = "interleave")]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     max_time: Option<Nanos>,
     /// Measure only the runs that --out does not contain yet
     #[arg(long, requires = "played")]
     resume: bool,
     /// Print the plan and its duration without running it
-    #[arg(long, requires = "played")]
+    #[arg(long)]
     dry_run: bool,
     /// A change is equivalent if its whole interval lies within this share of the baseline [default:
     /// 5%, or --threshold]
@@ -97,6 +100,9 @@ pub struct Compare {
     /// Do not show progress on stderr
     #[arg(long)]
     no_progress: bool,
+    /// Load generator of the candidate's runs, if it is not Dyno.
+    #[arg(skip)]
+    peer: Option<Peer>,
     /// With --interleave: set any setting of both sides, key=value or Scenario.key=value; repeatable
     #[arg(long, value_name = "KEY=VALUE", action = ArgAction::Append)]
     set: Vec<String>,
@@ -104,10 +110,15 @@ pub struct Compare {
     keys: KeyArgs,
 }
 
+const WITH: &str = "aiperf: measure a server with Dyno and with this load generator in turn, N runs \
+                    each (--interleave N, 3 by default), with the same requests. NAME=FILE: as in \
+                    dyno run";
+
 const AFTER_HELP: &str = "\
-The flags from --system on apply to both sides of --interleave, as in dyno run.
+The flags from --system on apply to both sides of --interleave and --with, as in dyno run.
 The last line is WORSE, BETTER, EQUIVALENT or INCONCLUSIVE. A CI gate needs --strict; without it an
-inconclusive comparison passes.
+inconclusive comparison passes. With --with it is EQUIVALENT, DIFFERENT or INCONCLUSIVE, and the
+exit code is 0 without --strict.
 Exit codes: 0 better or equivalent, and inconclusive without --strict, 1 worse, and inconclusive
 with --strict, 2 usage, or runs that cannot be compared, 3 set-up, 4 aborted, 130 interrupted.";
 
@@ -119,23 +130,43 @@ impl Compare {
     ///
     /// # Errors
     /// Missing or damaged runs, or runs of different scenarios or data.
-    pub fn execute(self) -> Result<Exit, Failure> {
+    pub fn execute(mut self) -> Result<Exit, Failure> {
+        self.peer = self.take_peer()?;
         self.check()?;
         let (sides, looks) = match self.sides()? {
             Ok(compared) => compared,
             Err(exit) => return Ok(exit),
         };
-        let report = ComparisonReport::from_sides(&sides, self.question(looks))?;
+        let question = self.question(looks, sides.peer.is_some());
+        let report = ComparisonReport::from_sides(&sides, question)?;
         if self.json {
             output::print(pretty(&report.to_json()))?;
         } else if !self.quiet {
             output::print(render::compare::text(&report, render::is_colored()))?;
         }
-        annotate(&report, self.annotate, !self.json)?;
+        // A difference between load generators is no regression of a system.
+        if report.peer.is_none() {
+            annotate(&report, self.annotate, !self.json)?;
+        }
         Ok(report.end(self.strict).into())
     }
 
+    /// Takes the load generator out of the values of `--with`, of which the others name files.
+    fn take_peer(&mut self) -> Result<Option<Peer>, Failure> {
+        let given = &mut self.keys.given.0;
+        let at = given.iter().position(|(key, value)| key.name == "with" && !value.contains('='));
+        let Some(at) = at else { return Ok(None) };
+        let (_, name) = given.remove(at);
+        let unknown = || {
+            let names = Peer::ALL.map(Peer::name).join(", ");
+            Failure::usage(format!("--with {name}: unknown load generator"))
+                .hint(format!("use one of {names}, or --with NAME=FILE"))
+        };
+        Peer::named(&name).map(Some).ok_or_else(unknown)
+    }
+
     fn check(&self) -> Result<(), Failure> {
+        self.check_played()?;
         let Some(margin) = self.margin.filter(|margin| *margin < self.threshold) else {
             return Ok(());
         };
@@ -147,7 +178,33 @@ impl Compare {
         ))
     }
 
-    fn question(&self, looks: LookPolicy) -> Question {
+    /// Checks that options of measurements have some.
+    fn check_played(&self) -> Result<(), Failure> {
+        let of_runs = [("--dry-run", self.dry_run), ("--max-time", self.max_time.is_some())];
+        if let Some((flag, _)) = of_runs.iter().find(|(_, is_given)| *is_given)
+            && !self.is_played()
+        {
+            let problem = format!("{flag} has no effect: no run starts without --interleave");
+            return Err(Failure::usage(problem)
+                .hint("remove it, or add --interleave N or --with aiperf to measure new runs"));
+        }
+        let Some(peer) = self.peer else { return Ok(()) };
+        let others = [
+            ("--until-decided", self.until_decided.is_some()),
+            ("--slices", self.slices.is_some()),
+            ("--resume", self.resume),
+            ("--baseline", !self.baseline.is_empty()),
+        ];
+        match others.iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => {
+                let problem = format!("{flag} cannot be combined with --with {}", peer.name());
+                Err(Failure::usage(problem).hint("use --interleave N for the number of pairs"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn question(&self, looks: LookPolicy, has_peer: bool) -> Question {
         // Two folders, or one folder of interleaved runs.
         let is_interleaved = self.is_played() || self.runs.len() == 1;
         let default_margin = if self.threshold > 0.0 { self.threshold } else { MARGIN };
@@ -156,7 +213,10 @@ impl Compare {
             margin: self.margin.unwrap_or(default_margin),
             looks,
             between_runs: self.between_runs,
-            metrics: self.metric.clone(),
+            metrics: match &self.metric[..] {
+                [] if has_peer => peer::METRICS.to_vec(),
+                given => given.to_vec(),
+            },
             risk: RISK,
             is_paired: self.paired || is_interleaved,
             is_forced: self.force,
@@ -165,12 +225,15 @@ impl Compare {
 
     /// Whether the command runs the two sides itself.
     fn is_played(&self) -> bool {
-        self.interleave.is_some() || self.until_decided.is_some()
+        self.interleave.is_some() || self.until_decided.is_some() || self.peer.is_some()
     }
 
     /// Returns the runs of both sides, after running them if requested; or the exit code if that
     /// ended before there was anything to compare.
     fn sides(&self) -> Result<Result<ComparisonInput, Exit>, Failure> {
+        if let Some(peer) = self.peer {
+            return self.play_with(peer);
+        }
         if self.is_played() {
             return self.play();
         }
@@ -203,7 +266,7 @@ impl Compare {
                 ));
             }
         };
-        let mut sides = Sides { runs, configs: None };
+        let mut sides = Sides { runs, configs: None, peer: None };
         interleave::place(&mut sides);
         Ok(Ok((sides, LookPolicy::One)))
     }
@@ -244,7 +307,7 @@ impl Compare {
         let control = Control { watch: &watched, interrupt: Some(&interrupt), most: None };
         let looks = looks(layout.until_decided);
         let mut decide = |sides: &Sides| -> Result<bool, Failure> {
-            Ok(ComparisonReport::from_sides(sides, self.question(looks))?.is_decided())
+            Ok(ComparisonReport::from_sides(sides, self.question(looks, false))?.is_decided())
         };
         let (end, pairs) = schedule.play(&directory, &layout, control, &mut decide)?;
         if end != End::Valid {
@@ -257,6 +320,67 @@ impl Compare {
         output::say(format_args!("runs: {}", directory.display()));
         let (sides, _) = read_folder(&directory, Some(pairs))?;
         Ok(Ok((sides, looks)))
+    }
+
+    /// Measures a server with Dyno and with another load generator in turn.
+    fn play_with(&self, peer: Peer) -> Result<Result<ComparisonInput, Exit>, Failure> {
+        let progress = Progress::new(!self.no_progress && !self.quiet);
+        let watched: Arc<dyn Watch> = Arc::new(progress);
+        let schedule = PeerSchedule {
+            peer,
+            line: self.peer_line(peer)?,
+            pairs: self.interleave.map_or(peer::PAIRS, usize::from),
+            most: self.max_time.unwrap_or(interleave::MOST),
+            watch: &watched,
+        };
+        let plan = schedule.plan()?;
+        if self.dry_run {
+            output::print(plan)?;
+            return Ok(Err(Exit::Valid));
+        }
+        if !self.quiet {
+            output::say(plan);
+        }
+        let directory = self.directory()?;
+        let interrupt = interrupt::listen().map_err(Failure::set_up)?;
+        let control = Control { watch: &watched, interrupt: Some(&interrupt), most: None };
+        let (end, pairs) = schedule.play(&directory, control)?;
+        if end != End::Valid {
+            return Ok(Err(end.into()));
+        }
+        output::say(format_args!("runs: {}", directory.display()));
+        Ok(Ok((read_folder(&directory, Some(pairs))?.0, LookPolicy::One)))
+    }
+
+    /// Returns the options of Dyno's runs beside another load generator.
+    fn peer_line(&self, peer: Peer) -> Result<CommandLine, Failure> {
+        let mut keys = self.keys.clone();
+        let mut line = CommandLine {
+            config: None,
+            set: self.set.clone(),
+            keys: keys.given.clone(),
+            is_dry: self.dry_run,
+        };
+        match &self.runs[..] {
+            [] => {}
+            [one] if one.extension().is_some_and(|extension| extension == "toml") => {
+                line.config = Some(one.clone());
+            }
+            [one] => {
+                keys.add_target(&one.to_string_lossy(), &line, !self.quiet)?;
+                line.keys = keys.given;
+            }
+            more => {
+                let name = peer.name();
+                let problem =
+                    format!("--with {name} needs one server, found {} arguments", more.len());
+                return Err(Failure::usage(problem)
+                    .hint(format!("use dyno compare --with {name} http://HOST:PORT")));
+            }
+        }
+        // The folder of the comparison contains the runs.
+        line.keys.0.retain(|(key, _)| key.name != "out");
+        Ok(line)
     }
 
     fn out(&self) -> Option<PathBuf> {

@@ -64,8 +64,8 @@ const EXAMPLES: &[(&str, &Examples)] = &[
         &[
             ("dyno compare runs/before runs/after", "two runs; exit code 1 if the second is worse"),
             (
-                "dyno compare runs/before runs/after --margin 2% --strict",
-                "fail also if the runs are too short for a verdict",
+                "dyno compare --with aiperf http://localhost:8000 --max-concurrency 8",
+                "Dyno and aiperf in turn on one server",
             ),
             (
                 "dyno compare --interleave 5 a.toml b.toml",

@@ -23,7 +23,13 @@ pub fn text(report: &ComparisonReport, is_colored: bool) -> String {
     }
     for test in &report.tests {
         frame.rule();
-        of_test(&mut frame, test, is_colored);
+        of_test(&mut frame, test, report.peer.is_some(), is_colored);
+    }
+    if let Some(peer) = &report.peer {
+        frame.rule();
+        for reason in &peer.reasons {
+            frame.line(&format!("{}: {}", reason.metrics.join(", "), reason.text), 2);
+        }
     }
     frame.rule();
     for remark in &report.remarks {
@@ -31,9 +37,16 @@ pub fn text(report: &ComparisonReport, is_colored: bool) -> String {
     }
     frame.line(&confidence(report), 2);
     let verdict = report.verdict();
-    frame.line(&painted(&verdict_name(verdict).to_uppercase(), color(verdict), is_colored), 0);
+    let name = match verdict {
+        Verdict::Better | Verdict::Worse if report.peer.is_some() => DIFFERENT,
+        verdict => verdict_name(verdict),
+    };
+    frame.line(&painted(&name.to_uppercase(), color(verdict), is_colored), 0);
     frame.finish()
 }
+
+/// Finding and verdict on two load generators whose figures differ.
+const DIFFERENT: &str = "different";
 
 /// Lists the runs of a side, or the first and the last of many.
 fn folders(runs: &[String]) -> String {
@@ -74,7 +87,7 @@ fn color(verdict: Verdict) -> Color {
     }
 }
 
-fn of_test(frame: &mut Frame, test: &TestReport, is_colored: bool) {
+fn of_test(frame: &mut Frame, test: &TestReport, has_peer: bool, is_colored: bool) {
     let [a, b] = test.runs;
     let mut runs = if [a, b] == SINGLE { String::new() } else { format!(", {a} and {b} runs") };
     if test.observations != test.runs {
@@ -83,33 +96,37 @@ fn of_test(frame: &mut Frame, test: &TestReport, is_colored: bool) {
     frame.line(&format!("{}{runs}", test.title), 0);
     let heads = ["", "baseline", "candidate", "change", "interval", "finding"];
     let mut rows = vec![heads.map(str::to_string).to_vec()];
-    rows.extend(
-        test.comparison.rows.iter().map(|row| colored(cells(row, test), row.finding, is_colored)),
-    );
-    rows.extend(
-        test.accuracy.iter().map(|row| colored(accuracy_cells(row), row.finding, is_colored)),
-    );
+    let styled = |cells, finding| colored(cells, finding, has_peer, is_colored);
+    rows.extend(test.comparison.rows.iter().map(|row| styled(cells(row, test), row.finding)));
+    rows.extend(test.accuracy.iter().map(|row| styled(accuracy_cells(row), row.finding)));
     rows.extend(test.server.iter().map(|row| row.cells().to_vec()));
     let right = Alignment::Right;
     frame.table(&[Alignment::Left, right, right, right, right, Alignment::Left], &rows);
     for omitted in &test.comparison.omitted {
         frame.line(&left_out(omitted), 2);
     }
-    frame.line(&sentence(test), 2);
+    if !has_peer {
+        frame.line(&sentence(test), 2);
+    }
     for note in &test.notes {
         frame.line(note, 2);
     }
 }
 
-/// Returns the cells of a row, with its finding in color.
-fn colored(mut cells: [String; 6], finding: Finding, is_colored: bool) -> Vec<String> {
+/// Returns the cells of a row, with its finding in color; two load generators only differ.
+fn colored(
+    mut cells: [String; 6],
+    finding: Finding,
+    has_peer: bool,
+    is_colored: bool,
+) -> Vec<String> {
     let color = match finding {
         Finding::Better => Some(Color::Good),
         Finding::Worse => Some(Color::Bad),
         _ => None,
     };
     if let (Some(color), Some(finding)) = (color, cells.last_mut()) {
-        *finding = painted(finding, color, is_colored);
+        *finding = if has_peer { DIFFERENT.into() } else { painted(finding, color, is_colored) };
     }
     cells.to_vec()
 }

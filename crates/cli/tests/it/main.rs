@@ -7,6 +7,7 @@ mod book;
 mod check;
 mod client_loads;
 mod compare;
+mod compare_with;
 mod connections;
 mod disks;
 mod engines;
@@ -35,6 +36,7 @@ mod prometheus;
 mod prompts;
 #[cfg(target_os = "linux")]
 mod pty;
+mod python_server;
 mod report;
 mod rnn;
 mod rnn_study;
@@ -58,6 +60,7 @@ mod tenants;
 #[cfg(target_os = "linux")]
 mod terminal;
 mod texts;
+mod transcriptions;
 mod tune;
 mod tune_cpp;
 mod tuned;

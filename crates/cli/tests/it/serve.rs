@@ -9,13 +9,13 @@ use crate::program::Folder;
 use crate::tuned_graph;
 
 /// A server that is ready, and its output; stopped if a test fails.
-struct ServerProcess {
+pub struct ServerProcess {
     child: Child,
     said: Vec<String>,
 }
 
 impl ServerProcess {
-    fn start(folder: &Folder, arguments: &str) -> Self {
+    pub fn start(folder: &Folder, arguments: &str) -> Self {
         let mut command = folder.command(&format!("serve --http 127.0.0.1:0 {arguments}"));
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -30,7 +30,7 @@ impl ServerProcess {
         panic!("it ended before it was ready: {said:?}");
     }
 
-    fn address(&self) -> &str {
+    pub fn address(&self) -> &str {
         let of = |line: &String| {
             line.split_once("http://").filter(|(name, _)| *name == "http ").is_some()
         };

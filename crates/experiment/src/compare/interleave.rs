@@ -240,7 +240,7 @@ impl Schedule<'_> {
         self.check(&rates)?;
         let mut longest = self.pair_length()?;
         let configs = Some(layout.configs.clone());
-        let mut sides = Sides { runs: [Vec::new(), Vec::new()], configs };
+        let mut sides = Sides { runs: [Vec::new(), Vec::new()], configs, peer: None };
         let last = if self.until_decided { usize::MAX } else { self.pairs };
         for pair in 0..last {
             let begin = clock.now();
@@ -288,8 +288,7 @@ impl Schedule<'_> {
                 format!(" of {}", places.len() * self.pairs)
             };
             self.watch.say(&format!("{what} {number}{all}: {}", target.display()));
-            let exit =
-                Self::play_one(&self.prepare_place(layout, place, rates)?, &target, control)?;
+            let exit = play_one(&self.prepare_place(layout, place, rates)?, &target, control)?;
             if exit != End::Valid {
                 return Ok(exit);
             }
@@ -325,26 +324,6 @@ impl Schedule<'_> {
             return Err(Failure::usage(found).hint("choose another folder with --out"));
         }
         Ok(run.state == State::Complete)
-    }
-
-    fn play_one(
-        prepared: &PreparedRun,
-        target: &Path,
-        control: Control<'_>,
-    ) -> Result<End, Failure> {
-        let tests = prepared.tests()?;
-        make_way(target)?;
-        let run = prepared.directory(&tests, Some(target))?;
-        let measured = prepared.measure(&tests, control, run)?.stored()?;
-        if let Some(failing) = measured.failing() {
-            let problem = format!("{}: {}", target.display(), failing.reason());
-            return Err(Failure::aborted(problem).hint("--resume with --out runs the rest"));
-        }
-        // INVALID runs are compared too: both sides may exceed their bound.
-        match measured.end() {
-            End::Invalid => Ok(End::Valid),
-            exit => Ok(exit),
-        }
     }
 
     fn stop_after(&self, pairs: usize, longest: Nanos) -> Result<End, Failure> {
@@ -406,6 +385,30 @@ impl Schedule<'_> {
         baseline.probe_remark().iter().for_each(|remark| control.watch.say(remark));
         let of = |test: &PlannedTest| rate(test.scenario.name(), test.tenants[0].plan.target_qps);
         Ok(Some(tests.iter().filter_map(of).collect()))
+    }
+}
+
+/// Plays a run of Dyno.
+///
+/// # Errors
+/// The run cannot be played, or has no result.
+pub(super) fn play_one(
+    prepared: &PreparedRun,
+    target: &Path,
+    control: Control<'_>,
+) -> Result<End, Failure> {
+    let tests = prepared.tests()?;
+    make_way(target)?;
+    let run = prepared.directory(&tests, Some(target))?;
+    let measured = prepared.measure(&tests, control, run)?.stored()?;
+    if let Some(failing) = measured.failing() {
+        let problem = format!("{}: {}", target.display(), failing.reason());
+        return Err(Failure::aborted(problem).hint("--resume with --out runs the rest"));
+    }
+    // INVALID runs are compared too: both sides may exceed their bound.
+    match measured.end() {
+        End::Invalid => Ok(End::Valid),
+        exit => Ok(exit),
     }
 }
 

@@ -5,6 +5,7 @@ use dyno_loadgen::compare::{self, Metric, Pairing};
 use dyno_results::summary::QualityUnit;
 use serde::Serialize;
 
+use super::peer::{PeerAccount, Reason};
 use super::{AccuracyRow, ComparisonReport, ServerRow, TestReport, metric};
 
 /// Raised when a key changes its meaning or goes away.
@@ -53,6 +54,56 @@ pub struct ComparisonDocument {
     pub remarks: Vec<String>,
     /// one entry per test that all runs have
     pub tests: Vec<Test>,
+    /// the load generator of the candidate, if it was not Dyno
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<PeerTool>,
+}
+
+/// Another load generator, with what the records of both tools prove.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Peer"))]
+pub struct PeerTool {
+    /// such as `aiperf`
+    pub tool: String,
+    /// empty if unknown
+    pub version: String,
+    /// reasons for differences
+    pub reasons: Vec<PeerReason>,
+}
+
+/// A reason for a difference between two load generators.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Reason"))]
+pub struct PeerReason {
+    /// `waiting`, `connections`, `after_sending`, `in_flight`, `output_tokens` or `input_tokens`
+    pub kind: &'static str,
+    /// metrics that it concerns
+    pub metrics: &'static [&'static str],
+    /// `ns`, a mean per request, or `share` of Dyno's value
+    pub unit: &'static str,
+    /// the other tool minus Dyno
+    pub difference: f64,
+    /// for readers
+    pub text: String,
+}
+
+impl From<&PeerAccount> for PeerTool {
+    fn from(account: &PeerAccount) -> Self {
+        let reason = |reason: &Reason| PeerReason {
+            kind: reason.kind.name(),
+            metrics: reason.metrics,
+            unit: if reason.kind.is_time() { "ns" } else { "share" },
+            difference: reason.difference,
+            text: reason.text.clone(),
+        };
+        Self {
+            tool: account.tool.clone(),
+            version: account.version.clone(),
+            reasons: account.reasons.iter().map(reason).collect(),
+        }
+    }
 }
 
 /// Conclusion of a test, or of all.
@@ -255,6 +306,7 @@ impl ComparisonDocument {
             between_runs: report.between_runs,
             remarks: report.remarks.clone(),
             tests: report.tests.iter().map(Test::from_report).collect(),
+            peer: report.peer.as_ref().map(PeerTool::from),
         }
     }
 }

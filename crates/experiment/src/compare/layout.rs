@@ -8,6 +8,7 @@ use dyno_results::summary;
 use dyno_results::write::{pretty, replace};
 use serde::{Deserialize, Serialize};
 
+use super::peer::{Peer, PeerAccount};
 use super::{ComparedRun, Sides};
 
 use crate::failure::Failure;
@@ -37,6 +38,9 @@ pub struct Layout {
     pub seed: u64,
     /// Whether pairs were added until the result was conclusive.
     pub until_decided: bool,
+    /// Name of the load generator of the candidate; `None` if it is Dyno.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
 }
 
 /// Position of one run.
@@ -53,7 +57,7 @@ pub struct Place {
 impl Layout {
     /// Returns a layout that is not written yet.
     pub fn new(configs: [String; 2], slices: usize, seed: u64, until_decided: bool) -> Self {
-        Self { schema: SCHEMA.into(), configs, slices, seed, until_decided }
+        Self { schema: SCHEMA.into(), configs, slices, seed, until_decided, peer: None }
     }
 
     /// Reads the layout of a folder; `None` for folders of earlier versions, which have no layout
@@ -149,7 +153,28 @@ impl Layout {
     /// # Errors
     /// If a run is missing or damaged.
     pub fn read_pair(&self, directory: &Path, pair: usize) -> Result<[ComparedRun; 2], Failure> {
-        Ok([self.read_side(directory, pair, 0)?, self.read_side(directory, pair, 1)?])
+        let baseline = self.read_side(directory, pair, 0)?;
+        let mut candidate = self.read_side(directory, pair, 1)?;
+        if self.peer.is_some() {
+            candidate.adopt_conditions(&baseline);
+        }
+        Ok([baseline, candidate])
+    }
+
+    /// Returns the account of the other load generator, if the candidate's runs are its own.
+    ///
+    /// # Errors
+    /// An unknown load generator, or damaged records.
+    fn account(&self, directory: &Path, pairs: usize) -> Result<Option<PeerAccount>, Failure> {
+        let Some(name) = &self.peer else { return Ok(None) };
+        let peer = Peer::named(name).ok_or_else(|| {
+            let path = directory.join(FILE);
+            Failure::usage(format!("{}: unknown load generator `{name}`", path.display()))
+        })?;
+        let folders: Vec<[PathBuf; 2]> =
+            (0..pairs).map(|pair| [0, 1].map(|side| side_folder(directory, pair, side))).collect();
+        let sides = [0, 1].map(|side| folders.iter().map(|pair| pair[side].as_path()).collect());
+        PeerAccount::read(peer, sides).map(Some)
     }
 }
 
@@ -182,7 +207,8 @@ pub fn read(directory: &Path, most: Option<usize>) -> Result<(Sides, Layout), Fa
              B.toml)",
         ));
     }
-    let mut sides = Sides { runs: [Vec::new(), Vec::new()], configs };
+    let peer = layout.account(directory, pairs)?;
+    let mut sides = Sides { runs: [Vec::new(), Vec::new()], configs, peer };
     for pair in 0..pairs {
         sides.add(layout.read_pair(directory, pair)?);
     }

@@ -9,7 +9,7 @@
 //!
 //! let baseline = ComparedRun::read(Path::new("runs/a"))?;
 //! let candidate = ComparedRun::read(Path::new("runs/b"))?;
-//! let sides = Sides { runs: [vec![baseline], vec![candidate]], configs: None };
+//! let sides = Sides { runs: [vec![baseline], vec![candidate]], configs: None, peer: None };
 //! let question = Question {
 //!     threshold: 0.0,
 //!     margin: MARGIN,
@@ -33,6 +33,7 @@ mod json;
 mod label;
 mod layout;
 pub mod metric;
+pub mod peer;
 mod server;
 mod source;
 
@@ -51,6 +52,7 @@ pub use source::{ComparedRun, refuse_copies};
 use crate::End;
 use crate::failure::Failure;
 use conditions::Conditions;
+use peer::PeerAccount;
 use source::ComparedTest;
 
 /// Settings of a comparison.
@@ -82,6 +84,8 @@ pub struct Sides {
     pub runs: [Vec<ComparedRun>; 2],
     /// Configuration files of interleaved runs.
     pub configs: Option<[String; 2]>,
+    /// Account of the other load generator that made the candidate's runs, if it was not Dyno.
+    pub peer: Option<PeerAccount>,
 }
 
 /// The result of a comparison.
@@ -103,6 +107,8 @@ pub struct ComparisonReport {
     pub tests: Vec<TestReport>,
     /// Remarks for readers.
     pub remarks: Vec<String>,
+    /// Account of the other load generator that made the candidate's runs, if it was not Dyno.
+    pub peer: Option<PeerAccount>,
 }
 
 /// The result of the comparison of one test.
@@ -140,7 +146,7 @@ impl ComparisonReport {
     /// # Errors
     /// The sides have no test in common, or their conditions differ.
     pub fn from_sides(sides: &Sides, question: Question) -> Result<Self, Failure> {
-        let Sides { runs: [baseline, candidate], configs } = sides;
+        let Sides { runs: [baseline, candidate], configs, peer } = sides;
         if question.is_paired && baseline.len() != candidate.len() {
             let (a, b) = (baseline.len(), candidate.len());
             let problem = format!(
@@ -186,10 +192,24 @@ impl ComparisonReport {
         let mut seen = std::collections::HashSet::new();
         remarks.retain(|remark: &String| seen.insert(remark.clone()));
         let systems = [&baseline[0], &candidate[0]].map(|run| run.system.clone());
-        let labels = label::of_sides(&baseline[0], &candidate[0], configs.as_ref());
+        let labels = match peer {
+            Some(peer) => ["Dyno".into(), format!("{} {}", peer.tool, peer.version)],
+            None => label::of_sides(&baseline[0], &candidate[0], configs.as_ref()),
+        };
         let paths = |side: &[ComparedRun]| side.iter().map(|run| run.label.clone()).collect();
         let (baseline, candidate) = (paths(baseline), paths(candidate));
-        Ok(Self { baseline, candidate, systems, labels, between_runs, question, tests, remarks })
+        let peer = peer.clone();
+        Ok(Self {
+            baseline,
+            candidate,
+            systems,
+            labels,
+            between_runs,
+            question,
+            tests,
+            remarks,
+            peer,
+        })
     }
 
     /// Returns the verdict over all tests.
@@ -213,12 +233,16 @@ impl ComparisonReport {
         })
     }
 
-    /// Returns how a gate on this comparison ends; `is_strict` fails on an inconclusive one.
+    /// Returns how a gate on this comparison ends; `is_strict` fails on an inconclusive one. For
+    /// another load generator, only that fails, and differences.
     pub fn end(&self, is_strict: bool) -> End {
         match self.verdict() {
+            Verdict::Equivalent => End::Valid,
+            _ if self.peer.is_some() && is_strict => End::Invalid,
+            _ if self.peer.is_some() => End::Valid,
             Verdict::Worse => End::Invalid,
             Verdict::Inconclusive if is_strict => End::Invalid,
-            Verdict::Inconclusive | Verdict::Equivalent | Verdict::Better => End::Valid,
+            Verdict::Inconclusive | Verdict::Better => End::Valid,
         }
     }
 

@@ -218,6 +218,19 @@ impl ComparedTest {
 }
 
 impl ComparedRun {
+    /// Adopts the conditions of a run of Dyno that another load generator repeated, with the same
+    /// requests.
+    pub fn adopt_conditions(&mut self, run: &Self) {
+        self.system.clone_from(&run.system);
+        self.started_at.clone_from(&run.started_at);
+        self.build.clone_from(&run.build);
+        // Its remarks are on figures that are not compared.
+        self.remarks.clear();
+        for (test, of_dyno) in self.tests.iter_mut().zip(&run.tests) {
+            test.conditions = of_dyno.conditions.clone();
+        }
+    }
+
     /// Returns one run of slices that were played in this order.
     ///
     /// # Panics

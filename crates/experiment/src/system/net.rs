@@ -11,6 +11,8 @@ mod openai;
 mod prompts;
 mod raw;
 mod ready;
+mod recordings;
+mod replay;
 mod secrets;
 mod sequences;
 mod sessions;
@@ -45,6 +47,8 @@ pub use discover::{Discovery, assumed, discover};
 pub use measured::measured_entries;
 pub use metrics::MetricsSource;
 use metrics::is_on_this_machine;
+pub use replay::Replay;
+use replay::RequestSource;
 pub use secrets::{literal_secret, without_secrets};
 use sessions::Sessions;
 use spec_keys::{SpecKeys, named};
@@ -81,11 +85,11 @@ pub(super) const OPENAI: SystemKind = SystemKind {
            chat=true or false, max-tokens=N, limit-member=max_tokens or max_completion_tokens \
            (member of the limit; by default what the server accepts), usage=false where the server \
            refuses stream_options or counts wrongly, api=NAME (completions, chat, responses, \
-           generate, messages, tgi, embeddings or rerank), tokenizer=FILE.json, accept-answers=CLASS,... (empty, \
+           generate, messages, tgi, transcriptions, embeddings or rerank), tokenizer=FILE.json, accept-answers=CLASS,... (empty, \
            cut, aborted, filtered or short: further answers that count as success), KEY:=JSON for \
            any member of the request, KEY:= or without=KEY to remove one, body-env.KEY=VARIABLE \
            and body-file.KEY=FILE for a secret one. --data FILE or FOLDER contains the prompts \
-           (JSON lines, JSON, CSV; recorded traces are played at their times, speed=X times as \
+           (JSON lines, JSON, CSV; WAV or FLAC files for transcriptions; recorded traces are played at their times, speed=X times as \
            fast, repeat=N times; row-members=all, known or none: members of rows that are sent; \
            prompt-column=NAME, split=NAME, turns=N); without it they are generated: input=LENGTHS, \
            output=LENGTHS, lengths=INPUT/OUTPUT*WEIGHT,..., prefix=N, groups=N, ids=N (random \
@@ -160,6 +164,7 @@ pub struct Remote {
     /// Recorded arrival times of samples or sessions, if any.
     schedule: Option<Arc<[Nanos]>>,
     sessions: Option<Sessions>,
+    requests: RequestSource,
 }
 
 /// Kinds of answers, for scoring.
@@ -278,6 +283,7 @@ impl StartedServer {
             }
             wired.push(one.wired);
         }
+        let requests = RequestSource::new(&wired[0], wired.len());
         let first = wired.swap_remove(0);
         LoadedServer {
             remote: Remote {
@@ -289,6 +295,7 @@ impl StartedServer {
                 is_local,
                 schedule: first.schedule,
                 sessions: first.sessions,
+                requests,
             },
             library: Arc::new(Libraries(libraries)),
             tensors: first.tensors,

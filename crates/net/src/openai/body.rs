@@ -43,6 +43,9 @@ pub(super) fn members(request: &Request, api: Api) -> Map<String, Value> {
         body.insert("model".into(), json!(request.model));
     }
     input(&request.input, api, &mut body);
+    if api == Api::Transcriptions {
+        body.insert("response_format".into(), json!("json"));
+    }
     if let (Some(limit), Some(name)) = (request.max_tokens, api.limit()) {
         set(&mut body, api, name, json!(limit));
     }
@@ -69,6 +72,8 @@ fn input(input: &Input, api: Api, body: &mut Map<String, Value>) {
         Api::Responses | Api::Embeddings => "input",
         Api::Generate => "text",
         Api::Rerank => "query",
+        // A file is no member.
+        Api::Transcriptions => return,
     };
     let (name, value) = match input {
         Input::Text(text) => (name, json!(text)),
@@ -86,6 +91,7 @@ fn input(input: &Input, api: Api, body: &mut Map<String, Value>) {
             body.insert("query".into(), json!(query));
             ("documents", json!(documents))
         }
+        Input::Recording(_) => return,
     };
     body.insert(name.into(), value);
 }

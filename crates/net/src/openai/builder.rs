@@ -3,7 +3,7 @@
 use super::answer::{AnswerSink, CallPart, in_band, no_answer, read_into, without_choices};
 use super::usage::Claim;
 use super::vectors::Expectation;
-use super::{Api, generate, messages, responses, tgi, vectors};
+use super::{Api, generate, messages, responses, tgi, transcription, vectors};
 use crate::ledger::{Class, Contradiction, Demand, Entry, Finish, Oddity};
 use crate::openai::DONE;
 use crate::protocol::{Reply, TokenCounter};
@@ -262,6 +262,7 @@ impl AnswerBuilder {
             Api::Generate => generate::read(json, self),
             Api::Messages => messages::event(json, name, self).map(|()| true),
             Api::Tgi => tgi::read(json, self),
+            Api::Transcriptions => transcription::event(json, self),
             _ => read_into(json, self),
         };
         match read {
@@ -281,6 +282,7 @@ impl AnswerBuilder {
             Api::Generate => generate::read(json, self),
             Api::Messages => messages::whole(json, self),
             Api::Tgi => tgi::read(json, self),
+            Api::Transcriptions => transcription::whole(json, self),
             Api::Embeddings => vectors::embeddings(json, expected, self),
             Api::Rerank => vectors::ranks(json, expected, self),
         };

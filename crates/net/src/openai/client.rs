@@ -9,7 +9,7 @@ use super::answer::without_choices;
 use super::builder::{AnswerBuilder, Form};
 use super::live::{LiveConversations, recorded};
 use super::vectors::Expectation;
-use super::{Api, Input, Request as Body, body, error_words};
+use super::{Api, Input, Request as Body, body, error_words, transcription};
 use crate::ask::ServerQuery;
 use crate::exchange::{Fields, HttpVersion, Method, Request};
 use crate::ledger::{AcceptedClasses, Class, Demand, Entry, Oddity, settle};
@@ -202,11 +202,15 @@ impl OpenAi {
             body::remove(&mut members, name);
         }
         let accept = if stream { "text/event-stream" } else { "application/json" };
+        let (kind, body) = match &prompt.input {
+            Input::Recording(recording) => transcription::form(&members, recording),
+            _ => ("application/json".into(), Value::Object(members).to_string().into_bytes()),
+        };
         Request {
             method: Method::Post,
             path: if stream { api.path() } else { api.whole_path() }.into(),
-            fields: vec![("content-type", "application/json".into()), ("accept", accept.into())],
-            body: Value::Object(members).to_string().into(),
+            fields: vec![("content-type", kind), ("accept", accept.into())],
+            body: body.into(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use super::Api;
@@ -24,10 +25,36 @@ pub enum Input {
         /// Candidates (>= 1).
         documents: Vec<String>,
     },
+    /// Recording to transcribe.
+    Recording(Recording),
+}
+
+/// An audio file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Recording {
+    /// Name that it is sent with.
+    pub name: String,
+    /// Content of the file.
+    pub bytes: Bytes,
+}
+
+impl Recording {
+    /// Returns the media type, by the name.
+    #[must_use]
+    pub fn media_type(&self) -> &'static str {
+        match self.name.rsplit('.').next() {
+            Some("wav") => "audio/wav",
+            Some("flac") => "audio/flac",
+            Some("ogg") => "audio/ogg",
+            Some("mp3") => "audio/mpeg",
+            _ => "application/octet-stream",
+        }
+    }
 }
 
 impl Input {
-    /// Returns the content as JSON: a text, texts, tokens, messages, or a query with documents.
+    /// Returns the content as JSON: a text, texts, tokens, messages, a query with documents, or the
+    /// name and size of a file.
     #[must_use]
     pub fn to_json(&self) -> Value {
         match self {
@@ -37,6 +64,9 @@ impl Input {
             Self::Messages(messages) => messages.iter().map(Message::to_json).collect(),
             Self::Ranking { query, documents } => {
                 serde_json::json!({"query": query, "documents": documents})
+            }
+            Self::Recording(file) => {
+                serde_json::json!({"file": file.name, "bytes": file.bytes.len()})
             }
         }
     }
@@ -49,6 +79,7 @@ impl Input {
             Self::Texts(_) => Api::Embeddings,
             Self::Messages(_) => Api::Chat,
             Self::Ranking { .. } => Api::Rerank,
+            Self::Recording(_) => Api::Transcriptions,
         }
     }
 
@@ -63,6 +94,7 @@ impl Input {
             Self::Ranking { query, documents } => {
                 query.len() + documents.iter().map(String::len).sum::<usize>()
             }
+            Self::Recording(file) => file.bytes.len(),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Interfaces of servers of language models, without sockets: completions and chats in both
-//! directions, and clients of Responses, embeddings, rankings, SGLang's `/generate`, Anthropic's
+//! directions, and clients of Responses, transcriptions, embeddings, rankings, SGLang's `/generate`, Anthropic's
 //! Messages, and Text Generation Inference.
 //!
 //! Source: the API reference of OpenAI ("Completions", "Chat", "Responses", "Embeddings",
@@ -21,6 +21,7 @@ mod messages;
 mod request;
 mod responses;
 mod tgi;
+mod transcription;
 mod usage;
 mod vectors;
 mod write;
@@ -31,7 +32,7 @@ pub use adapt::{AdaptedServer, adapt, force_lengths};
 pub use answer::{Part, Usage, error_words, read_part};
 pub use client::{LimitMember, OpenAi, Settings};
 pub use fit::{FittedPrompts, TextCounter, fit};
-pub use message::{Input, Message};
+pub use message::{Input, Message, Recording};
 pub use request::Request;
 pub use usage::Claim;
 pub use write::{Writer, error_body, models_body, write_done};
@@ -54,6 +55,8 @@ pub enum Api {
     Messages,
     /// Continues a prompt, in the interface of Text Generation Inference.
     Tgi,
+    /// Returns the text of a recording.
+    Transcriptions,
     /// Returns a vector for each text.
     Embeddings,
     /// Returns a score for each document.
@@ -62,13 +65,14 @@ pub enum Api {
 
 impl Api {
     /// All endpoints.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Completions,
         Self::Chat,
         Self::Responses,
         Self::Generate,
         Self::Messages,
         Self::Tgi,
+        Self::Transcriptions,
         Self::Embeddings,
         Self::Rerank,
     ];
@@ -83,6 +87,7 @@ impl Api {
             Self::Generate => "generate",
             Self::Messages => "messages",
             Self::Tgi => "tgi",
+            Self::Transcriptions => "transcriptions",
             Self::Embeddings => "embeddings",
             Self::Rerank => "rerank",
         }
@@ -99,6 +104,7 @@ impl Api {
             Self::Generate => "/generate",
             Self::Messages => "/messages",
             Self::Tgi => "/generate_stream",
+            Self::Transcriptions => "/audio/transcriptions",
             Self::Embeddings => "/embeddings",
             Self::Rerank => "/rerank",
         }
@@ -131,7 +137,12 @@ impl Api {
         match self {
             Self::Completions | Self::Chat => Some("min_tokens"),
             Self::Generate => Some("min_new_tokens"),
-            Self::Responses | Self::Messages | Self::Tgi | Self::Embeddings | Self::Rerank => None,
+            Self::Responses
+            | Self::Messages
+            | Self::Tgi
+            | Self::Transcriptions
+            | Self::Embeddings
+            | Self::Rerank => None,
         }
     }
 
@@ -142,7 +153,7 @@ impl Api {
             Self::Completions | Self::Chat | Self::Messages => Some("max_tokens"),
             Self::Responses => Some("max_output_tokens"),
             Self::Generate | Self::Tgi => Some("max_new_tokens"),
-            Self::Embeddings | Self::Rerank => None,
+            Self::Transcriptions | Self::Embeddings | Self::Rerank => None,
         }
     }
 }

@@ -200,6 +200,7 @@ fn text(input: &Input) -> String {
         Input::Tokens(tokens) => tokens.iter().map(u64::to_string).collect::<Vec<_>>().join(" "),
         Input::Messages(all) => all.iter().map(Message::text).collect::<Vec<_>>().join("\n"),
         Input::Texts(all) => all.join("\n"),
+        Input::Recording(file) => file.name.clone(),
         Input::Ranking { query, documents } => format!("{query}\n{}", documents.join("\n")),
     }
 }

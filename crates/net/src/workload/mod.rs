@@ -7,6 +7,7 @@ pub mod images;
 mod lengths;
 mod members;
 mod read;
+pub mod recordings;
 mod rows;
 mod synthetic;
 mod trace;
@@ -161,7 +162,7 @@ impl Workload {
                         _ => None,
                     }
                 }
-                Input::Texts(_) | Input::Tokens(_) => None,
+                Input::Texts(_) | Input::Tokens(_) | Input::Recording(_) => None,
             };
             let text = text.ok_or_else(|| format!("sample {} does not begin with text", at + 1))?;
             text.insert(0, ' ');
@@ -180,7 +181,9 @@ impl Workload {
                 prompt.input = Input::Messages(vec![Message::new("user", std::mem::take(text))]);
             }
             let takes = match &prompt.input {
-                Input::Text(_) => !matches!(api, Api::Chat | Api::Messages | Api::Rerank),
+                Input::Text(_) => {
+                    !matches!(api, Api::Chat | Api::Messages | Api::Rerank | Api::Transcriptions)
+                }
                 Input::Tokens(_) => {
                     matches!(api, Api::Completions | Api::Generate | Api::Embeddings)
                 }
@@ -189,6 +192,7 @@ impl Workload {
                     matches!(api, Api::Chat | Api::Messages | Api::Responses)
                 }
                 Input::Ranking { .. } => api == Api::Rerank,
+                Input::Recording(_) => api == Api::Transcriptions,
             };
             if !takes {
                 let content = match &prompt.input {
@@ -197,6 +201,7 @@ impl Workload {
                     Input::Tokens(_) => "tokens",
                     Input::Messages(_) => "messages",
                     Input::Ranking { .. } => "a question with documents",
+                    Input::Recording(_) => "a recording",
                 };
                 let path = api.path();
                 return Err(format!(

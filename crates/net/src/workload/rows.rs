@@ -12,7 +12,7 @@ use super::members::{MemberCounts, RowMembers};
 use super::read::{ReadError, Row};
 use super::synthetic::Shape;
 use super::trace::{self, TraceReader};
-use super::{Prompt, Workload, images};
+use super::{Prompt, Workload, images, recordings};
 use crate::openai::{Api, Input, Message};
 
 /// Settings of reading prompts from rows.
@@ -233,6 +233,9 @@ impl RowReader<'_> {
         if self.options.api == Some(Api::Rerank) {
             return ranking(row).map(Some);
         }
+        if self.options.api == Some(Api::Transcriptions) {
+            return recordings::recording(row).map(|file| Some(Input::Recording(file)));
+        }
         if let Some((name, value)) = take(row, MESSAGES) {
             return Ok(self.conversations.read(&name, value)?.map(Input::Messages));
         }
@@ -301,7 +304,8 @@ impl RowReader<'_> {
 
     /// Takes the right answer. Lists under these names would be choices, not one answer.
     fn reference(&mut self, row: &mut Row) -> Option<String> {
-        let (name, value) = take(row, REFERENCE)?;
+        let is_spoken = self.options.api == Some(Api::Transcriptions);
+        let (name, value) = take(row, if is_spoken { &recordings::TEXTS } else { REFERENCE })?;
         match value {
             Value::String(text) => Some(text),
             Value::Number(number) => Some(number.to_string()),

@@ -11,6 +11,7 @@ mod interfaces;
 mod oip_grpc;
 mod oip_http;
 mod openai;
+mod transcriptions;
 
 use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::trouble::Trouble;

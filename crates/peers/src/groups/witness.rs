@@ -1,7 +1,7 @@
 //! Verdicts of runs that are disturbed on purpose (stopped, short of quota or of processors), judged by
 //! a server with its own clock.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Result, bail};
@@ -144,18 +144,10 @@ impl Script {
     ) -> Result<Result<String, String>> {
         let Self { server, client } = self;
         let scripts = root.join("crates/peers/scripts");
-        folder::create(folder)?;
-        let program = folder.join(server.trim_end_matches(".c"));
-        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
-        let mut compile = Command::new(&compiler);
-        compile.args(["-O2", "-pthread", "-o"]).arg(&program);
-        match compile.arg(scripts.join("witness").join(server)).arg("-lm").status() {
-            Ok(status) if status.success() => {}
-            Ok(status) => {
-                return Ok(Err(format!("{compiler} does not compile {server}: {status}")));
-            }
-            Err(error) => return Ok(Err(format!("there is no C compiler {compiler}: {error}"))),
-        }
+        let program = match compile(root, folder, server)? {
+            Ok(program) => program,
+            Err(missing) => return Ok(Err(missing)),
+        };
         let mut python = Command::new("python3");
         python.arg("-B").arg(scripts.join(client)).arg(dyno).arg(&program);
         python.arg(folder.join("runs")).arg(size).stderr(Stdio::inherit());
@@ -168,6 +160,25 @@ impl Script {
         }
         Ok(Ok(String::from_utf8_lossy(&output.stdout).into_owned()))
     }
+}
+
+/// Compiles a server of the folder `witness` into `folder`. The inner error names what this machine
+/// lacks.
+///
+/// # Errors
+/// The folder cannot be created.
+pub fn compile(root: &Path, folder: &Path, server: &str) -> Result<Result<PathBuf, String>> {
+    folder::create(folder)?;
+    let program = folder.join(server.trim_end_matches(".c"));
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let mut compile = Command::new(&compiler);
+    compile.args(["-O2", "-pthread", "-o"]).arg(&program);
+    let source = root.join("crates/peers/scripts/witness").join(server);
+    Ok(match compile.arg(source).arg("-lm").status() {
+        Ok(status) if status.success() => Ok(program),
+        Ok(status) => Err(format!("{compiler} does not compile {server}: {status}")),
+        Err(error) => Err(format!("there is no C compiler {compiler}: {error}")),
+    })
 }
 
 /// Returns our value of a figure from lines of which some are JSON.

@@ -1,6 +1,8 @@
 //! Exports of aiperf: `profile_export.jsonl` with an object per request, and
 //! `profile_export_aiperf.json` with the figures. Each value has its own unit.
 
+mod client;
+
 use std::path::Path;
 
 use serde::Deserialize;
@@ -11,6 +13,8 @@ use super::{
     Figures, ForeignError, ForeignResult, MILLISECOND, SECOND, Test, Tool, ns, read, text,
 };
 use crate::summary::{Data, Plan};
+
+pub use client::{ClientTimes, version};
 
 /// Name of the file with an object per request.
 pub const RECORDS: &str = "profile_export.jsonl";
@@ -36,6 +40,12 @@ struct Metadata {
     benchmark_phase: Option<String>,
     #[serde(default)]
     was_cancelled: bool,
+}
+
+impl Metadata {
+    fn is_measured(&self) -> bool {
+        self.benchmark_phase.as_deref() != Some("warmup") && !self.was_cancelled
+    }
 }
 
 /// Returns whether a value is a line of [`RECORDS`].

@@ -4,7 +4,7 @@
 //! Latencies of other tools rarely count from a schedule, so a client that waits for a slow system
 //! hides its queue. [`Test::remarks`] state what latencies count from.
 
-mod aiperf;
+pub mod aiperf;
 mod figures;
 mod guidellm;
 mod loadgen;

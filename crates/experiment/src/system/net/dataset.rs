@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "parquet")]
+use dyno_net::workload::recordings;
 use dyno_net::workload::{Format, ReadError, Row, Rows, images};
 use dyno_tensors::files;
 use serde_json::Value;
@@ -249,7 +251,9 @@ fn value(field: &parquet::record::Field) -> Value {
         Field::ULong(number) => (*number).into(),
         Field::Double(number) => (*number).into(),
         Field::Float(number) => (*number).into(),
-        Field::Bytes(bytes) => images::data_uri(bytes.data()).map_or(Value::Null, Value::String),
+        Field::Bytes(bytes) => images::data_uri(bytes.data())
+            .or_else(|_| recordings::data_uri(bytes.data()))
+            .map_or(Value::Null, Value::String),
         // A column of images holds the bytes, and the name that their file had.
         Field::Group(row) if row.get_column_iter().any(|(name, _)| name == "bytes") => {
             let bytes = row.get_column_iter().find(|(name, _)| *name == "bytes");

@@ -129,7 +129,9 @@ fn settings(
     lengths: &LengthKeys,
 ) -> Result<Settings, Failure> {
     let is_text = api.is_none_or(Api::is_text);
-    let is_streaming = given.switch("stream", is_text)?;
+    // Many models transcribe a recording as a whole.
+    let streams = is_text && api != Some(Api::Transcriptions);
+    let is_streaming = given.switch("stream", streams)?;
     if is_streaming && !is_text {
         return Err(given.wrong("stream", "embeddings and rankings are not streamed; remove it"));
     }

@@ -9,7 +9,7 @@ use dyno_net::workload::{
     LengthMix, Lengths, Prompt, Row, RowMembers, RowOptions, Shape, SyntheticPrompts, Workload,
 };
 
-use super::{SpecKeys, dataset};
+use super::{SpecKeys, dataset, recordings};
 use crate::failure::Failure;
 use crate::options::{RandomStream, RunOptions};
 
@@ -87,6 +87,11 @@ impl PromptKeys {
         if let Some(key) = self.foreign(true) {
             return Err(given.wrong(key, "has no effect without --data FILE; remove it"));
         }
+        if api == Some(Api::Transcriptions) {
+            let why = "recordings are not generated; pass --data with a WAV or FLAC file, a folder of \
+                       them, or rows with their paths";
+            return Err(given.wrong("api", why));
+        }
         let is_ranking = api == Some(Api::Rerank);
         let has_ids = matches!(self.shape, Shape::Numbers(_));
         if self.documents.is_some() && !is_ranking {
@@ -132,7 +137,12 @@ impl PromptKeys {
             shape: self.shape,
             seed: run.seed_of(RandomStream::Prompts),
         };
-        let rows = dataset::prompts(path, self.split.as_deref())?;
+        let split = self.split.as_deref();
+        let rows = if api == Some(Api::Transcriptions) {
+            recordings::rows(path, split)?
+        } else {
+            dataset::prompts(path, split)?
+        };
         let mut workload = Workload::of_rows(rows, &options)
             .map_err(|error| Failure::set_up(format!("{}: {error}", path.display())))?;
         if let Some(Lengths::Fixed(most)) = self.output {

@@ -1,0 +1,247 @@
+//! Features of servers against Python's own HTTP and TLS: what happened is in the log of the server.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::program::{Folder, ProgramResult};
+
+const SCRIPT: &str = include_str!("python_server/server.py");
+
+/// A server in Python, which is stopped at the end of a test.
+pub struct PythonServer {
+    child: Child,
+    pub port: u16,
+}
+
+impl PythonServer {
+    /// Starts a script that prints its port; `None` without Python.
+    pub fn of_script(folder: &Folder, script: &str, argument: &str) -> Option<Self> {
+        folder.write("server.py", script);
+        let mut command = Command::new("python3");
+        command.arg("server.py").arg(argument).current_dir(&folder.0);
+        let Ok(mut child) = command.stdout(Stdio::piped()).spawn() else {
+            println!("skipped: there is no python3");
+            return None;
+        };
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let port = line.trim().parse().expect("the server prints its port");
+        Some(Self { child, port })
+    }
+
+    /// Starts the server of completions with these options, and an empty log.
+    fn start(folder: &Folder, options: &Value) -> Option<Self> {
+        let mut options = options.clone();
+        options["log"] = json!("log.jsonl");
+        folder.write("log.jsonl", "");
+        Self::of_script(folder, SCRIPT, &options.to_string())
+    }
+
+    /// Runs the program with this system; client delays do not matter here.
+    fn run(&self, folder: &Folder, keys: &str, options: &str) -> ProgramResult {
+        folder.dyno(&format!(
+            "run --system openai:http://127.0.0.1:{}{keys} --mode performance {options} \
+             --set max_client_lag_ns=0 --out out",
+            self.port
+        ))
+    }
+}
+
+impl Drop for PythonServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Requests in the log of the server, without those of a single token before a run, by arrival.
+fn requests(folder: &Folder) -> Vec<Value> {
+    let log = folder.read("log.jsonl");
+    let all = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let is_probe = |one: &Value| {
+        ["max_tokens", "max_completion_tokens"].iter().any(|name| one["body"][name] == 1)
+    };
+    let mut all: Vec<Value> = all.filter(|one| !is_probe(one)).collect();
+    all.sort_by_key(|one| one["arrived"].as_u64());
+    all
+}
+
+fn test(folder: &Folder) -> Value {
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    summary["tests"][0].clone()
+}
+
+#[test]
+fn a_rate_sends_so_many_requests_and_its_warm_up() {
+    let folder = Folder::new();
+    let Some(server) = PythonServer::start(&folder, &json!({"pause": 0.05})) else { return };
+    let load = "--request-rate 200 --max-concurrency 3 --num-prompts 40 --warm-up 7";
+    let ran = server.run(&folder, "/v1,model=only", load);
+    let requests = requests(&folder);
+    assert_eq!(requests.len(), 47, "{}", ran.stderr);
+    assert_eq!(test(&folder)["metrics"]["answers"]["whole"], 40);
+}
+
+#[test]
+fn a_refused_request_comes_again_when_the_server_allows_it() {
+    let folder = Folder::new();
+    let Some(server) = PythonServer::start(&folder, &json!({"refusals": 1})) else { return };
+    let ran =
+        server.run(&folder, "/v1,model=only,retries=2", "--max-concurrency 1 --num-prompts 5");
+    let requests = requests(&folder);
+    let statuses: Vec<u64> = requests.iter().map(|one| one["status"].as_u64().unwrap()).collect();
+    assert_eq!(statuses, [429, 200, 200, 200, 200, 200], "{}", ran.stderr);
+    assert_eq!(requests[0]["body"], requests[1]["body"], "the same request");
+    let at = |row: usize| requests[row]["arrived"].as_u64().unwrap();
+    assert!(at(1) - at(0) >= 1_000_000_000, "Retry-After: 1");
+    let test = test(&folder);
+    assert_eq!(test["metrics"]["answers"]["whole"], 5);
+    let longest = test["metrics"]["latency_ns"]["max"].as_u64().unwrap();
+    assert!(longest >= 1_000_000_000, "the wait counts: {longest}");
+}
+
+#[test]
+fn what_the_server_rejects_is_not_sent_in_the_run() {
+    for (rejected, instead) in
+        [("max_tokens", Some("max_completion_tokens")), ("stream_options", None)]
+    {
+        let folder = Folder::new();
+        let options = json!({"rejects": rejected});
+        let Some(server) = PythonServer::start(&folder, &options) else { return };
+        server.run(&folder, "/v1,model=only,max-tokens=9", "--max-concurrency 2 --num-prompts 6");
+        let requests = requests(&folder);
+        assert_eq!(requests.len(), 6, "{rejected}");
+        for one in &requests {
+            assert_eq!((&one["status"], one["body"].get(rejected)), (&json!(200), None), "{one}");
+            assert!(instead.is_none_or(|instead| one["body"][instead] == 9), "{one}");
+        }
+    }
+}
+
+#[test]
+fn a_redirection_is_followed_before_the_run_and_a_query_is_in_every_request() {
+    let folder = Folder::new();
+    let Some(server) = PythonServer::start(&folder, &json!({"moved": "/old"})) else { return };
+    server.run(&folder, "/old,model=only", "--max-concurrency 2 --num-prompts 6");
+    let paths: Vec<Value> = requests(&folder).iter().map(|one| one["path"].clone()).collect();
+    assert_eq!(paths, ["/v1/completions"; 6]);
+    assert_eq!(test(&folder)["metrics"]["answers"]["whole"], 6);
+
+    let folder = Folder::new();
+    let Some(server) = PythonServer::start(&folder, &json!({"query": "api-version"})) else {
+        return;
+    };
+    // The server is recognized by its URL, and its only model is selected.
+    let url = format!("http://127.0.0.1:{}/v1?api-version=7", server.port);
+    folder.dyno(&format!("run {url} --num-prompts 6 --max-concurrency 2 --out out"));
+    let requests = requests(&folder);
+    assert!(requests.len() >= 6, "{requests:?}");
+    for one in &requests {
+        assert!(one["path"].as_str().unwrap().ends_with("?api-version=7"), "{one}");
+        assert_eq!((&one["body"]["model"], &one["status"]), (&json!("only"), &json!(200)));
+    }
+}
+
+#[test]
+fn a_server_that_listens_later_is_waited_for() {
+    let folder = Folder::new();
+    let Some(server) = PythonServer::start(&folder, &json!({"late": 1.0})) else { return };
+    let load = "--max-concurrency 1 --num-prompts 3 --ready-timeout 60s";
+    let ran = server.run(&folder, "/v1,model=only", load);
+    assert_eq!(requests(&folder).len(), 3, "{}", ran.stderr);
+}
+
+#[test]
+fn cancelled_requests_and_models_are_those_of_the_servers_log() {
+    let folder = Folder::new();
+    let Some(server) = PythonServer::start(&folder, &json!({"words": 60})) else { return };
+    let load = "--max-concurrency 8 --num-prompts 40 --seed 3";
+    server.run(&folder, "/v1,model=only,cancel=30%@5tok", load);
+    let left = requests(&folder).iter().filter(|one| one["status"] == 0).count();
+    let metrics = &test(&folder)["metrics"];
+    assert_eq!((requests(&folder).len(), &metrics["excluded"]["cancelled"]), (40, &json!(left)));
+    assert!(left > 0 && metrics["answers"]["whole"] == 40 - left, "{metrics:#}");
+
+    let folder = Folder::new();
+    let Some(server) = PythonServer::start(&folder, &json!({})) else { return };
+    server.run(&folder, "/v1,models=org/small*3+large", load);
+    let mut by_model = BTreeMap::<String, u64>::new();
+    for one in requests(&folder) {
+        *by_model.entry(one["body"]["model"].as_str().unwrap().to_owned()).or_default() += 1;
+    }
+    let models = test(&folder)["metrics"]["models"].clone();
+    let shown = models.as_array().unwrap().iter().map(|model| {
+        (model["name"].as_str().unwrap().to_owned(), model["requests"].as_u64().unwrap())
+    });
+    assert_eq!(shown.collect::<BTreeMap<_, _>>(), by_model);
+    assert_eq!(by_model.keys().collect::<Vec<_>>(), ["large", "org/small"]);
+}
+
+/// Writes a certificate and its key for a name with the program openssl; `None` without it.
+fn certify(folder: &Folder, name: &str) -> Option<()> {
+    let mut openssl = Command::new("openssl");
+    let subject = format!("/CN={name}");
+    openssl.args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]);
+    openssl.args(["-nodes", "-days", "2", "-subj", &subject, "-keyout", &format!("{name}.key")]);
+    openssl.args(["-out", &format!("{name}.pem"), "-addext", "subjectAltName=IP:127.0.0.1"]);
+    let made = openssl.current_dir(&folder.0).stderr(Stdio::null()).status();
+    if made.is_ok_and(|status| status.success()) {
+        return Some(());
+    }
+    println!("skipped: there is no openssl");
+    None
+}
+
+/// Fingerprint of a certificate by the program openssl, as digits.
+fn fingerprint(folder: &Folder, name: &str) -> String {
+    let mut openssl = Command::new("openssl");
+    openssl.args(["x509", "-noout", "-fingerprint", "-sha256", "-in", &format!("{name}.pem")]);
+    let output = openssl.current_dir(&folder.0).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.trim().split_once('=').unwrap().1.replace(':', "")
+}
+
+#[test]
+fn certificates_are_checked_as_asked_by_another_implementation_of_tls() {
+    let folder = Folder::new();
+    if certify(&folder, "server").and_then(|()| certify(&folder, "guest")).is_none() {
+        return;
+    }
+    let options = json!({"cert": "server.pem", "key": "server.key"});
+    let Some(server) = PythonServer::start(&folder, &options) else { return };
+    let run = |port: u16, keys: &str| {
+        let _ = std::fs::remove_dir_all(folder.0.join("out"));
+        folder.dyno(&format!(
+            "run --system openai:https://127.0.0.1:{port}/v1,model=only{keys} --mode performance \
+             --max-concurrency 2 --num-prompts 4 --set max_client_lag_ns=0 --out out"
+        ))
+    };
+    let (right, wrong) = (fingerprint(&folder, "server"), fingerprint(&folder, "guest"));
+    for (keys, is_trusted) in [
+        ("", false),
+        (",ca=server.pem", true),
+        (",ca=guest.pem", false),
+        (",insecure=true", true),
+        (&*format!(",fingerprint={right}"), true),
+        (&*format!(",fingerprint={wrong}"), false),
+    ] {
+        let before = requests(&folder).len();
+        let ran = run(server.port, keys);
+        let sent = requests(&folder).len() - before;
+        assert_eq!(sent, if is_trusted { 4 } else { 0 }, "{keys}: {}", ran.stderr);
+        assert_eq!(ran.code == Some(3), !is_trusted, "{keys}: {:?} {}", ran.code, ran.stderr);
+    }
+
+    let options = json!({"cert": "server.pem", "key": "server.key", "ca": "guest.pem"});
+    let Some(server) = PythonServer::start(&folder, &options) else { return };
+    let before = requests(&folder).len();
+    run(server.port, ",ca=server.pem,client-cert=guest.pem,client-key=guest.key");
+    let seen = requests(&folder).split_off(before);
+    let names: Vec<&str> = seen.iter().map(|one| one["client"].as_str().unwrap()).collect();
+    assert_eq!(names, ["guest"; 4]);
+    assert_ne!(run(server.port, ",ca=server.pem").code, Some(0));
+    assert_eq!(requests(&folder).len(), before + 4, "without a certificate nothing is answered");
+}

@@ -1,0 +1,160 @@
+//! Transcription of recordings: forms with a file, and answers as text, JSON or a stream of events.
+//!
+//! Source: the API reference of OpenAI ("Create transcription", "Transcript text delta"), and the
+//! parts of chats that vLLM streams instead.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::answer::{AnswerSink as _, in_band, read_into};
+use super::builder::AnswerBuilder;
+use super::message::Recording;
+use super::usage::Claim;
+use crate::trouble::{Kind, Trouble, in_short};
+
+/// A whole answer, or an event.
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    text: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    delta: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct UsageKind<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: Option<Cow<'a, str>>,
+}
+
+/// Reads an event of a stream.
+///
+/// # Errors
+/// Not an event of the interface, or the server's message if it reports an error.
+pub(super) fn event(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Trouble> {
+    // Parts of chats have choices, and a `delta` that is no text.
+    let Ok(wire) = serde_json::from_slice::<Wire<'_>>(json) else { return read_into(json, take) };
+    match wire.kind.as_deref() {
+        Some("transcript.text.delta") => {
+            take.choice(0);
+            take.output(&wire.delta.unwrap_or_default(), false);
+        }
+        Some("transcript.text.done") => {
+            take.choice(0);
+            if take.text.is_empty() {
+                take.output(&wire.text.unwrap_or_default(), false);
+            }
+            count(wire.usage, take);
+            take.finish("stop");
+            take.is_done = true;
+        }
+        Some("error") => return Err(in_band(json)),
+        // Such as segments, which repeat the text.
+        Some(_) => {}
+        None => return read_into(json, take),
+    }
+    Ok(true)
+}
+
+/// Reads a whole answer: an object with the text, or the text itself.
+///
+/// # Errors
+/// An object without a text, or the server's message if it reports an error.
+pub(super) fn whole(body: &[u8], take: &mut AnswerBuilder) -> Result<bool, Trouble> {
+    let refused = || {
+        let found = in_short(&String::from_utf8_lossy(body));
+        Trouble::new(Kind::Malformed, format!("expected a transcription, found: {found}"))
+    };
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        // Formats such as `text` and `vtt` are no JSON.
+        let text = std::str::from_utf8(body).map_err(|_| refused())?;
+        take.choice(0);
+        take.output(text.trim_ascii(), false);
+        take.finish("stop");
+        return Ok(true);
+    }
+    let wire: Wire<'_> = serde_json::from_slice(body).map_err(|_| refused())?;
+    if wire.error.is_some_and(|error| error.get() != "null") {
+        return Err(in_band(body));
+    }
+    let Some(text) = wire.text else { return Err(refused()) };
+    take.choice(0);
+    take.output(&text, false);
+    count(wire.usage, take);
+    take.finish("stop");
+    Ok(true)
+}
+
+/// Takes counts of tokens. Some models count seconds of audio instead.
+fn count(usage: Option<&RawValue>, take: &mut AnswerBuilder) {
+    let Some(usage) = usage.map(RawValue::get) else { return };
+    let kind = serde_json::from_str::<UsageKind<'_>>(usage).ok().and_then(|usage| usage.kind);
+    if kind.as_deref() != Some("duration")
+        && let Some(claim) = Claim::read(usage)
+    {
+        take.usage(claim);
+    }
+}
+
+/// Returns the content type and the body of a form with these members and a file (RFC 7578).
+pub(super) fn form(members: &Map<String, Value>, recording: &Recording) -> (String, Vec<u8>) {
+    let mut fields = Vec::new();
+    for (name, value) in members {
+        match value {
+            Value::String(text) => fields.push((name, text.clone())),
+            // Several fields of one name are a list.
+            Value::Array(all) => {
+                fields.extend(all.iter().map(|one| {
+                    (name, one.as_str().map_or_else(|| one.to_string(), str::to_owned))
+                }));
+            }
+            other => fields.push((name, other.to_string())),
+        }
+    }
+    let boundary = boundary(&recording.bytes, &fields);
+    let mut body = Vec::with_capacity(recording.bytes.len() + 1024);
+    for (name, value) in &fields {
+        let head = format!(
+            "--{boundary}\r\nContent-Disposition: form-data; name=\"{}\"\r\n\r\n{value}\r\n",
+            escaped(name)
+        );
+        body.extend_from_slice(head.as_bytes());
+    }
+    let head = format!(
+        "--{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{}\"\r\n\
+         Content-Type: {}\r\n\r\n",
+        escaped(&recording.name),
+        recording.media_type()
+    );
+    body.extend_from_slice(head.as_bytes());
+    body.extend_from_slice(&recording.bytes);
+    body.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
+    (format!("multipart/form-data; boundary={boundary}"), body)
+}
+
+/// Returns a line that occurs in no part.
+fn boundary(file: &[u8], fields: &[(&String, String)]) -> String {
+    let mut boundary = String::from("dyno-form");
+    let occurs = |line: &str| {
+        let is_in = |bytes: &[u8]| memchr::memmem::find(bytes, line.as_bytes()).is_some();
+        is_in(file) || fields.iter().any(|(_, value)| is_in(value.as_bytes()))
+    };
+    while occurs(&boundary) {
+        boundary.push('-');
+    }
+    boundary
+}
+
+/// Returns a name without the characters that would end it, as browsers write them.
+fn escaped(name: &str) -> String {
+    name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
+}
