@@ -30,7 +30,7 @@ struct Arguments {
 enum Command {
     /// Check the tree: edges between crates, sizes, names, leftovers
     Tidy,
-    /// Count lines, functions, names, import cycles and examples of each crate
+    /// Count lines, functions, names, import cycles, examples and unsafe code of each crate
     House,
     /// Build docs/ into target/book and check its links (installs mdBook from crates.io once)
     Book,

@@ -5,7 +5,6 @@ use std::ops::{Deref, Range};
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread::Thread;
 
 use super::failing::{Control, FailureNote, MassFailure};
 use super::notes::Notes;
@@ -13,6 +12,7 @@ use super::slab::{CachePadded, Slab, StampedBatch};
 use super::{AsResponse, ResponseId};
 use crate::clock::{Clock, Nanos};
 use crate::record::{Failure, Misuse};
+use crate::sync::{self, Thread};
 
 /// Takes completions of one run, from any thread, in any order and in batches of any size.
 ///
@@ -48,7 +48,7 @@ pub(crate) struct RunState {
     pub(crate) notes: Notes,
     control: Arc<Control>,
     pub(crate) misuse: ForeignIds,
-    parked: CachePadded<AtomicBool>,
+    parked: CachePadded<sync::AtomicBool>,
     issuer: Thread,
     /// Number of shards, a power of two so that a shard is found without a division.
     shards: usize,
@@ -100,7 +100,7 @@ impl RunState {
             control,
             misuse: ForeignIds::default(),
             parked: CachePadded::default(),
-            issuer: std::thread::current(),
+            issuer: sync::current(),
             shards,
         }
     }
@@ -124,6 +124,7 @@ impl RunState {
     /// [`std::thread::park`].
     pub(crate) fn announce_park(&self) {
         self.parked.0.store(true, Ordering::SeqCst);
+        sync::order_in_model();
     }
 
     pub(crate) fn withdraw_park(&self) {
@@ -132,6 +133,7 @@ impl RunState {
 
     #[inline]
     fn wake(&self) {
+        sync::order_in_model();
         if self.parked.0.load(Ordering::SeqCst) && self.parked.0.swap(false, Ordering::SeqCst) {
             self.issuer.unpark();
         }

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use super::allowed::UNSAFE_CRATES;
+use super::safety::Inventory;
 use super::source::{Source, by_crate, is_word};
 use super::tree::Tree;
 use super::{edges, language, modules};
@@ -39,8 +41,28 @@ pub fn run(root: &Path) -> Result<ExitCode> {
         }
     }
     println!("| all | {} |", shown(&all));
-    println!("\nedges between crates: {}", edges::count(&edges::manifests(&tree)?));
+    println!("\nedges between crates: {}\n", edges::count(&edges::manifests(&tree)?));
+    print_unsafe(&sources);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the unsafe code of each crate that may have it, with its tests and its reason.
+fn print_unsafe(sources: &[Source]) {
+    println!(
+        "| crate | unsafe blocks | unsafe functions | other unsafe | without SAFETY | reason |"
+    );
+    println!("|{}", " --- |".repeat(6));
+    let crates = by_crate(sources);
+    let [mut blocks, mut unjustified] = [0; 2];
+    for (name, reason) in UNSAFE_CRATES {
+        let mut found = Inventory::default();
+        crates.get(name).into_iter().flatten().for_each(|source| found.count(source));
+        let Inventory { blocks: own, functions, others, unjustified: without } = found;
+        println!("| {name} | {own} | {functions} | {others} | {without} | {reason} |");
+        blocks += own;
+        unjustified += without;
+    }
+    println!("\nunsafe blocks: {blocks}; blocks and implementations without SAFETY: {unjustified}");
 }
 
 fn shown(row: &[usize]) -> String {

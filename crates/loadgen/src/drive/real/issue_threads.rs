@@ -1,13 +1,15 @@
 //! Registered issue threads: several threads issue Server queries, each thread every n-th query.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use super::wait::PunctualThread;
 use super::{Columns, Issuer, LAST_SAMPLES, RealTime, StartedRun, slabs};
-use crate::clock::Nanos;
+use crate::clock::{Clock, MILLISECOND, Nanos};
 use crate::drive::{Job, RunOutcome};
 use crate::session::{IssueSummary, Lane, Session, Step};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Pool of threads that the caller registers to issue queries. Threads may be registered before or
 /// after a test starts, and serve one test after another.
@@ -57,7 +59,7 @@ impl IssueThreads {
         Arc::default()
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, PoolState> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -93,11 +95,17 @@ impl IssueThreads {
     /// Waits until `n` threads are registered, at most `timeout_ms`, and returns how many are.
     #[must_use]
     pub fn wait_for(&self, n: usize, timeout_ms: u64) -> usize {
-        let timeout = std::time::Duration::from_millis(timeout_ms);
-        let waited = self
-            .changed
-            .wait_timeout_while(self.state(), timeout, |s| s.registered() < n && !s.closed);
-        waited.map_or_else(|e| e.into_inner().0.registered(), |(state, _)| state.registered())
+        let clock = Clock::start();
+        let mut state = self.state();
+        while state.registered() < n && !state.closed {
+            let left = (timeout_ms * MILLISECOND).saturating_sub(clock.now());
+            if left == 0 {
+                break;
+            }
+            let waited = self.changed.wait_timeout(state, Duration::from_nanos(left));
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.registered()
     }
 
     /// Releases all threads after their current work: [`IssueThreads::serve`] returns. Later tests
@@ -392,3 +400,6 @@ fn merged(lanes: &[LaneResult]) -> ((IssueSummary, Columns), Nanos) {
     };
     ((issued, columns), last_issue)
 }
+
+#[cfg(all(test, loom))]
+mod models;

@@ -160,22 +160,39 @@ impl Waiter {
         self.spin = (self.spin / 2).max(LEAST_SPIN);
         // A limit that also holds if this thread is often woken without a completion.
         let latest = until.unwrap_or(Nanos::MAX).min(begin + LONGEST_PARK);
-        loop {
-            // Announced before each park: a thread that wakes this one withdraws the
-            // announcement, and may have completed nothing (for example a duplicate).
-            announce();
-            let now = self.clock.now();
-            if ready() || now >= latest {
-                break;
+        park_until(ready, announce, || {
+            let left = latest.saturating_sub(self.clock.now());
+            if left > 0 {
+                std::thread::park_timeout(Duration::from_nanos(left));
             }
-            std::thread::park_timeout(Duration::from_nanos(latest - now));
-        }
+            left > 0
+        });
         withdraw();
+    }
+}
+
+/// Parks until `ready` holds, or until `park` returns that no time is left.
+///
+/// `announce` is called before each park: a thread that wakes this one withdraws the announcement,
+/// and may have completed nothing (for example a duplicate).
+fn park_until(
+    mut ready: impl FnMut() -> bool,
+    announce: impl Fn(),
+    mut park: impl FnMut() -> bool,
+) {
+    loop {
+        announce();
+        if ready() || !park() {
+            return;
+        }
     }
 }
 
 /// Longest park, in ns: the latest time in which an abort is noticed.
 const LONGEST_PARK: Nanos = 100_000_000;
+
+#[cfg(all(test, loom))]
+mod models;
 
 #[cfg(test)]
 mod tests {
