@@ -11,6 +11,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod coverage;
 pub mod files;
 pub mod framing;
 pub mod kills;
@@ -18,3 +19,5 @@ pub mod oracle;
 pub mod real;
 pub mod rng;
 pub mod simulate;
+pub mod soak;
+pub mod workers;

@@ -51,6 +51,11 @@ impl Stream {
         (-2.0 * self.unit().ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
     }
 
+    /// Returns an exponential number with mean 1.
+    pub fn exponential(&mut self) -> f64 {
+        -self.unit().ln()
+    }
+
     /// Returns one of the values.
     ///
     /// # Panics

@@ -115,29 +115,34 @@ pub struct Misuse {
 impl Misuse {
     /// Adds other counts to these.
     pub fn add(&mut self, other: Self) {
-        self.duplicate += other.duplicate;
-        self.stale += other.stale;
-        self.unknown += other.unknown;
-        self.first_token_missing += other.first_token_missing;
-        self.first_token_late += other.first_token_late;
-        self.tokens_zero += other.tokens_zero;
-        self.tokens_one += other.tokens_one;
-        self.tokens_negative += other.tokens_negative;
-        self.impossible_times += other.impossible_times;
+        self.duplicate = self.duplicate.saturating_add(other.duplicate);
+        self.stale = self.stale.saturating_add(other.stale);
+        self.unknown = self.unknown.saturating_add(other.unknown);
+        self.first_token_missing =
+            self.first_token_missing.saturating_add(other.first_token_missing);
+        self.first_token_late = self.first_token_late.saturating_add(other.first_token_late);
+        self.tokens_zero = self.tokens_zero.saturating_add(other.tokens_zero);
+        self.tokens_one = self.tokens_one.saturating_add(other.tokens_one);
+        self.tokens_negative = self.tokens_negative.saturating_add(other.tokens_negative);
+        self.impossible_times = self.impossible_times.saturating_add(other.impossible_times);
     }
 
     /// Returns the sum of all counts.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.duplicate
-            + self.stale
-            + self.unknown
-            + self.first_token_missing
-            + self.first_token_late
-            + self.tokens_zero
-            + self.tokens_one
-            + self.tokens_negative
-            + self.impossible_times
+        [
+            self.duplicate,
+            self.stale,
+            self.unknown,
+            self.first_token_missing,
+            self.first_token_late,
+            self.tokens_zero,
+            self.tokens_one,
+            self.tokens_negative,
+            self.impossible_times,
+        ]
+        .into_iter()
+        .fold(0, u64::saturating_add)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use dyno_loadgen::compare::single_run::{DEVIATIONS, wilson};
 use dyno_number::evaluate::graph::{CorrectnessRule, GraphSamples, QdqModel, QdqOptions};
 use dyno_number::evaluate::{PackedFile, PackedSource};
 use dyno_number::tune::{Subset, Trial};
@@ -18,9 +19,6 @@ use crate::watch::Interrupt;
 
 /// Quantizes with other programs.
 const SCRIPT: &str = include_str!("compare.py");
-/// 97.5 % of a normal distribution are below this.
-const Z: f64 = 1.959_963_984_540_054;
-
 /// What is compared.
 #[derive(Debug)]
 pub struct Comparison<'a> {
@@ -247,10 +245,8 @@ impl ComparedModel {
 
 /// Returns the interval of Wilson (1927) for a share of `samples`.
 pub(super) fn interval(share: f64, samples: usize) -> [f64; 2] {
-    let n = samples.max(1) as f64;
-    let center = (share + Z * Z / (2.0 * n)) / (1.0 + Z * Z / n);
-    let half = Z / (1.0 + Z * Z / n) * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
-    [(center - half).max(0.0), (center + half).min(1.0)]
+    let (low, high) = wilson(share, samples.max(1) as f64, DEVIATIONS);
+    [low, high]
 }
 
 fn bytes_of(path: &Path) -> u64 {

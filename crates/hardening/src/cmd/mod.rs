@@ -1,10 +1,13 @@
 //! The commands, one file each.
 
+pub mod coverage;
 pub mod driver;
 pub mod files;
 pub mod framing;
 pub mod kills;
 pub mod simulate;
+pub mod soak;
+pub mod workers;
 
 use std::ops::Range;
 
@@ -13,7 +16,7 @@ use clap::Args;
 /// Flags of commands that draw cases from a seed.
 #[derive(Debug, Args)]
 pub struct Cases {
-    /// Number of cases [default: 10000; files, kills: 2000]
+    /// Number of cases [default: 10000; files, kills: 2000; workers: 1000]
     #[arg(long)]
     runs: Option<u64>,
     /// Seed of all cases

@@ -1,6 +1,8 @@
 //! The simulations in small, and whether the oracle can fail.
 
+mod coverage;
 mod framing;
 mod mutation;
 mod real_time;
 mod simulate;
+mod workers;

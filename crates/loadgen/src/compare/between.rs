@@ -3,6 +3,7 @@
 use super::POWER;
 use super::anytime::{self, LookPolicy};
 use super::probability::{normal, student};
+use super::single_run::wilson;
 use super::within::{Estimate, Share};
 
 /// Difference with its limits.
@@ -154,8 +155,8 @@ fn around(value: f64, reach: f64, freedom: f64) -> Interval {
 /// Source: Newcombe, "Interval estimation for the difference between
 /// independent proportions", 1998, method 10.
 pub fn shares(baseline: Share, candidate: Share, z: f64) -> Interval {
-    let (low_a, high_a) = wilson(baseline, z);
-    let (low_b, high_b) = wilson(candidate, z);
+    let limits = |share: Share| wilson(share.value, share.independent, z);
+    let [(low_a, high_a), (low_b, high_b)] = [baseline, candidate].map(limits);
     let value = candidate.value - baseline.value;
     Interval {
         value,
@@ -163,14 +164,6 @@ pub fn shares(baseline: Share, candidate: Share, z: f64) -> Interval {
         high: value + (high_b - candidate.value).hypot(baseline.value - low_a),
         freedom: f64::INFINITY,
     }
-}
-
-fn wilson(share: Share, z: f64) -> (f64, f64) {
-    let (p, n) = (share.value, share.independent);
-    let middle = p + z * z / (2.0 * n);
-    let reach = z * (p * (1.0 - p) / n + z * z / (4.0 * n * n)).sqrt();
-    let scale = 1.0 + z * z / n;
-    (((middle - reach) / scale).clamp(0.0, p), ((middle + reach) / scale).clamp(p, 1.0))
 }
 
 /// Count, mean, and sum of squares around the mean.

@@ -60,7 +60,7 @@ pub struct ShareLimits {
 }
 
 /// Distance of limits with 95 % confidence from the mean, in standard deviations.
-pub const DEVIATIONS: f64 = 1.959_964;
+pub const DEVIATIONS: f64 = 1.959_963_984_540_054;
 
 /// Returns the share of these events with its limits: Wilson's interval for the equivalent number
 /// of independent trials. The events are in the order of the run.
@@ -69,13 +69,23 @@ pub const DEVIATIONS: f64 = 1.959_964;
 /// If there are too few events.
 pub fn share(events: &[bool], risk: f64) -> Result<ShareLimits, DataShortage> {
     let within::Share { value, independent, .. } = within::share(events, risk)?;
-    let square = normal(risk / 2.0).powi(2) / independent;
+    let (low, high) = wilson(value, independent, normal(risk / 2.0));
+    Ok(ShareLimits { value, low, high, independent })
+}
+
+/// Returns the limits of the share `value` of independent `trials` (> 0), `deviations` standard
+/// deviations away.
+///
+/// Source: Wilson, "Probable inference, the law of succession, and statistical inference", 1927.
+#[must_use]
+pub fn wilson(value: f64, trials: f64, deviations: f64) -> (f64, f64) {
+    let square = deviations.powi(2) / trials;
     let middle = (value + square / 2.0) / (1.0 + square);
     let reach = (square * (value * (1.0 - value) + square / 4.0)).sqrt() / (1.0 + square);
     // Shares of 0 and 1 exactly: rounding would leave a small difference.
     let low = if value == 0.0 { 0.0 } else { (middle - reach).max(0.0) };
     let high = if value == 1.0 { 1.0 } else { (middle + reach).min(1.0) };
-    Ok(ShareLimits { value, low, high, independent })
+    (low, high)
 }
 
 #[cfg(test)]

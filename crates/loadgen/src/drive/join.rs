@@ -48,7 +48,7 @@ fn combine(a: EndReason, b: EndReason) -> EndReason {
     };
     match (a, b) {
         (EndReason::MaxQueryCount { issued: a }, EndReason::MaxQueryCount { issued: b }) => {
-            EndReason::MaxQueryCount { issued: a + b }
+            EndReason::MaxQueryCount { issued: a.saturating_add(b) }
         }
         (EndReason::MaxDuration { at: a }, EndReason::MaxDuration { at: b }) => {
             EndReason::MaxDuration { at: a.max(b) }
@@ -57,11 +57,11 @@ fn combine(a: EndReason, b: EndReason) -> EndReason {
             EndReason::TooManyOutstanding { issued, outstanding },
             EndReason::TooManyOutstanding { issued: more, outstanding: other },
         ) => EndReason::TooManyOutstanding {
-            issued: issued + more,
-            outstanding: outstanding + other,
+            issued: issued.saturating_add(more),
+            outstanding: outstanding.saturating_add(other),
         },
         (EndReason::Deadline { missing: a }, EndReason::Deadline { missing: b }) => {
-            EndReason::Deadline { missing: a + b }
+            EndReason::Deadline { missing: a.saturating_add(b) }
         }
         (a, b) => {
             if rank(&b) > rank(&a) {

@@ -4,9 +4,12 @@ use std::collections::HashMap;
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::TenantOutcome;
+use dyno_loadgen::plan::{Load, Plan, StreamPacing};
+use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::record::{Failure, LoggedResponse, Misuse, Record, Responses};
 use dyno_loadgen::session::EndReason;
-use dyno_loadgen::trace::TraceSize;
+use dyno_loadgen::settings::Arrivals;
+use dyno_loadgen::trace::{LoadedSet, TraceSize};
 
 use super::wire::{self, Column};
 
@@ -131,6 +134,56 @@ fn is_consistent(record: &Record) -> bool {
         && is(record.tokens.len(), record.first_token_at.len())
         && record.failed.iter().all(|(sample, _)| is_sample(*sample))
         && record.responses.iter().all(|response| is_sample(response.sequence))
+}
+
+/// Maximum time in a record, in ns: 73 years. Sums and differences of times do not overflow.
+const LAST_TIME: Nanos = i64::MAX.unsigned_abs() / 4;
+
+/// Returns whether a client could have measured this record with this plan: its shape and columns
+/// are those of the plan, its samples are loaded ones, no answer comes before its query, and no
+/// sample fails twice. A consistent record of other times is not noticed.
+pub(super) fn is_possible(record: &Record, plan: &Plan, set: &LoadedSet) -> bool {
+    let (queries, samples) = (record.query_count(), record.indices.len());
+    if queries == 0 {
+        return true;
+    }
+    let is_offline = matches!(plan.load, Load::Offline);
+    let has_shape = if is_offline {
+        queries == 1
+    } else {
+        record.samples_per_query as u64 == plan.samples_per_query
+    };
+    let is_scheduled = match &plan.load {
+        Load::SingleStream { .. } => false,
+        Load::MultiStream { pacing, .. } => matches!(pacing, StreamPacing::FixedInterval { .. }),
+        Load::Server(server) => !matches!(server.arrivals, Arrivals::Concurrency(_)),
+        Load::Offline => true,
+    };
+    let due = if is_scheduled { queries } else { 0 };
+    let tokens = if plan.measures_tokens() { samples } else { 0 };
+    let has_columns = (record.scheduled_at.len(), record.client_lag.len()) == (due, due)
+        && record.tokens.len() == tokens;
+    let mut times = record.scheduled_at.iter().chain(&record.issued_at);
+    let mut answers = record.completed_at.chunks(record.samples_per_query).zip(&record.issued_at);
+    let is_loaded = loaded(set);
+    let mut failed: Vec<u64> = record.failed.iter().map(|(sample, _)| *sample).collect();
+    failed.sort_unstable();
+    has_shape
+        && has_columns
+        && times.all(|&at| at <= LAST_TIME)
+        && answers.all(|(done, &issued)| {
+            done.iter().all(|&at| at == 0 || (issued..=LAST_TIME).contains(&at))
+        })
+        && record.indices.iter().all(|&index| is_loaded(index))
+        && failed.windows(2).all(|pair| pair[0] != pair[1])
+}
+
+/// Returns a test whether an index of the data set is loaded.
+fn loaded(set: &LoadedSet) -> impl Fn(SampleIndex) -> bool {
+    let most = set.samples.iter().copied().max().unwrap_or(0) as usize;
+    let mut is_loaded = vec![false; most + 1];
+    set.samples.iter().for_each(|&index| is_loaded[index as usize] = true);
+    move |index| is_loaded.get(index as usize).copied().unwrap_or(false)
 }
 
 fn ended(words: &[u64]) -> Option<EndReason> {

@@ -315,7 +315,14 @@ impl<'a> Run<'a> {
             let report = arrived.first_mut().and_then(|first| first.remove(&Column::Report));
             let tenants: Option<Vec<TenantOutcome>> =
                 played.tenants.iter().zip(arrived).map(|(t, a)| columns::part(t, a)).collect();
-            match tenants.filter(|tenants| tenants.len() == parts.len()) {
+            let is_possible = |tenants: &Vec<TenantOutcome>| {
+                let mut pairs = tenants.iter().zip(&job.tenants);
+                tenants.len() == parts.len()
+                    && pairs.all(|(part, tenant)| {
+                        columns::is_possible(&part.record, &tenant.plan, tenant.set)
+                    })
+            };
+            match tenants.filter(is_possible) {
                 Some(tenants) => {
                     shares.push(self.share(at, &played, &tenants, report.unwrap_or_default()));
                     parts.iter_mut().zip(tenants).for_each(|(all, part)| all.push(part));
