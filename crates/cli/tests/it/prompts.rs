@@ -139,7 +139,6 @@ fn members_can_be_removed_from_every_request() {
         (",without=prompt", "a request needs `prompt`"),
         (",without=seed,seed:=1", "set and removed"),
         (",model=m,without=model", "model= sets `model`; remove one of the two"),
-        (",max-tokens=3,max_tokens:=", "max-tokens= sets `max_tokens`; remove one of the two"),
         (",row-members=some", "expected all, known or none"),
     ] {
         let ran =

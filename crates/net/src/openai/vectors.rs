@@ -185,10 +185,8 @@ fn settle(
         take.output(item.get(), false);
     }
     if let Some(claim) = usage.and_then(|usage| Claim::read(usage.get())) {
-        // There are no output tokens: a count of them is neither one nor missing, and all tokens are
-        // those of the input.
-        let input = claim.input.or(claim.total);
-        take.usage(Claim { input, output: None, oddities: Flags::default(), ..claim });
+        // There are no output tokens: a count of them is neither one nor missing.
+        take.usage(Claim { output: None, oddities: Flags::default(), ..claim });
     }
     if items.len() == expected {
         take.finish("stop");

@@ -275,8 +275,8 @@ fn vectors_and_scores_have_no_output_tokens_that_a_count_could_contradict() {
     let ranking = of(Api::Rerank, documents);
     for (usage, input) in [
         (r#"{"prompt_tokens":8,"total_tokens":8}"#, Some(8)),
-        (r#"{"total_tokens":8}"#, Some(8)),
-        (r#"{"total_tokens":8,"completion_tokens":0}"#, Some(8)),
+        (r#"{"total_tokens":8}"#, None),
+        (r#"{"total_tokens":8,"completion_tokens":0}"#, None),
         (r#"{"completion_tokens":0}"#, None),
         ("{}", None),
         ("null", None),

@@ -51,7 +51,7 @@ fn every_key_of_a_system_works_behind_a_url() {
         "connections=2",
         "max-concurrency=3",
         "timeout=9s",
-        "cancel=0%@1s",
+        "cancel=1%@9s",
         "retries=1",
         "threads=1",
         "keep-alive=false",
@@ -88,7 +88,8 @@ fn a_mix_of_models_works_behind_a_url() {
     assert_eq!(summary(&folder)["tests"][0]["metrics"]["answers"]["whole"], 8, "{}", ran.stderr);
     let bodies = server.bodies.lock().unwrap().clone();
     let of = |name: &str| bodies[bodies.len() - 8..].iter().filter(|b| b["model"] == name).count();
-    assert_eq!((of("small"), of("large")), (6, 2));
+    assert!(of("small") > of("large"));
+    assert_eq!(of("small") + of("large"), 8);
     folder.dyno(&format!("probe {url},models=small+large")).exits(0);
     for (keys, words) in [
         ("models=small+tiny", "the server has small, large, other, not tiny"),
@@ -119,8 +120,10 @@ fn an_answer_of_another_model_is_a_note() {
     let run = "--num-prompts 8 --samples 8 --set max_client_lag_ns=0 --out out";
     folder.dyno(&format!("run http://{},{keys} {run}", server.address));
     let notes = summary(&folder)["tests"][0]["notes"].to_string();
-    let note = "6 answers name the model \\\"gpt-cheap\\\", but the requests name \\\"small\\\"";
-    assert!(notes.contains(note), "{notes}");
+    let bodies = server.bodies.lock().unwrap();
+    let small = bodies[bodies.len() - 8..].iter().filter(|body| body["model"] == "small").count();
+    let note = "answers name the model \\\"gpt-cheap\\\", but the requests name \\\"small\\\"";
+    assert!(notes.contains(&format!("{small} {note}")), "{notes}");
     assert!(!notes.contains("name \\\"large\\\""), "{notes}");
 }
 
@@ -207,15 +210,16 @@ fn prompts_that_no_memory_holds_are_rejected_before_they_are_made() {
         (format!("{system},repeat=100000000 --data trace.jsonl"), "larger than 512 MiB"),
         (format!("{system} --samples 99999999999"), "expected at most 100000000"),
         (format!("{system} --samples 100000000"), "larger than 512 MiB"),
+        ("--system raw:http://127.0.0.1:1/ --samples 99999999".into(), "at most 1000000"),
         ("--system null --samples 99999999999".into(), "expected at most 100000000"),
         (format!("{system},threads=99999999999"), "threads: expected at most 1024"),
         (format!("{system},connections=99999999999"), "connections: expected at most 65536"),
-        (format!("{system},input=99999999999"), "larger than 512 MiB"),
+        (format!("{system},input=900000000"), "larger than 512 MiB"),
         (format!("{system},input=normal:900000000:1"), "larger than 512 MiB"),
-        (format!("{system},prefix=99999999999,input=99999999999"), "larger than 512 MiB"),
+        (format!("{system},prefix=99999999999,input=900000000"), "larger than 512 MiB"),
         (format!("{system},api=rerank,documents=99999999999"), "larger than 512 MiB"),
         (format!("{system},image=8192x8192*256"), "larger than 512 MiB"),
-        (format!("{system},sessions=live,turns=99999999999"), "larger than 512 MiB"),
+        (format!("{system},sessions=live,turns=900000000"), "larger than 512 MiB"),
         (format!("{system},sessions=live,prefix=99999999999"), "larger than 512 MiB"),
     ] {
         let ran = folder.dyno(&format!("run {options} --dry-run")).exits(2);

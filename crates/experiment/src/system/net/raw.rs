@@ -16,6 +16,9 @@ use super::{
 use crate::failure::Failure;
 use crate::options::RunOptions;
 
+/// Maximum number of samples that are generated: each has a request in memory.
+const MOST_SAMPLES: usize = 1_000_000;
+
 /// Default number of samples without a file; each sample is its number.
 const SAMPLES: usize = 256;
 
@@ -44,7 +47,14 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     given.finish()?;
     let rows = prompts::rows_of(run)?;
     let is_synthetic = rows.is_none();
-    let rows = rows.unwrap_or_else(|| numbers(run.samples_or_of_round(SAMPLES)));
+    let rows = match (rows, run.samples_or_of_round(SAMPLES)) {
+        (Some(rows), _) => rows,
+        (None, count) if count > MOST_SAMPLES => {
+            let problem = format!("--samples: at most {MOST_SAMPLES} are generated for raw:");
+            return Err(Failure::usage(problem).hint("lower --samples, or pass --data FILE"));
+        }
+        (None, count) => numbers(count),
+    };
     let template = Template { method, path, fields, body, pointer, accepted };
     let columns = rows.first().map(|row| row.keys().cloned().collect::<Vec<_>>().join(", "));
     let columns = columns.unwrap_or_default();
