@@ -130,6 +130,13 @@ impl Reader for LineReader {
             return Err(Trouble::new(Kind::Malformed, "the answer has no end"));
         }
         let counted_by = TokenCounter::Events;
-        Ok(Answer { data: &self.text, tokens: self.tokens, counted_by, entry: None, reply: None })
+        Ok(Answer {
+            data: &self.text,
+            tokens: self.tokens,
+            counted_by,
+            entry: None,
+            reply: None,
+            other_model: None,
+        })
     }
 }
