@@ -19,9 +19,17 @@ impl SizeBudget {
     /// # Errors
     /// They are larger than the limit.
     pub(super) fn for_prompts(count: u64, least: u64) -> Result<Self, String> {
-        let size = least.saturating_mul(TOKEN).saturating_add(BESIDE_CONTENT);
-        match size.saturating_mul(count) {
-            ..=MOST_BYTES => Ok(Self(MOST_BYTES)),
+        Self::check(count, least.saturating_mul(TOKEN).saturating_add(BESIDE_CONTENT))?;
+        Ok(Self(MOST_BYTES))
+    }
+
+    /// Checks that this many prompts can have at least `least` bytes each.
+    ///
+    /// # Errors
+    /// They are larger than the limit.
+    pub(super) fn check(count: u64, least: u64) -> Result<(), String> {
+        match count.saturating_mul(least) {
+            ..=MOST_BYTES => Ok(()),
             _ => Err(too_large()),
         }
     }

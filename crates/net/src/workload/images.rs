@@ -113,6 +113,13 @@ impl MadeImages {
     /// its pixels, which no photograph is.
     const SQUARE: u32 = 8;
 
+    /// Returns a size in bytes that the images of one prompt have at least: no compression makes the
+    /// random colors of their squares smaller.
+    pub(super) fn least_bytes(self) -> u64 {
+        let squares = |pixels: u32| u64::from(pixels.div_ceil(Self::SQUARE));
+        squares(self.width) * squares(self.height) * 3 * u64::from(self.count)
+    }
+
     /// Returns the data URIs of the images of one prompt. Equal seeds give equal images, and
     /// different ones different images.
     pub(super) fn urls(self, rng: &mut Mt19937) -> impl Iterator<Item = String> {

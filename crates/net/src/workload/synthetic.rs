@@ -60,6 +60,8 @@ impl SyntheticPrompts {
         let texts = (self.documents as u64).saturating_add(1);
         let least = self.lengths.least_input().saturating_mul(texts);
         let mut budget = SizeBudget::for_prompts(self.count as u64, least)?;
+        let least_images = self.images.map_or(0, MadeImages::least_bytes);
+        SizeBudget::check(self.count as u64, least_images)?;
         let mut rng = Mt19937::new(self.seed);
         let prompts = (0..self.count).map(|number| {
             let (length, max_tokens) = self.lengths.draw(&mut rng);
