@@ -119,6 +119,12 @@ pub(crate) fn named_files(run: &RunOptions) -> Vec<PathBuf> {
     given.cloned().chain(resources.unwrap_or_default().files).collect()
 }
 
+/// Returns whether the user gave a bound on the latency.
+fn has_latency_bound(settings: &Settings) -> bool {
+    let key = "server_target_latency_ns";
+    !is_open(settings, key) && !matches!(settings.origin(key), Some(Origin::Code(_)))
+}
+
 impl System {
     /// Loads the system that the options name.
     ///
@@ -276,9 +282,7 @@ impl System {
         }
         let why = if run.needs_tokens() {
             "token latencies are wanted"
-        } else if matches!(self.drive, Drive::Plugin(_))
-            && is_open(settings, "server_target_latency_ns")
-        {
+        } else if matches!(self.drive, Drive::Plugin(_)) && !has_latency_bound(settings) {
             "the plug-in reports first tokens"
         } else {
             return;

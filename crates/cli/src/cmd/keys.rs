@@ -61,22 +61,18 @@ impl KeyArgs {
 /// Other names of flags: those of `vllm bench serve`.
 const ALIASES: [(&str, &str); 1] = [("qps", "request-rate")];
 
-/// Flags that may be given several times; their values add up.
-const REPEATABLE: [&str; 6] = ["scenario", "data", "shape", "with", "require", "conf"];
-
-/// Rejects a flag that is given twice with different values, of which one would be ignored.
+/// Rejects `--goodput` with two different values. Its limits add up, but the last value would count.
 fn check_once<'a>(
     name: &str,
     mut values: impl Iterator<Item = &'a String>,
 ) -> Result<(), clap::Error> {
-    let Some(first) = values.next() else { return Ok(()) };
-    match values.find(|value| *value != first) {
-        Some(other) if !REPEATABLE.contains(&name) => {
-            let message = format!("--{name} is given twice: {first} and {other}; keep one\n");
-            Err(clap::Error::raw(ErrorKind::ArgumentConflict, message))
-        }
-        _ => Ok(()),
-    }
+    let Some(first) = values.next().filter(|_| name == "goodput") else { return Ok(()) };
+    values.find(|value| *value != first).map_or(Ok(()), |other| {
+        let message = format!(
+            "--goodput is given twice: {first} and {other}; use one with commas: {first},{other}\n"
+        );
+        Err(clap::Error::raw(ErrorKind::ArgumentConflict, message))
+    })
 }
 
 impl Args for KeyArgs {

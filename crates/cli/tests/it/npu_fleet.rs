@@ -13,8 +13,9 @@ fn run(folder: &Folder, of: &str, tenants: [(&str, u32, u32); 2], out: &str) -> 
         )
     };
     let [(a, _, of_a), (b, _, of_b)] = tenants;
+    let seq = if [a, b].contains(&"BB") { "seq=16," } else { "" };
     let run = format!(
-        "version = 1\n[run]\nsystem = \"npu:networks={a}+{b},npu=chapter-v,mapping=kcp+1:128,seq=16,\
+        "version = 1\n[run]\nsystem = \"npu:networks={a}+{b},npu=chapter-v,mapping=kcp+1:128,{seq}\
          limit={of_a}ms+{of_b}ms,batch=4,active=16,wake=500us,{of}\"\nscenario = \"Server\"\n\
          mode = \"performance\"\nduration = \"3s\"\n"
     );

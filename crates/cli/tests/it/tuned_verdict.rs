@@ -95,7 +95,7 @@ fn a_program_that_ignores_its_formats_confirms_nothing() {
     let base = "layer_name = [\"a\"]\nwgt_size = [500]\nact_size = [784]\nwgt_max_abs = [0.9]\n\
                 act_max_abs = [0.9]\nerr_margin = 0.05\n\
                 get_result_regex = 'accuracy = ([0-9.]+)'\n";
-    let alone = format!("{base}cmd_fullset = \"echo accuracy = 98.0\"\n");
+    let alone = format!("{base}cmd_fullset = \"echo accuracy = 98.0; : {{config}}\"\n");
     folder.write("alone.toml", &alone);
     let ran = folder.dyno("tune run alone.toml --out alone").exits(1);
     assert!(ran.stdout.contains("UNDECIDED"), "{}", ran.stdout);
@@ -107,7 +107,7 @@ fn a_program_that_ignores_its_formats_confirms_nothing() {
     // Results of samples do not help, because they are those of FLOAT 32.
     let script = "for at in $(seq 400); do echo sample 1; done; echo accuracy = 1.0\n";
     folder.write("net.sh", script);
-    let more = "cmd_fullset = \"sh net.sh\"\ncmd_confirmation = \"sh net.sh\"\n\
+    let more = "cmd_fullset = \"sh net.sh {config}\"\ncmd_confirmation = \"sh net.sh {config}\"\n\
                 get_sample_regex = 'sample ([01])'\n";
     folder.write("net.toml", &format!("{base}{more}"));
     let ran = folder.dyno("tune run net.toml --out out").exits(1);

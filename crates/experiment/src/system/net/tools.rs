@@ -266,9 +266,12 @@ mod tests {
         });
         assert!(told.unwrap_err().contains("the run ended"));
         for id in std::fs::read_to_string(&path).unwrap().split_whitespace() {
-            // A process that was ended may not be reaped yet.
-            let state = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-            assert!(state.is_empty() || state.contains(") Z "), "{state}");
+            // A process that was ended may still run for a moment, and may not be reaped yet.
+            let state = || std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+            let is_gone = |state: &str| state.is_empty() || state.contains(") Z ");
+            while !is_gone(&state()) {
+                std::thread::yield_now();
+            }
         }
         std::fs::remove_dir_all(&folder).unwrap();
     }
