@@ -94,7 +94,7 @@ pub struct System {
     pools: Option<rnn::Pools>,
     /// Samples, if they are tensors of a file.
     tensors: Option<Arc<TensorLibrary>>,
-    /// Of a server: what determines its requests.
+    /// What determines the requests to a server; `None` for other systems.
     pub workload: Option<String>,
     /// Whether samples are random numbers.
     is_synthetic: bool,

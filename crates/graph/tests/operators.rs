@@ -243,7 +243,7 @@ fn reductions_of_no_axes_apply_to_each_element() {
     let x = floats(&[3], &[0.5, 2.0, 4.0]);
     check("ReduceLogSum", 18, &[x], &no_axes, &floats(&[3], &[-ln_2, ln_2, ln_4]));
     let whole = Value::new(vec![2], vec![-3_i64, 5]).expect("a valid case");
-    check("ReduceSumSquare", 18, &[whole.clone()], &no_axes, &ints(&[9, 25]));
+    check("ReduceSumSquare", 18, std::slice::from_ref(&whole), &no_axes, &ints(&[9, 25]));
     check("ReduceL1", 18, &[whole], &no_axes, &ints(&[3, 5]));
 }
 

@@ -177,9 +177,9 @@ pub struct Answer<'a> {
 /// as one with a date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OtherModel<'a> {
-    /// Of the request.
+    /// Model of the request.
     pub requested: &'a str,
-    /// Of the answer.
+    /// Model of the answer.
     pub answered: &'a str,
 }
 

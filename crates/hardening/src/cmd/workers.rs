@@ -36,7 +36,8 @@ impl Workers {
                 let case = Case::draw(self.cases.seed, index);
                 let findings = check(&case);
                 if !findings.is_empty() {
-                    let mut failing = failing.lock().unwrap_or_else(|error| error.into_inner());
+                    let mut failing =
+                        failing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     failing.push((index, case.trouble, findings));
                 }
             }
@@ -48,7 +49,7 @@ impl Workers {
                 });
             });
         });
-        let mut failing = failing.into_inner().unwrap_or_else(|error| error.into_inner());
+        let mut failing = failing.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         failing.sort_by_key(|failure| failure.0);
         for (index, trouble, findings) in &failing {
             let seed = self.cases.seed;

@@ -150,6 +150,7 @@ impl Reader for GetReader {
                 counted_by: TokenCounter::Events,
                 entry: None,
                 reply: None,
+                other_model: None,
             }),
             status => Err(Trouble::of_status(Kind::Server, status, "")),
         }

@@ -127,7 +127,7 @@ impl AnswerSink for AnswerBuilder {
 
     fn model(&mut self, json: &str) {
         if self.model.is_empty() {
-            // A name of another type is none.
+            // A name of another type is ignored.
             self.model = serde_json::from_str(json).unwrap_or_default();
         }
     }

@@ -232,7 +232,7 @@ mod tests {
         let mix = |text: &str| text.parse().unwrap();
         for too_large in [
             SyntheticPrompts { count: usize::MAX, ..words() },
-            SyntheticPrompts { lengths: mix("4000000000"), ..words() },
+            SyntheticPrompts { lengths: mix("1000000000"), ..words() },
             SyntheticPrompts { lengths: mix("lognormal:900000000:0.1"), ..words() },
             SyntheticPrompts { documents: usize::MAX, ..words() },
         ] {

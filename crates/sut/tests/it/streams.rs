@@ -114,9 +114,11 @@ fn a_stream_has_the_same_bits_beside_any_others_and_however_it_is_cut() {
                 }
                 assert_eq!(mixed.played, [STEPS; STREAMS]);
                 let name = format!("{texts:?} {precision:?} {threads}");
-                // One thread always shares calls; several do where they keep the bits.
+                // Several threads, and bf16 without instructions of its own, share calls only where
+                // that keeps the bits.
                 let shared = served.sequences_per_call();
-                assert!(shared == 12 || (shared, threads) == (1, 2), "{name}: {shared}");
+                let may_be_alone = threads == 2 || precision == Precision::Bf16;
+                assert!(shared == 12 || (shared == 1 && may_be_alone), "{name}: {shared}");
                 for other in [&cut, &mixed] {
                     assert!(alone.steps == other.steps, "{name}");
                     assert!(alone.last == other.last, "{name}");

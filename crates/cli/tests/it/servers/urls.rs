@@ -100,8 +100,7 @@ fn a_mix_of_models_works_behind_a_url() {
         ("chat=perhaps", "expected true or false, found `perhaps`"),
         ("", "the server has 3 models: small, large, other"),
     ] {
-        let ran =
-            folder.dyno(&format!("run {url},{keys}").trim_end_matches(',').to_owned()).exits(2);
+        let ran = folder.dyno(format!("run {url},{keys}").trim_end_matches(',')).exits(2);
         assert!(ran.stderr.contains(words), "{keys}: {}", ran.stderr);
     }
     // The server selects a model.

@@ -103,9 +103,9 @@ mod tests {
         let log = std::env::temp_dir().join(name);
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        let ending = run(&mut command, &log, limit, &|| is_interrupted).unwrap();
-        let output = std::fs::read_to_string(&log).unwrap();
-        std::fs::remove_file(log).unwrap();
+        let ending = run(&mut command, &log, limit, &|| is_interrupted).expect("sh starts");
+        let output = std::fs::read_to_string(&log).expect("it was written");
+        std::fs::remove_file(log).expect("it was written");
         (ending, output)
     }
 

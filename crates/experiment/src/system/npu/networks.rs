@@ -183,20 +183,17 @@ impl Changes {
             return Ok(network);
         }
         let path = Path::new(name);
-        match path.extension().and_then(|end| end.to_str()) {
-            Some("csv") => {
-                let text = text_of(path)?;
-                let told = |error: dyno_npu::workload::TableError| {
-                    Failure::usages(error.to_string().lines().map(str::to_owned).collect())
-                };
-                return if NetworkProfile::is_table(&text) {
-                    NetworkProfile::from_csv(name, &text).map(Network::from_profile)
-                } else {
-                    Network::from_csv(name, &text)
-                }
-                .map_err(told);
+        if path.extension().is_some_and(|end| end == "csv") {
+            let text = text_of(path)?;
+            let told = |error: dyno_npu::workload::TableError| {
+                Failure::usages(error.to_string().lines().map(str::to_owned).collect())
+            };
+            return if NetworkProfile::is_table(&text) {
+                NetworkProfile::from_csv(name, &text).map(Network::from_profile)
+            } else {
+                Network::from_csv(name, &text)
             }
-            _ => {}
+            .map_err(told);
         }
         match self.model(name)? {
             Some(model) => self.derived(name, &model),
