@@ -75,14 +75,20 @@ fn test(folder: &Folder) -> Value {
 }
 
 #[test]
-fn a_rate_sends_so_many_requests_and_its_warm_up() {
-    let folder = Folder::new();
-    let Some(server) = PythonServer::start(&folder, &json!({"pause": 0.05})) else { return };
-    let load = "--request-rate 200 --max-concurrency 3 --num-prompts 40 --warm-up 7";
-    let ran = server.run(&folder, "/v1,model=only", load);
-    let requests = requests(&folder);
-    assert_eq!(requests.len(), 47, "{}", ran.stderr);
-    assert_eq!(test(&folder)["metrics"]["answers"]["whole"], 40);
+fn a_rate_sends_so_many_requests_and_its_warm_up_and_keeps_to_its_cap() {
+    // A connection whose answer is complete may stay open; another one takes its place.
+    for rest in [0.0, 0.012] {
+        let folder = Folder::new();
+        let options = json!({"pause": 0.05, "rest": rest});
+        let Some(server) = PythonServer::start(&folder, &options) else { return };
+        let load = "--request-rate 200 --max-concurrency 3 --num-prompts 40 --warm-up 7";
+        let ran = server.run(&folder, "/v1,model=only", load);
+        let requests = requests(&folder);
+        assert_eq!(requests.len(), 47, "{}", ran.stderr);
+        assert_eq!(test(&folder)["metrics"]["answers"]["whole"], 40);
+        let most = requests.iter().map(|one| one["in_flight"].as_u64().unwrap()).max();
+        assert_eq!(most, Some(3), "in flight at the server");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 usage: server.py OPTIONS, a JSON object:
   log            file that gets a JSON object for each request for a completion, when it has been answered
   pause          seconds before an answer
+  rest           seconds between the end of an answer ([DONE]) and the end of its body
   words          words of an answer, 10 ms apart if there are more than four
   late           seconds before it listens
   refusals       as many requests are refused with 429, and may come again after a second
@@ -108,6 +109,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 time.sleep(0.01)
         self.leave()
         self.wfile.write(b"data: [DONE]\n\n")
+        self.wfile.flush()
+        time.sleep(OPTIONS.get("rest", 0))
         self.close_connection = True
         return 200
 

@@ -36,9 +36,9 @@ pub(super) struct EventLoop {
     down: Vec<usize>,
     /// By node: slots with a connection or an attempt.
     kept: Vec<usize>,
-    /// By node: connections whose answer was handed over but whose body has not ended. Other
-    /// connections take their places, because a late end of a body is not queueing by the client.
-    draining: Vec<usize>,
+    /// By node: replaced connections. Their answer was handed over, but its body has not ended, and
+    /// that is not queueing by the client.
+    replaced: Vec<usize>,
     /// By node.
     dialed: Vec<DialState>,
     buffer: Buffer,
@@ -75,7 +75,7 @@ impl EventLoop {
             slots: Vec::new(),
             down: Vec::new(),
             kept: vec![0; nodes],
-            draining: vec![0; nodes],
+            replaced: vec![0; nodes],
             buffer: Buffer::new(),
             unread: Vec::new(),
             next_tick: 0,
@@ -172,7 +172,6 @@ impl EventLoop {
         for (job, responder) in shared.retries.take_due(now) {
             self.pool.dispatch(job, &responder);
         }
-        self.draining.fill(0);
         for at in 0..self.slots.len() {
             match &mut self.slots[at].phase {
                 Phase::Down => {}
@@ -191,8 +190,10 @@ impl EventLoop {
                     live.note_done(now);
                     live.settle_done(&self.pool, now);
                     // A number of connections set by the user is not exceeded.
-                    let is_replaced = shared.options.grows && live.drains_since().is_some();
-                    self.draining[live.connection.node] += usize::from(is_replaced);
+                    if shared.options.grows && live.drains_since().is_some() && !live.is_replaced {
+                        live.is_replaced = true;
+                        self.replaced[live.connection.node] += 1;
+                    }
                     let since = live.awaits_since();
                     let limit = shared.options.time_limit;
                     if live.cancelled_at(&self.pool).is_some_and(|at| now >= at) {
@@ -225,7 +226,7 @@ impl EventLoop {
                 let mut state = self.pool.lock();
                 let share = state.places.share_mut(self.thread, node);
                 share.is_failing = self.dialed[node].is_failing();
-                share.wanted + self.draining[node]
+                share.wanted + self.replaced[node]
             };
             while self.kept[node] < wanted && self.dialed[node].may_dial(now) {
                 self.dial(node);
@@ -380,6 +381,7 @@ impl EventLoop {
         }
         let Phase::Live(live) = self.take_down(at) else { return };
         let node = live.connection.node;
+        self.replaced[node] -= usize::from(live.is_replaced);
         {
             let mut state = self.pool.lock();
             state.places.share_mut(self.thread, node).open -= 1;

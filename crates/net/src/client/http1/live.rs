@@ -29,6 +29,8 @@ pub(super) struct LiveConnection {
     done_at: Option<Nanos>,
     /// Start of the wait for the rest of an answer that declared itself complete.
     drains_since: Option<Nanos>,
+    /// Whether another connection has taken its place meanwhile: it carries no further request.
+    pub is_replaced: bool,
     /// Whether the server closed its side: the end is read without another event.
     is_closed: bool,
 }
@@ -79,6 +81,7 @@ impl LiveConnection {
             current: None,
             done_at: None,
             drains_since: None,
+            is_replaced: false,
             is_closed: false,
         }
     }
@@ -216,7 +219,8 @@ impl LiveConnection {
 
     /// Frees the connection after an answer if the request was sent completely.
     fn pass_on(&self, pool: &Pool) -> Result<(), Ending> {
-        if !self.framing.is_reusable() || !pool.shared.options.keep_alive {
+        let is_reusable = self.framing.is_reusable() && !self.is_replaced;
+        if !is_reusable || !pool.shared.options.keep_alive {
             return Err(Ending::Agreed);
         }
         let mut state = self.connection.state();
