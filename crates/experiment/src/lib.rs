@@ -43,6 +43,7 @@ pub mod observe;
 pub mod options;
 pub mod outcome;
 pub mod probe;
+mod process_group;
 pub mod requirement;
 pub mod run;
 pub mod search;

@@ -43,7 +43,7 @@ use dyno_sut::tensors::TensorLibrary;
 use dyno_task::judge::Judge;
 
 use crate::failure::{Failure, refuse_device};
-use crate::options::{RunOptions, is_open};
+use crate::options::{RunOptions, is_chosen, is_open};
 use crate::watch::Watch;
 use crate::workers::RemoteWorkers;
 use kind::{Drive, OpenedSystem, Request, WorkerPool};
@@ -117,12 +117,6 @@ pub(crate) fn named_files(run: &RunOptions) -> Vec<PathBuf> {
     let given = run.model.iter().chain(run.data.iter().map(|(_, path)| path));
     let given = given.chain(&run.labels).chain(run.with.iter().map(|(_, path)| path));
     given.cloned().chain(resources.unwrap_or_default().files).collect()
-}
-
-/// Returns whether the user gave a bound on the latency.
-fn has_latency_bound(settings: &Settings) -> bool {
-    let key = "server_target_latency_ns";
-    !is_open(settings, key) && !matches!(settings.origin(key), Some(Origin::Code(_)))
 }
 
 impl System {
@@ -282,7 +276,9 @@ impl System {
         }
         let why = if run.needs_tokens() {
             "token latencies are wanted"
-        } else if matches!(self.drive, Drive::Plugin(_)) && !has_latency_bound(settings) {
+        } else if matches!(self.drive, Drive::Plugin(_))
+            && !is_chosen(settings, "server_target_latency_ns")
+        {
             "the plug-in reports first tokens"
         } else {
             return;

@@ -229,8 +229,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// Returns the length of the run in ns: until the last completion or cancellation, or, with sessions, until no
-    /// further turn could begin if that is later.
+    /// Returns the length of the run in ns: until the last completion or cancellation, or, with
+    /// sessions, until no further turn could begin if that is later.
     #[must_use]
     pub fn lasted(&self) -> Nanos {
         let done = self.completed_at.iter().copied().max().unwrap_or(0);

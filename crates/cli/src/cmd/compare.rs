@@ -295,12 +295,8 @@ impl Compare {
         let resumed = self.out().filter(|_| self.resume);
         let layout = schedule.layout(resumed.as_deref())?;
         let plan = schedule.plan(&layout)?;
-        if self.dry_run {
-            output::print(plan)?;
+        if !self.announce(plan)? {
             return Ok(Err(Exit::Valid));
-        }
-        if !self.quiet {
-            output::say(plan);
         }
         let directory = self.directory()?;
         let interrupt = interrupt::listen().map_err(Failure::set_up)?;
@@ -322,6 +318,16 @@ impl Compare {
         Ok(Ok((sides, looks)))
     }
 
+    /// Prints the plan of the runs. Returns whether they follow.
+    fn announce(&self, plan: String) -> Result<bool, Failure> {
+        if self.dry_run {
+            output::print(plan)?;
+        } else if !self.quiet {
+            output::say(plan);
+        }
+        Ok(!self.dry_run)
+    }
+
     /// Measures a server with Dyno and with another load generator in turn.
     fn play_with(&self, peer: Peer) -> Result<Result<ComparisonInput, Exit>, Failure> {
         let progress = Progress::new(!self.no_progress && !self.quiet);
@@ -334,12 +340,8 @@ impl Compare {
             watch: &watched,
         };
         let plan = schedule.plan()?;
-        if self.dry_run {
-            output::print(plan)?;
+        if !self.announce(plan)? {
             return Ok(Err(Exit::Valid));
-        }
-        if !self.quiet {
-            output::say(plan);
         }
         let directory = self.directory()?;
         let interrupt = interrupt::listen().map_err(Failure::set_up)?;

@@ -9,7 +9,7 @@ use dyno_experiment::options::{CommandLine, arguments};
 use dyno_experiment::search::{self, Job, SearchRequest};
 use dyno_experiment::{Control, Failure, Watch};
 use dyno_loadgen::clock::Nanos;
-use dyno_results::search::{Load, Phase, State};
+use dyno_results::search::{Load, Phase, State, headline};
 use dyno_results::units;
 use dyno_results::write::pretty;
 
@@ -193,10 +193,8 @@ impl Search {
         if !self.json && !self.quiet {
             output::print(render::search::result(job, render::is_colored()))?;
         }
-        Ok(match ended {
-            Phase::Confirmed | Phase::Estimated => Exit::Valid,
-            _ => Exit::Invalid,
-        })
+        let (_, is_found) = headline(&job.state, job.directory());
+        Ok(if is_found { Exit::Valid } else { Exit::Invalid })
     }
 
     /// Whether only flags are given that may change when a search continues.

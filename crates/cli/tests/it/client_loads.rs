@@ -253,6 +253,25 @@ fn a_cancelled_request_is_neither_success_nor_failure() {
 }
 
 #[test]
+fn a_run_of_which_every_request_was_cancelled_proves_nothing() {
+    let (server, folder) = (PacedServer::start(40, Duration::from_millis(5)), Folder::new());
+    let options = "--max-concurrency 4 --num-prompts 8 --out out";
+    let ran = server.run(&folder, ",model=m,cancel=100%@50ms", options);
+    let ran = ran.exits(1);
+    let test = first_test(&folder);
+    assert_eq!(
+        (&test["verdict"], &test["metrics"]["sample_count"]),
+        (&json!("UNDECIDED"), &json!(0))
+    );
+    assert!(test["reasons"][0].as_str().unwrap().starts_with("No answer was measured"), "{test}");
+    // The length is that of the cancelled requests: two rounds of four, each of at least 50 ms.
+    assert!(test["metrics"]["lasted_ns"].as_u64() >= Some(90_000_000), "{}", ran.stdout);
+    let text = folder.dyno("export out --format prometheus").exits(0).stdout;
+    let cancelled = text.lines().find(|line| line.starts_with("dyno_queries_cancelled{"));
+    assert!(cancelled.is_some_and(|line| line.ends_with(" 8")), "{text}");
+}
+
+#[test]
 fn a_mix_of_models_has_figures_by_model() {
     let (server, folder) = (PacedServer::start(2, Duration::ZERO), Folder::new());
     let options = "--max-concurrency 8 --num-prompts 200 --seed 9 --out out";
@@ -276,6 +295,31 @@ fn a_mix_of_models_has_figures_by_model() {
     assert!(odd.stderr.contains("remove model"), "{}", odd.stderr);
     let odd = server.run(&folder, ",models=a", "--dry-run").exits(2);
     assert!(odd.stderr.contains("two or more different models"), "{}", odd.stderr);
+}
+
+#[test]
+fn the_rate_of_a_recorded_trace_is_neither_searched_nor_swept() {
+    let (server, folder) = (PacedServer::start(1, Duration::ZERO), Folder::new());
+    let row = |ms: u32| json!({"prompt": format!("at {ms}"), "timestamp": ms}).to_string() + "\n";
+    folder.write("trace.jsonl", &[0, 40, 100].map(row).concat());
+    let load = format!("--system openai:http://{},model=m --data trace.jsonl", server.address);
+    let told = folder.dyno(&format!("search {load} --limit p99<=1s --out searched")).exits(2);
+    assert!(told.stderr.contains("fixed by a recorded trace"), "{}", told.stderr);
+    let swept = "--scenario server --mode performance --over qps=1,2 --out swept";
+    let told = folder.dyno(&format!("sweep {load} {swept}"));
+    assert_ne!(told.code, Some(0), "{}", told.stdout);
+    let state: serde_json::Value = serde_json::from_str(&folder.read("swept/sweep.json")).unwrap();
+    for point in state["points"].as_array().unwrap() {
+        assert_eq!(
+            (&point["state"], &point["exit_code"]),
+            (&json!("failed"), &json!(2)),
+            "{point}"
+        );
+        assert!(point["message"].to_string().contains("recorded times have no rate"), "{point}");
+    }
+    let prompts = server.seen();
+    let is_of_trace = |one: &SeenRequest| one.body["messages"].to_string().contains("at 40");
+    assert!(!prompts.iter().any(is_of_trace), "nothing was measured");
 }
 
 #[test]

@@ -264,3 +264,45 @@ fn a_system_that_stops_answering_is_told_as_such() {
     assert!(ran.stderr.contains("dyno search --resume s"), "{}", ran.stderr);
     assert!(folder.read("s/search.json").contains("\"aborted\""));
 }
+
+/// 0.99^298 is above 5 %, and 0.99^299 is below: with fewer queries, a system that just misses a limit on
+/// p99 keeps it too often by chance.
+#[test]
+fn a_load_is_confirmed_by_enough_queries_or_is_not_certain() {
+    assert!(0.99_f64.powi(298) > 0.05 && 0.99_f64.powi(299) < 0.05);
+    let folder = Folder::new();
+    let search = "search --system model:exponential=1ms --profile llm --limit p99<=50ms --from 400 \
+                  --tolerance 10%";
+    folder.dyno(&format!("{search} --duration 100ms --out enough")).exits(0);
+    let read =
+        |path: &str| -> serde_json::Value { serde_json::from_str(&folder.read(path)).unwrap() };
+    let confirmed = read("enough/search.json")["confirmed"]["folder"].clone();
+    let run = read(&format!("enough/{}/summary.json", confirmed.as_str().unwrap()));
+    let queries = run["tests"][0]["metrics"]["query_count"].as_u64().unwrap();
+    assert!(queries >= 299, "{queries}");
+    let few = folder.dyno(&format!("{search} --num-prompts 5 --out few")).exits(1);
+    let text = few.stdout.replace("│\n│", "").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("Not certain: "), "{}", few.stdout);
+    assert!(text.contains("its 5 queries are too few"), "{}", few.stdout);
+    assert!(text.contains("at least 299 are needed"), "{}", few.stdout);
+}
+
+#[test]
+fn the_first_load_of_a_server_profile_is_probed() {
+    let folder = Folder::new();
+    // One query at a time has 100 a second.
+    let search = "search --system model:fixed=10ms --profile llm --limit p99<=50ms --duration 1s \
+                  --tolerance 10% --out out";
+    folder.dyno(search);
+    let state: serde_json::Value = serde_json::from_str(&folder.read("out/search.json")).unwrap();
+    let first = state["points"][0]["load"].as_f64().unwrap();
+    assert!((10.0..=100.0).contains(&first), "{first}");
+}
+
+#[test]
+fn a_rate_is_not_searched_if_the_times_are_fixed() {
+    let folder = Folder::new();
+    let search = "search --system model:fixed=10ms --stages 2s@3 --limit p99<=50ms --out out";
+    let told = folder.dyno(search).exits(2);
+    assert!(told.stderr.contains("fixed by a recorded trace or by --stages"), "{}", told.stderr);
+}

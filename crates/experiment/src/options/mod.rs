@@ -512,6 +512,11 @@ pub fn is_open(settings: &Settings, key: &str) -> bool {
     matches!(settings.origin(key), Some(Origin::Default | Origin::BuiltIn { .. }))
 }
 
+/// Returns whether the user chose a value, and not the program, a profile or the built-in table.
+pub fn is_chosen(settings: &Settings, key: &str) -> bool {
+    !is_open(settings, key) && !matches!(settings.origin(key), Some(Origin::Code(_)))
+}
+
 /// Queries in flight of profile llm, if no load is given.
 const LLM_CONCURRENCY: u32 = 8;
 

@@ -14,7 +14,7 @@ use dyno_results::search::{Definition, Load, SettingOverride, limits};
 use dyno_results::summary::NO_BOUND;
 
 use crate::failure::Failure;
-use crate::options::{KeyOrigin, Mode, Options, Profile, is_open};
+use crate::options::{KeyOrigin, Mode, Options, Profile, is_chosen, is_open};
 use crate::run::PreparedRun;
 use crate::system::net::Remote;
 use crate::test::PlannedTest;
@@ -250,7 +250,7 @@ pub fn least_queries(
     let key = "min_query_count";
     let is_left_open = settings.values.early_stopping == EarlyStopping::Never
         && settings.values.max_query_count == 0
-        && is_open(&settings, key);
+        && !is_chosen(&settings, key);
     let needed = limits.iter().filter_map(limits::queries_to_be_certain).max()?;
     let queries = needed.max(settings.values.min_query_count);
     is_left_open.then(|| (key, queries.to_string()))

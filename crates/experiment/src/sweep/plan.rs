@@ -436,9 +436,11 @@ pub fn expected(fixed: &CommandLine, combination: &Combination) -> Result<Option
     Ok(Some(total))
 }
 
+/// Returns whether the runs of a point are in virtual time, whatever system is loaded.
 fn is_virtual(options: &Options) -> bool {
-    let is_model = options.run.system.as_deref().is_some_and(|spec| spec.starts_with("model:"));
-    is_model || options.run.is_virtual
+    const SIMULATED: [&str; 3] = ["model:", "npu:", "cheat:"];
+    let spec = options.run.system.as_deref().unwrap_or_default();
+    options.run.is_virtual || SIMULATED.iter().any(|kind| spec.starts_with(kind))
 }
 
 /// Distance of the seeds of two repeats in virtual time.

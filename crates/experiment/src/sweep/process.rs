@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos, SECOND};
 
-use crate::LIFELINE;
+use crate::{LIFELINE, process_group};
 
 /// Exit codes of `dyno run`.
 pub mod exit_code {
@@ -66,8 +66,7 @@ pub fn run(
     let mut command = Command::new(std::env::current_exe()?);
     command.args(arguments).current_dir(folder).env(LIFELINE, "1");
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-    #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    process_group::separate(&mut command);
     let mut child = command.spawn()?;
     let mut lifeline = child.stdin.take();
     let lines = listen(child.stderr.take().expect("stderr is a pipe"));

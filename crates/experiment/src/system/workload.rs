@@ -8,9 +8,11 @@ use sha2::{Digest, Sha256};
 
 use crate::options::RunOptions;
 
-/// Keys of servers that determine what requests contain, and when they are sent or cancelled.
-const KEYS: [&str; 30] = [
+/// Keys of servers that determine what requests contain, and when they are sent or cancelled. Members
+/// of the request (`KEY:=JSON`) do so, too.
+const KEYS: [&str; 31] = [
     "api",
+    "body",
     "cancel",
     "documents",
     "every",
@@ -21,9 +23,9 @@ const KEYS: [&str; 30] = [
     "image",
     "input",
     "lengths",
+    "max-tokens",
     "models",
     "output",
-    "max-tokens",
     "prefix",
     "prompt-column",
     "repeat",
@@ -39,31 +41,31 @@ const KEYS: [&str; 30] = [
     "tools",
     "turns",
     "unique-prefix",
-    "body",
+    "without",
 ];
 
 /// Returns the keys of a server and hashes of its data, such as `input=32, data=1f09ab34`; empty if
 /// everything has its default.
 pub(super) fn workload(spec: &str, run: &RunOptions) -> String {
-    let mut parts: Vec<String> = Vec::new();
+    // A part without `=` continues the value before it, which contains a comma.
+    let mut keys: Vec<String> = Vec::new();
     for part in spec.split(',').skip(1) {
-        match part.split_once('=') {
-            Some((key, _)) if KEYS.contains(&key) => parts.push(part.to_owned()),
-            // A value with a comma goes on.
-            None if parts.last().is_some_and(|last| last.starts_with("lengths=")) => {
-                parts.push(part.to_owned());
-            }
-            Some(_) | None => {}
+        match keys.last_mut().filter(|_| !part.contains('=')) {
+            Some(before) => *before += &format!(",{part}"),
+            None => keys.push(part.to_owned()),
         }
     }
-    parts.sort();
+    let is_workload =
+        |key: &str| KEYS.contains(&key) || key.ends_with(':') || key.starts_with("body-");
+    keys.retain(|pair| pair.split_once('=').is_some_and(|(key, _)| is_workload(key)));
+    keys.sort();
     for (name, path) in &run.data {
         let name = name.as_deref().unwrap_or("data");
-        // A folder, or a file that changed since it was read.
+        // The path stands for a folder, and for a file that cannot be read any more.
         let hash = hash(path).unwrap_or_else(|_| path.display().to_string());
-        parts.push(format!("{name}={hash}"));
+        keys.push(format!("{name}={hash}"));
     }
-    parts.join(", ")
+    keys.join(", ")
 }
 
 /// Returns the first 32 bits of the SHA-256 of a file.
@@ -88,7 +90,8 @@ mod tests {
         assert_ne!(workload(first), workload("openai:http://a/v1,input=512,output=8"));
         assert_eq!(workload("oip:http://a/m"), "");
         let mix = workload("openai:http://a,lengths=8/4*2,16/8*1,model=x");
-        assert_eq!(mix, "16/8*1, lengths=8/4*2");
+        assert_eq!(mix, "lengths=8/4*2,16/8*1");
+        assert_eq!(workload("openai:http://a,temperature:=0.9,model=x"), "temperature:=0.9");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use dyno_results::write::replace;
 use regex::Regex;
 
 use crate::failure::Failure;
+use crate::process_group;
 use crate::watch::Interrupt;
 
 /// Returns the program of a descriptor.
@@ -233,10 +234,7 @@ impl Program {
         command.arg("-c").arg(text).current_dir(&self.folder).stdin(Stdio::null());
         command.env(VARIABLES[0], config).env(VARIABLES[1], subset.name());
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        // With a process group, Ctrl-C reaches only this process, and all processes of the trial
-        // can be ended.
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        process_group::separate(&mut command);
         let mut child = match command.spawn() {
             Ok(child) => child,
             Err(error) => return Err(Stop::Failed(format!("`{text}` cannot be started: {error}"))),
@@ -247,7 +245,7 @@ impl Program {
         let mut printed = [String::new(), String::new()];
         let ended = self.wait(&mut child, &outputs, &mut printed, interrupt);
         // Remaining processes would hold the pipes and slow down the next trial.
-        end_group(&child);
+        process_group::signal(&child, "KILL");
         while let Ok((stream, text)) = outputs.recv_timeout(LINGER) {
             printed[stream] = text;
         }
@@ -283,7 +281,7 @@ impl Program {
             }
             let is_late = clock.now() > limit;
             if is_late || interrupt.is_asked() {
-                end_group(child);
+                process_group::signal(child, "KILL");
                 // The process has ended, or cannot be ended.
                 let _ = child.wait();
                 let seconds = self.external.time_limit_s;
@@ -305,20 +303,6 @@ impl Program {
             }
         }
     }
-}
-
-/// Ends a process and the processes that it started.
-fn end_group(child: &Child) {
-    #[cfg(unix)]
-    {
-        let group = format!("-{}", child.id());
-        let mut kill = Command::new("kill");
-        kill.args(["-KILL", "--", &group]).stdout(Stdio::null()).stderr(Stdio::null());
-        // An error means that the group is already empty.
-        let _ = kill.status();
-    }
-    #[cfg(not(unix))]
-    let _ = child;
 }
 
 /// Sends the last part of a stream when it ends.

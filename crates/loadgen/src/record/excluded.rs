@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{Failure, PlayedSessions, Record, Responses};
+use super::{Failure, PlayedSessions, Record, Responses, Turn};
 use crate::clock::Nanos;
 
 /// Queries that were played and are not in the record.
@@ -32,6 +32,7 @@ impl Record {
             return;
         }
         let failed: HashMap<u64, Failure> = self.failed.iter().copied().collect();
+        let mut cancelled = Vec::new();
         let mut excluded = ExcludedQueries { ramp_length: ramp, ..ExcludedQueries::default() };
         for query in 0..self.query_count() {
             let number = query as u64;
@@ -47,13 +48,12 @@ impl Record {
                 excluded.ramp_lost += u64::from(is_lost);
             } else if why.is_some_and(is_cancelled) {
                 excluded.cancelled += 1;
+                cancelled.push(number);
             } else {
                 excluded.numbers.push(number);
             }
         }
-        let is_measured = |number: usize| self.scheduled(number) >= ramp;
-        let measured: Vec<bool> = (0..self.query_count()).map(is_measured).collect();
-        self.exclude_sessions(ramp, &failed, &excluded.numbers, |number| measured[number]);
+        self.exclude_sessions(ramp, &cancelled, &excluded.numbers);
         let numbers = &excluded.numbers;
         let since = |at: Nanos| at.saturating_sub(ramp);
         // 0 means that a sample was never complete.
@@ -85,13 +85,7 @@ impl Record {
 
     /// Removes the turns that are not measured. Of a session that began in the ramp, the later turns
     /// stay.
-    fn exclude_sessions(
-        &mut self,
-        ramp: Nanos,
-        failed: &HashMap<u64, Failure>,
-        numbers: &[u64],
-        is_measured: impl Fn(usize) -> bool,
-    ) {
+    fn exclude_sessions(&mut self, ramp: Nanos, cancelled: &[u64], numbers: &[u64]) {
         let Some(played) = &mut self.sessions else { return };
         let PlayedSessions { turns, ready_at, .. } = played;
         let begun: BTreeSet<u32> = numbers
@@ -100,14 +94,11 @@ impl Record {
             .filter(|turn| turn.number == 0)
             .map(|turn| turn.session)
             .collect();
-        let is_cancelled =
-            |number: usize| failed.get(&(number as u64)) == Some(&Failure::Cancelled);
-        let ended = turns.iter().enumerate().filter(|(number, _)| is_cancelled(*number));
-        let (first, later): (Vec<_>, Vec<_>) = ended.partition(|(_, turn)| turn.number == 0);
-        let later = later.iter().filter(|(_, turn)| begun.contains(&turn.session));
+        let ended = cancelled.iter().map(|number| turns[*number as usize]);
+        let (first, later): (Vec<Turn>, Vec<Turn>) = ended.partition(|turn| turn.number == 0);
+        let later = later.iter().filter(|turn| begun.contains(&turn.session));
         played.cancelled = later.count() as u64;
-        let first = first.iter().filter(|(number, _)| is_measured(*number));
-        played.cancelled_at_first = first.count() as u64;
+        played.cancelled_at_first = first.len() as u64;
         played.ended_at = played.ended_at.saturating_sub(ramp);
         select(turns, numbers, |turn| turn);
         select(ready_at, numbers, |at| at.saturating_sub(ramp));
@@ -152,7 +143,6 @@ fn select<T: Copy>(column: &mut Vec<T>, numbers: &[u64], change: impl Fn(T) -> T
 
 #[cfg(test)]
 mod tests {
-    use super::super::Turn;
     use super::*;
 
     #[test]

@@ -8,6 +8,7 @@ use std::time::Duration;
 use dyno_loadgen::clock::{Clock, Nanos, SECOND};
 
 use crate::failure::Failure;
+use crate::process_group;
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +42,7 @@ pub fn run(
     let file = std::fs::File::create(log).map_err(cannot)?;
     let errors = file.try_clone().map_err(cannot)?;
     command.stdin(Stdio::null()).stdout(file).stderr(errors);
-    #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(command, 0);
+    process_group::separate(command);
     let name = command.get_program().to_string_lossy().into_owned();
     let fails = |error: std::io::Error| Failure::set_up(format!("{name} cannot run: {error}"));
     let mut child = command.spawn().map_err(fails)?;
@@ -68,29 +68,15 @@ fn pause() {
 
 /// Ends a program and the processes that it started.
 fn stop(child: &mut Child) {
-    signal(child, "-INT");
+    process_group::signal(child, "INT");
     let clock = Clock::start();
     while clock.now() < GRACE && matches!(child.try_wait(), Ok(None)) {
         pause();
     }
-    signal(child, "-KILL");
+    process_group::signal(child, "KILL");
     let _ = child.kill();
     // It has ended, or cannot be ended.
     let _ = child.wait();
-}
-
-/// Sends a signal to the process group of a program.
-fn signal(child: &Child, name: &str) {
-    #[cfg(unix)]
-    {
-        let group = format!("-{}", child.id());
-        let mut kill = Command::new("kill");
-        kill.args([name, "--", &group]).stdout(Stdio::null()).stderr(Stdio::null());
-        // An error means that the group is already empty.
-        let _ = kill.status();
-    }
-    #[cfg(not(unix))]
-    let _ = (child, name);
 }
 
 #[cfg(all(test, unix))]

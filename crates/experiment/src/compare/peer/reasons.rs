@@ -288,7 +288,7 @@ mod tests {
         }
     }
 
-    /// The same of the other tool: 4 of its requests opened a connection in 5 ms.
+    /// 100 requests of the other tool. Four of them opened a connection, which took 5 ms each.
     fn peer() -> ClientTimes {
         ClientTimes {
             new_connections: 4,

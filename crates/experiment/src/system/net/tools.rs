@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::SpecKeys;
 use crate::failure::Failure;
+use crate::process_group;
 
 /// Default time limit of a call.
 const LIMIT: Nanos = 30 * SECOND;
@@ -88,10 +89,7 @@ impl ToolProgram {
         let mut command = Command::new(&self.name);
         command.args(&self.arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        // With a process group, Ctrl-C reaches only this process, and the tool's own children can be
-        // ended.
-        #[cfg(unix)]
-        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        process_group::separate(&mut command);
         let mut child =
             command.spawn().map_err(|error| format!("the tool cannot be started: {error}"))?;
         let time = Time { clock: Clock::start(), limit: self.limit, run };
@@ -193,14 +191,7 @@ fn ended(child: &mut Child, time: &Time<'_>) -> Option<ExitStatus> {
 
 /// Ends a tool and the processes that it started.
 fn end(child: &mut Child) {
-    #[cfg(unix)]
-    {
-        let group = format!("-{}", child.id());
-        let mut kill = Command::new("kill");
-        kill.args(["-KILL", "--", &group]).stdout(Stdio::null()).stderr(Stdio::null());
-        // An error means that the group is already empty.
-        let _ = kill.status();
-    }
+    process_group::signal(child, "KILL");
     let _ = child.kill();
     // It has ended, or cannot be ended.
     let _ = child.wait();
