@@ -88,7 +88,7 @@ MODES = {
     "cut_clean html err200 errdetail ndjson huge70 hangall auth e500 notfound",
 }
 # Words of the server that the report of these failures has.
-WORDS = {"event_error": "overloaded", "auth": "Incorrect API key", "notfound": "does not exist", "e500": "500"}
+REPORTED_WORDS = {"event_error": "overloaded", "auth": "Incorrect API key", "notfound": "does not exist", "e500": "500"}
 
 
 def is_right(url, mode, kind):
@@ -108,7 +108,7 @@ def is_right(url, mode, kind):
     is_odd = bool(answers.get("oddities")) or bool((metrics.get("tokens") or {}).get("contradictions"))
     found = f"{test['verdict']}, {whole} whole of 8, deviations: {is_odd}, {test['reasons']}"
     if kind == "failed":
-        has_words = WORDS.get(mode, "") in " ".join(test["reasons"])
+        has_words = REPORTED_WORDS.get(mode, "") in " ".join(test["reasons"])
         return whole == 0 and test["verdict"] == "INVALID" and has_words, found
     if kind == "some":
         return 0 < whole < 8 and test["verdict"] == "INVALID", found
@@ -160,7 +160,7 @@ def by_dyno(url, requests):
 
 
 # A tokenizer of one word: aiperf loads one, and nothing is to be fetched.
-WORDS = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+TOKENIZER = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
          "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None, "decoder": None,
          "model": {"type": "WordLevel", "vocab": {"[UNK]": 0}, "unk_token": "[UNK]"}}
 
@@ -169,7 +169,7 @@ def by_aiperf(url, requests):
     out = fresh("aiperf")
     tokenizer = FOLDER / "tokenizer"
     tokenizer.mkdir(exist_ok=True)
-    (tokenizer / "tokenizer.json").write_text(json.dumps(WORDS))
+    (tokenizer / "tokenizer.json").write_text(json.dumps(TOKENIZER))
     (tokenizer / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "[UNK]"}')
     prompts = FOLDER / "aiperf.jsonl"
     prompts.write_text("".join(json.dumps({"text": f"row {row}", "output_length": 16}) + "\n" for row in range(64)))

@@ -176,7 +176,7 @@ pub fn run(root: &Path, options: &Options, more: &[Group]) -> Result<ExitCode> {
     if *quick && names.is_empty() {
         println!("peers: left to .ci/daily: {}", DAILY.join(", "));
     }
-    let mut outcomes = Vec::new();
+    let (mut outcomes, mut failures) = (Vec::new(), Vec::new());
     for (name, group) in groups {
         let options = bench::FigureOptions { quick: *quick, parts: Vec::new() };
         let bench = Bench::new(root, &format!("peers/{name}"), &options)?;
@@ -186,10 +186,16 @@ pub fn run(root: &Path, options: &Options, more: &[Group]) -> Result<ExitCode> {
             .unwrap_or_else(|error| vec![("the group", Outcome::Failed(format!("{error:#}")))]);
         println!("peers {name}: took {} s", start.elapsed().as_secs());
         for (comparison, outcome) in comparisons {
-            println!("peers {name}: {comparison}: {outcome}");
+            let line = format!("peers {name}: {comparison}: {outcome}");
+            println!("{line}");
+            if matches!(outcome, Outcome::Failed(_)) {
+                failures.push(line);
+            }
             outcomes.push(outcome);
         }
     }
+    // The line above is far away by now, and who reads the log of a CI run starts at its end.
+    failures.iter().for_each(|line| println!("{line}"));
     let (summary, is_failure) = summarize(&outcomes, *strict);
     println!("{summary}");
     Ok(if is_failure { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -25,9 +25,6 @@ pub struct Soak {
 /// Largest growth of resident memory after the first run, in percent.
 const MOST_GROWTH: f64 = 1.0;
 
-/// Growth up to this many bytes is not counted: the allocator and the threads of short runs.
-const NEGLIGIBLE_BYTES: u64 = 1 << 20;
-
 impl Soak {
     /// Plays the runs; returns whether no record is lost and memory does not grow.
     pub fn execute(&self) -> bool {
@@ -61,10 +58,6 @@ impl Soak {
                 "{lost} records lost, resident memory grew by {growth:.2} % after the first run"
             );
         }
-        let resident = || played.iter().filter_map(|run| run.resident);
-        let first = resident().next().unwrap_or(0);
-        let grown = resident().max().unwrap_or(0).saturating_sub(first);
-        let is_steady = grown <= NEGLIGIBLE_BYTES || growth.is_none_or(|g| g <= MOST_GROWTH);
-        lost == 0 && is_steady
+        lost == 0 && growth.is_none_or(|growth| growth <= MOST_GROWTH)
     }
 }
