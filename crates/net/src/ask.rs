@@ -266,6 +266,11 @@ impl ServerQuery<'_> {
         if let Some(host) = host {
             built = built.header("host", host);
         }
+        if let (HttpVersion::Http1, false, Some(login)) =
+            (self.version, self.endpoint.is_tls(), self.endpoint.proxy_login())
+        {
+            built = built.header(crate::proxy::LOGIN, login);
+        }
         for (name, value) in &request.fields {
             built = built.header(*name, value);
         }

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 use crate::trouble::{Kind, Trouble};
+use crate::workload::images::base64;
 
 /// A server: scheme, host, port, the path that all its requests begin with, and their query.
 ///
@@ -29,6 +30,8 @@ pub struct Endpoint {
     query: String,
     /// Proxy that forwards to the server.
     proxy: Option<Box<Endpoint>>,
+    /// User and password for this endpoint as a proxy, as the value of `Proxy-Authorization`; a secret.
+    login: Option<String>,
 }
 
 /// Reason why a text is not an endpoint.
@@ -115,7 +118,7 @@ impl FromStr for Endpoint {
             },
         };
         let path = path.trim_end_matches('/').to_owned();
-        Ok(Self { is_tls, host, port, path, query: query.to_owned(), proxy: None })
+        Ok(Self { is_tls, host, port, path, query: query.to_owned(), proxy: None, login: None })
     }
 }
 
@@ -197,6 +200,17 @@ impl Endpoint {
     #[must_use]
     pub fn through(self, proxy: Self) -> Self {
         Self { proxy: Some(Box::new(proxy)), ..self }
+    }
+
+    /// Returns the endpoint as a proxy that demands a login, which is `USER:PASSWORD` (RFC 7617).
+    #[must_use]
+    pub fn with_login(self, login: &str) -> Self {
+        Self { login: Some(format!("Basic {}", base64(login.as_bytes()))), ..self }
+    }
+
+    /// Returns the value of `Proxy-Authorization` for the proxy on the way, if that demands a login.
+    pub(crate) fn proxy_login(&self) -> Option<&str> {
+        self.proxy()?.login.as_deref()
     }
 
     /// Returns the name of the server for messages about connections, with that of the proxy on the way

@@ -11,6 +11,9 @@ use crate::trouble::{Kind, Trouble, in_short};
 /// Maximum bytes of a proxy's answer.
 const LONGEST_ANSWER: usize = 64 << 10;
 
+/// Field with the login for a proxy (RFC 9110, section 11.7.2).
+pub(crate) const LOGIN: &str = "proxy-authorization";
+
 /// A tunnel that is being opened on a connection to a proxy.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
@@ -34,7 +37,10 @@ impl Tunnel {
             host => host.to_owned(),
         };
         let server = format!("{host}:{}", endpoint.port());
-        let unsent = format!("CONNECT {server} HTTP/1.1\r\nhost: {server}\r\n\r\n").into_bytes();
+        let login = endpoint.proxy_login().map(|login| format!("{LOGIN}: {login}\r\n"));
+        let login = login.unwrap_or_default();
+        let unsent =
+            format!("CONNECT {server} HTTP/1.1\r\nhost: {server}\r\n{login}\r\n").into_bytes();
         Some(Self { way: format!("{proxy} to {server}"), unsent, answer: Vec::new() })
     }
 
@@ -157,6 +163,20 @@ mod tests {
         assert_eq!(tunnel.go_on(&mut socket), Ok(true));
         assert_eq!(socket.pieces, [b"TLS"]);
         assert_eq!(socket.sent, b"CONNECT a:8443 HTTP/1.1\r\nhost: a:8443\r\n\r\n");
+    }
+
+    #[test]
+    fn a_login_is_sent_to_the_proxy() {
+        let proxy: Endpoint = "http://proxy:3128".parse().unwrap();
+        let server: Endpoint = "https://a".parse().unwrap();
+        let server = server.through(proxy.with_login("guest:open sesame"));
+        let mut socket = Socket { sent: Vec::new(), pieces: vec![b"HTTP/1.1 200 OK\r\n\r\n"] };
+        let mut tunnel = Tunnel::to(&server, HttpVersion::Http1).unwrap();
+        assert_eq!(tunnel.go_on(&mut socket), Ok(true));
+        let sent = String::from_utf8(socket.sent).unwrap();
+        // By the program base64.
+        let field = "proxy-authorization: Basic Z3Vlc3Q6b3BlbiBzZXNhbWU=\r\n";
+        assert_eq!(sent, format!("CONNECT a:443 HTTP/1.1\r\nhost: a:443\r\n{field}\r\n"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Secrets of requests, which must not appear in messages.
 
 use crate::endpoint::PercentEncoding;
+use crate::workload::images::base64;
 
 /// Values shorter than this are not hidden: they are no secrets, and appear by chance.
 const SHORTEST: usize = 6;
@@ -91,6 +92,8 @@ fn forms(value: &str) -> Vec<String> {
         html.replace('\'', "&#39;"),
         html.replace('\'', "&#x27;"),
         html,
+        // As in the header field of a login.
+        base64(value.as_bytes()),
         lower_escapes(&percent),
         percent.replace("%20", "+"),
         percent,

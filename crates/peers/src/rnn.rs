@@ -3,6 +3,7 @@
 //! JSON line per cell of the table and one per summary, each with the instruction set of the engine.
 
 mod cell;
+mod imports;
 mod models;
 mod neighbour;
 mod server;
@@ -63,6 +64,7 @@ pub fn run(root: &Path, options: &FigureOptions) -> Result<ExitCode> {
     if wants_tuner(&bench) {
         tuner(&bench, &lines)?;
     }
+    imports::run(&bench, &lines)?;
     models::run(&bench, &lines)?;
     whole::run(&bench, &lines)?;
     neighbour::run(&bench, &lines)?;

@@ -90,6 +90,10 @@ fn by_kind(kind: Kind, samples: u64, words: &str) -> FailureGroup {
         (Kind::Request, Some(401 | 403)) => {
             ("not authorized", "Check the token; token-env=NAME selects its environment variable.")
         }
+        (Kind::Request, Some(407)) => (
+            "not authorized by the proxy",
+            "Pass USER:PASSWORD for the proxy in an environment variable (proxy-login-env=NAME).",
+        ),
         (Kind::Request, Some(404)) => {
             ("not found", "Check the path of the URL and the name of the model (model=NAME).")
         }

@@ -138,7 +138,8 @@ pub(super) const RAW: SystemKind = SystemKind {
            certificate), fingerprint=SHA256 (only the server with this certificate), insecure=true \
            (any certificate), metrics=URL or off (Prometheus metrics page, once for each server; \
            default for openai and oip: /metrics), metrics-interval=TIME (1s), \
-           client-cert=FILE.pem, client-key=FILE.pem, proxy=http://HOST:PORT, header.NAME=TEXT and \
+           client-cert=FILE.pem, client-key=FILE.pem, proxy=http://HOST:PORT, proxy-login-env=NAME \
+           (environment variable with USER:PASSWORD for the proxy), header.NAME=TEXT and \
            query.NAME=TEXT, or header-env.NAME=VARIABLE, header-file.NAME=FILE, \
            query-env.NAME=VARIABLE, query-file.NAME=FILE (values are never written), \
            token-env=NAME (environment variable with a bearer token)",

@@ -201,7 +201,10 @@ fn head(node: &Endpoint, fields: &[(&str, &str)], request: &Request) -> String {
         node.target(&request.path),
         node.authority()
     );
-    for (name, value) in fields {
+    let login = if node.is_tls() { None } else { node.proxy_login() };
+    for (name, value) in
+        fields.iter().copied().chain(login.map(|login| (crate::proxy::LOGIN, login)))
+    {
         let _ = write!(head, "{name}: {value}\r\n");
     }
     if request.method == Method::Post || !request.body.is_empty() {

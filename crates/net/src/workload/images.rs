@@ -80,7 +80,7 @@ pub fn data_uri(bytes: &[u8]) -> Result<String, String> {
 }
 
 /// Returns bytes in Base64 (RFC 4648, section 4).
-pub(super) fn base64(bytes: &[u8]) -> String {
+pub(crate) fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::{Answer, JSON, Server, one_model, summary};
-use crate::program::Folder;
+use crate::program::{Folder, ProgramResult};
 
 /// Answers to a deployment of a gateway, which demands a version of its interface.
 fn gateway(path: &str, body: &serde_json::Value) -> (u16, &'static str, String) {
@@ -49,19 +49,50 @@ fn a_proxy_gets_the_whole_url_and_resolves_the_name() {
     assert!(server.heads().iter().all(|head| head.contains("host: gateway.invalid:8000")));
 }
 
+/// A login for a proxy, and its value in a request (from the program base64).
+const LOGIN: (&str, &str) = ("guest:open sesame", "Basic Z3Vlc3Q6b3BlbiBzZXNhbWU=");
+
+#[test]
+fn a_login_for_a_proxy_is_sent_to_it_and_written_nowhere() {
+    let (server, folder) = (Server::start(proxy), Folder::new());
+    let way = format!(
+        "http://gateway.invalid:8000,proxy=http://{},proxy-login-env=PROXY_LOGIN",
+        server.address
+    );
+    let run = format!("run {way} --num-prompts 4 --out out");
+    let told = folder.dyno(&run).exits(3);
+    assert!(told.stderr.contains("PROXY_LOGIN has no USER:PASSWORD"), "{}", told.stderr);
+    let mut program = folder.command(&run);
+    let ran: ProgramResult = program.env("PROXY_LOGIN", LOGIN.0).output().unwrap().into();
+    assert_eq!(summary(&folder)["tests"][0]["metrics"]["answers"]["whole"], 4, "{}", ran.stderr);
+    let field = format!("proxy-authorization: {}", LOGIN.1);
+    assert!(server.heads().iter().all(|head| head.contains(&field)), "{:?}", server.heads());
+    for secret in ["open sesame", LOGIN.1] {
+        assert!(!ran.stdout.contains(secret) && !ran.stderr.contains(secret));
+        assert_eq!(files_with(&folder.0, secret), Vec::<std::path::PathBuf>::new());
+    }
+    let alone = folder.dyno("run http://a:1,proxy-login-env=PROXY_LOGIN --dry-run").exits(2);
+    assert!(alone.stderr.contains("together with proxy="), "{}", alone.stderr);
+}
+
 /// A key that must not be written anywhere.
 const PLANTED: &str = "sk-planted-4711";
 
 /// Returns the files below a folder that hold the planted key.
 fn leaks(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    files_with(folder, PLANTED)
+}
+
+/// Returns the files below a folder that hold a text.
+fn files_with(folder: &std::path::Path, text: &str) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            found.extend(leaks(&path));
+            found.extend(files_with(&path, text));
         } else {
             let bytes = std::fs::read(&path).unwrap();
-            let is_leak = bytes.windows(PLANTED.len()).any(|part| part == PLANTED.as_bytes());
+            let is_leak = bytes.windows(text.len()).any(|part| part == text.as_bytes());
             found.extend(is_leak.then_some(path));
         }
     }

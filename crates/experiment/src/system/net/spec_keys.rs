@@ -54,7 +54,7 @@ pub fn named(system: &str, argument: &str) -> Resources {
     let Ok(mut given) = SpecKeys::read(system, argument) else { return Resources::default() };
     let first = std::iter::once(given.url.clone());
     let urls = first.chain(given.all("node")).chain(given.all("proxy")).collect();
-    let mut variables = given.all("token-env");
+    let mut variables = [given.all("token-env"), given.all("proxy-login-env")].concat();
     let mut files =
         ["ca", "client-cert", "client-key", "tokenizer"].map(|key| given.all(key)).concat();
     let named = |keys: Vec<(String, String)>| keys.into_iter().map(|(_, value)| value);
@@ -279,7 +279,35 @@ impl SpecKeys {
                 self.wrong("proxy", format!("{error}, in `{}`", without_credentials(&text)))
             }),
         });
-        Ok(Route { query, proxy: proxy.transpose()? })
+        let (proxy, login) = (proxy.transpose()?, self.proxy_login()?);
+        let proxy = match (proxy, login) {
+            (Some(proxy), Some(login)) => Some(proxy.with_login(&login)),
+            (None, Some(_)) => {
+                return Err(self.wrong("proxy-login-env", "expected it together with proxy="));
+            }
+            (proxy, None) => proxy,
+        };
+        Ok(Route { query, proxy })
+    }
+
+    /// Takes the user and the password for the proxy, which are written nowhere.
+    ///
+    /// # Errors
+    /// The environment variable is not set, or has another form.
+    fn proxy_login(&mut self) -> Result<Option<String>, Failure> {
+        let Some(variable) = self.text("proxy-login-env") else { return Ok(None) };
+        let login = std::env::var(&variable).unwrap_or_default().trim().to_owned();
+        if !login.contains(':') || login.contains(char::is_control) {
+            let problem = format!(
+                "proxy-login-env: the environment variable {variable} has no USER:PASSWORD"
+            );
+            let hint =
+                format!("export {variable}=USER:PASSWORD; Dyno sends it and never writes it");
+            return Err(Failure::set_up(problem).hint(hint));
+        }
+        self.secrets.push(login.clone());
+        self.secrets.extend(login.split_once(':').map(|(_, password)| password.to_owned()));
+        Ok(Some(login))
     }
 
     /// Takes the values of `PLACE-env.NAME=VARIABLE` and `PLACE-file.NAME=FILE`, which are written
