@@ -97,7 +97,7 @@ impl ServerQuery<'_> {
         match Kind::of_status(answer.status) {
             None => Ok(answer),
             Some(kind) => {
-                Err(Trouble::of_status(kind, answer.status, &self.without_secrets(&answer.words())))
+                Err(Trouble::of_status(kind, answer.status, &self.hidden(&answer.words())))
             }
         }
     }
@@ -115,7 +115,7 @@ impl ServerQuery<'_> {
             let shown =
                 location.split_once('?').map_or(location.clone(), |(url, _)| format!("{url}?***"));
             let words = format!("{from} redirects requests to {shown:?}, {why}");
-            Err(Trouble::new(Kind::Mismatch, self.without_secrets(&words)))
+            Err(Trouble::new(Kind::Mismatch, self.hidden(&words)))
         };
         let Some(target) = from.redirected(&location, path) else {
             return not_followed(
@@ -140,8 +140,9 @@ impl ServerQuery<'_> {
         !self.secrets.is_empty() || self.fields.iter().any(|(name, _)| is_secret_field(name))
     }
 
-    /// Returns a message without secrets of the request.
-    pub(crate) fn without_secrets(&self, words: &str) -> String {
+    /// Returns a text of the server without secrets of the request.
+    #[must_use]
+    pub fn hidden(&self, words: &str) -> String {
         hide(words, self.fields, self.secrets)
     }
 
@@ -162,9 +163,8 @@ impl ServerQuery<'_> {
         };
         let answered = self.success(self.exchange(&request)?)?;
         for fields in std::iter::once(&answered.fields).chain(&answered.trailers) {
-            grpc::status(fields).map_err(|trouble| {
-                Trouble::new(trouble.kind, self.without_secrets(&trouble.words))
-            })?;
+            grpc::status(fields)
+                .map_err(|trouble| Trouble::new(trouble.kind, self.hidden(&trouble.words)))?;
         }
         let mut messages = grpc::Deframer::default();
         messages.push(&answered.body);
@@ -192,7 +192,10 @@ impl ServerQuery<'_> {
                 }
             }
         };
-        runtime.block_on(answered)
+        // A proxy or a server may repeat a secret in what is no answer.
+        runtime
+            .block_on(answered)
+            .map_err(|trouble| Trouble::new(trouble.kind, self.hidden(&trouble.words)))
     }
 
     async fn connect_and_exchange(&self, request: &Request) -> Result<HttpAnswer, Trouble> {

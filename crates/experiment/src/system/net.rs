@@ -5,6 +5,7 @@ mod dataset;
 mod discover;
 mod measured;
 mod metrics;
+mod model_names;
 mod models;
 mod oip;
 mod openai;
@@ -35,6 +36,7 @@ use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::HttpVersion;
 use dyno_net::oip::Model;
 use dyno_net::protocol::Protocol;
+use dyno_net::trouble::printable;
 use dyno_net::workload::Workload;
 use dyno_sut::tensors::{Elements, TensorLibrary};
 use serde_json::json;
@@ -205,7 +207,8 @@ impl From<LoadedServer> for OpenedSystem {
             labels: loaded.labels,
             tensors: loaded.tensors,
             is_synthetic: loaded.is_synthetic,
-            remarks: loaded.remarks,
+            // They may name what servers reported.
+            remarks: loaded.remarks.iter().map(|text| printable(text).into_owned()).collect(),
             ..Self::new(Drive::Remote(Box::new(loaded.remote)), loaded.library)
         }
     }

@@ -213,7 +213,7 @@ impl PendingAnswer {
                 // run sees all answers.
                 shared.threads[self.thread].answer(answer.counted_by);
                 if let Some(models) = answer.other_model {
-                    shared.counters.other_model(models);
+                    shared.counters.other_model(models, |name| shared.hidden(name));
                 }
                 let at = outputs.last.map_or(body_at, NonZero::get);
                 let whole = WholeAnswer {

@@ -10,7 +10,6 @@ use dyno_loadgen::drive::real::Responder;
 
 use super::{ClientCore, FailedAttempt, Job};
 use crate::exchange::Fields;
-use crate::secrets;
 use crate::trouble::{Kind, Trouble};
 
 /// Wait before the first retry of a request that the server refused without stating a time; each
@@ -149,7 +148,7 @@ impl ClientCore {
             return None;
         }
         self.session_nodes.iter().for_each(|nodes| nodes.ended(job.node));
-        let words = secrets::hide(&trouble.words, &self.options.fields, &self.options.secrets);
+        let words = self.hidden(&trouble.words);
         self.keep_text(job, Err(&words));
         if trouble.kind != Kind::Cancelled {
             self.counters.failed(&Trouble::new(trouble.kind, words));

@@ -84,7 +84,7 @@ fn leaks(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
 }
 
 /// Returns the files below a folder that hold a text.
-fn files_with(folder: &std::path::Path, text: &str) -> Vec<std::path::PathBuf> {
+pub fn files_with(folder: &std::path::Path, text: &str) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
