@@ -12,8 +12,8 @@ use super::{ClientCore, FailedAttempt, Job};
 use crate::exchange::Fields;
 use crate::trouble::{Kind, Trouble};
 
-/// Wait before the first retry of a request that the server refused without stating a time; each
-/// further wait is twice as long.
+/// Longest wait before the first retry of a request that the server refused without stating a time; the
+/// shortest is half of it. Each further wait is twice as long.
 const FIRST_WAIT: Nanos = 100 * MILLISECOND;
 /// Longest wait that a server did not ask for.
 const LONGEST_WAIT: Nanos = 5 * SECOND;
