@@ -17,7 +17,7 @@ use crate::grpc;
 use crate::oip::http::error_words;
 use crate::protocol::LONGEST_ANSWER;
 use crate::proxy::Tunnel;
-use crate::secrets::{hide, is_secret_field};
+use crate::secrets::hide;
 use crate::tls::{self, Trust};
 use crate::trouble::{Kind, Trouble};
 
@@ -105,8 +105,7 @@ impl ServerQuery<'_> {
     /// Returns the endpoint to which an answer redirects the request of `path`.
     ///
     /// # Errors
-    /// [`Kind::Mismatch`]: the target is another interface, the same URL, or another origin that would
-    /// receive secrets.
+    /// [`Kind::Mismatch`]: the target is another interface, the same URL, or another origin.
     pub fn follow(&self, answer: &HttpAnswer, path: &str) -> Result<Endpoint, Trouble> {
         let from = self.endpoint;
         let location = answer.location().unwrap_or_default();
@@ -126,18 +125,13 @@ impl ServerQuery<'_> {
         if is_same_origin && target.path() == from.path() {
             return not_followed("which is the same URL; check the gateway in front of the server");
         }
-        if self.has_secrets() && !is_same_origin {
+        // A server must not direct the load, or secrets of requests, to a server of others.
+        if !is_same_origin {
             return not_followed(
-                "which is another origin that must not receive the secrets of the request; use that \
-                 URL if it is correct",
+                "which is another origin; use that URL if it is the server to measure",
             );
         }
         Ok(target)
-    }
-
-    /// Returns whether requests hold values that another server must not get.
-    fn has_secrets(&self) -> bool {
-        !self.secrets.is_empty() || self.fields.iter().any(|(name, _)| is_secret_field(name))
     }
 
     /// Returns a text of the server without secrets of the request.
