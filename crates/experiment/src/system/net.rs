@@ -36,7 +36,7 @@ use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::HttpVersion;
 use dyno_net::oip::Model;
 use dyno_net::protocol::Protocol;
-use dyno_net::trouble::printable;
+use dyno_net::trouble::{Kind, printable};
 use dyno_net::workload::Workload;
 use dyno_sut::tensors::{Elements, TensorLibrary};
 use serde_json::json;
@@ -255,6 +255,17 @@ fn start(name: &str, argument: &str, run: &RunOptions) -> Result<StartedServer, 
     })
 }
 
+/// Returns what to do about a server that cannot be reached, or whose certificate is not accepted.
+fn reach_hint(kind: Kind, otherwise: &'static str) -> &'static str {
+    match kind {
+        Kind::Tls => {
+            "after the URL, ca=FILE.pem accepts a certificate or those of its authority, \
+             fingerprint=SHA256 one certificate, and insecure=true any certificate"
+        }
+        _ => otherwise,
+    }
+}
+
 /// A client of one server, or of several servers in turn.
 struct StartedServer {
     client: Client,
@@ -344,7 +355,7 @@ impl ServerGroup {
         if self.options.connects {
             client.reach().map_err(|trouble| {
                 Failure::server(trouble.kind, format!("{name}: {trouble}"))
-                    .hint("start the server, or check the URL")
+                    .hint(reach_hint(trouble.kind, "start the server, or check the URL"))
             })?;
         }
         if self.options.trust.is_unverified && self.nodes.iter().any(Endpoint::is_tls) {

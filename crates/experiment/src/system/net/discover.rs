@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::model_names::quoted;
 use super::models::ModelMix;
 use super::spec_keys::Route;
-use super::{SpecKeys, openai, ready, version};
+use super::{SpecKeys, openai, reach_hint, ready, version};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 
@@ -272,10 +272,7 @@ impl Questions<'_> {
     fn send(&self, base: &str, request: &Request) -> Result<HttpAnswer, Failure> {
         let endpoint = self.endpoint(base)?;
         self.query_of(&endpoint).exchange(request).map_err(|trouble| {
-            let hint = match trouble.kind {
-                Kind::Tls => "after the URL, ca=FILE.pem adds the authority of its certificate",
-                _ => "start the server, or check the URL and its port",
-            };
+            let hint = reach_hint(trouble.kind, "start the server, or check the URL and its port");
             Failure::server(trouble.kind, trouble).hint(hint)
         })
     }
@@ -525,6 +522,13 @@ mod tests {
         }
         let plain = super::tensors("oip", "http://h", "iris.v1", "", &keys);
         assert_eq!(plain.spec, "oip:http://h/iris.v1,retries=2");
+    }
+
+    #[test]
+    fn an_error_of_a_certificate_names_each_way_to_accept_it() {
+        let hint = reach_hint(Kind::Tls, "start it");
+        assert!(["ca=FILE", "fingerprint=", "insecure=true"].iter().all(|key| hint.contains(key)));
+        assert_eq!(reach_hint(Kind::Connect, "start it"), "start it");
     }
 
     #[test]

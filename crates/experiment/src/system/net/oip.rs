@@ -25,7 +25,8 @@ use dyno_sut::tensors::{Spans, TensorLibrary};
 use dyno_tensors::files;
 
 use super::{
-    Answers, MetricsSource, ServerGroup, SpecKeys, StartedServer, dataset, raw, sequences, version,
+    Answers, MetricsSource, ServerGroup, SpecKeys, StartedServer, dataset, raw, reach_hint,
+    sequences, version,
 };
 use crate::failure::Failure;
 use crate::options::{RandomStream, RunOptions};
@@ -117,7 +118,7 @@ fn ready_model(
 ) -> Result<ModelMetadata, Failure> {
     let metadata = metadata(asking, model, version, is_grpc).map_err(|trouble| {
         Failure::server(trouble.kind, format!("model `{model}` at {}: {trouble}", asking.endpoint))
-            .hint("start the server, or check URL and model")
+            .hint(reach_hint(trouble.kind, "start the server, or check URL and model"))
     })?;
     check_ready(asking, &metadata.name, version, is_grpc)?;
     Ok(metadata)

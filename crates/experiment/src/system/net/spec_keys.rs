@@ -372,22 +372,16 @@ impl SpecKeys {
         let mut fields: Vec<(String, String)> = self.beginning("header.");
         check_redacted("header", &fields)?;
         fields.extend(self.secrets_of("header")?);
-        for (name, _) in &mut fields {
-            name.make_ascii_lowercase();
-            if OWN_FIELDS.contains(&name.as_str()) {
-                return Err(Failure::usage(format!("header.{name}: Dyno sets this field itself"))
-                    .hint("remove it; the field frames the message"));
-            }
-        }
+        check_fields(&mut fields)?;
         if let Some(name) = self.text("token-env") {
             let token = std::env::var(&name).map_err(|_| {
                 Failure::set_up(format!("the environment variable {name} has no token"))
                     .hint(format!("export {name}=...; Dyno sends it and never writes it"))
             })?;
             let token = token.trim();
-            if token.is_empty() || token.contains(char::is_control) {
+            if token.is_empty() || !is_printable_ascii(token) {
                 let problem = format!("the environment variable {name} is not a valid token");
-                return Err(Failure::set_up(problem).hint("a token is one line of text"));
+                return Err(Failure::set_up(problem).hint("a token is one line of ASCII text"));
             }
             fields.push(("authorization".into(), format!("Bearer {token}")));
         }
@@ -529,6 +523,32 @@ fn check_redacted(place: &str, given: &[(String, String)]) -> Result<(), Failure
                 .hint(format!("{place}-env.{name}=VARIABLE reads it from the environment")))
         }
     }
+}
+
+/// Returns whether a header field can hold a text.
+fn is_printable_ascii(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
+}
+
+/// Writes the names of header fields in lower case, and rejects fields that would break a message. No
+/// message shows a value.
+fn check_fields(fields: &mut [(String, String)]) -> Result<(), Failure> {
+    for (name, value) in fields {
+        name.make_ascii_lowercase();
+        if OWN_FIELDS.contains(&name.as_str()) {
+            return Err(Failure::usage(format!("header.{name}: Dyno sets this field itself"))
+                .hint("remove it; the field frames the message"));
+        }
+        if !is_printable_ascii(value) {
+            let problem = format!(
+                "header field {name}: expected a value of printable ASCII characters, found a value \
+                 with others"
+            );
+            return Err(Failure::usage(problem)
+                .hint("check the variable or the file; encode other characters, such as by %XX"));
+        }
+    }
+    Ok(())
 }
 
 /// Maximum number of connections to a server: it has fewer ports.

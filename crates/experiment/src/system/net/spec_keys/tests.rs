@@ -92,3 +92,20 @@ fn names_of_models_can_be_quoted() {
     assert!(problem("http://h,model=a,b").1.contains("\\u002c"));
     assert_eq!(problem("http://h,api=a,b").1, "values cannot contain commas");
 }
+
+#[test]
+fn a_value_of_a_field_that_no_message_can_hold_is_rejected_and_not_shown() {
+    let problem = |keys: &str| {
+        let mut given = SpecKeys::read("openai", &format!("http://a,{keys}")).unwrap();
+        given.options(&RunOptions::default()).err().unwrap().problems()[0].clone()
+    };
+    let file = std::env::temp_dir().join(format!("dyno-field-{}", std::process::id()));
+    std::fs::write(&file, "s\u{e9}same").unwrap();
+    for key in ["header.X-Key=s\u{e9}same".into(), format!("header-file.x-key={}", file.display())]
+    {
+        let found = problem(&key);
+        assert!(found.starts_with("header field x-key: expected a value of printable"), "{found}");
+        assert!(!found.contains("same"), "{found}");
+    }
+    std::fs::remove_file(&file).unwrap();
+}
