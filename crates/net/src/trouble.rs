@@ -123,11 +123,9 @@ impl Trouble {
 
     /// Creates trouble of a kind, with a message, which may hold texts of a server.
     pub fn new(kind: Kind, words: impl Into<String>) -> Self {
-        let words = words.into();
-        match printable(&words) {
-            Cow::Borrowed(_) => Self { kind, words },
-            Cow::Owned(words) => Self { kind, words },
-        }
+        let words: String = words.into();
+        let is_printable = !words.contains(is_control);
+        Self { kind, words: if is_printable { words } else { printable(&words).into_owned() } }
     }
 }
 
