@@ -31,7 +31,7 @@ use crate::failure::Failure;
 use crate::gather::server::ServerFindings;
 use crate::measure::PlayedTest;
 use crate::options::{CommandLine, Options, Requirement};
-use crate::outcome::{Context, Outcome, log_folder};
+use crate::outcome::{self, Context, Outcome, log_folder};
 use crate::system::System;
 use crate::system::net::Remote;
 use crate::test::{PlannedTest, TestTenant};
@@ -325,8 +325,7 @@ impl PreparedRun {
         if system.is_simulated() {
             return Ok((played, Vec::new()));
         }
-        let took = clock.now().saturating_sub(test.ramp());
-        let before = played.at_end_of_ramp.clone().or(before);
+        let took = clock.now();
         let troubles = seen::troubles(system, before.as_ref());
         let has_round = self.options.rules.is_some();
         let percentiles = &self.options.run.percentiles();
@@ -496,9 +495,9 @@ fn play(
             .filter(|failed| *failed > 0)
             .map(|failed| format!("{failed} warm-up requests before the test failed.")),
     );
-    let PlayedTest { logs, failing, saturated, observation, servers, at_end_of_ramp } = played;
+    let PlayedTest { logs, failing, saturated, observation, servers } = played;
     control.writes(true);
-    let (took, before) = (clock.now().saturating_sub(test.ramp()), at_end_of_ramp.or(before));
+    let took = clock.now();
     let batch_sizes = system.batch_sizes.take();
     let troubles = seen::troubles(system, before.as_ref());
     let percentiles = &prepared.options.run.percentiles();
@@ -535,6 +534,8 @@ fn play(
             let own = |bound: &&Requirement| bound.is_for(test.scenario);
             let own: Vec<&Requirement> = kept.requirements.iter().filter(own).collect();
             requirement::judge(&mut outcome.summary, &own, &run.record);
+            let rule = prepared.options.failures(test.scenario);
+            outcome::judge_failures(&mut outcome.summary, &run.record, &troubles, rule);
         }
         let folder = log_folder(&test, name);
         if !kept.store(control.watch, &folder, log, &judged, &outcome) {
