@@ -2,8 +2,9 @@
 //!
 //! Source: HTML Living Standard, section 9.2 "Server-sent events". Text is not decoded: invalid
 //! UTF-8 reaches the caller unchanged. `id` and `retry` concern reconnections and are ignored. Older
-//! versions of llama.cpp report an error in a field `error`, which the standard does not know: it is read as
-//! the data of an event of the type `error`. The standard permits a byte order mark before the first line; some servers write one before each event.
+//! versions of llama.cpp report an error in a field `error`, which the standard does not know: it is
+//! read as the data of an event of the type `error`. The standard permits a byte order mark before the
+//! first line; some servers write one before each event.
 
 use memchr::memchr2;
 

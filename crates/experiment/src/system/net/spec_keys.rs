@@ -473,7 +473,7 @@ impl SpecKeys {
 /// Returns the hint for a value with a comma.
 fn no_comma(key: Option<&(String, String)>) -> &'static str {
     match key {
-        Some((key, _)) if key == MODEL => {
+        Some((key, _)) if key == MODEL || key == "models" => {
             "quote a name with commas as JSON without them: model=\"a\\u002cb\" is the model a,b"
         }
         _ => "values cannot contain commas",
