@@ -297,10 +297,5 @@ fn parts(path: &Path) -> Vec<String> {
 
 /// Replaces control characters, so that file names cannot control the terminal.
 pub fn safe(text: &str) -> String {
-    // Direction marks change the order of the text that follows.
-    let obeyed = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.replace(obeyed, "\u{fffd}")
+    dyno_net::trouble::printable(text).into_owned()
 }

@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dyno_experiment::{Failure, Watch};
+use dyno_net::trouble::is_control;
 
 /// Messages held back while the terminal shows a full screen; `None` at other times.
 static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
@@ -46,6 +47,13 @@ pub fn say(text: impl Display) {
     }
 }
 
+/// Returns a message without characters that control the terminal, such as those of a server. Line ends
+/// and tabs are kept.
+pub fn plain(text: &str) -> String {
+    let is_obeyed = |c: char| is_control(c) && !matches!(c, '\n' | '\t');
+    text.replace(is_obeyed, "\u{fffd}")
+}
+
 /// Holds back messages from now on.
 pub fn hold() {
     held_messages().get_or_insert_default();
@@ -72,6 +80,6 @@ pub struct Console;
 
 impl Watch for Console {
     fn say(&self, sentence: &str) {
-        say(sentence);
+        say(plain(sentence));
     }
 }

@@ -101,7 +101,7 @@ impl Progress {
 
 impl Watch for Progress {
     fn say(&self, sentence: &str) {
-        output::say(sentence);
+        output::say(output::plain(sentence));
     }
 
     fn wants_glances(&self) -> bool {

@@ -17,7 +17,7 @@ use crate::grpc;
 use crate::oip::http::error_words;
 use crate::protocol::LONGEST_ANSWER;
 use crate::proxy::Tunnel;
-use crate::secrets::{hide, is_secret_field};
+use crate::secrets::hide;
 use crate::tls::{self, Trust};
 use crate::trouble::{Kind, Trouble};
 
@@ -97,7 +97,7 @@ impl ServerQuery<'_> {
         match Kind::of_status(answer.status) {
             None => Ok(answer),
             Some(kind) => {
-                Err(Trouble::of_status(kind, answer.status, &self.without_secrets(&answer.words())))
+                Err(Trouble::of_status(kind, answer.status, &self.hidden(&answer.words())))
             }
         }
     }
@@ -105,8 +105,7 @@ impl ServerQuery<'_> {
     /// Returns the endpoint to which an answer redirects the request of `path`.
     ///
     /// # Errors
-    /// [`Kind::Mismatch`]: the target is another interface, the same URL, or another origin that would
-    /// receive secrets.
+    /// [`Kind::Mismatch`]: the target is another interface, the same URL, or another origin.
     pub fn follow(&self, answer: &HttpAnswer, path: &str) -> Result<Endpoint, Trouble> {
         let from = self.endpoint;
         let location = answer.location().unwrap_or_default();
@@ -115,7 +114,7 @@ impl ServerQuery<'_> {
             let shown =
                 location.split_once('?').map_or(location.clone(), |(url, _)| format!("{url}?***"));
             let words = format!("{from} redirects requests to {shown:?}, {why}");
-            Err(Trouble::new(Kind::Mismatch, self.without_secrets(&words)))
+            Err(Trouble::new(Kind::Mismatch, self.hidden(&words)))
         };
         let Some(target) = from.redirected(&location, path) else {
             return not_followed(
@@ -126,22 +125,18 @@ impl ServerQuery<'_> {
         if is_same_origin && target.path() == from.path() {
             return not_followed("which is the same URL; check the gateway in front of the server");
         }
-        if self.has_secrets() && !is_same_origin {
+        // A server must not direct the load, or secrets of requests, to a server of others.
+        if !is_same_origin {
             return not_followed(
-                "which is another origin that must not receive the secrets of the request; use that \
-                 URL if it is correct",
+                "which is another origin; use that URL if it is the server to measure",
             );
         }
         Ok(target)
     }
 
-    /// Returns whether requests hold values that another server must not get.
-    fn has_secrets(&self) -> bool {
-        !self.secrets.is_empty() || self.fields.iter().any(|(name, _)| is_secret_field(name))
-    }
-
-    /// Returns a message without secrets of the request.
-    pub(crate) fn without_secrets(&self, words: &str) -> String {
+    /// Returns a text of the server without secrets of the request.
+    #[must_use]
+    pub fn hidden(&self, words: &str) -> String {
         hide(words, self.fields, self.secrets)
     }
 
@@ -162,9 +157,8 @@ impl ServerQuery<'_> {
         };
         let answered = self.success(self.exchange(&request)?)?;
         for fields in std::iter::once(&answered.fields).chain(&answered.trailers) {
-            grpc::status(fields).map_err(|trouble| {
-                Trouble::new(trouble.kind, self.without_secrets(&trouble.words))
-            })?;
+            grpc::status(fields)
+                .map_err(|trouble| Trouble::new(trouble.kind, self.hidden(&trouble.words)))?;
         }
         let mut messages = grpc::Deframer::default();
         messages.push(&answered.body);
@@ -192,7 +186,10 @@ impl ServerQuery<'_> {
                 }
             }
         };
-        runtime.block_on(answered)
+        // A proxy or a server may repeat a secret in what is no answer.
+        runtime
+            .block_on(answered)
+            .map_err(|trouble| Trouble::new(trouble.kind, self.hidden(&trouble.words)))
     }
 
     async fn connect_and_exchange(&self, request: &Request) -> Result<HttpAnswer, Trouble> {

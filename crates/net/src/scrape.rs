@@ -188,7 +188,25 @@ impl MetricsPage {
         format!("{}/metrics", &path[..before.unwrap_or(path.len())])
     }
 
+    /// Reads the page until the end, and returns its readings without secrets that it repeats.
     fn read_until(
+        &self,
+        is_over: &mpsc::Receiver<()>,
+        interval: Duration,
+        clock: Clock,
+        latest: &Mutex<Option<Quantities>>,
+        began: mpsc::Sender<()>,
+    ) -> ScrapedPage {
+        let mut scraped = self.readings_until(is_over, interval, clock, latest, began);
+        for reading in &mut scraped.readings {
+            let names = reading.found.models.iter();
+            reading.found.models =
+                names.map(|name| hide(name, &self.fields, &self.secrets)).collect();
+        }
+        scraped
+    }
+
+    fn readings_until(
         &self,
         is_over: &mpsc::Receiver<()>,
         interval: Duration,

@@ -18,8 +18,8 @@ pub fn is_secret_field(name: &str) -> bool {
 
 /// Replaces each value of these header fields, and each of these other secrets, in a message, such as a
 /// token that a server repeats in its error. A token without the `Bearer` before it is replaced as well.
-/// So are the forms in which a server may repeat a value: JSON, HTML, percent-encoded, or cut off at the
-/// end of a shortened message.
+/// So are the forms in which a server may repeat a value: JSON, HTML, percent-encoded, or cut off where a
+/// text was shortened.
 ///
 /// ```
 /// use dyno_net::secrets::hide;
@@ -44,12 +44,27 @@ pub fn hide(words: &str, fields: &[(String, String)], secrets: &[String]) -> Str
             hidden = hidden.replace(form.as_str(), "***");
         }
     }
-    let Some(kept) = hidden.strip_suffix(CUT) else { return hidden };
-    let begun = forms.iter().filter_map(|form| begun_at(kept, form)).min();
-    begun.map_or(hidden.clone(), |at| format!("{}***{CUT}", &kept[..at]))
+    if forms.is_empty() { hidden } else { without_beginnings(&hidden, &forms) }
 }
 
-/// End of a message that was shortened.
+/// Replaces beginnings of secrets before each mark of a shortened text, which other words may follow.
+fn without_beginnings(text: &str, forms: &[String]) -> String {
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(CUT) {
+        let kept = &rest[..at];
+        match forms.iter().filter_map(|form| begun_at(kept, form)).min() {
+            Some(begun) => shown.extend([&kept[..begun], "***"]),
+            None => shown.push_str(kept),
+        }
+        shown.push_str(CUT);
+        rest = &rest[at + CUT.len()..];
+    }
+    shown.push_str(rest);
+    shown
+}
+
+/// End of a text that was shortened. Code that shortens a text of a server appends it, so that [`hide`] finds
+/// a secret that was cut off.
 pub(crate) const CUT: &str = "...";
 
 /// Returns where a text ends with the beginning of a secret, of at least four characters.
@@ -135,6 +150,9 @@ mod tests {
         let cut = format!("{}{}...", "p".repeat(190), "Wal/rus");
         assert!(hide(&cut, &[], &secrets).ends_with("ppp***..."));
         assert_eq!(hide("a wall...", &[], &secrets), "a wall...");
+        let within = "it begins with \"HTTP/9 Wal/ru...\"; a Wal/r... and more";
+        let shown = "it begins with \"HTTP/9 ***...\"; a ***... and more";
+        assert_eq!(hide(within, &[], &secrets), shown);
     }
 
     #[test]

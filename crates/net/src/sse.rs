@@ -1,8 +1,10 @@
 //! Parser of server-sent events from bytes that are cut anywhere.
 //!
 //! Source: HTML Living Standard, section 9.2 "Server-sent events". Text is not decoded: invalid
-//! UTF-8 reaches the caller unchanged. `id` and `retry` concern reconnections and are ignored. The
-//! standard permits a byte order mark before the first line; some servers write one before each event.
+//! UTF-8 reaches the caller unchanged. `id` and `retry` concern reconnections and are ignored. Older
+//! versions of llama.cpp report an error in a field `error`, which the standard does not know: it is
+//! read as the data of an event of the type `error`. The standard permits a byte order mark before the
+//! first line; some servers write one before each event.
 
 use memchr::memchr2;
 
@@ -178,6 +180,10 @@ impl Parser {
         } else if let Some(value) = line.strip_prefix(b"event:") {
             self.name.clear();
             self.name.extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
+        } else if let Some(value) = line.strip_prefix(b"error:") {
+            self.name.clear();
+            self.name.extend_from_slice(b"error");
+            return self.take_data(value.strip_prefix(b" ").unwrap_or(value), data);
         }
         Ok(data)
     }
@@ -279,6 +285,19 @@ mod tests {
             (vec![], b"2".to_vec()),
         ];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_field_of_errors_is_an_event_of_that_type() {
+        let stream = b"data: 1\n\nerror: {\"code\":500}\n\ndata: [DONE]\n\nerrors: 2\n\n";
+        let expected: Vec<(Vec<u8>, Vec<u8>)> = vec![
+            (vec![], b"1".to_vec()),
+            (b"error".to_vec(), b"{\"code\":500}".to_vec()),
+            (vec![], b"[DONE]".to_vec()),
+        ];
+        let every: Vec<usize> = (0..stream.len()).collect();
+        assert_eq!(events(stream, &[]), expected);
+        assert_eq!(events(stream, &every), expected);
     }
 
     #[test]

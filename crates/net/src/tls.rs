@@ -207,7 +207,13 @@ pub(crate) fn trouble(endpoint: &Endpoint, error: &rustls::Error) -> Trouble {
     };
     let error = match error {
         rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(own))) => {
-            own.to_string()
+            match own.to_string() {
+                // As `openssl req -x509` makes them.
+                name if name == "CaUsedAsEndEntity" => {
+                    "the certificate is that of an authority (CA:TRUE), and not of a server".into()
+                }
+                other => other,
+            }
         }
         error => error.to_string(),
     };
@@ -227,6 +233,15 @@ mod tests {
         let broken = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         assert!(refused(broken).is_some_and(|words| words.starts_with("authority certificate 1")));
     }
+
+    #[test]
+    fn a_certificate_of_an_authority_is_explained() {
+        let own = OtherError(Arc::new(std::io::Error::other("CaUsedAsEndEntity")));
+        let error = rustls::Error::InvalidCertificate(CertificateError::Other(own));
+        let found = trouble(&"https://a".parse().unwrap(), &error);
+        assert!(found.words.contains("an authority (CA:TRUE)"), "{found}");
+    }
+
     #[test]
     fn fingerprints_are_read_as_openssl_writes_them() {
         let hash = [0xab; 32];

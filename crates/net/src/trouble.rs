@@ -1,4 +1,6 @@
-//! Reasons why a request has no answer.
+//! Reasons why a request has no answer, and texts of servers as messages show them.
+
+use std::borrow::Cow;
 
 use dyno_loadgen::record::Failure;
 use serde::{Deserialize, Serialize};
@@ -119,9 +121,36 @@ impl Trouble {
         digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
     }
 
-    /// Creates trouble of a kind, with a message.
+    /// Creates trouble of a kind, with a message, which may hold texts of a server.
     pub fn new(kind: Kind, words: impl Into<String>) -> Self {
-        Self { kind, words: words.into() }
+        let words: String = words.into();
+        let is_printable = !words.contains(is_control);
+        Self { kind, words: if is_printable { words } else { printable(&words).into_owned() } }
+    }
+}
+
+/// Returns whether a terminal obeys a character instead of showing it: control characters, and marks
+/// that change the direction of the text behind them.
+#[must_use]
+pub fn is_control(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Returns a text with U+FFFD in place of each character that a terminal obeys, line ends included. A
+/// text of a server cannot control the terminal then.
+///
+/// ```
+/// use dyno_net::trouble::printable;
+///
+/// assert_eq!(printable("a\u{1b}[2J"), "a\u{fffd}[2J");
+/// ```
+#[must_use]
+pub fn printable(text: &str) -> Cow<'_, str> {
+    if text.contains(is_control) {
+        Cow::Owned(text.replace(is_control, "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
     }
 }
 
@@ -133,7 +162,7 @@ const IN_SHORT: usize = 200;
 #[must_use]
 pub fn in_short(words: &str) -> String {
     let line = words.trim().lines().next().unwrap_or_default();
-    let mut characters = line.chars().filter(|character| !character.is_control());
+    let mut characters = line.chars().filter(|&character| !is_control(character));
     let mut short: String = characters.by_ref().take(IN_SHORT).collect();
     if characters.next().is_some() {
         short.push_str(crate::secrets::CUT);
@@ -152,5 +181,15 @@ mod tests {
             assert_eq!(Trouble::status_in(&trouble.words), Some(404));
         }
         assert_eq!(Trouble::status_in("the connection was lost"), None);
+    }
+
+    #[test]
+    fn no_message_controls_a_terminal() {
+        let odd = "a\u{1b}]0;b\u{7}\r\n\u{9b}31m\u{202e}c";
+        let shown = "a\u{fffd}]0;b\u{fffd}\u{fffd}\u{fffd}\u{fffd}31m\u{fffd}c";
+        assert_eq!(printable(odd), shown);
+        assert_eq!(Trouble::new(Kind::Request, odd).words, shown);
+        assert_eq!(in_short("a\u{1b}[2J\u{202e}b\nc"), "a[2Jb");
+        assert!(matches!(printable("modèle 7B"), Cow::Borrowed(_)));
     }
 }

@@ -47,7 +47,7 @@ impl KeyArgs {
                 }
                 let found = discover(&url, limit)?;
                 if is_talking {
-                    output::say(&found.found);
+                    output::say(output::plain(&found.found));
                 }
                 found.spec
             }

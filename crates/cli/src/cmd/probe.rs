@@ -117,7 +117,11 @@ impl ProbeCommand {
         let run = log.runs().last().expect("a test has a run");
         let probe =
             Probe::from_record(&prepared.system, scenario, load_ns, deadline_ns, &run.record);
-        output::print(if self.json { pretty(&probe) } else { probe::text(&probe) })?;
+        output::print(if self.json {
+            pretty(&probe)
+        } else {
+            output::plain(&probe::text(&probe))
+        })?;
         Ok(match &probe {
             _ if probe.is_missing_any() => Exit::Aborted,
             _ if probe.is_well => Exit::Valid,

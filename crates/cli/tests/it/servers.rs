@@ -11,6 +11,7 @@ use crate::http_request::{read_request, target};
 use crate::program::Folder;
 
 mod gateways;
+mod hostile;
 mod tensors;
 mod urls;
 

@@ -1,10 +1,12 @@
 //! Converts the observation of servers to its parts of the summary and of the series.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use dyno_loadgen::clock::Nanos;
 use dyno_net::scrape::{MetricsPage, Reading, ScrapedPage};
 use dyno_net::server_metrics::{Quantities, Quantity};
+use dyno_net::trouble::printable;
 use dyno_results::series::ServerReadings;
 use dyno_results::summary::energy::EnergySource;
 use dyno_results::summary::server_metrics::{ALL, Gauge};
@@ -94,7 +96,7 @@ pub fn findings(observation: &ServerObservation, run: ObservedRun<'_>) -> Server
 /// Returns a remark if values of several models are combined.
 fn models(pages: &[ScrapedPage]) -> Option<String> {
     let models = pages.iter().flat_map(|page| &page.readings).flat_map(|r| &r.found.models);
-    let models: BTreeSet<&str> = models.map(String::as_str).collect();
+    let models: BTreeSet<Cow<'_, str>> = models.map(|model| printable(model)).collect();
     (!models.is_empty()).then(|| {
         format!(
             "The figures of the metrics pages combine several models: {}.",

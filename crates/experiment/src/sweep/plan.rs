@@ -63,7 +63,8 @@ impl SweepPlan {
         request.fixed.keys.0.retain(|(key, _)| !matches!(key.name, "out" | "name"));
         check_table(options.sweep.as_ref(), &request.flags, &axes)?;
         check_systems(&axes)?;
-        check_secrets(options.run.system.as_ref(), &axes)?;
+        let given = request.fixed.keys.0.iter().filter(|(key, _)| key.name == "system");
+        check_secrets(given.map(|(_, spec)| spec).chain(&options.run.system), &axes)?;
         let (is_zip, repeat) = (table.zip == Some(true), table.repeat.unwrap_or(1));
         let all = combinations(&axes, is_zip, &table.exclude, repeat as usize);
         let all = all.map_err(|problem| {
@@ -156,15 +157,18 @@ fn check_ladder(axes: &[Axis], is_random: bool) -> Result<(), Failure> {
     Err(Failure::usage(problem).hint("for example --over max-concurrency=1..64:x2"))
 }
 
-/// Rejects secrets in the command, which a sweep writes down so that it can be resumed.
-fn check_secrets(system: Option<&String>, axes: &[Axis]) -> Result<(), Failure> {
+/// Rejects what may be secrets in the command, which a sweep writes down so that it can be resumed.
+fn check_secrets<'a>(
+    systems: impl Iterator<Item = &'a String>,
+    axes: &'a [Axis],
+) -> Result<(), Failure> {
     let swept = axes.iter().filter(|axis| axis.key == "system").flat_map(|axis| &axis.values);
-    match system.into_iter().chain(swept).find_map(|spec| literal_secret(spec)) {
+    match systems.chain(swept).find_map(|spec| literal_secret(spec)) {
         None => Ok(()),
         Some(name) => {
             let problem = format!(
                 "{name}: a sweep records its command to be resumable, so it \
-                 accepts no secret value"
+                 accepts no value here that may be a secret"
             );
             let hidden = name.replacen('.', "-env.", 1);
             Err(Failure::usage(problem)

@@ -5,6 +5,7 @@ mod dataset;
 mod discover;
 mod measured;
 mod metrics;
+mod model_names;
 mod models;
 mod oip;
 mod openai;
@@ -35,6 +36,7 @@ use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::HttpVersion;
 use dyno_net::oip::Model;
 use dyno_net::protocol::Protocol;
+use dyno_net::trouble::{Kind, printable};
 use dyno_net::workload::Workload;
 use dyno_sut::tensors::{Elements, TensorLibrary};
 use serde_json::json;
@@ -207,7 +209,8 @@ impl From<LoadedServer> for OpenedSystem {
             labels: loaded.labels,
             tensors: loaded.tensors,
             is_synthetic: loaded.is_synthetic,
-            remarks: loaded.remarks,
+            // They may name what servers reported.
+            remarks: loaded.remarks.iter().map(|text| printable(text).into_owned()).collect(),
             ..Self::new(Drive::Remote(Box::new(loaded.remote)), loaded.library)
         }
     }
@@ -252,6 +255,17 @@ fn start(name: &str, argument: &str, run: &RunOptions) -> Result<StartedServer, 
             _ => raw::load(&mut given, run),
         }
     })
+}
+
+/// Returns what to do about a server that cannot be reached, or whose certificate is not accepted.
+fn reach_hint(kind: Kind, otherwise: &'static str) -> &'static str {
+    match kind {
+        Kind::Tls => {
+            "after the URL, ca=FILE.pem accepts a certificate or those of its authority, \
+             fingerprint=SHA256 one certificate, and insecure=true any certificate"
+        }
+        _ => otherwise,
+    }
 }
 
 /// A client of one server, or of several servers in turn.
@@ -345,7 +359,7 @@ impl ServerGroup {
         if self.options.connects {
             client.reach().map_err(|trouble| {
                 Failure::server(trouble.kind, format!("{name}: {trouble}"))
-                    .hint("start the server, or check the URL")
+                    .hint(reach_hint(trouble.kind, "start the server, or check the URL"))
             })?;
         }
         if self.options.trust.is_unverified && self.nodes.iter().any(Endpoint::is_tls) {

@@ -216,7 +216,7 @@ impl PendingAnswer {
                 if is_counted {
                     shared.threads[self.thread].answer(answer.counted_by, &self.gaps, self.parts);
                     if let Some(models) = answer.other_model {
-                        shared.counters.other_model(models);
+                        shared.counters.other_model(models, |name| shared.hidden(name));
                     }
                 }
                 let at = outputs.last.map_or(body_at, NonZero::get);

@@ -10,11 +10,10 @@ use dyno_loadgen::drive::real::Responder;
 
 use super::{ClientCore, FailedAttempt, Job};
 use crate::exchange::Fields;
-use crate::secrets;
 use crate::trouble::{Kind, Trouble};
 
-/// Wait before the first retry of a request that the server refused without stating a time; each
-/// further wait is twice as long.
+/// Longest wait before the first retry of a request that the server refused without stating a time; the
+/// shortest is half of it. Each further wait is twice as long.
 const FIRST_WAIT: Nanos = 100 * MILLISECOND;
 /// Longest wait that a server did not ask for.
 const LONGEST_WAIT: Nanos = 5 * SECOND;
@@ -152,7 +151,7 @@ impl ClientCore {
             return None;
         }
         self.session_nodes.iter().for_each(|nodes| nodes.ended(job.node));
-        let words = secrets::hide(&trouble.words, &self.options.fields, &self.options.secrets);
+        let words = self.hidden(&trouble.words);
         self.keep_text(job, Err(&words));
         if is_counted && trouble.kind != Kind::Cancelled {
             self.counters.failed(&Trouble::new(trouble.kind, words));

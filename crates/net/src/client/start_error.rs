@@ -13,9 +13,15 @@ pub enum StartError {
     /// There are no nodes, no samples, or no connections.
     #[error("expected at least one {0}, found none")]
     Nothing(&'static str),
-    /// A field contains characters that would break the head.
-    #[error("expected a field of printable characters with a name in lower case, found {name:?}")]
+    /// The name of a field contains characters that would break the head.
+    #[error("expected the name of a field in lower case (a-z, 0-9, `-`, `_`, `.`), found {name:?}")]
     Field {
+        /// Its name.
+        name: String,
+    },
+    /// The value of a field contains characters that would break the head. It is not shown.
+    #[error("expected printable ASCII characters in the value of the field {name:?}, found others")]
+    FieldValue {
         /// Its name.
         name: String,
     },
@@ -60,14 +66,15 @@ pub(super) fn check(
     if options.max_in_flight.is_some_and(|most| most.get() < nodes.len()) {
         return Err(StartError::Limit { nodes: nodes.len() });
     }
-    let is_sound = |(name, value): &&(String, String)| {
-        let is_token = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b);
-        !name.is_empty()
-            && name.bytes().all(is_token)
-            && value.bytes().all(|b| b.is_ascii_graphic() || b == b' ')
-    };
-    match options.fields.iter().find(|field| !is_sound(field)) {
-        Some((name, _)) => Err(StartError::Field { name: name.clone() }),
-        None => Ok(()),
+    let is_token = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b);
+    for (name, value) in &options.fields {
+        let name = name.clone();
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return Err(StartError::Field { name });
+        }
+        if !value.bytes().all(|b| b.is_ascii_graphic() || b == b' ') {
+            return Err(StartError::FieldValue { name });
+        }
     }
+    Ok(())
 }

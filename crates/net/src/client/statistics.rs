@@ -212,22 +212,23 @@ impl Counters {
         note(&self.refused_connects, trouble, 1);
     }
 
-    /// Counts an answer of another model. Beyond [`MOST_NAMES`] names for a model they are counted
-    /// together.
-    pub(super) fn other_model(&self, models: OtherModel<'_>) {
+    /// Counts an answer of another model, whose name is recorded as `hidden` returns it. Beyond
+    /// [`MOST_NAMES`] names for a model they are counted together.
+    pub(super) fn other_model(&self, models: OtherModel<'_>, hidden: impl FnOnce(&str) -> String) {
         let mut all = lock(&self.other_models);
         if !all.contains_key(models.requested) {
             all.insert(models.requested.to_owned(), BTreeMap::new());
         }
         let Some(names) = all.get_mut(models.requested) else { return };
-        match names.get_mut(models.answered) {
-            Some(count) => *count += 1,
-            None => {
-                let is_listed = names.len() < MOST_NAMES;
-                let name = if is_listed { models.answered } else { "further models" };
-                *names.entry(name.to_owned()).or_default() += 1;
-            }
+        // A name in the list holds no secret.
+        if let Some(count) = names.get_mut(models.answered) {
+            *count += 1;
+            return;
         }
+        let answered = hidden(models.answered);
+        let is_listed = names.len() < MOST_NAMES || names.contains_key(&answered);
+        let name = if is_listed { answered } else { "further models".to_owned() };
+        *names.entry(name).or_default() += 1;
     }
 
     /// Counts the call of a tool that took this long, in ns.

@@ -7,6 +7,7 @@ use dyno_loadgen::sut::ResponseId;
 
 use super::{Client, ClientCore, Job};
 use crate::secrets;
+use crate::trouble::Trouble;
 
 /// A request of a run and its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,9 +49,18 @@ impl ClientCore {
     /// server may repeat them.
     pub(super) fn keep_text(&self, job: Job, answer: Result<&[u8], &str>) {
         let Some(texts) = &self.texts else { return };
-        let hidden = |text: &str| secrets::hide(text, &self.options.fields, &self.options.secrets);
-        let text = answer.map(|bytes| hidden(&String::from_utf8_lossy(bytes)));
-        texts.keep(job, text.map_err(hidden));
+        let text = answer.map(|bytes| self.hidden(&String::from_utf8_lossy(bytes)));
+        texts.keep(job, text.map_err(|why| self.hidden(why)));
+    }
+
+    /// Counts a connection that could not be made. A proxy may repeat its login in the reason.
+    pub(super) fn counts_no_connection(&self, trouble: &Trouble) {
+        self.counters.no_connection(&Trouble::new(trouble.kind, self.hidden(&trouble.words)));
+    }
+
+    /// Returns a text of a server without secrets of the requests.
+    pub(super) fn hidden(&self, text: &str) -> String {
+        secrets::hide(text, &self.options.fields, &self.options.secrets)
     }
 }
 

@@ -33,8 +33,8 @@ const MOST_REQUESTS: u64 = 4;
 /// shows no remedy is left to the run.
 ///
 /// # Errors
-/// A redirection that cannot be followed: to another path of the interface, to another origin that
-/// would receive credentials, to itself, or to a further redirection.
+/// A redirection that cannot be followed: to another path of the interface, to another origin, to itself,
+/// or to a further redirection.
 pub fn adapt(
     query: &ServerQuery<'_>,
     workload: &Arc<Workload>,

@@ -7,6 +7,7 @@ use std::io::{self, Read};
 use prost::Message as _;
 
 use super::channel::Channel;
+use crate::trouble::is_control;
 
 /// Version of the protocol, equal on both sides. Their releases must be equal as well, because a
 /// plan depends on the code that resolves it.
@@ -371,7 +372,7 @@ const MOST_WORDS: usize = 1_000;
 /// Returns a peer's message without control characters, which a terminal would interpret.
 #[must_use]
 pub fn plain(words: &str) -> String {
-    words.chars().filter(|letter| !letter.is_control()).take(MOST_WORDS).collect()
+    words.chars().filter(|&letter| !is_control(letter)).take(MOST_WORDS).collect()
 }
 
 /// Reads one message of at most `most` bytes.

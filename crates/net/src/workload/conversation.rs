@@ -242,7 +242,8 @@ fn arrivals(sessions: &mut [Session]) -> Result<Option<Arc<[Nanos]>>, ReadError>
 /// Takes the turns of a row; none if no message of the row asks for an answer.
 fn turns_of_row(row: &mut Row) -> Result<Vec<PlannedTurn>, String> {
     let most = match number(row, MOST)? {
-        None => trace::output_length(row)?,
+        // Servers reject a limit of 0, and a turn cannot be left out of its session.
+        None => trace::output_length(row)?.map(|tokens| tokens.max(1)),
         most => most,
     };
     let system = text(row, SYSTEM)?.map(|text| json!({"role": "system", "content": text}));

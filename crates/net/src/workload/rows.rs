@@ -185,7 +185,13 @@ impl RowReader<'_> {
         }
         let Some(input) = self.input(&mut row)? else { return Ok(()) };
         let max_tokens = match number(&mut row, MOST)? {
-            None => trace::output_length(&mut row)?,
+            None => match trace::output_length(&mut row)? {
+                Some(0) if self.options.api.is_none_or(Api::is_text) => {
+                    self.recorded.skip();
+                    return Ok(());
+                }
+                recorded => recorded,
+            },
             most => most,
         };
         let mut prompt = Prompt { max_tokens, ..Prompt::new(input) };
@@ -337,9 +343,10 @@ impl RowReader<'_> {
 
     fn finish(self) -> Result<Workload, ReadError> {
         let Self { members, conversations, recorded, mut workload, options } = self;
-        let skipped = conversations.remark();
+        let skipped: Vec<String> =
+            conversations.remark().into_iter().chain(recorded.remark()).collect();
         if workload.prompts.is_empty() {
-            let why = skipped.unwrap_or_else(|| "no prompts".into());
+            let why = if skipped.is_empty() { "no prompts".into() } else { skipped.join(" ") };
             return Err(ReadError { row: 0, why });
         }
         workload.remarks.extend(skipped);

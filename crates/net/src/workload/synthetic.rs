@@ -63,10 +63,12 @@ impl SyntheticPrompts {
         let least_images = self.images.map_or(0, MadeImages::least_bytes);
         SizeBudget::check(self.count as u64, least_images)?;
         let mut rng = Mt19937::new(self.seed);
+        let mut without_own_text = 0;
         let prompts = (0..self.count).map(|number| {
             let (length, max_tokens) = self.lengths.draw(&mut rng);
             budget.prompt(length)?;
             let prefix = self.prefix.min(length);
+            without_own_text += usize::from(self.prefix > 0 && prefix == length);
             let mut text = Text::new(self.shape);
             // Groups use their own seeds, which differ from those of prompts.
             let group = (number % self.groups.max(1)) as u64;
@@ -79,6 +81,7 @@ impl SyntheticPrompts {
         });
         let prompts: Vec<Prompt> = prompts.collect::<Result<_, String>>()?;
         let mut remarks = Vec::new();
+        remarks.extend(self.remark_on_prefix(without_own_text)?);
         if self.shape == Shape::Words {
             remarks.push(WORDS_REMARK.to_owned());
         }
@@ -86,6 +89,29 @@ impl SyntheticPrompts {
             remarks.push(format!("Each prompt has its own images: {images} pixels, PNG."));
         }
         Ok(Workload { prompts, remarks, ..Workload::default() })
+    }
+
+    /// Returns a remark on prompts that consist of the prefix of their group alone.
+    ///
+    /// # Errors
+    /// All prompts do, so that those of a group are equal.
+    fn remark_on_prefix(&self, without_own_text: usize) -> Result<Option<String>, String> {
+        if without_own_text == 0 || self.groups >= self.count {
+            return Ok(None);
+        }
+        let prefix = self.prefix;
+        let is_all = without_own_text == self.count;
+        if is_all && self.images.is_none() && self.documents == 0 {
+            return Err(format!(
+                "prefix={prefix} leaves no prompt a text of its own, so those of a group would be \
+                 equal; expected a prefix shorter than the input"
+            ));
+        }
+        let all = self.count;
+        Ok(Some(format!(
+            "{without_own_text} of {all} prompts are not longer than the prefix of {prefix} tokens, \
+             so their texts equal the prefix, or its beginning."
+        )))
     }
 
     /// Returns a ranking of random documents, each of a length of its own.
@@ -216,6 +242,25 @@ mod tests {
             rests.dedup();
             assert_eq!(rests.len(), 12);
         }
+    }
+
+    #[test]
+    fn a_prefix_that_covers_prompts_is_reported() {
+        let of = |lengths: &str| SyntheticPrompts {
+            lengths: lengths.parse().unwrap(),
+            ..made(Shape::Words)
+        };
+        for lengths in ["10", "3-9"] {
+            let error = of(lengths).workload().unwrap_err();
+            assert!(error.starts_with("prefix=10 leaves no prompt"), "{error}");
+        }
+        assert!(SyntheticPrompts { groups: 12, ..of("10") }.workload().is_ok());
+        assert!(SyntheticPrompts { prefix: 0, ..of("10") }.workload().is_ok());
+        let remarks = of("5/8,30/8").workload().unwrap().remarks;
+        let about = remarks.iter().find(|text| text.contains("of 12 prompts")).unwrap();
+        assert!(about.contains("not longer than the prefix of 10 tokens"), "{about}");
+        let longer = of("11").workload().unwrap().remarks;
+        assert!(longer.iter().all(|text| !text.contains("prefix")), "{longer:?}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use dyno_loadgen::rng::Mt19937;
 use serde_json::Value;
 
 use super::Workload;
+use super::members::RowCount;
 use super::read::Row;
 use super::rows::{number, take};
 use super::synthetic::{Shape, Text};
@@ -36,12 +37,14 @@ pub(super) struct TraceReader {
     times: Vec<(i128, usize)>,
     rows: usize,
     made_up: usize,
+    /// Rows without a token of output, which are skipped.
+    without_output: usize,
 }
 
 impl TraceReader {
     pub(super) fn new(shape: Shape, seed: u64) -> Self {
         let rng = Mt19937::new(seed);
-        Self { shape, rng, seed, times: Vec::new(), rows: 0, made_up: 0 }
+        Self { shape, rng, seed, times: Vec::new(), rows: 0, made_up: 0, without_output: 0 }
     }
 
     /// Takes a prompt of the row's length; `None` if the row has none.
@@ -65,6 +68,18 @@ impl TraceReader {
         text.draw(&mut self.rng, left);
         self.made_up += 1;
         Ok(Some(text.input()))
+    }
+
+    /// Skips a row without a token of output, which servers reject: failed requests are recorded so.
+    pub(super) fn skip(&mut self) {
+        self.rows += 1;
+        self.without_output += 1;
+    }
+
+    /// Returns a remark on skipped rows, if there are any.
+    pub(super) fn remark(&self) -> Option<String> {
+        let rows = RowCount(self.without_output);
+        (self.without_output > 0).then(|| format!("Trace: {rows}: skipped: no output tokens."))
     }
 
     /// Records the send time of the prompts of a row.
@@ -163,6 +178,7 @@ fn date(text: &str) -> Option<i128> {
 mod tests {
     use super::super::{Format, RowOptions};
     use super::*;
+    use crate::openai::Api;
 
     fn workload(format: Format, text: &str) -> Workload {
         let options = RowOptions { shape: Shape::Numbers(1000), seed: 3, ..RowOptions::default() };
@@ -209,6 +225,25 @@ mod tests {
         let text = "Timestamp,Request tokens,Response tokens\n5,3,1\n7.5,3,1\n";
         let workload = workload(Format::Csv, text);
         assert_eq!(workload.arrivals.as_deref(), Some(&[0, 2_500_000_000][..]));
+    }
+
+    #[test]
+    fn requests_without_output_are_skipped_and_counted() {
+        let text = "Timestamp,Request tokens,Response tokens\n1,3,0\n5,3,1\n6,4,0\n7.5,3,2\n";
+        let read = workload(Format::Csv, text);
+        assert_eq!(read.arrivals.as_deref(), Some(&[0, 2_500_000_000][..]));
+        let limits: Vec<_> = read.prompts.iter().map(|prompt| prompt.max_tokens).collect();
+        assert_eq!(limits, [Some(1), Some(2)]);
+        let remark = "Trace: 2 rows: skipped: no output tokens.";
+        assert!(read.remarks.iter().any(|text| text == remark), "{:?}", read.remarks);
+        let rows = |text: &str| Format::Csv.rows(text).unwrap();
+        let none = "Timestamp,Request tokens,Response tokens\n1,3,0\n";
+        let error = Workload::of_rows(rows(none), &RowOptions::default()).unwrap_err();
+        assert!(error.to_string().contains("1 row: skipped"), "{error}");
+        // A vector is no output token.
+        let options = RowOptions { api: Some(Api::Embeddings), ..RowOptions::default() };
+        let vectors = Workload::of_rows(rows(none), &options).unwrap();
+        assert_eq!(vectors.prompts.len(), 1);
     }
 
     #[test]

@@ -84,7 +84,7 @@ fn leaks(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
 }
 
 /// Returns the files below a folder that hold a text.
-fn files_with(folder: &std::path::Path, text: &str) -> Vec<std::path::PathBuf> {
+pub fn files_with(folder: &std::path::Path, text: &str) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -152,4 +152,26 @@ fn secrets_of_requests_are_written_nowhere() {
     assert!(heads.iter().any(|head| head.contains(&format!("?key={PLANTED} HTTP/1.1"))));
     let bodies = server.bodies.lock().unwrap();
     assert!(bodies.iter().any(|body| body["key"] == PLANTED), "it is sent in bodies, too");
+}
+
+#[test]
+fn a_sweep_records_no_value_that_may_be_a_secret() {
+    let folder = Folder::new();
+    let at = "openai:http://127.0.0.1:1,model=m";
+    for (key, hint) in [
+        (format!("header.helicone-auth={PLANTED}"), "header-env.helicone-auth=VARIABLE"),
+        (format!("header.x-tenant={PLANTED}"), "header-env.x-tenant=VARIABLE"),
+        (format!("query.session={PLANTED}"), "query-env.session=VARIABLE"),
+    ] {
+        let given = format!("--over seed=1,2 --system {at},{key}");
+        for options in [given, format!("--over system={at};{at},{key}")] {
+            let told = folder.dyno(&format!("sweep --dry-run {options}")).exits(2);
+            assert!(told.stderr.contains(hint), "{key}: {}", told.stderr);
+            assert!(!told.stderr.contains(PLANTED), "{key}: {}", told.stderr);
+        }
+    }
+    assert_eq!(leaks(&folder.0), [] as [std::path::PathBuf; 0]);
+    let ran =
+        folder.dyno(&format!("sweep --dry-run --over seed=1,2 --system {at},header.user-agent=a"));
+    assert!(!ran.stderr.contains("may be a secret"), "{}", ran.stderr);
 }

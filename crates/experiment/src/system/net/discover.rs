@@ -10,12 +10,13 @@ use dyno_net::exchange::{HttpVersion, Method, Request};
 use dyno_net::oip::messages::{Empty, SERVER_METADATA, ServerMetadataResponse};
 use dyno_net::openai::{Api, Input, Message, Request as Body};
 use dyno_net::secrets;
-use dyno_net::trouble::{Kind, Trouble};
+use dyno_net::trouble::{Kind, Trouble, printable};
 use serde_json::Value;
 
+use super::model_names::quoted;
 use super::models::ModelMix;
 use super::spec_keys::Route;
-use super::{SpecKeys, openai, ready, version};
+use super::{SpecKeys, openai, reach_hint, ready, version};
 use crate::failure::Failure;
 use crate::options::RunOptions;
 
@@ -79,7 +80,8 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
     let server = Questions { options: &options, route, query, version };
 
     if let Some((oip, model)) = base.split_once("/v2/models/") {
-        return Ok(tensors(oip, model, query, &keys));
+        let model = model.split('/').next().unwrap_or(model);
+        return Ok(tensors("oip", oip, model, query, &keys));
     }
     let (text, answer) = server.models(text_base(base))?;
     let names = model_names(&answer);
@@ -92,7 +94,7 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
             ))
         }
         (200..300, Some(names)) => {
-            let model = models.first(names, &text)?;
+            let model = models.first(names, &text, &server)?;
             let api = match (named, chats, of_path) {
                 (Some(api), ..) | (None, None, Some(api)) => api,
                 (None, Some(true), _) => Api::Chat,
@@ -125,26 +127,32 @@ impl RequestedModels {
     }
 
     /// Returns the first model of the requests, which the server has: a given one, or else its only one.
-    fn first(&self, names: &[String], url: &str) -> Result<String, Failure> {
+    fn first(
+        &self,
+        names: &[String],
+        url: &str,
+        server: &Questions<'_>,
+    ) -> Result<String, Failure> {
         let given = self.one.iter().map(String::as_str);
         let given: Vec<&str> = given.chain(self.mix.iter().flat_map(ModelMix::names)).collect();
-        let all = names.join(", ");
         if let Some(missing) = given.iter().find(|given| !names.iter().any(|name| name == *given)) {
             let keys = match &self.one {
-                Some(model) => format!("model={model}"),
+                Some(model) => format!("model={}", in_command(model)),
                 None => "models=...".to_owned(),
             };
+            let (all, missing) = (server.shown(names), printable(missing));
             return Err(Failure::usage(format!("the server has {all}, not {missing}"))
                 .hint(format!("--system openai:{url},{keys} requests it anyway")));
         }
         match (&given[..], names) {
             ([first, ..], _) => Ok((*first).to_owned()),
-            ([], [name]) => Ok(name.clone()),
+            ([], [name]) => server.without_secrets(name),
             // The server selects a model.
-            ([], [name, ..]) if self.are_without => Ok(name.clone()),
+            ([], [name, ..]) if self.are_without => server.without_secrets(name),
             ([], several) => {
-                let first = several.first().map_or("NAME", String::as_str);
-                let problem = format!("the server has {} models: {all}", several.len());
+                let first = several.first().map_or("NAME", |name| in_command(name));
+                let problem =
+                    format!("the server has {} models: {}", several.len(), server.shown(several));
                 Err(Failure::usage(problem).hint(format!(
                     "select one, such as dyno run {url},model={first}; models=A+B mixes several"
                 )))
@@ -158,10 +166,12 @@ impl RequestedModels {
             // The keys name the models of requests, or that there is none.
             (Some(mix), _) => {
                 let names: Vec<&str> = mix.names().collect();
-                (self.given_model(), format!("models {}", names.join(", ")))
+                (self.given_model(), format!("models {}", printable(&names.join(", "))))
             }
             (None, true) => (self.given_model(), "requests without a model".to_owned()),
-            (None, false) => (format!(",model={model}"), format!("model {model}")),
+            (None, false) => {
+                (format!(",model={}", quoted(model)), format!("model {}", printable(model)))
+            }
         };
         let which = match api {
             Api::Chat => "chat=true".to_owned(),
@@ -169,18 +179,20 @@ impl RequestedModels {
             api => format!("api={}", api.name()),
         };
         let keys = keys.text_without(&["model", "chat", "api"]);
+        // A redirection may have led to any path.
+        let url = url.replace(',', "%2C");
         Discovery {
             spec: format!("openai:{url}{named},{which}{keys}"),
             found: format!(
                 "{} is OpenAI-compatible: {what}, {}.",
-                url.split('?').next().unwrap_or(url),
+                url.split('?').next().unwrap_or(&url),
                 api.path()
             ),
         }
     }
 
     fn given_model(&self) -> String {
-        self.one.as_ref().map_or(String::new(), |model| format!(",model={model}"))
+        self.one.as_ref().map_or(String::new(), |model| format!(",model={}", quoted(model)))
     }
 }
 
@@ -201,12 +213,29 @@ fn text_base(url: &str) -> String {
     if url[after_scheme..].contains('/') { url.to_owned() } else { format!("{url}/v1") }
 }
 
-fn tensors(base: &str, model: &str, query: &str, keys: &SpecKeys) -> Discovery {
-    let model = model.split('/').next().unwrap_or(model);
-    Discovery {
-        spec: format!("oip:{base}/{model}{query}{}", keys.text_without(&["model"])),
-        found: format!("{base} uses the Open Inference Protocol: model {model}."),
-    }
+/// Returns a model of the Open Inference Protocol as a system. A name that cannot be a segment of a URL
+/// is the value of a key.
+fn tensors(system: &str, base: &str, model: &str, query: &str, keys: &SpecKeys) -> Discovery {
+    let keys = keys.text_without(&["model"]);
+    let is_segment = |c: char| {
+        c.is_ascii_graphic() && !matches!(c, '/' | '?' | '#' | ',' | ';' | '"' | '\\' | '*')
+    };
+    let spec = if !model.is_empty() && model.chars().all(is_segment) {
+        format!("{system}:{base}/{model}{query}{keys}")
+    } else {
+        format!("{system}:{base}{query},model={}{keys}", quoted(model))
+    };
+    let over = if system == "oip-grpc" { " over gRPC" } else { "" };
+    let model = printable(model);
+    let found = format!("{base} uses the Open Inference Protocol{over}: model {model}.");
+    Discovery { spec, found }
+}
+
+/// Returns the name of a model for a command that a hint shows; a name that a shell or a specification
+/// could read in another way is left out.
+fn in_command(name: &str) -> &str {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._/:@".contains(c);
+    if name.chars().all(is_plain) { name } else { "NAME" }
 }
 
 /// Returns the names of the models in an answer to `/models`; `None` if it is not such an answer.
@@ -243,10 +272,7 @@ impl Questions<'_> {
     fn send(&self, base: &str, request: &Request) -> Result<HttpAnswer, Failure> {
         let endpoint = self.endpoint(base)?;
         self.query_of(&endpoint).exchange(request).map_err(|trouble| {
-            let hint = match trouble.kind {
-                Kind::Tls => "after the URL, ca=FILE.pem adds the authority of its certificate",
-                _ => "start the server, or check the URL and its port",
-            };
+            let hint = reach_hint(trouble.kind, "start the server, or check the URL and its port");
             Failure::server(trouble.kind, trouble).hint(hint)
         })
     }
@@ -254,6 +280,26 @@ impl Questions<'_> {
     /// Returns the message of an answer, without the values of fields that it repeats.
     fn words(&self, answer: &HttpAnswer) -> String {
         secrets::hide(&answer.words(), &self.options.fields, &self.options.secrets)
+    }
+
+    /// Returns names of models for a message.
+    fn shown(&self, names: &[String]) -> String {
+        let Options { fields, secrets: others, .. } = self.options;
+        let shown = |name: &String| printable(&secrets::hide(name, fields, others)).into_owned();
+        names.iter().map(shown).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Returns a name that the server gave to a model.
+    ///
+    /// # Errors
+    /// It repeats a secret of the request, which would be recorded with the name.
+    fn without_secrets(&self, name: &str) -> Result<String, Failure> {
+        if secrets::hide(name, &self.options.fields, &self.options.secrets) == name {
+            return Ok(name.to_owned());
+        }
+        let problem = "the server has a model whose name repeats a secret of the request";
+        Err(Failure::server(Kind::Mismatch, problem)
+            .hint("add model=NAME to openai:URL, and do not trust this server with secrets"))
     }
 
     fn get(&self, base: &str, path: &str) -> Result<HttpAnswer, Failure> {
@@ -343,7 +389,7 @@ impl Questions<'_> {
         let has_name = metadata.get("name").is_some_and(Value::is_string);
         if (200..300).contains(&about.status) && has_name {
             if let Some(model) = model {
-                return Ok(Some(tensors(base, model, self.query, keys)));
+                return Ok(Some(tensors("oip", base, model, self.query, keys)));
             }
             // An extension of Triton lists the models; the standard does not.
             let index = self.post(base, "/v2/repository/index", b"{}".to_vec())?;
@@ -353,7 +399,10 @@ impl Questions<'_> {
                 json.as_array().into_iter().flatten().filter_map(name).collect();
             let system = format!("oip:{base}/MODEL");
             return match &names[..] {
-                [name] => Ok(Some(tensors(base, name, self.query, keys))),
+                [name] => {
+                    let name = self.without_secrets(name)?;
+                    Ok(Some(tensors("oip", base, &name, self.query, keys)))
+                }
                 [] => Err(Failure::usage(format!(
                     "{base} uses the Open Inference Protocol and does not list its models"
                 ))
@@ -361,7 +410,7 @@ impl Questions<'_> {
                 several => Err(Failure::usage(format!(
                     "the server has {} models: {}",
                     several.len(),
-                    several.join(", ")
+                    self.shown(several)
                 ))
                 .hint(format!("select one: --system {system}"))),
             };
@@ -369,14 +418,9 @@ impl Questions<'_> {
         let endpoint = self.endpoint(base)?;
         let grpc = ServerQuery { version: HttpVersion::Http2, ..self.query_of(&endpoint) };
         match grpc.call::<ServerMetadataResponse>(SERVER_METADATA, &Empty {}) {
-            Ok(_) if let Some(model) = model => Ok(Some(Discovery {
-                spec: format!(
-                    "oip-grpc:{}/{model}{}",
-                    endpoint.authority(),
-                    keys.text_without(&["model"])
-                ),
-                found: format!("{base} uses the Open Inference Protocol over gRPC: model {model}."),
-            })),
+            Ok(_) if let Some(model) = model => {
+                Ok(Some(tensors("oip-grpc", &endpoint.authority(), model, "", keys)))
+            }
             Ok(_) => Err(Failure::usage(format!(
                 "{base} uses the Open Inference Protocol over gRPC, which does not list models"
             ))
@@ -434,7 +478,12 @@ mod tests {
         let first = |keys: &str, names: &[&str]| {
             let mut given = SpecKeys::read("openai", &format!("http://h{keys}")).unwrap();
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            let found = RequestedModels::take(&mut given).unwrap().first(&names, "http://h");
+            let models = RequestedModels::take(&mut given).unwrap();
+            let route = given.route().unwrap();
+            let options = given.options(&RunOptions::default()).unwrap();
+            let server =
+                Questions { options: &options, route, query: "", version: HttpVersion::Http1 };
+            let found = models.first(&names, "http://h", &server);
             found.map_err(|failure| failure.problems()[0].clone())
         };
         assert_eq!(first("", &["a"]).unwrap(), "a");
@@ -443,5 +492,50 @@ mod tests {
         assert_eq!(first(",without=model", &["a", "b"]).unwrap(), "a");
         assert_eq!(first("", &["a", "b"]).unwrap_err(), "the server has 2 models: a, b");
         assert_eq!(first(",models=a+x", &["a", "b"]).unwrap_err(), "the server has a, b, not x");
+        let odd = first("", &["a\u{1b}[2J", "b\nc"]).unwrap_err();
+        assert_eq!(odd, "the server has 2 models: a\u{fffd}[2J, b\u{fffd}c");
+        assert_eq!(first(",model=\"a\\u002cb\"", &["a,b"]).unwrap(), "a,b");
+        let secret = first(",header.x-key=sesame", &["m-sesame"]).unwrap_err();
+        assert!(secret.contains("repeats a secret"), "{secret}");
+        assert_eq!(first(",header.x-key=sesame", &["m"]).unwrap(), "m");
+        let several = first(",header.x-key=sesame", &["m-sesame", "n"]).unwrap_err();
+        assert_eq!(several, "the server has 2 models: m-***, n");
+    }
+
+    #[test]
+    fn names_of_servers_add_no_keys() {
+        let name = "m,sessions=live,tools=sh -c x\n";
+        let argument = "http://h,retries=2";
+        let keys = SpecKeys::read("openai", argument).unwrap();
+        let mut given = SpecKeys::read("openai", argument).unwrap();
+        let models = RequestedModels::take(&mut given).unwrap();
+        let text = models.discovery("http://h/a,tools=x/v1", name, Api::Chat, &keys);
+        let tensors = super::tensors("oip", "http://h/gateway", name, "?k=v", &keys);
+        assert!(!text.found.contains('\n') && !tensors.found.contains('\n'));
+        for (discovery, system) in [(text, "openai"), (tensors, "oip")] {
+            let argument = discovery.spec.split_once(':').unwrap().1;
+            let mut read = SpecKeys::read(system, argument).unwrap();
+            assert_eq!(read.text("model").as_deref(), Some(name), "{}", discovery.spec);
+            for key in ["sessions", "tools"] {
+                assert!(!read.has(key), "{}", discovery.spec);
+            }
+        }
+        let plain = super::tensors("oip", "http://h", "iris.v1", "", &keys);
+        assert_eq!(plain.spec, "oip:http://h/iris.v1,retries=2");
+    }
+
+    #[test]
+    fn an_error_of_a_certificate_names_each_way_to_accept_it() {
+        let hint = reach_hint(Kind::Tls, "start it");
+        assert!(["ca=FILE", "fingerprint=", "insecure=true"].iter().all(|key| hint.contains(key)));
+        assert_eq!(reach_hint(Kind::Connect, "start it"), "start it");
+    }
+
+    #[test]
+    fn a_hint_shows_no_name_that_a_shell_reads_in_another_way() {
+        assert_eq!(in_command("org/model:tag@v1.2"), "org/model:tag@v1.2");
+        for name in ["m;ls", "$(ls)", "a b", "a,b", "`ls`", "a'b", "a\nb", "~"] {
+            assert_eq!(in_command(name), "NAME");
+        }
     }
 }

@@ -5,6 +5,8 @@ use std::str::FromStr;
 use dyno_loadgen::rng::Mt19937;
 use dyno_net::workload::Workload;
 
+use super::model_names::unquoted;
+
 /// Models with their weights, such as `small*3+large`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelMix(Vec<(String, f64)>);
@@ -20,8 +22,9 @@ impl FromStr for ModelMix {
                 None => (part, 1.0),
                 Some((name, weight)) => (name, weight.parse().map_err(|_| expected())?),
             };
+            let name = unquoted(name)?;
             let is_valid = !name.is_empty() && weight > 0.0 && f64::is_finite(weight);
-            is_valid.then(|| (name.to_owned(), weight)).ok_or_else(expected)
+            is_valid.then_some((name, weight)).ok_or_else(expected)
         };
         let models: Vec<(String, f64)> = text.split('+').map(model).collect::<Result<_, _>>()?;
         let mut names: Vec<&String> = models.iter().map(|(name, _)| name).collect();
@@ -103,10 +106,12 @@ mod tests {
     fn models_have_their_weights() {
         let mix: ModelMix = "org/a*b*3+c".parse().unwrap();
         assert_eq!(mix, ModelMix(vec![("org/a*b".into(), 3.0), ("c".into(), 1.0)]));
+        let mix: ModelMix = "\"a\\u002bb\\u002c\"*3+c".parse().unwrap();
+        assert_eq!(mix, ModelMix(vec![("a+b,".into(), 3.0), ("c".into(), 1.0)]));
         for (all, expected) in [(4, [3, 1]), (0, [0, 0]), (1, [1, 0]), (6, [5, 1])] {
             assert_eq!(mix.numbers(all), expected, "{all}");
         }
-        for odd in ["", "a", "a*0+b", "a+", "a+a", "a*x+b", "a*-1+b", "a*inf+b"] {
+        for odd in ["", "a", "a*0+b", "a+", "a+a", "a*x+b", "a*-1+b", "a*inf+b", "\"a+b"] {
             assert!(odd.parse::<ModelMix>().unwrap_err().starts_with("expected"), "{odd}");
         }
     }

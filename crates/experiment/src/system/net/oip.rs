@@ -19,13 +19,14 @@ use dyno_net::oip::{
     TensorMetadata, random_inputs,
 };
 use dyno_net::protocol::Protocol;
-use dyno_net::trouble::{Kind, Trouble};
+use dyno_net::trouble::{Kind, Trouble, printable};
 use dyno_net::workload::Format;
 use dyno_sut::tensors::{Spans, TensorLibrary};
 use dyno_tensors::files;
 
 use super::{
-    Answers, MetricsSource, ServerGroup, SpecKeys, StartedServer, dataset, raw, sequences, version,
+    Answers, MetricsSource, ServerGroup, SpecKeys, StartedServer, dataset, raw, reach_hint,
+    sequences, version,
 };
 use crate::failure::Failure;
 use crate::options::{RandomStream, RunOptions};
@@ -43,14 +44,7 @@ pub fn load(
     is_grpc: bool,
     run: &RunOptions,
 ) -> Result<StartedServer, Failure> {
-    let (base, model) = split(&given.url.clone(), is_grpc);
-    let model = match model.as_deref().or(given.text("model").as_deref()) {
-        Some(model) if !model.is_empty() => model.to_owned(),
-        _ => {
-            let problem = format!("`{}` has no model", given.url);
-            return Err(Failure::usage(problem).hint("use the URL of the server, then /MODEL"));
-        }
-    };
+    let (base, model) = server_and_model(given, is_grpc)?;
     let sequences = sequences::sequences(given, run)?;
     // A further node may be named with or without the model.
     let nodes = given.nodes(&base, |url| match split(url, is_grpc) {
@@ -124,7 +118,7 @@ fn ready_model(
 ) -> Result<ModelMetadata, Failure> {
     let metadata = metadata(asking, model, version, is_grpc).map_err(|trouble| {
         Failure::server(trouble.kind, format!("model `{model}` at {}: {trouble}", asking.endpoint))
-            .hint("start the server, or check URL and model")
+            .hint(reach_hint(trouble.kind, "start the server, or check URL and model"))
     })?;
     check_ready(asking, &metadata.name, version, is_grpc)?;
     Ok(metadata)
@@ -168,6 +162,24 @@ fn check_random(run: &RunOptions) -> Result<(), Failure> {
     match run.labels {
         Some(_) => Err(Failure::usage("--labels needs --data: random samples have no classes")),
         None => Ok(()),
+    }
+}
+
+/// Takes the model, and returns it with the URL of the server. `model=NAME` names a model that is no
+/// segment of a path; the path is then that of the server.
+fn server_and_model(given: &mut SpecKeys, is_grpc: bool) -> Result<(String, String), Failure> {
+    let url = given.url.clone();
+    let (base, of_url) = split(&url, is_grpc);
+    let named = given.text("model").filter(|model| !model.is_empty());
+    let is_in_url = url.contains("/v2/models/") || of_url.is_none() || of_url == named;
+    match (named, of_url.filter(|model| !model.is_empty())) {
+        (Some(named), _) if is_in_url => Ok((base, named)),
+        (Some(named), _) => Ok((with_scheme(&url, is_grpc), named)),
+        (None, Some(of_url)) => Ok((base, of_url)),
+        (None, None) => {
+            let problem = format!("`{url}` has no model");
+            Err(Failure::usage(problem).hint("use the URL of the server, then /MODEL"))
+        }
     }
 }
 
@@ -222,7 +234,9 @@ fn name(asking: &ServerQuery<'_>, is_grpc: bool) -> String {
             ServerMetadata::from_json(&answer).map(|said| said.name).unwrap_or_default()
         })
     };
-    said.ok().filter(|said| !said.is_empty()).unwrap_or_else(|| asking.endpoint.to_string())
+    let said = said.ok().filter(|said| !said.is_empty());
+    let shown = |said: String| printable(&asking.hidden(&said)).into_owned();
+    said.map_or_else(|| asking.endpoint.to_string(), shown)
 }
 
 /// Returns the metadata of the model from the first server.

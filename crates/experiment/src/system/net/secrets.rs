@@ -1,5 +1,7 @@
 //! Secrets in specifications of systems, which are written nowhere.
 
+use dyno_net::secrets::is_secret_field;
+
 /// Stands for a value that is written nowhere.
 pub const REDACTED: &str = "***";
 
@@ -77,31 +79,33 @@ pub fn without_secrets(text: &str) -> String {
     shown
 }
 
-/// Returns the part of a request (`header.NAME` or `query.NAME`) of a specification whose name is that
-/// of a secret and whose value is given in place.
+/// Returns the part of a request (`header.NAME` or `query.NAME`) of a specification whose value is given
+/// in place and may be a secret.
 pub fn literal_secret(spec: &str) -> Option<String> {
-    const NAMES: [&str; 7] =
-        ["authorization", "cookie", "key", "password", "secret", "sig", "token"];
-    let is_secret =
-        |name: &&str| NAMES.iter().any(|secret| name.to_ascii_lowercase().contains(secret));
-    for part in spec.split(',') {
-        let named = ["header.", "query."].iter().find_map(|place| {
-            let (name, _) = part.strip_prefix(place)?.split_once('=')?;
-            Some((*place, name))
-        });
-        let (place, names) = match (named, part.split_once('?')) {
-            (Some((place, name)), _) => (place, vec![name]),
-            (None, Some((url, query))) if url.contains("://") => {
-                let members = query.split('&').filter_map(|member| member.split_once('='));
-                ("query.", members.map(|(name, _)| name).collect())
-            }
-            _ => continue,
-        };
-        if let Some(name) = names.into_iter().find(is_secret) {
-            return Some(format!("{place}{name}"));
+    spec.split(',').find_map(|part| {
+        if let Some((name, value)) = part.strip_prefix("header.").and_then(|it| it.split_once('='))
+        {
+            return (is_secret_field(name) && !value.is_empty()).then(|| format!("header.{name}"));
         }
+        if let Some(member) = part.strip_prefix("query.") {
+            return secret_member(member);
+        }
+        let (_, query) = part.split_once('?').filter(|(url, _)| url.contains("://"))?;
+        query.split('&').find_map(secret_member)
+    })
+}
+
+/// Returns the name of a member of a query whose value may be a secret. Templates of `raw:` name fields
+/// of samples in braces.
+fn secret_member(member: &str) -> Option<String> {
+    match member.split_once('=') {
+        Some((name, value)) => {
+            let is_secret = is_secret_member(name) && !value.is_empty() && !value.starts_with('{');
+            is_secret.then(|| format!("query.{name}"))
+        }
+        // A member without a name may be a secret itself.
+        None => (!member.is_empty()).then(|| "query.NAME".into()),
     }
-    None
 }
 
 #[cfg(test)]
@@ -144,10 +148,16 @@ mod tests {
     }
 
     #[test]
-    fn secrets_in_place_are_found_by_their_names() {
+    fn values_in_place_that_may_be_secrets_are_found() {
         for (spec, found) in [
             ("openai:http://a,header.X-Api-Key=1", Some("header.X-Api-Key")),
-            ("openai:http://a?code=1,query.sig=2", Some("query.sig")),
+            ("openai:http://a?code=1,query.sig=2", Some("query.code")),
+            ("openai:http://a,header.helicone-auth=1", Some("header.helicone-auth")),
+            ("openai:http://a,header.X-Tenant=1", Some("header.X-Tenant")),
+            ("openai:http://a,header.user-agent=b,header.Anthropic-Version=1", None),
+            ("openai:http://a?4711", Some("query.NAME")),
+            ("openai:http://a,metrics=http://b?s=1", Some("query.s")),
+            ("raw:http://a?q={question},model=b?c", None),
             ("openai:http://a?api-version=1&key=2", Some("query.key")),
             ("openai:http://a?api-version=1,header-env.key=K", None),
             ("onnx:a?key=1", None),

@@ -15,6 +15,7 @@ use dyno_results::units::parse_duration;
 use dyno_tensors::files;
 
 use super::Resources;
+use super::model_names::{quoted, unquoted};
 use super::secrets::{
     REDACTED, SECRET_PLACES, is_secret_member, query_secrets, without_credentials,
 };
@@ -106,9 +107,14 @@ impl SpecKeys {
             }
             let Some((key, value)) = part.split_once('=') else {
                 let problem = format!("system `{system}`: expected key=value, found `{part}`");
-                return Err(Failure::usage(problem).hint("values cannot contain commas"));
+                return Err(Failure::usage(problem).hint(no_comma(keys.last())));
             };
-            keys.push((key.to_owned(), value.to_owned()));
+            let value = if key == MODEL { unquoted(value) } else { Ok(value.to_owned()) };
+            let value = value.map_err(|why| {
+                Failure::usage(format!("system `{system}`: {key}: {why}"))
+                    .hint("see dyno info systems")
+            })?;
+            keys.push((key.to_owned(), value));
         }
         let nodes = keys.iter().filter(|(key, _)| key == "node").map(|(_, url)| url);
         let secrets = std::iter::once(&url).chain(nodes).flat_map(|url| query_secrets(url));
@@ -156,7 +162,11 @@ impl SpecKeys {
     /// Returns the text of the keys that are not among these, each with a comma before it.
     pub fn text_without(&self, names: &[&str]) -> String {
         let rest = self.keys.iter().filter(|(key, _)| !names.contains(&key.as_str()));
-        rest.map(|(key, value)| format!(",{key}={value}")).collect()
+        let written = rest.map(|(key, value)| match key.as_str() {
+            MODEL => format!(",{key}={}", quoted(value)),
+            _ => format!(",{key}={value}"),
+        });
+        written.collect()
     }
 
     /// Takes the value of a key; the last one counts.
@@ -362,22 +372,16 @@ impl SpecKeys {
         let mut fields: Vec<(String, String)> = self.beginning("header.");
         check_redacted("header", &fields)?;
         fields.extend(self.secrets_of("header")?);
-        for (name, _) in &mut fields {
-            name.make_ascii_lowercase();
-            if OWN_FIELDS.contains(&name.as_str()) {
-                return Err(Failure::usage(format!("header.{name}: Dyno sets this field itself"))
-                    .hint("remove it; the field frames the message"));
-            }
-        }
+        check_fields(&mut fields)?;
         if let Some(name) = self.text("token-env") {
             let token = std::env::var(&name).map_err(|_| {
                 Failure::set_up(format!("the environment variable {name} has no token"))
                     .hint(format!("export {name}=...; Dyno sends it and never writes it"))
             })?;
             let token = token.trim();
-            if token.is_empty() || token.contains(char::is_control) {
+            if token.is_empty() || !is_printable_ascii(token) {
                 let problem = format!("the environment variable {name} is not a valid token");
-                return Err(Failure::set_up(problem).hint("a token is one line of text"));
+                return Err(Failure::set_up(problem).hint("a token is one line of ASCII text"));
             }
             fields.push(("authorization".into(), format!("Bearer {token}")));
         }
@@ -466,6 +470,16 @@ impl SpecKeys {
     }
 }
 
+/// Returns the hint for a value with a comma.
+fn no_comma(key: Option<&(String, String)>) -> &'static str {
+    match key {
+        Some((key, _)) if key == MODEL || key == "models" => {
+            "quote a name with commas as JSON without them: model=\"a\\u002cb\" is the model a,b"
+        }
+        _ => "values cannot contain commas",
+    }
+}
+
 /// Returns whether JSON ends before it is complete, because a comma is part of it.
 fn is_cut_off(json: &str) -> bool {
     serde_json::from_str::<serde_json::Value>(json)
@@ -511,6 +525,32 @@ fn check_redacted(place: &str, given: &[(String, String)]) -> Result<(), Failure
     }
 }
 
+/// Returns whether a header field can hold a text.
+fn is_printable_ascii(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' ')
+}
+
+/// Writes the names of header fields in lower case, and rejects fields that would break a message. No
+/// message shows a value.
+fn check_fields(fields: &mut [(String, String)]) -> Result<(), Failure> {
+    for (name, value) in fields {
+        name.make_ascii_lowercase();
+        if OWN_FIELDS.contains(&name.as_str()) {
+            return Err(Failure::usage(format!("header.{name}: Dyno sets this field itself"))
+                .hint("remove it; the field frames the message"));
+        }
+        if !is_printable_ascii(value) {
+            let problem = format!(
+                "header field {name}: expected a value of printable ASCII characters, found a value \
+                 with others"
+            );
+            return Err(Failure::usage(problem)
+                .hint("check the variable or the file; encode other characters, such as by %XX"));
+        }
+    }
+    Ok(())
+}
+
 /// Maximum number of connections to a server: it has fewer ports.
 const MOST_CONNECTIONS: usize = 65_536;
 
@@ -520,6 +560,9 @@ const MOST_THREADS: usize = 1_024;
 /// Header fields that frame a message or belong to the connection.
 const OWN_FIELDS: [&str; 7] =
     ["connection", "content-length", "expect", "te", "trailer", "transfer-encoding", "upgrade"];
+
+/// Key of the model, whose value can be quoted.
+const MODEL: &str = "model";
 
 /// Key of the classes of answers that count as success.
 const ACCEPTED: &str = "accept-answers";
@@ -538,83 +581,4 @@ fn example(system: &str) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    use dyno_net::ledger::Class;
-
-    use super::*;
-
-    #[test]
-    fn keys_are_taken_once_and_what_is_left_is_told() {
-        let mut given =
-            SpecKeys::read("oip", "http://a/m,node=http://b,node=http://c,retries=2").unwrap();
-        let nodes = given.nodes("http://a", str::to_owned).unwrap();
-        let hosts: Vec<&str> = nodes.iter().map(Endpoint::host).collect();
-        assert_eq!(hosts, ["a", "b", "c"]);
-        assert_eq!(given.options(&RunOptions::default()).unwrap().retries, 2);
-        given.finish().unwrap();
-        let mut given =
-            SpecKeys::read("openai", "http://a,accept-answers=empty,cut,retries=1").unwrap();
-        let accepted = given.accepted().unwrap();
-        assert!(accepted.contains(Class::Empty) && accepted.contains(Class::Cut));
-        assert!(!accepted.contains(Class::Short));
-        let mut given = SpecKeys::read("openai", "http://a,accept-answers=empty,torn").unwrap();
-        assert!(given.accepted().unwrap_err().problems()[0].contains("found `torn`"));
-        let mut given = SpecKeys::read("oip", "http://a/m,retrys=2").unwrap();
-        given.options(&RunOptions::default()).unwrap();
-        let problem = given.finish().unwrap_err().problems()[0].clone();
-        assert!(problem.contains("`retrys`; the nearest key is `retries`"), "{problem}");
-        let text = "http://a,stop:=[\"x\",\"a=b,\"],n:=2,seed:=,model=m";
-        let members = SpecKeys::read("openai", text).unwrap().ending(':');
-        let pairs = [("stop", "[\"x\",\"a=b,\"]"), ("n", "2"), ("seed", "")];
-        assert_eq!(members, pairs.map(|(key, value)| (key.to_owned(), value.to_owned())));
-        let rest = SpecKeys::read("openai", text).unwrap().text_without(&["n:", "model"]);
-        assert_eq!(rest, ",stop:=[\"x\",\"a=b,\"],seed:=");
-        let removed = SpecKeys::read("openai", &format!("{text},without=user")).unwrap();
-        assert_eq!(removed.removed_members().collect::<Vec<_>>(), ["seed", "user"]);
-        assert!(SpecKeys::read("oip", "").is_err() && SpecKeys::read("oip", "http://a,b").is_err());
-    }
-
-    #[test]
-    fn urls_share_a_query_and_a_proxy() {
-        let mut given = SpecKeys::read(
-            "openai",
-            "https://a/x?api-version=1,query.k=v,proxy=http://p:3128,node=https://b",
-        )
-        .unwrap();
-        let nodes = given.nodes("https://a/x?api-version=1", str::to_owned).unwrap();
-        let targets: Vec<String> = nodes.iter().map(|node| node.target("/y")).collect();
-        assert_eq!(targets, ["/x/y?api-version=1&k=v", "/y?k=v"]);
-        assert!(nodes.iter().all(|node| node.proxy().is_some_and(|proxy| proxy.port() == 3128)));
-        for wrong in ["proxy=https://p", "proxy=http://p/x", "proxy=p"] {
-            let mut given = SpecKeys::read("openai", &format!("http://a,{wrong}")).unwrap();
-            let problem = given.nodes("http://a", str::to_owned).unwrap_err().problems()[0].clone();
-            assert!(problem.starts_with("system `openai`: proxy: expected http://"), "{problem}");
-        }
-        let mut given = SpecKeys::read("openai", "http://a?key=***").unwrap();
-        let problem = given.nodes("http://a?key=***", str::to_owned).unwrap_err();
-        assert!(problem.problems()[0].contains("replaces a secret value"));
-    }
-
-    #[test]
-    fn a_trust_is_of_one_kind() {
-        let problem = |keys: &str| {
-            let mut given = SpecKeys::read("openai", &format!("https://a,{keys}")).unwrap();
-            let options = given.options(&RunOptions::default());
-            options.map(|options| options.trust).map_err(|failure| failure.problems()[0].clone())
-        };
-        assert!(problem("insecure=true").unwrap().is_unverified);
-        let hash = "ab".repeat(32);
-        let both = format!("insecure=true,fingerprint=sha256:{hash}");
-        assert!(problem(&both).unwrap_err().contains("accepts any certificate"));
-        assert_eq!(problem(&both[14..]).unwrap().fingerprints.len(), 1);
-        assert!(problem("fingerprint=abc").unwrap_err().contains("64 hexadecimal digits"));
-    }
-
-    #[test]
-    fn a_token_comes_of_the_environment_alone() {
-        let mut given =
-            SpecKeys::read("openai", "http://a,token-env=DYNO_TEST_NO_SUCH_TOKEN").unwrap();
-        let problem = given.options(&RunOptions::default()).unwrap_err().problems()[0].clone();
-        assert!(problem.contains("DYNO_TEST_NO_SUCH_TOKEN"), "{problem}");
-    }
-}
+mod tests;

@@ -2,6 +2,7 @@
 
 use super::chunked::{ChunkDecoder, ChunkPart};
 use crate::exchange::Fields;
+use crate::secrets::CUT;
 use crate::trouble::{Kind, Trouble};
 
 /// Reads consecutive answers from a connection.
@@ -54,6 +55,9 @@ pub enum Part<'b> {
 const MOST_FIELDS: usize = 96;
 /// Maximum length of a head, in bytes.
 const LONGEST_HEAD: usize = 64 << 10;
+
+/// Maximum number of bytes of what is no answer in a message.
+const SHOWN_BYTES: usize = 24;
 
 struct Head<'a>(&'a [httparse::Header<'a>]);
 
@@ -221,7 +225,14 @@ fn no_http(bytes: &[u8], error: httparse::Error) -> Trouble {
         [0x15, 3, ..] => "; the server uses https",
         _ => "",
     };
-    let begin = String::from_utf8_lossy(&bytes[..bytes.len().min(24)]);
+    let is_cut = bytes.len() > SHOWN_BYTES;
+    let begin = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN_BYTES)]);
+    // The mark lets a secret that is cut off be hidden; half a character could not precede it.
+    let begin = if is_cut {
+        format!("{}{CUT}", begin.trim_end_matches('\u{fffd}'))
+    } else {
+        begin.into_owned()
+    };
     malformed(&format!("{error}; it begins with {begin:?}{hint}"))
 }
 

@@ -361,7 +361,7 @@ impl EventLoop {
         dialed.failed(now);
         let is_hopeless = dialed.is_hopeless(now);
         self.take_down(at);
-        self.pool.shared.counters.no_connection(trouble);
+        self.pool.shared.counts_no_connection(trouble);
         if is_hopeless {
             self.pool.node_failed(self.slots[at].node, trouble);
         }

@@ -232,7 +232,7 @@ fn ends(lane: &Lane, link: &Link, made_at: Nanos, ended: Result<(), h2::Error>) 
 }
 
 fn failed(lane: &Lane, node: usize, trouble: &Trouble) {
-    lane.shared.counters.no_connection(trouble);
+    lane.shared.counts_no_connection(trouble);
     let now = lane.shared.clock.now();
     let is_hopeless = {
         let mut own = lane.own();

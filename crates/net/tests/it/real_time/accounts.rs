@@ -21,7 +21,7 @@ use super::http2::serve;
 use super::played::{client, endpoint, play, settings};
 
 /// What the prompts ask for, by name, and what is sent.
-const ANSWERS: [(&str, Class, &str); 6] = [
+const ANSWERS: [(&str, Class, &str); 7] = [
     (
         "whole",
         Class::Whole,
@@ -50,6 +50,14 @@ const ANSWERS: [(&str, Class, &str); 6] = [
         Class::InBand,
         "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n\
          data: {\"error\":{\"message\":\"engine died\"}}\n\n",
+    ),
+    // As older versions of llama.cpp report it.
+    (
+        "field of error",
+        Class::InBand,
+        "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n\
+         error: {\"code\":500,\"message\":\"engine died\",\"type\":\"server_error\"}\n\n\
+         data: [DONE]\n\n",
     ),
 ];
 

@@ -142,3 +142,17 @@ proptest! {
         prop_assert_eq!(whole.wrong.is_some(), cut.wrong.is_some());
     }
 }
+
+#[test]
+fn a_secret_in_what_is_no_answer_can_be_hidden() {
+    let secret = "sesame-0123456789".to_owned();
+    let wrong = read(&[format!("HTTP/9 {secret}\r\n\r\n").as_bytes()]).wrong.unwrap();
+    assert!(wrong.contains("it begins with \"HTTP/9 sesame-0123456789...\""), "{wrong}");
+    let longer = read(&[format!("HTTP/9 no {secret}\r\n\r\n").as_bytes()]).wrong.unwrap();
+    for wrong in [wrong, longer] {
+        let shown = crate::secrets::hide(&wrong, &[], std::slice::from_ref(&secret));
+        assert!(!shown.contains("sesame") && shown.contains("***..."), "{shown}");
+    }
+    let short = read(&[b"no http\r\n\r\n"]).wrong.unwrap();
+    assert!(short.ends_with("it begins with \"no http\\r\\n\\r\\n\""), "{short}");
+}
