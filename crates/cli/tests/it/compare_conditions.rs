@@ -196,7 +196,7 @@ fn shorter_answers_are_not_better() {
     assert_eq!(forced["verdict"], "better", "{forced}");
     // More tokens take longer: that stays worse.
     assert_eq!(folder.dyno("compare short long --json").exits(1).json()["verdict"], "worse");
-    // Answers of equal length say nothing against a metric.
+    // Answers of equal length change no finding.
     let same = folder.dyno("compare long again --metric p50 --margin 50% --strict --json").exits(0);
     let same = same.json();
     assert_eq!(same["tests"][0]["output_tokens"]["different"], false, "{same}");

@@ -13,6 +13,9 @@ use crate::outcome::allowed;
 pub struct Doubts {
     /// Sides that are INVALID, with a reason.
     invalid: Vec<(&'static str, String)>,
+    /// Whether a side is INVALID whatever follows; otherwise further slices may change its share of
+    /// failures.
+    is_final: bool,
     /// Definitions of the two sides, where they differ.
     definitions: Option<[String; 2]>,
     /// Mean output tokens per answer of the two sides, where they differ.
@@ -30,8 +33,13 @@ impl Doubts {
         is_forced: bool,
     ) -> Self {
         let sides = [("baseline", baseline), ("candidate", candidate)];
-        let invalid = sides.into_iter();
-        let invalid = invalid.filter_map(|(side, tests)| Some((side, reason_of_invalid(tests)?)));
+        let (mut invalid, mut is_final) = (Vec::new(), false);
+        for (side, tests) in sides {
+            let reason = reason_of_tests(tests);
+            is_final |= reason.is_some();
+            let reason = reason.or_else(|| failures_of_slices(tests));
+            invalid.extend(reason.map(|reason| (side, reason)));
+        }
         // Definitions differ only in tokens.
         let mut definitions = baseline
             .iter()
@@ -43,11 +51,18 @@ impl Doubts {
             Some([first, other])
         });
         Self {
-            invalid: invalid.collect(),
+            invalid,
+            is_final,
             definitions,
             lengths: tokens.filter(|tokens| tokens.is_different).map(|tokens| tokens.values),
             is_forced,
         }
+    }
+
+    /// Returns whether further slices could remove all doubts.
+    pub fn may_end(&self) -> bool {
+        let is_by_slices = !self.invalid.is_empty() && !self.is_final;
+        is_by_slices && self.definitions.is_none() && self.lengths.is_none()
     }
 
     /// Marks metrics as inconclusive. Returns the reasons.
@@ -92,12 +107,12 @@ impl Doubts {
     }
 }
 
-/// Returns why a side is INVALID; `None` if it is not.
-fn reason_of_invalid(tests: &[ComparedTest]) -> Option<String> {
+/// Returns why a side is INVALID, except by the failures of its slices; `None` if it is not.
+fn reason_of_tests(tests: &[ComparedTest]) -> Option<String> {
     let whole =
         tests.iter().filter(|test| !test.is_sliced).filter_map(|test| test.failures.as_ref());
     let mut reasons = tests.iter().flat_map(|test| &test.invalid).chain(whole);
-    reasons.next().cloned().or_else(|| failures_of_slices(tests))
+    reasons.next().cloned()
 }
 
 /// Returns why the failures of all slices of a side make it INVALID. Slices are parts of one

@@ -142,6 +142,9 @@ pub struct TestReport {
     pub output_tokens: Option<TokenRow>,
     /// Values of the servers' metrics pages, which are not judged.
     pub server: Vec<ServerRow>,
+    /// Whether conditions make metrics inconclusive that further pairs could change: the share of
+    /// failures over all slices.
+    pub may_recover: bool,
     /// Notes for readers.
     pub notes: Vec<String>,
 }
@@ -234,7 +237,7 @@ impl ComparisonReport {
             let of_headline = rows.iter().find(|row| row.metric == test.headline);
             let is_over = of_headline.is_none_or(|row| {
                 let conditions = Finding::Inconclusive(Doubt::Conditions);
-                row.finding.is_conclusive() || row.finding == conditions
+                row.finding.is_conclusive() || (row.finding == conditions && !test.may_recover)
             });
             is_over || test.comparison.verdict == Verdict::Worse
         })
@@ -381,6 +384,7 @@ impl TestReport {
         let output_tokens = TokenRow::new(&baseline, &candidate, question.margin, tokens_risk);
         let risk = assumed.risk - output_tokens.as_ref().map_or(0.0, |_| tokens_risk);
         let mut notes = refuse_incomplete(&baseline, &candidate, question.is_forced)?;
+        notes.extend(tokens::remark(&baseline, &candidate));
         let metrics = match &question.metrics[..] {
             [] => metric::of_scenario(&baseline, &candidate),
             given => given.to_vec(),
@@ -430,6 +434,7 @@ impl TestReport {
             accuracy,
             output_tokens,
             server,
+            may_recover: doubts.may_end(),
             notes,
         })
     }

@@ -44,6 +44,15 @@ pub fn of_answers(records: &Records) -> Vec<u64> {
     lengths.filter(|lengths| lengths.iter().any(|&length| length > 0)).unwrap_or_default()
 }
 
+/// Returns a remark on lengths that cannot be compared, because only some runs have output tokens.
+pub fn remark(baseline: &[ComparedTest], candidate: &[ComparedTest]) -> Option<String> {
+    let mut tests = baseline.iter().chain(candidate);
+    let without = tests.clone().filter(|test| test.output_tokens.is_empty()).count();
+    (without > 0 && tests.any(|test| !test.output_tokens.is_empty())).then(|| {
+        "not every run has output tokens, so the lengths of the answers are not compared".into()
+    })
+}
+
 impl TokenRow {
     /// Compares the answers of both sides; `None` unless every run has output tokens. `risk` is the
     /// probability that the interval misses the true change.
