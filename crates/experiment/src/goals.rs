@@ -5,7 +5,7 @@ use dyno_loadgen::early_stopping::{self, Params};
 use dyno_loadgen::plan::{Load, Plan, Tokens};
 use dyno_loadgen::settings::{EarlyStopping, Scenario, TestMode};
 
-use crate::test::PlannedTest;
+use crate::test::{PlannedTest, last_recorded};
 
 /// Goals of a test.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -97,6 +97,7 @@ impl Goals {
 /// number of queries at the target rate.
 fn least_duration(plan: &Plan) -> Nanos {
     match plan.load {
+        Load::Server(_) if last_recorded(plan) > 0 => plan.min_duration.max(last_recorded(plan)),
         Load::Server(_) => {
             let by_queries = plan.min_query_count as f64 / plan.target_qps * 1e9;
             let by_queries = if by_queries.is_finite() { by_queries as Nanos } else { 0 };

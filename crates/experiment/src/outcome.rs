@@ -27,8 +27,9 @@ use dyno_results::{series, units};
 
 use self::failures::Failures;
 pub use self::failures::Troubles;
-pub use self::reasons::{Context, judge_failures};
+pub use self::reasons::{Context, allowed, judge_failures};
 
+use crate::options::in_short;
 use crate::system::System;
 use crate::test::PlannedTest;
 
@@ -219,17 +220,12 @@ fn judge_performance(
     test.metrics = Some(metrics);
     test.plan = plan_of(&run.plan, &log.requested);
     if let (Load::Server(_), Some(stages)) = (&run.plan.load, context.stages) {
-        test.plan.arrivals = Some(format!("stages {stages}"));
+        test.plan.arrivals = Some(stages.arrivals_name());
     }
     if let (Load::Server(server), Some(metrics)) = (&run.plan.load, &test.metrics)
         && let Arrivals::Replay(times) = &server.arrivals
     {
-        // Recorded times have no rate in the settings; this is that of the queries that were played,
-        // or of the starts of sessions. It is 0 where all are due at once.
-        let offered = match &run.plan.sessions {
-            Some(_) => rate_of(times),
-            None => metrics.rates.scheduled_samples_per_s.filter(|rate| rate.is_finite()),
-        };
+        let offered = offered_rate(&run.plan, metrics, times);
         test.plan.target_qps = offered.unwrap_or(0.0);
     }
     reasons::list(report, context).into_iter().for_each(|reason| test.add_reason(reason));
@@ -254,6 +250,23 @@ fn judge_performance(
         None => test.notes.extend(kept_of_cut(log, &test.folder)),
         Some(End::Found { .. }) => {}
     }
+}
+
+/// Returns the rate of recorded times, which have none in the settings: that of the queries that
+/// were sent, or of the starts of sessions. It is `None` where all are due at once.
+fn offered_rate(plan: &plan::Plan, metrics: &Metrics, times: &[Nanos]) -> Option<f64> {
+    if plan.sessions.is_some() {
+        return rate_of(times);
+    }
+    let cancelled = metrics.excluded.as_ref().map_or(0, |excluded| excluded.cancelled);
+    if cancelled == 0 {
+        return metrics.rates.scheduled_samples_per_s.filter(|rate| rate.is_finite());
+    }
+    // The seed decides which queries are cancelled, and the rate must not depend on it.
+    let sent = metrics.query_count.saturating_add(cancelled);
+    let sent = times.len().min(usize::try_from(sent).unwrap_or(usize::MAX));
+    let last = *times.get(sent.checked_sub(1)?)?;
+    (last > 0).then(|| (sent - 1) as f64 * 1e9 / last as f64)
 }
 
 /// Returns the rate of ascending times, per second; `None` if all are at once.
@@ -458,7 +471,7 @@ pub fn plan_of(plan: &plan::Plan, requested: &Settings) -> Plan {
 }
 
 /// Returns all settings with their origins, except defaults.
-fn settings(settings: &Settings) -> BTreeMap<String, Setting> {
+pub fn settings(settings: &Settings) -> BTreeMap<String, Setting> {
     let set = settings.rows().filter(|(_, _, origin)| **origin != Origin::Default);
     set.map(|(field, value, origin)| {
         // A trace from a file is not listed in full.
@@ -471,19 +484,6 @@ fn settings(settings: &Settings) -> BTreeMap<String, Setting> {
     })
     .collect()
 }
-
-/// Shortens a long list of recorded times to its length.
-fn in_short(value: String) -> String {
-    match value.strip_prefix("replay:") {
-        Some(times) if times.len() > TIMES_SHOWN => {
-            format!("replay of {} times", times.split(',').count())
-        }
-        _ => value,
-    }
-}
-
-/// Maximum number of characters of recorded times that are shown.
-const TIMES_SHOWN: usize = 60;
 
 /// Returns the folder of a test's logs in the run directory, unique for any name of the tenant.
 pub fn log_folder(test: &PlannedTest, tenant: Option<&str>) -> String {

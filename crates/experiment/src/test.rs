@@ -2,9 +2,9 @@
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::message::Message;
-use dyno_loadgen::plan::Plan;
+use dyno_loadgen::plan::{Load, Plan, SampleChoice};
 use dyno_loadgen::run::RecordRetention;
-use dyno_loadgen::settings::{Scenario, Settings, TestMode};
+use dyno_loadgen::settings::{Arrivals, Scenario, Settings, TestMode};
 
 /// One test: a single measurement of a system.
 #[derive(Debug, Clone)]
@@ -51,10 +51,20 @@ impl PlannedTest {
     pub fn expected(&self) -> Nanos {
         let of = |tenant: &TestTenant| match (self.mode, self.scenario) {
             (TestMode::AccuracyOnly, _) => 0,
-            _ => tenant.plan.min_duration.saturating_add(tenant.plan.ramp),
+            _ => {
+                let plan = &tenant.plan;
+                plan.min_duration.max(last_recorded(plan)).saturating_add(plan.ramp)
+            }
         };
         let one = self.tenants.iter().map(of).max().unwrap_or(0);
         one.saturating_mul(self.repetition_runs())
+    }
+
+    /// Returns whether queries arrive at recorded times or in stages. Such a load has a length of its
+    /// own, and a part of it is another load.
+    pub fn is_recorded(&self) -> bool {
+        let mut plans = self.tenants.iter().map(|tenant| &tenant.plan);
+        plans.any(|plan| recorded_times(plan).is_some())
     }
 
     /// Returns the length of the ramp before the measured part, ns; 0 without one. All tenants have the
@@ -71,5 +81,40 @@ impl PlannedTest {
                 u64::from(self.tenants[0].plan.repetition.runs())
             }
         }
+    }
+}
+
+/// Returns the recorded times of a load; `None` if queries arrive otherwise.
+fn recorded_times(plan: &Plan) -> Option<&[Nanos]> {
+    match &plan.load {
+        Load::Server(server) => match &server.arrivals {
+            Arrivals::Replay(times) => Some(&times[..]),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Returns when the last query of a run at recorded times arrives, ns, if no limit ends the run
+/// before; 0 for other loads, and where the number of queries is unknown.
+pub fn last_recorded(plan: &Plan) -> Nanos {
+    let Some(times) = recorded_times(plan) else { return 0 };
+    let is_once = plan.choice == SampleChoice::Unique;
+    let queries = match &plan.sessions {
+        // The times are those of first turns, and a limit counts all turns.
+        Some(sessions) if is_once && plan.max_query_count == 0 => sessions.len() as u64,
+        Some(_) => 0,
+        None if is_once => plan.performance_sample_count / plan.samples_per_query.max(1),
+        None => plan.min_query_count,
+    };
+    let queries = match plan.max_query_count {
+        0 => queries,
+        most => queries.min(most),
+    };
+    let queries = times.len().min(usize::try_from(queries).unwrap_or(usize::MAX));
+    let last = queries.checked_sub(1).map_or(0, |last| times[last]);
+    match plan.max_duration {
+        0 => last,
+        most => last.min(most),
     }
 }

@@ -84,8 +84,8 @@ pub struct Compare {
     /// Exit with 1 also if the comparison is inconclusive
     #[arg(long)]
     strict: bool,
-    /// Also compare runs that differ in bounds, percentiles or rates, or are INVALID or incomplete;
-    /// never other scenarios or data
+    /// Also compare runs that differ in tests, loads, bounds or lengths of answers, or are INVALID or
+    /// incomplete; never other scenarios or data
     #[arg(long)]
     force: bool,
     /// Print JSON instead of tables
@@ -272,8 +272,18 @@ impl Compare {
     }
 
     fn play(&self) -> Result<Result<ComparisonInput, Exit>, Failure> {
+        let flag = if self.interleave.is_some() { "--interleave" } else { "--until-decided" };
+        if let Some(run) = self.runs.iter().find(|path| path.is_dir()) {
+            let problem = format!(
+                "{flag}: {} is a folder, and a finished run cannot be measured again",
+                run.display()
+            );
+            return Err(Failure::usage(problem).hint(format!(
+                "pass the two configuration files (dyno run --config FILE) instead, or compare the \
+                 runs without {flag}"
+            )));
+        }
         let [a, b] = &self.runs[..] else {
-            let flag = if self.interleave.is_some() { "--interleave" } else { "--until-decided" };
             let problem = format!("{flag} needs two configurations, found {}", self.runs.len());
             return Err(Failure::usage(problem)
                 .hint("use, for example, dyno compare --interleave 5 A.toml B.toml"));

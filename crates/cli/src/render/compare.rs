@@ -99,6 +99,7 @@ fn of_test(frame: &mut Frame, test: &TestReport, has_peer: bool, is_colored: boo
     let styled = |cells, finding| colored(cells, finding, has_peer, is_colored);
     rows.extend(test.comparison.rows.iter().map(|row| styled(cells(row, test), row.finding)));
     rows.extend(test.accuracy.iter().map(|row| styled(accuracy_cells(row), row.finding)));
+    rows.extend(test.output_tokens.iter().map(|row| row.cells().to_vec()));
     rows.extend(test.server.iter().map(|row| row.cells().to_vec()));
     let right = Alignment::Right;
     frame.table(&[Alignment::Left, right, right, right, right, Alignment::Left], &rows);

@@ -232,7 +232,7 @@ pub fn plan(options: &Options, system: &System, tests: &[PlannedTest]) -> String
             if let Some(name) = &tenant.name {
                 let _ = writeln!(text, "  tenant {name}");
             }
-            settings(&mut text, test, &tenant.settings);
+            settings(&mut text, options, test, &tenant.settings);
             if tenant.plan.ramp > 0 {
                 let ramp = duration(tenant.plan.ramp.cast_signed());
                 let _ = writeln!(text, "  a ramp of {ramp} before the measured part");
@@ -253,7 +253,7 @@ pub fn plan(options: &Options, system: &System, tests: &[PlannedTest]) -> String
 }
 
 /// Adds the settings that were chosen and those that are still open.
-fn settings(text: &mut String, test: &PlannedTest, settings: &Settings) {
+fn settings(text: &mut String, options: &Options, test: &PlannedTest, settings: &Settings) {
     for (field, value, origin) in settings.rows() {
         let is_chosen = !matches!(origin, Origin::Default | Origin::BuiltIn { .. });
         let is_of_run = matches!(field.name, "scenario" | "mode");
@@ -262,6 +262,7 @@ fn settings(text: &mut String, test: &PlannedTest, settings: &Settings) {
             && dyno_results::effective::is_relevant(field.name, test.scenario)
         {
             let is_no_bound = value == NO_BOUND.to_string();
+            let value = options.run.shown_value(field.name, value);
             let value = if is_no_bound { "none".into() } else { format!("{value} {}", field.unit) };
             let _ = writeln!(text, "  {} = {}  ({origin})", field.name, value.trim_end());
         }

@@ -114,6 +114,9 @@ pub fn markdown(report: &ComparisonReport) -> String {
         if let Some(row) = &test.accuracy {
             text += &format!("| {} |\n", accuracy_cells(row).map(|text| cell(&text)).join(" | "));
         }
+        if let Some(row) = &test.output_tokens {
+            text += &format!("| {} |\n", row.cells().map(|text| cell(&text)).join(" | "));
+        }
         for row in &test.server {
             text += &format!("| {} |\n", row.cells().map(|text| cell(&text)).join(" | "));
         }

@@ -112,7 +112,9 @@ fn a_proven_loss_of_accuracy_is_worse_whatever_the_speed() {
     let accuracy = &report["tests"][0]["accuracy"];
     assert_eq!((&accuracy["change"], &accuracy["finding"]), (&0.0.into(), &"inconclusive".into()));
     play("quick", "", "performance");
-    let report = folder.dyno("compare right quick --json").json();
+    let ran = folder.dyno("compare right quick").exits(2);
+    assert!(ran.stderr.contains("Offline: accuracy test: yes against none"), "{}", ran.stderr);
+    let report = folder.dyno("compare right quick --force --json").json();
     assert_eq!(report["tests"][0]["accuracy"], Value::Null);
     assert!(report["remarks"].to_string().contains("accuracy of Offline is not compared"));
 }
@@ -208,6 +210,7 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
     refused("a a --margin 1% --threshold 2%", "--margin 1% is less than --threshold 2%");
     refused("--interleave 2 a.toml b.toml --slices 3", "expected 1 or an even number up to 64");
     refused("--until-decided 1s a.toml", "--until-decided needs two configurations, found 1");
+    refused("a a --until-decided 5s", "a is a folder, and a finished run cannot be measured again");
     refused("a a --metric p101", "expected a metric");
     refused("a a --metric p99.999999999", "expected a metric");
     // A run given twice is not a second run, and a missing run has no pair.

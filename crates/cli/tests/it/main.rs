@@ -7,6 +7,7 @@ mod book;
 mod check;
 mod client_loads;
 mod compare;
+mod compare_conditions;
 mod compare_with;
 mod connections;
 mod disks;

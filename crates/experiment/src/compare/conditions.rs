@@ -6,6 +6,7 @@ use dyno_results::{foreign, units};
 use super::source::ComparedRun;
 
 use crate::failure::Failure;
+use crate::options::are_stages;
 use crate::outcome::plan_of;
 use crate::run::PreparedRun;
 use crate::test::{PlannedTest, TestTenant};
@@ -23,17 +24,24 @@ pub struct Conditions {
     pub data: Data,
     /// The plan that follows from the settings.
     pub plan: Plan,
+    /// Length of the ramp before the measured part, ns; 0 without one, `None` if unknown.
+    pub ramp_ns: Option<u64>,
+    /// Whether the run has an accuracy test of the scenario; `None` if unknown.
+    pub has_accuracy: Option<bool>,
 }
 
 impl Conditions {
     /// Returns the conditions of a finished test.
     pub fn from_test(test: &summary::Test) -> Self {
+        let excluded = test.metrics.as_ref().map(|metrics| metrics.excluded.as_ref());
         Self {
             scenario: test.scenario.clone(),
             tenant: test.tenant.clone(),
             name: None,
             data: test.data.clone(),
             plan: test.plan.clone(),
+            ramp_ns: excluded.map(|excluded| excluded.map_or(0, |excluded| excluded.ramp_ns)),
+            has_accuracy: None,
         }
     }
 
@@ -47,12 +55,21 @@ impl Conditions {
             workload: prepared.system.workload.clone(),
             shapes: prepared.system.shapes(),
         };
-        let of = |test: &PlannedTest, tenant: &TestTenant| Self {
-            scenario: test.scenario.name().into(),
-            tenant: tenant.name.clone(),
-            name: None,
-            data: data.clone(),
-            plan: plan_of(&tenant.plan, &tenant.settings),
+        let stages = prepared.options.run.stages.as_ref();
+        let of = |test: &PlannedTest, tenant: &TestTenant| {
+            let mut plan = plan_of(&tenant.plan, &tenant.settings);
+            if let (Some(stages), Some(arrivals)) = (stages, &mut plan.arrivals) {
+                *arrivals = stages.arrivals_name();
+            }
+            Self {
+                scenario: test.scenario.name().into(),
+                tenant: tenant.name.clone(),
+                name: None,
+                data: data.clone(),
+                plan,
+                ramp_ns: Some(tenant.plan.ramp),
+                has_accuracy: None,
+            }
         };
         tests
             .iter()
@@ -69,6 +86,8 @@ impl Conditions {
             name: (!is_only).then(|| test.title.clone()),
             data: test.data.clone(),
             plan: test.plan.clone(),
+            ramp_ns: None,
+            has_accuracy: None,
         }
     }
 
@@ -109,10 +128,31 @@ const BOUNDS: [(&str, Bound); 3] = [
     ("bound of the time per token", |plan| plan.time_per_output_token_bound_ns),
 ];
 
+fn time(ns: Option<u64>) -> String {
+    ns.map_or("none".into(), |ns| units::duration(ns.cast_signed()))
+}
+
+/// Returns the conditions of the arrivals of two Server tests, with the values of both.
+fn of_arrivals(a: &Conditions, b: &Conditions) -> Vec<(&'static str, String, String)> {
+    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".into());
+    let has_stages = |plan: &Plan| are_stages(plan.arrivals.as_deref());
+    let mut found = Vec::new();
+    // The rate of stages is that of the drawn arrivals, which depends on the seed. Their plan is the
+    // stages themselves.
+    if !(has_stages(&a.plan) && has_stages(&b.plan)) {
+        let rate = |plan: &Plan| format!("{}/s", units::rate(plan.target_qps));
+        found.push(("arrival rate", rate(&a.plan), rate(&b.plan)));
+    }
+    found.push(("arrivals", text(&a.plan.arrivals), text(&b.plan.arrivals)));
+    if let (Some(a), Some(b)) = (a.ramp_ns, b.ramp_ns) {
+        let ramp = |ns: u64| time(Some(ns).filter(|&ns| ns > 0));
+        found.push(("ramp", ramp(a), ramp(b)));
+    }
+    found
+}
+
 /// Returns the differences between two tests of one scenario.
 pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
-    let time = |ns: Option<u64>| ns.map_or("none".into(), |ns| units::duration(ns.cast_signed()));
-    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".into());
     let mut found = Vec::new();
     let mut compare = |what: &str, baseline: String, candidate: String, may_be_forced| {
         if baseline != candidate {
@@ -144,9 +184,16 @@ pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
         }
     }
     if a.scenario == "Server" {
-        let rate = |qps: f64| format!("{}/s", units::rate(qps));
-        compare("arrival rate", rate(of_a.target_qps), rate(of_b.target_qps), true);
-        compare("arrivals", text(&of_a.arrivals), text(&of_b.arrivals), true);
+        for (what, baseline, candidate) in of_arrivals(a, b) {
+            compare(what, baseline, candidate, true);
+        }
+    }
+    if let (Some(a), Some(b)) = (a.has_accuracy, b.has_accuracy) {
+        let word = |has: bool| String::from(if has { "yes" } else { "none" });
+        compare("accuracy test", word(a), word(b), true);
+    }
+    if a.scenario == "MultiStream" {
+        compare("interval", time(of_a.interval_ns), time(of_b.interval_ns), true);
     }
     // The number of samples of the one Offline query follows from the length of the test.
     if a.scenario != "Offline" {
@@ -155,6 +202,22 @@ pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
         compare("samples per query", samples(of_a), samples(of_b), true);
     }
     found
+}
+
+/// Returns the difference between the tests of two runs, from their titles. Tenants load the system
+/// together, and a missing scenario may be the one that became worse.
+pub fn of_titles(a: &[String], b: &[String]) -> Option<Difference> {
+    let [a, b] = [a, b].map(|titles| {
+        let mut titles = titles.to_vec();
+        titles.sort();
+        titles.join(", ")
+    });
+    (a != b).then(|| Difference {
+        what: "tests".into(),
+        baseline: a,
+        candidate: b,
+        may_be_forced: true,
+    })
 }
 
 /// Returns the difference between two runs as a whole.

@@ -7,7 +7,6 @@
 //! and not by when queries arrive, and the result does not depend on one schedule, nor in virtual
 //! time on one draw of service times.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -26,6 +25,7 @@ use crate::End;
 use crate::effect::Strictness;
 use crate::failure::Failure;
 use crate::options::{CommandLine, GivenKeys, Options};
+use crate::outcome::settings;
 use crate::run::{PreparedRun, variables};
 use crate::test::PlannedTest;
 use crate::watch::Control;
@@ -124,7 +124,10 @@ impl Schedule<'_> {
         };
         let Some(existing) = existing else {
             let slices = match self.slices {
-                Some(slices) => slices,
+                Some(slices) => {
+                    self.check_slices(slices)?;
+                    slices
+                }
                 None => self.slices_that_fit()?,
             };
             return Ok(Layout::new(configs, slices, seed, self.until_decided));
@@ -140,8 +143,28 @@ impl Schedule<'_> {
         Ok(Layout { configs, until_decided, ..existing })
     }
 
+    /// Rejects slices of a load that cannot be divided.
+    fn check_slices(&self, slices: usize) -> Result<(), Failure> {
+        if slices == 1 {
+            return Ok(());
+        }
+        for side in 0..2 {
+            let tests = self.prepare(side, &[])?.tests()?;
+            if let Some(test) = tests.iter().find(|test| test.is_recorded()) {
+                let problem = format!(
+                    "--slices {slices}: {} has stages or recorded times, and a part of them is \
+                     another load",
+                    test.title()
+                );
+                return Err(Failure::usage(problem).hint("remove --slices, or use --slices 1"));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the largest number of slices that are long enough, also compared with the time to
-    /// load the system. Virtual time does not drift, and runs under the rules are not divided.
+    /// load the system. Virtual time does not drift. Runs under the rules, stages and recorded times
+    /// are not divided.
     fn slices_that_fit(&self) -> Result<usize, Failure> {
         let mut shortest = Nanos::MAX;
         let mut load: Nanos = 0;
@@ -152,7 +175,7 @@ impl Schedule<'_> {
             let tests = prepared.tests()?;
             let is_whole = prepared.system.is_simulated()
                 || prepared.options.rules.is_some()
-                || tests.iter().any(|test| test.tenants.len() > 1);
+                || tests.iter().any(|test| test.tenants.len() > 1 || test.is_recorded());
             if is_whole {
                 return Ok(1);
             }
@@ -239,6 +262,13 @@ impl Schedule<'_> {
         };
         self.check(&rates)?;
         let mut longest = self.pair_length()?;
+        let is_missing = |pair: &usize| {
+            layout.places(*pair).iter().any(|&place| !layout.folder(directory, place).is_dir())
+        };
+        let missing = (0..PAIRS_FEWEST).filter(is_missing).count() as u64;
+        if clock.now().saturating_add(longest.saturating_mul(missing)) > self.most {
+            return Err(self.too_short(longest));
+        }
         let configs = Some(layout.configs.clone());
         let mut sides = Sides { runs: [Vec::new(), Vec::new()], configs, peer: None };
         let last = if self.until_decided { usize::MAX } else { self.pairs };
@@ -328,10 +358,7 @@ impl Schedule<'_> {
 
     fn stop_after(&self, pairs: usize, longest: Nanos) -> Result<End, Failure> {
         if pairs < PAIRS_FEWEST {
-            let [most, pair] = [self.most, longest].map(|time| units::duration(time.cast_signed()));
-            let problem = format!("{most} are too short for two pairs; one takes {pair}");
-            return Err(Failure::usage(problem)
-                .hint("raise --max-time for more pairs, or shorten them with --duration"));
+            return Err(self.too_short(longest));
         }
         if self.until_decided {
             self.watch.say(&format!("warning: out of time after {pairs} pairs"));
@@ -339,6 +366,15 @@ impl Schedule<'_> {
             self.watch.say(&format!("warning: out of time after {pairs} of {} pairs", self.pairs));
         }
         Ok(End::Valid)
+    }
+
+    /// Returns the failure of a time limit that allows no comparison; `longest` is the duration of a
+    /// pair, ns.
+    fn too_short(&self, longest: Nanos) -> Failure {
+        let [most, pair] = [self.most, longest].map(|time| units::duration(time.cast_signed()));
+        let flag = if self.until_decided { "--until-decided" } else { "--max-time" };
+        let problem = format!("{flag} {most} is too short for two pairs; one takes {pair}");
+        Failure::usage(problem).hint(format!("raise {flag}, or shorten the runs"))
     }
 
     /// Rejects sides that cannot be compared before anything is played.
@@ -359,7 +395,9 @@ impl Schedule<'_> {
                 Failure::usage(problem).hint("figures of different scenarios are not comparable")
             );
         }
-        let found = same.into_iter().flat_map(|(a, b)| conditions::of_tests(a, b)).collect();
+        let titles = [&a, &b].map(|side| side.iter().map(Conditions::title).collect::<Vec<_>>());
+        let mut found: Vec<_> = conditions::of_titles(&titles[0], &titles[1]).into_iter().collect();
+        found.extend(same.into_iter().flat_map(|(a, b)| conditions::of_tests(a, b)));
         conditions::refuse(found, self.is_forced).map(drop)
     }
 
@@ -452,17 +490,13 @@ fn difference(
         if test.data != now.data {
             return Ok(Some("another data set".into()));
         }
-        let said: BTreeMap<&str, String> = tenant
-            .settings
-            .rows()
-            .filter(|(_, _, origin)| **origin != Origin::Default)
-            .map(|(field, value, _)| (field.name, value))
-            .collect();
-        let keys = test.settings.keys().map(String::as_str).chain(said.keys().copied());
-        let value = |of: Option<&String>| of.map_or("the default", |value| value).to_string();
-        for key in keys {
-            let was = test.settings.get(key).map(|setting| &setting.value);
-            let (was, is) = (value(was), value(said.get(key)));
+        // Both in the form of the summary, which shortens recorded times.
+        let said = settings(&tenant.settings);
+        let value = |of: Option<&summary::Setting>| {
+            of.map_or("the default", |setting| &setting.value[..]).to_string()
+        };
+        for key in test.settings.keys().chain(said.keys()) {
+            let (was, is) = (value(test.settings.get(key)), value(said.get(key)));
             if was != is {
                 return Ok(Some(format!("{}, {key} {was}, not {is}", now.title())));
             }

@@ -6,7 +6,7 @@ use dyno_results::summary::QualityUnit;
 use serde::Serialize;
 
 use super::peer::{PeerAccount, Reason};
-use super::{AccuracyRow, ComparisonReport, ServerRow, TestReport, metric};
+use super::{AccuracyRow, ComparisonReport, ServerRow, TestReport, TokenRow, metric};
 
 /// Raised when a key changes its meaning or goes away.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -152,6 +152,9 @@ pub struct Test {
     /// accuracy of both sides, if every run has an accuracy test of the scenario
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accuracy: Option<AccuracyChange>,
+    /// output tokens per answer, if every run has them
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output_tokens: Option<OutputTokens>,
     /// means of the servers' metrics, which are not judged
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub server: Vec<ServerValue>,
@@ -183,6 +186,27 @@ pub struct AccuracyChange {
     pub confidence: Option<f64>,
     /// conclusion
     pub finding: Finding,
+}
+
+/// Output tokens per answer. If they differ, latency and throughput are neither better nor
+/// equivalent.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct OutputTokens {
+    /// mean over the answers of the baseline
+    pub baseline: f64,
+    /// mean over the answers of the candidate
+    pub candidate: f64,
+    /// as a share of the baseline
+    pub change: Option<f64>,
+    /// lower limit of the change; null is unknown
+    pub low: Option<f64>,
+    /// upper limit of the change; null is unknown
+    pub high: Option<f64>,
+    /// confidence of these limits
+    pub confidence: f64,
+    /// whether the whole interval lies beyond the margin
+    pub different: bool,
 }
 
 /// A quantity of the servers' metrics pages.
@@ -271,7 +295,8 @@ pub enum Doubt {
     TooFew,
     /// A drift of the runs could explain the difference.
     Drift,
-    /// The sides define the metric differently, or one of them is INVALID.
+    /// The sides define the metric differently, their answers differ in length, or one of them is
+    /// INVALID.
     Conditions,
 }
 
@@ -325,6 +350,7 @@ impl Test {
             metrics: test.comparison.rows.iter().map(Row::from_row).collect(),
             omitted: test.comparison.omitted.iter().map(MissingMetric::from_omitted).collect(),
             accuracy: test.accuracy.as_ref().map(AccuracyChange::from_row),
+            output_tokens: test.output_tokens.as_ref().map(OutputTokens::from_row),
             server: test.server.iter().map(ServerValue::from_row).collect(),
             notes: test.notes.clone(),
         }
@@ -377,6 +403,21 @@ impl AccuracyChange {
             high: row.interval.and_then(|interval| finite(interval.high)),
             confidence: row.interval.map(|_| row.confidence),
             finding: row.finding.into(),
+        }
+    }
+}
+
+impl OutputTokens {
+    fn from_row(row: &TokenRow) -> Self {
+        let [baseline, candidate] = row.values;
+        Self {
+            baseline,
+            candidate,
+            change: finite(row.change.value),
+            low: finite(row.change.low),
+            high: finite(row.change.high),
+            confidence: row.confidence,
+            different: row.is_different,
         }
     }
 }

@@ -27,6 +27,7 @@
 
 mod accuracy;
 mod conditions;
+mod doubts;
 mod figures;
 pub mod interleave;
 mod json;
@@ -36,9 +37,10 @@ pub mod metric;
 pub mod peer;
 mod server;
 mod source;
+mod tokens;
 
 use dyno_loadgen::compare::{
-    self, Comparison, Doubt, Finding, LookPolicy, Metric, Pairing, Series, Verdict,
+    self, Comparison, Doubt, Finding, LookPolicy, Metric, Pairing, Verdict,
 };
 use dyno_results::summary::State;
 
@@ -48,10 +50,12 @@ pub use layout::{is_slice_count, read as read_folder};
 pub use metric::{GRAMMAR as METRICS, parse as parse_metric};
 pub use server::ServerRow;
 pub use source::{ComparedRun, refuse_copies};
+pub use tokens::TokenRow;
 
 use crate::End;
 use crate::failure::Failure;
 use conditions::Conditions;
+use doubts::Doubts;
 use peer::PeerAccount;
 use source::ComparedTest;
 
@@ -134,8 +138,13 @@ pub struct TestReport {
     pub has_records: bool,
     /// Accuracy of both sides, if every run has an accuracy test.
     pub accuracy: Option<AccuracyRow>,
+    /// Output tokens per answer of both sides, if every run has them.
+    pub output_tokens: Option<TokenRow>,
     /// Values of the servers' metrics pages, which are not judged.
     pub server: Vec<ServerRow>,
+    /// Whether conditions make metrics inconclusive that further pairs could change: the share of
+    /// failures over all slices.
+    pub may_recover: bool,
     /// Notes for readers.
     pub notes: Vec<String>,
 }
@@ -169,7 +178,8 @@ impl ComparisonReport {
                 side.iter().map(|run| test(run, title).clone()).collect()
             };
             let (a, b) = (each(baseline), each(candidate));
-            tests.push(TestReport::from_tests(a, b, &question, risk, between_runs)?);
+            let assumed = Assumptions { risk, between_runs, accepts_lengths: peer.is_some() };
+            tests.push(TestReport::from_tests(a, b, &question, assumed)?);
         }
         if baseline.len() > 1 && candidate.len() > 1 && !question.is_paired {
             remarks.push(
@@ -227,7 +237,7 @@ impl ComparisonReport {
             let of_headline = rows.iter().find(|row| row.metric == test.headline);
             let is_over = of_headline.is_none_or(|row| {
                 let conditions = Finding::Inconclusive(Doubt::Conditions);
-                row.finding.is_conclusive() || row.finding == conditions
+                row.finding.is_conclusive() || (row.finding == conditions && !test.may_recover)
             });
             is_over || test.comparison.verdict == Verdict::Worse
         })
@@ -304,6 +314,10 @@ fn condition_remarks(
     let (mut differences, mut remarks) = (Vec::new(), Vec::new());
     for other in runs {
         differences.extend(conditions::of_runs(first, other));
+        // A file of another tool is one of several results.
+        if !first.is_foreign && !other.is_foreign {
+            differences.extend(conditions::of_titles(&all_titles(first), &all_titles(other)));
+        }
         remarks.extend(conditions::remarks(first, other));
         for title in titles {
             let (a, b) = (test(first, title), test(other, title));
@@ -314,14 +328,16 @@ fn condition_remarks(
     Ok(remarks)
 }
 
+fn all_titles(run: &ComparedRun) -> Vec<String> {
+    run.tests.iter().map(|test| test.conditions.title()).collect()
+}
+
 /// Returns the titles of the tests that all runs have, and remarks on the others.
 fn common_tests(
     baseline: &[ComparedRun],
     candidate: &[ComparedRun],
 ) -> Result<(Vec<String>, Vec<String>), Failure> {
-    let titles = |run: &ComparedRun| {
-        run.tests.iter().map(|test| test.conditions.title()).collect::<Vec<_>>()
-    };
+    let titles = all_titles;
     let runs = || baseline.iter().chain(candidate);
     let is_common = |title: &String| runs().all(|run| titles(run).contains(title));
     let common: Vec<String> = titles(&baseline[0]).into_iter().filter(is_common).collect();
@@ -345,15 +361,30 @@ fn common_tests(
     Ok((common, remarks))
 }
 
+/// Risk of the comparison of one test, and its assumptions.
+#[derive(Clone, Copy)]
+struct Assumptions {
+    /// Probability of any false alarm.
+    risk: f64,
+    /// Assumed standard deviation between runs of one system, as a share.
+    between_runs: f64,
+    /// Whether answers of different lengths may be compared: two load generators state the lengths as
+    /// a reason for their difference.
+    accepts_lengths: bool,
+}
+
 impl TestReport {
     fn from_tests(
         baseline: Vec<ComparedTest>,
         candidate: Vec<ComparedTest>,
         question: &Question,
-        risk: f64,
-        between_runs: f64,
+        assumed: Assumptions,
     ) -> Result<Self, Failure> {
+        let tokens_risk = tokens::RISK_PART * assumed.risk;
+        let output_tokens = TokenRow::new(&baseline, &candidate, question.margin, tokens_risk);
+        let risk = assumed.risk - output_tokens.as_ref().map_or(0.0, |_| tokens_risk);
         let mut notes = refuse_incomplete(&baseline, &candidate, question.is_forced)?;
+        notes.extend(tokens::remark(&baseline, &candidate));
         let metrics = match &question.metrics[..] {
             [] => metric::of_scenario(&baseline, &candidate),
             given => given.to_vec(),
@@ -365,11 +396,12 @@ impl TestReport {
             margin: question.margin,
             risk,
             looks: question.looks,
-            between_runs: between_runs.ln_1p(),
+            between_runs: assumed.between_runs.ln_1p(),
             pooled_most: most(&baseline).unwrap_or(1),
             ..compare::Options::new(metrics[0], metrics[1..].to_vec(), pairing)
         };
-        let doubts = Doubts::new(&baseline, &candidate, question.is_forced);
+        let lengths = output_tokens.as_ref().filter(|_| !assumed.accepts_lengths);
+        let doubts = Doubts::new(&baseline, &candidate, lengths, question.is_forced);
         let Conditions { scenario, tenant, .. } = baseline[0].conditions.clone();
         let title = baseline[0].conditions.title();
         let runs = [baseline.len(), candidate.len()];
@@ -400,7 +432,9 @@ impl TestReport {
             observations,
             has_records,
             accuracy,
+            output_tokens,
             server,
+            may_recover: doubts.may_end(),
             notes,
         })
     }
@@ -424,69 +458,6 @@ fn refuse_incomplete(
         notes.push(problem);
     }
     Ok(notes)
-}
-
-/// Reasons that make metrics inconclusive regardless of their intervals.
-struct Doubts {
-    /// Sides that are INVALID.
-    invalid: Vec<&'static str>,
-    /// Definitions of the two sides, where they differ.
-    definitions: Option<[String; 2]>,
-    is_forced: bool,
-}
-
-impl Doubts {
-    fn new(baseline: &[ComparedTest], candidate: &[ComparedTest], is_forced: bool) -> Self {
-        let sides = [("baseline", baseline), ("candidate", candidate)];
-        let is_invalid = |tests: &[ComparedTest]| tests.iter().any(|test| test.is_invalid);
-        let invalid = sides.into_iter().filter(|(_, tests)| is_invalid(tests));
-        let invalid = invalid.map(|(side, _)| side).collect();
-        // Definitions differ only in tokens.
-        let mut definitions = baseline
-            .iter()
-            .chain(candidate)
-            .filter(|test| test.has_tokens() && !test.definitions.is_empty())
-            .map(|test| test.definitions.clone());
-        let definitions = definitions.next().and_then(|first| {
-            let other = definitions.find(|other| *other != first)?;
-            Some([first, other])
-        });
-        Self { invalid, definitions, is_forced }
-    }
-
-    /// Marks metrics as inconclusive. Returns the reasons.
-    fn apply(&self, comparison: &mut Comparison, headline: Metric) -> Vec<String> {
-        let mut notes = Vec::new();
-        if let Some([a, b]) = &self.definitions {
-            comparison.doubt(headline, is_by_definition, true);
-            notes.push(format!(
-                "the runs define times of tokens differently ({a} and {b}), so these are inconclusive"
-            ));
-        }
-        if self.invalid.is_empty() {
-            return notes;
-        }
-        let sides = self.invalid.join(" and the ");
-        let are = if self.invalid.len() > 1 { "are" } else { "is" };
-        notes.push(if self.is_forced {
-            format!("the {sides} {are} INVALID; --force uses the figures anyway")
-        } else {
-            comparison.doubt(headline, |_| true, false);
-            format!(
-                "the {sides} {are} INVALID, so no side can be better or equivalent; --force uses \
-                 the figures anyway"
-            )
-        });
-        notes
-    }
-}
-
-/// Returns whether a metric depends on the definition of tokens and of the last output.
-fn is_by_definition(metric: Metric) -> bool {
-    match metric {
-        Metric::Percentile(series, _) | Metric::Mean(series) => series != Series::FirstToken,
-        Metric::Throughput | Metric::Failures => false,
-    }
 }
 
 /// Returns the pairing of runs. Single runs are compared query by query if both had the same

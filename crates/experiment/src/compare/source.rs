@@ -9,10 +9,10 @@ use std::path::Path;
 use dyno_loadgen::compare;
 use dyno_results::foreign::{self, Figures, ForeignResult};
 use dyno_results::records::{self, Records};
-use dyno_results::summary::{self, Accuracy, State, Verdict};
+use dyno_results::summary::{self, Accuracy, ReasonKind, State, Verdict};
 
 use super::conditions::Conditions;
-use super::{accuracy, label, server};
+use super::{accuracy, label, server, tokens};
 
 use crate::failure::Failure;
 
@@ -31,6 +31,8 @@ pub struct ComparedRun {
     pub build: String,
     /// Processor and cores.
     pub machine: String,
+    /// Whether it is the result of another tool.
+    pub is_foreign: bool,
     /// Given options and settings by name.
     pub given: BTreeMap<String, String>,
     /// Performance tests of the run.
@@ -46,8 +48,12 @@ pub struct ComparedTest {
     pub conditions: Conditions,
     /// How the run ended.
     pub state: State,
-    /// Whether the test is INVALID.
-    pub is_invalid: bool,
+    /// Why the test is INVALID, besides failures; empty if nothing else makes it INVALID.
+    pub invalid: Vec<String>,
+    /// Why failures make the test or one of its slices INVALID; `None` if they do not.
+    pub failures: Option<String>,
+    /// Whether it was played in slices, whose failures are judged together.
+    pub is_sliced: bool,
     /// Name of the verdict.
     pub verdict: String,
     /// Definitions of the metrics; empty if unknown.
@@ -56,6 +62,8 @@ pub struct ComparedTest {
     pub scheduled: Vec<i64>,
     /// Observations: one for a whole run, one per slice for a run in slices.
     pub observations: Vec<compare::Run>,
+    /// Output tokens of each answer, in thousandths; empty without tokens.
+    pub output_tokens: Vec<u64>,
     /// Whether there is a record of each query; otherwise there are only figures.
     pub has_records: bool,
     /// Figures by names of metrics.
@@ -95,6 +103,7 @@ impl ComparedRun {
             started_at: run.started_at,
             build: format!("{} build of {}", environment.build, environment.dyno_version),
             machine: format!("{} cores of {processor}", environment.cores),
+            is_foreign: false,
             given,
             tests,
             remarks: Vec::new(),
@@ -130,6 +139,7 @@ impl ComparedRun {
             started_at: String::new(),
             build: format!("{name} {}", result.version).trim_end().into(),
             machine: String::new(),
+            is_foreign: true,
             given: BTreeMap::new(),
             tests: tests
                 .map(|test| ComparedTest::foreign(&test, is_only(&test.scenario)))
@@ -173,16 +183,28 @@ impl ComparedTest {
             Failure::usage(error)
                 .hint("without raw records, a difference cannot be distinguished from chance")
         })?;
+        let is_accuracy = |other: &summary::Test| {
+            other.mode == "accuracy"
+                && (&other.scenario, &other.tenant) == (&test.scenario, &test.tenant)
+        };
+        let conditions = Conditions {
+            has_accuracy: Some(run.tests.iter().any(is_accuracy)),
+            ..Conditions::from_test(test)
+        };
+        let (invalid, failures) = reasons_of_invalid(test);
         Ok(Self {
-            conditions: Conditions::from_test(test),
+            conditions,
             state: test.state,
-            is_invalid: test.judged() == Verdict::Invalid,
+            invalid,
+            failures,
+            is_sliced: false,
             verdict: test.judged().name().into(),
             definitions: match &run.definitions[..] {
                 "" => EARLIER.into(),
                 definitions => definitions.into(),
             },
             observations: vec![records.observation()],
+            output_tokens: tokens::of_answers(&records),
             scheduled: records.scheduled_ns,
             has_records: true,
             figures: foreign::of_summary(test),
@@ -204,12 +226,15 @@ impl ComparedTest {
         Self {
             conditions: Conditions::foreign(test, is_only),
             state: State::Complete,
-            is_invalid: false,
+            invalid: Vec::new(),
+            failures: None,
+            is_sliced: false,
             verdict: Verdict::Valid.name().into(),
             definitions: String::new(),
             scheduled: test.records.as_ref().map(|r| r.scheduled_ns.clone()).unwrap_or_default(),
             has_records: test.records.is_some(),
             observations: vec![columns],
+            output_tokens: test.records.as_ref().map(tokens::of_answers).unwrap_or_default(),
             figures: test.figures.clone(),
             server: BTreeMap::new(),
             accuracy: Vec::new(),
@@ -241,13 +266,16 @@ impl ComparedRun {
         for test in &mut run.tests {
             let title = test.conditions.title();
             let mut runs = std::mem::take(&mut test.observations);
+            test.is_sliced = true;
             for slice in &slices {
                 let Some(other) = slice.tests.iter().find(|t| t.conditions.title() == title) else {
                     continue;
                 };
                 runs.extend(other.observations.iter().cloned());
                 test.accuracy.extend(other.accuracy.iter().cloned());
-                test.is_invalid |= other.is_invalid;
+                test.output_tokens.extend_from_slice(&other.output_tokens);
+                test.invalid.extend(other.invalid.iter().cloned());
+                test.failures = test.failures.take().or_else(|| other.failures.clone());
                 if test.state == State::Complete {
                     test.state = other.state;
                     test.verdict.clone_from(&other.verdict);
@@ -258,6 +286,25 @@ impl ComparedRun {
         }
         run
     }
+}
+
+/// Returns why a test is INVALID: the reasons besides failures, and that of failures.
+fn reasons_of_invalid(test: &summary::Test) -> (Vec<String>, Option<String>) {
+    if test.judged() != Verdict::Invalid {
+        return (Vec::new(), None);
+    }
+    let (mut others, mut failures) = (Vec::new(), None);
+    for text in &test.reasons {
+        match test.causes.iter().find(|reason| reason.text == *text) {
+            Some(reason) if reason.kind == ReasonKind::Failures => failures = Some(text.clone()),
+            Some(reason) if reason.undecided || reason.kind == ReasonKind::Consequence => {}
+            _ => others.push(text.clone()),
+        }
+    }
+    if others.is_empty() && failures.is_none() {
+        others.clone_from(&test.reasons);
+    }
+    (others, failures)
 }
 
 /// Definitions of runs by versions that did not record them.

@@ -39,7 +39,7 @@ pub use require::Requirement;
 pub use rules::Rules;
 pub use seeds::RandomStream;
 pub use shape::ShapeOption;
-pub use stages::Stages;
+pub use stages::{Stages, are_stages, in_short};
 pub use sweep_key::SweepKey;
 
 use crate::failure::Failure;

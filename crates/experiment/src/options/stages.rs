@@ -7,6 +7,8 @@ use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::rng::Mt19937;
 use dyno_results::units;
 
+use super::RunOptions;
+
 /// Maximum number of arrivals of all stages.
 const MOST_ARRIVALS: f64 = 10e6;
 
@@ -112,7 +114,46 @@ impl Stage {
     }
 }
 
+/// Beginning of [`Stages::arrivals_name`].
+const NAME: &str = "stages ";
+
+/// Returns whether arrivals are those of stages, from their name in the plan of a run.
+pub fn are_stages(arrivals: Option<&str>) -> bool {
+    arrivals.is_some_and(|name| name.starts_with(NAME))
+}
+
+/// Shortens a long list of recorded times to its length.
+pub fn in_short(value: String) -> String {
+    match value.strip_prefix("replay:") {
+        Some(times) if times.len() > TIMES_SHOWN => {
+            format!("replay of {} times", times.split(',').count())
+        }
+        _ => value,
+    }
+}
+
+/// Maximum number of characters of recorded times that are shown.
+const TIMES_SHOWN: usize = 60;
+
+impl RunOptions {
+    /// Returns the value of a setting for readers: times that were drawn from stages by these
+    /// stages, and a long list of recorded times by its length.
+    pub fn shown_value(&self, key: &str, value: String) -> String {
+        match &self.stages {
+            Some(stages) if key == "server_arrivals" && value.starts_with("replay:") => {
+                stages.arrivals_name()
+            }
+            _ => in_short(value),
+        }
+    }
+}
+
 impl Stages {
+    /// Returns the name of the arrivals in the plan of a run, such as `stages 30s@2,60s@8`.
+    pub fn arrivals_name(&self) -> String {
+        format!("{NAME}{self}")
+    }
+
     /// Returns the mean rate, requests/s.
     pub fn mean_rate(&self) -> f64 {
         self.expected_arrivals() / self.0.iter().map(Stage::seconds).sum::<f64>()

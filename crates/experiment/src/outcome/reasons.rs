@@ -159,7 +159,7 @@ impl AgainstBound {
 }
 
 /// Returns the number of samples that may exceed a bound, by the index of the reference.
-fn allowed(samples: u64, percentile: f64) -> u64 {
+pub fn allowed(samples: u64, percentile: f64) -> u64 {
     samples.saturating_sub((samples as f64 * percentile) as u64).saturating_sub(1)
 }
 

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos};
-use dyno_loadgen::settings::TestMode;
+use dyno_loadgen::settings::{Arrivals, Scenario, TestMode};
 use dyno_results::sweep::{Axis, Definition, InputFile, LoadKind, Point, PointState};
 
 use super::combinations::{Combination, check_selection, combinations, is_selected};
@@ -432,9 +432,17 @@ pub fn expected(fixed: &CommandLine, combination: &Combination) -> Result<Option
     let mut total: Nanos = 0;
     for scenario in options.scenarios() {
         for &mode in options.modes().iter().filter(|&&mode| mode != TestMode::AccuracyOnly) {
-            let settings = options.settings(scenario, mode, None);
+            let mut settings = options.settings(scenario, mode, None);
+            options.complete_load(&mut settings);
             let ns = settings.values.min_duration_ms.saturating_mul(MILLISECOND);
-            total = total.saturating_add(ns);
+            let (last, ramp) = match (scenario, &settings.values.server_arrivals) {
+                (Scenario::Server, Arrivals::Replay(times)) if options.run.stages.is_some() => {
+                    (times.last().copied().unwrap_or(0), 0)
+                }
+                (Scenario::Server, _) => (0, options.run.ramp.unwrap_or(0)),
+                _ => (0, 0),
+            };
+            total = total.saturating_add(ns.max(last)).saturating_add(ramp);
         }
     }
     Ok(Some(total))

@@ -58,6 +58,12 @@ pub(super) fn workload(spec: &str, run: &RunOptions) -> String {
     let is_workload =
         |key: &str| KEYS.contains(&key) || key.ends_with(':') || key.starts_with("body-");
     keys.retain(|pair| pair.split_once('=').is_some_and(|(key, _)| is_workload(key)));
+    // Without a rate, the limit is the load itself.
+    if let Some(most) = run.max_concurrency
+        && (run.qps.is_some() || run.stages.is_some())
+    {
+        keys.push(format!("max-concurrency={most}"));
+    }
     keys.sort();
     for (name, path) in &run.data {
         let name = name.as_deref().unwrap_or("data");
@@ -92,6 +98,14 @@ mod tests {
         let mix = workload("openai:http://a,lengths=8/4*2,16/8*1,model=x");
         assert_eq!(mix, "lengths=8/4*2,16/8*1");
         assert_eq!(workload("openai:http://a,temperature:=0.9,model=x"), "temperature:=0.9");
+    }
+
+    #[test]
+    fn a_limit_beside_a_rate_changes_the_load() {
+        let limited = RunOptions { max_concurrency: "8".parse().ok(), ..RunOptions::default() };
+        let rate = RunOptions { stages: "9s@5".parse().ok(), ..limited.clone() };
+        assert_eq!(workload("openai:http://a,output=8", &rate), "max-concurrency=8, output=8");
+        assert_eq!(workload("openai:http://a,output=8", &limited), "output=8");
     }
 
     #[test]

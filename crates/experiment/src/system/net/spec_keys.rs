@@ -289,13 +289,13 @@ impl SpecKeys {
                 self.wrong("proxy", format!("{error}, in `{}`", without_credentials(&text)))
             }),
         });
-        let (proxy, login) = (proxy.transpose()?, self.proxy_login()?);
-        let proxy = match (proxy, login) {
+        let proxy = proxy.transpose()?;
+        if proxy.is_none() && self.has("proxy-login-env") {
+            return Err(self.wrong("proxy-login-env", "expected it together with proxy="));
+        }
+        let proxy = match (proxy, self.proxy_login()?) {
             (Some(proxy), Some(login)) => Some(proxy.with_login(&login)),
-            (None, Some(_)) => {
-                return Err(self.wrong("proxy-login-env", "expected it together with proxy="));
-            }
-            (proxy, None) => proxy,
+            (proxy, _) => proxy,
         };
         Ok(Route { query, proxy })
     }
