@@ -15,19 +15,43 @@ use crate::options::Requirement;
 /// Confidence of the intervals, in (0, 1).
 const CONFIDENCE: f64 = 0.95;
 
+/// A run that decides the verdict of a test.
+#[derive(Debug, Clone)]
+pub struct JudgedRun<'r> {
+    /// Its measurements.
+    pub record: &'r Record,
+    /// Its name, such as `run 2 of 3`; `None` for the run whose figures are shown.
+    pub name: Option<String>,
+}
+
 /// Judges a performance test: adds the result of each requirement, and puts reasons for those that
-/// are not met first.
-pub fn judge(test: &mut summary::Test, requirements: &[&Requirement], record: &Record) {
+/// are not met first. Requirements hold in each of `runs`; those of runs that are not shown are added
+/// where they are not met.
+pub fn judge(test: &mut summary::Test, requirements: &[&Requirement], runs: &[JudgedRun<'_>]) {
     if requirements.is_empty() {
         return;
     }
     let percentile = test.plan.percentile;
-    let rows = Records::from_record(record, Keep::Thinned);
-    let found: Vec<summary::Requirement> = requirements
-        .iter()
-        .map(|requirement| requirement.limit(percentile))
-        .map(|limit| found(&limit, rows.as_ref()))
-        .collect();
+    let limits: Vec<Limit> =
+        requirements.iter().map(|requirement| requirement.limit(percentile)).collect();
+    let mut found: Vec<summary::Requirement> = Vec::new();
+    for run in runs {
+        let rows = Records::from_record(run.record, Keep::Thinned);
+        let of_run = limits.iter().map(|limit| self::found(limit, rows.as_ref()));
+        match &run.name {
+            None => found.extend(of_run),
+            // A test that did not finish is not judged.
+            Some(_) if test.state != State::Complete => {}
+            Some(name) => {
+                found.extend(of_run.filter(|of| of.finding != RequirementFinding::Met).map(|of| {
+                    summary::Requirement {
+                        requirement: format!("{} in {name}", of.requirement),
+                        ..of
+                    }
+                }))
+            }
+        }
+    }
     if test.state == State::Complete {
         // They come after the reasons of an early end and of failures, and before all others.
         let is_worse = |reason: &&Reason| {
