@@ -498,6 +498,7 @@ fn play(
             .filter(|failed| *failed > 0)
             .map(|failed| format!("{failed} warm-up requests before the test failed.")),
     );
+    notes.extend(remarks::equal_arrivals(&test));
     let PlayedTest { logs, failing, saturated, observation, servers, at_end_of_ramp } = played;
     control.writes(true);
     let (took, before) = (clock.now().saturating_sub(test.ramp()), at_end_of_ramp.or(before));
