@@ -264,6 +264,15 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         "--over mode=peak,performance --over scenario=offline,server --system null",
         &["only Server has a rate", "in point 1 (mode-peak-offline)", "[[sweep.exclude]]"],
     );
+    check_refused(
+        "--over qps=100,200 --over scenario=server,offline --system null --mode performance",
+        &["points 2 (qps-100-offline) and 4 (qps-200-offline) are the same run", "`qps` has no"],
+    );
+    check_refused(
+        "--over settings.server_target_qps=100,200 --over settings.server_arrivals=poisson,concurrency:3 \
+         --scenario server --system null --mode performance",
+        &["are the same run: `settings.server_target_qps` has no effect"],
+    );
     check_refused("--retry-failed --over seed=1", &["--resume"]);
     check_refused("--limit 0 --over seed=1", &["--limit"]);
 }
