@@ -576,3 +576,18 @@ fn a_folder_of_a_sweep_that_was_killed_before_its_first_result_is_free() {
     let refused = folder.dyno(sweep).exits(3);
     assert!(refused.stderr.contains("is not empty"), "{}", refused.stderr);
 }
+
+/// M/M/1 with 500/s: throughput divided by the median of the response time, ln 2 / (500 - rate), is highest
+/// at half the capacity.
+#[test]
+fn the_knee_does_not_depend_on_requirements() {
+    let folder = Folder::new();
+    let sweep = "sweep --system model:exponential=2ms --over qps=50,150,250,350,450 --scenario server \
+                 --mode performance --duration 60s";
+    let free = folder.dyno(&format!("{sweep} --out free")).stdout;
+    assert!(free.contains("Knee: requests/s 250,"), "{free}");
+    let bounded =
+        folder.dyno(&format!("{sweep} --require p99<=20ms --out bounded")).exits(1).stdout;
+    assert!(bounded.contains("Knee: requests/s 250,"), "{bounded}");
+    assert!(bounded.contains("count for the knee"), "{bounded}");
+}
