@@ -357,6 +357,8 @@ fn requirements_are_of_scenarios_and_of_what_is_measured() {
     let check = |arguments: &str, expected: &str| check_rejected(&folder, arguments, 2, expected);
     check("--require ttft.p90<=5ms", "is not measured: the system reports no tokens");
     check("--require p99<=5ms --mode accuracy", "this run has no performance test");
+    check("--require p99<=5ms --mode peak", "mode peak varies the load by the bounds of its");
+    check("--require p99<=5ms --mode peak", "use dyno search --limit for the peak");
     check("--require server:p99<=5ms --scenario Offline", "this run has Offline only");
     check("--require lag.p99<=5ms --scenario Offline", "a client lags in Server");
     check("--require p99>=5ms", "flag --require: limit `p99>=5ms`");
