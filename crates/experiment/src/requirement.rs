@@ -38,19 +38,18 @@ pub fn judge(test: &mut summary::Test, requirements: &[&Requirement], runs: &[Ju
     for run in runs {
         let rows = Records::from_record(run.record, Keep::Thinned);
         let of_run = limits.iter().map(|limit| self::found(limit, rows.as_ref()));
-        match &run.name {
-            None => found.extend(of_run),
-            // A test that did not finish is not judged.
-            Some(_) if test.state != State::Complete => {}
-            Some(name) => {
-                found.extend(of_run.filter(|of| of.finding != RequirementFinding::Met).map(|of| {
-                    summary::Requirement {
-                        requirement: format!("{} in {name}", of.requirement),
-                        ..of
-                    }
-                }))
-            }
-        }
+        let Some(name) = &run.name else {
+            found.extend(of_run);
+            continue;
+        };
+        // A test that did not finish is not judged.
+        let is_unmet = |of: &summary::Requirement| {
+            test.state == State::Complete && of.finding != RequirementFinding::Met
+        };
+        found.extend(of_run.filter(is_unmet).map(|of| {
+            let requirement = format!("{} in {name}", of.requirement);
+            summary::Requirement { requirement, ..of }
+        }));
     }
     if test.state == State::Complete {
         // They come after the reasons of an early end and of failures, and before all others.

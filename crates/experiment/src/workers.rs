@@ -300,7 +300,10 @@ mod tests {
         assert_eq!(divided("digits", Share { index: 1, clients: 2 }).as_deref(), Ok("digits"));
 
         let limit = |all, index| divided_limit(NonZero::new(all), Share { index, clients: 3 });
-        assert_eq!([0, 1, 2].map(|index| limit(7, index).unwrap()), [3, 2, 2].map(NonZero::new));
+        assert_eq!(
+            [0, 1, 2].map(|index| limit(7, index).unwrap()),
+            [3, 2, 2].map(NonZero::<u32>::new)
+        );
         assert_eq!(limit(0, 1), Ok(None), "without a limit");
         assert!(limit(2, 2).unwrap_err().contains("--max-concurrency 2 cannot be divided"));
     }
