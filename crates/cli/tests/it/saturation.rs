@@ -125,8 +125,8 @@ fn an_overloaded_run_that_may_go_on_is_not_valid() {
     assert_eq!((code, &test["saturated"]), (Some(1), &Value::Null), "{test}");
     let reason = test["reasons"].to_string();
     assert!(reason.contains("The backlog still grew when the run ended"), "{reason}");
-    // M/M/1 with 600 queries/s for 500/s, without a bound that would show it.
-    let model = "run --system model:exponential=2ms --scenario server --mode performance --qps 600 \
+    // M/M/1 with 800 queries/s for 500/s, without a bound that would show it.
+    let model = "run --system model:exponential=2ms --scenario server --mode performance --qps 800 \
                  --duration 10s --set server_target_latency_ns=1000s";
     let ran = folder.dyno(&format!("{model} --json --out model")).exits(1);
     let test = &ran.json()["tests"][0];
