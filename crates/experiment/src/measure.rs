@@ -11,7 +11,6 @@ use dyno_loadgen::plan::Load;
 use dyno_loadgen::run::{self, Tenant, TestLog};
 use dyno_loadgen::saturation::SaturationDetector;
 use dyno_loadgen::settings::{Arrivals, TestMode};
-use dyno_net::client::ClientStatistics;
 use dyno_results::summary::{Failing, Saturated};
 
 use crate::failure::Failure;
@@ -35,8 +34,6 @@ pub struct PlayedTest {
     pub saturated: Option<Saturated>,
     /// Observation of this process; `None` if it issued nothing, or in virtual time.
     pub observation: Option<Observation>,
-    /// Counters of the client of a server at the end of the ramp; `None` without a ramp.
-    pub at_end_of_ramp: Option<ClientStatistics>,
     /// Observation of servers; `None` if there are none, or remote workers issue the load.
     pub servers: Option<ServerObservation>,
 }
@@ -168,7 +165,9 @@ impl PlannedTest {
         let remote = system.remote().filter(|_| self.reads_metrics);
         let servers = remote.map(|remote| ServerObserver::begin(remote, heart.clock()));
         let ramp = self.ramp();
-        let at_end_of_ramp = Mutex::new(None);
+        if let Some(remote) = system.remote() {
+            remote.exclude_ramp(ramp);
+        }
         let monitor = driver.monitor();
         let watched = monitor.clone();
         let logs = std::thread::scope(|scope| {
@@ -177,19 +176,14 @@ impl PlannedTest {
             // The onlooker must exist before the run begins, otherwise the run does not record for
             // it.
             let is_shown = control.watch.wants_glances();
-            let is_seen = is_shown || detector.is_some() || ramp > 0;
+            let is_seen = is_shown || detector.is_some();
             let mut onlooker = is_seen.then(|| monitor.observer());
             let (servers, saturated) = (servers.as_ref(), &saturated);
-            let client = system.remote().filter(|_| ramp > 0).map(Remote::clients);
-            let at_end_of_ramp = &at_end_of_ramp;
             scope.spawn(move || {
                 let mut saw = onlooker.as_mut().map(|onlooker| {
                     || {
                         let glance = onlooker.glance();
                         let is_measured = glance.as_ref().is_some_and(|glance| glance.now >= ramp);
-                        if let Some(client) = client.as_ref().filter(|_| is_measured) {
-                            lock(at_end_of_ramp).get_or_insert_with(|| client.statistics());
-                        }
                         let found = detector.as_mut().zip(glance.as_ref().filter(|_| is_measured));
                         if let Some(found) = found.and_then(|(of, glance)| of.look(glance)) {
                             *lock(saturated) = Some(found);
@@ -226,7 +220,6 @@ impl PlannedTest {
             failing,
             saturated: saturated.map(Saturated::from),
             observation: Some(heart.end(ramp)),
-            at_end_of_ramp: at_end_of_ramp.into_inner().unwrap_or_else(PoisonError::into_inner),
             servers: servers.map(ServerObserver::end),
         })
     }

@@ -27,7 +27,7 @@ use dyno_results::{series, units};
 
 use self::failures::Failures;
 pub use self::failures::Troubles;
-pub use self::reasons::Context;
+pub use self::reasons::{Context, judge_failures};
 
 use crate::system::System;
 use crate::test::PlannedTest;

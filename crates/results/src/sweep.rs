@@ -10,7 +10,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::summary::metrics::Distribution;
-use crate::summary::{self, Cause, Headline, ReadError, Reason, ReasonKind, Verdict, read_json};
+use crate::summary::{
+    self, Cause, Headline, ReadError, Reason, ReasonKind, RequirementFinding, Verdict, read_json,
+};
 use crate::write::{pretty, replace};
 use serde::{Deserialize, Serialize};
 
@@ -301,8 +303,13 @@ fn is_undisturbed(test: &summary::Test) -> bool {
                 | ReasonKind::EarlyStopping
         ) && !reason.cause.is_some_and(Cause::is_outside)
     };
+    let misses_errors = test
+        .requirements
+        .iter()
+        .any(|of| of.metric == "errors" && of.finding != RequirementFinding::Met);
     // A reason that is only in `reasons` has an unknown kind.
     test.state == summary::State::Complete
+        && !misses_errors
         && test.reasons.len() == test.causes.len()
         && test.causes.iter().all(is_of_bounds)
 }

@@ -91,6 +91,78 @@ fn a_rate_sends_so_many_requests_and_its_warm_up_and_keeps_to_its_cap() {
     }
 }
 
+/// What the client of the run counted.
+fn client(folder: &Folder) -> Value {
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    summary["clients"][0].clone()
+}
+
+#[test]
+fn requests_without_an_answer_fail_one_by_one() {
+    let folder = Folder::new();
+    let Some(server) = PythonServer::start(&folder, &json!({"closed": [20, 60]})) else { return };
+    let load = "--request-rate 200 --num-prompts 120 --fail-fast off";
+    let ran = server.run(&folder, "/v1,model=only", load);
+    let requests = requests(&folder);
+    let closed = requests.iter().filter(|one| one["status"] == 0).count();
+    assert_eq!((requests.len(), closed), (120, 40), "all are sent: {}", ran.stderr);
+    let metrics = &test(&folder)["metrics"];
+    assert_eq!((&metrics["answers"]["whole"], &client(&folder)["sent"]), (&json!(80), &json!(120)));
+}
+
+#[test]
+fn a_failure_is_invalid_unless_a_requirement_allows_it() {
+    for (stream, require, verdict) in [
+        ("", "", "INVALID"),
+        (",stream=false", "", "INVALID"),
+        ("", "--require errors<=5%", "VALID"),
+    ] {
+        let folder = Folder::new();
+        let Some(server) = PythonServer::start(&folder, &json!({"broken": 1})) else { return };
+        let load = format!("--max-concurrency 4 --num-prompts 200 {require}");
+        let ran = server.run(&folder, &format!("/v1,model=only{stream}"), &load);
+        let test = test(&folder);
+        assert_eq!(test["verdict"], verdict, "{stream} {require}: {}", ran.stdout);
+        let reason = test["reasons"][0].as_str().unwrap_or_default();
+        assert_eq!(
+            reason.starts_with("1 of 200 samples failed (0.5 %): 1 server error"),
+            verdict == "INVALID"
+        );
+    }
+}
+
+#[test]
+fn figures_of_the_client_are_those_of_the_measured_requests() {
+    let folder = Folder::new();
+    let Some(server) = PythonServer::start(&folder, &json!({"words": 8})) else { return };
+    server.run(&folder, "/v1,model=only", "--request-rate 80 --ramp 500ms --num-prompts 60");
+    let (test, client) = (test(&folder), client(&folder));
+    assert!(requests(&folder).len() > 60, "the ramp is sent");
+    assert_eq!(test["metrics"]["answers"]["whole"], 60);
+    assert_eq!((&client["sent"], &client["tokens_counted_by"]["events"]), (&json!(60), &json!(60)));
+    assert_eq!(client["inter_token_ns"]["count"], 60 * 7);
+}
+
+#[test]
+fn a_server_that_dies_beside_another_one_is_reported() {
+    let (folder, other) = (Folder::new(), Folder::new());
+    let Some(server) = PythonServer::start(&folder, &json!({})) else { return };
+    let Some(dying) = PythonServer::start(&other, &json!({})) else { return };
+    let keys = format!("/v1,model=only,node=http://127.0.0.1:{}/v1", dying.port);
+    let killer = std::thread::spawn(move || {
+        while requests(&other).is_empty() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        drop(dying);
+    });
+    let ran = server.run(&folder, &keys, "--request-rate 50 --duration 3s --fail-fast off");
+    killer.join().unwrap();
+    let test = test(&folder);
+    let reasons = test["reasons"].to_string();
+    assert_eq!(test["verdict"], "INVALID", "{}", ran.stdout);
+    assert!(reasons.contains("Not all of the 2 servers could be reached"), "{reasons}");
+}
+
 #[test]
 fn a_refused_request_comes_again_when_the_server_allows_it() {
     let folder = Folder::new();
@@ -170,6 +242,11 @@ fn cancelled_requests_and_models_are_those_of_the_servers_log() {
     let metrics = &test(&folder)["metrics"];
     assert_eq!((requests(&folder).len(), &metrics["excluded"]["cancelled"]), (40, &json!(left)));
     assert!(left > 0 && metrics["answers"]["whole"] == 40 - left, "{metrics:#}");
+    assert_eq!(
+        client(&folder)["inter_token_ns"]["count"],
+        (40 - left) * 59,
+        "answers have 60 events"
+    );
 
     let folder = Folder::new();
     let Some(server) = PythonServer::start(&folder, &json!({})) else { return };

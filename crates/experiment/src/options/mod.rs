@@ -87,6 +87,8 @@ pub struct Options {
     imposed: Vec<Assignment>,
     /// Departures of a command from the round, each as a sentence.
     departures: Vec<String>,
+    /// Whether limits of the command judge failures, as those of a search do.
+    limits_failures: bool,
     /// Settings that the command sets.
     set_by_command: Vec<&'static str>,
     given: Vec<KeyOrigin>,
@@ -186,6 +188,7 @@ impl Options {
             audit: None,
             imposed: Vec::new(),
             departures: Vec::new(),
+            limits_failures: false,
             set_by_command: Vec::new(),
             given,
             file: file.settings,
@@ -292,6 +295,23 @@ impl Options {
         let is_llm = self.run.system.as_ref().is_some_and(is_of_texts) && self.tenants.is_empty();
         let default = if is_llm { Profile::Llm } else { Profile::Quick };
         self.run.profile.unwrap_or(default)
+    }
+
+    /// Lets limits of the command judge failures.
+    pub fn limit_failures(&mut self) {
+        self.limits_failures = true;
+    }
+
+    /// Returns who judges failed requests of a performance test.
+    pub fn failures(&self, scenario: Scenario) -> FailureRule {
+        let on_errors = |one: &&Requirement| one.is_for(scenario) && one.is_on_errors();
+        if self.profile() != Profile::Llm || self.rules.is_some() || self.limits_failures {
+            FailureRule::Bound
+        } else if self.run.requirements.iter().any(|one| on_errors(&one)) {
+            FailureRule::Requirement
+        } else {
+            FailureRule::None
+        }
     }
 
     /// Returns whether a run ends when most answers fail. Under the rules a run continues.
@@ -518,6 +538,17 @@ pub fn is_open(settings: &Settings, key: &str) -> bool {
 /// Returns whether the user chose a value, and not the program, a profile or the built-in table.
 pub fn is_chosen(settings: &Settings, key: &str) -> bool {
     !is_open(settings, key) && !matches!(settings.origin(key), Some(Origin::Code(_)))
+}
+
+/// Which failed requests a performance test may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FailureRule {
+    /// As many as the bound of the load generator allows.
+    Bound,
+    /// As many as a requirement on errors allows.
+    Requirement,
+    /// None: VALID means complete answers.
+    None,
 }
 
 /// Queries in flight of profile llm, if no load is given.

@@ -1,6 +1,6 @@
 //! Requirements of a run: the grammar of `--require`.
 
-use dyno_loadgen::search::Limit;
+use dyno_loadgen::search::{Limit, Quantity};
 use dyno_loadgen::settings::Scenario;
 use dyno_results::search::limits;
 
@@ -38,6 +38,11 @@ impl Requirement {
     /// Returns whether it applies to this scenario.
     pub fn is_for(&self, scenario: Scenario) -> bool {
         self.scenario.is_none_or(|only| only == scenario)
+    }
+
+    /// Returns whether it limits the share of failed requests.
+    pub fn is_on_errors(&self) -> bool {
+        self.limit(0.99).quantity == Quantity::Errors
     }
 
     /// Returns the text that parses to this requirement.

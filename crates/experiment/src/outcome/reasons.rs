@@ -5,14 +5,15 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::early_stopping::Estimate;
 use dyno_loadgen::log::Report;
 use dyno_loadgen::plan::{Load, Plan, Tokens};
+use dyno_loadgen::record::Record;
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::verdict::{BoundedTime, EarlyStoppingResult, Finding, Verdict, Violation};
 use dyno_results::summary::distributions::Percentiles;
-use dyno_results::summary::{Cause, NO_BOUND, Reason, ReasonKind};
+use dyno_results::summary::{self, Cause, NO_BOUND, Reason, ReasonKind};
 use dyno_results::units::{count, duration, percentile};
 
 use super::failures::{Failures, Troubles};
-use crate::options::Stages;
+use crate::options::{FailureRule, Stages};
 
 /// Facts besides the report that the reasons of a run depend on.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +54,50 @@ pub fn list(report: &Report<'_>, context: Context<'_>) -> Vec<Reason> {
     reasons.extend(own.filter_map(|violation| judged.reason(violation)));
     reasons.sort_by_key(|reason| place(reason.kind));
     reasons
+}
+
+/// Applies the rule for failed requests to a performance test. (The load generator tolerates failures
+/// up to the bound of the percentile.)
+pub fn judge_failures(
+    test: &mut summary::Test,
+    record: &Record,
+    troubles: &Troubles,
+    rule: FailureRule,
+) {
+    let is_told =
+        |test: &summary::Test| test.causes.iter().any(|reason| reason.kind == ReasonKind::Failures);
+    let failed = &record.failed;
+    match rule {
+        FailureRule::Requirement if is_told(test) => test.remove_reasons(&[ReasonKind::Failures]),
+        FailureRule::None if !failed.is_empty() && !is_told(test) => {
+            let failures = Failures::from_samples(failed, troubles);
+            let issued = record.completed_at.len() as u64;
+            let text = format!(
+                "{} of {} samples failed ({}): {}. In this profile VALID means complete answers; \
+                 --require 'errors<=1%' allows a share of failures. {}",
+                count(failures.samples),
+                count(issued),
+                share(failures.samples, issued),
+                failures.by_kind(),
+                failures.advice()
+            );
+            let reason = Reason::new(ReasonKind::Failures, text).because_of(Cause::System);
+            test.add_reason_after_failures(reason);
+        }
+        _ => return,
+    }
+    test.settle();
+}
+
+/// Returns a share in percent, with two digits or more that are not 0.
+fn share(part: u64, whole: u64) -> String {
+    let percent = 100.0 * part as f64 / whole.max(1) as f64;
+    let digits = match percent {
+        10.0.. => 0,
+        0.1..10.0 => 1,
+        _ => 4,
+    };
+    format!("{percent:.digits$} %")
 }
 
 /// Returns the reason for a system that answered nothing within the deadline.
@@ -197,13 +242,12 @@ impl InvalidRun<'_> {
             return None;
         }
         let issued = self.answered() + self.lost();
-        let share = 100.0 * samples as f64 / issued.max(1) as f64;
         let mut text = format!(
-            "{} of {} samples failed ({share:.3$} %): {}",
+            "{} of {} samples failed ({}): {}",
             count(samples),
             count(issued),
+            share(samples, issued),
             self.failures.by_kind(),
-            usize::from(share < 10.0)
         );
         // If the answered samples meet a bound, only the failures miss it.
         for bound in self.against_bounds() {

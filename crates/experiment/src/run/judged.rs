@@ -6,17 +6,20 @@ use dyno_loadgen::settings::TestMode;
 use dyno_results::summary::{self, Failing, Saturated};
 
 use super::{OutcomeSink, seen};
-use crate::options::{Profile, Requirement};
+use crate::options::{FailureRule, Profile, Requirement};
+use crate::outcome::{Troubles, judge_failures};
 use crate::requirement::{self, JudgedRun};
 use crate::run::PreparedRun;
 use crate::test::PlannedTest;
 
-/// How a test ended, and whether its backlog decides.
+/// How a test ended, and what decides about its backlog and its failures.
 #[derive(Clone, Copy)]
 pub(super) struct Ending<'a> {
     pub failing: Option<&'a Failing>,
     pub saturated: Option<&'a Saturated>,
     pub backlog: BacklogCheck,
+    pub troubles: &'a Troubles,
+    pub failures: FailureRule,
 }
 
 /// Whether a backlog that still grows at the end leaves the verdict undecided.
@@ -84,6 +87,9 @@ impl OutcomeSink<'_> {
             let own = |bound: &&Requirement| bound.is_for(test.scenario);
             let own: Vec<&Requirement> = self.requirements.iter().filter(own).collect();
             requirement::judge(tenant, &own, &runs);
+            for run in &runs {
+                judge_failures(tenant, run.record, ending.troubles, ending.failures);
+            }
         }
     }
 }

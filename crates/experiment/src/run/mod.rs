@@ -327,8 +327,7 @@ impl PreparedRun {
         if system.is_simulated() {
             return Ok((played, Vec::new()));
         }
-        let took = clock.now().saturating_sub(test.ramp());
-        let before = played.at_end_of_ramp.clone().or(before);
+        let took = clock.now();
         let troubles = seen::troubles(system, before.as_ref());
         let has_round = self.options.rules.is_some();
         let percentiles = &self.options.run.percentiles();
@@ -499,16 +498,22 @@ fn play(
             .map(|failed| format!("{failed} warm-up requests before the test failed.")),
     );
     notes.extend(remarks::equal_arrivals(&test));
-    let PlayedTest { logs, failing, saturated, observation, servers, at_end_of_ramp } = played;
+    let PlayedTest { logs, failing, saturated, observation, servers } = played;
     control.writes(true);
-    let (took, before) = (clock.now().saturating_sub(test.ramp()), at_end_of_ramp.or(before));
+    let took = clock.now();
     let batch_sizes = system.batch_sizes.take();
     let troubles = seen::troubles(system, before.as_ref());
     let percentiles = &prepared.options.run.percentiles();
     let (has_round, stages) = (kept.has_round, prepared.options.run.stages.as_ref());
     let context = Context { troubles: &troubles, has_round, percentiles, stages };
     let backlog = BacklogCheck::of_test(prepared, &test);
-    let ending = Ending { failing: failing.as_ref(), saturated: saturated.as_ref(), backlog };
+    let ending = Ending {
+        failing: failing.as_ref(),
+        saturated: saturated.as_ref(),
+        backlog,
+        troubles: &troubles,
+        failures: prepared.options.failures(test.scenario),
+    };
     let mut outcomes: Vec<Outcome> = Vec::new();
     let mut unwritten = Vec::new();
     for (log, tenant) in logs.iter().zip(&test.tenants) {

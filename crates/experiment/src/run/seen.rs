@@ -10,7 +10,7 @@ use dyno_net::ledger::Entry;
 use dyno_results::series::Timeline;
 use dyno_results::summary::backlog::{BacklogGrowth, LateTurns};
 use dyno_results::summary::distributions::MetricDistribution;
-use dyno_results::summary::{self, Observer, State};
+use dyno_results::summary::{self, Cause, Observer, Reason, ReasonKind, State};
 use dyno_results::units::{count, counted, duration};
 
 use crate::gather::accelerator;
@@ -99,6 +99,12 @@ pub(super) fn seen_by_client(
         }
     }?;
     outcomes.iter_mut().for_each(|outcome| client.judge(&mut outcome.summary));
+    if let Some(reason) = lost_server(&seen, remote.servers) {
+        for outcome in &mut *outcomes {
+            outcome.summary.add_reason_after_failures(reason.clone());
+            outcome.summary.settle();
+        }
+    }
     if let Some(first) = outcomes.first_mut() {
         first.summary.notes.extend(tools_note(&seen));
         first.summary.notes.extend(models_notes(&seen));
@@ -113,6 +119,21 @@ pub(super) fn seen_by_client(
         metrics.distributions.insert(at, found);
     }
     Some(client)
+}
+
+/// Returns the reason for one of several servers that could not be reached during the run: the others
+/// took its requests.
+fn lost_server(seen: &ClientStatistics, servers: usize) -> Option<Reason> {
+    let (connections, words) = seen.refused_connects.values().max_by_key(|(count, _)| *count)?;
+    if servers < 2 {
+        return None;
+    }
+    let text = format!(
+        "Not all of the {servers} servers could be reached during the run: {} failed, the first: \
+         {words}. The other servers took these requests, so the figures do not describe all servers.",
+        counted(*connections, "connection", "connections")
+    );
+    Some(Reason::new(ReasonKind::Other, text).because_of(Cause::System))
 }
 
 /// Returns a note on each model that answers name in place of the requested one.

@@ -84,6 +84,7 @@ impl Job {
         ask: &SearchRequest,
         control: Option<Control<'_>>,
     ) -> Result<Option<Self>, Failure> {
+        prepared.options.limit_failures();
         let mut limits = request::read_limits(&prepared, ask, load)?;
         let Some(first) = request::first_load(&prepared, ask, load, control)? else {
             return Ok(None);

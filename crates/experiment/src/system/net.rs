@@ -160,6 +160,8 @@ pub struct Remote {
     pub threads: usize,
     /// Metrics pages of the servers.
     pub metrics: MetricsSource,
+    /// Most servers that share the requests of a tenant.
+    pub servers: usize,
     /// Whether all servers run on this machine.
     pub is_local: bool,
     /// Recorded arrival times of samples or sessions, if any.
@@ -285,6 +287,7 @@ impl StartedServer {
             wired.push(one.wired);
         }
         let requests = RequestSource::new(&wired[0], wired.len());
+        let servers = wired.iter().map(|one| one.nodes.len()).max().unwrap_or(1);
         let first = wired.swap_remove(0);
         LoadedServer {
             remote: Remote {
@@ -293,6 +296,7 @@ impl StartedServer {
                 is_streaming,
                 threads,
                 metrics: metrics.unwrap_or_default(),
+                servers,
                 is_local,
                 schedule: first.schedule,
                 sessions: first.sessions,
@@ -382,9 +386,9 @@ impl Remote {
         self.client.clone()
     }
 
-    /// Returns the clients, whose statistics another thread may read.
-    pub fn clients(&self) -> Arc<Clients> {
-        self.client.clone()
+    /// Excludes the first `ramp` ns of the next runs from the client's counters of requests.
+    pub fn exclude_ramp(&self, ramp: Nanos) {
+        self.client.exclude_ramp(ramp);
     }
 
     /// Returns its name in logs.

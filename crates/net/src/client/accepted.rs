@@ -54,6 +54,13 @@ impl SampleTimes {
         }
     }
 
+    /// Returns the time of a sample of the current run; `None` if it has none.
+    #[inline]
+    pub(super) fn time(&self, id: ResponseId) -> Option<Nanos> {
+        let stamp = self.stamp_of(id)?.load(Ordering::Relaxed);
+        (stamp > 0).then_some(stamp)
+    }
+
     /// Returns the stamp of a sample of the current run.
     #[inline]
     fn stamp_of(&self, id: ResponseId) -> Option<&AtomicU64> {

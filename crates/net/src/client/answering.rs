@@ -42,6 +42,8 @@ pub(super) struct PendingAnswer {
     outputs: Outputs,
     /// Events with output so far.
     parts: u32,
+    /// Spans between them, in ns, without those of one read.
+    gaps: Vec<Nanos>,
     /// When the last bytes of the body were read.
     last_bytes: Option<NonZero<Nanos>>,
     /// Decompressor of the body.
@@ -108,6 +110,7 @@ impl PendingAnswer {
             node,
             outputs: Outputs::default(),
             parts: 0,
+            gaps: Vec::new(),
             last_bytes: None,
             decoder: None,
             is_done: false,
@@ -174,16 +177,13 @@ impl PendingAnswer {
         if heard.beats == 0 {
             return;
         }
-        let gaps = &shared.threads[self.thread].gaps;
         match before {
             None => {
                 let at = self.responder.time_of(&shared.clock, at);
                 self.responder.first_token_at(&[Response::empty(self.job.id)], at);
             }
-            Some(last) => gaps.add(at.saturating_sub(last.get()), 1),
+            Some(last) => self.gaps.push(at.saturating_sub(last.get())),
         }
-        // Events of one read have no gap between them.
-        gaps.add(0, u64::from(heard.beats - 1));
     }
 
     /// Hands over the answer, whose last read was at `ended_at`. Returns the reader.
@@ -205,15 +205,19 @@ impl PendingAnswer {
         let finished = unpacked.and_then(|()| self.reader.finish());
         if let Ok(heard) = &finished {
             self.beat(shared, *heard, body_at);
+            self.parts = self.parts.saturating_add(heard.beats);
         }
         let outputs = self.outputs;
+        let is_counted = shared.is_measured(self.job, &self.responder);
         match finished.and_then(|_| self.reader.end(trailers)) {
             Ok(answer) => {
                 // Counts before the answer is handed over, so that an observer of the end of the
                 // run sees all answers.
-                shared.threads[self.thread].answer(answer.counted_by);
-                if let Some(models) = answer.other_model {
-                    shared.counters.other_model(models);
+                if is_counted {
+                    shared.threads[self.thread].answer(answer.counted_by, &self.gaps, self.parts);
+                    if let Some(models) = answer.other_model {
+                        shared.counters.other_model(models);
+                    }
                 }
                 let at = outputs.last.map_or(body_at, NonZero::get);
                 let whole = WholeAnswer {

@@ -20,7 +20,7 @@ pub(super) struct DialState {
     pub first_address: usize,
     /// Consecutive attempts that made no connection.
     failures: u32,
-    /// Consecutive connections that ended without an answer.
+    /// Consecutive connections that ended at once and without a request.
     fruitless: u32,
     failing_since: Option<Nanos>,
     next_at: Nanos,

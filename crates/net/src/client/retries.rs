@@ -139,8 +139,11 @@ impl ClientCore {
         let is_soon = span <= self.options.time_limit.unwrap_or(Nanos::MAX);
         let may_repeat =
             may_pass && is_soon && !failed.is_heard && job.tries < self.options.retries;
+        let is_counted = self.is_measured(job, responder);
         if may_repeat && !responder.is_over() {
-            self.counters.repeated(trouble.kind);
+            if is_counted {
+                self.counters.repeated(trouble.kind);
+            }
             let again = Job { tries: job.tries + 1, ..job };
             if span == 0 {
                 return Some(again);
@@ -151,7 +154,7 @@ impl ClientCore {
         self.session_nodes.iter().for_each(|nodes| nodes.ended(job.node));
         let words = secrets::hide(&trouble.words, &self.options.fields, &self.options.secrets);
         self.keep_text(job, Err(&words));
-        if trouble.kind != Kind::Cancelled {
+        if is_counted && trouble.kind != Kind::Cancelled {
             self.counters.failed(&Trouble::new(trouble.kind, words));
         }
         let at = responder.time_of(&self.clock, at);

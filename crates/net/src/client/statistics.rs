@@ -143,15 +143,20 @@ impl ThreadCounters {
     }
 
     #[inline]
-    pub(super) fn request(&self, bytes: usize) {
-        self.sent.fetch_add(1, Relaxed);
+    pub(super) fn request(&self, bytes: usize, is_counted: bool) {
+        self.sent.fetch_add(u64::from(is_counted), Relaxed);
         self.bytes_sent.fetch_add(bytes as u64, Relaxed);
     }
 
+    /// Counts an answer with the spans (ns) between the reads of its events with output.
     #[inline]
-    pub(super) fn answer(&self, counted_by: TokenCounter) {
+    pub(super) fn answer(&self, counted_by: TokenCounter, gaps: &[Nanos], events: u32) {
         self.answered.fetch_add(1, Relaxed);
         self.counted_by[counted_by as usize].fetch_add(1, Relaxed);
+        gaps.iter().for_each(|gap| self.gaps.add(*gap, 1));
+        // Events of one read have no gap between them.
+        let spread = gaps.len() as u64 + 1;
+        self.gaps.add(0, u64::from(events).saturating_sub(spread));
     }
 
     /// Counts a sample that waited for a connection.

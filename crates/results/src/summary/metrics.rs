@@ -30,7 +30,7 @@ pub struct Metrics {
     pub intervals: Option<Intervals>,
     /// why issuing stopped
     pub ended: String,
-    /// from the start to the last completion
+    /// from the start to the last completion; for sessions, to the end of the run, with think times
     pub lasted_ns: u64,
     /// of samples, from the scheduled time
     pub latency_ns: Distribution,

@@ -366,7 +366,8 @@ pub const METRICS: [Metric; 30] = [
     Metric {
         name: "counts and length",
         keys: &["query_count", "sample_count", "lasted_ns", "ended", "rates", "conditions"],
-        what: "queries issued, samples answered, the time from the start to the last completion, \
+        what: "queries issued, samples answered, the time from the start to the last completion \
+               (for sessions, to the end of the run, with think times; their rates use it as well), \
                the reason why issuing stopped, and the parts of the verdict.",
         elsewhere: "",
     },

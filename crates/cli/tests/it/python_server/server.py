@@ -7,6 +7,8 @@ usage: server.py OPTIONS, a JSON object:
   words          words of an answer, 10 ms apart if there are more than four
   late           seconds before it listens
   refusals       as many requests are refused with 429, and may come again after a second
+  closed         [FROM, TO]: the connections of these requests are closed without an answer
+  broken         as many requests are answered with an internal error
   rejects        member of requests that is rejected
   moved          path below which requests are redirected to /v1
   query          parameter that every request must have
@@ -25,7 +27,7 @@ import urllib.parse
 
 OPTIONS = json.loads(sys.argv[1])
 LOCK = threading.Lock()
-COUNTS = {"now": 0, "refused": 0}
+COUNTS = {"now": 0, "refused": 0, "broken": 0, "all": 0}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -91,8 +93,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with LOCK:
             is_refused = COUNTS["refused"] < OPTIONS.get("refusals", 0) and body.get("max_tokens") != 1
             COUNTS["refused"] += is_refused
+            is_broken = COUNTS["broken"] < OPTIONS.get("broken", 0) and body.get("max_tokens") != 1
+            COUNTS["broken"] += is_broken
+            number = COUNTS["all"]
+            COUNTS["all"] += body.get("max_tokens") != 1
         if is_refused:
             return self.error(429, "too many requests", retry_after="1")
+        if is_broken:
+            return self.error(500, "out of memory")
+        first, end = OPTIONS.get("closed", [0, 0])
+        if first <= number < end and body.get("max_tokens") != 1:
+            self.close_connection = True
+            return 0
         time.sleep(OPTIONS.get("pause", 0))
         words = OPTIONS.get("words", 4)
         self.send_response(200)

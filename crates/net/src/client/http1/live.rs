@@ -256,8 +256,9 @@ impl LiveConnection {
         self.drains_since
     }
 
-    /// Ends the connection and its current request. Returns the trouble if the server never
-    /// answered a request on it, or closed it at once.
+    /// Ends the connection and its current request. Returns the trouble if the server closed it at once
+    /// and without a request. (A request that gets no answer fails on its own, and proves nothing about
+    /// the next one.)
     pub(super) fn end(mut self, pool: &Arc<Pool>, ending: Ending) -> Option<Trouble> {
         let asked = {
             let mut state = self.connection.state();
@@ -273,7 +274,7 @@ impl LiveConnection {
         }
         let has_begun = self.current.is_some();
         let was_asked = has_begun || asked.is_some();
-        let is_short = now - self.made_at < SHORT_LIFE;
+        let is_refused = self.answers == 0 && !was_asked && now - self.made_at < SHORT_LIFE;
         let is_own = |trouble: &Trouble| trouble.kind == Kind::Cancelled;
         let is_agreed = is_whole
             || matches!(ending, Ending::Agreed | Ending::Cancelled)
@@ -289,7 +290,7 @@ impl LiveConnection {
             let lost = &pool.shared.threads[self.connection.thread].lost_connections;
             lost.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
-        (self.answers == 0 && !is_agreed && (was_asked || is_short)).then_some(trouble)
+        (is_refused && !is_agreed).then_some(trouble)
     }
 
     fn trouble(&self, pool: &Pool, ending: Ending, has_begun: bool) -> Trouble {

@@ -437,8 +437,10 @@ impl Pool {
         request: &super::library::EncodedRequest,
         sent_at: Nanos,
     ) {
-        self.shared.accepted.stamp_first(job.id, responder.time_of(&self.shared.clock, sent_at));
-        self.shared.threads[connection.thread].request(request.len(connection.node));
+        let sent_at = responder.time_of(&self.shared.clock, sent_at);
+        self.shared.accepted.stamp_first(job.id, sent_at);
+        let is_counted = self.shared.is_after_ramp(sent_at);
+        self.shared.threads[connection.thread].request(request.len(connection.node), is_counted);
     }
 
     /// Drops the waiting samples of a run that was ended early.

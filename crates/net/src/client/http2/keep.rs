@@ -213,7 +213,8 @@ fn ends(lane: &Lane, link: &Link, made_at: Nanos, ended: Result<(), h2::Error>) 
     lane.counters().lost_connections.fetch_add(1, Relaxed);
     let now = lane.shared.clock.now();
     let is_short = now - made_at < SECOND;
-    let is_fruitless = link.answers.load(Relaxed) == 0 && (is_short || link.is_asked.load(Relaxed));
+    // Requests that get no answer fail on their own, and prove nothing about the next ones.
+    let is_fruitless = is_short && link.answers.load(Relaxed) == 0 && !link.is_asked.load(Relaxed);
     let is_hopeless = {
         let mut own = lane.own();
         own.open -= 1;

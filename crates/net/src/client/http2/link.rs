@@ -85,7 +85,9 @@ impl Departures {
         for (id, _) in &*departing {
             shared.accepted.stamp_first(*id, at);
         }
-        counters.sent.fetch_add(departing.len() as u64, Relaxed);
+        if shared.is_after_ramp(at) {
+            counters.sent.fetch_add(departing.len() as u64, Relaxed);
+        }
         departing.clear();
     }
 }
