@@ -224,19 +224,21 @@ impl PlannedTest {
         })
     }
 
-    /// Returns whether the test is a single run at one rate, which over-saturation ends. Stages and
-    /// recorded times change the rate during the run, so that a growing queue shows nothing.
+    /// Returns whether the test is a single run at one rate that over-saturation ends.
     pub fn can_saturate(&self) -> bool {
+        self.stops_saturated && self.repetition_runs() == 1 && self.has_one_rate()
+    }
+
+    /// Returns whether the test measures at one rate. Stages and recorded times change the rate during
+    /// the run, so that a growing queue shows nothing.
+    pub fn has_one_rate(&self) -> bool {
         let has_rate = |tenant: &TestTenant| match &tenant.plan.load {
             Load::Server(server) => {
                 !matches!(server.arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_))
             }
             _ => false,
         };
-        self.stops_saturated
-            && self.mode == TestMode::PerformanceOnly
-            && self.repetition_runs() == 1
-            && self.tenants.iter().all(has_rate)
+        self.mode == TestMode::PerformanceOnly && self.tenants.iter().all(has_rate)
     }
 
     /// Returns whether a run has the requested load. At further loads that a search or a repetition

@@ -21,7 +21,7 @@ use crate::run;
 use crate::system::System;
 use crate::system::net::Remote;
 use crate::watch::Watch;
-use crate::workers::{SENT, WorkerReport, divided};
+use crate::workers::{SENT, WorkerReport, divided, divided_limit};
 pub use consent::{Consent, GRAMMAR, Grant};
 
 /// The system of a worker, once the coordinator has named it.
@@ -68,6 +68,7 @@ impl Rig for WorkerRig {
         }
         self.consent.check(&run)?;
         run.system = run.system.map(|spec| divided(&spec, self.share)).transpose()?;
+        run.max_concurrency = divided_limit(run.max_concurrency, self.share)?;
         let system =
             System::load(&run, &self.watch).map_err(|failure| failure.problems().join("; "))?;
         if system.is_simulated() {
@@ -118,12 +119,14 @@ impl Rig for WorkerRig {
             return WorkerReport { observer, ..WorkerReport::default() }.bytes();
         };
         let lateness = |(tenant, part): (u8, &TenantOutcome)| remote.lateness(tenant, &part.record);
+        let sent = |(tenant, part): (u8, &TenantOutcome)| remote.sent(tenant, &part.record);
         let ledger = |(tenant, part): (u8, &TenantOutcome)| remote.ledger(tenant, &part.record);
         let report = WorkerReport {
             seen: Some(remote.seen().since(before)),
             threads: remote.threads,
             took: clock.now(),
             lateness: (0..).zip(&played.tenants).map(lateness).collect(),
+            sent: (0..).zip(&played.tenants).map(sent).collect(),
             ledger: (0..).zip(&played.tenants).map(ledger).collect(),
             observer,
         };

@@ -146,7 +146,7 @@ fn accounts(
     let tenant = u8::try_from(number).unwrap_or(u8::MAX);
     let record = &report.run.record;
     let entries = system.ledger(tenant, record);
-    let sent = system.remote().map(|remote| remote.sent(tenant, record)).unwrap_or_default();
+    let sent = system.sent(tenant, record);
     let remote = system.remote().filter(|_| test.tenants.len() == 1);
     let model_of = |sample| remote.and_then(|remote| remote.model_of(sample));
     answers::add(summary, report, &entries, &sent, &model_of, context)

@@ -15,19 +15,42 @@ use crate::options::Requirement;
 /// Confidence of the intervals, in (0, 1).
 const CONFIDENCE: f64 = 0.95;
 
+/// A run that decides the verdict of a test.
+#[derive(Debug, Clone)]
+pub struct JudgedRun<'r> {
+    /// Its measurements.
+    pub record: &'r Record,
+    /// Its name, such as `run 2 of 3`; `None` for the run whose figures are shown.
+    pub name: Option<String>,
+}
+
 /// Judges a performance test: adds the result of each requirement, and puts reasons for those that
-/// are not met first.
-pub fn judge(test: &mut summary::Test, requirements: &[&Requirement], record: &Record) {
+/// are not met first. Requirements hold in each of `runs`; those of runs that are not shown are added
+/// where they are not met.
+pub fn judge(test: &mut summary::Test, requirements: &[&Requirement], runs: &[JudgedRun<'_>]) {
     if requirements.is_empty() {
         return;
     }
     let percentile = test.plan.percentile;
-    let rows = Records::from_record(record, Keep::Thinned);
-    let found: Vec<summary::Requirement> = requirements
-        .iter()
-        .map(|requirement| requirement.limit(percentile))
-        .map(|limit| found(&limit, rows.as_ref()))
-        .collect();
+    let limits: Vec<Limit> =
+        requirements.iter().map(|requirement| requirement.limit(percentile)).collect();
+    let mut found: Vec<summary::Requirement> = Vec::new();
+    for run in runs {
+        let rows = Records::from_record(run.record, Keep::Thinned);
+        let of_run = limits.iter().map(|limit| self::found(limit, rows.as_ref()));
+        let Some(name) = &run.name else {
+            found.extend(of_run);
+            continue;
+        };
+        // A test that did not finish is not judged.
+        let is_unmet = |of: &summary::Requirement| {
+            test.state == State::Complete && of.finding != RequirementFinding::Met
+        };
+        found.extend(of_run.filter(is_unmet).map(|of| {
+            let requirement = format!("{} in {name}", of.requirement);
+            summary::Requirement { requirement, ..of }
+        }));
+    }
     if test.state == State::Complete {
         // They come after the reasons of an early end and of failures, and before all others.
         let is_worse = |reason: &&Reason| {

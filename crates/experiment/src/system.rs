@@ -29,6 +29,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Record;
@@ -239,6 +240,19 @@ impl System {
             }
             (None, Some(remote)) => remote.ledger(tenant, record),
             (None, None) => Vec::new(),
+        }
+    }
+
+    /// Returns when each request of a tenant's record of the last run was written to a socket, ns since
+    /// the start of the record; 0 if it was not. Empty without a server.
+    pub fn sent(&self, tenant: u8, record: &Record) -> Vec<Nanos> {
+        let reported = self.remote_workers.as_ref().and_then(RemoteWorkers::reported);
+        match (reported, self.remote()) {
+            (Some(reported), Some(_)) => {
+                net::measured_stamps(record, reported.sent(tenant, record.played()))
+            }
+            (None, Some(remote)) => remote.sent(tenant, record),
+            (_, None) => Vec::new(),
         }
     }
 

@@ -4,6 +4,7 @@
 mod report;
 
 use std::net::ToSocketAddrs as _;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -64,7 +65,9 @@ impl RemoteWorkers {
         }
         let workers = u32::try_from(workers.get()).unwrap_or(u32::MAX);
         let last = Share { index: workers - 1, clients: workers };
-        if let Err(problem) = divided(run.system.as_deref().unwrap_or_default(), last) {
+        let of_spec = divided(run.system.as_deref().unwrap_or_default(), last).map(|_| ());
+        let of_run = divided_limit(run.max_concurrency, last).map(|_| ());
+        if let Err(problem) = of_spec.and(of_run) {
             return Err(Failure::usage(problem).hint("raise it, or use fewer workers"));
         }
         let listen = ListenSettings {
@@ -198,7 +201,7 @@ fn is_loopback(address: &str) -> bool {
 pub(crate) type SentOption = (&'static str, fn(&RunOptions) -> Vec<String>);
 
 /// The options that a coordinator sends. A worker accepts no others.
-pub(crate) const SENT: [SentOption; 16] = [
+pub(crate) const SENT: [SentOption; 17] = [
     ("system", |run| run.system.iter().cloned().collect()),
     ("model", |run| run.model.iter().map(|path| shown(path)).collect()),
     ("data", |run| {
@@ -222,6 +225,8 @@ pub(crate) const SENT: [SentOption; 16] = [
     ("warm-up", |run| texts(run.warm_up)),
     ("batch", |run| texts(run.batch.as_ref())),
     ("batch-wait", |run| texts(run.batch_wait.map(|ns| format!("{ns}ns")))),
+    // Each worker takes its part: see `divided_limit`.
+    ("max-concurrency", |run| texts(run.max_concurrency)),
     // The value is set later: see `RemoteWorkers::fail_fast`.
     ("fail-fast", |_| Vec::new()),
 ];
@@ -265,6 +270,21 @@ pub(crate) fn divided(spec: &str, share: Share) -> Result<String, String> {
     parts.map(|parts| parts.join(","))
 }
 
+/// Returns the part of `--max-concurrency` of one of several workers; `None` without a limit.
+///
+/// # Errors
+/// As [`divided`].
+pub(crate) fn divided_limit(
+    all: Option<NonZero<u32>>,
+    share: Share,
+) -> Result<Option<NonZero<u32>>, String> {
+    let Some(all) = all else { return Ok(None) };
+    let part = u32::try_from(share.part(u64::from(all.get()))).ok().and_then(NonZero::new);
+    part.map(Some).ok_or_else(|| {
+        format!("--max-concurrency {all} cannot be divided among {} workers", share.clients)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,5 +298,13 @@ mod tests {
         let problem = divided("raw:http://h,max-concurrency=2", Share { index: 2, clients: 3 });
         assert!(problem.unwrap_err().contains("among 3 workers"));
         assert_eq!(divided("digits", Share { index: 1, clients: 2 }).as_deref(), Ok("digits"));
+
+        let limit = |all, index| divided_limit(NonZero::new(all), Share { index, clients: 3 });
+        assert_eq!(
+            [0, 1, 2].map(|index| limit(7, index).unwrap()),
+            [3, 2, 2].map(NonZero::<u32>::new)
+        );
+        assert_eq!(limit(0, 1), Ok(None), "without a limit");
+        assert!(limit(2, 2).unwrap_err().contains("--max-concurrency 2 cannot be divided"));
     }
 }

@@ -55,8 +55,9 @@ pub fn section(html: &mut String, curve: &LoadCurve) {
         "<section class=\"card\"><h2>Load</h2><p>{}</p><div class=\"charts\">{charts}</div><p \
          class=\"source\">The knee is the load with the highest power, which is throughput \
          divided by median latency (Kleinrock, 1979). It is marked if power is at least 5 % lower \
-         at the lowest and at the highest load. Loads that are not VALID are shown, but not \
-         used.</p></section>",
+         at the lowest and at the highest load. Loads that only miss bounds or requirements count. \
+         Those with failures, those that were too short and those that the client limited are \
+         shown, but not used.</p></section>",
         escaped(&knee(curve)),
     );
 }
@@ -113,7 +114,7 @@ fn chart(
     };
     let mut chart = Chart::new(title, x, y);
     for (name, ink, figure) in series {
-        chart = chart.with(name, *ink, Shape::Line, points(*figure, Row::is_valid));
+        chart = chart.with(name, *ink, Shape::Line, points(*figure, Row::is_of_curve));
     }
     for (.., figure) in series {
         let limited = points(*figure, |row| row.is_limited_by_client);

@@ -10,7 +10,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::summary::metrics::Distribution;
-use crate::summary::{self, Cause, Headline, ReadError, Verdict, read_json};
+use crate::summary::{
+    self, Cause, Headline, ReadError, Reason, ReasonKind, RequirementFinding, Verdict, read_json,
+};
 use crate::write::{pretty, replace};
 use serde::{Deserialize, Serialize};
 
@@ -196,6 +198,10 @@ pub struct PointResult {
     /// the client or its machine limited the figures, so they do not describe the system
     #[serde(default)]
     pub is_limited_by_client: bool,
+    /// the figures describe the system at this load, whether or not they meet bounds and requirements:
+    /// the run was long enough, without failures and without delays of the client
+    #[serde(default)]
+    pub is_undisturbed: bool,
     /// headline result; null without a performance test
     pub headline: Option<Headline>,
     /// answered samples/s; null without a performance test
@@ -259,6 +265,9 @@ pub fn results(run: &summary::Run) -> Vec<PointResult> {
         }
         result.is_limited_by_client |=
             test.causes.iter().any(|reason| reason.cause.is_some_and(Cause::is_outside));
+        if test.metrics.is_some() {
+            result.is_undisturbed = is_undisturbed(test);
+        }
         if let Some(accuracy) = &test.accuracy {
             result.accuracy = accuracy.share();
         }
@@ -280,6 +289,29 @@ pub fn results(run: &summary::Run) -> Vec<PointResult> {
         }
     }
     results
+}
+
+/// Returns whether a performance test misses at most bounds, requirements or the certainty of a
+/// percentile, so that its figures describe the system at its load.
+fn is_undisturbed(test: &summary::Test) -> bool {
+    let is_of_bounds = |reason: &Reason| {
+        matches!(
+            reason.kind,
+            ReasonKind::Bound
+                | ReasonKind::Requirement
+                | ReasonKind::Saturated
+                | ReasonKind::EarlyStopping
+        ) && !reason.cause.is_some_and(Cause::is_outside)
+    };
+    let misses_errors = test
+        .requirements
+        .iter()
+        .any(|of| of.metric == "errors" && of.finding != RequirementFinding::Met);
+    // A reason that is only in `reasons` has an unknown kind.
+    test.state == summary::State::Complete
+        && !misses_errors
+        && test.reasons.len() == test.causes.len()
+        && test.causes.iter().all(is_of_bounds)
 }
 
 /// Returns whether a verdict is neither VALID nor UNDECIDED, so that more queries cannot change it.

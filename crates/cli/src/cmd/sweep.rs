@@ -114,7 +114,7 @@ Each point is a dyno run in a process and directory of its own, below DIR/points
 state after each point. Ctrl-C ends the current point, and dyno sweep --resume DIR continues with it.
 A point that fails is recorded and does not end the sweep.
 Exit codes: 0 every point is valid, 1 some are undecided, invalid, failed or not run, 2 usage,
-3 set-up, 130 interrupted.";
+3 set-up, 4 two points in a row failed alike, 130 interrupted.";
 
 impl SweepCommand {
     /// Runs the points.

@@ -3,7 +3,8 @@
 
 use dyno_results::summary::metrics::{Bound, EarlyStopping};
 use dyno_results::summary::{
-    Energy, Environment, Metrics, Plan, Run, Sessions, State, Test, Verdict, answer_lines,
+    Energy, Environment, Metrics, Plan, Reason, ReasonKind, Run, Sessions, State, Test, Verdict,
+    answer_lines,
 };
 use dyno_results::units::{count, counted, duration, percentile, rate};
 
@@ -92,7 +93,7 @@ fn load(test: &Test, metrics: &Metrics) -> Option<String> {
         .plan
         .repetition
         .as_deref()
-        .and_then(|rule| repetition(rule, (test.state, test.judged()), test.repeated));
+        .and_then(|rule| repetition(rule, (test.state, of_runs(test)), test.repeated));
     let bounds = metrics.early_stopping.iter().filter_map(|criterion| {
         let bound = criterion.bound.as_ref()?;
         Some(against(criterion, bound, &test.plan, metrics))
@@ -140,6 +141,20 @@ fn over(over: u64, samples: u64, limit: &str, metrics: &Metrics) -> String {
             count(samples.saturating_sub(lost)),
             count(lost)
         ),
+    }
+}
+
+/// Returns the verdict that decides whether a repetition goes on: that of the test, without what is
+/// judged after the last run, such as requirements.
+fn of_runs(test: &Test) -> Verdict {
+    let is_later =
+        |reason: &Reason| matches!(reason.kind, ReasonKind::Requirement | ReasonKind::Saturated);
+    let only_later = !test.causes.is_empty() && test.causes.iter().all(is_later);
+    // A reason that is only in `reasons` has an unknown kind.
+    let is_known = test.causes.len() == test.reasons.len();
+    match test.judged() {
+        Verdict::Undecided | Verdict::Invalid if only_later && is_known => Verdict::Valid,
+        judged => judged,
     }
 }
 

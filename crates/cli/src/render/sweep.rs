@@ -155,13 +155,28 @@ fn load_lines(frame: &mut Frame, curve: &LoadCurve) {
         Err(why) => format!("No knee: {why}"),
     };
     frame.line(&text, 2);
-    let limited: Vec<String> = loads
-        .iter()
-        .filter(|(_, row)| row.is_limited_by_client)
-        .map(|(load, _)| load.to_string())
-        .collect();
-    if !limited.is_empty() {
-        let which = limited.join(", ");
+    let list = |is_wanted: &dyn Fn(&Row) -> bool| {
+        let wanted = loads.iter().filter(|(_, row)| is_wanted(row));
+        wanted.map(|(load, _)| load.to_string()).collect::<Vec<_>>().join(", ")
+    };
+    let counted = list(&|row| row.is_of_curve() && !row.is_valid());
+    if !counted.is_empty() {
+        let text = format!(
+            "{kind} {counted} count for the knee: only bounds or requirements are missed or \
+             undecided there"
+        );
+        frame.line(&text, 2);
+    }
+    let left_out =
+        list(&|row| row.throughput.is_some() && !row.is_of_curve() && !row.is_limited_by_client);
+    if !left_out.is_empty() {
+        let text = format!(
+            "{kind} {left_out} do not count for the knee: answers failed, or the run was too short"
+        );
+        frame.line(&text, 2);
+    }
+    let which = list(&|row| row.is_limited_by_client);
+    if !which.is_empty() {
         frame.line(
             &format!(
                 "The client limited {kind} {which}; these figures do not describe the \

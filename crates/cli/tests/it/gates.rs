@@ -357,6 +357,8 @@ fn requirements_are_of_scenarios_and_of_what_is_measured() {
     let check = |arguments: &str, expected: &str| check_rejected(&folder, arguments, 2, expected);
     check("--require ttft.p90<=5ms", "is not measured: the system reports no tokens");
     check("--require p99<=5ms --mode accuracy", "this run has no performance test");
+    check("--require p99<=5ms --mode peak", "mode peak varies the load by the bounds of its");
+    check("--require p99<=5ms --mode peak", "use dyno search --limit for the peak");
     check("--require server:p99<=5ms --scenario Offline", "this run has Offline only");
     check("--require lag.p99<=5ms --scenario Offline", "a client lags in Server");
     check("--require p99>=5ms", "flag --require: limit `p99>=5ms`");
@@ -397,4 +399,30 @@ fn options_of_a_rate_need_one() {
         assert!(ran.stderr.contains(expected), "{option}: {}", ran.stderr);
         folder.dyno(&format!("{plan} {option} --request-rate 4")).exits(0);
     }
+}
+
+/// A flag that removed the requirements of a file would let a gate pass.
+#[test]
+fn requirements_of_a_flag_add_to_those_of_a_file() {
+    let folder = Folder::new();
+    let file = |line: &str| {
+        let run = "version = 1\n[run]\nsystem = \"model:exponential=2ms\"\nscenario = \"SingleStream\"\n\
+                   mode = \"performance\"\nduration = \"5s\"\n";
+        folder.write("g.toml", &format!("{run}{line}\n"));
+    };
+    let names = |told: &Value| -> Vec<String> {
+        let all = told["tests"][0]["requirements"].as_array().unwrap().iter();
+        all.map(|of| format!("{} {}", of["requirement"], of["finding"]).replace('"', "")).collect()
+    };
+    file("require = [\"p99<=1ms\"]");
+    let told = folder.dyno("run --config g.toml --require errors<=1% --json").exits(1).json();
+    assert_eq!(names(&told), ["latency p99 <= 1.00 ms missed", "errors <= 1 % met"]);
+    // Two limits on one metric are both judged, and the same one once.
+    let both = "run --config g.toml --require p99<=1s --require p99<=1ms --json";
+    let told = folder.dyno(both).exits(1).json();
+    assert_eq!(names(&told), ["latency p99 <= 1.00 ms missed", "latency p99 <= 1.00 s met"]);
+    // Those of the file need an effect, too.
+    file("require = [\"server:p99<=1ms\"]");
+    let ran = folder.dyno("run --config g.toml --require errors<=1%").exits(2);
+    assert!(ran.stderr.contains("Server:p99<=1ms has no effect"), "{}", ran.stderr);
 }

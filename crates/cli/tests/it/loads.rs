@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::http_request::{read_request, target};
 use crate::program::Folder;
+use crate::workers::shared_by_two;
 
 /// Which answers come as a stream.
 #[derive(Clone, Copy, PartialEq)]
@@ -322,4 +323,27 @@ fn each_stage_and_the_steady_part_have_figures_of_their_own() {
         assert!(steady["requests"].as_u64().unwrap() >= 300, "{steady:?}");
         assert_eq!(steady["lost"], 0);
     }
+}
+
+/// Each worker has an equal part of the limit, whichever way it is given.
+#[test]
+fn workers_share_the_limit_of_requests_in_flight() {
+    for (keys, flag) in [("", "--max-concurrency 2"), (",max-concurrency=2", "")] {
+        let (server, folder) = (SlotServer::start(8, Duration::from_millis(50)), Folder::new());
+        let load = "--request-rate 100 --num-prompts 30 --set max_client_lag_ns=0 --no-progress";
+        let system = format!("openai:http://{},model=tiny,metrics=off{keys}", server.address);
+        let summary = shared_by_two(&folder, &format!("run --system {system} {flag} {load}"));
+        assert_eq!(server.state.0.lock().unwrap().most_present, 2, "{keys}{flag}");
+        // Requests that wait in a worker are not in flight.
+        let metrics = &summary["tests"][0]["metrics"];
+        assert_eq!(
+            (&metrics["peak_concurrency"], &metrics["sample_count"]),
+            (&2.into(), &30.into())
+        );
+    }
+    let folder = Folder::new();
+    let few = "run --system openai:http://127.0.0.1:9,model=m --max-concurrency 2 --request-rate 9 \
+               --remote-workers 3 --dry-run";
+    let ran = folder.dyno(few).exits(2);
+    assert!(ran.stderr.contains("--max-concurrency 2 cannot be divided among 3"), "{}", ran.stderr);
 }

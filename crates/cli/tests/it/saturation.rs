@@ -116,6 +116,27 @@ fn a_backlog_of_refused_requests_leaves_the_verdict_undecided() {
     assert!(reason.contains("The backlog still grew when the run ended"), "{reason}");
 }
 
+/// `off` lets the run go on, but its latencies still depend on its length.
+#[test]
+fn an_overloaded_run_that_may_go_on_is_not_valid() {
+    let ((address, _), folder) = (start(Busy::Queues), Folder::new());
+    let (code, summary) = run(&folder, address, "--qps 100 --duration 6s --stop-on-saturation off");
+    let test = &summary["tests"][0];
+    assert_eq!((code, &test["saturated"]), (Some(1), &Value::Null), "{test}");
+    let reason = test["reasons"].to_string();
+    assert!(reason.contains("The backlog still grew when the run ended"), "{reason}");
+    // M/M/1 with 800 queries/s for 500/s, without a bound that would show it.
+    let model = "run --system model:exponential=2ms --scenario server --mode performance --qps 800 \
+                 --duration 10s --set server_target_latency_ns=1000s";
+    let ran = folder.dyno(&format!("{model} --json --out model")).exits(1);
+    let test = &ran.json()["tests"][0];
+    assert_eq!(test["verdict"], "UNDECIDED", "{test}");
+    assert!(test["reasons"].to_string().contains("The backlog still grew"), "{test}");
+    let repeated = format!("{model} --set repetition=minimum:2 --json --out repeated");
+    let ran = folder.dyno(&repeated).exits(1);
+    assert!(ran.json()["tests"][0]["reasons"].to_string().contains("The backlog still grew"));
+}
+
 #[test]
 fn a_rate_that_the_server_keeps_is_not_ended() {
     let ((address, _), folder) = (start(Busy::Queues), Folder::new());

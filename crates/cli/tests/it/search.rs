@@ -306,3 +306,18 @@ fn a_rate_is_not_searched_if_the_times_are_fixed() {
     let told = folder.dyno(search).exits(2);
     assert!(told.stderr.contains("fixed by a recorded trace or by --stages"), "{}", told.stderr);
 }
+
+/// A fixed share of failures does not depend on the load, so that there is no peak to state.
+#[test]
+fn an_unclear_search_states_no_peak_and_names_the_limit() {
+    let folder = Folder::new();
+    let search =
+        "search --system model:exponential=2ms,failed=0.05 --limit errors<=1% --out unclear";
+    let ran = folder.dyno(search).exits(1);
+    let text = ran.stdout.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(!text.contains("Peak:") && !text.contains("Binds:"), "{text}");
+    assert!(text.contains("over errors <= 1 % in all runs together"), "{text}");
+    let found: serde_json::Value =
+        serde_json::from_str(&folder.read("unclear/search.json")).unwrap();
+    assert_eq!((&found["state"], &found["peak"]), (&"unclear".into(), &serde_json::Value::Null));
+}

@@ -264,6 +264,15 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         "--over mode=peak,performance --over scenario=offline,server --system null",
         &["only Server has a rate", "in point 1 (mode-peak-offline)", "[[sweep.exclude]]"],
     );
+    check_refused(
+        "--over qps=100,200 --over scenario=server,offline --system null --mode performance",
+        &["points 2 (qps-100-offline) and 4 (qps-200-offline) are the same run", "`qps` has no"],
+    );
+    check_refused(
+        "--over settings.server_target_qps=100,200 --over settings.server_arrivals=poisson,concurrency:3 \
+         --scenario server --system null --mode performance",
+        &["are the same run: `settings.server_target_qps` has no effect"],
+    );
     check_refused("--retry-failed --over seed=1", &["--resume"]);
     check_refused("--limit 0 --over seed=1", &["--limit"]);
 }
@@ -566,4 +575,19 @@ fn a_folder_of_a_sweep_that_was_killed_before_its_first_result_is_free() {
     std::fs::remove_file(folder.0.join("out/sweep.json")).unwrap();
     let refused = folder.dyno(sweep).exits(3);
     assert!(refused.stderr.contains("is not empty"), "{}", refused.stderr);
+}
+
+/// M/M/1 with 500/s: throughput divided by the median of the response time, ln 2 / (500 - rate), is highest
+/// at half the capacity.
+#[test]
+fn the_knee_does_not_depend_on_requirements() {
+    let folder = Folder::new();
+    let sweep = "sweep --system model:exponential=2ms --over qps=50,150,250,350,450 --scenario server \
+                 --mode performance --duration 60s";
+    let free = folder.dyno(&format!("{sweep} --out free")).stdout;
+    assert!(free.contains("Knee: requests/s 250,"), "{free}");
+    let bounded =
+        folder.dyno(&format!("{sweep} --require p99<=20ms --out bounded")).exits(1).stdout;
+    assert!(bounded.contains("Knee: requests/s 250,"), "{bounded}");
+    assert!(bounded.contains("count for the knee"), "{bounded}");
 }

@@ -114,3 +114,42 @@ fn only_the_first_tenant_is_told_to_begin_lower() {
         "Only the load of tenant interactive was lowered, 10 times, and not every run passed."
     );
 }
+
+/// The seeds of the arrivals of each tenant in a run of two, and the notes of the first one.
+fn seeds(folder: &Folder, of: [&str; 2], flags: &str) -> (Vec<u64>, String) {
+    let tenant = |name: &str, seed: &str| {
+        format!(
+            "[[tenants]]\nname = \"{name}\"\n[tenants.settings]\nserver_target_qps = 200\n{seed}\n"
+        )
+    };
+    let run = "version = 1\n[run]\nsystem = \"model:fixed=2ms\"\nscenario = \"Server\"\n\
+               mode = \"performance\"\nduration = \"2s\"\n";
+    folder.write("two.toml", &format!("{run}{}{}", tenant("a", of[0]), tenant("b", of[1])));
+    let ran = folder.dyno(&format!("run --config two.toml --json {flags}")).json();
+    let tests = ran["tests"].as_array().unwrap();
+    let seeds = tests.iter().map(|test| test["plan"]["seeds"][2].as_u64().unwrap()).collect();
+    (seeds, tests[0]["notes"].to_string())
+}
+
+#[test]
+fn tenants_do_not_arrive_together() {
+    let folder = Folder::new();
+    let [own, none] = [["schedule_rng_seed = 11", "schedule_rng_seed = 22"], [""; 2]];
+    let (kept, notes) = seeds(&folder, own, "");
+    assert_eq!((kept, notes.contains("schedule_rng_seed")), (vec![11, 22], false), "{notes}");
+    let mut seconds = std::collections::BTreeSet::new();
+    for (of, flags) in [(none, ""), (none, "--seed 7"), (own, "--seed 7"), (own, "--seed 8")] {
+        let (found, notes) = seeds(&folder, of, flags);
+        assert_ne!(found[0], found[1], "{flags}");
+        assert!(!notes.contains("the same schedule_rng_seed"), "{notes}");
+        seconds.insert(found[1]);
+    }
+    assert_eq!(seconds.len(), 4, "both seeds count: {seconds:?}");
+    // The first tenant has the arrivals of a run without tenants.
+    assert_eq!(seeds(&folder, own, "--seed 7").0[0], 7);
+    for (of, flags) in [(["schedule_rng_seed = 5"; 2], ""), (own, "--set schedule_rng_seed=5")] {
+        let (found, notes) = seeds(&folder, of, flags);
+        assert_eq!(found, [5, 5]);
+        assert!(notes.contains("Tenants a and b have the same schedule_rng_seed"), "{notes}");
+    }
+}

@@ -213,3 +213,33 @@ fn a_run_without_answers_shows_no_latency() {
     assert_eq!(kinds(test), ["failures"], "of nothing there is no bound and no percentile");
     assert!(text.contains("none of 298 answered"), "{text}");
 }
+
+/// A repetition shows its lowest run, and each of its runs must meet the requirements.
+#[test]
+fn a_repetition_is_judged_in_each_run_and_shows_one() {
+    let folder = Folder::new();
+    let repeated = format!("{MODEL} --scenario server --qps 1500 --set repetition=minimum:3");
+    let (text, undecided) = run(&folder, &format!("{repeated} --require p99<=12ms"), 1);
+    let test = &undecided["tests"][0];
+    let found = test["requirements"].as_array().unwrap();
+    // The requirement has the figure of the run whose latencies are shown.
+    let [shown, required] = [&test["metrics"]["latency_ns"]["p99"], &found[0]["value"]];
+    assert_eq!(shown.as_f64().unwrap(), required.as_f64().unwrap());
+    let names: Vec<&str> = found.iter().map(|of| of["requirement"].as_str().unwrap()).collect();
+    let named = |run: u32| format!("latency p99 <= 12.0 ms in run {run} of 3");
+    assert_eq!(names[0], "latency p99 <= 12.0 ms");
+    assert!((1..=3).any(|run| names.contains(&&named(run)[..])), "{names:?}");
+    assert_eq!(reasons(test).len(), found.len(), "{test}");
+    assert!(text.contains("Server: the lowest of 3 runs"), "{text}");
+    let xml = folder.dyno("export out --format junit").exits(0).stdout;
+    assert!(xml.contains("of 3: undecided"), "{xml}");
+
+    // Half of the latencies of the shown run are at most its median.
+    let median = test["metrics"]["latency_ns"]["p50"].as_f64().unwrap();
+    let goodput = format!("{repeated} --goodput e2el:{} --out good -q", median / 1e6);
+    folder.dyno(&goodput).exits(0);
+    let metrics = &summary(&folder, "good")["tests"][0]["metrics"];
+    let share = metrics["goodput"]["share"].as_f64().unwrap();
+    let one = 1.0 / metrics["sample_count"].as_f64().unwrap();
+    assert!((share - 0.5).abs() <= 2.0 * one, "{share}");
+}

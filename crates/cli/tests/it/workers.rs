@@ -305,7 +305,7 @@ fn without_a_token_only_processes_of_one_machine_meet() {
 }
 
 /// The summary of a run of this system on two workers.
-fn shared_by_two(folder: &Folder, run: &str) -> Value {
+pub fn shared_by_two(folder: &Folder, run: &str) -> Value {
     let coordinator = coordinator(folder, &format!("{run} --out out --remote-workers 2"));
     let workers = [coordinator.worker(folder), coordinator.worker(folder)];
     for worker in workers {

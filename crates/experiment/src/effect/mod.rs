@@ -13,7 +13,7 @@ mod table;
 use dyno_loadgen::settings::{Origin, Scenario, TestMode};
 
 use crate::failure::Failure;
-use crate::options::{KeyOrigin, Options, RunOptions};
+use crate::options::{KeyOrigin, Options, RunOptions, SweepKey};
 use crate::system::{System, SystemKind};
 
 pub use served::check_served;
@@ -161,6 +161,19 @@ impl Common {
     pub fn check(&self) -> Result<(), Failure> {
         let all = self.0.iter().flatten();
         fail(all.map(|(given, unmet)| (sentence(given, unmet), unmet.clone())).collect())
+    }
+}
+
+/// Returns whether a key or setting that a sweep varies has no effect in a run.
+pub fn is_useless(facts: &Facts<'_>, swept: &SweepKey) -> bool {
+    match swept {
+        SweepKey::Key(key) => {
+            let given = KeyOrigin { key: key.name, origin: Origin::Default };
+            let is_rate = key.name == "qps";
+            table::unmet(&given, facts).is_some()
+                || (is_rate && settings::is_useless(facts, "server_target_qps"))
+        }
+        SweepKey::Setting(setting) => settings::is_useless(facts, setting),
     }
 }
 

@@ -344,6 +344,13 @@ pub fn require(facts: &Facts<'_>) -> Option<UnmetNeed> {
     facts.run.requirements.iter().find_map(|requirement| {
         let text = requirement.written();
         let unmet = |why: &str, fix: &str| Some(UnmetNeed::new(format!("{text} {why}"), fix));
+        if facts.modes.contains(&TestMode::FindPeakPerformance) {
+            return unmet(
+                "has no effect: mode peak varies the load by the bounds of its settings alone",
+                "use dyno search --limit for the peak within such limits, or --mode performance at \
+                 one load",
+            );
+        }
         if !facts.modes.contains(&TestMode::PerformanceOnly) {
             return unmet(
                 "has no effect: this run has no performance test",

@@ -136,6 +136,15 @@ pub fn without_effect(facts: &Facts<'_>, strictness: Strictness) -> Vec<(String,
     found
 }
 
+/// Returns whether a setting, or `Scenario.setting`, changes no test of the run.
+pub fn is_useless(facts: &Facts<'_>, setting: &str) -> bool {
+    let (scenario, key) = match setting.split_once('.') {
+        Some((name, key)) => (crate::options::scenario(name).ok(), key),
+        None => (None, setting),
+    };
+    reason(facts, scenario, key, true).is_some()
+}
+
 /// Returns whether the data have arrival times, or the load has stages.
 fn is_trace(facts: &Facts<'_>) -> bool {
     let has_stages = facts.options.run.stages.is_some();

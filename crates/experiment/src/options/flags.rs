@@ -20,7 +20,8 @@ pub fn all_given(file: &[KeyOrigin], command_line: &CommandLine) -> Vec<KeyOrigi
 }
 
 /// Applies flags to the options of the file. Scenarios and files that flags give replace those of
-/// the file, as single values do.
+/// the file, as single values do. Requirements are added to those of the file: a gate that a flag
+/// could remove would pass unnoticed.
 pub fn read_flags(
     command_line: &CommandLine,
     mut run: RunOptions,
@@ -37,9 +38,6 @@ pub fn read_flags(
     }
     if is_given("data") {
         run.data.clear();
-    }
-    if is_given("require") {
-        run.requirements.clear();
     }
     if is_given("shape") {
         run.shapes.clear();

@@ -217,7 +217,7 @@ keys! {
         |o, v, _| { o.seed = Some(number(v)?); Ok(()) };
     @"Verdict";
     "require" "[SCENARIO:]LIMIT" "Limit that performance tests must keep, such as p99<=5ms or server:errors<=0.1%, judged by its confidence interval; repeat for each limit" "none"
-        |o, v, _| { o.requirements.push(Requirement::parse(v)?); Ok(()) };
+        |o, v, _| { add(&mut o.requirements, Requirement::parse(v)?); Ok(()) };
     "goodput" "LIMITS" "Also report the rate within these limits in ms: ttft:MS, tpot:MS and e2el:MS, separated by commas" "the bounds of Server only"
         |o, v, _| { o.goodput = Some(v.parse()?); Ok(()) };
     "accuracy-target" "SHARE" "Required accuracy, from 0 to 1" "99 % of the reference for digits, otherwise none"
@@ -329,6 +329,13 @@ fn add_scenarios(options: &mut RunOptions, text: &str) -> Result<(), String> {
         options.scenarios.push(Scenario::Server);
     }
     Ok(())
+}
+
+/// Adds a requirement unless it is there: a file and a flag may have the same one.
+fn add(requirements: &mut Vec<Requirement>, requirement: Requirement) {
+    if !requirements.contains(&requirement) {
+        requirements.push(requirement);
+    }
 }
 
 fn round(text: &str) -> Result<String, String> {

@@ -354,6 +354,9 @@ impl Options {
         apply(&self.environment, &mut settings, scenario);
         apply(&self.flags, &mut settings, scenario);
         settings.values.scenario = scenario;
+        if let Some(tenant) = tenant {
+            self.separate_arrivals(&mut settings, tenant);
+        }
         settings.values.mode = mode;
         let is_searched = mode == TestMode::FindPeakPerformance;
         if is_searched && self.leaves_streams(&settings) {

@@ -5,8 +5,9 @@
 //! a seed of its own.
 
 use dyno_loadgen::plan::Seeds;
+use dyno_loadgen::settings::{Origin, Settings};
 
-use super::RunOptions;
+use super::{Options, RunOptions, TenantTable, is_open};
 
 /// What a run draws at random besides the arrivals. Those have the seed that was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +28,12 @@ pub enum RandomStream {
     Models,
     /// Requests to cancel.
     Cancellations,
+    /// Arrivals of all tenants but the first one.
+    Tenants,
 }
+
+/// Setting with the seed of the arrivals.
+const SCHEDULE: &str = "schedule_rng_seed";
 
 impl RandomStream {
     /// Returns the seed of the stream for a seed that a user gave.
@@ -67,6 +73,39 @@ impl RunOptions {
     }
 }
 
+impl Options {
+    /// Gives a tenant arrivals of its own, unless the setting itself is given for it or for all tenants.
+    /// Tenants with one seed would all send at the same times. The first tenant has the arrivals of a run
+    /// without tenants.
+    pub(super) fn separate_arrivals(&self, settings: &mut Settings, tenant: &TenantTable) {
+        let number = self.tenants.iter().position(|one| one.name == tenant.name).unwrap_or(0);
+        let is_of_seed = |origin: &Origin| {
+            self.given().iter().any(|given| given.key == "seed" && given.origin == *origin)
+        };
+        let follows =
+            is_open(settings, SCHEDULE) || settings.origin(SCHEDULE).is_some_and(is_of_seed);
+        if number == 0 || !follows {
+            return;
+        }
+        let scenario = settings.values.scenario;
+        let is_own = |own: &&super::Assignment| {
+            own.key == SCHEDULE && own.scenario.is_none_or(|only| only == scenario)
+        };
+        let own = tenant.settings.iter().rfind(is_own);
+        let own = own.and_then(|own| own.value.replace('_', "").parse().ok());
+        let seed = seed_of_tenant(settings.values.schedule_rng_seed, own, number);
+        let origin = Origin::Code("each tenant has arrivals of its own");
+        settings.set(SCHEDULE, &seed.to_string(), origin).expect("a whole number");
+    }
+}
+
+/// Returns the seed of a tenant's arrivals, from that of the run and its own one in the file, if any.
+fn seed_of_tenant(run: u64, own: Option<u64>, number: usize) -> u64 {
+    let place = own.unwrap_or(0).wrapping_add((number as u64) << 40);
+    let of_place = RandomStream::Tenants.seed(place);
+    RandomStream::Tenants.seed(run.wrapping_add(of_place << 20))
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
@@ -77,13 +116,36 @@ mod tests {
     fn no_stream_has_the_seed_of_the_arrivals_or_of_another() {
         use RandomStream::{
             Cancellations, Inputs, Models, Prompts, SampleChoice, SampleOrder, Sessions, System,
+            Tenants,
         };
-        let streams =
-            [SampleOrder, SampleChoice, System, Inputs, Prompts, Sessions, Models, Cancellations];
+        let streams = [
+            SampleOrder,
+            SampleChoice,
+            System,
+            Inputs,
+            Prompts,
+            Sessions,
+            Models,
+            Cancellations,
+            Tenants,
+        ];
         for given in (0..1_000).chain([u64::MAX, 16_159_082_839_903_944_936]) {
             let mut seeds: BTreeSet<u32> = streams.map(|stream| stream.seed(given) as u32).into();
             assert!(seeds.insert(given as u32), "{given}");
             assert_eq!(seeds.len(), streams.len() + 1, "{given}");
+        }
+    }
+
+    #[test]
+    fn tenants_have_seeds_of_their_own() {
+        for run in [0, 7, 3_622_009_729_038_561_421] {
+            let mut seeds = BTreeSet::from([run as u32]);
+            for number in 1..100 {
+                seeds.extend(
+                    [None, Some(11), Some(22)].map(|own| seed_of_tenant(run, own, number) as u32),
+                );
+            }
+            assert_eq!(seeds.len(), 1 + 3 * 99, "{run}");
         }
     }
 

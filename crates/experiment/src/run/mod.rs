@@ -2,6 +2,7 @@
 
 mod checked;
 mod effective;
+mod judged;
 mod longer;
 mod measured;
 mod remarks;
@@ -31,13 +32,14 @@ use crate::failure::Failure;
 use crate::gather::server::ServerFindings;
 use crate::measure::PlayedTest;
 use crate::options::{CommandLine, Options, Requirement};
-use crate::outcome::{self, Context, Outcome, log_folder};
+use crate::outcome::{Context, Outcome, log_folder};
 use crate::system::System;
 use crate::system::net::Remote;
 use crate::test::{PlannedTest, TestTenant};
 use crate::watch::{Control, Interrupt, TestResult, Watch};
 use crate::workers::RemoteWorkers;
-use crate::{division, environment, requirement, throughput};
+use crate::{division, environment, throughput};
+use judged::{BacklogCheck, Ending};
 use longer::SizedTest;
 pub use seen::observer;
 use seen::{accelerator, reported, seen_by_client};
@@ -495,6 +497,7 @@ fn play(
             .filter(|failed| *failed > 0)
             .map(|failed| format!("{failed} warm-up requests before the test failed.")),
     );
+    notes.extend(remarks::equal_arrivals(&test));
     let PlayedTest { logs, failing, saturated, observation, servers } = played;
     control.writes(true);
     let took = clock.now();
@@ -503,6 +506,14 @@ fn play(
     let percentiles = &prepared.options.run.percentiles();
     let (has_round, stages) = (kept.has_round, prepared.options.run.stages.as_ref());
     let context = Context { troubles: &troubles, has_round, percentiles, stages };
+    let backlog = BacklogCheck::of_test(prepared, &test);
+    let ending = Ending {
+        failing: failing.as_ref(),
+        saturated: saturated.as_ref(),
+        backlog,
+        troubles: &troubles,
+        failures: prepared.options.failures(test.scenario),
+    };
     let mut outcomes: Vec<Outcome> = Vec::new();
     let mut unwritten = Vec::new();
     for (log, tenant) in logs.iter().zip(&test.tenants) {
@@ -515,28 +526,8 @@ fn play(
         if let Some(series) = &mut outcome.series {
             series.batch_sizes.clone_from(&batch_sizes);
         }
-        if let (Some(limits), Some(metrics)) = (kept.limits, &mut outcome.summary.metrics)
-            && let Some(run) = log.runs().last()
-        {
-            add_goodput(metrics, limits.goodput(&run.record, metrics.lasted_ns));
-        }
-        if let Some(failing) = &failing {
-            outcome.summary.end_failing(failing);
-        }
-        if let Some(saturated) = &saturated {
-            outcome.summary.end_saturated(saturated);
-        } else if let Some(run) = log.runs().last() {
-            let has_one_rate = test.can_saturate() && stages.is_none();
-            seen::judge_backlog(&mut outcome.summary, &run.record, has_one_rate);
-        }
+        kept.judge(&mut outcome.summary, log, &test, ending);
         outcome.summary.notes.extend(notes.iter().cloned());
-        if let (TestMode::PerformanceOnly, Some(run)) = (test.mode, log.runs().last()) {
-            let own = |bound: &&Requirement| bound.is_for(test.scenario);
-            let own: Vec<&Requirement> = kept.requirements.iter().filter(own).collect();
-            requirement::judge(&mut outcome.summary, &own, &run.record);
-            let rule = prepared.options.failures(test.scenario);
-            outcome::judge_failures(&mut outcome.summary, &run.record, &troubles, rule);
-        }
         let folder = log_folder(&test, name);
         if !kept.store(control.watch, &folder, log, &judged, &outcome) {
             unwritten.push((outcomes.len(), folder));
@@ -554,6 +545,9 @@ fn play(
     if let Some(reported) = reported(system) {
         outcomes.iter_mut().for_each(|outcome| reported.judge(&mut outcome.summary));
     }
+    if let Some(note) = judged::observed_run(&test, observers.len()) {
+        outcomes.iter_mut().for_each(|outcome| outcome.summary.notes.push(note.clone()));
+    }
     kept.hold(unwritten, logs, &mut outcomes);
     Ok(TestOutcome { outcomes, client, observers, servers })
 }
@@ -568,15 +562,6 @@ fn native_reports(log: &TestLog) -> Vec<Report<'_>> {
     // By the native definition it would not count for early stopping, and a run of short answers
     // would never have enough queries.
     reports_by(log, Definitions::Native, Definitions::Reference)
-}
-
-/// Sets the goodput within the given limits. A run has one goodput, so that this replaces the
-/// goodput within the bounds.
-fn add_goodput(metrics: &mut summary::Metrics, goodput: summary::metrics::Goodput) {
-    if metrics.rates.goodput_samples_per_s.is_some() {
-        metrics.rates.goodput_samples_per_s = goodput.samples_per_s;
-    }
-    metrics.goodput = Some(goodput);
 }
 
 /// Returns the result of a test in a few words: the headline of its first tenant, and the worst

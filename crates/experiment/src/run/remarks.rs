@@ -1,11 +1,13 @@
 //! Remarks for readers of a run, and the command that repeats it.
 
-use dyno_loadgen::settings::Scenario;
+use dyno_loadgen::plan::Load;
+use dyno_loadgen::settings::{Arrivals, Scenario};
 
 use crate::environment;
 use crate::options::{Options, Profile};
 use crate::system::System;
 use crate::system::net::without_secrets;
+use crate::test::{PlannedTest, TestTenant};
 
 /// Returns remarks on the run as a whole. In virtual time the machine does not matter, and equal
 /// seeds must give equal bytes.
@@ -36,6 +38,29 @@ pub fn of_run(options: &Options, system: &System) -> Vec<String> {
         ));
     }
     remarks
+}
+
+/// Returns a note on two tenants whose random arrivals have one seed; `None` if there are none.
+pub fn equal_arrivals(test: &PlannedTest) -> Option<String> {
+    // The generator uses 32 bits.
+    let seed = |tenant: &TestTenant| match &tenant.plan.load {
+        Load::Server(server) => match server.arrivals {
+            Arrivals::Constant | Arrivals::Concurrency(_) | Arrivals::Replay(_) => None,
+            _ => Some(tenant.plan.seeds.schedule as u32),
+        },
+        _ => None,
+    };
+    let name = |tenant: &TestTenant| tenant.name.clone().unwrap_or_default();
+    test.tenants.iter().enumerate().find_map(|(at, later)| {
+        let is_same = |one: &&TestTenant| seed(one).is_some() && seed(one) == seed(later);
+        let earlier = test.tenants[..at].iter().find(is_same)?;
+        Some(format!(
+            "Tenants {} and {} have the same schedule_rng_seed, so that their arrivals follow each \
+             other. Give each its own, or leave it out.",
+            name(earlier),
+            name(later)
+        ))
+    })
 }
 
 /// Returns the arguments that repeat the run, without the directory of its results and without values

@@ -21,6 +21,7 @@ use crate::gather::server::{self, ObservedRun, ServerFindings};
 use crate::observe::Observation;
 use crate::observe::servers::ServerObservation;
 use crate::outcome::{Context, Outcome, Troubles};
+use crate::requirement::JudgedRun;
 use crate::system::System;
 use crate::workers::{RemoteWorkers, WorkerReports};
 
@@ -33,21 +34,28 @@ pub(super) fn troubles(system: &System, before: Option<&ClientStatistics>) -> Tr
     seen.map(|seen| seen.troubles).unwrap_or_default()
 }
 
-/// Makes a test UNDECIDED if its backlog still grew when it ended: at one rate that of the requests,
-/// with users at an interval that of their turns.
-pub(super) fn judge_backlog(test: &mut summary::Test, record: &Record, has_one_rate: bool) {
+/// Makes a test UNDECIDED if its backlog still grew when one of its runs ended: at one rate that of the
+/// requests (`judges_growth`), with users at an interval that of their turns.
+pub(super) fn judge_backlog(test: &mut summary::Test, runs: &[JudgedRun<'_>], judges_growth: bool) {
     if test.state != State::Complete {
         return;
     }
-    let growth = || {
+    let growth = |record: &Record| {
         let each = record.samples_per_query.max(1);
         let due = |query: usize| iter::repeat_n(record.scheduled(query), each);
         let due = (0..record.query_count()).flat_map(due).collect();
         let done = record.completed_at.iter().copied().filter(|at| *at > 0).collect();
         BacklogGrowth::find(due, done).map(|growth| growth.reason())
     };
-    let growth = if has_one_rate { growth() } else { None };
-    if let Some(reason) = growth.or_else(|| LateTurns::find(record).map(|late| late.reason())) {
+    let find = |run: &JudgedRun<'_>| {
+        let found = if judges_growth { growth(run.record) } else { None };
+        let mut reason = found.or_else(|| LateTurns::find(run.record).map(|late| late.reason()))?;
+        if let Some(name) = &run.name {
+            reason.text = format!("In {name}: {}", reason.text);
+        }
+        Some(reason)
+    };
+    if let Some(reason) = runs.iter().find_map(find) {
         test.add_reason_after_failures(reason);
         test.settle();
     }

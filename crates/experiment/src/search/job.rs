@@ -243,8 +243,8 @@ impl Job {
 
     fn end(&mut self, phase: Phase) -> Result<Phase, Failure> {
         self.state.state = phase;
-        if phase == Phase::ClientLimited {
-            // The peak would be a limit of the client.
+        if matches!(phase, Phase::ClientLimited | Phase::Unclear) {
+            // The peak would be a limit of the client, or what chance made of short runs.
             (self.state.peak, self.state.confirmed) = (None, None);
         }
         self.keep();

@@ -10,5 +10,6 @@ pub mod plan;
 pub mod play;
 mod process;
 pub mod resume;
+mod same;
 
 pub use process::{exit_code, pause};

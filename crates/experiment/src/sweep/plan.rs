@@ -13,6 +13,7 @@ use dyno_loadgen::settings::{Arrivals, Scenario, TestMode};
 use dyno_results::sweep::{Axis, Definition, InputFile, LoadKind, Point, PointState};
 
 use super::combinations::{Combination, check_selection, combinations, is_selected};
+use super::same::SameRuns;
 use crate::effect::{Common, Facts, check_system};
 use crate::failure::Failure;
 use crate::options::{
@@ -258,6 +259,7 @@ struct Check {
     common: Common,
     /// Name of the combination for each hash of its options.
     effects: HashMap<u64, String>,
+    same: SameRuns,
     files: Vec<InputFile>,
     /// Operations per sample for each system and model.
     operations: HashMap<(Option<String>, Option<PathBuf>), Option<f64>>,
@@ -299,6 +301,7 @@ impl Check {
         let run = options.run.clone();
         let facts = Facts::new(&options, None);
         self.common.add(&facts);
+        self.same.add(&facts, combination, &name);
         if let Err(failure) = check_system(&facts) {
             return self.note(&failure, &name);
         }
@@ -354,7 +357,7 @@ impl Check {
 
     fn finish(&self) -> Result<(), Failure> {
         if self.problems.is_empty() {
-            return self.common.check();
+            return self.common.check().and_then(|()| self.same.check());
         }
         let mut problems: Vec<String> = Vec::new();
         for (problem, point, count) in self.problems.iter().take(MOST_PROBLEMS) {

@@ -22,6 +22,9 @@ pub struct WorkerReport {
     pub took: Nanos,
     /// How late each request was written to a socket, ns; one entry per tenant.
     pub lateness: Vec<Vec<Nanos>>,
+    /// When each request was written to a socket, by sample, ns since the start of the record; 0 if it
+    /// was not. One entry per tenant.
+    pub sent: Vec<Vec<Nanos>>,
     /// Accounts of its answers, by sample; one entry per tenant.
     pub ledger: Vec<Vec<Option<Entry>>>,
     /// What delayed it.
@@ -88,17 +91,34 @@ impl WorkerReports {
     /// Returns the accounts of a tenant's answers, in the order of the run's record; empty if
     /// answers are not text.
     pub fn ledger(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
-        let mut all = vec![None; samples];
+        let all = self.placed(tenant, samples, |report| &report.ledger);
+        if all.iter().all(Option::is_none) { Vec::new() } else { all }
+    }
+
+    /// Returns when each request of a tenant was written to a socket, in the order of the run's record,
+    /// ns since its start; 0 if it was not.
+    pub fn sent(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
+        self.placed(tenant, samples, |report| &report.sent)
+    }
+
+    /// Returns values of the samples of all workers in the order of the run's record.
+    fn placed<T: Copy + Default>(
+        &self,
+        tenant: u8,
+        samples: usize,
+        values: fn(&WorkerReport) -> &Vec<Vec<T>>,
+    ) -> Vec<T> {
+        let mut all = vec![T::default(); samples];
         for (share, report) in &self.shares {
             let places = share.places.get(usize::from(tenant)).into_iter().flatten();
-            let entries = report.ledger.get(usize::from(tenant)).into_iter().flatten();
-            for (&place, &entry) in places.zip(entries) {
+            let values = values(report).get(usize::from(tenant)).into_iter().flatten();
+            for (&place, &value) in places.zip(values) {
                 if let Some(slot) = all.get_mut(place) {
-                    *slot = entry;
+                    *slot = value;
                 }
             }
         }
-        if all.iter().all(Option::is_none) { Vec::new() } else { all }
+        all
     }
 
     /// Returns what delayed each worker.

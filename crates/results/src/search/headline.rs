@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use dyno_loadgen::search::{Limit, Quantity};
+
 use super::limits::{self, percent};
 use super::{Phase, Point, State};
 use crate::units;
@@ -16,6 +18,39 @@ pub fn nearest(point: &Point) -> Option<String> {
     });
     let (_, share, name) = of.max_by(|a, b| a.0.total_cmp(&b.0))?;
     Some(format!("{} over {name}", percent(share)))
+}
+
+/// Returns the limit that all runs together missed most, with the share of queries over it and a note if
+/// failures may be the cause.
+fn missed(state: &State) -> Option<String> {
+    let mut all: Vec<(Limit, u64, u64)> = Vec::new();
+    for counts in state.points.iter().flat_map(|point| &point.limits) {
+        let Ok(limit) = limits::parse(&counts.limit, 0.99) else { continue };
+        if limit.quantity == Quantity::ClientLag {
+            continue;
+        }
+        match all.iter_mut().find(|(known, ..)| *known == limit) {
+            Some((_, over, queries)) => {
+                *over = over.saturating_add(counts.over);
+                *queries = queries.saturating_add(counts.queries);
+            }
+            None => all.push((limit, counts.over, counts.queries)),
+        }
+    }
+    let share = |over: u64, queries: u64| over as f64 / queries.max(1) as f64;
+    let ratio = |(limit, over, queries): &(Limit, u64, u64)| share(*over, *queries) / limit.allowed;
+    let is_errors = |limit: &Limit| limit.quantity == Quantity::Errors;
+    // Failures are over both limits. Of two with the same share, the one on errors is the cause.
+    let most = all.iter().max_by(|a, b| {
+        ratio(a).total_cmp(&ratio(b)).then_with(|| is_errors(&a.0).cmp(&is_errors(&b.0)))
+    });
+    let (limit, over, queries) = most?;
+    let note = if is_errors(limit) { "" } else { ", failed queries included" };
+    Some(format!(
+        "{} over {} in all runs together{note}",
+        percent(share(*over, *queries)),
+        limits::show(limit)
+    ))
 }
 
 /// Returns why the run that kept every limit does not prove it: it had too few queries.
@@ -57,9 +92,11 @@ pub fn headline(state: &State, directory: &Path) -> (String, bool) {
         }
         Phase::OutOfTime => format!("Out of time; continue with: {go_on} --max-time TIME"),
         Phase::Unclear => {
-            "Unclear: the load hardly affects whether the limits are kept; find the other cause \
-             of the violated limit, or relax the limit"
-                .into()
+            let missed = missed(state).map(|over| format!(" ({over})")).unwrap_or_default();
+            format!(
+                "Unclear: the load hardly affects whether the limits are kept{missed}; find the \
+                 other cause of the violated limit, or relax the limit"
+            )
         }
         Phase::NothingPasses => {
             let lowest = state.points.iter().min_by(|a, b| a.load.total_cmp(&b.load));

@@ -37,7 +37,8 @@ impl ExcludedRequests {
         if self.ramp_ns > 0 {
             let lost = match self.ramp_lost {
                 0 => String::new(),
-                lost => format!(", {} of which failed", count(lost)),
+                // An interrupt cuts requests that did not fail.
+                lost => format!(", {} of which failed or had no answer at the end", count(lost)),
             };
             notes.push(format!(
                 "The ramp of {} before the measured part sent {}{lost}; the verdict and all figures \
@@ -72,8 +73,7 @@ mod tests {
         };
         let notes = excluded.notes(95);
         assert!(
-            notes[0]
-                .starts_with("The ramp of 2.00 s before the measured part sent 7 requests, 1 of")
+            notes[0].contains("sent 7 requests, 1 of which failed or had no answer at the end;")
         );
         assert!(notes[1].starts_with("The client cancelled 5 of 100 requests on purpose."));
         assert!(ExcludedRequests::default().notes(95).is_empty());

@@ -87,7 +87,8 @@ impl LoadCurve {
     }
 
     /// Returns the position of the knee: the load with the highest power, which is throughput divided by
-    /// median latency. Only VALID loads count.
+    /// median latency. It is a property of the curve: loads count that are VALID, or only miss bounds or
+    /// requirements. Those with failures, and those that the client limited, do not.
     ///
     /// Source: Kleinrock, Power and deterministic rules of thumb for probabilistic problems in computer
     /// communications, 1979.
@@ -96,12 +97,14 @@ impl LoadCurve {
     /// The data shows no knee; the text is the reason.
     pub fn knee(&self) -> Result<usize, &'static str> {
         let power = |(at, (_, row)): (usize, &(f64, Row))| {
-            let (rate, latency) = self.figures(row).filter(|_| row.is_valid())?;
+            let (rate, latency) = self.figures(row).filter(|_| row.is_of_curve())?;
             Some((at, rate / latency))
         };
         let powers: Vec<(usize, f64)> = self.loads.iter().enumerate().filter_map(power).collect();
         if powers.len() < 3 {
-            return Err("fewer than three loads are VALID");
+            return Err(
+                "fewer than three loads were measured without failures and delays of the client",
+            );
         }
         let (first, last) = (powers[0], powers[powers.len() - 1]);
         let best = powers.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(first);
@@ -160,6 +163,18 @@ mod tests {
         };
         let curve = LoadCurve { kind: LoadKind::Rate, loads: (1..10).map(row).collect() };
         assert_eq!(curve.knee(), Ok(4));
+    }
+
+    #[test]
+    fn loads_that_miss_a_requirement_are_points_of_the_curve() {
+        let mut curve = closed_loop(4.0, &[1.0, 2.0, 4.0, 8.0, 16.0]);
+        for (_, row) in &mut curve.loads[3..] {
+            (row.verdict, row.is_undisturbed) = ("INVALID".into(), true);
+        }
+        assert_eq!(curve.knee(), Ok(2));
+        // Failures make a load faster than it is.
+        curve.loads.iter_mut().for_each(|(_, row)| row.is_undisturbed = false);
+        assert!(curve.knee().unwrap_err().contains("up to the highest load"));
     }
 
     #[test]

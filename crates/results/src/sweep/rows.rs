@@ -21,6 +21,9 @@ pub struct Row {
     pub verdict: String,
     /// Whether the client or its machine limited a repeat, which then says nothing of the system.
     pub is_limited_by_client: bool,
+    /// Whether the figures of all repeats describe the system, whether or not they meet bounds and
+    /// requirements.
+    pub is_undisturbed: bool,
     /// Operations of the model per sample.
     pub operations: Option<f64>,
     /// Median of the throughput, samples/s.
@@ -52,6 +55,12 @@ impl Row {
     /// Returns whether the verdict is VALID.
     pub fn is_valid(&self) -> bool {
         self.verdict == Verdict::Valid.name()
+    }
+
+    /// Returns whether the figures are a point of a load curve: whether the verdict is VALID, or only
+    /// bounds and requirements are missed or undecided.
+    pub fn is_of_curve(&self) -> bool {
+        self.is_valid() || self.is_undisturbed
     }
 }
 
@@ -109,6 +118,9 @@ fn row(repeats: &[&Point], (scenario, tenant): (String, Option<String>)) -> Row 
         name: repeats[0].name.clone(),
         assignments: repeats[0].assignments.clone(),
         is_limited_by_client: results.iter().any(|result| result.is_limited_by_client),
+        is_undisturbed: !results.is_empty()
+            && !state(PointState::Failed)
+            && results.iter().all(|result| result.is_undisturbed),
         verdict: verdict.to_string(),
         operations: repeats[0].operations,
         throughput_range: throughput.first().copied().zip(throughput.last().copied()),

@@ -166,9 +166,24 @@ impl Job {
             low: whole(peak.low),
             high: whole(peak.high),
             confidence: 0.95,
-            binds: limits::show(&self.rules().limits[peak.binding()]),
+            binds: limits::show(&self.rules().limits[self.binding(peak)]),
             binding_probability: self.limits.iter().map(probability).collect(),
         }
+    }
+}
+
+impl Job {
+    /// Returns the position of the limit that most likely binds. Failed queries count as over a limit on
+    /// latency, too. If both limits are as likely, the one on errors is the cause.
+    fn binding(&self, peak: &dyno_loadgen::search::Peak) -> usize {
+        /// Difference of two probabilities that is rounding.
+        const ROUNDING: f64 = 1e-6;
+        let most = peak.binds[peak.binding()];
+        let mut pairs = self.rules().limits.iter().zip(&peak.binds);
+        let is_cause = |(limit, probability): (&Limit, &f64)| {
+            limit.quantity == Quantity::Errors && *probability >= most - ROUNDING
+        };
+        pairs.position(is_cause).unwrap_or_else(|| peak.binding())
     }
 }
 

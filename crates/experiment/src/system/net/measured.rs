@@ -114,7 +114,7 @@ fn measured<T: Copy>(record: &Record, all: Vec<T>) -> Vec<T> {
 
 /// Returns times of the samples of a record, since its start, from those of all samples that were
 /// played; 0 stays 0.
-fn measured_stamps(record: &Record, all: Vec<Nanos>) -> Vec<Nanos> {
+pub fn measured_stamps(record: &Record, all: Vec<Nanos>) -> Vec<Nanos> {
     let ramp = record.ramp();
     let since = |at: Nanos| if at == 0 { 0 } else { at.saturating_sub(ramp).max(1) };
     measured(record, all).into_iter().map(since).collect()
