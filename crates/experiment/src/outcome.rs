@@ -86,6 +86,7 @@ impl Outcome {
                     total: log.qsl_total,
                     performance: log.qsl_performance,
                     workload: system.workload.clone(),
+                    files: system.files.clone(),
                     shapes: system.shapes(),
                 },
                 plan: plan_of(&log.plan, &log.requested),
