@@ -150,6 +150,42 @@ fn scores_with_nan_have_no_class() {
     }
 }
 
+/// exp(200) fits into `f64` and is infinite in `float32`, which is no error of the engine.
+#[test]
+fn numbers_beyond_float32_are_not_compared() {
+    let folder = Folder::new();
+    one_operator(&folder, "Exp", &[]);
+    let write = |rows: [f32; 40]| {
+        let numbers: Vec<u8> = rows
+            .into_iter()
+            .flat_map(|x| [x, x / 2.0, x / 4.0])
+            .flat_map(f32::to_le_bytes)
+            .collect();
+        std::fs::write(folder.0.join("x.npy"), npy("<f4", "(40, 3)", &numbers)).unwrap();
+    };
+    write([600.0; 40]);
+    let ran = measured(&folder, "--system rnn:one.onnx --out all");
+    assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+    for sentence in [
+        "The model was not verified by an independent evaluator: all numbers of its outputs",
+        "Answers are not compared: those of an independent ONNX evaluator",
+    ] {
+        assert!(ran.stdout.contains(sentence), "{sentence}: {}", ran.stdout);
+    }
+    assert!(ran.json()["tests"][0]["accuracy"]["value"].is_null());
+    // Two numbers of the last sample.
+    let mut rows = [1.0; 40];
+    rows[39] = 200.0;
+    write(rows);
+    let ran = measured(&folder, "--system rnn:one.onnx --out last").exits(0);
+    assert!(ran.stdout.contains("1 of 40 are not comparable"), "{}", ran.stdout);
+    // The same numbers of the first sample, beside one that is compared.
+    rows.reverse();
+    write(rows);
+    let ran = measured(&folder, "--system rnn:one.onnx --out first").exits(0);
+    assert!(ran.stdout.contains("2 infinite numbers and NaN were not compared"), "{}", ran.stdout);
+}
+
 /// With labels, answers are classes, but the trial compares outputs.
 #[test]
 fn samples_with_labels_must_not_influence_each_other_either() {
