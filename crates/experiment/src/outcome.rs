@@ -245,6 +245,7 @@ fn judge_performance(
             let told = match share {
                 Share::Load => {
                     let failures = Failures::from_samples(&run.record.failed, context.troubles);
+                    let failures = failures.with_reason(context.failure);
                     without_load(load, because, &run.plan, is_peak, &failures)
                         .map(|text| Reason::new(ReasonKind::Consequence, text))
                 }

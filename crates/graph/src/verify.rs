@@ -23,6 +23,8 @@ pub enum Verification {
         /// terms exceed the range of their type.
         beyond: usize,
     },
+    /// Both fail on these inputs, with the session's error.
+    Failed(String),
     /// The session has other outputs or other dimensions, or fails where the oracle does not.
     Contradiction(String),
     /// The oracle does not compute this model, or not within the limit; or all numbers exceed the range
@@ -47,6 +49,7 @@ impl fmt::Display for Verification {
             Self::Contradiction(reason) => {
                 write!(f, "an independent evaluator contradicts this model's result: {reason}")
             }
+            Self::Failed(reason) => write!(f, "the model fails on these inputs: {reason}"),
             Self::Unjudged(reason) => {
                 write!(f, "not verified: {reason}")
             }
@@ -103,7 +106,12 @@ impl Oracle {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let expected = match self.run(&names, inputs) {
             Ok(expected) => expected,
-            Err(reason) => return Verification::Unjudged(reason),
+            Err(reason) => {
+                return match session.run(inputs) {
+                    Ok(_) => Verification::Unjudged(reason),
+                    Err(error) => Verification::Failed(error.to_string()),
+                };
+            }
         };
         let found = match session.run(inputs) {
             Ok(found) => found,

@@ -205,6 +205,9 @@ fn verified(model: &GraphModel, spec: &Spec, inputs: &[Value]) -> Result<(bool, 
             Ok((true, sentence))
         }
         Verification::Contradiction(reason) => Err(wrong(reason)),
+        Verification::Failed(reason) => {
+            Ok((false, format!("The model fails on the inputs that verify it: {reason}.")))
+        }
         Verification::Unjudged(reason) => {
             // Some of the evaluator's errors begin with the same words.
             let reason = reason.trim_start_matches("not verified: ").trim_end_matches('.');
