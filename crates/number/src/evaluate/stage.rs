@@ -447,7 +447,7 @@ impl Stage {
                     continue;
                 }
                 PostOp::Clip(least, most) => {
-                    values.iter_mut().for_each(|x| *x = lesser(greater(*x, *least), *most));
+                    values.iter_mut().for_each(|x| *x = limited(*x, *least, *most));
                     continue;
                 }
                 PostOp::Softmax => {
@@ -529,6 +529,12 @@ pub(super) fn greater(a: f32, b: f32) -> f32 {
 /// Returns the lesser number, or NaN if one of the two is.
 pub(super) fn lesser(a: f32, b: f32) -> f32 {
     if a < b || a.is_nan() { a } else { b }
+}
+
+/// Returns the number, or the limit that it exceeds. NaN stays NaN.
+pub(super) fn limited(x: f32, least: f32, most: f32) -> f32 {
+    let x = if x < least { least } else { x };
+    if x > most { most } else { x }
 }
 
 pub(super) fn softmax(row: &mut [f32]) {

@@ -2,7 +2,7 @@
 
 use dyno_kernels::{Activation, Isa, Tanh, erf};
 
-use super::super::stage::{greater, lesser};
+use super::super::stage::{greater, lesser, limited};
 use super::recurrent::apply;
 use super::tensor::{Mismatch, Tensor};
 use crate::codec::Conversion;
@@ -66,7 +66,7 @@ impl UnaryOp {
             Self::Activation(activation) => apply(activation, numbers),
             Self::Identity => {}
             Self::Clip(least, most) => {
-                numbers.iter_mut().for_each(|x| *x = lesser(greater(*x, least), most));
+                numbers.iter_mut().for_each(|x| *x = limited(*x, least, most));
             }
             Self::HardSwish => each(&|x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0)),
             Self::Erf => erf(Isa::best(), numbers),
