@@ -123,9 +123,9 @@ fn of_data(a: &Data, b: &Data) -> Vec<(&'static str, String, String)> {
         let files = data.files.iter().filter(|(name, _)| !JUDGING.contains(&name.as_str()));
         files.map(|(name, hash)| (name.clone(), hash.clone())).collect()
     };
-    let (mut of_a, mut of_b) = (samples(a), samples(b));
+    let (mut of_a, of_b) = (samples(a), samples(b));
     // The name of the only input may be omitted.
-    if let ([(a, _)], [(b, _)]) = (&mut of_a[..], &mut of_b[..]) {
+    if let ([(a, _)], [(b, _)]) = (&mut of_a[..], &of_b[..]) {
         a.clone_from(b);
     }
     let mut found = Vec::new();
