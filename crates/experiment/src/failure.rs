@@ -86,6 +86,12 @@ impl Failure {
         &self.problems
     }
 
+    /// Returns the failure of a path at which there is no regular file. `what` names its use.
+    pub(crate) fn no_file(what: &str, path: &Path) -> Self {
+        let why = if path.exists() { "is not a regular file" } else { "does not exist" };
+        Self::set_up(format!("{what} {} {why}", path.display()))
+    }
+
     /// Returns the hints.
     pub fn hints(&self) -> &[String] {
         &self.hints

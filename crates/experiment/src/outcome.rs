@@ -87,6 +87,7 @@ impl Outcome {
                     total: log.qsl_total,
                     performance: log.qsl_performance,
                     workload: system.workload.clone(),
+                    files: system.files.clone(),
                     shapes: system.shapes(),
                 },
                 plan: plan_of(&log.plan, &log.requested),
@@ -240,6 +241,7 @@ fn judge_performance(
             let told = match share {
                 Share::Load => {
                     let failures = Failures::from_samples(&run.record.failed, context.troubles);
+                    let failures = failures.with_reason(context.failure);
                     without_load(load, because, &run.plan, is_peak, &failures)
                         .map(|text| Reason::new(ReasonKind::Consequence, text))
                 }

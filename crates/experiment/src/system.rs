@@ -25,6 +25,7 @@ mod trouble;
 pub mod tuned;
 mod workload;
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -97,6 +98,8 @@ pub struct System {
     tensors: Option<Arc<TensorLibrary>>,
     /// What determines the requests to a server; `None` for other systems.
     pub workload: Option<String>,
+    /// Hashes of its files of samples, labels and references, by their use.
+    pub files: BTreeMap<String, String>,
     /// Whether samples are random numbers.
     is_synthetic: bool,
     /// Added to the seed of a simulated system.
@@ -184,6 +187,7 @@ impl System {
         let is_server = matches!(drive, Drive::Remote(_));
         Ok(Self {
             workload: is_server.then(|| workload::workload(&spec, run)),
+            files: workload::files(&spec, run),
             library,
             accuracy_target: run.accuracy_target.or(opened.target),
             labels,

@@ -19,26 +19,39 @@ pub enum Verification {
         difference: f64,
         /// Output with this difference.
         output: String,
+        /// Numbers that are not compared: infinite or NaN here, where the oracle's numbers or their
+        /// terms exceed the range of their type.
+        beyond: usize,
     },
+    /// Both fail on these inputs, with the session's error.
+    Failed(String),
     /// The session has other outputs or other dimensions, or fails where the oracle does not.
     Contradiction(String),
-    /// The oracle does not compute this model, or not within the limit.
+    /// The oracle does not compute this model, or not within the limit; or all numbers exceed the range
+    /// of their type. A clause that completes "not verified".
     Unjudged(String),
 }
 
 impl fmt::Display for Verification {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Compared { difference, output } => write!(
-                f,
-                "compared with an independent evaluator in double precision: the largest difference is \
-                 {difference:.1e} of the largest magnitude, in output '{output}'"
-            ),
+            Self::Compared { difference, output, beyond } => {
+                write!(
+                    f,
+                    "compared with an independent evaluator in double precision: the largest difference \
+                     is {difference:.1e} of the largest magnitude, in output '{output}'"
+                )?;
+                match beyond {
+                    0 => Ok(()),
+                    beyond => write!(f, "; {beyond} numbers beyond float32 are not compared"),
+                }
+            }
             Self::Contradiction(reason) => {
                 write!(f, "an independent evaluator contradicts this model's result: {reason}")
             }
+            Self::Failed(reason) => write!(f, "the model fails on these inputs: {reason}"),
             Self::Unjudged(reason) => {
-                write!(f, "not verified; the independent evaluator does not compute it: {reason}")
+                write!(f, "not verified: {reason}")
             }
         }
     }
@@ -73,16 +86,17 @@ impl Oracle {
             let declared = port.and_then(|port| port.element);
             given.push((*name, tensor(value, declared)?));
         }
-        let outputs = self.model.run(&given).map_err(|error| error.to_string())?;
+        let found = self.model.evaluate(&given).map_err(|error| error.to_string())?;
+        let has_overflow = found.has_overflow;
         let judgement = |(name, tensor): (String, Tensor)| {
             let numbers = match tensor.values() {
                 Values::Floats(values) => values.clone(),
                 Values::Integers(values) => values.iter().map(|value| *value as f64).collect(),
             };
             let is_float32 = tensor.element() == Judged::Float32;
-            Judgement { name, dims: tensor.shape().to_vec(), is_float32, numbers }
+            Judgement { name, dims: tensor.shape().to_vec(), is_float32, numbers, has_overflow }
         };
-        Ok(outputs.into_iter().map(judgement).collect())
+        Ok(found.outputs.into_iter().map(judgement).collect())
     }
 
     /// Compares a session of the same file on these inputs.
@@ -92,7 +106,12 @@ impl Oracle {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let expected = match self.run(&names, inputs) {
             Ok(expected) => expected,
-            Err(reason) => return Verification::Unjudged(reason),
+            Err(reason) => {
+                return match session.run(inputs) {
+                    Ok(_) => Verification::Unjudged(reason),
+                    Err(error) => Verification::Failed(error.to_string()),
+                };
+            }
         };
         let found = match session.run(inputs) {
             Ok(found) => found,
@@ -113,19 +132,18 @@ pub struct Judgement {
     pub is_float32: bool,
     /// Elements in row-major order.
     pub numbers: Vec<f64>,
+    /// Whether a number of the run, maybe of another value, exceeds the range of its type.
+    pub has_overflow: bool,
 }
 
 fn compare(found: &[Value], expected: &[Judgement]) -> Verification {
-    let mut worst = Verification::Compared {
-        difference: 0.0,
-        output: expected.first().map_or(String::new(), |output| output.name.clone()),
-    };
     if found.len() != expected.len() {
         let (found, expected) = (found.len(), expected.len());
         return Verification::Contradiction(format!("expected {expected} outputs, found {found}"));
     }
-    let mut most = 0.0;
-    for (found, Judgement { name, dims, numbers, .. }) in found.iter().zip(expected) {
+    let mut worst = expected.first().map_or(String::new(), |output| output.name.clone());
+    let (mut most, mut compared, mut beyond) = (0.0, 0_usize, 0_usize);
+    for (found, Judgement { name, dims, numbers, has_overflow, .. }) in found.iter().zip(expected) {
         if found.dims() != dims {
             return Verification::Contradiction(format!(
                 "output '{name}': expected dimensions {dims:?}, found {:?}",
@@ -133,13 +151,17 @@ fn compare(found: &[Value], expected: &[Judgement]) -> Verification {
             ));
         }
         let own = found.elements(found.element()).map(|all| all.to_f64()).unwrap_or_default();
-        let scale = numbers
+        let all = own.into_iter().zip(numbers.iter().copied());
+        let (pairs, others): (Vec<_>, Vec<_>) = all.partition(|(own, expected)| {
+            own.is_finite() || !has_overflow || is_equal(*own, *expected)
+        });
+        (compared, beyond) = (compared + pairs.len(), beyond + others.len());
+        let scale = pairs
             .iter()
-            .filter(|x| x.is_finite())
-            .fold(f64::MIN_POSITIVE, |most, x| most.max(x.abs()));
-        for (own, expected) in own.iter().zip(numbers) {
-            // Infinities and NaN must be equal.
-            let difference = if own == expected || (own.is_nan() && expected.is_nan()) {
+            .filter(|(_, expected)| expected.is_finite())
+            .fold(f64::MIN_POSITIVE, |most, (_, expected)| most.max(expected.abs()));
+        for (own, expected) in pairs {
+            let difference = if is_equal(own, expected) {
                 0.0
             } else {
                 let difference = (own - expected).abs() / scale;
@@ -147,11 +169,21 @@ fn compare(found: &[Value], expected: &[Judgement]) -> Verification {
             };
             if difference > most {
                 most = difference;
-                worst = Verification::Compared { difference, output: name.clone() };
+                worst.clone_from(name);
             }
         }
     }
-    worst
+    if compared == 0 && beyond > 0 {
+        return Verification::Unjudged(
+            "all numbers of its outputs, or their terms, exceed the range of float32".to_owned(),
+        );
+    }
+    Verification::Compared { difference: most, output: worst, beyond }
+}
+
+/// Infinities and NaN must be equal.
+fn is_equal(own: f64, expected: f64) -> bool {
+    own == expected || (own.is_nan() && expected.is_nan())
 }
 
 /// Converts a value for the oracle. Values of types of 16 bits are held as `f32`.
@@ -178,4 +210,37 @@ fn tensor(value: &Value, declared: Option<Judged>) -> Result<Tensor, String> {
         Tensor::integers(element, value.dims(), integers.into_owned())
     };
     made.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verify(own: &[f32], numbers: &[f64], has_overflow: bool) -> Verification {
+        let dims = vec![own.len()];
+        let expected = Judgement {
+            name: "y".into(),
+            dims: dims.clone(),
+            is_float32: true,
+            numbers: numbers.to_vec(),
+            has_overflow,
+        };
+        compare(&[Value::new(dims, own.to_vec()).expect("a valid case")], &[expected])
+    }
+
+    #[test]
+    fn infinite_numbers_are_no_difference_where_float32_overflows() {
+        let compared =
+            |difference, beyond| Verification::Compared { difference, output: "y".into(), beyond };
+        let inf = f32::INFINITY;
+        assert_eq!(verify(&[inf, 1.0], &[7e86, 1.0], true), compared(0.0, 1));
+        assert_eq!(verify(&[f32::NAN, 1.0], &[1.0, 1.0], true), compared(0.0, 1));
+        // The other numbers are compared at their own scale.
+        assert_eq!(verify(&[inf, 1.5], &[7e86, 1.0], true), compared(0.5, 1));
+        // Without overflow, infinity is wrong, and so is a finite number for a large one.
+        assert_eq!(verify(&[inf, 1.0], &[2.0, 1.0], false), compared(f64::INFINITY, 0));
+        assert_eq!(verify(&[1.0], &[7e86], true), compared(1.0, 0));
+        assert!(matches!(verify(&[inf], &[7e86], true), Verification::Unjudged(_)));
+        assert_eq!(verify(&[inf], &[f64::INFINITY], true), compared(0.0, 0));
+    }
 }

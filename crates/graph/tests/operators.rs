@@ -219,6 +219,34 @@ fn axes_are_attributes_in_old_versions_and_inputs_in_new_ones() {
     );
 }
 
+/// `f32::max` and `f32::min` would drop NaN.
+#[test]
+fn nan_passes_through_limits_and_maxima() {
+    let x = floats(&[1, 2, 2], &[f32::NAN, 1.0, 2.0, f32::NAN]);
+    let limits = [("min", Attribute::Float(0.0)), ("max", Attribute::Float(1.0))];
+    let kernel = [("kernel_shape", Attribute::Ints(vec![2]))];
+    let no_attributes: [(&str, Attribute); 0] = [];
+    let all_nan = [true; 4];
+    for (op, version, attributes, expected) in [
+        ("Clip", 7, &limits[..], &[true, false, false, true][..]),
+        ("Celu", 12, &no_attributes[..], &[true, false, false, true][..]),
+        ("HardSigmoid", 13, &no_attributes[..], &[true, false, false, true][..]),
+        ("HardSwish", 14, &no_attributes[..], &[true, false, false, true][..]),
+        ("Softplus", 13, &no_attributes[..], &[true, false, false, true][..]),
+        ("Softmax", 13, &no_attributes[..], &all_nan[..]),
+        ("GlobalMaxPool", 13, &no_attributes[..], &[true, true][..]),
+        ("MaxPool", 12, &kernel[..], &[true, true][..]),
+        ("ReduceMax", 13, &no_attributes[..], &[true][..]),
+        ("ReduceMin", 13, &no_attributes[..], &[true][..]),
+    ] {
+        let model = model(op, version, 1, attributes);
+        let found = session(&model).run(std::slice::from_ref(&x)).expect("a valid case").remove(0);
+        let found: Vec<bool> =
+            found.as_slice::<f32>().expect("numbers").iter().map(|x| x.is_nan()).collect();
+        assert_eq!(found, expected, "{op}");
+    }
+}
+
 /// ONNX: a reduction over no axes combines nothing, but squares, magnitudes and logarithms remain.
 #[test]
 fn reductions_of_no_axes_apply_to_each_element() {

@@ -139,6 +139,9 @@ mod tests {
         assert_eq!(top1.take(1, &2.0_f32.to_le_bytes()), Ok(()));
         assert!(matches!(top1.take(2, &[0; 8]), Err(AnswerError::Length { .. })));
         assert_eq!(top1.take(3, &[0; 4]), Err(AnswerError::Sample { references: 3 }));
+        let mut nan = Top1::new(vec![0], Element::F32, percent_scores);
+        assert!(matches!(nan.take(0, &f32::NAN.to_le_bytes()), Err(AnswerError::Content { .. })));
+        assert_eq!(nan.scores().text, "accuracy=0.000%, good=0, total=1\n");
         let scores = top1.scores();
         assert_eq!(scores.text, "accuracy=25.000%, good=1, total=4\n");
         assert_checker_reads("v0.5", "mobilenet", &scores);

@@ -128,6 +128,7 @@ impl CocoMap {
             let expected = format!("a multiple of {}", VALUES * self.element.size());
             return Err(AnswerError::Length { expected, found: answer.len() });
         }
+        payload::require_finite(self.element, answer)?;
         let (width, height) = self.truth.size(index as usize);
         let (width, height) = (width as f32, height as f32);
         let mut found = Vec::with_capacity(values.len() / VALUES);
@@ -135,10 +136,6 @@ impl CocoMap {
         for chunk in values.chunks_exact(VALUES) {
             let [sample, top, left, bottom, right, score, class] =
                 chunk.try_into().expect("chunks have the values of a box");
-            if score.is_nan() || [top, left, bottom, right].iter().any(|side| side.is_nan()) {
-                let (expected, found) = ("numbers".to_owned(), "NaN".to_owned());
-                return Err(AnswerError::Content { expected, found });
-            }
             strays += u64::from(sample as u64 != index);
             // NumPy 2 multiplies them in 32 bits.
             let [top, bottom] = [top as f32 * height, bottom as f32 * height];
@@ -287,9 +284,12 @@ mod tests {
     fn what_is_no_list_of_boxes_is_told_and_strays_are_counted() {
         let mut scorer = scorer(false);
         assert!(matches!(scorer.take(0, &[0; 24]), Err(AnswerError::Length { .. })));
-        let mut wrong = found(0.0, 7.0);
-        wrong[5] = f32::NAN;
-        assert!(matches!(scorer.take(0, &answer(&[wrong])), Err(AnswerError::Content { .. })));
+        for (field, number) in (0..VALUES).flat_map(|at| [(at, f32::NAN), (at, f32::INFINITY)]) {
+            let mut wrong = found(0.0, 7.0);
+            wrong[field] = number;
+            let result = scorer.take(0, &answer(&[wrong]));
+            assert!(matches!(result, Err(AnswerError::Content { .. })), "{field} {number}");
+        }
         assert_eq!(scorer.take(2, &[]), Err(AnswerError::Sample { references: 2 }));
         assert_eq!(scorer.scores().figures[0].value, 0.0, "such answers have found nothing");
         assert_eq!(scorer.take(1, &answer(&[found(0.0, 9.0)])), Ok(()));

@@ -35,6 +35,17 @@ pub const EMBEDDING_AGREEMENT: Method = Method {
     open: |inputs| Ok(Box::new(Agreement::read(inputs)?)),
 };
 
+/// [`EMBEDDING_AGREEMENT`] with references that are computed. Rows without a direction, which are zero
+/// or not finite, are valid, and answers to their samples are not compared.
+pub const COMPUTED_AGREEMENT: Method = Method {
+    open: |inputs| {
+        let element = inputs.element.unwrap_or(Element::F32);
+        let references = Npy::open(inputs.file(&VECTORS)?)?.matrix()?;
+        Ok(Box::new(Agreement::of_comparable(references, element)))
+    },
+    ..EMBEDDING_AGREEMENT
+};
+
 /// Cosines that differ by less are equal. Vectors arrive as float32, which rounds each element of
 /// both by up to half of 2^-23.
 const EQUAL: f64 = 1e-6;
@@ -47,6 +58,8 @@ const BLOCK: usize = 256;
 pub struct Agreement {
     /// Reference of each sample, of length 1.
     references: Matrix,
+    /// Samples whose reference has no direction, in ascending order.
+    excluded: Vec<usize>,
     element: Element,
     /// Samples with a valid answer.
     samples: Vec<usize>,
@@ -88,14 +101,28 @@ impl Agreement {
         for (at, row) in references.values.chunks_exact_mut(columns).enumerate() {
             normalize(row).ok_or(at)?;
         }
-        Ok(Self {
+        Ok(Self::with_excluded(references, Vec::new(), element))
+    }
+
+    /// Creates the scorer of the samples whose reference has a direction.
+    fn of_comparable(mut references: Matrix, element: Element) -> Self {
+        let columns = references.columns.max(1);
+        let rows = references.values.chunks_exact_mut(columns).enumerate();
+        let excluded = rows.filter_map(|(at, row)| normalize(row).is_none().then_some(at));
+        let excluded = excluded.collect();
+        Self::with_excluded(references, excluded, element)
+    }
+
+    fn with_excluded(references: Matrix, excluded: Vec<usize>, element: Element) -> Self {
+        Self {
             references,
+            excluded,
             element,
             samples: Vec::new(),
             answers: Vec::new(),
             cosines: 0.0,
             total: 0,
-        })
+        }
     }
 
     /// Returns the number of texts whose nearest other text is also a nearest one by the
@@ -247,6 +274,9 @@ impl Scorer for Agreement {
         if index >= references {
             return Err(AnswerError::Sample { references });
         }
+        if self.excluded.binary_search(&(index as usize)).is_ok() {
+            return Ok(());
+        }
         self.total += 1;
         let bytes = self.references.columns * self.element.size();
         if answer.len() != bytes {
@@ -338,6 +368,21 @@ mod tests {
         ));
         // Each of the remaining two vectors is the neighbor of the other.
         assert_eq!(figures(&mut scorer), [40.0, 40.0]);
+    }
+
+    #[test]
+    fn samples_whose_computed_reference_has_no_direction_are_not_compared() {
+        let values = vec![1.0, 0.0, f64::INFINITY, 1.0, 0.0, 0.0, f64::NAN, 1.0, 0.0, 1.0];
+        let references = Matrix { columns: 2, values };
+        let mut scorer = Agreement::of_comparable(references, Element::F32);
+        assert_eq!(scorer.excluded, [1, 2, 3]);
+        for index in 0..5 {
+            let answer = if index == 4 { [0.0, 1.0] } else { [1.0, f32::from(index == 1)] };
+            let _ = scorer.take(index, &vector(answer));
+        }
+        assert_eq!(figures(&mut scorer), [100.0, 100.0]);
+        let references = Matrix { columns: 2, values: vec![f64::INFINITY, 1.0] };
+        assert_eq!(Agreement::new(references, Element::F32).map(drop), Err(0));
     }
 
     #[test]

@@ -51,6 +51,36 @@ fn whole_number_of(element: Element, answer: &[u8]) -> Result<(), AnswerError> {
     Err(AnswerError::Length { expected, found: answer.len() })
 }
 
+/// Rejects an answer with an element that `is_wrong`. Integers are always numbers.
+fn reject(
+    element: Element,
+    answer: &[u8],
+    is_wrong: impl Fn(f64) -> bool,
+) -> Result<(), AnswerError> {
+    if !matches!(element, Element::F16 | Element::BF16 | Element::F32 | Element::F64) {
+        return Ok(());
+    }
+    let mut numbers = answer.chunks_exact(element.size()).map(|bytes| element.real(bytes));
+    let Some(wrong) = numbers.find(|number| is_wrong(*number)) else { return Ok(()) };
+    Err(AnswerError::Content { expected: "numbers".to_owned(), found: wrong.to_string() })
+}
+
+/// Rejects an answer with NaN or an infinity.
+///
+/// # Errors
+/// [`AnswerError::Content`] with the first such element.
+pub(crate) fn require_finite(element: Element, answer: &[u8]) -> Result<(), AnswerError> {
+    reject(element, answer, |number| !number.is_finite())
+}
+
+/// Rejects an answer with NaN or infinity. Minus infinity excludes a choice and is valid.
+///
+/// # Errors
+/// [`AnswerError::Content`] with the first such element.
+pub(crate) fn require_logits(element: Element, answer: &[u8]) -> Result<(), AnswerError> {
+    reject(element, answer, |number| number.is_nan() || number == f64::INFINITY)
+}
+
 /// Returns the elements of an answer as real numbers.
 ///
 /// # Errors
@@ -74,24 +104,28 @@ pub fn reals(
 /// Returns the elements of an answer as integers, truncated toward zero.
 ///
 /// # Errors
-/// [`AnswerError::Length`] if the answer ends within an element.
+/// [`AnswerError::Length`] if the answer ends within an element, [`AnswerError::Content`] if an
+/// element is NaN or infinite.
 pub fn wholes(
     element: Element,
     answer: &[u8],
 ) -> Result<impl ExactSizeIterator<Item = i64> + Clone, AnswerError> {
     whole_number_of(element, answer)?;
+    require_finite(element, answer)?;
     Ok(answer.chunks_exact(element.size()).map(move |bytes| element.whole(bytes)))
 }
 
 /// Returns the integer of an answer with a single element.
 ///
 /// # Errors
-/// [`AnswerError::Length`] if the answer has another length.
+/// [`AnswerError::Length`] if the answer has another length, [`AnswerError::Content`] if the
+/// element is NaN or infinite.
 pub fn whole(element: Element, answer: &[u8]) -> Result<i64, AnswerError> {
     if answer.len() != element.size() {
         let expected = format!("{} ({})", element.size(), element.name());
         return Err(AnswerError::Length { expected, found: answer.len() });
     }
+    require_finite(element, answer)?;
     Ok(element.whole(answer))
 }
 
@@ -118,6 +152,22 @@ mod tests {
         assert_eq!((whole_numbers, real_numbers), (vec![-2, 7], vec![-2.75, 7.0]));
         assert_eq!(wholes(Element::I8, &[0xff, 1]).unwrap().collect::<Vec<_>>(), [-1, 1]);
         assert_eq!(wholes(Element::U8, &[0xff]).unwrap().collect::<Vec<_>>(), [255]);
+    }
+
+    #[test]
+    fn nan_and_infinities_are_no_integers() {
+        for (wrong, found) in
+            [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (f32::NEG_INFINITY, "-inf")]
+        {
+            let error = whole(Element::F32, &wrong.to_le_bytes()).unwrap_err();
+            assert_eq!(error.to_string(), format!("expected numbers, found {found}"));
+            let answer = [1.0, wrong].map(f32::to_le_bytes).concat();
+            assert!(wholes(Element::F32, &answer).is_err());
+        }
+        assert!(require_logits(Element::F32, &f32::NEG_INFINITY.to_le_bytes()).is_ok());
+        assert!(require_logits(Element::F32, &f32::INFINITY.to_le_bytes()).is_err());
+        // All bits set are NaN in floating-point types only.
+        assert_eq!(whole(Element::I32, &[0xff; 4]), Ok(-1));
     }
 
     #[test]

@@ -102,11 +102,10 @@ impl Answers {
             let expected = format!("{size} times 1 to {LONGEST}");
             return Err(AnswerError::Length { expected, found: answer.len() });
         }
+        payload::require_logits(self.element, answer)?;
         let mut logits = [[MISSING_LOGIT; LONGEST]; 2];
         let tokens = count / 2;
         for (at, logit) in numbers.enumerate() {
-            // NaN never selects a token.
-            let logit = if logit.is_nan() { f64::NEG_INFINITY } else { logit };
             let (side, token) =
                 if self.is_transposed { (at / tokens, at % tokens) } else { (at % 2, at / 2) };
             logits[side][token] = logit;
@@ -153,7 +152,6 @@ fn best_span(feature: &Feature, [start_logits, end_logits]: &Logits) -> Option<S
         let may_end = start..context.end.min(start + LONGEST_ANSWER);
         for end in ends.iter().copied().filter(|at| may_end.contains(at)) {
             let logit = start_logits[start] + end_logits[end];
-            let logit = if logit.is_nan() { f64::NEG_INFINITY } else { logit };
             if best.is_none_or(|best| logit > best.logit) {
                 best = Some(Span { start, end, logit });
             }
@@ -261,7 +259,7 @@ mod tests {
     #[test]
     fn logits_point_at_tokens_of_the_context() {
         // [CLS] q [SEP] a bb . c [SEP]
-        let pairs = bytes(&[9.0, 9.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 2.0, 1.0, f32::NAN, f32::NAN]);
+        let pairs = bytes(&[9.0, 9.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 2.0, 1.0, -1.0, -1.0]);
         let mut pointed = answers("pairs", "A Bb. c", false);
         assert_eq!(score(&mut pointed), 0.0, "it is not answered");
         assert_eq!(pointed.take(0, &pairs), Ok(()));
@@ -280,8 +278,24 @@ mod tests {
         let error = transposed.take(0, &bytes(&[0.0; 770])).unwrap_err();
         assert_eq!(error.to_string(), "expected 8 times 1 to 384 bytes, found 3080");
         assert_eq!(transposed.take(1, &rows), Err(AnswerError::Sample { references: 1 }));
-        assert_eq!(transposed.take(0, &bytes(&[f32::NAN; 768])), Ok(()));
+        assert_eq!(transposed.take(0, &bytes(&[f32::NEG_INFINITY; 768])), Ok(()));
         let _ = transposed.scores();
+    }
+
+    #[test]
+    fn logits_that_are_no_numbers_answer_nothing() {
+        let mut logits = [9.0, 9.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 2.0, 1.0, -1.0, -1.0];
+        for wrong in [f32::NAN, f32::INFINITY] {
+            let mut answers = answers("nan", "A Bb. c", false);
+            logits[11] = wrong;
+            assert!(matches!(answers.take(0, &bytes(&logits)), Err(AnswerError::Content { .. })));
+            assert_eq!(score(&mut answers), 0.0);
+        }
+        // Minus infinity excludes a token.
+        let mut answers = answers("excluded", "A Bb. c", false);
+        logits[11] = f32::NEG_INFINITY;
+        assert_eq!(answers.take(0, &bytes(&logits)), Ok(()));
+        assert_eq!(score(&mut answers), 100.0);
     }
 
     #[test]

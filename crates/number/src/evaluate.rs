@@ -504,7 +504,7 @@ impl Plan<'_> {
             let found = from.chunks_exact(outputs).zip(self.blocks[block]).map(scored);
             leads.lock().expect("no thread panics with the lock").extend(found);
         }
-        let is_right = |(scores, sample): (&[f32], &usize)| top(scores) == self.labels[*sample];
+        let is_right = |(scores, sample): (&[f32], &usize)| is_top(scores, self.labels[*sample]);
         let samples = from.chunks_exact(outputs).zip(self.blocks[block]);
         let Some(rights) = self.rights else {
             return Ok(samples.filter(|sample| !is_right(*sample)).count());
@@ -520,6 +520,12 @@ impl Plan<'_> {
 fn top(scores: &[f32]) -> usize {
     let better = |best: usize, at: usize| if scores[at] > scores[best] { at } else { best };
     (1..scores.len()).fold(0, better)
+}
+
+/// Returns whether a class has the largest score, the first of equal ones. No class of scores with
+/// NaN does.
+fn is_top(scores: &[f32], class: usize) -> bool {
+    top(scores) == class && !scores.iter().any(|score| score.is_nan())
 }
 
 /// Returns by how much the score of the label exceeds all others; negative if it does not.

@@ -8,7 +8,7 @@ use crate::call::{Budget, Call};
 use crate::fault::{Fault, OracleError, fault};
 use crate::model::{Dimension, Graph, Node, Port};
 use crate::operators;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, Values};
 
 /// Most elements that the nodes of one graph may hold together: 4 GiB of numbers.
 const MAX_HELD: usize = 1 << 29;
@@ -18,6 +18,8 @@ const MAX_HELD: usize = 1 << 29;
 pub(crate) struct Setting<'a> {
     pub opsets: &'a BTreeMap<String, i64>,
     pub budget: &'a Budget,
+    /// Whether a node computed a number that its type cannot hold.
+    pub has_overflow: Cell<bool>,
 }
 
 /// Values that nodes of a graph see: its own, and those of the graphs around it.
@@ -33,15 +35,26 @@ impl Scope<'_> {
     }
 }
 
+/// What a run computed.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Evaluation {
+    /// Outputs in the order of the model, with their names.
+    pub outputs: Vec<(String, Tensor)>,
+    /// Whether a node computed a finite number that is infinite in its floating-point type. An engine
+    /// has infinity there, and may have NaN in what follows from it.
+    pub has_overflow: bool,
+}
+
 /// Computes the outputs of a model.
 pub(crate) fn run(
     graph: &Graph,
     opsets: &BTreeMap<String, i64>,
     limit: u64,
     inputs: &[(&str, Tensor)],
-) -> Result<Vec<(String, Tensor)>, OracleError> {
+) -> Result<Evaluation, OracleError> {
     let budget = Budget { limit, left: Cell::new(limit) };
-    let setting = Setting { opsets, budget: &budget };
+    let setting = Setting { opsets, budget: &budget, has_overflow: Cell::new(false) };
     for (number, (name, _)) in inputs.iter().enumerate() {
         if inputs[..number].iter().any(|(earlier, _)| earlier == name) {
             return Err(OracleError::Input(format!("input {name:?} is given twice")));
@@ -66,7 +79,8 @@ pub(crate) fn run(
     }
     let outputs = evaluate(graph, values, None, &setting)?;
     let names = graph.outputs.iter().map(|port| port.name.clone());
-    Ok(names.zip(outputs.iter().map(|tensor| Tensor::clone(tensor))).collect())
+    let outputs = names.zip(outputs.iter().map(|tensor| Tensor::clone(tensor))).collect();
+    Ok(Evaluation { outputs, has_overflow: setting.has_overflow.get() })
 }
 
 /// Checks an input against what the model states.
@@ -168,6 +182,16 @@ fn evaluate_node(
     call.spend(NODE_WORK)?;
     for output in &outputs {
         call.spend(output.count())?;
+        if overflows(output) {
+            setting.has_overflow.set(true);
+        }
     }
     Ok(outputs)
+}
+
+/// Returns whether a finite number is infinite in the type of the tensor.
+fn overflows(tensor: &Tensor) -> bool {
+    let Values::Floats(values) = tensor.values() else { return false };
+    let magnitudes = values.iter().map(|x| x.abs()).filter(|x| x.is_finite());
+    tensor.element().round(magnitudes.fold(0.0, f64::max)).is_infinite()
 }

@@ -32,6 +32,7 @@ mod tensor;
 mod tests;
 
 pub use element::Element;
+pub use evaluate::Evaluation;
 pub use fault::OracleError;
 pub use model::{Dimension, Model, Port};
 pub use tensor::{Tensor, Values};

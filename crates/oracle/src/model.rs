@@ -8,7 +8,7 @@ use std::sync::Arc;
 use prost::Message;
 
 use crate::element::Element;
-use crate::evaluate;
+use crate::evaluate::{self, Evaluation};
 use crate::fault::{Fault, OracleError, fault};
 use crate::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use crate::stored;
@@ -157,6 +157,14 @@ impl Model {
     /// An input is missing, unknown, or of another type or shape than the model states; a node cannot
     /// be computed; or the run exceeds the limit.
     pub fn run(&self, inputs: &[(&str, Tensor)]) -> Result<Vec<(String, Tensor)>, OracleError> {
+        Ok(self.evaluate(inputs)?.outputs)
+    }
+
+    /// Computes all outputs as [`Model::run`] does, and whether a number exceeds its type.
+    ///
+    /// # Errors
+    /// As [`Model::run`].
+    pub fn evaluate(&self, inputs: &[(&str, Tensor)]) -> Result<Evaluation, OracleError> {
         evaluate::run(&self.graph, &self.opsets, self.limit, inputs)
     }
 }

@@ -155,6 +155,7 @@ fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
             total: detail.whole("qsl_reported_total_count").unwrap_or(0),
             performance: detail.whole("qsl_reported_performance_count").unwrap_or(0),
             workload: None,
+            files: Default::default(),
             shapes: Vec::new(),
         },
         plan: plan(scenario, detail),

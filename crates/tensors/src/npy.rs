@@ -139,7 +139,14 @@ impl Header {
             let (_, after) = text.split_once(&format!("'{key}':"))?;
             Some(after.trim_start())
         };
-        let (code, _) = value("descr")?.strip_prefix('\'')?.split_once('\'')?;
+        let descr = value("descr")?;
+        let (code, _) = match descr.strip_prefix('\'') {
+            Some(code) => code.split_once('\'')?,
+            // A list of the fields of structured elements.
+            None => {
+                descr.split_once(", 'fortran_order'").filter(|(list, _)| list.ends_with(']'))?
+            }
+        };
         let is_fortran = value("fortran_order")?.starts_with("True");
         // A tuple such as `(540, 64)`, `(540,)` or `()`.
         let (inside, _) = value("shape")?.strip_prefix('(')?.split_once(')')?;
@@ -311,6 +318,15 @@ mod tests {
     fn file(header: &str, body: &[u8]) -> Vec<u8> {
         let len = (header.len() as u16).to_le_bytes();
         [MAGIC, &[1, 0], &len, header.as_bytes(), body].concat()
+    }
+
+    /// As `numpy.save` writes `zeros(4, [('a', 'f4'), ('b', 'i4')])`.
+    #[test]
+    fn structured_elements_are_named() {
+        let head =
+            "{'descr': [('a', '<f4'), ('b', '<i4')], 'fortran_order': False, 'shape': (4,), }\n";
+        let error = Npy::parse(&file(head, &[0; 32])).unwrap_err();
+        assert_eq!(error, NpyError::Element("[('a', '<f4'), ('b', '<i4')]".into()));
     }
 
     /// As `numpy.save` writes `array([[b'one'], [b'tw']])` and `array(['a', 'w\u00f6'])`.

@@ -119,6 +119,41 @@ fn a_proven_loss_of_accuracy_is_worse_whatever_the_speed() {
     assert!(report["remarks"].to_string().contains("accuracy of Offline is not compared"));
 }
 
+/// The name of a file does not identify its content.
+#[test]
+fn samples_and_labels_are_compared_by_their_bytes() {
+    let folder = tuned::folder();
+    let play = |out: &str, data: &str| {
+        let ran = folder.dyno(&format!(
+            "run --system tuned:model=digits.onnx {data} --scenario offline --mode both \
+             --duration 100ms --out {out} --quiet"
+        ));
+        assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+    };
+    let read = |name: &str| std::fs::read(folder.0.join(name)).unwrap();
+    let (samples, labels) = (read("test.npy"), read("test-labels.npy"));
+    play("first", tuned::DATA);
+    tuned::write(&folder, "copy.npy", &samples);
+    play("copy", "--data copy.npy --labels test-labels.npy");
+    let ran = folder.dyno("compare first copy");
+    assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+    // The last bytes are those of the last sample and label.
+    let changed = |mut bytes: Vec<u8>| {
+        let at = bytes.len() - 8;
+        bytes[at] ^= 1;
+        bytes
+    };
+    tuned::write(&folder, "test.npy", &changed(samples.clone()));
+    play("other", tuned::DATA);
+    let ran = folder.dyno("compare first other --force").exits(2);
+    assert!(ran.stderr.contains("Offline: data set: test ("), "{}", ran.stderr);
+    tuned::write(&folder, "test.npy", &samples);
+    tuned::write(&folder, "test-labels.npy", &changed(labels));
+    play("labels", tuned::DATA);
+    let ran = folder.dyno("compare first labels").exits(2);
+    assert!(ran.stderr.contains("Offline: labels: "), "{}", ran.stderr);
+}
+
 #[test]
 fn a_workflow_of_github_gets_an_annotation_and_a_table() {
     let folder = Folder::new();

@@ -150,6 +150,87 @@ fn scores_with_nan_have_no_class() {
     }
 }
 
+/// exp(200) fits into `f64` and is infinite in `float32`, which is no error of the engine.
+#[test]
+fn numbers_beyond_float32_are_not_compared() {
+    let folder = Folder::new();
+    one_operator(&folder, "Exp", &[]);
+    let write = |rows: [f32; 40]| {
+        let numbers: Vec<u8> = rows
+            .into_iter()
+            .flat_map(|x| [x, x / 2.0, x / 4.0])
+            .flat_map(f32::to_le_bytes)
+            .collect();
+        std::fs::write(folder.0.join("x.npy"), npy("<f4", "(40, 3)", &numbers)).unwrap();
+    };
+    write([600.0; 40]);
+    let ran = measured(&folder, "--system rnn:one.onnx --out all");
+    assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+    for sentence in [
+        "The model was not verified by an independent evaluator: all numbers of its outputs",
+        "Answers are not compared: those of an independent ONNX evaluator",
+    ] {
+        assert!(ran.stdout.contains(sentence), "{sentence}: {}", ran.stdout);
+    }
+    assert!(ran.json()["tests"][0]["accuracy"]["value"].is_null());
+    // Two numbers of the last sample.
+    let mut rows = [1.0; 40];
+    rows[39] = 200.0;
+    write(rows);
+    let ran = measured(&folder, "--system rnn:one.onnx --out last").exits(0);
+    assert!(ran.stdout.contains("1 of 40 are not comparable"), "{}", ran.stdout);
+    // The same numbers of the first sample, beside one that is compared.
+    rows.reverse();
+    write(rows);
+    let ran = measured(&folder, "--system rnn:one.onnx --out first").exits(0);
+    assert!(ran.stdout.contains("2 infinite numbers and NaN were not compared"), "{}", ran.stdout);
+}
+
+/// There is no log to consult: the message of the engine is the only explanation.
+#[test]
+fn failed_samples_are_explained_by_the_first() {
+    let folder = Folder::new();
+    let mut net = Builder::new("rows", Weights::seeded(7));
+    let ids = net.input("ids", Element::I64, &[Dim::symbol("batch"), 3.into()]);
+    let table = net.weight("table.weight", &[30, 4], Fill::Uniform(1.0)).unwrap();
+    let rows = net.node("Gather", &[&table, &ids], &[]).unwrap();
+    net.output("rows", &rows).unwrap();
+    std::fs::write(folder.0.join("rows.onnx"), net.finish().to_bytes().unwrap()).unwrap();
+    let ids = (0..24).flat_map(|at| (if at == 16 { 99_i64 } else { 1 }).to_le_bytes());
+    let ids = npy("<i8", "(8, 3)", &ids.collect::<Vec<_>>());
+    std::fs::write(folder.0.join("x.npy"), ids).unwrap();
+    for (system, out) in [("rnn:rows.onnx", "rnn"), ("tuned:model=rows.onnx", "tuned")] {
+        let ran = measured(&folder, &format!("--system {system} --out {out}")).exits(1);
+        let reasons = ran.json()["tests"][0]["reasons"].to_string();
+        assert!(reasons.contains("answered with an error, the first: "), "{system}: {reasons}");
+        assert!(reasons.contains("99") && !reasons.contains("log of the system"), "{reasons}");
+    }
+}
+
+/// What is no file, has another shape or cannot run is named as such.
+#[test]
+fn messages_name_the_cause() {
+    let folder = Folder::new();
+    let mut net = Builder::new("fixed", Weights::seeded(7));
+    let x = net.input("x", Element::F32, &[4.into(), 3.into()]);
+    let weight = net.weight("w.weight", &[3, 2], Fill::Uniform(1.0)).unwrap();
+    let y = net.node("MatMul", &[&x, &weight], &[]).unwrap();
+    net.output("y", &y).unwrap();
+    std::fs::write(folder.0.join("fixed.onnx"), net.finish().to_bytes().unwrap()).unwrap();
+    std::fs::write(folder.0.join("x.npy"), npy("<f4", "(8, 3)", &[0; 96])).unwrap();
+    let rejected = |system: &str, expected: &str| {
+        let ran = measured(&folder, &format!("--system {system} --out out")).exits(3);
+        assert!(ran.stderr.contains(expected), "{system}: {}", ran.stderr);
+    };
+    rejected("rnn:fixed.onnx", "use an array of shape [samples, 4, 3]");
+    std::fs::create_dir(folder.0.join("folder.onnx")).unwrap();
+    rejected("tuned:model=folder.onnx", "is not a regular file");
+    rejected("tuned:model=none.onnx", "none.onnx does not exist");
+    std::fs::write(folder.0.join("broken.onnx"), b"broken").unwrap();
+    let ran = folder.dyno("rnn explain broken.onnx").exits(3);
+    assert!(ran.stderr.contains("broken.onnx"), "{}", ran.stderr);
+}
+
 /// With labels, answers are classes, but the trial compares outputs.
 #[test]
 fn samples_with_labels_must_not_influence_each_other_either() {

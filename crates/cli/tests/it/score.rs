@@ -48,6 +48,20 @@ fn answers_that_are_none_are_told_and_are_no_success() {
     }
 }
 
+/// NaN and infinity are no class. As an integer, NaN would be 0.
+#[test]
+fn answers_with_nan_count_as_wrong_and_are_listed() {
+    let folder = Folder::new();
+    folder.write("labels.txt", "a.jpeg 0\nb.jpeg 0\nc.jpeg 0\n");
+    folder.write("log.json", &log(&[(0, "0000c07f"), (1, "0000807f"), (2, "00000000")]));
+    let score = "task score top1 --log log.json --element float32 --with labels=labels.txt";
+    let ran = folder.dyno(score).exits(1);
+    assert_eq!(ran.stdout, "accuracy=33.333%, good=1, total=3\n");
+    for told in ["sample 0: expected numbers, found NaN", "sample 1: expected numbers, found inf"] {
+        assert!(ran.stderr.contains(told), "{told}: {}", ran.stderr);
+    }
+}
+
 /// Half of a log is not a score of the data set, whatever the metric.
 #[test]
 fn a_log_that_lacks_answers_fails_unless_a_partial_score_is_accepted() {

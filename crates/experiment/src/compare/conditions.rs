@@ -53,6 +53,7 @@ impl Conditions {
             total: library.total_sample_count() as u64,
             performance: library.performance_sample_count() as u64,
             workload: prepared.system.workload.clone(),
+            files: prepared.system.files.clone(),
             shapes: prepared.system.shapes(),
         };
         let stages = prepared.options.run.stages.as_ref();
@@ -151,6 +152,42 @@ fn of_arrivals(a: &Conditions, b: &Conditions) -> Vec<(&'static str, String, Str
     found
 }
 
+/// Uses of files that do not change the samples.
+const JUDGING: [&str; 2] = ["labels", "reference"];
+
+/// Returns how the data sets of two tests are identified: by the contents of their files, or by
+/// their names if a run of an earlier version, or data without files, has no hashes.
+fn of_data(a: &Data, b: &Data) -> Vec<(&'static str, String, String)> {
+    if a.files.is_empty() || b.files.is_empty() {
+        return vec![("data set", a.name.clone(), b.name.clone())];
+    }
+    let samples = |data: &Data| -> Vec<(String, String)> {
+        let files = data.files.iter().filter(|(name, _)| !JUDGING.contains(&name.as_str()));
+        files.map(|(name, hash)| (name.clone(), hash.clone())).collect()
+    };
+    let (mut of_a, of_b) = (samples(a), samples(b));
+    // The name of the only input may be omitted.
+    if let ([(a, _)], [(b, _)]) = (&mut of_a[..], &of_b[..]) {
+        a.clone_from(b);
+    }
+    let mut found = Vec::new();
+    // The requests to servers contain these hashes.
+    let are_servers = a.workload.is_some() && b.workload.is_some();
+    if of_a != of_b && !are_servers {
+        let text = |data: &Data, files: Vec<(String, String)>| {
+            let hashes: Vec<String> = files.into_iter().map(|(_, hash)| hash).collect();
+            format!("{} ({})", data.name, hashes.join(", "))
+        };
+        found.push(("data set", text(a, of_a), text(b, of_b)));
+    }
+    for what in JUDGING {
+        if let (Some(of_a), Some(of_b)) = (a.files.get(what), b.files.get(what)) {
+            found.push((what, of_a.clone(), of_b.clone()));
+        }
+    }
+    found
+}
+
 /// Returns the differences between two tests of one scenario.
 pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
     let mut found = Vec::new();
@@ -162,7 +199,9 @@ pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
     };
     let (of_a, of_b) = (&a.plan, &b.plan);
     if a.is_told() && b.is_told() {
-        compare("data set", a.data.name.clone(), b.data.name.clone(), false);
+        for (what, baseline, candidate) in of_data(&a.data, &b.data) {
+            compare(what, baseline, candidate, false);
+        }
         let size = |test: &Conditions| format!("{} samples", units::count(test.data.total));
         compare("size of the data set", size(a), size(b), false);
         if let (Some(of_a), Some(of_b)) = (&a.data.workload, &b.data.workload) {
@@ -273,4 +312,35 @@ pub fn refuse(found: Vec<Difference>, is_forced: bool) -> Result<Vec<String>, Fa
     } else {
         failure.hint("run both sides with the same data, both in real or both in virtual time")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(name: &str, files: &[(&str, &str)]) -> Data {
+        let files = files.iter().map(|(name, hash)| ((*name).into(), (*hash).into())).collect();
+        Data { name: name.into(), files, ..Data::default() }
+    }
+
+    fn differ(a: &Data, b: &Data) -> Vec<&'static str> {
+        let found = of_data(a, b).into_iter().filter(|(_, a, b)| a != b);
+        found.map(|(what, _, _)| what).collect()
+    }
+
+    #[test]
+    fn files_are_compared_by_their_bytes_and_by_name_without_hashes() {
+        let first = data("x", &[("data", "1a"), ("labels", "2b")]);
+        let none: [&str; 0] = [];
+        assert_eq!(differ(&first, &data("y", &[("data", "1a"), ("labels", "2b")])), none);
+        assert_eq!(differ(&first, &data("x", &[("data", "3c"), ("labels", "2b")])), ["data set"]);
+        assert_eq!(differ(&first, &data("x", &[("data", "1a"), ("labels", "4d")])), ["labels"]);
+        // A run without labels has the same samples, also if its input is named.
+        assert_eq!(differ(&first, &data("x", &[("data ids", "1a")])), none);
+        let two = data("x", &[("data a", "1a"), ("data b", "3c")]);
+        assert_eq!(differ(&two, &data("x", &[("data a", "3c"), ("data b", "1a")])), ["data set"]);
+        // A run of an earlier version.
+        assert_eq!(differ(&first, &data("x", &[])), none);
+        assert_eq!(differ(&first, &data("y", &[])), ["data set"]);
+    }
 }

@@ -58,6 +58,18 @@ impl Failures {
         Self { samples, kinds }
     }
 
+    /// Adds the message of a system in this process for the first failed sample. It is left out if
+    /// samples failed in several ways, because it may belong to any of them.
+    pub fn with_reason(mut self, reason: Option<&str>) -> Self {
+        if let (Some(reason), [only]) = (reason, &mut self.kinds[..])
+            && only.words.is_none()
+        {
+            only.words = Some(reason.to_owned());
+            (only.is_overload, only.advice) = (false, "Correct the sample or the model.");
+        }
+        self
+    }
+
     /// Returns whether a lower load may prevent all failures.
     pub fn are_overload(&self) -> bool {
         self.kinds.iter().all(|kind| kind.is_overload)
@@ -213,5 +225,23 @@ mod tests {
         assert_eq!(found.by_kind(), "1 refused, the first: full");
         let alone = Failures::from_samples(&failed(&[Failure::Internal]), &Troubles::new());
         assert_eq!(alone.by_kind(), "1 answered with an error");
+    }
+
+    #[test]
+    fn a_system_in_this_process_gives_the_reason_of_its_first_failure() {
+        let none = Troubles::new();
+        let of = |why: &[Failure]| {
+            Failures::from_samples(&failed(why), &none)
+                .with_reason(Some("index 99 is out of range"))
+        };
+        let found = of(&[Failure::Internal; 2]);
+        let told = "2 answered with an error, the first: index 99 is out of range";
+        assert_eq!(
+            (found.by_kind(), found.advice()),
+            (told.into(), "Correct the sample or the model.".into())
+        );
+        assert!(!of(&[Failure::Rejected]).are_overload());
+        let two = of(&[Failure::Internal, Failure::Rejected]).by_kind();
+        assert!(!two.contains("index 99"), "{two}");
     }
 }

@@ -11,7 +11,7 @@ use dyno_sut::top1;
 use dyno_task::card::{Bound, Unit};
 use dyno_task::judge::{Judge, Target};
 
-use super::failures::{Failures, Troubles};
+use super::failures::Failures;
 use super::reasons::Context;
 
 use crate::system::System;
@@ -33,7 +33,7 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, context: 
     let mut accuracy =
         Accuracy { answered: (answered - failed.len()) as u64, ..Accuracy::default() };
     let mut reasons = Vec::new();
-    not_answered(test, &failed, if log.complete { missing } else { 0 }, context.troubles);
+    not_answered(test, &failed, if log.complete { missing } else { 0 }, context);
     if let (Some(remote), Some(labels)) = (system.remote(), system.labels.as_deref()) {
         // Servers answer with classes or scores of any type. They are decoded here, where no clock
         // runs.
@@ -87,10 +87,11 @@ fn not_answered(
     test: &mut summary::Test,
     failed: &[(u64, Failure)],
     missing: usize,
-    troubles: &Troubles,
+    context: Context<'_>,
 ) {
     if !failed.is_empty() {
-        let failures = Failures::from_samples(failed, troubles);
+        let failures = Failures::from_samples(failed, context.troubles);
+        let failures = failures.with_reason(context.failure);
         let (samples, by_kind) = (failures.samples, failures.by_kind());
         let text = format!(
             "{samples} samples failed: {by_kind}. Accuracy needs every sample. {}",

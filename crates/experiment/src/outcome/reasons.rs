@@ -20,6 +20,8 @@ use crate::options::{FailureRule, Stages};
 pub struct Context<'a> {
     /// Failures that the client of a server counted during the test.
     pub troubles: &'a Troubles,
+    /// Message of a system in this process for its first failed sample.
+    pub failure: Option<&'a str>,
     /// Whether a round requires a number of queries, so that fewer are INVALID and not undecided.
     pub has_round: bool,
     /// Percentiles of the metrics of text servers.
@@ -37,6 +39,7 @@ pub fn list(report: &Report<'_>, context: Context<'_>) -> Vec<Reason> {
         return vec![Reason::new(ReasonKind::Ended, Violation::Aborted.to_string())];
     }
     let failures = Failures::from_samples(&run.record.failed, context.troubles);
+    let failures = failures.with_reason(context.failure);
     let judged = InvalidRun { report, violations, failures, has_round: context.has_round };
     let mut reasons: Vec<Reason> = judged.end().into_iter().chain(judged.failed()).collect();
     // Consequences of an early end are not separate reasons.

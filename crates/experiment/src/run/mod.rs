@@ -329,10 +329,12 @@ impl PreparedRun {
         }
         let took = clock.now();
         let troubles = seen::troubles(system, before.as_ref());
+        let failure = system.own_trouble();
+        let failure = failure.as_deref();
         let has_round = self.options.rules.is_some();
         let percentiles = &self.options.run.percentiles();
         let stages = self.options.run.stages.as_ref();
-        let context = Context { troubles: &troubles, has_round, percentiles, stages };
+        let context = Context { troubles: &troubles, failure, has_round, percentiles, stages };
         let of = |(log, tenant): (&TestLog, &TestTenant)| {
             let name = tenant.name.as_deref();
             Outcome::from_log(log, &reports(log), test, system, name, Keep::Nothing, context)
@@ -503,9 +505,11 @@ fn play(
     let took = clock.now();
     let batch_sizes = system.batch_sizes.take();
     let troubles = seen::troubles(system, before.as_ref());
+    let failure = system.own_trouble();
+    let failure = failure.as_deref();
     let percentiles = &prepared.options.run.percentiles();
     let (has_round, stages) = (kept.has_round, prepared.options.run.stages.as_ref());
-    let context = Context { troubles: &troubles, has_round, percentiles, stages };
+    let context = Context { troubles: &troubles, failure, has_round, percentiles, stages };
     let backlog = BacklogCheck::of_test(prepared, &test);
     let ending = Ending {
         failing: failing.as_ref(),

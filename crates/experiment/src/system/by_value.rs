@@ -119,8 +119,7 @@ fn load_onnx(
 ) -> Result<dyno_sut::infer::RowModel, Failure> {
     let path = PathBuf::from(file);
     if !path.is_file() {
-        return Err(Failure::set_up(format!("model {} does not exist", path.display()))
-            .hint("use --system onnx:FILE.onnx"));
+        return Err(Failure::no_file("model", &path).hint("use --system onnx:FILE.onnx"));
     }
     let _bound = policy::bound(run.cores.as_ref())?;
     let search = Search::from_environment(run.ort_lib.clone());

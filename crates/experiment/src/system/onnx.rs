@@ -123,7 +123,7 @@ pub fn load(
         (file, _) => PathBuf::from(file),
     };
     if !path.is_file() {
-        return Err(Failure::set_up(format!("model {} does not exist", path.display())));
+        return Err(Failure::no_file("model", &path));
     }
     match engine {
         "onnx" => load_ort(&path, spans, fitting, run),
@@ -222,7 +222,9 @@ pub fn missing(error: OnnxError, inputs: &[ModelInput], run: &RunOptions) -> Fai
             format!("convert the samples: numpy.save(NEW, numpy.load(FILE).astype('{expected}'))"),
         ],
         OnnxError::Shape { expected, .. } => {
-            let rest = if expected.len() > 1 { &expected[1..] } else { expected };
+            // A first dimension that is open or 1 is the batch; another one belongs to each sample.
+            let has_batch = matches!(expected.first(), Some(None | Some(1)));
+            let rest = if has_batch && expected.len() > 1 { &expected[1..] } else { expected };
             let rest: Vec<String> = rest.iter().map(dimension).collect();
             vec![
                 takes(),

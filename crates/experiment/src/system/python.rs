@@ -114,7 +114,7 @@ fn open(request: &Request<'_>) -> Result<OpenedSystem, Failure> {
     let spec = parse(operand).map_err(|why| problem(operand, &why))?;
     let place = match spec.file() {
         Some(file) if !file.is_file() => {
-            return Err(Failure::set_up(format!("file {} does not exist", file.display())));
+            return Err(Failure::no_file("file", &file));
         }
         Some(file) => Place::File(file),
         None => Place::Module(spec.place),

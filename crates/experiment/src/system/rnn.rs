@@ -548,25 +548,18 @@ fn judge(
     run: &RunOptions,
     remarks: &mut Vec<String>,
 ) -> Result<Option<Judge>, Failure> {
-    let reference = reference(run)?;
-    let is_asked = matches!(run.mode, None | Some(Mode::Accuracy | Mode::Both));
-    let vectors = match reference {
-        Some(path) => Some(path),
-        None if is_asked => {
-            let computed = oracle::computed(models, library)?;
-            remarks.push(match &computed {
-                Some(_) => "Answers are compared with the layers in double precision.".to_owned(),
-                None => "Answers of models with different widths are not compared.".to_owned(),
-            });
-            computed
-        }
-        None => None,
+    if let Some(path) = reference(run)? {
+        return oracle::judge(path, spec.precision).map(Some);
+    }
+    if !matches!(run.mode, None | Some(Mode::Accuracy | Mode::Both)) {
+        return Ok(None);
+    }
+    let Some(vectors) = oracle::computed(models, library)? else {
+        remarks.push("Answers of models with different widths are not compared.".to_owned());
+        return Ok(None);
     };
-    let Some(vectors) = vectors else { return Ok(None) };
-    let judge = oracle::judge(vectors, spec.precision);
-    // An unreadable file is reported before the run.
-    judge.scorer().map_err(Failure::set_up)?;
-    Ok(Some(judge))
+    let by = "the layers in double precision";
+    Ok(oracle::computed_judge(vectors, spec.precision, by, remarks))
 }
 
 /// Returns the file of `--with reference=FILE.npy`.

@@ -16,6 +16,11 @@ impl System {
         }
     }
 
+    /// Returns the message for the first failed sample of a system in this process, if known.
+    pub fn own_trouble(&self) -> Option<String> {
+        if self.remote().is_some() { None } else { self.trouble() }
+    }
+
     /// Returns what a plug-in did against the interface, which makes every figure worthless.
     pub fn breach(&self) -> Option<&str> {
         match &self.drive {

@@ -164,8 +164,9 @@ pub fn load(text: &str, run: &RunOptions) -> Result<LoadedTunedModel, Failure> {
 /// It cannot be read, or a line is invalid.
 pub fn read(path: &Path) -> Result<Dictionary, Failure> {
     if !path.is_file() {
-        let problem = format!("formats file {} does not exist", path.display());
-        return Err(Failure::set_up(problem).hint("dyno tune run writes one: opt_conf.txt"));
+        return Err(
+            Failure::no_file("formats file", path).hint("dyno tune run writes one: opt_conf.txt")
+        );
     }
     let text = files::read_to_string(path)
         .map_err(|error| Failure::set_up(format!("cannot read {}: {error}", path.display())))?;
@@ -181,7 +182,7 @@ fn load_file(
     open: impl FnOnce() -> Result<TunedModel, OnnxError>,
 ) -> Result<LoadedTunedModel, Failure> {
     if !path.is_file() {
-        return Err(Failure::set_up(format!("model {} does not exist", path.display())));
+        return Err(Failure::no_file("model", path));
     }
     let model = open().map_err(|error| match error {
         OnnxError::Model { path, why } => Failure::usage(format!("{}: {why}", path.display())),

@@ -1,11 +1,14 @@
-//! What the requests to a server contain, as far as options determine it, for comparisons.
+//! What the requests to a server contain, as far as options determine it, and which files a run
+//! reads, for comparisons.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
+use super::tuned;
 use crate::options::RunOptions;
 
 /// Keys of servers that determine what requests contain, and when they are sent or cancelled. Members
@@ -74,6 +77,27 @@ pub(super) fn workload(spec: &str, run: &RunOptions) -> String {
     keys.join(", ")
 }
 
+/// Returns hashes of the files of samples, labels and references by their use; empty if there are
+/// none, or one is not a file that can be read again.
+pub(super) fn files(spec: &str, run: &RunOptions) -> BTreeMap<String, String> {
+    let data = run.data.iter().map(|(name, path)| match name {
+        Some(name) => (format!("data {name}"), path),
+        None => ("data".to_owned(), path),
+    });
+    let lengths =
+        spec.strip_prefix("tuned:").and_then(|operand| tuned::parse(operand).ok()?.lengths);
+    let lengths = lengths.iter().map(|path| ("data lengths".to_owned(), path));
+    let labels = run.labels.iter().map(|path| ("labels".to_owned(), path));
+    let references = run.with.iter().filter(|(name, _)| name == "reference");
+    let references = references.map(|(name, path)| (name.clone(), path));
+    let hashed = |(name, path): (String, &PathBuf)| {
+        let hash = path.is_file().then(|| hash(path).ok()).flatten()?;
+        Some((name, hash))
+    };
+    let all = data.chain(lengths).chain(labels).chain(references);
+    all.map(hashed).collect::<Option<_>>().unwrap_or_default()
+}
+
 /// Returns the first 32 bits of the SHA-256 of a file.
 fn hash(path: &Path) -> io::Result<String> {
     let mut hasher = Sha256::new();
@@ -121,5 +145,18 @@ mod tests {
         assert_eq!(workload(&a), "data=2d711642");
         assert_eq!(workload(&a), workload(&b));
         assert_ne!(workload(&a), workload(&other));
+        let named = RunOptions {
+            data: vec![(Some("ids".into()), a.data[0].1.clone())],
+            labels: Some(other.data[0].1.clone()),
+            ..RunOptions::default()
+        };
+        let found = files("onnx:a.onnx", &named);
+        assert_eq!(found["data ids"], "2d711642");
+        assert!(found.contains_key("labels") && found.len() == 2, "{found:?}");
+        let lengths = format!("tuned:model=a.onnx,lengths={}", b.data[0].1.display());
+        assert_eq!(files(&lengths, &a)["data lengths"], "2d711642");
+        // A folder has no hash, so that all is identified by name.
+        let labels = Some(folder.path().to_owned());
+        assert!(files("onnx:a.onnx", &RunOptions { labels, ..a }).is_empty());
     }
 }

@@ -135,6 +135,7 @@ fn accuracy(system: &System, interrupt: &Interrupt) -> Result<(Option<f64>, Stri
     let troubles = Troubles::new();
     let context = Context {
         troubles: &troubles,
+        failure: None,
         has_round: false,
         percentiles: &Percentiles::default(),
         stages: None,

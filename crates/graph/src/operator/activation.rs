@@ -98,7 +98,7 @@ fn with_parameters(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         }
         ("", "Celu") => {
             let alpha = alpha(1.0)?;
-            with!(x, alpha => x.max(0.0) + (alpha * (x / alpha).exp_m1()).min(0.0))
+            with!(x, alpha => if x >= 0.0 { x } else { alpha * (x / alpha).exp_m1() })
         }
         ("", "Selu") => {
             let (alpha, gamma) = (alpha(1.673_263_2)?, reader.float("gamma", 1.050_701)?);

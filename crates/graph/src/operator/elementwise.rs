@@ -131,8 +131,14 @@ fn clip(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     }
     let (least, most) = (reader.float("min", f32::MIN)?, reader.float("max", f32::MAX)?);
     one(move |frame| {
-        real(frame, |x| x.max(least).min(most), |x| x.max(least.into()).min(most.into()))
+        real(frame, |x| limited(x, least, most), |x| limited(x, least.into(), most.into()))
     })
+}
+
+/// Returns the number, or the limit that it exceeds. NaN stays NaN.
+fn limited<T: PartialOrd>(x: T, least: T, most: T) -> T {
+    let x = if x < least { least } else { x };
+    if x > most { most } else { x }
 }
 
 /// Returns the greater or the lesser of each element and a limit. NaN stays NaN.

@@ -25,7 +25,6 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
                     return Err(format!("elements of type {element} are not supported"));
                 }
                 let value = cast_to(frame.take(0)?, Element::F32)?;
-                let greater = |most: f32, x: f32| if x > most || x.is_nan() { x } else { most };
                 let found =
                     pool(&value, &sliding, |window, _| window.fold(f32::NEG_INFINITY, greater))?;
                 cast_to(found, element)
@@ -52,10 +51,15 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             })
         }),
         "GlobalMaxPool" => one(|frame| {
-            global(frame.input(0)?, |all| all.iter().copied().fold(f32::NEG_INFINITY, f32::max))
+            global(frame.input(0)?, |all| all.iter().copied().fold(f32::NEG_INFINITY, greater))
         }),
         _ => Ok(None),
     }
+}
+
+/// Returns the greater number, or NaN if one of the two is: `f32::max` would drop it.
+fn greater(most: f32, x: f32) -> f32 {
+    if x > most || x.is_nan() { x } else { most }
 }
 
 fn global(value: &Value, combine: impl Fn(&[f32]) -> f32) -> Result<Value, String> {

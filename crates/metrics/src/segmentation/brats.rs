@@ -9,7 +9,7 @@ use std::path::Path;
 use dyno_tensors::files;
 use serde::Deserialize;
 
-use super::super::payload::Element;
+use super::super::payload::{self, Element};
 use super::super::{
     AnswerError, DataError, Figure, Inputs, Method, Need, Scorer, Scores, reference_of,
 };
@@ -249,6 +249,7 @@ impl BratsDice {
                 format!("{bytes} ({LABEL_COUNT} by {depth} by {height} by {width} of {name})");
             return Err(AnswerError::Length { expected, found: answer.len() });
         }
+        payload::require_logits(self.element, answer)?;
         Ok(case.dice(&case.labels(self.element, self.padded, answer)))
     }
 }

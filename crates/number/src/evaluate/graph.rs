@@ -47,7 +47,7 @@ use self::target::{Context, InputStats, PreparedGraph, WeightCache};
 use self::tensor::Tensor;
 use super::cache::{Blocks, Key, Prefixes};
 use super::stage::Scratch;
-use super::{CACHE_BYTES, EvaluateError, top};
+use super::{CACHE_BYTES, EvaluateError, is_top, top};
 use crate::assignment::Assignment;
 use crate::confirm::SampleOutcomes;
 use crate::format::Format;
@@ -280,7 +280,7 @@ impl GraphEvaluator {
 
     fn is_right(&self, sample: usize, answer: &[f32]) -> bool {
         match &self.samples.correctness {
-            CorrectnessRule::Labels(labels) => top(answer) == labels[sample],
+            CorrectnessRule::Labels(labels) => is_top(answer, labels[sample]),
             CorrectnessRule::Agreement(agreement) => agreement.holds(answer, &self.base[sample]),
         }
     }

@@ -2,7 +2,7 @@
 
 use dyno_kernels::{Isa, Pixels, largest};
 
-use super::stage::{Shape, Sliding};
+use super::stage::{Shape, Sliding, greater};
 
 /// Windows that slide over an image.
 #[derive(Debug, Clone, Copy)]
@@ -19,9 +19,12 @@ impl Pool {
         let Sliding { kernel, strides, pads } = self.sliding;
         let windows = [self.output.height, self.output.width];
         let reach = |at: usize| (windows[at] - 1) * strides[at] + kernel[at];
+        // The kernel drops NaN unless it is the first of a window.
+        let has_nan = from.iter().fold(false, |has_nan, x| has_nan | x.is_nan());
         // Windows that reach beyond the image, due to padding or rounding up, have fewer pixels.
-        if pads != [0; 4] || reach(0) > height || reach(1) > width {
-            let greater = |a: f32, b: f32| if b > a { b } else { a };
+        if has_nan || pads != [0; 4] || reach(0) > height || reach(1) > width {
+            // Of equal numbers, the first one counts.
+            let greater = |a, b| greater(b, a);
             return self.run(from, stride, to, greater, |_, _| 1.0);
         }
         let images = from.chunks_exact(height * width * stride);
@@ -78,6 +81,28 @@ impl Pool {
                         to.iter_mut().for_each(|to| *to /= count);
                     }
                 }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two windows of 1 x 2 pixels with one channel, with and without padding.
+    #[test]
+    fn the_maximum_of_a_window_with_nan_is_nan() {
+        for pads in [[0; 4], [0, 0, 0, 1]] {
+            let pool = Pool {
+                sliding: Sliding { kernel: [1, 2], strides: [1, 2], pads },
+                input: Shape { height: 1, width: 4, channels: 1 },
+                output: Shape { height: 1, width: 2, channels: 1 },
+            };
+            for numbers in [[f32::NAN, 1.0, 4.0, 3.0], [1.0, f32::NAN, 3.0, 4.0]] {
+                let mut to = [0.0; 2];
+                pool.largest(&numbers, 1, &mut to);
+                assert!(to[0].is_nan() && to[1] == 4.0, "{to:?} of {numbers:?}, {pads:?}");
             }
         }
     }

@@ -447,7 +447,7 @@ impl Stage {
                     continue;
                 }
                 PostOp::Clip(least, most) => {
-                    values.iter_mut().for_each(|x| *x = x.max(*least).min(*most));
+                    values.iter_mut().for_each(|x| *x = limited(*x, *least, *most));
                     continue;
                 }
                 PostOp::Softmax => {
@@ -519,6 +519,22 @@ fn pad<T: Copy>(values: &[T], shape: Shape, pads: [usize; 4], zero: T, to: &mut 
         }
         zeros(to, pads[2] * whole);
     }
+}
+
+/// Returns the greater number, or NaN if one of the two is: `f32::max` would drop it.
+pub(super) fn greater(a: f32, b: f32) -> f32 {
+    if a > b || a.is_nan() { a } else { b }
+}
+
+/// Returns the lesser number, or NaN if one of the two is.
+pub(super) fn lesser(a: f32, b: f32) -> f32 {
+    if a < b || a.is_nan() { a } else { b }
+}
+
+/// Returns the number, or the limit that it exceeds. NaN stays NaN.
+pub(super) fn limited(x: f32, least: f32, most: f32) -> f32 {
+    let x = if x < least { least } else { x };
+    if x > most { most } else { x }
 }
 
 pub(super) fn softmax(row: &mut [f32]) {

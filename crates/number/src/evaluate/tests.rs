@@ -203,6 +203,13 @@ proptest! {
     }
 }
 
+#[test]
+fn scores_with_nan_have_no_top() {
+    let nan = [f32::NAN, 0.0, 1.0];
+    assert!((0..3).all(|class| !is_top(&nan, class)));
+    assert!(is_top(&[0.0, 1.0, 1.0], 1) && !is_top(&[0.0, 1.0, 1.0], 2));
+}
+
 /// Integer formats, whose sums are exact.
 #[test]
 fn labels_of_quantised_trials_are_those_of_the_reference() {

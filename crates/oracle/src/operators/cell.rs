@@ -3,7 +3,7 @@
 use super::activation::{
     elu, hard_sigmoid, leaky_relu, sigmoid, softplus, softsign, thresholded_relu,
 };
-use super::arithmetic::limit;
+use super::arithmetic::{greater, limit};
 use crate::fault::{Fault, fault};
 
 /// An activation function with its parameters.
@@ -58,7 +58,7 @@ impl Activation {
 
     fn apply(self, x: f64) -> f64 {
         match self {
-            Activation::Relu => x.max(0.0),
+            Activation::Relu => greater(x, 0.0),
             Activation::Tanh => x.tanh(),
             Activation::Sigmoid => sigmoid(x),
             Activation::Softsign => softsign(x),

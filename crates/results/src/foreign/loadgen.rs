@@ -68,6 +68,7 @@ pub fn read(folder: &Path) -> Result<ForeignResult, ForeignError> {
             total: detail.whole("qsl_reported_total_count").unwrap_or(0),
             performance: detail.whole("qsl_reported_performance_count").unwrap_or(0),
             workload: None,
+            files: Default::default(),
             shapes: Vec::new(),
         },
         plan: plan(&detail, scenario),

@@ -383,6 +383,11 @@ pub struct Data {
     /// defaults, null if unknown
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
+    /// hashes of the files of samples, labels and references, by their use, such as `data`,
+    /// `data ids` for the input `ids`, `labels` or `reference`; empty if there are none, or if they
+    /// are unknown
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub files: BTreeMap<String, String>,
     /// shapes of the tensors of one sample, by input; empty if samples are not tensors
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shapes: Vec<InputShape>,

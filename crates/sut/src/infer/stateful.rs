@@ -94,7 +94,8 @@ impl<M: InferenceModel> StatefulModel<M> {
         states: &SequenceState,
     ) -> Result<(Vec<Value>, SequenceState), Refusal> {
         let whole = self.whole(request, states);
-        let answer = self.inner.infer(&[&whole]).remove(0)?;
+        let explained = |refusal| self.explained(request, refusal);
+        let answer = self.inner.infer(&[&whole]).remove(0).map_err(explained)?;
         let after = self.states.iter().map(|state| {
             let (value, input) = (&answer[state.output], &self.inner.inputs()[state.input]);
             let shape: Vec<Option<usize>> = value.shape.iter().map(|n| Some(*n)).collect();
@@ -107,8 +108,22 @@ impl<M: InferenceModel> StatefulModel<M> {
             );
             Err((Failure::Internal, why))
         });
-        let after = after.collect::<Result<_, _>>()?;
+        let after = after.collect::<Result<_, _>>().map_err(explained)?;
         Ok((answer, after))
+    }
+
+    /// Returns a failure as one of the request if the request has several rows: states are those of
+    /// one, unless the model fixes another number.
+    fn explained(&self, request: &[Value], (failure, why): Refusal) -> Refusal {
+        let has_rows = request.iter().zip(&self.inputs).any(|(value, input)| {
+            input.shape.first() == Some(&None) && value.shape.first().is_some_and(|rows| *rows != 1)
+        });
+        let is_open = |state: &State| self.inner.inputs()[state.input].shape.contains(&None);
+        if failure == Failure::Internal && has_rows && self.states.iter().any(is_open) {
+            let why = format!("{why}; a request of a sequence has one row");
+            return (Failure::Rejected, why);
+        }
+        (failure, why)
     }
 }
 
@@ -218,5 +233,38 @@ mod tests {
             let why = StatefulModel::new(model(), &pairs(names)).unwrap_err();
             assert!(why.contains(expected), "{why}");
         }
+    }
+
+    /// `y = x + h` by rows; other numbers of rows are an error of the model.
+    #[test]
+    fn a_request_of_several_rows_is_refused_if_the_model_fails_with_it() {
+        let input = |name: &str| ModelInput {
+            name: name.into(),
+            element: Element::F32,
+            shape: vec![None, Some(1)],
+        };
+        let inputs = vec![input("h"), input("x")];
+        let outputs = inputs.iter().zip(["hn", "y"]);
+        let outputs = outputs.map(|(input, name)| Port { name: name.into(), ..Port::from(input) });
+        let info = EngineInfo { outputs: outputs.collect(), ..EngineInfo::default() };
+        let call = |values: &[Value]| {
+            if values[0].shape == values[1].shape {
+                Ok(values.to_vec())
+            } else {
+                Err("the rows differ".to_owned())
+            }
+        };
+        let model = RowModel::new("made", inputs, info, Box::new(call));
+        let model = StatefulModel::new(model, &pairs(&[("h", "hn")])).unwrap();
+        let x = |rows: usize| {
+            let elements = Elements::F32(vec![1.0; rows].into());
+            vec![Value { shape: vec![rows, 1], elements }]
+        };
+        let (one, two) = (x(1), x(2));
+        let answers = model.infer_sequences(&[&one, &two], &mut [None, None]);
+        assert!(answers[0].is_ok());
+        let (failure, why) = answers[1].as_ref().unwrap_err();
+        assert_eq!(*failure, Failure::Rejected);
+        assert!(why.contains("the rows differ; a request of a sequence has one row"), "{why}");
     }
 }

@@ -95,13 +95,15 @@ impl Explain {
                 return Err(Failure::usage(format!("{flag}: expected at least 1, found 0")));
             }
         }
-        let mut text = self.whole_model()?;
-        let (layers, shape) = match self.layers() {
+        let (mut text, failure) = self.whole_model();
+        let (layers, shape) = match (self.layers(), failure) {
+            // A model without recurrent layers that cannot run as a whole either.
+            (Err(_), Some(failure)) => return Err(failure),
             // A model without recurrent layers is explained as a whole.
-            Err(_) if !text.is_empty() => {
+            (Err(_), None) if !text.is_empty() => {
                 return output::print(text.trim_end().to_owned() + "\n").map(|()| Exit::Valid);
             }
-            layers => layers?,
+            (layers, _) => layers?,
         };
         let [rows, steps] = shape.unwrap_or([1, 100]);
         let shape = [self.batch.unwrap_or(rows), self.steps.unwrap_or(steps)];
@@ -129,27 +131,28 @@ impl Explain {
     }
 
     /// Returns what `rnn:FILE.onnx` does with a file: its inputs and outputs and how it was verified, or
-    /// why it does not run as a whole. Returns nothing for other models.
-    fn whole_model(&self) -> Result<String, Failure> {
+    /// why it does not run as a whole, also as a failure. Returns no text for other models.
+    fn whole_model(&self) -> (String, Option<Failure>) {
         if !is_onnx(Path::new(&self.model)) {
-            return Ok(String::new());
+            return (String::new(), None);
         }
         let spec = format!("rnn:{}", self.model);
-        Ok(match by_value::load(&spec, 1, &RunOptions::default()) {
+        match by_value::load(&spec, 1, &RunOptions::default()) {
             Ok(ServerModel::Tensors(model, _, remark)) => {
                 let signature = crate::cmd::serve::signature(&*model);
-                format!(
-                    "{}\nmodel      {signature}\nverified   {}\n\n",
-                    self.model,
-                    remark.unwrap_or_default()
-                )
+                let remark = remark.unwrap_or_default();
+                let text =
+                    format!("{}\nmodel      {signature}\nverified   {remark}\n\n", self.model);
+                (text, None)
             }
-            Ok(ServerModel::Text(_)) => String::new(),
+            Ok(ServerModel::Text(_)) => (String::new(), None),
             Err(failure) => {
                 let problems = failure.problems().join("; ");
-                format!("{}\nmodel      cannot run as a whole: {problems}\n\n", self.model)
+                let text =
+                    format!("{}\nmodel      cannot run as a whole: {problems}\n\n", self.model);
+                (text, Some(failure))
             }
-        })
+        }
     }
 
     fn goal<'a>(&self, layer: &'a Layer, [batch, steps]: [usize; 2], threads: usize) -> Goal<'a> {

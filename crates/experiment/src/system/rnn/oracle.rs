@@ -5,27 +5,74 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use dyno_metrics::embedding::{COMPUTED_AGREEMENT, EMBEDDING_AGREEMENT};
 use dyno_metrics::{Inputs, Method};
 use dyno_rnn::Precision;
 use dyno_sut::rnn::{SequenceLibrary, Sequences};
 use dyno_task::card::{Bound, Unit};
 use dyno_task::judge::{Judge, Target};
-use dyno_tensors::npy;
+use dyno_tensors::npy::{self, Npy};
 
 use super::source::Source;
 use crate::failure::Failure;
 use crate::{cache, environment};
 
-/// Returns the judge of answers, with reference vectors in a file, one row per sample.
+/// Returns the judge of answers, with reference vectors in a file of the user, one row per sample.
 ///
-/// # Panics
-/// The method does not exist.
-pub fn judge(vectors: PathBuf, precision: Precision) -> Judge {
-    let method = Method::named("embedding-agreement").expect("it is one of the methods");
+/// # Errors
+/// The file cannot be read, or a row has no direction.
+pub fn judge(vectors: PathBuf, precision: Precision) -> Result<Judge, Failure> {
+    let judge = judge_by(&EMBEDDING_AGREEMENT, vectors, precision);
+    // An unreadable file is reported before the run.
+    judge.scorer().map_err(Failure::set_up)?;
+    Ok(judge)
+}
+
+/// Returns the judge of answers, with computed vectors in a file, and adds a remark on the comparison
+/// with them. Rows without a direction are not compared; `None` if no row has one.
+pub fn computed_judge(
+    vectors: PathBuf,
+    precision: Precision,
+    by: &str,
+    remarks: &mut Vec<String>,
+) -> Option<Judge> {
+    const WHY: &str = "all 0, or infinite or NaN in float32";
+    let rows = rows_without_direction(&vectors);
+    let judge = judge_by(&COMPUTED_AGREEMENT, vectors, precision);
+    let (remark, is_judged) = match (rows, judge.scorer()) {
+        (Ok([without, total]), _) if without == total => {
+            (format!("Answers are not compared: {by} are {WHY}."), false)
+        }
+        (Ok([0, _]), Ok(_)) => (format!("Answers are compared with {by}."), true),
+        (Ok([without, total]), Ok(_)) => {
+            let others = format!("{without} of {total} are not comparable, because they are {WHY}");
+            (format!("Answers are compared with {by}; {others}."), true)
+        }
+        (Err(why), _) => (format!("Answers are not compared: {why}."), false),
+        (_, Err(error)) => (format!("Answers are not compared: {error}."), false),
+    };
+    remarks.push(remark);
+    is_judged.then_some(judge)
+}
+
+/// Returns how many rows of a file have no direction, and how many rows there are.
+fn rows_without_direction(path: &Path) -> Result<[usize; 2], String> {
+    let told = |error: String| format!("{}: {error}", path.display());
+    let bytes = fs::read(path).map_err(|error| told(error.to_string()))?;
+    let array = Npy::parse(&bytes).map_err(|error| told(error.to_string()))?;
+    let total = array.shape.first().copied().unwrap_or(0);
+    let numbers = array.elements.to_f32();
+    let has_direction =
+        |row: &&[f32]| row.iter().all(|x| x.is_finite()) && row.iter().any(|x| *x != 0.0);
+    let width = numbers.len().checked_div(total).unwrap_or(0).max(1);
+    Ok([total - numbers.chunks_exact(width).filter(has_direction).count(), total])
+}
+
+fn judge_by(method: &'static Method, vectors: PathBuf, precision: Precision) -> Judge {
     let metric = "cosine".to_owned();
     // Bounds follow from the rounding of each step: 2^-24 with the error of fitted activations,
     // 2^-9, 2^-8, and coarse scales.

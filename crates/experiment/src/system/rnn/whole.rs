@@ -184,29 +184,37 @@ fn verified(model: &GraphModel, spec: &Spec, inputs: &[Value]) -> Result<(bool, 
         )
     };
     match model.verify(inputs) {
-        Verification::Compared { difference, output } => {
+        Verification::Compared { difference, output, beyond } => {
             if spec.precision == Precision::F32 && difference > MOST_DIFFERENT {
                 return Err(wrong(format!(
                     "output '{output}' differs from an independent evaluation by {difference:.1e} \
                      of its largest magnitude"
                 )));
             }
-            let sentence = format!(
+            let mut sentence = format!(
                 "Outputs were compared with an independent ONNX evaluator in double precision, on \
                  one sample: the largest difference is {difference:.1e} of an output's largest \
                  magnitude."
             );
+            if beyond > 0 {
+                sentence += &format!(
+                    " {beyond} infinite numbers and NaN were not compared, because values of the \
+                     evaluator exceed float32."
+                );
+            }
             Ok((true, sentence))
         }
         Verification::Contradiction(reason) => Err(wrong(reason)),
+        Verification::Failed(reason) => {
+            Ok((false, format!("The model fails on the inputs that verify it: {reason}.")))
+        }
         Verification::Unjudged(reason) => {
             // Some of the evaluator's errors begin with the same words.
             let reason = reason.trim_start_matches("not verified: ").trim_end_matches('.');
-            let sentence = format!(
-                "The model was not verified, because the independent evaluator does not support \
-                 it: {reason}."
-            );
-            Ok((false, sentence))
+            Ok((
+                false,
+                format!("The model was not verified by an independent evaluator: {reason}."),
+            ))
         }
     }
 }
@@ -230,33 +238,26 @@ fn judge(
             .hint("leave one of the two out")),
         };
     }
-    let vectors = match super::reference(run)? {
+    match super::reference(run)? {
         Some(reference) => {
             check_reference(&reference, path, inputs, library)?;
-            reference
+            oracle::judge(reference, spec.precision).map(Some)
         }
         None if spec.verify && matches!(run.mode, None | Some(Mode::Accuracy | Mode::Both)) => {
             match rows(path, inputs, library) {
                 Ok(vectors) => {
-                    remarks.push(
-                        "Answers are compared with those of an independent ONNX evaluator in \
-                         double precision."
-                            .to_owned(),
-                    );
-                    vectors
+                    let by = "those of an independent ONNX evaluator in double precision";
+                    Ok(oracle::computed_judge(vectors, spec.precision, by, remarks))
                 }
                 Err(reason) => {
                     let reason = reason.problems().join("; ");
                     remarks.push(format!("Answers are not compared: {reason}."));
-                    return Ok(None);
+                    Ok(None)
                 }
             }
         }
-        None => return Ok(None),
-    };
-    let judge = oracle::judge(vectors, spec.precision);
-    judge.scorer().map_err(Failure::set_up)?;
-    Ok(Some(judge))
+        None => Ok(None),
+    }
 }
 
 /// Checks that a reference has a row per sample, as long as an answer. An unreadable file is reported
@@ -304,7 +305,7 @@ fn rows(path: &Path, inputs: &[ModelInput], library: &TensorLibrary) -> Result<P
     let refused = |why: String| Failure::set_up(why);
     let judge = Oracle::read(path, JUDGED_WORK / total.max(1) as u64).map_err(refused)?;
     let mut hasher = DefaultHasher::new();
-    (env!("CARGO_PKG_VERSION"), "whole").hash(&mut hasher);
+    (env!("CARGO_PKG_VERSION"), "whole, without overflow").hash(&mut hasher);
     hash_files(path, &mut hasher).map_err(refused)?;
     let names: Vec<&str> = inputs.iter().map(|input| &input.name[..]).collect();
     let mut calls = Vec::new();
@@ -322,22 +323,19 @@ fn rows(path: &Path, inputs: &[ModelInput], library: &TensorLibrary) -> Result<P
     oracle::stored(hasher.finish(), || {
         let answer = |index: usize| first_output(&judge, &names, &calls[index]);
         let rows = oracle::each(total, &answer).map_err(refused)?;
-        check_directions(&rows).map_err(refused)?;
+        check_lengths(&rows).map_err(refused)?;
         Ok(rows)
     })
 }
 
-/// Checks that a cosine compares these answers.
-fn check_directions(rows: &[Vec<f64>]) -> Result<(), String> {
+/// Checks that a cosine compares these answers. Those that are all 0, infinite or NaN are excluded when
+/// they are scored.
+fn check_lengths(rows: &[Vec<f64>]) -> Result<(), String> {
     for (sample, row) in rows.iter().enumerate() {
         let why = if row.len() != rows[0].len() {
             "has a different length than sample 0"
         } else if row.len() < 2 {
             "is a single number, for which a cosine depends only on the sign"
-        } else if row.iter().any(|x| !x.is_finite()) {
-            "has infinite numbers or NaN"
-        } else if row.iter().all(|x| *x == 0.0) {
-            "is all zeros, which has no cosine"
         } else {
             continue;
         };
@@ -346,6 +344,8 @@ fn check_directions(rows: &[Vec<f64>]) -> Result<(), String> {
     Ok(())
 }
 
+/// Returns the oracle's first output. If a number of the run exceeds its type, the numbers are NaN: an
+/// engine in float32 may have others.
 fn first_output(judge: &Oracle, names: &[&str], inputs: &[Value]) -> Result<Vec<f64>, String> {
     let value = |Value { shape, elements }: &Value| {
         dyno_graph::Value::from_elements(shape, elements.slice(0..elements.len()))
@@ -356,7 +356,7 @@ fn first_output(judge: &Oracle, names: &[&str], inputs: &[Value]) -> Result<Vec<
     if !first.is_float32 {
         return Err(format!("output '{}' is not float32", first.name));
     }
-    Ok(first.numbers)
+    Ok(if first.has_overflow { vec![f64::NAN; first.numbers.len()] } else { first.numbers })
 }
 
 /// Hashes a model and the sizes and times of its files of weights.

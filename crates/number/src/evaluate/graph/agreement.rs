@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::super::{is_top, top};
+
 /// When an answer agrees with that in FLOAT(32), for models without labels.
 ///
 /// ```
@@ -15,7 +17,8 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Agreement {
-    /// The largest number has the same index; among equal numbers the first one counts.
+    /// The largest number has the same index; among equal numbers the first one counts. NaN agrees
+    /// with nothing.
     Top,
     /// The cosine of the two answers is at least this.
     Cosine(f64),
@@ -31,9 +34,7 @@ impl Agreement {
     #[must_use]
     pub fn holds(self, found: &[f32], base: &[f32]) -> bool {
         match self {
-            Self::Top => {
-                found.len() == base.len() && super::super::top(found) == super::super::top(base)
-            }
+            Self::Top => found.len() == base.len() && is_top(found, top(base)),
             Self::Cosine(least) => cosine(found, base) >= least,
             Self::Equal => found == base,
             Self::EqualUntil(end) => {

@@ -2,6 +2,7 @@
 
 use dyno_kernels::{Activation, Isa, Tanh, erf};
 
+use super::super::stage::{greater, lesser, limited};
 use super::recurrent::apply;
 use super::tensor::{Mismatch, Tensor};
 use crate::codec::Conversion;
@@ -65,7 +66,7 @@ impl UnaryOp {
             Self::Activation(activation) => apply(activation, numbers),
             Self::Identity => {}
             Self::Clip(least, most) => {
-                numbers.iter_mut().for_each(|x| *x = x.max(least).min(most));
+                numbers.iter_mut().for_each(|x| *x = limited(*x, least, most));
             }
             Self::HardSwish => each(&|x| x * (x / 6.0 + 0.5).clamp(0.0, 1.0)),
             Self::Erf => erf(Isa::best(), numbers),
@@ -114,8 +115,8 @@ impl BinaryOp {
             Self::Divide => x.paired(y, |x, y| x / y),
             Self::DivideWhole => x.paired(y, |x, y| (x / y).trunc()),
             Self::Power => x.paired(y, |x, y| if y == 2.0 { x * x } else { x.powf(y) }),
-            Self::Greatest => x.paired(y, f32::max),
-            Self::Least => x.paired(y, f32::min),
+            Self::Greatest => x.paired(y, greater),
+            Self::Least => x.paired(y, lesser),
             Self::Equal => x.paired(y, |x, y| is(x == y)),
             Self::Greater => x.paired(y, |x, y| is(x > y)),
             Self::GreaterOrEqual => x.paired(y, |x, y| is(x >= y)),

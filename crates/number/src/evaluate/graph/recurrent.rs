@@ -2,6 +2,7 @@
 
 use dyno_kernels::{Activation, Isa, Tanh};
 
+use super::super::stage::limited;
 use super::step::StepError;
 use super::target::Context;
 use super::tensor::Tensor;
@@ -309,7 +310,7 @@ impl RecurrentLayer {
     /// Clips sums of gates, and applies the activation to each.
     fn shape(&self, activation: Activation, sums: &mut [f32]) {
         if let Some(most) = self.clip {
-            sums.iter_mut().for_each(|sum| *sum = sum.max(-most).min(most));
+            sums.iter_mut().for_each(|sum| *sum = limited(*sum, -most, most));
         }
         apply(activation, sums);
     }

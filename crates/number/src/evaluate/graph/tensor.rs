@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use dyno_kernels::{Isa, Rows, mix};
 
+use super::super::stage::greater;
+
 /// Numbers in row-major order, as in ONNX.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tensor {
@@ -57,9 +59,10 @@ impl Tensor {
         Self::new(dims, values)
     }
 
-    /// Returns the numbers as counts, axes or indices.
+    /// Returns the numbers as counts, axes or indices. NaN becomes the least integer, which is no
+    /// index, as in ONNX Runtime.
     pub fn integers(&self) -> Vec<i64> {
-        self.values.iter().map(|x| *x as i64).collect()
+        self.values.iter().map(|x| if x.is_nan() { i64::MIN } else { *x as i64 }).collect()
     }
 
     /// Returns the index of an axis, which may be counted from the last.
@@ -220,7 +223,7 @@ impl Tensor {
         let values = turned.values.chunks_exact(count).map(|row| match how {
             Reduction::Sum => row.iter().sum(),
             Reduction::Mean => row.iter().sum::<f32>() / count as f32,
-            Reduction::Max => row.iter().copied().fold(f32::NEG_INFINITY, f32::max),
+            Reduction::Max => row.iter().copied().fold(f32::NEG_INFINITY, greater),
         });
         let values = values.collect();
         let dims = (0..rank).filter_map(|axis| match (is_reduced(&axis), keeps) {
@@ -360,6 +363,22 @@ mod tests {
         assert_eq!((&joined.dims[..], joined.values[6]), (&[2, 6, 2][..], 0.0));
         let mean = x.reduced(&[0, 2], true, Reduction::Mean).unwrap();
         assert_eq!((&mean.dims[..], &mean.values[..]), (&[1, 3, 1][..], &[3.5, 5.5, 7.5][..]));
+    }
+
+    #[test]
+    fn the_maximum_of_nan_is_nan() {
+        let x = Tensor::new(vec![3, 2], vec![f32::NAN, 1.0, 1.0, f32::NAN, 2.0, 1.0]);
+        let most = x.reduced(&[1], false, Reduction::Max).unwrap();
+        assert!(most.values[0].is_nan() && most.values[1].is_nan(), "{most:?}");
+        assert_eq!(most.values[2], 2.0);
+        let all = Tensor::new(vec![2], vec![f32::NAN; 2]);
+        assert!(all.reduced(&[], true, Reduction::Max).unwrap().values[0].is_nan());
+    }
+
+    #[test]
+    fn nan_is_no_index() {
+        let nan = Tensor::new(vec![1], vec![f32::NAN]);
+        assert!(numbered(&[3]).gathered(0, &nan).is_err());
     }
 
     #[test]

@@ -6,8 +6,8 @@ use sha2::{Digest, Sha256};
 
 use crate::check::accuracy::ERROR;
 use crate::check::catalogue::{
-    ACCURACY_HASH_DIFFERS, ACCURACY_HASH_FORMAT, ACCURACY_LOG_EMPTY, ACCURACY_PLACEHOLDER,
-    ACCURACY_UNIT, RUN_CONSISTENT,
+    ACCURACY_COUNTS, ACCURACY_HASH_DIFFERS, ACCURACY_HASH_FORMAT, ACCURACY_LOG_EMPTY,
+    ACCURACY_PLACEHOLDER, ACCURACY_UNIT, RUN_CONSISTENT,
 };
 use crate::check::issues::{Issues, Location};
 use crate::check::place::Place;
@@ -94,6 +94,23 @@ pub(super) fn check_hash(
             let message = "the hash does not match mlperf_log_accuracy.json, which is not \
                  truncated";
             issues.add_expected(&ACCURACY_HASH_DIFFERS, at, message, real);
+        }
+    }
+}
+
+/// Checks that a metric that is stated several times always has the same value.
+pub(super) fn check_repeats(content: &AccuracyText, path: &Path, issues: &mut Issues) {
+    for (at, found) in content.metrics.iter().enumerate() {
+        let first = content.metrics[..at].iter().find(|first| first.metric == found.metric);
+        let is_same = |first: &MetricValue| {
+            first.value == found.value || first.number().is_some_and(|x| Some(x) == found.number())
+        };
+        if let Some(first) = first.filter(|first| !is_same(first)) {
+            let at = Location::path(path).line(Some(found.line));
+            let MetricValue { metric, value, .. } = found;
+            let message =
+                format!("{metric} is {value}, but {} in line {}", first.value, first.line);
+            issues.add_expected(&ACCURACY_COUNTS, at, message, first.value.clone());
         }
     }
 }
@@ -206,6 +223,7 @@ mod tests {
         let mut issues = Issues::new(Program::Strict);
         check_units(benchmark, None, &content, Path::new("accuracy.txt"), &mut issues);
         check_hash(&content, Path::new("accuracy.txt"), None, &mut issues);
+        check_repeats(&content, Path::new("accuracy.txt"), &mut issues);
         issues.into_findings().into_iter().map(|finding| finding.check).collect()
     }
 
@@ -221,6 +239,14 @@ mod tests {
         assert_eq!(found("v5.1", "resnet50", "accuracy=0.7606\n"), ["accuracy.unit"]);
         assert_eq!(found("v5.1", "resnet50", "accuracy=76.064%\n"), [""; 0]);
         assert_eq!(found("v5.1", "resnet50", "accuracy=760.64%\n"), ["accuracy.unit"]);
+    }
+
+    #[test]
+    fn a_metric_has_one_value() {
+        let text = |second: &str| format!("accuracy=76.064%, good=1\naccuracy={second}%, good=1\n");
+        assert_eq!(found("v5.1", "resnet50", &text("76.064")), [""; 0]);
+        assert_eq!(found("v5.1", "resnet50", &text("76.0640")), [""; 0]);
+        assert_eq!(found("v5.1", "resnet50", &text("99.9")), ["accuracy.counts"]);
     }
 
     #[test]

@@ -46,6 +46,7 @@ pub(super) fn check(file: Node<'_>, log: &DetailLog, purpose: Purpose, issues: &
         issues.add(&RUN_SUMMARY, at, message);
     }
     if purpose == Purpose::Performance {
+        check_result(at, &summary.fields, log, issues);
         let texts =
             summary.early_stopping.iter().map(|(head, text)| (head.as_str(), text.as_str()));
         check_estimates(&path, texts, log, "the summary", issues);
@@ -58,6 +59,53 @@ pub(super) fn check(file: Node<'_>, log: &DetailLog, purpose: Purpose, issues: &
         let errors = counted(in_summary, "error", "errors");
         let message = format!("counts {errors}, but the detail log {in_log}");
         issues.add(&RUN_SUMMARY, at, message);
+    }
+}
+
+/// Lines whose result is a percentile, and the keys of the detail log with its value. The first key
+/// that the log has counts. The rank is written as `90.0th`, unlike in the keys.
+const RESULTS: [(&str, &[[&str; 2]]); 2] = [
+    (
+        "th percentile latency (ns)",
+        &[["result_", "_percentile_per_query_latency_ns"], ["result_", "_percentile_latency_ns"]],
+    ),
+    (
+        "th first token percentile latency (ns)",
+        &[["result_first_token_", "_percentile_latency_ns"]],
+    ),
+];
+/// Early versions round the rank of a result to a whole number.
+const RANK_TOLERANCE: f64 = 0.51;
+
+/// Checks that the results of SingleStream and MultiStream are the target percentiles of the detail
+/// log.
+fn check_result(
+    at: Location<'_>,
+    fields: &[(usize, &str, &str)],
+    log: &DetailLog,
+    issues: &mut Issues,
+) {
+    let Some(target) = log.number("effective_target_latency_percentile") else { return };
+    let target = 100.0 * target;
+    for (line, label, value) in fields {
+        let found = RESULTS.iter().find_map(|(end, keys)| {
+            let rank: f64 = label.strip_suffix(*end)?.parse().ok()?;
+            Some((rank, *keys))
+        });
+        let Some((rank, keys)) = found else { continue };
+        let at = at.line(Some(*line));
+        if (rank - target).abs() > RANK_TOLERANCE {
+            let message = format!("`{label}` is the result, but the target percentile is another");
+            issues.add_expected(&RUN_SUMMARY, at, message, format!("{target:.1}th percentile"));
+        }
+        let mut keys = keys.iter().map(|[start, end]| format!("{start}{target:.2}{end}"));
+        let logged = keys.find_map(|key| Some((log.number(&key)?, key)));
+        let Some((logged, key)) = logged else { continue };
+        if value.parse().is_ok_and(|value: f64| (value - logged).abs() < 0.5) {
+            continue;
+        }
+        let message = format!("`{label}` is {value}, but {key} in the detail log is {logged}");
+        issues.add_expected(&RUN_SUMMARY, at, message, logged.to_string());
     }
 }
 
@@ -134,5 +182,27 @@ mod tests {
         let of = "th percentile estimate: ";
         assert_eq!(found(&format!("Early stopping 99.9{of}7 * Early stopping 99.0{of}5")), 0);
         assert_eq!(found(&format!("Early stopping 90.0{of}7 * Early stopping 99.0{of}5")), 1);
+    }
+
+    #[test]
+    fn the_result_is_the_target_percentile_of_the_log() {
+        let log = log(&[
+            ("effective_target_latency_percentile", "0.9"),
+            ("result_90.00_percentile_latency_ns", "1040055"),
+            ("result_50.00_percentile_latency_ns", "7"),
+        ]);
+        let found = |label: &str, value: &str| {
+            let mut issues = Issues::new(Program::Strict);
+            let at = Location::path(Path::new("summary"));
+            check_result(at, &[(7, label, value)], &log, &mut issues);
+            issues.into_findings().len()
+        };
+        assert_eq!(found("90.0th percentile latency (ns)", "1040055"), 0);
+        assert_eq!(found("90th percentile latency (ns)", "1040055"), 0);
+        assert_eq!(found("90.0th percentile latency (ns)", "1"), 1);
+        assert_eq!(found("90.0th percentile latency (ns)", "fast"), 1);
+        // Another percentile is not the result.
+        assert_eq!(found("50.0th percentile latency (ns)", "7"), 2);
+        assert_eq!(found("Samples per query", "1"), 0);
     }
 }

@@ -183,6 +183,29 @@ fn the_estimate_is_the_one_of_the_summary_and_of_the_words_of_the_log() {
     assert_fails(&folder, &lenovo("SingleStream"), "performance.summary");
 }
 
+/// Official programs read the detail log alone, but a reader sees the summary.
+#[test]
+fn the_result_of_the_summary_is_that_of_the_log() {
+    let Some(folder) = tree() else { return };
+    let summary = format!("{}/performance/run_1/mlperf_log_summary.txt", lenovo("SingleStream"));
+    edit(&folder, &summary, |text| {
+        let result = |line: &str| match line.split_once("th percentile latency (ns) : ") {
+            Some((rank, _)) => format!("{rank}th percentile latency (ns) : 1\n"),
+            None => format!("{line}\n"),
+        };
+        text.lines().map(result).collect()
+    });
+    assert_fails(&folder, &lenovo("SingleStream"), "performance.summary");
+}
+
+#[test]
+fn an_accuracy_has_one_value() {
+    let Some(folder) = tree() else { return };
+    let text = format!("{}/accuracy/accuracy.txt", lenovo("SingleStream"));
+    edit(&folder, &text, |text| format!("accuracy=99.9%, good=49950, total=50000\n{text}"));
+    assert_fails(&folder, &lenovo("SingleStream"), "accuracy.counts");
+}
+
 #[test]
 fn an_audit_is_of_the_scenario_of_its_result_and_has_its_keys() {
     for test in ["TEST01", "TEST04"] {
