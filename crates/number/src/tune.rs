@@ -58,7 +58,7 @@ mod widths;
 
 use serde_json::{Value, json};
 
-pub use chance::Chance;
+pub use chance::{Chance, SetAccuracy};
 pub use confirm::{Confirmation, Look, MarginVerdict, fewest_held_out, too_few};
 pub use journal::{Journal, JournalError};
 pub(crate) use moves::{Move, is_exp_2, kind_and_bits};

@@ -211,3 +211,36 @@ fn data_are_checked_before_the_search() {
     let told = folder.dyno("tune run net.toml --out out").exits(2).stderr;
     assert!(told.contains("sample 41 has NaN at its position 5; so have 1 others: 300"), "{told}");
 }
+
+/// Held-out samples whose labels belong to other samples confirm nothing.
+#[test]
+fn labels_of_held_out_samples_are_checked_as_well() {
+    let folder = tuned::closed_folder();
+    let all: Vec<i64> = digits::test_digits().map(|digit| i64::from(digit.label)).collect();
+    let with_moved = |most: usize| {
+        let label = |at: usize| all[if at < most { (at * 7 + 3) % all.len() } else { at }];
+        let bytes: Vec<u8> = (0..all.len()).flat_map(|at| label(at).to_le_bytes()).collect();
+        write(&folder, "test-labels.npy", &npy("<i8", &format!("({},)", all.len()), &bytes));
+    };
+    with_moved(all.len());
+    for closed in ["", " --closed current"] {
+        let ran = folder.dyno(&format!("tune run net.toml{closed} --out chance")).exits(2);
+        let expected = "540 held-out samples, and chance has 0.";
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+        assert!(ran.stderr.contains("the order of `validation_labels`"), "{}", ran.stderr);
+    }
+    // Above chance, but provably far below the samples of the search.
+    with_moved(all.len() / 2);
+    for (closed, out) in [("", "half"), (" --closed current", "half-closed")] {
+        folder.dyno(&format!("tune run net.toml{closed} --restarts 0 --out {out}")).exits(1);
+        let found = told(&folder, out);
+        assert_eq!(found["confirmation"]["verdict"], "UNDECIDED");
+        let sentence = found["confirmation"]["sentence"].as_str().unwrap();
+        assert!(sentence.contains("on 540 held-out samples, far below the"), "{sentence}");
+        let accuracy = found["baselines"]["confirmation"]["accuracy"].as_f64().unwrap();
+        assert!(accuracy < 0.6, "{accuracy}");
+    }
+    with_moved(0);
+    let ran = folder.dyno("tune run net.toml --restarts 0 --out right");
+    assert!(ran.stdout.contains("on the 540 held-out samples"), "{}", ran.stdout);
+}

@@ -21,6 +21,22 @@ use crate::watch::Interrupt;
 /// Most samples that are predicted to check the labels.
 const MOST_PREDICTED: usize = 2_000;
 
+/// Words of a message about a set of samples, and the keys of the descriptor that name its files.
+struct SetFiles {
+    what: &'static str,
+    labels: &'static str,
+    samples: &'static str,
+}
+
+const SEARCHED: SetFiles = SetFiles { what: "samples", labels: "labels", samples: "samples" };
+const HELD_OUT: SetFiles =
+    SetFiles { what: "held-out samples", labels: "labels", samples: "samples" };
+const VALIDATION: SetFiles = SetFiles {
+    what: "held-out samples",
+    labels: "validation_labels",
+    samples: "validation_samples",
+};
+
 /// A model in this process that evaluates trials.
 #[derive(Debug)]
 pub struct Engine {
@@ -57,7 +73,7 @@ impl Engine {
             CorrectnessRule::Labels(labels) => labels.clone(),
             CorrectnessRule::Agreement(_) => Vec::new(),
         };
-        let full = data.sets[Subset::Full as usize].clone();
+        let [_, full, confirmation] = data.sets.clone();
         let mut engine = Self::new(&path, data.fed, data.sets)?;
         let objects = engine.objects();
         let known: Vec<&str> = objects.iter().map(String::as_str).collect();
@@ -69,7 +85,10 @@ impl Engine {
         if !problems.is_empty() {
             return Err(of(&problems.join("; ")));
         }
-        engine.check_chance(&labels, &full).map_err(|problem| of(&problem))?;
+        let held_out = if built_in.validation.is_some() { VALIDATION } else { HELD_OUT };
+        for (set, files) in [(&full, SEARCHED), (&confirmation, held_out)] {
+            engine.check_chance(&labels, set, &files).map_err(|problem| of(&problem))?;
+        }
         if network.objective == Objective::Latency {
             engine.speed =
                 Some(Speed::new(Model::read(&path).map_err(|error| of(&error))?, sample));
@@ -118,12 +137,17 @@ impl Engine {
         network.layers.iter().filter_map(wrong).collect()
     }
 
-    /// Rejects labels that FLOAT(32) predicts no better than chance.
-    fn check_chance(&mut self, labels: &[usize], full: &[usize]) -> Result<(), String> {
-        if labels.is_empty() {
+    /// Rejects labels of a set that FLOAT(32) predicts no better than chance.
+    fn check_chance(
+        &mut self,
+        labels: &[usize],
+        set: &[usize],
+        files: &SetFiles,
+    ) -> Result<(), String> {
+        if labels.is_empty() || set.is_empty() {
             return Ok(());
         }
-        let part = &full[..full.len().min(MOST_PREDICTED)];
+        let part = &set[..set.len().min(MOST_PREDICTED)];
         let predictions = match &mut self.shape {
             Shape::Chain(chain) => chain.predictions(part).map_err(|error| error.to_string())?,
             Shape::Graph(graph) => graph.predictions(part),
@@ -133,9 +157,10 @@ impl Engine {
         if found.is_exceeded() {
             return Ok(());
         }
+        let SetFiles { what, labels, samples } = files;
         Err(format!(
-            "FLOAT 32 has accuracy {:.4} on {} samples, and chance has {:.4}: nothing was searched. \
-             Compare the order of `labels` with that of `samples`, and both with the model",
+            "FLOAT 32 has accuracy {:.4} on {} {what}, and chance has {:.4}: nothing was searched. \
+             Compare the order of `{labels}` with that of `{samples}`, and both with the model",
             found.accuracy, found.samples, found.expected
         ))
     }

@@ -1,9 +1,9 @@
 //! Results of a tuner for a terminal.
 
 use dyno_number::Radix;
-use dyno_number::network::Network;
+use dyno_number::network::{Direction, Network};
 use dyno_number::tune::{
-    Confirmation, Look, MarginVerdict, Stop, Subset, TuneAnswer, TuneEnd, TuneOutcome,
+    Confirmation, Look, MarginVerdict, SetAccuracy, Stop, Subset, TuneAnswer, TuneEnd, TuneOutcome,
 };
 use dyno_results::units;
 
@@ -84,6 +84,10 @@ fn open_question(
     match (found, *held_out) {
         // The samples prove nothing if the formats had no effect.
         (Some(_), _) if !problem.is_empty() => (problem.clone(), String::new()),
+        // There was no look because FLOAT 32 itself is doubtful on them.
+        (None, _) if !problem.is_empty() && proven_margin.is_infinite() => {
+            (problem.clone(), String::new())
+        }
         (Some(found), _) => (found, format!("; {proven}")),
         (None, 0) => (problem.clone(), String::new()),
         (None, count) => {
@@ -211,6 +215,7 @@ fn remarks_on_margin(network: &Network, outcome: &TuneOutcome) -> Vec<String> {
             network.objective.unit()
         ));
     }
+    lines.extend(remark_on_held_out(network, outcome));
     if let Some(confirmation) = &outcome.confirmation {
         let held_out = units::count(confirmation.held_out);
         match confirmation.looks.len() {
@@ -232,6 +237,34 @@ fn remarks_on_margin(network: &Network, outcome: &TuneOutcome) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Returns the metric of FLOAT 32 on the held-out samples beside that on the samples of the search.
+fn remark_on_held_out(network: &Network, outcome: &TuneOutcome) -> Option<String> {
+    let of = |subset: Subset| {
+        let share = outcome.baselines[subset as usize]?.accuracy;
+        Some(SetAccuracy { share, samples: outcome.samples[subset as usize].unwrap_or(0) })
+    };
+    let held_out = of(Subset::Confirmation)?;
+    let searched = of(Subset::Full).or_else(|| of(Subset::Small))?;
+    let count = |set: SetAccuracy| match set.samples {
+        0 => String::new(),
+        samples => format!("{} ", units::count(samples)),
+    };
+    let is_share = network.metric.direction == Direction::Higher;
+    let doubt = if is_share && held_out.is_below(searched) {
+        "; the held-out samples are harder, or their labels belong to other samples"
+    } else {
+        ""
+    };
+    Some(format!(
+        "FLOAT 32 has {} {} on the {}held-out samples, and {} on the {}samples of the search{doubt}",
+        network.metric.name,
+        held_out.share,
+        count(held_out),
+        searched.share,
+        count(searched)
+    ))
 }
 
 fn rounded(value: f64) -> u64 {

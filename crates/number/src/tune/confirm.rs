@@ -117,6 +117,10 @@ impl Trials<'_, '_> {
             self.confirmation = Some(base);
             return Ok(found);
         }
+        if let Some(problem) = self.doubt_held_out() {
+            self.confirmation = Some(undecided(margin, count as u64, None, &problem));
+            return Ok(found);
+        }
         let mut rungs = self.rungs(&found)?;
         rungs.reverse();
         self.phase = Phase::Confirmation;

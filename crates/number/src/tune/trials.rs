@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::confirm::Confirmation;
+use super::chance::SetAccuracy;
+use super::confirm::{self, Confirmation};
 use super::journal::Journal;
 use super::moves::Space;
 use super::step::{Candidate, Phase, Step, format_accuracy};
@@ -404,9 +405,34 @@ impl<'a, 'e> Trials<'a, 'e> {
         }
     }
 
+    /// Returns why the confirmation set proves nothing, if FLOAT(32) is far less accurate on it
+    /// than on the samples of the search.
+    pub(super) fn doubt_held_out(&self) -> Option<String> {
+        let metric = &self.network().metric;
+        let of = |subset: Subset| {
+            let share = self.baselines[subset as usize]?.accuracy;
+            Some(SetAccuracy { share, samples: self.samples[subset as usize]? })
+        };
+        let searched = of(Subset::Full).or_else(|| of(Subset::Small))?;
+        let held_out = of(Subset::Confirmation)?;
+        let is_doubtful = metric.direction == Direction::Higher && held_out.is_far_below(searched);
+        is_doubtful.then(|| {
+            format!(
+                "FLOAT 32 has {} {:.4} on {} held-out samples, far below the {:.4} on {} samples of the \
+                 search; compare the order of held-out samples and labels",
+                metric.name, held_out.share, held_out.samples, searched.share, searched.samples
+            )
+        })
+    }
+
     /// Evaluates the answer on the confirmation set. Nothing is chosen by the result.
     pub fn confirm(&mut self, answer: &TuneAnswer) -> Result<(), Stop> {
         self.begin(Subset::Confirmation)?;
+        if let Some(problem) = self.doubt_held_out() {
+            let held_out = self.samples[Subset::Confirmation as usize].unwrap_or(0);
+            let margin = self.network().error_margin;
+            self.confirmation = Some(confirm::undecided(margin, held_out, None, &problem));
+        }
         self.phase = Phase::Confirmation;
         let change = format!("the answer, {}", answer.assignment);
         let moves = vec![Move { change, assignment: answer.assignment.clone() }];
