@@ -344,6 +344,7 @@ impl Check {
         for path in paths.chain(data).chain(with).chain(run.conf.iter().cloned()) {
             if self.files.iter().all(|file| file.path != path) {
                 self.files.extend(look_at(&path, Path::new("")));
+                self.files.extend(external_weights(&path));
             }
         }
     }
@@ -366,6 +367,15 @@ impl Check {
         Err(Failure::usages(problems)
             .hint("use [[sweep.exclude]] in a file to leave out invalid combinations"))
     }
+}
+
+/// Returns the files beside an ONNX model that hold its weights.
+fn external_weights(path: &Path) -> Vec<InputFile> {
+    if path.extension().is_none_or(|extension| extension != "onnx") {
+        return Vec::new();
+    }
+    let Ok(model) = dyno_onnx::Model::read(path) else { return Vec::new() };
+    model.external_files().into_iter().filter_map(|file| look_at(file, Path::new(""))).collect()
 }
 
 /// Returns the current hash and size of a file; `None` if it cannot be read, which the run reports.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dyno_loadgen::settings::nearest;
 use dyno_number::Dictionary;
-use dyno_number::evaluate::{PackedLayer, ProductPath};
+use dyno_number::evaluate::{PackedLayer, PackedSource, ProductPath};
 use dyno_sut::onnx::tuned::{TunedEngine, TunedModel};
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
 use dyno_sut::tensors::{Spans, TensorLibrary};
@@ -16,6 +16,7 @@ use super::kind::{Drive, OpenedSystem, Request, Resources, SystemKind};
 use super::{onnx, shapes};
 use crate::failure::Failure;
 use crate::options::RunOptions;
+use crate::tune::model_hash;
 
 pub(super) const KIND: SystemKind = SystemKind {
     name: "tuned",
@@ -142,7 +143,7 @@ pub fn load(text: &str, run: &RunOptions) -> Result<LoadedTunedModel, Failure> {
             let problem = format!("system `tuned:{text}`: a packed model has its own formats");
             return Err(Failure::usage(problem).hint("remove formats=, or pack the model again"));
         }
-        return load_file(path, lengths, run, || TunedModel::open_packed(path, model.as_deref()));
+        return load_file(path, lengths, run, || open_packed(path, model.as_deref()));
     }
     let path = model.ok_or_else(|| {
         Failure::usage(format!("system `tuned:{text}` needs a model")).hint(example)
@@ -156,6 +157,28 @@ pub fn load(text: &str, run: &RunOptions) -> Result<LoadedTunedModel, Failure> {
         Some(path) => failure.hint(format!("formats are those of {}", path.display())),
         None => failure,
     })
+}
+
+/// Opens a packed model. With `model`, checks that it was packed from this model.
+///
+/// # Errors
+/// A file cannot be read, or the packed model is that of another one.
+pub(super) fn open_packed(path: &Path, model: Option<&Path>) -> Result<TunedModel, OnnxError> {
+    let source = |model: &Path| {
+        packed_source(model).map_err(|why| OnnxError::Model { path: model.to_path_buf(), why })
+    };
+    let source = model.map(source).transpose()?;
+    TunedModel::open_packed(path, source.as_ref())
+}
+
+/// Returns what a packed file states about its model: the name of its file, and the SHA-256 of the
+/// model with all its weights.
+///
+/// # Errors
+/// The model cannot be read.
+pub fn packed_source(model: &Path) -> Result<PackedSource, String> {
+    let name = model.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(PackedSource { name, sha256: model_hash(model)? })
 }
 
 /// Reads a Number configuration file.

@@ -16,6 +16,7 @@ use super::closed::sha256;
 use super::data::Data;
 use super::evaluations::SharedEvaluations;
 use super::speed::Speed;
+use crate::system::{Resources, SystemKind};
 use crate::watch::Interrupt;
 
 /// Most samples that are predicted to check the labels.
@@ -242,16 +243,45 @@ impl Engine {
 }
 
 /// Returns names and SHA-256 of the files of a descriptor, which a job depends on besides its
-/// settings.
+/// settings: the model with its external weights, the samples, the validation set, and the files and
+/// the code of `system`.
 ///
 /// # Errors
 /// A file that cannot be read.
 pub fn hashes(built_in: &BuiltInModel, folder: &Path) -> Result<Value, String> {
-    let of = |name: &str| {
-        let path = folder.join(name);
-        let bytes = files::read(&path)
-            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-        Ok(json!({"name": name, "sha256": sha256(&bytes)}))
-    };
-    built_in.files().into_iter().map(of).collect()
+    let entry = |name: &str, sha256: String| json!({"name": name, "sha256": sha256});
+    let mut found = Vec::new();
+    let data = built_in
+        .files()
+        .into_iter()
+        .skip(1)
+        .chain(built_in.validation.iter().flatten().map(String::as_str));
+    found.push(entry(&built_in.model, model_hash(&folder.join(&built_in.model))?));
+    for name in data {
+        found.push(entry(name, file_hash(&folder.join(name))?));
+    }
+    let spec = built_in.system.as_deref().unwrap_or_default();
+    if let Ok((kind, operand)) = SystemKind::of_spec(spec) {
+        let Resources { files, libraries, .. } = (kind.resources)(operand);
+        // `{model}`, `{config}` and modules of Python are no files.
+        for path in files.into_iter().chain(libraries).filter(|path| path.is_file()) {
+            found.push(entry(&path.display().to_string(), model_hash(&path)?));
+        }
+    }
+    Ok(found.into())
+}
+
+/// Returns the SHA-256 of a model, which covers files beside it with its weights.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn model_hash(path: &Path) -> Result<String, String> {
+    // The models of a `system` need not be ONNX files.
+    dyno_equivalence::fingerprint(path).or_else(|_| file_hash(path))
+}
+
+fn file_hash(path: &Path) -> Result<String, String> {
+    let bytes =
+        files::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    Ok(sha256(&bytes))
 }

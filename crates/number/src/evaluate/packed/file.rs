@@ -43,7 +43,8 @@ const SUM: usize = 32;
 pub struct PackedSource {
     /// Name of the model's file, without its folder.
     pub name: String,
-    /// SHA-256 of the model's file, in hexadecimal.
+    /// SHA-256 of the model's file, in hexadecimal. If weights are in files beside it, the SHA-256 of
+    /// the list of the files with their SHA-256s.
     pub sha256: String,
 }
 

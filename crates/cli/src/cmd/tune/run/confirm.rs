@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use dyno_experiment::Failure;
-use dyno_experiment::tune::{Data, HeldOut, SharedEvaluations};
+use dyno_experiment::tune::{Data, HeldOut, SharedEvaluations, model_hash};
 use dyno_number::network::{BuiltInModel, ExternalProgram};
 use dyno_number::tune::{self, Confirmation, ConfirmationRule, TuneOutcome};
 use dyno_number::{Algorithm, Network, Objective};
@@ -64,9 +64,7 @@ impl Run {
         data: &Data,
     ) -> Result<Option<SharedEvaluations>, Failure> {
         let Some(path) = &self.evaluations else { return Ok(None) };
-        let model = home.join(&built_in.model);
-        let model = std::fs::read(&model)
-            .map_err(|error| Failure::usage(format!("cannot read {}: {error}", model.display())))?;
+        let model = model_hash(&home.join(&built_in.model)).map_err(Failure::usage)?;
         SharedEvaluations::open(path, &model, &data.fed, &data.sets)
             .map(Some)
             .map_err(Failure::set_up)
