@@ -1,10 +1,12 @@
 //! The built-in engine as the evaluator: a model and its samples, from files.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use dyno_loadgen::clock::Clock;
+use dyno_loadgen::settings::nearest;
 use dyno_number::evaluate::graph::{CorrectnessRule, GraphEvaluator, GraphSamples};
-use dyno_number::evaluate::{ChainEvaluator, Samples};
+use dyno_number::evaluate::{ChainEvaluator, LayerNames, Samples};
 use dyno_number::network::{BuiltInModel, Layer};
 use dyno_number::tune::{Chance, Evaluation, Journal, Stop, Subset, Trial};
 use dyno_number::{Network, Objective};
@@ -46,6 +48,8 @@ pub struct Engine {
     speed: Option<Speed>,
     /// Evaluations that jobs share, if a file is given.
     shared: Option<SharedEvaluations>,
+    /// Both names of layers, if objects are not named as the engine names them.
+    names: LayerNames,
 }
 
 #[derive(Debug)]
@@ -76,12 +80,9 @@ impl Engine {
         };
         let [_, full, confirmation] = data.sets.clone();
         let mut engine = Self::new(&path, data.fed, data.sets)?;
-        let objects = engine.objects();
-        let known: Vec<&str> = objects.iter().map(String::as_str).collect();
         let of = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        if let unknown @ [_, ..] = &network.unknown_objects(&known)[..] {
-            return Err(of(&unknown.join("; ")));
-        }
+        let objects: Vec<String> = network.objects().into_iter().flatten().collect();
+        engine.accept(&path, &objects).map_err(|problem| of(&problem))?;
         let problems = engine.wrong_sizes(network);
         if !problems.is_empty() {
             return Err(of(&problems.join("; ")));
@@ -109,15 +110,49 @@ impl Engine {
         {
             let samples = Samples { values: input.values.clone(), labels: labels.clone() };
             if let Ok(chain) = ChainEvaluator::new(&model, samples, sets.clone()) {
-                return Ok(Self {
-                    shape: Shape::Chain(Box::new(chain)),
-                    speed: None,
-                    shared: None,
-                });
+                return Ok(Self::of_shape(Shape::Chain(Box::new(chain))));
             }
         }
         let graph = GraphEvaluator::new(&model, fed, sets).map_err(|error| of(&error))?;
-        Ok(Self { shape: Shape::Graph(Box::new(graph)), speed: None, shared: None })
+        Ok(Self::of_shape(Shape::Graph(Box::new(graph))))
+    }
+
+    fn of_shape(shape: Shape) -> Self {
+        Self { shape, speed: None, shared: None, names: LayerNames::default() }
+    }
+
+    /// Prepares for objects with either name of their layers.
+    ///
+    /// # Errors
+    /// The model at `path` lacks an object, or two of the names mean the same object.
+    pub(super) fn accept(&mut self, path: &Path, objects: &[String]) -> Result<(), String> {
+        let known = self.objects();
+        if objects.iter().all(|object| known.contains(object)) {
+            return Ok(());
+        }
+        let model = Model::read(path).map_err(|error| error.to_string())?;
+        self.names = LayerNames::new(&model);
+        let mut problems = Vec::new();
+        let mut taken: HashMap<String, &str> = HashMap::new();
+        for object in objects {
+            let found = self.names.objects(object, &known);
+            if found.is_empty() {
+                let near = nearest(object, known.iter().map(String::as_str));
+                let near = near.map(|near| format!("; the nearest is `{near}`"));
+                problems.push(format!("there is no object `{object}`{}", near.unwrap_or_default()));
+            }
+            for name in found {
+                if let Some(other) = taken.insert(name, object) {
+                    problems.push(format!("`{object}` and `{other}` are the same numbers"));
+                }
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
+    }
+
+    /// Returns whether the model has an object, by either name of its layer.
+    pub fn has_object(&self, object: &str) -> bool {
+        !self.names.objects(object, &self.objects()).is_empty()
     }
 
     /// Returns what is wrong with numbers of weights in the descriptor. A size of 0 leaves an object
@@ -185,8 +220,10 @@ impl Engine {
         }
     }
 
-    /// Returns the weights of a layer.
+    /// Returns the weights of a layer, by either of its names.
     pub fn weights(&self, layer: &str) -> Option<&[f32]> {
+        let object = self.names.objects(&format!("{layer}.weight"), &self.objects());
+        let layer = object.first()?.strip_suffix(".weight")?;
         match &self.shape {
             Shape::Chain(chain) => chain.weights(layer),
             Shape::Graph(graph) => graph.weights(layer),
@@ -212,6 +249,7 @@ impl Engine {
         trials: &[Trial],
         interrupt: &Interrupt,
     ) -> Vec<Result<Evaluation, Stop>> {
+        let known = self.objects();
         let one = |trial: &Trial| {
             if interrupt.is_asked() {
                 return Err(Stop::Interrupted);
@@ -221,9 +259,14 @@ impl Engine {
             if let (Some(found), None) = (shared, &self.speed) {
                 return Ok(found);
             }
+            let renamed = (!self.names.is_empty()).then(|| Trial {
+                assignment: self.names.assignment(&trial.assignment, &known),
+                ..trial.clone()
+            });
+            let renamed = renamed.as_ref().unwrap_or(trial);
             let found = match &mut self.shape {
-                Shape::Chain(chain) => chain.evaluate(trial)?,
-                Shape::Graph(graph) => graph.evaluate(trial)?,
+                Shape::Chain(chain) => chain.evaluate(renamed)?,
+                Shape::Graph(graph) => graph.evaluate(renamed)?,
             };
             let latency_ns = match &mut self.speed {
                 Some(speed) => Some(speed.latency_ns(&trial.assignment).map_err(Stop::Failed)?),
