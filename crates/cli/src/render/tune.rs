@@ -66,10 +66,13 @@ fn size(frame: &mut Frame, network: &Network, outcome: &TuneOutcome, answer: &Tu
     let count = |value: f64| units::count(rounded(value));
     let ratio = outcome.base_objective / answer.objective;
     let (found, base) = (count(answer.objective), count(outcome.base_objective));
-    frame.line(
-        &format!("{found} {unit} instead of {base}: {ratio:.2} times less").replace("  ", " "),
-        2,
-    );
+    frame
+        .line(&format!("{found} {unit} instead of {base}: {}", times(ratio)).replace("  ", " "), 2);
+}
+
+/// Returns how much less an objective is, in words.
+fn times(ratio: f64) -> String {
+    if ratio > 1.0 { format!("{ratio:.2} times less") } else { "no less".to_owned() }
 }
 
 fn accuracy(frame: &mut Frame, network: &Network, outcome: &TuneOutcome, answer: &TuneAnswer) {

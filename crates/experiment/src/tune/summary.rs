@@ -1,10 +1,11 @@
 //! Results of a tuner for a terminal.
 
-use dyno_number::Radix;
 use dyno_number::network::{Direction, Network};
 use dyno_number::tune::{
-    Confirmation, Look, MarginVerdict, SetAccuracy, Stop, Subset, TuneAnswer, TuneEnd, TuneOutcome,
+    Confirmation, Look, MarginVerdict, SetAccuracy, Speedup, Stop, Subset, TuneAnswer, TuneEnd,
+    TuneOutcome,
 };
+use dyno_number::{Objective, Radix};
 use dyno_results::units;
 
 use super::Provenance;
@@ -147,6 +148,7 @@ pub fn remarks(
              {difference:.5} are chance{weight}"
         ));
     }
+    lines.extend(remark_on_size(network, outcome));
     lines.extend(remark_on_range(network, outcome));
     lines.extend(remarks_on_margin(network, outcome));
     if let Some(provenance) = provenance {
@@ -179,6 +181,17 @@ pub fn remarks(
         }
     }
     lines
+}
+
+/// Returns what the comparison of latencies shows, or why an answer is no smaller than FLOAT 32.
+fn remark_on_size(network: &Network, outcome: &TuneOutcome) -> Option<String> {
+    let answer = outcome.answer.as_ref()?;
+    if network.objective == Objective::Latency {
+        return outcome.speedup.map(Speedup::sentence);
+    }
+    let is_other = answer.assignment != network.base();
+    (is_other && answer.objective >= outcome.base_objective)
+        .then(|| "the answer is no smaller than FLOAT 32".to_owned())
 }
 
 /// Names of metrics that are shares of samples.

@@ -485,7 +485,9 @@ impl<'a, 'e> Trials<'a, 'e> {
         } else {
             Subset::Small
         };
-        let of_base = self.known.get(&(base_set, base.formats().to_vec()));
+        // Latencies of a program may depend on the set.
+        let of_base = answer.as_ref().and_then(|answer| self.known(answer.subset, &base));
+        let of_base = of_base.or_else(|| self.known(base_set, &base));
         let base_objective = self.objective(&base, of_base);
         let problem = self.journal.problem().map(str::to_owned);
         TuneOutcome {
@@ -501,6 +503,7 @@ impl<'a, 'e> Trials<'a, 'e> {
             restarts: self.restarts,
             steps: self.steps,
             points: self.points,
+            speedup: None,
             base_objective: if base_objective.is_finite() { base_objective } else { 0.0 },
             skipped: self.journal.skipped,
             journal_problem: problem.map(|why| (why, self.journal.unwritten().to_owned())),

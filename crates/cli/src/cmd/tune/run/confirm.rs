@@ -6,7 +6,9 @@ use clap::ValueEnum;
 use dyno_experiment::Failure;
 use dyno_experiment::tune::{Data, HeldOut, SharedEvaluations, model_hash};
 use dyno_number::network::{BuiltInModel, ExternalProgram};
-use dyno_number::tune::{self, Confirmation, ConfirmationRule, TuneOutcome};
+use dyno_number::tune::{
+    self, Confirmation, ConfirmationRule, Evaluation, Stop, Trial, TuneEnd, TuneOutcome,
+};
 use dyno_number::{Algorithm, Network, Objective};
 
 use super::Run;
@@ -43,6 +45,30 @@ pub(super) fn doubt_reader(network: &Network, outcome: &mut TuneOutcome) {
         (None, None) => return,
     };
     outcome.doubt_reader(reader, network.error_margin);
+}
+
+/// Rounds of the comparison of latencies: few for programs, each of whose runs takes long.
+const ROUNDS: usize = 11;
+const PROGRAM_ROUNDS: usize = 6;
+
+/// Measures the latencies of the answer and of FLOAT 32 again, if the objective is a latency and the
+/// search is complete.
+pub(super) fn compare_latency(
+    network: &Network,
+    outcome: &mut TuneOutcome,
+    answers: &mut dyn FnMut(&[Trial]) -> Vec<Result<Evaluation, Stop>>,
+) {
+    if network.objective != Objective::Latency || outcome.end != TuneEnd::Complete {
+        return;
+    }
+    let rounds = if network.built_in.is_some() { ROUNDS } else { PROGRAM_ROUNDS };
+    let mut evaluate = |trial: &Trial| {
+        let found = answers(std::slice::from_ref(trial)).into_iter().next();
+        found.unwrap_or(Err(Stop::Interrupted))
+    };
+    if let Err(stop) = outcome.compare_latency(&network.base(), rounds, &mut evaluate) {
+        outcome.end = TuneEnd::Stopped(stop);
+    }
 }
 
 impl Run {
