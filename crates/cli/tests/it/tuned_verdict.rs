@@ -151,7 +151,10 @@ fn an_error_rate_is_not_maximized() {
     assert_eq!(told(&folder, "words")["answer"]["accuracy"], 7.4);
     let script = folder.read("wer.awk").replace("error rate", "result");
     folder.write("wer.awk", &script);
-    // Called an accuracy, it rises far above that of FLOAT 32.
+    // Called an accuracy, it rises far above that of FLOAT 32, also if the descriptor names it so.
+    folder.write("net.toml", &format!("{}metric = \"accuracy\"\n", regex("result")));
+    let ran = folder.dyno("tune run net.toml --out metric").exits(4);
+    assert!(ran.stderr.contains("as an error rate would be"), "{}", ran.stderr);
     let script = folder.read("wer.awk").replace("result", "accuracy");
     folder.write("wer.awk", &script);
     folder.write("net.toml", &regex("accuracy"));
@@ -243,4 +246,24 @@ fn labels_of_held_out_samples_are_checked_as_well() {
     with_moved(0);
     let ran = folder.dyno("tune run net.toml --restarts 0 --out right");
     assert!(ran.stdout.contains("on the 540 held-out samples"), "{}", ran.stdout);
+}
+
+/// An accuracy that is taken for an error seems to fall far below that of FLOAT 32.
+#[test]
+fn an_accuracy_is_not_minimized() {
+    let folder = Folder::new();
+    folder.write(
+        "net.awk",
+        "/^#/ || $2 == \"FLOAT\" { next }\n$3 < 6 { bad += 6 - $3 }\n\
+         END { printf \"result = %.5f\\n\", 0.95 / (1 + 2 * bad) }\n",
+    );
+    let base = "layer_name = [\"a\", \"b\"]\nwgt_size = [500, 25_000]\nact_size = [784, 2_880]\n\
+                wgt_max_abs = [0.9, 0.9]\nact_max_abs = [0.9, 3.9]\nerr_margin = 0.01\n\
+                cmd_fullset = \"awk -f net.awk {config}\"\nmetric = \"loss\"\n\
+                get_result_regex = 'result = ([0-9.]+)'\n";
+    folder.write("net.toml", base);
+    let ran = folder.dyno("tune run net.toml --out out").exits(4);
+    assert!(ran.stderr.contains("as an accuracy would be"), "{}", ran.stderr);
+    folder.write("net.toml", &format!("{base}direction = \"lower\"\n"));
+    folder.dyno("tune run net.toml --out stated").exits(0);
 }

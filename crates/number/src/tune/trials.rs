@@ -287,21 +287,30 @@ impl<'a, 'e> Trials<'a, 'e> {
         Ok(())
     }
 
-    /// Rejects an accuracy that is much higher than that of FLOAT(32), which an error rate would be.
+    /// Rejects an accuracy that is much higher than that of FLOAT(32), which an error rate would be,
+    /// and an error that is much lower, which an accuracy would be.
     fn check_direction(&self, trial: &Trial, evaluation: &Evaluation) -> Result<(), Stop> {
         let network = self.network();
         let Some(base) = self.baselines[trial.subset as usize] else { return Ok(()) };
-        // The direction of an error rate is known; only more than all is suspicious.
-        let is_lower = network.metric.direction == Direction::Lower;
-        let is_sure = network.metric.is_stated || network.external.is_none() || is_lower;
-        if is_sure || evaluation.accuracy <= base.accuracy * MOST_GAIN {
+        let [found, base] =
+            [evaluation.accuracy, base.accuracy].map(|value| network.metric.signed(value));
+        let is_error = network.metric.direction == Direction::Lower;
+        let is_suspicious =
+            if is_error { found * MOST_FALL < base } else { found > base * MOST_GAIN };
+        if network.metric.is_stated || network.external.is_none() || !is_suspicious {
             return Ok(());
         }
+        let what = if is_error {
+            format!("error {found} is far below the {base} of FLOAT 32, as an accuracy would be")
+        } else {
+            format!(
+                "accuracy {found} is far above the {base} of FLOAT 32, as an error rate would be"
+            )
+        };
         Err(Stop::Failed(format!(
-            "trial {}: accuracy {} is far above the {} of FLOAT 32, as an error rate would be; write \
-             `direction = \"lower\"` into the descriptor for an error rate, or `direction = \"higher\"` \
-             for an accuracy",
-            trial.number, evaluation.accuracy, base.accuracy
+            "trial {}: {what}; write `direction = \"lower\"` into the descriptor for an error rate, or \
+             `direction = \"higher\"` for an accuracy",
+            trial.number
         )))
     }
 
@@ -516,6 +525,10 @@ const WORST_ERROR: f64 = 1e12;
 
 /// An accuracy whose direction is not stated may be so much higher than that of FLOAT(32).
 const MOST_GAIN: f64 = 1.25;
+
+/// An error whose direction is not stated may be so many times lower than that of FLOAT(32). Few
+/// errors vary by chance.
+const MOST_FALL: f64 = 4.0;
 
 /// Returns an answer with its accuracy as the metric has it.
 fn in_metric(metric: &Metric, answer: TuneAnswer) -> TuneAnswer {
