@@ -67,7 +67,7 @@ pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String 
         }
         MarginVerdict::Undecided => {
             let (found, proven) = open_question(confirmation, look.map(of), &proven);
-            let needed = needed_samples(*needed, confirmation.margin);
+            let needed = needed_samples(*needed, confirmation.margin, look);
             format!(
                 "{word}: whether at most {margin} % of the {what} is lost: {found}{proven}{needed}"
             )
@@ -103,16 +103,21 @@ fn open_question(
 }
 
 /// Returns how many held-out samples a margin needs, as the end of a sentence.
-fn needed_samples(needed: Option<u64>, margin: f64) -> String {
-    match needed {
-        Some(count) => {
+fn needed_samples(needed: Option<u64>, margin: f64, look: Option<&Look>) -> String {
+    match (needed, look) {
+        (Some(count), _) => {
+            let about = if look.is_some() { "about" } else { "at least" };
             let count = units::count(count);
-            format!("; {} % needs about {count} held-out samples", percent(margin))
+            format!("; {} % needs {about} {count} held-out samples", percent(margin))
         }
-        None if margin <= 0.0 => {
+        (None, _) if margin <= 0.0 => {
             "; no number of samples proves that nothing is lost, so allow a margin".into()
         }
-        None => String::new(),
+        (None, Some(look)) if look.loss >= margin && look.loss.is_finite() => {
+            let loss = percent(look.loss);
+            format!("; they lose {loss} %, so that more samples may not prove it either")
+        }
+        (None, _) => String::new(),
     }
 }
 
