@@ -142,3 +142,25 @@ fn changed_validation_labels_are_noticed() {
     let ran = folder.dyno("tune run net.toml --resume --out out").exits(2);
     assert!(ran.stderr.contains("the journal of another job: files was"), "{}", ran.stderr);
 }
+
+/// A device such as `/dev/zero` has no end.
+#[cfg(target_os = "linux")]
+#[test]
+fn devices_are_refused_in_place_of_files() {
+    let folder = folder();
+    for command in [
+        "tune run /dev/zero",
+        "tune plot /dev/zero --out page.html",
+        "tune emit /dev/zero",
+        "tune layers /dev/zero",
+        "tune profile /dev/zero --samples test.npy",
+        "tune export /dev/zero --formats formats.txt",
+        "tune pack /dev/zero --formats formats.txt",
+        "tune compare /dev/zero --inputs test.npy --labels test-labels.npy",
+        "run --system null --conf /dev/zero",
+        "compare /dev/zero /dev/zero",
+    ] {
+        let ran = folder.dyno(command);
+        assert!(ran.stderr.contains("is a device"), "{command}: {}", ran.stderr);
+    }
+}

@@ -14,7 +14,7 @@ use dyno_results::summary::{self, Accuracy, State, Verdict};
 use super::conditions::Conditions;
 use super::{accuracy, label, server};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, refuse_device};
 
 /// A run that is compared.
 #[derive(Debug, Clone)]
@@ -78,6 +78,7 @@ impl ComparedRun {
                 .hint("pass run directories of dyno run, by default below runs/"));
         }
         if !path.join(summary::FILE).is_file() {
+            refuse_device(path)?;
             return foreign::read(path).map(|of| Self::foreign(path, of)).map_err(Failure::usage);
         }
         let run = summary::Run::read(path)

@@ -17,7 +17,7 @@ mod stages;
 mod sweep_key;
 
 use std::num::NonZero;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::MILLISECOND;
 use dyno_loadgen::config::{Conf, ConfType, ConfigWarning, built_in_models};
@@ -42,7 +42,7 @@ pub use shape::ShapeOption;
 pub use stages::Stages;
 pub use sweep_key::SweepKey;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, refuse_device};
 
 /// Prefix of environment variables that set a setting, as in `DYNO_SETTINGS_SERVER_TARGET_QPS`.
 pub const ENVIRONMENT_PREFIX: &str = "DYNO_SETTINGS_";
@@ -216,13 +216,14 @@ impl Options {
     fn read_conf(&mut self, problems: &mut Vec<String>) {
         let model = self.run.conf_model.as_deref();
         for path in &self.run.conf {
-            let read = Conf::load(path).and_then(|conf| conf.refuse_ignored().map(|()| conf));
-            match read {
+            let refused =
+                |conf: &Conf| conf.refuse_ignored().map_err(|error| lines(&error.to_string()));
+            match load_conf(path).and_then(|conf| refused(&conf).map(|()| conf)) {
                 Ok(conf) => {
                     self.warnings.extend(conf.lint(ConfType::User, model));
                     self.conf.push(conf);
                 }
-                Err(error) => problems.extend(error.to_string().lines().map(str::to_string)),
+                Err(found) => problems.extend(found),
             }
         }
         if let Some(model) = model.filter(|_| self.is_given("conf-model")) {
@@ -235,13 +236,13 @@ impl Options {
                 ));
             }
         }
-        match self.run.audit.as_deref().map(Conf::load).transpose() {
+        match self.run.audit.as_deref().map(load_conf).transpose() {
             Ok(audit) => {
                 let lint = audit.iter().flat_map(|conf| conf.lint(ConfType::Audit, None));
                 self.warnings.extend(lint);
                 self.audit = audit;
             }
-            Err(error) => problems.extend(error.to_string().lines().map(str::to_string)),
+            Err(found) => problems.extend(found),
         }
     }
 
@@ -606,4 +607,17 @@ fn read_environment(
     // The environment has no order, and equal variables must give equal runs.
     assignments.sort_by(|a, b| a.key.cmp(b.key));
     assignments
+}
+
+/// Reads a configuration file of LoadGen.
+///
+/// # Errors
+/// Every problem of the file, or that it is a device.
+fn load_conf(path: &Path) -> Result<Conf, Vec<String>> {
+    refuse_device(path).map_err(|failure| failure.problems().to_vec())?;
+    Conf::load(path).map_err(|error| lines(&error.to_string()))
+}
+
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(str::to_owned).collect()
 }
