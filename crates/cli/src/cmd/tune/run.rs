@@ -82,9 +82,9 @@ pub struct Run {
     /// (auto): a program that prints nothing but an accuracy cannot be compared sample by sample
     #[arg(long, value_name = "HOW", default_value = "auto", conflicts_with = "closed")]
     confirm: Confirm,
-    /// The part of the samples that the search does not see
-    #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = part)]
-    held_out: f64,
+    /// The part of the samples that the search does not see [default: 0.5]
+    #[arg(long, value_name = "SHARE", value_parser = part)]
+    held_out: Option<f64>,
     /// Restarts of the search with all samples, which share its evaluations [default: 10 for the
     /// engine inside, else 0; 0 with --confirm none]
     #[arg(long, value_name = "N")]

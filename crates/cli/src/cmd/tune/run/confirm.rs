@@ -13,6 +13,9 @@ use dyno_number::{Algorithm, Network, Objective};
 
 use super::Run;
 
+/// Default part of the samples that is held out.
+const HELD_OUT: f64 = 0.5;
+
 /// Default number of restarts of a model in this process.
 const RESTARTS: u32 = 10;
 
@@ -79,7 +82,24 @@ impl Run {
         // A system is played as a whole, and a validation set is held out already.
         let can = built_in.system.is_none() && built_in.validation.is_none();
         let margin = network.error_margin;
-        (is_wanted && can).then_some(HeldOut { share: self.held_out, margin })
+        let share = self.held_out.unwrap_or(HELD_OUT);
+        (is_wanted && can).then_some(HeldOut { share, margin })
+    }
+
+    /// Rejects `--held-out` if it has no effect.
+    fn check_held_out(&self, why: Option<&str>) -> Result<(), Failure> {
+        let why = match (self.closed, self.confirm) {
+            (Some(_), _) => Some("--closed confirms with the validation set"),
+            (None, Confirm::None) => Some("--confirm none holds out no sample"),
+            _ => why,
+        };
+        match (self.held_out, why) {
+            (Some(_), Some(why)) => {
+                let problem = format!("--held-out has no effect: {why}");
+                Err(Failure::usage(problem).hint("remove --held-out"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Opens the file of `--evaluations`.
@@ -110,6 +130,7 @@ impl Run {
         &self,
         external: &ExternalProgram,
     ) -> Result<ConfirmationRule, Failure> {
+        self.check_held_out(Some("the samples of a program are those of its commands"))?;
         let has_samples = external.sample.is_some();
         match (self.closed, self.confirm) {
             (Some(_), _) => Ok(ConfirmationRule::Threshold),
@@ -132,6 +153,11 @@ impl Run {
         &self,
         built_in: &BuiltInModel,
     ) -> Result<ConfirmationRule, Failure> {
+        self.check_held_out(match (&built_in.system, &built_in.validation) {
+            (Some(_), _) => Some("an accuracy run of `system` has one figure for all samples"),
+            (None, Some(_)) => Some("`validation_samples` take the place of the held-out part"),
+            (None, None) => None,
+        })?;
         match (self.closed, self.confirm) {
             (Some(_), _) => Ok(ConfirmationRule::Threshold),
             (None, Confirm::None) => Ok(ConfirmationRule::None),
