@@ -194,6 +194,8 @@ fn data_are_checked_before_the_search() {
     beyond[17] = 10;
     let told = with_labels(&beyond);
     assert!(told.contains("labels below 10") && told.contains("10 for sample 17"), "{told}");
+    let ran = folder.dyno("tune run net.toml --objective w_bits*0 --out zero").exits(2);
+    assert!(ran.stderr.contains("is 0 for FLOAT 32; expected a positive"), "{}", ran.stderr);
     let told = with_labels(&labels[..539]);
     assert!(told.contains("a label for each of the 540 samples"), "{told}");
     images(&folder, "test", &all);
@@ -266,4 +268,21 @@ fn an_accuracy_is_not_minimized() {
     assert!(ran.stderr.contains("as an accuracy would be"), "{}", ran.stderr);
     folder.write("net.toml", &format!("{base}direction = \"lower\"\n"));
     folder.dyno("tune run net.toml --out stated").exits(0);
+}
+
+/// Labels that are whole numbers count as such, whatever their type is.
+#[test]
+fn whole_labels_may_be_floats() {
+    let folder = tuned::folder();
+    descriptor(&folder, "net.toml", "");
+    let with_offset = |offset: f64| {
+        let labels = digits::test_digits().map(|digit| f64::from(digit.label) + offset);
+        let bytes: Vec<u8> = labels.flat_map(f64::to_le_bytes).collect();
+        write(&folder, "test-labels.npy", &npy("<f8", "(540,)", &bytes));
+    };
+    with_offset(0.0);
+    folder.dyno("tune run net.toml --passes small --confirm none -q --out whole").exits(0);
+    with_offset(0.5);
+    let ran = folder.dyno("tune run net.toml --out half").exits(2);
+    assert!(ran.stderr.contains("expected whole numbers of at least 0; found"), "{}", ran.stderr);
 }

@@ -261,14 +261,27 @@ fn remark(layers: &[PackedLayer]) -> String {
     )
 }
 
-/// Reads an array of NumPy with whole numbers, one for each sample.
+/// Largest number up to which `f64` represents all whole numbers: 2^53.
+const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// Reads an array of NumPy with whole numbers, one for each sample. Floats may be whole, too.
 ///
 /// # Errors
 /// A file that cannot be read, or numbers that are not whole.
 pub fn whole_numbers(path: &Path) -> Result<Vec<usize>, String> {
     let wrong = || format!("{}: expected whole numbers of at least 0", path.display());
     let found = array(path)?;
-    let found = found.elements.to_i64().ok_or_else(wrong)?;
+    let found = match found.elements.to_i64() {
+        Some(integers) => integers.into_owned(),
+        None => {
+            // NumPy makes floats of integers easily.
+            let whole = |x: f64| {
+                let is_whole = x.fract() == 0.0 && x.abs() < MOST_EXACT;
+                is_whole.then_some(x as i64).ok_or_else(|| format!("{}; found {x}", wrong()))
+            };
+            found.elements.to_f64().into_iter().map(whole).collect::<Result<Vec<i64>, _>>()?
+        }
+    };
     let number = |(at, number): (usize, &i64)| {
         usize::try_from(*number).map_err(|_| format!("{}; {number} is at {at}", wrong()))
     };

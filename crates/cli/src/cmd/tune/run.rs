@@ -390,6 +390,7 @@ impl Run {
             );
             return Err(Failure::usage(problem).hint("say --target 99 or --target 99.9"));
         }
+        confirm::check_objective(&network)?;
         Ok(network)
     }
 

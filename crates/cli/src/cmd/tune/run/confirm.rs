@@ -50,6 +50,22 @@ pub(super) fn doubt_reader(network: &Network, outcome: &mut TuneOutcome) {
     outcome.doubt_reader(reader, network.error_margin);
 }
 
+/// Rejects an objective that is not positive for FLOAT 32, so that nothing can be a part of it.
+pub(super) fn check_objective(network: &Network) -> Result<(), Failure> {
+    if !network.objective.is_computed() {
+        return Ok(());
+    }
+    let base = network.objective.value(network, &network.base(), None);
+    if base > 0.0 && base.is_finite() {
+        return Ok(());
+    }
+    let problem = format!(
+        "the objective `{}` is {base} for FLOAT 32; expected a positive number",
+        network.objective
+    );
+    Err(Failure::usage(problem).hint("use an expression such as \"w_bits * w_size\""))
+}
+
 /// Rounds of the comparison of latencies: few for programs, each of whose runs takes long.
 const ROUNDS: usize = 11;
 const PROGRAM_ROUNDS: usize = 6;
