@@ -247,7 +247,8 @@ fn labels_of_held_out_samples_are_checked_as_well() {
     }
     with_moved(0);
     let ran = folder.dyno("tune run net.toml --restarts 0 --out right");
-    assert!(ran.stdout.contains("on the 540 held-out samples"), "{}", ran.stdout);
+    let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ").replace(" │ │ ", " ");
+    assert!(text.contains("on the 540 held-out samples, and"), "{}", ran.stdout);
 }
 
 /// An accuracy that is taken for an error seems to fall far below that of FLOAT 32.

@@ -72,12 +72,8 @@ impl LayerNames {
         }
         let Some((layer, role)) = object.rsplit_once('.') else { return Vec::new() };
         let other = |(node, weights): (&str, &str)| {
-            let name = match layer {
-                layer if layer == node => weights.to_owned(),
-                layer if layer == weights => node.to_owned(),
-                _ => return None,
-            };
-            let object = format!("{name}.{role}");
+            let name = if layer == node { weights } else { node };
+            let object = (layer == node || layer == weights).then(|| format!("{name}.{role}"))?;
             known.contains(&object).then_some(object)
         };
         let mut found: Vec<String> = self.layers().filter_map(other).collect();
