@@ -5,6 +5,7 @@ pub mod arguments;
 mod assignment;
 mod axis;
 mod batch;
+mod conf;
 mod file;
 mod flags;
 mod keys;
@@ -17,14 +18,14 @@ mod stages;
 mod sweep_key;
 
 use std::num::NonZero;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use dyno_loadgen::clock::MILLISECOND;
-use dyno_loadgen::config::{Conf, ConfType, ConfigWarning, built_in_models};
+use dyno_loadgen::config::{Conf, ConfType, ConfigWarning};
 use dyno_loadgen::message::{Message, Severity};
 use dyno_loadgen::plan::{apply_test05, raise_query_count_for_percentile};
 use dyno_loadgen::settings::{
-    Arrivals, FIELDS, Origin, Scenario, Setting as _, Settings, TestMode, nearest, nearest_field,
+    Arrivals, FIELDS, Origin, Scenario, Setting as _, Settings, TestMode, nearest_field,
 };
 
 use assignment::{Assignment, apply};
@@ -42,7 +43,7 @@ pub use shape::ShapeOption;
 pub use stages::Stages;
 pub use sweep_key::SweepKey;
 
-use crate::failure::{Failure, refuse_device};
+use crate::failure::Failure;
 
 /// Prefix of environment variables that set a setting, as in `DYNO_SETTINGS_SERVER_TARGET_QPS`.
 pub const ENVIRONMENT_PREFIX: &str = "DYNO_SETTINGS_";
@@ -211,39 +212,6 @@ impl Options {
         let samples = of_interactive.unwrap_or(benchmark.dataset.samples);
         run.samples_of_round = usize::try_from(samples).ok().and_then(NonZero::new);
         run.accuracy_target = run.accuracy_target.or(benchmark.least_accuracy());
-    }
-
-    fn read_conf(&mut self, problems: &mut Vec<String>) {
-        let model = self.run.conf_model.as_deref();
-        for path in &self.run.conf {
-            let refused =
-                |conf: &Conf| conf.refuse_ignored().map_err(|error| lines(&error.to_string()));
-            match load_conf(path).and_then(|conf| refused(&conf).map(|()| conf)) {
-                Ok(conf) => {
-                    self.warnings.extend(conf.lint(ConfType::User, model));
-                    self.conf.push(conf);
-                }
-                Err(found) => problems.extend(found),
-            }
-        }
-        if let Some(model) = model.filter(|_| self.is_given("conf-model")) {
-            let is_known = model == "*" || built_in_models().any(|known| known == model);
-            if !is_known && !self.conf.iter().any(|conf| conf.has_rows_of(model)) {
-                let near = nearest(model, built_in_models()).unwrap_or("*");
-                problems.push(format!(
-                    "--conf-model {model} has no effect: neither the built-in table nor a file of \
-                     --conf has rows for it; the nearest name is `{near}`"
-                ));
-            }
-        }
-        match self.run.audit.as_deref().map(load_conf).transpose() {
-            Ok(audit) => {
-                let lint = audit.iter().flat_map(|conf| conf.lint(ConfType::Audit, None));
-                self.warnings.extend(lint);
-                self.audit = audit;
-            }
-            Err(found) => problems.extend(found),
-        }
     }
 
     fn is_given(&self, key: &str) -> bool {
@@ -607,17 +575,4 @@ fn read_environment(
     // The environment has no order, and equal variables must give equal runs.
     assignments.sort_by(|a, b| a.key.cmp(b.key));
     assignments
-}
-
-/// Reads a configuration file of LoadGen.
-///
-/// # Errors
-/// Every problem of the file, or that it is a device.
-fn load_conf(path: &Path) -> Result<Conf, Vec<String>> {
-    refuse_device(path).map_err(|failure| failure.problems().to_vec())?;
-    Conf::load(path).map_err(|error| lines(&error.to_string()))
-}
-
-fn lines(text: &str) -> Vec<String> {
-    text.lines().map(str::to_owned).collect()
 }
