@@ -56,6 +56,7 @@ mod watch;
 pub mod workers;
 
 pub use dyno_plugin::permit_exit;
+pub use dyno_tensors::files;
 pub use failure::{Failure, FailureKind};
 pub use watch::{Control, Interrupt, TestResult, Watch, quiet};
 

@@ -234,8 +234,8 @@ impl PairedSamples {
         holds
     }
 
-    /// Returns how many samples with the same shares of answers confirm the margin. `None` if no
-    /// number of them does: the loss is not below the margin.
+    /// Returns how many samples with the same shares of answers confirm the margin: more than these
+    /// ones if they do not. `None` if no number of them does: the loss is not below the margin.
     #[must_use]
     pub fn needed(&self, margin: f64, level: f64) -> Option<u64> {
         if self.loss() >= margin {
@@ -247,7 +247,7 @@ impl PairedSamples {
         while !holds(enough) {
             enough = enough.checked_mul(2).filter(|count| *count < MOST_SAMPLES)?;
         }
-        let mut few = 0;
+        let mut few = if holds(samples) { 0 } else { samples };
         while enough - few > 1 + enough / 200 {
             let middle = few.midpoint(enough);
             if holds(middle) { enough = middle } else { few = middle }

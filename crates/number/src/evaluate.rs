@@ -13,6 +13,7 @@
 mod attributes;
 mod cache;
 pub mod graph;
+mod layer_names;
 mod packed;
 mod pool;
 mod read;
@@ -28,6 +29,7 @@ use dyno_kernels::{Isa, WindowWeights};
 use dyno_onnx::{Model, in_floats};
 use thiserror::Error;
 
+pub use self::layer_names::LayerNames;
 pub use self::packed::{
     PackedError, PackedFile, PackedFileError, PackedLayer, PackedNetwork, PackedPort,
     PackedRunError, PackedSource, PackedTensor, TensorView, Workspace,

@@ -25,7 +25,8 @@ pub struct Metric {
     pub name: String,
     /// Whether more of it is better.
     pub direction: Direction,
-    /// Whether the descriptor states the direction, by `direction` or `metric`.
+    /// Whether the direction is certain: by `direction`, or by a method of `dyno task score`. A name
+    /// such as `accuracy` may be wrong.
     pub is_stated: bool,
 }
 

@@ -48,6 +48,7 @@ mod pareto;
 mod recover;
 mod restart;
 pub mod samples;
+mod speedup;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -58,10 +59,11 @@ mod widths;
 
 use serde_json::{Value, json};
 
-pub use chance::Chance;
+pub use chance::{Chance, SetAccuracy};
 pub use confirm::{Confirmation, Look, MarginVerdict, fewest_held_out, too_few};
 pub use journal::{Journal, JournalError};
 pub(crate) use moves::{Move, is_exp_2, kind_and_bits};
+pub use speedup::Speedup;
 pub(crate) use step::format_accuracy;
 pub use step::{Candidate, Phase, Step};
 pub use trial::{EvaluateFn, Evaluation, Stop, Subset, Trial};
@@ -193,6 +195,9 @@ pub struct TuneOutcome {
     pub steps: Vec<Step>,
     /// All configurations that were evaluated to the end.
     pub points: Vec<Point>,
+    /// Comparison of the latencies of FLOAT(32) and of the answer, after
+    /// [`compare_latency`](Self::compare_latency).
+    pub speedup: Option<Speedup>,
     /// Objective of FLOAT(32); 0 if it is an unknown latency.
     pub base_objective: f64,
     /// Number of lines of the journal that could not be read.

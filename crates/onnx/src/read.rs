@@ -65,7 +65,7 @@ impl Model {
     /// # Errors
     /// [`ReadError`].
     pub fn read(path: &Path) -> Result<Self, ReadError> {
-        let bytes = std::fs::read(path)
+        let bytes = dyno_tensors::files::read(path)
             .map_err(|reason| ReadError::File { path: path.to_owned(), reason })?;
         let mut folder = Folder::new(path.parent().unwrap_or(Path::new("")));
         // In a cache of downloads, the model and its data may be links into one other folder.

@@ -10,7 +10,7 @@ use clap::{ArgAction, Args, Parser, Subcommand};
 use dyno_experiment::audit::{self, Bounds, ScenarioAudit, Schedule};
 use dyno_experiment::options::{CommandLine, KEYS, Options};
 use dyno_experiment::run::variables;
-use dyno_experiment::{Control, Failure, Watch};
+use dyno_experiment::{Control, Failure, Watch, files};
 use dyno_loadgen::settings::Scenario;
 use dyno_results::run_directory::free_folder;
 use dyno_results::write::{pretty, replace};
@@ -267,7 +267,7 @@ impl Answers {
         evidence.end_of_text = self.end_of_text;
         evidence.samples = self.logged_samples;
         let read = |path: &PathBuf| {
-            std::fs::read_to_string(path)
+            files::read_to_string(path)
                 .map_err(|error| Failure::set_up(format!("{}: {error}", path.display())))
         };
         let known = benchmark.and_then(|name| round.benchmark(name));

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dyno_experiment::Failure;
+use dyno_experiment::{Failure, files};
 use dyno_results::VERSION;
 use dyno_results::summary::Rules;
 use dyno_rules::{Round, Suite};
@@ -131,7 +131,7 @@ impl Package {
         let mut description = match &self.describe {
             None => Description::default(),
             Some(path) => {
-                let text = fs::read_to_string(path).map_err(|error| {
+                let text = files::read_to_string(path).map_err(|error| {
                     Failure::set_up(format!("cannot read {}: {error}", path.display()))
                 })?;
                 Description::read(&text)

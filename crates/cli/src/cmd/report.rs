@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dyno_experiment::Failure;
+use dyno_experiment::{Failure, files};
 use dyno_results::collection::Collection;
 use dyno_results::write::to_named;
 use dyno_rules::Round;
@@ -163,7 +163,7 @@ impl Report {
             Failure::set_up(format!("cannot read {}: {problem}", path.display()))
                 .hint("expected a JSON object of unique ids and their numbers")
         };
-        let bytes = fs::read(path).map_err(|error| refused(error.to_string()))?;
+        let bytes = files::read(path).map_err(|error| refused(error.to_string()))?;
         let ids: Ids =
             serde_json::from_slice(&bytes).map_err(|error| refused(error.to_string()))?;
         let mut known = BTreeMap::new();

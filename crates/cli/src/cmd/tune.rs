@@ -14,7 +14,7 @@ mod trial;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use dyno_experiment::Failure;
+use dyno_experiment::{Failure, files};
 use dyno_number::{BUILT_IN_PLATFORMS, Network, Platform};
 
 pub use self::run::Run;
@@ -156,7 +156,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path)
+    files::read_to_string(path)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
 }
 

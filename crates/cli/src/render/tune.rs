@@ -32,7 +32,8 @@ pub fn summary(
     for line in remarks(network, outcome, provenance) {
         frame.line(&line, 2);
     }
-    frame.line(&format!("{folder}: opt_conf.txt, tune.json, report.html, journal.jsonl"), 2);
+    let answer = if outcome.answer.is_some() { "opt_conf.txt, " } else { "" };
+    frame.line(&format!("{folder}: {answer}tune.json, report.html, journal.jsonl"), 2);
     frame.finish()
 }
 
@@ -66,10 +67,18 @@ fn size(frame: &mut Frame, network: &Network, outcome: &TuneOutcome, answer: &Tu
     let count = |value: f64| units::count(rounded(value));
     let ratio = outcome.base_objective / answer.objective;
     let (found, base) = (count(answer.objective), count(outcome.base_objective));
-    frame.line(
-        &format!("{found} {unit} instead of {base}: {ratio:.2} times less").replace("  ", " "),
-        2,
-    );
+    frame
+        .line(&format!("{found} {unit} instead of {base}: {}", times(ratio)).replace("  ", " "), 2);
+}
+
+/// Returns how much less an objective is, in words.
+fn times(ratio: f64) -> String {
+    match ratio {
+        ratio if ratio.is_finite() && ratio > 1.0 => format!("{ratio:.2} times less"),
+        // An expression may be 0 or less for few bits.
+        ratio if ratio.is_infinite() || ratio < 0.0 => "less".to_owned(),
+        _ => "no less".to_owned(),
+    }
 }
 
 fn accuracy(frame: &mut Frame, network: &Network, outcome: &TuneOutcome, answer: &TuneAnswer) {

@@ -47,6 +47,39 @@ fn a_target_that_is_not_held_is_an_error() {
     assert_eq!(ran.json()["tests"][0]["accuracy"]["target"], 0.5, "{}", ran.stderr);
 }
 
+/// A model whose first dimension is 1.
+fn fixed_batch(folder: &Folder) {
+    let mut net = Builder::new("fixed", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[1.into(), 4.into()]);
+    let weight = net.weight("fc1.weight", &[4, 3], Fill::he(4)).unwrap();
+    let y = net.node("MatMul", &[&x, &weight], &[]).unwrap();
+    net.output("y", &y).unwrap();
+    net.finish().write(&folder.0.join("fixed.onnx")).unwrap();
+}
+
+/// Other commands reject what they would ignore, and numbers that nothing can have.
+#[test]
+fn settings_of_other_commands_without_effect_are_rejected() {
+    let folder = tuned::folder();
+    tuned::descriptor(&folder, "net.toml", "");
+    let compare = "tune compare digits.onnx --inputs test.npy --labels test-labels.npy";
+    let npu = "npu run RN BB --seq 16";
+    let explain = "rnn explain lstm:64x256 --predict";
+    for (arguments, expected) in [
+        ("tune run net.toml --confirm none --held-out .2".to_owned(), "--held-out has no effect"),
+        (format!("{compare} --calibration 0"), "expected a number of at least 1"),
+        (format!("{npu} --block-time 100us"), "--block-time has no effect"),
+        (format!("{npu} --block-bytes 10000"), "--block-bytes has no effect"),
+        (format!("{npu} --blocks fused --block-time 100us"), "--block-time has no effect"),
+        (format!("{explain} --chunk 0"), "--chunk: expected a number of at least 1"),
+        (format!("{explain} --chunk 100000"), "more than the 100 steps"),
+        (format!("{explain} --threads 99999"), "cores of the machine"),
+    ] {
+        let ran = folder.dyno(&arguments).exits(2);
+        assert!(ran.stderr.contains(expected), "{arguments}: {expected:?} in\n{}", ran.stderr);
+    }
+}
+
 #[test]
 fn options_without_effect_are_rejected_before_the_run() {
     let folder = tuned::folder();
@@ -60,6 +93,9 @@ fn options_without_effect_are_rejected_before_the_run() {
     check("--batch 8 --scenario SingleStream", "--batch has no effect: without --workers");
     check("--batch-wait 1ms --scenario Server", "--batch-wait has no effect");
     check("--batch Server=8 --scenario Offline", "--batch has no effect: this run has Offline");
+    fixed_batch(&folder);
+    check("--system rnn:fixed.onnx --batch 8", "--batch has no effect: the model takes one sample");
+    check("--system rnn:lstm:3x4,verify=off", "verify=off has no effect: only whole ONNX models");
     check("--system null --workers 2", "--workers has no effect on system `null`");
     check("--system null --batch 2", "--batch has no effect on system `null`");
     check("--samples 5", "--samples has no effect on system `digits`");

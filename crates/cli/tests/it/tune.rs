@@ -487,3 +487,41 @@ fn a_full_disk_loses_no_answer() {
     // With room again, what was not written is made again.
     folder.dyno("tune run net/toy.toml --out out --resume").exits(0);
 }
+
+/// A latency of one run says little: the answer and FLOAT 32 are measured again, in turn.
+#[test]
+fn an_answer_is_faster_only_if_its_latency_is_proven_to_be_less() {
+    let folder = Folder::new();
+    let run = |name: &str, latency: &str| {
+        let script = format!(
+            "n=$(cat {name}.count 2>/dev/null || echo 0); n=$((n + 1)); echo $n > {name}.count\n\
+             awk -v n=$n '{{ bits += $3 }} $2 != \"FLOAT\" && $3 < 3 {{ bad = 1 }}\n\
+             END {{ print \"accuracy = \" (bad ? 0.5 : 0.98); print \"latency = \" {latency} }}' \"$1\"\n"
+        );
+        folder.write(&format!("{name}.sh"), &script);
+        folder.write(
+            &format!("{name}.toml"),
+            &format!(
+                "layer_name = [\"conv1\", \"conv2\"]\nwgt_size = [500, 25000]\nact_size = [784, 2880]\n\
+                 wgt_max_abs = [0.9, 0.9]\nact_max_abs = [0.9, 3.9]\nf_obj = \"latency\"\n\
+                 cmd_fullset = \"sh {name}.sh {{config}}\"\n\
+                 get_result_regex = 'accuracy = ([0-9.]+)'\nget_latency_regex = 'latency = ([0-9.]+)'\n"
+            ),
+        );
+        let ran = folder.dyno(&format!("tune run {name}.toml --out {name}"));
+        let told: Value = serde_json::from_str(&folder.read(&format!("{name}/tune.json"))).unwrap();
+        let steps = told["steps"].as_array().unwrap();
+        let last = steps.last().unwrap()["decision"].as_str().unwrap().to_owned();
+        (ran, last)
+    };
+    let (ran, decision) = run("faster", "bits");
+    assert!(
+        decision.starts_with("the answer is faster than FLOAT 32: measured 6 times"),
+        "{decision}"
+    );
+    ran.exits(0);
+    // Every second run takes less, whatever the formats are.
+    let (ran, decision) = run("noise", "(99 + n % 2)");
+    assert!(decision.contains("not proven to be faster"), "{decision}");
+    ran.exits(1);
+}

@@ -4,7 +4,7 @@ use dyno_onnx::{Element, Model};
 
 use crate::probe::npy;
 use crate::program::ProgramResult;
-use crate::tuned::write;
+use crate::tuned::{self, write};
 use crate::tuned_graph;
 
 const FORMATS: &str = "\
@@ -111,4 +111,41 @@ fn models_are_compared_without_python() {
     let [low, high] = [0, 1].map(|at| rows[1]["interval"][at].as_f64().unwrap());
     assert!(low < accuracy && accuracy < high, "{low} {accuracy} {high}");
     assert!((rows[1]["accuracy"].as_f64().unwrap() * 80.0).fract() == 0.0, "80 are held out");
+}
+
+/// Chains name layers after their nodes if the names of weights have no known ending, and graphs after
+/// the weights. Every command accepts both names.
+#[test]
+fn layers_are_found_by_their_nodes_and_by_their_weights() {
+    let folder = tuned::folder();
+    let by_weights =
+        |text: &str| text.replace("Gemm_1", "output_weights").replace("Gemm", "hidden_weights");
+    folder.write("weights.txt", &by_weights(tuned::FORMATS));
+    for formats in ["formats.txt", "weights.txt"] {
+        folder.dyno(&format!("tune export digits.onnx --formats {formats}")).exits(0);
+        folder.dyno(&format!("tune pack digits.onnx --formats {formats}")).exits(0);
+        let packed = tuned::accuracy(&folder, "tuned:packed=digits.packed");
+        assert!(packed > 0.9, "{formats}: {packed}");
+        let compare =
+            "tune compare digits.onnx --inputs test.npy --labels test-labels.npy --python none";
+        folder.dyno(&format!("{compare} --formats {formats}")).exits(0);
+    }
+    tuned::descriptor(&folder, "nodes.toml", "");
+    folder.write("weights.toml", &by_weights(&folder.read("nodes.toml")));
+    let agreement =
+        folder.read("nodes.toml").replace("labels = \"test-labels.npy\"", "agreement = \"top\"");
+    folder.write("agreement.toml", &agreement);
+    let answers = ["nodes", "weights", "agreement"].map(|name| {
+        let options = "--passes small --confirm none -q";
+        folder.dyno(&format!("tune run {name}.toml --out {name} {options}")).exits(0);
+        let told: serde_json::Value =
+            serde_json::from_str(&folder.read(&format!("{name}/tune.json"))).unwrap();
+        told["answer"]["objective"].clone()
+    });
+    assert_eq!(answers[0], answers[1], "the same search");
+    let wrong = folder.read("nodes.toml").replace("Gemm_1", "Gemm_2");
+    folder.write("wrong.toml", &wrong);
+    let ran = folder.dyno("tune run wrong.toml --out wrong").exits(2);
+    let expected = "there is no object `Gemm_2.weight`; the nearest is `Gemm_1.weight`";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
 }

@@ -1,9 +1,10 @@
 //! Tuned models as files that are handed over: packed, measured, damaged.
 
+use dyno_onnx::Model;
 use dyno_sut::digits::Perceptron;
 
 use crate::program::Folder;
-use crate::tuned::{DATA, accuracy, folder, write};
+use crate::tuned::{DATA, accuracy, descriptor, folder, write};
 
 /// The built-in perceptron, packed.
 fn packed() -> Folder {
@@ -99,4 +100,67 @@ fn what_is_no_packed_model_is_told() {
     assert!(ran.stderr.contains("the nearest is `Gemm.weight`"), "{}", ran.stderr);
     let ran = folder.dyno("tune pack digits.onnx --formats formats.txt --out no/such/x").exits(3);
     assert!(ran.stderr.contains("cannot write no/such/x"), "{}", ran.stderr);
+}
+
+/// Weights beside a model belong to its content: a job, shared evaluations and a packed file are
+/// those of other weights after a change.
+#[test]
+fn changed_external_weights_are_noticed() {
+    let folder = folder();
+    let model = Model::read(&folder.0.join("digits.onnx")).unwrap();
+    let files = model.write_external_above(&folder.0.join("ext.onnx"), 0).unwrap();
+    let weights = files.weights.expect("weights beside the model");
+    descriptor(&folder, "ext.toml", "");
+    folder.write("ext.toml", &folder.read("ext.toml").replace("digits.onnx", "ext.onnx"));
+    let tune = "tune run ext.toml --max-evaluations 3 --out";
+    folder.dyno(&format!("{tune} first --evaluations shared.jsonl")).exits(1);
+    let before = folder.read("shared.jsonl").lines().count();
+    assert!(before > 0);
+    folder.dyno("tune pack ext.onnx --formats formats.txt").exits(0);
+    assert!(accuracy(&folder, "tuned:packed=ext.packed,model=ext.onnx") > 0.9);
+    let mut bytes = std::fs::read(&weights).unwrap();
+    bytes[3] ^= 0x80;
+    std::fs::write(&weights, &bytes).unwrap();
+    let ran = folder.dyno("tune run ext.toml --resume --out first").exits(2);
+    assert!(ran.stderr.contains("the journal of another job: files was"), "{}", ran.stderr);
+    folder.dyno(&format!("{tune} second --evaluations shared.jsonl")).exits(1);
+    assert_eq!(folder.read("shared.jsonl").lines().count(), 2 * before, "nothing is shared");
+    let ran = folder.dyno(&format!("run --system tuned:packed=ext.packed,model=ext.onnx {DATA}"));
+    let ran = ran.exits(2);
+    assert!(ran.stderr.contains("was packed from a different model"), "{}", ran.stderr);
+}
+
+/// The content of the validation set belongs to a job as well.
+#[test]
+fn changed_validation_labels_are_noticed() {
+    let folder = crate::tuned::closed_folder();
+    folder.dyno("tune run net.toml --max-evaluations 3 --out out").exits(1);
+    let mut bytes = std::fs::read(folder.0.join("test-labels.npy")).unwrap();
+    let last = bytes.len() - 8;
+    bytes[last] = (bytes[last] + 1) % 10;
+    write(&folder, "test-labels.npy", &bytes);
+    let ran = folder.dyno("tune run net.toml --resume --out out").exits(2);
+    assert!(ran.stderr.contains("the journal of another job: files was"), "{}", ran.stderr);
+}
+
+/// A device such as `/dev/zero` has no end.
+#[cfg(target_os = "linux")]
+#[test]
+fn devices_are_refused_in_place_of_files() {
+    let folder = folder();
+    for command in [
+        "tune run /dev/zero",
+        "tune plot /dev/zero --out page.html",
+        "tune emit /dev/zero",
+        "tune layers /dev/zero",
+        "tune profile /dev/zero --samples test.npy",
+        "tune export /dev/zero --formats formats.txt",
+        "tune pack /dev/zero --formats formats.txt",
+        "tune compare /dev/zero --inputs test.npy --labels test-labels.npy",
+        "run --system null --conf /dev/zero",
+        "compare /dev/zero /dev/zero",
+    ] {
+        let ran = folder.dyno(command);
+        assert!(ran.stderr.contains("is a device"), "{command}: {}", ran.stderr);
+    }
 }

@@ -151,7 +151,10 @@ fn an_error_rate_is_not_maximized() {
     assert_eq!(told(&folder, "words")["answer"]["accuracy"], 7.4);
     let script = folder.read("wer.awk").replace("error rate", "result");
     folder.write("wer.awk", &script);
-    // Called an accuracy, it rises far above that of FLOAT 32.
+    // Called an accuracy, it rises far above that of FLOAT 32, also if the descriptor names it so.
+    folder.write("net.toml", &format!("{}metric = \"accuracy\"\n", regex("result")));
+    let ran = folder.dyno("tune run net.toml --out metric").exits(4);
+    assert!(ran.stderr.contains("as an error rate would be"), "{}", ran.stderr);
     let script = folder.read("wer.awk").replace("result", "accuracy");
     folder.write("wer.awk", &script);
     folder.write("net.toml", &regex("accuracy"));
@@ -191,6 +194,8 @@ fn data_are_checked_before_the_search() {
     beyond[17] = 10;
     let told = with_labels(&beyond);
     assert!(told.contains("labels below 10") && told.contains("10 for sample 17"), "{told}");
+    let ran = folder.dyno("tune run net.toml --objective w_bits*0 --out zero").exits(2);
+    assert!(ran.stderr.contains("is 0 for FLOAT 32; expected a positive"), "{}", ran.stderr);
     let told = with_labels(&labels[..539]);
     assert!(told.contains("a label for each of the 540 samples"), "{told}");
     images(&folder, "test", &all);
@@ -210,4 +215,75 @@ fn data_are_checked_before_the_search() {
     write(&folder, "test.npy", &bytes);
     let told = folder.dyno("tune run net.toml --out out").exits(2).stderr;
     assert!(told.contains("sample 41 has NaN at its position 5; so have 1 others: 300"), "{told}");
+}
+
+/// Held-out samples whose labels belong to other samples confirm nothing.
+#[test]
+fn labels_of_held_out_samples_are_checked_as_well() {
+    let folder = tuned::closed_folder();
+    let all: Vec<i64> = digits::test_digits().map(|digit| i64::from(digit.label)).collect();
+    let with_moved = |most: usize| {
+        let label = |at: usize| all[if at < most { (at * 7 + 3) % all.len() } else { at }];
+        let bytes: Vec<u8> = (0..all.len()).flat_map(|at| label(at).to_le_bytes()).collect();
+        write(&folder, "test-labels.npy", &npy("<i8", &format!("({},)", all.len()), &bytes));
+    };
+    with_moved(all.len());
+    for closed in ["", " --closed current"] {
+        let ran = folder.dyno(&format!("tune run net.toml{closed} --out chance")).exits(2);
+        let expected = "540 held-out samples, and chance has 0.";
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+        assert!(ran.stderr.contains("the order of `validation_labels`"), "{}", ran.stderr);
+    }
+    // Above chance, but provably far below the samples of the search.
+    with_moved(all.len() / 2);
+    for (closed, out) in [("", "half"), (" --closed current", "half-closed")] {
+        folder.dyno(&format!("tune run net.toml{closed} --restarts 0 --out {out}")).exits(1);
+        let found = told(&folder, out);
+        assert_eq!(found["confirmation"]["verdict"], "UNDECIDED");
+        let sentence = found["confirmation"]["sentence"].as_str().unwrap();
+        assert!(sentence.contains("on 540 held-out samples, far below the"), "{sentence}");
+        let accuracy = found["baselines"]["confirmation"]["accuracy"].as_f64().unwrap();
+        assert!(accuracy < 0.6, "{accuracy}");
+    }
+    with_moved(0);
+    let ran = folder.dyno("tune run net.toml --restarts 0 --out right");
+    let text = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ").replace(" │ │ ", " ");
+    assert!(text.contains("on the 540 held-out samples, and"), "{}", ran.stdout);
+}
+
+/// An accuracy that is taken for an error seems to fall far below that of FLOAT 32.
+#[test]
+fn an_accuracy_is_not_minimized() {
+    let folder = Folder::new();
+    folder.write(
+        "net.awk",
+        "/^#/ || $2 == \"FLOAT\" { next }\n$3 < 6 { bad += 6 - $3 }\n\
+         END { printf \"result = %.5f\\n\", 0.95 / (1 + 2 * bad) }\n",
+    );
+    let base = "layer_name = [\"a\", \"b\"]\nwgt_size = [500, 25_000]\nact_size = [784, 2_880]\n\
+                wgt_max_abs = [0.9, 0.9]\nact_max_abs = [0.9, 3.9]\nerr_margin = 0.01\n\
+                cmd_fullset = \"awk -f net.awk {config}\"\nmetric = \"loss\"\n\
+                get_result_regex = 'result = ([0-9.]+)'\n";
+    folder.write("net.toml", base);
+    let ran = folder.dyno("tune run net.toml --out out").exits(4);
+    assert!(ran.stderr.contains("as an accuracy would be"), "{}", ran.stderr);
+    folder.write("net.toml", &format!("{base}direction = \"lower\"\n"));
+    folder.dyno("tune run net.toml --out stated").exits(0);
+}
+
+/// Labels that are whole numbers count as such, whatever their type is.
+#[test]
+fn whole_labels_may_be_floats() {
+    let folder = tuned::folder();
+    descriptor(&folder, "net.toml", "");
+    let with_offset = |offset: f64| {
+        let labels = digits::test_digits().map(|digit| f64::from(digit.label) + offset);
+        let bytes: Vec<u8> = labels.flat_map(f64::to_le_bytes).collect();
+        write(&folder, "test-labels.npy", &npy("<f8", "(540,)", &bytes));
+    };
+    with_offset(0.0);
+    folder.dyno("tune run net.toml --passes small --confirm none -q --out whole").exits(0);
+    with_offset(0.5);
+    let ran = folder.dyno("tune run net.toml --out half").exits(2);
+    assert!(ran.stderr.contains("expected whole numbers of at least 0; found"), "{}", ran.stderr);
 }

@@ -14,7 +14,7 @@ use dyno_results::summary::{self, Accuracy, ReasonKind, State, Verdict};
 use super::conditions::Conditions;
 use super::{accuracy, label, server, tokens};
 
-use crate::failure::Failure;
+use crate::failure::{Failure, refuse_device};
 
 /// A run that is compared.
 #[derive(Debug, Clone)]
@@ -86,6 +86,7 @@ impl ComparedRun {
                 .hint("pass run directories of dyno run, by default below runs/"));
         }
         if !path.join(summary::FILE).is_file() {
+            refuse_device(path)?;
             return foreign::read(path).map(|of| Self::foreign(path, of)).map_err(Failure::usage);
         }
         let run = summary::Run::read(path)

@@ -292,6 +292,14 @@ pub fn batches(facts: &Facts<'_>) -> Option<UnmetNeed> {
             )
         });
     }
+    let is_larger = |scenario: &Scenario| batch.size(*scenario).is_some_and(|most| most.get() > 1);
+    let takes_one = system.is_engine() && system.about().largest_batch == 1;
+    if takes_one && facts.scenarios.iter().any(is_larger) {
+        return Some(UnmetNeed::new(
+            "has no effect: the model takes one sample per call",
+            "remove it, or export the model with an open first dimension",
+        ));
+    }
     let takes_effect = |scenario: &Scenario| {
         let is_split = matches!(scenario, Scenario::MultiStream | Scenario::Offline);
         system.is_batched(*scenario) || (is_split && run.batch_wait.is_none() && system.is_engine())

@@ -239,7 +239,7 @@ keys! {
         |o, v, _| { o.threads = Some(at_least_one(v)?); Ok(()) };
     "cores" "LIST" "Processors for the threads of the system, such as 0-3,6; the issuing thread stays off them (Linux)" "all"
         |o, v, _| { o.cores = Some(v.parse().map_err(|error: CoresError| error.to_string())?); Ok(()) };
-    "batch" "N|SCENARIO=N,.." "Maximum batch size of the workers, for all scenarios or each; 32,Server=8 is 8 in Server and 32 elsewhere" "32; 1 for models"
+    "batch" "N|SCENARIO=N,.." "Maximum batch size of the workers, for all scenarios or each; 32,Server=8 is 8 in Server and 32 elsewhere" "32; 1 for simulated systems"
         |o, v, _| { o.batch = Some(BatchSizes::parse(v)?); Ok(()) };
     "batch-wait" "TIME" "How long the oldest sample of a batch waits for more samples" "0ns"
         |o, v, _| { o.batch_wait = Some(units::parse_duration(v)?); Ok(()) };

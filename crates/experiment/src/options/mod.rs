@@ -5,6 +5,7 @@ pub mod arguments;
 mod assignment;
 mod axis;
 mod batch;
+mod conf;
 mod file;
 mod flags;
 mod keys;
@@ -20,11 +21,11 @@ use std::num::NonZero;
 use std::path::PathBuf;
 
 use dyno_loadgen::clock::MILLISECOND;
-use dyno_loadgen::config::{Conf, ConfType, ConfigWarning, built_in_models};
+use dyno_loadgen::config::{Conf, ConfType, ConfigWarning};
 use dyno_loadgen::message::{Message, Severity};
 use dyno_loadgen::plan::{apply_test05, raise_query_count_for_percentile};
 use dyno_loadgen::settings::{
-    Arrivals, FIELDS, Origin, Scenario, Setting as _, Settings, TestMode, nearest, nearest_field,
+    Arrivals, FIELDS, Origin, Scenario, Setting as _, Settings, TestMode, nearest_field,
 };
 
 use assignment::{Assignment, apply};
@@ -211,38 +212,6 @@ impl Options {
         let samples = of_interactive.unwrap_or(benchmark.dataset.samples);
         run.samples_of_round = usize::try_from(samples).ok().and_then(NonZero::new);
         run.accuracy_target = run.accuracy_target.or(benchmark.least_accuracy());
-    }
-
-    fn read_conf(&mut self, problems: &mut Vec<String>) {
-        let model = self.run.conf_model.as_deref();
-        for path in &self.run.conf {
-            let read = Conf::load(path).and_then(|conf| conf.refuse_ignored().map(|()| conf));
-            match read {
-                Ok(conf) => {
-                    self.warnings.extend(conf.lint(ConfType::User, model));
-                    self.conf.push(conf);
-                }
-                Err(error) => problems.extend(error.to_string().lines().map(str::to_string)),
-            }
-        }
-        if let Some(model) = model.filter(|_| self.is_given("conf-model")) {
-            let is_known = model == "*" || built_in_models().any(|known| known == model);
-            if !is_known && !self.conf.iter().any(|conf| conf.has_rows_of(model)) {
-                let near = nearest(model, built_in_models()).unwrap_or("*");
-                problems.push(format!(
-                    "--conf-model {model} has no effect: neither the built-in table nor a file of \
-                     --conf has rows for it; the nearest name is `{near}`"
-                ));
-            }
-        }
-        match self.run.audit.as_deref().map(Conf::load).transpose() {
-            Ok(audit) => {
-                let lint = audit.iter().flat_map(|conf| conf.lint(ConfType::Audit, None));
-                self.warnings.extend(lint);
-                self.audit = audit;
-            }
-            Err(error) => problems.extend(error.to_string().lines().map(str::to_string)),
-        }
     }
 
     fn is_given(&self, key: &str) -> bool {

@@ -15,7 +15,7 @@ use dyno_results::sweep::{Axis, Definition, InputFile, LoadKind, Point, PointSta
 use super::combinations::{Combination, check_selection, combinations, is_selected};
 use super::same::SameRuns;
 use crate::effect::{Common, Facts, check_system};
-use crate::failure::Failure;
+use crate::failure::{Failure, refuse_device};
 use crate::options::{
     Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, RunOptions, SweepKey, SweepTable, meaning,
 };
@@ -351,6 +351,7 @@ impl Check {
         for path in paths.chain(data).chain(with).chain(run.conf.iter().cloned()) {
             if self.files.iter().all(|file| file.path != path) {
                 self.files.extend(look_at(&path, Path::new("")));
+                self.files.extend(external_weights(&path));
             }
         }
     }
@@ -375,9 +376,19 @@ impl Check {
     }
 }
 
+/// Returns the files beside an ONNX model that hold its weights.
+fn external_weights(path: &Path) -> Vec<InputFile> {
+    if path.extension().is_none_or(|extension| extension != "onnx") {
+        return Vec::new();
+    }
+    let Ok(model) = dyno_onnx::Model::read(path) else { return Vec::new() };
+    model.external_files().into_iter().filter_map(|file| look_at(file, Path::new(""))).collect()
+}
+
 /// Returns the current hash and size of a file; `None` if it cannot be read, which the run reports.
 /// Comments and spacing of a `dyno.toml` are ignored.
 pub fn look_at(path: &Path, base: &Path) -> Option<InputFile> {
+    refuse_device(&base.join(path)).ok()?;
     let mut file = File::open(base.join(path)).ok()?;
     let mut looked_at = InputFile { path: path.to_path_buf(), bytes: 0, crc32: 0 };
     if path.extension().is_some_and(|extension| extension == "toml") {

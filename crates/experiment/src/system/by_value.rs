@@ -138,7 +138,7 @@ fn tuned_model(text: &str) -> Result<TunedModel, Failure> {
         .hint("remove lengths=, which belongs to samples of --data"));
     }
     let opened = match (&files.packed, &files.model) {
-        (Some(packed), model) => TunedModel::open_packed(packed, model.as_deref()),
+        (Some(packed), model) => tuned::open_packed(packed, model.as_deref()),
         (None, Some(model)) => {
             let formats = match &files.formats {
                 Some(path) => tuned::read(path)?,

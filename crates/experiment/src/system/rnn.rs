@@ -326,10 +326,22 @@ fn check_unserved(spec: &Spec, system: &str) -> Result<(), Failure> {
 }
 
 fn read(text: &str, system: &str) -> Result<Spec, Failure> {
-    spec::parse(text).map_err(|expected| {
+    let spec = spec::parse(text).map_err(|expected| {
         Failure::usage(format!("system `{system}:{text}`: {expected}"))
             .hint("for example rnn:lstm:256x256x1x100,precision=bf16; see dyno info systems")
-    })
+    })?;
+    // A missing file is reported where it is opened.
+    let is_onnx = |model: &str| {
+        Path::new(model).extension().is_some_and(|end| end.eq_ignore_ascii_case("onnx"))
+    };
+    let is_whole = !spec.as_layers && spec.models.iter().any(|(model, _)| is_onnx(model));
+    if !spec.verify && !is_whole {
+        let problem = format!(
+            "system `{system}:{text}`: verify=off has no effect: only whole ONNX models are verified"
+        );
+        return Err(Failure::usage(problem).hint("remove verify=off"));
+    }
+    Ok(spec)
 }
 
 /// Returns a short name of the models for folders.

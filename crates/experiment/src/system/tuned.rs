@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dyno_loadgen::settings::nearest;
 use dyno_number::Dictionary;
-use dyno_number::evaluate::{PackedLayer, ProductPath};
+use dyno_number::evaluate::{PackedLayer, PackedSource, ProductPath};
 use dyno_sut::onnx::tuned::{TunedEngine, TunedModel};
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
 use dyno_sut::tensors::{Spans, TensorLibrary};
@@ -16,6 +16,7 @@ use super::kind::{Drive, OpenedSystem, Request, Resources, SystemKind};
 use super::{onnx, shapes};
 use crate::failure::Failure;
 use crate::options::RunOptions;
+use crate::tune::model_hash;
 
 pub(super) const KIND: SystemKind = SystemKind {
     name: "tuned",
@@ -142,7 +143,7 @@ pub fn load(text: &str, run: &RunOptions) -> Result<LoadedTunedModel, Failure> {
             let problem = format!("system `tuned:{text}`: a packed model has its own formats");
             return Err(Failure::usage(problem).hint("remove formats=, or pack the model again"));
         }
-        return load_file(path, lengths, run, || TunedModel::open_packed(path, model.as_deref()));
+        return load_file(path, lengths, run, || open_packed(path, model.as_deref()));
     }
     let path = model.ok_or_else(|| {
         Failure::usage(format!("system `tuned:{text}` needs a model")).hint(example)
@@ -156,6 +157,28 @@ pub fn load(text: &str, run: &RunOptions) -> Result<LoadedTunedModel, Failure> {
         Some(path) => failure.hint(format!("formats are those of {}", path.display())),
         None => failure,
     })
+}
+
+/// Opens a packed model. With `model`, checks that it was packed from this model.
+///
+/// # Errors
+/// A file cannot be read, or the packed model is that of another one.
+pub(super) fn open_packed(path: &Path, model: Option<&Path>) -> Result<TunedModel, OnnxError> {
+    let source = |model: &Path| {
+        packed_source(model).map_err(|why| OnnxError::Model { path: model.to_path_buf(), why })
+    };
+    let source = model.map(source).transpose()?;
+    TunedModel::open_packed(path, source.as_ref())
+}
+
+/// Returns what a packed file states about its model: the name of its file, and the SHA-256 of the
+/// model with all its weights.
+///
+/// # Errors
+/// The model cannot be read.
+pub fn packed_source(model: &Path) -> Result<PackedSource, String> {
+    let name = model.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(PackedSource { name, sha256: model_hash(model)? })
 }
 
 /// Reads a Number configuration file.
@@ -239,14 +262,27 @@ fn remark(layers: &[PackedLayer]) -> String {
     )
 }
 
-/// Reads an array of NumPy with whole numbers, one for each sample.
+/// Largest number up to which `f64` represents all whole numbers: 2^53.
+const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// Reads an array of NumPy with whole numbers, one for each sample. Floats may be whole, too.
 ///
 /// # Errors
 /// A file that cannot be read, or numbers that are not whole.
 pub fn whole_numbers(path: &Path) -> Result<Vec<usize>, String> {
     let wrong = || format!("{}: expected whole numbers of at least 0", path.display());
     let found = array(path)?;
-    let found = found.elements.to_i64().ok_or_else(wrong)?;
+    let found = match found.elements.to_i64() {
+        Some(integers) => integers.into_owned(),
+        None => {
+            // NumPy makes floats of integers easily.
+            let whole = |x: f64| {
+                let is_whole = x.fract() == 0.0 && x.abs() < MOST_EXACT;
+                is_whole.then_some(x as i64).ok_or_else(|| format!("{}; found {x}", wrong()))
+            };
+            found.elements.to_f64().into_iter().map(whole).collect::<Result<Vec<i64>, _>>()?
+        }
+    };
     let number = |(at, number): (usize, &i64)| {
         usize::try_from(*number).map_err(|_| format!("{}; {number} is at {at}", wrong()))
     };

@@ -1,10 +1,12 @@
 //! The built-in engine as the evaluator: a model and its samples, from files.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use dyno_loadgen::clock::Clock;
+use dyno_loadgen::settings::nearest;
 use dyno_number::evaluate::graph::{CorrectnessRule, GraphEvaluator, GraphSamples};
-use dyno_number::evaluate::{ChainEvaluator, Samples};
+use dyno_number::evaluate::{ChainEvaluator, LayerNames, Samples};
 use dyno_number::network::{BuiltInModel, Layer};
 use dyno_number::tune::{Chance, Evaluation, Journal, Stop, Subset, Trial};
 use dyno_number::{Network, Objective};
@@ -16,10 +18,27 @@ use super::closed::sha256;
 use super::data::Data;
 use super::evaluations::SharedEvaluations;
 use super::speed::Speed;
+use crate::system::{Resources, SystemKind};
 use crate::watch::Interrupt;
 
 /// Most samples that are predicted to check the labels.
 const MOST_PREDICTED: usize = 2_000;
+
+/// Words of a message about a set of samples, and the keys of the descriptor that name its files.
+struct SetFiles {
+    what: &'static str,
+    labels: &'static str,
+    samples: &'static str,
+}
+
+const SEARCHED: SetFiles = SetFiles { what: "samples", labels: "labels", samples: "samples" };
+const HELD_OUT: SetFiles =
+    SetFiles { what: "held-out samples", labels: "labels", samples: "samples" };
+const VALIDATION: SetFiles = SetFiles {
+    what: "held-out samples",
+    labels: "validation_labels",
+    samples: "validation_samples",
+};
 
 /// A model in this process that evaluates trials.
 #[derive(Debug)]
@@ -29,6 +48,8 @@ pub struct Engine {
     speed: Option<Speed>,
     /// Evaluations that jobs share, if a file is given.
     shared: Option<SharedEvaluations>,
+    /// Both names of layers, if objects are not named as the engine names them.
+    names: LayerNames,
 }
 
 #[derive(Debug)]
@@ -57,19 +78,19 @@ impl Engine {
             CorrectnessRule::Labels(labels) => labels.clone(),
             CorrectnessRule::Agreement(_) => Vec::new(),
         };
-        let full = data.sets[Subset::Full as usize].clone();
+        let [_, full, confirmation] = data.sets.clone();
         let mut engine = Self::new(&path, data.fed, data.sets)?;
-        let objects = engine.objects();
-        let known: Vec<&str> = objects.iter().map(String::as_str).collect();
         let of = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        if let unknown @ [_, ..] = &network.unknown_objects(&known)[..] {
-            return Err(of(&unknown.join("; ")));
-        }
+        let objects: Vec<String> = network.objects().into_iter().flatten().collect();
+        engine.accept(&path, &objects).map_err(|problem| of(&problem))?;
         let problems = engine.wrong_sizes(network);
         if !problems.is_empty() {
             return Err(of(&problems.join("; ")));
         }
-        engine.check_chance(&labels, &full).map_err(|problem| of(&problem))?;
+        let held_out = if built_in.validation.is_some() { VALIDATION } else { HELD_OUT };
+        for (set, files) in [(&full, SEARCHED), (&confirmation, held_out)] {
+            engine.check_chance(&labels, set, &files).map_err(|problem| of(&problem))?;
+        }
         if network.objective == Objective::Latency {
             engine.speed =
                 Some(Speed::new(Model::read(&path).map_err(|error| of(&error))?, sample));
@@ -89,15 +110,49 @@ impl Engine {
         {
             let samples = Samples { values: input.values.clone(), labels: labels.clone() };
             if let Ok(chain) = ChainEvaluator::new(&model, samples, sets.clone()) {
-                return Ok(Self {
-                    shape: Shape::Chain(Box::new(chain)),
-                    speed: None,
-                    shared: None,
-                });
+                return Ok(Self::of_shape(Shape::Chain(Box::new(chain))));
             }
         }
         let graph = GraphEvaluator::new(&model, fed, sets).map_err(|error| of(&error))?;
-        Ok(Self { shape: Shape::Graph(Box::new(graph)), speed: None, shared: None })
+        Ok(Self::of_shape(Shape::Graph(Box::new(graph))))
+    }
+
+    fn of_shape(shape: Shape) -> Self {
+        Self { shape, speed: None, shared: None, names: LayerNames::default() }
+    }
+
+    /// Prepares for objects with either name of their layers.
+    ///
+    /// # Errors
+    /// The model at `path` lacks an object, or two of the names mean the same object.
+    pub(super) fn accept(&mut self, path: &Path, objects: &[String]) -> Result<(), String> {
+        let known = self.objects();
+        if objects.iter().all(|object| known.contains(object)) {
+            return Ok(());
+        }
+        let model = Model::read(path).map_err(|error| error.to_string())?;
+        self.names = LayerNames::new(&model);
+        let mut problems = Vec::new();
+        let mut taken: HashMap<String, &str> = HashMap::new();
+        for object in objects {
+            let found = self.names.objects(object, &known);
+            if found.is_empty() {
+                let near = nearest(object, known.iter().map(String::as_str));
+                let near = near.map(|near| format!("; the nearest is `{near}`"));
+                problems.push(format!("there is no object `{object}`{}", near.unwrap_or_default()));
+            }
+            for name in found {
+                if let Some(other) = taken.insert(name, object) {
+                    problems.push(format!("`{object}` and `{other}` are the same numbers"));
+                }
+            }
+        }
+        if problems.is_empty() { Ok(()) } else { Err(problems.join("; ")) }
+    }
+
+    /// Returns whether the model has an object, by either name of its layer.
+    pub fn has_object(&self, object: &str) -> bool {
+        !self.names.objects(object, &self.objects()).is_empty()
     }
 
     /// Returns what is wrong with numbers of weights in the descriptor. A size of 0 leaves an object
@@ -118,12 +173,17 @@ impl Engine {
         network.layers.iter().filter_map(wrong).collect()
     }
 
-    /// Rejects labels that FLOAT(32) predicts no better than chance.
-    fn check_chance(&mut self, labels: &[usize], full: &[usize]) -> Result<(), String> {
-        if labels.is_empty() {
+    /// Rejects labels of a set that FLOAT(32) predicts no better than chance.
+    fn check_chance(
+        &mut self,
+        labels: &[usize],
+        set: &[usize],
+        files: &SetFiles,
+    ) -> Result<(), String> {
+        if labels.is_empty() || set.is_empty() {
             return Ok(());
         }
-        let part = &full[..full.len().min(MOST_PREDICTED)];
+        let part = &set[..set.len().min(MOST_PREDICTED)];
         let predictions = match &mut self.shape {
             Shape::Chain(chain) => chain.predictions(part).map_err(|error| error.to_string())?,
             Shape::Graph(graph) => graph.predictions(part),
@@ -133,9 +193,10 @@ impl Engine {
         if found.is_exceeded() {
             return Ok(());
         }
+        let SetFiles { what, labels, samples } = files;
         Err(format!(
-            "FLOAT 32 has accuracy {:.4} on {} samples, and chance has {:.4}: nothing was searched. \
-             Compare the order of `labels` with that of `samples`, and both with the model",
+            "FLOAT 32 has accuracy {:.4} on {} {what}, and chance has {:.4}: nothing was searched. \
+             Compare the order of `{labels}` with that of `{samples}`, and both with the model",
             found.accuracy, found.samples, found.expected
         ))
     }
@@ -159,8 +220,10 @@ impl Engine {
         }
     }
 
-    /// Returns the weights of a layer.
+    /// Returns the weights of a layer, by either of its names.
     pub fn weights(&self, layer: &str) -> Option<&[f32]> {
+        let object = self.names.objects(&format!("{layer}.weight"), &self.objects());
+        let layer = object.first()?.strip_suffix(".weight")?;
         match &self.shape {
             Shape::Chain(chain) => chain.weights(layer),
             Shape::Graph(graph) => graph.weights(layer),
@@ -186,18 +249,28 @@ impl Engine {
         trials: &[Trial],
         interrupt: &Interrupt,
     ) -> Vec<Result<Evaluation, Stop>> {
+        let known = self.objects();
         let one = |trial: &Trial| {
             if interrupt.is_asked() {
                 return Err(Stop::Interrupted);
+            }
+            if let (Trial::AGAIN, Some(speed)) = (trial.number, &self.speed) {
+                let latency_ns = Some(speed.again_ns(&trial.assignment).map_err(Stop::Failed)?);
+                return Ok(Evaluation { latency_ns, ..Evaluation::from_accuracy(0.0) });
             }
             let clock = Clock::start();
             let shared = self.shared.as_ref().and_then(|shared| shared.find(trial));
             if let (Some(found), None) = (shared, &self.speed) {
                 return Ok(found);
             }
+            let renamed = (!self.names.is_empty()).then(|| Trial {
+                assignment: self.names.assignment(&trial.assignment, &known),
+                ..trial.clone()
+            });
+            let renamed = renamed.as_ref().unwrap_or(trial);
             let found = match &mut self.shape {
-                Shape::Chain(chain) => chain.evaluate(trial)?,
-                Shape::Graph(graph) => graph.evaluate(trial)?,
+                Shape::Chain(chain) => chain.evaluate(renamed)?,
+                Shape::Graph(graph) => graph.evaluate(renamed)?,
             };
             let latency_ns = match &mut self.speed {
                 Some(speed) => Some(speed.latency_ns(&trial.assignment).map_err(Stop::Failed)?),
@@ -217,16 +290,45 @@ impl Engine {
 }
 
 /// Returns names and SHA-256 of the files of a descriptor, which a job depends on besides its
-/// settings.
+/// settings: the model with its external weights, the samples, the validation set, and the files and
+/// the code of `system`.
 ///
 /// # Errors
 /// A file that cannot be read.
 pub fn hashes(built_in: &BuiltInModel, folder: &Path) -> Result<Value, String> {
-    let of = |name: &str| {
-        let path = folder.join(name);
-        let bytes = files::read(&path)
-            .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-        Ok(json!({"name": name, "sha256": sha256(&bytes)}))
-    };
-    built_in.files().into_iter().map(of).collect()
+    let entry = |name: &str, sha256: String| json!({"name": name, "sha256": sha256});
+    let mut found = Vec::new();
+    let data = built_in
+        .files()
+        .into_iter()
+        .skip(1)
+        .chain(built_in.validation.iter().flatten().map(String::as_str));
+    found.push(entry(&built_in.model, model_hash(&folder.join(&built_in.model))?));
+    for name in data {
+        found.push(entry(name, file_hash(&folder.join(name))?));
+    }
+    let spec = built_in.system.as_deref().unwrap_or_default();
+    if let Ok((kind, operand)) = SystemKind::of_spec(spec) {
+        let Resources { files, libraries, .. } = (kind.resources)(operand);
+        // `{model}`, `{config}` and modules of Python are no files.
+        for path in files.into_iter().chain(libraries).filter(|path| path.is_file()) {
+            found.push(entry(&path.display().to_string(), model_hash(&path)?));
+        }
+    }
+    Ok(found.into())
+}
+
+/// Returns the SHA-256 of a model, which covers files beside it with its weights.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn model_hash(path: &Path) -> Result<String, String> {
+    // The models of a `system` need not be ONNX files.
+    dyno_equivalence::fingerprint(path).or_else(|_| file_hash(path))
+}
+
+fn file_hash(path: &Path) -> Result<String, String> {
+    let bytes =
+        files::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    Ok(sha256(&bytes))
 }

@@ -226,6 +226,8 @@ impl Comparison<'_> {
     ) -> Result<f64, String> {
         let sets = [Vec::new(), held_out.to_vec(), Vec::new()];
         let mut engine = Engine::new(path, self.samples.clone(), sets)?;
+        let objects: Vec<String> = assignment.iter().map(|(object, _)| object.to_owned()).collect();
+        engine.accept(path, &objects).map_err(|why| format!("{}: {why}", path.display()))?;
         let trial = Trial { number: 1, subset: Subset::Full, assignment, decides: None };
         let found = engine.evaluate(&[trial], &Interrupt::default());
         match found.into_iter().next() {

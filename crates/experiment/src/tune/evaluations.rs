@@ -25,13 +25,14 @@ pub struct SharedEvaluations {
 }
 
 impl SharedEvaluations {
-    /// Opens or creates a file of evaluations, for the sets of these samples.
+    /// Opens or creates a file of evaluations, for the sets of these samples. `model` is the hash of
+    /// the model, with all its weights.
     ///
     /// # Errors
     /// The file cannot be read or written.
     pub fn open(
         path: &Path,
-        model: &[u8],
+        model: &str,
         fed: &GraphSamples,
         sets: &[Vec<usize>; 3],
     ) -> Result<Self, String> {
@@ -44,8 +45,7 @@ impl SharedEvaluations {
         if !text.is_empty() && !text.ends_with('\n') {
             file.write_all(b"\n").map_err(of)?;
         }
-        let model = Sha256::digest(model);
-        let set = |indices: &Vec<usize>| set_hash(&model, fed, indices);
+        let set = |indices: &Vec<usize>| set_hash(model, fed, indices);
         let known = text.lines().filter_map(entry).collect();
         Ok(Self { path: path.to_path_buf(), file, known, sets: sets.each_ref().map(set) })
     }
@@ -87,7 +87,7 @@ fn entry(line: &str) -> Option<(String, Evaluation)> {
 
 /// Returns the hash of what the accuracy on a set depends on. Sums of numbers depend on the
 /// instruction set.
-fn set_hash(model: &[u8], fed: &GraphSamples, indices: &[usize]) -> String {
+fn set_hash(model: &str, fed: &GraphSamples, indices: &[usize]) -> String {
     let mut hash = Sha256::new();
     hash.update(model);
     hash.update(format!("{VERSION} {} {}", instructions(), indices.len()));
@@ -138,27 +138,27 @@ mod tests {
             ),
             decides,
         };
-        let open = |model: &[u8], values, sets: [Vec<usize>; 3]| {
+        let open = |model: &str, values, sets: [Vec<usize>; 3]| {
             SharedEvaluations::open(&path, model, &fed(values), &sets).unwrap()
         };
         let sets = [vec![0, 1], vec![0, 1, 2, 3], vec![]];
-        let mut first = open(b"model", [1.0, 2.0, 1.0, 2.0], sets.clone());
+        let mut first = open("model", [1.0, 2.0, 1.0, 2.0], sets.clone());
         let full = trial(Subset::Full, 3, None);
         first.add(&full, &Evaluation::from_accuracy(0.75)).unwrap();
         let bound = Evaluation { is_bound: true, ..Evaluation::from_accuracy(0.5) };
         first.add(&trial(Subset::Small, 2, Some(0.6)), &bound).unwrap();
         drop(first);
-        let again = open(b"model", [1.0, 2.0, 1.0, 2.0], sets.clone());
+        let again = open("model", [1.0, 2.0, 1.0, 2.0], sets.clone());
         assert_eq!(again.find(&full).unwrap().accuracy, 0.75);
         assert!(again.find(&trial(Subset::Full, 4, None)).is_none());
         assert!(again.find(&trial(Subset::Small, 3, None)).is_none());
         assert!(again.find(&trial(Subset::Small, 2, Some(0.55))).is_some());
         assert!(again.find(&trial(Subset::Small, 2, Some(0.4))).is_none(), "0.5 is an upper bound");
         // Samples 2 and 3 have the content of 0 and 1.
-        let moved = open(b"model", [1.0, 2.0, 1.0, 2.0], [vec![2, 3], vec![0], vec![]]);
+        let moved = open("model", [1.0, 2.0, 1.0, 2.0], [vec![2, 3], vec![0], vec![]]);
         assert!(moved.find(&trial(Subset::Small, 2, Some(0.55))).is_some());
-        assert!(open(b"other", [1.0, 2.0, 1.0, 2.0], sets.clone()).find(&full).is_none());
-        assert!(open(b"model", [1.0, 2.0, 1.0, 3.0], sets).find(&full).is_none());
+        assert!(open("other", [1.0, 2.0, 1.0, 2.0], sets.clone()).find(&full).is_none());
+        assert!(open("model", [1.0, 2.0, 1.0, 3.0], sets).find(&full).is_none());
         std::fs::remove_file(&path).unwrap();
     }
 }

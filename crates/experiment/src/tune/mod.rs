@@ -16,7 +16,7 @@ mod scaled;
 mod speed;
 mod summary;
 
-pub use built_in::{Engine, hashes};
+pub use built_in::{Engine, hashes, model_hash};
 pub use closed::{ClosedRules, Provenance, Target};
 pub use compare::{ComparedModel, Comparison};
 pub use cpp::cpp_types;

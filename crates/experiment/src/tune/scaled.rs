@@ -143,7 +143,7 @@ impl ScaleSearch<'_> {
         tested.reverse();
         let mut levels = Fallback::new(LEVEL, tested.len());
         let (mut is_confirmed, mut found) = (false, None);
-        let mut needed: Option<u64> = None;
+        let mut needed = None;
         let samples = held_out.len() as u64;
         for rung in tested {
             let level = levels.next_level(is_confirmed);
@@ -154,8 +154,8 @@ impl ScaleSearch<'_> {
                 let proven = paired.smallest_margin(level);
                 found = Some((rung, ScaleVerdict::Confirmed { samples, proven }));
             }
-            let own = paired.needed(self.margin, LEVEL / 2.0);
-            needed = [needed, own].into_iter().flatten().min();
+            // The last one is the smallest, which is the choice if none is confirmed.
+            needed = paired.needed(self.margin, level);
         }
         let smallest = &rungs[rungs.len() - 1];
         Ok(found.unwrap_or((smallest, ScaleVerdict::Undecided { samples, needed })))

@@ -12,6 +12,8 @@ use dyno_onnx::Model;
 /// nothing speeds it up.
 const WARM_UP: usize = 8;
 const RUNS: usize = 100;
+/// Runs of a repeated measurement, of which there are several.
+const RUNS_AGAIN: usize = 30;
 
 /// Measures each configuration once. The result stays its latency, also in the journal.
 #[derive(Debug)]
@@ -41,12 +43,26 @@ impl Speed {
         if let Some(known) = self.known.get(assignment.formats()) {
             return Ok(*known);
         }
+        let latency = self.measure(assignment, RUNS)?;
+        self.known.insert(assignment.formats().to_vec(), latency);
+        Ok(latency)
+    }
+
+    /// Measures a configuration again. The result is not kept.
+    ///
+    /// # Errors
+    /// A value cannot be represented in a format.
+    pub fn again_ns(&self, assignment: &Assignment) -> Result<f64, String> {
+        self.measure(assignment, RUNS_AGAIN)
+    }
+
+    fn measure(&self, assignment: &Assignment, runs: usize) -> Result<f64, String> {
         let packed = PackedNetwork::new(&self.model, &assignment.dictionary())
             .map_err(|error| error.to_string())?;
         let fed: Vec<TensorView<'_>> =
             self.sample.iter().map(|(dims, values)| TensorView { dims, values }).collect();
         let (mut workspace, mut shortest) = (Workspace::default(), u64::MAX);
-        for run in 0..WARM_UP + RUNS {
+        for run in 0..WARM_UP + runs {
             let clock = Clock::start();
             packed.run(&fed, &mut workspace).map_err(|error| error.to_string())?;
             if run >= WARM_UP {
@@ -54,8 +70,6 @@ impl Speed {
             }
         }
         // A coarse clock may measure 0.
-        let latency = shortest.max(1) as f64;
-        self.known.insert(assignment.formats().to_vec(), latency);
-        Ok(latency)
+        Ok(shortest.max(1) as f64)
     }
 }

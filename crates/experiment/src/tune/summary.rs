@@ -1,10 +1,11 @@
 //! Results of a tuner for a terminal.
 
-use dyno_number::Radix;
-use dyno_number::network::Network;
+use dyno_number::network::{Direction, Network};
 use dyno_number::tune::{
-    Confirmation, Look, MarginVerdict, Stop, Subset, TuneAnswer, TuneEnd, TuneOutcome,
+    Confirmation, Look, MarginVerdict, SetAccuracy, Speedup, Stop, Subset, TuneAnswer, TuneEnd,
+    TuneOutcome,
 };
+use dyno_number::{Objective, Radix};
 use dyno_results::units;
 
 use super::Provenance;
@@ -66,7 +67,7 @@ pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String 
         }
         MarginVerdict::Undecided => {
             let (found, proven) = open_question(confirmation, look.map(of), &proven);
-            let needed = needed_samples(*needed, confirmation.margin);
+            let needed = needed_samples(*needed, confirmation.margin, look);
             format!(
                 "{word}: whether at most {margin} % of the {what} is lost: {found}{proven}{needed}"
             )
@@ -84,6 +85,10 @@ fn open_question(
     match (found, *held_out) {
         // The samples prove nothing if the formats had no effect.
         (Some(_), _) if !problem.is_empty() => (problem.clone(), String::new()),
+        // There was no look because FLOAT 32 itself is doubtful on them.
+        (None, _) if !problem.is_empty() && proven_margin.is_infinite() => {
+            (problem.clone(), String::new())
+        }
         (Some(found), _) => (found, format!("; {proven}")),
         (None, 0) => (problem.clone(), String::new()),
         (None, count) => {
@@ -98,16 +103,21 @@ fn open_question(
 }
 
 /// Returns how many held-out samples a margin needs, as the end of a sentence.
-fn needed_samples(needed: Option<u64>, margin: f64) -> String {
-    match needed {
-        Some(count) => {
+fn needed_samples(needed: Option<u64>, margin: f64, look: Option<&Look>) -> String {
+    match (needed, look) {
+        (Some(count), _) => {
+            let about = if look.is_some() { "about" } else { "at least" };
             let count = units::count(count);
-            format!("; {} % needs about {count} held-out samples", percent(margin))
+            format!("; {} % needs {about} {count} held-out samples", percent(margin))
         }
-        None if margin <= 0.0 => {
+        (None, _) if margin <= 0.0 => {
             "; no number of samples proves that nothing is lost, so allow a margin".into()
         }
-        None => String::new(),
+        (None, Some(look)) if look.loss >= margin && look.loss.is_finite() => {
+            let loss = percent(look.loss);
+            format!("; they lose {loss} %, so that more samples may not prove it either")
+        }
+        (None, _) => String::new(),
     }
 }
 
@@ -143,6 +153,7 @@ pub fn remarks(
              {difference:.5} are chance{weight}"
         ));
     }
+    lines.extend(remark_on_size(network, outcome));
     lines.extend(remark_on_range(network, outcome));
     lines.extend(remarks_on_margin(network, outcome));
     if let Some(provenance) = provenance {
@@ -175,6 +186,17 @@ pub fn remarks(
         }
     }
     lines
+}
+
+/// Returns what the comparison of latencies shows, or why an answer is no smaller than FLOAT 32.
+fn remark_on_size(network: &Network, outcome: &TuneOutcome) -> Option<String> {
+    let answer = outcome.answer.as_ref()?;
+    if network.objective == Objective::Latency {
+        return outcome.speedup.map(Speedup::sentence);
+    }
+    let is_other = answer.assignment != network.base();
+    (is_other && answer.objective >= outcome.base_objective)
+        .then(|| "the answer is no smaller than FLOAT 32".to_owned())
 }
 
 /// Names of metrics that are shares of samples.
@@ -211,6 +233,7 @@ fn remarks_on_margin(network: &Network, outcome: &TuneOutcome) -> Vec<String> {
             network.objective.unit()
         ));
     }
+    lines.extend(remark_on_held_out(network, outcome));
     if let Some(confirmation) = &outcome.confirmation {
         let held_out = units::count(confirmation.held_out);
         match confirmation.looks.len() {
@@ -232,6 +255,34 @@ fn remarks_on_margin(network: &Network, outcome: &TuneOutcome) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Returns the metric of FLOAT 32 on the held-out samples beside that on the samples of the search.
+fn remark_on_held_out(network: &Network, outcome: &TuneOutcome) -> Option<String> {
+    let of = |subset: Subset| {
+        let share = outcome.baselines[subset as usize]?.accuracy;
+        Some(SetAccuracy { share, samples: outcome.samples[subset as usize].unwrap_or(0) })
+    };
+    let held_out = of(Subset::Confirmation)?;
+    let searched = of(Subset::Full).or_else(|| of(Subset::Small))?;
+    let count = |set: SetAccuracy| match set.samples {
+        0 => String::new(),
+        samples => format!("{} ", units::count(samples)),
+    };
+    let is_share = network.metric.direction == Direction::Higher;
+    let doubt = if is_share && held_out.is_below(searched) {
+        "; the held-out samples are harder, or their labels belong to other samples"
+    } else {
+        ""
+    };
+    Some(format!(
+        "FLOAT 32 has {} {} on the {}held-out samples, and {} on the {}samples of the search{doubt}",
+        network.metric.name,
+        held_out.share,
+        count(held_out),
+        searched.share,
+        count(searched)
+    ))
 }
 
 fn rounded(value: f64) -> u64 {

@@ -86,6 +86,17 @@ fn the_number_needed_is_enough_and_about_the_least() {
     let lost = PairedSamples::Right(PairedCounts { broken: 20, ..counts });
     assert_eq!(lost.needed(0.01, 0.05), None);
     assert!(lost.loss() > 0.03 && few.loss() < 0.01);
+    // More than the samples that did not suffice, however strict the level is.
+    let counts = PairedCounts { both: 890, broken: 9, fixed: 8, neither: 93 };
+    for level in [0.05, 0.025, 0.006, 0.002] {
+        let paired = PairedSamples::Right(counts);
+        for margin in [0.002, 0.005, 0.01, 0.02] {
+            let needed = paired.needed(margin, level).unwrap();
+            assert_eq!(paired.confirms(margin, level), needed <= 1_000, "{margin} {level}");
+        }
+    }
+    let worse = PairedSamples::Right(PairedCounts { broken: 15, fixed: 10, ..counts });
+    assert_eq!(worse.needed(0.005, 0.025), None, "5 of 905 are more than 0.5 %");
 }
 
 /// Few samples that differ are tested exactly, many by the score test: both agree where they meet.

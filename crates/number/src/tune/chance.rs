@@ -1,7 +1,10 @@
 //! Whether predictions are better than chance: labels that do not belong to the samples are found
-//! before a search wastes evaluations on them.
+//! before a search wastes evaluations on them. Held-out samples with other labels are found by the
+//! accuracy of FLOAT(32).
 
 use std::collections::BTreeMap;
+
+use dyno_loadgen::compare::single_run::{DEVIATIONS, wilson};
 
 /// Predictions of labels beside those that chance would make.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -53,6 +56,54 @@ impl Chance {
     }
 }
 
+/// Accuracy of FLOAT(32) on a set of samples.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SetAccuracy {
+    /// Share of right answers.
+    pub share: f64,
+    /// Number of samples.
+    pub samples: u64,
+}
+
+/// Part of the accuracy on the samples of the search that held-out samples must have. Samples by
+/// which a network was trained may well have a higher accuracy than others, but rarely so.
+const LEAST_KEPT: f64 = 2.0 / 3.0;
+
+impl SetAccuracy {
+    /// Returns whether this accuracy is certainly below another one: the intervals of Wilson with
+    /// 95 % confidence do not overlap. False if either is no share.
+    ///
+    /// ```
+    /// use dyno_number::tune::SetAccuracy;
+    /// let searched = SetAccuracy { share: 0.93, samples: 1_000 };
+    /// assert!(SetAccuracy { share: 0.87, samples: 1_000 }.is_below(searched));
+    /// assert!(!SetAccuracy { share: 0.91, samples: 1_000 }.is_below(searched));
+    /// ```
+    #[must_use]
+    pub fn is_below(self, searched: Self) -> bool {
+        self.is_below_part(searched, 1.0)
+    }
+
+    /// Returns whether this accuracy is certainly below two thirds of another one.
+    #[must_use]
+    pub fn is_far_below(self, searched: Self) -> bool {
+        self.is_below_part(searched, LEAST_KEPT)
+    }
+
+    fn is_below_part(self, searched: Self, part: f64) -> bool {
+        let (Some([_, high]), Some([low, _])) = (self.interval(), searched.interval()) else {
+            return false;
+        };
+        high < part * low
+    }
+
+    fn interval(self) -> Option<[f64; 2]> {
+        let is_share = (0.0..=1.0).contains(&self.share) && self.samples > 0;
+        let (low, high) = wilson(self.share, self.samples.max(1) as f64, DEVIATIONS);
+        is_share.then_some([low, high])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,5 +136,16 @@ mod tests {
         assert!(Chance::new(&some, &labels).unwrap().is_exceeded());
         assert!(Chance::new(&[3, 1], &[3, 1]).unwrap().is_exceeded());
         assert!(Chance::new(&[], &[]).is_none());
+    }
+
+    #[test]
+    fn held_out_accuracies_are_compared_with_their_intervals() {
+        let of = |share, samples| SetAccuracy { share, samples };
+        assert!(of(0.259, 1_000).is_far_below(of(0.93, 1_000)));
+        assert!(!of(0.7, 1_000).is_far_below(of(0.93, 1_000)), "an overfitted network");
+        assert!(of(0.7, 1_000).is_below(of(0.93, 1_000)));
+        assert!(!of(0.25, 4).is_far_below(of(1.0, 1_000)), "four samples prove little");
+        assert!(!of(25.9, 1_000).is_below(of(93.0, 1_000)), "no shares");
+        assert!(!of(0.0, 0).is_below(of(1.0, 1_000)));
     }
 }

@@ -76,8 +76,9 @@ pub struct Confirmation {
     /// Smallest margin that the held-out samples prove for the answer, or that so many samples could
     /// prove at best if none was looked at. Infinite if there is none.
     pub proven_margin: f64,
-    /// Number of held-out samples that would be needed, if the verdict is undecided and a number
-    /// exists.
+    /// Number of held-out samples that would confirm the answer if the shares of changed answers
+    /// stay, or at least needed if none was compared. `None` if the verdict is decided, or if the
+    /// answer loses more than the margin on these samples.
     pub needed: Option<u64>,
     /// The looks in order, the widest configuration first.
     pub looks: Vec<Look>,
@@ -115,6 +116,10 @@ impl Trials<'_, '_> {
             let base =
                 Confirmation { proven_margin: best_margin(right), ..too_few(margin, count as u64) };
             self.confirmation = Some(base);
+            return Ok(found);
+        }
+        if let Some(problem) = self.doubt_held_out() {
+            self.confirmation = Some(undecided(margin, count as u64, None, &problem));
             return Ok(found);
         }
         let mut rungs = self.rungs(&found)?;
@@ -196,10 +201,9 @@ impl Trials<'_, '_> {
         let answer = at.map_or(found, |at| rungs[at].clone());
         let proven_margin =
             at.map_or(f64::INFINITY, |at| looks[at].1.smallest_margin(looks[at].0.level));
-        // The fewest samples that would confirm any of these answers, if their shares stay.
-        let needed =
-            || looks.iter().filter_map(|(_, paired)| paired.needed(margin, FIRST_SHARE * LEVEL));
-        let needed = (verdict == MarginVerdict::Undecided).then(|| needed().min()).flatten();
+        // The fewest samples that would confirm this answer, if its shares stay.
+        let undecided = at.filter(|_| verdict == MarginVerdict::Undecided).map(|at| &looks[at]);
+        let needed = undecided.and_then(|(look, paired)| paired.needed(margin, look.level));
         self.confirmed =
             self.known(Subset::Confirmation, &answer.assignment).map(|known| known.accuracy);
         self.confirmation = Some(Confirmation {

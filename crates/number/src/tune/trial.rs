@@ -57,7 +57,7 @@ impl fmt::Display for Subset {
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
-    /// Number of the trial, counted from 1 over all sets.
+    /// Number of the trial, counted from 1 over all sets, or [`Trial::AGAIN`].
     pub number: u64,
     /// Set of samples.
     pub subset: Subset,
@@ -137,6 +137,9 @@ pub enum Stop {
 pub type EvaluateFn<'a> = dyn FnMut(&[Trial]) -> Vec<Result<Evaluation, Stop>> + 'a;
 
 impl Trial {
+    /// Number of a trial whose latency is measured again. Its accuracy is not used.
+    pub const AGAIN: u64 = 0;
+
     /// Returns the trial as a JSON document for an evaluator in another process. Formats are
     /// written as in a configuration file.
     #[must_use]

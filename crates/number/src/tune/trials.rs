@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::confirm::Confirmation;
+use super::chance::SetAccuracy;
+use super::confirm::{self, Confirmation};
 use super::journal::Journal;
 use super::moves::Space;
 use super::step::{Candidate, Phase, Step, format_accuracy};
@@ -286,21 +287,30 @@ impl<'a, 'e> Trials<'a, 'e> {
         Ok(())
     }
 
-    /// Rejects an accuracy that is much higher than that of FLOAT(32), which an error rate would be.
+    /// Rejects an accuracy that is much higher than that of FLOAT(32), which an error rate would be,
+    /// and an error that is much lower, which an accuracy would be.
     fn check_direction(&self, trial: &Trial, evaluation: &Evaluation) -> Result<(), Stop> {
         let network = self.network();
         let Some(base) = self.baselines[trial.subset as usize] else { return Ok(()) };
-        // The direction of an error rate is known; only more than all is suspicious.
-        let is_lower = network.metric.direction == Direction::Lower;
-        let is_sure = network.metric.is_stated || network.external.is_none() || is_lower;
-        if is_sure || evaluation.accuracy <= base.accuracy * MOST_GAIN {
+        let [found, base] =
+            [evaluation.accuracy, base.accuracy].map(|value| network.metric.signed(value));
+        let is_error = network.metric.direction == Direction::Lower;
+        let is_suspicious =
+            if is_error { found * MOST_FALL < base } else { found > base * MOST_GAIN };
+        if network.metric.is_stated || network.external.is_none() || !is_suspicious {
             return Ok(());
         }
+        let what = if is_error {
+            format!("error {found} is far below the {base} of FLOAT 32, as an accuracy would be")
+        } else {
+            format!(
+                "accuracy {found} is far above the {base} of FLOAT 32, as an error rate would be"
+            )
+        };
         Err(Stop::Failed(format!(
-            "trial {}: accuracy {} is far above the {} of FLOAT 32, as an error rate would be; write \
-             `direction = \"lower\"` into the descriptor for an error rate, or `direction = \"higher\"` \
-             for an accuracy",
-            trial.number, evaluation.accuracy, base.accuracy
+            "trial {}: {what}; write `direction = \"lower\"` into the descriptor for an error rate, or \
+             `direction = \"higher\"` for an accuracy",
+            trial.number
         )))
     }
 
@@ -404,9 +414,34 @@ impl<'a, 'e> Trials<'a, 'e> {
         }
     }
 
+    /// Returns why the confirmation set proves nothing, if FLOAT(32) is far less accurate on it
+    /// than on the samples of the search.
+    pub(super) fn doubt_held_out(&self) -> Option<String> {
+        let metric = &self.network().metric;
+        let of = |subset: Subset| {
+            let share = self.baselines[subset as usize]?.accuracy;
+            Some(SetAccuracy { share, samples: self.samples[subset as usize]? })
+        };
+        let searched = of(Subset::Full).or_else(|| of(Subset::Small))?;
+        let held_out = of(Subset::Confirmation)?;
+        let is_doubtful = metric.direction == Direction::Higher && held_out.is_far_below(searched);
+        is_doubtful.then(|| {
+            format!(
+                "FLOAT 32 has {} {:.4} on {} held-out samples, far below the {:.4} on {} samples of the \
+                 search; compare the order of held-out samples and labels",
+                metric.name, held_out.share, held_out.samples, searched.share, searched.samples
+            )
+        })
+    }
+
     /// Evaluates the answer on the confirmation set. Nothing is chosen by the result.
     pub fn confirm(&mut self, answer: &TuneAnswer) -> Result<(), Stop> {
         self.begin(Subset::Confirmation)?;
+        if let Some(problem) = self.doubt_held_out() {
+            let held_out = self.samples[Subset::Confirmation as usize].unwrap_or(0);
+            let margin = self.network().error_margin;
+            self.confirmation = Some(confirm::undecided(margin, held_out, None, &problem));
+        }
         self.phase = Phase::Confirmation;
         let change = format!("the answer, {}", answer.assignment);
         let moves = vec![Move { change, assignment: answer.assignment.clone() }];
@@ -459,7 +494,9 @@ impl<'a, 'e> Trials<'a, 'e> {
         } else {
             Subset::Small
         };
-        let of_base = self.known.get(&(base_set, base.formats().to_vec()));
+        // Latencies of a program may depend on the set.
+        let of_base = answer.as_ref().and_then(|answer| self.known(answer.subset, &base));
+        let of_base = of_base.or_else(|| self.known(base_set, &base));
         let base_objective = self.objective(&base, of_base);
         let problem = self.journal.problem().map(str::to_owned);
         TuneOutcome {
@@ -475,6 +512,7 @@ impl<'a, 'e> Trials<'a, 'e> {
             restarts: self.restarts,
             steps: self.steps,
             points: self.points,
+            speedup: None,
             base_objective: if base_objective.is_finite() { base_objective } else { 0.0 },
             skipped: self.journal.skipped,
             journal_problem: problem.map(|why| (why, self.journal.unwritten().to_owned())),
@@ -487,6 +525,10 @@ const WORST_ERROR: f64 = 1e12;
 
 /// An accuracy whose direction is not stated may be so much higher than that of FLOAT(32).
 const MOST_GAIN: f64 = 1.25;
+
+/// An error whose direction is not stated may be so many times lower than that of FLOAT(32). Few
+/// errors vary by chance.
+const MOST_FALL: f64 = 4.0;
 
 /// Returns an answer with its accuracy as the metric has it.
 fn in_metric(metric: &Metric, answer: TuneAnswer) -> TuneAnswer {

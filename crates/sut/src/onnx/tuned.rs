@@ -12,6 +12,7 @@ use dyno_number::Dictionary;
 use dyno_number::evaluate::{
     PackedFile, PackedLayer, PackedNetwork, PackedPort, PackedSource, TensorView, Workspace,
 };
+use dyno_tensors::files;
 use half::{bf16, f16};
 use smallvec::SmallVec;
 
@@ -70,18 +71,15 @@ impl TunedModel {
     ///
     /// # Errors
     /// [`OnnxError`] if the file cannot be read, or was packed from another model.
-    pub fn open_packed(path: &Path, model: Option<&Path>) -> Result<Self, OnnxError> {
-        let read = |path: &Path| std::fs::read(path).map_err(|error| wrong(path, &error));
-        let file = PackedFile::from_bytes(&read(path)?).map_err(|error| wrong(path, &error))?;
-        if let Some(model) = model {
-            let (found, source) = (PackedSource::new(model, &read(model)?), file.source());
+    pub fn open_packed(path: &Path, model: Option<&PackedSource>) -> Result<Self, OnnxError> {
+        let bytes = files::read(path).map_err(|error| wrong(path, &error))?;
+        let file = PackedFile::from_bytes(&bytes).map_err(|error| wrong(path, &error))?;
+        if let Some(found) = model {
+            let source = file.source();
             if found.sha256 != source.sha256 {
                 let why = format!(
                     "was packed from a different model: {} has the SHA-256 {}, but {} has {}",
-                    source.name,
-                    source.sha256,
-                    model.display(),
-                    found.sha256
+                    source.name, source.sha256, found.name, found.sha256
                 );
                 return Err(wrong(path, &why));
             }

@@ -188,14 +188,27 @@ enum Grain {
 
 impl Blocks {
     /// Returns the options of lowering.
-    pub fn options(&self) -> LoweringOptions {
+    ///
+    /// # Errors
+    /// A limit of blocks that `--blocks` does not have.
+    pub fn options(&self) -> Result<LoweringOptions, Failure> {
+        let (is_bytes, is_time) = (self.block_bytes.is_some(), self.block_time.is_some());
+        let unused = match self.blocks {
+            Grain::Layer if is_bytes => Some(("--block-bytes", "fused groups and tiles", "tile")),
+            Grain::Layer | Grain::Fused if is_time => Some(("--block-time", "tiles", "tile")),
+            _ => None,
+        };
+        if let Some((flag, what, blocks)) = unused {
+            let problem = format!("{flag} has no effect: it is a limit of {what}");
+            return Err(Failure::usage(problem).hint(format!("add --blocks {blocks}")));
+        }
         let bytes = self.block_bytes.unwrap_or(if self.block_time.is_some() {
             u64::MAX
         } else {
             BLOCK_BYTES
         });
         let time = self.block_time.map_or(Picos::MAX, |ns| ns.saturating_mul(1_000));
-        LoweringOptions {
+        Ok(LoweringOptions {
             batch: self.batch,
             folding: if self.apart { Folding::Apart } else { Folding::IntoNext },
             granularity: match self.blocks {
@@ -204,7 +217,7 @@ impl Blocks {
                 Grain::Tile => Granularity::Tile { bytes, time },
             },
             traffic: if self.spill { Traffic::WithActivations } else { Traffic::Weights },
-        }
+        })
     }
 }
 
@@ -242,6 +255,6 @@ impl Sharing {
             Ok(Tenant { network, limit: Picos::MAX })
         };
         let tenants = self.networks.iter().map(tenant).collect::<Result<_, Failure>>()?;
-        Ok(DeploymentPlan { npu, mapping, options: self.blocks.options(), tenants, scheduler })
+        Ok(DeploymentPlan { npu, mapping, options: self.blocks.options()?, tenants, scheduler })
     }
 }

@@ -72,7 +72,7 @@ impl Layers {
             return output::print(network.to_string()).map(|()| Exit::Valid);
         }
         let (npu, mapping) = self.hardware.hardware().read()?;
-        let options = self.blocks.options();
+        let options = self.blocks.options()?;
         let lowering = lower(&network, &npu, mapping, &options).map_err(Failure::usage)?;
         let mapped =
             MappedNetwork { network: &network, npu: &npu, mapping, options, lowering: &lowering };

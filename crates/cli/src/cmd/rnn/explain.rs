@@ -112,6 +112,7 @@ impl Explain {
         let is_timed = self.machine == MachineModel::This && !self.predict;
         let (machine, mut team) = self.machine(isa, is_timed)?;
         let threads = self.threads.unwrap_or(machine.cores).max(1);
+        self.check_limits(&machine, shape[1])?;
         for (name, layer) in &layers {
             let goal = self.goal(layer, shape, threads);
             let ranking = match &mut team {
@@ -152,6 +153,38 @@ impl Explain {
                     format!("{}\nmodel      cannot run as a whole: {problems}\n\n", self.model);
                 (text, Some(failure))
             }
+        }
+    }
+
+    /// Rejects numbers that no plan on this machine can have.
+    fn check_limits(&self, machine: &Machine, steps: usize) -> Result<(), Failure> {
+        let parts = [
+            ("--threads", self.threads),
+            ("--chunk", self.chunk),
+            ("--sides", self.sides),
+            ("--rows", self.rows),
+            ("--units", self.units),
+        ];
+        if let Some((flag, _)) = parts.into_iter().find(|(_, number)| *number == Some(0)) {
+            return Err(Failure::usage(format!(
+                "{flag}: expected a number of at least 1, found 0"
+            )));
+        }
+        if let Some(chunk) = self.chunk.filter(|chunk| *chunk > steps) {
+            let problem = format!("--chunk {chunk} is more than the {steps} steps of a sequence");
+            return Err(Failure::usage(problem).hint("set the steps of a sequence with --steps"));
+        }
+        let cores = match self.machine {
+            MachineModel::This => machine.cores.max(environment::cores()),
+            MachineModel::Paper | MachineModel::SapphireRapids => machine.cores,
+        };
+        match self.threads.filter(|threads| *threads > cores) {
+            Some(threads) => {
+                let problem =
+                    format!("--threads {threads} is more than the {cores} cores of the machine");
+                Err(Failure::usage(problem).hint("plan for another machine with --machine"))
+            }
+            None => Ok(()),
         }
     }
 

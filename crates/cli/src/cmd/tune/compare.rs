@@ -40,7 +40,7 @@ pub struct Compare {
     #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = part)]
     held_out: f64,
     /// Most samples that calibrate
-    #[arg(long, value_name = "N", default_value_t = 200)]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = at_least_one)]
     calibration: usize,
     /// The folder for the quantized models [default: a temporary one, which is removed]
     #[arg(long, value_name = "DIR")]
@@ -57,6 +57,11 @@ samples that dyno tune run holds out. Latencies are the shortest of 100 runs of 
 thread.
 Example:
   dyno tune compare lenet.onnx --inputs x.npy --labels y.npy --formats tune-lenet/opt_conf.txt";
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    let number = text.parse::<usize>().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "expected a number of at least 1".into())
+}
 
 impl Compare {
     /// Compares the models and prints the table.
@@ -85,7 +90,7 @@ impl Compare {
             formats: formats.as_ref(),
             python: &python,
             held_out: self.held_out,
-            calibration: self.calibration.max(1),
+            calibration: self.calibration,
         };
         let rows = comparison.run(&folder);
         if self.out.is_none() {

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dyno_experiment::Failure;
 use dyno_experiment::system::tuned;
-use dyno_number::evaluate::{PackedFile, PackedNetwork, PackedSource};
+use dyno_experiment::{Failure, files};
+use dyno_number::evaluate::{PackedFile, PackedNetwork};
 use dyno_onnx::Model;
 use dyno_results::write::replace;
 use dyno_results::{summary, units};
@@ -45,7 +45,7 @@ impl Pack {
     /// objects that the model lacks.
     pub fn execute(self) -> Result<Exit, Failure> {
         let formats = tuned::read(&self.formats)?;
-        let bytes = std::fs::read(&self.model).map_err(|error| {
+        let bytes = files::read(&self.model).map_err(|error| {
             Failure::usage(format!("cannot read {}: {error}", self.model.display()))
         })?;
         let problem = |error: &dyn std::fmt::Display| {
@@ -53,7 +53,7 @@ impl Pack {
         };
         let folder = self.model.parent().unwrap_or(Path::new(""));
         let model = Model::from_bytes(&bytes, folder).map_err(|error| problem(&error))?;
-        let source = PackedSource::new(&self.model, &bytes);
+        let source = tuned::packed_source(&self.model).map_err(Failure::usage)?;
         let file = PackedFile::new(&model, &formats, source).map_err(|error| {
             problem(&error).hint(format!("formats are those of {}", self.formats.display()))
         })?;

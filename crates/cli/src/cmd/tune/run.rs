@@ -82,9 +82,9 @@ pub struct Run {
     /// (auto): a program that prints nothing but an accuracy cannot be compared sample by sample
     #[arg(long, value_name = "HOW", default_value = "auto", conflicts_with = "closed")]
     confirm: Confirm,
-    /// The part of the samples that the search does not see
-    #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = part)]
-    held_out: f64,
+    /// The part of the samples that the search does not see [default: 0.5]
+    #[arg(long, value_name = "SHARE", value_parser = part)]
+    held_out: Option<f64>,
     /// Restarts of the search with all samples, which share its evaluations [default: 10 for the
     /// engine inside, else 0; 0 with --confirm none]
     #[arg(long, value_name = "N")]
@@ -350,6 +350,7 @@ impl Run {
         let mut outcome = tune::tune(network, &settings, journal, &mut evaluate, &mut watch);
         outcome.confirmation = outcome.confirmation.or(too_few);
         confirm::doubt_reader(network, &mut outcome);
+        confirm::compare_latency(network, &mut outcome, &mut |trials| answers(trials, &interrupt));
         line.clear();
         let report = TuneReport {
             network,
@@ -389,6 +390,7 @@ impl Run {
             );
             return Err(Failure::usage(problem).hint("say --target 99 or --target 99.9"));
         }
+        confirm::check_objective(&network)?;
         Ok(network)
     }
 

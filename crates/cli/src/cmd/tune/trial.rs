@@ -91,7 +91,7 @@ fn read_trial_text() -> std::io::Result<String> {
 fn check_objects(trial: &Wanted, engine: &Engine) -> Result<(), Failure> {
     let objects = engine.objects();
     let unknown = trial.assignment.iter().map(|(object, _)| object);
-    let unknown = unknown.filter(|object| objects.iter().all(|other| other != object));
+    let unknown = unknown.filter(|object| !engine.has_object(object));
     let problems: Vec<String> = unknown
         .map(|object| {
             let near = nearest(object, objects.iter().map(String::as_str)).unwrap_or_default();

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dyno_kernels::Isa;
 use dyno_onnx::{Constants, Model, Tensor as Constant, in_floats};
 
+use super::super::LayerNames;
 use super::super::packed::{PackedError, PackedLayer, PackedRunError, known, widened};
 use super::super::stage::{FloatReason, Layout, PreparedProduct, ProductPath, Scratch};
 use super::read::{self, Fold, MOVES, Step, Steps, WeightUse};
@@ -34,7 +35,10 @@ impl PackedGraph {
         formats: &Dictionary,
     ) -> Result<(Self, Vec<PackedLayer>), PackedError> {
         let mut steps = read::steps(&in_floats(model)).map_err(PackedError::Network)?;
-        known(formats, &steps.targets.iter().flat_map(Target::names).collect::<Vec<_>>())?;
+        let names: Vec<String> = steps.targets.iter().flat_map(Target::names).collect();
+        let resolved = LayerNames::resolve(model, formats, &names);
+        let formats = &*resolved;
+        known(formats, &names)?;
         let grouped: BTreeMap<usize, usize> = steps.steps.iter().filter_map(grouped).collect();
         let mut prepared = Vec::new();
         let mut layers = Vec::new();

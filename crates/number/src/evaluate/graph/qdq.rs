@@ -17,6 +17,7 @@ use dyno_onnx::{
 use thiserror::Error;
 
 use self::code::{Expression, Integers};
+use super::super::LayerNames;
 use super::super::packed::{PackedError, known};
 use super::read::{self, Steps, WeightUse};
 use crate::codec::{Conversion, NanError};
@@ -119,6 +120,8 @@ impl QdqModel {
         let steps = read::steps(model).map_err(network)?;
         let names: Vec<String> =
             steps.targets.iter().flat_map(super::target::Target::names).collect();
+        let resolved = LayerNames::resolve(model, formats, &names);
+        let formats = &*resolved;
         known(formats, &names).map_err(QdqError::Model)?;
         let mut writer = Writer::new(model, &steps, formats, options);
         for weight_use in &steps.uses {

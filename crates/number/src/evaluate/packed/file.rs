@@ -13,6 +13,7 @@
 //! | then | `bytes` of each | codes of a tensor in its order, the first in the lowest bits of the first byte; each tensor begins at a byte |
 //! | at the end | 32 | the SHA-256 of all bytes before |
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
@@ -24,7 +25,7 @@ use thiserror::Error;
 
 use super::super::graph::PackableTensor;
 use super::super::stage::Product;
-use super::super::{names, read};
+use super::super::{LayerNames, graph, names, read};
 use super::{PackedError, PackedNetwork};
 use crate::codec::Conversion;
 use crate::config::Dictionary;
@@ -43,7 +44,8 @@ const SUM: usize = 32;
 pub struct PackedSource {
     /// Name of the model's file, without its folder.
     pub name: String,
-    /// SHA-256 of the model's file, in hexadecimal.
+    /// SHA-256 of the model's file, in hexadecimal. If weights are in files beside it, the SHA-256 of
+    /// the list of the files with their SHA-256s.
     pub sha256: String,
 }
 
@@ -188,6 +190,8 @@ impl PackedFile {
         let model = &*in_floats(model);
         // Only models that can be executed are packed.
         let is_graph = PackedNetwork::new(model, formats)?.is_graph();
+        let resolved = if is_graph { by_weights(model, formats)? } else { Cow::Borrowed(formats) };
+        let formats = &*resolved;
         let (found, graph) = if is_graph {
             PackableTensor::from_model(model, formats)?
         } else {
@@ -410,6 +414,19 @@ fn chain_tensors(model: &Model, formats: &Dictionary) -> Result<Vec<PackableTens
         found.push(PackableTensor { tensor, object, shape, values });
     }
     Ok(found)
+}
+
+/// Returns formats by the names of layers in the engine of graphs.
+fn by_weights<'f>(
+    model: &Model,
+    formats: &'f Dictionary,
+) -> Result<Cow<'f, Dictionary>, PackedError> {
+    let (layers, _) = graph::names(model).map_err(PackedError::Network)?;
+    let objects: Vec<String> = layers
+        .iter()
+        .flat_map(|layer| [format!("{layer}.weight"), format!("{layer}.input")])
+        .collect();
+    Ok(LayerNames::resolve(model, formats, &objects))
 }
 
 /// Returns the model without the packed weights, and without nodes that only these needed.

@@ -22,7 +22,6 @@ pub(super) fn metric(
         Some(item) => Some(reader.text(item)?),
         None => None,
     };
-    let is_stated = name.is_some();
     let with = |direction: Direction, is_stated: bool| {
         let default = || match direction {
             Direction::Higher => "accuracy".to_owned(),
@@ -65,7 +64,9 @@ pub(super) fn metric(
         reader.problem(item.at, item.key, problem);
         return None;
     }
-    with(direction, is_stated || Reader::item(table, "direction").is_some())
+    // With a regular expression, any figure may be read instead of that of the method.
+    let is_method = scored.is_some() && regex.is_none();
+    with(direction, is_method || Reader::item(table, "direction").is_some())
 }
 
 /// Returns what names say about the direction of a metric.

@@ -4,12 +4,17 @@ use std::path::Path;
 
 use clap::ValueEnum;
 use dyno_experiment::Failure;
-use dyno_experiment::tune::{Data, HeldOut, SharedEvaluations};
+use dyno_experiment::tune::{Data, HeldOut, SharedEvaluations, model_hash};
 use dyno_number::network::{BuiltInModel, ExternalProgram};
-use dyno_number::tune::{self, Confirmation, ConfirmationRule, TuneOutcome};
+use dyno_number::tune::{
+    self, Confirmation, ConfirmationRule, Evaluation, Stop, Trial, TuneEnd, TuneOutcome,
+};
 use dyno_number::{Algorithm, Network, Objective};
 
 use super::Run;
+
+/// Default part of the samples that is held out.
+const HELD_OUT: f64 = 0.5;
 
 /// Default number of restarts of a model in this process.
 const RESTARTS: u32 = 10;
@@ -45,6 +50,46 @@ pub(super) fn doubt_reader(network: &Network, outcome: &mut TuneOutcome) {
     outcome.doubt_reader(reader, network.error_margin);
 }
 
+/// Rejects an objective that is not positive for FLOAT 32, so that nothing can be a part of it.
+pub(super) fn check_objective(network: &Network) -> Result<(), Failure> {
+    if !network.objective.is_computed() {
+        return Ok(());
+    }
+    let base = network.objective.value(network, &network.base(), None);
+    if base > 0.0 && base.is_finite() {
+        return Ok(());
+    }
+    let problem = format!(
+        "the objective `{}` is {base} for FLOAT 32; expected a positive number",
+        network.objective
+    );
+    Err(Failure::usage(problem).hint("use an expression such as \"w_bits * w_size\""))
+}
+
+/// Rounds of the comparison of latencies: few for programs, each of whose runs takes long.
+const ROUNDS: usize = 11;
+const PROGRAM_ROUNDS: usize = 6;
+
+/// Measures the latencies of the answer and of FLOAT 32 again, if the objective is a latency and the
+/// search is complete.
+pub(super) fn compare_latency(
+    network: &Network,
+    outcome: &mut TuneOutcome,
+    answers: &mut dyn FnMut(&[Trial]) -> Vec<Result<Evaluation, Stop>>,
+) {
+    if network.objective != Objective::Latency || outcome.end != TuneEnd::Complete {
+        return;
+    }
+    let rounds = if network.built_in.is_some() { ROUNDS } else { PROGRAM_ROUNDS };
+    let mut evaluate = |trial: &Trial| {
+        let found = answers(std::slice::from_ref(trial)).into_iter().next();
+        found.unwrap_or(Err(Stop::Interrupted))
+    };
+    if let Err(stop) = outcome.compare_latency(&network.base(), rounds, &mut evaluate) {
+        outcome.end = TuneEnd::Stopped(stop);
+    }
+}
+
 impl Run {
     /// Returns the part of a model's samples that the search does not see.
     pub(super) fn part_to_hold_out(&self, network: &Network) -> Option<HeldOut> {
@@ -53,7 +98,24 @@ impl Run {
         // A system is played as a whole, and a validation set is held out already.
         let can = built_in.system.is_none() && built_in.validation.is_none();
         let margin = network.error_margin;
-        (is_wanted && can).then_some(HeldOut { share: self.held_out, margin })
+        let share = self.held_out.unwrap_or(HELD_OUT);
+        (is_wanted && can).then_some(HeldOut { share, margin })
+    }
+
+    /// Rejects `--held-out` if it has no effect.
+    fn check_held_out(&self, why: Option<&str>) -> Result<(), Failure> {
+        let why = match (self.closed, self.confirm) {
+            (Some(_), _) => Some("--closed confirms with the validation set"),
+            (None, Confirm::None) => Some("--confirm none holds out no sample"),
+            _ => why,
+        };
+        match (self.held_out, why) {
+            (Some(_), Some(why)) => {
+                let problem = format!("--held-out has no effect: {why}");
+                Err(Failure::usage(problem).hint("remove --held-out"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Opens the file of `--evaluations`.
@@ -64,9 +126,7 @@ impl Run {
         data: &Data,
     ) -> Result<Option<SharedEvaluations>, Failure> {
         let Some(path) = &self.evaluations else { return Ok(None) };
-        let model = home.join(&built_in.model);
-        let model = std::fs::read(&model)
-            .map_err(|error| Failure::usage(format!("cannot read {}: {error}", model.display())))?;
+        let model = model_hash(&home.join(&built_in.model)).map_err(Failure::usage)?;
         SharedEvaluations::open(path, &model, &data.fed, &data.sets)
             .map(Some)
             .map_err(Failure::set_up)
@@ -86,6 +146,7 @@ impl Run {
         &self,
         external: &ExternalProgram,
     ) -> Result<ConfirmationRule, Failure> {
+        self.check_held_out(Some("the samples of a program are those of its commands"))?;
         let has_samples = external.sample.is_some();
         match (self.closed, self.confirm) {
             (Some(_), _) => Ok(ConfirmationRule::Threshold),
@@ -108,6 +169,11 @@ impl Run {
         &self,
         built_in: &BuiltInModel,
     ) -> Result<ConfirmationRule, Failure> {
+        self.check_held_out(match (&built_in.system, &built_in.validation) {
+            (Some(_), _) => Some("an accuracy run of `system` has one figure for all samples"),
+            (None, Some(_)) => Some("`validation_samples` take the place of the held-out part"),
+            (None, None) => None,
+        })?;
         match (self.closed, self.confirm) {
             (Some(_), _) => Ok(ConfirmationRule::Threshold),
             (None, Confirm::None) => Ok(ConfirmationRule::None),

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use dyno_experiment::tune::best_file;
-use dyno_number::Network;
-use dyno_number::tune::{MarginVerdict, Progress, Stop, TuneEnd, TuneOutcome};
+use dyno_number::tune::{MarginVerdict, Progress, Speedup, Stop, TuneEnd, TuneOutcome};
+use dyno_number::{Network, Objective};
 use dyno_results::write::replace;
 
 use super::OPT_CONF;
@@ -13,8 +13,7 @@ use crate::output;
 
 /// Returns the exit code of a job.
 pub(super) fn exit(network: &Network, outcome: &TuneOutcome) -> Exit {
-    let is_smaller =
-        outcome.answer.as_ref().is_some_and(|answer| answer.assignment != network.base());
+    let is_smaller = is_smaller(network, outcome);
     let is_confirmed = match (&outcome.confirmation, outcome.confirmed, outcome.baselines[2]) {
         (Some(confirmation), ..) => confirmation.verdict == MarginVerdict::Valid,
         (None, Some(accuracy), Some(baseline)) => {
@@ -27,6 +26,17 @@ pub(super) fn exit(network: &Network, outcome: &TuneOutcome) -> Exit {
         TuneEnd::Complete if is_smaller && is_confirmed => Exit::Valid,
         _ => Exit::Invalid,
     }
+}
+
+/// Returns whether the answer is smaller than FLOAT 32. Latencies vary, so that a latency must be
+/// proven to be smaller.
+fn is_smaller(network: &Network, outcome: &TuneOutcome) -> bool {
+    let Some(answer) = &outcome.answer else { return false };
+    let is_less = match network.objective {
+        Objective::Latency => outcome.speedup.is_some_and(Speedup::is_faster),
+        _ => answer.objective < outcome.base_objective,
+    };
+    is_less && answer.assignment != network.base()
 }
 
 /// Keeps opt_conf.txt up to date while the job runs.
