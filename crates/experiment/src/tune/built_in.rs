@@ -8,7 +8,7 @@ use dyno_loadgen::settings::nearest;
 use dyno_number::evaluate::graph::{CorrectnessRule, GraphEvaluator, GraphSamples};
 use dyno_number::evaluate::{ChainEvaluator, LayerNames, Samples};
 use dyno_number::network::{BuiltInModel, Layer};
-use dyno_number::tune::{Chance, Evaluation, Journal, Stop, Subset, Trial};
+use dyno_number::tune::{Chance, Evaluation, Journal, Stop, Trial};
 use dyno_number::{Network, Objective};
 use dyno_onnx::Model;
 use dyno_tensors::files;
