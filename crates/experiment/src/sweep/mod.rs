@@ -6,6 +6,7 @@
 
 mod combinations;
 mod line;
+mod names;
 pub mod plan;
 pub mod play;
 mod process;

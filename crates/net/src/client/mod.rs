@@ -62,7 +62,7 @@ use kernel::LateReads;
 use ledger::Ledger;
 use library::Requests;
 use parsers::Parsers;
-use retries::Retries;
+use retries::{FailedAttempt, Retries};
 use session_nodes::SessionNodes;
 use start_error::check;
 use statistics::{Counters, ThreadCounters};
@@ -300,22 +300,6 @@ impl Job {
     fn for_sample(sample: &QuerySample) -> Self {
         let index = u32::try_from(sample.index).unwrap_or(u32::MAX);
         Self { id: sample.id, index, tries: 0, node: None }
-    }
-}
-
-/// An attempt of a request that brought no answer.
-struct FailedAttempt<'a> {
-    trouble: &'a Trouble,
-    /// Part of an answer was already reported and cannot be retracted.
-    is_heard: bool,
-    /// Time for which the server asks to wait, in ns.
-    requested_wait: Option<Nanos>,
-}
-
-impl<'a> FailedAttempt<'a> {
-    /// Returns an attempt of whose answer nothing was reported.
-    fn unheard(trouble: &'a Trouble) -> Self {
-        Self { trouble, is_heard: false, requested_wait: None }
     }
 }
 

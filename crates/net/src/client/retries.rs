@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND, WallTime};
 use dyno_loadgen::drive::real::Responder;
 
-use super::{ClientCore, FailedAttempt, Job};
+use super::{ClientCore, Job};
 use crate::exchange::Fields;
 use crate::trouble::{Kind, Trouble};
 
@@ -99,6 +99,22 @@ impl Retries {
     fn note_next(&self, waiting: &[(Nanos, Job, Responder)]) {
         let next = waiting.iter().map(|(due, ..)| due.saturating_add(1)).min().unwrap_or(0);
         self.next.store(next, Ordering::Relaxed);
+    }
+}
+
+/// An attempt of a request that brought no answer.
+pub(super) struct FailedAttempt<'a> {
+    pub trouble: &'a Trouble,
+    /// Part of an answer was already reported and cannot be retracted.
+    pub is_heard: bool,
+    /// Time for which the server asks to wait, in ns.
+    pub requested_wait: Option<Nanos>,
+}
+
+impl<'a> FailedAttempt<'a> {
+    /// Returns an attempt of whose answer nothing was reported.
+    pub(super) fn unheard(trouble: &'a Trouble) -> Self {
+        Self { trouble, is_heard: false, requested_wait: None }
     }
 }
 
