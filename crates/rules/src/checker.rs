@@ -44,11 +44,11 @@ pub enum Behavior {
     Joules,
     /// A column of the table is misspelt.
     Compilance,
-    /// Lines with an error flag are errors, whatever the count in the log says.
+    /// Lines with an error flag are errors, and the count in the log is ignored.
     ErrorLines,
     /// Errors of an accuracy run end the program.
     AccuracyErrorsCrash,
-    /// Of an audit, texts and names of files count, but not its run.
+    /// Texts and names of files of an audit count, but not its run.
     AuditTexts,
     /// TEST04 is not for MultiStream.
     #[serde(rename = "streams-without-test04")]
