@@ -237,7 +237,10 @@ fn checks() -> String {
 /// Returns where a check comes from, and the first round in which it holds.
 fn source_of(id: &str) -> (String, String) {
     match Provenance::of_check(id) {
-        Some(Provenance::Cited { source, since }) => (cell(source), since.to_string()),
+        Some(Provenance::Cited { source, since, warns_before }) => {
+            let before = if warns_before { "; before a warning" } else { "" };
+            (cell(source), format!("{since}{before}"))
+        }
         Some(Provenance::Own) | None => ("Dyno".to_owned(), "-".to_owned()),
     }
 }

@@ -22,7 +22,8 @@ import sys
 # Least share of results with the verdict of the round's own program, with the mode of that program.
 LEAST = {"v5.1": 1.0, "v4.1": 0.995, "v3.0": 0.995}
 LEAST_OTHERS = 0.99
-FIELDS = ["Result", "Accuracy", "Units", "has_power", "inferred"]
+FIELDS = ["Result", "Accuracy", "Units", "has_power", "inferred", "infered", "power"]
+NUMBERS = ["Result", "inferred", "infered", "power"]
 ROOT = "--skip-extra-files-in-root-check"
 
 
@@ -49,9 +50,9 @@ def official(trees, out, version):
     text = log.read_text(errors="replace")
     verdicts = {}
     for line in re.split(r"\n(?=\[|INFO:|ERROR:)", text):
-        if found := re.search(r"(?:INFO\]|INFO:main:) Results (\S.*?) \S+(?: with power_metric .*)?$", line.strip()):
+        if found := re.search(r"(?:INFO\]|INFO:main:) ?Results (\S.*?) \S+(?: with power_metric .*)?$", line.strip()):
             verdicts[found[1]] = True
-        elif found := re.search(r"(?:ERROR\]|ERROR:main:) NoResults (\S.*)$", line.strip()):
+        elif found := re.search(r"(?:ERROR\]|ERROR:main:) ?NoResults (\S.*)$", line.strip()):
             verdicts[found[1]] = False
     return verdicts, rows(table), text.splitlines()[-1:]
 
@@ -117,7 +118,7 @@ def field_differences(theirs, mine):
             if field not in theirs[key] or field not in mine[key]:
                 continue
             their, my = theirs[key][field], mine[key][field]
-            if their != my and (field not in ("Result", "inferred") or number(their) != number(my)):
+            if their != my and (field not in NUMBERS or number(their) != number(my)):
                 differing.append((key[0], field, their, my))
     return differing
 
@@ -142,6 +143,7 @@ def compare(version, mode, theirs, mine, out):
     unequal = [path for path in sorted(names) if verdicts.get(path, False) != judged.get(path, False)]
     fields = field_differences(table, own_table)
     accepted = [key for key in table if verdicts.get(key[0]) and judged.get(key[0])]
+    fields += [(key[0], "row", "present", "missing") for key in accepted if key not in own_table]
     print(
         f"{version} {mode:8} valid {len(valid)}, refused {len(refused)}, without a source {len(unsourced)};"
         f" verdicts equal {len(names) - len(unequal)} of {len(names)};"

@@ -44,6 +44,35 @@ pub enum Behavior {
     Joules,
     /// A column of the table is misspelt.
     Compilance,
+    /// Lines with an error flag are errors, and the count in the log is ignored.
+    ErrorLines,
+    /// Errors of an accuracy run end the program.
+    AccuracyErrorsCrash,
+    /// Texts and names of files of an audit count, but not its run.
+    AuditTexts,
+    /// TEST04 is not for MultiStream.
+    #[serde(rename = "streams-without-test04")]
+    StreamsWithoutTest04,
+    /// Notes on software follow a dot, even without notes on hardware.
+    DottedNotes,
+    /// The table does not quote numbers of accelerators.
+    PlainAccelerators,
+    /// The table does not quote types of systems, so that a comma in one shifts its row.
+    PlainSystemType,
+    /// A column of the table is misspelt.
+    Infered,
+    /// Only a SingleStream run may stand for an Offline result, and nothing else is inferred.
+    OfflineOfSingleStream,
+    /// The energy of a query follows from the rate of the run, because logs have no count.
+    EnergyByRate,
+    /// Logs are in the local time of their machines.
+    LocalTimes,
+    /// The table has the power beside the result, and no units.
+    PowerColumn,
+    /// The program knows no power.
+    NoPower,
+    /// Every line with the word ERROR is an error, except failed atomic operations.
+    ErrorWords,
 }
 
 #[derive(Deserialize)]
@@ -52,6 +81,7 @@ struct File {
     checks: Vec<Checks>,
     behaviors: Vec<BehaviorEntry>,
     equal_issue: Vec<EqualIssue>,
+    guesses: Vec<GuessesEntry>,
 }
 
 #[derive(Deserialize)]
@@ -81,6 +111,16 @@ struct EqualIssue {
     #[serde(deserialize_with = "version")]
     since: Version,
     models: Vec<String>,
+    source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GuessesEntry {
+    #[serde(deserialize_with = "version")]
+    since: Version,
+    /// Parts of names, with the models.
+    models: Vec<(String, String)>,
     source: String,
 }
 
@@ -133,6 +173,22 @@ impl Behavior {
             Self::AllReadings => "readings of power that are not positive count",
             Self::Joules => "the energy of a query is in joules",
             Self::Compilance => "the column `compliance` is misspelt",
+            Self::ErrorLines => {
+                "lines with an error flag count, not the count of errors in the log"
+            }
+            Self::AccuracyErrorsCrash => "errors of an accuracy run end the program",
+            Self::AuditTexts => "runs of audits are not judged",
+            Self::StreamsWithoutTest04 => "MultiStream needs no TEST04",
+            Self::DottedNotes => "notes on software begin with a dot",
+            Self::PlainAccelerators => "numbers of accelerators are not quoted",
+            Self::PlainSystemType => "types of systems are not quoted",
+            Self::Infered => "the column `inferred` is misspelt",
+            Self::OfflineOfSingleStream => "only Offline is inferred, only from SingleStream",
+            Self::EnergyByRate => "the energy of a query follows from the rate of the run",
+            Self::LocalTimes => "times of power are local and converted by the logged time zones",
+            Self::PowerColumn => "the table has a column `power` instead of rows and units",
+            Self::NoPower => "power is not known",
+            Self::ErrorWords => "every line of a log with the word ERROR is an error",
         }
     }
 }
@@ -154,7 +210,7 @@ pub struct OneFileChecker {
 
 impl OneFileChecker {
     /// Round of the first tag whose differences are known.
-    pub const FIRST: Version = Version::new(2, 1);
+    pub const FIRST: Version = Version::new(0, 7);
 
     /// The last one, v5.1.1.
     pub const LAST: Self = Self::new(Version::new(5, 1));
@@ -189,6 +245,14 @@ impl OneFileChecker {
         entry.is_some_and(|entry| entry.models.iter().any(|name| name == model))
     }
 
+    /// Returns parts of names of models and the models that they stand for. The first that a name
+    /// contains counts.
+    #[must_use]
+    pub fn guesses(self) -> &'static [(String, String)] {
+        let entry = file().guesses.iter().rfind(|entry| entry.since <= self.tag);
+        entry.map_or(&[], |entry| &entry.models)
+    }
+
     /// Returns all differences between tags, for people.
     #[must_use]
     pub fn differences() -> Vec<CheckerDifference> {
@@ -201,6 +265,8 @@ impl OneFileChecker {
             what: entry.name.title().to_owned(),
             tags: if entry.since == first() {
                 format!("until {}", entry.until)
+            } else if entry.since == entry.until {
+                entry.since.to_string()
             } else {
                 format!("{} to {}", entry.since, entry.until)
             },
@@ -211,7 +277,12 @@ impl OneFileChecker {
             tags: format!("from {}", entry.since),
             source: &entry.source,
         });
-        checks.chain(behaviors).chain(equal_issue).collect()
+        let guesses = file().guesses.iter().map(|entry| CheckerDifference {
+            what: format!("names with {} stand for models", parts(&entry.models)),
+            tags: format!("from {}", entry.since),
+            source: &entry.source,
+        });
+        checks.chain(behaviors).chain(equal_issue).chain(guesses).collect()
     }
 
     /// Returns the line from which a check makes a result invalid only since a later tag than the
@@ -221,6 +292,11 @@ impl OneFileChecker {
         let names = |entry: &&Checks| entry.ids.iter().any(|id| id == check);
         file().checks.iter().find(names).map(|entry| (entry.source.as_str(), entry.since))
     }
+}
+
+/// Returns the parts of names, for people.
+fn parts(models: &[(String, String)]) -> String {
+    models.iter().map(|(part, _)| part.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// The name of its round, such as `v4.1`.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::facts::json;
 use super::layout::{Layout, RESULTS, SYSTEMS};
 use super::tree::{Node, Tree};
-use dyno_rules::{Benchmark, Round, RuleScenario};
+use dyno_rules::{Benchmark, OneFileChecker, Round, RuleScenario};
 
 /// Top-level folder of a tree: the division to which a result is submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,27 +54,29 @@ impl DivisionFolder {
 /// Table that maps folder names to models if no mapping is given. The official checkers differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Guesses {
-    /// The table of the single-file checker.
-    Mono,
+    /// The table of a single-file checker.
+    OneFile(OneFileChecker),
     /// The table of the modular checker.
     Modular,
 }
 
 impl Guesses {
-    /// Returns pairs of a part of a folder name and the model. The first match counts.
-    fn table(self) -> &'static [(&'static str, &'static str)] {
-        const ALL: [(&str, &str); 6] = [
-            ("mobilenet", "resnet"),
-            ("efficientnet", "resnet"),
-            ("resnet50", "resnet"),
-            ("bert-99.9", "bert-99.9"),
-            ("bert-99", "bert-99"),
-            ("llama3_1-405b", "llama3.1-405b"),
-        ];
-        match self {
-            Self::Mono => &ALL[..5],
-            Self::Modular => &ALL,
-        }
+    /// Returns the tables of all checkers of a round.
+    #[must_use]
+    pub fn of_round(round: &Round) -> Self {
+        let tag = OneFileChecker::new(round.version);
+        if tag < OneFileChecker::LAST { Self::OneFile(tag) } else { Self::Modular }
+    }
+
+    /// Returns the model that a folder name stands for. The first part that it contains counts.
+    fn model_of(self, name: &str) -> Option<&'static str> {
+        const MODULAR: (&str, &str) = ("llama3_1-405b", "llama3.1-405b");
+        let (checker, more) = match self {
+            Self::OneFile(checker) => (checker, None),
+            Self::Modular => (OneFileChecker::LAST, Some(MODULAR)),
+        };
+        let table = checker.guesses().iter().map(|(part, model)| (part.as_str(), model.as_str()));
+        table.chain(more).find(|(part, _)| name.contains(part)).map(|(_, model)| model)
     }
 }
 
@@ -285,7 +287,6 @@ pub fn official_name(round: &Round, name: &str, own: &ModelNames, guesses: Guess
     if let Some(official) = round.names.get(name).or_else(|| own.names.get(name)) {
         return official.clone();
     }
-    let guess = guesses.table().iter().find(|(part, _)| name.contains(part));
-    let name = guess.map_or(name, |(_, official)| official);
+    let name = guesses.model_of(name).unwrap_or(name);
     round.names.get(name).map_or_else(|| name.to_owned(), Clone::clone)
 }

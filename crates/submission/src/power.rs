@@ -33,7 +33,7 @@ mod session;
 use std::path::{Path, PathBuf};
 
 use crate::finding::{Finding, Severity};
-use dyno_rules::{RuleScenario, Version};
+use dyno_rules::{OneFileChecker, RuleScenario, Version};
 
 pub use energy::{Energy, PowerUnit};
 
@@ -47,8 +47,8 @@ pub enum PowerChecker {
     /// misses all warnings of a ten-minute test.
     Official,
     /// As the official program up to v3.0: as [`Self::Official`], but every reading counts for the
-    /// metric, and up to v2.1 energy is in joules.
-    Early,
+    /// metric, and the unit of energy and the zone of times depend on the tag.
+    Early(OneFileChecker),
 }
 
 /// A measurement to check.
@@ -67,7 +67,7 @@ pub struct Measurement<'a> {
 }
 
 /// Values of a run's detail log that a measurement needs.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct RunLog {
     /// SHA-1 of the file.
     pub sha1: String,
@@ -75,8 +75,12 @@ pub struct RunLog {
     pub begin: Option<String>,
     /// Value of `power_end`.
     pub end: Option<String>,
-    /// Value of `result_query_count`.
+    /// Value of `result_query_count`, which exists from v2.0 on.
     pub queries: Option<u64>,
+    /// Value of `result_qps_with_loadgen_overhead`.
+    pub rate: Option<f64>,
+    /// Product of `generated_query_count` and `generated_samples_per_query`.
+    pub generated: Option<u64>,
     /// Value of `effective_scenario`.
     pub scenario: Option<String>,
 }

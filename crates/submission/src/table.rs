@@ -41,6 +41,7 @@ pub enum Column {
     WeightDataTypes,
     DesignPower,
     PrivateId,
+    Power,
 }
 
 /// ColumnFormat and how a column is written.
@@ -52,12 +53,14 @@ enum ColumnFormat {
     Quoted,
     /// By the modular checker only.
     Modular,
+    /// By the single-file checker of v1.0 only.
+    First,
 }
 
 use ColumnFormat::{Modular, Plain, Quoted};
 
 /// Columns in the order of [`Column`].
-const COLUMNS: [(Column, &str, ColumnFormat); 31] = [
+const COLUMNS: [(Column, &str, ColumnFormat); 32] = [
     (Column::Organization, "Organization", Plain),
     (Column::Availability, "Availability", Plain),
     (Column::Division, "Division", Plain),
@@ -89,6 +92,7 @@ const COLUMNS: [(Column, &str, ColumnFormat); 31] = [
     (Column::WeightDataTypes, "weight_data_types", Quoted),
     (Column::DesignPower, "design_power_watts", Modular),
     (Column::PrivateId, "PrivateID", Modular),
+    (Column::Power, "power", ColumnFormat::First),
 ];
 
 /// A row: a result, or its power measurement.
@@ -124,16 +128,23 @@ impl Row {
 }
 
 fn columns(program: Program) -> impl Iterator<Item = (Column, &'static str, ColumnFormat)> {
-    let all = program.one_file().is_none();
-    let has_weights = !program.does(Behavior::NoWeightTypes);
-    let is_misspelt = program.does(Behavior::Compilance);
-    let is_written = move |column: Column, format: ColumnFormat| {
-        (all || format != Modular) && (has_weights || column != Column::WeightDataTypes)
+    let does = move |behavior| program.does(behavior);
+    let is_written = move |column: Column, format: ColumnFormat| match (column, format) {
+        (_, Modular) => program.one_file().is_none(),
+        (Column::Power, _) => does(Behavior::PowerColumn),
+        (Column::HasPower | Column::Units, _) => {
+            !does(Behavior::PowerColumn) && !does(Behavior::NoPower)
+        }
+        (Column::WeightDataTypes, _) => !does(Behavior::NoWeightTypes),
+        _ => true,
     };
     let chosen =
         COLUMNS.into_iter().filter(move |(column, _, format)| is_written(*column, *format));
     chosen.map(move |(column, name, format)| match column {
-        Column::Compliance if is_misspelt => (column, "compilance", format),
+        Column::Compliance if does(Behavior::Compilance) => (column, "compilance", format),
+        Column::Inferred if does(Behavior::Infered) => (column, "infered", format),
+        Column::SystemType if does(Behavior::PlainSystemType) => (column, name, Plain),
+        Column::Accelerators if does(Behavior::PlainAccelerators) => (column, name, Plain),
         _ => (column, name, format),
     })
 }
@@ -156,7 +167,7 @@ pub fn write_csv(rows: &[Row], program: Program, out: &mut impl Write) -> io::Re
         let cell = |(column, _, place): (Column, &str, ColumnFormat)| {
             let text = row.get(column);
             match (program, place) {
-                (Program::Mono | Program::Tag(_), Plain) => text.to_owned(),
+                (Program::Mono | Program::Tag(_), Plain | ColumnFormat::First) => text.to_owned(),
                 (Program::Strict, _) => {
                     format!("\"{}{}\"", guard(text), text.replace('"', "\"\""))
                 }

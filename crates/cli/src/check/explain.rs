@@ -31,9 +31,10 @@ pub fn text(id: &str) -> Result<String, Failure> {
     };
     let mut text = format!("{id}: {title}\n");
     match provenance {
-        Provenance::Cited { source, since } => {
+        Provenance::Cited { source, since, warns_before } => {
+            let before = if warns_before { "; a warning before" } else { "" };
             let _ = writeln!(text, "source: {source}");
-            let _ = writeln!(text, "applies from round {since}");
+            let _ = writeln!(text, "applies from round {since}{before}");
         }
         Provenance::Own => {
             text += "source: Dyno; no rule and no official program requires it\n";

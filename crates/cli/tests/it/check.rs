@@ -28,7 +28,7 @@ fn what_cannot_be_checked_is_a_usage_error() {
         ("check tree --round v6.0 --compat mono", "has no round v6.0"),
         ("check tree --round v4.1 --compat modular", "not for v4.1"),
         ("check tree --round v4.1 --compat v3.0", "the checker of v3.0 judges v3.0, not v4.1"),
-        ("check tree --round v1.0 --compat v1.0", "the first that is known is v2.1"),
+        ("check tree --round v0.5 --compat v0.5", "the first that is known is v0.7"),
         ("check tree --round v4.1 --compat v9.9", "use mono, modular or a round"),
         ("check --explain performance.seed", "--explain performance.seeds"),
         ("check tree", "--round"),

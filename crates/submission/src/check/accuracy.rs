@@ -4,11 +4,11 @@ use std::path::{Path, PathBuf};
 
 use super::catalogue::*;
 use super::issues::{Issues, Location};
+use super::performance::has_errors;
 use super::{Place, Program, Skip};
 use crate::entry::DivisionFolder;
 use crate::facts::detail::DetailLog;
 use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL};
-use crate::python;
 use crate::tree::Node;
 use dyno_rules::accuracy::AccuracyText;
 
@@ -147,9 +147,8 @@ pub fn check_errors(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues:
         issues.add(&LOG_MARKS, at, "`metadata.is_error` is missing");
     }
     let errors = &log.errors;
-    let counted = log.value("num_errors").and_then(python::number);
     let any = match issues.program() {
-        Program::Mono | Program::Tag(_) => counted.map_or(errors.count > 0, |count| count != 0.0),
+        program @ (Program::Mono | Program::Tag(_)) => has_errors(log, program),
         Program::Modular | Program::Strict => errors.count > 0,
     };
     let accepts = place.options.submission_exceptions && issues.program() != Program::Strict;

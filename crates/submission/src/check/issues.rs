@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::Program;
 use super::catalogue::{Check, PROGRAM_CRASH};
-use super::provenance::{Judge, Limit};
+use super::provenance::Judge;
 use crate::finding::{Finding, Severity};
+use dyno_rules::Leniency;
 
 /// Location of a finding.
 #[derive(Debug, Clone, Copy)]
@@ -102,6 +103,11 @@ impl Issues {
         self.findings.iter().all(|finding| finding.severity != Severity::Error)
     }
 
+    /// Whether no failed check has an id with this prefix.
+    pub fn has_none_of(&self, prefix: &str) -> bool {
+        self.findings.iter().all(|finding| !finding.check.starts_with(prefix))
+    }
+
     /// Whether the official checker crashes.
     pub fn crashes(&self) -> bool {
         self.crashes
@@ -125,12 +131,16 @@ impl Issues {
     /// Adds existing findings.
     pub fn extend(&mut self, findings: impl IntoIterator<Item = Finding>) {
         for mut finding in findings {
-            match self.judge.limit(finding.check) {
-                None => {}
+            let is_warning = match self.judge.program {
+                Program::Tag(checker) => match checker.instead(finding.check) {
+                    Some(Leniency::Off) => continue,
+                    other => other.is_some(),
+                },
                 // The official program of the round did not run these checks.
-                Some(Limit::Off | Limit::Warning) => {
-                    finding.severity = finding.severity.min(Severity::Warning);
-                }
+                _ => self.judge.limit(finding.check).is_some(),
+            };
+            if is_warning {
+                finding.severity = finding.severity.min(Severity::Warning);
             }
             self.findings.push(finding);
         }

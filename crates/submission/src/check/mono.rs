@@ -22,7 +22,7 @@ use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, RESULTS, SUMMARY};
 use crate::power::Energy;
 use crate::table::Column;
 use crate::tree::{Node, Tree};
-use dyno_rules::{Behavior, Round, RuleScenario, Suite};
+use dyno_rules::{Behavior, OneFileChecker, Round, RuleScenario, Suite};
 
 /// Top-level folders that are ignored, although they are not divisions.
 const NO_DIVISIONS: [&str; 3] = [".git", ".github", "assets"];
@@ -31,7 +31,8 @@ const NO_DIVISIONS: [&str; 3] = [".git", ".github", "assets"];
 pub fn check(tree: &Tree, round: &'static Round, options: &Options) -> CheckReport {
     let mut report = ModelReport::new(options.program);
     let ModelReport { issues, listed, .. } = &mut report;
-    let found = submitters(tree, round, Guesses::Mono);
+    let checker = options.program.one_file().unwrap_or(OneFileChecker::LAST);
+    let found = submitters(tree, round, Guesses::OneFile(checker));
     let mut candidates = Vec::new();
     for division in divisions(tree, options, issues, listed) {
         let all = found.iter().filter(|submitter| submitter.division == division);
@@ -268,7 +269,10 @@ impl<'a, 't> Progress<'a, 't> {
         let Some(measurement) = described(&place, &facts, &empty, report, errors) else {
             return Outcome::Invalid;
         };
-        let Some((accuracy, is_accurate)) = accuracy_of(&place, &facts, &mut report.issues) else {
+        let accuracy = accuracy_of(&place, &facts, &mut report.issues);
+        let goes_on = options.program.does(Behavior::GoesOn);
+        let nothing = || goes_on.then(|| (Accuracy::default(), false));
+        let Some((accuracy, is_accurate)) = accuracy.or_else(nothing) else {
             *errors += 1;
             return Outcome::Invalid;
         };
@@ -284,19 +288,19 @@ impl<'a, 't> Progress<'a, 't> {
         if audits {
             audits::judge(&place, &facts, &mut audited);
         }
-        let passes = audited.passes();
+        let (passes, is_compliant) = (audited.passes(), audited.has_none_of("audit."));
         report.issues.append(audited);
         let Some((metric, energy)) = performance.result.filter(|_| passes && is_accurate) else {
             return Outcome::Invalid;
         };
         let own = vec![
-            (Column::Availability, text(description, "status").to_lowercase()),
+            (Column::Availability, system::availability(text(description, "status"))),
             (
                 Column::Scenario,
                 scenario.map_or(entry.name.clone(), |scenario| scenario.name().to_owned()),
             ),
             (Column::Location, entry.folder.path().to_string_lossy().into_owned()),
-            (Column::Compliance, u8::from(!closed || audits).to_string()),
+            (Column::Compliance, u8::from(!closed || (audits && is_compliant)).to_string()),
             (Column::Errors, errors.to_string()),
             (Column::Inferred, u8::from(metric.is_inferred).to_string()),
         ];
@@ -436,7 +440,7 @@ fn accuracy_of(
     }
     let mut errors = Issues::new(place.options.program);
     accuracy::check_errors(place, log, &log_path, &mut errors);
-    if !errors.passes() {
+    if !errors.passes() && place.options.program.does(Behavior::AccuracyErrorsCrash) {
         errors.crash(Location::path(&log_path), "the accuracy run had errors");
     }
     if !text.is_utf8 {
@@ -493,7 +497,8 @@ fn run_of(
     facts: &Facts<'_>,
     issues: &mut Issues,
 ) -> Option<(Metric, Option<Energy>)> {
-    let has_power = place.entry.power().is_some();
+    let knows_power = !issues.program().does(Behavior::NoPower);
+    let has_power = place.entry.power().is_some() && knows_power;
     let path = place.entry.folder.path().join(format!("performance/run_{number}"));
     let Some(run) = place.entry.numbered_run(number) else {
         issues.add(

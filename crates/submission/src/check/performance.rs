@@ -192,11 +192,9 @@ impl Run<'_, '_> {
         let errors = &self.log.errors;
         let exceptions = self.place.options.submission_exceptions;
         let fails = match issues.program() {
-            // It uses the log's own count if there is one.
             Program::Mono | Program::Tag(_) => {
-                let counted = self.log.value("num_errors").and_then(python::number);
-                let any = counted.map_or(errors.count > 0, |count| count != 0.0);
-                any && (!exceptions || errors.not_uncommitted > 0)
+                has_errors(self.log, issues.program())
+                    && (!exceptions || errors.not_uncommitted > 0)
             }
             // It checks only if it should accept some errors.
             Program::Modular => {
@@ -466,6 +464,17 @@ impl Run<'_, '_> {
         issues: &mut Issues,
     ) -> Result<Metric, MissingNumber> {
         let inferred = |value: f64| Metric { is_inferred: true, ..Metric::from_value(value) };
+        let is_offline = (played, folder) == (RuleScenario::SingleStream, RuleScenario::Offline);
+        if self.is_early() && !is_offline {
+            // The checkers of these rounds give up an Offline result and infer no other.
+            if folder == RuleScenario::Offline {
+                let message =
+                    format!("an Offline result cannot be inferred from {}", played.name());
+                issues.add(&RUN_KEY, self.at("effective_scenario"), message);
+                return Err(MissingNumber);
+            }
+            return Ok(metric);
+        }
         match (played, folder) {
             (RuleScenario::SingleStream, RuleScenario::Offline) => {
                 let key = "result_qps_without_loadgen_overhead";
@@ -490,6 +499,17 @@ impl Run<'_, '_> {
             _ => Ok(metric),
         }
     }
+}
+
+/// Whether a single-file checker finds errors in a log. The last one uses the log's own count if
+/// there is one.
+pub(super) fn has_errors(log: &DetailLog, program: Program) -> bool {
+    let counted = log.value("num_errors").and_then(python::number);
+    if program.does(Behavior::ErrorWords) {
+        return log.errors.words > 0;
+    }
+    let counted = counted.filter(|_| !program.does(Behavior::ErrorLines));
+    counted.map_or(log.errors.count > 0, |count| count != 0.0)
 }
 
 /// Whether a model is a language model, which requires token latencies.

@@ -2,13 +2,13 @@
 
 use std::borrow::Cow;
 
-use super::Options;
+use super::{Options, Program};
 use crate::entry::{Entry, Model, Submitter, System};
 use crate::facts::detail::{self, DetailLog};
 use crate::facts::json::JsonFile;
 use crate::facts::{Facts, ReadError};
 use crate::layout::DETAIL;
-use dyno_rules::{QualityTarget, Round, RuleScenario};
+use dyno_rules::{Behavior, OneFileChecker, QualityTarget, Round, RuleScenario};
 
 /// A result in its tree.
 #[derive(Clone, Copy)]
@@ -59,6 +59,30 @@ impl Place<'_, '_> {
         }
         let folder = self.entry.numbered_run(number);
         Cow::Owned(detail::read(folder.and_then(|folder| folder.file(DETAIL))))
+    }
+
+    /// Whether the program, or the checker of the round by the rules, reads the texts of audits but
+    /// does not judge their runs.
+    pub fn reads_audits_as_texts(&self) -> bool {
+        self.does(Behavior::AuditTexts)
+    }
+
+    /// Returns the names of the audits that the result needs.
+    pub fn audits(&self) -> Vec<&'static str> {
+        let is_streams = self.scenario == Some(RuleScenario::MultiStream);
+        let is_exempt = is_streams && self.does(Behavior::StreamsWithoutTest04);
+        let all = self.model.benchmark.into_iter().flat_map(|benchmark| &benchmark.audits);
+        let names = all.map(String::as_str);
+        names.filter(|name| !(is_exempt && name.starts_with("TEST04"))).collect()
+    }
+
+    /// Whether the program, or the checker of the round by the rules, has a behavior.
+    fn does(&self, behavior: Behavior) -> bool {
+        let tag = match self.options.program {
+            Program::Strict => Some(OneFileChecker::new(self.round.version)),
+            program => program.one_file(),
+        };
+        tag.is_some_and(|tag| tag.does(behavior))
     }
 
     /// Returns the quality targets of the result.

@@ -42,10 +42,11 @@ pub fn judge(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> O
     let log = log_of_run(facts);
     let log = log.as_ref();
     let measurement = Measurement { folder: &absolute, shown: &path, round, scenario, log };
-    let program = match issues.program() {
-        Program::Strict => power::PowerChecker::Rules,
-        program if program.does(Behavior::AllReadings) => power::PowerChecker::Early,
-        Program::Mono | Program::Tag(_) | Program::Modular => power::PowerChecker::Official,
+    let early = issues.program().one_file().filter(|tag| tag.does(Behavior::AllReadings));
+    let program = match early {
+        Some(tag) => power::PowerChecker::Early(tag),
+        None if issues.program() == Program::Strict => power::PowerChecker::Rules,
+        None => power::PowerChecker::Official,
     };
     let power = power::check(&measurement, program);
     if !place.options.skips(Skip::Power) {
@@ -67,6 +68,10 @@ fn log_of_run(facts: &Facts<'_>) -> Option<RunLog> {
         begin: text("power_begin"),
         end: text("power_end"),
         queries: log.whole("result_query_count"),
+        rate: log.number("result_qps_with_loadgen_overhead"),
+        generated: log
+            .whole("generated_query_count")
+            .and_then(|queries| queries.checked_mul(log.whole("generated_samples_per_query")?)),
         scenario: text("effective_scenario"),
     })
 }

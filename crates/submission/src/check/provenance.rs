@@ -20,6 +20,9 @@ struct Citation {
     ids: Vec<String>,
     #[serde(default = "first", deserialize_with = "version")]
     since: Version,
+    /// Whether the check is a warning in earlier rounds instead of being off.
+    #[serde(default)]
+    warns_before: bool,
     source: String,
 }
 
@@ -53,6 +56,8 @@ pub enum Provenance {
         source: &'static str,
         /// First round in which it holds.
         since: Version,
+        /// Whether it is a warning before.
+        warns_before: bool,
     },
     /// Dyno's own: nothing written asks for it.
     Own,
@@ -64,7 +69,11 @@ impl Provenance {
     pub fn of_check(id: &str) -> Option<Self> {
         let has_id = |entry: &&Citation| entry.ids.iter().any(|known| known == id);
         let cited = file().cited.iter().find(has_id);
-        let cited = cited.map(|entry| Self::Cited { source: &entry.source, since: entry.since });
+        let cited = cited.map(|entry| Self::Cited {
+            source: &entry.source,
+            since: entry.since,
+            warns_before: entry.warns_before,
+        });
         cited.or_else(|| file().own.ids.iter().any(|known| known == id).then_some(Self::Own))
     }
 
@@ -112,7 +121,11 @@ impl Judge {
             return None;
         }
         match Provenance::of_check(id) {
-            Some(Provenance::Cited { since, .. }) => (self.round < since).then_some(Limit::Off),
+            Some(Provenance::Cited { since, warns_before, .. }) => {
+                let limit = if warns_before { Limit::Warning } else { Limit::Off };
+                let is_lifted = warns_before && self.is_forensic;
+                (self.round < since && !is_lifted).then_some(limit)
+            }
             Some(Provenance::Own) | None => (!self.is_forensic).then_some(Limit::Warning),
         }
     }

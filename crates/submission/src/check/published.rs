@@ -38,7 +38,7 @@ pub struct PublishedResults {
 pub fn published(root: &Path, round: &'static Round) -> Result<PublishedResults, TreeError> {
     let tree = Tree::walk(root)?;
     let options = Options::new(Program::Strict);
-    let all = submitters(&tree, round, Guesses::Mono);
+    let all = submitters(&tree, round, Guesses::of_round(round));
     let mut published = PublishedResults::default();
     let systems: Vec<(&Submitter<'_>, &System<'_>, JsonFile)> = all
         .iter()

@@ -45,6 +45,11 @@ impl ValidResult<'_, '_> {
     /// Returns the row of the result and, if power was measured, the row of the power metric.
     pub fn rows(&self, issues: &mut Issues) -> Vec<Row> {
         let mut row = self.row(issues);
+        row.set(Column::Power, self.energy.map_or("0".to_owned(), |e| python::float(e.value)));
+        if issues.program().does(Behavior::PowerColumn) || issues.program().does(Behavior::NoPower)
+        {
+            return vec![row];
+        }
         let Some(energy) = self.energy.filter(|energy| energy.value > 0.0) else {
             return vec![row];
         };
@@ -115,8 +120,10 @@ impl ValidResult<'_, '_> {
         let (hardware, software) = (note("hw_notes"), note("sw_notes"));
         match (hardware.is_empty(), software.is_empty()) {
             (_, true) => hardware.to_owned(),
-            (true, false) => software.to_owned(),
-            (false, false) => format!("{hardware}. {software}"),
+            (true, false) if !self.place.options.program.does(Behavior::DottedNotes) => {
+                software.to_owned()
+            }
+            (_, false) => format!("{hardware}. {software}"),
         }
     }
 

@@ -17,6 +17,12 @@ const STATUS: [&str; 3] = ["available", "preview", "rdi"];
 /// Additional values before v1.0.
 const EARLY_STATUS: [&str; 2] = ["research, development, or internal", "on-premise"];
 
+/// Returns the availability of a system in the words of the table of results.
+pub fn availability(status: &str) -> String {
+    let lower = status.to_lowercase();
+    if lower == EARLY_STATUS[0] { "rdi".to_owned() } else { lower }
+}
+
 /// Returns the suite of a system by its description; `Both` in v0.5, which has no suites.
 pub fn suite(description: &JsonFile, round: &Round) -> Option<Suite> {
     if round.version < Version::new(0, 7) {

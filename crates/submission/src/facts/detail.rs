@@ -20,6 +20,8 @@ use crate::python;
 use crate::tree::Node;
 
 const MARKER: &str = ":::MLLOG";
+/// Text of errors before v1.0 that do not count: the checkers of v0.5 and v0.7 skip them.
+pub(super) const IGNORED: &str = "CAS failed";
 /// Maximum length of a line in bytes; longer lines are malformed. The longest lines of the
 /// reference list the samples of a data set and have a few MiB.
 const LONGEST_LINE: u64 = 32 << 20;
@@ -84,6 +86,9 @@ pub struct Errors {
     pub several_confs: usize,
     /// Errors of neither kind.
     pub others: usize,
+    /// Lines of a log before v1.0 with the word ERROR, except those on failed atomic operations.
+    /// The checker of v0.7 searched for it, also in the history of the source.
+    pub words: usize,
     /// Line numbers and texts of the first errors.
     pub first: Vec<(usize, String)>,
 }
@@ -356,6 +361,7 @@ impl DetailLog {
             return;
         };
         let Some(json) = text.strip_prefix(MARKER) else {
+            self.errors.words += usize::from(text.contains("ERROR") && !text.contains(IGNORED));
             if let Some(text) = plain::text_of(text) {
                 self.is_plain = true;
                 plain::take(self, text);

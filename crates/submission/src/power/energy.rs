@@ -5,8 +5,10 @@ use super::clock::Stamp;
 use super::run::Run;
 use super::session::Session;
 use super::{Measurement, PowerChecker, PowerFinding, Report};
-use dyno_rules::{RuleScenario, Version};
+use dyno_rules::{Behavior, RuleScenario, Version};
 
+/// First round whose LoadGen logs the number of queries.
+const LOGGED_QUERIES: Version = Version::new(2, 0);
 /// Samples per MultiStream query.
 const STREAMS: f64 = 8.0;
 
@@ -19,6 +21,8 @@ pub enum PowerUnit {
     Millijoules,
     /// Energy per query, in the tables up to v2.1.
     Joules,
+    /// Energy per stream, in the tables up to v1.1.
+    JoulesPerStream,
 }
 
 impl PowerUnit {
@@ -29,6 +33,7 @@ impl PowerUnit {
             Self::Watts => "Watts",
             Self::Millijoules => "millijoules",
             Self::Joules => "Joules",
+            Self::JoulesPerStream => "Joules/Stream",
         }
     }
 }
@@ -55,7 +60,7 @@ impl Energy {
         match self.unit {
             PowerUnit::Watts => result / self.watts,
             PowerUnit::Millijoules => (self.samples_per_query * 1000.0) / self.value,
-            PowerUnit::Joules => self.samples_per_query / self.value,
+            PowerUnit::Joules | PowerUnit::JoulesPerStream => self.samples_per_query / self.value,
         }
     }
 }
@@ -69,10 +74,10 @@ pub(super) fn measure(
     report: &mut Report,
 ) -> Option<Energy> {
     let (begin, end) = run.span()?;
-    let (begin, end) = in_time_of_samples(begin, end, measurement.round, sides);
+    let (begin, end) = in_time_of_samples(begin, end, measurement.round, program, sides);
     // Missing readings are reported by the check of samples.
     let watts = match program {
-        PowerChecker::Early => run.mean_of_all_watts(begin, end)?,
+        PowerChecker::Early(_) => run.mean_of_all_watts(begin, end)?,
         PowerChecker::Rules | PowerChecker::Official => run.mean_watts(begin, end)?,
     };
     let seconds = end.seconds_since(begin);
@@ -82,36 +87,58 @@ pub(super) fn measure(
         RuleScenario::Offline | RuleScenario::Server | RuleScenario::Interactive => {
             return Some(energy);
         }
-        RuleScenario::SingleStream => 1.0,
-        RuleScenario::MultiStream => STREAMS,
+        RuleScenario::MultiStream if measurement.round >= LOGGED_QUERIES => STREAMS,
+        RuleScenario::SingleStream | RuleScenario::MultiStream => 1.0,
     };
-    let Some(queries) = run.queries.filter(|queries| *queries > 0) else {
-        let message = "has no result_query_count, which energy per query needs".to_owned();
+    let Some(queries) = queries(measurement, run, seconds) else {
+        let message = "has no count of queries, which energy per query needs".to_owned();
         let mend = "submit the log of a run that completed queries";
         report.add(PowerFinding::error("power.metric", run.detail, message, mend));
         return None;
     };
     let played_single = run.scenario.as_deref() == Some(RuleScenario::SingleStream.name());
-    let inferred = measurement.scenario == RuleScenario::MultiStream && played_single;
+    let inferred = measurement.scenario == RuleScenario::MultiStream
+        && played_single
+        && measurement.round >= LOGGED_QUERIES;
     let joules = if inferred { watts * seconds * STREAMS } else { watts * seconds };
-    let is_early = program == PowerChecker::Early && measurement.round <= Version::new(2, 1);
-    let (total, unit) = if is_early {
-        (joules, PowerUnit::Joules)
-    } else {
-        (joules * 1000.0, PowerUnit::Millijoules)
+    let (total, unit) = match program {
+        PowerChecker::Early(tag) if tag.does(Behavior::EnergyByRate) => {
+            let is_streams = measurement.scenario == RuleScenario::MultiStream;
+            (joules, if is_streams { PowerUnit::JoulesPerStream } else { PowerUnit::Joules })
+        }
+        PowerChecker::Early(tag) if tag.does(Behavior::Joules) => (joules, PowerUnit::Joules),
+        _ => (joules * 1000.0, PowerUnit::Millijoules),
     };
-    Some(Energy { value: total / queries as f64, unit, samples_per_query, ..energy })
+    Some(Energy { value: total / queries, unit, samples_per_query, ..energy })
+}
+
+/// Returns the number of queries that share the energy. Before v2.0, LoadGen did not log how many
+/// it issued: the checkers use the rate of SingleStream, and all samples of MultiStream.
+fn queries(measurement: &Measurement<'_>, run: &Run, seconds: f64) -> Option<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
+    let count = |count: u64| count as f64;
+    let queries = match measurement.scenario {
+        _ if measurement.round >= LOGGED_QUERIES => run.queries.map(count),
+        RuleScenario::MultiStream => run.generated.map(count),
+        _ => run.rate.map(|rate| rate * seconds),
+    };
+    queries.filter(|queries| *queries > 0.0)
 }
 
 /// Converts the times to the analyzer's clock. Up to v1.0 each machine logged its local time
-/// and, separately, its offset from UTC.
+/// and, separately, its offset from UTC. The checker of v1.1 still converts.
 fn in_time_of_samples(
     begin: Stamp,
     end: Stamp,
     round: Version,
+    program: PowerChecker,
     sides: Option<(&Session, &Session)>,
 ) -> (Stamp, Stamp) {
-    let Some((client, server)) = sides.filter(|_| round <= Version::new(1, 0)) else {
+    let is_local = match program {
+        PowerChecker::Early(tag) => tag.does(Behavior::LocalTimes),
+        PowerChecker::Rules | PowerChecker::Official => round <= Version::new(1, 0),
+    };
+    let Some((client, server)) = sides.filter(|_| is_local) else {
         return (begin, end);
     };
     let distance = |session: &Session| session.value(&["timezone"]).as_i64().unwrap_or(0);

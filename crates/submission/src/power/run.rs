@@ -41,6 +41,8 @@ pub(super) struct Run {
     pub(super) begin: Option<Stamp>,
     pub(super) end: Option<Stamp>,
     pub(super) queries: Option<u64>,
+    pub(super) rate: Option<f64>,
+    pub(super) generated: Option<u64>,
     pub(super) scenario: Option<String>,
     pub(super) samples: Vec<Sample>,
     /// Numbers of malformed lines in the samples.
@@ -71,6 +73,8 @@ impl Run {
             begin: stamp(&log.begin),
             end: stamp(&log.end),
             queries: log.queries,
+            rate: log.rate,
+            generated: log.generated,
             scenario: log.scenario.clone(),
             samples,
             broken,
@@ -113,6 +117,10 @@ fn read_log(files: &Files, detail: &str) -> RunLog {
         begin: text("power_begin"),
         end: text("power_end"),
         queries: log.whole("result_query_count"),
+        rate: log.number("result_qps_with_loadgen_overhead"),
+        generated: log
+            .whole("generated_query_count")
+            .and_then(|queries| queries.checked_mul(log.whole("generated_samples_per_query")?)),
         scenario: text("effective_scenario"),
     }
 }

@@ -13,7 +13,8 @@ use crate::audit::reason::shown;
 use crate::audit::{AuditPlan, AuditTest, Reason, Side, plan};
 use crate::check::Skip;
 use crate::check::catalogue::{
-    AUDIT_OTHER, AUDIT_RATIO, AUDIT_SETTINGS, AUDIT_TEXT_CONTRADICTS, RUN_ERRORS, RUN_INVALID,
+    AUDIT_OTHER, AUDIT_PERFORMANCE, AUDIT_RATIO, AUDIT_SETTINGS, AUDIT_TEXT_CONTRADICTS,
+    RUN_ERRORS, RUN_INVALID,
 };
 use crate::check::issues::{Issues, Location};
 use crate::check::place::Place;
@@ -67,7 +68,7 @@ pub(super) fn check(
     let Some(reasons) = reasons(&plan, place, facts, audit, log) else { return };
     let detail = path.join("performance/run_1/mlperf_log_detail.txt");
     for reason in &reasons {
-        report_reason(reason, audit, log, &detail, issues);
+        report_reason(reason, place, audit, log, &detail, issues);
     }
     let has_score = plan.tolerance > 0.0 && audit.name != "TEST04-A";
     let is_about_score = |reason: &Reason| subject_of(reason) == Some(Subject::Score);
@@ -88,9 +89,10 @@ pub(super) fn warn_of_others(
     if place.options.skips(Skip::Compliance) || facts.endpoint.is_some() {
         return;
     }
-    let wanted = place.model.benchmark.map_or(&[][..], |benchmark| &benchmark.audits);
-    let is_judged =
-        |audit: &&Audit<'_>| division.is_closed_or_network() && wanted.contains(&audit.name);
+    let wanted = place.audits();
+    let is_judged = |audit: &&Audit<'_>| {
+        division.is_closed_or_network() && wanted.contains(&audit.name.as_str())
+    };
     for audit in facts.audits.iter().filter(|audit| !is_judged(audit)) {
         let texts = [
             ("verify_accuracy.txt", &audit.verify_accuracy),
@@ -178,6 +180,7 @@ fn subject_of(reason: &Reason) -> Option<Subject> {
 
 fn report_reason(
     reason: &Reason,
+    place: &Place<'_, '_>,
     audit: &Audit<'_>,
     log: &DetailLog,
     path: &Path,
@@ -201,6 +204,9 @@ fn report_reason(
             issues.add_expected(&AUDIT_SETTINGS, line(key), message, expected);
         }
         (Subject::Setting, _) => issues.add(&AUDIT_SETTINGS, line("effective_scenario"), message),
+        (Subject::Verdict | Subject::Errors, _) if place.reads_audits_as_texts() => {
+            issues.add(&AUDIT_PERFORMANCE, line("result_validity"), message);
+        }
         (Subject::Verdict, _) if !is_judged => {
             issues.add(&RUN_INVALID, line("result_validity"), message);
         }

@@ -65,7 +65,7 @@ pub(super) fn check(tree: &Tree, round: &'static Round, options: &Options) -> Ch
         crashes: false,
         entries: tree.len(),
     };
-    let all = submitters(tree, round, Guesses::Modular);
+    let all = submitters(tree, round, Guesses::of_round(round));
     let chosen: Vec<&Submitter<'_>> = all.iter().filter(|one| options.wants(one)).collect();
     let pairs: Vec<(&Submitter<'_>, &System<'_>)> =
         chosen.iter().flat_map(|one| one.systems.iter().map(|system| (*one, system))).collect();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use dyno_rules::{Round, RuleScenario};
+use dyno_rules::{OneFileChecker, Round, RuleScenario};
 use dyno_submission::check::{CheckReport, Options, Outcome, Program, Skip, catalogue, check};
 use dyno_submission::entry::{Guesses, ModelNames, official_name};
 use dyno_submission::finding::Severity;
@@ -167,11 +167,14 @@ fn models_are_known_by_other_names() {
         ("bert-99.9-int8", "bert-99.9"),
         ("nothing", "nothing"),
     ] {
-        assert_eq!(official(name, Guesses::Mono), model);
+        assert_eq!(official(name, Guesses::OneFile(OneFileChecker::LAST)), model);
         assert_eq!(official(name, Guesses::Modular), model);
     }
     assert_eq!(official("llama3_1-405b-fp8", Guesses::Modular), "llama3.1-405b");
-    assert_eq!(official("llama3_1-405b-fp8", Guesses::Mono), "llama3_1-405b-fp8");
+    assert_eq!(
+        official("llama3_1-405b-fp8", Guesses::OneFile(OneFileChecker::LAST)),
+        "llama3_1-405b-fp8"
+    );
     assert_eq!(RuleScenario::named("singlestream"), Some(RuleScenario::SingleStream));
 }
 

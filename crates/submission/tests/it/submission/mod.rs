@@ -4,6 +4,7 @@ mod catalogue;
 mod check;
 mod documents;
 mod early;
+mod early_checkers;
 mod endpoint;
 mod facts;
 mod forged;

@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use dyno_rules::{Round, RuleScenario};
+use dyno_rules::{OneFileChecker, Round, RuleScenario};
 use dyno_submission::entry::{DivisionFolder, Guesses, submitters};
 use dyno_submission::tree::{EntryKind, Node, Tree};
 
@@ -77,7 +77,8 @@ fn results_are_found_in_both_layouts_and_in_any_case() {
     folder.write("closed/acme/systems/box.json", "{}");
     folder.write("semi/acme/results/box/resnet50/Offline/x", "");
     let tree = Tree::walk(folder.path()).unwrap();
-    let found = submitters(&tree, Round::named("v5.1").unwrap(), Guesses::Mono);
+    let found =
+        submitters(&tree, Round::named("v5.1").unwrap(), Guesses::OneFile(OneFileChecker::LAST));
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].division, found[0].name.as_str()), (DivisionFolder::Closed, "acme"));
     let system = &found[0].systems[0];
