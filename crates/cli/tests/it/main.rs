@@ -68,6 +68,7 @@ mod tuned_endings;
 mod tuned_export;
 mod tuned_files;
 mod tuned_graph;
+mod tuned_scenario;
 mod tuned_verdict;
 mod updated;
 mod verdicts;
