@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use dyno_experiment::tune::objective_text;
+use dyno_number::Network;
 use dyno_number::tune::Progress;
 use dyno_results::units;
 
@@ -20,9 +22,9 @@ impl Line {
     }
 
     /// Shows the progress of the search.
-    pub fn show(&self, progress: &Progress<'_>, unit: &str) {
+    pub fn show(&self, progress: &Progress<'_>, network: &Network) {
         if self.is_shown {
-            draw(&text(progress, unit));
+            draw(&text(progress, |size| objective_text(network, size)));
         }
     }
 
@@ -61,7 +63,7 @@ fn counted(done: usize, all: usize, ns: u64) -> String {
 
 /// Returns a text such as
 /// `width on the small set, 23 evaluated, about 11 to go (4.00 s); best 58,328 bits, accuracy 0.9691`.
-fn text(progress: &Progress<'_>, unit: &str) -> String {
+fn text(progress: &Progress<'_>, size: impl Fn(f64) -> String) -> String {
     let set = progress.subset as usize;
     let evaluated: u64 = progress.evaluations.iter().sum();
     let each = progress.seconds[set] / progress.evaluations[set].max(1) as f64;
@@ -73,8 +75,7 @@ fn text(progress: &Progress<'_>, unit: &str) -> String {
         text += &format!(", about {} to go ({left})", progress.remaining);
     }
     if let Some(best) = progress.best {
-        let size = units::count(best.objective.max(0.0).round() as u64);
-        text += &format!("; best {size} {unit}, accuracy {:.4}", best.accuracy);
+        text += &format!("; best {}, accuracy {:.4}", size(best.objective), best.accuracy);
     }
     if progress.journal_problem.is_some() {
         text += "; THE JOURNAL CANNOT BE WRITTEN";
@@ -108,10 +109,13 @@ mod tests {
             journal_problem: None,
         };
         assert_eq!(
-            text(&progress, "bits"),
+            text(&progress, |size| size.to_string()),
             "width on the full set, 24 evaluated, about 3 to go (6.00 s)"
         );
         let full = Progress { remaining: 0, journal_problem: Some("full"), ..progress };
-        assert!(text(&full, "bits").ends_with("24 evaluated; THE JOURNAL CANNOT BE WRITTEN"));
+        assert!(
+            text(&full, |size| size.to_string())
+                .ends_with("24 evaluated; THE JOURNAL CANNOT BE WRITTEN")
+        );
     }
 }

@@ -43,6 +43,7 @@ pub mod hardware;
 pub mod lowering;
 pub mod machine;
 pub mod mapping;
+pub mod mix;
 mod nearest;
 pub mod pass;
 pub mod profile;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use exmex::{Express, FlatEx};
 
@@ -34,6 +35,60 @@ pub enum Objective {
     Latency,
     /// An expression of the user.
     Expression(Expression),
+    /// A function of the bits of all layers together.
+    Function(BitsFunction),
+}
+
+/// Bits of a layer's weights and of its activations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LayerBits {
+    /// Bits of a weight.
+    pub weight: u32,
+    /// Bits of an activation.
+    pub activation: u32,
+}
+
+/// A function of the bits of all layers, such as the time that a simulated system takes.
+///
+/// ```
+/// use std::sync::Arc;
+/// use dyno_number::{BitsFunction, LayerBits, Objective};
+///
+/// let widest = |layers: &[LayerBits]| {
+///     layers.iter().map(|bits| f64::from(bits.weight)).fold(0.0, f64::max)
+/// };
+/// let objective = Objective::Function(BitsFunction {
+///     name: "widest".into(),
+///     unit: "bits",
+///     value: Arc::new(widest),
+///     text: |value| format!("widest layer {value:.0} bits"),
+/// });
+/// assert_eq!(objective.to_string(), "widest");
+/// assert_eq!(objective.text(4.0), Some("widest layer 4 bits".to_owned()));
+/// ```
+#[derive(Clone)]
+pub struct BitsFunction {
+    /// Name in journals and reports.
+    pub name: String,
+    /// Unit of the values.
+    pub unit: &'static str,
+    /// Returns the value for the bits of all layers, in their order: positive, and smaller is better. Equal bits have
+    /// equal values. The search calls it several times for each configuration.
+    pub value: Arc<dyn Fn(&[LayerBits]) -> f64 + Send + Sync>,
+    /// Returns a value as users read it.
+    pub text: fn(f64) -> String,
+}
+
+impl fmt::Debug for BitsFunction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BitsFunction").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl PartialEq for BitsFunction {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
 }
 
 /// Names of the objectives in descriptors.
@@ -101,6 +156,7 @@ impl fmt::Display for Objective {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Expression(expression) => f.write_str(&expression.text),
+            Self::Function(function) => f.write_str(&function.name),
             other => {
                 let name = NAMES.iter().find(|(_, objective)| objective == other);
                 f.write_str(name.expect("all others have a name").0)
@@ -118,7 +174,7 @@ impl Objective {
             Self::Expression(expression) => {
                 expression.variables.iter().any(|variable| VARIABLES[*variable] == "macs")
             }
-            Self::Bits | Self::Parameters | Self::Latency => false,
+            Self::Bits | Self::Parameters | Self::Latency | Self::Function(_) => false,
         }
     }
 
@@ -137,6 +193,16 @@ impl Objective {
             Self::BitSerial => "cycles",
             Self::Latency => "ns",
             Self::Expression(_) => "",
+            Self::Function(function) => function.unit,
+        }
+    }
+
+    /// Returns a value as users read it; `None` if it is a count of units.
+    #[must_use]
+    pub fn text(&self, value: f64) -> Option<String> {
+        match self {
+            Self::Function(function) => Some((function.text)(value)),
+            _ => None,
         }
     }
 
@@ -158,6 +224,7 @@ impl Objective {
         });
         match self {
             Self::Latency => latency_ns.unwrap_or(f64::INFINITY),
+            Self::Function(function) => (function.value)(&layer_bits(network, assignment)),
             Self::Expression(Expression { is_maximum: true, .. }) => {
                 each.fold(f64::NEG_INFINITY, f64::max)
             }
@@ -174,7 +241,7 @@ impl Objective {
             Self::BitOperations => macs * weight_bits * activation_bits,
             // The engine takes 16 cycles for an activation of 16 bits.
             Self::BitSerial => macs * activation_bits / 16.0,
-            Self::Latency => 0.0,
+            Self::Latency | Self::Function(_) => 0.0,
             Self::Expression(expression) => {
                 let all = [weight_bits, weights, activation_bits, activations, macs];
                 let values: Vec<f64> = expression.variables.iter().map(|at| all[*at]).collect();
@@ -182,6 +249,18 @@ impl Objective {
             }
         }
     }
+}
+
+/// Returns the bits of the formats of all layers of a network, in the order of its layers.
+#[must_use]
+pub fn layer_bits(network: &Network, assignment: &Assignment) -> Vec<LayerBits> {
+    let (weights, activations) = assignment.formats().split_at(network.layers.len());
+    let both = weights.iter().zip(activations);
+    let bits = both.map(|(weight, activation)| LayerBits {
+        weight: weight.bits(),
+        activation: activation.bits(),
+    });
+    bits.collect()
 }
 
 #[cfg(test)]
@@ -210,6 +289,31 @@ mod tests {
         check("latency", 7.0);
         check("w_bits * w_size + a_bits * a_size", 2.0 * 500.0 + 4.0 * 25_000.0 + 8.0 * 3_664.0);
         check("max: macs * a_bits^2 + w_size", 64.0 * 1_600_000.0 + 25_000.0);
+    }
+
+    #[test]
+    fn a_function_gets_the_bits_of_each_layer() {
+        let network = lenet();
+        let [i2, i4, i8] = [2, 4, 8].map(|bits| Format::fixed(bits, 0).unwrap());
+        let assignment = network.base().with_formats(vec![i2, i4, i8, Format::F32]);
+        let value = |layers: &[LayerBits]| {
+            let digits = |sum: f64, bits: &LayerBits| {
+                100.0 * sum + f64::from(10 * bits.weight + bits.activation)
+            };
+            layers.iter().fold(0.0, digits)
+        };
+        let function = BitsFunction {
+            name: "digits".into(),
+            unit: "",
+            value: Arc::new(value),
+            text: |value| format!("{value:.1}"),
+        };
+        let objective = Objective::Function(function);
+        // The first layer has 2 and 8 bits, the second one 4 and 32.
+        assert_eq!(objective.value(&network, &assignment, None), 28.0 * 100.0 + 72.0);
+        assert!(objective.is_computed() && !objective.needs_macs());
+        assert_eq!(objective.text(0.25), Some("0.2".to_owned()));
+        assert_eq!(Objective::Bits.text(0.25), None);
     }
 
     #[test]

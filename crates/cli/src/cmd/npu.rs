@@ -1,6 +1,6 @@
 //! `dyno npu`: a model of accelerators that fetch weights while they compute.
 
-mod arguments;
+pub(super) mod arguments;
 mod cores;
 mod explain;
 mod layers;

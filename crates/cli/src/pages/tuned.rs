@@ -3,6 +3,7 @@
 
 mod charts;
 mod samples;
+mod scenario;
 mod story;
 
 use std::fmt::Write as _;
@@ -11,7 +12,7 @@ use dyno_number::Network;
 use dyno_number::tune::{MarginVerdict, Stop, Subset, TuneAnswer, TuneEnd, TuneOutcome};
 use serde_json::Value;
 
-use dyno_experiment::tune::{Provenance, margin_verdict};
+use dyno_experiment::tune::{Provenance, ScenarioReport, margin_verdict, objective_text};
 use dyno_report::page::{self, Masthead, Tone};
 use dyno_report::words::{self, escaped};
 use dyno_results::units;
@@ -32,6 +33,8 @@ pub struct Tuning<'a> {
     pub descriptor: &'a str,
     /// The folder, as typed on the command line.
     pub folder: &'a str,
+    /// Configurations in the scenario of the objective.
+    pub scenario: Option<&'a ScenarioReport>,
 }
 
 /// Returns the page.
@@ -39,8 +42,11 @@ pub fn html(tuning: &Tuning<'_>) -> String {
     let Tuning { network, outcome, .. } = *tuning;
     let mut body = String::new();
     answer(&mut body, tuning);
-    charts::section(&mut body, outcome);
-    story::section(&mut body, outcome);
+    if let Some(report) = tuning.scenario {
+        scenario::section(&mut body, report);
+    }
+    charts::section(&mut body, network, outcome);
+    story::section(&mut body, network, outcome);
     samples::section(&mut body, tuning);
     let name = if network.name.is_empty() { "network" } else { &network.name };
     let title = format!("Number formats of {name}");
@@ -99,15 +105,19 @@ fn answer(html: &mut String, tuning: &Tuning<'_>) {
 }
 
 fn headline(html: &mut String, network: &Network, outcome: &TuneOutcome, answer: &TuneAnswer) {
-    let unit = network.objective.unit();
-    let count = |value: f64| units::count(value.max(0.0).round() as u64);
+    let ratio = outcome.base_objective / answer.objective;
+    let (number, word) = match network.objective.text(answer.objective) {
+        Some(_) => (format!("{ratio:.2}"), "better"),
+        None => (format!("{ratio:.1}"), "less"),
+    };
+    let base = outcome.base_objective;
+    let count = || units::count(base.max(0.0).round() as u64);
     let _ = write!(
         html,
-        "<p class=\"headline\"><span class=\"number\">{:.1}×</span> <span class=\"unit\">less</span> \
-         <span class=\"name\">than FLOAT 32</span></p><p class=\"meaning\">{} {unit} instead of {}.</p>",
-        outcome.base_objective / answer.objective,
-        count(answer.objective),
-        count(outcome.base_objective),
+        "<p class=\"headline\"><span class=\"number\">{number}×</span> <span class=\"unit\">{word}</span> \
+         <span class=\"name\">than FLOAT 32</span></p><p class=\"meaning\">{} instead of {}.</p>",
+        escaped(&objective_text(network, answer.objective)),
+        escaped(&network.objective.text(base).unwrap_or_else(count)),
     );
     if let Some(confirmation) = &outcome.confirmation {
         let sentence = escaped(&margin_verdict(network, confirmation));

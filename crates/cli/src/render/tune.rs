@@ -1,6 +1,6 @@
 //! Results of a tuning job, for terminals.
 
-use dyno_experiment::tune::{Provenance, margin_verdict, remarks};
+use dyno_experiment::tune::{Provenance, ScenarioReport, margin_verdict, objective_text, remarks};
 use dyno_number::network::Network;
 use dyno_number::tune::{TuneAnswer, TuneOutcome};
 use dyno_results::summary::DISCLAIMER;
@@ -16,6 +16,7 @@ pub fn summary(
     network: &Network,
     outcome: &TuneOutcome,
     provenance: Option<&Provenance>,
+    scenario: Option<&ScenarioReport>,
     folder: &str,
 ) -> String {
     let name = if network.name.is_empty() { "network" } else { &network.name };
@@ -28,6 +29,11 @@ pub fn summary(
             accuracy(&mut frame, network, outcome, answer);
         }
         None => frame.line("No configuration was evaluated: there is no answer.", 0),
+    }
+    if let Some(report) = scenario {
+        frame.rule();
+        mix(&mut frame, report);
+        frame.rule();
     }
     for line in remarks(network, outcome, provenance) {
         frame.line(&line, 2);
@@ -63,12 +69,16 @@ fn layers(frame: &mut Frame, network: &Network, answer: &TuneAnswer) {
 }
 
 fn size(frame: &mut Frame, network: &Network, outcome: &TuneOutcome, answer: &TuneAnswer) {
-    let unit = network.objective.unit();
-    let count = |value: f64| units::count(rounded(value));
     let ratio = outcome.base_objective / answer.objective;
-    let (found, base) = (count(answer.objective), count(outcome.base_objective));
-    frame
-        .line(&format!("{found} {unit} instead of {base}: {}", times(ratio)).replace("  ", " "), 2);
+    let found = objective_text(network, answer.objective);
+    let line = if network.objective.text(answer.objective).is_some() {
+        let base = objective_text(network, outcome.base_objective);
+        format!("{found} instead of {base} in FLOAT 32: {ratio:.2} times as good")
+    } else {
+        let base = units::count(rounded(outcome.base_objective));
+        format!("{found} instead of {base}: {}", times(ratio)).replace("  ", " ")
+    };
+    frame.line(&line, 2);
 }
 
 /// Returns how much less an objective is, in words.
@@ -79,6 +89,52 @@ fn times(ratio: f64) -> String {
         ratio if ratio.is_infinite() || ratio < 0.0 => "less".to_owned(),
         _ => "no less".to_owned(),
     }
+}
+
+/// Appends the configurations in a scenario.
+fn mix(frame: &mut Frame, report: &ScenarioReport) {
+    let has_requests = report.rows.iter().any(|row| !row.late.is_empty());
+    let mut rows: Vec<Vec<String>> = vec![vec![
+        "configuration".into(),
+        "bits".into(),
+        "STP".into(),
+        "tuned".into(),
+        "others".into(),
+    ]];
+    let more = if has_requests {
+        ["late", "others", "accuracy"].as_slice()
+    } else {
+        &["accuracy", "95 %"]
+    };
+    rows[0].extend(more.iter().map(|head| (*head).to_owned()));
+    for row in &report.rows {
+        let accuracy = row.accuracy.map_or("-".to_owned(), |accuracy| format!("{accuracy:.4}"));
+        let others: f64 = row.rates.iter().skip(1).sum();
+        let mut cells = vec![
+            row.configuration.clone(),
+            row.bits.map_or("-".to_owned(), |bits| units::count(rounded(bits))),
+            format!("{:.3}", row.stp),
+            format!("{:.3}", row.rates[0]),
+            format!("{others:.3}"),
+        ];
+        if has_requests {
+            let most = row.late.iter().skip(1).fold(0.0_f64, |most, late| most.max(*late));
+            cells.extend([row.late[0], most].map(|late| format!("{:.1} %", 100.0 * late)));
+            cells.push(accuracy);
+        } else {
+            let range = |[low, high]: [f64; 2]| format!("{low:.3} to {high:.3}");
+            cells.extend([accuracy, row.interval.map_or("-".to_owned(), range)]);
+        }
+        rows.push(cells);
+    }
+    let mut alignments = vec![Alignment::Right; rows[0].len()];
+    alignments[0] = Alignment::Left;
+    frame.table(&alignments, &rows);
+    let ScenarioReport { networks, npu, mapping, scheduler, sentence, .. } = report;
+    frame.line(
+        &format!("{} on {npu} ({mapping}), {scheduler}: {sentence}", networks.join(" + ")),
+        2,
+    );
 }
 
 fn accuracy(frame: &mut Frame, network: &Network, outcome: &TuneOutcome, answer: &TuneAnswer) {

@@ -70,6 +70,7 @@ mod tuned_export;
 mod tuned_files;
 mod tuned_graph;
 mod tuned_nan;
+mod tuned_scenario;
 mod tuned_verdict;
 mod updated;
 mod verdicts;

@@ -7,7 +7,7 @@ use dyno_results::summary::DISCLAIMER;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::{Provenance, margin_verdict};
+use super::{Provenance, ScenarioReport, margin_verdict};
 
 /// Version of the schema of `tune.json`.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -69,6 +69,8 @@ pub struct Document {
     pub steps: Vec<Step>,
     /// By which samples the answer was chosen, with the hash of each; closed mode alone has it.
     pub provenance: Option<Provenance>,
+    /// Throughput of the networks on the NPU; null without `--scenario`.
+    pub scenario: Option<ScenarioReport>,
 }
 
 /// Something of each set of samples.
@@ -271,6 +273,7 @@ pub fn document(
     about: &Value,
     outcome: &TuneOutcome,
     provenance: Option<&Provenance>,
+    scenario: Option<&ScenarioReport>,
 ) -> Document {
     let why = match &outcome.end {
         TuneEnd::Stopped(Stop::Failed(why)) => Some(why.clone()),
@@ -302,6 +305,7 @@ pub fn document(
         points: outcome.points.iter().map(point).collect(),
         steps: outcome.steps.iter().map(step).collect(),
         provenance: provenance.cloned(),
+        scenario: scenario.cloned(),
     }
 }
 

@@ -81,7 +81,7 @@ pub fn frontier(document: &Value) -> Result<Frontier, String> {
 }
 
 /// Returns whether an accuracy is a number of right answers divided by that of the samples.
-fn is_count(accuracy: f64, samples: Option<u64>) -> bool {
+pub(super) fn is_count(accuracy: f64, samples: Option<u64>) -> bool {
     let right = accuracy * samples.unwrap_or(0) as f64;
     (0.0..=1.0).contains(&accuracy) && (right - right.round()).abs() < 1e-6
 }

@@ -13,6 +13,8 @@ mod frontier;
 mod plot;
 mod runs;
 mod scaled;
+mod scenario;
+mod scenario_report;
 mod speed;
 mod summary;
 
@@ -29,4 +31,6 @@ pub use frontier::{Frontier, FrontierPoint, frontier};
 pub use plot::{Curve, Histogram, PLOT_SCHEMA_VERSION, Plot, histogram, plot};
 pub use runs::Runs;
 pub use scaled::{ScaleChoice, ScaleSearch, ScaleVerdict};
-pub use summary::{best_file, margin_verdict, remarks};
+pub use scenario::{Scenario, ScenarioFigures, ScenarioGoal, arrivals};
+pub use scenario_report::{ScenarioReport, ScenarioRow};
+pub use summary::{best_file, margin_verdict, objective_text, remarks};

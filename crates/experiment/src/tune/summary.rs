@@ -12,9 +12,9 @@ use super::Provenance;
 
 /// Returns `opt_conf.txt`: the answer, with a description in comments.
 pub fn best_file(network: &Network, answer: &TuneAnswer) -> String {
-    let (unit, size) = (network.objective.unit(), units::count(rounded(answer.objective)));
+    let size = objective_text(network, answer.objective);
     let mut text = format!(
-        "# dyno tune{}: {size} {unit}, accuracy {} on the {} set\n",
+        "# dyno tune{}: {size}, accuracy {} on the {} set\n",
         if network.name.is_empty() { String::new() } else { format!(" {}", network.name) },
         answer.accuracy,
         answer.subset
@@ -226,11 +226,10 @@ fn remarks_on_margin(network: &Network, outcome: &TuneOutcome) -> Vec<String> {
     if outcome.restarts.len() > 1 {
         let (least, most) = (ends().fold(f64::INFINITY, f64::min), ends().fold(0.0, f64::max));
         lines.push(format!(
-            "the search and its restarts end {} times, with {} to {} {}",
+            "the search and its restarts end {} times, with {} to {}",
             outcome.restarts.len(),
-            units::count(rounded(least)),
-            units::count(rounded(most)),
-            network.objective.unit()
+            plain_text(network, least),
+            objective_text(network, most),
         ));
     }
     lines.extend(remark_on_held_out(network, outcome));
@@ -283,6 +282,20 @@ fn remark_on_held_out(network: &Network, outcome: &TuneOutcome) -> Option<String
         searched.share,
         count(searched)
     ))
+}
+
+/// Returns a value of the network's objective with its unit.
+pub fn objective_text(network: &Network, value: f64) -> String {
+    let unit = network.objective.unit();
+    network
+        .objective
+        .text(value)
+        .unwrap_or_else(|| format!("{} {unit}", units::count(rounded(value))))
+}
+
+/// Returns a value of the network's objective; a count has no unit.
+fn plain_text(network: &Network, value: f64) -> String {
+    network.objective.text(value).unwrap_or_else(|| units::count(rounded(value)))
 }
 
 fn rounded(value: f64) -> u64 {

@@ -143,6 +143,22 @@ impl Journal {
         Ok(())
     }
 
+    /// Takes evaluations from the journal of another search of the same network by the same samples. They are not
+    /// written again. Returns how many were read.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn import(&mut self, path: &Path) -> Result<u64, JournalError> {
+        let bytes = std::fs::read(path).map_err(JournalError::Io)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let mut count = 0;
+        for (key, evaluation) in text.lines().skip(1).filter_map(entry) {
+            self.known.entry(key).or_default().push_back(evaluation);
+            count += 1;
+        }
+        Ok(count)
+    }
+
     /// Iterates over configurations with the latency in ns that an earlier run measured.
     pub fn latencies(&self) -> impl Iterator<Item = (Vec<Format>, f64)> {
         self.known.iter().filter_map(|((_, formats), evaluations)| {

@@ -12,6 +12,7 @@ use super::step::Phase;
 use super::trial::{Stop, Subset};
 use super::{Trials, TuneAnswer};
 use crate::assignment::Assignment;
+use crate::objective::Objective;
 
 /// Shares of the margin under which the search goes on, one after the other.
 const SHARES: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 1.0];
@@ -50,7 +51,7 @@ impl Trials<'_, '_> {
         ladder.extend(wide);
         let base = self.network().base();
         ladder.retain(|rung| rung.assignment != base);
-        Ok(thinned(ladder))
+        Ok(self.thinned(ladder))
     }
 
     /// Searches without a loss, and then under growing shares of the margin, each from the answer
@@ -147,7 +148,7 @@ impl Trials<'_, '_> {
     /// Evaluates answers between two rungs that are far apart: groups change one after the other,
     /// those that cost least first.
     fn fill(&mut self, narrow: &TuneAnswer, wide: &TuneAnswer) -> Result<Vec<TuneAnswer>, Stop> {
-        if wide.objective <= GAP * narrow.objective {
+        if !self.is_smaller(narrow, wide, GAP) {
             return Ok(Vec::new());
         }
         self.phase = Phase::Recovery;
@@ -181,19 +182,28 @@ impl Trials<'_, '_> {
         }
         Ok(found)
     }
-}
 
-/// Returns rungs, the smallest first, that are not too near to each other. The smallest one stays.
-fn thinned(mut ladder: Vec<TuneAnswer>) -> Vec<TuneAnswer> {
-    ladder.sort_by(|a, b| a.objective.total_cmp(&b.objective));
-    let mut kept: Vec<TuneAnswer> = Vec::new();
-    while let Some(rung) = ladder.pop() {
-        let is_far = kept.last().is_none_or(|last| last.objective > LEAST_STEP * rung.objective);
-        if is_far || ladder.is_empty() {
-            kept.push(rung);
+    /// Returns rungs, the smallest first, that are not too near to each other. The smallest one stays.
+    fn thinned(&self, mut ladder: Vec<TuneAnswer>) -> Vec<TuneAnswer> {
+        ladder.sort_by(|a, b| a.objective.total_cmp(&b.objective));
+        let mut kept: Vec<TuneAnswer> = Vec::new();
+        while let Some(rung) = ladder.pop() {
+            let is_far = kept.last().is_none_or(|last| self.is_smaller(&rung, last, LEAST_STEP));
+            if is_far || ladder.is_empty() {
+                kept.push(rung);
+            }
         }
+        kept.dedup_by(|a, b| a.assignment == b.assignment);
+        kept.reverse();
+        kept
     }
-    kept.dedup_by(|a, b| a.assignment == b.assignment);
-    kept.reverse();
-    kept
+
+    /// Returns whether a rung is smaller than another one by this factor. A function of the bits may hardly change
+    /// with them, and then the bits themselves count.
+    fn is_smaller(&self, rung: &TuneAnswer, other: &TuneAnswer, factor: f64) -> bool {
+        let bits = |of: &TuneAnswer| Objective::Bits.value(self.network(), &of.assignment, None);
+        let is_function = matches!(self.network().objective, Objective::Function(_));
+        other.objective > factor * rung.objective
+            || is_function && bits(other) > factor * bits(rung)
+    }
 }

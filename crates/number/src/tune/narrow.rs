@@ -131,16 +131,22 @@ impl Trials<'_, '_> {
         mut candidates: Vec<Candidate>,
         found: Option<(usize, &str)>,
     ) -> Result<Option<TuneAnswer>, Stop> {
-        let unit = self.network().objective.unit();
+        let objective = &self.network().objective;
         let words = |candidate: &Candidate| {
-            let saved = current.objective - candidate.objective;
+            let saved = match objective.text(candidate.objective) {
+                Some(text) => format!("reaches {text}"),
+                None => {
+                    let saved = current.objective - candidate.objective;
+                    format!("saves {saved:.0} {}", objective.unit())
+                }
+            };
             let lost = current.accuracy - candidate.accuracy;
             let lost = if lost > 0.0 {
                 format!("costs {} of accuracy", format_accuracy(lost))
             } else {
                 format!("costs no accuracy ({})", format_accuracy(candidate.accuracy))
             };
-            format!("saves {saved:.0} {unit} and {lost}").replace("  ", " ")
+            format!("{saved} and {lost}").replace("  ", " ")
         };
         let why = |at: usize, others| format!("{}: the best ratio{others}", words(&candidates[at]));
         let accepted = found.map(|(at, others)| (at, why(at, others)));

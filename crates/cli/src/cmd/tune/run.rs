@@ -1,17 +1,20 @@
 //! `dyno tune run`: tunes a network that an external program, the built-in engine or a system evaluates.
 
+mod about;
 mod confirm;
 mod results;
+mod scenario;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{ArgGroup, Args, ValueEnum};
 use dyno_experiment::tune::{
-    CalibrationSplit, ClosedRules, Data, Engine, HeldOut, Program, Provenance, Runs, Target,
-    TrialPolicy, best_file, document, hashes, program, remarks,
+    CalibrationSplit, ClosedRules, Data, Engine, HeldOut, Program, Provenance, Runs, Scenario,
+    ScenarioReport, Target, TrialPolicy, best_file, document, program, remarks,
 };
 use dyno_experiment::{Failure, Interrupt};
-use dyno_number::network::{BuiltInModel, CorrectnessSource, ExternalProgram};
+use dyno_number::network::{BuiltInModel, ExternalProgram};
 use dyno_number::tune::{
     self, BiasRule, Confirmation, ConfirmationRule, Evaluation, Journal, JournalError, Passes,
     Progress, Settings, Stop, Trial, TuneEnd, TuneOutcome,
@@ -22,6 +25,7 @@ use serde_json::Value;
 
 use self::confirm::Confirm;
 use self::results::{ConfigurationWriter, display_path, exit};
+use self::scenario::WantedObjective;
 use super::NetworkArgs;
 use crate::cmd::keys::one_of;
 use crate::tune_line::Line;
@@ -46,9 +50,14 @@ pub struct Run {
     /// exhaustive:BIASES with so many biases above those of the largest magnitudes
     #[arg(long, value_name = "NAME", default_value_t = Algorithm::Libnumber)]
     algorithm: Algorithm,
-    /// What is made small, instead of the descriptor's f_obj
+    /// Objective to minimize, instead of the descriptor's f_obj. With --scenario, also stp (maximize
+    /// the throughput of all networks on the NPU) or qos (minimize the p99 latency of the network
+    /// that is closest to its limit)
     #[arg(long, value_name = "NAME|EXPRESSION")]
-    objective: Option<Objective>,
+    objective: Option<WantedObjective>,
+    /// Networks that share an NPU with the tuned one: a TOML file with the flags of dyno npu run
+    #[arg(long, value_name = "FILE", conflicts_with = "closed")]
+    scenario: Option<PathBuf>,
     /// What share of the accuracy may be lost, instead of the descriptor's err_margin
     #[arg(long, value_name = "SHARE", value_parser = share)]
     margin: Option<f64>,
@@ -137,7 +146,7 @@ Exit codes: 0 done, 1 nothing smaller was found, a limit came first or the verdi
 2 usage, 3 set-up, 4 the program failed, 130 interrupted.
 Examples:
   dyno tune run lenet.toml
-  dyno tune run lenet.toml --margin 0.07 --algorithm exhaustive
+  dyno tune run lenet.toml --objective stp --scenario shared.toml
   dyno tune run lenet.toml --closed v0.7 --target 99.9 --out closed";
 
 /// Names of files in the folder.
@@ -170,7 +179,7 @@ impl Run {
     /// # Errors
     /// Settings under which jobs would give other results than one process.
     pub fn trial_arguments(&self) -> Result<Vec<String>, Failure> {
-        let network = self.network()?;
+        let (network, _) = self.network()?;
         if network.built_in.is_some() && network.objective == Objective::Latency {
             return Err(Failure::usage(
                 "the engine inside measures latencies one after the other, in one process",
@@ -208,10 +217,11 @@ impl Run {
     /// # Errors
     /// Invalid settings, files that cannot be written, or a failed program.
     pub fn execute(self, elsewhere: Option<&mut Answers<'_>>) -> Result<Exit, Failure> {
-        let network = self.network()?;
+        let (network, scenario) = self.network()?;
+        let scenario = scenario.as_deref();
         let home = self.described.folder()?;
         if let Some(built_in) = &network.built_in {
-            return self.in_process(&network, built_in, &home, elsewhere);
+            return self.in_process(&network, built_in, &home, scenario, elsewhere);
         }
         let external = program(&network)?;
         let mut settings = self.settings(external.small_command.is_some())?;
@@ -228,8 +238,9 @@ impl Run {
             }
             None => program,
         };
-        let about = about(&network, &settings, external, provenance.as_ref());
-        let journal = self.journal(&folder, &about)?;
+        let about = about::about(&network, &settings, external, provenance.as_ref());
+        let about = scenario::about(about, scenario);
+        let journal = open_journal(&folder.join(JOURNAL), &about)?;
         let job = Job {
             network: &network,
             settings,
@@ -238,6 +249,7 @@ impl Run {
             provenance,
             journal,
             too_few: None,
+            scenario,
         };
         match elsewhere {
             Some(answers) => self.tune(job, answers),
@@ -251,6 +263,7 @@ impl Run {
         network: &Network,
         built_in: &BuiltInModel,
         home: &Path,
+        scenario: Option<&Scenario>,
         elsewhere: Option<&mut Answers<'_>>,
     ) -> Result<Exit, Failure> {
         let split = self.split();
@@ -276,11 +289,13 @@ impl Run {
         }
         let provenance = data.provenance.take();
         let about = self.about_model(network, built_in, home, &settings, provenance.as_ref())?;
+        let about = scenario::about(about, scenario);
         if let Some(answers) = elsewhere {
             let folder = self.folder(network)?;
-            let journal = self.journal(&folder, &about)?;
+            let journal = open_journal(&folder.join(JOURNAL), &about)?;
             let folder = &folder;
-            let job = Job { network, settings, folder, about, provenance, journal, too_few };
+            let job =
+                Job { network, settings, folder, about, provenance, journal, too_few, scenario };
             return self.tune(job, answers);
         }
         if let Some(system) = &built_in.system {
@@ -290,54 +305,25 @@ impl Run {
             let runs = Runs::new(system, &home.join(&built_in.model), &data, &trials);
             let runs = runs.map_err(Failure::set_up)?;
             drop(data);
-            let journal = self.journal(&folder, &about)?;
+            let journal = open_journal(&folder.join(JOURNAL), &about)?;
             let folder = &folder;
-            let job = Job { network, settings, folder, about, provenance, journal, too_few };
+            let job =
+                Job { network, settings, folder, about, provenance, journal, too_few, scenario };
             return self.tune(job, &mut |trials, interrupt| runs.evaluate(trials, interrupt));
         }
         let shared = self.shared(built_in, home, &data)?;
         let engine = Engine::open(network, built_in, home, data).map_err(Failure::usage)?;
         let mut engine = engine.with_shared(shared);
         let folder = self.folder(network)?;
-        let journal = self.journal(&folder, &about)?;
+        let journal = open_journal(&folder.join(JOURNAL), &about)?;
         engine.recall(&journal);
         let folder = &folder;
-        let job = Job { network, settings, folder, about, provenance, journal, too_few };
+        let job = Job { network, settings, folder, about, provenance, journal, too_few, scenario };
         self.tune(job, &mut |trials, interrupt| engine.evaluate(trials, interrupt))
     }
 
-    /// Describes a job with a model for its journal.
-    fn about_model(
-        &self,
-        network: &Network,
-        built_in: &BuiltInModel,
-        home: &Path,
-        settings: &Settings,
-        provenance: Option<&Provenance>,
-    ) -> Result<Value, Failure> {
-        let mut about = tune::describe(network, settings);
-        about["model"] = built_in.model.clone().into();
-        about["system"] = built_in.system.clone().into();
-        about["data"] = built_in.files()[1..].into();
-        if let CorrectnessSource::Agreement(agreement) = &built_in.correctness {
-            about["agreement"] = agreement.to_string().into();
-        }
-        about["validation"] = built_in.validation.as_ref().map(|files| files.to_vec()).into();
-        about["small_set"] = match self.split() {
-            Some(CalibrationSplit { small_share, seed }) => serde_json::json!([small_share, seed]),
-            None => serde_json::json!([built_in.small_share, built_in.seed]),
-        };
-        // Jobs without held-out samples are as those of earlier versions.
-        if settings.confirmation == ConfirmationRule::Margin {
-            about["held_out"] = self.part_to_hold_out(network).map(|part| part.share).into();
-        }
-        about["files"] = hashes(built_in, home).map_err(Failure::usage)?;
-        about["samples"] = sets_of(provenance);
-        Ok(about)
-    }
-
     fn tune(&self, job: Job<'_>, answers: &mut Answers<'_>) -> Result<Exit, Failure> {
-        let Job { network, settings, folder, about, provenance, journal, too_few } = job;
+        let Job { network, settings, folder, about, provenance, journal, too_few, scenario } = job;
         let interrupt = interrupt::listen()
             .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
         let line = Line::new(!self.no_progress && !self.quiet);
@@ -345,23 +331,36 @@ impl Run {
         let mut evaluate = |trials: &[Trial]| answers(trials, &interrupt);
         let mut watch = |progress: &Progress<'_>| {
             writer.update(progress);
-            line.show(progress, network.objective.unit());
+            line.show(progress, network);
         };
         let mut outcome = tune::tune(network, &settings, journal, &mut evaluate, &mut watch);
         outcome.confirmation = outcome.confirmation.or(too_few);
         confirm::doubt_reader(network, &mut outcome);
         confirm::compare_latency(network, &mut outcome, &mut |trials| answers(trials, &interrupt));
+        let scenario = match scenario {
+            Some(scenario) => {
+                let watch =
+                    |progress: &Progress<'_>, network: &Network| line.show(progress, network);
+                let of_bits =
+                    scenario::BitsSearch { network, settings: &settings, folder, about: &about };
+                let of_bits = of_bits.run(&outcome, &mut evaluate, &watch)?;
+                Some(ScenarioReport::new(network, scenario, &outcome, of_bits.as_ref()))
+            }
+            None => None,
+        };
         line.clear();
         let report = TuneReport {
             network,
             about: &about,
             outcome: &outcome,
             provenance: provenance.as_ref(),
+            scenario: scenario.as_ref(),
         };
         self.write_results(folder, &report)
     }
 
-    fn network(&self) -> Result<Network, Failure> {
+    /// Returns the network with its objective, and the scenario on which the objective depends.
+    fn network(&self) -> Result<(Network, Option<Arc<Scenario>>), Failure> {
         let platform = self.closed.and_then(ClosedRules::platform);
         if let (Some(list), Some(other)) = (platform, &self.described.platform) {
             let problem =
@@ -371,7 +370,11 @@ impl Run {
             );
         }
         let mut network = self.described.network(platform)?;
-        if let Some(objective) = &self.objective {
+        let scenario = self.scenario(&network)?;
+        if let Some(scenario) = &scenario {
+            network.objective = scenario.objective();
+        }
+        if let Some(WantedObjective::Formats(objective)) = &self.objective {
             let without = network.layers.iter().find(|layer| layer.macs == 0);
             if let (true, Some(layer)) = (objective.needs_macs(), without) {
                 let problem = format!("--objective asks for the products of {}", layer.name);
@@ -391,7 +394,7 @@ impl Run {
             return Err(Failure::usage(problem).hint("say --target 99 or --target 99.9"));
         }
         confirm::check_objective(&network)?;
-        Ok(network)
+        Ok((network, scenario))
     }
 
     fn settings(&self, has_small: bool) -> Result<Settings, Failure> {
@@ -479,20 +482,10 @@ impl Run {
         Provenance::new(&calibration, &validation, split).map(Some).map_err(Failure::usage)
     }
 
-    fn journal(&self, folder: &Path, about: &Value) -> Result<Journal, Failure> {
-        let path = folder.join(JOURNAL);
-        let problem = |error: &JournalError| format!("cannot use {}: {error}", path.display());
-        Journal::open(&path, about).map_err(|error| match error {
-            JournalError::Io(_) => Failure::set_up(problem(&error)),
-            JournalError::InUse => Failure::set_up(problem(&error)).hint("wait for its end"),
-            _ => Failure::usage(problem(&error)).hint("begin another job with --out DIR"),
-        })
-    }
-
     /// Writes and prints the results.
     fn write_results(&self, folder: &Path, report: &TuneReport<'_>) -> Result<Exit, Failure> {
-        let TuneReport { network, about, outcome, provenance } = *report;
-        let document = document(network, about, outcome, provenance);
+        let TuneReport { network, about, outcome, provenance, scenario } = *report;
+        let document = document(network, about, outcome, provenance, scenario);
         let page = crate::pages::html_of_tuning(&crate::pages::Tuning {
             network,
             outcome,
@@ -501,6 +494,7 @@ impl Run {
             remarks: &remarks(network, outcome, provenance),
             descriptor: &self.described.descriptor.display().to_string(),
             folder: &display_path(folder),
+            scenario,
         });
         let mut files = vec![("tune.json", pretty(&document)), (dyno_report::FILE, page)];
         files.extend(outcome.answer.as_ref().map(|answer| (OPT_CONF, best_file(network, answer))));
@@ -529,6 +523,7 @@ impl Run {
                 network,
                 outcome,
                 provenance,
+                scenario,
                 &display_path(folder),
             ))?;
         }
@@ -555,6 +550,8 @@ struct Job<'a> {
     journal: Journal,
     /// The verdict about samples that are too few to hold out a part of them.
     too_few: Option<Confirmation>,
+    /// Networks that share an NPU with this one, if the objective depends on them.
+    scenario: Option<&'a Scenario>,
 }
 
 /// Evaluates trials and returns a result for each.
@@ -566,29 +563,16 @@ struct TuneReport<'a> {
     about: &'a Value,
     outcome: &'a TuneOutcome,
     provenance: Option<&'a Provenance>,
+    scenario: Option<&'a ScenarioReport>,
 }
 
-fn about(
-    network: &Network,
-    settings: &Settings,
-    external: &ExternalProgram,
-    provenance: Option<&Provenance>,
-) -> Value {
-    let mut about = tune::describe(network, settings);
-    about["cmd_smallset"] = external.small_command.clone().into();
-    about["cmd_fullset"] = external.full_command.clone().into();
-    about["cmd_confirmation"] = external.confirmation_command.clone().into();
-    about["get_result_regex"] = external.result.clone().into();
-    about["samples"] = sets_of(provenance);
-    about
-}
-
-/// Returns the hashes of the sets of closed mode.
-fn sets_of(provenance: Option<&Provenance>) -> Value {
-    let hashes = |provenance: &Provenance| {
-        provenance.sets.iter().map(|set| set.sha256.clone()).collect::<Vec<_>>()
-    };
-    provenance.map(hashes).into()
+fn open_journal(path: &Path, about: &Value) -> Result<Journal, Failure> {
+    let problem = |error: &JournalError| format!("cannot use {}: {error}", path.display());
+    Journal::open(path, about).map_err(|error| match error {
+        JournalError::Io(_) => Failure::set_up(problem(&error)),
+        JournalError::InUse => Failure::set_up(problem(&error)).hint("wait for its end"),
+        _ => Failure::usage(problem(&error)).hint("begin another job with --out DIR"),
+    })
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {

@@ -1,5 +1,6 @@
 //! Charts of a tuning job: the candidates, and the way to the answer.
 
+use dyno_number::Network;
 use dyno_number::tune::{Candidate, Point, Subset, TuneOutcome};
 use dyno_report::plot::{self, Axis, Chart, Format, Ink, RuleAxis, Shape};
 
@@ -13,7 +14,7 @@ fn deciding(outcome: &TuneOutcome) -> (Subset, Vec<&Point>) {
 }
 
 /// Appends size and cycles against accuracy, and the way to the answer.
-pub fn section(html: &mut String, outcome: &TuneOutcome) {
+pub fn section(html: &mut String, network: &Network, outcome: &TuneOutcome) {
     let (set, points) = deciding(outcome);
     if points.is_empty() {
         return;
@@ -34,7 +35,7 @@ pub fn section(html: &mut String, outcome: &TuneOutcome) {
         );
         html.push_str(&pareto(outcome, set, &points, "Accuracy by cycles", axis, cycles));
     }
-    html.push_str(&way(outcome));
+    html.push_str(&way(network, outcome));
     html.push_str("</div></section>\n");
 }
 
@@ -86,22 +87,34 @@ fn pareto(
 }
 
 /// Returns the chart of sizes in the order of evaluation.
-fn way(outcome: &TuneOutcome) -> String {
+fn way(network: &Network, outcome: &TuneOutcome) -> String {
     let candidates: Vec<&Candidate> =
         outcome.steps.iter().flat_map(|step| &step.candidates).take(MOST_DOTS).collect();
-    let sizes = || candidates.iter().map(|candidate| candidate.objective);
+    let is_count = network.objective.text(outcome.base_objective).is_none();
+    let size = |candidate: &Candidate| match is_count {
+        true => candidate.objective,
+        false => candidate.objective / outcome.base_objective,
+    };
+    let sizes = || candidates.iter().map(|candidate| size(candidate));
     let x = Axis::linear(
         "candidates, in order",
         Format::Count,
         std::iter::once(candidates.len() as f64),
     );
-    let y = Axis::log("objective", Format::Count, sizes());
+    let y = if is_count {
+        Axis::log("objective", Format::Count, sizes())
+    } else {
+        let name = format!("{}, relative to FLOAT 32", network.objective.unit());
+        let least = sizes().fold(1.0, f64::min);
+        let most = sizes().fold(1.0, f64::max);
+        Axis::between(&name, Format::Share, 0.95 * least, 1.05 * most)
+    };
     let dots = |is_accepted: bool| -> Vec<plot::Point> {
         let all = candidates.iter().enumerate();
         let wanted = all.filter(|(_, candidate)| candidate.is_accepted == is_accepted);
         let dot = |(at, candidate): (usize, &&Candidate)| {
             let tip = format!("{}\n{}", candidate.change, candidate.why);
-            plot::Point { tip, ..plot::Point::new((at + 1) as f64, candidate.objective) }
+            plot::Point { tip, ..plot::Point::new((at + 1) as f64, size(candidate)) }
         };
         wanted.map(dot).collect()
     };

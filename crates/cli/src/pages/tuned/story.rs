@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use dyno_number::Network;
 use dyno_number::tune::{Phase, Step, TuneOutcome};
 
 use dyno_report::page::{Tone, badge};
@@ -64,7 +65,7 @@ fn parts(steps: &[Step]) -> Vec<Part<'_>> {
 const MOST_ROWS: usize = 3_000;
 
 /// Appends the steps.
-pub fn section(html: &mut String, outcome: &TuneOutcome) {
+pub fn section(html: &mut String, network: &Network, outcome: &TuneOutcome) {
     if outcome.steps.is_empty() {
         return;
     }
@@ -79,14 +80,14 @@ pub fn section(html: &mut String, outcome: &TuneOutcome) {
             part.title,
             part.what
         );
-        accepted(html, part);
-        all(html, part, &mut rows);
+        accepted(html, network, part);
+        all(html, network, part, &mut rows);
     }
     html.push_str("</section>\n");
 }
 
 /// Appends the changes that a part accepted.
-fn accepted(html: &mut String, part: &Part<'_>) {
+fn accepted(html: &mut String, network: &Network, part: &Part<'_>) {
     let candidates = || part.steps.iter().flat_map(|(_, step)| &step.candidates);
     let taken: Vec<_> = candidates().filter(|candidate| candidate.is_accepted).collect();
     let tried = words::counted(candidates().count() as u64, "candidate", "candidates");
@@ -102,7 +103,7 @@ fn accepted(html: &mut String, part: &Part<'_>) {
             "<tr><th scope=\"row\">{}</th><td class=\"n\" data-label=\"objective\">{}</td>\
              <td class=\"n\" data-label=\"accuracy\">{}</td><td class=\"say\" data-label=\"why\">{}</td></tr>",
             escaped(&candidate.change),
-            size(candidate.objective),
+            escaped(&size(network, candidate.objective)),
             candidate.accuracy,
             escaped(&candidate.why)
         );
@@ -120,12 +121,13 @@ fn table(html: &mut String, first: &str, last: &str, rows: usize) {
     );
 }
 
-fn size(objective: f64) -> String {
-    units::count(objective.max(0.0).round() as u64)
+fn size(network: &Network, objective: f64) -> String {
+    let count = || units::count(objective.max(0.0).round() as u64);
+    network.objective.text(objective).unwrap_or_else(count)
 }
 
 /// Appends every step with every candidate.
-fn all(html: &mut String, part: &Part<'_>, rows: &mut usize) {
+fn all(html: &mut String, network: &Network, part: &Part<'_>, rows: &mut usize) {
     let steps = words::counted(part.steps.len() as u64, "step", "steps");
     let _ = write!(html, "<details><summary>{steps}, with all that was tried</summary>");
     for (at, (number, step)) in part.steps.iter().enumerate() {
@@ -136,12 +138,12 @@ fn all(html: &mut String, part: &Part<'_>, rows: &mut usize) {
             let _ = write!(html, "<p class=\"note\">{left} in tune.json.</p>");
             break;
         }
-        one(html, *number, step);
+        one(html, network, *number, step);
     }
     html.push_str("</details>");
 }
 
-fn one(html: &mut String, number: usize, step: &Step) {
+fn one(html: &mut String, network: &Network, number: usize, step: &Step) {
     let phase = match step.phase {
         Phase::Coarse => "one width for all",
         Phase::Bias => "biases",
@@ -172,7 +174,7 @@ fn one(html: &mut String, number: usize, step: &Step) {
              <td class=\"n\" data-label=\"accuracy\">{most}{}</td>\
              <td class=\"say\" data-label=\"accepted\">{yes}{}{}</td></tr>",
             escaped(&candidate.change),
-            size(candidate.objective),
+            escaped(&size(network, candidate.objective)),
             candidate.accuracy,
             escaped(&candidate.why),
             escaped(&note)
