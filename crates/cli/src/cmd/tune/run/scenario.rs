@@ -145,7 +145,7 @@ impl ScenarioFlags {
                     }
                 }
                 None => {
-                    problem("expected a text, a number, true, false, or a list of these".into())
+                    problem("expected a text, a number, true, false, or a list of these".into());
                 }
             }
         }
@@ -316,6 +316,9 @@ pub(super) struct BitsSearch<'a> {
     pub about: &'a Value,
 }
 
+/// Evaluates trials and returns a result for each.
+type Evaluate<'a> = dyn FnMut(&[Trial]) -> Vec<Result<Evaluation, Stop>> + 'a;
+
 /// Journal of this search.
 const BITS_JOURNAL: &str = "journal-bits.jsonl";
 
@@ -325,7 +328,7 @@ impl BitsSearch<'_> {
     pub fn run(
         &self,
         outcome: &TuneOutcome,
-        evaluate: &mut dyn FnMut(&[Trial]) -> Vec<Result<Evaluation, Stop>>,
+        evaluate: &mut Evaluate<'_>,
         watch: &dyn Fn(&Progress<'_>, &Network),
     ) -> Result<Option<TuneOutcome>, Failure> {
         if outcome.end != TuneEnd::Complete {
