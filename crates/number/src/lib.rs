@@ -58,7 +58,7 @@ pub use descriptor::{DescriptorError, Problem};
 pub use format::{Format, FormatError, Kind, Special};
 pub use network::Network;
 pub use number::{Number, wider};
-pub use objective::{BitsFunction, Expression, LayerBits, Objective, layer_bits};
+pub use objective::{BitsFunction, Expression, LayerBits, Objective, ValueOfBits, layer_bits};
 pub use pack::{pack, packed_bytes, unpack};
 pub use platform::{BUILT_IN as BUILT_IN_PLATFORMS, Platform, Role};
 pub use scaled::{Affine, BlockFormat, Blocks, Scale, ScaleError};

@@ -48,6 +48,9 @@ pub struct LayerBits {
     pub activation: u32,
 }
 
+/// Returns a value for the bits of all layers.
+pub type ValueOfBits = dyn Fn(&[LayerBits]) -> f64 + Send + Sync;
+
 /// A function of the bits of all layers, such as the time that a simulated system takes.
 ///
 /// ```
@@ -74,7 +77,7 @@ pub struct BitsFunction {
     pub unit: &'static str,
     /// Returns the value for the bits of all layers, in their order: positive, and smaller is better. Equal bits have
     /// equal values. The search calls it several times for each configuration.
-    pub value: Arc<dyn Fn(&[LayerBits]) -> f64 + Send + Sync>,
+    pub value: Arc<ValueOfBits>,
     /// Returns a value as users read it.
     pub text: fn(f64) -> String,
 }

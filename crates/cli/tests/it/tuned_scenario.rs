@@ -73,7 +73,7 @@ fn a_resumed_job_has_the_same_answer_and_keeps_to_its_scenario() {
     let folder = folder(SCENARIO);
     folder.dyno(&format!("{RUN} --out whole")).exits(0);
     let ended = folder.dyno(&format!("{RUN} --out out --max-evaluations 9")).exits(1);
-    assert!(ended.stdout.contains("objective bits was not"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("bits was not searched to its end"), "{}", ended.stdout);
     folder.dyno(&format!("{RUN} --out out --resume")).exits(0);
     let [whole, resumed] = ["whole", "out"].map(|out| {
         let told: Value = serde_json::from_str(&folder.read(&format!("{out}/tune.json"))).unwrap();

@@ -172,7 +172,7 @@ impl Scenario {
     /// Never: the mix was simulated before.
     #[must_use]
     pub fn untuned(&self) -> ScenarioFigures {
-        self.simulated(|| std::iter::empty()).expect("the plan was deployed")
+        self.simulated(std::iter::empty).expect("the plan was deployed")
     }
 
     fn simulated<'a, B: Iterator<Item = (&'a str, [u32; 2])>>(

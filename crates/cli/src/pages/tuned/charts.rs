@@ -91,10 +91,8 @@ fn way(network: &Network, outcome: &TuneOutcome) -> String {
     let candidates: Vec<&Candidate> =
         outcome.steps.iter().flat_map(|step| &step.candidates).take(MOST_DOTS).collect();
     let is_count = network.objective.text(outcome.base_objective).is_none();
-    let size = |candidate: &Candidate| match is_count {
-        true => candidate.objective,
-        false => candidate.objective / outcome.base_objective,
-    };
+    let scale = if is_count { 1.0 } else { outcome.base_objective };
+    let size = |candidate: &Candidate| candidate.objective / scale;
     let sizes = || candidates.iter().map(|candidate| size(candidate));
     let x = Axis::linear(
         "candidates, in order",

@@ -113,11 +113,17 @@ impl ScenarioFlags {
         })?;
         let (mut arguments, mut networks, mut problems) = (Vec::new(), Vec::new(), Vec::new());
         let known = keys();
-        for (key, value) in table.get_ref() {
+        let mut entries: Vec<_> = table.get_ref().iter().collect();
+        entries.sort_by_key(|(key, _)| key.span().start);
+        for (key, value) in entries {
             let flag = key.get_ref().replace('_', "-");
             let mut problem = |what: String| {
                 problems.push(format!("{}: `{}`: {what}", place(key.span().start), key.get_ref()));
             };
+            if ENERGIES.contains(&flag.as_str()) {
+                problem("has no effect: a scenario computes no energy".into());
+                continue;
+            }
             if !known.contains(&flag) {
                 let near = nearest(&flag, known.iter().map(String::as_str))
                     .map(|near| near.replace('-', "_"));
@@ -139,7 +145,7 @@ impl ScenarioFlags {
                     }
                 }
                 None => {
-                    problem("expected a text, a number, true, false, or a list of these".into())
+                    problem("expected a text, a number, true, false, or a list of these".into());
                 }
             }
         }
@@ -310,6 +316,9 @@ pub(super) struct BitsSearch<'a> {
     pub about: &'a Value,
 }
 
+/// Evaluates trials and returns a result for each.
+type Evaluate<'a> = dyn FnMut(&[Trial]) -> Vec<Result<Evaluation, Stop>> + 'a;
+
 /// Journal of this search.
 const BITS_JOURNAL: &str = "journal-bits.jsonl";
 
@@ -319,7 +328,7 @@ impl BitsSearch<'_> {
     pub fn run(
         &self,
         outcome: &TuneOutcome,
-        evaluate: &mut dyn FnMut(&[Trial]) -> Vec<Result<Evaluation, Stop>>,
+        evaluate: &mut Evaluate<'_>,
         watch: &dyn Fn(&Progress<'_>, &Network),
     ) -> Result<Option<TuneOutcome>, Failure> {
         if outcome.end != TuneEnd::Complete {
@@ -366,7 +375,7 @@ mod tests {
         assert_eq!(
             problem("networks = [\"RN\"]\nmaping = \"kcp\"\nmac_pj = 1\nseq = \"x\"\nnpu = {}\n"),
             "shared.toml:2: `maping`: unknown key; the nearest is `mapping`\n\
-             shared.toml:3: `mac_pj`: unknown key\n\
+             shared.toml:3: `mac_pj`: has no effect: a scenario computes no energy\n\
              shared.toml:4: `seq`: invalid value 'x' for '--seq <N>': invalid digit found in string\n\
              shared.toml:5: `npu`: expected a text, a number, true, false, or a list of these"
         );
