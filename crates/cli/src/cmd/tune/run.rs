@@ -336,7 +336,7 @@ impl Run {
         let mut outcome = tune::tune(network, &settings, journal, &mut evaluate, &mut watch);
         outcome.confirmation = outcome.confirmation.or(too_few);
         confirm::doubt_reader(network, &mut outcome);
-        confirm::compare_latency(network, &mut outcome, &mut |trials| answers(trials, &interrupt));
+        confirm::compare_latency(network, &mut outcome, &mut evaluate);
         let scenario = match scenario {
             Some(scenario) => {
                 let watch =
