@@ -4,8 +4,8 @@ use std::fmt::{self, Write as _};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
+use crate::base64::base64;
 use crate::trouble::{Kind, Trouble};
-use crate::workload::images::base64;
 
 /// A server: scheme, host, port, the path that all its requests begin with, and their query.
 ///

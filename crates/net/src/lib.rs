@@ -43,6 +43,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ask;
+mod base64;
 pub mod client;
 pub mod coding;
 mod compressed;

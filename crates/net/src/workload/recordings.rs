@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::images::base64;
 use super::read::Row;
 use super::rows::take;
+use crate::base64::base64;
 use crate::openai::Recording;
 
 /// Columns of recordings.
