@@ -144,6 +144,7 @@ fn figures_of_the_client_are_those_of_the_measured_requests() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the log of a server is read until it has a request")]
 fn a_server_that_dies_beside_another_one_is_reported() {
     let (folder, other) = (Folder::new(), Folder::new());
     let Some(server) = PythonServer::start(&folder, &json!({})) else { return };

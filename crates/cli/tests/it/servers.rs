@@ -267,7 +267,7 @@ fn refused_samples_are_counted_explained_and_no_throughput() {
     let ran = folder.dyno(&format!(
         "run --system openai:http://{},retries=1 --samples 8 --scenario Server --qps 200 --mode \
          performance --duration 100ms --set min_query_count=20 --goodput e2el:60000 --out out -q \
-         --fail-fast off",
+         --fail-fast off --set max_client_lag_ns=0",
         server.address
     ));
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);

@@ -110,7 +110,8 @@ pub(super) fn settings_of(run: &PlannedRun, audited: &RunFolder) -> Result<Vec<R
 fn load_note(plan: &AuditPlan, a: &RunFacts<'_>, b: &RunFacts<'_>) -> Option<String> {
     let score = match (a.scenario?, a.score?.kind) {
         (Scenario::Server, _) => "In Server the score is the arrival rate",
-        (_, ScoreKind::Streams) if a.score == b.score => {
+        // The pair of TEST04 is compared by its latency.
+        (_, ScoreKind::Streams) if plan.test != AuditTest::Test04Pair && a.score == b.score => {
             "At a fixed interval the score is the number of streams"
         }
         _ => return None,

@@ -6,12 +6,11 @@ use clap::ValueEnum;
 use dyno_experiment::Failure;
 use dyno_experiment::tune::{Data, HeldOut, SharedEvaluations, model_hash};
 use dyno_number::network::{BuiltInModel, ExternalProgram};
-use dyno_number::tune::{
-    self, Confirmation, ConfirmationRule, Evaluation, Stop, Trial, TuneEnd, TuneOutcome,
-};
+use dyno_number::tune::{self, Confirmation, ConfirmationRule, Stop, Trial, TuneEnd, TuneOutcome};
 use dyno_number::{Algorithm, Network, Objective};
 
 use super::Run;
+use super::scenario::Evaluate;
 
 /// Default part of the samples that is held out.
 const HELD_OUT: f64 = 0.5;
@@ -75,7 +74,7 @@ const PROGRAM_ROUNDS: usize = 6;
 pub(super) fn compare_latency(
     network: &Network,
     outcome: &mut TuneOutcome,
-    answers: &mut dyn FnMut(&[Trial]) -> Vec<Result<Evaluation, Stop>>,
+    answers: &mut Evaluate<'_>,
 ) {
     if network.objective != Objective::Latency || outcome.end != TuneEnd::Complete {
         return;

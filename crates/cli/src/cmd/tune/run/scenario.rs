@@ -317,7 +317,7 @@ pub(super) struct BitsSearch<'a> {
 }
 
 /// Evaluates trials and returns a result for each.
-type Evaluate<'a> = dyn FnMut(&[Trial]) -> Vec<Result<Evaluation, Stop>> + 'a;
+pub(super) type Evaluate<'a> = dyn FnMut(&[Trial]) -> Vec<Result<Evaluation, Stop>> + 'a;
 
 /// Journal of this search.
 const BITS_JOURNAL: &str = "journal-bits.jsonl";
