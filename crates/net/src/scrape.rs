@@ -143,11 +143,12 @@ impl ScrapedPage {
         Self { url, interval, readings, failures, first_failure: None, malformed_lines: 0 }
     }
 
-    /// Adds a reading. Returns its quantities if it succeeded.
+    /// Adds a reading of a page, without secrets that its names repeat. Returns its quantities if it
+    /// succeeded.
     fn add(
         &mut self,
         read: Result<(Bytes, Nanos, Nanos), String>,
-        model: Option<&str>,
+        source: &MetricsPage,
     ) -> Option<&Quantities> {
         let (body, at, took) = match read {
             Ok(read) => read,
@@ -160,7 +161,10 @@ impl ScrapedPage {
         let text = String::from_utf8_lossy(&body);
         let page = Exposition::parse(&text);
         self.malformed_lines += page.malformed as u64;
-        self.readings.push(Reading { at, took, found: Quantities::from_page(&page, model) });
+        let mut found = Quantities::from_page(&page, source.model.as_deref());
+        let names = found.models.iter();
+        found.models = names.map(|name| hide(name, &source.fields, &source.secrets)).collect();
+        self.readings.push(Reading { at, took, found });
         if self.readings.len() > MOST_READINGS {
             let mut number = 0;
             self.readings.retain(|_| {
@@ -188,25 +192,8 @@ impl MetricsPage {
         format!("{}/metrics", &path[..before.unwrap_or(path.len())])
     }
 
-    /// Reads the page until the end, and returns its readings without secrets that it repeats.
+    /// Reads the page until the end.
     fn read_until(
-        &self,
-        is_over: &mpsc::Receiver<()>,
-        interval: Duration,
-        clock: Clock,
-        latest: &Mutex<Option<Quantities>>,
-        began: mpsc::Sender<()>,
-    ) -> ScrapedPage {
-        let mut scraped = self.readings_until(is_over, interval, clock, latest, began);
-        for reading in &mut scraped.readings {
-            let names = reading.found.models.iter();
-            reading.found.models =
-                names.map(|name| hide(name, &self.fields, &self.secrets)).collect();
-        }
-        scraped
-    }
-
-    fn readings_until(
         &self,
         is_over: &mpsc::Receiver<()>,
         interval: Duration,
@@ -219,7 +206,7 @@ impl MetricsPage {
         let share = |found: Option<&Quantities>| {
             *latest.lock().unwrap_or_else(PoisonError::into_inner) = found.cloned();
         };
-        let found = scraped.add(self.read(clock), self.model.as_deref());
+        let found = scraped.add(self.read(clock), self);
         let has_known = found.is_some_and(|found| !found.values.is_empty());
         share(found);
         drop(began);
@@ -233,7 +220,7 @@ impl MetricsPage {
         loop {
             let left = Duration::from_nanos(due.saturating_sub(clock.now()));
             let waited = is_over.recv_timeout(left);
-            let found = scraped.add(self.read(clock), self.model.as_deref());
+            let found = scraped.add(self.read(clock), self);
             share(found);
             if waited != Err(RecvTimeoutError::Timeout) {
                 return scraped;
