@@ -68,11 +68,12 @@ def peer(lstm, units, streams, rate, seconds):
     return len(latencies) / (0.75 * seconds), float(np.percentile(latencies, 99)) if latencies else float("inf")
 
 
-def ours(dyno, url, streams, rate, seconds, folder):
+def ours(dyno, url, units, streams, rate, seconds, folder):
     think = f"{round(streams / rate * 1e6)}us"
     steps = max(2, round(seconds * rate / streams / 2))
     with tempfile.TemporaryDirectory(dir=folder) as out:
         command = [dyno, "run", "--system", f"oip:{url}/m,binary=true,sequences={streams},steps={steps},think={think}"]
+        command += ["--shape", f"sequence=1x1x{units}"]
         command += ["--scenario", "server", "--max-concurrency", str(streams), "--duration", f"{seconds}s"]
         command += ["--mode", "performance", "--json", "--no-progress", "--out", os.path.join(out, "run")]
         printed = subprocess.run(command, stdout=subprocess.PIPE).stdout
@@ -106,7 +107,7 @@ def main():
                 url = line.split()[1]
             if line.strip() == "ready":
                 break
-        mine = peak(lambda rate: ours(dyno, url, streams, rate, seconds, folder), bound)
+        mine = peak(lambda rate: ours(dyno, url, units, streams, rate, seconds, folder), bound)
     finally:
         server.terminate()
         server.wait()
