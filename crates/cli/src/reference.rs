@@ -238,7 +238,7 @@ fn checks() -> String {
 fn source_of(id: &str) -> (String, String) {
     match Provenance::of_check(id) {
         Some(Provenance::Cited { source, since, warns_before }) => {
-            let before = if warns_before { "; before a warning" } else { "" };
+            let before = if warns_before { " (a warning before)" } else { "" };
             (cell(source), format!("{since}{before}"))
         }
         Some(Provenance::Own) | None => ("Dyno".to_owned(), "-".to_owned()),

@@ -195,6 +195,7 @@ impl Mix {
             busy: busy.map(|busy| busy as f64 / streams.duration.max(1) as f64),
         })
     }
+
     /// Serves requests with other bits as in [`play`](Self::play), until the last one is answered. Returns the result
     /// of each network.
     ///

@@ -230,6 +230,19 @@ fn failures_are_judged_over_all_slices_of_a_side() {
 }
 
 #[test]
+fn in_profile_llm_no_request_of_any_slice_may_fail() {
+    let folder = Folder::new();
+    let load = "profile = \"llm\"\nduration = \"8s\"\nqps = 50\n";
+    config(&folder, "a.toml", "lognormal=2ms,servers=4", load);
+    config(&folder, "b.toml", "lognormal=2ms,servers=4,failed=0.02", load);
+    let played = "compare --interleave 2 a.toml b.toml --slices 8 --metric mean --strict --json";
+    let report = folder.dyno(played).exits(1).json();
+    let notes = report["tests"][0]["notes"].to_string();
+    assert!(notes.contains("the candidate is INVALID"), "{notes}");
+    assert!(notes.contains("requests in all slices failed, and 0 may"), "{notes}");
+}
+
+#[test]
 fn the_reason_of_an_invalid_side_is_shown() {
     let folder = Folder::new();
     let bound = "duration = \"20s\"\nqps = 500\n[settings]\nserver_target_latency_ns = \"3ms\"\n";

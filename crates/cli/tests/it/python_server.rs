@@ -144,6 +144,19 @@ fn figures_of_the_client_are_those_of_the_measured_requests() {
 }
 
 #[test]
+fn a_request_of_the_ramp_that_is_sent_again_later_is_not_measured() {
+    let folder = Folder::new();
+    // The server asks for a second, and the ramp is over by then.
+    let Some(server) = PythonServer::start(&folder, &json!({"refusals": 1})) else { return };
+    let load = "--request-rate 80 --ramp 500ms --num-prompts 120";
+    let ran = server.run(&folder, "/v1,model=only,retries=1", load);
+    let refused = requests(&folder).iter().filter(|one| one["status"] == 429).count();
+    assert_eq!(refused, 1, "{}", ran.stderr);
+    assert_eq!(test(&folder)["metrics"]["answers"]["whole"], 120);
+    assert_eq!(client(&folder)["sent"], 120);
+}
+
+#[test]
 #[expect(clippy::disallowed_methods, reason = "the log of a server is read until it has a request")]
 fn a_server_that_dies_beside_another_one_is_reported() {
     let (folder, other) = (Folder::new(), Folder::new());

@@ -106,6 +106,18 @@ fn formats_are_tuned_for_latencies() {
     );
 }
 
+/// The search of the objective `bits` gets the doubts of the first one.
+#[test]
+fn a_program_that_ignores_its_formats_confirms_no_row() {
+    let folder = folder(SCENARIO);
+    folder.write("net/net.awk", "END { print \"accuracy = 0.98000\" }\n");
+    folder.dyno(&format!("{RUN} --out out")).exits(1);
+    let told = schema::keeps_to(&folder, "out", "tune");
+    for name in ["objective bits", "objective stp"] {
+        assert_eq!(row(&told, name)["verdict"], "UNDECIDED", "{name}");
+    }
+}
+
 #[test]
 fn what_is_wrong_with_a_scenario_is_told_before_the_search() {
     let check = |scenario: &str, arguments: &str, expected: &[&str]| {
@@ -141,6 +153,11 @@ fn what_is_wrong_with_a_scenario_is_told_before_the_search() {
         &format!("{SCENARIO}rate = 1\n"),
         WITH,
         &["`rate` and `limit` have no effect without each other"],
+    );
+    check(
+        SCENARIO,
+        "--objective stp --scenario /dev/zero",
+        &["cannot read /dev/zero: it is a device"],
     );
     check(
         "networks = \"toy.csv\"\nmaping = \"kcp\"\n",

@@ -15,6 +15,7 @@ use super::conditions::Conditions;
 use super::{accuracy, label, server, tokens};
 
 use crate::failure::{Failure, refuse_device};
+use crate::options::Profile;
 
 /// A run that is compared.
 #[derive(Debug, Clone)]
@@ -54,6 +55,8 @@ pub struct ComparedTest {
     pub failures: Option<String>,
     /// Whether it was played in slices, whose failures are judged together.
     pub is_sliced: bool,
+    /// Whether a single failure makes it INVALID, whatever its bounds allow.
+    pub allows_no_failure: bool,
     /// Name of the verdict.
     pub verdict: String,
     /// Definitions of the metrics; empty if unknown.
@@ -199,6 +202,7 @@ impl ComparedTest {
             invalid,
             failures,
             is_sliced: false,
+            allows_no_failure: allows_no_failure(run, test),
             verdict: test.judged().name().into(),
             definitions: match &run.definitions[..] {
                 "" => EARLIER.into(),
@@ -230,6 +234,7 @@ impl ComparedTest {
             invalid: Vec::new(),
             failures: None,
             is_sliced: false,
+            allows_no_failure: false,
             verdict: Verdict::Valid.name().into(),
             definitions: String::new(),
             scheduled: test.records.as_ref().map(|r| r.scheduled_ns.clone()).unwrap_or_default(),
@@ -306,6 +311,13 @@ fn reasons_of_invalid(test: &summary::Test) -> (Vec<String>, Option<String>) {
         others.clone_from(&test.reasons);
     }
     (others, failures)
+}
+
+/// Returns whether VALID means complete answers, as in profile llm without a requirement on errors.
+/// See `Options::failures`.
+fn allows_no_failure(run: &summary::Run, test: &summary::Test) -> bool {
+    let is_of_profile = run.profile == Profile::Llm.name() && run.rules.is_none();
+    is_of_profile && test.requirements.iter().all(|requirement| requirement.metric != "errors")
 }
 
 /// Definitions of runs by versions that did not record them.

@@ -115,7 +115,7 @@ impl Reader<'_> {
         let mut file = ConfigFile::default();
         match document.get("version") {
             None => self.problem(0, format!("the file must have `version = {VERSION}`")),
-            Some(version) if text_of(version.get_ref()).as_deref() != Some(VERSION) => {
+            Some(version) if toml_text(version.get_ref()).as_deref() != Some(VERSION) => {
                 let problem = format!("this program reads version {VERSION} of the format");
                 self.problem(version.span().start, problem);
             }
@@ -189,8 +189,8 @@ impl Reader<'_> {
     /// Returns a value as text, or each value of an array.
     fn texts(&mut self, value: &Spanned<DeValue<'_>>, name: &str) -> Vec<String> {
         let values = match value.get_ref() {
-            DeValue::Array(values) => values.iter().map(|v| text_of(v.get_ref())).collect(),
-            single => vec![text_of(single)],
+            DeValue::Array(values) => values.iter().map(|v| toml_text(v.get_ref())).collect(),
+            single => vec![toml_text(single)],
         };
         let texts: Option<Vec<String>> = values.into_iter().collect();
         texts.unwrap_or_else(|| {
@@ -262,8 +262,8 @@ impl Reader<'_> {
                 TenantTable { name: String::new(), system: None, settings: Vec::new() };
             for (key, value) in keys {
                 match &**key.get_ref() {
-                    "name" => tenant.name = text_of(value.get_ref()).unwrap_or_default(),
-                    "system" => tenant.system = text_of(value.get_ref()),
+                    "name" => tenant.name = toml_text(value.get_ref()).unwrap_or_default(),
+                    "system" => tenant.system = toml_text(value.get_ref()),
                     "settings" => {
                         tenant.settings.extend(self.settings(value, None, "tenants.settings"));
                     }
@@ -292,7 +292,9 @@ fn other_owner(key: &str, scenario: Option<Scenario>) -> Option<Scenario> {
     Scenario::ALL.iter().copied().find(|owner| is_relevant(key, *owner))
 }
 
-fn text_of(value: &DeValue<'_>) -> Option<String> {
+/// Returns a value of TOML as the text that a flag or a setting has; `None` for dates, arrays and
+/// tables.
+pub fn toml_text(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Integer(number) => {

@@ -31,7 +31,9 @@ use dyno_loadgen::settings::{
 use assignment::{Assignment, apply};
 pub use axis::{axis, expand as axis_range, read_axis, split as axis_values};
 pub use batch::BatchSizes;
-pub use file::{Annotation, SWEEP_KEYS, SweepTable, TenantTable, VERSION as FILE_VERSION, meaning};
+pub use file::{
+    Annotation, SWEEP_KEYS, SweepTable, TenantTable, VERSION as FILE_VERSION, meaning, toml_text,
+};
 use flags::{all_given, read_flags};
 pub use keys::find as find_key;
 pub use keys::{GivenKeys, KEYS, Mode, RunOptions, scenario};

@@ -92,7 +92,7 @@ pub fn judge_failures(
     test.settle();
 }
 
-/// Returns a share in percent, with two digits or more that are not 0.
+/// Returns a share in percent: whole from 10 % on, with one decimal from 0.1 % on, and with four below.
 fn share(part: u64, whole: u64) -> String {
     let percent = 100.0 * part as f64 / whole.max(1) as f64;
     let digits = match percent {

@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex};
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::settings::nearest;
 use dyno_npu::mix::{Mix, MixError, MixLoad, MixResult, ServiceResult};
+use dyno_npu::pass::Pass;
 use dyno_npu::profile::Picos;
 use dyno_npu::workload::Network as NpuNetwork;
 use dyno_number::network::Layer;
 use dyno_number::{BitsFunction, LayerBits, Network, Objective};
 use serde_json::{Value, json};
 
+use super::closed::sha256;
 use crate::Failure;
 
 /// What a scenario minimizes.
@@ -121,20 +123,24 @@ impl Scenario {
     /// Returns what the figures depend on, for a journal.
     #[must_use]
     pub fn about(&self) -> Value {
-        let time = |(name, pass): (&String, &Arc<dyno_npu::pass::Pass>)| json!({"name": name, "compute_ps": pass.compute, "fetch_ps": pass.fetch, "alone_ps": pass.alone});
+        let network = |(name, pass): (&String, &Arc<Pass>)| {
+            let blocks = sha256(format!("{:?}", pass.blocks).as_bytes());
+            json!({"name": name, "alone_ps": pass.alone, "blocks_sha256": blocks})
+        };
         let networks: Vec<Value> =
-            self.mix.names().iter().zip(self.mix.passes()).map(time).collect();
+            self.mix.names().iter().zip(self.mix.passes()).map(network).collect();
         let first = self.mix.plan();
         let mut about = json!({
             "networks": networks,
             "npu": first.npu.name(),
-            "arithmetic": format!("{:?}", first.npu.parameters().arithmetic),
+            "parameters": format!("{:?}", first.npu.parameters()),
+            "options": format!("{:?}", first.options),
             "mapping": first.mapping.to_string(),
             "scheduler": first.scheduler.to_string(),
             "duration_ps": self.mix.duration(),
         });
         if let Some(load) = &self.load {
-            about["requests"] = load.arrivals.len().into();
+            about["requests"] = about_requests(&load.arrivals);
             about["batching"] = format!("{:?}", load.batching).into();
             about["limits_ps"] = self.mix.limits().into();
         }
@@ -248,6 +254,12 @@ impl ScenarioLayer {
     }
 }
 
+/// Returns the number of requests, and a hash of their times and networks.
+fn about_requests(arrivals: &[(Picos, usize)]) -> Value {
+    let lines: String = arrivals.iter().map(|(at, network)| format!("{at} {network}\n")).collect();
+    json!({"count": arrivals.len(), "sha256": sha256(lines.as_bytes())})
+}
+
 /// Returns requests that arrive at random (Poisson) at these rates per second, one rate for each network.
 #[must_use]
 pub fn arrivals(rates: &[f64], duration: Picos, seed: u64) -> Vec<(Picos, usize)> {
@@ -263,4 +275,20 @@ pub fn arrivals(rates: &[f64], duration: Picos, seed: u64) -> Vec<(Picos, usize)
     }
     all.sort_unstable();
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another seed or other rates are another job, even with as many requests.
+    #[test]
+    fn requests_are_described_by_their_times_and_networks() {
+        let first = about_requests(&[(5, 0), (9, 1)]);
+        assert_eq!(first["count"], 2);
+        assert_eq!(first, about_requests(&[(5, 0), (9, 1)]));
+        for other in [[(5, 0), (8, 1)], [(5, 1), (9, 1)]] {
+            assert_ne!(first, about_requests(&other));
+        }
+    }
 }

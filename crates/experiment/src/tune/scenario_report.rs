@@ -134,21 +134,21 @@ impl Reporter<'_> {
         if text(answer) == text(bits) {
             return format!("the objective bits reaches the same: {}", text(bits));
         }
-        let less = value(answer) < value(bits);
-        let ratio = value(bits).max(value(answer)) / value(bits).min(value(answer)) - 1.0;
-        let direction = match (self.scenario.goal(), less) {
-            (ScenarioGoal::Throughput, true) => "higher than",
-            (ScenarioGoal::Throughput, false) => "lower than",
-            (ScenarioGoal::Latency, true) => "better than",
-            (ScenarioGoal::Latency, false) => "worse than",
-        };
-        format!(
-            "{} is {:.1} % {direction} {} of the objective bits",
-            text(answer),
-            100.0 * ratio,
-            text(bits)
-        )
+        let change = change(self.scenario.goal(), [value(bits), value(answer)]);
+        format!("{} is {change} than {} of the objective bits", text(answer), text(bits))
     }
+}
+
+/// Returns the change of a figure from the first to the second value of the objective, such as
+/// `20.0 % lower`. The figure of the goal `Throughput` is the inverse of the value.
+fn change(goal: ScenarioGoal, values: [f64; 2]) -> String {
+    let [before, after] = match goal {
+        ScenarioGoal::Throughput => values.map(f64::recip),
+        ScenarioGoal::Latency => values,
+    };
+    let change = after / before - 1.0;
+    let direction = if change > 0.0 { "higher" } else { "lower" };
+    format!("{:.1} % {direction}", 100.0 * change.abs())
 }
 
 fn interval_of(accuracy: f64, samples: u64) -> [f64; 2] {
@@ -173,5 +173,20 @@ impl ScenarioRow {
             interval: None,
             verdict: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_a_share_of_the_objective_bits() {
+        // STP 1.25 and 1.
+        assert_eq!(change(ScenarioGoal::Throughput, [0.8, 1.0]), "20.0 % lower");
+        assert_eq!(change(ScenarioGoal::Throughput, [1.0, 0.8]), "25.0 % higher");
+        // p99 of 40 and 50 % of the limit.
+        assert_eq!(change(ScenarioGoal::Latency, [0.4, 0.5]), "25.0 % higher");
+        assert_eq!(change(ScenarioGoal::Latency, [0.5, 0.4]), "20.0 % lower");
     }
 }

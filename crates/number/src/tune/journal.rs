@@ -144,7 +144,8 @@ impl Journal {
     }
 
     /// Takes evaluations from the journal of another search of the same network by the same samples. They are not
-    /// written again. Returns how many were read.
+    /// written again. Bounds of accuracies are left out, because they decide only what that search asked. Returns how
+    /// many were taken.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -152,7 +153,8 @@ impl Journal {
         let bytes = std::fs::read(path).map_err(JournalError::Io)?;
         let text = String::from_utf8_lossy(&bytes);
         let mut count = 0;
-        for (key, evaluation) in text.lines().skip(1).filter_map(entry) {
+        let entries = text.lines().skip(1).filter_map(entry);
+        for (key, evaluation) in entries.filter(|(_, evaluation)| !evaluation.is_bound) {
             self.known.entry(key).or_default().push_back(evaluation);
             count += 1;
         }

@@ -465,8 +465,8 @@ impl Run<'_, '_> {
     ) -> Result<Metric, MissingNumber> {
         let inferred = |value: f64| Metric { is_inferred: true, ..Metric::from_value(value) };
         let is_offline = (played, folder) == (RuleScenario::SingleStream, RuleScenario::Offline);
-        if self.is_early() && !is_offline {
-            // The checkers of these rounds give up an Offline result and infer no other.
+        if self.place.does(Behavior::OfflineOfSingleStream) && !is_offline {
+            // These checkers give up an Offline result and infer no other.
             if folder == RuleScenario::Offline {
                 let message =
                     format!("an Offline result cannot be inferred from {}", played.name());

@@ -77,7 +77,7 @@ impl Place<'_, '_> {
     }
 
     /// Whether the program, or the checker of the round by the rules, has a behavior.
-    fn does(&self, behavior: Behavior) -> bool {
+    pub fn does(&self, behavior: Behavior) -> bool {
         let tag = match self.options.program {
             Program::Strict => Some(OneFileChecker::new(self.round.version)),
             program => program.one_file(),

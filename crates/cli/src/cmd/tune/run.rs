@@ -334,16 +334,20 @@ impl Run {
             line.show(progress, network);
         };
         let mut outcome = tune::tune(network, &settings, journal, &mut evaluate, &mut watch);
-        outcome.confirmation = outcome.confirmation.or(too_few);
-        confirm::doubt_reader(network, &mut outcome);
+        confirm::doubt(network, too_few.as_ref(), &mut outcome);
         confirm::compare_latency(network, &mut outcome, &mut evaluate);
         let scenario = match scenario {
             Some(scenario) => {
                 let watch =
                     |progress: &Progress<'_>, network: &Network| line.show(progress, network);
-                let of_bits =
-                    scenario::BitsSearch { network, settings: &settings, folder, about: &about };
-                let of_bits = of_bits.run(&outcome, &mut evaluate, &watch)?;
+                let of_bits = scenario::BitsSearch {
+                    network,
+                    settings: &settings,
+                    folder,
+                    about: &about,
+                    too_few: too_few.as_ref(),
+                };
+                let of_bits = of_bits.run(&mut outcome, &mut evaluate, &watch)?;
                 Some(ScenarioReport::new(network, scenario, &outcome, of_bits.as_ref()))
             }
             None => None,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use toml::de::{DeTable, DeValue};
 
-use super::text_of;
+use super::toml_text;
 
 /// Keys of `[sweep]` that limit a single invocation and do not define the sweep.
 const OF_ONE_GO: [&str; 5] = ["pause", "max_time", "limit", "p99_below", "until_saturated"];
@@ -39,7 +39,7 @@ fn value(item: &DeValue<'_>, path: &str, lines: &mut Vec<String>) {
         }
         plain => {
             let mut line = format!("{path} = ");
-            let _ = match text_of(plain) {
+            let _ = match toml_text(plain) {
                 Some(text) => writeln!(line, "{text:?}"),
                 None => writeln!(line, "{plain:?}"),
             };

@@ -7,7 +7,7 @@ use dyno_results::units;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Reader, text_of};
+use super::{Reader, toml_text};
 
 use crate::options::SweepKey;
 
@@ -154,9 +154,9 @@ impl Reader<'_> {
         }
         let swept = SweepKey::find(name.get_ref())?;
         let texts = match value.get_ref() {
-            DeValue::Array(values) => values.iter().map(|v| text_of(v.get_ref())).collect(),
+            DeValue::Array(values) => values.iter().map(|v| toml_text(v.get_ref())).collect(),
             DeValue::String(text) => Some(crate::options::axis_values(text)),
-            single => text_of(single).map(|text| vec![text]),
+            single => toml_text(single).map(|text| vec![text]),
         };
         let texts: Option<Vec<String>> = texts;
         let texts = texts.ok_or_else(|| format!("`{}` must have plain values", name.get_ref()))?;
@@ -179,7 +179,7 @@ impl Reader<'_> {
             for (name, value) in in_order(keys) {
                 let read = match &**name.get_ref() {
                     "name" if is_said => {
-                        annotation.name = text_of(value.get_ref());
+                        annotation.name = toml_text(value.get_ref());
                         Ok(())
                     }
                     "operations" if is_said => {
@@ -215,7 +215,7 @@ fn in_order<'t, 's>(table: &'t DeTable<'s>) -> Vec<Entry<'t, 's>> {
 }
 
 fn scalar(key: &str, value: &DeValue<'_>, sweep: &mut SweepTable) -> Result<(), String> {
-    let text = text_of(value).ok_or_else(|| format!("`{key}` must be a plain value"))?;
+    let text = toml_text(value).ok_or_else(|| format!("`{key}` must be a plain value"))?;
     let expected = |what: &str| format!("`{key}`: expected {what}, found `{text}`");
     let duration = || units::parse_duration(&text).map_err(|e| format!("`{key}`: {e}"));
     match key {
@@ -253,7 +253,7 @@ fn scalar(key: &str, value: &DeValue<'_>, sweep: &mut SweepTable) -> Result<(), 
 }
 
 fn operations(value: &DeValue<'_>) -> Result<f64, String> {
-    let number: Option<f64> = text_of(value).and_then(|text| text.parse().ok());
+    let number: Option<f64> = toml_text(value).and_then(|text| text.parse().ok());
     number
         .filter(|n| n.is_finite() && *n > 0.0)
         .ok_or_else(|| "`operations`: expected a number above 0, such as 1.2e9".into())

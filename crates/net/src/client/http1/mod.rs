@@ -439,7 +439,8 @@ impl Pool {
     ) {
         let sent_at = responder.time_of(&self.shared.clock, sent_at);
         self.shared.accepted.stamp_first(job.id, sent_at);
-        let is_counted = self.shared.is_after_ramp(sent_at);
+        // A request that was first sent in the ramp is not measured, also if it is sent again later.
+        let is_counted = self.shared.is_measured(job, responder);
         self.shared.threads[connection.thread].request(request.len(connection.node), is_counted);
     }
 

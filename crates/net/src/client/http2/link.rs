@@ -85,9 +85,10 @@ impl Departures {
         for (id, _) in &*departing {
             shared.accepted.stamp_first(*id, at);
         }
-        if shared.is_after_ramp(at) {
-            counters.sent.fetch_add(departing.len() as u64, Relaxed);
-        }
+        // A request that was first sent in the ramp is not measured, also if it is sent again later.
+        let first = |id: ResponseId| shared.accepted.time(id).unwrap_or(at);
+        let counted = departing.iter().filter(|(id, _)| shared.is_after_ramp(first(*id)));
+        counters.sent.fetch_add(counted.count() as u64, Relaxed);
         departing.clear();
     }
 }

@@ -174,3 +174,23 @@ fn a_full_disk_loses_nothing() {
     assert!(why.contains("no storage space"), "{why}");
     assert_eq!(held.lines().filter(|line| line.ends_with('}')).count(), text.lines().count() - 4);
 }
+
+/// A bound states only that the accuracy is below what its search asked for.
+#[test]
+fn bounds_of_another_search_are_not_imported() {
+    let [first, second] = ["first", "second"].map(|name| Scratch::new(&format!("import-{name}")));
+    let network = lenet();
+    let (base, about) = (network.base(), describe(&network, &Settings::default()));
+    let bound = Evaluation { is_bound: true, ..Evaluation::from_accuracy(0.75) };
+    let mut journal = Journal::open(&first.0, &about).expect("it opens");
+    for (subset, found) in
+        [(Subset::Small, bound), (Subset::Full, Evaluation::from_accuracy(0.5))]
+    {
+        let trial = Trial { number: 1, subset, assignment: base.clone(), decides: None };
+        journal.add(&trial, &found);
+    }
+    let mut other = Journal::open(&second.0, &about).expect("it opens");
+    assert_eq!(other.import(&first.0).expect("it is read"), 1);
+    assert_eq!(other.recall(Subset::Small, &base), None);
+    assert_eq!(other.recall(Subset::Full, &base).map(|found| found.accuracy), Some(0.5));
+}

@@ -37,9 +37,16 @@ pub(super) fn too_few(network: &Network, part: Option<HeldOut>, data: &Data) -> 
     found
 }
 
+/// Adds what makes the verdict of a search UNDECIDED: too few samples, or a program or a system that
+/// ignored the formats.
+pub(super) fn doubt(network: &Network, too_few: Option<&Confirmation>, outcome: &mut TuneOutcome) {
+    outcome.confirmation = outcome.confirmation.take().or_else(|| too_few.cloned());
+    doubt_reader(network, outcome);
+}
+
 /// Makes the verdict UNDECIDED if the program or system of a network ignored its formats. The engine
 /// inside cannot.
-pub(super) fn doubt_reader(network: &Network, outcome: &mut TuneOutcome) {
+fn doubt_reader(network: &Network, outcome: &mut TuneOutcome) {
     let system = network.built_in.as_ref().and_then(|built_in| built_in.system.as_ref());
     let reader = match (&network.external, system) {
         (Some(_), _) => "the program",

@@ -5,8 +5,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use clap::{Args, Command, FromArgMatches};
-use dyno_experiment::Failure;
+use dyno_experiment::options::toml_text;
 use dyno_experiment::tune::{Scenario, ScenarioGoal, arrivals};
+use dyno_experiment::{Failure, files};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::nearest;
 use dyno_npu::mix::{Mix, MixLoad};
@@ -14,14 +15,14 @@ use dyno_npu::profile::Picos;
 use dyno_npu::schedule::SchedulerSpec;
 use dyno_npu::serve::BatchingPolicy;
 use dyno_number::tune::{
-    self, Evaluation, Journal, Progress, Settings, Stop, Trial, TuneEnd, TuneOutcome,
+    self, Confirmation, Evaluation, Journal, Progress, Settings, Stop, Trial, TuneEnd, TuneOutcome,
 };
 use dyno_number::{Network, Objective};
 use dyno_results::units::parse_duration;
 use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
-use super::{JOURNAL, Run, open_journal};
+use super::{JOURNAL, Run, confirm, open_journal};
 use crate::cmd::npu::arguments::Sharing;
 
 /// Value of `--objective`.
@@ -63,7 +64,7 @@ struct ScenarioFlags {
     #[arg(long, value_parser = rate)]
     rate: Vec<f64>,
     /// Latency limit of each network.
-    #[arg(long, value_parser = parse_duration)]
+    #[arg(long, value_parser = limit)]
     limit: Vec<Nanos>,
     #[arg(long, default_value = "2s", value_parser = parse_duration)]
     duration: Nanos,
@@ -88,6 +89,11 @@ fn rate(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "expected requests per second, 0 to 1e9".into())
 }
 
+fn limit(text: &str) -> Result<Nanos, String> {
+    let limit = parse_duration(text)?;
+    (limit > 0).then_some(limit).ok_or_else(|| "expected a latency above 0".into())
+}
+
 fn picos(time: Nanos) -> Picos {
     time.saturating_mul(PICOS_PER_NANO)
 }
@@ -99,7 +105,7 @@ fn flags() -> Command {
 
 impl ScenarioFlags {
     fn read(path: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(path)
+        let text = files::read_to_string(path)
             .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
         Self::parse(&text, path)
     }
@@ -236,15 +242,11 @@ fn keys() -> Vec<String> {
 /// Returns a value, or each value of a list, as text.
 fn words(value: &DeValue<'_>) -> Option<Vec<String>> {
     match value {
-        DeValue::String(text) => Some(vec![text.to_string()]),
-        DeValue::Integer(number) => Some(vec![number.as_str().replace('_', "")]),
-        DeValue::Float(number) => Some(vec![number.as_str().replace('_', "")]),
-        DeValue::Boolean(is) => Some(vec![is.to_string()]),
         DeValue::Array(values) => {
             let each = values.iter().map(|value| words(value.get_ref()));
             each.collect::<Option<Vec<_>>>().map(|each| each.concat())
         }
-        _ => None,
+        value => toml_text(value).map(|text| vec![text]),
     }
 }
 
@@ -314,6 +316,8 @@ pub(super) struct BitsSearch<'a> {
     pub settings: &'a Settings,
     pub folder: &'a Path,
     pub about: &'a Value,
+    /// The verdict about samples that are too few, as for the first search.
+    pub too_few: Option<&'a Confirmation>,
 }
 
 /// Evaluates trials and returns a result for each.
@@ -324,10 +328,10 @@ const BITS_JOURNAL: &str = "journal-bits.jsonl";
 
 impl BitsSearch<'_> {
     /// Searches as the job did that ended with `outcome`, and shares its evaluations. Returns `None` if either search
-    /// does not come to its end.
+    /// does not come to its end. An interrupt of this search interrupts the job.
     pub fn run(
         &self,
-        outcome: &TuneOutcome,
+        outcome: &mut TuneOutcome,
         evaluate: &mut Evaluate<'_>,
         watch: &dyn Fn(&Progress<'_>, &Network),
     ) -> Result<Option<TuneOutcome>, Failure> {
@@ -344,7 +348,12 @@ impl BitsSearch<'_> {
             Failure::set_up(format!("cannot read {}: {error}", first.display()))
         })?;
         let mut watch = |progress: &Progress<'_>| watch(progress, &network);
-        let found = tune::tune(&network, self.settings, journal, evaluate, &mut watch);
+        let mut found = tune::tune(&network, self.settings, journal, evaluate, &mut watch);
+        if found.end == TuneEnd::Stopped(Stop::Interrupted) {
+            outcome.end = found.end;
+            return Ok(None);
+        }
+        confirm::doubt(&network, self.too_few, &mut found);
         Ok((found.end == TuneEnd::Complete).then_some(found))
     }
 }
@@ -367,6 +376,8 @@ mod tests {
         assert_eq!(found.sharing.changes.changes().seq, Some(16));
         assert_eq!(found.sharing.changes.changes().bind.len(), 2);
         assert_eq!((found.rate, found.limit), (vec![600.0, 200.5], vec![15_000_000]));
+        let found = read("networks = \"RN\"\npasses = 0x10\nseed = 1_000\n").unwrap();
+        assert_eq!((found.passes, found.seed), (16, 1_000));
     }
 
     #[test]
@@ -380,6 +391,7 @@ mod tests {
              shared.toml:5: `npu`: expected a text, a number, true, false, or a list of these"
         );
         assert!(problem("seq = 16\n").contains("`networks` is missing"));
+        assert!(problem("limit = [\"1ms\", \"0s\"]\n").contains("expected a latency above 0"));
         assert!(problem("seq = \n").starts_with("shared.toml:1: not valid TOML: "));
     }
 
