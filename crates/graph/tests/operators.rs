@@ -247,6 +247,61 @@ fn nan_passes_through_limits_and_maxima() {
     }
 }
 
+/// The standard defines no integer, code or index for NaN.
+#[test]
+fn nan_that_would_become_an_integer_is_an_error_that_names_the_node() {
+    let x = floats(&[2], &[1.0, f32::NAN]);
+    let to = |code: i64| vec![("to", Attribute::Int(code))];
+    let along = || vec![("axis", Attribute::Int(0))];
+    let scalar = Value::scalar;
+    for (op, version, inputs, attributes) in [
+        ("Cast", 13, vec![x.clone()], to(7)),
+        ("Cast", 13, vec![x.clone()], to(6)),
+        ("Cast", 13, vec![x.clone()], to(3)),
+        ("Cast", 13, vec![x.clone()], to(2)),
+        ("ArgMax", 13, vec![x.clone()], along()),
+        ("ArgMin", 13, vec![x.clone()], along()),
+        ("Hardmax", 13, vec![x.clone()], along()),
+        ("TopK", 9, vec![x.clone()], vec![("k", Attribute::Int(1))]),
+        ("DynamicQuantizeLinear", 11, vec![x.clone()], vec![]),
+        ("QuantizeLinear", 13, vec![x, scalar(0.5_f32)], vec![]),
+        ("Pow", 15, vec![ints(&[-8]), scalar(0.5_f32)], vec![]),
+        ("ReduceLogSum", 13, vec![ints(&[-8, 1])], vec![]),
+    ] {
+        let mut session = session(&model(op, version, inputs.len(), &attributes));
+        let error = session.run(&inputs).unwrap_err().to_string();
+        assert!(error.contains(&format!("'node' ({op})")) && error.contains("NaN"), "{error}");
+    }
+    let range = [f32::NAN, 1.0, 1.0].map(scalar);
+    let error = session(&model("Range", 11, 3, &[])).run(&range).unwrap_err().to_string();
+    assert!(error.contains("finite range"), "{error}");
+    // NaN is a truth, as every number but 0.
+    let truth = session(&model("Cast", 13, 1, &to(9))).run(&[scalar(f32::NAN)]).unwrap().remove(0);
+    assert_eq!(truth, Value::scalar(true));
+}
+
+#[test]
+fn powers_of_a_half_are_not_always_roots() {
+    let x = floats(&[3], &[f32::NEG_INFINITY, -0.0, 4.0]);
+    let found = run("Pow", 15, &[x, Value::scalar(0.5_f32)], &[]);
+    let bits = |all: &[f32]| all.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    let found = found.as_slice::<f32>().expect("numbers");
+    assert_eq!(bits(found), bits(&[f32::INFINITY, 0.0, 2.0]));
+}
+
+#[test]
+fn scattered_extremes_pass_nan_on() {
+    for reduction in ["max", "min"] {
+        let how = [("reduction", Attribute::Text(reduction.into()))];
+        let inputs =
+            [floats(&[2], &[1.0, f32::NAN]), ints(&[0, 1]), floats(&[2], &[f32::NAN, 1.0])];
+        let mut session = session(&model("ScatterElements", 18, 3, &how));
+        let found = session.run(&inputs).expect("a valid case").remove(0);
+        let found = found.as_slice::<f32>().expect("numbers");
+        assert!(found.iter().all(|x| x.is_nan()), "{reduction}: {found:?}");
+    }
+}
+
 /// ONNX: a reduction over no axes combines nothing, but squares, magnitudes and logarithms remain.
 #[test]
 fn reductions_of_no_axes_apply_to_each_element() {

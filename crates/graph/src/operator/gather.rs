@@ -2,7 +2,7 @@
 
 use super::{name, one};
 use crate::node::{NodeReader, Operation};
-use crate::value::{Number, Value, axis, count, each, each_number, strides};
+use crate::value::{Number, Value, axis, count, each, each_number, is_nan, strides};
 
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     let ("", operator) = name(reader) else { return Ok(None) };
@@ -212,10 +212,14 @@ fn put(
     match how {
         Reduction::Replace => each!(value, all => with(all, value, slices, updates, |_, b| b)),
         Reduction::Max => {
-            each_number!(value, all => with(all, value, slices, updates, |a, b| if b > a { b } else { a }))
+            each_number!(value, all => {
+                with(all, value, slices, updates, |a, b| if b > a || is_nan(b) { b } else { a })
+            })
         }
         Reduction::Min => {
-            each_number!(value, all => with(all, value, slices, updates, |a, b| if b < a { b } else { a }))
+            each_number!(value, all => {
+                with(all, value, slices, updates, |a, b| if b < a || is_nan(b) { b } else { a })
+            })
         }
         Reduction::Add | Reduction::Multiply => {
             let is_sum = how == Reduction::Add;

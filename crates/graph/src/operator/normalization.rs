@@ -1,6 +1,7 @@
 //! Normalization: of probabilities, and by mean and variance.
 
 use super::activation::exp;
+use super::reduce::check_order;
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
@@ -110,6 +111,9 @@ fn softmax(reader: &NodeReader<'_>, form: Form) -> Result<Option<Operation>, Str
     let along = reader.int("axis", if is_old { 1 } else { -1 })?;
     one(move |frame| {
         let value = frame.input(0)?;
+        if form == Form::Winner {
+            check_order(value)?;
+        }
         if !is_old {
             return lines(value, along, |line| normalize(line, form));
         }

@@ -206,6 +206,9 @@ fn dequantize(
 /// Quantizes to bytes between the least and the greatest number, and zero.
 fn dynamically_quantized(value: &Value) -> Result<Vec<Value>, String> {
     let all = value.all::<f32>()?;
+    if value.has_nan() {
+        return Err("NaN has no quantized value".into());
+    }
     let (least, most) =
         all.iter().fold((0.0_f32, 0.0_f32), |(least, most), x| (least.min(*x), most.max(*x)));
     // A value of zeros has any scale; ONNX Runtime returns 1.

@@ -1,9 +1,12 @@
 //! Operators that combine the elements along some axes.
 
+use super::elementwise::cast_to;
 use super::layout::integers;
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};
-use crate::value::{Data, Number, Value, axis, each, each_number};
+use crate::value::{Data, Number, Value, axis, each, each_number, is_nan};
+
+use dyno_tensors::Element;
 
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     let ("", operator) = name(reader) else { return Ok(None) };
@@ -16,6 +19,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             one(move |frame| {
                 let value = frame.input(0)?;
                 let at = axis(along, value.dims().len())?;
+                check_order(value)?;
                 each_number!(value, all => extreme_index(all, value.dims(), at, (greatest, last)))
                     .and_then(|found| {
                         if keeps { Ok(found) } else { layout::squeeze(found, Some(&[along])) }
@@ -139,8 +143,7 @@ fn reduced(
     fn extreme<T: Number>(all: &[T], greatest: bool) -> T {
         let is_better = |x: &T, best: &T| if greatest { x > best } else { x < best };
         all.iter().copied().fold(all[0], |best, x| {
-            let is_nan = x.partial_cmp(&x).is_none();
-            if is_better(&x, &best) || is_nan { x } else { best }
+            if is_better(&x, &best) || is_nan(x) { x } else { best }
         })
     }
     let size = (outer, inner);
@@ -153,6 +156,13 @@ fn reduced(
             real(all, size, dims, |row| combined(row.iter().map(|x| f64::from(*x)), kind) as f32)
         }
         Data::F64(all) => real(all, size, dims, |row| combined(row.iter().copied(), kind)),
+        // Roots and logarithms of integers are truncated; the logarithm of a negative sum is NaN.
+        Data::I64(_) | Data::I32(_)
+            if matches!(kind, Kind::L2 | Kind::LogSum | Kind::LogSumExp) =>
+        {
+            let numbers = cast_to(value.clone(), Element::F64)?;
+            cast_to(reduced(&numbers, outer, inner, dims, kind)?, value.element())
+        }
         Data::I64(all) => real(all, size, dims, |row| whole(row.iter().copied(), kind)),
         Data::I32(all) => {
             real(all, size, dims, |row| whole(row.iter().map(|x| i64::from(*x)), kind) as i32)
@@ -191,8 +201,13 @@ fn whole(row: impl ExactSizeIterator<Item = i64> + Clone, kind: Kind) -> i64 {
         Kind::Product => row.fold(1_i64, i64::wrapping_mul),
         Kind::L1 => sum(&mut row.map(i64::wrapping_abs)),
         Kind::SumSquare => sum(&mut row.map(|x| x.wrapping_mul(x))),
-        _ => combined(row.map(|x| x as f64), kind) as i64,
+        _ => unreachable!("found by comparison, or of real numbers"),
     }
+}
+
+/// Checks that the elements can be ordered. The standard does not define which index NaN has.
+pub(super) fn check_order(value: &Value) -> Result<(), String> {
+    if value.has_nan() { Err("NaN has no order".into()) } else { Ok(()) }
 }
 
 fn extreme_index<T: Number>(
