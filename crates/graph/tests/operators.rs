@@ -394,6 +394,51 @@ fn unsupported_nodes_are_named() {
     assert!(computed.contains("constant weights"), "{computed}");
 }
 
+/// Attributes are checked against the rank of the input when a model is loaded.
+#[test]
+fn axes_that_no_input_has_are_errors_of_the_model() {
+    let axis = |at: i64| vec![("axis", Attribute::Int(at))];
+    let all = |name: &'static str, all: &[i64]| vec![(name, Attribute::Ints(all.to_vec()))];
+    let error = |op: &str, version: i64, attributes: &[(&str, Attribute)]| {
+        let mut net = model(op, version, 1, attributes);
+        net.inputs[0].element = Some(dyno_onnx::Element::F32);
+        net.inputs[0].shape = Some(vec![dyno_onnx::Dim::symbol("N"), 1.into(), 4.into()]);
+        Graph::new(&net).err().map(|error| error.to_string())
+    };
+    for (op, version, attributes, is_valid) in [
+        ("Softmax", 13, axis(7), false),
+        ("Softmax", 13, axis(-3), true),
+        ("Softmax", 12, axis(3), true),
+        ("Softmax", 12, axis(-4), false),
+        ("LogSoftmax", 13, axis(3), false),
+        ("LpNormalization", 13, axis(3), false),
+        ("ArgMax", 13, axis(-4), false),
+        ("TopK", 9, axis(3), false),
+        ("Concat", 13, axis(3), false),
+        ("Flatten", 13, axis(3), true),
+        ("Flatten", 13, axis(4), false),
+        ("Split", 11, axis(5), false),
+        ("Split", 11, all("split", &[1, 3]), false),
+        ("Squeeze", 11, all("axes", &[3]), false),
+        ("Unsqueeze", 11, all("axes", &[3]), true),
+        ("Unsqueeze", 11, all("axes", &[4]), false),
+        ("ReduceSum", 11, all("axes", &[-4]), false),
+        ("Transpose", 13, all("perm", &[1, 0]), false),
+        ("Transpose", 13, all("perm", &[2, 0, 1]), true),
+        ("Slice", 9, all("axes", &[3]), false),
+        ("Pad", 10, all("pads", &[0, 0]), false),
+        ("MaxPool", 12, all("kernel_shape", &[2, 2]), false),
+    ] {
+        match error(op, version, &attributes) {
+            None => assert!(is_valid, "{op} {version} {attributes:?}"),
+            Some(error) => {
+                let names_the_node = error.contains(&format!("node 'node' ({op}"));
+                assert!(!is_valid && names_the_node, "{op} {version} {attributes:?}: {error}");
+            }
+        }
+    }
+}
+
 #[test]
 fn huge_results_are_errors_that_name_the_node() {
     let shapes = [vec![1 << 40], vec![i64::MAX, 4], vec![-1]];

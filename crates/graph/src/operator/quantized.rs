@@ -141,7 +141,12 @@ fn along(reader: &NodeReader<'_>) -> Result<i64, String> {
             return Err(format!("attribute '{name}' is not supported"));
         }
     }
-    reader.int("axis", 1)
+    let along = reader.int("axis", 1)?;
+    // A single scale has no axis.
+    if reader.constant(1).is_some_and(|scale| scale.len() != 1) {
+        reader.check_axes(&[along], 0)?;
+    }
+    Ok(along)
 }
 
 /// Returns parameters with an axis for each of the value's, so that they are broadcast along one.

@@ -12,7 +12,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
     let ("", operator) = name(reader) else { return Ok(None) };
     match operator {
         "ArgMax" | "ArgMin" => {
-            let along = reader.int("axis", 0)?;
+            let along = reader.axis("axis", 0)?;
             let keeps = reader.int("keepdims", 1)? != 0;
             let last = reader.flag("select_last_index")?;
             let greatest = operator == "ArgMax";
@@ -28,6 +28,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         }
         "CumSum" => {
             let (exclusive, back) = (reader.flag("exclusive")?, reader.flag("reverse")?);
+            reader.check_axes(&reader.known(1, None)?, 0)?;
             one(move |frame| {
                 let along = frame.input(1)?.integer()?;
                 let value = frame.input(0)?;
@@ -86,6 +87,7 @@ impl Kind {
 
 fn reduction(reader: &NodeReader<'_>, kind: Kind) -> Result<Option<Operation>, String> {
     let axes = reader.ints("axes")?;
+    reader.check_axes(&reader.known(1, axes.as_deref())?, 0)?;
     let keeps = reader.int("keepdims", 1)? != 0;
     let is_empty_noop = reader.flag("noop_with_empty_axes")?;
     one(move |frame| {

@@ -46,6 +46,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         "NonZero" => one(non_zero),
         "OneHot" => {
             let along = reader.int("axis", -1)?;
+            reader.check_axes(&[along], 1)?;
             one(move |frame| one_hot(frame, along))
         }
         "Trilu" => {

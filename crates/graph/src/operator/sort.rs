@@ -11,7 +11,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
     if name(reader) != ("", "TopK") {
         return Ok(None);
     }
-    let along = reader.int("axis", -1)?;
+    let along = reader.axis("axis", -1)?;
     let largest = reader.int("largest", 1)? != 0;
     // Unsorted results may have any order, also a sorted one.
     reader.ignore("sorted");
