@@ -202,7 +202,7 @@ impl<'m> Loader<'m> {
         Ok(())
     }
 
-    /// Returns the rank of a node's first input; `None` in a branch, which may fail because it never runs.
+    /// Returns the rank of a node's first input; `None` in a branch, which may fail if it never runs.
     fn rank(&self, node: &Node, path: &str) -> Option<usize> {
         let first = node.inputs.first().filter(|_| path.is_empty())?;
         self.ranks.get(first).copied()
