@@ -1,8 +1,8 @@
 //! Reads models into graphs.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use dyno_onnx::{Attribute, Body, Model, Node, Port, Tensor};
+use dyno_onnx::{Attribute, Body, Model, Node, Port, Tensor, infer};
 use dyno_rnn::import::reroll;
 use dyno_tensors::Elements;
 
@@ -20,10 +20,14 @@ const FOLDED_BYTES: usize = 1 << 24;
 
 /// Reads a model. Cells that were unrolled into many small nodes become recurrent nodes again.
 pub(crate) fn graph(model: &Model) -> Result<Graph, GraphError> {
-    let (rolled, _) = reroll(model);
+    let (mut rolled, _) = reroll(model);
+    // Shapes that a file declares may be wrong. Those that are inferred are not.
+    rolled.value_info.clear();
     let model = &rolled;
+    let facts = infer(model, &BTreeMap::new()).facts;
     let mut loader = Loader {
         model,
+        ranks: facts.into_iter().map(|(name, fact)| (name, fact.shape.len())).collect(),
         names: Vec::new(),
         slots: 0,
         nodes: 0,
@@ -65,6 +69,8 @@ impl<'m> From<&'m Body> for Source<'m> {
 
 struct Loader<'m> {
     model: &'m Model,
+    /// Numbers of dimensions of the main graph's values, as far as they are known.
+    ranks: HashMap<String, usize>,
     /// Slots of the values of each graph, the innermost last.
     names: Vec<HashMap<&'m str, usize>>,
     slots: usize,
@@ -168,7 +174,8 @@ impl<'m> Loader<'m> {
         let are_known =
             inputs.iter().zip(&constants).all(|(slot, value)| slot.is_none() || value.is_some());
         self.nodes += 1;
-        let reader = NodeReader::new(node, version, self.nodes, constants);
+        let mut reader = NodeReader::new(node, version, self.nodes, constants);
+        reader.rank = self.rank(node, path);
         let operation = operator::read(&reader).map_err(failed)?;
         reader.expect_all_read().map_err(failed)?;
         if are_known && operator::is_pure(node) {
@@ -193,6 +200,12 @@ impl<'m> Loader<'m> {
         let (outputs, work) = (self.outputs(node), Work::Operation(operation));
         steps.push(Step { name, operator, inputs, outputs, work, frees: Vec::new() });
         Ok(())
+    }
+
+    /// Returns the rank of a node's first input; `None` in a branch, which may fail if it never runs.
+    fn rank(&self, node: &Node, path: &str) -> Option<usize> {
+        let first = node.inputs.first().filter(|_| path.is_empty())?;
+        self.ranks.get(first).copied()
     }
 
     /// Returns the version of an operator set; the standard one may have either of two names.

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use dyno_onnx::{Attribute, Node};
 
 use crate::session::Frame;
-use crate::value::Value;
+use crate::value::{Value, axis};
 
 /// A node that is ready to run: computes the node's outputs.
 ///
@@ -21,6 +21,8 @@ pub(crate) struct NodeReader<'a> {
     /// Number of the node, unique in its graph.
     pub id: usize,
     constants: Vec<Option<Value>>,
+    /// Number of dimensions of the first input, if it is known before the model runs.
+    pub rank: Option<usize>,
     /// Inputs whose constants the operation holds itself.
     consumed: RefCell<BTreeSet<usize>>,
     /// Attributes that were read. Others are not implemented.
@@ -30,7 +32,30 @@ pub(crate) struct NodeReader<'a> {
 impl<'a> NodeReader<'a> {
     pub fn new(node: &'a Node, version: i64, id: usize, constants: Vec<Option<Value>>) -> Self {
         let (consumed, read) = Default::default();
-        Self { node, version, id, constants, consumed, read }
+        Self { node, version, id, constants, rank: None, consumed, read }
+    }
+
+    /// Returns an axis of the first input, or `default` if the attribute is absent. It counts from the
+    /// end if it is negative.
+    pub fn axis(&self, name: &'static str, default: i64) -> Result<i64, String> {
+        let along = self.int(name, default)?;
+        self.check_axes(&[along], 0)?;
+        Ok(along)
+    }
+
+    /// Checks axes of a value that has `more` dimensions than the first input, if its rank is known.
+    pub fn check_axes(&self, axes: &[i64], more: usize) -> Result<(), String> {
+        // Operators accept different axes of a scalar, which has none.
+        let Some(rank) = self.rank.filter(|rank| *rank > 0) else { return Ok(()) };
+        axes.iter().try_for_each(|along| axis(*along, rank + more).map(drop))
+    }
+
+    /// Returns integers of a constant input, else of an attribute; none if they are not known yet.
+    pub fn known(&self, input: usize, attribute: Option<&[i64]>) -> Result<Vec<i64>, String> {
+        match self.constant(input) {
+            Some(value) => Ok(value.integers()?.into_owned()),
+            None => Ok(attribute.unwrap_or_default().to_vec()),
+        }
     }
 
     /// Returns an input that is known before the model runs.

@@ -13,7 +13,7 @@ use crate::operator::control;
 use crate::value::Value;
 
 /// Maximum iterations of all loops in a run, so that a model cannot run forever.
-const MAX_ITERATIONS: u64 = 1 << 20;
+pub(crate) const MAX_ITERATIONS: u64 = 1 << 20;
 
 /// Options of a session.
 #[derive(Debug, Clone)]

@@ -231,6 +231,11 @@ impl Value {
         &self.data
     }
 
+    /// Returns whether a number is NaN.
+    pub(crate) fn has_nan(&self) -> bool {
+        each!(self, all => all.iter().any(|x| is_nan(*x)))
+    }
+
     /// Returns the elements, or an error that names both types.
     pub(crate) fn all<T: Number>(&self) -> Result<&[T], String> {
         self.as_slice().ok_or_else(|| format!("expected {}, found {}", T::TYPE, self.element()))
@@ -299,6 +304,11 @@ const TRIED_BYTES: usize = 1 << 24;
 /// Returns a vector of default elements for these dimensions.
 pub(crate) fn zeros<T: Number>(dims: &[usize]) -> Result<Vec<T>, String> {
     Ok(vec![T::default(); count(dims, size_of::<T>())?])
+}
+
+/// Returns whether a number is NaN, the only one that is not equal to itself.
+pub(crate) fn is_nan<T: PartialOrd>(x: T) -> bool {
+    x.partial_cmp(&x).is_none()
 }
 
 /// Resolves an axis, which counts from the end if it is negative.

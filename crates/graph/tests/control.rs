@@ -84,10 +84,13 @@ fn loops_carry_values_and_join_slices() {
 fn a_loop_without_an_end_is_an_error() {
     let inner =
         body(&["i", "go"], &["again"], vec![node("Identity", &["go"], &["again"], vec![])], vec![]);
-    let all = node("Loop", &["", "c"], &[], vec![("body", inner)]);
-    let mut session = session(&["c"], &["c"], vec![all], vec![]);
-    let error = session.run(&[Value::scalar(true)]).unwrap_err().to_string();
-    assert!(error.contains("'Loop_0' (Loop)") && error.contains("iterations"), "{error}");
+    let all = node("Loop", &["trips", "c"], &[], vec![("body", inner)]);
+    let mut session = session(&["trips", "c"], &["c"], vec![all], vec![]);
+    let mut run = |trips: i64| session.run(&[Value::scalar(trips), Value::scalar(true)]);
+    let error = run(i64::MAX).unwrap_err().to_string();
+    assert!(error.contains("'Loop_0' (Loop)") && error.contains("65536 iterations"), "{error}");
+    // More iterations are fine if the model states how many.
+    assert!(run(70_000).is_ok());
 }
 
 #[test]

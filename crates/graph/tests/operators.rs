@@ -247,6 +247,61 @@ fn nan_passes_through_limits_and_maxima() {
     }
 }
 
+/// The standard defines no integer, code or index for NaN.
+#[test]
+fn nan_that_would_become_an_integer_is_an_error_that_names_the_node() {
+    let x = floats(&[2], &[1.0, f32::NAN]);
+    let to = |code: i64| vec![("to", Attribute::Int(code))];
+    let along = || vec![("axis", Attribute::Int(0))];
+    let scalar = Value::scalar;
+    for (op, version, inputs, attributes) in [
+        ("Cast", 13, vec![x.clone()], to(7)),
+        ("Cast", 13, vec![x.clone()], to(6)),
+        ("Cast", 13, vec![x.clone()], to(3)),
+        ("Cast", 13, vec![x.clone()], to(2)),
+        ("ArgMax", 13, vec![x.clone()], along()),
+        ("ArgMin", 13, vec![x.clone()], along()),
+        ("Hardmax", 13, vec![x.clone()], along()),
+        ("TopK", 9, vec![x.clone()], vec![("k", Attribute::Int(1))]),
+        ("DynamicQuantizeLinear", 11, vec![x.clone()], vec![]),
+        ("QuantizeLinear", 13, vec![x, scalar(0.5_f32)], vec![]),
+        ("Pow", 15, vec![ints(&[-8]), scalar(0.5_f32)], vec![]),
+        ("ReduceLogSum", 13, vec![ints(&[-8, 1])], vec![]),
+    ] {
+        let mut session = session(&model(op, version, inputs.len(), &attributes));
+        let error = session.run(&inputs).unwrap_err().to_string();
+        assert!(error.contains(&format!("'node' ({op})")) && error.contains("NaN"), "{error}");
+    }
+    let range = [f32::NAN, 1.0, 1.0].map(scalar);
+    let error = session(&model("Range", 11, 3, &[])).run(&range).unwrap_err().to_string();
+    assert!(error.contains("finite range"), "{error}");
+    // NaN is a truth, as every number but 0.
+    let truth = session(&model("Cast", 13, 1, &to(9))).run(&[scalar(f32::NAN)]).unwrap().remove(0);
+    assert_eq!(truth, Value::scalar(true));
+}
+
+#[test]
+fn powers_of_a_half_are_not_always_roots() {
+    let x = floats(&[3], &[f32::NEG_INFINITY, -0.0, 4.0]);
+    let found = run("Pow", 15, &[x, Value::scalar(0.5_f32)], &[]);
+    let bits = |all: &[f32]| all.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    let found = found.as_slice::<f32>().expect("numbers");
+    assert_eq!(bits(found), bits(&[f32::INFINITY, 0.0, 2.0]));
+}
+
+#[test]
+fn scattered_extremes_pass_nan_on() {
+    for reduction in ["max", "min"] {
+        let how = [("reduction", Attribute::Text(reduction.into()))];
+        let inputs =
+            [floats(&[2], &[1.0, f32::NAN]), ints(&[0, 1]), floats(&[2], &[f32::NAN, 1.0])];
+        let mut session = session(&model("ScatterElements", 18, 3, &how));
+        let found = session.run(&inputs).expect("a valid case").remove(0);
+        let found = found.as_slice::<f32>().expect("numbers");
+        assert!(found.iter().all(|x| x.is_nan()), "{reduction}: {found:?}");
+    }
+}
+
 /// ONNX: a reduction over no axes combines nothing, but squares, magnitudes and logarithms remain.
 #[test]
 fn reductions_of_no_axes_apply_to_each_element() {
@@ -337,6 +392,51 @@ fn unsupported_nodes_are_named() {
     assert!(old.contains("versions 7 to"), "{old}");
     let computed = reason(&model("LSTM", 14, 3, &[("hidden_size", Attribute::Int(1))]));
     assert!(computed.contains("constant weights"), "{computed}");
+}
+
+/// Attributes are checked against the rank of the input when a model is loaded.
+#[test]
+fn axes_that_no_input_has_are_errors_of_the_model() {
+    let axis = |at: i64| vec![("axis", Attribute::Int(at))];
+    let all = |name: &'static str, all: &[i64]| vec![(name, Attribute::Ints(all.to_vec()))];
+    let error = |op: &str, version: i64, attributes: &[(&str, Attribute)]| {
+        let mut net = model(op, version, 1, attributes);
+        net.inputs[0].element = Some(dyno_onnx::Element::F32);
+        net.inputs[0].shape = Some(vec![dyno_onnx::Dim::symbol("N"), 1.into(), 4.into()]);
+        Graph::new(&net).err().map(|error| error.to_string())
+    };
+    for (op, version, attributes, is_valid) in [
+        ("Softmax", 13, axis(7), false),
+        ("Softmax", 13, axis(-3), true),
+        ("Softmax", 12, axis(3), true),
+        ("Softmax", 12, axis(-4), false),
+        ("LogSoftmax", 13, axis(3), false),
+        ("LpNormalization", 13, axis(3), false),
+        ("ArgMax", 13, axis(-4), false),
+        ("TopK", 9, axis(3), false),
+        ("Concat", 13, axis(3), false),
+        ("Flatten", 13, axis(3), true),
+        ("Flatten", 13, axis(4), false),
+        ("Split", 11, axis(5), false),
+        ("Split", 11, all("split", &[1, 3]), false),
+        ("Squeeze", 11, all("axes", &[3]), false),
+        ("Unsqueeze", 11, all("axes", &[3]), true),
+        ("Unsqueeze", 11, all("axes", &[4]), false),
+        ("ReduceSum", 11, all("axes", &[-4]), false),
+        ("Transpose", 13, all("perm", &[1, 0]), false),
+        ("Transpose", 13, all("perm", &[2, 0, 1]), true),
+        ("Slice", 9, all("axes", &[3]), false),
+        ("Pad", 10, all("pads", &[0, 0]), false),
+        ("MaxPool", 12, all("kernel_shape", &[2, 2]), false),
+    ] {
+        match error(op, version, &attributes) {
+            None => assert!(is_valid, "{op} {version} {attributes:?}"),
+            Some(error) => {
+                let names_the_node = error.contains(&format!("node 'node' ({op}"));
+                assert!(!is_valid && names_the_node, "{op} {version} {attributes:?}: {error}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -61,12 +61,21 @@ pub trait Engine: Send + Sync {
     /// Makes `calls` calls with `samples` copies of the first sample and discards the answers.
     /// First calls are often slower than later ones.
     fn warm_up(&self, calls: usize, samples: NonZero<usize>) {
-        let first = QuerySample { id: ResponseId(1), index: 0 };
-        let (samples, mut answers) = (vec![first; samples.get()], Answers::new());
-        for _ in 0..calls {
-            answers.clear();
-            self.answer(&samples, &mut answers);
-        }
+        repeat_first(calls, samples, |samples, answers| self.answer(samples, answers));
+    }
+}
+
+/// Makes `calls` calls with `samples` copies of the first sample and discards the answers.
+pub(crate) fn repeat_first(
+    calls: usize,
+    samples: NonZero<usize>,
+    mut answer: impl FnMut(&[QuerySample], &mut Answers),
+) {
+    let first = QuerySample { id: ResponseId(1), index: 0 };
+    let (samples, mut answers) = (vec![first; samples.get()], Answers::new());
+    for _ in 0..calls {
+        answers.clear();
+        answer(&samples, &mut answers);
     }
 }
 

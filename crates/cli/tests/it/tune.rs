@@ -237,6 +237,19 @@ fn an_ended_job_goes_on_from_its_journal() {
     assert!(nothing.stderr.contains("there is no job to go on with"), "{}", nothing.stderr);
 }
 
+/// Results of a changed program would be mixed with those of the program before.
+#[test]
+fn a_changed_program_is_another_job() {
+    let folder = folder();
+    folder.dyno("tune run net/toy.toml --out out --max-evaluations 9").exits(1);
+    folder.write("net/net.awk", &NETWORK.replace("0.98", "0.97"));
+    let ran = folder.dyno("tune run net/toy.toml --out out --resume").exits(2);
+    assert!(ran.stderr.contains("the journal of another job: files was"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("net.awk"), "{}", ran.stderr);
+    folder.write("net/net.awk", NETWORK);
+    folder.dyno("tune run net/toy.toml --out out --resume").exits(0);
+}
+
 #[test]
 fn trials_at_once_find_the_same() {
     let (one, many) = (folder(), folder());
@@ -254,7 +267,7 @@ fn check(command: &str, expected: &[&str]) {
     for text in expected {
         assert!(ran.stderr.contains(text), "expected {text:?} in\n{}", ran.stderr);
     }
-    assert!(ran.stderr.contains("hint: --resume goes on when that is mended"));
+    assert!(ran.stderr.contains("hint: fix the cause, then use --resume"), "{}", ran.stderr);
 }
 
 #[test]

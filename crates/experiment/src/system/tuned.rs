@@ -26,18 +26,7 @@ pub(super) const KIND: SystemKind = SystemKind {
          evaluates without a program); without formats everything is FLOAT 32; or \
          tuned:packed=FILE from dyno tune pack. --data and --labels as for onnx:FILE; \
          lengths=FILE.npy has the used length of each sample's first axis, for padded samples",
-    accepts: &[
-        "model",
-        "data",
-        "shape",
-        "labels",
-        "workers",
-        "threads",
-        "cores",
-        "warm-up",
-        "batch",
-        "batch-wait",
-    ],
+    accepts: onnx::TRACT.accepts,
     resources: |operand| Resources::files(files(operand)),
     check: Some(|_, _| Ok(())),
     open,

@@ -327,7 +327,11 @@ pub fn model_hash(path: &Path) -> Result<String, String> {
     dyno_equivalence::fingerprint(path).or_else(|_| file_hash(path))
 }
 
-fn file_hash(path: &Path) -> Result<String, String> {
+/// Returns the SHA-256 of a file.
+///
+/// # Errors
+/// The file cannot be read.
+pub(super) fn file_hash(path: &Path) -> Result<String, String> {
     let bytes =
         files::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     Ok(sha256(&bytes))

@@ -14,7 +14,9 @@ use dyno_number::network::ExternalProgram;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial};
 use dyno_results::write::replace;
 use regex::Regex;
+use serde_json::{Value, json};
 
+use super::built_in::file_hash;
 use crate::failure::Failure;
 use crate::process_group;
 use crate::watch::Interrupt;
@@ -30,6 +32,53 @@ pub fn program(network: &Network) -> Result<&ExternalProgram, Failure> {
              how an accuracy is found",
         )
     })
+}
+
+/// Returns names and SHA-256 of the programs that the commands start, on which the results of a job
+/// depend.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn program_hashes(external: &ExternalProgram, folder: &Path) -> Result<Value, String> {
+    let ExternalProgram { small_command, full_command, confirmation_command, .. } = external;
+    let commands = [small_command.as_ref(), Some(full_command), confirmation_command.as_ref()];
+    let mut files: Vec<PathBuf> = commands
+        .into_iter()
+        .flatten()
+        .flat_map(|command| program_files(command, folder))
+        // Every trial writes it anew.
+        .filter(|file| external.config_file.as_deref().is_none_or(|name| !file.ends_with(name)))
+        .collect();
+    files.sort_unstable();
+    files.dedup();
+    let entry = |file: &PathBuf| -> Result<Value, String> {
+        let name = file.strip_prefix(folder).unwrap_or(file).display().to_string();
+        Ok(json!({"name": name, "sha256": file_hash(file)?}))
+    };
+    files.iter().map(entry).collect()
+}
+
+/// Returns the files that a line of the shell starts: the first word of each command that names a file
+/// in `folder`, such as the script of an interpreter; or else the file in `PATH` of the first word.
+fn program_files(line: &str, folder: &Path) -> Vec<PathBuf> {
+    let words = |command: &str| {
+        // What follows is the file of a redirection.
+        let command = command.split(['<', '>']).next().unwrap_or_default().to_owned();
+        let quotes = ['\'', '"', '(', ')', '`'];
+        let words = command.split_whitespace().map(|word| word.trim_matches(quotes).to_owned());
+        words.filter(|word| !word.is_empty()).collect::<Vec<String>>()
+    };
+    let commands = line.split(['\n', ';', '|', '&']).map(words);
+    let scripts: Vec<PathBuf> = commands
+        .filter_map(|words| words.iter().map(|word| folder.join(word)).find(|file| file.is_file()))
+        .collect();
+    if !scripts.is_empty() {
+        return scripts;
+    }
+    let Some(name) = words(line).into_iter().next() else { return Vec::new() };
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(&name));
+    found.filter(|file| file.is_file()).take(1).collect()
 }
 
 /// A program that evaluates trials.
@@ -427,6 +476,24 @@ mod tests {
         );
         assert!(of("sample 0: nan\n", 0.9).is_err_and(|why| why.contains("for sample 0")));
         assert!(of("accuracy 0.9\n", 0.9).is_err_and(|why| why.contains("nothing matches")));
+    }
+
+    #[test]
+    fn programs_of_commands_are_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        for name in ["net.py", "eval", "out.log"] {
+            std::fs::write(folder.join(name), name).unwrap();
+        }
+        let names = |line: &str| -> Vec<String> {
+            let files = program_files(line, folder);
+            let names = files.iter().filter_map(|file| file.file_name());
+            names.map(|name| name.to_string_lossy().into_owned()).collect()
+        };
+        assert_eq!(names("python3 -u 'net.py' eval {config} > out.log"), ["net.py"]);
+        assert_eq!(names("cd . && X=1 ./eval {config} | python3 net.py"), ["eval", "net.py"]);
+        assert_eq!(names("no-such-program {config}"), [""; 0]);
+        assert_eq!(names("sh -c true > out.log"), ["sh"]);
     }
 
     #[test]

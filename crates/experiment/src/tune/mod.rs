@@ -26,7 +26,7 @@ pub use data::{CalibrationSplit, Data, HeldOut, fed};
 pub use document::{Document, SCHEMA_VERSION, document};
 pub use evaluations::SharedEvaluations;
 pub use evaluator::Evaluator;
-pub use external::{Program, TrialPolicy, program};
+pub use external::{Program, TrialPolicy, program, program_hashes};
 pub use frontier::{Frontier, FrontierPoint, frontier};
 pub use plot::{Curve, Histogram, PLOT_SCHEMA_VERSION, Plot, histogram, plot};
 pub use runs::Runs;

@@ -2,7 +2,7 @@
 
 use crate::graph::{Block, Step};
 use crate::node::NodeReader;
-use crate::session::{RunError, Workspace, run_block};
+use crate::session::{MAX_ITERATIONS, RunError, Workspace, run_block};
 use crate::value::{Value, axis};
 
 use super::layout;
@@ -47,6 +47,10 @@ impl Scan {
     }
 }
 
+/// Maximum iterations of a `Loop` that states no maximum of its own, or a larger one than a run may
+/// take: its condition may never become false.
+const MAX_UNSTATED: i64 = 1 << 16;
+
 /// Runs a `Loop`.
 pub(crate) fn run_loop(
     step: &Step,
@@ -61,12 +65,19 @@ pub(crate) fn run_loop(
         _ => Ok(default),
     };
     let trips = number(0, i64::MAX)?;
+    let is_stated = u64::try_from(trips).is_ok_and(|trips| trips <= MAX_ITERATIONS);
     let mut goes_on = number(1, 1)? != 0;
     let carried: Option<Vec<Value>> = inputs.into_iter().skip(2).collect();
     let mut carried = carried.ok_or_else(|| failed("expected all carried values".into()))?;
     let mut joined = vec![Vec::new(); body.outputs.len() - 1 - carried.len()];
     let mut trip = 0;
     while goes_on && trip < trips {
+        if !is_stated && trip == MAX_UNSTATED {
+            return Err(failed(format!(
+                "its condition does not become false within {MAX_UNSTATED} iterations; input 0 \
+                 states a maximum, up to {MAX_ITERATIONS}"
+            )));
+        }
         workspace.iterate().map_err(failed)?;
         slots[body.inputs[0]] = Some(Value::scalar(trip));
         slots[body.inputs[1]] = Some(Value::scalar(true));

@@ -272,7 +272,10 @@ fn power(base: &Value, exponent: &Value) -> Result<Value, String> {
             let exponent = cast_to(exponent.clone(), Element::F32)?;
             match exponent.as_slice::<f32>() {
                 Some([2.0]) => zip::<f32, f32>(base, &exponent, |x, _| x * x),
-                Some([0.5]) => zip::<f32, f32>(base, &exponent, |x, _| x.sqrt()),
+                // The root of -0 is -0, and that of negative infinity is NaN; these powers are not.
+                Some([0.5]) => zip::<f32, f32>(base, &exponent, |x, _| {
+                    if x == f32::NEG_INFINITY { f32::INFINITY } else { (x + 0.0).sqrt() }
+                }),
                 Some([3.0]) => zip::<f32, f32>(base, &exponent, |x, _| x * x * x),
                 _ => zip::<f32, f32>(base, &exponent, f32::powf),
             }
@@ -447,9 +450,15 @@ fn cast(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
 }
 
 /// Converts each element. Fractions are truncated; types of 16 bits round the numbers and stay `f32`.
+///
+/// # Errors
+/// NaN would become an integer.
 pub(super) fn cast_to(value: Value, to: Element) -> Result<Value, String> {
     if value.element() == to {
         return Ok(value);
+    }
+    if matches!(to, Element::I64 | Element::I32 | Element::I8 | Element::U8) && value.has_nan() {
+        return Err(format!("NaN has no value of type {to}"));
     }
     if value.element() == Element::F32 && matches!(to, Element::F16 | Element::BF16) {
         let dims = value.dims().to_vec();

@@ -2,17 +2,17 @@
 
 use super::{name, one};
 use crate::node::{NodeReader, Operation};
-use crate::value::{Number, Value, axis, count, each, each_number, strides};
+use crate::value::{Number, Value, axis, count, each, each_number, is_nan, strides};
 
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     let ("", operator) = name(reader) else { return Ok(None) };
     match operator {
         "Gather" => {
-            let along = reader.int("axis", 0)?;
+            let along = reader.axis("axis", 0)?;
             one(move |frame| gather(frame.input(0)?, frame.input(1)?, along))
         }
         "GatherElements" => {
-            let along = reader.int("axis", 0)?;
+            let along = reader.axis("axis", 0)?;
             one(move |frame| {
                 let (value, indices) = (frame.input(0)?, frame.input(1)?);
                 let places = places(value.dims(), indices, along)?;
@@ -35,7 +35,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             })
         }
         "ScatterElements" | "Scatter" => {
-            let (along, how) = (reader.int("axis", 0)?, reduction(reader)?);
+            let (along, how) = (reader.axis("axis", 0)?, reduction(reader)?);
             one(move |frame| {
                 let (indices, updates) = (frame.input(1)?, frame.input(2)?);
                 let places = places(frame.input(0)?.dims(), indices, along)?;
@@ -55,7 +55,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             })
         }
         "ReverseSequence" => {
-            let (time, batch) = (reader.int("time_axis", 0)?, reader.int("batch_axis", 1)?);
+            let (time, batch) = (reader.axis("time_axis", 0)?, reader.axis("batch_axis", 1)?);
             one(move |frame| reverse(frame.input(0)?, frame.input(1)?, time, batch))
         }
         "Compress" => compress(reader),
@@ -65,7 +65,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
 
 fn compress(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     let along = match reader.attribute("axis") {
-        Some(_) => Some(reader.int("axis", 0)?),
+        Some(_) => Some(reader.axis("axis", 0)?),
         None => None,
     };
     one(move |frame| {
@@ -212,10 +212,14 @@ fn put(
     match how {
         Reduction::Replace => each!(value, all => with(all, value, slices, updates, |_, b| b)),
         Reduction::Max => {
-            each_number!(value, all => with(all, value, slices, updates, |a, b| if b > a { b } else { a }))
+            each_number!(value, all => {
+                with(all, value, slices, updates, |a, b| if b > a || is_nan(b) { b } else { a })
+            })
         }
         Reduction::Min => {
-            each_number!(value, all => with(all, value, slices, updates, |a, b| if b < a { b } else { a }))
+            each_number!(value, all => {
+                with(all, value, slices, updates, |a, b| if b < a || is_nan(b) { b } else { a })
+            })
         }
         Reduction::Add | Reduction::Multiply => {
             let is_sum = how == Reduction::Add;

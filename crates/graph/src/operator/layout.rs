@@ -15,6 +15,8 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         }
         "Flatten" => {
             let along = reader.int("axis", 1)?;
+            // All axes may be before it.
+            reader.check_axes(&[along], usize::from(along >= 0))?;
             one(move |frame| {
                 let value = frame.take(0)?;
                 let rank = value.dims().len();
@@ -26,6 +28,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         }
         "Squeeze" => {
             let axes = reader.ints("axes")?;
+            reader.check_axes(&reader.known(1, axes.as_deref())?, 0)?;
             one(move |frame| {
                 let axes = integers(frame, 1, axes.as_deref())?;
                 squeeze(frame.take(0)?, axes.as_deref())
@@ -33,6 +36,8 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         }
         "Unsqueeze" => {
             let axes = reader.ints("axes")?;
+            let known = reader.known(1, axes.as_deref())?;
+            reader.check_axes(&known, known.len())?;
             one(move |frame| {
                 let axes = integers(frame, 1, axes.as_deref())?.ok_or("expected axes")?;
                 unsqueeze(frame.take(0)?, &axes)
@@ -40,10 +45,13 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         }
         "Transpose" => {
             let order = reader.sizes("perm")?;
+            if let Some(order) = &order {
+                check_permutation(order, reader.rank.unwrap_or(order.len()))?;
+            }
             one(move |frame| transposed(frame.input(0)?, order.as_deref()))
         }
         "Concat" => {
-            let along = reader.int("axis", 0)?;
+            let along = reader.axis("axis", 0)?;
             one(move |frame| {
                 let all: Vec<Value> = frame.take_all().into_iter().flatten().collect();
                 concat(&all, along)
@@ -181,16 +189,21 @@ pub(super) fn unsqueeze(value: Value, axes: &[i64]) -> Result<Value, String> {
     value.reshaped(dims.ok_or("expected axes that differ")?)
 }
 
+fn check_permutation(order: &[usize], rank: usize) -> Result<(), String> {
+    let mut sorted = order.to_vec();
+    sorted.sort_unstable();
+    if sorted.into_iter().ne(0..rank) {
+        return Err(format!("cannot order {rank} axes as {order:?}"));
+    }
+    Ok(())
+}
+
 /// Returns a value with its axes in another order; reversed without an order.
 pub(super) fn transposed(value: &Value, order: Option<&[usize]>) -> Result<Value, String> {
     let rank = value.dims().len();
     let reversed: Vec<usize> = (0..rank).rev().collect();
     let order = order.unwrap_or(&reversed);
-    let mut sorted = order.to_vec();
-    sorted.sort_unstable();
-    if sorted.iter().ne((0..rank).collect::<Vec<_>>().iter()) {
-        return Err(format!("cannot order {rank} axes as {order:?}"));
-    }
+    check_permutation(order, rank)?;
     // Axes of one element do not count.
     let moved = order.iter().filter(|axis| value.dims()[**axis] != 1);
     if moved.is_sorted() {
@@ -261,9 +274,13 @@ pub(super) fn slice_at(value: &Value, along: usize, index: usize) -> Value {
 }
 
 fn split(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
-    let along = reader.int("axis", 0)?;
+    let along = reader.axis("axis", 0)?;
     let parts = reader.ints("split")?;
     let outputs = reader.node.outputs.len();
+    let known = reader.known(1, parts.as_deref())?;
+    if !known.is_empty() && known.len() != outputs {
+        return Err(format!("cannot split into {outputs} parts of {known:?}"));
+    }
     let count = reader.int("num_outputs", outputs as i64)?;
     if count != outputs as i64 {
         return Err(format!("expected {count} outputs, found {outputs}"));
@@ -300,6 +317,7 @@ fn split(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
 fn slice(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     let [starts, ends, axes] = ["starts", "ends", "axes"].map(|name| reader.ints(name));
     let (starts, ends, axes) = (starts?, ends?, axes?);
+    reader.check_axes(&reader.known(3, axes.as_deref())?, 0)?;
     one(move |frame| {
         let starts = integers(frame, 1, starts.as_deref())?.ok_or("expected starts")?;
         let ends = integers(frame, 2, ends.as_deref())?.ok_or("expected ends")?;
@@ -373,6 +391,14 @@ fn pad(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     }
     let pads = reader.ints("pads")?;
     let fill = reader.float("value", 0.0)?;
+    reader.check_axes(&reader.known(3, None)?, 0)?;
+    let known = reader.known(1, pads.as_deref())?;
+    let is_whole = reader.node.inputs.get(3).is_none_or(String::is_empty);
+    if let Some(rank) = reader.rank.filter(|_| is_whole && !known.is_empty())
+        && known.len() != 2 * rank
+    {
+        return Err(format!("expected {} pads, found {}", 2 * rank, known.len()));
+    }
     one(move |frame| {
         let pads = integers(frame, 1, pads.as_deref())?.ok_or("expected pads")?;
         let axes = integers(frame, 3, None)?;
@@ -460,6 +486,9 @@ fn depth(reader: &NodeReader<'_>, to_space: bool) -> Result<Option<Operation>, S
     let mode = reader.text("mode", "DCR")?;
     if block == 0 || !["DCR", "CRD"].contains(&mode) {
         return Err(format!("block size {block} or mode '{mode}' is not supported"));
+    }
+    if reader.rank.is_some_and(|rank| rank != 4) {
+        return Err("expected four dimensions".into());
     }
     let is_depth_first = mode == "DCR";
     one(move |frame| {

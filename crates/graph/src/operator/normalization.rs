@@ -1,6 +1,7 @@
 //! Normalization: of probabilities, and by mean and variance.
 
 use super::activation::exp;
+use super::reduce::check_order;
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
@@ -17,7 +18,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             },
         ),
         ("", "LpNormalization") => {
-            let (along, p) = (reader.int("axis", -1)?, reader.int("p", 2)?);
+            let (along, p) = (reader.axis("axis", -1)?, reader.int("p", 2)?);
             if p != 1 && p != 2 {
                 return Err(format!("norm {p} is not supported"));
             }
@@ -72,7 +73,7 @@ fn by_moments(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             one(move |frame| group_normalization(frame, groups, epsilon, parameters))
         }
         ("", "LayerNormalization") => {
-            let (along, epsilon) = (reader.int("axis", -1)?, reader.float("epsilon", 1e-5)?);
+            let (along, epsilon) = (reader.axis("axis", -1)?, reader.float("epsilon", 1e-5)?);
             reader.ignore("stash_type");
             Ok(Some(Box::new(move |frame| {
                 let x = frame.input(0)?.clone();
@@ -108,8 +109,12 @@ enum Form {
 fn softmax(reader: &NodeReader<'_>, form: Form) -> Result<Option<Operation>, String> {
     let is_old = reader.version < 13;
     let along = reader.int("axis", if is_old { 1 } else { -1 })?;
+    reader.check_axes(&[along], usize::from(is_old && along >= 0))?;
     one(move |frame| {
         let value = frame.input(0)?;
+        if form == Form::Winner {
+            check_order(value)?;
+        }
         if !is_old {
             return lines(value, along, |line| normalize(line, form));
         }

@@ -141,7 +141,12 @@ fn along(reader: &NodeReader<'_>) -> Result<i64, String> {
             return Err(format!("attribute '{name}' is not supported"));
         }
     }
-    reader.int("axis", 1)
+    let along = reader.int("axis", 1)?;
+    // A single scale has no axis.
+    if reader.constant(1).is_some_and(|scale| scale.len() != 1) {
+        reader.check_axes(&[along], 0)?;
+    }
+    Ok(along)
 }
 
 /// Returns parameters with an axis for each of the value's, so that they are broadcast along one.
@@ -206,6 +211,9 @@ fn dequantize(
 /// Quantizes to bytes between the least and the greatest number, and zero.
 fn dynamically_quantized(value: &Value) -> Result<Vec<Value>, String> {
     let all = value.all::<f32>()?;
+    if value.has_nan() {
+        return Err("NaN has no quantized value".into());
+    }
     let (least, most) =
         all.iter().fold((0.0_f32, 0.0_f32), |(least, most), x| (least.min(*x), most.max(*x)));
     // A value of zeros has any scale; ONNX Runtime returns 1.

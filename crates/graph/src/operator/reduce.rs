@@ -1,21 +1,25 @@
 //! Operators that combine the elements along some axes.
 
+use super::elementwise::cast_to;
 use super::layout::integers;
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};
-use crate::value::{Data, Number, Value, axis, each, each_number};
+use crate::value::{Data, Number, Value, axis, each, each_number, is_nan};
+
+use dyno_tensors::Element;
 
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     let ("", operator) = name(reader) else { return Ok(None) };
     match operator {
         "ArgMax" | "ArgMin" => {
-            let along = reader.int("axis", 0)?;
+            let along = reader.axis("axis", 0)?;
             let keeps = reader.int("keepdims", 1)? != 0;
             let last = reader.flag("select_last_index")?;
             let greatest = operator == "ArgMax";
             one(move |frame| {
                 let value = frame.input(0)?;
                 let at = axis(along, value.dims().len())?;
+                check_order(value)?;
                 each_number!(value, all => extreme_index(all, value.dims(), at, (greatest, last)))
                     .and_then(|found| {
                         if keeps { Ok(found) } else { layout::squeeze(found, Some(&[along])) }
@@ -24,6 +28,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         }
         "CumSum" => {
             let (exclusive, back) = (reader.flag("exclusive")?, reader.flag("reverse")?);
+            reader.check_axes(&reader.known(1, None)?, 0)?;
             one(move |frame| {
                 let along = frame.input(1)?.integer()?;
                 let value = frame.input(0)?;
@@ -82,6 +87,7 @@ impl Kind {
 
 fn reduction(reader: &NodeReader<'_>, kind: Kind) -> Result<Option<Operation>, String> {
     let axes = reader.ints("axes")?;
+    reader.check_axes(&reader.known(1, axes.as_deref())?, 0)?;
     let keeps = reader.int("keepdims", 1)? != 0;
     let is_empty_noop = reader.flag("noop_with_empty_axes")?;
     one(move |frame| {
@@ -139,8 +145,7 @@ fn reduced(
     fn extreme<T: Number>(all: &[T], greatest: bool) -> T {
         let is_better = |x: &T, best: &T| if greatest { x > best } else { x < best };
         all.iter().copied().fold(all[0], |best, x| {
-            let is_nan = x.partial_cmp(&x).is_none();
-            if is_better(&x, &best) || is_nan { x } else { best }
+            if is_better(&x, &best) || is_nan(x) { x } else { best }
         })
     }
     let size = (outer, inner);
@@ -153,6 +158,13 @@ fn reduced(
             real(all, size, dims, |row| combined(row.iter().map(|x| f64::from(*x)), kind) as f32)
         }
         Data::F64(all) => real(all, size, dims, |row| combined(row.iter().copied(), kind)),
+        // Roots and logarithms of integers are truncated; the logarithm of a negative sum is NaN.
+        Data::I64(_) | Data::I32(_)
+            if matches!(kind, Kind::L2 | Kind::LogSum | Kind::LogSumExp) =>
+        {
+            let numbers = cast_to(value.clone(), Element::F64)?;
+            cast_to(reduced(&numbers, outer, inner, dims, kind)?, value.element())
+        }
         Data::I64(all) => real(all, size, dims, |row| whole(row.iter().copied(), kind)),
         Data::I32(all) => {
             real(all, size, dims, |row| whole(row.iter().map(|x| i64::from(*x)), kind) as i32)
@@ -191,8 +203,13 @@ fn whole(row: impl ExactSizeIterator<Item = i64> + Clone, kind: Kind) -> i64 {
         Kind::Product => row.fold(1_i64, i64::wrapping_mul),
         Kind::L1 => sum(&mut row.map(i64::wrapping_abs)),
         Kind::SumSquare => sum(&mut row.map(|x| x.wrapping_mul(x))),
-        _ => combined(row.map(|x| x as f64), kind) as i64,
+        _ => unreachable!("found by comparison, or of real numbers"),
     }
+}
+
+/// Checks that the elements can be ordered. The standard does not define which index NaN has.
+pub(super) fn check_order(value: &Value) -> Result<(), String> {
+    if value.has_nan() { Err("NaN has no order".into()) } else { Ok(()) }
 }
 
 fn extreme_index<T: Number>(

@@ -65,6 +65,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         reader.ignore(name);
     }
     let axes = reader.ints("axes")?;
+    reader.check_axes(axes.as_deref().unwrap_or_default(), 0)?;
     let scales = match reader.attribute("scales") {
         Some(dyno_onnx::Attribute::Floats(scales)) => Some(scales.clone()),
         _ => None,

@@ -46,6 +46,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         "NonZero" => one(non_zero),
         "OneHot" => {
             let along = reader.int("axis", -1)?;
+            reader.check_axes(&[along], 1)?;
             one(move |frame| one_hot(frame, along))
         }
         "Trilu" => {
@@ -95,10 +96,11 @@ fn range(frame: &mut Frame<'_>) -> Result<Value, String> {
             _ => Err("expected one number".to_owned()),
         };
         let (from, to, by) = (one(start)?, one(limit)?, one(step)?);
-        let length = ((to - from) / by).ceil().max(0.0);
+        let length = ((to - from) / by).ceil();
         if !length.is_finite() {
             return Err("expected a finite range".into());
         }
+        // A negative length is none.
         let length = count(&[length as usize], 8)?;
         let all = (0..length).map(|at| from + at as f64 * by).collect();
         return super::elementwise::cast_to(Value::new(vec![length], all)?, start.element());

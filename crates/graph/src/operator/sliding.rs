@@ -75,6 +75,18 @@ impl Sliding {
         if steps.into_iter().flatten().flatten().any(|n| *n == 0) {
             return Err("expected sizes above 0 for kernels, strides and dilations".into());
         }
+        if let Some(axes) = reader.rank.and_then(|rank| rank.checked_sub(2)) {
+            for (given, count) in [
+                (&all.kernel, axes),
+                (&all.strides, axes),
+                (&all.dilations, axes),
+                (&all.pads, 2 * axes),
+            ] {
+                if let Some(given) = given.as_ref().filter(|given| given.len() != count) {
+                    return Err(format!("expected {count} numbers, found {given:?}"));
+                }
+            }
+        }
         Ok(all)
     }
 

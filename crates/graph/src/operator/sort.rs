@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use super::name;
+use super::reduce::check_order;
 use crate::node::{NodeReader, Operation};
 use crate::value::{Number, Value, axis, each_number};
 
@@ -10,7 +11,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
     if name(reader) != ("", "TopK") {
         return Ok(None);
     }
-    let along = reader.int("axis", -1)?;
+    let along = reader.axis("axis", -1)?;
     let largest = reader.int("largest", 1)? != 0;
     // Unsorted results may have any order, also a sorted one.
     reader.ignore("sorted");
@@ -19,17 +20,12 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         let k = frame.get(1).map_or(Ok(attribute), Value::integer)?;
         let value = frame.input(0)?;
         let at = axis(along, value.dims().len())?;
+        check_order(value)?;
         let size = value.dims()[at];
         let k = usize::try_from(k).ok().filter(|k| *k <= size);
         let k = k.ok_or_else(|| format!("expected at most {size} elements"))?;
         each_number!(value, all => top(all, value.dims(), at, k, largest))
     })))
-}
-
-/// Compares two elements; NaN is the greatest.
-fn compare<T: Number>(a: T, b: T) -> Ordering {
-    let is_nan = |x: T| x.partial_cmp(&x).is_none();
-    a.partial_cmp(&b).unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)))
 }
 
 fn top<T: Number>(
@@ -51,7 +47,7 @@ fn top<T: Number>(
             let mut order: Vec<usize> = (0..size).collect();
             // Equal elements keep their order.
             order.sort_by(|a, b| {
-                let order = compare(element(*a), element(*b));
+                let order = element(*a).partial_cmp(&element(*b)).unwrap_or(Ordering::Equal);
                 if largest { order.reverse() } else { order }
             });
             for (rank, index) in order.into_iter().take(k).enumerate() {

@@ -1,38 +1,40 @@
 //! Times at which the socket accepted each request.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::sut::ResponseId;
 
-/// Samples in a chunk: half a megabyte of stamps.
-const CHUNK_SAMPLES: usize = 1 << 16;
-/// 2^14 chunks: a billion samples, the limit of a run.
-const CHUNKS: usize = 1 << 14;
+use super::run_chunks::{Chunk, RunChunks};
 
-/// The stamps of one tenant.
-struct Column(Box<[OnceLock<Box<[AtomicU64]>>]>);
+/// The stamps of consecutive samples. All chunks of a tenant have a billion samples, the limit of a
+/// run.
+struct StampChunk(Box<[AtomicU64]>);
+
+impl Chunk for StampChunk {
+    /// Half a megabyte of stamps.
+    const SAMPLES: usize = 1 << 16;
+
+    fn empty() -> Self {
+        Self((0..Self::SAMPLES).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn clear(&self) {
+        self.0.iter().for_each(|stamp| stamp.store(0, Ordering::Relaxed));
+    }
+}
 
 /// Times of the samples of the current run: one store per request, without a lock.
-pub(super) struct SampleTimes {
-    /// By tenant, created on demand.
-    columns: Box<[OnceLock<Column>]>,
-    /// The last run that began. Several threads may stamp samples, but a run begins only once.
-    last: Mutex<u64>,
-    /// The run being recorded; 0 while the next one is expected.
-    current: AtomicU64,
-}
+pub(super) struct SampleTimes(RunChunks<StampChunk>);
 
 impl SampleTimes {
     pub(super) fn new() -> Self {
-        let columns = (0..=usize::from(u8::MAX)).map(|_| OnceLock::new()).collect();
-        Self { columns, last: Mutex::new(0), current: AtomicU64::new(0) }
+        Self(RunChunks::new())
     }
 
     /// Lets the next sample of a run other than the last begin a new run.
     pub(super) fn expect_run(&self) {
-        self.current.store(0, Ordering::Release);
+        self.0.expect_run();
     }
 
     /// Stamps a sample, in ns since the start of its run. Samples of earlier runs are ignored.
@@ -64,49 +66,22 @@ impl SampleTimes {
     /// Returns the stamp of a sample of the current run.
     #[inline]
     fn stamp_of(&self, id: ResponseId) -> Option<&AtomicU64> {
-        let run = id.run() >> 8;
-        if self.current.load(Ordering::Acquire) != run && !self.begin(run) {
-            return None;
-        }
-        let column = self.columns[usize::from(id.tenant())].get_or_init(Column::new);
-        let sequence = id.sequence() as usize;
-        let chunk = column.0.get(sequence / CHUNK_SAMPLES)?;
-        let chunk = chunk.get_or_init(|| (0..CHUNK_SAMPLES).map(|_| AtomicU64::new(0)).collect());
-        Some(&chunk[sequence % CHUNK_SAMPLES])
-    }
-
-    /// Clears the times of the previous run but keeps their memory; returns false if `run` is not
-    /// expected.
-    #[cold]
-    fn begin(&self, run: u64) -> bool {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.current.load(Ordering::Acquire) {
-            0 if *last != run => {}
-            current => return current == run,
-        }
-        for column in self.columns.iter().filter_map(OnceLock::get) {
-            for chunk in column.0.iter().filter_map(OnceLock::get) {
-                chunk.iter().for_each(|stamp| stamp.store(0, Ordering::Relaxed));
-            }
-        }
-        *last = run;
-        self.current.store(run, Ordering::Release);
-        true
+        self.0.chunk(id).map(|(chunk, place)| &chunk.0[place])
     }
 
     /// Returns the times of the first `samples` samples of a tenant in the last run; 0 for a sample
     /// that was never accepted.
     pub(super) fn stamps(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         let mut stamps = Vec::with_capacity(samples);
-        if let Some(column) = self.columns[usize::from(tenant)].get() {
-            for chunk in &column.0 {
-                let left = (samples - stamps.len()).min(CHUNK_SAMPLES);
+        if let Some(chunks) = self.0.tenant(tenant) {
+            for chunk in chunks {
+                let left = (samples - stamps.len()).min(StampChunk::SAMPLES);
                 if left == 0 {
                     break;
                 }
                 match chunk.get() {
                     Some(chunk) => {
-                        let loaded = chunk[..left].iter().map(|at| at.load(Ordering::Relaxed));
+                        let loaded = chunk.0[..left].iter().map(|at| at.load(Ordering::Relaxed));
                         stamps.extend(loaded);
                     }
                     None => stamps.resize(stamps.len() + left, 0),
@@ -115,12 +90,6 @@ impl SampleTimes {
         }
         stamps.resize(samples, 0);
         stamps
-    }
-}
-
-impl Column {
-    fn new() -> Self {
-        Self((0..CHUNKS).map(|_| OnceLock::new()).collect())
     }
 }
 

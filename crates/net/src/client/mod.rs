@@ -16,6 +16,7 @@ mod ledger;
 mod library;
 mod parsers;
 mod retries;
+mod run_chunks;
 mod session_nodes;
 mod start_error;
 mod statistics;

@@ -91,7 +91,8 @@ impl LayerNames {
         Assignment::new(objects, formats)
     }
 
-    fn objects_or_itself(&self, object: &str, known: &[String]) -> Vec<String> {
+    /// Returns the objects among `known` that a name means, or the name if it means none.
+    pub(super) fn objects_or_itself(&self, object: &str, known: &[String]) -> Vec<String> {
         let found = self.objects(object, known);
         if found.is_empty() { vec![object.to_owned()] } else { found }
     }

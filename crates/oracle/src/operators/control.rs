@@ -39,6 +39,16 @@ fn truth(tensor: &Tensor) -> Result<bool, Fault> {
     }
 }
 
+/// Maximum iterations of a loop that states no maximum, or none within reach: its condition may never
+/// become false.
+const MAX_UNSTATED: i64 = 1 << 16;
+
+/// Largest stated maximum that is within reach.
+const MAX_STATED: i64 = 1 << 20;
+
+/// Work of an iteration besides that of its nodes, in multiplications, by the time it takes.
+const ITERATION: usize = 1000;
+
 /// Computes the body until its condition is false, or the number of iterations is reached.
 fn repeat(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
     let body = call.graph("body")?;
@@ -52,8 +62,12 @@ fn repeat(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
     };
     let mut parts = vec![Vec::new(); scans];
     let mut iteration = 0;
+    let is_stated = limit.is_some_and(|limit| limit <= MAX_STATED);
     while continues && limit.is_none_or(|limit| iteration < limit) {
-        call.spend(1)?;
+        if !is_stated && iteration == MAX_UNSTATED {
+            return fault(format!("its condition is not false within {MAX_UNSTATED} iterations"));
+        }
+        call.spend(ITERATION)?;
         let mut inputs = vec![
             Arc::new(Tensor::of_integers(Element::Int64, &[], vec![iteration])?),
             Arc::new(Tensor::of_truths(&[], [continues].into_iter())?),
@@ -136,7 +150,7 @@ fn scan(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
         states.iter().map(|state| Arc::new(Tensor::clone(state))).collect();
     let mut parts = vec![Vec::new(); scans];
     for step in 0..steps {
-        call.spend(1)?;
+        call.spend(ITERATION)?;
         let mut inputs = std::mem::take(&mut states);
         for (number, input) in sequences.iter().enumerate() {
             let step = if directions[number] == 1 { steps - 1 - step } else { step };

@@ -11,6 +11,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("DequantizeLinear", 10, 3, &["axis", "block_size"], dequantize_linear),
     operator("DynamicQuantizeLinear", 11, 1, &[], |call| {
         let input = call.input(0)?;
+        check_codes(input)?;
         let (codes, scale, zero) = dynamic_codes(input.as_floats()?);
         Ok(vec![
             Tensor::of_integers(Element::UInt8, input.shape(), codes)?,
@@ -61,6 +62,14 @@ fn code(value: f64, scale: f64, zero: i64, precision: Element, codes: Element) -
     (quotient.round_ties_even() + zero as f64).clamp(low as f64, high as f64) as i64
 }
 
+/// Checks that every number has a code.
+fn check_codes(input: &Tensor) -> Result<(), Fault> {
+    if input.to_floats().iter().any(|value| value.is_nan()) {
+        return fault("the standard does not define the code of NaN");
+    }
+    Ok(())
+}
+
 fn quantize_linear(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
     let (input, scale) = (call.input(0)?, call.input(1)?);
     let zero = call.optional(2);
@@ -83,10 +92,8 @@ fn quantize_linear(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
         Some(zero) => spread(call, zero, input.shape())?.as_integers()?.to_vec(),
         None => vec![0; input.count()],
     };
+    check_codes(input)?;
     let values = input.to_floats();
-    if values.iter().any(|value| value.is_nan()) {
-        return fault("the standard does not define the code of NaN");
-    }
     let precision = scale.element();
     let codes_of = values.iter().zip(scales.as_floats()?).zip(&zeros);
     let values =

@@ -63,6 +63,7 @@ pub(super) const OPERATORS: &[Operator] = &[
         })
     }),
     operator("Hardmax", 7, 1, &["axis"], |call| {
+        check_order(call.input(0)?)?;
         along(call, |lane| {
             let largest = lane.iter().copied().fold(f64::NEG_INFINITY, greater);
             let first = lane.iter().position(|value| *value == largest);
@@ -159,6 +160,14 @@ fn take<T: Copy>(values: &[T], positions: &[usize]) -> Vec<T> {
     positions.iter().map(|position| values[*position]).collect()
 }
 
+/// Checks that no element is NaN.
+pub(super) fn check_order(input: &Tensor) -> Result<(), Fault> {
+    if input.to_floats().iter().any(|value| value.is_nan()) {
+        return fault("the standard does not order NaN");
+    }
+    Ok(())
+}
+
 /// Finds the index of the best element on an axis: the first of equal ones, or the last.
 fn arg(call: &Call<'_>, is_better: fn(f64, f64) -> bool) -> Result<Vec<Tensor>, Fault> {
     let input = call.input(0)?;
@@ -168,10 +177,8 @@ fn arg(call: &Call<'_>, is_better: fn(f64, f64) -> bool) -> Result<Vec<Tensor>, 
     if lanes.size == 0 {
         return fault("no element to choose from");
     }
+    check_order(input)?;
     let values = input.to_floats();
-    if values.iter().any(|value| value.is_nan()) {
-        return fault("the standard does not order NaN");
-    }
     let best = lanes.positions().map(|lane| {
         let mut best = 0;
         for step in 1..lane.len() {

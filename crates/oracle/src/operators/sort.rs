@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::reduce::check_order;
 use super::{Operator, operator};
 use crate::call::{Call, axis_of, integer_of, size_of};
 use crate::element::Element;
@@ -36,9 +37,7 @@ fn top(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
         Values::Floats(values) => values[a].partial_cmp(&values[b]).unwrap_or(Ordering::Equal),
         Values::Integers(values) => values[a].cmp(&values[b]),
     };
-    if input.to_floats().iter().any(|value| value.is_nan()) {
-        return fault("the standard does not order NaN");
-    }
+    check_order(input)?;
     let mut shape = input.shape().to_vec();
     shape[axis] = k;
     let mut positions = vec![0; shape.iter().product()];

@@ -25,7 +25,7 @@ pub struct Requirement {
     /// confidence of the interval
     pub confidence: f64,
     /// `met`: the interval is at or below the bound; `missed`: above it; `undecided`: it includes
-    /// the bound, or does not exist
+    /// the bound, does not exist, or has too few independent queries to meet the bound
     pub finding: RequirementFinding,
     /// answers without the bounded time, because they were not streamed; the figures cover the
     /// others, and the bound cannot be met
@@ -45,7 +45,7 @@ pub enum RequirementFinding {
     Met,
     /// The interval is above the bound.
     Missed,
-    /// The interval includes the bound, or does not exist.
+    /// The interval includes the bound, does not exist, or has too few independent queries.
     #[default]
     Undecided,
 }

@@ -13,7 +13,8 @@ use super::performance::{Metric, Run};
 use super::rows::ValidResult;
 use super::work::{self, ModelReport, Work};
 use super::{
-    CheckReport, Options, Outcome, Place, Program, Skip, audits, measurement, powered, system,
+    CheckReport, Options, Outcome, Place, Program, Skip, audits, measurement, powered, structure,
+    system,
 };
 use crate::entry::{Entry, Guesses, Submitter, System, submitters};
 use crate::facts::detail::DetailLog;
@@ -47,12 +48,7 @@ fn load_submitter(submitter: &Submitter<'_>, issues: &mut Issues) {
         issues.add(&NO_RESULTS_FOLDER, Location::path(&path), "the folder results is missing");
         issues.crash(Location::path(&path), "the folder results is missing");
     }
-    if let Some(problem) = &submitter.names.problem {
-        let path = path.join("model_mapping.json");
-        let at = Location::path(&path).line(problem.line);
-        issues.add(&MODEL_NAMES, at, problem.to_string());
-        issues.crash(at, "model_mapping.json cannot be parsed");
-    }
+    structure::check_mapping(submitter, issues);
 }
 
 /// Data on a system, valid or not.

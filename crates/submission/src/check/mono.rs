@@ -117,12 +117,7 @@ fn submitter<'a, 't>(
             listed.push((submitter.folder.path().join(RESULTS), Outcome::Invalid));
         }
         issues.append(unused);
-        if let Some(problem) = &submitter.names.problem {
-            let path = submitter.folder.path().join("model_mapping.json");
-            let at = Location::path(&path).line(problem.line);
-            issues.add(&MODEL_NAMES, at, problem.to_string());
-            issues.crash(at, "model_mapping.json cannot be parsed");
-        }
+        structure::check_mapping(submitter, issues);
     } else {
         listed.push((submitter.folder.path(), Outcome::Invalid));
     }

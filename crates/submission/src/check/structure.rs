@@ -76,6 +76,15 @@ fn is_broken(tree: &Tree, node: Node<'_>, program: Program) -> bool {
     }
 }
 
+/// Checks that `model_mapping.json` can be read. The official checkers crash otherwise.
+pub fn check_mapping(submitter: &Submitter<'_>, issues: &mut Issues) {
+    let Some(problem) = &submitter.names.problem else { return };
+    let path = submitter.folder.path().join("model_mapping.json");
+    let at = Location::path(&path).line(problem.line);
+    issues.add(&MODEL_NAMES, at, problem.to_string());
+    issues.crash(at, "model_mapping.json cannot be parsed");
+}
+
 /// Checks that every described system has results, and that the calibration page exists.
 pub fn check_use(submitter: &Submitter<'_>, options: &Options, issues: &mut Issues) {
     if !options.skips(Skip::SystemsWithoutResults) {

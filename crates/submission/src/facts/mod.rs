@@ -140,23 +140,14 @@ impl<'t> Facts<'t> {
         patterns: &Patterns,
         endpoints: Option<&Endpoints>,
     ) -> Self {
+        let log = entry.accuracy().and_then(|folder| folder.file(DETAIL));
+        // A result with a log is not one of an endpoint.
+        let endpoints = endpoints.filter(|_| log.is_none());
         let metrics = patterns.for_benchmark(model.benchmark);
-        let run = entry.run().and_then(|run| run.file(DETAIL));
-        let accuracy = entry.accuracy();
-        let logs = [run, accuracy.and_then(|folder| folder.file(DETAIL))];
-        let (performance, performance_sha1) = performance(logs[0], entry);
-        let endpoint = endpoints.filter(|_| logs == [None, None]);
         Self {
-            endpoint: endpoint.map(|endpoints| Endpoint::read(entry.folder, endpoints)),
-            performance,
-            performance_sha1,
-            accuracy: detail::read(logs[1]),
-            accuracy_text: read_accuracy(
-                accuracy.and_then(|folder| folder.file(ACCURACY_TEXT)),
-                metrics,
-            ),
-            measurement: measurement(layout, system, entry),
+            accuracy: detail::read(log),
             audits: entry.audits().map(|folder| audit(folder, metrics)).collect(),
+            ..Self::read_result(layout, system, model, entry, patterns, endpoints)
         }
     }
 

@@ -310,29 +310,45 @@ impl Feed {
     ) -> Result<(Option<Nanos>, Vec<String>), OnnxError> {
         let first = QuerySample { id: ResponseId(1), index: 0 };
         let clock = Clock::start();
+        let mut answers = Answers::new();
         self.is_tried.store(true, Ordering::Relaxed);
-        engine.answer(&[first], &mut Answers::new());
+        engine.answer(&[first], &mut answers);
         self.is_tried.store(false, Ordering::Relaxed);
         let took = clock.now();
         if let Some(why) = self.failure_reason() {
             return Err(OnnxError::Trial { why: why.to_owned() });
         }
-        let remark = self.check_batch(engine)?.map(|apart| {
+        let odd = self.has_nan(engine, &answers).then(|| {
+            "The output for sample 0 contains NaN; check the model and its inputs.".to_owned()
+        });
+        let mixed = self.check_batch(engine)?.map(|apart| {
             format!(
                 "Answers depend on the other samples of their call by up to {apart:.1e} of the \
                  largest magnitude, as in models that quantize whole calls; --batch 1 computes \
                  each sample alone."
             )
         });
-        Ok((Some(took), remark.into_iter().collect()))
+        Ok((Some(took), odd.into_iter().chain(mixed).collect()))
+    }
+
+    /// Returns whether the answer to sample 0 has NaN, or no class because of it.
+    fn has_nan(&self, engine: &dyn Engine, answers: &Answers) -> bool {
+        let Some((_, Ok(bytes))) = answers.iter().next() else { return false };
+        match self.answer {
+            Answer::Argmax => bytes.is_empty(),
+            Answer::Output => {
+                let numbers = first_element(engine).and_then(|of| Elements::read(of, bytes));
+                numbers.is_some_and(|all| all.to_f64().iter().any(|x| x.is_nan()))
+            }
+            Answer::Function(_) | Answer::Windows(_) => false,
+        }
     }
 
     /// Checks that samples of one call do not influence each other. Returns by how much they do, if that
     /// is little but more than rounding.
     fn check_batch(&self, engine: &dyn Engine) -> Result<Option<f64>, OnnxError> {
         let is_plain = matches!(self.answer, Answer::Output | Answer::Argmax);
-        let element =
-            engine.info().outputs.first().and_then(|port| Elements::type_from_name(&port.element));
+        let element = first_element(engine);
         let Some(element) = element.filter(|_| is_plain && self.at_once(&self.first) > 1) else {
             return Ok(None);
         };
@@ -398,6 +414,11 @@ impl Shapes {
         shape[0] = samples;
         Cow::Owned(shape)
     }
+}
+
+/// Returns the type of the first output.
+fn first_element(engine: &dyn Engine) -> Option<Element> {
+    engine.info().outputs.first().and_then(|port| Elements::type_from_name(&port.element))
 }
 
 /// Returns the windows of a model that sees samples in windows.

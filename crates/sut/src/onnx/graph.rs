@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dyno_graph::{Graph, Oracle, Session, SessionOptions, Verification};
-use dyno_loadgen::sut::{QuerySample, ResponseId};
+use dyno_loadgen::sut::QuerySample;
 
 use super::answer::{Output, Outputs};
 use super::feed::Feed;
 use super::{EngineOptions, OnnxError};
-use crate::engine::{Answers, Engine, EngineInfo, Port};
+use crate::engine::{Answers, Engine, EngineInfo, Port, repeat_first};
 use crate::idle::idle;
 use crate::infer::{RowModel, Value};
 use crate::tensors::{Elements, ModelInput, TensorLibrary};
@@ -206,14 +206,11 @@ impl Engine for GraphEngine {
 
     /// Warms up each session, because the first calls of each are slow.
     fn warm_up(&self, calls: usize, samples: NonZero<usize>) {
-        let first = QuerySample { id: ResponseId(1), index: 0 };
-        let (samples, mut answers) = (vec![first; samples.get()], Answers::new());
         for session in &self.sessions {
             let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
-            for _ in 0..calls {
-                answers.clear();
-                self.compute(&mut session, &samples, &mut answers);
-            }
+            repeat_first(calls, samples, |samples, answers| {
+                self.compute(&mut session, samples, answers);
+            });
         }
     }
 

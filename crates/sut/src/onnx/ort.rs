@@ -7,7 +7,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dyno_loadgen::sut::{QuerySample, ResponseId};
+use dyno_loadgen::sut::QuerySample;
 use ort::session::{Session, SessionInputValue};
 use ort::value::{DynValue, PrimitiveTensorElementType, TensorElementType, TensorRef, ValueType};
 use smallvec::SmallVec;
@@ -16,7 +16,7 @@ use super::answer::{Output, Outputs};
 use super::feed::Feed;
 use super::runtime::{Search, environment, loaded};
 use super::{EngineOptions, OnnxError};
-use crate::engine::{Answers, Engine, EngineInfo, Port};
+use crate::engine::{Answers, Engine, EngineInfo, Port, repeat_first};
 use crate::idle::idle;
 use crate::tensors::{Element, Elements, ModelInput, Scalar, TensorLibrary, each_type};
 
@@ -245,14 +245,11 @@ impl Engine for OrtEngine {
 
     /// Warms up each session, because the first calls of each are slow.
     fn warm_up(&self, calls: usize, samples: NonZero<usize>) {
-        let first = QuerySample { id: ResponseId(1), index: 0 };
-        let (samples, mut answers) = (vec![first; samples.get()], Answers::new());
         for session in &self.sessions {
             let mut session = session.lock().unwrap_or_else(PoisonError::into_inner);
-            for _ in 0..calls {
-                answers.clear();
-                self.compute(&mut session, &samples, &mut answers);
-            }
+            repeat_first(calls, samples, |samples, answers| {
+                self.compute(&mut session, samples, answers);
+            });
         }
     }
 

@@ -98,7 +98,7 @@ impl Windows {
     /// skipped.
     ///
     /// # Errors
-    /// The error of a call, or an output without a score for each voxel.
+    /// The error of a call, or an output without a score for each voxel, or with NaN.
     pub(super) fn label(
         &self,
         volume: Volume<'_>,
@@ -123,8 +123,7 @@ impl Windows {
             let inputs = smallvec![(Cow::Owned(call_shape), cut)];
             call(inputs, &samples, &mut |outputs| self.add(outputs, corners, &mut sums))?;
         }
-        sums.labels(labels);
-        Ok(())
+        sums.labels(labels).map_err(|why| format!("sample {}: {why}", sample.index))
     }
 
     /// Returns the first voxels of all windows that are completely inside the volume.
@@ -228,13 +227,22 @@ impl Sums {
 
     /// Appends the class with the greatest sum for each voxel, the first of equal ones. It is 0 for
     /// voxels outside all windows.
-    fn labels(&self, labels: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// A score is NaN, so that its voxel has no class.
+    fn labels(&self, labels: &mut Vec<u8>) -> Result<(), String> {
+        for (class, sums) in self.scores.iter().enumerate() {
+            if let Some(voxel) = sums.iter().position(|sum| sum.is_nan()) {
+                return Err(format!("the score of class {class} at voxel {voxel} is NaN"));
+            }
+        }
         labels.reserve(self.weights.len());
         labels.extend(self.weights.iter().enumerate().map(|(voxel, weight)| {
             let scores = self.scores.iter().map(|sums| sums[voxel] / weight).enumerate();
             let greatest = scores.reduce(|best, next| if next.1 > best.1 { next } else { best });
             greatest.map_or(0, |(class, _)| class as u8)
         }));
+        Ok(())
     }
 }
 
@@ -247,13 +255,14 @@ mod tests {
 
     const SAMPLE: QuerySample = QuerySample { id: ResponseId(1), index: 0 };
 
-    /// Labels voxels with two classes, whose scores are 0.5 and the voxel itself.
+    /// Labels voxels with two classes, whose scores are 0.5 and the voxel itself. Returns the labels
+    /// and the sizes of the calls.
     fn labelled(
         windows: &Windows,
         axes: [usize; 3],
         voxels: &[f32],
         batch: usize,
-    ) -> (Vec<u8>, Vec<usize>) {
+    ) -> Result<(Vec<u8>, Vec<usize>), String> {
         let shape = [1, axes[0], axes[1], axes[2]];
         let window = [1, 1, windows.side, windows.side, windows.side];
         let (mut labels, mut calls) = (vec![9], Vec::new());
@@ -280,8 +289,16 @@ mod tests {
             },
             &mut labels,
         );
-        done.unwrap();
-        (labels, calls)
+        done.map(|()| (labels, calls))
+    }
+
+    #[test]
+    fn a_voxel_with_nan_is_an_error_that_names_the_sample() {
+        let windows = Windows::gaussian(4, 2, 0.5);
+        let mut voxels = vec![0.0; 64];
+        voxels[9] = f32::NAN;
+        let error = labelled(&windows, [4; 3], &voxels, 1).unwrap_err();
+        assert_eq!(error, "sample 0: the score of class 1 at voxel 9 is NaN");
     }
 
     #[test]
@@ -292,7 +309,7 @@ mod tests {
         let expected: Vec<u8> = voxels.iter().map(|voxel| u8::from(*voxel > 0.5)).collect();
         // 2 x 1 x 3 windows.
         for (batch, calls) in [(1, vec![1; 6]), (4, vec![4, 2]), (64, vec![6])] {
-            let (labels, found) = labelled(&windows, axes, &voxels, batch);
+            let (labels, found) = labelled(&windows, axes, &voxels, batch).unwrap();
             assert_eq!((labels[0], &labels[1..], found), (9, &expected[..], calls));
         }
     }

@@ -1,13 +1,17 @@
 //! ONNX engines against the project's own evaluation of the same network.
 
 use std::io::Write as _;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use dyno_graph::SessionOptions;
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::sut::{QuerySample, ResponseId};
+use dyno_onnx::{Builder, Dim, Weights};
 use dyno_sut::digits::{self, Perceptron};
 use dyno_sut::engine::{Answers, Engine};
+use dyno_sut::onnx::graph::GraphModel;
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::{RuntimeError, Search};
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
@@ -312,6 +316,29 @@ fn libraries_of_npy_files() {
     let two = folder.file("two.npy", &[header("|u1", "(2,)"), vec![7, 8]].concat());
     let error = TensorLibrary::open("tiny", &inputs, Some(&two)).unwrap_err();
     assert_eq!(error, TensorError::LabelCount { samples: 3, labels: 2 });
+}
+
+/// The square root of -1.
+#[test]
+fn a_model_whose_output_is_nan_has_a_remark() {
+    let mut net = Builder::new("roots", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), 2.into()]);
+    let y = net.node("Sqrt", &[&x], &[]).unwrap();
+    net.output("y", &y).unwrap();
+    let folder = Folder::new("nan");
+    let path = folder.file("roots.onnx", &net.finish().to_bytes().unwrap());
+    let remarks = |numbers: Vec<f32>, options: EngineOptions| {
+        let elements = Elements::F32(numbers.into());
+        let tensor = Tensor { name: "x".into(), sample_shape: vec![2], elements };
+        let library = Arc::new(TensorLibrary::new("x", vec![tensor], None).unwrap());
+        let model = GraphModel::open(&path, &SessionOptions::default(), NonZero::<usize>::MIN);
+        model.unwrap().engine(&library, options).unwrap().info().remarks
+    };
+    for options in [EngineOptions::default(), ARGMAX] {
+        let odd = remarks(vec![4.0, -1.0, 4.0, 9.0], options.clone());
+        assert!(odd.iter().any(|remark| remark.contains("NaN")), "{odd:?}");
+        assert_eq!(remarks(vec![4.0, 1.0, 4.0, 9.0], options), Vec::<String>::new());
+    }
 }
 
 #[test]

@@ -218,6 +218,12 @@ impl Pipeline for RgatPipeline {
             .collect();
         let outputs = self.model.call(&fed)?;
         let (shape, elements) = outputs.first().ok_or("the model has no output")?.read()?;
+        if let Some(at) = elements.to_f32().iter().position(|score| score.is_nan()) {
+            let paper = at * papers.len() / elements.len();
+            let sample = rows.iter().position(|row| *row == paper).map(|at| &batch[at].sample);
+            let index = sample.map_or(0, |sample| sample.index);
+            return Err(format!("sample {index}: a score of its paper is NaN"));
+        }
         let classes = classes(&shape, &elements).filter(|classes| classes.len() == papers.len());
         let classes = classes.ok_or_else(|| {
             format!("expected scores or classes of {} papers, found {shape:?}", papers.len())

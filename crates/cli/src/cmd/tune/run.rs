@@ -238,7 +238,7 @@ impl Run {
             }
             None => program,
         };
-        let about = about::about(&network, &settings, external, provenance.as_ref());
+        let about = about::about(&network, &settings, external, &home, provenance.as_ref())?;
         let about = scenario::about(about, scenario);
         let journal = open_journal(&folder.join(JOURNAL), &about)?;
         let job = Job {
@@ -533,7 +533,10 @@ impl Run {
         }
         if let TuneEnd::Stopped(Stop::Failed(why)) = &outcome.end {
             return Err(Failure::aborted(why)
-                .hint("--resume goes on when that is mended; what was evaluated is kept"));
+                .hint(
+                    "fix the cause, then use --resume: what was evaluated is kept; a changed \
+                     program needs a new job (--out DIR)",
+                ));
         }
         if failures.is_empty() {
             Ok(exit(network, outcome))

@@ -11,6 +11,7 @@ use dyno_onnx::{
 };
 
 pub use self::search::{ScaledChoice, ScaledRung, ScaledSearch};
+use super::super::LayerNames;
 use super::super::packed::{PackedError, known};
 use super::qdq::QdqError;
 use super::read;
@@ -185,8 +186,8 @@ pub struct ScaledLayer {
 }
 
 impl ScaledModel {
-    /// Rounds weights to formats with scales. The scales are those that the largest magnitudes of
-    /// the weights need. Weights of up to 4 bits are stored as int4 or uint4 if `int4` is set.
+    /// Rounds weights to formats with scales. An object may have either name of its
+    /// layer. The scales are those that the largest magnitudes of the weights need. Weights of up to 4 bits are stored as int4 or uint4 if `int4` is set.
     ///
     /// # Errors
     /// The engine does not support the model, the model does not have an object, or a format does
@@ -201,8 +202,16 @@ impl ScaledModel {
             read::steps(model).map_err(|error| QdqError::Model(PackedError::Network(error)))?;
         let names: Vec<String> =
             steps.targets.iter().map(|target| format!("{}.weight", target.name)).collect();
+        let layers = LayerNames::new(model);
+        let formats: Vec<(String, ScaledFormat)> = formats
+            .iter()
+            .flat_map(|(object, format)| {
+                let objects = layers.objects_or_itself(object, &names).into_iter();
+                objects.map(move |name| (name, *format))
+            })
+            .collect();
         let mut asked = Dictionary::new();
-        for (object, _) in formats {
+        for (object, _) in &formats {
             asked
                 .set(object, Format::F32)
                 .map_err(|error| QdqError::Inexpressible(vec![error.to_string()]))?;

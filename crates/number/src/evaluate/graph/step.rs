@@ -418,6 +418,10 @@ fn greatest(x: &Tensor, axis: i64, keeps: bool) -> Result<Tensor, Mismatch> {
     let at = |at: usize| {
         let value = |step: usize| x.values[(at / within * along + step) * within + at % within];
         let better = |best: usize, step: usize| if value(step) > value(best) { step } else { best };
+        // The standard does not define the index of NaN, which stays NaN.
+        if (0..along).any(|step| value(step).is_nan()) {
+            return f32::NAN;
+        }
         (1..along).fold(0, better) as f32
     };
     let values = (0..before * within).map(at).collect();

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use dyno_experiment::Failure;
-use dyno_experiment::tune::{CalibrationSplit, Provenance, hashes};
+use dyno_experiment::tune::{CalibrationSplit, Provenance, hashes, program_hashes};
 use dyno_number::Network;
 use dyno_number::network::{BuiltInModel, CorrectnessSource, ExternalProgram};
 use dyno_number::tune::{self, ConfirmationRule, Settings};
@@ -48,15 +48,19 @@ pub(super) fn about(
     network: &Network,
     settings: &Settings,
     external: &ExternalProgram,
+    home: &Path,
     provenance: Option<&Provenance>,
-) -> Value {
+) -> Result<Value, Failure> {
     let mut about = tune::describe(network, settings);
     about["cmd_smallset"] = external.small_command.clone().into();
     about["cmd_fullset"] = external.full_command.clone().into();
     about["cmd_confirmation"] = external.confirmation_command.clone().into();
     about["get_result_regex"] = external.result.clone().into();
+    about["get_latency_regex"] = external.latency.clone().into();
+    about["get_sample_regex"] = external.sample.clone().into();
+    about["files"] = program_hashes(external, home).map_err(Failure::usage)?;
     about["samples"] = sets_of(provenance);
-    about
+    Ok(about)
 }
 
 /// Returns the hashes of the sets of closed mode.

@@ -24,6 +24,25 @@ fn scaled(format: &str) -> Result<ScaledModel, QdqError> {
     ScaledModel::new(&product(21), &[("fc.weight".into(), format.parse().unwrap())], false)
 }
 
+#[test]
+fn a_layer_has_the_name_of_its_node_or_of_its_weights() {
+    let mut net = Builder::new("small", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), 4.into()]);
+    let weight = net.weight("onnx::MatMul_12", &[4, 3], Fill::he(4)).unwrap();
+    let y = net.node("MatMul", &[&x, &weight], &[]).unwrap();
+    net.output("y", &y).unwrap();
+    let model = net.finish();
+    let names = crate::evaluate::LayerNames::new(&model);
+    let (by_node, by_weights) = names.layers().next().expect("a layer with two names");
+    let by_weights = format!("{by_weights}.weight");
+    for name in [format!("{by_node}.weight"), by_weights.clone()] {
+        let formats = [(name, "int8:channel".parse().unwrap())];
+        let made = ScaledModel::new(&model, &formats, false).unwrap();
+        let objects: Vec<&String> = made.layers.iter().map(|layer| &layer.object).collect();
+        assert_eq!(objects, [&by_weights]);
+    }
+}
+
 /// Returns the weights by columns, as the oracle multiplies unit vectors by them.
 fn columns(model: &Model) -> Vec<Vec<f64>> {
     let oracle = OracleModel::from_bytes(&model.to_bytes().unwrap()).unwrap();
