@@ -1,7 +1,5 @@
 //! Observations of the clients of a server in a test, by this process or by all workers together.
 
-use std::iter;
-
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
@@ -40,13 +38,8 @@ pub(super) fn judge_backlog(test: &mut summary::Test, runs: &[JudgedRun<'_>], ju
     if test.state != State::Complete {
         return;
     }
-    let growth = |record: &Record| {
-        let each = record.samples_per_query.max(1);
-        let due = |query: usize| iter::repeat_n(record.scheduled(query), each);
-        let due = (0..record.query_count()).flat_map(due).collect();
-        let done = record.completed_at.iter().copied().filter(|at| *at > 0).collect();
-        BacklogGrowth::find(due, done).map(|growth| growth.reason())
-    };
+    let growth =
+        |record: &Record| BacklogGrowth::in_record(record).map(|growth| growth.reason());
     let find = |run: &JudgedRun<'_>| {
         let found = if judges_growth { growth(run.record) } else { None };
         let mut reason = found.or_else(|| LateTurns::find(run.record).map(|late| late.reason()))?;
