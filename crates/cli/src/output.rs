@@ -13,7 +13,8 @@ use crate::render::{Color, END_OF_COLOR};
 /// Messages held back while the terminal shows a full screen; `None` at other times.
 static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
-/// Writes a document, such as JSON, to stdout as it is. A reader that closes the pipe early is not an error.
+/// Writes a document, such as JSON, to stdout as it is. A reader that closes the pipe early is not an
+/// error.
 ///
 /// # Errors
 /// Stdout cannot be written for another reason, such as a full disk.
