@@ -12,7 +12,7 @@ use dyno_results::summary::{self, Cause, Observer, Reason, ReasonKind, State};
 use dyno_results::units::{count, counted, duration};
 
 use crate::gather::accelerator;
-use crate::gather::client::{self, Sight};
+use crate::gather::client::{self, ShownRun, Sight};
 use crate::gather::distributions::inter_token;
 use crate::gather::observer::{self, Part, Reach};
 use crate::gather::server::{self, ObservedRun, ServerFindings};
@@ -65,9 +65,17 @@ pub(super) fn seen_by_client(
     context: Context<'_>,
 ) -> Option<summary::Client> {
     let remote = system.remote()?;
-    let records = logs.iter().filter_map(|log| Some(&log.runs().last()?.record));
-    let tenants: Vec<_> = records.zip(outcomes.iter().map(|outcome| &outcome.summary)).collect();
-    let target = tenants.first().map_or(0.5, |(_, test)| test.plan.percentile);
+    let tenants: Vec<ShownRun<'_>> = logs
+        .iter()
+        .zip(outcomes.iter())
+        .filter_map(|(log, outcome)| {
+            let last = log.runs().last()?;
+            let shown = log.result().unwrap_or(last);
+            let is_last = std::ptr::eq(shown, last);
+            Some(ShownRun { record: &shown.record, is_last, test: &outcome.summary })
+        })
+        .collect();
+    let target = tenants.first().map_or(0.5, |run| run.test.plan.percentile);
     let mut seen = ClientStatistics::default();
     let client = match reported(system) {
         Some(reported) => {
@@ -102,8 +110,9 @@ pub(super) fn seen_by_client(
         first.summary.notes.extend(tools_note(&seen));
         first.summary.notes.extend(models_notes(&seen));
     }
-    // The client does not distinguish tenants.
-    if let [only] = outcomes
+    // The client distinguishes neither tenants nor runs.
+    if let ([only], [log]) = (outcomes, logs)
+        && log.runs().count() == 1
         && let Some(metrics) = &mut only.summary.metrics
         && let Some(found) = inter_token(&seen.gaps, context.percentiles)
     {
