@@ -178,7 +178,10 @@ mod tests {
             workers: Vec::new(),
         };
         let (record, test) = (Record::default(), test());
-        let of = |is_last| lateness(&sight, &[ShownRun { record: &record, is_last, test: &test }; 2]);
+        let of = |is_last| {
+            let run = ShownRun { record: &record, is_last, test: &test };
+            lateness(&sight, &[run; 2])
+        };
         assert_eq!(of(true), [7, 8]);
         assert!(of(false).is_empty());
     }
