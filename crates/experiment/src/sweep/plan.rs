@@ -172,9 +172,12 @@ fn check_secrets<'a>(
                 "{name}: a sweep records its command to be resumable, so it \
                  accepts no value here that may be a secret"
             );
-            let hidden = name.replacen('.', "-env.", 1);
-            Err(Failure::usage(problem)
-                .hint(format!("{hidden}=VARIABLE reads the value from the environment")))
+            Err(Failure::usage(problem).hint(match name.split_once('.') {
+                Some((place, name)) => {
+                    format!("{place}-env.{name}=VARIABLE reads the value from the environment")
+                }
+                None => format!("{name}=@FILE reads it from a file"),
+            }))
         }
     }
 }

@@ -15,6 +15,8 @@ use dyno_net::workload::Workload;
 use serde_json::{Map, Value};
 
 use super::models::ModelMix;
+use super::secrets::member_secrets;
+use super::spec_keys::check_redacted;
 use super::{
     Answers, ServerGroup, SpecKeys, StartedServer, contradictions, prompts, sessions, tools,
     version,
@@ -419,7 +421,9 @@ const OWN_MEMBERS: [(&str, &str); 4] = [
 /// has: `KEY:=JSON`, and `KEY:=` or `without=KEY`.
 fn members(given: &mut SpecKeys) -> Result<(Map<String, Value>, Vec<String>), Failure> {
     let (mut others, mut without) = (Map::new(), given.all("without"));
-    for (key, value) in given.ending(':') {
+    let members = given.ending(':');
+    check_redacted("body", &members)?;
+    for (key, value) in members {
         if value.is_empty() {
             without.push(key);
             continue;
@@ -429,6 +433,7 @@ fn members(given: &mut SpecKeys) -> Result<(Map<String, Value>, Vec<String>), Fa
         }
         let json = serde_json::from_str(&value)
             .map_err(|error| given.wrong(&key, format!("`{value}` is not JSON: {error}")))?;
+        given.hide(member_secrets(&key, &json));
         others.insert(key, json);
     }
     for (key, value) in given.secrets_of("body")? {
@@ -467,6 +472,13 @@ fn tokenizer(given: &mut SpecKeys) -> Result<Option<Arc<dyn Tokenize>>, Failure>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_member_that_an_output_left_out_is_not_sent() {
+        let mut given = SpecKeys::read("openai", "http://a,api_key:=***").unwrap();
+        let failure = members(&mut given).unwrap_err();
+        assert_eq!(failure.problems()[0], "body.api_key: *** replaces a secret value");
+    }
 
     #[test]
     fn urls_have_the_path_of_their_interface() {
