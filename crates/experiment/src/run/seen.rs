@@ -77,7 +77,7 @@ pub(super) fn seen_by_client(
         .collect();
     let target = tenants.first().map_or(0.5, |run| run.test.plan.percentile);
     let mut seen = ClientStatistics::default();
-    let client = match reported(system) {
+    let mut client = match reported(system) {
         Some(reported) => {
             let sight = Sight {
                 seen: reported.seen().unwrap_or_default(),
@@ -110,9 +110,13 @@ pub(super) fn seen_by_client(
         first.summary.notes.extend(tools_note(&seen));
         first.summary.notes.extend(models_notes(&seen));
     }
+    if remote.has_choices() {
+        client.inter_token_ns = None;
+    }
     // The client distinguishes neither tenants nor runs.
     if let ([only], [log]) = (outcomes, logs)
         && log.runs().count() == 1
+        && !remote.has_choices()
         && let Some(metrics) = &mut only.summary.metrics
         && let Some(found) = inter_token(&seen.gaps, context.percentiles)
     {

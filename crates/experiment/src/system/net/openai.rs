@@ -81,13 +81,13 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     let has_own_models = workload.prompts.iter().any(|prompt| prompt.members.contains_key("model"));
     let model = if has_own_models { "" } else { &*settings.model };
     let metrics = metrics.for_model(model);
-    let sent = workload.clone();
+    let (sent, has_choices) = (workload.clone(), has_choices(&workload, &settings));
     ServerGroup {
         protocol: Arc::new(OpenAi::new(workload, settings)),
         nodes,
         names: Vec::new(),
         options,
-        answers: Answers::Text { references, workload: sent },
+        answers: Answers::Text { references, workload: sent, has_choices },
         metrics,
         schedule,
         sessions,
@@ -97,6 +97,16 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         remarks,
     }
     .start()
+}
+
+/// Returns whether a request asks for several choices.
+fn has_choices(workload: &Workload, settings: &Settings) -> bool {
+    let several = |members: &Map<String, Value>| {
+        members.get("n").and_then(Value::as_u64).is_some_and(|choices| choices > 1)
+    };
+    let is_sent = !settings.without.iter().any(|member| member == "n");
+    let mut prompts = workload.prompts.iter();
+    is_sent && (several(&settings.others) || prompts.any(|prompt| several(&prompt.members)))
 }
 
 /// Returns the prompts as `repeat`, `models` and `unique-prefix` ask for them, and the mix of models.
