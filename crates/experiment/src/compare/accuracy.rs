@@ -71,9 +71,7 @@ pub fn doubt(
         found.next().and_then(|accuracy| accuracy.metric.clone())
     };
     let why = match (metric(baseline), metric(candidate)) {
-        (Some(a), Some(b)) if a != b => {
-            format!("the baseline states {a} and the candidate {b}")
-        }
+        (Some(a), Some(b)) if a != b => format!("the baseline states {a} and the candidate {b}"),
         _ => "not every accuracy test is complete and has a figure of the same metric".into(),
     };
     Some(format!(

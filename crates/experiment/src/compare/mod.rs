@@ -171,7 +171,8 @@ impl ComparisonReport {
         let is_single = baseline.len() == 1 && candidate.len() == 1;
         let between_runs =
             if is_single && baseline[0].time == "real" { question.between_runs } else { 0.0 };
-        let (accuracies, without) = comparable_accuracies([baseline, candidate], &titles, question.is_forced);
+        let (accuracies, without) =
+            comparable_accuracies([baseline, candidate], &titles, question.is_forced);
         remarks.extend(without);
         let risk = question.risk / (titles.len() + accuracies) as f64;
         let mut tests = Vec::new();

@@ -108,7 +108,7 @@ fn split(url: &str) -> (String, String) {
 fn body(given: &mut SpecKeys) -> Result<String, Failure> {
     let Some(text) = given.text("body") else { return Ok(String::new()) };
     if text == REDACTED {
-        let why = format!("{REDACTED} replaces a body with a secret; body=@FILE reads it from a file");
+        let why = format!("{REDACTED} replaces a secret; body=@FILE reads the body from a file");
         return Err(given.wrong("body", why));
     }
     match text.strip_prefix('@') {
