@@ -94,7 +94,8 @@ const MIXED: &str = "Requests ask for several choices, whose tokens come mixed. 
 fn without_times_of_tokens(record: &Record, entries: &[Option<Entry>]) -> Option<Record> {
     let is_mixed = entries.iter().flatten().any(|entry| entry.demand.choices > 1);
     let tokens = vec![0; record.tokens.len()];
-    is_mixed.then(|| Record { tokens, ..record.clone() })
+    // Without a stream there are no such times.
+    (is_mixed && !tokens.is_empty()).then(|| Record { tokens, ..record.clone() })
 }
 
 /// Returns the figures of each model, if requests name several. `took` is the length of the run, ns.
@@ -227,5 +228,6 @@ mod tests {
         assert_eq!(without_times_of_tokens(&record, &[entry(1), None]), None);
         let untimed = without_times_of_tokens(&record, &[entry(1), entry(2)]).unwrap();
         assert_eq!(untimed.tokens, [0, 0]);
+        assert_eq!(without_times_of_tokens(&Record::default(), &[entry(2)]), None);
     }
 }

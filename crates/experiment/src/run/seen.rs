@@ -38,8 +38,7 @@ pub(super) fn judge_backlog(test: &mut summary::Test, runs: &[JudgedRun<'_>], ju
     if test.state != State::Complete {
         return;
     }
-    let growth =
-        |record: &Record| BacklogGrowth::in_record(record).map(|growth| growth.reason());
+    let growth = |record: &Record| BacklogGrowth::in_record(record).map(|growth| growth.reason());
     let find = |run: &JudgedRun<'_>| {
         let found = if judges_growth { growth(run.record) } else { None };
         let mut reason = found.or_else(|| LateTurns::find(run.record).map(|late| late.reason()))?;
