@@ -91,10 +91,10 @@ impl From<FailureKind> for Exit {
 /// Reports a failure on stderr and returns its exit code.
 pub fn report(failure: &Failure) -> ExitCode {
     for problem in failure.problems() {
-        output::say(format_args!("error: {}", output::plain(problem)));
+        output::say(format_args!("error: {problem}"));
     }
     for hint in failure.hints() {
-        output::say(format_args!("hint: {}", output::plain(hint)));
+        output::say(format_args!("hint: {hint}"));
     }
     Exit::from(failure.kind()).into()
 }

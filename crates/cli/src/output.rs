@@ -6,12 +6,15 @@ use std::io::{self, ErrorKind, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dyno_experiment::{Failure, Watch};
-use dyno_net::trouble::is_control;
+use dyno_loadgen::message::is_control;
+
+use crate::render::{Color, END_OF_COLOR};
 
 /// Messages held back while the terminal shows a full screen; `None` at other times.
 static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
-/// Writes a result to stdout. A reader that closes the pipe early is not an error.
+/// Writes a document, such as JSON, to stdout as it is. A reader that closes the pipe early is not an
+/// error.
 ///
 /// # Errors
 /// Stdout cannot be written for another reason, such as a full disk.
@@ -19,6 +22,15 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(text.as_ref()).and_then(|()| stdout.flush());
     written.or_else(|error| of_stdout(&error))
+}
+
+/// Writes a text for readers to stdout. Only our own colors control the terminal: the text may hold
+/// texts of servers and of files of others.
+///
+/// # Errors
+/// As [`print`].
+pub fn show(text: impl AsRef<str>) -> Result<(), Failure> {
+    print(readable(text.as_ref()))
 }
 
 /// Maps an error of stdout to the failure of a command.
@@ -33,10 +45,10 @@ pub fn of_stdout(error: &io::Error) -> Result<(), Failure> {
     }
 }
 
-/// Writes a message to stderr, or holds it back while a full screen is shown. Adds a newline if it
-/// lacks one. Errors are ignored.
+/// Writes a message to stderr without characters that control the terminal, or holds it back while a
+/// full screen is shown. Adds a newline if it lacks one. Errors are ignored.
 pub fn say(text: impl Display) {
-    let mut text = text.to_string();
+    let mut text = plain(&text.to_string());
     if !text.ends_with('\n') {
         text.push('\n');
     }
@@ -52,6 +64,23 @@ pub fn say(text: impl Display) {
 pub fn plain(text: &str) -> String {
     let is_obeyed = |c: char| is_control(c) && !matches!(c, '\n' | '\t');
     text.replace(is_obeyed, "\u{fffd}")
+}
+
+/// Returns a text like [`plain`], with the colors of [`crate::render::painted`].
+fn readable(text: &str) -> String {
+    let parts: Vec<&str> = text.split('\u{1b}').collect();
+    // A color counts only if the next sequence ends it.
+    let begins = |at: usize| {
+        let is_color = Color::ALL.iter().any(|color| parts[at].starts_with(color.code()));
+        is_color && parts.get(at + 1).is_some_and(|next| next.starts_with(END_OF_COLOR))
+    };
+    let mut shown = plain(parts[0]);
+    for (at, part) in parts.iter().enumerate().skip(1) {
+        let is_ours = begins(at) || (at > 1 && begins(at - 1));
+        shown.push(if is_ours { '\u{1b}' } else { '\u{fffd}' });
+        shown += &plain(part);
+    }
+    shown
 }
 
 /// Holds back messages from now on.
@@ -80,6 +109,24 @@ pub struct Console;
 
 impl Watch for Console {
     fn say(&self, sentence: &str) {
-        say(plain(sentence));
+        say(sentence);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::painted;
+
+    #[test]
+    fn only_our_colors_reach_the_terminal() {
+        let ours = painted("VALID", Color::Good, true);
+        assert_eq!(readable(&ours), ours);
+        let foreign = "\u{1b}[31ma\u{202e}\r\u{7}\u{9b}2J\n";
+        let shown = "\u{fffd}[31ma\u{fffd}\u{fffd}\u{fffd}\u{fffd}2J\n";
+        assert_eq!(readable(foreign), shown);
+        assert_eq!(readable(&format!("{foreign}{ours}{foreign}")), format!("{shown}{ours}{shown}"));
+        // A color that does not end, and an end without a color.
+        assert_eq!(readable("a\u{1b}[0m\u{1b}[32m"), "a\u{fffd}[0m\u{fffd}[32m");
     }
 }

@@ -101,7 +101,7 @@ impl Progress {
 
 impl Watch for Progress {
     fn say(&self, sentence: &str) {
-        output::say(output::plain(sentence));
+        output::say(sentence);
     }
 
     fn wants_glances(&self) -> bool {
@@ -171,7 +171,7 @@ impl ProgressState {
             }
             Display::Line => {
                 let columns = terminal::size().map_or(COLUMNS, |(columns, _)| columns.into());
-                let line = live::line(&self.live, columns);
+                let line = output::plain(&live::line(&self.live, columns));
                 // One write, to avoid flicker.
                 drop(write!(std::io::stderr(), "{}", format_args!("\r{line}\x1b[K")));
             }

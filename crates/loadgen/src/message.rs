@@ -1,10 +1,18 @@
-//! Messages of the detail log: texts with a key and a severity.
+//! Messages of the detail log: texts with a key and a severity. Characters that control a display.
 
 use crate::clock::Nanos;
 
 /// Key of Dyno's own notes, which the reference does not have. They count neither as errors nor
 /// as warnings.
 pub(crate) const NOTE: &str = "dyno_note";
+
+/// Returns whether a terminal or a page obeys a character instead of showing it: control characters,
+/// and marks that change the direction of the text behind them.
+#[must_use]
+pub fn is_control(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
 
 /// Severity of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

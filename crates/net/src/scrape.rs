@@ -302,6 +302,24 @@ mod tests {
         }
     }
 
+    /// The live view shows the quantities that `add` returns, and the summary those that it keeps.
+    #[test]
+    fn names_of_models_are_read_without_secrets() {
+        let source = MetricsPage {
+            fields: vec![("authorization".into(), "Bearer token-0815".into())],
+            secrets: vec!["sesame-4711".into()],
+            ..page("http://a:8000/v1")
+        };
+        let body = "vllm:num_requests_running{model_name=\"a-sesame-4711\"} 1\n\
+                    vllm:num_requests_running{model_name=\"b-token-0815\"} 2\n\
+                    vllm:num_requests_running{model_name=\"c\"} 3\n";
+        let mut scraped = ScrapedPage::unread(source.url(), 0);
+        let read = Ok((Bytes::from_static(body.as_bytes()), 0, 0));
+        let shown = scraped.add(read, &source).cloned().unwrap();
+        assert_eq!(shown.models.iter().collect::<Vec<_>>(), ["a-***", "b-***", "c"]);
+        assert_eq!(scraped.readings[0].found, shown);
+    }
+
     #[test]
     fn redirections_are_followed_on_the_same_server_alone() {
         let page = page("http://a:8000/v1");

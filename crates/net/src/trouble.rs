@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use dyno_loadgen::message::is_control;
 use dyno_loadgen::record::Failure;
 use serde::{Deserialize, Serialize};
 
@@ -127,14 +128,6 @@ impl Trouble {
         let is_printable = !words.contains(is_control);
         Self { kind, words: if is_printable { words } else { printable(&words).into_owned() } }
     }
-}
-
-/// Returns whether a terminal obeys a character instead of showing it: control characters, and marks
-/// that change the direction of the text behind them.
-#[must_use]
-pub fn is_control(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Returns a text with U+FFFD in place of each character that a terminal obeys, line ends included. A

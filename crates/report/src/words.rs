@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path};
 
+use dyno_loadgen::message::is_control;
 use dyno_results::summary::{Accuracy, Division, QualityUnit};
 use dyno_results::units;
 pub use dyno_results::units::counted;
@@ -10,12 +11,12 @@ pub use dyno_results::units::counted;
 const NARROW: char = '\u{202f}';
 
 /// Escapes a text for HTML, SVG and attributes in quotes. Control characters other than line feed
-/// and tab become U+FFFD.
+/// and tab, and marks that change the direction of text, become U+FFFD.
 ///
 /// ```
 /// use dyno_report::words::escaped;
 ///
-/// assert_eq!(escaped("a < b"), "a &lt; b");
+/// assert_eq!(escaped("a < b\u{202e}"), "a &lt; b\u{fffd}");
 /// ```
 pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
@@ -26,8 +27,8 @@ pub fn escaped(text: &str) -> String {
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
             '\'' => safe.push_str("&#39;"),
-            // HTML forbids control characters.
-            c if c.is_control() && !matches!(c, '\n' | '\t') => safe.push('\u{fffd}'),
+            // HTML forbids control characters, and marks of direction disguise the text around them.
+            c if is_control(c) && !matches!(c, '\n' | '\t') => safe.push('\u{fffd}'),
             c => safe.push(c),
         }
     }

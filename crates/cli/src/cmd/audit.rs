@@ -226,7 +226,7 @@ impl OutputFlags {
         match (self.json, self.quiet) {
             (true, _) => output::print(pretty(&render::audit::json(heading, audited))),
             (_, true) => Ok(()),
-            _ => output::print(render::audit::text(heading, audited, render::is_colored())),
+            _ => output::show(render::audit::text(heading, audited, render::is_colored())),
         }
     }
 }

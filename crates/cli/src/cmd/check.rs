@@ -233,7 +233,7 @@ impl Check {
         if !self.quiet {
             let extent = if self.all { Extent::All } else { Extent::Screen };
             if let Some(official) = &official {
-                output::print(explain::beyond(&checked, official))?;
+                output::show(explain::beyond(&checked, official))?;
             }
             let report = CheckSummary {
                 tree: &tree,
@@ -243,7 +243,7 @@ impl Check {
                 extent,
                 is_colored: render::is_colored(),
             };
-            output::print(report.text())?;
+            output::show(report.text())?;
         }
         Ok(if checked.is_valid() { Exit::Valid } else { Exit::Invalid })
     }
@@ -280,7 +280,7 @@ impl Check {
             )));
         }
         let selection = Selection::draw(&systems, &before, &self.audited, self.audit_seed);
-        output::print(selection::text(&selection))?;
+        output::show(selection::text(&selection))?;
         Ok(if selection.drawn.is_some() { Exit::Valid } else { Exit::Invalid })
     }
 

@@ -142,7 +142,7 @@ impl Compare {
         if self.json {
             output::print(pretty(&report.to_json()))?;
         } else if !self.quiet {
-            output::print(render::compare::text(&report, render::is_colored()))?;
+            output::show(render::compare::text(&report, render::is_colored()))?;
         }
         // A difference between load generators is no regression of a system.
         if report.peer.is_none() {
@@ -331,7 +331,7 @@ impl Compare {
     /// Prints the plan of the runs. Returns whether they follow.
     fn announce(&self, plan: String) -> Result<bool, Failure> {
         if self.dry_run {
-            output::print(plan)?;
+            output::show(plan)?;
         } else if !self.quiet {
             output::say(plan);
         }

@@ -47,7 +47,7 @@ impl KeyArgs {
                 }
                 let found = discover(&url, limit)?;
                 if is_talking {
-                    output::say(output::plain(&found.found));
+                    output::say(&found.found);
                 }
                 found.spec
             }

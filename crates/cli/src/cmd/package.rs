@@ -123,7 +123,7 @@ impl Package {
         let mut packaged = package(&request, &self.tree).map_err(|error| failure(&error))?;
         packaged.notes.extend(all.iter().filter_map(|ran| other_benchmark(&request, ran)));
         packaged.notes.extend(simulated(&self.runs));
-        output::print(self.report(round, &packaged))?;
+        output::show(self.report(round, &packaged))?;
         Ok(if packaged.doubts.is_empty() { Exit::Valid } else { Exit::Invalid })
     }
 

@@ -117,11 +117,11 @@ impl ProbeCommand {
         let run = log.runs().last().expect("a test has a run");
         let probe =
             Probe::from_record(&prepared.system, scenario, load_ns, deadline_ns, &run.record);
-        output::print(if self.json {
-            pretty(&probe)
+        if self.json {
+            output::print(pretty(&probe))?;
         } else {
-            output::plain(&probe::text(&probe))
-        })?;
+            output::show(probe::text(&probe))?;
+        }
         Ok(match &probe {
             _ if probe.is_missing_any() => Exit::Aborted,
             _ if probe.is_well => Exit::Valid,

@@ -129,7 +129,7 @@ impl Report {
         let name = real.file_name().map_or_else(|| "submission".into(), |n| n.to_string_lossy());
         let out = self.out.clone().unwrap_or_else(|| PathBuf::from(dyno_report::FILE));
         write(&out, &crate::pages::html_of_results(&results, &name))?;
-        output::print(render::round::text(&results))?;
+        output::show(render::round::text(&results))?;
         output::say(format_args!("report: {}", out.display()));
         Ok(Exit::Valid)
     }

@@ -187,7 +187,7 @@ impl Run {
         }
         if self.dry_run {
             options.run.out.as_deref().map_or(Ok(()), check_free)?;
-            output::print(render::plan(options, system, &prepared.tests()?))?;
+            output::show(render::plan(options, system, &prepared.tests()?))?;
             return Ok(Exit::Valid);
         }
         let interrupt = interrupt::listen().map_err(Failure::set_up)?;
@@ -236,7 +236,7 @@ impl Run {
             json["run_directory"] = is_stored.then(|| path.display().to_string()).into();
             output::print(pretty(&json))
         } else if !self.quiet {
-            output::print(render::summary(&measured.summary, render::is_colored()))
+            output::show(render::summary(&measured.summary, render::is_colored()))
         } else {
             Ok(())
         };

@@ -149,7 +149,7 @@ impl Search {
         }
         if self.dry_run {
             let job = Job::new(prepared, &ask, None)?.expect("without a probe nobody interrupts");
-            output::print(render::search::plan(&job))?;
+            output::show(render::search::plan(&job))?;
             return Ok(Exit::Valid);
         }
         let interrupt = interrupt::listen().map_err(Failure::set_up)?;
@@ -191,7 +191,7 @@ impl Search {
             return Ok(Exit::Interrupted);
         }
         if !self.json && !self.quiet {
-            output::print(render::search::result(job, render::is_colored()))?;
+            output::show(render::search::result(job, render::is_colored()))?;
         }
         let (_, is_found) = headline(&job.state, job.directory());
         Ok(if is_found { Exit::Valid } else { Exit::Invalid })

@@ -217,7 +217,7 @@ impl SweepCommand {
         if self.json {
             output::print(pretty(sweep))?;
         } else {
-            output::print(overview(sweep, table)?)?;
+            output::show(overview(sweep, table)?)?;
         }
         Ok(Exit::Valid)
     }
@@ -324,7 +324,7 @@ impl SweepCommand {
             (true, _) => output::print(pretty(sweep)),
             (_, true) => Ok(()),
             _ => {
-                output::print(render::sweep::console(sweep, table.p99_below, render::is_colored()))
+                output::show(render::sweep::console(sweep, table.p99_below, render::is_colored()))
             }
         }
     }

@@ -188,6 +188,9 @@ pub fn sentence(test: &TestReport) -> String {
              distinguished from chance"
         );
     }
+    if let (Some(doubt), Verdict::Inconclusive) = (&test.accuracy_doubt, test.comparison.verdict) {
+        return format!("{verdict}: {doubt}");
+    }
     let differing = |finding: Finding| -> String {
         let accuracy = test.accuracy.iter().filter(|row| row.finding == finding);
         let accuracy = accuracy.map(|row| format!("{} {}", row.title(), row.change_text()));

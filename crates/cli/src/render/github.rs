@@ -6,6 +6,7 @@ use std::io::Write;
 use dyno_experiment::Failure;
 use dyno_experiment::compare::{ComparisonReport, TestReport, verdict_name};
 use dyno_loadgen::compare::Verdict;
+use dyno_loadgen::message::is_control;
 
 use super::compare::{accuracy_cells, cells, confidence, left_out, sentence};
 use crate::output;
@@ -46,7 +47,7 @@ pub fn annotate(
         return Ok(());
     }
     if is_for_stdout {
-        output::print(lines(report))?;
+        output::show(lines(report))?;
     }
     if let Err(error) = summarize(report) {
         output::say(format_args!("warning: cannot write the job summary: {error}"));
@@ -133,7 +134,8 @@ fn list(items: impl Iterator<Item = String>) -> String {
     if items.is_empty() { items } else { items + "\n" }
 }
 
-/// Escapes text, such as file names, so that it contains neither markup nor mentions of users.
+/// Escapes text, such as file names, so that it contains neither markup nor mentions of users, and no
+/// characters that control a display.
 fn cell(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
@@ -142,9 +144,20 @@ fn cell(text: &str) -> String {
             '&' => safe += "&amp;",
             '<' => safe += "&lt;",
             '@' => safe += "@<!-- -->",
+            character if is_control(character) => safe.push('\u{fffd}'),
             '|' | '`' | '[' | ']' | '*' | '_' | '\\' => safe.extend(['\\', character]),
             _ => safe.push(character),
         }
     }
     safe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cell_holds_neither_markup_nor_characters_that_control_a_display() {
+        assert_eq!(cell("a|b\n<i>\u{1b}[31m\u{202e}"), "a\\|b &lt;i>\u{fffd}\\[31m\u{fffd}");
+    }
 }

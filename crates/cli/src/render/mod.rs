@@ -29,13 +29,11 @@ pub fn painted(text: &str, color: Color, is_colored: bool) -> String {
     if !is_colored {
         return text.to_string();
     }
-    let code = match color {
-        Color::Good => 32,
-        Color::Bad => 31,
-        Color::Open => 33,
-    };
-    format!("\x1b[{code}m{text}\x1b[0m")
+    format!("\x1b{}{text}\x1b{END_OF_COLOR}", color.code())
 }
+
+/// Sequence after an escape that ends a color.
+pub const END_OF_COLOR: &str = "[0m";
 
 /// The colors of a verdict.
 #[derive(Debug, Clone, Copy)]
@@ -49,6 +47,18 @@ pub enum Color {
 }
 
 impl Color {
+    /// All colors.
+    pub const ALL: [Self; 3] = [Self::Good, Self::Bad, Self::Open];
+
+    /// Returns the sequence after an escape that begins the color.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Good => "[32m",
+            Self::Bad => "[31m",
+            Self::Open => "[33m",
+        }
+    }
+
     /// Returns the color for the word of a verdict.
     pub fn of_verdict(word: &str) -> Self {
         match word {

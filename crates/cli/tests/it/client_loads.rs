@@ -322,6 +322,33 @@ fn the_rate_of_a_recorded_trace_is_neither_searched_nor_swept() {
     assert!(!prompts.iter().any(is_of_trace), "nothing was measured");
 }
 
+/// The tokens of two choices come mixed.
+#[test]
+fn answers_with_several_choices_have_no_limit_on_tpot() {
+    let (server, folder) = (PacedServer::start(1, Duration::ZERO), Folder::new());
+    for limit in ["--require tpot.p99<=50ms", "--goodput tpot:50"] {
+        let told = server.run(&folder, ",model=m,n:=2", &format!("{limit} --dry-run")).exits(2);
+        assert!(told.stderr.contains("several choices have no TPOT"), "{}", told.stderr);
+        server.run(&folder, ",model=m,n:=1", &format!("{limit} --dry-run")).exits(0);
+    }
+    server.run(&folder, ",model=m,n:=2", "--dry-run").exits(0);
+}
+
+/// A point takes as long as its trace, which is longer than a run of the profile.
+#[test]
+fn a_sweep_over_a_recorded_trace_announces_its_length() {
+    let (server, folder) = (PacedServer::start(1, Duration::ZERO), Folder::new());
+    let row = |ms: u32| json!({"prompt": format!("at {ms}"), "timestamp": ms}).to_string() + "\n";
+    folder.write("trace.jsonl", &[0, 40_000, 7_200_000].map(row).concat());
+    let sweep = format!(
+        "sweep --system openai:http://{},model=m --data trace.jsonl --scenario server --mode \
+         performance --over seed=1,2 --dry-run",
+        server.address
+    );
+    let plan = folder.dyno(&sweep).exits(0).stdout;
+    assert!(plan.contains("at least 4h 00m in total"), "{plan}");
+}
+
 #[test]
 fn more_requests_than_a_recorded_trace_has_are_rejected_unless_it_is_repeated() {
     let (server, folder) = (PacedServer::start(1, Duration::ZERO), Folder::new());

@@ -119,6 +119,33 @@ fn a_proven_loss_of_accuracy_is_worse_whatever_the_speed() {
     assert!(report["remarks"].to_string().contains("accuracy of Offline is not compared"));
 }
 
+/// The same run with an accuracy of another metric, as another task would state.
+#[test]
+fn accuracies_of_different_metrics_decide_nothing() {
+    let folder = tuned::folder();
+    for out in ["a", "b"] {
+        let ran = folder.dyno(&format!(
+            "run --system tuned:model=digits.onnx {} --scenario offline --mode both \
+             --duration 200ms --out {out} --quiet",
+            tuned::DATA
+        ));
+        assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+    }
+    let mut summary: Value = serde_json::from_str(&folder.read("b/summary.json")).unwrap();
+    let tests = summary["tests"].as_array_mut().unwrap();
+    let of_accuracy = tests.iter_mut().find(|test| test["mode"] == "accuracy").unwrap();
+    of_accuracy["accuracy"]["metric"] = "F1".into();
+    folder.write("b/summary.json", &summary.to_string());
+    let report = folder.dyno("compare a b --json").json();
+    let verdict = report["verdict"].as_str().unwrap();
+    assert!(matches!(verdict, "inconclusive" | "worse"), "{report}");
+    let notes = report["tests"][0]["notes"].to_string();
+    assert!(notes.contains("the baseline states top-1 and the candidate F1"), "{notes}");
+    let forced = folder.dyno("compare a b --force --json").json();
+    assert!(forced["remarks"].to_string().contains("accuracy of Offline is not compared"));
+    assert!(!forced["tests"][0]["notes"].to_string().contains("F1"), "{forced}");
+}
+
 /// The name of a file does not identify its content.
 #[test]
 fn samples_and_labels_are_compared_by_their_bytes() {

@@ -1,7 +1,10 @@
-//! Readers may stop reading: neither a result nor a measurement is lost by that.
+//! Readers may stop reading: neither a result nor a measurement is lost by that. Texts of others do not
+//! control the terminal.
 
 use std::fs::OpenOptions;
 use std::process::Stdio;
+
+use serde_json::{Value, json};
 
 use crate::program::{Folder, ProgramResult};
 
@@ -66,4 +69,49 @@ fn a_full_disk_below_stdout_is_told_and_the_run_is_kept() {
     assert!(ran.stderr.contains("error: cannot write to stdout"), "{}", ran.stderr);
     assert!(ran.stderr.contains("report: out/report.html"), "{}", ran.stderr);
     assert!(folder.0.join("out/summary.json").is_file());
+}
+
+/// Characters that a terminal obeys, at the end of each text of somebody else's summary.
+const ODD: &str = "\u{1b}[31m\r\u{7}\u{202e}";
+
+/// Adds [`ODD`] to each text.
+fn disguise(value: &mut Value) {
+    match value {
+        Value::String(text) => text.push_str(ODD),
+        Value::Array(items) => items.iter_mut().for_each(disguise),
+        Value::Object(fields) => fields.values_mut().for_each(disguise),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[test]
+fn no_text_of_a_foreign_summary_controls_the_terminal_or_a_page() {
+    let folder = Folder::new();
+    folder.dyno(&format!("{SHORT} --out out")).exits(0);
+    let mut summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    summary["remarks"] = json!(["a remark"]);
+    summary["tests"][0]["notes"] = json!(["a note"]);
+    summary["tests"][0]["reasons"] = json!(["a reason"]);
+    for key in ["name", "system", "command", "remarks", "environment"] {
+        disguise(&mut summary[key]);
+    }
+    for key in ["notes", "reasons"] {
+        disguise(&mut summary["tests"][0][key]);
+    }
+    folder.write("out/summary.json", &summary.to_string());
+    let is_obeyed = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+    for command in ["compare out out --annotate github", "report out"] {
+        let mut command = folder.command(command);
+        command.env("GITHUB_STEP_SUMMARY", "summary.md");
+        let ran: ProgramResult = command.output().unwrap().into();
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        for text in [&ran.stdout, &ran.stderr] {
+            assert!(!text.contains(is_obeyed), "{}", text.escape_debug());
+        }
+    }
+    let page = folder.read("out/report.html");
+    assert!(page.contains("a remark\u{fffd}[31m"), "{page}");
+    for text in [page, folder.read("summary.md")] {
+        assert!(!text.contains(is_obeyed), "{}", text.escape_debug());
+    }
 }

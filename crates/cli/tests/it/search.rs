@@ -287,6 +287,23 @@ fn a_load_is_confirmed_by_enough_queries_or_is_not_certain() {
     assert!(text.contains("at least 299 are needed"), "{}", few.stdout);
 }
 
+/// A server of 100 queries/s. In the short runs no query waits for longer than the limit, even at
+/// several times this rate.
+#[test]
+fn a_rate_at_which_queries_pile_up_does_not_pass_a_short_run() {
+    let folder = Folder::new();
+    let search = "search --system model:fixed=10ms --limit p99<=60s --from 300 --short 10s \
+                  --no-confirm --max-time 300s --tolerance 10% --json";
+    let ran = folder.dyno(search);
+    assert!(ran.stderr.contains("The backlog still grew when the run ended"), "{}", ran.stderr);
+    let found = ran.json();
+    let points = found["points"].as_array().unwrap();
+    assert_eq!(points[0]["overloaded"], true, "{found}");
+    let passed = points.iter().filter(|point| point["passed"] == true);
+    let highest = passed.map(|point| point["load"].as_f64().unwrap()).fold(0.0, f64::max);
+    assert!(highest < 150.0, "{highest}: {found}");
+}
+
 #[test]
 fn the_first_load_of_a_server_profile_is_probed() {
     let folder = Folder::new();

@@ -115,8 +115,15 @@ fn only_the_first_tenant_is_told_to_begin_lower() {
     );
 }
 
-/// The seeds of the arrivals of each tenant in a run of two, and the notes of the first one.
-fn seeds(folder: &Folder, of: [&str; 2], flags: &str) -> (Vec<u64>, String) {
+/// Seeds of each tenant in a run of two: of the choice of samples, and of the arrivals.
+struct TenantSeeds {
+    samples: Vec<u64>,
+    arrivals: Vec<u64>,
+    /// Notes of the first tenant.
+    notes: String,
+}
+
+fn both_seeds(folder: &Folder, of: [&str; 2], flags: &str) -> TenantSeeds {
     let tenant = |name: &str, seed: &str| {
         format!(
             "[[tenants]]\nname = \"{name}\"\n[tenants.settings]\nserver_target_qps = 200\n{seed}\n"
@@ -127,8 +134,32 @@ fn seeds(folder: &Folder, of: [&str; 2], flags: &str) -> (Vec<u64>, String) {
     folder.write("two.toml", &format!("{run}{}{}", tenant("a", of[0]), tenant("b", of[1])));
     let ran = folder.dyno(&format!("run --config two.toml --json {flags}")).json();
     let tests = ran["tests"].as_array().unwrap();
-    let seeds = tests.iter().map(|test| test["plan"]["seeds"][2].as_u64().unwrap()).collect();
-    (seeds, tests[0]["notes"].to_string())
+    let seeds = |at: usize| {
+        tests.iter().map(|test| test["plan"]["seeds"][at].as_u64().unwrap()).collect()
+    };
+    TenantSeeds { samples: seeds(1), arrivals: seeds(2), notes: tests[0]["notes"].to_string() }
+}
+
+/// The seeds of the arrivals, and the notes of the first tenant.
+fn seeds(folder: &Folder, of: [&str; 2], flags: &str) -> (Vec<u64>, String) {
+    let TenantSeeds { arrivals, notes, .. } = both_seeds(folder, of, flags);
+    (arrivals, notes)
+}
+
+#[test]
+fn tenants_do_not_draw_the_same_samples() {
+    let folder = Folder::new();
+    let samples = |of, flags| both_seeds(&folder, of, flags).samples;
+    let alone = "run --system model:fixed=2ms --scenario Server --mode performance --duration 2s \
+                 --qps 200 --json";
+    for flags in ["", "--seed 7"] {
+        let found = samples([""; 2], flags);
+        assert_ne!(found[0], found[1], "{flags}");
+        let alone = folder.dyno(&format!("{alone} {flags}")).json();
+        assert_eq!(alone["tests"][0]["plan"]["seeds"][1], found[0], "the first one is as before");
+    }
+    let given = samples(["sample_index_rng_seed = 5"; 2], "");
+    assert_eq!(given, [5, 5], "a seed that is given applies as it is");
 }
 
 #[test]

@@ -53,6 +53,42 @@ pub fn is_comparable(baseline: &[&ComparedTest], candidate: &[&ComparedTest]) ->
     all.all(|side| !side.is_empty() && side.iter().all(is_alike))
 }
 
+/// Returns why accuracies that both sides have cannot be compared; `None` if they are compared, if a run
+/// has no accuracy test, if no test has a figure, and if the speed alone is compared (`is_forced`).
+pub fn doubt(
+    baseline: &[&ComparedTest],
+    candidate: &[&ComparedTest],
+    is_forced: bool,
+) -> Option<String> {
+    let all = || baseline.iter().chain(candidate);
+    let has_tests = all().all(|test| test.conditions.has_accuracy == Some(true));
+    let has_figures = all().any(|test| !test.accuracy.is_empty());
+    if is_forced || !has_tests || !has_figures || is_comparable(baseline, candidate) {
+        return None;
+    }
+    let metric = |side: &[&ComparedTest]| {
+        let mut found = side.iter().flat_map(|test| &test.accuracy);
+        found.next().and_then(|accuracy| accuracy.metric.clone())
+    };
+    let why = match (metric(baseline), metric(candidate)) {
+        (Some(a), Some(b)) if a != b => format!("the baseline states {a} and the candidate {b}"),
+        _ => "not every accuracy test is complete and has a figure of the same metric".into(),
+    };
+    Some(format!(
+        "the accuracies cannot be compared: {why}; measure both with the same metric, or use --force \
+         to compare the speed alone"
+    ))
+}
+
+/// Returns the verdict of a test from that of its other metrics.
+pub fn verdict(row: Option<&AccuracyRow>, doubt: Option<&str>, others: Verdict) -> Verdict {
+    match (row, doubt, others) {
+        (Some(row), _, others) => row.verdict(others),
+        (None, Some(_), Verdict::Better | Verdict::Equivalent) => Verdict::Inconclusive,
+        (None, _, others) => others,
+    }
+}
+
 impl AccuracyRow {
     /// Compares the accuracies of both sides; `None` unless [`is_comparable`].
     pub fn new(baseline: &[ComparedTest], candidate: &[ComparedTest], risk: f64) -> Option<Self> {
@@ -117,7 +153,7 @@ impl AccuracyRow {
     }
 
     /// Returns the verdict of a test with this accuracy from that of its other metrics.
-    pub fn verdict(&self, others: Verdict) -> Verdict {
+    fn verdict(&self, others: Verdict) -> Verdict {
         match (self.finding, others) {
             (Finding::Worse, _) => Verdict::Worse,
             (Finding::Better, Verdict::Equivalent) => Verdict::Better,

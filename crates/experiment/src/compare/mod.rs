@@ -138,6 +138,8 @@ pub struct TestReport {
     pub has_records: bool,
     /// Accuracy of both sides, if every run has an accuracy test.
     pub accuracy: Option<AccuracyRow>,
+    /// Why the accuracies of both sides cannot be compared, so that neither can be better or equivalent.
+    pub accuracy_doubt: Option<String>,
     /// Output tokens per answer of both sides, if every run has them.
     pub output_tokens: Option<TokenRow>,
     /// Values of the servers' metrics pages, which are not judged.
@@ -169,7 +171,8 @@ impl ComparisonReport {
         let is_single = baseline.len() == 1 && candidate.len() == 1;
         let between_runs =
             if is_single && baseline[0].time == "real" { question.between_runs } else { 0.0 };
-        let (accuracies, without) = comparable_accuracies(baseline, candidate, &titles);
+        let (accuracies, without) =
+            comparable_accuracies([baseline, candidate], &titles, question.is_forced);
         remarks.extend(without);
         let risk = question.risk / (titles.len() + accuracies) as f64;
         let mut tests = Vec::new();
@@ -280,17 +283,20 @@ fn test<'a>(run: &'a ComparedRun, title: &str) -> &'a ComparedTest {
 /// Returns the number of tests whose accuracies are compared, and remarks on those of which only
 /// some runs have one.
 fn comparable_accuracies(
-    baseline: &[ComparedRun],
-    candidate: &[ComparedRun],
+    sides: [&[ComparedRun]; 2],
     titles: &[String],
+    is_forced: bool,
 ) -> (usize, Vec<String>) {
     let (mut count, mut remarks) = (0, Vec::new());
     for title in titles {
-        let sides = [baseline, candidate]
-            .map(|side| side.iter().map(|run| test(run, title)).collect::<Vec<_>>());
+        let sides = sides.map(|side| side.iter().map(|run| test(run, title)).collect::<Vec<_>>());
         if accuracy::is_comparable(&sides[0], &sides[1]) {
             count += 1;
-        } else if sides.iter().flatten().any(|test| !test.accuracy.is_empty()) {
+            continue;
+        }
+        // The reason of an inconclusive test states it already.
+        let is_stated = accuracy::doubt(&sides[0], &sides[1], is_forced).is_some();
+        if !is_stated && sides.iter().flatten().any(|test| !test.accuracy.is_empty()) {
             remarks.push(format!(
                 "the accuracy of {title} is not compared: not every run has a complete accuracy \
                  test of the same metric; measure both sides with --mode both"
@@ -408,6 +414,8 @@ impl TestReport {
         let has_records = baseline.iter().chain(&candidate).all(|test| test.has_records);
         let server = server::rows(&baseline, &candidate);
         let accuracy = AccuracyRow::new(&baseline, &candidate, risk);
+        let sides = [&baseline, &candidate].map(|side| side.iter().collect::<Vec<_>>());
+        let accuracy_doubt = accuracy::doubt(&sides[0], &sides[1], question.is_forced);
         let (mut comparison, observations) = if has_records {
             let of = |tests: Vec<ComparedTest>| -> Vec<compare::Run> {
                 tests.into_iter().flat_map(|test| test.observations).collect()
@@ -418,9 +426,9 @@ impl TestReport {
             (figures::compare(&baseline, &candidate, &question.metrics), runs)
         };
         notes.extend(doubts.apply(&mut comparison, metrics[0]));
-        if let Some(accuracy) = &accuracy {
-            comparison.verdict = accuracy.verdict(comparison.verdict);
-        }
+        comparison.verdict =
+            accuracy::verdict(accuracy.as_ref(), accuracy_doubt.as_deref(), comparison.verdict);
+        notes.extend(accuracy_doubt.clone());
         Ok(Self {
             title,
             scenario,
@@ -432,6 +440,7 @@ impl TestReport {
             observations,
             has_records,
             accuracy,
+            accuracy_doubt,
             output_tokens,
             server,
             may_recover: doubts.may_end(),

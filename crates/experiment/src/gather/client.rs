@@ -21,18 +21,26 @@ pub struct Sight<'a> {
     pub workers: Vec<Worker>,
 }
 
-/// Returns the client's part of the summary; the records are those of the tenants' last runs.
-pub fn client(sight: &Sight<'_>, tenants: &[(&Record, &Test)]) -> Option<Client> {
-    let (_, test) = tenants.first()?;
+/// The run of a tenant whose figures are shown.
+#[derive(Debug, Clone, Copy)]
+pub struct ShownRun<'a> {
+    /// Record of the run.
+    pub record: &'a Record,
+    /// Whether no run came after it. The client has the times of its requests only then.
+    pub is_last: bool,
+    /// The tenant's test.
+    pub test: &'a Test,
+}
+
+/// Returns the client's part of the summary.
+pub fn client(sight: &Sight<'_>, tenants: &[ShownRun<'_>]) -> Option<Client> {
+    let test = tenants.first()?.test;
     let seen = &sight.seen;
     let is_timed = test.metrics.is_some();
     let target = test.plan.percentile;
-    let mut late = Vec::new();
-    let mut from_issue = Vec::new();
-    for (at, (record, _)) in tenants.iter().enumerate().filter(|_| is_timed) {
-        late.extend((sight.lateness)(u8::try_from(at).unwrap_or(u8::MAX), record));
-        from_issue.extend(latencies_from_issue(record));
-    }
+    let late = if is_timed { lateness(sight, tenants) } else { Vec::new() };
+    let shown = tenants.iter().filter(|_| is_timed);
+    let from_issue = shown.flat_map(|run| latencies_from_issue(run.record)).collect();
     let trouble = |(kind, (samples, first)): (&Kind, &(u64, String))| {
         (kind_name(*kind).into(), Trouble { samples: *samples, first: first.clone() })
     };
@@ -70,6 +78,12 @@ pub fn client(sight: &Sight<'_>, tenants: &[(&Record, &Test)]) -> Option<Client>
             .collect(),
         workers: sight.workers.clone(),
     })
+}
+
+/// Returns how late the requests of the runs were; empty for a run that is not the last one.
+fn lateness(sight: &Sight<'_>, tenants: &[ShownRun<'_>]) -> Vec<Nanos> {
+    let last = (0..=u8::MAX).zip(tenants).filter(|(_, run)| run.is_last);
+    last.flat_map(|(tenant, run)| (sight.lateness)(tenant, run.record)).collect()
 }
 
 /// Returns the times from issue to completion of answered samples, ns.
@@ -122,5 +136,53 @@ pub fn counter(by: TokenCounter) -> &'static str {
         TokenCounter::Server => "server",
         TokenCounter::Tokenizer => "tokenizer",
         TokenCounter::Events => "events",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_results::summary::{Data, Plan, State};
+
+    use super::*;
+
+    fn test() -> Test {
+        Test {
+            scenario: "Server".into(),
+            mode: "performance".into(),
+            tenant: None,
+            folder: String::new(),
+            state: State::Complete,
+            verdict: String::new(),
+            reasons: Vec::new(),
+            causes: Vec::new(),
+            notes: Vec::new(),
+            result: None,
+            requirements: Vec::new(),
+            repeated: Some(2),
+            failing: None,
+            saturated: None,
+            accuracy: None,
+            metrics: None,
+            data: Data::default(),
+            plan: Plan::default(),
+            settings: std::collections::BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn the_lateness_of_the_last_run_is_not_that_of_another_one() {
+        let sight = Sight {
+            seen: ClientStatistics::default(),
+            capacity: 0,
+            lateness: &|tenant, _| vec![Nanos::from(tenant) + 7],
+            workers: Vec::new(),
+        };
+        let (record, test) = (Record::default(), test());
+        let of = |is_last| {
+            let run = ShownRun { record: &record, is_last, test: &test };
+            lateness(&sight, &[run; 2])
+        };
+        assert_eq!(of(true), [7, 8]);
+        assert!(of(false).is_empty());
     }
 }

@@ -326,7 +326,7 @@ impl Options {
         apply(&self.flags, &mut settings, scenario);
         settings.values.scenario = scenario;
         if let Some(tenant) = tenant {
-            self.separate_arrivals(&mut settings, tenant);
+            self.separate_tenant(&mut settings, tenant);
         }
         settings.values.mode = mode;
         let is_searched = mode == TestMode::FindPeakPerformance;

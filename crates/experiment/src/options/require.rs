@@ -45,6 +45,11 @@ impl Requirement {
         self.limit(0.99).quantity == Quantity::Errors
     }
 
+    /// Returns whether it limits the time per output token.
+    pub fn is_on_tpot(&self) -> bool {
+        self.limit(0.99).quantity == Quantity::TimePerOutputToken
+    }
+
     /// Returns the text that parses to this requirement.
     pub fn written(&self) -> String {
         match self.scenario {

@@ -5,7 +5,7 @@
 //! a seed of its own.
 
 use dyno_loadgen::plan::Seeds;
-use dyno_loadgen::settings::{Origin, Settings};
+use dyno_loadgen::settings::{Origin, Scenario, Settings};
 
 use super::{Options, RunOptions, TenantTable, is_open};
 
@@ -30,10 +30,14 @@ pub enum RandomStream {
     Cancellations,
     /// Arrivals of all tenants but the first one.
     Tenants,
+    /// Choice of the samples of all tenants but the first one.
+    TenantSamples,
 }
 
 /// Setting with the seed of the arrivals.
 const SCHEDULE: &str = "schedule_rng_seed";
+/// Setting with the seed of the choice of samples.
+const SAMPLES: &str = "sample_index_rng_seed";
 
 impl RandomStream {
     /// Returns the seed of the stream for a seed that a user gave.
@@ -47,6 +51,12 @@ impl RandomStream {
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         (bits ^ (bits >> 31)) >> 32
+    }
+
+    /// Returns the seed of a tenant's draws, from that of the run and its own one in the file, if any.
+    fn seed_of_tenant(self, run: u64, own: Option<u64>, number: usize) -> u64 {
+        let place = own.unwrap_or(0).wrapping_add((number as u64) << 40);
+        self.seed(run.wrapping_add(self.seed(place) << 20))
     }
 
     /// Returns `seed`, or another one if a generator of the load has the same.
@@ -74,36 +84,43 @@ impl RunOptions {
 }
 
 impl Options {
-    /// Gives a tenant arrivals of its own, unless the setting itself is given for it or for all tenants.
-    /// Tenants with one seed would all send at the same times. The first tenant has the arrivals of a run
-    /// without tenants.
-    pub(super) fn separate_arrivals(&self, settings: &mut Settings, tenant: &TenantTable) {
+    /// Gives a tenant arrivals and samples of its own, unless the setting itself is given for it or for
+    /// all tenants. Tenants with one seed would all send at the same times, and the same samples, which a
+    /// cache would answer. The first tenant has those of a run without tenants.
+    pub(super) fn separate_tenant(&self, settings: &mut Settings, tenant: &TenantTable) {
         let number = self.tenants.iter().position(|one| one.name == tenant.name).unwrap_or(0);
+        if number == 0 {
+            return;
+        }
+        let arrivals = "each tenant has arrivals of its own";
+        let samples = "each tenant draws samples of its own";
+        for (key, run, stream, why) in [
+            (SCHEDULE, settings.values.schedule_rng_seed, RandomStream::Tenants, arrivals),
+            (SAMPLES, settings.values.sample_index_rng_seed, RandomStream::TenantSamples, samples),
+        ] {
+            if self.follows_run(settings, key) {
+                let own = own_seed(tenant, key, settings.values.scenario);
+                let seed = stream.seed_of_tenant(run, own, number);
+                settings.set(key, &seed.to_string(), Origin::Code(why)).expect("a whole number");
+            }
+        }
+    }
+
+    /// Returns whether a seed was not given as such, but at most by `--seed`.
+    fn follows_run(&self, settings: &Settings, key: &str) -> bool {
         let is_of_seed = |origin: &Origin| {
             self.given().iter().any(|given| given.key == "seed" && given.origin == *origin)
         };
-        let follows =
-            is_open(settings, SCHEDULE) || settings.origin(SCHEDULE).is_some_and(is_of_seed);
-        if number == 0 || !follows {
-            return;
-        }
-        let scenario = settings.values.scenario;
-        let is_own = |own: &&super::Assignment| {
-            own.key == SCHEDULE && own.scenario.is_none_or(|only| only == scenario)
-        };
-        let own = tenant.settings.iter().rfind(is_own);
-        let own = own.and_then(|own| own.value.replace('_', "").parse().ok());
-        let seed = seed_of_tenant(settings.values.schedule_rng_seed, own, number);
-        let origin = Origin::Code("each tenant has arrivals of its own");
-        settings.set(SCHEDULE, &seed.to_string(), origin).expect("a whole number");
+        is_open(settings, key) || settings.origin(key).is_some_and(is_of_seed)
     }
 }
 
-/// Returns the seed of a tenant's arrivals, from that of the run and its own one in the file, if any.
-fn seed_of_tenant(run: u64, own: Option<u64>, number: usize) -> u64 {
-    let place = own.unwrap_or(0).wrapping_add((number as u64) << 40);
-    let of_place = RandomStream::Tenants.seed(place);
-    RandomStream::Tenants.seed(run.wrapping_add(of_place << 20))
+/// Returns the seed of a tenant in the file, if it has one.
+fn own_seed(tenant: &TenantTable, key: &str, scenario: Scenario) -> Option<u64> {
+    let is_own = |own: &&super::Assignment| {
+        own.key == key && own.scenario.is_none_or(|only| only == scenario)
+    };
+    tenant.settings.iter().rfind(is_own)?.value.replace('_', "").parse().ok()
 }
 
 #[cfg(test)]
@@ -116,7 +133,7 @@ mod tests {
     fn no_stream_has_the_seed_of_the_arrivals_or_of_another() {
         use RandomStream::{
             Cancellations, Inputs, Models, Prompts, SampleChoice, SampleOrder, Sessions, System,
-            Tenants,
+            TenantSamples, Tenants,
         };
         let streams = [
             SampleOrder,
@@ -128,6 +145,7 @@ mod tests {
             Models,
             Cancellations,
             Tenants,
+            TenantSamples,
         ];
         for given in (0..1_000).chain([u64::MAX, 16_159_082_839_903_944_936]) {
             let mut seeds: BTreeSet<u32> = streams.map(|stream| stream.seed(given) as u32).into();
@@ -141,11 +159,12 @@ mod tests {
         for run in [0, 7, 3_622_009_729_038_561_421] {
             let mut seeds = BTreeSet::from([run as u32]);
             for number in 1..100 {
-                seeds.extend(
-                    [None, Some(11), Some(22)].map(|own| seed_of_tenant(run, own, number) as u32),
-                );
+                for stream in [RandomStream::Tenants, RandomStream::TenantSamples] {
+                    let seed = |own| stream.seed_of_tenant(run, own, number) as u32;
+                    seeds.extend([None, Some(11), Some(22)].map(seed));
+                }
             }
-            assert_eq!(seeds.len(), 1 + 3 * 99, "{run}");
+            assert_eq!(seeds.len(), 1 + 2 * 3 * 99, "{run}");
         }
     }
 

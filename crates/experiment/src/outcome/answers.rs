@@ -21,7 +21,8 @@ use crate::outcome::Context;
 
 /// Adds figures from the accounts of one tenant's answers. `sent` has the times at which requests were
 /// sent, 0 for those that were not, and `model_of` the model that a sample names. Returns the record with the tokens of
-/// the accounts if the record has none because answers were not streamed.
+/// the accounts if the record has none because answers were not streamed, and the record without tokens if
+/// their times are undefined.
 pub fn add(
     test: &mut summary::Test,
     report: &Report<'_>,
@@ -30,7 +31,8 @@ pub fn add(
     model_of: &dyn Fn(SampleIndex) -> Option<String>,
     context: Context<'_>,
 ) -> Option<Record> {
-    let record = &report.run.record;
+    let untimed = without_times_of_tokens(&report.run.record, entries);
+    let record = untimed.as_ref().unwrap_or(&report.run.record);
     let accounts = Accounts::new(record, entries)?;
     let took = match report.run.plan.load {
         Load::Offline => report.metrics.max_latency,
@@ -74,8 +76,26 @@ pub fn add(
     }
     metrics.models = models(record, &accounts, took, model_of);
     metrics.peak_concurrency = Some(peak_concurrency(record, sent));
+    if let Some(untimed) = untimed {
+        metrics.time_per_output_token_ns = None;
+        test.notes.push(MIXED.into());
+        return Some(untimed);
+    }
     let is_counted = record.tokens.is_empty() && metrics.token_count.is_some();
     is_counted.then(|| Record { tokens: accounts.output_column(), ..record.clone() })
+}
+
+/// Note on figures that are left out.
+const MIXED: &str = "Requests ask for several choices, whose tokens come mixed. Times per output token and \
+     between tokens are undefined and left out.";
+
+/// Returns the record without the token counts that times per output token follow from, if an answer has
+/// several choices; otherwise `None`.
+fn without_times_of_tokens(record: &Record, entries: &[Option<Entry>]) -> Option<Record> {
+    let is_mixed = entries.iter().flatten().any(|entry| entry.demand.choices > 1);
+    let tokens = vec![0; record.tokens.len()];
+    // Without a stream there are no such times.
+    (is_mixed && !tokens.is_empty()).then(|| Record { tokens, ..record.clone() })
 }
 
 /// Returns the figures of each model, if requests name several. `took` is the length of the run, ns.
@@ -189,5 +209,25 @@ fn judge_tokens(test: &mut summary::Test, accounts: &Accounts<'_>, tokens: &Toke
              assumes one token per part."
                 .into(),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_net::ledger::Demand;
+
+    use super::*;
+
+    #[test]
+    fn answers_with_several_choices_have_no_times_of_tokens() {
+        let record = Record { tokens: vec![8, 9], ..Record::default() };
+        let entry = |choices| {
+            let demand = Demand { choices, ..Demand::default() };
+            Some(Entry { demand, ..Entry::default() })
+        };
+        assert_eq!(without_times_of_tokens(&record, &[entry(1), None]), None);
+        let untimed = without_times_of_tokens(&record, &[entry(1), entry(2)]).unwrap();
+        assert_eq!(untimed.tokens, [0, 0]);
+        assert_eq!(without_times_of_tokens(&Record::default(), &[entry(2)]), None);
     }
 }

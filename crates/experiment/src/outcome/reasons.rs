@@ -74,14 +74,10 @@ pub fn judge_failures(
         FailureRule::Requirement if is_told(test) => test.remove_reasons(&[ReasonKind::Failures]),
         FailureRule::None if !failed.is_empty() && !is_told(test) => {
             let failures = Failures::from_samples(failed, troubles);
-            let issued = record.completed_at.len() as u64;
             let text = format!(
-                "{} of {} samples failed ({}): {}. In this profile VALID means complete answers; \
-                 --require 'errors<=1%' allows a share of failures. {}",
-                count(failures.samples),
-                count(issued),
-                share(failures.samples, issued),
-                failures.by_kind(),
+                "{}. In this profile VALID means complete answers; --require 'errors<=1%' allows a \
+                 share of failures. {}",
+                failed_share(&failures, record),
                 failures.advice()
             );
             let reason = Reason::new(ReasonKind::Failures, text).because_of(Cause::System);
@@ -90,6 +86,20 @@ pub fn judge_failures(
         _ => return,
     }
     test.settle();
+}
+
+/// Returns how many of the samples that were answered or failed did fail, and why. Samples outstanding at
+/// the end of the run, such as those of an interrupt, are neither.
+fn failed_share(failures: &Failures, record: &Record) -> String {
+    let settled = (record.completed_at.len() - record.missing()) as u64;
+    let settled = settled.max(failures.samples);
+    format!(
+        "{} of {} samples failed ({}): {}",
+        count(failures.samples),
+        count(settled),
+        share(failures.samples, settled),
+        failures.by_kind()
+    )
 }
 
 /// Returns a share in percent: whole from 10 % on, with one decimal from 0.1 % on, and with four below.
@@ -234,24 +244,16 @@ impl InvalidRun<'_> {
 
     /// Returns the reason for failed samples, if they make the run INVALID.
     fn failed(&self) -> Option<Reason> {
-        let samples = self.failures.samples;
         let counts = |violation: &Violation| {
             matches!(
                 violation,
                 Violation::Failed { .. } | Violation::Bound { .. } | Violation::Intervals { .. }
             )
         };
-        if samples == 0 || !self.violations.iter().any(counts) {
+        if self.failures.samples == 0 || !self.violations.iter().any(counts) {
             return None;
         }
-        let issued = self.answered() + self.lost();
-        let mut text = format!(
-            "{} of {} samples failed ({}): {}",
-            count(samples),
-            count(issued),
-            share(samples, issued),
-            self.failures.by_kind(),
-        );
+        let mut text = failed_share(&self.failures, &self.report.run.record);
         // If the answered samples meet a bound, only the failures miss it.
         for bound in self.against_bounds() {
             if bound.is_met_by_answered(self.plan().percentile()) {
@@ -497,5 +499,25 @@ impl InvalidRun<'_> {
             ],
         };
         findings.into_iter().flatten().find(|(_, finding)| !finding.is_met())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_loadgen::record;
+
+    use super::*;
+
+    #[test]
+    fn failures_are_a_share_of_the_samples_that_came_back() {
+        // The second sample was outstanding when the run ended.
+        let record = Record {
+            completed_at: vec![50, 0, 70, 90, 95],
+            failed: vec![(2, record::Failure::Cut)],
+            ..Record::default()
+        };
+        let failures = Failures::from_samples(&record.failed, &Troubles::new());
+        let text = failed_share(&failures, &record);
+        assert!(text.starts_with("1 of 4 samples failed (25 %): 1 "), "{text}");
     }
 }

@@ -1,7 +1,5 @@
 //! Observations of the clients of a server in a test, by this process or by all workers together.
 
-use std::iter;
-
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
@@ -14,7 +12,7 @@ use dyno_results::summary::{self, Cause, Observer, Reason, ReasonKind, State};
 use dyno_results::units::{count, counted, duration};
 
 use crate::gather::accelerator;
-use crate::gather::client::{self, Sight};
+use crate::gather::client::{self, ShownRun, Sight};
 use crate::gather::distributions::inter_token;
 use crate::gather::observer::{self, Part, Reach};
 use crate::gather::server::{self, ObservedRun, ServerFindings};
@@ -40,13 +38,7 @@ pub(super) fn judge_backlog(test: &mut summary::Test, runs: &[JudgedRun<'_>], ju
     if test.state != State::Complete {
         return;
     }
-    let growth = |record: &Record| {
-        let each = record.samples_per_query.max(1);
-        let due = |query: usize| iter::repeat_n(record.scheduled(query), each);
-        let due = (0..record.query_count()).flat_map(due).collect();
-        let done = record.completed_at.iter().copied().filter(|at| *at > 0).collect();
-        BacklogGrowth::find(due, done).map(|growth| growth.reason())
-    };
+    let growth = |record: &Record| BacklogGrowth::in_record(record).map(|growth| growth.reason());
     let find = |run: &JudgedRun<'_>| {
         let found = if judges_growth { growth(run.record) } else { None };
         let mut reason = found.or_else(|| LateTurns::find(run.record).map(|late| late.reason()))?;
@@ -72,11 +64,19 @@ pub(super) fn seen_by_client(
     context: Context<'_>,
 ) -> Option<summary::Client> {
     let remote = system.remote()?;
-    let records = logs.iter().filter_map(|log| Some(&log.runs().last()?.record));
-    let tenants: Vec<_> = records.zip(outcomes.iter().map(|outcome| &outcome.summary)).collect();
-    let target = tenants.first().map_or(0.5, |(_, test)| test.plan.percentile);
+    let tenants: Vec<ShownRun<'_>> = logs
+        .iter()
+        .zip(outcomes.iter())
+        .filter_map(|(log, outcome)| {
+            let last = log.runs().last()?;
+            let shown = log.result().unwrap_or(last);
+            let is_last = std::ptr::eq(shown, last);
+            Some(ShownRun { record: &shown.record, is_last, test: &outcome.summary })
+        })
+        .collect();
+    let target = tenants.first().map_or(0.5, |run| run.test.plan.percentile);
     let mut seen = ClientStatistics::default();
-    let client = match reported(system) {
+    let mut client = match reported(system) {
         Some(reported) => {
             let sight = Sight {
                 seen: reported.seen().unwrap_or_default(),
@@ -109,8 +109,13 @@ pub(super) fn seen_by_client(
         first.summary.notes.extend(tools_note(&seen));
         first.summary.notes.extend(models_notes(&seen));
     }
-    // The client does not distinguish tenants.
-    if let [only] = outcomes
+    if remote.has_choices() {
+        client.inter_token_ns = None;
+    }
+    // The client distinguishes neither tenants nor runs.
+    if let ([only], [log]) = (outcomes, logs)
+        && log.runs().count() == 1
+        && !remote.has_choices()
         && let Some(metrics) = &mut only.summary.metrics
         && let Some(found) = inter_token(&seen.gaps, context.percentiles)
     {

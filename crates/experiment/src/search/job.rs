@@ -14,6 +14,7 @@ use dyno_results::run_directory::{free_folder, make_way};
 use dyno_results::search::{
     Confirmed, Definition, Disturbed, Load, Phase, Point, State, Unfinished,
 };
+use dyno_results::summary::backlog::BacklogGrowth;
 use dyno_results::{summary, units};
 
 use self::observed::is_of_client;
@@ -386,8 +387,13 @@ impl Job {
             );
         let mut observation = self.observe(probe, &[run], took);
         observation.overloaded = is_early && self.load == Load::Qps;
+        // A short run may keep a wide limit while queries pile up, which a longer run misses.
+        let keeps_limits = !is_ended && test.has_one_rate() && self.search.keeps_all(&observation);
+        let growth = if keeps_limits { BacklogGrowth::in_record(&run.record) } else { None };
+        observation.overloaded |= growth.is_some();
         observation.passed = !is_ended && self.search.keeps_all(&observation);
         let mut told = self.told(probe, observation, (&[run], run), None);
+        told.reasons.extend(growth.map(|growth| format!("    {}", growth.sentence())));
         if !is_failing {
             told.disturb(&judged);
         }
@@ -537,7 +543,7 @@ enum Attempt {
 struct RunReport {
     observation: Observation,
     point: Point,
-    /// Why a confirmation is not valid.
+    /// Why a confirmation is not valid, or a short run is overloaded.
     reasons: Vec<String>,
     /// Counts of the system's limits without the client's lag.
     without_lag: Vec<Vec<Block>>,

@@ -139,6 +139,11 @@ pub fn read_limits(
     if !found.iter().any(bounds_latency) {
         found.extend(limits_of_settings(&said, load, percentile)?);
     }
+    let is_on_tpot = |limit: &Limit| limit.quantity == Quantity::TimePerOutputToken;
+    if found.iter().any(is_on_tpot) && prepared.system.remote().is_some_and(Remote::has_choices) {
+        let problem = "a limit on TPOT, which answers with several choices (n) do not have";
+        return Err(Failure::usage(problem).hint("remove n, or limit ttft or latency"));
+    }
     Ok(found)
 }
 

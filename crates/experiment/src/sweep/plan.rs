@@ -23,6 +23,7 @@ use crate::options::{
 use crate::run::{PreparedRun, variables};
 use crate::system::net::{literal_secret, without_secrets};
 use crate::system::{System, SystemKind, cost};
+use crate::test::PlannedTest;
 use crate::watch::quiet;
 
 /// Options of a sweep. Flags override the file.
@@ -172,9 +173,12 @@ fn check_secrets<'a>(
                 "{name}: a sweep records its command to be resumable, so it \
                  accepts no value here that may be a secret"
             );
-            let hidden = name.replacen('.', "-env.", 1);
-            Err(Failure::usage(problem)
-                .hint(format!("{hidden}=VARIABLE reads the value from the environment")))
+            Err(Failure::usage(problem).hint(match name.split_once('.') {
+                Some((place, name)) => {
+                    format!("{place}-env.{name}=VARIABLE reads the value from the environment")
+                }
+                None => format!("{name}=@FILE reads it from a file"),
+            }))
         }
     }
 }
@@ -434,15 +438,23 @@ fn effect(options: &Options) -> u64 {
     hasher.finish()
 }
 
-/// Returns the minimum duration of a point, ns; `None` in virtual time, where it is that of computing.
+/// Returns the minimum duration of a point, ns, with all runs of a repetition; `None` in virtual time,
+/// where it is that of computing.
 ///
 /// # Errors
 /// The planned command line is not valid any more.
 pub fn expected(fixed: &CommandLine, combination: &Combination) -> Result<Option<Nanos>, Failure> {
-    let line = command_line(fixed, combination).map_err(Failure::usage)?;
+    let mut line = command_line(fixed, combination).map_err(Failure::usage)?;
+    // Servers are not contacted.
+    line.is_dry = true;
     let options = Options::read(&line, variables())?;
     if is_virtual(&options) {
         return Ok(None);
+    }
+    if may_be_recorded(&options)
+        && let Some(length) = length_of_tests(Options::read(&line, variables())?)
+    {
+        return Ok(Some(length));
     }
     let mut total: Nanos = 0;
     for scenario in options.scenarios() {
@@ -457,10 +469,29 @@ pub fn expected(fixed: &CommandLine, combination: &Combination) -> Result<Option
                 (Scenario::Server, _) => (0, options.run.ramp.unwrap_or(0)),
                 _ => (0, 0),
             };
-            total = total.saturating_add(ns.max(last)).saturating_add(ramp);
+            let runs = match mode {
+                TestMode::FindPeakPerformance => 1,
+                _ => u64::from(settings.values.repetition.runs()),
+            };
+            let one = ns.max(last).saturating_add(ramp);
+            total = total.saturating_add(one.saturating_mul(runs));
         }
     }
     Ok(Some(total))
+}
+
+/// Returns whether the samples of a point may have recorded times, which determine its length.
+fn may_be_recorded(options: &Options) -> bool {
+    let is_of_texts = options.run.system.as_deref().is_some_and(|spec| spec.starts_with("openai:"));
+    is_of_texts && !options.run.data.is_empty() && options.run.stages.is_none()
+}
+
+/// Returns the length of the tests of a point, ns, whose samples are read; `None` if they are invalid,
+/// which the run reports.
+fn length_of_tests(options: Options) -> Option<Nanos> {
+    let system = System::load(&options.run, &quiet()).ok()?;
+    let tests = PreparedRun::from_system(options, system).tests().ok()?;
+    Some(tests.iter().map(PlannedTest::expected).fold(0, Nanos::saturating_add))
 }
 
 /// Returns whether the runs of a point are in virtual time, whatever system is loaded.
@@ -534,4 +565,24 @@ fn repeated(points: &[Point], repeat: u32) -> Vec<Point> {
         }
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_loadgen::clock::SECOND;
+
+    use super::*;
+
+    #[test]
+    fn a_point_takes_as_long_as_all_runs_of_its_repetition() {
+        let mut line = CommandLine::default();
+        for (key, value) in
+            [("system", "null"), ("scenario", "server"), ("mode", "performance"), ("duration", "2s")]
+        {
+            line.give(key, value);
+        }
+        assert_eq!(expected(&line, &Combination::new()).unwrap(), Some(2 * SECOND));
+        line.set.push("repetition=minimum:3".into());
+        assert_eq!(expected(&line, &Combination::new()).unwrap(), Some(6 * SECOND));
+    }
 }

@@ -182,6 +182,8 @@ enum Answers {
         references: Vec<Option<String>>,
         /// What is sent.
         workload: Arc<Workload>,
+        /// Whether a request asks for several choices, whose tokens come mixed.
+        has_choices: bool,
     },
     /// Bytes of unknown meaning.
     Bytes,

@@ -88,7 +88,8 @@ pub struct Observation {
     pub probe: Probe,
     /// Total time of the run, ns.
     pub took: Nanos,
-    /// Whether it was ended early because queries piled up; it then exceeds every latency limit.
+    /// Whether queries piled up: it was ended early, or more and more were outstanding until its end.
+    /// It then exceeds every latency limit.
     pub overloaded: bool,
     /// Whether a confirming run is valid and keeps every limit.
     pub passed: bool,
@@ -524,7 +525,7 @@ impl Search {
     #[must_use]
     pub fn counted(&self, observation: &Observation, limit: usize) -> Vec<Block> {
         let blocks = &observation.blocks[limit];
-        if observation.overloaded && self.rules.limits[limit].quantity.waits() {
+        if observation.overloaded && self.shows_overload(limit) {
             let queries = blocks.iter().map(|b| b.queries).sum::<u64>().max(1);
             return vec![Block { queries, over: queries }];
         }
@@ -532,6 +533,16 @@ impl Search {
         let left_out = (duration / BEGINNING).min(self.rules.short);
         let first = (left_out as u128 * blocks.len() as u128).div_ceil(u128::from(duration));
         blocks[usize::try_from(first).unwrap_or(0).min(blocks.len())..].to_vec()
+    }
+
+    /// Returns whether an overloaded run exceeds this limit: one on a quantity that grows while queries
+    /// pile up, or else the one on tokens, so that no search calls an overload a load that passes.
+    fn shows_overload(&self, limit: usize) -> bool {
+        let limits = &self.rules.limits;
+        match limits[limit].quantity {
+            Quantity::TimePerOutputToken => !limits.iter().any(|limit| limit.quantity.waits()),
+            quantity => quantity.waits(),
+        }
     }
 
     fn estimate(&self) -> Peak {

@@ -574,7 +574,7 @@ const MARK: &[u8] = b"\xef\xbb\xbf";
 /// to be a stream is one unless it begins as JSON does. Anything else is one if it begins with a
 /// field or a comment, perhaps behind a byte order mark and line ends.
 fn form_of(begin: &[u8], claims_stream: bool) -> Option<Form> {
-    const FIELDS: [&[u8]; 5] = [b"data:", b"event:", b"id:", b"retry:", b":"];
+    const FIELDS: [&[u8]; 6] = [b"data:", b"error:", b"event:", b"id:", b"retry:", b":"];
     if begin.len() < MARK.len() && MARK.starts_with(begin) {
         return None;
     }

@@ -4,10 +4,10 @@
 
 use std::io::{self, Read};
 
+use dyno_loadgen::message::is_control;
 use prost::Message as _;
 
 use super::channel::Channel;
-use crate::trouble::is_control;
 
 /// Version of the protocol, equal on both sides. Their releases must be equal as well, because a
 /// plan depends on the code that resolves it.

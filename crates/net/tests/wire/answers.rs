@@ -239,6 +239,15 @@ fn errors_within_an_answer_have_the_words_of_the_server() {
     );
     check(r#"{"error":"model overloaded"}"#, Kind::InBand, "model overloaded");
     check(r#"{"object":"error","message":"no","code":500}"#, Kind::InBand, "no");
+    // The line of older versions of llama.cpp, also in answers that are not streamed.
+    for body in ["error: {\"code\":500,\"message\":\"no slot\"}\n\n", "error: no slot"] {
+        for form in [EVENTS, JSON] {
+            let (found, entry) = read(&settings(), form, body);
+            let trouble = found.unwrap_err();
+            assert_eq!((trouble.kind, entry.unwrap().class), (Kind::InBand, Class::InBand));
+            assert_eq!(trouble.words, "the server reports an error in its answer: no slot");
+        }
+    }
     // The error counts, whatever else the event holds.
     let both = r#"{"error":{"message":"x"},"choices":[{"delta":{},"finish_reason":"error"}]}"#;
     check(&after(&stream(&[both])), Kind::InBand, "x");

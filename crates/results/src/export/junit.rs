@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use dyno_loadgen::message::is_control;
+
 use crate::summary::answer_lines;
 use crate::summary::{Run, State, Test};
 
@@ -103,7 +105,7 @@ fn escaped(text: &str) -> String {
             '\n' => escaped += "&#10;",
             '\t' => escaped += "&#9;",
             '\u{fffe}' | '\u{ffff}' => {}
-            c if c.is_control() => {}
+            c if is_control(c) => {}
             c => escaped.push(c),
         }
     }
@@ -116,6 +118,6 @@ mod tests {
 
     #[test]
     fn text_cannot_break_out() {
-        assert_eq!(escaped("a<b> & \"c\"\n\u{1b}[31m"), "a&lt;b&gt; &amp; &quot;c&quot;&#10;[31m");
+        assert_eq!(escaped("a<b> & \"c\"\n\u{1b}[31m\u{202e}"), "a&lt;b&gt; &amp; &quot;c&quot;&#10;[31m");
     }
 }

@@ -226,7 +226,7 @@ pub struct Point {
     pub duration_ns: u64,
     /// total duration
     pub took_ns: u64,
-    /// it was stopped early because queries piled up
+    /// queries piled up: it was stopped early, or more and more were outstanding until its end
     pub overloaded: bool,
     /// whether it kept every limit, by its own counts; a confirmation must also be VALID
     pub passed: bool,

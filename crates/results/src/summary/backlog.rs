@@ -1,5 +1,7 @@
 //! The backlog of a run at a rate: whether it still grew when the run ended.
 
+use std::iter;
+
 use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::record::Record;
 
@@ -33,6 +35,16 @@ const MOST_SPEED_UP: f64 = 1.2;
 const LEAST_ARRIVALS: usize = 100;
 
 impl BacklogGrowth {
+    /// Returns the growth of the backlog of a recorded run, as [`BacklogGrowth::find`] defines it.
+    #[must_use]
+    pub fn in_record(record: &Record) -> Option<Self> {
+        let each = record.samples_per_query.max(1);
+        let due = |query: usize| iter::repeat_n(record.scheduled(query), each);
+        let due = (0..record.query_count()).flat_map(due).collect();
+        let done = record.completed_at.iter().copied().filter(|at| *at > 0).collect();
+        Self::find(due, done)
+    }
+
     /// Returns the growth if it is significant; `None` if the backlog is as large as chance makes it.
     ///
     /// `due` has the time at which each request was due, `done` the times at which they were answered or
@@ -75,16 +87,25 @@ impl BacklogGrowth {
         })
     }
 
+    /// Returns the finding as a sentence.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        format!(
+            "The backlog still grew when the run ended: {} requests/s arrived and {} were \
+             answered, with {} outstanding at the last arrival.",
+            units::rate(self.arrivals_per_s),
+            units::rate(self.completions_per_s),
+            units::counted(self.backlog, "request", "requests"),
+        )
+    }
+
     /// Returns the finding as a reason for UNDECIDED, with advice.
     #[must_use]
     pub fn reason(&self) -> Reason {
         let text = format!(
-            "The backlog still grew when the run ended: {} requests/s arrived and {} were \
-             answered, with {} outstanding at the last arrival. The latencies depend on the \
-             length of the run. Lower the rate, or run longer to see whether the server keeps up.",
-            units::rate(self.arrivals_per_s),
-            units::rate(self.completions_per_s),
-            units::counted(self.backlog, "request", "requests"),
+            "{} The latencies depend on the length of the run. Lower the rate, or run longer to see \
+             whether the server keeps up.",
+            self.sentence()
         );
         Reason::new(ReasonKind::Saturated, text).undecided()
     }

@@ -9,8 +9,8 @@ use super::observer::{is_unjudged, unjudged_note};
 use super::{Cause, Metrics, Reason, ReasonKind, Test};
 use crate::units;
 
-/// View of the client of a server in a test. Counts cover all runs of the test; times are those
-/// of the last run.
+/// View of the client of a server in a test. Counts, and times between parts of answers, cover all
+/// runs of the test; other times are those of the run that is shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Client {
@@ -61,7 +61,8 @@ pub struct Client {
     /// share of the time for which the client's threads computed, in [0, 1]
     pub busy: f64,
     /// time written to a socket - the scheduled time, or the end of a wait for `max-concurrency`,
-    /// of all tenants' samples; null for an accuracy test
+    /// of all tenants' samples; null for an accuracy test, and if further runs of a repetition
+    /// followed the one that is shown
     pub lateness_ns: Option<Distribution>,
     /// completion - issue, of answered samples: the latency that a closed-loop client would
     /// report; null for an accuracy test
@@ -182,7 +183,9 @@ impl Client {
         let (late, metrics) = (self.lateness_ns.as_ref()?, test.metrics.as_ref()?);
         // Offline is excluded because all of its samples are due at once. Fewer waits than `least` do
         // not affect the target percentile.
-        let least = (1.0 - test.plan.percentile) * late.count as f64;
+        // The waits are those of all runs of a repetition, as the requests are.
+        let requests = late.count.max(self.sent);
+        let least = (1.0 - test.plan.percentile) * requests as f64;
         let has_queued = self.queue_waits > 0 && self.queue_waits as f64 >= least;
         let is_judged = has_queued && test.scenario != "Offline";
         let budget = LEAST_QUEUE_NS.max(metrics.latency_ns.target / QUEUE_SHARE);

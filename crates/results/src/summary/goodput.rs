@@ -89,6 +89,11 @@ impl Limits {
         self.ttft.is_some() || self.tpot.is_some()
     }
 
+    /// Returns whether it limits the time per output token.
+    pub fn limits_tpot(&self) -> bool {
+        self.tpot.is_some()
+    }
+
     /// Returns the goodput of a run that lasted `lasted` ns.
     pub fn goodput(&self, record: &Record, lasted: u64) -> Goodput {
         let needs_tokens = self.needs_tokens();

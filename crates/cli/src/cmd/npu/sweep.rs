@@ -112,7 +112,7 @@ impl Sweep {
             output::say(format_args!("and {more} more such remarks; --json lists them by point"));
         }
         self.write(&grid)?;
-        output::print(self.text(&grid))?;
+        output::show(self.text(&grid))?;
         Ok(if grid.failures().is_empty() { Exit::Valid } else { Exit::Invalid })
     }
 

@@ -101,7 +101,7 @@ impl Explain {
             (Err(_), Some(failure)) => return Err(failure),
             // A model without recurrent layers is explained as a whole.
             (Err(_), None) if !text.is_empty() => {
-                return output::print(text.trim_end().to_owned() + "\n").map(|()| Exit::Valid);
+                return output::show(text.trim_end().to_owned() + "\n").map(|()| Exit::Valid);
             }
             (layers, _) => layers?,
         };
@@ -128,7 +128,7 @@ impl Explain {
             };
             text.push_str(&format!("{name}\n{found}\n"));
         }
-        output::print(text.trim_end().to_owned() + "\n").map(|()| Exit::Valid)
+        output::show(text.trim_end().to_owned() + "\n").map(|()| Exit::Valid)
     }
 
     /// Returns what `rnn:FILE.onnx` does with a file: its inputs and outputs and how it was verified, or

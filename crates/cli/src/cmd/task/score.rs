@@ -107,7 +107,7 @@ impl Score {
                 .hint("score the log as the run wrote it, before it is truncated for a submission"),
         })?;
         counts(&scored).map_err(|failure| failure.hint(self.hint(method)))?;
-        output::print(&scored.scores.text)?;
+        output::show(&scored.scores.text)?;
         output::say(counts_text(&scored, self.partial));
         if let Some(path) = &self.text {
             write(path, &scored.scores.text)?;

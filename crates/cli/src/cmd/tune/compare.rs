@@ -107,7 +107,7 @@ impl Compare {
             });
             return output::print(format!("{document:#}\n")).map(|()| Exit::Valid);
         }
-        output::print(table(&self.model.display().to_string(), &rows)).map(|()| Exit::Valid)
+        output::show(table(&self.model.display().to_string(), &rows)).map(|()| Exit::Valid)
     }
 }
 

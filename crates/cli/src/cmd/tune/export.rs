@@ -77,7 +77,7 @@ impl Export {
                 .hint("choose a file that you may write to with --out")
         })?;
         let sizes = [written(&files), plain(&self.model, &model)];
-        output::print(summary_box(&made, &path, &self.model, sizes)).map(|()| Exit::Valid)
+        output::show(summary_box(&made, &path, &self.model, sizes)).map(|()| Exit::Valid)
     }
 }
 

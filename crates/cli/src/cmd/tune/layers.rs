@@ -67,7 +67,7 @@ impl Layers {
         for node in &table.left_out {
             output::say(format_args!("warning: left out: {node}"));
         }
-        output::print(table.to_string()).map(|()| Exit::Valid)
+        output::show(table.to_string()).map(|()| Exit::Valid)
     }
 }
 

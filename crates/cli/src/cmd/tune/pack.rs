@@ -66,7 +66,7 @@ impl Pack {
         })?;
         let plain = bytes.len() + beside(&model);
         let text = summary_box(&network, &path, packed.len(), &self.model, plain);
-        output::print(text).map(|()| Exit::Valid)
+        output::show(text).map(|()| Exit::Valid)
     }
 }
 

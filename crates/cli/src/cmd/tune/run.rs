@@ -523,7 +523,7 @@ impl Run {
         if self.json {
             output::print(pretty(&document))?;
         } else if !self.quiet {
-            output::print(render::tune::summary(
+            output::show(render::tune::summary(
                 network,
                 outcome,
                 provenance,

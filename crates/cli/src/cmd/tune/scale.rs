@@ -113,7 +113,7 @@ impl Scale {
                 exit = Exit::Invalid;
             }
         }
-        output::print(frame.finish()).map(|()| exit)
+        output::show(frame.finish()).map(|()| exit)
     }
 
     /// Searches formats, if there are samples.

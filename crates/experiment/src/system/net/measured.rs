@@ -3,14 +3,15 @@
 use std::num::NonZero;
 
 use dyno_loadgen::clock::Nanos;
-use dyno_loadgen::plan::{Plan, SampleChoice};
+use dyno_loadgen::plan::{Load, Plan, SampleChoice, Tokens};
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::settings::{Scenario, TestMode};
 use dyno_net::ledger::Entry;
+use dyno_results::summary::{Limits, NO_BOUND};
 
 use super::{Answers, Remote};
-use crate::options::RunOptions;
+use crate::options::{Requirement, RunOptions};
 
 impl Remote {
     /// Checks that requests can be cancelled in a test, and that it has as many samples as `num-prompts`
@@ -32,7 +33,28 @@ impl Remote {
                     .into(),
             );
         }
+        self.check_choices(run, plan)?;
         self.check_length(run, plan)
+    }
+
+    /// Returns whether requests ask for several choices. Their tokens come mixed, so that they have no time
+    /// per output token and no inter-token latency.
+    pub fn has_choices(&self) -> bool {
+        matches!(self.answers, Answers::Text { has_choices: true, .. })
+    }
+
+    fn check_choices(&self, run: &RunOptions, plan: &Plan) -> Result<(), String> {
+        let has_bound = matches!(plan.load, Load::Server(_))
+            && matches!(plan.tokens, Some(Tokens::Measured { tpot, .. }) if tpot < NO_BOUND);
+        let is_limited = has_bound
+            || run.goodput.as_ref().is_some_and(Limits::limits_tpot)
+            || run.requirements.iter().any(Requirement::is_on_tpot);
+        if !self.has_choices() || plan.mode == TestMode::AccuracyOnly || !is_limited {
+            return Ok(());
+        }
+        Err("n: answers with several choices have no TPOT, because their tokens come mixed; remove n, or \
+             the limit on TPOT (--profile llm has none)"
+            .into())
     }
 
     fn check_length(&self, run: &RunOptions, plan: &Plan) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use dyno_net::trouble::is_control;
+use dyno_loadgen::message::is_control;
 
 /// Characters that separate the parts of a specification, of a mix of models or of an axis of a sweep.
 const SEPARATORS: [char; 5] = [',', ';', '=', '+', '*'];

@@ -15,6 +15,8 @@ use dyno_net::workload::Workload;
 use serde_json::{Map, Value};
 
 use super::models::ModelMix;
+use super::secrets::member_secrets;
+use super::spec_keys::check_redacted;
 use super::{
     Answers, ServerGroup, SpecKeys, StartedServer, contradictions, prompts, sessions, tools,
     version,
@@ -79,13 +81,13 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     let has_own_models = workload.prompts.iter().any(|prompt| prompt.members.contains_key("model"));
     let model = if has_own_models { "" } else { &*settings.model };
     let metrics = metrics.for_model(model);
-    let sent = workload.clone();
+    let (sent, has_choices) = (workload.clone(), has_choices(&workload, &settings));
     ServerGroup {
         protocol: Arc::new(OpenAi::new(workload, settings)),
         nodes,
         names: Vec::new(),
         options,
-        answers: Answers::Text { references, workload: sent },
+        answers: Answers::Text { references, workload: sent, has_choices },
         metrics,
         schedule,
         sessions,
@@ -95,6 +97,16 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         remarks,
     }
     .start()
+}
+
+/// Returns whether a request asks for several choices.
+fn has_choices(workload: &Workload, settings: &Settings) -> bool {
+    let several = |members: &Map<String, Value>| {
+        members.get("n").and_then(Value::as_u64).is_some_and(|choices| choices > 1)
+    };
+    let is_sent = !settings.without.iter().any(|member| member == "n");
+    let mut prompts = workload.prompts.iter();
+    is_sent && (several(&settings.others) || prompts.any(|prompt| several(&prompt.members)))
 }
 
 /// Returns the prompts as `repeat`, `models` and `unique-prefix` ask for them, and the mix of models.
@@ -419,7 +431,9 @@ const OWN_MEMBERS: [(&str, &str); 4] = [
 /// has: `KEY:=JSON`, and `KEY:=` or `without=KEY`.
 fn members(given: &mut SpecKeys) -> Result<(Map<String, Value>, Vec<String>), Failure> {
     let (mut others, mut without) = (Map::new(), given.all("without"));
-    for (key, value) in given.ending(':') {
+    let members = given.ending(':');
+    check_redacted("body", &members)?;
+    for (key, value) in members {
         if value.is_empty() {
             without.push(key);
             continue;
@@ -429,6 +443,7 @@ fn members(given: &mut SpecKeys) -> Result<(Map<String, Value>, Vec<String>), Fa
         }
         let json = serde_json::from_str(&value)
             .map_err(|error| given.wrong(&key, format!("`{value}` is not JSON: {error}")))?;
+        given.hide(member_secrets(&key, &json));
         others.insert(key, json);
     }
     for (key, value) in given.secrets_of("body")? {
@@ -467,6 +482,13 @@ fn tokenizer(given: &mut SpecKeys) -> Result<Option<Arc<dyn Tokenize>>, Failure>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_secret_member_that_an_output_left_out_is_not_sent() {
+        let mut given = SpecKeys::read("openai", "http://a,api_key:=***").unwrap();
+        let failure = members(&mut given).unwrap_err();
+        assert_eq!(failure.problems()[0], "body.api_key: *** replaces a secret value");
+    }
 
     #[test]
     fn urls_have_the_path_of_their_interface() {

@@ -10,6 +10,7 @@ use dyno_net::raw::{Raw, Template};
 use dyno_net::workload::Row;
 use dyno_tensors::files;
 
+use super::secrets::{REDACTED, member_secrets};
 use super::{
     Answers, MetricsSource, ServerGroup, Sessions, SpecKeys, StartedServer, prompts, version,
 };
@@ -106,8 +107,17 @@ fn split(url: &str) -> (String, String) {
 /// Returns the template of the body: the text, or the contents of a file.
 fn body(given: &mut SpecKeys) -> Result<String, Failure> {
     let Some(text) = given.text("body") else { return Ok(String::new()) };
+    if text == REDACTED {
+        let why = format!("{REDACTED} replaces a secret; body=@FILE reads the body from a file");
+        return Err(given.wrong("body", why));
+    }
     match text.strip_prefix('@') {
-        None => Ok(text),
+        None => {
+            if let Ok(json) = serde_json::from_str(&text) {
+                given.hide(member_secrets("", &json));
+            }
+            Ok(text)
+        }
         Some(path) => files::read_to_string(path)
             .map_err(|error| Failure::set_up(format!("body: cannot read {path}: {error}"))),
     }

@@ -349,6 +349,11 @@ impl SpecKeys {
         Ok(found)
     }
 
+    /// Keeps secrets that are given in place out of messages.
+    pub fn hide<'s>(&mut self, secrets: impl IntoIterator<Item = &'s str>) {
+        self.secrets.extend(secrets.into_iter().map(str::to_owned));
+    }
+
     /// Takes the options of the client.
     ///
     /// # Errors
@@ -481,7 +486,7 @@ fn no_comma(key: Option<&(String, String)>) -> &'static str {
 }
 
 /// Returns whether JSON ends before it is complete, because a comma is part of it.
-fn is_cut_off(json: &str) -> bool {
+pub(super) fn is_cut_off(json: &str) -> bool {
     serde_json::from_str::<serde_json::Value>(json)
         .is_err_and(|error| error.is_eof() && !json.is_empty())
 }
@@ -514,7 +519,7 @@ impl Route {
 }
 
 /// Rejects values that an earlier output of Dyno left out.
-fn check_redacted(place: &str, given: &[(String, String)]) -> Result<(), Failure> {
+pub(super) fn check_redacted(place: &str, given: &[(String, String)]) -> Result<(), Failure> {
     match given.iter().find(|(_, value)| value == REDACTED) {
         None => Ok(()),
         Some((name, _)) => {
