@@ -49,6 +49,7 @@ fn rows(client: &Client) -> Vec<(&'static str, String)> {
     if client.connection_waits > 0 {
         rows.push(("longest wait", words::span_ns(client.longest_wait_ns)));
     }
+    rows.extend(client.stream_limit.map(|limit| ("streams that the server permits", count(limit))));
     if client.limit_waits > 0 {
         rows.push(("waits for max-concurrency", count(client.limit_waits)));
         rows.push(("longest wait for it", words::span_ns(client.longest_limited_ns)));

@@ -69,6 +69,7 @@ pub fn client(sight: &Sight<'_>, tenants: &[(&Record, &Test)]) -> Option<Client>
             .map(|(by, count)| (counter(*by).into(), *count))
             .collect(),
         workers: sight.workers.clone(),
+        stream_limit: seen.stream_limit,
     })
 }
 

@@ -42,6 +42,9 @@ pub struct ClientStatistics {
     /// Those of them that waited for a connection or stream in use by another request: a queue of
     /// the client's own.
     pub queue_waits: u64,
+    /// Maximum number of streams that a server permits on an HTTP/2 connection, if it is below
+    /// [`Options::streams`](super::Options::streams) and was reached; the lowest of several.
+    pub stream_limit: Option<u64>,
     /// Samples that waited for the limit of concurrent requests.
     pub limit_waits: u64,
     /// Total time that they waited, in ns.
@@ -87,6 +90,7 @@ pub(super) struct Counters {
     retries: Mutex<BTreeMap<Kind, u64>>,
     refused_connects: Mutex<BTreeMap<Kind, (u64, String)>>,
     other_models: Mutex<NameCounts>,
+    stream_limit: Mutex<Option<u64>>,
     tool_calls: AtomicU64,
     failed_tool_calls: AtomicU64,
     tool_ns: AtomicU64,
@@ -238,6 +242,12 @@ impl Counters {
         self.tool_ns.fetch_add(took, Relaxed);
     }
 
+    /// Records how many streams a server permits on a connection.
+    pub(super) fn streams_limited(&self, permitted: u64) {
+        let mut lowest = lock(&self.stream_limit);
+        *lowest = Some(lowest.map_or(permitted, |known| known.min(permitted)));
+    }
+
     pub(super) fn repeated(&self, kind: Kind) {
         *lock(&self.retries).entry(kind).or_default() += 1;
     }
@@ -252,6 +262,7 @@ impl Counters {
             retries: lock(&self.retries).clone(),
             refused_connects: lock(&self.refused_connects).clone(),
             other_models: lock(&self.other_models).clone(),
+            stream_limit: *lock(&self.stream_limit),
             tool_calls: self.tool_calls.load(Relaxed),
             failed_tool_calls: self.failed_tool_calls.load(Relaxed),
             tool_ns: self.tool_ns.load(Relaxed),
@@ -287,8 +298,8 @@ impl Counters {
 }
 
 impl ClientStatistics {
-    /// Returns the statistics since an earlier snapshot of the same client. The longest wait and
-    /// the first message of each kind of trouble remain those since the start.
+    /// Returns the statistics since an earlier snapshot of the same client. The longest wait, the limit
+    /// of streams and the first message of each kind of trouble remain those since the start.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let more = |now: u64, then: u64| now.saturating_sub(then);
@@ -304,6 +315,7 @@ impl ClientStatistics {
             waited_ns: more(self.waited_ns, earlier.waited_ns),
             longest_wait_ns: self.longest_wait_ns,
             queue_waits: more(self.queue_waits, earlier.queue_waits),
+            stream_limit: self.stream_limit,
             limit_waits: more(self.limit_waits, earlier.limit_waits),
             limited_ns: more(self.limited_ns, earlier.limited_ns),
             longest_limited_ns: self.longest_limited_ns,
@@ -340,6 +352,7 @@ impl ClientStatistics {
             waited_ns: self.waited_ns + other.waited_ns,
             longest_wait_ns: self.longest_wait_ns.max(other.longest_wait_ns),
             queue_waits: self.queue_waits + other.queue_waits,
+            stream_limit: self.stream_limit.into_iter().chain(other.stream_limit).min(),
             limit_waits: self.limit_waits + other.limit_waits,
             limited_ns: self.limited_ns + other.limited_ns,
             longest_limited_ns: self.longest_limited_ns.max(other.longest_limited_ns),

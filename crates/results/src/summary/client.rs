@@ -74,6 +74,10 @@ pub struct Client {
     /// workers that shared the load; the figures above cover all workers
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<Worker>,
+    /// maximum number of streams that the server permits on a connection of HTTP/2; null if it was not
+    /// reached, or is not below `streams`
+    #[serde(default)]
+    pub stream_limit: Option<u64>,
 }
 
 /// Samples that failed in one way.
@@ -188,12 +192,21 @@ impl Client {
         let budget = LEAST_QUEUE_NS.max(metrics.latency_ns.target / QUEUE_SHARE);
         // Requests may be late for other reasons: no wait for a connection was longer than this.
         let longest = self.longest_wait_ns.cast_signed();
+        let remedy = match self.stream_limit {
+            Some(limit) => format!(
+                "The server permits {limit} streams on a connection of HTTP/2. Raise connections=N, \
+                 or the limit of the server."
+            ),
+            None => {
+                "If connections=N is set, raise or remove it. Otherwise use a faster machine for \
+                     the client, or lower the rate."
+                    .into()
+            }
+        };
         (is_judged && late.target.min(longest) > budget).then(|| {
             format!(
                 "The client queued: {} samples waited for a busy connection, at most {}, and at \
-                 the target percentile a request was on the wire {} after it was due. If \
-                 connections=N is set, raise or remove it. Otherwise use a faster machine for the \
-                 client, or lower the rate.",
+                 the target percentile a request was on the wire {} after it was due. {remedy}",
                 self.queue_waits,
                 units::duration(self.longest_wait_ns.cast_signed()),
                 units::duration(late.target),
@@ -217,6 +230,9 @@ impl Client {
         }
         if self.connection_waits > 0 {
             text += &format!(", {} waits for a connection", self.connection_waits);
+        }
+        if let (Some(limit), true) = (self.stream_limit, self.queue_waits > 0) {
+            text += &format!(" (the server permits {limit} streams on each)");
         }
         if let Some(gaps) = &self.inter_token_ns {
             let show = |span: u64| units::duration(span.cast_signed());
