@@ -180,6 +180,20 @@ fn a_refused_request_comes_again_when_the_server_allows_it() {
     assert_eq!(test["metrics"]["answers"]["whole"], 5);
     let longest = test["metrics"]["latency_ns"]["max"].as_u64().unwrap();
     assert!(longest >= 1_000_000_000, "the wait counts: {longest}");
+    let rows = folder.dyno("export out --format jsonl").exits(0).stdout;
+    let rows: Vec<Value> = rows.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+    let column = |name: &str| -> Vec<u64> {
+        rows.iter().map(|row| row[name].as_u64().unwrap()).collect()
+    };
+    let (retries, waits) = (column("retries"), column("retry_wait_ns"));
+    assert_eq!(retries, [1, 0, 0, 0, 0]);
+    assert!((1_000_000_000..=at(1) - at(0)).contains(&waits[0]), "{waits:?}");
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    assert_eq!(summary["clients"][0]["retry_wait_ns"], waits.iter().sum::<u64>());
+    let csv = folder.dyno("export out --format csv").exits(0).stdout;
+    assert!(csv.lines().next().unwrap().ends_with("failure,retries,retry_wait_ns"), "{csv}");
+    let metrics = folder.dyno("export out --format metrics").exits(0).stdout;
+    assert!(metrics.contains(&format!(",retry_wait,ns,1,{},", waits[0])), "{metrics}");
 }
 
 #[test]

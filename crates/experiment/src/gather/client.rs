@@ -70,6 +70,7 @@ pub fn client(sight: &Sight<'_>, tenants: &[(&Record, &Test)]) -> Option<Client>
             .collect(),
         workers: sight.workers.clone(),
         stream_limit: seen.stream_limit,
+        retry_wait_ns: seen.retry_wait_ns,
     })
 }
 

@@ -26,6 +26,8 @@ pub struct ClientStatistics {
     pub troubles: BTreeMap<Kind, (u64, String)>,
     /// Retried requests, by the trouble of the failed attempt.
     pub retries: BTreeMap<Kind, u64>,
+    /// Total time that requests waited for their retries, in ns.
+    pub retry_wait_ns: Nanos,
     /// Established connections, including TLS.
     pub connects: u64,
     /// Connections that could not be established, by kind: their number, and the message of the
@@ -91,6 +93,7 @@ pub(super) struct Counters {
     refused_connects: Mutex<BTreeMap<Kind, (u64, String)>>,
     other_models: Mutex<NameCounts>,
     stream_limit: Mutex<Option<u64>>,
+    retry_wait_ns: AtomicU64,
     tool_calls: AtomicU64,
     failed_tool_calls: AtomicU64,
     tool_ns: AtomicU64,
@@ -248,7 +251,9 @@ impl Counters {
         *lowest = Some(lowest.map_or(permitted, |known| known.min(permitted)));
     }
 
-    pub(super) fn repeated(&self, kind: Kind) {
+    /// Counts a retry that waits for this span, in ns.
+    pub(super) fn repeated(&self, kind: Kind, span: Nanos) {
+        self.retry_wait_ns.fetch_add(span, Relaxed);
         *lock(&self.retries).entry(kind).or_default() += 1;
     }
 
@@ -260,6 +265,7 @@ impl Counters {
         let mut total = ClientStatistics {
             troubles: lock(&self.troubles).clone(),
             retries: lock(&self.retries).clone(),
+            retry_wait_ns: self.retry_wait_ns.load(Relaxed),
             refused_connects: lock(&self.refused_connects).clone(),
             other_models: lock(&self.other_models).clone(),
             stream_limit: *lock(&self.stream_limit),
@@ -308,6 +314,7 @@ impl ClientStatistics {
             answered: more(self.answered, earlier.answered),
             troubles: later_words(&self.troubles, &earlier.troubles),
             retries: later(&self.retries, &earlier.retries),
+            retry_wait_ns: more(self.retry_wait_ns, earlier.retry_wait_ns),
             connects: more(self.connects, earlier.connects),
             refused_connects: later_words(&self.refused_connects, &earlier.refused_connects),
             lost_connections: more(self.lost_connections, earlier.lost_connections),
@@ -345,6 +352,7 @@ impl ClientStatistics {
             answered: self.answered + other.answered,
             troubles: both_words(&self.troubles, &other.troubles),
             retries: both(&self.retries, &other.retries),
+            retry_wait_ns: self.retry_wait_ns + other.retry_wait_ns,
             connects: self.connects + other.connects,
             refused_connects: both_words(&self.refused_connects, &other.refused_connects),
             lost_connections: self.lost_connections + other.lost_connections,

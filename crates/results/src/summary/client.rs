@@ -78,6 +78,10 @@ pub struct Client {
     /// reached, or is not below `streams`
     #[serde(default)]
     pub stream_limit: Option<u64>,
+    /// total time that requests waited for their retries, as the server asked (`Retry-After`) or by the
+    /// client's own times; it counts in their latency
+    #[serde(default)]
+    pub retry_wait_ns: u64,
 }
 
 /// Samples that failed in one way.
@@ -245,6 +249,10 @@ impl Client {
         let retries: u64 = self.retries.values().sum();
         if retries > 0 {
             text += &format!(", {retries} requests sent again");
+        }
+        if self.retry_wait_ns > 0 {
+            let waited = units::duration(self.retry_wait_ns.cast_signed());
+            text += &format!(" after waits of {waited} in all");
         }
         if self.unrequested_compression > 0 {
             let answers = self.unrequested_compression;

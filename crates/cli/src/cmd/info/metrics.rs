@@ -163,6 +163,7 @@ pub const METRICS: [Metric; 30] = [
             "bytes_received",
             "tokens_counted_by",
             "stream_limit",
+            "retry_wait_ns",
         ],
         what: "lateness is the time when the whole request was first passed to a socket - its \
                scheduled time; over max_client_lag_ns at the target percentile, a Server run is \
@@ -175,7 +176,7 @@ pub const METRICS: [Metric; 30] = [
                limit_waits are waits for max-concurrency: they count in the latency but \
                not in the lateness. Requests that are sent again (retries=N) are counted. Their \
                latency still counts from the schedule and includes the waits that a server \
-               requests (Retry-After).",
+               requests (Retry-After), whose sum is retry_wait_ns.",
         elsewhere: "",
     },
     Metric {
