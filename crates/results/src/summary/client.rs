@@ -148,9 +148,9 @@ impl Client {
             let waits = match self.connection_waits {
                 0 => "Run the client on a faster machine, or lower the rate.".to_owned(),
                 waits => format!(
-                    "{waits} samples waited for a free connection, at most {}. Raise \
-                     connections=N, or use HTTP/2.",
-                    units::duration(self.longest_wait_ns.cast_signed())
+                    "{waits} samples waited for a free connection, at most {}. {}",
+                    units::duration(self.longest_wait_ns.cast_signed()),
+                    self.stream_remedy().unwrap_or("Raise connections=N, or use HTTP/2.".into())
                 ),
             };
             let text = format!(
@@ -196,17 +196,11 @@ impl Client {
         let budget = LEAST_QUEUE_NS.max(metrics.latency_ns.target / QUEUE_SHARE);
         // Requests may be late for other reasons: no wait for a connection was longer than this.
         let longest = self.longest_wait_ns.cast_signed();
-        let remedy = match self.stream_limit {
-            Some(limit) => format!(
-                "The server permits {limit} streams on a connection of HTTP/2. Raise connections=N, \
-                 or the limit of the server."
-            ),
-            None => {
-                "If connections=N is set, raise or remove it. Otherwise use a faster machine for \
-                     the client, or lower the rate."
-                    .into()
-            }
-        };
+        let remedy = self.stream_remedy().unwrap_or_else(|| {
+            "If connections=N is set, raise or remove it. Otherwise use a faster machine for the \
+             client, or lower the rate."
+                .into()
+        });
         (is_judged && late.target.min(longest) > budget).then(|| {
             format!(
                 "The client queued: {} samples waited for a busy connection, at most {}, and at \
@@ -214,6 +208,16 @@ impl Client {
                 self.queue_waits,
                 units::duration(self.longest_wait_ns.cast_signed()),
                 units::duration(late.target),
+            )
+        })
+    }
+
+    /// Returns what helps if the server permits fewer streams than the load needs.
+    fn stream_remedy(&self) -> Option<String> {
+        self.stream_limit.map(|limit| {
+            format!(
+                "The server permits {limit} streams on a connection of HTTP/2. Raise connections=N, \
+                 or the limit of the server."
             )
         })
     }
