@@ -157,7 +157,18 @@ async fn dial(
         arrivals: arrivals.clone(),
         read_at,
     };
-    let shaken = h2::client::Builder::new()
+    let no_answer = |error: &h2::Error| {
+        let kind = if error.is_io() { Kind::Closed } else { Kind::Malformed };
+        Trouble::new(kind, format!("{} does not speak HTTP/2: {error}", node.endpoint))
+    };
+    let (requests, mut connection) = handshake(wire).await.map_err(|error| no_answer(&error))?;
+    greet(&mut connection).await.map_err(|error| no_answer(&error))?;
+    Ok((requests, connection, (departures, arrivals)))
+}
+
+/// Begins HTTP/2 on a socket.
+async fn handshake(wire: Wire) -> Result<(SendRequest<Bytes>, Connection<Wire>), h2::Error> {
+    h2::client::Builder::new()
         .enable_push(false)
         .initial_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
@@ -168,14 +179,7 @@ async fn dial(
         .max_local_error_reset_streams(None)
         .data_frame_budget(usize::MAX)
         .handshake(wire)
-        .await;
-    let no_answer = |error: &h2::Error| {
-        let kind = if error.is_io() { Kind::Closed } else { Kind::Malformed };
-        Trouble::new(kind, format!("{} does not speak HTTP/2: {error}", node.endpoint))
-    };
-    let (requests, mut connection) = shaken.map_err(|error| no_answer(&error))?;
-    greet(&mut connection).await.map_err(|error| no_answer(&error))?;
-    Ok((requests, connection, (departures, arrivals)))
+        .await
 }
 
 /// Waits for a round trip, which shows that the server speaks HTTP/2 and how many streams it
