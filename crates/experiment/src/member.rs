@@ -121,6 +121,8 @@ impl Rig for WorkerRig {
         let lateness = |(tenant, part): (u8, &TenantOutcome)| remote.lateness(tenant, &part.record);
         let sent = |(tenant, part): (u8, &TenantOutcome)| remote.sent(tenant, &part.record);
         let ledger = |(tenant, part): (u8, &TenantOutcome)| remote.ledger(tenant, &part.record);
+        let retries = |(tenant, part): (u8, &TenantOutcome)| remote.retries(tenant, &part.record);
+        let waits = |(tenant, part): (u8, &TenantOutcome)| remote.retry_waits(tenant, &part.record);
         let report = WorkerReport {
             seen: Some(remote.seen().since(before)),
             threads: remote.threads,
@@ -128,6 +130,8 @@ impl Rig for WorkerRig {
             lateness: (0..).zip(&played.tenants).map(lateness).collect(),
             sent: (0..).zip(&played.tenants).map(sent).collect(),
             ledger: (0..).zip(&played.tenants).map(ledger).collect(),
+            retries: (0..).zip(&played.tenants).map(retries).collect(),
+            retry_waits: (0..).zip(&played.tenants).map(waits).collect(),
             observer,
         };
         report.bytes()

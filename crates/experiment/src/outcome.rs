@@ -108,7 +108,7 @@ impl Outcome {
                     accounts(&mut kept.summary, log, report, test, tenant, system, context);
                 let record = counted.as_ref().unwrap_or(&report.run.record);
                 kept.series = Some(series::Test::from_record(record, &folder));
-                kept.records = Records::from_record(record, keep);
+                kept.records = records(record, keep, log, report, test, tenant, system);
             }
             (_, None) => {}
         }
@@ -138,19 +138,42 @@ fn accounts(
     system: &System,
     context: Context<'_>,
 ) -> Option<Record> {
-    // The client only has the accounts of the last run.
-    let is_last = log.runs().last().is_some_and(|run| std::ptr::eq(run, report.run));
-    let number = test.tenants.iter().position(|of| of.name.as_deref() == tenant)?;
-    if !is_last {
-        return None;
-    }
-    let tenant = u8::try_from(number).unwrap_or(u8::MAX);
+    let tenant = tenant_in_client(log, report, test, tenant)?;
     let record = &report.run.record;
     let entries = system.ledger(tenant, record);
     let sent = system.sent(tenant, record);
     let remote = system.remote().filter(|_| test.tenants.len() == 1);
     let model_of = |sample| remote.and_then(|remote| remote.model_of(sample));
     answers::add(summary, report, &entries, &sent, &model_of, context)
+}
+
+/// Returns the raw records of the reported run, with the retries of the requests of a server.
+fn records(
+    record: &Record,
+    keep: Keep,
+    log: &TestLog,
+    report: &Report<'_>,
+    test: &PlannedTest,
+    tenant: Option<&str>,
+    system: &System,
+) -> Option<Records> {
+    let records = Records::from_record(record, keep)?;
+    let number = tenant_in_client(log, report, test, tenant);
+    let retries = number.and_then(|number| system.retries(number, record)).unwrap_or_default();
+    Some(records.with_retries(&retries))
+}
+
+/// Returns the number of a tenant by which the client of a server knows its samples; `None` unless the
+/// reported run is the last one, because the client only knows that one.
+fn tenant_in_client(
+    log: &TestLog,
+    report: &Report<'_>,
+    test: &PlannedTest,
+    tenant: Option<&str>,
+) -> Option<u8> {
+    let is_last = log.runs().last().is_some_and(|run| std::ptr::eq(run, report.run));
+    let number = test.tenants.iter().position(|of| of.name.as_deref() == tenant)?;
+    is_last.then(|| u8::try_from(number).unwrap_or(u8::MAX))
 }
 
 /// Adds the reason of an early end, unless the reasons already have it.

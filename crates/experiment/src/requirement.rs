@@ -447,9 +447,8 @@ mod tests {
     /// its service, minus the time between the two.
     fn queue(load: f64, count: usize, seed: u64) -> Record {
         let mut rng = Mt19937::new(seed);
-        let mut exponential = |mean_ns: f64| {
-            -mean_ns * ((f64::from(rng.next_u32()) + 0.5) / 4_294_967_296.0).ln()
-        };
+        let mut exponential =
+            |mean_ns: f64| -mean_ns * ((f64::from(rng.next_u32()) + 0.5) / 4_294_967_296.0).ln();
         let (service, gap) = (1e6, 1e6 / load);
         let mut record = Record { samples_per_query: 1, ..Record::default() };
         // The time in the system of the request before is exponential.

@@ -37,6 +37,7 @@ use dyno_loadgen::record::Record;
 use dyno_loadgen::settings::{Origin, Scenario, Settings};
 use dyno_loadgen::sut::{SimulatedSystem, SystemUnderTest};
 use dyno_net::ledger::Entry;
+use dyno_results::records::RetryColumns;
 use dyno_results::summary::InputShape;
 use dyno_sut::batch;
 use dyno_sut::engine::{Engine, EngineInfo, InlineSystem};
@@ -258,6 +259,22 @@ impl System {
             (None, Some(remote)) => remote.sent(tenant, record),
             (_, None) => Vec::new(),
         }
+    }
+
+    /// Returns the retries of each sample of a tenant's record of the last run; `None` without a server.
+    pub fn retries(&self, tenant: u8, record: &Record) -> Option<RetryColumns> {
+        let remote = self.remote()?;
+        let played = record.played();
+        Some(match self.remote_workers.as_ref().and_then(RemoteWorkers::reported) {
+            Some(reported) => RetryColumns {
+                counts: net::measured(record, reported.retries(tenant, played)),
+                waits_ns: net::measured(record, reported.retry_waits(tenant, played)),
+            },
+            None => RetryColumns {
+                counts: remote.retries(tenant, record),
+                waits_ns: remote.retry_waits(tenant, record),
+            },
+        })
     }
 
     /// Returns its name without arguments.

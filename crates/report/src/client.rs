@@ -46,9 +46,13 @@ fn rows(client: &Client) -> Vec<(&'static str, String)> {
         ("connections lost", count(client.lost_connections)),
         ("waits for a connection", count(client.connection_waits)),
     ];
+    if client.retry_wait_ns > 0 {
+        rows.push(("waits for Retry-After and the like", words::span_ns(client.retry_wait_ns)));
+    }
     if client.connection_waits > 0 {
         rows.push(("longest wait", words::span_ns(client.longest_wait_ns)));
     }
+    rows.extend(client.stream_limit.map(|limit| ("streams that the server permits", count(limit))));
     if client.limit_waits > 0 {
         rows.push(("waits for max-concurrency", count(client.limit_waits)));
         rows.push(("longest wait for it", words::span_ns(client.longest_limited_ns)));

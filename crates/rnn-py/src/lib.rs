@@ -149,36 +149,42 @@ impl Model {
     }
 
     /// Runs `input`, float32 of steps x rows x inputs, from zero states or the constant ones of the
-    /// file, and returns steps x rows x outputs. `lengths` are the steps of each row, by default all; outputs after them are zeros.
-    #[pyo3(signature = (input, lengths = None))]
+    /// file, and returns steps x rows x outputs. `lengths` are the steps of each row, by default all;
+    /// outputs after them are zeros. `out` receives the outputs and is returned. With `batch_first`,
+    /// arrays are rows x steps x numbers.
+    #[pyo3(signature = (input, lengths = None, *, out = None, batch_first = false))]
     fn run<'py>(
         &self,
         py: Python<'py>,
         input: &Bound<'py, PyAny>,
         lengths: Option<Vec<usize>>,
+        out: Option<&Bound<'py, PyAny>>,
+        batch_first: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let (output, shape, _) = self.call(py, input, lengths, None)?;
-        floats(py, &output)?.call_method1("cast", ("B",))?.call_method1("cast", ("f", shape))
+        let (output, _) = self.call(py, input, Call { lengths, states: None, out, batch_first })?;
+        Ok(output)
     }
 
     /// Runs like `run`, but from `states` (float32, returned by the last call; None means those of
     /// `run`).
     /// Returns the outputs and the states after each row's last step.
-    #[pyo3(signature = (input, states = None, lengths = None))]
+    #[pyo3(signature = (input, states = None, lengths = None, *, out = None, batch_first = false))]
     fn run_on<'py>(
         &self,
         py: Python<'py>,
         input: &Bound<'py, PyAny>,
         states: Option<&Bound<'py, PyAny>>,
         lengths: Option<Vec<usize>>,
+        out: Option<&Bound<'py, PyAny>>,
+        batch_first: bool,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let states = match states {
             None => Vec::new(),
             Some(states) => buffer("states", states)?.to_vec(py)?,
         };
-        let (output, shape, states) = self.call(py, input, lengths, Some(states))?;
-        let output = floats(py, &output)?.call_method1("cast", ("B",))?;
-        Ok((output.call_method1("cast", ("f", shape))?, floats(py, &states)?))
+        let states = Some(states);
+        let (output, states) = self.call(py, input, Call { lengths, states, out, batch_first })?;
+        Ok((output, floats(py, &states)?))
     }
 
     fn __repr__(&self) -> String {
@@ -187,27 +193,41 @@ impl Model {
     }
 }
 
-/// Output, its shape, and states.
-type RunOutput = (Vec<f32>, (usize, usize, usize), Vec<f32>);
+/// Arguments of a call besides its input.
+struct Call<'a, 'py> {
+    lengths: Option<Vec<usize>>,
+    states: Option<Vec<f32>>,
+    /// Array that receives the outputs.
+    out: Option<&'a Bound<'py, PyAny>>,
+    /// Whether the first dimension of arrays is that of rows instead of steps.
+    batch_first: bool,
+}
 
 impl Model {
-    fn call(
+    /// Returns the outputs, and the states if the call has states.
+    fn call<'py>(
         &self,
-        py: Python<'_>,
-        input: &Bound<'_, PyAny>,
-        lengths: Option<Vec<usize>>,
-        states: Option<Vec<f32>>,
-    ) -> PyResult<RunOutput> {
+        py: Python<'py>,
+        input: &Bound<'py, PyAny>,
+        call: Call<'_, 'py>,
+    ) -> PyResult<(Bound<'py, PyAny>, Vec<f32>)> {
+        let Call { lengths, states, out, batch_first } = call;
         let input = buffer("input", input)?;
-        let (steps, rows) = match *input.shape() {
-            [steps, rows, inputs] if inputs == self.inputs => (steps, rows),
+        let (outer, inner) = match *input.shape() {
+            [outer, inner, inputs] if inputs == self.inputs => (outer, inner),
             ref found => {
-                let text =
-                    format!("input: expected (steps, rows, {}), found {found:?}", self.inputs);
+                let dims = if batch_first { "rows, steps" } else { "steps, rows" };
+                let text = format!("input: expected ({dims}, {}), found {found:?}", self.inputs);
                 return Err(PyValueError::new_err(text));
             }
         };
-        let input = input.to_vec(py)?;
+        let (steps, rows) = if batch_first { (inner, outer) } else { (outer, inner) };
+        let shape = (outer, inner, self.outputs);
+        let target = out.map(|out| target(out, shape)).transpose()?;
+        let mut input = input.to_vec(py)?;
+        if batch_first {
+            input = swapped(&input, rows, steps);
+        }
         let lengths = lengths.unwrap_or_else(|| vec![steps; rows]);
         if lengths.len() != rows {
             let text = format!("lengths: expected {rows}, found {}", lengths.len());
@@ -223,9 +243,42 @@ impl Model {
             engine.run(&input, &lengths, states.as_deref_mut(), &mut output)?;
             Ok((output, states.unwrap_or_default()))
         });
-        let (output, states) = ran.map_err(|error: EngineError| python_error(&error))?;
-        Ok((output, (steps, rows, self.outputs), states))
+        let (mut output, states) = ran.map_err(|error: EngineError| python_error(&error))?;
+        if batch_first {
+            output = swapped(&output, steps, rows);
+        }
+        if let (Some(target), Some(out)) = (target, out) {
+            target.copy_from_slice(py, &output)?;
+            return Ok((out.clone(), states));
+        }
+        let bytes = floats(py, &output)?.call_method1("cast", ("B",))?;
+        Ok((bytes.call_method1("cast", ("f", shape))?, states))
     }
+}
+
+/// Returns the array that receives outputs of this shape.
+fn target(out: &Bound<'_, PyAny>, shape: (usize, usize, usize)) -> PyResult<PyBuffer<f32>> {
+    let found = buffer("out", out)?;
+    if *found.shape() != [shape.0, shape.1, shape.2] {
+        let text = format!("out: expected {shape:?}, found {:?}", found.shape());
+        return Err(PyValueError::new_err(text));
+    }
+    if found.readonly() {
+        return Err(PyValueError::new_err("out: expected an array that can be written to"));
+    }
+    Ok(found)
+}
+
+/// Returns an array with its first two dimensions exchanged, of which these are the sizes.
+fn swapped(numbers: &[f32], outer: usize, inner: usize) -> Vec<f32> {
+    let width = numbers.len().checked_div(outer * inner).unwrap_or(0);
+    let mut swapped = Vec::with_capacity(numbers.len());
+    for at in 0..inner {
+        for row in 0..outer {
+            swapped.extend_from_slice(&numbers[(row * inner + at) * width..][..width]);
+        }
+    }
+    swapped
 }
 
 fn buffer(name: &str, object: &Bound<'_, PyAny>) -> PyResult<PyBuffer<f32>> {

@@ -323,9 +323,7 @@ impl SweepCommand {
         match (self.json, self.quiet) {
             (true, _) => output::print(pretty(sweep)),
             (_, true) => Ok(()),
-            _ => {
-                output::show(render::sweep::console(sweep, table.p99_below, render::is_colored()))
-            }
+            _ => output::show(render::sweep::console(sweep, table.p99_below, render::is_colored())),
         }
     }
 }

@@ -5,6 +5,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use dyno_loadgen::clock::MILLISECOND;
+use dyno_net::sink::{Http2, StreamedAnswer};
 use serde_json::Value;
 
 use crate::program::Folder;
@@ -99,6 +101,39 @@ fn waits_for_a_limit_are_shown_and_are_no_delay_of_the_client() {
     assert_eq!(client["queue_waits"], 0, "{client}");
     let reasons = summary["tests"][0]["reasons"].to_string();
     assert!(!reasons.contains("queued") && !reasons.contains("free connection"), "{reasons}");
+}
+
+#[test]
+fn a_server_that_permits_too_few_streams_is_named_with_its_limit() {
+    let answer = StreamedAnswer {
+        pieces: 2,
+        piece: "a".into(),
+        last: "b".into(),
+        interval: 10 * MILLISECOND,
+        held_until: 0,
+        streams: 2,
+    };
+    let server = Http2::start("127.0.0.1:0".parse().unwrap(), answer).unwrap();
+    let folder = Folder::new();
+    folder.write("rows.jsonl", "{\"n\": 1}\n");
+    let ran = folder.dyno(&format!(
+        "run --system raw:http://{}/x,method=GET,http2=true,connections=1 --data rows.jsonl --mode \
+         performance --duration 1ms --scenario Server --set server_arrivals=concurrency:8 --set \
+         min_query_count=100 --out out",
+        server.address()
+    ));
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    let (client, test) = (&summary["clients"][0], &summary["tests"][0]);
+    assert_eq!(client["stream_limit"], 2, "{client}");
+    // Eight in flight, two of which the server lets in: the others wait for an answer of 10 ms.
+    let latency = test["metrics"]["latency_ns"]["p50"].as_u64().unwrap();
+    assert!(latency >= 20_000_000, "the wait counts: {latency}");
+    let reasons = test["reasons"].to_string();
+    assert!(
+        reasons.contains("The server permits 2 streams on a connection of HTTP/2"),
+        "{reasons}"
+    );
 }
 
 #[test]

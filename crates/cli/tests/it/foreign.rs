@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::program::Folder;
+use crate::program::{Folder, ProgramResult};
 
 /// Rows of `dyno export --format jsonl`.
 #[track_caller]
@@ -429,6 +429,45 @@ fn results_of_one_tool_are_compared_by_their_raw_records() {
     assert_eq!(same["between_runs"], 0.05);
     let same = folder.dyno("compare a.json a.json --between-runs 0% --json").exits(0).json();
     assert_eq!(same["verdict"], "equivalent", "{same}");
+}
+
+/// The keys `label` and `run_number`, the lines of `--append-result` and the list of `bench sweep serve`
+/// are those of vLLM's `benchmarks/serve.py` and `benchmarks/sweep/serve.py`, written by hand.
+#[test]
+fn several_results_of_one_rate_are_told_apart() {
+    let folder = Folder::new();
+    let labelled = |label: &str| -> Value {
+        let mut saved = vllm_run(1.0);
+        saved["label"] = label.into();
+        saved
+    };
+    let titles = |file: &str| -> Vec<String> {
+        let (found, _) = rows(&folder, file);
+        let mut titles: Vec<_> = found.iter().map(|row| row["test"].as_str().unwrap()).collect();
+        titles.dedup();
+        titles.into_iter().map(str::to_owned).collect()
+    };
+    folder.write("labels.json", &format!("{}\n{}", labelled("vllm"), labelled("tuned")));
+    assert_eq!(titles("labels.json"), ["4 requests/s, vllm", "4 requests/s, tuned"]);
+    let mut export = folder.command("export labels.json --format csv --test");
+    let chosen = export.arg("4 requests/s, tuned").output().unwrap();
+    assert_eq!(ProgramResult::from(chosen).exits(0).stdout.lines().count(), 2_001);
+
+    let mut second = vllm_run(1.5);
+    second["label"] = "vllm".into();
+    second["run_number"] = 1.into();
+    folder.write("a.json", &json!([labelled("vllm"), labelled("vllm")]).to_string());
+    folder.write("b.json", &format!("{}\n{second}\n", labelled("vllm")));
+    for file in ["a.json", "b.json"] {
+        assert_eq!(titles(file), ["4 requests/s", "4 requests/s #2"]);
+    }
+    let compared = folder.dyno("compare a.json b.json --json").exits(1).json();
+    assert_eq!(compared["tests"].as_array().unwrap().len(), 2, "{compared}");
+    for (test, change) in [(0, 0.0), (1, 0.5)] {
+        let metrics = compared["tests"][test]["metrics"].as_array().unwrap();
+        let p50 = metrics.iter().find(|row| row["metric"] == "p50").unwrap();
+        assert!((p50["change"].as_f64().unwrap() - change).abs() < 0.01, "{p50}");
+    }
 }
 
 #[test]

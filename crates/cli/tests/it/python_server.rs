@@ -193,6 +193,19 @@ fn a_refused_request_comes_again_when_the_server_allows_it() {
     assert_eq!(test["metrics"]["answers"]["whole"], 5);
     let longest = test["metrics"]["latency_ns"]["max"].as_u64().unwrap();
     assert!(longest >= 1_000_000_000, "the wait counts: {longest}");
+    let rows = folder.dyno("export out --format jsonl").exits(0).stdout;
+    let rows: Vec<Value> = rows.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+    let column =
+        |name: &str| -> Vec<u64> { rows.iter().map(|row| row[name].as_u64().unwrap()).collect() };
+    let (retries, waits) = (column("retries"), column("retry_wait_ns"));
+    assert_eq!(retries, [1, 0, 0, 0, 0]);
+    assert!((1_000_000_000..=at(1) - at(0)).contains(&waits[0]), "{waits:?}");
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    assert_eq!(summary["clients"][0]["retry_wait_ns"], waits.iter().sum::<u64>());
+    let csv = folder.dyno("export out --format csv").exits(0).stdout;
+    assert!(csv.lines().next().unwrap().ends_with("failure,retries,retry_wait_ns"), "{csv}");
+    let metrics = folder.dyno("export out --format metrics").exits(0).stdout;
+    assert!(metrics.contains(&format!(",retry_wait,ns,1,{},", waits[0])), "{metrics}");
 }
 
 #[test]
@@ -275,6 +288,89 @@ fn cancelled_requests_and_models_are_those_of_the_servers_log() {
     });
     assert_eq!(shown.collect::<BTreeMap<_, _>>(), by_model);
     assert_eq!(by_model.keys().collect::<Vec<_>>(), ["large", "org/small"]);
+}
+
+#[test]
+fn a_url_alone_selects_the_only_model_of_the_server() {
+    let folder = Folder::new();
+    let Some(server) = PythonServer::start(&folder, &json!({})) else { return };
+    let ran = folder.dyno(&format!(
+        "run http://127.0.0.1:{} --max-concurrency 2 --num-prompts 6 --set max_client_lag_ns=0 \
+         --out out",
+        server.port
+    ));
+    assert!(ran.stderr.contains("is OpenAI-compatible: model only"), "{}", ran.stderr);
+    let requests = requests(&folder);
+    assert_eq!(requests.len(), 6, "{}", ran.stderr);
+    for one in &requests {
+        assert_eq!((&one["body"]["model"], &one["status"]), (&json!("only"), &json!(200)), "{one}");
+    }
+    assert_eq!(test(&folder)["metrics"]["answers"]["whole"], 6);
+}
+
+#[test]
+fn a_ramp_rises_by_the_servers_log_and_is_not_measured() {
+    let folder = Folder::new();
+    let Some(server) = PythonServer::start(&folder, &json!({})) else { return };
+    let load = "--request-rate 50 --ramp 2s --num-prompts 60 --seed 5";
+    let ran = server.run(&folder, "/v1,model=only", load);
+    let seen = requests(&folder);
+    let metrics = test(&folder)["metrics"].clone();
+    assert_eq!(metrics["query_count"], 60, "{}", ran.stderr);
+    let ramp = seen.len() - 60;
+    assert_eq!(metrics["excluded"]["ramp_requests"], ramp);
+    // 50 requests in a rise to 50/s, a quarter of them in its first half. Within 4 standard deviations of
+    // a Poisson distribution.
+    assert!((22..=78).contains(&ramp), "{ramp}");
+    let arrived = |one: &Value| one["arrived"].as_u64().unwrap();
+    let first_part = arrived(&seen[0]) + 800_000_000;
+    let early = seen[..ramp].iter().filter(|one| arrived(one) < first_part).count();
+    assert!(2 * early < ramp - early, "{early} of {ramp}");
+
+    let folder = Folder::new();
+    let Some(server) = PythonServer::start(&folder, &json!({"pause": 0.02})) else { return };
+    let load = "--max-concurrency 8 --ramp 800ms --num-prompts 100";
+    let ran = server.run(&folder, "/v1,model=only", load);
+    let seen = requests(&folder);
+    let excluded = test(&folder)["metrics"]["excluded"]["ramp_requests"].clone();
+    assert_eq!(excluded, seen.len() - 100, "{}", ran.stderr);
+    for one in &seen {
+        // The first request may arrive some ms after its time.
+        let passed = (arrived(one) - arrived(&seen[0])) as f64 / 1e9 + 0.2;
+        let most = (1.0 + (7.0 * passed / 0.8).floor()).min(8.0);
+        assert!(one["in_flight"].as_f64().unwrap() <= most, "after {passed} s: {one}");
+    }
+}
+
+#[test]
+fn users_send_their_turns_at_an_interval_by_the_servers_log() {
+    let folder = Folder::new();
+    let Some(server) = PythonServer::start(&folder, &json!({})) else { return };
+    let load = "--samples 16 --max-concurrency 4 --duration 1200ms";
+    let ran = server.run(&folder, "/v1,model=only,sessions=live,turns=3,every=120ms", load);
+    let seen = requests(&folder);
+    // Four users, each every 120 ms for 1.2 s, 30 ms apart. With late answers there may be fewer.
+    assert!((36..=40).contains(&seen.len()), "{}: {}", seen.len(), ran.stderr);
+    let arrived = |one: &Value| one["arrived"].as_u64().unwrap();
+    for (number, one) in (0_u64..).zip(&seen) {
+        // No request comes before it is due; the first one may come late.
+        let passed = arrived(one) - arrived(&seen[0]) + 100_000_000;
+        assert!(passed >= 30_000_000 * number, "{number}: {passed} ns");
+    }
+    let mut turns = [0; 3];
+    for one in &seen {
+        let messages = one["body"]["messages"].as_array().unwrap();
+        let of_role = |role: &str| -> Vec<&Value> {
+            messages.iter().filter(|message| message["role"] == role).collect()
+        };
+        let (asked, answered) = (of_role("user"), of_role("assistant"));
+        assert_eq!(answered.len() + 1, asked.len(), "{one}");
+        let is_answer =
+            |message: &&Value| message["content"].as_str().unwrap().trim() == "word word word word";
+        assert!(answered.iter().all(is_answer), "each turn has the answers of the server: {one}");
+        turns[answered.len()] += 1;
+    }
+    assert!(turns[0] >= turns[1] && turns[1] >= turns[2] && turns[2] > 0, "{turns:?}");
 }
 
 /// Writes a certificate and its key for a name with the program openssl; `None` without it.

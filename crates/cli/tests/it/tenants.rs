@@ -134,9 +134,8 @@ fn both_seeds(folder: &Folder, of: [&str; 2], flags: &str) -> TenantSeeds {
     folder.write("two.toml", &format!("{run}{}{}", tenant("a", of[0]), tenant("b", of[1])));
     let ran = folder.dyno(&format!("run --config two.toml --json {flags}")).json();
     let tests = ran["tests"].as_array().unwrap();
-    let seeds = |at: usize| {
-        tests.iter().map(|test| test["plan"]["seeds"][at].as_u64().unwrap()).collect()
-    };
+    let seeds =
+        |at: usize| tests.iter().map(|test| test["plan"]["seeds"][at].as_u64().unwrap()).collect();
     TenantSeeds { samples: seeds(1), arrivals: seeds(2), notes: tests[0]["notes"].to_string() }
 }
 

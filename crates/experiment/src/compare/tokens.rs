@@ -188,6 +188,8 @@ mod tests {
             failure: vec![0, 1, 0],
             session: Vec::new(),
             turn: Vec::new(),
+            retries: Vec::new(),
+            retry_wait_ns: Vec::new(),
         };
         assert_eq!(of_answers(&records), [2_500, 4_500]);
         assert_eq!(of_answers(&Records { tokens: Vec::new(), ..records }), [0_u64; 0]);

@@ -77,6 +77,8 @@ pub fn client(sight: &Sight<'_>, tenants: &[ShownRun<'_>]) -> Option<Client> {
             .map(|(by, count)| (counter(*by).into(), *count))
             .collect(),
         workers: sight.workers.clone(),
+        stream_limit: seen.stream_limit,
+        retry_wait_ns: seen.retry_wait_ns,
     })
 }
 

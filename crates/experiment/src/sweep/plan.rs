@@ -576,9 +576,12 @@ mod tests {
     #[test]
     fn a_point_takes_as_long_as_all_runs_of_its_repetition() {
         let mut line = CommandLine::default();
-        for (key, value) in
-            [("system", "null"), ("scenario", "server"), ("mode", "performance"), ("duration", "2s")]
-        {
+        for (key, value) in [
+            ("system", "null"),
+            ("scenario", "server"),
+            ("mode", "performance"),
+            ("duration", "2s"),
+        ] {
             line.give(key, value);
         }
         assert_eq!(expected(&line, &Combination::new()).unwrap(), Some(2 * SECOND));

@@ -25,6 +25,10 @@ pub struct WorkerReport {
     /// When each request was written to a socket, by sample, ns since the start of the record; 0 if it
     /// was not. One entry per tenant.
     pub sent: Vec<Vec<Nanos>>,
+    /// How often each request was sent again, by sample; one entry per tenant.
+    pub retries: Vec<Vec<u64>>,
+    /// How long each sample waited for its retries, ns; one entry per tenant.
+    pub retry_waits: Vec<Vec<Nanos>>,
     /// Accounts of its answers, by sample; one entry per tenant.
     pub ledger: Vec<Vec<Option<Entry>>>,
     /// What delayed it.
@@ -99,6 +103,17 @@ impl WorkerReports {
     /// ns since its start; 0 if it was not.
     pub fn sent(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.placed(tenant, samples, |report| &report.sent)
+    }
+
+    /// Returns how often each request of a tenant was sent again, in the order of the run's record.
+    pub fn retries(&self, tenant: u8, samples: usize) -> Vec<u64> {
+        self.placed(tenant, samples, |report| &report.retries)
+    }
+
+    /// Returns how long each sample of a tenant waited for its retries, in the order of the run's record,
+    /// ns.
+    pub fn retry_waits(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
+        self.placed(tenant, samples, |report| &report.retry_waits)
     }
 
     /// Returns values of the samples of all workers in the order of the run's record.

@@ -144,9 +144,12 @@ fn reduced(
     }
     fn extreme<T: Number>(all: &[T], greatest: bool) -> T {
         let is_better = |x: &T, best: &T| if greatest { x > best } else { x < best };
-        all.iter().copied().fold(all[0], |best, x| {
-            if is_better(&x, &best) || is_nan(x) { x } else { best }
-        })
+        all.iter().copied().fold(
+            all[0],
+            |best, x| {
+                if is_better(&x, &best) || is_nan(x) { x } else { best }
+            },
+        )
     }
     let size = (outer, inner);
     if matches!(kind, Kind::Max | Kind::Min) {

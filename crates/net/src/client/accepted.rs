@@ -56,6 +56,15 @@ impl SampleTimes {
         }
     }
 
+    /// Adds to the value of a sample, for counts and total times.
+    pub(super) fn add(&self, id: ResponseId, more: u64) {
+        if more > 0
+            && let Some(sum) = self.stamp_of(id)
+        {
+            sum.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+
     /// Returns the time of a sample of the current run; `None` if it has none.
     #[inline]
     pub(super) fn time(&self, id: ResponseId) -> Option<Nanos> {
@@ -70,7 +79,7 @@ impl SampleTimes {
     }
 
     /// Returns the times of the first `samples` samples of a tenant in the last run; 0 for a sample
-    /// that was never accepted.
+    /// that was never stamped.
     pub(super) fn stamps(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         let mut stamps = Vec::with_capacity(samples);
         if let Some(chunks) = self.0.tenant(tenant) {
@@ -107,11 +116,21 @@ mod tests {
         assert_eq!(accepted.stamps(0, 5), [0, 0, 0, 30, 0]);
         assert_eq!(accepted.stamps(2, 70_001)[69_999..], [0, 1]);
         accepted.expect_run();
+        assert_eq!(accepted.stamps(0, 5), [0; 5]);
         accepted.stamp(ResponseId::new(1, 0, 4), 40);
         accepted.stamp(ResponseId::new(2, 0, 1), 10);
         accepted.stamp(ResponseId::new(1, 0, 0), 50);
         assert_eq!(accepted.stamps(0, 5), [0, 10, 0, 0, 0]);
         assert_eq!(accepted.stamps(2, 70_001)[69_999..], [0, 0]);
         assert_eq!(accepted.stamps(9, 2), [0, 0]);
+    }
+
+    #[test]
+    fn counts_of_a_sample_add_up() {
+        let counts = SampleTimes::new();
+        for more in [0, 1, 4] {
+            counts.add(ResponseId::new(1, 0, 2), more);
+        }
+        assert_eq!(counts.stamps(0, 4), [0, 0, 5, 0]);
     }
 }

@@ -348,7 +348,7 @@ impl Client {
             readers: Mutex::default(),
             ledger: Ledger::new(),
             texts: options.keeps_texts.then(Texts::default),
-            retries: Retries::default(),
+            retries: Retries::new(),
             tool_calls: ToolCalls::default(),
             session_nodes: SessionNodes::for_requests(&requests, nodes.len()),
             protocol,
@@ -424,6 +424,7 @@ impl Client {
         self.shared.tool_calls.expect_run();
         self.shared.ledger.expect_run();
         self.shared.held.expect_run();
+        self.shared.retries.expect_run();
         self.shared.late_reads.expect_run();
         match &self.transport {
             Transport::Http1(http1) => http1.prepare(samples),

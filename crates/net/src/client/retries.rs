@@ -7,8 +7,10 @@ use std::time::SystemTime;
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND, WallTime};
 use dyno_loadgen::drive::real::Responder;
+use dyno_loadgen::sut::ResponseId;
 
-use super::{ClientCore, Job};
+use super::accepted::SampleTimes;
+use super::{Client, ClientCore, Job};
 use crate::exchange::Fields;
 use crate::trouble::{Kind, Trouble};
 
@@ -62,15 +64,39 @@ pub(super) fn wait(kind: Kind, requested: Option<Nanos>, tries: u8, number: u64)
     }
 }
 
-/// Requests that wait for their retry.
-#[derive(Default)]
+/// Requests that wait for their retry, and the retries of each sample.
 pub(super) struct Retries {
     waiting: Mutex<Vec<(Nanos, Job, Responder)>>,
     /// Earliest time of a retry plus one, so that 0 means none.
     next: AtomicU64,
+    /// Number of retries of each sample.
+    counts: SampleTimes,
+    /// Total wait of each sample for its retries, in ns.
+    waits: SampleTimes,
 }
 
 impl Retries {
+    pub(super) fn new() -> Self {
+        Self {
+            waiting: Mutex::default(),
+            next: AtomicU64::new(0),
+            counts: SampleTimes::new(),
+            waits: SampleTimes::new(),
+        }
+    }
+
+    /// Lets the next retry of a run other than the last begin a new run.
+    pub(super) fn expect_run(&self) {
+        self.counts.expect_run();
+        self.waits.expect_run();
+    }
+
+    /// Records a retry that waits for this span, in ns.
+    fn note(&self, id: ResponseId, span: Nanos) {
+        self.counts.add(id, 1);
+        self.waits.add(id, span);
+    }
+
     /// Adds a request that is sent again at `due`, by the client's clock.
     pub(super) fn add(&self, due: Nanos, job: Job, responder: Responder) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,6 +144,22 @@ impl<'a> FailedAttempt<'a> {
     }
 }
 
+impl Client {
+    /// Returns how often the request of each of the first `samples` samples of a tenant was sent again
+    /// in the last run.
+    #[must_use]
+    pub fn retries(&self, tenant: u8, samples: usize) -> Vec<u64> {
+        self.shared.retries.counts.stamps(tenant, samples)
+    }
+
+    /// Returns how long each of the first `samples` samples of a tenant waited for its retries in the
+    /// last run, in ns: as long as the server asked (`Retry-After`), or the client's own times.
+    #[must_use]
+    pub fn retry_waits(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
+        self.shared.retries.waits.stamps(tenant, samples)
+    }
+}
+
 impl ClientCore {
     /// Settles a failed attempt: retries it later, or counts the trouble of the sample and reports
     /// its failure at `at` by the client's clock. Returns the job if it is to be retried at once.
@@ -157,8 +199,9 @@ impl ClientCore {
         let is_counted = self.is_measured(job, responder);
         if may_repeat && !responder.is_over() {
             if is_counted {
-                self.counters.repeated(trouble.kind);
+                self.counters.repeated(trouble.kind, span);
             }
+            self.retries.note(job.id, span);
             let again = Job { tries: job.tries + 1, ..job };
             if span == 0 {
                 return Some(again);

@@ -62,9 +62,12 @@ impl<C: Chunk> RunChunks<C> {
         Some((chunk.get_or_init(C::empty), sequence % C::SAMPLES))
     }
 
-    /// Returns the chunks of a tenant in order; `None` if it has none.
+    /// Returns the chunks of a tenant in order; `None` if it has none. If the expected run has not begun, the
+    /// data are still those of the run before, which are no answer.
     pub(super) fn tenant(&self, tenant: u8) -> Option<&[OnceLock<C>]> {
-        self.columns[usize::from(tenant)].get().map(|column| &*column.0)
+        let has_begun = self.current.load(Ordering::Acquire) != 0;
+        let column = self.columns[usize::from(tenant)].get().filter(|_| has_begun)?;
+        Some(&*column.0)
     }
 
     /// Clears the data of the previous run; returns false if `run` is not expected.

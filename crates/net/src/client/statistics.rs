@@ -26,6 +26,8 @@ pub struct ClientStatistics {
     pub troubles: BTreeMap<Kind, (u64, String)>,
     /// Retried requests, by the trouble of the failed attempt.
     pub retries: BTreeMap<Kind, u64>,
+    /// Total time that requests waited for their retries, in ns.
+    pub retry_wait_ns: Nanos,
     /// Established connections, including TLS.
     pub connects: u64,
     /// Connections that could not be established, by kind: their number, and the message of the
@@ -42,6 +44,9 @@ pub struct ClientStatistics {
     /// Those of them that waited for a connection or stream in use by another request: a queue of
     /// the client's own.
     pub queue_waits: u64,
+    /// Maximum number of streams that a server permits on an HTTP/2 connection, if it is below
+    /// [`Options::streams`](super::Options::streams) and was reached; the lowest of several.
+    pub stream_limit: Option<u64>,
     /// Samples that waited for the limit of concurrent requests.
     pub limit_waits: u64,
     /// Total time that they waited, in ns.
@@ -87,6 +92,8 @@ pub(super) struct Counters {
     retries: Mutex<BTreeMap<Kind, u64>>,
     refused_connects: Mutex<BTreeMap<Kind, (u64, String)>>,
     other_models: Mutex<NameCounts>,
+    stream_limit: Mutex<Option<u64>>,
+    retry_wait_ns: AtomicU64,
     tool_calls: AtomicU64,
     failed_tool_calls: AtomicU64,
     tool_ns: AtomicU64,
@@ -238,7 +245,15 @@ impl Counters {
         self.tool_ns.fetch_add(took, Relaxed);
     }
 
-    pub(super) fn repeated(&self, kind: Kind) {
+    /// Records how many streams a server permits on a connection.
+    pub(super) fn streams_limited(&self, permitted: u64) {
+        let mut lowest = lock(&self.stream_limit);
+        *lowest = Some(lowest.map_or(permitted, |known| known.min(permitted)));
+    }
+
+    /// Counts a retry that waits for this span, in ns.
+    pub(super) fn repeated(&self, kind: Kind, span: Nanos) {
+        self.retry_wait_ns.fetch_add(span, Relaxed);
         *lock(&self.retries).entry(kind).or_default() += 1;
     }
 
@@ -250,8 +265,10 @@ impl Counters {
         let mut total = ClientStatistics {
             troubles: lock(&self.troubles).clone(),
             retries: lock(&self.retries).clone(),
+            retry_wait_ns: self.retry_wait_ns.load(Relaxed),
             refused_connects: lock(&self.refused_connects).clone(),
             other_models: lock(&self.other_models).clone(),
+            stream_limit: *lock(&self.stream_limit),
             tool_calls: self.tool_calls.load(Relaxed),
             failed_tool_calls: self.failed_tool_calls.load(Relaxed),
             tool_ns: self.tool_ns.load(Relaxed),
@@ -287,8 +304,8 @@ impl Counters {
 }
 
 impl ClientStatistics {
-    /// Returns the statistics since an earlier snapshot of the same client. The longest wait and
-    /// the first message of each kind of trouble remain those since the start.
+    /// Returns the statistics since an earlier snapshot of the same client. The longest wait, the limit
+    /// of streams and the first message of each kind of trouble remain those since the start.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let more = |now: u64, then: u64| now.saturating_sub(then);
@@ -297,6 +314,7 @@ impl ClientStatistics {
             answered: more(self.answered, earlier.answered),
             troubles: later_words(&self.troubles, &earlier.troubles),
             retries: later(&self.retries, &earlier.retries),
+            retry_wait_ns: more(self.retry_wait_ns, earlier.retry_wait_ns),
             connects: more(self.connects, earlier.connects),
             refused_connects: later_words(&self.refused_connects, &earlier.refused_connects),
             lost_connections: more(self.lost_connections, earlier.lost_connections),
@@ -304,6 +322,7 @@ impl ClientStatistics {
             waited_ns: more(self.waited_ns, earlier.waited_ns),
             longest_wait_ns: self.longest_wait_ns,
             queue_waits: more(self.queue_waits, earlier.queue_waits),
+            stream_limit: self.stream_limit,
             limit_waits: more(self.limit_waits, earlier.limit_waits),
             limited_ns: more(self.limited_ns, earlier.limited_ns),
             longest_limited_ns: self.longest_limited_ns,
@@ -333,6 +352,7 @@ impl ClientStatistics {
             answered: self.answered + other.answered,
             troubles: both_words(&self.troubles, &other.troubles),
             retries: both(&self.retries, &other.retries),
+            retry_wait_ns: self.retry_wait_ns + other.retry_wait_ns,
             connects: self.connects + other.connects,
             refused_connects: both_words(&self.refused_connects, &other.refused_connects),
             lost_connections: self.lost_connections + other.lost_connections,
@@ -340,6 +360,7 @@ impl ClientStatistics {
             waited_ns: self.waited_ns + other.waited_ns,
             longest_wait_ns: self.longest_wait_ns.max(other.longest_wait_ns),
             queue_waits: self.queue_waits + other.queue_waits,
+            stream_limit: self.stream_limit.into_iter().chain(other.stream_limit).min(),
             limit_waits: self.limit_waits + other.limit_waits,
             limited_ns: self.limited_ns + other.limited_ns,
             longest_limited_ns: self.longest_limited_ns.max(other.longest_limited_ns),

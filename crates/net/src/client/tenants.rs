@@ -67,6 +67,18 @@ impl Clients {
         self.client_of(tenant).held(tenant, samples)
     }
 
+    /// Returns [`Client::retries`] of the tenant's client.
+    #[must_use]
+    pub fn retries(&self, tenant: u8, samples: usize) -> Vec<u64> {
+        self.client_of(tenant).retries(tenant, samples)
+    }
+
+    /// Returns [`Client::retry_waits`] of the tenant's client.
+    #[must_use]
+    pub fn retry_waits(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
+        self.client_of(tenant).retry_waits(tenant, samples)
+    }
+
     /// Returns [`Client::accepted`] of the tenant's client.
     #[must_use]
     pub fn accepted(&self, tenant: u8, samples: usize) -> Vec<Nanos> {

@@ -118,6 +118,9 @@ mod tests {
 
     #[test]
     fn text_cannot_break_out() {
-        assert_eq!(escaped("a<b> & \"c\"\n\u{1b}[31m\u{202e}"), "a&lt;b&gt; &amp; &quot;c&quot;&#10;[31m");
+        assert_eq!(
+            escaped("a<b> & \"c\"\n\u{1b}[31m\u{202e}"),
+            "a&lt;b&gt; &amp; &quot;c&quot;&#10;[31m"
+        );
     }
 }

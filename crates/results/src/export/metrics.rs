@@ -3,16 +3,21 @@
 use std::fmt::Write as _;
 
 use super::quoted;
-use crate::summary::Run;
 use crate::summary::distributions::{MetricDistribution, Percentile};
 use crate::summary::metrics::{Distribution, Metrics};
+use crate::summary::{Client, Run, Test};
 use crate::units::percentile;
 
 /// Returns the table. Cells without a value are empty; lines end with CR LF, as in RFC 4180.
 pub fn csv(run: &Run) -> String {
     let tests = run.tests.iter().filter_map(|test| Some((&test.folder, test.metrics.as_ref()?)));
-    let tests: Vec<(&String, Vec<MetricDistribution>)> =
+    let mut tests: Vec<(&String, Vec<MetricDistribution>)> =
         tests.map(|(folder, metrics)| (folder, distributions(metrics))).collect();
+    for (folder, found) in run.clients.iter().filter_map(|client| retries(run, client)) {
+        if let Some((_, all)) = tests.iter_mut().find(|(of, _)| **of == *folder) {
+            all.push(found);
+        }
+    }
     let mut percents: Vec<f64> = tests
         .iter()
         .flat_map(|(_, all)| all)
@@ -39,6 +44,26 @@ pub fn csv(run: &Run) -> String {
         }
     }
     text
+}
+
+/// Returns the waits of a test for its retries, with its folder; `None` without a retry, and for several
+/// tenants, which the client does not distinguish.
+fn retries<'r>(run: &'r Run, client: &Client) -> Option<(&'r String, MetricDistribution)> {
+    let is_its = |test: &&Test| test.scenario == client.scenario && test.mode == client.mode;
+    let mut tests = run.tests.iter().filter(is_its);
+    let (test, None) = (tests.next()?, tests.next()) else { return None };
+    let count: u64 = client.retries.values().sum();
+    let found = MetricDistribution {
+        metric: "retry_wait".into(),
+        unit: "ns".into(),
+        count,
+        mean: client.retry_wait_ns as f64 / count as f64,
+        std: None,
+        min: None,
+        max: None,
+        percentiles: Vec::new(),
+    };
+    (count > 0).then_some((&test.folder, found))
 }
 
 /// Returns the distributions of a test; of systems that are no server of texts those of its times.

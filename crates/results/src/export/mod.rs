@@ -18,6 +18,7 @@ use crate::foreign::{self, ForeignError, ForeignResult};
 use crate::records::{self, Records, RecordsError};
 use crate::{series, summary};
 
+use text::OptionalColumns;
 pub use text::quoted;
 
 /// Export format of a run.
@@ -170,15 +171,18 @@ impl<'a> Source<'a> {
     ) -> Result<(), ExportError> {
         match format {
             Format::Csv => {
-                let has_sessions = self.has_sessions();
-                text::csv_head(out, has_sessions)?;
-                self.each(note, |test| Ok(text::csv(out, &test, has_sessions)?))
+                let has = self.optional_columns();
+                text::csv_head(out, has)?;
+                self.each(note, |test| Ok(text::csv(out, &test, has)?))
             }
             Format::Jsonl => self.each(note, |test| Ok(text::jsonl(out, &test)?)),
             #[cfg(feature = "parquet")]
             Format::Parquet => {
-                if self.has_sessions() {
-                    note("note: Parquet has no session columns; csv and jsonl have them".into());
+                let has = self.optional_columns();
+                if has.sessions || has.retries {
+                    let missing = "note: Parquet has no columns of sessions and retries; csv and \
+                                   jsonl have them";
+                    note(missing.into());
                 }
                 let mut file = parquet::File::new(out, &self.about())?;
                 self.each(note, |test| file.write(&test))?;
@@ -199,12 +203,18 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns whether queries are turns of sessions in a test.
-    fn has_sessions(&self) -> bool {
+    /// Returns whether queries are turns of sessions in a test, and whether requests were sent again.
+    fn optional_columns(&self) -> OptionalColumns {
+        let Contents::Run(run) = &self.contents else {
+            return OptionalColumns { sessions: false, retries: false };
+        };
         let is_of_sessions = |test: &summary::Test| {
             test.metrics.as_ref().is_some_and(|metrics| metrics.sessions.is_some())
         };
-        matches!(&self.contents, Contents::Run(run) if run.tests.iter().any(is_of_sessions))
+        OptionalColumns {
+            sessions: run.tests.iter().any(is_of_sessions),
+            retries: run.clients.iter().any(|client| !client.retries.is_empty()),
+        }
     }
 
     fn run(&self) -> Result<&summary::Run, ExportError> {

@@ -36,10 +36,19 @@ pub struct Row<'a> {
     /// Number of the turn in its session, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<i64>,
+    /// How often requests were sent again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retries: Option<i64>,
+    /// Time between failed attempts and their retries, in ns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_wait_ns: Option<i64>,
 }
 
 /// Names of the columns of a run with sessions beyond the others.
 pub const SESSION_COLUMNS: [&str; 2] = ["session", "turn"];
+
+/// Names of the columns of a run with retries beyond the others.
+pub const RETRY_COLUMNS: [&str; 2] = ["retries", "retry_wait_ns"];
 
 /// Names of the columns.
 pub const COLUMNS: [&str; 11] = [
@@ -87,6 +96,8 @@ impl TestRecords<'_> {
                 .filter(|n| !n.is_empty()),
             session: records.session.get(at).copied(),
             turn: records.turn.get(at).copied(),
+            retries: records.retries.get(at).copied(),
+            retry_wait_ns: records.retry_wait_ns.get(at).copied(),
         }
     }
 }
@@ -111,6 +122,8 @@ mod tests {
             failure: None,
             session: None,
             turn: None,
+            retries: None,
+            retry_wait_ns: None,
         };
         let names = |row: Row<'_>| -> Vec<String> {
             let value = serde_json::to_value(row).unwrap();
@@ -119,5 +132,7 @@ mod tests {
         assert_eq!(names(row), COLUMNS);
         let of_session = Row { session: Some(1), turn: Some(2), ..row };
         assert_eq!(names(of_session)[11..], SESSION_COLUMNS);
+        let of_retries = Row { retries: Some(1), retry_wait_ns: Some(2), ..row };
+        assert_eq!(names(of_retries)[11..], RETRY_COLUMNS);
     }
 }

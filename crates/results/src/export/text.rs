@@ -4,12 +4,22 @@ use std::fmt::Display;
 use std::io::{self, Write};
 
 use super::TestRecords;
-use super::rows::{COLUMNS, SESSION_COLUMNS};
+use super::rows::{COLUMNS, RETRY_COLUMNS, SESSION_COLUMNS};
+
+/// Columns that not every run has.
+#[derive(Debug, Clone, Copy)]
+pub struct OptionalColumns {
+    /// Those of sessions.
+    pub sessions: bool,
+    /// Those of retries.
+    pub retries: bool,
+}
 
 /// Writes the header line, with units in the names.
-pub fn csv_head(out: &mut dyn Write, has_sessions: bool) -> io::Result<()> {
-    let more: &[&str] = if has_sessions { &SESSION_COLUMNS } else { &[] };
-    write!(out, "{}\r\n", [&COLUMNS[..], more].concat().join(","))
+pub fn csv_head(out: &mut dyn Write, has: OptionalColumns) -> io::Result<()> {
+    let sessions: &[&str] = if has.sessions { &SESSION_COLUMNS } else { &[] };
+    let retries: &[&str] = if has.retries { &RETRY_COLUMNS } else { &[] };
+    write!(out, "{}\r\n", [&COLUMNS[..], sessions, retries].concat().join(","))
 }
 
 /// Writes comma-separated values as in RFC 4180: lines end with CR LF, and missing values are
@@ -17,7 +27,7 @@ pub fn csv_head(out: &mut dyn Write, has_sessions: bool) -> io::Result<()> {
 pub fn csv(
     out: &mut (impl Write + ?Sized),
     test: &TestRecords<'_>,
-    has_sessions: bool,
+    has: OptionalColumns,
 ) -> io::Result<()> {
     let folder = quoted(test.name);
     for row in test.rows() {
@@ -32,9 +42,13 @@ pub fn csv(
             cell(out, time)?;
         }
         cell(out, row.failure)?;
-        if has_sessions {
+        if has.sessions {
             cell(out, row.session)?;
             cell(out, row.turn)?;
+        }
+        if has.retries {
+            cell(out, row.retries)?;
+            cell(out, row.retry_wait_ns)?;
         }
         out.write_all(b"\r\n")?;
     }
@@ -64,7 +78,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// Writes one JSON object per line, each with all keys; missing values are null. Rows of a run without
-/// sessions have no keys of sessions.
+/// sessions or retries have no keys of them.
 pub fn jsonl(out: &mut (impl Write + ?Sized), test: &TestRecords<'_>) -> io::Result<()> {
     for row in test.rows() {
         serde_json::to_writer(&mut *out, &row)?;

@@ -12,6 +12,7 @@ mod requests;
 mod vllm;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -153,9 +154,24 @@ pub enum ForeignError {
 /// # Errors
 /// See [`ForeignError`].
 pub fn read(path: &Path) -> Result<ForeignResult, ForeignError> {
-    if path.is_dir() {
-        return read_folder(path);
+    let mut result = if path.is_dir() { read_folder(path)? } else { read_file(path)? };
+    number_titles(&mut result.tests);
+    Ok(result)
+}
+
+/// Numbers the further tests of a title, because tests are selected and compared by their titles.
+fn number_titles(tests: &mut [Test]) {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for test in tests {
+        let count = counts.entry(test.title.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            test.title += &format!(" #{count}");
+        }
     }
+}
+
+fn read_file(path: &Path) -> Result<ForeignResult, ForeignError> {
     let is_log = |name: &str| name.starts_with("mlperf_log_");
     if path.file_name().and_then(|name| name.to_str()).is_some_and(is_log) {
         return loadgen::read(path.parent().unwrap_or(Path::new(".")));
@@ -165,6 +181,10 @@ pub fn read(path: &Path) -> Result<ForeignResult, ForeignError> {
     let value = serde_json::from_str::<Value>(&text);
     match value {
         Ok(value) if vllm::is(&value) => vllm::read(path, &[value]),
+        // `vllm bench sweep serve` writes a list.
+        Ok(Value::Array(values)) if values.first().is_some_and(vllm::is) => {
+            vllm::read(path, &values)
+        }
         Ok(value) if guidellm::is(&value) => guidellm::read(path, &value),
         Ok(value) if aiperf::is_summary(&value) => aiperf::read_summary(path, &value),
         Ok(value) if !aiperf::is_record(&value) => Err(ForeignError::Unknown { path: path.into() }),
@@ -180,7 +200,7 @@ fn read_folder(path: &Path) -> Result<ForeignResult, ForeignError> {
     } else if has(aiperf::RECORDS) || has(aiperf::SUMMARY) {
         aiperf::read_folder(path)
     } else if has(guidellm::FILE) {
-        read(&path.join(guidellm::FILE))
+        read_file(&path.join(guidellm::FILE))
     } else {
         Err(ForeignError::Unknown { path: path.into() })
     }

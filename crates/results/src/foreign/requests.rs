@@ -52,6 +52,8 @@ pub fn records(mut requests: Vec<Request>) -> Option<Records> {
         }),
         session: Vec::new(),
         turn: Vec::new(),
+        retries: Vec::new(),
+        retry_wait_ns: Vec::new(),
     })
 }
 

@@ -1,6 +1,6 @@
 //! Results of `vllm bench serve --save-result`: one object with all figures; with `--save-detailed`
 //! also arrays with an entry per request. Times are seconds in arrays and ms in figures.
-//! `--append-result` writes one object per line.
+//! `--append-result` writes one object per line, and `vllm bench sweep serve` a list of objects.
 //!
 //! SGLang's `bench_serving` is of the same origin: its `--output-file` has an object per line with most
 //! of these keys, and with `--output-details` the arrays.
@@ -61,7 +61,14 @@ pub fn read(path: &Path, values: &[Value]) -> Result<ForeignResult, ForeignError
             SavedResult::deserialize(value).map_err(|error| malformed(error.to_string()))?;
         test(&saved, value).map_err(malformed)
     };
-    let tests = values.iter().map(test).collect::<Result<_, _>>()?;
+    let mut tests = values.iter().map(test).collect::<Result<Vec<_>, _>>()?;
+    let labels = || values.iter().map(|value| value["label"].as_str().unwrap_or_default());
+    // Without `--label`, every result has the name of the backend.
+    if labels().any(|label| labels().next() != Some(label)) {
+        for (test, label) in tests.iter_mut().zip(labels()).filter(|(_, label)| !label.is_empty()) {
+            test.title += &format!(", {label}");
+        }
+    }
     Ok(ForeignResult { tool, version: String::new(), tests })
 }
 

@@ -65,7 +65,7 @@ pub enum RecordsError {
 }
 
 impl Records {
-    fn columns(&self) -> [(&'static str, bool, &Vec<i64>); 10] {
+    fn columns(&self) -> [(&'static str, bool, &Vec<i64>); 12] {
         [
             ("scheduled_ns", true, &self.scheduled_ns),
             ("issue_delay_ns", false, &self.issue_delay_ns),
@@ -77,6 +77,8 @@ impl Records {
             ("failure", false, &self.failure),
             ("session", false, &self.session),
             ("turn", false, &self.turn),
+            ("retries", false, &self.retries),
+            ("retry_wait_ns", false, &self.retry_wait_ns),
         ]
     }
 
@@ -92,6 +94,8 @@ impl Records {
             "failure" => &mut self.failure,
             "session" => &mut self.session,
             "turn" => &mut self.turn,
+            "retries" => &mut self.retries,
+            "retry_wait_ns" => &mut self.retry_wait_ns,
             _ => return None,
         })
     }
@@ -201,6 +205,8 @@ mod tests {
             failure: vec![0, 2, 0],
             session: vec![1, 2, 1],
             turn: vec![1, 1, 2],
+            retries: vec![0, 3, 0],
+            retry_wait_ns: vec![0, 2_000_000_000, 0],
         }
     }
 

@@ -103,6 +103,20 @@ pub struct Records {
     pub session: Vec<i64>,
     /// Number of the turn in its session, from 1. Empty as `session` is.
     pub turn: Vec<i64>,
+    /// How often requests were sent again. Empty if none of the run was.
+    pub retries: Vec<i64>,
+    /// Time between failed attempts and their retries, in ns, as the server asked (`Retry-After`) or by
+    /// the client's own times. Empty as `retries` is.
+    pub retry_wait_ns: Vec<i64>,
+}
+
+/// Retries of the requests of a run, by sample.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RetryColumns {
+    /// How often the request was sent again.
+    pub counts: Vec<u64>,
+    /// How long it waited before that, in ns.
+    pub waits_ns: Vec<u64>,
 }
 
 /// Returns the failure with this code; `None` for 0. Unknown codes count as internal.
@@ -171,7 +185,32 @@ impl Records {
             failure: Vec::new(),
             session: Vec::new(),
             turn: Vec::new(),
+            retries: Vec::new(),
+            retry_wait_ns: Vec::new(),
         }
+    }
+
+    /// Returns the records with the retries of their requests.
+    #[must_use]
+    pub fn with_retries(mut self, retries: &RetryColumns) -> Self {
+        if retries.counts.iter().all(|&count| count == 0) {
+            return self;
+        }
+        let each = match self.row {
+            Row::Query => usize::try_from(self.samples_per_query).unwrap_or(1),
+            Row::Sample => 1,
+        };
+        let stride = usize::try_from(self.stride).unwrap_or(1);
+        let column = |values: &[u64]| {
+            let of_row = |row: usize| {
+                let samples = values.iter().skip(row * stride * each).take(each);
+                samples.sum::<u64>().cast_signed()
+            };
+            (0..self.row_count()).map(of_row).collect::<Vec<_>>()
+        };
+        let (counts, waits) = (column(&retries.counts), column(&retries.waits_ns));
+        (self.retries, self.retry_wait_ns) = (counts, waits);
+        self
     }
 
     fn push(
@@ -263,6 +302,19 @@ mod tests {
         assert_eq!((found.row, found.total, found.row_count()), (Row::Sample, 3, 3));
         assert_eq!(found.latency_ns, [100, 200, 150]);
         assert_eq!(found.sample, [4, 5, 6]);
+    }
+
+    #[test]
+    fn retries_belong_to_the_queries_of_their_samples() {
+        let of = Records::from_record(&record(2), Keep::All).unwrap();
+        let none = RetryColumns { counts: vec![0; 6], waits_ns: vec![0; 6] };
+        assert_eq!(of.clone().with_retries(&none), of);
+        let some =
+            RetryColumns { counts: vec![0, 1, 0, 0, 2, 1], waits_ns: vec![0, 70, 0, 0, 50, 5] };
+        let found = Records { stride: 2, ..of.clone() }.with_retries(&some);
+        assert_eq!(found.retries[..2], [1, 3], "every other query");
+        let found = of.with_retries(&some);
+        assert_eq!((found.retries, found.retry_wait_ns), (vec![1, 0, 3], vec![70, 0, 55]));
     }
 
     #[test]

@@ -75,6 +75,14 @@ pub struct Client {
     /// workers that shared the load; the figures above cover all workers
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<Worker>,
+    /// maximum number of streams that the server permits on a connection of HTTP/2; null if it was not
+    /// reached, or is not below `streams`
+    #[serde(default)]
+    pub stream_limit: Option<u64>,
+    /// total time that requests waited for their retries, as the server asked (`Retry-After`) or by the
+    /// client's own times; it counts in their latency
+    #[serde(default)]
+    pub retry_wait_ns: u64,
 }
 
 /// Samples that failed in one way.
@@ -141,9 +149,9 @@ impl Client {
             let waits = match self.connection_waits {
                 0 => "Run the client on a faster machine, or lower the rate.".to_owned(),
                 waits => format!(
-                    "{waits} samples waited for a free connection, at most {}. Raise \
-                     connections=N, or use HTTP/2.",
-                    units::duration(self.longest_wait_ns.cast_signed())
+                    "{waits} samples waited for a free connection, at most {}. {}",
+                    units::duration(self.longest_wait_ns.cast_signed()),
+                    self.stream_remedy().unwrap_or("Raise connections=N, or use HTTP/2.".into())
                 ),
             };
             let text = format!(
@@ -191,15 +199,28 @@ impl Client {
         let budget = LEAST_QUEUE_NS.max(metrics.latency_ns.target / QUEUE_SHARE);
         // Requests may be late for other reasons: no wait for a connection was longer than this.
         let longest = self.longest_wait_ns.cast_signed();
+        let remedy = self.stream_remedy().unwrap_or_else(|| {
+            "If connections=N is set, raise or remove it. Otherwise use a faster machine for the \
+             client, or lower the rate."
+                .into()
+        });
         (is_judged && late.target.min(longest) > budget).then(|| {
             format!(
                 "The client queued: {} samples waited for a busy connection, at most {}, and at \
-                 the target percentile a request was on the wire {} after it was due. If \
-                 connections=N is set, raise or remove it. Otherwise use a faster machine for the \
-                 client, or lower the rate.",
+                 the target percentile a request was on the wire {} after it was due. {remedy}",
                 self.queue_waits,
                 units::duration(self.longest_wait_ns.cast_signed()),
                 units::duration(late.target),
+            )
+        })
+    }
+
+    /// Returns what helps if the server permits fewer streams than the load needs.
+    fn stream_remedy(&self) -> Option<String> {
+        self.stream_limit.map(|limit| {
+            format!(
+                "The server permits {limit} streams on a connection of HTTP/2. Raise connections=N, \
+                 or the limit of the server."
             )
         })
     }
@@ -221,6 +242,9 @@ impl Client {
         if self.connection_waits > 0 {
             text += &format!(", {} waits for a connection", self.connection_waits);
         }
+        if let (Some(limit), true) = (self.stream_limit, self.queue_waits > 0) {
+            text += &format!(" (the server permits {limit} streams on each)");
+        }
         if let Some(gaps) = &self.inter_token_ns {
             let show = |span: u64| units::duration(span.cast_signed());
             text += &format!(", inter-token p50 {}, p99 {}", show(gaps.p50), show(gaps.p99));
@@ -232,6 +256,10 @@ impl Client {
         let retries: u64 = self.retries.values().sum();
         if retries > 0 {
             text += &format!(", {retries} requests sent again");
+        }
+        if self.retry_wait_ns > 0 {
+            let waited = units::duration(self.retry_wait_ns.cast_signed());
+            text += &format!(" after waits of {waited} in all");
         }
         if self.unrequested_compression > 0 {
             let answers = self.unrequested_compression;

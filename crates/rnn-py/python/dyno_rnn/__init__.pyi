@@ -6,11 +6,13 @@ Input arrays are any buffers of float32, such as NumPy arrays; output arrays are
 
 from collections.abc import Buffer, Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal, final
+from typing import Any, Literal, TypeVar, final, overload
 
 __all__ = ["Graph", "Model", "__version__"]
 
 __version__: str
+
+_Out = TypeVar("_Out", bound=Buffer)
 
 @final
 class Model:
@@ -41,7 +43,8 @@ class Model:
         steps: int = 100,
     ) -> Model:
         """Loads the weights of a torch.nn.LSTM, GRU or RNN. Arrays are (steps, rows, inputs), whatever
-        `batch_first` is. Raises TypeError for another module.
+        `batch_first` of the module is; `run(x, batch_first=True)` takes (rows, steps, inputs). Raises
+        TypeError for another module.
         """
 
     @property
@@ -58,24 +61,57 @@ class Model:
     def states(self) -> int:
         """Numbers in the states of one row, all layers together."""
 
-    def run(self, input: Buffer, lengths: Sequence[int] | None = None) -> memoryview:
+    @overload
+    def run(
+        self,
+        input: Buffer,
+        lengths: Sequence[int] | None = None,
+        *,
+        out: None = None,
+        batch_first: bool = False,
+    ) -> memoryview:
         """Runs (steps, rows, inputs) from zero states, or the constant ones of the file, and returns
-        (steps, rows, outputs).
+        (steps, rows, outputs). With `batch_first`, both are (rows, steps, ...).
 
-        `lengths` are the steps of each row; outputs after them are zeros. Raises TypeError or
-        ValueError if an argument does not fit.
+        `lengths` are the steps of each row; outputs after them are zeros. `out`, a float32 array of the
+        outputs' shape, receives them and is returned. Raises TypeError or ValueError if an argument
+        does not fit.
         """
 
+    @overload
+    def run(
+        self,
+        input: Buffer,
+        lengths: Sequence[int] | None = None,
+        *,
+        out: _Out,
+        batch_first: bool = False,
+    ) -> _Out: ...
+    @overload
     def run_on(
         self,
         input: Buffer,
         states: Buffer | None = None,
         lengths: Sequence[int] | None = None,
+        *,
+        out: None = None,
+        batch_first: bool = False,
     ) -> tuple[memoryview, memoryview]:
         """Runs like `run`, but from the states that the last call returned.
 
         Returns outputs and states. Per layer, states are hidden states (directions, rows, units),
-        then for an LSTM cell states (directions, rows, units)."""
+        then for an LSTM cell states (directions, rows, units), whatever `batch_first` is."""
+
+    @overload
+    def run_on(
+        self,
+        input: Buffer,
+        states: Buffer | None = None,
+        lengths: Sequence[int] | None = None,
+        *,
+        out: _Out,
+        batch_first: bool = False,
+    ) -> tuple[_Out, memoryview]: ...
 
 @final
 class Graph:

@@ -53,6 +53,32 @@ class Engine(unittest.TestCase):
             self.assertAlmostEqual(found, right, delta=1e-6)
         self.assertEqual(states.tolist()[:16], flat(two.tolist())[-16:])
 
+    def test_rows_come_first_on_request(self):
+        model = dyno_rnn.Model("lstm:4x8")
+        batch = numbers(5, 3, 4)
+        turned = array.array("f", (batch[t, row, i] for row in range(3) for t in range(5) for i in range(4)))
+        turned = memoryview(turned).cast("B").cast("f", (3, 5, 4))
+        output, states = model.run_on(batch, lengths=[5, 2, 4])
+        found, of_found = model.run_on(turned, lengths=[5, 2, 4], batch_first=True)
+        self.assertEqual((found.shape, of_found.tolist()), ((3, 5, 8), states.tolist()))
+        self.assertEqual(model.run(turned, [5, 2, 4], batch_first=True).tolist(), found.tolist())
+        for row in range(3):
+            for t in range(5):
+                for unit in range(8):
+                    self.assertEqual(found[row, t, unit], output[t, row, unit])
+
+    def test_outputs_go_where_they_are_wanted(self):
+        model = dyno_rnn.Model("lstm:4x8")
+        for batch_first, shape in [(False, (5, 2)), (True, (2, 5))]:
+            values = numbers(*shape, 4)
+            right = model.run(values, batch_first=batch_first)
+            place = memoryview(array.array("f", [9.0] * 80)).cast("B").cast("f", (*shape, 8))
+            found = model.run(values, out=place, batch_first=batch_first)
+            self.assertIs(found, place)
+            self.assertEqual(place.tolist(), right.tolist())
+            found, _ = model.run_on(values, out=place, batch_first=batch_first)
+            self.assertIs(found, place)
+
     def test_fewer_bits_answer_nearly_the_same(self):
         values = numbers(9, 1, 16)
         right = dyno_rnn.Model("lstm:16x32").run(values)
@@ -63,6 +89,7 @@ class Engine(unittest.TestCase):
 
     def test_what_does_not_fit_is_told(self):
         model = dyno_rnn.Model("lstm:4x8")
+        into = lambda out: lambda: model.run(numbers(2, 1, 4), out=out)
         refused = [
             (ValueError, "`none.onnx` is not a file", lambda: dyno_rnn.Model("none.onnx")),
             (ValueError, "'f32', 'bf16' or 'int8'", lambda: dyno_rnn.Model("lstm:4x8", precision="f16")),
@@ -75,6 +102,10 @@ class Engine(unittest.TestCase):
             (ValueError, "none above the input's steps", lambda: model.run(numbers(2, 2, 4), [1, 3])),
             (OverflowError, "", lambda: model.run(numbers(2, 1, 4), [-1])),
             (ValueError, "numbers of states, found 3", lambda: model.run_on(numbers(2, 1, 4), numbers(3))),
+            (ValueError, "(rows, steps, 4)", lambda: model.run(numbers(2, 2, 5), batch_first=True)),
+            (ValueError, "out: expected (2, 1, 8), found [2, 1, 4]", into(numbers(2, 1, 4))),
+            (ValueError, "can be written to", into(numbers(2, 1, 8).toreadonly())),
+            (TypeError, "out: expected a buffer of float32", into([])),
         ]
         for kind, words, call in refused:
             with self.assertRaises(kind) as raised:

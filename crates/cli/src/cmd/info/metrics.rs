@@ -162,6 +162,8 @@ pub const METRICS: [Metric; 30] = [
             "bytes_sent",
             "bytes_received",
             "tokens_counted_by",
+            "stream_limit",
+            "retry_wait_ns",
         ],
         what: "lateness is the time when the whole request was first passed to a socket - its \
                scheduled time; over max_client_lag_ns at the target percentile, a Server run is \
@@ -169,10 +171,12 @@ pub const METRICS: [Metric; 30] = [
                the test took); above 0.95 any run is INVALID. Waits are those of samples for which \
                no connection was free. queue_waits are waits for a connection that another request \
                occupied; they make a run INVALID if they delay requests by more than 5 % of the \
-               latency. limit_waits are waits for max-concurrency: they count in the latency but \
+               latency. stream_limit is the number of streams that a server permits on a \
+               connection of HTTP/2; samples beyond it wait, which counts in their latency. \
+               limit_waits are waits for max-concurrency: they count in the latency but \
                not in the lateness. Requests that are sent again (retries=N) are counted. Their \
                latency still counts from the schedule and includes the waits that a server \
-               requests (Retry-After).",
+               requests (Retry-After), whose sum is retry_wait_ns.",
         elsewhere: "",
     },
     Metric {

@@ -532,11 +532,10 @@ impl Run {
             ))?;
         }
         if let TuneEnd::Stopped(Stop::Failed(why)) = &outcome.end {
-            return Err(Failure::aborted(why)
-                .hint(
-                    "fix the cause, then use --resume: what was evaluated is kept; a changed \
+            return Err(Failure::aborted(why).hint(
+                "fix the cause, then use --resume: what was evaluated is kept; a changed \
                      program needs a new job (--out DIR)",
-                ));
+            ));
         }
         if failures.is_empty() {
             Ok(exit(network, outcome))

@@ -108,6 +108,16 @@ impl Remote {
         measured_stamps(record, self.client.accepted(tenant, record.played()))
     }
 
+    /// Returns how often the request of each sample of a tenant's record was sent again.
+    pub fn retries(&self, tenant: u8, record: &Record) -> Vec<u64> {
+        measured(record, self.client.retries(tenant, record.played()))
+    }
+
+    /// Returns how long each sample of a tenant's record waited for its retries, ns.
+    pub fn retry_waits(&self, tenant: u8, record: &Record) -> Vec<Nanos> {
+        measured(record, self.client.retry_waits(tenant, record.played()))
+    }
+
     /// Returns the lateness of [`Remote::lateness`] by sample; `None` if the request was never
     /// written.
     pub fn sent_late(&self, tenant: u8, record: &Record) -> Vec<Option<Nanos>> {
@@ -126,7 +136,7 @@ impl Remote {
 }
 
 /// Returns the values of the samples of a record, from those of all samples that were played.
-fn measured<T: Copy>(record: &Record, all: Vec<T>) -> Vec<T> {
+pub fn measured<T: Copy>(record: &Record, all: Vec<T>) -> Vec<T> {
     if record.excluded.is_none() {
         return all;
     }

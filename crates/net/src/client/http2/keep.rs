@@ -62,17 +62,31 @@ pub(super) async fn keep(lane: Arc<Lane>, node: usize) {
         };
         lane.own().dialed[node].under_way -= 1;
         match dialed {
-            Ok((requests, connection, notes)) => {
+            Ok((requests, mut connection, notes)) => {
                 let link = stands(&lane, node, requests, notes);
                 settle(&lane, &mut is_settled);
                 let made_at = lane.shared.clock.now();
-                let ended = connection.await;
-                ends(&lane, &link, made_at, ended);
+                let ended = drive(&link, &mut connection).await;
+                if ended.is_none() {
+                    tokio::spawn(connection);
+                }
+                ends(&lane, &link, made_at, ended.and_then(Result::err));
             }
             Err(trouble) => failed(&lane, node, &trouble),
         }
         settle(&lane, &mut is_settled);
     }
+}
+
+/// Drives a connection until it ends, or until the server announces its end (GOAWAY). Returns how it
+/// ended; `None` if its open streams go on, for which new samples need not wait.
+async fn drive(link: &Link, connection: &mut Connection<Wire>) -> Option<Result<(), h2::Error>> {
+    poll_fn(|cx| match Pin::new(&mut *connection).poll(cx) {
+        Poll::Ready(ended) => Poll::Ready(Some(ended)),
+        Poll::Pending if link.is_ending() => Poll::Ready(None),
+        Poll::Pending => Poll::Pending,
+    })
+    .await
 }
 
 /// Marks this connection as settled, so that the preparation of a run does not wait for it.
@@ -143,19 +157,29 @@ async fn dial(
         arrivals: arrivals.clone(),
         read_at,
     };
-    let shaken = h2::client::Builder::new()
-        .enable_push(false)
-        .initial_window_size(STREAM_WINDOW)
-        .initial_connection_window_size(CONNECTION_WINDOW)
-        .handshake(wire)
-        .await;
     let no_answer = |error: &h2::Error| {
         let kind = if error.is_io() { Kind::Closed } else { Kind::Malformed };
         Trouble::new(kind, format!("{} does not speak HTTP/2: {error}", node.endpoint))
     };
-    let (requests, mut connection) = shaken.map_err(|error| no_answer(&error))?;
+    let (requests, mut connection) = handshake(wire).await.map_err(|error| no_answer(&error))?;
     greet(&mut connection).await.map_err(|error| no_answer(&error))?;
     Ok((requests, connection, (departures, arrivals)))
+}
+
+/// Begins HTTP/2 on a socket.
+async fn handshake(wire: Wire) -> Result<(SendRequest<Bytes>, Connection<Wire>), h2::Error> {
+    h2::client::Builder::new()
+        .enable_push(false)
+        .initial_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        // These limits end the connection, and with it all of its requests. They are meant for
+        // hostile servers, but a server that streams tokens reaches them too: with frames that it
+        // sent before it knew of a cancellation, and with many small frames in one read.
+        .max_concurrent_reset_streams(usize::MAX)
+        .max_local_error_reset_streams(None)
+        .data_frame_budget(usize::MAX)
+        .handshake(wire)
+        .await
 }
 
 /// Waits for a round trip, which shows that the server speaks HTTP/2 and how many streams it
@@ -208,7 +232,7 @@ fn stands(
     link
 }
 
-fn ends(lane: &Lane, link: &Link, made_at: Nanos, ended: Result<(), h2::Error>) {
+fn ends(lane: &Lane, link: &Link, made_at: Nanos, error: Option<h2::Error>) {
     link.is_closed.store(true, Relaxed);
     lane.counters().lost_connections.fetch_add(1, Relaxed);
     let now = lane.shared.clock.now();
@@ -225,7 +249,7 @@ fn ends(lane: &Lane, link: &Link, made_at: Nanos, ended: Result<(), h2::Error>) 
     };
     if is_fruitless && is_hopeless {
         let endpoint = &lane.shared.nodes[link.node].endpoint;
-        let why = ended.err().map_or_else(String::new, |error| format!(": {error}"));
+        let why = error.map_or_else(String::new, |error| format!(": {error}"));
         let words = format!("{endpoint} closes connections without an answer{why}");
         lane.waiting_failed(&Trouble::new(Kind::Closed, words), true);
     }

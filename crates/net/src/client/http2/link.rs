@@ -32,10 +32,15 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Returns whether one more stream may be opened; `most` is the client's own limit.
-    pub(super) fn has_room(&self, most: usize) -> bool {
+    /// Returns whether one more stream may be opened. Records the server's limit if it is below the
+    /// client's and reached.
+    pub(super) fn has_room(&self, shared: &ClientCore) -> bool {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.streams.load(Relaxed) >= requests.current_max_send_streams().min(most) {
+        let (permitted, most) = (requests.current_max_send_streams(), shared.options.streams);
+        if self.streams.load(Relaxed) >= permitted.min(most) {
+            if permitted < most {
+                shared.counters.streams_limited(permitted as u64);
+            }
             return false;
         }
         // No task waits for a place here: the code that closes a stream checks again.
@@ -47,6 +52,13 @@ impl Link {
             }
             Poll::Pending => false,
         }
+    }
+
+    /// Returns whether the connection takes no further stream although open ones go on.
+    pub(super) fn is_ending(&self) -> bool {
+        let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        let polled = requests.poll_ready(&mut Context::from_waker(Waker::noop()));
+        matches!(polled, Poll::Ready(Err(_)))
     }
 }
 

@@ -231,7 +231,6 @@ impl Lane {
     /// Opens a stream for the longest-waiting sample; returns false if there is no sample or no
     /// place for it.
     fn open_stream(self: &Arc<Self>) -> bool {
-        let most = self.shared.options.streams;
         let limit = self.shared.options.max_in_flight;
         if limit.is_some_and(|limit| self.streams.load(Ordering::Relaxed) >= limit.get()) {
             self.limited_at.store(self.shared.clock.now(), Ordering::Relaxed);
@@ -241,7 +240,7 @@ impl Lane {
             let mut own = self.own();
             loop {
                 let Some(link) = own.with_room.front() else { return false };
-                if link.has_room(most) {
+                if link.has_room(&self.shared) {
                     break link.clone();
                 }
                 link.is_listed.store(false, Ordering::Relaxed);
@@ -283,7 +282,7 @@ impl Lane {
 
     /// Lists a connection that may have room again.
     fn list(&self, link: &Arc<Link>) {
-        if !link.is_listed.load(Ordering::Relaxed) && link.has_room(self.shared.options.streams) {
+        if !link.is_listed.load(Ordering::Relaxed) && link.has_room(&self.shared) {
             link.is_listed.store(true, Ordering::Relaxed);
             self.own().with_room.push_back(link.clone());
         }

@@ -193,6 +193,11 @@ async fn drain(mut rest: RecvStream) {
 /// Returns the trouble that an error of a stream or of its connection means.
 pub(super) fn trouble(lane: &Lane, link: &Link, error: &h2::Error, has_begun: bool) -> Trouble {
     let endpoint = &lane.shared.nodes[link.node].endpoint;
+    // RFC 9113, section 6.8: only streams that the server did not process have this error.
+    if error.is_go_away() && error.is_remote() {
+        let words = format!("{endpoint} ended the connection without processing the request");
+        return Trouble::new(Kind::Refused, format!("{words}: {error}"));
+    }
     let when = if has_begun { "in the middle of an answer" } else { "before it answered" };
     let (kind, what) = match error.reason() {
         Some(h2::Reason::REFUSED_STREAM | h2::Reason::ENHANCE_YOUR_CALM) => {

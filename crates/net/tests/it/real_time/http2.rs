@@ -197,6 +197,10 @@ fn retries_of_streams_are_counted() {
     let played = play(&client, &library, &settings(Scenario::Offline, 40, 1.0));
     let seen = client.statistics();
     assert_eq!((played.record.failed.len(), seen.retries[&Kind::Refused]), (40, 80));
+    assert_eq!(client.retries(0, 40), [2; 40]);
+    let waits = client.retry_waits(0, 40);
+    assert!(waits.iter().all(|wait| *wait > 0), "refusals wait: {waits:?}");
+    assert_eq!(waits.iter().sum::<u64>(), seen.retry_wait_ns);
 }
 
 /// A server of HTTP/2 that does to each stream what a test wants, until the process ends.

@@ -7,6 +7,7 @@ mod encrypted;
 mod fault_server;
 mod faults;
 mod http2;
+mod http2_frames;
 mod hyper_peer;
 mod played;
 mod protocols;

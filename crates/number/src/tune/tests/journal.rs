@@ -183,8 +183,7 @@ fn bounds_of_another_search_are_not_imported() {
     let (base, about) = (network.base(), describe(&network, &Settings::default()));
     let bound = Evaluation { is_bound: true, ..Evaluation::from_accuracy(0.75) };
     let mut journal = Journal::open(&first.0, &about).expect("it opens");
-    for (subset, found) in
-        [(Subset::Small, bound), (Subset::Full, Evaluation::from_accuracy(0.5))]
+    for (subset, found) in [(Subset::Small, bound), (Subset::Full, Evaluation::from_accuracy(0.5))]
     {
         let trial = Trial { number: 1, subset, assignment: base.clone(), decides: None };
         journal.add(&trial, &found);
