@@ -119,14 +119,15 @@ fn configuration() -> String {
     let mut text = format!(
         "# Configuration\n\n{MADE}`dyno init --all` writes a `dyno.toml` with every key and its \
          default. The file has `version = 1`. An unknown key is an error that states the line and \
-         the nearest key. Precedence, from high to low: `audit.config`, flags, environment \
-         variables, `dyno.toml`, `user.conf`, the round of `--round`, the profile, the built-in \
-         table, defaults. `effective.toml` in the run directory states the origin of every \
-         value.\n\n## `[run]`\n\nEach key is also a flag, with hyphens for underscores: \
+         the nearest key. Dyno reads no file without `--config FILE`. Precedence, from high to low: \
+         `audit.config`, flags, environment variables, the file of `--config`, `user.conf`, the \
+         round of `--round`, the profile, the built-in table, defaults. `effective.toml` in the \
+         run directory states the origin of every value.\n\n## `[run]`\n\nEach key is also a flag, with hyphens for underscores: \
          `batch_wait` is `--batch-wait`. Paths in `dyno.toml`, including `out`, are relative to \
          that file; paths in flags are relative to the working directory. The FILE of `system` is \
-         always relative to the working directory; use `model` for a model beside the file. A key \
-         without effect in the whole run is an error; the last column states what a key \
+         always relative to the working directory; use `model` for a model beside the file. \
+         `system` may also be the URL of a server, such as `http://localhost:8000,model=NAME`, as \
+         in `dyno run URL`. A key without effect in the whole run is an error; the last column states what a key \
          needs.\n\n| key | value | what | default | needs |\n| --- | --- | --- | --- | --- |\n"
     );
     for key in KEYS {

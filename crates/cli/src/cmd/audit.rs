@@ -144,23 +144,32 @@ impl Audit {
         }
     }
 
-    fn play(&self) -> Result<Exit, Failure> {
-        let test = audit::test(self.test.as_deref().unwrap_or_default())?;
+    /// Returns the command line of the runs, with its server identified if that is only a URL.
+    fn line(&self) -> Result<CommandLine, Failure> {
         let flags = RunFlags::try_parse_from(&self.run).map_err(|error| {
             let text = error.to_string();
             let problem = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
             Failure::usage(format!("after --: {problem}")).hint("dyno run --help lists the flags")
         })?;
-        let line = CommandLine {
+        let mut keys = flags.keys;
+        let mut line = CommandLine {
             config: flags.config,
             set: flags.set,
-            keys: flags.keys.given,
+            keys: keys.given.clone(),
             is_dry: false,
         };
         if line.given("mode").is_some() {
             return Err(Failure::usage("after --: the audit sets --mode itself")
                 .hint("remove it; the audit runs the modes that it compares"));
         }
+        keys.add_target(None, &line, !self.output_flags.quiet)?;
+        line.keys = keys.given;
+        Ok(line)
+    }
+
+    fn play(&self) -> Result<Exit, Failure> {
+        let test = audit::test(self.test.as_deref().unwrap_or_default())?;
+        let line = self.line()?;
         // A run by the rules of a round is audited by the same round.
         let options = Options::read(&line, variables())?.run;
         let round = self.rules.round.clone().or(options.round);

@@ -1,6 +1,6 @@
 //! `dyno compare`: compares a candidate with a baseline, each one run or several.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{ArgAction, ArgGroup, Args};
@@ -10,7 +10,7 @@ use dyno_experiment::compare::{
     ComparedRun, ComparisonReport, METRICS, Question, Sides, is_slice_count, parse_metric,
     read_folder, refuse_copies,
 };
-use dyno_experiment::options::CommandLine;
+use dyno_experiment::options::{CommandLine, GivenKeys};
 use dyno_experiment::{Control, End, Failure, Watch};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare::{LookPolicy, MARGIN, Metric, RISK};
@@ -271,6 +271,20 @@ impl Compare {
         Ok(Ok((sides, LookPolicy::One)))
     }
 
+    /// Returns the flags of the side with this configuration, with its server identified if that is
+    /// only a URL.
+    fn keys_of(&self, config: &Path) -> Result<GivenKeys, Failure> {
+        let line = CommandLine {
+            config: Some(config.to_owned()),
+            set: self.set.clone(),
+            keys: self.keys.given.clone(),
+            is_dry: self.dry_run,
+        };
+        let mut keys = self.keys.clone();
+        keys.add_target(None, &line, !self.quiet)?;
+        Ok(keys.given)
+    }
+
     fn play(&self) -> Result<Result<ComparisonInput, Exit>, Failure> {
         let flag = if self.interleave.is_some() { "--interleave" } else { "--until-decided" };
         if let Some(run) = self.runs.iter().find(|path| path.is_dir()) {
@@ -293,7 +307,7 @@ impl Compare {
         let schedule = Schedule {
             configs: [a.clone(), b.clone()],
             set: self.set.clone(),
-            keys: self.keys.given.clone(),
+            keys: [self.keys_of(a)?, self.keys_of(b)?],
             pairs: self.interleave.unwrap_or(PAIRS_FEWEST).into(),
             slices: self.slices,
             until_decided: self.until_decided.is_some(),
@@ -373,15 +387,13 @@ impl Compare {
             keys: keys.given.clone(),
             is_dry: self.dry_run,
         };
-        match &self.runs[..] {
-            [] => {}
+        let target = match &self.runs[..] {
+            [] => None,
             [one] if one.extension().is_some_and(|extension| extension == "toml") => {
                 line.config = Some(one.clone());
+                None
             }
-            [one] => {
-                keys.add_target(&one.to_string_lossy(), &line, !self.quiet)?;
-                line.keys = keys.given;
-            }
+            [one] => Some(one.to_string_lossy()),
             more => {
                 let name = peer.name();
                 let problem =
@@ -389,7 +401,9 @@ impl Compare {
                 return Err(Failure::usage(problem)
                     .hint(format!("use dyno compare --with {name} http://HOST:PORT")));
             }
-        }
+        };
+        keys.add_target(target.as_deref(), &line, !self.quiet)?;
+        line.keys = keys.given;
         // The folder of the comparison contains the runs.
         line.keys.0.retain(|(key, _)| key.name != "out");
         Ok(line)

@@ -211,7 +211,7 @@ const EXAMPLES: &[(&str, &Examples)] = &[
         "init",
         &[
             ("dyno init", "write dyno.toml with the most used keys"),
-            ("dyno init --all bench.toml", "write all keys"),
+            ("dyno init --llm", "the same for a server of language models"),
             ("dyno run --config dyno.toml", "run it"),
         ],
     ),

@@ -22,6 +22,9 @@ pub struct Init {
     /// Write every key and setting as a comment, with its default
     #[arg(long)]
     all: bool,
+    /// Write a run of a server of language models
+    #[arg(long, conflicts_with = "all")]
+    llm: bool,
     /// Overwrite an existing file
     #[arg(long)]
     force: bool,
@@ -37,7 +40,11 @@ impl Init {
             let problem = format!("{} exists", self.path.display());
             return Err(Failure::set_up(problem).hint("use --force to overwrite it"));
         }
-        let text = if self.all { every_key() } else { short() };
+        let text = match (self.all, self.llm) {
+            (true, _) => every_key(),
+            (_, true) => of_server(),
+            _ => short(),
+        };
         to_named(&self.path, text).map_err(|error| {
             Failure::set_up(format!("cannot write {}: {error}", self.path.display()))
         })?;
@@ -72,6 +79,23 @@ require = ["p99<=10ms"]     # dyno exits with 1 if the run misses a limit
 
 [settings]
 server_target_qps = 200     # queries per second
+"#
+    )
+}
+
+/// Returns a file that runs if a server of language models listens.
+fn of_server() -> String {
+    format!(
+        r#"# dyno run --config dyno.toml; all keys: dyno init --all
+version = {FILE_VERSION}
+
+[run]
+# Keys follow the URL, such as ,model=NAME or ,token-env=VARIABLE.
+system = "http://localhost:8000,input=512,output=128"
+max_concurrency = 8         # requests in flight; or a rate, such as qps = 4
+num_prompts = 1000          # or duration = "60s"
+# dyno exits with 1 if the run misses a limit.
+require = ["ttft.p99<=500ms", "errors<=0.1%"]
 "#
     )
 }

@@ -1,14 +1,14 @@
 //! Flags of `dyno run`, generated from the table of its keys.
 
+use std::path::Path;
+
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use dyno_experiment::Failure;
-use dyno_experiment::options::{CommandLine, GivenKeys, KEYS, Options};
-use dyno_experiment::run::variables;
+use dyno_experiment::options::{CommandLine, GivenKeys, KEYS};
 use dyno_experiment::system::Target;
-use dyno_experiment::system::net::{assumed, discover};
-use dyno_results::units;
+use dyno_experiment::system::net::identify;
 
 use crate::output;
 
@@ -20,43 +20,39 @@ pub struct KeyArgs {
 }
 
 impl KeyArgs {
-    /// Adds the system that the argument of a command names. A server is asked what it is; mistakes of
-    /// `line`, the command, are found before that.
+    /// Adds the system that the argument of a command names. A server that is only a URL, here, in a
+    /// flag or in the file, is asked what it is. `line` is the command with these keys.
     ///
     /// # Errors
-    /// Another system is named, a flag is wrong, or the system or server is not recognized.
+    /// Two systems are named, or the system or server is not recognized.
     pub fn add_target(
         &mut self,
-        target: &str,
+        target: Option<&str>,
         line: &CommandLine,
         is_talking: bool,
     ) -> Result<(), Failure> {
-        if let Some(system) = line.given("system") {
-            let problem = format!("both {target} and --system {system} select a system");
-            return Err(Failure::usage(problem).hint("remove one of them"));
+        if is_talking && line.config.is_none() && Path::new(INIT_FILE).is_file() {
+            output::say(format_args!(
+                "warning: {INIT_FILE} is not used; add --config {INIT_FILE} to use it"
+            ));
         }
-        let spec = match Target::read(target)? {
-            Target::System(spec) => spec,
-            Target::Server(url) if line.is_dry => assumed(&url)?,
-            Target::Server(url) => {
-                let options = Options::common(line, variables())?;
-                let limit = options.run.ready_timeout.unwrap_or(0);
-                if is_talking && limit > 0 {
-                    let limit = units::duration(limit.cast_signed());
-                    output::say(format_args!("waiting for the server, at most {limit}"));
-                }
-                let found = discover(&url, limit)?;
-                if is_talking {
-                    output::say(&found.found);
-                }
-                found.spec
+        let mut line = line.clone();
+        if let Some(target) = target {
+            if let Some(system) = line.given("system") {
+                let problem = format!("both {target} and --system {system} select a system");
+                return Err(Failure::usage(problem).hint("remove one of them"));
             }
-        };
-        let key = KEYS.iter().find(|key| key.name == "system").expect("a run has a system");
-        self.given.0.push((key, spec));
+            let (Target::System(spec) | Target::Server(spec)) = Target::read(target)?;
+            line.give("system", &spec);
+        }
+        identify(&mut line, is_talking.then(output::console).as_ref())?;
+        self.given = line.keys;
         Ok(())
     }
 }
+
+/// File that `dyno init` writes. Commands read it only with `--config`.
+const INIT_FILE: &str = "dyno.toml";
 
 /// Other names of flags: those of `vllm bench serve`.
 const ALIASES: [(&str, &str); 1] = [("qps", "request-rate")];

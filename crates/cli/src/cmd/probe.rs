@@ -88,10 +88,8 @@ impl ProbeCommand {
             keys: self.keys.given.clone(),
             is_dry: false,
         };
-        if let Some(target) = &self.target {
-            self.keys.add_target(target, &line, !self.json)?;
-            line.keys = self.keys.given.clone();
-        }
+        self.keys.add_target(self.target.as_deref(), &line, !self.json)?;
+        line.keys = self.keys.given.clone();
         let clock = Clock::start();
         let prepared = PreparedRun::new(&line, &output::console())?;
         let load_ns = clock.now();

@@ -59,10 +59,10 @@ impl RunCommand {
         if let Some(loads) = &self.sweep {
             return self.sweep(loads.as_deref())?.execute();
         }
-        if let Some(target) = self.target {
-            let line = self.run.command_line();
-            self.run.keys.add_target(&target, &line, !self.run.quiet)?;
-        }
+        let line = self.run.command_line();
+        // A sweep has identified the server of its points.
+        let is_talking = !self.run.quiet && !self.run.point;
+        self.run.keys.add_target(self.target.as_deref(), &line, is_talking)?;
         self.run.execute()
     }
 
@@ -116,7 +116,7 @@ fn ladder(most: u32) -> String {
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Run {
-    /// Configuration file dyno.toml; dyno init writes one
+    /// Configuration file, such as the dyno.toml of dyno init; none is read without this flag
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -150,8 +150,8 @@ pub struct Run {
 
 const AFTER_HELP: &str = "\
 Every setting is also a flag: --settings.server_target_qps 100 (dyno info settings lists them).
-Precedence: flags, environment (DYNO_SETTINGS_SERVER_TARGET_QPS=100), dyno.toml, user.conf,
-profile, built-in table, defaults; an audit.config overrides all of them.
+Precedence: flags, environment (DYNO_SETTINGS_SERVER_TARGET_QPS=100), the file of --config,
+user.conf, profile, built-in table, defaults; an audit.config overrides all of them.
 Exit codes: 0 valid, 1 invalid or undecided, 2 usage, 3 set-up, 4 aborted, 130 interrupted.
 Results are not official MLPerf results.";
 

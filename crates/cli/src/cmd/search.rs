@@ -137,11 +137,9 @@ impl Search {
             keys: command.keys.given.clone(),
             is_dry: self.dry_run,
         };
-        if let Some(target) = &command.target {
-            let mut keys = command.keys.clone();
-            keys.add_target(target, &command_line, !self.quiet)?;
-            command_line.keys = keys.given;
-        }
+        let mut keys = command.keys.clone();
+        keys.add_target(command.target.as_deref(), &command_line, !self.quiet)?;
+        command_line.keys = keys.given;
         let prepared = search::prepare(&command_line, &ask, &console())?;
         if let Some(before) = &before {
             // Another probe would find another first load.

@@ -123,9 +123,11 @@ impl SweepCommand {
     /// The sweep cannot start, or its state cannot be written.
     pub fn execute(mut self) -> Result<Exit, Failure> {
         self.check_paths()?;
-        if let Some(target) = self.target.take() {
+        // A system that varies is not that of the file.
+        let varies = self.over.iter().any(|axis| axis.starts_with("system="));
+        if self.target.is_some() || !varies {
             let line = self.command_line();
-            self.keys.add_target(&target, &line, !self.quiet)?;
+            self.keys.add_target(self.target.as_deref(), &line, !self.quiet)?;
         }
         let request = self.request()?;
         if let Some(directory) = &self.resume {

@@ -28,7 +28,6 @@ fn unknown_names_are_answered_with_the_nearest() {
 fn what_is_no_system_is_answered_with_what_was_meant() {
     check("run --system conv.onnx", 2, &["use onnx:conv.onnx"]);
     check("run --system onx:conv.onnx", 2, &["use onnx:conv.onnx"]);
-    check("run --system http://localhost:8000", 2, &["dyno run http://localhost:8000"]);
     check("run --system tokens:", 2, &["dyno serve --system tokens:"]);
     check("run conv.onnx", 3, &["file conv.onnx does not exist"]);
     check("run ./conv", 3, &["file ./conv does not exist"]);
@@ -44,8 +43,27 @@ fn the_files_of_init_can_be_run() {
     folder.dyno("run --config dyno.toml --dry-run").exits(0);
     folder.dyno("init --all all.toml").exits(0);
     folder.dyno("run --config all.toml --dry-run").exits(0);
+    folder.dyno("init --llm llm.toml").exits(0);
+    let plan = folder.dyno("run --config llm.toml --dry-run").exits(0).stdout;
+    assert!(plan.contains("openai:http://localhost:8000") && plan.contains("profile llm"), "{plan}");
+    folder.dyno("init --all --llm both.toml").exits(2);
     assert!(folder.read("dyno.toml").lines().count() <= 12);
     folder.dyno("init").exits(3);
+}
+
+#[test]
+fn a_file_that_is_not_used_is_reported() {
+    let folder = Folder::new();
+    let warning = "warning: dyno.toml is not used; add --config dyno.toml to use it";
+    let warned = |arguments: &str| folder.dyno(arguments).exits(0).stderr.contains(warning);
+    assert!(!warned("run --dry-run"));
+    folder.dyno("init").exits(0);
+    assert!(warned("run --dry-run"));
+    let sweep = "sweep model:fixed=1ms --scenario server --qps 100 --over seed=1,2 --dry-run";
+    assert!(warned(sweep));
+    for silent in ["run --dry-run --config dyno.toml", "run --dry-run --quiet", "info systems"] {
+        assert!(!warned(silent), "{silent}");
+    }
 }
 
 #[test]

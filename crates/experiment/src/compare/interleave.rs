@@ -37,8 +37,9 @@ pub struct Schedule<'a> {
     pub configs: [PathBuf; 2],
     /// Flags that both sides share, as `KEY=VALUE`.
     pub set: Vec<String>,
-    /// Flags of the table of keys that both sides share.
-    pub keys: GivenKeys,
+    /// Flags of the table of keys for each side. They differ only if a configuration names its server
+    /// by a URL, which is then identified.
+    pub keys: [GivenKeys; 2],
     /// Runs of each side (at least 2); with `until_decided` the minimum number.
     pub pairs: usize,
     /// Slices of a run; `None` chooses automatically.
@@ -82,7 +83,7 @@ impl Schedule<'_> {
         let mut command_line = CommandLine {
             config: Some(self.configs[side].clone()),
             set: self.set.clone(),
-            keys: self.keys.clone(),
+            keys: self.keys[side].clone(),
             is_dry: self.is_dry,
         };
         command_line.set.extend_from_slice(rates);
@@ -191,7 +192,7 @@ impl Schedule<'_> {
         let command_line = CommandLine {
             config: Some(self.configs[0].clone()),
             set: self.set.clone(),
-            keys: self.keys.clone(),
+            keys: self.keys[0].clone(),
             is_dry: self.is_dry,
         };
         let options = Options::read(&command_line, variables())?;

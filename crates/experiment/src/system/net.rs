@@ -45,7 +45,7 @@ use super::kind::{Drive, OpenedSystem, Request, Resources, SystemKind};
 use crate::environment;
 use crate::failure::Failure;
 use crate::options::{RunOptions, is_open};
-pub use discover::{Discovery, assumed, discover};
+pub use discover::identify;
 pub use measured::{measured, measured_entries, measured_stamps};
 pub use metrics::MetricsSource;
 use metrics::is_on_this_machine;

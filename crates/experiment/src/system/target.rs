@@ -12,7 +12,7 @@ use crate::failure::Failure;
 pub enum Target {
     /// Specification of a system, such as `onnx:model.onnx`.
     System(String),
-    /// URL of a server whose kind is unknown, with keys that may follow.
+    /// URL of a server whose kind is unknown, with its scheme; keys may follow.
     Server(String),
 }
 
@@ -23,11 +23,13 @@ impl Target {
     /// A file that no system loads as it is, or a system that does not exist; with what to write
     /// instead.
     pub fn read(argument: &str) -> Result<Self, Failure> {
-        let server = || Ok(Self::Server(argument.to_owned()));
+        let server = || Ok(Self::Server(format!("http://{argument}")));
         let (name, operand) = argument.split_once(':').unwrap_or((argument, ""));
-        let is_url = argument.contains("://") && SystemKind::named(name).is_none();
+        if is_url(argument) {
+            return Ok(Self::Server(argument.to_owned()));
+        }
         // An address of IPv6 begins with a bracket.
-        if is_url || is_port(operand) || argument.starts_with('[') {
+        if is_port(operand) || argument.starts_with('[') {
             return server();
         }
         if SystemKind::named(name).is_some() {
@@ -53,6 +55,13 @@ impl Target {
         }
         Err(Failure::usage(unknown_system(argument)).hint(systems()))
     }
+}
+
+/// Returns whether a text begins with the scheme of a URL, and not with the name of a system.
+pub(super) fn is_url(text: &str) -> bool {
+    text.split_once("://").is_some_and(|(scheme, _)| {
+        scheme.chars().all(|c| c.is_ascii_alphanumeric()) && SystemKind::named(scheme).is_none()
+    })
 }
 
 /// What an argument may be, as a hint.
@@ -149,18 +158,20 @@ mod tests {
 
     #[test]
     fn systems_and_servers_are_told_apart() {
+        for server in ["http://localhost:8000", "https://a/v1,model=m"] {
+            assert_eq!(read(server), Target::Server(server.into()), "{server}");
+        }
         for server in [
-            "http://localhost:8000",
-            "https://a/v1,model=m",
             "localhost",
             "localhost:8000",
+            "localhost:8000,proxy=http://p:1",
             "model:8000",
             "task:80/v1,model=m",
             "10.0.0.1:8000",
             "[::1]:9",
             "gpu-3",
         ] {
-            assert_eq!(read(server), Target::Server(server.into()), "{server}");
+            assert_eq!(read(server), Target::Server(format!("http://{server}")), "{server}");
         }
         for system in [
             "digits",
@@ -191,6 +202,7 @@ mod tests {
         for (argument, expected) in [
             ("onx:a.onnx", "use onnx:a.onnx"),
             ("opneai:https//x", "use openai:"),
+            ("opneai:https://x", "use openai:https://x"),
             ("m.gguf", "llama-server"),
             ("m.pt", "torch.onnx.export"),
             ("dyno.toml", "--config dyno.toml"),

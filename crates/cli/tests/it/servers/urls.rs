@@ -78,6 +78,36 @@ fn every_key_of_a_system_works_behind_a_url() {
 }
 
 #[test]
+fn a_url_in_a_file_or_a_flag_is_identified_like_an_argument() {
+    let (server, folder) = (Server::start(one_model), Folder::new());
+    let url = format!("http://{},max-tokens=5", server.address);
+    let text = format!("version = 1\n[run]\nsystem = \"{url}\"\nnum_prompts = 4\n");
+    folder.write("llm.toml", &text);
+    let run = "--set max_client_lag_ns=0 --out out";
+    for arguments in
+        ["run --config llm.toml".into(), format!("run --system {url} --num-prompts 4")]
+    {
+        let ran = folder.dyno(&format!("{arguments} {run}"));
+        assert!(ran.stderr.contains("OpenAI-compatible: model tiny"), "{}", ran.stderr);
+        let found = summary(&folder);
+        assert_eq!((&found["profile"], found["tests"].as_array().unwrap().len()), (&json!("llm"), 1));
+        assert_eq!(found["tests"][0]["metrics"]["answers"]["whole"], 4, "{found}");
+        std::fs::remove_dir_all(folder.0.join("out")).unwrap();
+    }
+    // Each side of a comparison has its own server.
+    let requests = |server: &Server| {
+        server.bodies.lock().unwrap().iter().filter(|body| body.is_object()).count()
+    };
+    let before = requests(&server);
+    let other = Server::start(one_model);
+    folder.write("b.toml", &text.replace(&server.address.to_string(), &other.address.to_string()));
+    let compare = "compare --interleave 2 --slices 1 llm.toml b.toml --force --quiet";
+    let ran = folder.dyno(&format!("{compare} {run}"));
+    let sent = (requests(&server) - before, requests(&other));
+    assert!(sent.0 >= 8 && sent.1 >= 8, "{sent:?}: {}", ran.stderr);
+}
+
+#[test]
 fn a_mix_of_models_works_behind_a_url() {
     let (server, folder) = (Server::start(three_models), Folder::new());
     let url = format!("http://{}", server.address);

@@ -1,5 +1,6 @@
 //! Finds out what a server is, and names it as a system.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use dyno_loadgen::clock::Nanos;
@@ -11,6 +12,7 @@ use dyno_net::oip::messages::{Empty, SERVER_METADATA, ServerMetadataResponse};
 use dyno_net::openai::{Api, Input, Message, Request as Body};
 use dyno_net::secrets;
 use dyno_net::trouble::{Kind, Trouble, printable};
+use dyno_results::units;
 use serde_json::Value;
 
 use super::model_names::quoted;
@@ -18,7 +20,10 @@ use super::models::ModelMix;
 use super::spec_keys::Route;
 use super::{SpecKeys, openai, reach_hint, ready, version};
 use crate::failure::Failure;
-use crate::options::RunOptions;
+use crate::options::{self, CommandLine, RunOptions};
+use crate::run::variables;
+use crate::system::target::is_url;
+use crate::watch::Watch;
 
 /// Path of the list of models.
 const MODELS: &str = "/models";
@@ -27,22 +32,46 @@ const MODELS: &str = "/models";
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// A server as a system.
-pub struct Discovery {
+struct Discovery {
     /// Specification for `--system`.
-    pub spec: String,
+    spec: String,
     /// What the server is, in one sentence.
-    pub found: String,
+    found: String,
 }
 
-/// Asks the server of a URL what it is: an OpenAI-compatible server, or a server of the Open
-/// Inference Protocol over HTTP or gRPC. A server with one model is measured with that model. Keys of
-/// a system may follow the URL, as in `http://localhost:8000,token-env=KEY`. A server that is not ready
-/// is asked again for `ready_timeout` ns.
+/// Identifies the server of a run whose system is only a URL, in a flag or in a file, and replaces
+/// the URL by the system. `watch` receives what the server is. A plan asks no server.
+///
+/// The server is asked whether it is OpenAI-compatible, or a server of the Open Inference Protocol
+/// over HTTP or gRPC. A server with one model is measured with that model. Keys of a system may follow
+/// the URL, as in `http://localhost:8000,token-env=KEY`. A server that is not ready is asked again
+/// within `--ready-timeout`.
 ///
 /// # Errors
 /// No server answers, it speaks neither, or it has several models.
-pub fn discover(argument: &str, ready_timeout: Nanos) -> Result<Discovery, Failure> {
-    ready::retry(ready_timeout, || recognize(argument))
+pub fn identify(line: &mut CommandLine, watch: Option<&Arc<dyn Watch>>) -> Result<(), Failure> {
+    // If options are wrong, no server is asked, and the command reports all of them.
+    let Ok(given) = options::Options::common(line, variables()) else { return Ok(()) };
+    let Some(url) = given.run.system.filter(|system| is_url(system)) else { return Ok(()) };
+    let spec = if line.is_dry {
+        assumed(&url)?
+    } else {
+        let say = |sentence: &str| watch.iter().for_each(|watch| watch.say(sentence));
+        let limit = given.run.ready_timeout.unwrap_or(0);
+        if limit > 0 {
+            let limit = units::duration(limit.cast_signed());
+            say(&format!("waiting for the server, at most {limit}"));
+        }
+        let server = discover(&url, limit)?;
+        say(&server.found);
+        server.spec
+    };
+    line.give("system", &spec);
+    Ok(())
+}
+
+fn discover(url: &str, ready_timeout: Nanos) -> Result<Discovery, Failure> {
+    ready::retry(ready_timeout, || recognize(url))
 }
 
 /// Returns the system that a URL stands for in a plan, which asks no server: a model of the Open
@@ -50,22 +79,15 @@ pub fn discover(argument: &str, ready_timeout: Nanos) -> Result<Discovery, Failu
 ///
 /// # Errors
 /// A URL or a key that is not valid.
-pub fn assumed(argument: &str) -> Result<String, Failure> {
-    let argument = with_scheme(argument);
-    let url = SpecKeys::read("openai", &argument)?.url;
+fn assumed(argument: &str) -> Result<String, Failure> {
+    let url = SpecKeys::read("openai", argument)?.url;
     let name = if url.contains("/v2/models/") { "oip" } else { "openai" };
     Ok(format!("{name}:{argument}"))
 }
 
-fn with_scheme(argument: &str) -> String {
-    let scheme = if argument.contains("://") { "" } else { "http://" };
-    format!("{scheme}{argument}")
-}
-
 fn recognize(argument: &str) -> Result<Discovery, Failure> {
-    let argument = with_scheme(argument);
-    let keys = SpecKeys::read("openai", &argument)?;
-    let mut given = SpecKeys::read("openai", &argument)?;
+    let keys = SpecKeys::read("openai", argument)?;
+    let mut given = SpecKeys::read("openai", argument)?;
     let models = RequestedModels::take(&mut given)?;
     let chats = given.has("chat").then(|| given.switch("chat", false)).transpose()?;
     let named: Option<Api> = given.read_as("api")?;
