@@ -7,6 +7,7 @@ mod completions;
 mod examples;
 mod export;
 mod fetch;
+mod foreign;
 mod info;
 mod init;
 pub mod keys;
@@ -147,7 +148,10 @@ impl Dyno {
     pub fn read(arguments: Vec<OsString>) -> Result<Self, clap::Error> {
         let is_short = arguments.iter().any(|argument| argument == "-h");
         let dyno = if is_short { examples::without_notes(command_line()) } else { command_line() };
-        let mut matches = dyno.try_get_matches_from(arguments)?;
+        let command = arguments.get(1).map(|name| name.to_string_lossy().into_owned());
+        let mut matches = dyno
+            .try_get_matches_from(arguments)
+            .map_err(|error| foreign::with_advice(error, &command.unwrap_or_default()))?;
         Self::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command_line()))
     }
 
