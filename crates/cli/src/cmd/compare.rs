@@ -167,6 +167,17 @@ impl Compare {
 
     fn check(&self) -> Result<(), Failure> {
         self.check_played()?;
+        let given = self.runs.iter().chain(&self.baseline).chain(&self.candidate);
+        let mut given = given.map(|path| path.to_string_lossy());
+        if self.peer.is_none()
+            && let Some(url) = given.find(|text| text.contains("://"))
+        {
+            let problem = format!("{url} is a URL; expected a run or a configuration");
+            return Err(Failure::usage(problem).hint(
+                "write a file for each server (dyno init --llm A.toml), then measure them in turn: \
+                 dyno compare --interleave 5 A.toml B.toml",
+            ));
+        }
         let Some(margin) = self.margin.filter(|margin| *margin < self.threshold) else {
             return Ok(());
         };

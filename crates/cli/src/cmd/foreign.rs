@@ -22,8 +22,8 @@ const OUTPUT: &str = "add output=N to the URL: dyno run http://HOST:PORT,output=
 const LIMIT: &str = "add max-tokens=N to the URL: dyno run http://HOST:PORT,max-tokens=N";
 const PREFIX: &str = "add prefix=N to the URL: dyno run http://HOST:PORT,prefix=N";
 const DATA: &str = "use --data FILE; without it, prompts are random words";
-const TOKEN: &str = "add token-env=NAME to the URL: dyno run http://HOST:PORT,token-env=NAME, where \
-                     NAME is the environment variable with the token";
+const TOKEN: &str = "add token-env=NAME to the URL: dyno run http://HOST:PORT,token-env=NAME, \
+                     where NAME is the environment variable with the token";
 const HEADER: &str = "add header.NAME=TEXT to the URL: dyno run http://HOST:PORT,header.NAME=TEXT";
 const MEMBER: &str = "add KEY:=JSON to the URL: dyno run 'http://HOST:PORT,temperature:=0'";
 const INTERFACE: &str = "Dyno identifies the server; api=NAME selects another interface: \

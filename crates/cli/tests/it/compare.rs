@@ -262,6 +262,9 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
         assert_eq!(ran.stdout, "", "{arguments}");
     };
     refused("a nowhere", "nowhere does not exist");
+    for servers in ["http://h:1 http://h:2", "--interleave 5 http://h:1 http://h:2"] {
+        refused(servers, "dyno compare --interleave 5 A.toml B.toml");
+    }
     refused("a empty", "empty is neither a Dyno run nor a result of");
     refused("a bare", "records.bin is missing");
     refused("a cut", "is cut off or damaged");

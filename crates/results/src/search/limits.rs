@@ -63,6 +63,12 @@ pub fn parse(text: &str, percentile: f64) -> Result<Limit, String> {
         if at.is_some() {
             return Err(expected("no percentile for errors"));
         }
+        if value.trim_end_matches('%').trim().parse::<f64>() == Ok(0.0) {
+            return Err(format!(
+                "limit `{text}`: no run proves that nothing ever fails; use a share above 0, such as \
+                 errors<=0.1%, or remove the limit: in profile llm any failure makes a run INVALID"
+            ));
+        }
         let allowed = share(value).ok_or_else(|| expected("a share above 0 and below 100 %"))?;
         return Ok(Limit { quantity, allowed, bound: 0 });
     }
@@ -211,6 +217,7 @@ mod tests {
             ("p99 <= 5", "expected a duration"),
             ("p100 <= 5ms", "below p100"),
             ("tftt.p99 <= 5ms", "the nearest is `ttft`"),
+            ("errors <= 0%", "any failure makes a run INVALID"),
             ("errors <= 100%", "below 100 %"),
             ("errors.p99 <= 1%", "no percentile for errors"),
             ("p50 <= 0ms", "a bound above 0"),
