@@ -347,3 +347,19 @@ fn workers_share_the_limit_of_requests_in_flight() {
     let ran = folder.dyno(few).exits(2);
     assert!(ran.stderr.contains("--max-concurrency 2 cannot be divided among 3"), "{}", ran.stderr);
 }
+
+#[test]
+fn a_closed_loop_of_profile_llm_is_noted() {
+    let folder = Folder::new();
+    let notes = |options: &str| {
+        let ran = folder.dyno(&format!(
+            "run --system model:fixed=10ms,servers=8 --scenario server --mode performance \
+             --duration 1s --json {options}"
+        ));
+        ran.json()["tests"][0]["notes"].to_string()
+    };
+    assert!(notes("--profile llm --out default").contains("Closed loop: "));
+    assert!(notes("--profile llm --max-concurrency 2 --out closed").contains("Closed loop: "));
+    assert!(!notes("--profile llm --qps 100 --out open").contains("Closed loop"));
+    assert!(!notes("--max-concurrency 2 --out quick").contains("Closed loop"));
+}

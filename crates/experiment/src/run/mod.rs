@@ -499,7 +499,7 @@ fn play(
             .filter(|failed| *failed > 0)
             .map(|failed| format!("{failed} warm-up requests before the test failed.")),
     );
-    notes.extend(remarks::equal_arrivals(&test));
+    notes.extend(remarks::of_load(&prepared.options, &test));
     let PlayedTest { logs, failing, saturated, observation, servers } = played;
     control.writes(true);
     let took = clock.now();

@@ -1,7 +1,7 @@
 //! Remarks for readers of a run, and the command that repeats it.
 
 use dyno_loadgen::plan::Load;
-use dyno_loadgen::settings::{Arrivals, Scenario};
+use dyno_loadgen::settings::{Arrivals, Scenario, TestMode};
 
 use crate::environment;
 use crate::options::{Options, Profile};
@@ -40,8 +40,31 @@ pub fn of_run(options: &Options, system: &System) -> Vec<String> {
     remarks
 }
 
+/// Returns notes on the load of a test.
+pub fn of_load(options: &Options, test: &PlannedTest) -> impl Iterator<Item = String> {
+    [equal_arrivals(test), closed_loop(options, test)].into_iter().flatten()
+}
+
+/// Returns a note on a closed loop of profile llm, which is its default load; `None` for other loads.
+/// The scenarios of MLPerf define their own loops, and turns at an interval have due times.
+fn closed_loop(options: &Options, test: &PlannedTest) -> Option<String> {
+    let is_closed = |tenant: &TestTenant| match &tenant.plan.load {
+        Load::Server(server) => {
+            matches!(server.arrivals, Arrivals::Concurrency(_)) && tenant.plan.turn_interval == 0
+        }
+        _ => false,
+    };
+    let is_llm = options.profile() == Profile::Llm && options.rules.is_none();
+    let is_noted = is_llm && test.mode == TestMode::PerformanceOnly;
+    (is_noted && test.tenants.iter().any(is_closed)).then(|| {
+        "Closed loop: during a stall of the server no new requests are sent, so percentiles may \
+         hide it. --request-rate shows it in full."
+            .into()
+    })
+}
+
 /// Returns a note on two tenants whose random arrivals have one seed; `None` if there are none.
-pub fn equal_arrivals(test: &PlannedTest) -> Option<String> {
+fn equal_arrivals(test: &PlannedTest) -> Option<String> {
     // The generator uses 32 bits.
     let seed = |tenant: &TestTenant| match &tenant.plan.load {
         Load::Server(server) => match server.arrivals {
