@@ -196,10 +196,10 @@ fn section(html: &mut String, scenario: &str, rows: &[Row<'_>]) {
     if has_front {
         html.push_str(
             "<p class=\"source\">The Pareto front contains the runs that no other run beats in \
-             throughput without a higher latency. The knee is the point of the front that is \
+             throughput without a higher latency. The bend is the point of the front that is \
              farthest below the straight line between its ends, with both axes from 0 to 1 and \
              latency by its logarithm (Kneedle without smoothing); a front with fewer than three \
-             points, or a nearly straight one, has no knee. Runs that are not VALID are shown, \
+             points, or a nearly straight one, has no bend. Runs that are not VALID are shown, \
              but not used.</p>",
         );
     }
@@ -288,7 +288,7 @@ fn valid(of: &[(Row<'_>, Candidate)]) -> Vec<Candidate> {
     of.iter().filter(|(row, _)| row.test.is_valid()).map(|(_, of)| *of).collect()
 }
 
-/// Returns p99 latency by throughput, with the Pareto front and its knee.
+/// Returns p99 latency by throughput, with the Pareto front and its bend.
 fn latency_throughput(rows: &[Row<'_>]) -> Option<Chart> {
     let of: Vec<(Row<'_>, Candidate)> = rows
         .iter()
@@ -319,9 +319,9 @@ fn latency_throughput(rows: &[Row<'_>]) -> Option<Chart> {
         )
         .with("VALID", Ink::A, Shape::Dots, dots(&of, true, |c| c.gain, |c| c.cost))
         .with("not VALID", Ink::Bad, Shape::Dots, dots(&of, false, |c| c.gain, |c| c.cost));
-    if let Some(knee) = pareto::knee(&front) {
-        let Candidate { gain, cost } = front[knee];
-        let name = format!("knee: {}/s at {}", units::rate(gain), words::time(cost));
+    if let Some(bend) = pareto::bend(&front) {
+        let Candidate { gain, cost } = front[bend];
+        let name = format!("bend of the front: {}/s at {}", units::rate(gain), words::time(cost));
         chart.labels.push(Label { x: gain, y: cost, name });
     }
     let name = bound.map(|bound| format!("bound {}", words::round_time(bound)));

@@ -1,4 +1,4 @@
-//! Pareto front of several runs, and its knee: the point beyond which more gain costs
+//! Pareto front of several runs, and its bend: the point beyond which more gain costs
 //! disproportionately more.
 
 /// Two figures of a run.
@@ -28,17 +28,19 @@ pub fn front(of: &[Candidate]) -> Vec<usize> {
     order
 }
 
-/// Minimum distance of the knee from the straight line between the ends of the front, in a unit
+/// Minimum distance of the bend from the straight line between the ends of the front, in a unit
 /// square.
 const BENT: f64 = 0.05;
 
-/// Returns the position of the knee of a front: the point that is farthest on the better side of
+/// Returns the position of the bend of a front: the point that is farthest on the better side of
 /// the straight line between its ends. Both axes are scaled to 0 to 1; costs are logarithmic.
 /// `None` for fewer than three points and for a nearly straight front ([`BENT`]).
 ///
+/// It is not called a knee: the knee of a load curve has another definition.
+///
 /// Source: Kneedle (Satopää and others, 2011), without its smoothing because a front has few
 /// points.
-pub fn knee(front: &[Candidate]) -> Option<usize> {
+pub fn bend(front: &[Candidate]) -> Option<usize> {
     let (first, last) = (front.first()?, front.last()?);
     let gains = last.gain - first.gain;
     let costs = (last.cost / first.cost).ln();
@@ -74,21 +76,21 @@ mod tests {
     }
 
     #[test]
-    fn the_knee_of_a_queue_is_where_it_begins_to_wait() {
+    fn the_bend_of_a_queue_is_where_it_begins_to_wait() {
         // M/M/1: the mean response time at load r is 1 / (1 - r). By theory, with the
         // logarithm of it from 0 to ln 50, the distance r / 0.98 - ln(1 / (1 - r)) / ln 50
         // is largest where 1 / (1 - r) = ln 50 / 0.98, which is r = 0.7495.
         let loads: Vec<f64> = (0..99).map(|n| f64::from(n) / 100.0).collect();
         let queue: Vec<(f64, f64)> = loads.iter().map(|&r| (r, 1.0 / (1.0 - r))).collect();
-        assert_eq!(knee(&of(&queue)), Some(75));
+        assert_eq!(bend(&of(&queue)), Some(75));
     }
 
     #[test]
-    fn a_straight_front_has_no_knee() {
+    fn a_straight_front_has_no_bend() {
         let straight: Vec<(f64, f64)> =
             (0..9).map(|n| (f64::from(n), f64::from(n).exp())).collect();
-        assert_eq!(knee(&of(&straight)), None);
-        assert_eq!(knee(&of(&[(1.0, 1.0), (2.0, 2.0)])), None);
-        assert_eq!(knee(&of(&[(1.0, 0.0), (2.0, 2.0), (3.0, 4.0)])), None, "no logarithm");
+        assert_eq!(bend(&of(&straight)), None);
+        assert_eq!(bend(&of(&[(1.0, 1.0), (2.0, 2.0)])), None);
+        assert_eq!(bend(&of(&[(1.0, 0.0), (2.0, 2.0), (3.0, 4.0)])), None, "no logarithm");
     }
 }

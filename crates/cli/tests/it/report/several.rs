@@ -44,7 +44,7 @@ fn runs_without_a_result_have_a_row_among_several() {
     assert!(page.contains("none: none of its tests finished"), "{}", ran.stderr);
 }
 #[test]
-fn several_runs_have_a_front_and_a_knee() {
+fn several_runs_have_a_front_with_a_bend() {
     let folder = Folder::new();
     // Latency goes up steeply near the capacity of 500 queries/s.
     for qps in [50, 150, 250, 350, 420, 460, 480] {
@@ -56,7 +56,7 @@ fn several_runs_have_a_front_and_a_knee() {
     let page = folder.read("runs/report.html");
     well_formed(&page);
     for said in
-        ["Latency by throughput", "Pareto front", "knee: ", "bound 150", "qps-420/report.html"]
+        ["Latency by throughput", "Pareto front", "bend of the front: ", "bound 150", "qps-420/report.html"]
     {
         assert!(page.contains(said), "{said}");
     }
