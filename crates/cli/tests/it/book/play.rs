@@ -1,5 +1,6 @@
 //! Runs the blocks of a page in order in a scratch folder.
 
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -19,6 +20,10 @@ const QUICK: [(&str, &str); 2] =
 /// Environment variables that would change the output of commands.
 const FOREIGN: [&str; 6] =
     ["GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "CI", "NO_COLOR", "COLUMNS", "ORT_DYLIB_PATH"];
+
+/// Ends the servers that a block started, also if it fails before it does so itself. Each block has a
+/// process group of its own.
+const END: &str = "trap 'trap \"\" TERM; kill 0' EXIT";
 
 /// A page in progress.
 pub struct Page<'a> {
@@ -106,7 +111,9 @@ impl<'a> Page<'a> {
         let path = std::env::join_paths(path.chain(std::env::split_paths(&inherited))).unwrap();
         let mut command = Command::new("sh");
         let folder = if shell.repository { self.root } else { &self.folder.0 };
-        command.args(["-eu", "-c", script]).current_dir(folder).stdin(Stdio::null());
+        let guarded = format!("{END}\n{script}");
+        command.args(["-eu", "-c", &guarded]).current_dir(folder).stdin(Stdio::null());
+        command.process_group(0);
         for name in FOREIGN {
             command.env_remove(name);
         }
