@@ -82,7 +82,7 @@ impl Plugin {
         if cfg!(all(unix, target_feature = "crt-static")) {
             return Err(load(
                 "this build of Dyno is a static program, which loads no libraries; \
-                             use the build for glibc (pip install dyno-bench)"
+                             use the program for glibc of the same release"
                     .into(),
             ));
         }

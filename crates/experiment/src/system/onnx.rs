@@ -29,7 +29,7 @@ pub(super) const ONNX: SystemKind = SystemKind {
          measure only speed"
     } else {
         "not available in this build: it is a static program, which cannot load ONNX Runtime; \
-         use tract:FILE, or the build for glibc (pip install dyno-bench)"
+         use tract:FILE, or the program for glibc of the same release"
     },
     accepts: &[
         "model",

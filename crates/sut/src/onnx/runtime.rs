@@ -50,7 +50,7 @@ pub enum RuntimeError {
     /// This program is linked statically and cannot load a library.
     #[error(
         "ONNX Runtime is not available in this build: it is a static program, which cannot load \
-         libraries; use tract:FILE, or the build for glibc (pip install dyno-bench)"
+         libraries; use tract:FILE, or the program for glibc of the same release"
     )]
     StaticProgram,
 }
