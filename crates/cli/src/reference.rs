@@ -253,8 +253,8 @@ fn power_checks() -> impl Iterator<Item = (String, String)> {
 fn environment() -> String {
     let rows = VARIABLES.iter().map(|(name, what)| (name.to_string(), what.to_string()));
     format!(
-        "# Environment variables\n\n{MADE}No other variable affects Dyno (`dyno info \
-         environment`).\n\n"
+        "# Environment variables\n\n{MADE}Dyno reads no other variable, except those that an option \
+         names, such as `token-env=NAME` (`dyno info environment`).\n\n"
     ) + &definitions(["variable", "what it does"], rows)
 }
 
@@ -308,7 +308,7 @@ fn every_number_of_a_summary_has_its_formula() {
 #[test]
 fn every_variable_that_is_read_is_told() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut folders = vec![crates.join("cli/src"), crates.join("sut/src")];
+    let mut folders = ["cli", "experiment", "sut"].map(|name| crates.join(name).join("src")).to_vec();
     let mut read = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("the folder is there") {
@@ -325,7 +325,9 @@ fn every_variable_that_is_read_is_told() {
             }
         }
     }
-    assert!(read.iter().any(|name| name == "NO_COLOR"), "{read:?}");
+    for known in ["HOME", "NO_COLOR"] {
+        assert!(read.iter().any(|name| name == known), "{read:?}");
+    }
     // Read by tests only.
     read.retain(|name| name != "UPDATE_EXPECT");
     for name in read {

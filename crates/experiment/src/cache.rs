@@ -15,12 +15,11 @@ pub const VARIABLE: &str = "DYNO_CACHE";
 /// # Errors
 /// No folder is given, and the home folder is unknown.
 pub fn folder(given: Option<PathBuf>) -> Result<Cache, Failure> {
-    let named =
-        |variable| env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let variable = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = given
-        .or_else(|| named(VARIABLE))
-        .or_else(|| Some(named("XDG_CACHE_HOME")?.join("dyno")))
-        .or_else(|| Some(named("HOME")?.join(".cache/dyno")));
+        .or_else(|| variable(VARIABLE))
+        .or_else(|| Some(variable("XDG_CACHE_HOME")?.join("dyno")))
+        .or_else(|| Some(variable("HOME")?.join(".cache/dyno")));
     folder.map(Cache::at).ok_or_else(|| {
         Failure::set_up("the cache has no folder: HOME is not set")
             .hint(format!("pass --cache DIR, or set {VARIABLE}"))

@@ -224,6 +224,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "CLICOLOR_FORCE",
         "if neither empty nor 0, results are colored even if stdout is not a terminal.",
     ),
+    ("COLUMNS", "width of help texts without a terminal."),
     ("DYNO_CACHE", "cache folder of `dyno fetch` for models and data; --cache overrides it."),
     (
         "DYNO_END_WITH_STDIN",
@@ -249,6 +250,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "if true, `dyno compare` prints annotations for GitHub; --annotate overrides it.",
     ),
     ("GITHUB_STEP_SUMMARY", "file to which `dyno compare` then appends a table."),
+    ("HOME", "the cache folder is HOME/.cache/dyno without DYNO_CACHE and XDG_CACHE_HOME."),
     (
         "NO_COLOR",
         "if not empty, disables colors, whatever else is set. Without a terminal, colors are off \
@@ -263,6 +265,7 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "Python environment that is searched first for ONNX Runtime and for the interpreter, before \
          the environment of dyno and python3.",
     ),
+    ("XDG_CACHE_HOME", "the cache folder is XDG_CACHE_HOME/dyno without DYNO_CACHE."),
 ];
 
 fn models() -> String {
