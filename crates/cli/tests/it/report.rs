@@ -216,3 +216,14 @@ fn tenants_and_folders_of_any_name_have_links_of_their_own() {
         }
     }
 }
+
+#[test]
+fn seeds_of_an_audit_are_shown_only_in_its_runs() {
+    let folder = Folder::new();
+    folder.dyno(&format!("{SMALL} --out plain"));
+    folder.dyno(&format!("{SMALL} --set test05=true --out audited"));
+    let has = |run: &str| {
+        folder.read(&format!("{run}/report.html")).contains("<code>test05_qsl_rng_seed</code>")
+    };
+    assert!(!has("plain") && has("audited"));
+}
