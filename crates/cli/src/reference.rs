@@ -308,7 +308,8 @@ fn every_number_of_a_summary_has_its_formula() {
 #[test]
 fn every_variable_that_is_read_is_told() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut folders = ["cli", "experiment", "sut"].map(|name| crates.join(name).join("src")).to_vec();
+    let mut folders =
+        ["cli", "experiment", "sut"].map(|name| crates.join(name).join("src")).to_vec();
     let mut read = Vec::new();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("the folder is there") {

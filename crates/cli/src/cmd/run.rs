@@ -137,7 +137,7 @@ pub struct Run {
     /// Print errors only
     #[arg(short, long, conflicts_with = "verbose")]
     quiet: bool,
-    /// Show every setting that differs from its default
+    /// Also show every setting that differs from its default, and notes that hold for most runs
     #[arg(short, long)]
     verbose: bool,
     /// Do not show progress on stderr
@@ -236,7 +236,7 @@ impl Run {
             json["run_directory"] = is_stored.then(|| path.display().to_string()).into();
             output::print(pretty(&json))
         } else if !self.quiet {
-            output::show(render::summary(&measured.summary, render::is_colored()))
+            output::show(render::summary(&measured.summary, self.verbose, render::is_colored()))
         } else {
             Ok(())
         };

@@ -7,6 +7,7 @@ use dyno_experiment::system::System;
 use dyno_experiment::test::PlannedTest;
 use dyno_loadgen::clock::SECOND;
 use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Settings, TestMode};
+use dyno_net::workload::WORDS_REMARK;
 use dyno_results::summary::metrics::Distribution;
 use dyno_results::summary::{self, DISCLAIMER, Headline, InputShape, NO_BOUND, Run, mode_name};
 use dyno_results::units::{self, count, duration, shortened};
@@ -17,8 +18,9 @@ use super::{Alignment, Color, Frame, details, distributions, painted, wrap};
 const SYSTEM_COLUMNS: usize = 15;
 
 /// Returns the summary of a run for terminals and issues: figures, loads, verdict with reasons,
-/// machine, and the command that reproduces it, in 80 columns.
-pub fn summary(run: &Run, is_colored: bool) -> String {
+/// machine, and the command that reproduces it, in 80 columns. Notes that hold for most runs are only
+/// shown if `is_verbose`.
+pub fn summary(run: &Run, is_verbose: bool, is_colored: bool) -> String {
     let version = &run.environment.dyno_version;
     // The command below shows a long name in full.
     let system = shortened(&run.system, SYSTEM_COLUMNS);
@@ -45,7 +47,7 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
             .flat_map(|test| details::lines(test, run.profile == LLM && has_distributions(test)))
             .collect();
         lines.extend(measured.iter().flat_map(|test| required(test)));
-        lines.extend(measured.iter().flat_map(|test| details::of_servers(run, test)));
+        lines.extend(measured.iter().flat_map(|test| details::of_servers(run, test, is_verbose)));
         lines.iter().for_each(|line| frame.line(line, 2));
         if !lines.is_empty() {
             frame.rule();
@@ -62,7 +64,8 @@ pub fn summary(run: &Run, is_colored: bool) -> String {
         lines.push(format!("{} {}:", test.title(), test.verdict));
         lines.extend(test.reasons.iter().map(|reason| format!("  {reason}")));
     }
-    lines.extend(run.tests.iter().flat_map(|test| &test.notes).chain(&run.remarks).cloned());
+    let notes = run.tests.iter().flat_map(|test| &test.notes).chain(&run.remarks);
+    lines.extend(notes.filter(|note| is_verbose || *note != WORDS_REMARK).cloned());
     if !lines.is_empty() {
         lines.iter().for_each(|line| frame.line(line, 2));
         frame.rule();

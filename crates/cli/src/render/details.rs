@@ -31,8 +31,8 @@ pub fn lines(test: &Test, has_times: bool) -> Vec<String> {
 }
 
 /// Returns a line for each metrics page of a test, and one for its energy. Of several tenants the first
-/// one has them.
-pub fn of_servers(run: &Run, test: &Test) -> Vec<String> {
+/// one has them. What is absent in most runs is only shown if `is_verbose`.
+pub fn of_servers(run: &Run, test: &Test, is_verbose: bool) -> Vec<String> {
     let is_of_test =
         |scenario: &str, mode: &str| (scenario, mode) == (&*test.scenario, &*test.mode);
     let first = run.tests.iter().find(|first| is_of_test(&first.scenario, &first.mode));
@@ -40,6 +40,8 @@ pub fn of_servers(run: &Run, test: &Test) -> Vec<String> {
         return Vec::new();
     }
     let pages = run.servers.iter().filter(|page| is_of_test(&page.scenario, &page.mode));
+    let is_named = run.system.contains("metrics=");
+    let pages = pages.filter(|page| is_verbose || is_named || !page.text().is_empty());
     let pages = pages.map(|page| match (page.text(), &page.absent) {
         (text, _) if !text.is_empty() => {
             let failed = match page.failed_readings {
@@ -52,9 +54,12 @@ pub fn of_servers(run: &Run, test: &Test) -> Vec<String> {
         (_, None) => format!("server metrics: none at {}", page.page),
     });
     let energy = run.energy.iter().filter(|energy| is_of_test(&energy.scenario, &energy.mode));
-    let energy = energy.map(Energy::text).filter(|text| !text.is_empty());
-    let energy = energy.map(|text| format!("energy: {text}"));
-    pages.chain(energy).map(|line| format!("{}: {line}", test.scenario)).collect()
+    let energy = energy.map(if is_verbose { Energy::text } else { Energy::measured });
+    let energy = energy.filter(|text| !text.is_empty()).map(|text| format!("energy: {text}"));
+    // The scenario `Server` is not the server that is measured.
+    let is_only = run.tests.iter().all(|other| other.scenario == test.scenario);
+    let of = if is_only { String::new() } else { format!("{}: ", test.scenario) };
+    pages.chain(energy).map(|line| format!("{of}{line}")).collect()
 }
 
 /// Returns the throughput within the limits of `--goodput`.

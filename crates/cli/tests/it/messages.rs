@@ -45,7 +45,10 @@ fn the_files_of_init_can_be_run() {
     folder.dyno("run --config all.toml --dry-run").exits(0);
     folder.dyno("init --llm llm.toml").exits(0);
     let plan = folder.dyno("run --config llm.toml --dry-run").exits(0).stdout;
-    assert!(plan.contains("openai:http://localhost:8000") && plan.contains("profile llm"), "{plan}");
+    assert!(
+        plan.contains("openai:http://localhost:8000") && plan.contains("profile llm"),
+        "{plan}"
+    );
     folder.dyno("init --all --llm both.toml").exits(2);
     assert!(folder.read("dyno.toml").lines().count() <= 12);
     folder.dyno("init").exits(3);

@@ -24,8 +24,8 @@ pub use lengths::{LengthMix, LengthPair, Lengths};
 pub use members::RowMembers;
 pub use read::{Format, ReadError, Row, Rows};
 pub use rows::RowOptions;
-pub use synthetic::{Shape, SyntheticPrompts};
-pub(crate) use synthetic::{WORDS_REMARK, draw_words};
+pub(crate) use synthetic::draw_words;
+pub use synthetic::{Shape, SyntheticPrompts, WORDS_REMARK};
 
 use crate::openai::{Api, Input, Message};
 

@@ -39,7 +39,7 @@ pub enum Shape {
 }
 
 /// Remark on prompts of words whose tokens were not counted.
-pub(crate) const WORDS_REMARK: &str = "Prompts are random words, about one token per word.";
+pub const WORDS_REMARK: &str = "Prompts are random words, about one token per word.";
 
 /// Words that are one token each, including their space, in the common vocabularies of English.
 const WORDS: [&str; 64] = [

@@ -36,8 +36,15 @@ pub struct EnergySource {
 }
 
 impl Energy {
-    /// Returns a line for readers.
+    /// Returns a line with what was measured, and what could not be read.
     pub fn text(&self) -> String {
+        let measured = Some(self.measured()).filter(|text| !text.is_empty());
+        let parts: Vec<String> = measured.into_iter().chain(self.absent.iter().cloned()).collect();
+        parts.join("; ")
+    }
+
+    /// Returns a line with what was measured; empty if nothing was.
+    pub fn measured(&self) -> String {
         let source = |source: &EnergySource| {
             let mut text = format!(
                 "{} ({}) {:.1} J, {:.1} W",
@@ -51,8 +58,7 @@ impl Energy {
             }
             text
         };
-        let mut parts: Vec<String> = self.sources.iter().map(source).collect();
-        parts.extend(self.absent.iter().cloned());
+        let parts: Vec<String> = self.sources.iter().map(source).collect();
         parts.join("; ")
     }
 }

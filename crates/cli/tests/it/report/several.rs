@@ -55,9 +55,13 @@ fn several_runs_have_a_front_with_a_bend() {
     folder.dyno("report runs").exits(0);
     let page = folder.read("runs/report.html");
     well_formed(&page);
-    for said in
-        ["Latency by throughput", "Pareto front", "bend of the front: ", "bound 150", "qps-420/report.html"]
-    {
+    for said in [
+        "Latency by throughput",
+        "Pareto front",
+        "bend of the front: ",
+        "bound 150",
+        "qps-420/report.html",
+    ] {
         assert!(page.contains(said), "{said}");
     }
     // An unreadable run is reported, and the others are shown.

@@ -84,13 +84,15 @@ fn a_url_in_a_file_or_a_flag_is_identified_like_an_argument() {
     let text = format!("version = 1\n[run]\nsystem = \"{url}\"\nnum_prompts = 4\n");
     folder.write("llm.toml", &text);
     let run = "--set max_client_lag_ns=0 --out out";
-    for arguments in
-        ["run --config llm.toml".into(), format!("run --system {url} --num-prompts 4")]
+    for arguments in ["run --config llm.toml".into(), format!("run --system {url} --num-prompts 4")]
     {
         let ran = folder.dyno(&format!("{arguments} {run}"));
         assert!(ran.stderr.contains("OpenAI-compatible: model tiny"), "{}", ran.stderr);
         let found = summary(&folder);
-        assert_eq!((&found["profile"], found["tests"].as_array().unwrap().len()), (&json!("llm"), 1));
+        assert_eq!(
+            (&found["profile"], found["tests"].as_array().unwrap().len()),
+            (&json!("llm"), 1)
+        );
         assert_eq!(found["tests"][0]["metrics"]["answers"]["whole"], 4, "{found}");
         std::fs::remove_dir_all(folder.0.join("out")).unwrap();
     }
@@ -105,6 +107,20 @@ fn a_url_in_a_file_or_a_flag_is_identified_like_an_argument() {
     let ran = folder.dyno(&format!("{compare} {run}"));
     let sent = (requests(&server) - before, requests(&other));
     assert!(sent.0 >= 8 && sent.1 >= 8, "{sent:?}: {}", ran.stderr);
+}
+
+#[test]
+fn notes_that_hold_for_most_runs_are_shown_with_verbose() {
+    let (server, folder) = (Server::start(one_model), Folder::new());
+    let run = format!("run http://{} --num-prompts 4 --set max_client_lag_ns=0", server.address);
+    let usual = folder.dyno(&format!("{run} --out usual")).stdout;
+    let verbose = folder.dyno(&format!("{run} --verbose --out verbose")).stdout;
+    for note in ["Prompts are random words", "server metrics: none"] {
+        assert!(!usual.contains(note) && verbose.contains(note), "{note}: {usual}{verbose}");
+    }
+    assert!(
+        usual.contains("Closed loop") && folder.read("usual/summary.json").contains("random words")
+    );
 }
 
 #[test]
