@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use dyno_experiment::Failure;
 use dyno_experiment::options::{CommandLine, GivenKeys, KEYS};
+use dyno_experiment::run::variables;
 use dyno_experiment::system::Target;
 use dyno_experiment::system::net::identify;
 
@@ -45,7 +46,7 @@ impl KeyArgs {
             let (Target::System(spec) | Target::Server(spec)) = Target::read(target)?;
             line.give("system", &spec);
         }
-        identify(&mut line, is_talking.then(output::console).as_ref())?;
+        identify(&mut line, variables(), is_talking.then(output::console).as_ref())?;
         self.given = line.keys;
         Ok(())
     }

@@ -21,7 +21,6 @@ use super::spec_keys::Route;
 use super::{SpecKeys, openai, reach_hint, ready, version};
 use crate::failure::Failure;
 use crate::options::{self, CommandLine, RunOptions};
-use crate::run::variables;
 use crate::system::target::is_url;
 use crate::watch::Watch;
 
@@ -49,9 +48,13 @@ struct Discovery {
 ///
 /// # Errors
 /// No server answers, it speaks neither, or it has several models.
-pub fn identify(line: &mut CommandLine, watch: Option<&Arc<dyn Watch>>) -> Result<(), Failure> {
+pub fn identify(
+    line: &mut CommandLine,
+    environment: impl Iterator<Item = (String, String)>,
+    watch: Option<&Arc<dyn Watch>>,
+) -> Result<(), Failure> {
     // If options are wrong, no server is asked, and the command reports all of them.
-    let Ok(given) = options::Options::common(line, variables()) else { return Ok(()) };
+    let Ok(given) = options::Options::common(line, environment) else { return Ok(()) };
     let Some(url) = given.run.system.filter(|system| is_url(system)) else { return Ok(()) };
     let spec = if line.is_dry {
         assumed(&url)?
