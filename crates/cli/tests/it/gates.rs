@@ -116,6 +116,7 @@ fn options_without_effect_are_rejected_before_the_run() {
         "--shape has no effect: --data gives the samples",
     );
     check("--scenario Offline --set server_target_latency_ns=5ms", "it belongs to Server");
+    check("--system openai:http://127.0.0.1:1 --model m", "add model=NAME to the URL");
     check("--system raw:http://127.0.0.1:1/,streams=4", "streams= has no effect");
     check("--system openai:http://127.0.0.1:1,groups=4", "groups= has no effect");
     check("--system openai:http://127.0.0.1:1 --accuracy-target 0.5", "no reference answers");

@@ -31,10 +31,12 @@ impl Need {
                 (!accepting.contains(&facts.system)).then(|| {
                     let names: Vec<String> =
                         accepting.iter().map(|name| format!("{name}:")).collect();
-                    UnmetNeed::new(
-                        format!("has no effect on system `{}`", facts.system),
-                        format!("it belongs to {}; remove it", names.join(", ")),
-                    )
+                    let fix = match (key, facts.system) {
+                        // The flag of other load generators.
+                        ("model", "openai") => "add model=NAME to the URL, and remove it".into(),
+                        _ => format!("it belongs to {}; remove it", names.join(", ")),
+                    };
+                    UnmetNeed::new(format!("has no effect on system `{}`", facts.system), fix)
                 })
             }
             Self::Performance => (!facts.measures()).then(|| {
