@@ -3,7 +3,8 @@
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::early_stopping::{self, Params};
 use dyno_loadgen::plan::{Load, Plan, Tokens};
-use dyno_loadgen::settings::{EarlyStopping, Scenario, TestMode};
+use dyno_loadgen::settings::{Arrivals, EarlyStopping, Scenario, TestMode};
+use dyno_results::summary::NO_BOUND;
 
 use crate::test::{PlannedTest, last_recorded};
 
@@ -16,7 +17,8 @@ pub struct Goals {
     pub until: EndCondition,
     /// Samples in each query.
     pub samples_per_query: u64,
-    /// Bound on each tenant's queries; empty without bounds.
+    /// Limit on each tenant's queries; empty where none is judged. [`Goals::bound`] leaves out a limit that
+    /// stands for no bound.
     pub bounds: Vec<Bound>,
     /// Percentile at which latency and client lag are judged, in (0, 1).
     pub percentile: f64,
@@ -87,17 +89,21 @@ impl Goals {
         }
     }
 
-    /// Returns the bound on a tenant's queries.
+    /// Returns the bound on a tenant's queries; `None` if none is judged.
     pub fn bound(&self, tenant: usize) -> Option<Bound> {
-        self.bounds.get(tenant).copied()
+        self.bounds.get(tenant).copied().filter(|bound| bound.limit < NO_BOUND)
     }
 }
 
-/// Returns the minimum duration of a test, ns. A Server test also lasts as long as its minimum
-/// number of queries at the target rate.
+/// Returns the minimum duration of a test, ns. A Server test with a rate also lasts as long as its
+/// minimum number of queries at that rate.
 fn least_duration(plan: &Plan) -> Nanos {
     match plan.load {
         Load::Server(_) if last_recorded(plan) > 0 => plan.min_duration.max(last_recorded(plan)),
+        // The answers set the pace.
+        Load::Server(ref server) if matches!(server.arrivals, Arrivals::Concurrency(_)) => {
+            plan.min_duration.saturating_add(plan.ramp)
+        }
         Load::Server(_) => {
             let by_queries = plan.min_query_count as f64 / plan.target_qps * 1e9;
             let by_queries = if by_queries.is_finite() { by_queries as Nanos } else { 0 };
@@ -122,5 +128,24 @@ fn bound(plan: &Plan) -> Bound {
     match plan.tokens {
         Some(Tokens::Measured { ttft, .. }) => Bound { limit: ttft, of_first_token: true },
         _ => Bound { limit: plan.target_latency(), of_first_token: false },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_loadgen::clock::SECOND;
+
+    use super::*;
+
+    #[test]
+    fn the_limit_of_no_bound_is_not_judged() {
+        let of_first_token = true;
+        let goals = |limit| {
+            let bounds = vec![Bound { limit, of_first_token }];
+            Goals { bounds, ..Goals::default() }
+        };
+        assert_eq!(goals(NO_BOUND).bound(0), None);
+        assert_eq!(goals(SECOND).bound(0), Some(Bound { limit: SECOND, of_first_token }));
+        assert_eq!(goals(SECOND).bound(1), None);
     }
 }

@@ -26,7 +26,7 @@ use dyno_results::summary::{
 use dyno_results::{series, units};
 
 use self::failures::Failures;
-pub use self::failures::Troubles;
+pub use self::failures::{Troubles, explained};
 pub use self::reasons::{Context, allowed, judge_failures};
 
 use crate::options::in_short;

@@ -1,8 +1,8 @@
-//! Judges the requirements of a run: a bound is met, missed or undecided by the confidence interval
-//! of the measurement.
+//! Judges the requirements of a run: a bound is met, missed or undecided by the share of queries over
+//! it.
 
 use dyno_loadgen::compare;
-use dyno_loadgen::compare::single_run::{self, Factors};
+use dyno_loadgen::compare::bound::{self, Finding, Judgment};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::search::{Limit, Quantity};
 use dyno_results::records::{Keep, NEVER, Records};
@@ -12,7 +12,7 @@ use dyno_results::units;
 
 use crate::options::Requirement;
 
-/// Confidence of the intervals, in (0, 1).
+/// Confidence of each limit, in (0, 1), and thus of each finding.
 const CONFIDENCE: f64 = 0.95;
 
 /// A run that decides the verdict of a test.
@@ -76,79 +76,33 @@ pub fn judge(test: &mut summary::Test, requirements: &[&Requirement], runs: &[Ju
 /// Measurement of a limited quantity.
 struct Measurement {
     value: f64,
-    low: f64,
-    high: f64,
-    /// Number of independent observations.
-    independent: f64,
-    /// Number of queries.
-    queries: f64,
-    /// How many times as long the run must be to meet a bound; at most 1 if it is long enough.
-    missing_length: f64,
+    judgment: Judgment,
 }
-
-/// There is too little data for a measurement.
-struct MissingData {
-    /// Number of further queries needed, if known.
-    more: Option<u64>,
-    /// The value of the few observations, if there are any.
-    value: Option<f64>,
-    /// So many observations exceed the bound that no further ones can help.
-    is_hopeless: bool,
-}
-
-impl MissingData {
-    const NOTHING: Self = Self { more: None, value: None, is_hopeless: false };
-}
-
-/// Observations from which on a bound is missed if half of them exceed it, whatever the interval.
-const ENOUGH: usize = 20;
 
 fn found(limit: &Limit, rows: Option<&Records>) -> summary::Requirement {
     let is_share = limit.quantity == Quantity::Errors;
-    let bound = if is_share { limit.allowed } else { limit.bound as f64 };
-    let measured = rows.map_or(Err(MissingData::NOTHING), |rows| measured(limit, rows));
     let mut found = summary::Requirement {
         requirement: limits::show(limit),
         metric: metric(limit),
-        bound,
+        bound: if is_share { limit.allowed } else { limit.bound as f64 },
         unit: if is_share { "share" } else { "ns" }.into(),
         confidence: CONFIDENCE,
         ..summary::Requirement::default()
     };
-    match measured {
-        Ok(measured) => {
-            found.value = Some(measured.value);
-            found.low = Some(measured.low);
-            found.high = Some(measured.high).filter(|high| high.is_finite());
-            let is_below = measured.high <= bound;
-            if is_below && measured.missing_length <= 1.0 {
-                found.finding = RequirementFinding::Met;
-            } else if measured.low > bound {
-                found.finding = RequirementFinding::Missed;
-            } else {
-                let more = if is_share {
-                    of_share(&measured, bound)
-                } else if is_below {
-                    further(measured.queries, measured.missing_length)
-                } else {
-                    of_time(&measured, bound)
-                };
-                found.more_queries = more.map(|more| more.saturating_mul(stride(rows)));
-            }
-        }
-        Err(MissingData { value, is_hopeless: true, .. }) => {
-            found.value = value;
-            found.finding = RequirementFinding::Missed;
-        }
-        Err(MissingData { more, value, .. }) => {
-            found.value = value;
-            found.finding = RequirementFinding::Undecided;
-            found.more_queries = more.map(|more| more.saturating_mul(stride(rows)));
-        }
-    }
-    found.unmeasured = rows.map_or(0, |rows| unmeasured(limit, rows)).saturating_mul(stride(rows));
+    let Some(rows) = rows else { return found };
+    found.unmeasured = unmeasured(limit, rows).saturating_mul(rows.stride);
+    let Some(Measurement { value, judgment }) = measured(limit, rows) else { return found };
+    found.value = Some(value);
+    (found.low, found.high) = (judgment.low, judgment.high);
+    found.finding = match judgment.finding {
+        Finding::Met => RequirementFinding::Met,
+        Finding::Missed => RequirementFinding::Missed,
+        Finding::Undecided => RequirementFinding::Undecided,
+    };
+    found.more_queries = judgment.more.map(|more| more.saturating_mul(rows.stride));
+    found.is_correlated = judgment.is_correlated;
     if found.unmeasured > 0 && found.finding == RequirementFinding::Met {
-        (found.finding, found.more_queries) = (RequirementFinding::Undecided, None);
+        found.finding = RequirementFinding::Undecided;
     }
     found
 }
@@ -177,10 +131,6 @@ fn unmeasured(limit: &Limit, rows: &Records) -> u64 {
     }
 }
 
-fn stride(rows: Option<&Records>) -> u64 {
-    rows.map_or(1, |rows| rows.stride)
-}
-
 fn metric(limit: &Limit) -> String {
     let name = match limit.quantity {
         Quantity::Latency => "latency",
@@ -192,68 +142,30 @@ fn metric(limit: &Limit) -> String {
     format!("{name}.{}", units::percentile(1.0 - limit.allowed))
 }
 
-fn measured(limit: &Limit, rows: &Records) -> Result<Measurement, MissingData> {
+/// Returns the measurement; `None` if no query has the quantity.
+fn measured(limit: &Limit, rows: &Records) -> Option<Measurement> {
     let compare::Run { latency, first_token, time_per_output_token, failed, .. } =
         rows.observation();
     let lag = || rows.client_lag_ns.iter().map(|&lag| u64::try_from(lag).unwrap_or(0));
+    let risk = 1.0 - CONFIDENCE;
     let times = match limit.quantity {
-        Quantity::Errors => return share(&failed),
+        Quantity::Errors if failed.is_empty() => return None,
+        Quantity::Errors => {
+            let failures = failed.iter().filter(|&&failed| failed).count();
+            let value = failures as f64 / failed.len() as f64;
+            let judgment = bound::judge_events(&failed, limit.allowed, risk);
+            return Some(Measurement { value, judgment });
+        }
         Quantity::Latency => latency,
         Quantity::FirstToken => first_token,
         Quantity::TimePerOutputToken => time_per_output_token,
         Quantity::ClientLag => lag().collect(),
     };
-    let percentile = 1.0 - limit.allowed;
-    let count = times.len() as u64;
-    if count == 0 {
-        return Err(MissingData::NOTHING);
+    if times.is_empty() {
+        return None;
     }
-    let over = times.iter().filter(|&&time| time > limit.bound).count();
-    let factors =
-        single_run::percentile(&times, percentile, 1.0 - CONFIDENCE).map_err(|too_few| {
-            MissingData {
-                more: Some(too_few.needed.saturating_sub(too_few.values).max(1)),
-                value: Some(at(times.clone(), percentile)),
-                is_hopeless: limit.allowed <= 0.1
-                    && times.len() >= ENOUGH
-                    && 2 * over >= times.len(),
-            }
-        })?;
-    let Factors { low, high } = factors;
-    let missing_length = missing_length(&times, percentile);
-    let value = at(times, percentile);
-    Ok(Measurement {
-        value,
-        low: value * low,
-        high: value * high,
-        independent: count as f64,
-        queries: count as f64,
-        missing_length,
-    })
-}
-
-/// Minimum number of independent stretches of a run that meets a bound on any percentile.
-const FEWEST_STRETCHES: f64 = 30.0;
-
-/// Returns how many times as long a run must be until its upper limit of a percentile can be trusted;
-/// at most 1 if it is long enough.
-///
-/// In a long queue, times beyond a high percentile come in a few rows of neighbors. A run without the
-/// longest rows looks as if its times were less correlated, so that its interval is too narrow just
-/// where it is too low. The correlation of ordinary times does not depend on the longest rows. A run is
-/// long enough if it has as many stretches that are independent by that correlation as queries of
-/// which one is beyond the percentile.
-fn missing_length(times: &[u64], percentile: f64) -> f64 {
-    let mut sorted = times.to_vec();
-    sorted.sort_unstable();
-    let stretches = |level: f64| {
-        let rank = (level.min(percentile) * sorted.len() as f64) as usize;
-        let threshold = sorted[rank.min(sorted.len() - 1)];
-        let over: Vec<bool> = times.iter().map(|&time| time > threshold).collect();
-        single_run::share(&over, 1.0 - CONFIDENCE).map_or(0.0, |share| share.independent)
-    };
-    let needed = (1.0 / (1.0 - percentile)).max(FEWEST_STRETCHES);
-    needed / stretches(0.5).min(stretches(0.9))
+    let judgment = bound::judge_times(&times, limit.allowed, limit.bound, risk);
+    Some(Measurement { value: at(times, 1.0 - limit.allowed), judgment })
 }
 
 /// Returns a percentile as logs do, without interpolation.
@@ -261,55 +173,6 @@ fn at(mut times: Vec<u64>, percentile: f64) -> f64 {
     times.sort_unstable();
     let rank = (percentile * times.len() as f64) as usize;
     times[rank.min(times.len() - 1)] as f64
-}
-
-fn share(failed: &[bool]) -> Result<Measurement, MissingData> {
-    let found = single_run::share(failed, 1.0 - CONFIDENCE).map_err(|too_few| MissingData {
-        more: Some(too_few.needed.saturating_sub(too_few.values)),
-        ..MissingData::NOTHING
-    })?;
-    Ok(Measurement {
-        value: found.value,
-        low: found.low,
-        high: found.high,
-        independent: found.independent,
-        queries: failed.len() as f64,
-        missing_length: 1.0,
-    })
-}
-
-/// Returns how many further queries are needed until the interval of a time no longer includes the
-/// bound. The interval narrows with the square root of their number.
-fn of_time(measured: &Measurement, bound: f64) -> Option<u64> {
-    let away = (bound / measured.value).ln();
-    let reach = if away > 0.0 {
-        (measured.high / measured.value).ln()
-    } else {
-        (measured.low / measured.value).ln()
-    };
-    let times = if reach.is_finite() {
-        (reach / away).powi(2)
-    } else {
-        // No observation lies beyond the percentile yet.
-        2.0
-    };
-    further(measured.queries, times)
-}
-
-/// Returns how many further queries are needed for a share, from the width of a binomial interval.
-fn of_share(measured: &Measurement, bound: f64) -> Option<u64> {
-    let away = bound - measured.value;
-    let spread = (bound * (1.0 - bound)).max(measured.value * (1.0 - measured.value));
-    let needed = single_run::DEVIATIONS.powi(2) * spread / away.powi(2);
-    further(measured.queries, needed / measured.independent)
-}
-
-/// Returns `queries * (times - 1)`, rounded up and at least 1; `None` if it is not finite or too
-/// large.
-fn further(queries: f64, times: f64) -> Option<u64> {
-    // If the value equals the bound, no number of queries decides.
-    let more = queries * (times - 1.0);
-    (more.is_finite() && more < 1e15).then(|| (more.ceil() as u64).max(1))
 }
 
 /// Returns why a requirement is not met, with advice.
@@ -327,9 +190,10 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
             Some(Reason::new(ReasonKind::Requirement, text))
         }
         RequirementFinding::Undecided => {
-            let what = match found.value {
-                Some(_) => found.measured_text(),
-                None => "too few measurements for an interval".into(),
+            let what = found.measured_text();
+            let similar = match &found.unit[..] {
+                "share" => "Failures come in rows of neighboring queries",
+                _ => "Neighboring queries have similar times, as in a long queue",
             };
             let more = match found.more_queries {
                 _ if found.unmeasured > 0 && found.value.is_some() => format!(
@@ -338,23 +202,27 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
                      the cause, or bound the latency.",
                     units::count(found.unmeasured)
                 ),
-                Some(more) if found.high.is_some_and(|high| high <= found.bound) => format!(
-                    "Neighboring queries have similar times, as in a long queue, so the run has too \
-                     few independent ones to meet the bound. About {} more queries would decide it: \
-                     raise --num-prompts or --duration.",
+                Some(more) if found.is_correlated => format!(
+                    "{similar}, so the run has too few independent ones to meet the bound. At least \
+                     {} more queries would decide it: raise --num-prompts or --duration.",
                     units::count(more)
                 ),
                 Some(more) => format!(
                     "About {} more queries would decide it: raise --num-prompts or --duration.",
                     units::count(more)
                 ),
+                None if found.is_correlated => {
+                    format!("{similar}, through the whole run. Find the cause.")
+                }
                 None if found.value.is_none() => {
                     "The run does not measure this, because no answer has such a time. Remove the \
                      requirement, or find out why: the answers were not streamed, or their tokens \
                      came at once, as from a proxy that buffers."
                         .into()
                 }
-                None => "The value equals the bound, so more queries cannot decide it.".into(),
+                None => "The share of queries over the bound is the allowed one, so more queries \
+                         cannot decide it."
+                    .into(),
             };
             let text = format!("The requirement {requirement} is undecided: {what}. {more}");
             Some(Reason::new(ReasonKind::Requirement, text).undecided())
@@ -416,10 +284,20 @@ mod tests {
     fn what_was_not_measured_is_never_met() {
         let few = finding("p99<=10s", &record(90, 0));
         assert_eq!((few.finding, few.low), (RequirementFinding::Undecided, None));
-        assert!(few.more_queries.is_some_and(|more| more > 100), "{few:?}");
+        // 299 answers below the bound are enough for a p99.
+        assert_eq!(few.more_queries, Some(209));
         let none = finding("ttft.p90<=10s", &record(2_000, 0));
         assert_eq!((none.finding, none.more_queries), (RequirementFinding::Undecided, None));
         assert!(reason(&none).unwrap().text.contains("does not measure this"));
+    }
+
+    #[test]
+    fn more_answers_below_the_bound_do_not_undo_the_finding() {
+        for count in (299..3_000).step_by(97) {
+            let found = finding("p99<=1000s", &record(count, 0));
+            assert_eq!(found.finding, RequirementFinding::Met, "{count}: {found:?}");
+            assert!(found.high.is_some_and(|high| high <= found.bound), "{count}: {found:?}");
+        }
     }
 
     #[test]
@@ -473,7 +351,7 @@ mod tests {
     }
 
     /// A true p99 above the bound is called met in at most 5 % of the runs; more than 17 of 200 have a
-    /// probability of 1 % then. Without a minimum number of independent stretches they are about 24.
+    /// probability of 1 % then. By the correlation of the times over the bound alone they are about 24.
     #[test]
     fn a_short_run_of_a_long_queue_does_not_meet_a_bound() {
         const RUNS: u64 = 200;
@@ -484,11 +362,8 @@ mod tests {
         let met = |found: &&summary::Requirement| found.finding == RequirementFinding::Met;
         let wrong = findings.iter().filter(met).count();
         assert!(wrong <= MOST_WRONG, "{wrong} of {RUNS}");
-        // The advice differs where the interval lies below the bound.
-        let short = findings.iter().find(|found| {
-            found.finding == RequirementFinding::Undecided
-                && found.high.is_some_and(|high| high <= found.bound)
-        });
+        // The advice differs if the bound would be met by independent queries.
+        let short = findings.iter().find(|found| found.is_correlated);
         let short = short.expect("a run with too few independent queries");
         assert!(short.more_queries.is_some_and(|more| more > 0), "{short:?}");
         assert!(reason(short).unwrap().text.contains("too few independent ones"), "{short:?}");
@@ -505,11 +380,11 @@ mod tests {
 
     #[test]
     fn errors_are_a_share_with_an_interval() {
-        // No failure in n queries leaves 3.8 / n possible.
+        // No failure in n queries leaves 3 / n possible.
         let none = finding("errors<=0.1%", &record(2_000, 0));
         assert_eq!(none.finding, RequirementFinding::Undecided, "{none:?}");
         let more = none.more_queries.unwrap();
-        assert!((1_000..5_000).contains(&more), "{more}");
+        assert!((900..1_100).contains(&more), "{more}");
         assert_eq!(finding("errors<=1%", &record(2_000, 0)).finding, RequirementFinding::Met);
         let many = finding("errors<=1%", &record(2_000, 100));
         assert_eq!(many.finding, RequirementFinding::Missed, "{many:?}");

@@ -15,6 +15,7 @@ use dyno_results::summary::{self, Failing};
 use crate::failure::Failure;
 use crate::measure::PlayedTest;
 use crate::options::Options;
+use crate::outcome::explained;
 use crate::system::System;
 use crate::system::net::Remote;
 use crate::test::{PlannedTest, TestTenant};
@@ -76,7 +77,7 @@ pub fn samples_per_second(
 /// same time than the test has. Returns how many failed; `None` if there is nothing to send.
 ///
 /// # Errors
-/// The server leaves requests unanswered.
+/// The server leaves requests unanswered, or rejects all of them.
 pub fn warm_up(
     system: &System,
     options: &Options,
@@ -105,11 +106,14 @@ pub fn warm_up(
         options,
         control,
         clock: Clock::start(),
-        before: None,
+        before: Some(remote.seen()),
         traffic: summary::Probe::default(),
         fails_fast: false,
     };
     warming.play(requests, in_flight.clamp(1, most))?;
+    if let Some(rejection) = warming.rejection().filter(|_| options.fails_fast()) {
+        return Err(rejection);
+    }
     Ok(Some(warming.traffic.failed))
 }
 
@@ -255,6 +259,9 @@ impl RunningProbe<'_> {
         self.traffic.requests += samples;
         self.traffic.failed += failed;
         self.traffic.most_in_flight = self.traffic.most_in_flight.max(in_flight.min(samples));
+        if let Some(rejection) = self.rejection().filter(|_| self.fails_fast) {
+            return Err(rejection);
+        }
         let summary::Probe { requests, failed: all_failed, .. } = self.traffic;
         let is_all = requests >= dyno_loadgen::drive::real::FIRST_ANSWERS && all_failed == requests;
         let is_most = requests >= ENOUGH_ANSWERS && 2 * all_failed > requests;
@@ -264,6 +271,21 @@ impl RunningProbe<'_> {
         let took = record.completed_at.iter().copied().max().unwrap_or(0).max(1);
         let answered = (record.completed_at.len() as u64).saturating_sub(failed);
         Ok(Some(ProbeRun { took, answered }))
+    }
+
+    /// Returns the failure of a server that rejected each request so far, such as for a missing token;
+    /// `None` if it did not. The test would show the same.
+    fn rejection(&self) -> Option<Failure> {
+        let summary::Probe { requests, failed, .. } = self.traffic;
+        let seen = self.system.remote()?.seen().since(self.before.as_ref()?);
+        let mut troubles = seen.troubles.into_iter().filter(|(_, (samples, _))| *samples > 0);
+        let (kind, (_, words)) = troubles.next()?;
+        let is_only = kind == Kind::Request && troubles.next().is_none();
+        (requests > 0 && failed == requests && is_only).then(|| {
+            Failure::set_up(format!("the system rejects each request before the test: {words}"))
+                .hint(explained(kind, &words).1)
+                .hint("--fail-fast off continues despite failures")
+        })
     }
 
     fn failed(&self) -> Failure {

@@ -106,9 +106,9 @@ fn verdict(html: &mut String, run: &Run) {
         (summary::State::Interrupted, _) => {
             format!("The run was interrupted after {total} had started. Its figures are not valid.")
         }
+        // The reasons below state whether the system stopped answering or failed its answers.
         (summary::State::Aborted, _) => {
-            "The run was aborted because the system stopped answering. Its figures are not valid."
-                .to_string()
+            "The run was ended early because of the system. Its figures are not valid.".to_string()
         }
         (_, _) if run.tests.is_empty() => "The run has no tests.".into(),
         (_, 0) if run.tests.len() == 1 => "The test is valid: all conditions are met.".into(),

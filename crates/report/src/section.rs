@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dyno_results::effective::is_relevant_to;
 use dyno_results::summary::metrics::Distribution;
-use dyno_results::summary::{Headline, Metrics, Test};
+use dyno_results::summary::{Headline, Metrics, NO_BOUND, Test};
 use dyno_results::units::{self, count};
 use dyno_results::{records, series};
 
@@ -397,6 +397,13 @@ fn percentiles(html: &mut String, test: &Test, metrics: &Metrics) {
     html.push_str("</tbody></table></div>");
 }
 
+/// Returns whether a setting is the rate of a load whose answers set the pace.
+fn is_unused_rate(name: &str, test: &Test) -> bool {
+    let arrivals = test.settings.get("server_arrivals");
+    name == "server_target_qps"
+        && arrivals.is_some_and(|setting| setting.value.starts_with("concurrency:"))
+}
+
 /// Appends the settings of all tests in one table; a setting with the same value in several tests
 /// is one row.
 pub fn settings_table(html: &mut String, tests: &[Test]) {
@@ -405,7 +412,8 @@ pub fn settings_table(html: &mut String, tests: &[Test]) {
         let of = name_of(test);
         let is_audited = test.settings.get("test05").is_some_and(|of| of.value == "true");
         for (name, setting) in &test.settings {
-            if !is_relevant_to(name, &test.scenario) || matches!(&name[..], "scenario" | "mode") {
+            let is_of_run = matches!(&name[..], "scenario" | "mode");
+            if is_of_run || !is_relevant_to(name, &test.scenario) || is_unused_rate(name, test) {
                 continue;
             }
             // The built-in table has seeds for this audit, which other runs do not use.
@@ -429,14 +437,17 @@ pub fn settings_table(html: &mut String, tests: &[Test]) {
          </tr></thead><tbody>\n",
     );
     for (name, setting, scenarios) in rows {
+        let is_bound = setting.value != NO_BOUND.to_string();
+        let (value, unit) =
+            if is_bound { (&setting.value[..], &setting.unit[..]) } else { ("none", "") };
         let _ = writeln!(
             html,
             "<tr><th scope=\"row\"><code>{}</code></th><td class=\"n\" data-label=\"value\">{}</td>\
              <td data-label=\"unit\">{}</td><td data-label=\"for\">{}</td>\
              <td data-label=\"set by\">{}</td></tr>",
             escaped(name),
-            escaped(&setting.value),
-            escaped(&setting.unit),
+            escaped(value),
+            escaped(unit),
             escaped(&if scenarios == all { "all".into() } else { scenarios.join(", ") }),
             escaped(&setting.origin)
         );

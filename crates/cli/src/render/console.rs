@@ -246,11 +246,15 @@ pub fn plan(options: &Options, system: &System, tests: &[PlannedTest]) -> String
         text += "\nThe server was not contacted. The run asks it for what it accepts.\n";
     }
     let total = tests.iter().map(PlannedTest::expected).fold(0, u64::saturating_add);
+    let total = match i64::try_from(total).unwrap_or(i64::MAX) {
+        // The numbers of queries end the tests.
+        0 => String::new(),
+        least => format!(", at least {} in total", duration(least)),
+    };
     let _ = writeln!(
         text,
-        "\n{}, at least {} in total; accuracy tests take as long as the system needs",
+        "\n{}{total}; accuracy tests take as long as the system needs",
         units::counted(tests.len() as u64, "test", "tests"),
-        duration(i64::try_from(total).unwrap_or(i64::MAX))
     );
     text
 }
@@ -289,6 +293,7 @@ fn length(test: &PlannedTest) -> String {
             let samples = test.tenants.iter().map(|t| t.plan.accuracy_sample_count).max();
             format!("accuracy ({} samples)", count(samples.unwrap_or(0)))
         }
+        _ if test.expected() == 0 => mode_name(test.mode).to_string(),
         _ => format!(
             "{} (at least {:.1} s)",
             mode_name(test.mode),

@@ -135,23 +135,23 @@ fn show(of: &MetricDistribution, value: f64) -> String {
 
 /// Returns how many requests succeeded and failed, the peak concurrency and the duration.
 fn requests(metrics: &Metrics) -> String {
-    let lost = metrics.failed.total().saturating_add(metrics.missing);
-    let kinds = metrics.failed.by_reason();
-    let kinds = kinds.into_iter().chain([("missing", metrics.missing)]).filter(|(_, n)| *n > 0);
+    let kinds = metrics.failed.by_reason().into_iter().filter(|(_, n)| *n > 0);
     let kinds: Vec<String> =
         kinds.map(|(kind, n)| format!("{} {}", count(n), kind.replace('_', " "))).collect();
     let kinds = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
     let peak = metrics.peak_concurrency.map(|peak| format!(", peak concurrency {}", count(peak)));
     let excluded = metrics.excluded.as_ref();
-    let others = excluded.into_iter().flat_map(|excluded| {
-        let others = [(excluded.cancelled, "cancelled"), (excluded.ramp_requests, "in the ramp")];
-        others.into_iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {} {what}", count(n)))
+    let excluded = excluded.into_iter().flat_map(|excluded| {
+        [(excluded.cancelled, "cancelled"), (excluded.ramp_requests, "in the ramp")]
     });
+    let others = [(metrics.missing, "unfinished")].into_iter().chain(excluded);
+    let others =
+        others.filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {} {what}", count(n)));
     let others: String = others.collect();
     format!(
         "{} answered, {} failed{kinds}{others}{}, {}",
         counted(metrics.sample_count, "request", "requests"),
-        count(lost),
+        count(metrics.failed.total()),
         peak.unwrap_or_default(),
         duration(metrics.lasted_ns.cast_signed())
     )

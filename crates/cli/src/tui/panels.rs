@@ -33,7 +33,12 @@ pub fn how_far(live: &Live) -> String {
             units::count(seen.last.completed_samples),
             units::count(samples)
         ),
-        EndCondition::Least { .. } | EndCondition::Unknown => format!("{now} s{kind}"),
+        EndCondition::Least { queries, .. } => format!(
+            "{} of {} queries, {now} s{kind}",
+            units::count(seen.last.issued_queries),
+            units::count(queries)
+        ),
+        EndCondition::Unknown => format!("{now} s{kind}"),
     };
     match (seen.fraction(goals), seen.time_left(goals)) {
         (Some(fraction), _) if fraction >= 1.0 => text += ", over soon",

@@ -197,10 +197,30 @@ fn a_probe_that_fails_is_a_set_up_that_fails() {
         let (server, folder) = (Server::start(no_key, NO_WAIT), Folder::new());
         let more = format!("--scenario {scenario} --mode performance");
         let ran = folder.dyno(&format!("run {}", server.arguments(&more))).exits(3);
-        has_words(&ran, "answers failed: HTTP status 401: Incorrect API key provided");
-        assert!((20..100).contains(&server.requests()), "{}", server.requests());
+        has_words(&ran, "rejects each request before the test: HTTP status 401: Incorrect API key");
+        has_words(&ran, "token-env=NAME");
+        assert!((1..20).contains(&server.requests()), "{}", server.requests());
         assert!(!folder.0.join("out").exists());
     }
+}
+
+#[test]
+fn a_single_probe_shows_the_message_of_the_server_and_advice() {
+    let (server, folder) = (Server::start(no_key, NO_WAIT), Folder::new());
+    let ran = folder.dyno(&format!("probe --system raw:http://{}/x --samples 8", server.address));
+    let shown = ran.exits(1).stdout;
+    for words in ["Incorrect API key", "token-env=NAME", "It answers each request with an error."] {
+        assert!(shown.contains(words), "{shown}");
+    }
+}
+
+#[test]
+fn a_warm_up_that_is_rejected_is_a_set_up_that_fails() {
+    let (server, folder) = (Server::start(no_key, NO_WAIT), Folder::new());
+    let more = "--scenario SingleStream --mode performance --warm-up 3";
+    let ran = folder.dyno(&format!("run {}", server.arguments(more))).exits(3);
+    has_words(&ran, "rejects each request before the test: HTTP status 401: Incorrect API key");
+    assert_eq!(server.requests(), 3);
 }
 
 #[test]

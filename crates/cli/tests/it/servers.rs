@@ -507,6 +507,11 @@ fn a_url_that_cannot_be_measured_says_what_to_do() {
         _ => one_model(path, body),
     };
     let closed: Answer = |_, _| (401, JSON, json!({"error": {"message": "no key"}}).to_string());
+    // It lists its models to everyone.
+    let half_closed: Answer = |path, body| match path {
+        "/v1/models" => one_model(path, body),
+        _ => (403, JSON, json!({"error": {"message": "no key"}}).to_string()),
+    };
     let other: Answer = |_, _| (404, "text/plain", "nothing here".into());
     let always: Answer = |_, _| (200, "text/html", "<html></html>".into());
     let broken: Answer = |_, _| (500, JSON, json!({"error": {"message": "no GPU"}}).to_string());
@@ -514,6 +519,8 @@ fn a_url_that_cannot_be_measured_says_what_to_do() {
     for (answer, code, words) in [
         (several, 2, "the server has 2 models: a, b"),
         (closed, 3, "no key"),
+        (half_closed, 3, "HTTP status 403: no key"),
+        (half_closed, 3, "token-env=NAME"),
         (other, 3, "neither OpenAI-compatible"),
         (always, 3, "neither OpenAI-compatible"),
         (broken, 3, "answered HTTP status 500: no GPU"),

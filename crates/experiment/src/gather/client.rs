@@ -9,6 +9,8 @@ use dyno_results::summary::client::{Spans, Trouble};
 use dyno_results::summary::metrics::Distribution;
 use dyno_results::summary::{Client, Test, Worker, goodput};
 
+use crate::outcome::explained;
+
 /// Observations of the client of a test, or of the clients of all workers together.
 pub struct Sight<'a> {
     /// Counters of the test.
@@ -42,7 +44,8 @@ pub fn client(sight: &Sight<'_>, tenants: &[ShownRun<'_>]) -> Option<Client> {
     let shown = tenants.iter().filter(|_| is_timed);
     let from_issue = shown.flat_map(|run| latencies_from_issue(run.record)).collect();
     let trouble = |(kind, (samples, first)): (&Kind, &(u64, String))| {
-        (kind_name(*kind).into(), Trouble { samples: *samples, first: first.clone() })
+        let (name, _) = explained(*kind, first);
+        (name.into(), Trouble { samples: *samples, first: first.clone() })
     };
     Some(Client {
         scenario: test.scenario.clone(),

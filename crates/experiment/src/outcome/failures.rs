@@ -97,8 +97,9 @@ impl Failures {
     }
 }
 
-fn by_kind(kind: Kind, samples: u64, words: &str) -> FailureGroup {
-    let (name, advice) = match (kind, Trouble::status_in(words)) {
+/// Returns the name of a kind of failure with the message of the server, and advice.
+pub fn explained(kind: Kind, words: &str) -> (&'static str, &'static str) {
+    match (kind, Trouble::status_in(words)) {
         (Kind::Request, Some(401 | 403)) => {
             ("not authorized", "Check the token; token-env=NAME selects its environment variable.")
         }
@@ -110,7 +111,11 @@ fn by_kind(kind: Kind, samples: u64, words: &str) -> FailureGroup {
             ("not found", "Check the path of the URL and the name of the model (model=NAME).")
         }
         _ => (kind_name(kind), advice_on(kind)),
-    };
+    }
+}
+
+fn by_kind(kind: Kind, samples: u64, words: &str) -> FailureGroup {
+    let (name, advice) = explained(kind, words);
     FailureGroup {
         samples,
         name: name.into(),

@@ -10,7 +10,7 @@ use dyno_loadgen::session::EndReason;
 use dyno_loadgen::verdict::{BoundedTime, EarlyStoppingResult, Finding, Verdict, Violation};
 use dyno_results::summary::distributions::Percentiles;
 use dyno_results::summary::{self, Cause, NO_BOUND, Reason, ReasonKind};
-use dyno_results::units::{count, duration, percentile};
+use dyno_results::units::{count, counted, duration, percentile};
 
 use super::failures::{Failures, Troubles};
 use crate::options::{FailureRule, Stages};
@@ -36,7 +36,7 @@ pub fn list(report: &Report<'_>, context: Context<'_>) -> Vec<Reason> {
     let (run, metrics) = (report.run, &report.metrics);
     if run.ended == EndReason::Aborted && metrics.query_count == 0 {
         // The run ended before its first query, so that there is no other reason.
-        return vec![Reason::new(ReasonKind::Ended, Violation::Aborted.to_string())];
+        return vec![Reason::new(ReasonKind::Ended, stopped(0))];
     }
     let failures = Failures::from_samples(&run.record.failed, context.troubles);
     let failures = failures.with_reason(context.failure);
@@ -111,6 +111,15 @@ fn share(part: u64, whole: u64) -> String {
         _ => 4,
     };
     format!("{percent:.digits$} %")
+}
+
+/// Returns why a run that was stopped does not count, with its unfinished samples.
+fn stopped(unfinished: u64) -> String {
+    let unfinished = match unfinished {
+        0 => String::new(),
+        samples => format!(" with {} unfinished", counted(samples, "sample", "samples")),
+    };
+    format!("the run was stopped{unfinished} before its end; run it again to the end")
 }
 
 /// Returns the reason for a system that answered nothing within the deadline.
@@ -235,7 +244,7 @@ impl InvalidRun<'_> {
                 )
             }
             EndReason::Deadline { missing } => return Some(silent(self.plan(), missing)),
-            EndReason::Aborted => Violation::Aborted.to_string(),
+            EndReason::Aborted => stopped(self.report.metrics.missing),
             EndReason::Lost { worker, workers } => Violation::Lost { worker, workers }.to_string(),
             _ => return None,
         };

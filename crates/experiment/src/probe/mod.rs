@@ -54,6 +54,8 @@ pub struct Probe {
     pub misuse: BTreeMap<&'static str, u64>,
     /// error message of the first failed sample
     pub trouble: Option<String>,
+    /// what to do about failed samples; null if unknown
+    pub advice: Option<&'static str>,
 }
 
 /// The engine.
@@ -201,7 +203,14 @@ impl Probe {
             deadline_ns,
             misuse,
             trouble: system.trouble(),
+            advice: system.advice_on_failures().filter(|_| !record.failed.is_empty()),
         }
+    }
+
+    /// Returns whether all samples failed.
+    fn is_failed(&self) -> bool {
+        let mut samples = self.queries.iter().flat_map(|query| &query.samples);
+        samples.all(|sample| sample.failure.is_some())
     }
 
     /// Returns whether samples never completed.

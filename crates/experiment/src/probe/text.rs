@@ -48,12 +48,17 @@ pub fn text(probe: &Probe) -> String {
     if let Some(trouble) = &probe.trouble {
         lines.say("trouble", trouble.trim());
     }
+    if let Some(advice) = probe.advice {
+        lines.say("advice", advice);
+    }
     let verdict = if probe.queries.is_empty() {
         "No request was sent.".to_string()
     } else if probe.is_missing_any() {
         format!("It does not answer: no response within {}.", time(probe.deadline_ns))
     } else if probe.is_well {
         "It answers.".to_string()
+    } else if probe.is_failed() {
+        "It answers each request with an error.".to_string()
     } else {
         "It answers, but incorrectly.".to_string()
     };

@@ -4,6 +4,7 @@ use dyno_net::client::ClientStatistics;
 
 use super::System;
 use super::kind::Drive;
+use crate::outcome::explained;
 
 impl System {
     /// Returns the message for the first failed sample, if known.
@@ -27,6 +28,13 @@ impl System {
             Drive::Plugin(plugin) => plugin.breach(),
             Drive::Null | Drive::Engine(_) | Drive::Remote(_) | Drive::Virtual(_) => None,
         }
+    }
+
+    /// Returns advice on the most frequent kind of failure of a server.
+    pub fn advice_on_failures(&self) -> Option<&'static str> {
+        let troubles = self.remote()?.seen().troubles;
+        let (kind, (_, words)) = troubles.into_iter().max_by_key(|(_, (samples, _))| *samples)?;
+        Some(explained(kind, &words).1)
     }
 
     /// Returns the message for the most frequent kind of failure since `before`.

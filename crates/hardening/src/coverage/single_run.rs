@@ -52,7 +52,7 @@ fn percentiles() -> Vec<Case> {
 /// Returns the case of percentile `p` of a run.
 #[must_use]
 pub fn percentile_case(law: Law, p: f64, queries: usize, claim: Claim) -> Case {
-    let statement = format!("p{} of {queries} queries, also of --require", p * 100.0);
+    let statement = format!("p{} of {queries} queries", p * 100.0);
     let truth = law.percentile(p);
     Case::new((statement, law.name()), 1.0 - RISK, claim, move |random| {
         let times = law.draw(queries, random);
@@ -113,7 +113,7 @@ fn shares() -> Vec<Case> {
         (20_000, 0.02, 200.0, Fails),
     ];
     let case = |(queries, truth, row, claim): (usize, f64, f64, Claim)| {
-        let statement = format!("failures of {queries} queries, also of --require");
+        let statement = format!("failures of {queries} queries");
         let data = match row {
             1.0 => format!("{} % fail, independent", 100.0 * truth),
             row => format!("{} % fail, {row} in a row", 100.0 * truth),

@@ -26,6 +26,7 @@
 
 mod anytime;
 mod between;
+pub mod bound;
 mod drift;
 pub mod probability;
 pub mod single_run;

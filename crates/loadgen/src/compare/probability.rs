@@ -151,7 +151,10 @@ pub fn binomial_low(trials: f64, probability: f64, tail: f64) -> f64 {
     root(-1.0, trials, |k| at_most(k, trials, probability) - tail)
 }
 
-fn at_most(k: f64, trials: f64, probability: f64) -> f64 {
+/// Returns P(X <= `k`) for X binomial of `trials` (any number above 0) with `probability`, continued to
+/// any real `k`.
+#[must_use]
+pub fn at_most(k: f64, trials: f64, probability: f64) -> f64 {
     if k <= -1.0 {
         return 0.0;
     }
@@ -159,6 +162,23 @@ fn at_most(k: f64, trials: f64, probability: f64) -> f64 {
         return 1.0;
     }
     beta_at_most(1.0 - probability, trials - k, k + 1.0)
+}
+
+/// Returns the Clopper-Pearson limits of a share of `events` in `trials` (any numbers, `events` at most
+/// `trials`, `trials` above 0). The true share is below the first with probability `tail` at most, and
+/// above the second with the same probability.
+///
+/// Source: Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the case of
+/// the binomial", 1934.
+#[must_use]
+pub fn share_limits(events: f64, trials: f64, tail: f64) -> [f64; 2] {
+    // With these shares the observed events would be that unlikely.
+    let low = |share: f64| at_most(trials - events, trials, 1.0 - share) - tail;
+    let high = |share: f64| tail - at_most(events, trials, share);
+    [
+        if events <= 0.0 { 0.0 } else { root(0.0, 1.0, low) },
+        if events >= trials { 1.0 } else { root(0.0, 1.0, high) },
+    ]
 }
 
 /// Returns where a function that increases from `low` to `high` changes its sign.
@@ -249,6 +269,13 @@ mod tests {
             let found = binomial_low(f64::from(trials), probability, sum);
             assert!((found - f64::from(k)).abs() < 1e-6, "{trials} {probability}: {found}");
         }
+        // No event in 299 trials, and 1 in 473: at most 1 %. 0.05^(1 / 299) = 0.990.
+        for (events, trials) in [(0.0, 299.0), (1.0, 473.0)] {
+            let [low, high] = share_limits(events, trials, 0.05);
+            assert!(low < 1e-3 && (0.009_9..0.01).contains(&high), "{low} to {high}");
+        }
+        assert_eq!(share_limits(0.0, 50.0, 0.05)[0], 0.0);
+        assert_eq!(share_limits(50.0, 50.0, 0.05)[1], 1.0);
         // 0.99^100 = 0.366: with 100 trials not even 0 is unlikely.
         assert!(binomial_low(100.0, 0.01, 0.05) < 0.0);
     }

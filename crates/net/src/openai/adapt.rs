@@ -23,14 +23,15 @@ pub struct AdaptedServer {
     pub remarks: Vec<String>,
     /// Why the server did not answer, if a server that is still starting does not either.
     pub refusal: Option<Trouble>,
+    /// Why the server rejects the request, if nothing that was replaced helps.
+    pub rejection: Option<Trouble>,
 }
 
 /// Maximum number of requests: each but the last one changes one thing.
 const MOST_REQUESTS: u64 = 4;
 
 /// Sends the request of the first sample, limited to one token, and adapts endpoint and settings: a
-/// redirection is followed once, and members that the server rejects are replaced. An answer that
-/// shows no remedy is left to the run.
+/// redirection is followed once, and members that the server rejects are replaced.
 ///
 /// # Errors
 /// A redirection that cannot be followed: to another path of the interface, to another origin, to itself,
@@ -46,6 +47,7 @@ pub fn adapt(
         requests: 0,
         remarks: Vec::new(),
         refusal: None,
+        rejection: None,
     };
     while adapted.requests < MOST_REQUESTS {
         adapted.requests += 1;
@@ -80,9 +82,12 @@ pub fn adapt(
             status if is_redirection(status) => adapted.follow(query, &answer, &request.path)?,
             400..500 if adapted.replace_rejected(&answer.words()) => {}
             // What was replaced did not help.
-            400..500 => {
+            status @ 400..500 => {
                 adapted.settings = settings;
                 adapted.remarks.retain(|remark| remark.contains("redirects"));
+                let kind = Kind::of_status(status).filter(|kind| *kind == Kind::Request);
+                let trouble = |kind| Trouble::of_status(kind, status, &answer.words());
+                adapted.rejection = kind.map(trouble);
                 break;
             }
             status => {

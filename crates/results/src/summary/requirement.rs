@@ -18,14 +18,14 @@ pub struct Requirement {
     pub unit: String,
     /// measured value over the answered queries; null if they are too few
     pub value: Option<f64>,
-    /// lower end of its confidence interval
+    /// lower confidence limit
     pub low: Option<f64>,
-    /// upper end; null if the run does not bound it
+    /// upper confidence limit; null if the run does not limit the value
     pub high: Option<f64>,
-    /// confidence of the interval
+    /// confidence of each limit
     pub confidence: f64,
-    /// `met`: the interval is at or below the bound; `missed`: above it; `undecided`: it includes
-    /// the bound, does not exist, or has too few independent queries to meet the bound
+    /// `met`: the upper limit is at or below the bound; `missed`: the lower limit is above it;
+    /// `undecided`: neither
     pub finding: RequirementFinding,
     /// answers without the bounded time, because they were not streamed; the figures cover the
     /// others, and the bound cannot be met
@@ -34,18 +34,21 @@ pub struct Requirement {
     /// approximate number of further queries that would decide an undecided requirement; null if
     /// unknown
     pub more_queries: Option<u64>,
+    /// the requirement would be met if the figures of neighboring queries were independent
+    #[serde(default)]
+    pub is_correlated: bool,
 }
 
-/// Position of the interval relative to the bound.
+/// Position of the confidence limits relative to the bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum RequirementFinding {
-    /// The interval is at or below the bound.
+    /// The upper limit is at or below the bound.
     Met,
-    /// The interval is above the bound.
+    /// The lower limit is above the bound.
     Missed,
-    /// The interval includes the bound, does not exist, or has too few independent queries.
+    /// The run proves neither.
     #[default]
     Undecided,
 }
@@ -62,7 +65,7 @@ impl RequirementFinding {
 }
 
 impl Requirement {
-    /// Returns the measured value, such as `4.21 ms (4.10 ms to 4.30 ms with 95 % confidence)`.
+    /// Returns the measured value, such as `4.21 ms (4.10 ms to 4.30 ms, each with 95 % confidence)`.
     pub fn measured_text(&self) -> String {
         let of = |value: f64| match &self.unit[..] {
             "share" => format!("{:.3} %", value * 100.0),
@@ -77,7 +80,7 @@ impl Requirement {
         };
         let high = self.high.map_or("no upper limit".into(), of);
         let confidence = self.confidence * 100.0;
-        format!("{} ({} to {high} with {confidence:.0} % confidence)", of(value), of(low))
+        format!("{} ({} to {high}, each with {confidence:.0} % confidence)", of(value), of(low))
     }
 
     /// Returns a line such as `latency p99 <= 5.00 ms: met, 4.21 ms (...)`.

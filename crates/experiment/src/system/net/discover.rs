@@ -274,6 +274,11 @@ fn model_names(answer: &HttpAnswer) -> Option<Vec<String>> {
     Some(list.iter().filter_map(name).collect())
 }
 
+/// Returns whether an answer with this status demands a token.
+fn is_unauthorized(status: u16) -> bool {
+    matches!(status, 401 | 403)
+}
+
 /// Asks servers single questions.
 struct Questions<'a> {
     options: &'a Options,
@@ -300,6 +305,13 @@ impl Questions<'_> {
             let hint = reach_hint(trouble.kind, "start the server, or check the URL and its port");
             Failure::server(trouble.kind, trouble).hint(hint)
         })
+    }
+
+    /// Returns the failure of an answer that demands a token.
+    fn unauthorized(&self, base: &str, answer: &HttpAnswer) -> Failure {
+        let trouble = Trouble::of_status(Kind::Request, answer.status, &self.words(answer));
+        Failure::set_up(format!("{base}: {trouble}"))
+            .hint("pass the environment variable of the token with token-env=NAME")
     }
 
     /// Returns the message of an answer, without the values of fields that it repeats.
@@ -371,8 +383,7 @@ impl Questions<'_> {
         keys: &SpecKeys,
     ) -> Result<Discovery, Failure> {
         match answer.status {
-            401 | 403 => Err(Failure::set_up(format!("{text}: {}", self.words(answer)))
-                .hint("pass the environment variable of the token with token-env=NAME")),
+            status if is_unauthorized(status) => Err(self.unauthorized(text, answer)),
             status @ (429 | 500 | 502..=504) => {
                 let kind = if status == 429 { Kind::Refused } else { Kind::Server };
                 let answered = format!("{text}/models answered HTTP status {status}");
@@ -391,10 +402,16 @@ impl Questions<'_> {
     }
 
     /// Returns whether a model answers messages; some models only continue texts.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or demands a token.
     fn chats(&self, base: &str, model: &str) -> Result<bool, Failure> {
         let messages = Input::Messages(vec![Message::new("user", "Hello")]);
         let body = Body { max_tokens: Some(1), ..Body::new(model, messages) }.to_json();
         let answer = self.post(base, Api::Chat.path(), body)?;
+        if is_unauthorized(answer.status) {
+            return Err(self.unauthorized(base, &answer));
+        }
         let has_no_template = answer.words().to_ascii_lowercase().contains("chat template");
         Ok(!matches!(answer.status, 404 | 405 | 501) && !has_no_template)
     }

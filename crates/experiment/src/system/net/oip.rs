@@ -30,6 +30,7 @@ use super::{
 };
 use crate::failure::Failure;
 use crate::options::{RandomStream, RunOptions};
+use crate::outcome::explained;
 use crate::system::shapes::{self, Symbols, check_labels};
 
 /// Default number of random samples.
@@ -117,8 +118,12 @@ fn ready_model(
     is_grpc: bool,
 ) -> Result<ModelMetadata, Failure> {
     let metadata = metadata(asking, model, version, is_grpc).map_err(|trouble| {
+        let hint = match trouble.kind {
+            Kind::Request => explained(trouble.kind, &trouble.words).1,
+            kind => reach_hint(kind, "start the server, or check URL and model"),
+        };
         Failure::server(trouble.kind, format!("model `{model}` at {}: {trouble}", asking.endpoint))
-            .hint(reach_hint(trouble.kind, "start the server, or check URL and model"))
+            .hint(hint)
     })?;
     check_ready(asking, &metadata.name, version, is_grpc)?;
     Ok(metadata)

@@ -10,7 +10,9 @@ use dyno_net::endpoint::Endpoint;
 use dyno_net::openai::{
     Api, LimitMember, OpenAi, Settings, TextCounter, adapt, fit, force_lengths,
 };
+use dyno_net::secrets;
 use dyno_net::tokens::Tokenize;
+use dyno_net::trouble::Trouble;
 use dyno_net::workload::Workload;
 use serde_json::{Map, Value};
 
@@ -23,6 +25,7 @@ use super::{
 };
 use crate::failure::Failure;
 use crate::options::{RandomStream, RunOptions};
+use crate::outcome::explained;
 
 pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Failure> {
     let api = api(given)?;
@@ -262,7 +265,8 @@ const LONG_REQUEST: Duration = Duration::from_secs(30);
 /// Asks each server what it accepts. Returns the servers, the settings that suit them, and remarks.
 ///
 /// # Errors
-/// A redirection that cannot be followed.
+/// A redirection that cannot be followed, or a server that rejects the request. With `--fail-fast off`
+/// the run shows the rejections.
 fn adapted(
     nodes: Vec<Endpoint>,
     options: &Options,
@@ -278,6 +282,11 @@ fn adapted(
         if let (Some(refusal), Some(_)) = (learned.refusal, run.ready_timeout) {
             return Err(Failure::server(refusal.kind, refusal));
         }
+        if let Some(rejection) = learned.rejection
+            && run.fails_fast != Some(false)
+        {
+            return Err(rejected(&rejection, options));
+        }
         (servers, settings) = ([servers, vec![learned.endpoint]].concat(), learned.settings);
         requests += learned.requests;
         remarks.extend(learned.remarks);
@@ -288,6 +297,15 @@ fn adapted(
          run of a URL sends one more to identify the server."
     ));
     Ok((servers, settings, remarks))
+}
+
+/// Returns the failure of a request for one token that a server rejects before the run.
+fn rejected(trouble: &Trouble, options: &Options) -> Failure {
+    let (_, advice) = explained(trouble.kind, &trouble.words);
+    let words = secrets::hide(&trouble.words, &options.fields, &options.secrets);
+    Failure::set_up(format!("the server rejects a request for one token: {words}"))
+        .hint(advice)
+        .hint("dyno run --fail-fast off measures the server all the same")
 }
 
 fn limit_member(given: &mut SpecKeys) -> Result<LimitMember, Failure> {

@@ -158,10 +158,11 @@ fn what_a_server_rejects_is_replaced_before_a_run() {
     assert_eq!((found.requests, found.remarks.len()), (2, 1));
     let found = adapted(&server, "noopts", &[]).unwrap();
     assert!(!found.settings.asks_usage && found.remarks[0].contains("stream_options"));
-    // Neither changes anything that helps, so the run shows them.
+    // Neither changes anything that helps. A request that is wrong stays wrong.
     for mode in ["auth", "e500", "notfound", "html"] {
         let found = adapted(&server, mode, &[]).unwrap();
         assert_eq!((found.requests, found.remarks.len()), (1, 0), "{mode}");
+        assert_eq!(found.rejection.is_some(), matches!(mode, "auth" | "notfound"), "{mode}");
     }
 }
 

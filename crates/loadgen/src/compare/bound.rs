@@ -1,0 +1,577 @@
+//! Decides whether one run keeps an upper bound: on a percentile of its times, or on a share of its
+//! events.
+//!
+//! A percentile is at most the bound if and only if the share of times over the bound is at most what
+//! the percentile allows. The count of such times is compared with the binomial distribution, for the
+//! number of independent queries. That number is smaller than the number of queries if the times of
+//! neighbors are similar. It follows from sums over blocks of the run: those of independent events have
+//! a known variance.
+//!
+//! A run without a time over the bound does not show in which rows such times come. The times above its
+//! median and above its p90 then show it. A rise that is small against the distance to the bound does
+//! not matter, such as a drift by 1 % under a bound of twice the times.
+//!
+//! ```
+//! use dyno_loadgen::compare::bound::{Finding, judge_times};
+//!
+//! // 299 times without one over the bound show that at most 1 % are: 0.99^299 < 0.05.
+//! let run: Vec<u64> = (0..299).map(|query| 10 + query % 4).collect();
+//! assert_eq!(judge_times(&run, 0.01, 500, 0.05).finding, Finding::Met);
+//! let short = judge_times(&run[..200], 0.01, 500, 0.05);
+//! assert_eq!((short.finding, short.more), (Finding::Undecided, Some(99)));
+//! ```
+//!
+//! Sources: as of the intervals of a run, and Clopper and Pearson, 1934.
+
+use super::probability::{at_most, binomial_low, normal, share_limits, student};
+use super::within::BATCHES;
+use crate::clock::Nanos;
+
+/// Result of a comparison with a bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Finding {
+    /// The bound is kept, with the confidence.
+    Met,
+    /// The bound is not kept, with the confidence.
+    Missed,
+    /// The run proves neither.
+    Undecided,
+}
+
+/// Judgment on a bound.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Judgment {
+    /// The finding, which is wrong with probability `risk` at most.
+    pub finding: Finding,
+    /// Lower confidence limit of the bounded figure; `None` if the run is too short for limits.
+    pub low: Option<f64>,
+    /// Upper confidence limit; at most the bound if it is met, and above it otherwise. `None` if the
+    /// run does not limit the figure.
+    pub high: Option<f64>,
+    /// Approximate number of further queries that decide an undecided finding if the share of events
+    /// stays; `None` if no feasible number does.
+    pub more: Option<u64>,
+    /// Whether the bound would be met if the queries were independent.
+    pub is_correlated: bool,
+}
+
+/// Minimum number of queries for limits: blocks of shorter runs show no correlation.
+const FEWEST_QUERIES: usize = 100;
+/// Minimum number of queries of a missed bound.
+const FEWEST_MISSED: f64 = 20.0;
+/// Assumed design effect of a run that is too short to show it.
+const SHORT_EFFECT: f64 = 4.0;
+/// Minimum number of independent queries of a met bound.
+const FEWEST_INDEPENDENT: f64 = 30.0;
+/// Minimum number of independent queries if it is estimated from the similarity of neighbors.
+const FEWEST_STRETCHES: f64 = 100.0;
+/// Design effect from which on queries count as correlated.
+const CORRELATED: f64 = 1.5;
+/// Share of the distance to the bound that is no rise.
+const NO_RISE: u64 = 50;
+/// Maximum number of independent queries of advice; above it, the share hardly differs from the bound.
+const MOST_ADVISED: f64 = 1e9;
+
+/// Compares the percentile of `times` that a share `allowed` may exceed (0.01 for p99) with an upper
+/// bound. The times are in the order of the run. Each limit is wrong with probability `risk`.
+///
+/// # Panics
+/// Without times.
+#[must_use]
+pub fn judge_times(times: &[Nanos], allowed: f64, bound: Nanos, risk: f64) -> Judgment {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    let effects = Effects::of_times(times, &sorted, bound);
+    let over = sorted.len() - sorted.partition_point(|&time| time <= bound);
+    let counts = Counts::new(over, times.len(), allowed, risk);
+    let limits = (times.len() >= FEWEST_QUERIES).then(|| counts.ranks(effects.all));
+    let low = limits.map(|[low, _]| low.map_or(0.0, |rank| sorted[rank] as f64));
+    let high = limits.and_then(|[_, high]| high).map(|rank| sorted[rank] as f64);
+    counts.judgment(effects, bound as f64, [low, high])
+}
+
+/// Compares the share of `events`, which are in the order of the run, with an upper bound `allowed`.
+/// Each limit is wrong with probability `risk`. The run has at least one query.
+#[must_use]
+pub fn judge_events(events: &[bool], allowed: f64, risk: f64) -> Judgment {
+    let effect = of_length(design_effect(events, false), events.len());
+    let effects = Effects { all: effect, rises: effect };
+    let counts = Counts::new(count(events), events.len(), allowed, risk);
+    let independent = counts.trials / effect;
+    let limits = share_limits(counts.events / effect, independent, risk);
+    counts.judgment(effects, allowed, limits.map(Some))
+}
+
+/// Design effects: how many queries are equivalent to one independent query.
+#[derive(Debug, Clone, Copy)]
+struct Effects {
+    /// By all differences of times.
+    all: f64,
+    /// By those that are large against the distance to the bound; at most `all`.
+    rises: f64,
+}
+
+impl Effects {
+    fn of_times(times: &[Nanos], sorted: &[Nanos], bound: Nanos) -> Self {
+        let over = |threshold: Nanos| -> Vec<bool> {
+            times.iter().map(|&time| time > threshold).collect()
+        };
+        let own = design_effect(&over(bound), false);
+        let (mut all, mut rises) = (own, own);
+        for (percent, is_below) in [(10, false), (50, false), (50, true), (90, true)] {
+            let at = sorted[sorted.len() * percent / 100];
+            // Times between the bound and the median show more about the bound than others.
+            if is_below != (at < bound) {
+                continue;
+            }
+            let rise = at.abs_diff(bound) / NO_RISE;
+            let beyond = if is_below { at + rise } else { at - rise };
+            let risen = design_effect(&over(beyond), true);
+            rises = rises.max(risen);
+            all = all.max(risen).max(design_effect(&over(at), true));
+        }
+        Self { all: of_length(all, times.len()), rises: of_length(rises, times.len()) }
+    }
+}
+
+/// Returns the design effect that counts for a run of this length.
+fn of_length(effect: f64, queries: usize) -> f64 {
+    if queries < FEWEST_QUERIES { effect.max(SHORT_EFFECT) } else { effect }
+}
+
+/// Counts of a run, and what is allowed.
+#[derive(Debug, Clone, Copy)]
+struct Counts {
+    events: f64,
+    trials: f64,
+    /// Allowed share of events.
+    allowed: f64,
+    risk: f64,
+}
+
+impl Counts {
+    fn new(events: usize, trials: usize, allowed: f64, risk: f64) -> Self {
+        Self { events: events as f64, trials: trials as f64, allowed, risk }
+    }
+
+    fn finding(&self, effects: Effects) -> Finding {
+        if self.is_met(effects.rises) {
+            Finding::Met
+        } else if self.is_missed(effects.all) {
+            Finding::Missed
+        } else {
+            Finding::Undecided
+        }
+    }
+
+    fn is_met(&self, effect: f64) -> bool {
+        let independent = self.trials / effect;
+        independent >= fewest(effect)
+            && at_most(self.events / effect, independent, self.allowed) <= self.risk
+    }
+
+    fn is_missed(&self, effect: f64) -> bool {
+        let others = (self.trials - self.events) / effect;
+        self.trials >= FEWEST_MISSED
+            && at_most(others, self.trials / effect, 1.0 - self.allowed) <= self.risk
+    }
+
+    /// Returns the ranks of the lower and of the upper limit of the percentile, from 0 in ascending
+    /// order: the smallest bound that is not missed, and the smallest one that is met.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to trials")]
+    fn ranks(&self, effect: f64) -> [Option<usize>; 2] {
+        let independent = self.trials / effect;
+        let most = |share: f64| {
+            let count = binomial_low(independent, share, self.risk) / independent * self.trials;
+            (count >= 0.0).then_some(count as usize)
+        };
+        let last = self.trials as usize - 1;
+        let is_enough = independent >= fewest(effect);
+        let high = most(self.allowed).filter(|_| is_enough);
+        [
+            most(1.0 - self.allowed).map(|below| below.min(last)),
+            high.map(|over| last.saturating_sub(over)),
+        ]
+    }
+
+    fn judgment(
+        &self,
+        effects: Effects,
+        bound: f64,
+        [low, high]: [Option<f64>; 2],
+    ) -> Judgment {
+        let finding = self.finding(effects);
+        // A small rise does not matter for a distant bound, but for a limit near the times.
+        let high = match finding {
+            Finding::Met => Some(high.map_or(bound, |high| high.min(bound))),
+            Finding::Missed | Finding::Undecided => high.filter(|&high| high > bound),
+        };
+        let is_undecided = finding == Finding::Undecided;
+        Judgment {
+            finding,
+            low,
+            high,
+            more: if is_undecided { self.more(effects) } else { None },
+            is_correlated: is_undecided && self.is_met(1.0),
+        }
+    }
+
+    /// Returns how many further queries decide, if the share of events and the correlation stay.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 10^18")]
+    fn more(&self, effects: Effects) -> Option<u64> {
+        let share = self.events / self.trials;
+        let is_below = share < self.allowed;
+        let effect = if is_below { effects.rises } else { effects.all };
+        // The assumption for a short run ends with its length.
+        let is_assumed = self.trials < FEWEST_QUERIES as f64 && effect <= SHORT_EFFECT;
+        let effect = if is_assumed { 1.0 } else { effect };
+        let decides = |trials: u64| {
+            let longer = Self { events: share * trials as f64, trials: trials as f64, ..*self };
+            trials >= FEWEST_QUERIES as u64
+                && if is_below { longer.is_met(effect) } else { longer.is_missed(effect) }
+        };
+        let (now, most) = (self.trials as u64, (MOST_ADVISED * effect) as u64);
+        let (mut fails, mut reach) = (now, now + 1);
+        while !decides(reach) {
+            (fails, reach) = (reach, reach * 2);
+            if reach > most {
+                return None;
+            }
+        }
+        while reach - fails > 1 {
+            let middle = fails + (reach - fails) / 2;
+            if decides(middle) {
+                reach = middle;
+            } else {
+                fails = middle;
+            }
+        }
+        Some(reach - now)
+    }
+}
+
+/// Returns the minimum number of independent queries of a met bound. An estimate from few stretches of
+/// similar times is too uncertain.
+fn fewest(effect: f64) -> f64 {
+    if effect < CORRELATED { FEWEST_INDEPENDENT } else { FEWEST_STRETCHES }
+}
+
+/// Sums of events over blocks of equal length.
+struct Blocks {
+    length: usize,
+    count: usize,
+    /// Variance of a sum, divided by that of independent events.
+    effect: f64,
+    /// Correlation of neighboring sums, at most [`CORRELATION_MOST`].
+    correlation: f64,
+}
+
+/// Shortest block, unless the run is shorter than [`BATCHES`] of them.
+const SHORTEST: usize = 16;
+/// Length of a block in design effects from which on its sums are nearly independent.
+const LONG_ENOUGH: f64 = 10.0;
+/// Deviations of a variance of blocks that independent events hardly ever reach.
+const DEVIATIONS: f64 = 3.0;
+/// Maximum correlation of blocks: above it, the run is too short for them.
+const CORRELATION_MOST: f64 = 0.9;
+
+impl Blocks {
+    /// Returns the blocks of this length; `before[n]` is the number of events before trial `n`.
+    fn new(before: &[u32], length: usize, share: f64) -> Self {
+        let (count, mean) = ((before.len() - 1) / length, length as f64 * share);
+        let deviations: Vec<f64> = (0..count)
+            .map(|block| f64::from(before[(block + 1) * length] - before[block * length]) - mean)
+            .collect();
+        let squares: f64 = deviations.iter().map(|of| of * of).sum();
+        let products: f64 = deviations.windows(2).map(|pair| pair[0] * pair[1]).sum();
+        let variance = squares / (count as f64 - 1.0);
+        let correlation = if squares > 0.0 { products / squares } else { 0.0 };
+        Self {
+            length,
+            count,
+            effect: variance / (mean * (1.0 - share)),
+            correlation: correlation.clamp(0.0, CORRELATION_MOST),
+        }
+    }
+
+    /// Returns whether the blocks are so long that their sums are nearly independent.
+    fn is_long(&self) -> bool {
+        self.length as f64 >= LONG_ENOUGH * self.effect.max(1.0)
+    }
+
+    /// Returns whether the sums differ more than those of independent events, of which the rarer kind
+    /// occurs this many times.
+    fn is_clustered(&self, rarer: f64) -> bool {
+        let variance = 2.0 / (self.count as f64 - 1.0) + 1.0 / rarer;
+        self.effect > 1.0 + DEVIATIONS * variance.sqrt()
+    }
+
+    /// Returns the design effect. Neighboring sums of the longest blocks may still be correlated, as in
+    /// an autoregressive process.
+    fn corrected(&self, is_longest: bool) -> f64 {
+        let correlation = if is_longest { self.correlation } else { 0.0 };
+        self.effect * (1.0 + correlation) / (1.0 - correlation)
+    }
+}
+
+/// Returns how many trials are equivalent to one independent trial; at least 1, and 1 for events that
+/// never or always happen.
+///
+/// The blocks are those from the first length on that is much longer than the effect: shorter ones
+/// overestimate the effect of a period. If `is_tested`, blocks whose sums do not differ more than those
+/// of independent events do not count.
+fn design_effect(events: &[bool], is_tested: bool) -> f64 {
+    let (trials, happened) = (events.len(), count(events));
+    let longest = trials / BATCHES;
+    if longest == 0 || happened == 0 || happened == trials {
+        return 1.0;
+    }
+    let share = happened as f64 / trials as f64;
+    let mut before = vec![0_u32];
+    before.extend(events.iter().scan(0, |sum, &event| {
+        *sum += u32::from(event);
+        Some(*sum)
+    }));
+    let shorter = std::iter::successors(Some(SHORTEST), |length| Some(2 * length));
+    let lengths = shorter.take_while(|&length| length < longest).chain([longest]);
+    let mut blocks: Vec<Blocks> =
+        lengths.map(|length| Blocks::new(&before, length, share)).collect();
+    let first = blocks.iter().position(Blocks::is_long).unwrap_or(blocks.len() - 1);
+    blocks.drain(..first);
+    let rarer = happened.min(trials - happened) as f64;
+    blocks.retain(|of| !is_tested || of.is_clustered(rarer));
+    let effects = blocks.iter().map(|of| {
+        let effect = of.corrected(of.length == longest);
+        if is_tested { effect * uncertainty(of.count) } else { effect }
+    });
+    effects.fold(1.0, f64::max)
+}
+
+/// Returns the factor of a variance that is estimated from this number of blocks.
+fn uncertainty(blocks: usize) -> f64 {
+    const TAIL: f64 = 0.05;
+    (student(TAIL, blocks as f64 - 1.0) / normal(TAIL)).powi(2)
+}
+
+fn count(events: &[bool]) -> usize {
+    events.iter().filter(|&&event| event).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Finding::{Met, Missed, Undecided};
+    use super::*;
+    use crate::rng::Mt19937;
+
+    const RISK: f64 = 0.05;
+    /// p99.
+    const ALLOWED: f64 = 0.01;
+    const RUNS: u64 = 200;
+    /// Maximum number of wrong findings: more of 200 have a probability of 1 % if each is wrong with
+    /// probability 5 %.
+    const MOST_WRONG: usize = 17;
+    /// Unit of times, ns.
+    const UNIT: f64 = 1e6;
+
+    struct Source(Mt19937);
+
+    impl Source {
+        fn unit(&mut self) -> f64 {
+            (f64::from(self.0.next_u32()) + 0.5) / 4_294_967_296.0
+        }
+
+        fn exponential(&mut self, mean: f64) -> f64 {
+            -mean * self.unit().ln()
+        }
+
+        fn normal(&mut self) -> f64 {
+            let radius = (-2.0 * self.unit().ln()).sqrt();
+            radius * (std::f64::consts::TAU * self.unit()).cos()
+        }
+    }
+
+    fn times(count: usize, mut next: impl FnMut() -> f64) -> Vec<Nanos> {
+        (0..count).map(|_| (next() * UNIT) as Nanos).collect()
+    }
+
+    fn exponential(count: usize, seed: u64) -> Vec<Nanos> {
+        let mut source = Source(Mt19937::new(seed));
+        times(count, || source.exponential(1.0))
+    }
+
+    fn lognormal(count: usize, seed: u64) -> Vec<Nanos> {
+        let mut source = Source(Mt19937::new(seed));
+        times(count, || (1.5 * source.normal()).exp())
+    }
+
+    /// Lognormal times whose logarithm is an autoregressive process with this correlation.
+    fn autoregressive(count: usize, correlation: f64, seed: u64) -> Vec<Nanos> {
+        let mut source = Source(Mt19937::new(seed));
+        let mut level = source.normal();
+        times(count, || {
+            let new = (1.0 - correlation.powi(2)).sqrt() * source.normal();
+            level = correlation * level + new;
+            (0.5 * level).exp()
+        })
+    }
+
+    /// Times in a queue with one server and exponential service with a mean of 1, in the steady state,
+    /// by Lindley's recursion.
+    fn queue(count: usize, load: f64, seed: u64) -> Vec<Nanos> {
+        let mut source = Source(Mt19937::new(seed));
+        let mut wait =
+            (source.exponential(1.0 / (1.0 - load)) - source.exponential(1.0 / load)).max(0.0);
+        times(count, || {
+            let whole = wait + source.exponential(1.0);
+            wait = (whole - source.exponential(1.0 / load)).max(0.0);
+            whole
+        })
+    }
+
+    /// Times of four servers that take 10 each, with one arrival per 20 on average.
+    fn servers(count: usize, seed: u64) -> Vec<Nanos> {
+        let mut source = Source(Mt19937::new(seed));
+        let (mut free, mut now) = ([0.0_f64; 4], 0.0);
+        times(count, || {
+            now += source.exponential(20.0);
+            free.sort_by(f64::total_cmp);
+            free[0] = free[0].max(now) + 10.0;
+            free[0] - now
+        })
+    }
+
+    /// Returns the number of runs that are met, and of those that are missed.
+    fn found(allowed: f64, bound: f64, run: impl Fn(u64) -> Vec<Nanos>) -> (usize, usize) {
+        let bound = (bound * UNIT) as Nanos;
+        let all: Vec<Finding> = (0..RUNS)
+            .map(|seed| judge_times(&run(seed), allowed, bound, RISK).finding)
+            .collect();
+        let number = |finding| all.iter().filter(|&&of| of == finding).count();
+        (number(Met), number(Missed))
+    }
+
+    #[test]
+    fn independent_times_far_below_the_bound_meet_it_from_299_on() {
+        for count in [299, 450, 1_000, 3_000] {
+            for run in [exponential as fn(usize, u64) -> Vec<Nanos>, lognormal] {
+                let (met, missed) = found(ALLOWED, 5_000.0, |seed| run(count, seed));
+                assert!(met >= 190 && missed == 0, "{count}: {met} met, {missed} missed");
+            }
+        }
+        let (met, _) = found(ALLOWED, 5_000.0, |seed| exponential(298, seed));
+        assert_eq!(met, 0);
+    }
+
+    #[test]
+    fn shares_of_independent_times_away_from_the_allowed_one_are_decided() {
+        // A fifth of the allowed share is over the bound, and twice the allowed share.
+        let (met, _) = found(ALLOWED, 500_f64.ln(), |seed| exponential(3_000, seed));
+        assert!(met >= 180, "{met}");
+        // The 99.8th percentile of a standard normal variable is 2.878.
+        let (met, _) = found(ALLOWED, (1.5_f64 * 2.878).exp(), |seed| lognormal(3_000, seed));
+        assert!(met >= 180, "{met}");
+        let (met, missed) = found(ALLOWED, 50_f64.ln(), |seed| exponential(3_000, seed));
+        assert!(met == 0 && missed >= 180, "{met} met, {missed} missed");
+    }
+
+    #[test]
+    fn findings_on_a_bound_at_the_percentile_are_rarely_wrong() {
+        let cases = [(0.01, 1_000), (0.01, 3_000), (0.1, 300), (0.1, 3_000), (0.5, 300)];
+        for (allowed, count) in cases {
+            let quantile = -f64::ln(allowed);
+            let (met, missed) = found(allowed, quantile, |seed| exponential(count, seed));
+            assert!(met.max(missed) <= MOST_WRONG, "{allowed} {count}: {met} met, {missed} missed");
+            // The time in such a queue is exponential, too.
+            let (met, missed) = found(allowed, 10.0 * quantile, |seed| queue(count, 0.9, seed));
+            assert!(
+                met.max(missed) <= MOST_WRONG,
+                "queue {allowed} {count}: {met} met, {missed} missed"
+            );
+        }
+        // The 99th percentile of a standard normal variable is 2.326.
+        for correlation in [0.5, 0.9, 0.99] {
+            let run = |seed| autoregressive(1_000, correlation, seed);
+            let (met, missed) = found(ALLOWED, (0.5_f64 * 2.326).exp(), run);
+            assert!(
+                met.max(missed) <= MOST_WRONG,
+                "autoregressive {correlation}: {met} met, {missed} missed"
+            );
+        }
+    }
+
+    #[test]
+    fn harmless_patterns_meet_a_distant_bound_at_any_length() {
+        const BOUND: Nanos = 500_000_000;
+        for count in (299..4_000).step_by(173) {
+            let met = |name: &str, times: &[Nanos]| {
+                let judgment = judge_times(times, ALLOWED, BOUND, RISK);
+                assert_eq!(judgment.finding, Met, "{name} {count}: {judgment:?}");
+                assert!(judgment.high.is_some_and(|high| high <= BOUND as f64), "{judgment:?}");
+            };
+            let n = count as Nanos;
+            let run = |time: &dyn Fn(Nanos) -> Nanos| (0..n).map(time).collect::<Vec<_>>();
+            met("constant", &run(&|_| 13_000_000));
+            met("drift by 1 %", &run(&|at| 100_000_000 + 1_000_000 * at / n));
+            met("clock ticks", &run(&|at| 13_000_000 + at * 7 / n));
+            for period in [4, 8] {
+                met("period", &run(&|at| 13_000_000 * (1 + at % period)));
+                let is_long = |at: Nanos| u64::from(at % period < period / 2);
+                met("half period", &run(&|at| 13_000_000 * (1 + is_long(at))));
+            }
+            for seed in 0..5 {
+                met("four servers", &servers(count, seed));
+            }
+        }
+    }
+
+    #[test]
+    fn a_run_as_long_as_its_correlation_proves_nothing() {
+        let rising: Vec<Nanos> = (0..4_000).map(|at| 100_000_000 + 50_000 * at).collect();
+        let judgment = judge_times(&rising, ALLOWED, 400_000_000, RISK);
+        assert_eq!((judgment.finding, judgment.high), (Undecided, None));
+        assert!(judgment.is_correlated, "{judgment:?}");
+    }
+
+    #[test]
+    fn the_advice_decides_if_the_share_stays() {
+        let none = Effects { all: 1.0, rises: 1.0 };
+        let some = Effects { all: 6.0, rises: 3.0 };
+        for effects in [none, some] {
+            for (events, trials) in [(0, 200), (1, 300), (4, 500), (7, 1_000), (13, 1_000)] {
+                let now = Counts::new(events, trials, ALLOWED, RISK);
+                assert_eq!(now.finding(effects), Undecided, "{now:?}");
+                let more = now.more(effects).unwrap() as f64;
+                let factor = 1.0 + more / now.trials;
+                let then = Counts {
+                    events: now.events * factor,
+                    trials: now.trials + more,
+                    ..now
+                };
+                assert_ne!(then.finding(effects), Undecided, "{now:?} {more}");
+                // A run of half that length needs the other half.
+                let half = Counts {
+                    events: now.events * 0.5 * (1.0 + factor),
+                    trials: now.trials + (0.5 * more).floor(),
+                    ..now
+                };
+                assert!(half.more(effects).unwrap() as f64 <= 0.6 * more + 2.0, "{half:?} {more}");
+            }
+        }
+        let equal = Counts::new(10, 1_000, ALLOWED, RISK);
+        assert_eq!(equal.more(none), None);
+    }
+
+    #[test]
+    fn shares_of_events_are_judged_as_those_of_times() {
+        assert_eq!(judge_events(&[false; 299], ALLOWED, RISK).finding, Met);
+        let short = judge_events(&[false; 200], ALLOWED, RISK);
+        assert_eq!((short.finding, short.more), (Undecided, Some(99)));
+        assert_eq!(short.low, Some(0.0));
+        let each = |every: usize| (0..3_000).map(|at| at % every == 0).collect::<Vec<_>>();
+        assert_eq!(judge_events(&each(25), ALLOWED, RISK).finding, Missed);
+        assert_eq!(judge_events(&each(1_000), ALLOWED, RISK).finding, Met);
+        // The same events in one row are one observation.
+        let row: Vec<bool> = (0..3_000).map(|at| (1_000..1_120).contains(&at)).collect();
+        assert_eq!(judge_events(&row, ALLOWED, RISK).finding, Undecided);
+    }
+}
