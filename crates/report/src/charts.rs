@@ -337,7 +337,7 @@ pub fn tokens_over_time(slices: &[Slice]) -> Chart {
     };
     let y = Axis::linear("tokens per second", Format::Rate, points.iter().map(|p| p.y));
     Chart::new("Tokens over time", elapsed(slices), y)
-        .note("Output tokens. Those of an answer are spread evenly from its first token to its last.")
+        .note("Output tokens. Those of an answer are spread evenly from its first to its last.")
         .with("tokens", Ink::F, Shape::Steps, points)
 }
 
