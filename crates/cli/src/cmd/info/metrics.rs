@@ -80,8 +80,8 @@ pub const METRICS: [Metric; 30] = [
                by the linear trend of the latency if that rises, at most until the last \
                completion: a system that never queues completes what it is offered, however long \
                its answers take. Other runs at a rate, as in the logs: (answered samples - 1) / \
-               time until the last issued query was complete. Sessions that begin at a rate: answered \
-               turns / lasted_ns. Failed and missing samples do not count.",
+               time until the last issued query was complete. Sessions that begin at a rate: \
+               answered turns / lasted_ns. Failed and missing samples do not count.",
         elsewhere: "request_throughput (vllm bench, aiperf) is answered requests / duration; qps of the official endpoints tool is this by default for Poisson",
     },
     Metric {
