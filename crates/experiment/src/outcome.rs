@@ -9,8 +9,9 @@ mod reasons;
 use std::collections::BTreeMap;
 
 use dyno_loadgen::clock::Nanos;
-use dyno_loadgen::compare::single_run;
+use dyno_loadgen::compare::single_run::{self, Factors};
 use dyno_loadgen::log::Report;
+use dyno_loadgen::metrics::PaceBasis;
 use dyno_loadgen::peak::{End, Failure};
 use dyno_loadgen::plan::{self, Load};
 use dyno_loadgen::record::Record;
@@ -238,8 +239,11 @@ fn judge_performance(
     let peak = is_of_this.then_some(run.plan.peak_load());
     let mut result = headline(&metrics, &run.plan, peak);
     // The result of a search is not a figure of one run.
-    result.interval =
-        result.value.filter(|_| !is_peak).and_then(|value| interval(value, &run.record, &run.plan));
+    let is_filling = report.metrics.pace.basis == PaceBasis::FillAndDrain;
+    result.interval = result
+        .value
+        .filter(|_| !is_peak && !is_filling)
+        .and_then(|value| interval(value, &run.record, &run.plan));
     test.result = Some(result);
     test.metrics = Some(metrics);
     test.plan = plan_of(&run.plan, &log.requested);
@@ -254,6 +258,7 @@ fn judge_performance(
     }
     reasons::list(report, context).into_iter().for_each(|reason| test.add_reason(reason));
     test.notes = judgement.notes.iter().map(ToString::to_string).collect();
+    test.notes.extend(run.plan.in_flight().filter(|_| is_filling).map(fill_and_drain));
     if let Some(metrics) = &test.metrics
         && let Some(excluded) = &metrics.excluded
     {
@@ -275,6 +280,16 @@ fn judge_performance(
         None => test.notes.extend(kept_of_cut(log, &test.folder)),
         Some(End::Found { .. }) => {}
     }
+}
+
+/// Returns a note on the completed rate of a closed loop with fewer than two rounds of queries.
+fn fill_and_drain(in_flight: usize) -> String {
+    format!(
+        "The completed rate includes the fill and the drain of the load, because fewer than two \
+         rounds of queries were issued ({in_flight} in flight). Run longer, or send at least {} \
+         requests.",
+        2 * in_flight
+    )
 }
 
 /// Returns the rate of recorded times, which have none in the settings: that of the queries that
@@ -447,10 +462,19 @@ fn interval(value: f64, record: &Record, plan: &plan::Plan) -> Option<Interval> 
             let due = |row: usize| u64::try_from(rows.scheduled_ns[row]).unwrap_or(0);
             let mut done: Vec<u64> = answered().map(|row| due(row) + latency(row)).collect();
             done.sort_unstable();
-            (single_run::rate(&done, risk), "times between completions in 20 batches")
+            // Completions after the last issue are those of the drain.
+            let last = record.issued_at.iter().copied().max().unwrap_or(0);
+            done.retain(|at| plan.in_flight().is_none() || *at <= last);
+            let stride = usize::try_from(rows.stride).unwrap_or(1).max(1);
+            let rows_in_flight = plan.in_flight().map_or(1, |queries| queries.div_ceil(stride));
+            let method = match rows_in_flight {
+                1 => "times between completions in 20 batches",
+                _ => "times of the rounds of queries in flight in at most 20 batches",
+            };
+            (single_run::rate_in_rounds(&done, rows_in_flight, risk), method)
         }
     };
-    let single_run::Factors { low, high } = factors.ok()?;
+    let Factors { low, high } = factors.ok()?;
     let interval = Interval {
         low: value * low,
         high: value * high,

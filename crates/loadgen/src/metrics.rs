@@ -39,12 +39,14 @@
 mod definitions;
 mod distribution;
 mod intervals;
+mod pace;
 
 pub use self::definitions::Definitions;
 pub(crate) use self::distribution::rank;
 use self::distribution::summarize;
 pub use self::distribution::{Distribution, Estimates, PERCENTILES};
 pub use self::intervals::Intervals;
+pub use self::pace::{Pace, PaceBasis, closed_loop, open_loop};
 use crate::clock::{Nanos, SECOND};
 use crate::early_stopping::{Estimate, Params};
 use crate::plan::{Load, Plan, StreamPacing, Tokens};
@@ -103,7 +105,7 @@ pub enum TokenRates {
         /// Over the sum of all latencies in ns: the value of `result_token_throughput` in the
         /// reference's detail log.
         without_overhead_per_ns: f64,
-        /// Over the time until the last query was done.
+        /// Over the time of the completed rate: [`Metrics::pace`].
         completed: f64,
     },
     /// Measured in Offline.
@@ -217,6 +219,8 @@ pub struct Metrics {
     pub max_latency: Nanos,
     /// Times of the last issued query.
     pub final_query: FinalQuery,
+    /// Time over which completed rates count the answers.
+    pub pace: Pace,
     /// Queries or samples per second.
     pub rates: Rates,
     /// Tokens per second, if the plan has token metrics.
@@ -268,13 +272,14 @@ impl Metrics {
         });
 
         let final_query = FinalQuery::from_record(record);
+        let pace = definitions.pace(record, plan, sample_count, final_query.done);
         let span = Denominators {
             samples: sample_count,
             issued: times.issued_samples,
             mean: latency.mean,
             max_latency: times.max_latency,
             final_query,
-            throughput: definitions.throughput_span(record, sample_count, final_query.done),
+            throughput: definitions.throughput_span(sample_count, final_query.done, pace),
         };
         Self {
             query_count: record.query_count() as u64,
@@ -291,6 +296,7 @@ impl Metrics {
             token_count: times.token_count,
             max_latency: times.max_latency,
             final_query,
+            pace,
             rates: span.rates(plan),
             token_rates: span.token_rates(plan, times.token_count),
             lag: lag(record, target, &mut times.latency),

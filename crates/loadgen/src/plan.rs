@@ -246,6 +246,18 @@ impl Plan {
         }
     }
 
+    /// Returns how many queries a closed loop of Server keeps in flight (of sessions: how many it keeps
+    /// in progress); `None` for other loads.
+    #[must_use]
+    pub fn in_flight(&self) -> Option<usize> {
+        match &self.load {
+            Load::Server(Server { arrivals: Arrivals::Concurrency(queries), .. }) => {
+                Some(*queries as usize)
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the target percentile of latency; 0.99 for Offline, as shown in the logs.
     #[must_use]
     pub fn percentile(&self) -> f64 {

@@ -366,6 +366,10 @@ impl Judge<'_> {
         {
             return true;
         }
+        // A closed loop issues no query after its duration is over.
+        if self.plan.in_flight().is_some() && ended == EndReason::Naturally {
+            return true;
+        }
         let (scenario, minimum) = (self.plan.scenario(), self.plan.min_duration);
         let lasted = match scenario {
             Scenario::Offline => self.metrics.max_latency,

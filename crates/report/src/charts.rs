@@ -256,12 +256,12 @@ pub fn throughput(slices: &[Slice], samples_per_query: u64, is_closed: bool) -> 
     let chart = if is_closed {
         chart.note("Samples answered per second.")
     } else {
-        chart.note("Due and answered samples. If they diverge, the system falls behind.").with(
-            "due",
-            Ink::Quiet,
-            Shape::Steps,
-            due,
-        )
+        chart
+            .note(
+                "Due and answered samples. Answers follow one latency later, also after the last \
+                 sample is due. If that delay grows, the system falls behind.",
+            )
+            .with("due", Ink::Quiet, Shape::Steps, due)
     };
     let chart = chart.with("answered", Ink::A, Shape::Steps, done);
     if has_failed { chart.with("failed", Ink::Bad, Shape::Steps, failed) } else { chart }
@@ -337,7 +337,7 @@ pub fn tokens_over_time(slices: &[Slice]) -> Chart {
     };
     let y = Axis::linear("tokens per second", Format::Rate, points.iter().map(|p| p.y));
     Chart::new("Tokens over time", elapsed(slices), y)
-        .note("Output tokens of the samples that were answered in each part.")
+        .note("Output tokens. Those of an answer are spread evenly from its first to its last.")
         .with("tokens", Ink::F, Shape::Steps, points)
 }
 

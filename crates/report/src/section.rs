@@ -138,8 +138,8 @@ fn meaning(test: &Test, metrics: &Metrics) -> String {
                 .and_then(|arrivals| arrivals.strip_prefix("concurrency:"));
             if let Some(in_flight) = in_flight {
                 return format!(
-                    "{in_flight} in flight at all times: {share} of the answered {answered} took no \
-                     longer than {target}{}.",
+                    "{}: {share} of the answered {answered} took no longer than {target}{}.",
+                    closed_loop(in_flight, metrics),
                     bound.unwrap_or_default(),
                 );
             }
@@ -163,6 +163,22 @@ fn meaning(test: &Test, metrics: &Metrics) -> String {
             counted(metrics.sample_count, "sample", "samples")
         ),
         _ => String::new(),
+    }
+}
+
+/// Returns the load of a closed loop. After its last request is sent, the system drains.
+fn closed_loop(in_flight: &str, metrics: &Metrics) -> String {
+    let what = if metrics.sessions.is_some() { "sessions in progress" } else { "in flight" };
+    let is_one_round = in_flight.parse().is_ok_and(|most: u64| metrics.query_count <= most);
+    match metrics.last_issue_ns {
+        // A single one is in flight until the end.
+        _ if in_flight == "1" && metrics.sessions.is_none() => "1 in flight at all times".into(),
+        _ if is_one_round => format!("{} sent at the start", count(metrics.query_count)),
+        Some(last) => format!(
+            "{in_flight} {what} until the last request was sent at {}",
+            words::span_ns(last)
+        ),
+        None => format!("{in_flight} {what}"),
     }
 }
 

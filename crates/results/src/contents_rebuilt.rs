@@ -300,6 +300,8 @@ fn metrics(detail: &Detail) -> Option<Metrics> {
         intervals: intervals(detail),
         ended: "not known".into(),
         lasted_ns: lasted(detail),
+        counted_over_ns: None,
+        last_issue_ns: None,
         latency_ns: latency,
         query_latency_ns: distribution(detail, "per_query_", queries),
         first_token_ns: None,

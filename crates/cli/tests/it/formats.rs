@@ -114,7 +114,7 @@ fn earlier_runs_are_compared() {
     let text = report.to_string();
     assert!(text.contains("\"failures\""), "{text}");
     let console = folder.dyno("compare valid invalid").stdout;
-    assert!(console.contains("308.8/s") && console.contains("281.8/s"), "{console}");
+    assert!(console.contains("308.7/s") && console.contains("281.3/s"), "{console}");
 }
 
 #[test]

@@ -38,6 +38,7 @@ mod prompts;
 #[cfg(target_os = "linux")]
 mod pty;
 mod python_server;
+mod rates;
 mod report;
 mod rnn;
 mod rnn_study;

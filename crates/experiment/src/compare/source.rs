@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use dyno_loadgen::compare;
+use dyno_loadgen::settings::Scenario;
 use dyno_results::foreign::{self, Figures, ForeignResult};
 use dyno_results::records::{self, Records};
 use dyno_results::summary::{self, Accuracy, ReasonKind, State, Verdict};
@@ -76,6 +77,8 @@ pub struct ComparedTest {
     /// Accuracy of the same scenario: one for a whole run, one per slice for a run in slices; empty
     /// if the run has no accuracy test.
     pub accuracy: Vec<Accuracy>,
+    /// Records of another tool, if they have times: its load may become known later.
+    pub foreign: Option<Records>,
 }
 
 impl ComparedRun {
@@ -208,13 +211,14 @@ impl ComparedTest {
                 "" => EARLIER.into(),
                 definitions => definitions.into(),
             },
-            observations: vec![records.observation()],
+            observations: vec![observation(&records, &test.scenario, &test.plan)],
             output_tokens: tokens::of_answers(&records),
             scheduled: records.scheduled_ns,
             has_records: true,
             figures: foreign::of_summary(test),
             server: server::of_test(run, test),
             accuracy: accuracy::of_test(run, test).into_iter().collect(),
+            foreign: None,
         })
     }
 
@@ -224,10 +228,14 @@ impl ComparedTest {
     }
 
     fn foreign(test: &foreign::Test, is_only: bool) -> Self {
-        let mut columns = test.records.as_ref().map(Records::observation).unwrap_or_default();
-        if !test.has_times {
-            columns.completed.clear();
-        }
+        let timed = test.records.as_ref().filter(|_| test.has_times);
+        let columns = match (timed, &test.records) {
+            (Some(records), _) => observation(records, &test.scenario, &test.plan),
+            (None, Some(records)) => {
+                compare::Run { completed: Vec::new(), ..records.observation() }
+            }
+            (None, None) => compare::Run::default(),
+        };
         Self {
             conditions: Conditions::foreign(test, is_only),
             state: State::Complete,
@@ -244,7 +252,19 @@ impl ComparedTest {
             figures: test.figures.clone(),
             server: BTreeMap::new(),
             accuracy: Vec::new(),
+            foreign: timed.cloned(),
         }
+    }
+}
+
+/// Returns the observation of a test: of Server without the fill and the drain of its load, if its
+/// arrivals are known.
+fn observation(records: &Records, scenario: &str, plan: &summary::Plan) -> compare::Run {
+    match &plan.arrivals {
+        Some(arrivals) if scenario == Scenario::Server.name() => {
+            records.observation_of_server(arrivals)
+        }
+        _ => records.observation(),
     }
 }
 
@@ -259,6 +279,10 @@ impl ComparedRun {
         self.remarks.clear();
         for (test, of_dyno) in self.tests.iter_mut().zip(&run.tests) {
             test.conditions = of_dyno.conditions.clone();
+            if let Some(records) = &test.foreign {
+                let Conditions { scenario, plan, .. } = &test.conditions;
+                test.observations = vec![observation(records, scenario, plan)];
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::record::Record;
 use dyno_net::client::Gaps;
+use dyno_results::series::TokenTimes;
 use dyno_results::summary::distributions::{MetricDistribution, Percentiles};
 use dyno_results::summary::window::{Window, steady_from};
 use dyno_results::summary::{Metrics, goodput};
@@ -26,7 +27,10 @@ pub fn distributions(
     for (sample, entry) in accounts.answered() {
         input.extend(entry.input.map(|tokens| (f64::from(tokens), 1)));
         output.extend(entry.output.map(|tokens| (f64::from(tokens), 1)));
-        seconds.add(record.completed_at[sample], entry.input, entry.output);
+        let done = record.completed_at[sample];
+        let first = record.first_token_at.get(sample).copied().unwrap_or(0);
+        let output = TokenTimes::new(first, done, entry.output.map_or(0, u64::from));
+        seconds.add(done, entry.input, output);
     }
     let tokens = metrics.tokens.as_ref();
     let rate = |metric: &str, per_second: Vec<(f64, u64)>, mean: Option<f64>| {
@@ -141,7 +145,7 @@ pub fn inter_token(gaps: &Gaps, percentiles: &Percentiles) -> Option<MetricDistr
     percentiles.distribution("itl", "ns", spans.collect())
 }
 
-/// Rates of completion in each second of a run.
+/// Rates of completed requests, of their input tokens, and of output tokens in each second of a run.
 ///
 /// The part of a second at the end belongs to the second before it. Every completion is in one of them,
 /// so the mean of the run lies between the lowest and the highest rate.
@@ -164,17 +168,21 @@ impl Seconds {
         Self { last, requests: rates.clone(), input: rates.clone(), output: rates }
     }
 
-    fn add(&mut self, at: Nanos, input: Option<u32>, output: Option<u32>) {
-        let second = usize::try_from(at / SECOND).unwrap_or(usize::MAX);
-        let add = |to: &mut Vec<(f64, u64)>, count: u32| {
+    /// Adds an answer that was complete at `at`, with its input tokens and the times of its output
+    /// tokens.
+    fn add(&mut self, at: Nanos, input: Option<u32>, output: TokenTimes) {
+        let add = |to: &mut Vec<(f64, u64)>, second: u64, count: u64| {
+            let second = usize::try_from(second).unwrap_or(usize::MAX);
             let end = to.len().saturating_sub(1);
             if let Some((rate, _)) = to.get_mut(second.min(end)) {
-                *rate += f64::from(count) / if second < end { 1.0 } else { self.last };
+                *rate += count as f64 / if second < end { 1.0 } else { self.last };
             }
         };
-        add(&mut self.requests, 1);
-        add(&mut self.input, input.unwrap_or(0));
-        add(&mut self.output, output.unwrap_or(0));
+        add(&mut self.requests, at / SECOND, 1);
+        add(&mut self.input, at / SECOND, input.map_or(0, u64::from));
+        for (second, tokens) in output.by_slot(SECOND) {
+            add(&mut self.output, second, tokens);
+        }
     }
 }
 
@@ -215,14 +223,25 @@ mod tests {
     fn the_mean_rate_lies_between_the_lowest_and_the_highest() {
         // Ten answers in the first second, one in the part of a second after the second one.
         let mut seconds = Seconds::new(2_500_000_000);
-        (0..10).for_each(|n| seconds.add(n * 100_000_000, Some(7), None));
-        seconds.add(2_400_000_000, Some(7), None);
+        let output = TokenTimes::new(0, 0, 0);
+        (0..10).for_each(|n| seconds.add(n * 100_000_000, Some(7), output));
+        seconds.add(2_400_000_000, Some(7), output);
         assert_eq!(seconds.requests, [(10.0, 1), (1.0 / 1.5, 1)]);
         assert_eq!(seconds.input, [(70.0, 1), (7.0 / 1.5, 1)]);
 
         let mut short = Seconds::new(500_000_000);
-        short.add(500_000_000, None, Some(3));
+        short.add(500_000_000, None, TokenTimes::new(0, 500_000_000, 3));
         assert_eq!((short.requests, short.output), (vec![(2.0, 1)], vec![(6.0, 1)]));
+    }
+
+    #[test]
+    fn tokens_of_a_stream_have_the_rate_at_which_they_come() {
+        // 30 tokens from 0.1 s to 3.0 s, one each 0.1 s.
+        let mut seconds = Seconds::new(3_000_000_000);
+        seconds.add(3_000_000_000, None, TokenTimes::new(100_000_000, 3_000_000_000, 30));
+        // The last one, at the very end, belongs to the third second.
+        assert_eq!(seconds.output, [(9.0, 1), (10.0, 1), (11.0, 1)]);
+        assert_eq!(seconds.requests, [(0.0, 1), (0.0, 1), (1.0, 1)]);
     }
 
     #[test]

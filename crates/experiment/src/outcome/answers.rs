@@ -34,11 +34,12 @@ pub fn add(
     let untimed = without_times_of_tokens(&report.run.record, entries);
     let record = untimed.as_ref().unwrap_or(&report.run.record);
     let accounts = Accounts::new(record, entries)?;
-    let took = match report.run.plan.load {
+    let counted_over = match report.run.plan.load {
         Load::Offline => report.metrics.max_latency,
+        Load::Server(_) => report.metrics.pace.length,
         _ => record.lasted(),
     };
-    let tokens = accounts.tokens(took);
+    let tokens = accounts.tokens(counted_over);
     note_accepted(test, &accounts);
     judge_stream(test, report, &accounts);
     judge_tokens(test, &accounts, &tokens);
@@ -74,7 +75,7 @@ pub fn add(
         }
         None => metrics.steady = steady(record, &accounts),
     }
-    metrics.models = models(record, &accounts, took, model_of);
+    metrics.models = models(record, &accounts, counted_over, model_of);
     metrics.peak_concurrency = Some(peak_concurrency(record, sent));
     if let Some(untimed) = untimed {
         metrics.time_per_output_token_ns = None;
@@ -98,11 +99,12 @@ fn without_times_of_tokens(record: &Record, entries: &[Option<Entry>]) -> Option
     (is_mixed && !tokens.is_empty()).then(|| Record { tokens, ..record.clone() })
 }
 
-/// Returns the figures of each model, if requests name several. `took` is the length of the run, ns.
+/// Returns the figures of each model, if requests name several. Their rates count over `counted_over`
+/// ns, as those of the run.
 fn models(
     record: &Record,
     accounts: &Accounts<'_>,
-    took: Nanos,
+    counted_over: Nanos,
     model_of: &dyn Fn(SampleIndex) -> Option<String>,
 ) -> Vec<Window> {
     let of_sample: Vec<Option<String>> =
@@ -114,8 +116,15 @@ fn models(
     let figures = |name: &String| {
         let is_in =
             |sample: usize| of_sample.get(sample).is_some_and(|of| of.as_ref() == Some(name));
-        let span = 0..took.saturating_add(1);
-        window(record, accounts, name, &Part { span, is_in: &is_in })
+        let span = 0..record.lasted().saturating_add(1);
+        let model = window(record, accounts, name, &Part { span, is_in: &is_in });
+        let factor = (model.to_ns - model.from_ns) as f64 / counted_over.max(1) as f64;
+        Window {
+            offered_per_s: model.offered_per_s * factor,
+            completed_per_s: model.completed_per_s * factor,
+            output_tokens_per_s: model.output_tokens_per_s.map(|rate| rate * factor),
+            ..model
+        }
     };
     names.into_iter().map(figures).collect()
 }

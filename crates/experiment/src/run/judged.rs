@@ -66,8 +66,8 @@ impl OutcomeSink<'_> {
         if let (Some(limits), Some(metrics), Some(shown)) =
             (self.limits, &mut tenant.metrics, runs.first())
         {
-            let lasted = metrics.lasted_ns;
-            add_goodput(metrics, limits.goodput(shown.record, lasted));
+            let counted_over = metrics.counted_over();
+            add_goodput(metrics, limits.goodput(shown.record, counted_over));
         }
         if let Some(failing) = ending.failing {
             tenant.end_failing(failing);

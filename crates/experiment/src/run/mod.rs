@@ -31,7 +31,7 @@ use crate::effect::{self, Facts};
 use crate::failure::Failure;
 use crate::gather::server::ServerFindings;
 use crate::measure::PlayedTest;
-use crate::options::{CommandLine, Options, Requirement};
+use crate::options::{CommandLine, Options, Profile, Requirement};
 use crate::outcome::{Context, Outcome, log_folder};
 use crate::system::System;
 use crate::system::net::Remote;
@@ -523,7 +523,7 @@ fn play(
     for (log, tenant) in logs.iter().zip(&test.tenants) {
         (kept.see)(log);
         let judged = reports(log);
-        let native = native_reports(log);
+        let native = native_reports(log, &prepared.options);
         let shown = if native.is_empty() { &judged } else { &native };
         let name = tenant.name.as_deref();
         let mut outcome = Outcome::from_log(log, shown, &test, system, name, kept.keep, context);
@@ -556,10 +556,11 @@ fn play(
     Ok(TestOutcome { outcomes, client, observers, servers })
 }
 
-/// Returns the reports of a test by the native definitions; empty if they do not differ from those
-/// of the reference, which only tests with tokens do.
-fn native_reports(log: &TestLog) -> Vec<Report<'_>> {
-    if !log.plan.measures_tokens() {
+/// Returns the reports of a test by the native definitions; empty if the figures are those of the
+/// logs, as in runs with the scenarios of `LoadGen` and without tokens.
+fn native_reports<'a>(log: &'a TestLog, options: &Options) -> Vec<Report<'a>> {
+    let is_own = log.plan.measures_tokens() || log.plan.in_flight().is_some();
+    if !is_own && options.profile() != Profile::Llm {
         return Vec::new();
     }
     // By either definition, an answer without a time per output token meets every bound on it.

@@ -361,6 +361,8 @@ pub fn judge(s: &Settings, o: &Observation, r: &RunReport) -> Vec<Finding> {
         Scenario::Offline if l.last().is_some_and(|&m| m >= s.min_duration_ns) => Some(true),
         Scenario::Offline if failed + lost > 0 => None, // when those ended is open
         Scenario::Offline => Some(false),
+        // A closed loop issues no query after the duration; when that ended the run is open.
+        Scenario::Server if s.is_closed_loop && last_scheduled < s.min_duration_ns => None,
         Scenario::Server => Some(last_scheduled >= s.min_duration_ns),
         _ => {
             // final_query_issued_time; LoadGen reads the clock once, so scheduled = issued (IQC 130-132)

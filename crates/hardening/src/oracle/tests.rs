@@ -13,6 +13,7 @@ fn settings(scenario: Scenario) -> Settings {
         max_duration_ns: 0,
         performance_sample_count: 0,
         max_async_queries: 0,
+        is_closed_loop: false,
         coalesce_queries: false,
         equal_issue: false,
         issue_unique: false,

@@ -38,6 +38,8 @@ pub struct Settings {
     pub performance_sample_count: u64,
     /// Server: issuing ends when more queries are outstanding; 0 is no limit.
     pub max_async_queries: u64,
+    /// Server: a fixed number of queries is in flight, which LoadGen does not have.
+    pub is_closed_loop: bool,
     /// Server: queries that are due at once go out in one call (IQC 373-390).
     pub coalesce_queries: bool,
     /// SingleStream: `sample_concatenate_permutation` (TSI 163-175).

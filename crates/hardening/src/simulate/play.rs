@@ -8,7 +8,7 @@ use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::metrics::{Distribution, Metrics, PERCENTILES, Rates};
 use dyno_loadgen::plan::{Plan, ReferenceBehavior, SettingsProblem};
 use dyno_loadgen::run::{RecordRetention, RunLog, Tenant, TestLog, run};
-use dyno_loadgen::settings::{Scenario, Settings, TestSettings};
+use dyno_loadgen::settings::{Arrivals, Scenario, Settings, TestSettings};
 use dyno_loadgen::verdict::{Verdict, judge};
 
 use super::case::{Case, Fault};
@@ -154,6 +154,7 @@ pub fn oracle_settings(settings: &TestSettings, performance: u64) -> oracle::Set
         max_duration_ns: settings.max_duration_ms * MILLISECOND,
         performance_sample_count: performance,
         max_async_queries: settings.server_max_async_queries,
+        is_closed_loop: matches!(settings.server_arrivals, Arrivals::Concurrency(_)),
         coalesce_queries: settings.server_coalesce_queries,
         equal_issue: settings.sample_concatenate_permutation,
         issue_unique: settings.performance_issue_unique,

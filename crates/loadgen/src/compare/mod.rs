@@ -56,8 +56,14 @@ pub struct Run {
     pub first_token: Vec<Nanos>,
     /// Times per output token, ns, of queries with several tokens.
     pub time_per_output_token: Vec<Nanos>,
-    /// Completion times of queries, ns since the start, ascending.
+    /// Completion times of queries, ns since the start, ascending. Of a closed loop, those up to the
+    /// last issue.
     pub completed: Vec<Nanos>,
+    /// Time over which the completions count, ns; `None` until the last of them. See
+    /// [`Pace`](crate::metrics::Pace).
+    pub length: Option<Nanos>,
+    /// Queries in flight of a closed loop, whose completions come in rounds; 0 for other loads.
+    pub in_flight: usize,
     /// Per query: whether it failed.
     pub failed: Vec<bool>,
     /// Number of queries that one record represents (> 0).
@@ -411,7 +417,8 @@ impl Run {
     #[must_use]
     pub fn pool(runs: &[Self]) -> Self {
         let first = runs.first().expect("at least one run is pooled");
-        let mut pooled = Self { stride: first.stride, ..Self::default() };
+        let mut pooled =
+            Self { stride: first.stride, in_flight: first.in_flight, ..Self::default() };
         let mut begin = 0;
         for run in runs {
             pooled.latency.extend_from_slice(&run.latency);
@@ -420,6 +427,9 @@ impl Run {
             pooled.completed.extend(run.completed.iter().map(|at| at.saturating_add(begin)));
             pooled.failed.extend_from_slice(&run.failed);
             begin = pooled.completed.last().copied().unwrap_or(begin);
+        }
+        if runs.iter().any(|run| run.length.is_some()) {
+            pooled.length = Some(runs.iter().map(Self::length).fold(0, Nanos::saturating_add));
         }
         let positions: Option<Vec<f64>> = runs.iter().map(|run| run.position).collect();
         pooled.position = positions.map(|at| at.iter().sum::<f64>() / at.len() as f64);
@@ -440,6 +450,18 @@ impl Run {
         self.completed.iter().zip(before).map(|(at, before)| at.saturating_sub(*before)).collect()
     }
 
+    /// Returns the time over which the completions count, ns.
+    fn length(&self) -> Nanos {
+        self.length.or_else(|| self.completed.last().copied()).unwrap_or(0)
+    }
+
+    /// Returns the logarithm of the mean time between answers, without limits.
+    fn mean_gap(&self) -> Result<f64, DataShortage> {
+        let found = within::mean_alone(&self.gaps())?;
+        let count = self.completed.len() as f64;
+        Ok(self.length.map_or(found, |length| (length as f64 / count).max(0.5).ln()))
+    }
+
     /// Returns the logarithm of the answers per second for the logarithm of the mean gap in ns.
     fn log_rate(&self, log_gap: f64) -> f64 {
         (self.stride * SECOND as f64).ln() - log_gap
@@ -457,8 +479,8 @@ fn estimates(runs: [&Run; 2], metric: Metric, risk: f64) -> Result<[Estimate; 2]
         }
         Metric::Mean(series) => each(&|run| within::mean(run.times(series), risk)),
         Metric::Throughput => each(&|run| {
-            let gap = within::mean(&run.gaps(), risk)?;
-            Ok(Estimate { value: run.log_rate(gap.value), ..gap })
+            let gap = within::mean_gap(&run.gaps(), run.in_flight, risk)?;
+            Ok(Estimate { value: run.log_rate(run.mean_gap()?), ..gap })
         }),
         Metric::Failures => unreachable!("shares have no logarithm"),
     }
@@ -469,7 +491,7 @@ fn estimate_alone(run: &Run, metric: Metric) -> Result<f64, DataShortage> {
     match metric {
         Metric::Percentile(series, p) => within::percentile_alone(run.times(series), p),
         Metric::Mean(series) => within::mean_alone(run.times(series)),
-        Metric::Throughput => within::mean_alone(&run.gaps()).map(|gap| run.log_rate(gap)),
+        Metric::Throughput => run.mean_gap().map(|gap| run.log_rate(gap)),
         Metric::Failures => unreachable!("shares have no logarithm"),
     }
 }

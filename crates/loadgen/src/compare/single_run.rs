@@ -11,7 +11,7 @@
 //! ```
 
 use super::probability::normal;
-use super::within::{self, DataShortage, mean, percentiles};
+use super::within::{self, DataShortage, mean_gap, percentiles};
 use crate::clock::Nanos;
 
 /// Factors of a figure: with confidence `1 - risk` the true value lies between the figure times
@@ -39,9 +39,22 @@ pub fn percentile(latencies: &[Nanos], p: f64, risk: f64) -> Result<Factors, Dat
 /// # Errors
 /// If there are too few completions.
 pub fn rate(completed: &[Nanos], risk: f64) -> Result<Factors, DataShortage> {
+    rate_in_rounds(completed, 1, risk)
+}
+
+/// Returns the factors of the rate of a closed loop with this many queries in flight, from the mean
+/// time of its rounds. `completed` is in ns since the start, ascending, up to the last issue.
+///
+/// # Errors
+/// If there are too few completions, or too few rounds of them.
+pub fn rate_in_rounds(
+    completed: &[Nanos],
+    in_flight: usize,
+    risk: f64,
+) -> Result<Factors, DataShortage> {
     let between: Vec<Nanos> =
         completed.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
-    let gap = mean(&between, risk)?;
+    let gap = mean_gap(&between, in_flight, risk)?;
     // Longer times are a lower rate.
     Ok(Factors { low: (-gap.above).exp(), high: gap.below.exp() })
 }
@@ -158,6 +171,18 @@ mod tests {
         let none = share(&[false; 4_000], RISK).unwrap();
         // Wilson's limit for no event in n trials is z^2 / (n + z^2).
         assert!(none.low == 0.0 && (0.000_9..0.001_3).contains(&none.high), "{none:?}");
+    }
+
+    #[test]
+    fn rounds_of_equal_latency_have_a_certain_rate() {
+        // 8 in flight for 1 s each, complete together.
+        let rounds = |count: u64| -> Vec<Nanos> { (0..8 * count).map(|n| n / 8 * 1_000).collect() };
+        let found = rate_in_rounds(&rounds(20), 8, RISK).unwrap();
+        assert!((found.low - 1.0).abs() < 1e-12 && (found.high - 1.0).abs() < 1e-12, "{found:?}");
+        assert!(rate_in_rounds(&rounds(10), 8, RISK).is_err(), "79 times are too few");
+        // 64 in flight: 5 rounds are too few, however many answers they have.
+        let wide: Vec<Nanos> = (0..320).map(|n| n / 64 * 1_000).collect();
+        assert!(rate_in_rounds(&wide, 64, RISK).is_err());
     }
 
     #[test]

@@ -21,6 +21,9 @@ pub const BATCHES: usize = 20;
 /// Minimum number of values per batch.
 const BATCH_FEWEST: usize = 5;
 
+/// Minimum number of rounds of a closed loop.
+const ROUNDS_FEWEST: usize = 10;
+
 /// Minimum number of values beyond a percentile.
 const BEYOND_FEWEST: f64 = 5.0;
 
@@ -138,12 +141,48 @@ fn at(sorted: &[u64], p: f64) -> u64 {
 /// If there are too few values.
 pub fn mean(values: &[u64], risk: f64) -> Result<Estimate, DataShortage> {
     enough(values.len(), BATCHES * BATCH_FEWEST)?;
+    Ok(mean_of_batches(values, BATCHES, risk))
+}
+
+/// Returns the logarithm of the mean of `rounds`, each of which is a sum of many values, so that few of
+/// them are enough.
+///
+/// # Errors
+/// If there are too few rounds.
+fn mean_of_rounds(rounds: &[u64], risk: f64) -> Result<Estimate, DataShortage> {
+    enough(rounds.len(), ROUNDS_FEWEST)?;
+    Ok(mean_of_batches(rounds, BATCHES.min(rounds.len()), risk))
+}
+
+fn mean_of_batches(values: &[u64], batches: usize, risk: f64) -> Estimate {
     let sum = |range: std::ops::Range<usize>| values[range].iter().map(|&v| v as f64).sum::<f64>();
-    let batches = means(values.len(), BATCHES, sum);
+    let batches = means(values.len(), batches, sum);
     let mean = sum(0..values.len()) / values.len() as f64;
     let error = variance_of_mean(&batches).sqrt() / mean.max(f64::MIN_POSITIVE);
-    let reach = student(risk / 2.0, (BATCHES - 1) as f64) * error;
-    Ok(Estimate { value: ln(mean), below: reach, above: reach, batches })
+    let reach = student(risk / 2.0, (batches.len() - 1) as f64) * error;
+    Estimate { value: ln(mean), below: reach, above: reach, batches }
+}
+
+/// Returns the estimate of the mean time between completions. `between` has these times, in order;
+/// `in_flight` is the number of queries in flight of a closed loop, 1 for other loads.
+///
+/// The queries of a closed loop may be complete together, and then none for a whole latency. Only the
+/// times of whole rounds are alike.
+///
+/// # Errors
+/// If there are too few completions.
+pub fn mean_gap(between: &[u64], in_flight: usize, risk: f64) -> Result<Estimate, DataShortage> {
+    enough(between.len(), BATCHES * BATCH_FEWEST)?;
+    if in_flight <= 1 {
+        return mean(between, risk);
+    }
+    let rounds: Vec<u64> =
+        between.chunks_exact(in_flight).map(|round| round.iter().sum()).collect();
+    let round = mean_of_rounds(&rounds, risk).map_err(|short| DataShortage {
+        values: between.len() as u64,
+        needed: short.needed.saturating_mul(in_flight as u64),
+    })?;
+    Ok(Estimate { value: round.value - ln(in_flight as f64), ..round })
 }
 
 /// Returns the logarithm of the mean without limits.

@@ -1,7 +1,8 @@
 //! Two definitions of token metrics and of completed rates; `docs/fidelity.md` compares them.
 
-use super::{gaps, span};
+use super::{Pace, gaps, span};
 use crate::clock::Nanos;
+use crate::plan::Plan;
 use crate::record::Record;
 
 /// Definitions of the token count, of the time per output token and of completed rates.
@@ -12,8 +13,8 @@ pub enum Definitions {
     #[default]
     Reference,
     /// Each token counts. The time per output token is the mean time between the first token and
-    /// the last; it is defined for at least two tokens at different times. Completed rates count all
-    /// answers until the last completion, whichever query it belongs to.
+    /// the last; it is defined for at least two tokens at different times. Completed rates are those of
+    /// the system under the load: they include neither the fill at its start nor the drain at its end.
     Native,
 }
 
@@ -39,18 +40,27 @@ impl Definitions {
         }
     }
 
-    /// Returns the completions and the time in ns of which completed rates are the ratio. `last_done`:
-    /// when the query that was issued last was done. The reference counts the gaps between answers up to
-    /// then, which exaggerates if earlier queries take longer.
+    /// Returns the time over which completed rates count the `answers` of a run. `last_done`: when the
+    /// query that was issued last was done.
+    pub(super) fn pace(self, record: &Record, plan: &Plan, answers: u64, last_done: Nanos) -> Pace {
+        match self {
+            Self::Reference => Pace::until_last_query(answers, last_done),
+            Self::Native => Pace::from_record(record, plan),
+        }
+    }
+
+    /// Returns the completions and the time in ns of which completed rates are the ratio. The reference
+    /// counts the gaps between answers until the last query was done, which exaggerates if earlier
+    /// queries take longer.
     pub(super) fn throughput_span(
         self,
-        record: &Record,
         answers: u64,
         last_done: Nanos,
+        pace: Pace,
     ) -> (f64, Nanos) {
         match self {
             Self::Reference => (gaps(answers), last_done),
-            Self::Native => (answers as f64, record.lasted()),
+            Self::Native => (answers as f64, pace.length),
         }
     }
 

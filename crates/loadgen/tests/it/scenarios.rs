@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
+use dyno_loadgen::metrics::{Definitions, Metrics, Rates};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::{RecordRetention, RunLog, TestLog, run};
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{
     Arrivals, EarlyStopping, Scenario, TestMode, TestSettings, TraceRules,
 };
+use dyno_loadgen::verdict::judge;
 use proptest::prelude::*;
 
 use crate::null::{Echo, NullLibrary, tenant};
@@ -159,6 +161,28 @@ fn fixed_concurrency_keeps_as_many_in_flight() {
         assert_eq!(in_flight(at), 4, "at {at}");
     }
     assert!(record.scheduled_at.is_empty(), "due when issued");
+}
+
+#[test]
+fn a_closed_loop_issues_nothing_after_its_duration_and_has_its_rate() {
+    // Rounds that fit the duration, and rounds that do not.
+    for (latency, last) in [(10 * MS, 20 * MS), (13 * MS, 26 * MS), (20 * MS, 20 * MS)] {
+        let wanted = TestSettings {
+            server_arrivals: Arrivals::Concurrency(8),
+            min_duration_ms: 30,
+            min_query_count: 1,
+            continue_trace: true,
+            ..settings(Scenario::Server)
+        };
+        let run = play(&wanted, &mut echo(latency));
+        assert_eq!(run.ended, EndReason::Naturally);
+        assert_eq!(run.record.issued_at.last(), Some(&last));
+        let metrics = Metrics::with_definitions(Definitions::Native, &run.record, &run.plan);
+        let Rates::Server { completed, .. } = metrics.rates else { panic!() };
+        let expected = 8.0 / (latency as f64 / 1e9);
+        assert!((completed / expected - 1.0).abs() < 1e-9, "{completed}, not {expected}");
+        assert!(judge(&metrics, &run.plan, run.ended).min_duration_met);
+    }
 }
 
 fn gaps(record: &Record) -> Vec<f64> {

@@ -1,9 +1,11 @@
 use dyno_loadgen::metrics::{
-    Definitions, Distribution, FinalQuery, Metrics, OverBoundCounts, PERCENTILES, Rates, TokenRates,
+    Definitions, Distribution, FinalQuery, Metrics, OverBoundCounts, PERCENTILES, PaceBasis, Rates,
+    TokenRates,
 };
-use dyno_loadgen::plan::{Load, PeakSettings, Plan, StreamPacing, Tokens};
+use dyno_loadgen::plan::{Load, PeakSettings, Plan, Server, StreamPacing, Tokens};
 use dyno_loadgen::record::{Failure, Record};
 use dyno_loadgen::search::Unit;
+use dyno_loadgen::settings::Arrivals;
 use proptest::prelude::*;
 
 use crate::{every, plan, record, server};
@@ -231,27 +233,63 @@ fn the_reference_keeps_its_arithmetic_of_tokens() {
     assert_eq!(native.time_per_output_token.unwrap().min, 17);
     // Nothing but tokens and completed rates differs.
     let time_per_output_token = reference.time_per_output_token;
-    assert_eq!(Metrics { time_per_output_token, rates: reference.rates, ..native }, reference);
+    let Metrics { rates, pace, .. } = reference;
+    assert_eq!(Metrics { time_per_output_token, rates, pace, ..native }, reference);
 }
 
 #[test]
-fn native_rates_end_with_the_last_completion_of_any_query() {
-    // The first query takes longest.
+fn native_rates_of_an_open_loop_leave_out_the_drain() {
+    // The first query takes longest, so that the latency does not grow: the rate is that of the arrivals.
     let record = Record { completed_at: vec![900, 160, 360], ..token_record() };
     let completed = |definitions| {
         let metrics = Metrics::with_definitions(definitions, &record, &token_server(35, 20));
+        let Rates::Server { completed, scheduled } = metrics.rates else { panic!() };
+        let Some(TokenRates::Measured { completed: tokens, .. }) = metrics.token_rates else {
+            panic!()
+        };
+        (completed, scheduled, tokens, metrics.token_count as f64)
+    };
+    let (queries, offered, tokens, count) = completed(Definitions::Native);
+    assert_close(queries, offered);
+    assert_close(tokens, count / 300e-9);
+    let (queries, _, tokens, count) = completed(Definitions::Reference);
+    assert_close(queries, 2.0 / 360e-9);
+    assert_close(tokens, count / 360e-9);
+}
+
+#[test]
+fn native_rates_of_a_closed_loop_are_those_of_its_whole_rounds() {
+    let Load::Server(open) = server(0.5, 100).load else { panic!() };
+    let load = Load::Server(Server { arrivals: Arrivals::Concurrency(4), ..open });
+    let plan = Plan { tokens: Some(Tokens::Measured { ttft: 1, tpot: 1 }), ..plan(load) };
+    let native = |queries: u64| {
+        let issued_at: Vec<u64> = (0..queries).map(|query| query / 4 * 100).collect();
+        let record = Record {
+            samples_per_query: 1,
+            completed_at: issued_at.iter().map(|at| at + 100).collect(),
+            first_token_at: issued_at.iter().map(|at| at + 10).collect(),
+            tokens: vec![3; issued_at.len()],
+            issued_at,
+            ..Record::default()
+        };
+        let metrics = Metrics::with_definitions(Definitions::Native, &record, &plan);
         let Rates::Server { completed, .. } = metrics.rates else { panic!() };
         let Some(TokenRates::Measured { completed: tokens, .. }) = metrics.token_rates else {
             panic!()
         };
-        (completed, tokens, metrics.token_count as f64)
+        assert_close(tokens, 3.0 * completed);
+        (completed, metrics.pace.basis)
     };
-    let (queries, tokens, count) = completed(Definitions::Native);
-    assert_close(queries, 3.0 / 900e-9);
-    assert_close(tokens, count / 900e-9);
-    let (queries, tokens, count) = completed(Definitions::Reference);
-    assert_close(queries, 2.0 / 360e-9);
-    assert_close(tokens, count / 360e-9);
+    // Three rounds, with and without a part of a fourth.
+    for queries in [12, 14] {
+        let (completed, basis) = native(queries);
+        assert_close(completed, 4.0 / 100e-9);
+        assert_eq!(basis, PaceBasis::Rounds);
+    }
+    // Fewer than two rounds show the rate of the whole run: 7 answers in 200 ns.
+    let (completed, basis) = native(7);
+    assert_close(completed, 7.0 / 200e-9);
+    assert_eq!(basis, PaceBasis::FillAndDrain);
 }
 
 #[test]

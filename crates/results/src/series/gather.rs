@@ -5,7 +5,7 @@ use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::record::Record;
 
 use super::histogram::Counts;
-use super::{Distribution, Slice, Test};
+use super::{Distribution, Slice, Test, TokenTimes};
 
 /// Shares at which spectra are taken.
 const SPECTRUM: [f64; 25] = [
@@ -203,7 +203,12 @@ impl SliceBuilder {
             }
             part.slice.completed_samples += 1;
             let tokens = record.tokens.get(sample).copied().unwrap_or(0);
-            part.slice.tokens = part.slice.tokens.saturating_add(tokens);
+            let first = record.first_token_at.get(sample).copied().unwrap_or(0);
+            let times = TokenTimes::new(first, at, u64::try_from(tokens).unwrap_or(0));
+            for (slot, tokens) in times.by_slot(width) {
+                let part = builder.part(slot.saturating_mul(width));
+                part.slice.tokens = part.slice.tokens.saturating_add_unsigned(tokens);
+            }
         }
         builder
     }

@@ -5,6 +5,7 @@ mod gather;
 mod histogram;
 mod server;
 mod timeline;
+mod token_times;
 
 use std::path::Path;
 
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 pub use histogram::{Counts, Histogram};
 pub use server::ServerReadings;
 pub use timeline::{Block, Timeline};
+pub use token_times::TokenTimes;
 
 use crate::summary::{ReadError, read_json};
 
@@ -89,7 +91,7 @@ pub struct Slice {
     pub completed_samples: u64,
     /// samples that failed in it
     pub failed_samples: u64,
-    /// output tokens of the samples that were answered in it
+    /// output tokens in it; those of an answer are spread evenly from its first to its last token
     pub tokens: i64,
     /// samples outstanding at its end
     pub in_flight: u64,

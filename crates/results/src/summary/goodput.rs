@@ -10,9 +10,10 @@ use dyno_loadgen::record::Record;
 
 use super::metrics::Goodput;
 
-/// Returns the samples/s that were answered within every bound of the test. `lasted` is the length of
-/// the run in ns. `None` outside Server, because other scenarios have no bounds.
-pub fn goodput(record: &Record, plan: &Plan, lasted: u64) -> Option<f64> {
+/// Returns the samples/s that were answered within every bound of the test. `counted_over` is the time
+/// over which the answers of the run count, in ns. `None` outside Server, because other scenarios have no
+/// bounds.
+pub fn goodput(record: &Record, plan: &Plan, counted_over: u64) -> Option<f64> {
     let Load::Server(server) = &plan.load else { return None };
     let limits = match plan.tokens {
         Some(Tokens::Measured { ttft, tpot }) => {
@@ -20,7 +21,7 @@ pub fn goodput(record: &Record, plan: &Plan, lasted: u64) -> Option<f64> {
         }
         _ => Limits { e2el: Some(server.target_latency), ..Limits::default() },
     };
-    limits.goodput(record, lasted).samples_per_s
+    limits.goodput(record, counted_over).samples_per_s
 }
 
 /// Limits of a request. A request counts as goodput if it keeps all of them.
@@ -94,8 +95,8 @@ impl Limits {
         self.tpot.is_some()
     }
 
-    /// Returns the goodput of a run that lasted `lasted` ns.
-    pub fn goodput(&self, record: &Record, lasted: u64) -> Goodput {
+    /// Returns the goodput of a run whose answers count over `counted_over` ns.
+    pub fn goodput(&self, record: &Record, counted_over: u64) -> Goodput {
         let needs_tokens = self.needs_tokens();
         let first = |sample: usize| record.first_token_at.get(sample).copied().unwrap_or(0);
         let tokens = |sample: usize| record.tokens.get(sample).copied().unwrap_or(0);
@@ -124,8 +125,9 @@ impl Limits {
             samples += 1;
             output += tokens(sample).max(0);
         }
-        let per_second =
-            |count: f64| (lasted > 0 && is_measured).then(|| count * 1e9 / lasted as f64);
+        let per_second = |count: f64| {
+            (counted_over > 0 && is_measured).then(|| count / (counted_over as f64 / 1e9))
+        };
         let ms = |limit: Option<u64>| limit.map(|ns| ns as f64 / 1e6);
         Goodput {
             ttft_ms: ms(self.ttft),

@@ -32,6 +32,13 @@ pub struct Metrics {
     pub ended: String,
     /// from the start to the last completion; for sessions, to the end of the run, with think times
     pub lasted_ns: u64,
+    /// Server: time over which the completed rate, goodput and tokens/s count all answers of the run;
+    /// without the fill and the drain of the load, except by the definitions of the logs
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_over_ns: Option<u64>,
+    /// when the last query was issued, since the start
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_issue_ns: Option<u64>,
     /// of samples, from the scheduled time
     pub latency_ns: Distribution,
     /// MultiStream, else null
@@ -310,7 +317,7 @@ pub struct Rates {
     /// Server: completed samples
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completed_samples_per_s: Option<f64>,
-    /// Server: samples within every bound / the time until the last completion
+    /// Server: samples within every bound / the time of the completed rate
     #[serde(skip_serializing_if = "Option::is_none")]
     pub goodput_samples_per_s: Option<f64>,
     /// Offline: completed samples
@@ -337,9 +344,9 @@ pub struct Goodput {
     /// outside the limits
     #[serde(default)]
     pub unmeasured: u64,
-    /// these samples / the time until the last completion
+    /// these samples / the time of the completed rate, or until the last completion
     pub samples_per_s: Option<f64>,
-    /// their output tokens / the time until the last completion; null unless tokens are measured
+    /// their output tokens / the same time; null unless tokens are measured
     pub tokens_per_s: Option<f64>,
 }
 
@@ -354,7 +361,7 @@ pub struct TokenRates {
     /// over the sum of all latencies
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens_per_s_without_overhead: Option<f64>,
-    /// over the time until the last query completed
+    /// Server: over the time of the completed rate; otherwise until the last query completed
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completed_tokens_per_s: Option<f64>,
     /// Offline, or samples/s times a factor
@@ -430,6 +437,11 @@ pub struct Estimate {
 }
 
 impl Metrics {
+    /// Returns the time over which completed samples count, in ns.
+    pub fn counted_over(&self) -> u64 {
+        self.counted_over_ns.unwrap_or(self.lasted_ns)
+    }
+
     /// Returns the latency that the scenario is judged by: of queries in MultiStream, else of samples.
     pub fn timed(&self) -> &Distribution {
         self.query_latency_ns.as_ref().unwrap_or(&self.latency_ns)

@@ -28,6 +28,7 @@ impl Metrics {
         lasted_ns: Nanos,
     ) -> Self {
         let lost = m.failed.total() + m.missing;
+        let counted_over_ns = matches!(plan.load, Load::Server(_)).then_some(m.pace.length);
         Self {
             query_count: m.query_count,
             sample_count: m.sample_count,
@@ -48,6 +49,8 @@ impl Metrics {
             intervals: m.intervals.map(Into::into),
             ended: name_of_end(ended).into(),
             lasted_ns,
+            counted_over_ns,
+            last_issue_ns: (m.query_count > 0).then_some(m.final_query.issued),
             latency_ns: m.latency.into(),
             query_latency_ns: m.query_latency.map(Into::into),
             first_token_ns: m.first_token.map(Into::into),
@@ -63,7 +66,7 @@ impl Metrics {
             steady: None,
             peak_concurrency: None,
             rates: Rates {
-                goodput_samples_per_s: goodput(record, plan, lasted_ns),
+                goodput_samples_per_s: goodput(record, plan, m.pace.length),
                 ..m.rates.into()
             },
             goodput: None,

@@ -60,18 +60,28 @@ pub const METRICS: [Metric; 30] = [
     Metric {
         name: "95 % interval",
         keys: &["interval"],
-        what: "confidence interval of the result over runs like this one. The spread of 20 batches \
-               of the run determines the effective number of independent queries. Intervals of \
-               percentiles come from order statistics, those of rates from the times between \
-               completions. A run that is too short has none.",
+        what: "confidence interval of the result over runs like this one. The spread of 20 \
+               batches of the run determines the effective number of independent queries. \
+               Intervals of percentiles come from order statistics, those of rates from the times \
+               between completions, or, with a fixed number of queries in flight, from the times \
+               of their rounds. A run that is too short has none.",
         elsewhere: "",
     },
     Metric {
         name: "completed queries/s (Server)",
         keys: &["completed_samples_per_s"],
-        what: "(answered samples - 1) / time until the last issued query was complete; for servers \
-               that stream, answered samples / time until the last completion. Failed and missing \
-               samples do not count.",
+        what: "with a fixed number N of queries in flight: the rate of the system while N are in \
+               flight, without the fill at the start and the drain at the end. answered samples / \
+               counted_over_ns, which is the time of the whole rounds of N queries (from the N-th \
+               issue to the last issue of a whole round), scaled to all queries. A run of fewer \
+               than two rounds counts all answers until the last completion, and states that in a \
+               note. At a rate, for servers that stream and profile llm: answered samples / the \
+               time until the last query was due (times queries / (queries - 1)), which is longer \
+               by the linear trend of the latency if that rises, at most until the last \
+               completion: a system that never queues completes what it is offered, however long \
+               its answers take. Other runs at a rate, as in the logs: (answered samples - 1) / \
+               time until the last issued query was complete. Sessions that begin at a rate: \
+               answered turns / lasted_ns. Failed and missing samples do not count.",
         elsewhere: "request_throughput (vllm bench, aiperf) is answered requests / duration; qps of the official endpoints tool is this by default for Poisson",
     },
     Metric {
@@ -83,36 +93,40 @@ pub const METRICS: [Metric; 30] = [
     Metric {
         name: "goodput (Server)",
         keys: &["goodput_samples_per_s"],
-        what: "samples that were answered within every bound / time until the last completion. The \
-               bounds are that of latency, or those of time to first token and time per output \
-               token; with --goodput, they are its limits, as in the next figure.",
+        what: "samples that were answered within every bound / the time of the completed rate, so \
+               that it never exceeds that. The bounds are that of latency, or those of time to \
+               first token and time per output token; with --goodput, they are its limits, as in \
+               the next figure.",
         elsewhere: "request_goodput (vllm bench), goodput (aiperf)",
     },
     Metric {
         name: "goodput under limits",
         keys: &["goodput", "samples", "share", "unmeasured", "ttft_ms", "tpot_ms", "e2el_ms"],
-        what: "with --goodput: samples that were answered within every given limit / time until \
-               the last completion. share is relative to the issued samples, so failed and missing \
-               ones count against it. ttft and e2el count from the scheduled time; a sample of one \
-               token has no tpot and meets its limit. With limits on ttft or tpot, answers \
-               without such times (not streamed, or several tokens that came at once) are \
-               unmeasured and count as outside; if all are, there is no figure.",
+        what: "with --goodput: samples that were answered within every given limit / the time of \
+               the completed rate (in other scenarios than Server: until the last completion). \
+               share is relative to the issued samples, so failed and missing ones count against \
+               it. ttft and e2el count from the scheduled time; a sample of one token has no tpot \
+               and meets its limit. With limits on ttft or tpot, answers without such times (not \
+               streamed, or several tokens that came at once) are unmeasured and count as \
+               outside; if all are, there is no figure.",
         elsewhere: "request_goodput (vllm bench, whose --goodput has the same grammar), goodput \
                     (aiperf); both count from when the request was sent",
     },
     Metric {
         name: "distributions (servers of texts)",
         keys: &["distributions", "peak_concurrency", "stages", "models", "steady"],
-        what: "for each metric, the mean, the standard deviation (of all values, not of a sample), \
-               the extremes and percentiles, sorted[floor(count * q)]. For rates, the mean covers \
-               the whole run; the other figures describe the requests and tokens completed in each \
-               second, where less than a second at the end counts with the second before it. \
-               peak_concurrency is the maximum number of requests in flight. stages \
-               and steady are parts of the run: the stages of --stages, or the steady part. The \
-               steady part begins where the variance of the means of five latencies each, divided \
-               by their number, is lowest (MSER-5); there is none if it would begin in the second \
-               half. models has the figures of each model, if requests name several. Times of a part are those of the requests due in it; rates are those of the \
-               answers within it.",
+        what: "for each metric, the mean, the standard deviation (of all values, not of a \
+               sample), the extremes and percentiles, sorted[floor(count * q)]. For rates, the \
+               mean covers the whole run; the other figures describe the requests, their input \
+               tokens and the output tokens in each second, where less than a second at the end \
+               counts with the second before it. The output tokens of an answer are spread evenly \
+               from its first to its last token, because their own times are not recorded. \
+               peak_concurrency is the maximum number of requests in flight. stages and steady \
+               are parts of the run: the stages of --stages, or the steady part. The steady part \
+               begins where the variance of the means of five latencies each, divided by their \
+               number, is lowest (MSER-5); there is none if it would begin in the second half. \
+               models has the figures of each model, if requests name several. Times of a part \
+               are those of the requests due in it; rates are those of the answers within it.",
         elsewhere: "--percentile-metrics and --metric-percentiles (vllm bench)",
     },
     Metric {
@@ -273,10 +287,11 @@ pub const METRICS: [Metric; 30] = [
             "tokens_per_s",
         ],
         what: "output tokens of answered samples (token_count; null if they are not counted), \
-               divided by a time: until the last issued query was complete or, for servers, until \
-               the last completion (completed); until the last issue (with overhead); the sum of \
-               all latencies (without overhead); or the longest latency (Offline). If tokens are \
-               inferred, samples/s * token_latency_scaling_factor.",
+               divided by a time: in Server the time of the completed rate, otherwise until the \
+               last completion (completed; in logs: until the last issued query was complete); \
+               until the last issue (with overhead); the sum of all latencies (without overhead); \
+               or the longest latency (Offline). If tokens are inferred, samples/s * \
+               token_latency_scaling_factor.",
         elsewhere: "tps (endpoints), output_throughput (vllm bench), output_token_throughput (aiperf)",
     },
     Metric {
@@ -369,9 +384,19 @@ pub const METRICS: [Metric; 30] = [
     },
     Metric {
         name: "counts and length",
-        keys: &["query_count", "sample_count", "lasted_ns", "ended", "rates", "conditions"],
+        keys: &[
+            "query_count",
+            "sample_count",
+            "lasted_ns",
+            "counted_over_ns",
+            "last_issue_ns",
+            "ended",
+            "rates",
+            "conditions",
+        ],
         what: "queries issued, samples answered, the time from the start to the last completion \
-               (for sessions, to the end of the run, with think times; their rates use it as well), \
+               (for sessions, to the end of the run, with think times), the time over which the \
+               answers of Server count in rates (counted_over_ns), the time of the last issue, \
                the reason why issuing stopped, and the parts of the verdict.",
         elsewhere: "",
     },

@@ -1,7 +1,7 @@
 //! Observations of the runs of a search: the counts of each limit, and the recorded point.
 
 use dyno_loadgen::clock::{Nanos, SECOND};
-use dyno_loadgen::metrics::{Metrics, Rates};
+use dyno_loadgen::metrics::{Definitions, Metrics, Rates};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::RunLog;
 use dyno_loadgen::search::{Block, Limit, Observation, Probe, Quantity, Unit};
@@ -74,7 +74,11 @@ impl Job {
         run: &RunLog,
         folder: Option<String>,
     ) -> Point {
-        let metrics = Metrics::from_record(&run.record, &run.plan);
+        let definitions = match run.plan.in_flight() {
+            Some(_) => Definitions::Native,
+            None => Definitions::Reference,
+        };
+        let metrics = Metrics::with_definitions(definitions, &run.record, &run.plan);
         let timed = metrics.query_latency.unwrap_or(metrics.latency);
         let took = (run.finished_at - run.started_at).max(1) as f64 / SECOND as f64;
         let throughput = match metrics.rates {

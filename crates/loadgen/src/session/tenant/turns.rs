@@ -33,12 +33,14 @@ impl Tenant {
         (self.sessions, self.pacing) = (Some(sessions), Pacing::Sessions);
     }
 
-    /// Returns whether a run of sessions has lasted long enough. Sessions that are played once all
-    /// come to their end.
+    /// Returns whether a run of sessions, or of a fixed number of queries in flight, has lasted long
+    /// enough, so that nothing more is issued. Sessions that are played once all come to their end.
     pub(super) fn is_long_enough(&self, now: Nanos) -> bool {
-        self.sessions.as_ref().is_some_and(|sessions| !sessions.is_once())
-            && self.measured() >= self.min_queries
-            && now >= self.end_of_duration()
+        let ends = match &self.sessions {
+            Some(sessions) => !sessions.is_once(),
+            None => !self.accuracy && self.issued > 0 && self.plan.in_flight().is_some(),
+        };
+        ends && self.measured() >= self.min_queries && now >= self.end_of_duration()
     }
 
     /// Waits for the next turn, whose time is `at` if it is known, but not beyond the end of the

@@ -7,7 +7,7 @@ use dyno_loadgen::log::Report;
 use dyno_loadgen::log::read::{AccuracyEntry, Detail, Entry, Summary, Value};
 use dyno_loadgen::message::{Message, Severity};
 use dyno_loadgen::metrics::{
-    Distribution, Estimates, FailureCounts, FinalQuery, Metrics, OverBoundCounts, PERCENTILES,
+    Distribution, Estimates, FailureCounts, FinalQuery, Metrics, OverBoundCounts, PERCENTILES, Pace,
     Rates, ScenarioEstimates, TokenRates,
 };
 use dyno_loadgen::plan::{
@@ -318,6 +318,7 @@ fn metrics(detail: &Detail, summary: &Summary<'_>, plan: &Plan) -> Metrics {
         token_count: 0,
         max_latency: latency.max.unsigned_abs(),
         final_query: FinalQuery { scheduled: last, issued: last, done: last },
+        pace: Pace::default(),
         rates: rates(detail, summary, plan),
         token_rates: token_rates(detail, summary),
         lag: None,
