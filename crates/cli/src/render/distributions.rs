@@ -145,8 +145,7 @@ fn requests(metrics: &Metrics) -> String {
         [(excluded.cancelled, "cancelled"), (excluded.ramp_requests, "in the ramp")]
     });
     let others = [(metrics.missing, "unfinished")].into_iter().chain(excluded);
-    let others =
-        others.filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {} {what}", count(n)));
+    let others = others.filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {} {what}", count(n)));
     let others: String = others.collect();
     format!(
         "{} answered, {} failed{kinds}{others}{}, {}",

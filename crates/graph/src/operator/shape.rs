@@ -100,7 +100,7 @@ fn range(frame: &mut Frame<'_>) -> Result<Value, String> {
         if !length.is_finite() {
             return Err("expected a finite range".into());
         }
-        // A negative length is none.
+        // A negative length becomes 0.
         let length = count(&[length as usize], 8)?;
         let all = (0..length).map(|at| from + at as f64 * by).collect();
         return super::elementwise::cast_to(Value::new(vec![length], all)?, start.element());

@@ -194,12 +194,7 @@ impl Counts {
         ]
     }
 
-    fn judgment(
-        &self,
-        effects: Effects,
-        bound: f64,
-        [low, high]: [Option<f64>; 2],
-    ) -> Judgment {
+    fn judgment(&self, effects: Effects, bound: f64, [low, high]: [Option<f64>; 2]) -> Judgment {
         let finding = self.finding(effects);
         // A small rise does not matter for a distant bound, but for a limit near the times.
         let high = match finding {
@@ -443,9 +438,8 @@ mod tests {
     /// Returns the number of runs that are met, and of those that are missed.
     fn found(allowed: f64, bound: f64, run: impl Fn(u64) -> Vec<Nanos>) -> (usize, usize) {
         let bound = (bound * UNIT) as Nanos;
-        let all: Vec<Finding> = (0..RUNS)
-            .map(|seed| judge_times(&run(seed), allowed, bound, RISK).finding)
-            .collect();
+        let all: Vec<Finding> =
+            (0..RUNS).map(|seed| judge_times(&run(seed), allowed, bound, RISK).finding).collect();
         let number = |finding| all.iter().filter(|&&of| of == finding).count();
         (number(Met), number(Missed))
     }
@@ -542,11 +536,7 @@ mod tests {
                 assert_eq!(now.finding(effects), Undecided, "{now:?}");
                 let more = now.more(effects).unwrap() as f64;
                 let factor = 1.0 + more / now.trials;
-                let then = Counts {
-                    events: now.events * factor,
-                    trials: now.trials + more,
-                    ..now
-                };
+                let then = Counts { events: now.events * factor, trials: now.trials + more, ..now };
                 assert_ne!(then.finding(effects), Undecided, "{now:?} {more}");
                 // A run of half that length needs the other half.
                 let half = Counts {

@@ -7,8 +7,8 @@ use dyno_loadgen::log::Report;
 use dyno_loadgen::log::read::{AccuracyEntry, Detail, Entry, Summary, Value};
 use dyno_loadgen::message::{Message, Severity};
 use dyno_loadgen::metrics::{
-    Distribution, Estimates, FailureCounts, FinalQuery, Metrics, OverBoundCounts, PERCENTILES, Pace,
-    Rates, ScenarioEstimates, TokenRates,
+    Distribution, Estimates, FailureCounts, FinalQuery, Metrics, OverBoundCounts, PERCENTILES,
+    Pace, Rates, ScenarioEstimates, TokenRates,
 };
 use dyno_loadgen::plan::{
     AccuracyLog, Load, PeakSettings, Plan, SampleChoice, Seeds, Server, StreamPacing, Tokens,
