@@ -363,12 +363,13 @@ impl Slab {
     /// Permits the turn that follows a sample, at `at` or later.
     pub(crate) fn release(&self, id: ResponseId, at: Nanos) {
         self.whole_at(id, at);
-        self.released.fetch_add(1, Ordering::Release);
+        // Sequentially consistent as in `count`: a waiter that has announced its park reads it.
+        self.released.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Returns how many turns were released.
     pub(crate) fn released(&self) -> u64 {
-        self.released.load(Ordering::Acquire)
+        self.released.load(Ordering::SeqCst)
     }
 
     fn whole(&self) -> MutexGuard<'_, std::collections::HashMap<u64, Option<Nanos>>> {
