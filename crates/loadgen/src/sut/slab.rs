@@ -401,13 +401,20 @@ impl Slab {
         Some(columns.first_at[within].load(Ordering::Acquire)).filter(|&at| at != 0)
     }
 
-    /// Returns a copy of all stamps of the first `samples` samples.
+    /// Returns a copy of all stamps of the first `samples` samples, of which some may complete
+    /// meanwhile.
     pub(crate) fn stamps(&self, samples: usize) -> Stamps {
+        let completed_at = self.completed_at(samples);
+        let first_token_at = self.first_token_at(samples);
+        let tokens = self.token_counts(samples);
+        // Read after the stamps, so that every stamped failure is included: without its failure, a
+        // sample would count as answered.
         let mut stamps = self.take_rest(samples);
-        stamps.completed_at = self.completed_at(samples);
-        stamps.first_token_at = self.first_token_at(samples);
-        stamps.tokens = self.token_counts(samples);
-        stamps
+        let is_complete = |sequence: u64| {
+            completed_at.get(sequence as usize).is_some_and(|&completed_at| completed_at != 0)
+        };
+        stamps.failed.retain(|(sequence, _)| is_complete(*sequence));
+        Stamps { completed_at, first_token_at, tokens, ..stamps }
     }
 
     /// Moves out all stamps of the first `samples` samples, freeing memory chunk by chunk.
@@ -444,7 +451,8 @@ impl Slab {
         if self.issued() > samples as u64 {
             responses.keep_below(samples as u64);
         }
-        let mut failed = std::mem::take(&mut self.failures().list);
+        // With its counts: a failure may still be added.
+        let mut failed = std::mem::take(&mut *self.failures()).list;
         failed.retain(|(sequence, _)| *sequence < samples as u64);
         Stamps {
             responses,
@@ -506,5 +514,19 @@ mod tests {
             let last = u64::try_from(samples).unwrap() - 1;
             assert_eq!(ResponseId::new(1, 255, last).sequence(), last);
         }
+    }
+
+    #[test]
+    fn samples_may_fail_after_the_stamps_were_copied() {
+        let slab = Slab::new(4, false, ResponseFilter::None, 1);
+        slab.admit(4);
+        let fail = |sequence, why| slab.fail(ResponseId::new(1, 0, sequence), why, 5 + sequence);
+        assert_eq!(fail(0, Failure::Cancelled), FailureNote::Failed);
+        assert_eq!(fail(1, Failure::Cancelled), FailureNote::Failed);
+        let stamps = slab.stamps(4);
+        assert_eq!(stamps.failed, [(0, Failure::Cancelled), (1, Failure::Cancelled)]);
+        assert_eq!(stamps.completed_at, [5, 6, 0, 0]);
+        assert_eq!(fail(2, Failure::Internal), FailureNote::Failed);
+        assert_eq!(slab.failed_count(), 1);
     }
 }
