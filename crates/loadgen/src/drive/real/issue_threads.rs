@@ -107,11 +107,13 @@ impl IssueThreads {
         self.changed.notify_all();
     }
 
-    /// Submits work to thread number `thread`; returns the work if there is no such thread.
+    /// Submits work to thread number `thread`; returns the work if there is no such thread, or if it
+    /// has not begun other work yet.
     fn submit(&self, thread: usize, work: Work) -> Result<(), Work> {
         let mut state = self.state();
         let closed = state.closed;
-        let Some(seat) = state.seats.iter_mut().flatten().nth(thread).filter(|_| !closed) else {
+        let seat = state.seats.iter_mut().flatten().nth(thread);
+        let Some(seat) = seat.filter(|seat| !closed && seat.is_none()) else {
             return Err(work);
         };
         *seat = Some(work);
@@ -392,4 +394,26 @@ fn merged(lanes: &[LaneResult]) -> ((IssueSummary, Columns), Nanos) {
         sessions: None,
     };
     ((issued, columns), last_issue)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_of_one_run_does_not_replace_work_of_another() {
+        let pool = IssueThreads::new();
+        // A thread that is registered and has not looked for work yet.
+        pool.state().sit_down();
+        let (sender, done) = std::sync::mpsc::channel();
+        let work = |number: u32| -> Work {
+            let sender = sender.clone();
+            Box::new(move || sender.send(number).expect("the test listens"))
+        };
+        assert!(pool.submit(0, work(1)).is_ok());
+        let returned = pool.submit(0, work(2)).expect_err("the thread has work");
+        returned();
+        assert_eq!(done.try_recv(), Ok(2));
+        assert!(pool.submit(1, work(3)).is_err(), "there is no such thread");
+    }
 }
