@@ -109,8 +109,10 @@ impl Monitor {
     }
 
     pub(super) fn watch(&self, run: Option<WatchedRun>) {
+        let mut watched = self.run();
+        // Under the lock: without this count, a glance would count gaps between lanes as queries.
         self.shared.issued_by_lanes.store(0, Ordering::Relaxed);
-        *self.run() = run;
+        *watched = run;
     }
 
     fn run(&self) -> MutexGuard<'_, Option<WatchedRun>> {
