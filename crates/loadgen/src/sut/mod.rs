@@ -22,6 +22,8 @@
 //! ```
 
 mod failing;
+#[cfg(all(test, loom))]
+pub(crate) mod models;
 mod notes;
 mod responder;
 mod slab;

@@ -5,8 +5,7 @@ use std::ops::{Deref, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread::Thread;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::failing::{Control, FailureNote, MassFailure};
 use super::notes::Notes;
@@ -14,6 +13,7 @@ use super::slab::{CachePadded, Slab, StampedBatch};
 use super::{AsResponse, ResponseId};
 use crate::clock::{Clock, Nanos};
 use crate::record::{Failure, Misuse};
+use crate::sync::{AtomicBool, AtomicU64, thread};
 
 /// Takes completions of one run, from any thread, in any order and in batches of any size.
 ///
@@ -33,8 +33,8 @@ const MOST_EPOCHS: u64 = 511;
 /// counted over all tests of the process, because a system may complete a sample of an earlier test.
 #[must_use]
 pub fn next_epoch() -> u16 {
-    static RUNS: AtomicU64 = AtomicU64::new(0);
-    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed) as u64;
     u16::try_from(run % MOST_EPOCHS + 1).expect("at most 511")
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct RunState {
     control: Arc<Control>,
     pub(crate) misuse: ForeignIds,
     parked: CachePadded<AtomicBool>,
-    issuer: Thread,
+    issuer: thread::Thread,
     /// Number of shards, a power of two so that a shard is found without a division.
     shards: usize,
 }
@@ -101,7 +101,7 @@ impl RunState {
             control,
             misuse: ForeignIds::default(),
             parked: CachePadded::default(),
-            issuer: std::thread::current(),
+            issuer: thread::current(),
             shards,
         }
     }

@@ -6,22 +6,23 @@
 //! reader that finds a claim without a stamp has read between the two; it treats the sample as
 //! not complete yet.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{OnceLock, PoisonError};
 
 use super::failing::{FailureNote, Failures};
 use super::{AsResponse, ResponseId, SettledSample};
 use crate::clock::Nanos;
 use crate::record::{Failure, LoggedResponse, Misuse, Responses};
+use crate::sync::{AtomicI64, AtomicU64, IS_MODEL, Mutex, MutexGuard};
 use crate::trace::ResponseFilter;
 
 /// Samples in a chunk. Chunks are allocated before the run. Only a run that continues past its
 /// trace allocates more, on the issuing thread.
-const CHUNK_SAMPLES: usize = 1 << 16;
+const CHUNK_SAMPLES: usize = if IS_MODEL { WORD_SAMPLES } else { 1 << 16 };
 const WORD_SAMPLES: usize = 64;
 /// Minimum number of chunk slots. 2^14 chunks of 2^16 samples let a run that continues past its
 /// trace reach a billion samples.
-const LEAST_SLOTS: usize = 1 << 14;
+const LEAST_SLOTS: usize = if IS_MODEL { 1 } else { 1 << 14 };
 
 /// Returns the maximum number of chunks of a run with a trace of this many samples.
 fn chunk_slots(samples: usize) -> usize {

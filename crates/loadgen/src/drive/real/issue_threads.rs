@@ -1,13 +1,17 @@
 //! Registered issue threads: several threads issue Server queries, each thread every n-th query.
 
+#[cfg(all(test, loom))]
+mod models;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use super::wait::PunctualThread;
 use super::{Columns, Issuer, LAST_SAMPLES, RealTime, StartedRun, slabs};
 use crate::clock::Nanos;
 use crate::drive::{Job, RunOutcome};
 use crate::session::{IssueSummary, Lane, Session, Step};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Pool of threads that the caller registers to issue queries. Threads may be registered before or
 /// after a test starts, and serve one test after another.
@@ -57,7 +61,7 @@ impl IssueThreads {
         Arc::default()
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, PoolState> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -3,6 +3,8 @@
 mod issue_threads;
 mod issuer;
 mod lag;
+#[cfg(all(test, loom))]
+mod models;
 mod monitor;
 mod start;
 mod wait;

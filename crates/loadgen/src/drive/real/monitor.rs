@@ -1,11 +1,12 @@
 //! The monitor: lets another thread observe and end a run in real time.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use crate::clock::Nanos;
 use crate::drive::glance::{ChosenQuery, FollowedQueries, Glance};
 use crate::sut::{Control, MassFailure, Responder, Slab};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard};
 
 /// Handle for other threads to observe the runs of a test and to end the test.
 #[derive(Debug, Clone, Default)]
