@@ -64,7 +64,8 @@ fn what_a_completion_stored_is_visible_once_it_is_counted() {
         let completed = slab.completed();
         let stamps = slab.stamps(2);
         if completed >= 1 {
-            assert_ne!((stamps.first_token_at[0], stamps.completed_at[0]), (0, 0));
+            assert_ne!(stamps.first_token_at[0], 0);
+            assert_ne!(stamps.completed_at[0], 0);
             assert_eq!(stamps.tokens[0], 7);
             let logged = stamps.responses.iter().next().expect("all responses are logged");
             assert_eq!((logged.data, logged.first_token), (&b"all"[..], Some(&b"first"[..])));

@@ -30,7 +30,9 @@ fn each_registered_thread_does_its_own_work() {
             assert!(pool.submit(number, logged(&log)).is_ok(), "thread {number} is registered");
         }
         pool.close();
-        joins.map(|join| join());
+        for join in joins {
+            join();
+        }
         let log = log.lock().expect("no thread fails");
         assert_eq!(log.len(), 2);
         assert_ne!(log[0].id(), log[1].id());
