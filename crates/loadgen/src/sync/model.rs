@@ -19,10 +19,6 @@ macro_rules! atomic {
         pub(crate) struct $name(loom::sync::atomic::$name);
 
         impl $name {
-            pub(crate) fn new(value: $value) -> Self {
-                Self(loom::sync::atomic::$name::new(value))
-            }
-
             pub(crate) fn load(&self, order: Ordering) -> $value {
                 fence_before(order);
                 self.0.load(order)
@@ -44,6 +40,18 @@ macro_rules! atomic {
 atomic!(AtomicBool, bool, swap);
 atomic!(AtomicI64, i64,);
 atomic!(AtomicU64, u64, fetch_add, fetch_max, fetch_or);
+
+impl AtomicI64 {
+    pub(crate) fn new(value: i64) -> Self {
+        Self(loom::sync::atomic::AtomicI64::new(value))
+    }
+}
+
+impl AtomicU64 {
+    pub(crate) fn new(value: u64) -> Self {
+        Self(loom::sync::atomic::AtomicU64::new(value))
+    }
+}
 
 fn fence_before(order: Ordering) {
     if order == Ordering::SeqCst {
