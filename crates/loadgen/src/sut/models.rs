@@ -32,7 +32,7 @@ pub(crate) fn responder_of(slab: Slab) -> Responder {
 
 #[test]
 fn one_of_two_reports_of_a_sample_counts() {
-    all_orders(3, || {
+    let failures = all_orders(3, || {
         let slab = Arc::new(issued(2, false, ResponseFilter::None));
         let completing = slab.clone();
         let other = thread::spawn(move || {
@@ -47,12 +47,14 @@ fn one_of_two_reports_of_a_sample_counts() {
         let stamps = slab.stamps(2);
         assert_eq!(stamps.completed_at, [10, if failed == 1 { 20 } else { 10 }]);
         assert_eq!((stamps.failed.len() as u64, stamps.misuse.duplicate), (failed, 1));
+        failed
     });
+    assert_eq!(failures, [0, 1].into());
 }
 
 #[test]
 fn what_a_completion_stored_is_visible_once_it_is_counted() {
-    all_orders(2, || {
+    let counts = all_orders(2, || {
         let responder = responder_of(issued(2, true, ResponseFilter::All));
         let completing = responder.clone();
         thread::spawn(move || {
@@ -74,12 +76,14 @@ fn what_a_completion_stored_is_visible_once_it_is_counted() {
             assert_ne!(stamps.completed_at[1], 0);
             assert_eq!(stamps.failed, [(1, Failure::Internal)]);
         }
+        completed
     });
+    assert_eq!(counts, [0, 1, 2].into());
 }
 
 #[test]
 fn a_sample_that_fails_while_stamps_are_copied_is_no_answer() {
-    all_orders(3, || {
+    let completions = all_orders(3, || {
         let responder = responder_of(issued(1, false, ResponseFilter::None));
         let failing = responder.clone();
         thread::spawn(move || failing.fail_at(&[id(0)], Failure::Internal, 1));
@@ -87,7 +91,9 @@ fn a_sample_that_fails_while_stamps_are_copied_is_no_answer() {
         let is_complete = stamps.completed_at[0] != 0;
         assert_eq!(stamps.failed.len(), usize::from(is_complete));
         assert!(!is_complete || responder.run.misuse.has_times(), "the time is checked");
+        is_complete
     });
+    assert_eq!(completions, [false, true].into());
 }
 
 #[test]
@@ -126,23 +132,26 @@ fn lanes_that_issue_at_once_admit_all_of_their_samples() {
 
 #[test]
 fn an_observer_reads_whole_notes_in_their_order() {
-    all_orders(2, || {
+    let sequences = all_orders(3, || {
         let notes = Arc::new(Notes::expecting(1));
-        let writing = notes.clone();
-        // The ring holds two notes.
-        thread::spawn(move || {
-            for number in 0..3 {
-                writing.write(number, 1, |_| (id(number), number + 10, Some(number + 20)));
+        let observed = notes.clone();
+        let observer = thread::spawn(move || {
+            let (mut from, mut sequences) = (0, Vec::new());
+            for _ in 0..2 {
+                from = observed.read(from, |note| {
+                    let sequence = note.first.sequence();
+                    assert_eq!((note.due, note.client_lag), (sequence + 10, Some(sequence + 20)));
+                    sequences.push(sequence);
+                });
             }
+            sequences
         });
-        let (mut from, mut next) = (0, 0);
-        for _ in 0..2 {
-            from = notes.read(from, |note| {
-                let number = note.first.sequence();
-                assert!(number >= next, "note {number} after note {next}");
-                assert_eq!((note.due, note.client_lag), (number + 10, Some(number + 20)));
-                next = number + 1;
-            });
+        // The ring holds two notes.
+        for number in 0..3 {
+            notes.write(number, 1, |_| (id(number), number + 10, Some(number + 20)));
         }
+        observer.join().expect("no thread fails")
     });
+    let all: [&[u64]; 7] = [&[], &[0], &[0, 1], &[0, 2], &[1], &[1, 2], &[2]];
+    assert_eq!(sequences, all.map(<[u64]>::to_vec).into());
 }

@@ -1,18 +1,26 @@
 //! The types of loom, with the operations that this crate uses.
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
-use std::sync::{LockResult, PoisonError};
+use std::sync::{Arc, LockResult, PoisonError};
 use std::time::Duration;
 
 use loom::model::Builder;
 use loom::sync::atomic::fence;
 pub(crate) use loom::sync::{Mutex, MutexGuard};
 
-/// Defines an atomic that also models sequential consistency.
+loom::thread_local! {
+    /// Whether the last write of the thread was sequentially consistent.
+    static LAST_WRITE_IS_ORDERED: Cell<bool> = Cell::new(false);
+}
+
+/// Defines an atomic that also models sequential consistency, which loom treats as acquire and
+/// release.
 ///
-/// loom treats sequentially consistent accesses as acquire and release. The fence adds what threads
-/// rely on here: of two threads that each write a word and then read that of the other, one sees the
-/// other. It stands before the access, so that it does not order a weaker read that follows a write.
+/// A fence between such a write and such a read adds what threads rely on here: of two threads that
+/// each write a word and then read that of the other, one sees the other. A weaker write or read is
+/// not ordered in this way.
 macro_rules! atomic {
     ($name:ident, $value:ty, $($operation:ident),*) => {
         #[derive(Debug, Default)]
@@ -20,18 +28,20 @@ macro_rules! atomic {
 
         impl $name {
             pub(crate) fn load(&self, order: Ordering) -> $value {
-                fence_before(order);
+                order_read(order);
                 self.0.load(order)
             }
 
             pub(crate) fn store(&self, value: $value, order: Ordering) {
-                fence_before(order);
                 self.0.store(value, order);
+                note_write(order);
             }
 
             $(pub(crate) fn $operation(&self, value: $value, order: Ordering) -> $value {
-                fence_before(order);
-                self.0.$operation(value, order)
+                order_read(order);
+                let before = self.0.$operation(value, order);
+                note_write(order);
+                before
             })*
         }
     };
@@ -53,10 +63,14 @@ impl AtomicU64 {
     }
 }
 
-fn fence_before(order: Ordering) {
-    if order == Ordering::SeqCst {
+fn order_read(order: Ordering) {
+    if order == Ordering::SeqCst && LAST_WRITE_IS_ORDERED.with(Cell::get) {
         fence(order);
     }
+}
+
+fn note_write(order: Ordering) {
+    LAST_WRITE_IS_ORDERED.with(|last| last.set(order == Ordering::SeqCst));
 }
 
 /// A condition variable whose waits have no time limit, so that a missing notification fails a model.
@@ -98,10 +112,22 @@ pub(crate) mod thread {
 }
 
 /// Tries all orders of the threads of a model, and all values that the memory model lets them see.
-/// At most `switches` threads are interrupted in each order.
-pub(crate) fn all_orders(switches: usize, model: impl Fn() + Sync + Send + 'static) {
+/// At most `switches` threads are interrupted in each order. Returns all outcomes, which a test
+/// compares: loom tries too few orders if a thread reads a word itself after another thread did, and
+/// before it writes the word.
+pub(crate) fn all_orders<T: Ord + Send + 'static>(
+    switches: usize,
+    model: impl Fn() -> T + Sync + Send + 'static,
+) -> BTreeSet<T> {
+    // Not of the model, because they outlive its orders.
+    let outcomes = Arc::new(std::sync::Mutex::new(BTreeSet::new()));
+    let seen = outcomes.clone();
     let mut builder = Builder::new();
     builder.preemption_bound = Some(switches);
     builder.max_branches = 10_000;
-    builder.check(model);
+    builder.check(move || {
+        let outcome = model();
+        seen.lock().expect("no model fails here").insert(outcome);
+    });
+    std::mem::take(&mut *outcomes.lock().expect("no model fails here"))
 }

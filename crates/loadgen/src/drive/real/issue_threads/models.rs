@@ -42,7 +42,7 @@ fn each_registered_thread_does_its_own_work() {
 
 #[test]
 fn work_is_done_or_returned_while_a_pool_closes() {
-    all_orders(2, || {
+    let accepted = all_orders(2, || {
         let (pool, log) = (IssueThreads::new(), Log::default());
         let join = serve(&pool);
         let closing = pool.clone();
@@ -52,12 +52,14 @@ fn work_is_done_or_returned_while_a_pool_closes() {
         closer.join().expect("no thread fails");
         join();
         assert_eq!(log.lock().expect("no thread fails").len(), usize::from(is_accepted));
+        is_accepted
     });
+    assert_eq!(accepted, [false, true].into());
 }
 
 #[test]
 fn work_of_two_runs_for_one_thread_is_done_or_returned() {
-    all_orders(2, || {
+    let accepted = all_orders(2, || {
         let (pool, log) = (IssueThreads::new(), Log::default());
         let join = serve(&pool);
         assert_eq!(pool.wait_for(1, 0), 1);
@@ -69,5 +71,7 @@ fn work_of_two_runs_for_one_thread_is_done_or_returned() {
         join();
         let done = log.lock().expect("no thread fails").len();
         assert_eq!(done, usize::from(is_accepted) + usize::from(is_other_accepted));
+        (is_accepted, is_other_accepted)
     });
+    assert_eq!(accepted, [(true, true), (true, false), (false, true)].into());
 }
