@@ -4,7 +4,7 @@
 //! try all orders of the threads:
 //!
 //! ```sh
-//! RUSTFLAGS="--cfg loom" cargo test -p dyno-loadgen --lib --target-dir target/loom models
+//! RUSTFLAGS="--cfg loom" cargo test -p dyno-loadgen --lib --target-dir target/loom models::
 //! ```
 
 #[cfg(all(test, loom))]

@@ -32,7 +32,7 @@ pub(crate) fn responder_of(slab: Slab) -> Responder {
 
 #[test]
 fn one_of_two_reports_of_a_sample_counts() {
-    let failures = all_orders(3, || {
+    let failures = all_orders(4, || {
         let slab = Arc::new(issued(2, false, ResponseFilter::None));
         let completing = slab.clone();
         let other = thread::spawn(move || {
@@ -54,7 +54,7 @@ fn one_of_two_reports_of_a_sample_counts() {
 
 #[test]
 fn what_a_completion_stored_is_visible_once_it_is_counted() {
-    let counts = all_orders(2, || {
+    let counts = all_orders(3, || {
         let responder = responder_of(issued(2, true, ResponseFilter::All));
         let completing = responder.clone();
         thread::spawn(move || {
@@ -83,7 +83,7 @@ fn what_a_completion_stored_is_visible_once_it_is_counted() {
 
 #[test]
 fn a_sample_that_fails_while_stamps_are_copied_is_no_answer() {
-    let completions = all_orders(3, || {
+    let completions = all_orders(4, || {
         let responder = responder_of(issued(1, false, ResponseFilter::None));
         let failing = responder.clone();
         thread::spawn(move || failing.fail_at(&[id(0)], Failure::Internal, 1));
@@ -98,7 +98,7 @@ fn a_sample_that_fails_while_stamps_are_copied_is_no_answer() {
 
 #[test]
 fn a_late_completion_of_an_earlier_run_completes_no_sample() {
-    all_orders(3, || {
+    all_orders(4, || {
         let responder = responder_of(issued(2, false, ResponseFilter::None));
         let late = responder.clone();
         let other = thread::spawn(move || late.complete(&[ResponseId::new(EPOCH - 1, 0, 1)]));
@@ -119,7 +119,7 @@ fn lanes_that_issue_at_once_admit_all_of_their_samples() {
         let stamped = slab.stamp(&[id(sequence)], 5).expect("the sample is issued");
         slab.count(stamped.fresh(), shard);
     };
-    all_orders(3, move || {
+    all_orders(4, move || {
         let slab = Arc::new(Slab::new(2, false, ResponseFilter::None, 2));
         let second = slab.clone();
         let other = thread::spawn(move || issue(&second, 1, 1));
@@ -132,7 +132,7 @@ fn lanes_that_issue_at_once_admit_all_of_their_samples() {
 
 #[test]
 fn an_observer_reads_whole_notes_in_their_order() {
-    let sequences = all_orders(3, || {
+    let sequences = all_orders(4, || {
         let notes = Arc::new(Notes::expecting(1));
         let observed = notes.clone();
         let observer = thread::spawn(move || {

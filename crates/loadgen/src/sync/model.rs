@@ -20,7 +20,8 @@ loom::thread_local! {
 ///
 /// A fence between such a write and such a read adds what threads rely on here: of two threads that
 /// each write a word and then read that of the other, one sees the other. A weaker write or read is
-/// not ordered in this way.
+/// not ordered in this way. A sequentially consistent store is a swap, because loom does not order a
+/// store after the swap of another thread that read the store before it.
 macro_rules! atomic {
     ($name:ident, $value:ty, $($operation:ident),*) => {
         #[derive(Debug, Default)]
@@ -33,7 +34,11 @@ macro_rules! atomic {
             }
 
             pub(crate) fn store(&self, value: $value, order: Ordering) {
-                self.0.store(value, order);
+                if order == Ordering::SeqCst {
+                    self.0.swap(value, Ordering::Release);
+                } else {
+                    self.0.store(value, order);
+                }
                 note_write(order);
             }
 

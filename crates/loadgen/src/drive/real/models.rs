@@ -26,7 +26,7 @@ fn park(run: &RunState, ready: impl Fn() -> bool) -> bool {
 
 #[test]
 fn completions_of_two_threads_wake_the_parked_issuer() {
-    let parked = all_orders(2, || {
+    let parked = all_orders(3, || {
         let responder = responder_of(issued(2, false, ResponseFilter::None));
         for sequence in 0..2 {
             let completing = responder.clone();
@@ -43,7 +43,7 @@ fn completions_of_two_threads_wake_the_parked_issuer() {
 
 #[test]
 fn a_wake_up_for_nothing_costs_no_later_one() {
-    let parked = all_orders(3, || {
+    let parked = all_orders(4, || {
         let responder = responder_of(issued(2, false, ResponseFilter::None));
         let completing = responder.clone();
         thread::spawn(move || {
@@ -60,7 +60,7 @@ fn a_wake_up_for_nothing_costs_no_later_one() {
 
 #[test]
 fn a_released_turn_wakes_the_parked_issuer() {
-    let parked = all_orders(3, || {
+    let parked = all_orders(4, || {
         let responder = responder_of(issued(1, false, ResponseFilter::None));
         let releasing = responder.clone();
         thread::spawn(move || releasing.release_turn(id(0), 1));
@@ -72,7 +72,7 @@ fn a_released_turn_wakes_the_parked_issuer() {
 
 #[test]
 fn a_glance_counts_the_queries_of_lanes_until_their_run_ends() {
-    let counts = all_orders(3, || {
+    let counts = all_orders(4, || {
         let monitor = Monitor::default();
         let slab = Slab::new(3, false, ResponseFilter::None, 1);
         // One query, the third of the trace: the other lanes have issued none.

@@ -22,7 +22,7 @@ fn serve(pool: &Arc<IssueThreads>) -> impl FnOnce() + use<> {
 
 #[test]
 fn each_registered_thread_does_its_own_work() {
-    all_orders(2, || {
+    all_orders(3, || {
         let (pool, log) = (IssueThreads::new(), Log::default());
         let joins = [serve(&pool), serve(&pool)];
         assert_eq!(pool.wait_for(2, 0), 2);
@@ -42,7 +42,7 @@ fn each_registered_thread_does_its_own_work() {
 
 #[test]
 fn work_is_done_or_returned_while_a_pool_closes() {
-    let accepted = all_orders(2, || {
+    let accepted = all_orders(3, || {
         let (pool, log) = (IssueThreads::new(), Log::default());
         let join = serve(&pool);
         let closing = pool.clone();
@@ -59,7 +59,7 @@ fn work_is_done_or_returned_while_a_pool_closes() {
 
 #[test]
 fn work_of_two_runs_for_one_thread_is_done_or_returned() {
-    let accepted = all_orders(2, || {
+    let accepted = all_orders(3, || {
         let (pool, log) = (IssueThreads::new(), Log::default());
         let join = serve(&pool);
         assert_eq!(pool.wait_for(1, 0), 1);
