@@ -13,6 +13,7 @@ fn main() -> io::Result<()> {
     let root = env::var("CARGO_MANIFEST_DIR").map_err(io::Error::other)?;
     println!("cargo::rerun-if-changed=src");
     println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rustc-check-cfg=cfg(loom)");
     let mut table = String::from("&[\n");
     for (file, hash) in sources::hashes(Path::new(&root), sha1::hex)? {
         table.push_str(&format!("    ({file:?}, {hash:?}),\n"));

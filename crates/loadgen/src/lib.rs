@@ -96,5 +96,6 @@ pub mod session;
 pub mod settings;
 pub mod share;
 pub mod sut;
+mod sync;
 pub mod trace;
 pub mod verdict;

@@ -1,10 +1,11 @@
 //! Detects during a run that the system fails most samples.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use crate::record::Failure;
+use crate::sync::{AtomicBool, Mutex};
 
 /// Number of answers in the window at the start of a run.
 pub const FIRST_ANSWERS: u64 = 20;

@@ -22,6 +22,8 @@
 //! ```
 
 mod failing;
+#[cfg(all(test, loom))]
+pub(crate) mod models;
 mod notes;
 mod responder;
 mod slab;
@@ -38,7 +40,7 @@ pub use responder::{Responder, next_epoch};
 pub(crate) use failing::Control;
 pub(crate) use notes::{CHOSEN_AT_ONCE, Notes};
 pub(crate) use responder::RunState;
-pub(crate) use slab::{CachePadded, Slab, Stamps};
+pub(crate) use slab::{CachePadded, Slab};
 
 /// Identifies one sample of one query of one run. The system receives it with the query and
 /// returns it with the response.

@@ -2,18 +2,19 @@
 //! only this thread writes. Without an observer nothing is noted. With one, about a thousand
 //! queries are noted between two glances.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::ResponseId;
 use super::slab::CachePadded;
 use crate::clock::Nanos;
+use crate::sync::{AtomicU64, IS_MODEL};
 
 /// Maximum number of queries chosen per glance.
 pub(crate) const CHOSEN_AT_ONCE: u64 = 1_024;
 
 /// Capacity of the ring: larger than the number of notes wanted between two glances, because the
 /// rate of the following queries is unknown.
-const SLOTS: u64 = 4 * CHOSEN_AT_ONCE;
+const SLOTS: u64 = if IS_MODEL { 2 } else { 4 * CHOSEN_AT_ONCE };
 
 /// Assumed minimum number of glances per run. It sets the share of queries noted before the first
 /// glance.

@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 use std::ops::{Deref, Range};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::slice;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread::Thread;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::failing::{Control, FailureNote, MassFailure};
 use super::notes::Notes;
@@ -13,6 +13,7 @@ use super::slab::{CachePadded, Slab, StampedBatch};
 use super::{AsResponse, ResponseId};
 use crate::clock::{Clock, Nanos};
 use crate::record::{Failure, Misuse};
+use crate::sync::{AtomicBool, AtomicU64, thread};
 
 /// Takes completions of one run, from any thread, in any order and in batches of any size.
 ///
@@ -32,8 +33,8 @@ const MOST_EPOCHS: u64 = 511;
 /// counted over all tests of the process, because a system may complete a sample of an earlier test.
 #[must_use]
 pub fn next_epoch() -> u16 {
-    static RUNS: AtomicU64 = AtomicU64::new(0);
-    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed) as u64;
     u16::try_from(run % MOST_EPOCHS + 1).expect("at most 511")
 }
 
@@ -49,7 +50,7 @@ pub(crate) struct RunState {
     control: Arc<Control>,
     pub(crate) misuse: ForeignIds,
     parked: CachePadded<AtomicBool>,
-    issuer: Thread,
+    issuer: thread::Thread,
     /// Number of shards, a power of two so that a shard is found without a division.
     shards: usize,
 }
@@ -100,7 +101,7 @@ impl RunState {
             control,
             misuse: ForeignIds::default(),
             parked: CachePadded::default(),
-            issuer: std::thread::current(),
+            issuer: thread::current(),
             shards,
         }
     }
@@ -268,22 +269,37 @@ impl Responder {
     /// `fetch` is called for each logged response, after its time was stamped and before its
     /// payload is read. A payload on a device is therefore copied only if it is needed. The
     /// payload is read before the next call of `fetch`, which may reuse its memory.
+    ///
+    /// # Panics
+    /// If `fetch` panics: its panic is passed on when all samples are complete. It is not called
+    /// again, and the responses from this one on are not logged.
     pub fn complete_fetching<R: AsResponse>(
         &self,
         mut responses: &mut [R],
         mut fetch: impl FnMut(&mut R),
     ) {
         let at = self.run.stamp();
+        let mut panicked = None;
         self.settle(&mut responses, at, |slab, responses, range, stamped| {
             for (i, response) in responses[range].iter_mut().enumerate() {
                 let id = response.id();
-                if stamped.is_fresh(i) && slab.keeps(id) {
-                    // Called without the lock, because `fetch` may complete other samples.
-                    fetch(response);
-                    slab.keep(id, slice::from_ref(response), StampedBatch::ONE, self.run.shard());
+                if panicked.is_some() || !stamped.is_fresh(i) || !slab.keeps(id) {
+                    continue;
+                }
+                // Called without the lock, because `fetch` may complete other samples. A panic must
+                // not leave samples stamped and not counted: the run would wait for them for ever.
+                match catch_unwind(AssertUnwindSafe(|| fetch(response))) {
+                    Ok(()) => {
+                        let fetched = slice::from_ref(&*response);
+                        slab.keep(id, fetched, StampedBatch::ONE, self.run.shard());
+                    }
+                    Err(panic) => panicked = Some(panic),
                 }
             }
         });
+        if let Some(panic) = panicked {
+            resume_unwind(panic);
+        }
     }
 
     /// Completes a batch; `keep` copies the logged responses of a range of it.

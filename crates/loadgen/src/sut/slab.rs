@@ -6,22 +6,23 @@
 //! reader that finds a claim without a stamp has read between the two; it treats the sample as
 //! not complete yet.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{OnceLock, PoisonError};
 
 use super::failing::{FailureNote, Failures};
 use super::{AsResponse, ResponseId, SettledSample};
 use crate::clock::Nanos;
 use crate::record::{Failure, LoggedResponse, Misuse, Responses};
+use crate::sync::{AtomicI64, AtomicU64, IS_MODEL, Mutex, MutexGuard};
 use crate::trace::ResponseFilter;
 
 /// Samples in a chunk. Chunks are allocated before the run. Only a run that continues past its
 /// trace allocates more, on the issuing thread.
-const CHUNK_SAMPLES: usize = 1 << 16;
+const CHUNK_SAMPLES: usize = if IS_MODEL { WORD_SAMPLES } else { 1 << 16 };
 const WORD_SAMPLES: usize = 64;
 /// Minimum number of chunk slots. 2^14 chunks of 2^16 samples let a run that continues past its
 /// trace reach a billion samples.
-const LEAST_SLOTS: usize = 1 << 14;
+const LEAST_SLOTS: usize = if IS_MODEL { 1 } else { 1 << 14 };
 
 /// Returns the maximum number of chunks of a run with a trace of this many samples.
 fn chunk_slots(samples: usize) -> usize {
@@ -363,12 +364,13 @@ impl Slab {
     /// Permits the turn that follows a sample, at `at` or later.
     pub(crate) fn release(&self, id: ResponseId, at: Nanos) {
         self.whole_at(id, at);
-        self.released.fetch_add(1, Ordering::Release);
+        // Sequentially consistent as in `count`: a waiter that has announced its park reads it.
+        self.released.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Returns how many turns were released.
     pub(crate) fn released(&self) -> u64 {
-        self.released.load(Ordering::Acquire)
+        self.released.load(Ordering::SeqCst)
     }
 
     fn whole(&self) -> MutexGuard<'_, std::collections::HashMap<u64, Option<Nanos>>> {
@@ -400,13 +402,20 @@ impl Slab {
         Some(columns.first_at[within].load(Ordering::Acquire)).filter(|&at| at != 0)
     }
 
-    /// Returns a copy of all stamps of the first `samples` samples.
+    /// Returns a copy of all stamps of the first `samples` samples, of which some may complete
+    /// meanwhile.
     pub(crate) fn stamps(&self, samples: usize) -> Stamps {
+        let completed_at = self.completed_at(samples);
+        let first_token_at = self.first_token_at(samples);
+        let tokens = self.token_counts(samples);
+        // Read after the stamps, so that every stamped failure is included: without its failure, a
+        // sample would count as answered.
         let mut stamps = self.take_rest(samples);
-        stamps.completed_at = self.completed_at(samples);
-        stamps.first_token_at = self.first_token_at(samples);
-        stamps.tokens = self.token_counts(samples);
-        stamps
+        let is_complete = |sequence: u64| {
+            completed_at.get(sequence as usize).is_some_and(|&completed_at| completed_at != 0)
+        };
+        stamps.failed.retain(|(sequence, _)| is_complete(*sequence));
+        Stamps { completed_at, first_token_at, tokens, ..stamps }
     }
 
     /// Moves out all stamps of the first `samples` samples, freeing memory chunk by chunk.
@@ -443,7 +452,8 @@ impl Slab {
         if self.issued() > samples as u64 {
             responses.keep_below(samples as u64);
         }
-        let mut failed = std::mem::take(&mut self.failures().list);
+        // With its counts: a failure may still be added.
+        let mut failed = std::mem::take(&mut *self.failures()).list;
         failed.retain(|(sequence, _)| *sequence < samples as u64);
         Stamps {
             responses,
@@ -505,5 +515,19 @@ mod tests {
             let last = u64::try_from(samples).unwrap() - 1;
             assert_eq!(ResponseId::new(1, 255, last).sequence(), last);
         }
+    }
+
+    #[test]
+    fn samples_may_fail_after_the_stamps_were_copied() {
+        let slab = Slab::new(4, false, ResponseFilter::None, 1);
+        slab.admit(4);
+        let fail = |sequence, why| slab.fail(ResponseId::new(1, 0, sequence), why, 5 + sequence);
+        assert_eq!(fail(0, Failure::Cancelled), FailureNote::Failed);
+        assert_eq!(fail(1, Failure::Cancelled), FailureNote::Failed);
+        let stamps = slab.stamps(4);
+        assert_eq!(stamps.failed, [(0, Failure::Cancelled), (1, Failure::Cancelled)]);
+        assert_eq!(stamps.completed_at, [5, 6, 0, 0]);
+        assert_eq!(fail(2, Failure::Internal), FailureNote::Failed);
+        assert_eq!(slab.failed_count(), 1);
     }
 }

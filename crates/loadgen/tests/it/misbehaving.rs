@@ -1,5 +1,6 @@
 //! Systems that answer late, twice, partly or not at all, in real time.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
 
 use dyno_loadgen::record::Failure;
@@ -105,4 +106,29 @@ fn any_token_count_is_survived() {
     });
     assert_sound(&run.record);
     assert!(run.record.misuse.tokens_negative > 0);
+}
+
+#[test]
+fn samples_are_complete_although_fetching_a_payload_panics() {
+    let wanted = TestSettings {
+        // Without these samples, the run ends at the deadline.
+        response_deadline_ms: 1_000,
+        accuracy_log_probability: 1.0,
+        ..settings(Scenario::Offline, 100)
+    };
+    let run = play(&wanted, |samples, responder| {
+        let mut responses: Vec<_> = samples.iter().map(|s| Response::empty(s.id)).collect();
+        let mut calls = 0;
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            responder.complete_fetching(&mut responses, |_| {
+                calls += 1;
+                assert!(calls < 3, "no payload");
+            });
+        }));
+        assert_eq!(caught.unwrap_err().downcast_ref::<&str>(), Some(&"no payload"));
+        assert_eq!(calls, 3);
+    });
+    assert_sound(&run.record);
+    assert!(run.record.indices.len() > 64, "more than a word of samples");
+    assert_eq!(run.record.responses.len(), 2);
 }

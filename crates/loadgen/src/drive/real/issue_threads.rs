@@ -1,13 +1,17 @@
 //! Registered issue threads: several threads issue Server queries, each thread every n-th query.
 
+#[cfg(all(test, loom))]
+mod models;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use super::wait::PunctualThread;
 use super::{Columns, Issuer, LAST_SAMPLES, RealTime, StartedRun, slabs};
 use crate::clock::Nanos;
 use crate::drive::{Job, RunOutcome};
 use crate::session::{IssueSummary, Lane, Session, Step};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// Pool of threads that the caller registers to issue queries. Threads may be registered before or
 /// after a test starts, and serve one test after another.
@@ -57,7 +61,7 @@ impl IssueThreads {
         Arc::default()
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, PoolState> {
+    fn state(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -107,11 +111,13 @@ impl IssueThreads {
         self.changed.notify_all();
     }
 
-    /// Submits work to thread number `thread`; returns the work if there is no such thread.
+    /// Submits work to thread number `thread`; returns the work if there is no such thread, or if it
+    /// has not begun other work yet.
     fn submit(&self, thread: usize, work: Work) -> Result<(), Work> {
         let mut state = self.state();
         let closed = state.closed;
-        let Some(seat) = state.seats.iter_mut().flatten().nth(thread).filter(|_| !closed) else {
+        let seat = state.seats.iter_mut().flatten().nth(thread);
+        let Some(seat) = seat.filter(|seat| !closed && seat.is_none()) else {
             return Err(work);
         };
         *seat = Some(work);
@@ -392,4 +398,26 @@ fn merged(lanes: &[LaneResult]) -> ((IssueSummary, Columns), Nanos) {
         sessions: None,
     };
     ((issued, columns), last_issue)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_of_one_run_does_not_replace_work_of_another() {
+        let pool = IssueThreads::new();
+        // A thread that is registered and has not looked for work yet.
+        pool.state().sit_down();
+        let (sender, done) = std::sync::mpsc::channel();
+        let work = |number: u32| -> Work {
+            let sender = sender.clone();
+            Box::new(move || sender.send(number).expect("the test listens"))
+        };
+        assert!(pool.submit(0, work(1)).is_ok());
+        let returned = pool.submit(0, work(2)).expect_err("the thread has work");
+        returned();
+        assert_eq!(done.try_recv(), Ok(2));
+        assert!(pool.submit(1, work(3)).is_err(), "there is no such thread");
+    }
 }

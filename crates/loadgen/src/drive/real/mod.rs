@@ -3,6 +3,8 @@
 mod issue_threads;
 mod issuer;
 mod lag;
+#[cfg(all(test, loom))]
+mod models;
 mod monitor;
 mod start;
 mod wait;
@@ -26,7 +28,7 @@ use crate::early_stopping::Look;
 use crate::plan::Load;
 use crate::record::Record;
 use crate::session::{IssueSummary, Session, Step};
-use crate::sut::{Notes, RunState, Slab, Stamps, SystemUnderTest, next_epoch};
+use crate::sut::{Notes, RunState, Slab, SystemUnderTest, next_epoch};
 
 /// Maximum number of shards that completing threads are spread over.
 const MOST_SHARDS: usize = 16;
@@ -388,16 +390,22 @@ impl StartedRun {
         if let Some(announce) = &self.announce {
             announce(None);
         }
-        // The stamps can be moved out instead of copied, unless the system keeps a responder.
-        let has_times = self.responder.run.misuse.has_times();
-        let (slabs, mut misuse) = match Arc::try_unwrap(self.responder.run) {
-            Ok(run) => (Slabs::Owned(run.slabs.into_vec()), run.misuse.total()),
-            Err(run) => {
-                let misuse = run.misuse.total();
-                (Slabs::Shared(run), misuse)
-            }
-        };
-        let stamps = slabs.into_stamps(&columns);
+        let samples = columns.iter().map(|columns| columns.samples);
+        let (stamps, mut misuse, has_times): (Vec<_>, _, _) =
+            match Arc::try_unwrap(self.responder.run) {
+                Ok(run) => {
+                    let slabs = run.slabs.into_vec().into_iter().zip(samples);
+                    let stamps = slabs.map(|(slab, samples)| slab.into_stamps(samples)).collect();
+                    (stamps, run.misuse.total(), run.misuse.has_times())
+                }
+                // The system keeps a responder, and may still complete samples. What explains a
+                // stamp is read after it.
+                Err(run) => {
+                    let slabs = run.slabs.iter().zip(samples);
+                    let stamps = slabs.map(|(slab, samples)| slab.stamps(samples)).collect();
+                    (stamps, run.misuse.total(), run.misuse.has_times())
+                }
+            };
         let mut tenants = Vec::new();
         for ((issued, columns), stamps) in issued.into_iter().zip(columns).zip(stamps) {
             let (ended, generated) = (issued.ended, issued.generated);
@@ -430,25 +438,6 @@ impl StartedRun {
             started_wall: self.started_wall,
             finished_at,
             error: None,
-        }
-    }
-}
-
-/// The slabs of a run that is over.
-enum Slabs {
-    Owned(Vec<Slab>),
-    Shared(Arc<RunState>),
-}
-
-impl Slabs {
-    fn into_stamps(self, columns: &[Columns]) -> Vec<Stamps> {
-        match self {
-            Self::Owned(slabs) => {
-                slabs.into_iter().zip(columns).map(|(s, c)| s.into_stamps(c.samples)).collect()
-            }
-            Self::Shared(run) => {
-                run.slabs.iter().zip(columns).map(|(s, c)| s.stamps(c.samples)).collect()
-            }
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The monitor: lets another thread observe and end a run in real time.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use crate::clock::Nanos;
 use crate::drive::glance::{ChosenQuery, FollowedQueries, Glance};
 use crate::sut::{Control, MassFailure, Responder, Slab};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard};
 
 /// Handle for other threads to observe the runs of a test and to end the test.
 #[derive(Debug, Clone, Default)]
@@ -109,8 +110,10 @@ impl Monitor {
     }
 
     pub(super) fn watch(&self, run: Option<WatchedRun>) {
+        let mut watched = self.run();
+        // Under the lock: without this count, a glance would count gaps between lanes as queries.
         self.shared.issued_by_lanes.store(0, Ordering::Relaxed);
-        *self.run() = run;
+        *watched = run;
     }
 
     fn run(&self) -> MutexGuard<'_, Option<WatchedRun>> {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::clock::{Clock, Nanos};
+use crate::sync::thread;
 
 /// How the issuing thread waits for the time of the next query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -160,6 +161,17 @@ impl Waiter {
         self.spin = (self.spin / 2).max(LEAST_SPIN);
         // A limit that also holds if this thread is often woken without a completion.
         let latest = until.unwrap_or(Nanos::MAX).min(begin + LONGEST_PARK);
+        self.park(latest, ready, announce, withdraw);
+    }
+
+    /// Parks until `ready` holds or `latest` has passed.
+    pub(super) fn park(
+        &self,
+        latest: Nanos,
+        mut ready: impl FnMut() -> bool,
+        announce: impl Fn(),
+        withdraw: impl Fn(),
+    ) {
         loop {
             // Announced before each park: a thread that wakes this one withdraws the
             // announcement, and may have completed nothing (for example a duplicate).
@@ -168,7 +180,7 @@ impl Waiter {
             if ready() || now >= latest {
                 break;
             }
-            std::thread::park_timeout(Duration::from_nanos(latest - now));
+            thread::park_timeout(Duration::from_nanos(latest - now));
         }
         withdraw();
     }
