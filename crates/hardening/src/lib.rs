@@ -18,6 +18,8 @@ pub mod kills;
 pub mod oracle;
 pub mod real;
 pub mod rng;
+pub mod searches;
 pub mod simulate;
 pub mod soak;
+pub mod streams;
 pub mod workers;

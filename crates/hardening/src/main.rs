@@ -20,6 +20,10 @@ struct Hardening {
 enum Command {
     /// Play random runs in virtual time and judge each by the oracle
     Simulate(cmd::simulate::Simulate),
+    /// Play random runs of text servers in virtual time: token streams, tenants and conversations
+    Streams(cmd::streams::Streams),
+    /// Search for peaks that are known
+    Searches(cmd::searches::Searches),
     /// Play random runs through the driver in real time, with threads
     Driver(cmd::driver::Driver),
     /// Measure how often intervals and verdicts are right, on data whose truth is known
@@ -41,6 +45,8 @@ enum Command {
 fn main() -> ExitCode {
     let is_clean = match Hardening::parse().command {
         Command::Simulate(simulate) => simulate.execute(),
+        Command::Streams(streams) => streams.execute(),
+        Command::Searches(searches) => searches.execute(),
         Command::Driver(driver) => driver.execute(),
         Command::Coverage(coverage) => coverage.execute(),
         Command::Framing(framing) => framing.execute(),

@@ -5,8 +5,10 @@ pub mod driver;
 pub mod files;
 pub mod framing;
 pub mod kills;
+pub mod searches;
 pub mod simulate;
 pub mod soak;
+pub mod streams;
 pub mod workers;
 
 use std::ops::Range;

@@ -17,7 +17,7 @@
 //!   - INVALID with all constraints met when unknown ids came (LoadGen dereferences the id: undefined). VALID is right.
 //!   - percentiles outside [0, 1) (LoadGen reads out of bounds); early stopping within 1e-6 (relative) of the threshold.
 
-mod early_stopping;
+pub(crate) mod early_stopping;
 mod types;
 
 use std::collections::{HashMap, HashSet};

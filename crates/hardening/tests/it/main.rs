@@ -4,5 +4,7 @@ mod coverage;
 mod framing;
 mod mutation;
 mod real_time;
+mod searches;
 mod simulate;
+mod streams;
 mod workers;

@@ -22,13 +22,9 @@ pub(super) struct Sessions {
     starts: Starts,
     /// Number of chains considered so far; the next chain is this one modulo their number.
     next: usize,
-    /// By chain.
-    is_active: Box<[bool]>,
+    /// By chain: since when it is idle; `None` while it is in progress.
+    idle_since: Box<[Option<Nanos>]>,
     active: usize,
-    /// When a session last ended.
-    freed_at: Nanos,
-    /// Whether a session is due that no chain was free for.
-    is_held: bool,
     /// Turns whose due time is known.
     due: BinaryHeap<Reverse<DueTurn>>,
     outstanding: Vec<OutstandingTurn>,
@@ -41,8 +37,9 @@ pub(super) struct Sessions {
 enum Starts {
     /// Whenever a place is free: the free places.
     Places(BinaryHeap<Reverse<FreePlace>>),
-    /// At these times, from `next` on.
-    Arrivals { times: Vec<Nanos>, next: usize },
+    /// At these times, from `next` on. A session that is due while all chains are in progress begins
+    /// when the first of them is idle; `idle` has since when each idle chain is.
+    Arrivals { times: Vec<Nanos>, next: usize, idle: BinaryHeap<Reverse<Nanos>> },
 }
 
 /// A place without a session.
@@ -107,20 +104,19 @@ impl Sessions {
 
     /// Returns sessions that begin at these times, which ascend.
     pub(super) fn at_times(chains: Arc<[Chain]>, is_once: bool, times: Vec<Nanos>) -> Self {
-        Self::new(chains, is_once, Starts::Arrivals { times, next: 0 })
+        let idle = chains.iter().map(|_| Reverse(0)).collect();
+        Self::new(chains, is_once, Starts::Arrivals { times, next: 0, idle })
     }
 
     fn new(chains: Arc<[Chain]>, is_once: bool, starts: Starts) -> Self {
         Self {
-            is_active: vec![false; chains.len()].into(),
+            idle_since: vec![Some(0); chains.len()].into(),
             chains,
             is_once,
             interval: 0,
             starts,
             next: 0,
             active: 0,
-            freed_at: 0,
-            is_held: false,
             due: BinaryHeap::new(),
             outstanding: Vec::new(),
             played: PlayedSessions::default(),
@@ -163,32 +159,35 @@ impl Sessions {
         }
         match &self.starts {
             Starts::Places(free) => free.peek().map(|Reverse(place)| place.due),
-            Starts::Arrivals { times, next } => times.get(*next).copied(),
+            Starts::Arrivals { times, next, .. } => times.get(*next).copied(),
         }
     }
 
     /// Begins the next session, which was due at `at`. Returns false if all are in progress.
     fn begin(&mut self, at: Nanos) -> bool {
         if self.active == self.chains.len() {
-            self.played.held += u64::from(!self.is_held);
-            self.is_held = true;
             return false;
         }
+        let (due, ready_at, idle_by) = match &mut self.starts {
+            Starts::Places(free) => {
+                let since = free.pop().map_or(0, |Reverse(place)| place.since);
+                (at, since, Nanos::MAX)
+            }
+            Starts::Arrivals { next, idle, .. } => {
+                *next += 1;
+                let since = idle.pop().map_or(0, |Reverse(since)| since);
+                self.played.held += u64::from(at < since);
+                (at.max(since), 0, at.max(since))
+            }
+        };
+        let is_idle = |since: Option<Nanos>| since.is_some_and(|since| since <= idle_by);
         let mut chain = self.next % self.chains.len();
-        while self.is_active[chain] {
+        while !is_idle(self.idle_since[chain]) {
             self.next += 1;
             chain = self.next % self.chains.len();
         }
         self.next += 1;
-        let ready_at = match &mut self.starts {
-            Starts::Places(free) => free.pop().map_or(0, |Reverse(place)| place.since),
-            Starts::Arrivals { next, .. } => {
-                *next += 1;
-                0
-            }
-        };
-        let due = if std::mem::take(&mut self.is_held) { at.max(self.freed_at) } else { at };
-        self.is_active[chain] = true;
+        self.idle_since[chain] = None;
         self.active += 1;
         self.due.push(Reverse(DueTurn { due, session: self.started, turn: 0, chain, ready_at }));
         self.started += 1;
@@ -237,12 +236,14 @@ impl Sessions {
                 self.due.push(Reverse(DueTurn { due, turn: next, ready_at, ..turn }));
             }
             _ => {
-                self.is_active[turn.chain] = false;
+                self.idle_since[turn.chain] = Some(settled.at);
                 self.active -= 1;
-                self.freed_at = self.freed_at.max(settled.at);
-                if let Starts::Places(free) = &mut self.starts {
-                    let due = at_interval.unwrap_or(settled.at);
-                    free.push(Reverse(FreePlace { due, since: settled.at }));
+                match &mut self.starts {
+                    Starts::Places(free) => {
+                        let due = at_interval.unwrap_or(settled.at);
+                        free.push(Reverse(FreePlace { due, since: settled.at }));
+                    }
+                    Starts::Arrivals { idle, .. } => idle.push(Reverse(settled.at)),
                 }
             }
         }
@@ -253,7 +254,17 @@ impl Sessions {
         self.played.ended_at = now;
     }
 
-    pub(super) fn into_played(self) -> PlayedSessions {
+    /// Returns the sessions. Those that were held to the end are counted, too.
+    pub(super) fn into_played(mut self) -> PlayedSessions {
+        if let Starts::Arrivals { times, next, mut idle } = self.starts
+            && !self.is_once
+        {
+            let ended_at = self.played.ended_at;
+            for at in times[next..].iter().take_while(|at| **at < ended_at) {
+                let is_held = idle.pop().is_none_or(|Reverse(since)| *at < since);
+                self.played.held += u64::from(is_held);
+            }
+        }
         self.played
     }
 }

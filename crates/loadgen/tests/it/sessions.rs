@@ -137,8 +137,21 @@ fn a_session_is_never_in_progress_twice() {
     let found: Vec<_> = echo.queries.iter().map(|q| q.0 / MS).collect();
     assert_eq!(found, [0, 40, 50, 90, 100, 140, 150, 190]);
     assert_eq!(run.record.scheduled_at, run.record.issued_at);
-    // Those at 20, 40 and 60 ms, which began at 50, 100 and 150, and the one that never began.
-    assert_eq!(run.record.sessions.as_ref().unwrap().held, 4);
+    // Those at 20, 40 and 60 ms, which began at 50, 100 and 150, and those from 80 to 180 ms, which
+    // never began.
+    assert_eq!(run.record.sessions.as_ref().unwrap().held, 9);
+}
+
+#[test]
+fn sessions_that_are_held_together_are_due_when_their_places_are_free() {
+    // Two sessions begin at 0 and end together at 10 ms; two more were due at 2 and 4 ms.
+    let chains = chains(&[[0], [0]]);
+    let mut echo = Echo { latency: 10 * MS, ..Echo::default() };
+    let times = [0, 0, 2 * MS, 4 * MS];
+    let run = simulate(&mut echo, &settings(Arrivals::Replay(times.into()), 100), &chains);
+    assert_eq!(run.record.issued_at, [0, 0, 10 * MS, 10 * MS]);
+    assert_eq!(run.record.scheduled_at, run.record.issued_at);
+    assert_eq!(run.record.sessions.as_ref().unwrap().held, 2);
 }
 
 #[test]

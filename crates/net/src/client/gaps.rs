@@ -72,6 +72,13 @@ impl From<Vec<(usize, u64)>> for Gaps {
     }
 }
 
+/// Counts each span.
+impl FromIterator<Nanos> for Gaps {
+    fn from_iter<I: IntoIterator<Item = Nanos>>(spans: I) -> Self {
+        spans.into_iter().map(|span| (bucket(span), 1)).collect::<Vec<_>>().into()
+    }
+}
+
 impl Gaps {
     pub(super) fn add_all(&mut self, counts: &GapCounts) {
         for (sum, count) in self.counts.iter_mut().zip(&counts.0) {
