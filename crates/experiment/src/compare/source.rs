@@ -12,7 +12,7 @@ use dyno_results::records::{self, Records};
 use dyno_results::summary::{self, Accuracy, ReasonKind, State, Verdict};
 
 use super::conditions::Conditions;
-use super::{accuracy, label, server, tokens};
+use super::{accuracy, figures, label, server, tokens};
 
 use crate::failure::{Failure, refuse_device};
 use crate::options::Profile;
@@ -196,6 +196,8 @@ impl ComparedTest {
             ..Conditions::from_test(test)
         };
         let (invalid, failures) = reasons_of_invalid(test);
+        let exact = figures::of_all_queries(run, test, &records);
+        let observation = compare::Run { exact, ..records.observation() };
         Ok(Self {
             conditions,
             state: test.state,
@@ -208,7 +210,7 @@ impl ComparedTest {
                 "" => EARLIER.into(),
                 definitions => definitions.into(),
             },
-            observations: vec![records.observation()],
+            observations: vec![observation],
             output_tokens: tokens::of_answers(&records),
             scheduled: records.scheduled_ns,
             has_records: true,

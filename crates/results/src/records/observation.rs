@@ -30,6 +30,7 @@ impl Records {
             completed,
             failed: (0..self.row_count()).map(|row| !self.is_answered(row)).collect(),
             stride: self.stride as f64,
+            exact: Vec::new(),
             position: None,
         }
     }
