@@ -62,6 +62,14 @@ impl RequirementFinding {
 }
 
 impl Requirement {
+    /// Returns the percentile of a bound on this quantity, such as 0.999 for `latency` and the metric
+    /// `latency.p99.9`; `None` for another metric.
+    pub fn percentile(&self, quantity: &str) -> Option<f64> {
+        let percent = self.metric.strip_prefix(quantity)?.strip_prefix(".p")?;
+        // 99.9 / 100 is not 0.999.
+        percent.parse::<f64>().ok().map(|percent| (percent * 1e7).round() / 1e9)
+    }
+
     /// Returns the measured value, such as `4.21 ms (4.10 ms to 4.30 ms with 95 % confidence)`.
     pub fn measured_text(&self) -> String {
         let of = |value: f64| match &self.unit[..] {
