@@ -363,8 +363,8 @@ pub const METRICS: [Metric; 30] = [
             "lower_is_better",
         ],
         what: "for labeled samples, top-1: the share of all samples of the library whose answer \
-               equals the label. For a task, the figure of its card, as `dyno task methods` \
-               defines it. Percentages are given as shares. For error rates, lower is better.",
+               equals the label; samples that failed count as wrong. For a task, the figure of its \
+               card, as `dyno task methods` defines it. Percentages are given as shares. For error rates, lower is better.",
         elsewhere: "",
     },
     Metric {
