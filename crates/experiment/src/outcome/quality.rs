@@ -368,7 +368,8 @@ mod tests {
         assert_eq!(by_labels(&mut accuracy, score, &[7; 72], Some(0.86)), None);
         assert_eq!((accuracy.value, accuracy.is_reached()), (Some(0.799), Some(false)));
         assert_eq!(accuracy.text().as_deref(), Some("top-1 79.90 % (799 of 1000)"));
-        let references = [Some("a".into()), Some("b".into()), None, Some("d".into())];
+        let references: [Option<String>; 4] =
+            [Some("a".into()), Some("b".into()), None, Some("d".into())];
         by_references(&mut accuracy, [(0, &b"a "[..])], &[1, 2, 3], &references, None);
         assert_eq!((accuracy.correct, accuracy.scored), (Some(1), Some(3)));
     }
