@@ -237,9 +237,10 @@ fn judge_performance(
     let is_of_this = is_peak && is_found && matches!(share, Share::Load);
     let peak = is_of_this.then_some(run.plan.peak_load());
     let mut result = headline(&metrics, &run.plan, peak);
-    // The result of a search is not a figure of one run.
+    // The result of a search is not a figure of one run, and planned stages are not chance.
+    let has_interval = !is_peak && context.stages.is_none();
     result.interval =
-        result.value.filter(|_| !is_peak).and_then(|value| interval(value, &run.record, &run.plan));
+        result.value.filter(|_| has_interval).and_then(|value| interval(value, &run.record, &run.plan));
     test.result = Some(result);
     test.metrics = Some(metrics);
     test.plan = plan_of(&run.plan, &log.requested);

@@ -126,6 +126,7 @@ fn impossible_settings_are_refused_before_anything_starts() {
             "Offline: `performance_sample_count_override` is 541 (flag --set)",
         ],
     );
+    check("run --seed -1", 2, &["flag --seed: expected a whole number from 0, found `-1`"]);
     check("run --system null --virtual", 2, &["cannot run in virtual time"]);
     check("run --mode peak --scenario offline --dry-run", 2, &["only Server has a rate"]);
     let endless = "run --system null --scenario server --qps 1e9 --duration 100h --dry-run";
