@@ -32,14 +32,16 @@ impl Test {
         let mut latency = TimeCollector::default();
         for row in 0..rows.count {
             let Some((at, time)) = rows.latency(row) else { continue };
-            latency.add(time, ordered.contains(row));
-            builder.answered(at, time, ordered.contains(row));
+            let is_ordered = ordered.contains(row);
+            latency.add(time, is_ordered);
+            builder.answered(at, time, is_ordered);
         }
         let mut client_lag = TimeCollector::default();
         let ordered = Selection::new(record.client_lag.len(), ORDERED_MOST);
         for (query, &lag) in record.client_lag.iter().enumerate() {
-            client_lag.add(lag.into(), ordered.contains(query));
-            if ordered.contains(query) {
+            let is_ordered = ordered.contains(query);
+            client_lag.add(lag.into(), is_ordered);
+            if is_ordered {
                 builder.part(record.scheduled(query)).lags.push(lag.into());
             }
         }

@@ -194,8 +194,8 @@ pub const METRICS: [Metric; 30] = [
                cause client, if p50, p90, p99, the target percentile or a percentile of --require, \
                of the latency or of the time to first token differs by more than 5 % and 200 us, \
                or if the process was stopped for more than 5 % of the run and 50 ms (Offline over \
-               a network: did not run, for any reason). In process, a quota or other programs also delay the system; \
-               Dyno shows this but does not reject the run.",
+               a network: did not run, for any reason). In process, a quota or other programs also \
+               delay the system; Dyno shows this but does not reject the run.",
         elsewhere: "",
     },
     Metric {
@@ -364,7 +364,8 @@ pub const METRICS: [Metric; 30] = [
         ],
         what: "for labeled samples, top-1: the share of all samples of the library whose answer \
                equals the label; samples that failed count as wrong. For a task, the figure of its \
-               card, as `dyno task methods` defines it. Percentages are given as shares. For error rates, lower is better.",
+               card, as `dyno task methods` defines it. Percentages are given as shares. For error \
+               rates, lower is better.",
         elsewhere: "",
     },
     Metric {
