@@ -347,15 +347,18 @@ mod tests {
 
     #[test]
     fn a_key_of_a_run_and_a_setting_with_another_value_contradict_each_other() {
-        check(
-            "version = 1\n[run]\nqps = 100\nduration = \"2s\"\nburstiness = 2\nseed = 5\n\
-             [settings]\nserver_target_qps = 300\nmin_duration_ms = 1000\n\
-             server_arrivals = \"poisson\"\nschedule_rng_seed = 7\n",
-            &[
-                "dyno.toml:9: min_duration_ms is 1000 here and 2000 by dyno.toml:4; keep one",
-                "dyno.toml:10: server_arrivals is poisson here and gamma:2 by dyno.toml:5; keep one",
-                "dyno.toml:8: server_target_qps is 300 here and 100 by dyno.toml:3; keep one",
-            ],
+        let text = "version = 1\n[run]\nqps = 100\nduration = \"2s\"\nburstiness = 2\nseed = 5\n\
+                    [settings]\nserver_target_qps = 300\nmin_duration_ms = 1000\n\
+                    server_arrivals = \"poisson\"\nschedule_rng_seed = 7\n";
+        let mut problems = ConfigFile::parse(text, Path::new("f")).unwrap_err();
+        problems.sort();
+        assert_eq!(
+            problems,
+            [
+                "f:10: server_arrivals is poisson here and gamma:2 by f:5; keep one",
+                "f:8: server_target_qps is 300 here and 100 by f:3; keep one",
+                "f:9: min_duration_ms is 1000 here and 2000 by f:4; keep one",
+            ]
         );
         check("version = 1\n[run]\nqps = 100\n[settings]\nserver_target_qps = 100.0\n", &[]);
         // A section of one scenario departs from what holds for all.
