@@ -63,7 +63,7 @@ pub const METRICS: [Metric; 30] = [
         what: "confidence interval of the result over runs like this one. The spread of 20 batches \
                of the run determines the effective number of independent queries. Intervals of \
                percentiles come from order statistics, those of rates from the times between \
-               completions. A run that is too short has none.",
+               completions. A run that is too short, and one with stages, has none.",
         elsewhere: "",
     },
     Metric {
