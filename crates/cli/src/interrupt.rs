@@ -117,6 +117,7 @@ pub fn ask() {
     }
     tui::restore();
     output::say("interrupted");
+    dyno_experiment::end_programs();
     low_level::exit(Exit::Interrupted.code().into());
 }
 

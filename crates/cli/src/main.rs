@@ -38,6 +38,8 @@ fn main() -> ExitCode {
     let executed = command.execute();
     // A plug-in that still runs must not turn the exit code of this program into an error.
     dyno_experiment::permit_exit();
+    // A thread that waits for such a program keeps it from being dropped.
+    dyno_experiment::end_programs();
     match executed {
         Ok(exit) => {
             if exit == exit::Exit::Interrupted {

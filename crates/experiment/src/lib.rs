@@ -43,7 +43,6 @@ pub mod observe;
 pub mod options;
 pub mod outcome;
 pub mod probe;
-mod process_group;
 pub mod requirement;
 pub mod run;
 pub mod search;
@@ -56,6 +55,7 @@ mod watch;
 pub mod workers;
 
 pub use dyno_plugin::permit_exit;
+pub use dyno_sut::process_group::kill_all as end_programs;
 pub use dyno_tensors::files;
 pub use failure::{Failure, FailureKind};
 pub use watch::{Control, Interrupt, TestResult, Watch, quiet};

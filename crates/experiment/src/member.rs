@@ -15,6 +15,7 @@ use dyno_net::client::ClientStatistics;
 use dyno_net::worker::member::{Gate, Instrument, Rig};
 use dyno_net::worker::wire::Pair;
 
+use crate::gather::observer::JudgedPercentiles;
 use crate::observe::Heart;
 use crate::options::{RunOptions, find_key};
 use crate::run;
@@ -108,7 +109,9 @@ impl Rig for WorkerRig {
     fn report(&self, job: &Job<'_>, played: &RunOutcome) -> Vec<u8> {
         let begun = lock(&self.begun);
         let observer = lock(&self.heart).take().map(|heart| {
-            let targets = job.tenants.iter().map(|tenant| tenant.plan.load.percentile());
+            let targets = job.tenants.iter().map(|tenant| {
+                JudgedPercentiles::from_target(tenant.plan.load.percentile())
+            });
             let records = played.tenants.iter().map(|part| &part.record);
             let tenants: Vec<_> = records.zip(targets).collect();
             run::observer(self.system(), heart.end(0), &tenants)

@@ -238,12 +238,11 @@ fn judge_performance(
     let is_of_this = is_peak && is_found && matches!(share, Share::Load);
     let peak = is_of_this.then_some(run.plan.peak_load());
     let mut result = headline(&metrics, &run.plan, peak);
-    // The result of a search is not a figure of one run.
+    // The result of a search is not a figure of one run, and planned stages are not chance.
     let is_filling = report.metrics.pace.basis == PaceBasis::FillAndDrain;
-    result.interval = result
-        .value
-        .filter(|_| !is_peak && !is_filling)
-        .and_then(|value| interval(value, &run.record, &run.plan));
+    let has_interval = !is_peak && !is_filling && context.stages.is_none();
+    result.interval =
+        result.value.filter(|_| has_interval).and_then(|value| interval(value, &run.record, &run.plan));
     test.result = Some(result);
     test.metrics = Some(metrics);
     test.plan = plan_of(&run.plan, &log.requested);

@@ -171,6 +171,18 @@ impl Conf {
         if refused.is_empty() { Ok(()) } else { Err(ConfigError::Refused(refused)) }
     }
 
+    /// Returns the models that rows name, in order, each once; `*` is every model.
+    #[must_use]
+    pub fn models(&self) -> Vec<&str> {
+        let mut models = Vec::new();
+        for model in self.entries.iter().filter_map(|entry| entry.key.split('.').next()) {
+            if !models.contains(&model) {
+                models.push(model);
+            }
+        }
+        models
+    }
+
     /// Returns whether a row names this model.
     #[must_use]
     pub fn has_rows_of(&self, model: &str) -> bool {

@@ -286,7 +286,8 @@ pub fn score<R: BufRead + Send, E>(
     })
 }
 
-/// Scores answers in memory, each with its sample.
+/// Scores answers in memory, each with its sample, and samples whose answers failed. These count as wrong
+/// if malformed answers do (see [`Scorer::counts_malformed`]), and are excluded otherwise.
 ///
 /// ```
 /// use dyno_metrics::payload::Element;
@@ -294,18 +295,20 @@ pub fn score<R: BufRead + Send, E>(
 /// use dyno_metrics::score_answers;
 ///
 /// // Each character is a number: "ab" against "ab c".
-/// let mut scorer = Transcripts::new(vec!["ab c".to_owned()], Element::U8);
-/// let report = score_answers([(0, &[1, 2][..])], &mut scorer);
+/// let mut scorer = Transcripts::new(vec!["ab c".to_owned(), "de".to_owned()], Element::U8);
+/// let report = score_answers([(0, &[1, 2][..])], &[], &mut scorer);
 /// assert_eq!(report.scores.figure("WER"), Some(50.0));
 /// assert_eq!(report.malformed, 0);
 /// ```
 pub fn score_answers<'a>(
     answers: impl IntoIterator<Item = (u64, &'a [u8])>,
+    failed: &[u64],
     scorer: &mut dyn Scorer,
 ) -> ScoreReport {
     let mut scoring = Scoring::new(scorer);
     let entries = (1..).zip(answers).map(|(line, (index, data))| (line, index, data));
     scoring.take_all(&entries.collect::<Vec<_>>());
+    scoring.fail_all(failed);
     scoring.end()
 }
 
@@ -349,6 +352,15 @@ impl<'a> Scoring<'a> {
                 let (line, index) = (lines[position], answers[position].0);
                 report.first_malformed.push(MalformedAnswer { line, index, problem: error });
             }
+        }
+    }
+
+    /// Counts samples as wrong: an empty answer is a wrong one, or a malformed one.
+    fn fail_all(&mut self, failed: &[u64]) {
+        if self.report.counts_malformed && !failed.is_empty() {
+            let empty: Vec<(u64, &[u8])> = failed.iter().map(|index| (*index, &[][..])).collect();
+            // The report counts malformed answers, which these are not.
+            let _ = self.scorer.take_all(&empty);
         }
     }
 

@@ -421,7 +421,8 @@ pub fn series(path: &Path, run: &Run, missing: &mut Vec<String>) -> series::Run 
         let Ok(records) = Records::read(&file) else { continue };
         if records.stride > 1 {
             missing.push(format!(
-                "The plots of {} use one query in {} and weight it accordingly; {} has no more.",
+                "The plots of {} use one random query in {} and weight it accordingly; {} has no \
+                 more.",
                 test.title(),
                 records.stride,
                 records::FILE

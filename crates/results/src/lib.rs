@@ -27,6 +27,7 @@ pub mod foreign;
 pub mod records;
 pub mod run_directory;
 pub mod search;
+mod selection;
 pub mod series;
 pub mod summary;
 pub mod sweep;

@@ -75,6 +75,9 @@ impl DirectoryError {
     pub fn advice(&self) -> Vec<String> {
         let other = "choose another folder with --out";
         match self {
+            Self::Refused { source, .. } if source.kind() == io::ErrorKind::InvalidFilename => {
+                vec!["choose a shorter name with --out or --name".into()]
+            }
             Self::Refused { .. } => {
                 vec!["choose a writable folder with --out, or free some space".into()]
             }

@@ -117,7 +117,11 @@ pub fn parse_duration(text: &str) -> Result<Nanos, String> {
     };
     let number: f64 = number.trim().parse().map_err(|_| expected())?;
     let nanos = number * unit as f64;
-    if !(nanos.is_finite() && (0.0..=u64::MAX as f64 / 2.0).contains(&nanos)) {
+    let most = u64::MAX as f64 / 2.0;
+    if nanos > most {
+        return Err(format!("expected a duration of at most 2562047h, found `{text}`"));
+    }
+    if !(0.0..=most).contains(&nanos) {
         return Err(expected());
     }
     Ok(nanos.round() as Nanos)
@@ -200,6 +204,8 @@ mod tests {
         assert_eq!(long.map(duration), ["-2m 30s", "119m 59s", "2h 05m", "2562047h 47m"]);
         assert_eq!(parse_duration("1.5m"), Ok(90 * SECOND));
         assert_eq!(parse_duration("250 ms"), Ok(250 * MILLISECOND));
+        let long = parse_duration("999999999h").unwrap_err();
+        assert_eq!(long, "expected a duration of at most 2562047h, found `999999999h`");
         for bad in ["10", "s", "-1s", "1 fortnight", "1e300h", ""] {
             assert!(parse_duration(bad).unwrap_err().starts_with("expected"), "{bad}");
         }

@@ -52,6 +52,7 @@ pub mod model;
 pub mod npu;
 pub mod null;
 pub mod onnx;
+pub mod process_group;
 #[cfg(unix)]
 pub mod python;
 pub mod replay;

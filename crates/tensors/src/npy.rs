@@ -88,6 +88,11 @@ pub enum NpyError {
          so save array.astype(...) instead"
     )]
     Element(String),
+    /// Elements are big-endian. Holds their code.
+    #[error(
+        "elements are big-endian ({0}); save array.astype(array.dtype.newbyteorder('<')) instead"
+    )]
+    BigEndian(String),
     /// Fewer or more bytes of elements than the shape requires.
     #[error("{found} bytes of elements where the shape says {expected}")]
     Length {
@@ -167,14 +172,19 @@ impl Header {
     /// of that type.
     ///
     /// # Errors
-    /// [`NpyError::Element`].
+    /// [`NpyError::Element`] and [`NpyError::BigEndian`].
     pub fn held_element(&self) -> Result<Element, NpyError> {
         let element = match self.element() {
             Some(Element::U16) => Some(Element::BF16),
             other => other,
         };
         let held = element.filter(|element| Elements::TYPES.contains(element));
-        held.ok_or_else(|| NpyError::Element(self.code.clone()))
+        held.ok_or_else(|| match self.code.strip_prefix('>') {
+            Some(code) if CODES.iter().any(|(known, _)| known.strip_prefix('<') == Some(code)) => {
+                NpyError::BigEndian(self.code.clone())
+            }
+            _ => NpyError::Element(self.code.clone()),
+        })
     }
 
     /// Returns [`Header::held_element`] of an array whose rows can be read from the file one by one.
@@ -388,7 +398,7 @@ mod tests {
         assert_eq!(problem(text), NpyError::Header(text.into()));
         assert_eq!(problem(text).to_string(), NpyError::NotNpy.to_string());
         let big = "{'descr': '>f2', 'fortran_order': False, 'shape': (2,), }";
-        assert_eq!(problem(big), NpyError::Element(">f2".into()));
+        assert_eq!(problem(big), NpyError::BigEndian(">f2".into()));
         let long = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
         assert_eq!(problem(long), NpyError::Length { expected: 8, found: 4 });
     }

@@ -15,6 +15,7 @@ use dyno_experiment::{Failure, Interrupt, LIFELINE};
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_net::launch::{Placement, RAY_DRIVER, manifest, script};
 use dyno_results::write::pretty;
+use dyno_sut::process_group::RunningGroup;
 use dyno_sut::python::find_python;
 use serde_json::{Value, json};
 
@@ -251,7 +252,8 @@ impl Launch {
         let stdin = child.stdin.as_mut().expect("it is piped");
         // If the driver ended early, its own output explains why.
         let _ = writeln!(stdin, "{task}");
-        Ok(ManagedProcess { child, what: "the driver for Ray", is_killed: true })
+        let group = Some(RunningGroup::register(&child));
+        Ok(ManagedProcess { child, what: "the driver for Ray", group })
     }
 }
 
@@ -259,8 +261,8 @@ impl Launch {
 struct ManagedProcess {
     child: Child,
     what: &'static str,
-    /// The child has no stdin to close, so it is killed instead.
-    is_killed: bool,
+    /// Of a child that does not end with its stdin, so it is killed instead.
+    group: Option<RunningGroup>,
 }
 
 impl ManagedProcess {
@@ -269,7 +271,7 @@ impl ManagedProcess {
         let child = command
             .spawn()
             .map_err(|error| Failure::set_up(format!("cannot start {what}: {error}")))?;
-        Ok(Self { child, what, is_killed: false })
+        Ok(Self { child, what, group: None })
     }
 
     fn status(&mut self) -> Result<Option<ExitStatus>, Failure> {
@@ -280,7 +282,7 @@ impl ManagedProcess {
     /// Asks the process to end, as Ctrl-C does.
     fn cut(&mut self) {
         drop(self.child.stdin.take());
-        if self.is_killed {
+        if self.group.is_some() {
             // The process may have ended already.
             let _ = self.child.kill();
         }

@@ -179,6 +179,7 @@ fn watch_for_hang(deadline_ns: u64) -> mpsc::Sender<()> {
             let ms = deadline_ns / MILLISECOND;
             output::say(format_args!("error: a call of the system did not return within {ms} ms"));
             dyno_experiment::permit_exit();
+            dyno_experiment::end_programs();
             std::process::exit(Exit::Aborted.code().into());
         }
     });

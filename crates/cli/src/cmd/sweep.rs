@@ -175,6 +175,13 @@ impl SweepCommand {
                 "remove it, or repeat the whole command of the sweep, which is then checked",
             ));
         }
+        if is_whole && request.over.is_empty() && self.config.is_none() {
+            let flags = request.fixed.arguments().join(" ");
+            let problem = format!("{flags}: --resume takes no flags of runs; the sweep has its own");
+            return Err(Failure::usage(problem).hint(
+                "remove them, or repeat the whole command of the sweep, which is then checked",
+            ));
+        }
         let lock = if self.dry_run { None } else { Some(resume::lock(directory)?) };
         let mut sweep = resume::read(directory)?;
         let directory = &resume::return_to(&sweep.working_directory, directory)?;

@@ -64,7 +64,7 @@ pub fn plan(job: &Job) -> String {
         // The time depends on the peak.
         String::new()
     } else {
-        format!(" usually about {},", time(usual.max(best)))
+        format!(" about {} if latency rises steeply at the peak,", time(usual.max(best)))
     };
     let _ = writeln!(
         text,

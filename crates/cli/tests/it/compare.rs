@@ -284,6 +284,8 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
     refused("--baseline a again --candidate cut", "is cut off");
     refused("--baseline a again --candidate a", "a and again are the same run");
     play(&folder, "other", "lognormal=2ms,servers=4", "--seed 9");
+    let unmeasured = "the baseline does not measure the p99 time to first token";
+    refused("a other --metric ttft-p99", unmeasured);
     refused(
         "--paired --baseline a other --candidate a",
         "the same number of runs on both sides, found 2",

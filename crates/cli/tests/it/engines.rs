@@ -1,7 +1,10 @@
 //! Engines that users write in Python and C, measured without a server.
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -50,6 +53,39 @@ fn functions_of_python_are_measured() {
         |text: &str| text.bytes().map(|byte| format!("{byte:02X}")).collect::<String>();
     for answer in ["{\"a\": 2, \"b\": 1}", "{\"c\": 1}"] {
         assert!(log.contains(&hexadecimal(answer)), "{answer}: {log}");
+    }
+}
+
+/// A function that does not return would hold the output of Dyno open, as in `dyno run ... | tee log`.
+#[test]
+fn processes_of_python_end_with_dyno() {
+    if !has("python3", "--version") {
+        return;
+    }
+    for (signals, code) in [(&["-TERM", "-TERM"][..], Some(130)), (&["-KILL"][..], None)] {
+        let folder = Folder::new();
+        folder.write(
+            "m.py",
+            "import time\ncalls = []\n\ndef f(samples):\n    calls.append(0)\n    \
+             if len(calls) > 1:\n        print('called', flush=True)\n        time.sleep(600)\n    \
+             return [0 for _ in samples]\n",
+        );
+        let mut command = folder.command(&format!("run --system py:m.py:f {QUICK}"));
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        assert!(lines.any(|line| line.is_ok_and(|line| line.contains("called"))), "{signals:?}");
+        for signal in signals {
+            let kill = Command::new("kill").args([signal, &child.id().to_string()[..]]).status();
+            assert!(kill.unwrap().success());
+        }
+        assert_eq!(child.wait().unwrap().code(), code);
+        let (over, is_over) = mpsc::channel();
+        std::thread::spawn(move || {
+            lines.for_each(drop);
+            over.send(()).unwrap();
+        });
+        let ended = is_over.recv_timeout(Duration::from_secs(120));
+        assert!(ended.is_ok(), "{signals:?}: a process of Python still holds the output");
     }
 }
 

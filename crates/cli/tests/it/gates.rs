@@ -438,6 +438,25 @@ fn options_of_a_rate_need_one() {
     }
 }
 
+/// Four requests at once on one server of 1 ms take 1, 2, 3 and 4 ms. Every fourth row would be one of
+/// 1 ms.
+#[test]
+fn a_long_run_with_a_period_is_judged_by_all_its_queries() {
+    let folder = Folder::new();
+    let ran = folder.dyno(
+        "run --system model:fixed=1ms --scenario server --mode performance --qps 100 \
+         --set server_arrivals=burst:4 --num-prompts 800000 --require p50<=1500us --json --out out",
+    );
+    let told = ran.exits(1).json();
+    let found = &told["tests"][0]["requirements"][0];
+    assert_eq!(found["finding"], "missed", "{found}");
+    assert!((2e6..=3e6).contains(&found["value"].as_f64().unwrap()), "{found}");
+    // The records have a random row of each four.
+    let rows = folder.dyno("export out").exits(0).stdout;
+    let fast = rows.lines().filter(|row| row.split(',').nth(6) == Some("1000000")).count();
+    assert!((30_000..60_000).contains(&fast), "{fast} of 200,000");
+}
+
 /// A flag that removed the requirements of a file would let a gate pass.
 #[test]
 fn requirements_of_a_flag_add_to_those_of_a_file() {

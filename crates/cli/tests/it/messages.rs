@@ -117,6 +117,24 @@ fn a_user_conf_is_read_strictly() {
 }
 
 #[test]
+fn a_user_conf_without_a_row_for_the_model_is_refused() {
+    let folder = Folder::new();
+    let refused = |text: &str, more: &str, words: &str| {
+        folder.write("user.conf", text);
+        let ran = folder.dyno(&format!("run --conf user.conf {more} --dry-run")).exits(2);
+        assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    };
+    let resnet = "resnet50.Server.target_qps = 300\n";
+    refused(resnet, "", "no row of user.conf applies without a model: it has rows of resnet50; add");
+    refused(resnet, "--conf-model bert", "applies to the model bert: it has rows of resnet50");
+    refused("# nothing\n", "", "user.conf has no setting");
+    folder.dyno("run --conf user.conf --dry-run").exits(2);
+    folder.write("user.conf", resnet);
+    let run = "run --conf user.conf --conf-model resnet50 --scenario server --dry-run";
+    assert!(folder.dyno(run).exits(0).stdout.contains("server_target_qps = 300"));
+}
+
+#[test]
 fn impossible_settings_are_refused_before_anything_starts() {
     let impossible = "run --scenario server,offline --set server_target_latency_percentile=0 \
                       --qps -1 --set performance_sample_count_override=541";
@@ -129,6 +147,7 @@ fn impossible_settings_are_refused_before_anything_starts() {
             "Offline: `performance_sample_count_override` is 541 (flag --set)",
         ],
     );
+    check("run --seed -1", 2, &["flag --seed: expected a whole number from 0, found `-1`"]);
     check("run --system null --virtual", 2, &["cannot run in virtual time"]);
     check("run --mode peak --scenario offline --dry-run", 2, &["only Server has a rate"]);
     let endless = "run --system null --scenario server --qps 1e9 --duration 100h --dry-run";

@@ -451,6 +451,8 @@ fn a_part_of_a_definition_is_not_passed_over() {
             ran.stderr
         );
     }
+    let ran = folder.dyno("sweep --resume out --qps 200").exits(2);
+    assert!(ran.stderr.contains("--resume takes no flags of runs"), "{}", ran.stderr);
     let same = MANY.replace("--out out", "--resume out");
     let ran = folder.dyno(&format!("{same} --operations 1=5")).exits(2);
     assert!(ran.stderr.contains("operations of seed-1 was unknown, but is 5"), "{}", ran.stderr);

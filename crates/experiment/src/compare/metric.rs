@@ -1,9 +1,10 @@
 //! Names of metrics, and the metrics that are compared by default.
 
-use dyno_loadgen::compare::{Interval, Metric, Row, Series};
+use dyno_loadgen::compare::{Interval, Metric, Row, Run, Series};
 use dyno_results::units;
 
 use super::source::ComparedTest;
+use crate::failure::Failure;
 
 /// Grammar of metric names, for help texts.
 pub const GRAMMAR: &str =
@@ -122,6 +123,47 @@ pub fn parse(text: &str) -> Result<Metric, String> {
         p if p > 0.0 && p < 1.0 => Ok(Metric::Percentile(series, p)),
         _ => Err(expected()),
     }
+}
+
+/// Rejects requested metrics of tokens that a run does not measure.
+///
+/// # Errors
+/// The first such metric.
+pub fn refuse_unmeasured(
+    asked: &[Metric],
+    baseline: &[ComparedTest],
+    candidate: &[ComparedTest],
+) -> Result<(), Failure> {
+    let is_measured = |metric: Metric, test: &ComparedTest| {
+        let has = |times: fn(&Run) -> &Vec<u64>| {
+            test.observations.iter().any(|run| !times(run).is_empty())
+                || test.figures.contains_key(&name(metric))
+        };
+        match metric {
+            Metric::Percentile(Series::FirstToken, _) | Metric::Mean(Series::FirstToken) => {
+                has(|run| &run.first_token)
+            }
+            Metric::Percentile(Series::TimePerOutputToken, _)
+            | Metric::Mean(Series::TimePerOutputToken) => has(|run| &run.time_per_output_token),
+            _ => true,
+        }
+    };
+    for &metric in asked {
+        for (side, tests) in [("baseline", baseline), ("candidate", candidate)] {
+            if tests.iter().all(|test| is_measured(metric, test)) {
+                continue;
+            }
+            let problem = format!(
+                "--metric {}: the {side} does not measure the {}",
+                name(metric),
+                title(metric)
+            );
+            return Err(Failure::usage(problem).hint(
+                "compare another metric, or runs whose answers stream tokens",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the headline of a scenario, and the other metrics to compare.

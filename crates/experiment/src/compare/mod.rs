@@ -391,6 +391,7 @@ impl TestReport {
         let risk = assumed.risk - output_tokens.as_ref().map_or(0.0, |_| tokens_risk);
         let mut notes = refuse_incomplete(&baseline, &candidate, question.is_forced)?;
         notes.extend(tokens::remark(&baseline, &candidate));
+        metric::refuse_unmeasured(&question.metrics, &baseline, &candidate)?;
         let metrics = match &question.metrics[..] {
             [] => metric::of_scenario(&baseline, &candidate),
             given => given.to_vec(),

@@ -13,7 +13,7 @@ use dyno_results::records::{self, Records};
 use dyno_results::summary::{self, Accuracy, ReasonKind, State, Verdict};
 
 use super::conditions::Conditions;
-use super::{accuracy, label, server, tokens};
+use super::{accuracy, figures, label, server, tokens};
 
 use crate::failure::{Failure, refuse_device};
 use crate::options::Profile;
@@ -199,6 +199,9 @@ impl ComparedTest {
             ..Conditions::from_test(test)
         };
         let (invalid, failures) = reasons_of_invalid(test);
+        let exact = figures::of_all_queries(run, test, &records);
+        let observed = observation(&records, &test.scenario, &test.plan);
+        let observed = compare::Run { exact, ..observed };
         Ok(Self {
             conditions,
             state: test.state,
@@ -211,7 +214,7 @@ impl ComparedTest {
                 "" => EARLIER.into(),
                 definitions => definitions.into(),
             },
-            observations: vec![observation(&records, &test.scenario, &test.plan)],
+            observations: vec![observed],
             output_tokens: tokens::of_answers(&records),
             scheduled: records.scheduled_ns,
             has_records: true,

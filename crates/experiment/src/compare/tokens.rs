@@ -190,6 +190,7 @@ mod tests {
             turn: Vec::new(),
             retries: Vec::new(),
             retry_wait_ns: Vec::new(),
+            number: Vec::new(),
         };
         assert_eq!(of_answers(&records), [2_500, 4_500]);
         assert_eq!(of_answers(&Records { tokens: Vec::new(), ..records }), [0_u64; 0]);

@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, HashMap};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Record;
 use dyno_net::client::LateRead;
-use dyno_results::summary::Observer;
 use dyno_results::summary::observer::{Loss, Pause};
+use dyno_results::summary::{Observer, Requirement};
 
 use crate::observe::{BEAT, LEAST_STOP, Observation};
 
@@ -32,8 +32,36 @@ pub struct Part<'a> {
     /// For each sample, whether the kernel's times of its first and its last output are those of
     /// later bytes, which the same read returned. Empty if no read was joined.
     pub joined: Vec<(bool, bool)>,
-    /// Percentile at which the test is judged, in (0, 1).
-    pub target: f64,
+    /// Percentiles at which the test is judged besides p50, p90 and p99.
+    pub judged: JudgedPercentiles,
+}
+
+/// Percentiles in (0, 1) at which a test is judged besides p50, p90 and p99: its target, and those of
+/// its requirements.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JudgedPercentiles {
+    /// Of the latency.
+    pub latency: Vec<f64>,
+    /// Of the time to first token.
+    pub first_token: Vec<f64>,
+}
+
+impl JudgedPercentiles {
+    /// Returns the target of a test.
+    pub fn from_target(target: f64) -> Self {
+        Self { latency: vec![target], first_token: vec![target] }
+    }
+
+    /// Returns the target of a test, and the percentiles of its requirements.
+    pub fn from_test(target: f64, requirements: &[Requirement]) -> Self {
+        let mut found = Self::from_target(target);
+        let of = |quantity: &'static str| {
+            requirements.iter().filter_map(move |required| required.percentile(quantity))
+        };
+        found.latency.extend(of("latency"));
+        found.first_token.extend(of("ttft"));
+        found
+    }
 }
 
 /// How a client reaches its system.
@@ -109,9 +137,14 @@ fn add(observer: &mut Observer, tenant: u32, delays: &Delays<'_>) {
     let found = delays.of_answers();
     observer.delayed += found.delayed;
     observer.longest_delay_ns = observer.longest_delay_ns.max(found.longest);
-    let target = delays.part.target;
-    observer.figures.extend(figures(tenant, "latency", &found.latencies, target));
-    observer.figures.extend(figures(tenant, "time to first token", &found.first_tokens, target));
+    let judged = &delays.part.judged;
+    observer.figures.extend(figures(tenant, "latency", &found.latencies, &judged.latency));
+    observer.figures.extend(figures(
+        tenant,
+        "time to first token",
+        &found.first_tokens,
+        &judged.first_token,
+    ));
 }
 
 /// Estimates the total duration of stops from the lateness of the beats that fell into them.
@@ -174,7 +207,7 @@ mod tests {
     }
 
     fn part(record: &Record, sent_late: Vec<Nanos>) -> Part<'_> {
-        Part { record, sent_late, joined: Vec::new(), target: 0.9 }
+        Part { record, sent_late, joined: Vec::new(), judged: JudgedPercentiles::from_target(0.9) }
     }
 
     #[test]
@@ -202,6 +235,25 @@ mod tests {
             assert_eq!(seen.longest_delay_ns, expected, "{loss:?}");
             assert_eq!(seen.lost_ns[&loss], 40 * MS);
         }
+    }
+
+    #[test]
+    fn percentiles_of_requirements_are_judged_with_the_others() {
+        // One answer in 500 was read 3 ms late: p99.9 shows it, and p99 does not.
+        let latencies: Vec<Nanos> =
+            (0..2_000).map(|at| if at % 500 == 0 { 8 * MS } else { 5 * MS }).collect();
+        let record = record(&latencies);
+        let late: Vec<_> =
+            record.completed_at.iter().step_by(500).map(|&at| late(at, 3 * MS)).collect();
+        let required = Requirement { metric: "latency.p99.9".into(), ..Requirement::default() };
+        let judged = JudgedPercentiles::from_test(0.9, &[required]);
+        assert_eq!((&judged.latency[..], &judged.first_token[..]), (&[0.9, 0.999][..], &[0.9][..]));
+        let parts = [Part { judged, ..part(&record, vec![0; 2_000]) }];
+        let seen = observer(observation(&[]), Reach::Network, &parts, &late);
+        let named = |name: &str| seen.figures.iter().find(|figure| figure.name == name).unwrap();
+        let tail = named("latency p99.9");
+        assert_eq!((tail.measured_ns, tail.without_client_ns), (8 * MS, 5 * MS));
+        assert_eq!(named("latency p99").measured_ns, 5 * MS);
     }
 
     #[test]

@@ -42,7 +42,42 @@ impl Options {
             Err(found) => problems.extend(found),
         }
     }
+
+    /// Adds the files of `--conf` of which no row applies. The model must be known.
+    pub(super) fn check_conf(&self, problems: &mut Vec<String>) {
+        // A file that cannot be read is a problem already.
+        if self.run.conf.len() == self.conf.len() {
+            let model = self.run.conf_model.as_deref();
+            let files = self.conf.iter().zip(&self.run.conf);
+            problems.extend(files.filter_map(|(conf, path)| without_effect(conf, path, model)));
+        }
+    }
 }
+
+/// Returns why no row of a file applies to a run of this model.
+fn without_effect(conf: &Conf, path: &Path, model: Option<&str>) -> Option<String> {
+    let mut models = conf.models();
+    let applies = |of: &&str| *of == "*" || Some(*of) == model;
+    if models.iter().any(applies) {
+        return None;
+    }
+    models.truncate(MOST_NAMES);
+    let file = path.display();
+    Some(match (&models[..], model) {
+        ([], _) => format!("{file} has no setting; remove --conf"),
+        (names, Some(model)) => {
+            format!("no row of {file} applies to the model {model}: it has rows of {}", names.join(", "))
+        }
+        (names, None) => format!(
+            "no row of {file} applies without a model: it has rows of {}; add --conf-model {}",
+            names.join(", "),
+            names[0]
+        ),
+    })
+}
+
+/// Maximum number of models that a message names.
+const MOST_NAMES: usize = 10;
 
 /// Reads a configuration file of LoadGen.
 ///

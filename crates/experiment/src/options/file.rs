@@ -121,6 +121,7 @@ impl Reader<'_> {
             }
             Some(_) => {}
         }
+        let mut shortcuts = Vec::new();
         for (name, value) in document {
             if self.has_enough() {
                 break;
@@ -128,7 +129,11 @@ impl Reader<'_> {
             let at = name.span().start;
             match &**name.get_ref() {
                 "version" => {}
-                "run" => self.run(value, &mut file),
+                "run" => {
+                    let before = file.settings.len();
+                    self.run(value, &mut file);
+                    shortcuts = file.settings[before..].to_vec();
+                }
                 "settings" => file.settings.extend(self.settings(value, None, "settings")),
                 "scenario" => self.scenarios(value, &mut file),
                 "tenants" => self.tenants(value, &mut file),
@@ -139,6 +144,7 @@ impl Reader<'_> {
                 }
             }
         }
+        self.problems.extend(super::flags::contradictions_in_file(&shortcuts, &file.settings));
         file
     }
 
@@ -337,6 +343,29 @@ mod tests {
         );
         check("version = 1\n[scenario.Server]\nserver_target_qps = 7\n", &[]);
         check("version = 1\n[settings]\nserver_target_qps = 7\n", &[]);
+    }
+
+    #[test]
+    fn a_key_of_a_run_and_a_setting_with_another_value_contradict_each_other() {
+        let text = "version = 1\n[run]\nqps = 100\nduration = \"2s\"\nburstiness = 2\nseed = 5\n\
+                    [settings]\nserver_target_qps = 300\nmin_duration_ms = 1000\n\
+                    server_arrivals = \"poisson\"\nschedule_rng_seed = 7\n";
+        let mut problems = ConfigFile::parse(text, Path::new("f")).unwrap_err();
+        problems.sort();
+        assert_eq!(
+            problems,
+            [
+                "f:10: server_arrivals is poisson here and gamma:2 by f:5; keep one",
+                "f:8: server_target_qps is 300 here and 100 by f:3; keep one",
+                "f:9: min_duration_ms is 1000 here and 2000 by f:4; keep one",
+            ]
+        );
+        check("version = 1\n[run]\nqps = 100\n[settings]\nserver_target_qps = 100.0\n", &[]);
+        // A section of one scenario departs from what holds for all.
+        check(
+            "version = 1\n[run]\nduration = \"2s\"\n[scenario.Server]\nmin_duration_ms = 1000\n",
+            &[],
+        );
     }
 
     /// What the fuzz targets do for other files: this crate is too large for their build.

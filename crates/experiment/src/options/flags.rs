@@ -67,6 +67,36 @@ pub fn read_flags(
 /// Returns the settings to which different flags give different values. If one flag is repeated,
 /// its last value counts, so that scripts can append to a command.
 fn contradictions(assignments: &[Assignment]) -> Vec<String> {
+    // `--seed` sets several seeds, and another flag may change one of them.
+    let is_seed = |assignment: &Assignment| assignment.origin == Origin::Flag("--seed".into());
+    let mut problems = Vec::new();
+    for (at, later) in assignments.iter().enumerate() {
+        let contradicts = |earlier: &&Assignment| contradict(earlier, later) && !is_seed(earlier);
+        let earlier = assignments[..at].iter().find(contradicts);
+        problems.extend(earlier.map(|earlier| contradiction(earlier, later)));
+    }
+    problems
+}
+
+/// Returns the settings of a file to which a key of `[run]` gives another value. `shortcuts` are those of
+/// these keys.
+pub fn contradictions_in_file(shortcuts: &[Assignment], settings: &[Assignment]) -> Vec<String> {
+    let of_run = |assignment: &Assignment| shortcuts.contains(assignment);
+    // `seed` sets several seeds, and `[settings]` may change one of them.
+    let is_seed = |assignment: &Assignment| assignment.key.ends_with("_rng_seed");
+    let mut problems = Vec::new();
+    for (at, later) in settings.iter().enumerate().filter(|(_, later)| !is_seed(later)) {
+        let contradicts = |earlier: &&Assignment| {
+            contradict(earlier, later) && (of_run(earlier) || of_run(later))
+        };
+        let earlier = settings[..at].iter().find(contradicts);
+        problems.extend(earlier.map(|earlier| contradiction(earlier, later)));
+    }
+    problems
+}
+
+/// Returns whether two origins give different values to one setting.
+fn contradict(earlier: &Assignment, later: &Assignment) -> bool {
     // A setting that only one scenario uses belongs to that scenario, whether or not it is named.
     let scenario = |assignment: &Assignment| {
         let is_relevant = |one: &&Scenario| is_relevant(assignment.key, **one);
@@ -76,25 +106,21 @@ fn contradictions(assignments: &[Assignment]) -> Vec<String> {
             (scenario, ..) => scenario,
         }
     };
-    // `--seed` sets several seeds, and another flag may change one of them.
-    let is_seed = |assignment: &Assignment| assignment.origin == Origin::Flag("--seed".into());
-    let mut problems = Vec::new();
-    for (at, later) in assignments.iter().enumerate() {
-        let earlier = assignments[..at].iter().find(|earlier| {
-            let is_same = earlier.key == later.key && scenario(earlier) == scenario(later);
-            is_same
-                && earlier.value != later.value
-                && earlier.origin != later.origin
-                && !is_seed(earlier)
-        });
-        if let Some(earlier) = earlier {
-            problems.push(format!(
-                "{}: {} is {} here and {} by {}; keep one",
-                later.origin, later.key, later.value, earlier.value, earlier.origin
-            ));
-        }
-    }
-    problems
+    let number = |assignment: &Assignment| assignment.value.parse::<f64>().ok();
+    // 100 and 100.0 are the same rate.
+    let is_equal = earlier.value == later.value
+        || number(earlier).zip(number(later)).is_some_and(|(a, b)| a == b);
+    earlier.key == later.key
+        && scenario(earlier) == scenario(later)
+        && !is_equal
+        && earlier.origin != later.origin
+}
+
+fn contradiction(earlier: &Assignment, later: &Assignment) -> String {
+    format!(
+        "{}: {} is {} here and {} by {}; keep one",
+        later.origin, later.key, later.value, earlier.value, earlier.origin
+    )
 }
 
 /// Returns the settings that options of a run are shortcuts for.

@@ -369,7 +369,13 @@ fn named_file(text: &str, base: &Path) -> Result<(String, PathBuf), String> {
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
-    text.replace('_', "").parse().map_err(|_| format!("expected a number, found `{text}`"))
+    let digits = text.replace('_', "");
+    let expected = match digits.parse::<i128>() {
+        Ok(..0) => "a whole number from 0",
+        Ok(_) => "a smaller number",
+        Err(_) => "a number",
+    };
+    digits.parse().map_err(|_| format!("expected {expected}, found `{text}`"))
 }
 
 /// Parses a number of at least 1.

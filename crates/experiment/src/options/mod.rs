@@ -147,6 +147,7 @@ impl Options {
         }
         options.take_from_rules();
         options.read_conf(&mut problems);
+        options.check_conf(&mut problems);
         if problems.is_empty() { Ok(options) } else { Err(Failure::usages(problems)) }
     }
 

@@ -1,6 +1,6 @@
 //! Quality of the answers of an accuracy test.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::record::Failure;
@@ -19,21 +19,11 @@ use crate::system::net::Remote;
 
 /// Scores the answers of a test, and adds reasons why they are not good enough, or cannot be judged.
 pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, context: Context<'_>) {
-    let (mut answered, mut failed, mut missing) = (0, Vec::new(), 0);
-    let mut answers = Vec::new();
-    for run in log.runs().filter(|run| run.accuracy) {
-        missing += run.record.missing();
-        failed.extend_from_slice(&run.record.failed);
-        answered += run.record.completed_at.iter().filter(|&&at| at != 0).count();
-        answers.extend(run.record.responses.iter().filter_map(|response| {
-            let at = usize::try_from(response.sequence).ok()?;
-            Some((*run.record.indices.get(at)?, response.data))
-        }));
-    }
-    let mut accuracy =
-        Accuracy { answered: (answered - failed.len()) as u64, ..Accuracy::default() };
-    let mut reasons = Vec::new();
-    not_answered(test, &failed, if log.complete { missing } else { 0 }, context);
+    let AccuracyAnswers { answers, unanswered, answered, failed, missing } =
+        AccuracyAnswers::from_log(log);
+    let mut accuracy = Accuracy { answered, ..Accuracy::default() };
+    let (mut reasons, target) = (Vec::new(), system.accuracy_target);
+    not_answered(test, &failed, missing, context);
     if let (Some(remote), Some(labels)) = (system.remote(), system.labels.as_deref()) {
         // Servers answer with classes or scores of any type. They are decoded here, where no clock
         // runs.
@@ -44,19 +34,28 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, context: 
         let classes = classes
             .iter()
             .map(|(index, class)| (*index, class.as_ref().map_or(&[][..], |class| &class[..])));
-        reasons.extend(by_labels(&mut accuracy, top1::score(classes, labels), system));
+        let score = top1::score(classes, labels);
+        reasons.extend(by_labels(&mut accuracy, score, &unanswered, target));
     } else if let Some(references) = system.remote().and_then(Remote::references) {
-        by_references(&mut accuracy, answers, references, system);
+        by_references(&mut accuracy, answers, &unanswered, references, target);
     } else if let Some(labels) = system.labels.as_deref() {
-        reasons.extend(by_labels(&mut accuracy, top1::score(answers, labels), system));
+        let score = top1::score(answers, labels);
+        reasons.extend(by_labels(&mut accuracy, score, &unanswered, target));
     } else if let Some(judge) = &system.judge {
         match judge.scorer() {
             Ok(mut scorer) => {
                 let wide = answers.into_iter().map(|(index, data)| (index.into(), data));
-                let scored = score_answers(wide, scorer.as_mut());
-                let target = system.accuracy_target;
+                let without: Vec<u64> = unanswered.iter().map(|&index| index.into()).collect();
+                let scored = score_answers(wide, &without, scorer.as_mut());
                 let targets: Vec<&Target> = judge.targets_in(log.plan.scenario()).collect();
-                reasons.extend(by_method(&mut accuracy, judge, &targets, &scored, target));
+                reasons.extend(by_method(
+                    &mut accuracy,
+                    judge,
+                    &targets,
+                    &scored,
+                    without.len() as u64,
+                    target,
+                ));
             }
             // The answers are in the log and can be scored later.
             Err(error) => reasons.push(format!("The answers were not scored: {error}.")),
@@ -79,6 +78,50 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, context: 
     test.accuracy = Some(accuracy);
     for text in reasons {
         test.add_reason(Reason::new(ReasonKind::Accuracy, text));
+    }
+}
+
+/// Answers of the accuracy runs of a test.
+struct AccuracyAnswers<'a> {
+    answers: Vec<(SampleIndex, &'a [u8])>,
+    /// Samples without an answer, ascending; empty if the test is not complete.
+    unanswered: Vec<SampleIndex>,
+    /// Number of samples that were answered and did not fail.
+    answered: u64,
+    failed: Vec<(u64, Failure)>,
+    /// Number of samples that were never answered; 0 if the test is not complete.
+    missing: usize,
+}
+
+impl<'a> AccuracyAnswers<'a> {
+    fn from_log(log: &'a TestLog) -> Self {
+        let (mut answered, mut failed, mut missing) = (0, Vec::new(), 0);
+        let (mut answers, mut issued) = (Vec::new(), BTreeSet::new());
+        for run in log.runs().filter(|run| run.accuracy) {
+            let record = &run.record;
+            let lost: HashSet<u64> = record.failed.iter().map(|(sequence, _)| *sequence).collect();
+            missing += record.missing();
+            failed.extend_from_slice(&record.failed);
+            answered += record.completed_at.iter().filter(|&&at| at != 0).count();
+            issued.extend(record.indices.iter().copied());
+            let kept = record.responses.iter().filter(|of| !lost.contains(&of.sequence));
+            answers.extend(kept.filter_map(|response| {
+                let at = usize::try_from(response.sequence).ok()?;
+                Some((*record.indices.get(at)?, response.data))
+            }));
+        }
+        if log.complete {
+            answers.iter().for_each(|(index, _)| _ = issued.remove(index));
+        } else {
+            (issued, missing) = (BTreeSet::new(), 0);
+        }
+        Self {
+            answers,
+            unanswered: issued.into_iter().collect(),
+            answered: (answered - failed.len()) as u64,
+            failed,
+            missing,
+        }
     }
 }
 
@@ -105,12 +148,18 @@ fn not_answered(
     }
 }
 
-/// Sets the number of answers that equal their labels. Returns the problem of answers that are not
-/// classes.
-fn by_labels(accuracy: &mut Accuracy, score: top1::Score, system: &System) -> Option<String> {
+/// Sets the number of answers that equal their labels, of all samples. Returns the problem of answers that
+/// are not classes.
+fn by_labels(
+    accuracy: &mut Accuracy,
+    score: top1::Score,
+    unanswered: &[SampleIndex],
+    target: Option<f64>,
+) -> Option<String> {
+    let score = top1::Score { total: score.total + unanswered.len(), ..score };
     accuracy.metric = Some("top-1".into());
     accuracy.value = Some(score.accuracy());
-    accuracy.target = system.accuracy_target;
+    accuracy.target = target;
     accuracy.correct = Some(score.correct as u64);
     accuracy.scored = Some(score.total as u64);
     accuracy.malformed = Some(score.malformed as u64);
@@ -118,19 +167,24 @@ fn by_labels(accuracy: &mut Accuracy, score: top1::Score, system: &System) -> Op
         format!(
             "{} of {} answers have no class, because their scores contain NaN or are missing; they \
              count as wrong.",
-            score.malformed, score.total
+            score.malformed,
+            score.total - unanswered.len()
         )
     })
 }
 
-/// Sets the number of texts that equal their references, ignoring surrounding white space.
+/// Sets the number of texts that equal their references, ignoring surrounding white space, of all samples
+/// with a reference.
 fn by_references<'a>(
     accuracy: &mut Accuracy,
     answers: impl IntoIterator<Item = (SampleIndex, &'a [u8])>,
+    unanswered: &[SampleIndex],
     references: &[Option<String>],
-    system: &System,
+    target: Option<f64>,
 ) {
-    let (mut correct, mut scored) = (0, 0);
+    let has_reference =
+        |index: &&SampleIndex| matches!(references.get(**index as usize), Some(Some(_)));
+    let (mut correct, mut scored) = (0, unanswered.iter().filter(has_reference).count() as u64);
     let mut seen = HashSet::new();
     for (index, data) in answers {
         let Some(Some(reference)) = references.get(index as usize) else { continue };
@@ -141,19 +195,20 @@ fn by_references<'a>(
     }
     accuracy.metric = Some("exact match".into());
     accuracy.value = Some(if scored == 0 { 0.0 } else { correct as f64 / scored as f64 });
-    accuracy.target = system.accuracy_target;
+    accuracy.target = target;
     accuracy.correct = Some(correct);
     accuracy.scored = Some(scored);
     accuracy.malformed = Some(0);
 }
 
 /// Sets the scores of a method, with further figures that miss their targets. Returns problems of
-/// the answers.
+/// the answers. `unanswered` is the number of samples without an answer.
 fn by_method(
     accuracy: &mut Accuracy,
     judge: &Judge,
     targets: &[&Target],
     scored: &ScoreReport,
+    unanswered: u64,
     asked: Option<f64>,
 ) -> Vec<String> {
     let mut reasons = Vec::new();
@@ -170,10 +225,12 @@ fn by_method(
     });
     accuracy.metric = Some(judge.metric.clone());
     accuracy.target = asked.or(bound);
-    accuracy.scored = Some(scored.samples);
+    // Samples without an answer count as wrong where malformed answers do.
+    let failed = if scored.counts_malformed { unanswered } else { 0 };
+    accuracy.scored = Some(scored.samples + failed);
     accuracy.malformed = Some(scored.malformed);
-    // If malformed answers do not count as wrong, figures exclude them.
-    let counts = scored.malformed == 0 || scored.counts_malformed;
+    // If malformed answers do not count as wrong, figures exclude them and samples without an answer.
+    let counts = scored.malformed + unanswered == 0 || scored.counts_malformed;
     let figure = scored.scores.figure(&judge.metric).filter(|value| value.is_finite());
     accuracy.value = figure.filter(|_| counts).map(|value| value / per_one);
     if let (Some(first), true) = (scored.first_malformed.first(), scored.malformed > 0) {
@@ -183,9 +240,17 @@ fn by_method(
         ));
     }
     if let Some(missing) =
-        scored.references.map(|all| all.saturating_sub(scored.samples)).filter(|n| *n > 0)
+        scored.references.map(|all| all.saturating_sub(scored.samples + failed)).filter(|n| *n > 0)
     {
         reasons.push(format!("{missing} samples of the references have no answer."));
+    }
+    if let (Some(figure), true) = (figure, unanswered > 0 && !counts) {
+        reasons.push(format!(
+            "{} is {figure:.4} over the {} samples that were answered. It is not compared with its \
+             target, because {unanswered} samples have no answer.",
+            judge.metric, scored.samples
+        ));
+        return reasons;
     }
     if accuracy.value.is_none() {
         reasons.push(format!("These answers give no {}.", judge.metric));
@@ -250,7 +315,7 @@ mod tests {
         };
         let mut accuracy = Accuracy { answered: 4, ..Accuracy::default() };
         let targets: Vec<&Target> = judge.targets.iter().collect();
-        let reasons = by_method(&mut accuracy, &judge, &targets, scored, None);
+        let reasons = by_method(&mut accuracy, &judge, &targets, scored, 0, None);
         (accuracy, reasons)
     }
 
@@ -294,6 +359,41 @@ mod tests {
         let bounds = [("CLIP", Bound::AtLeast(31.0)), ("FID", Bound::AtMost(24.0))];
         let (_, reasons) = judged(clip, &bounds, &found(&[("CLIP", 31.5)]));
         assert_eq!(reasons, ["These answers give no FID."]);
+    }
+
+    #[test]
+    fn samples_without_an_answer_have_no_right_class_or_text() {
+        let mut accuracy = Accuracy::default();
+        let score = top1::Score { correct: 799, total: 928, malformed: 0 };
+        assert_eq!(by_labels(&mut accuracy, score, &[7; 72], Some(0.86)), None);
+        assert_eq!((accuracy.value, accuracy.is_reached()), (Some(0.799), Some(false)));
+        assert_eq!(accuracy.text().as_deref(), Some("top-1 79.90 % (799 of 1000)"));
+        let references: [Option<String>; 4] =
+            [Some("a".into()), Some("b".into()), None, Some("d".into())];
+        by_references(&mut accuracy, [(0, &b"a "[..])], &[1, 2, 3], &references, None);
+        assert_eq!((accuracy.correct, accuracy.scored), (Some(1), Some(3)));
+    }
+
+    #[test]
+    fn samples_without_an_answer_are_wrong_or_leave_the_target_open() {
+        let judge = Judge {
+            method: Method::named("top1").unwrap(),
+            inputs: Inputs::default(),
+            metric: "acc".into(),
+            unit: Unit::Percent,
+            targets: Vec::new(),
+            networks: None,
+        };
+        for (counts_malformed, expected) in [(true, (Some(0.6), Some(4))), (false, (None, Some(3)))]
+        {
+            let scored = ScoreReport { samples: 3, counts_malformed, ..found(&[("acc", 60.0)]) };
+            let mut accuracy = Accuracy::default();
+            let reasons = by_method(&mut accuracy, &judge, &[], &scored, 1, Some(0.5));
+            assert_eq!((accuracy.value, accuracy.scored), expected);
+            assert_eq!(accuracy.is_reached(), counts_malformed.then_some(true));
+            let told = reasons.iter().any(|text| text.contains("over the 3 samples"));
+            assert_eq!(told, !counts_malformed, "{reasons:?}");
+        }
     }
 
     #[test]

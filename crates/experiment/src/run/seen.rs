@@ -14,7 +14,7 @@ use dyno_results::units::{count, counted, duration};
 use crate::gather::accelerator;
 use crate::gather::client::{self, ShownRun, Sight};
 use crate::gather::distributions::inter_token;
-use crate::gather::observer::{self, Part, Reach};
+use crate::gather::observer::{self, JudgedPercentiles, Part, Reach};
 use crate::gather::server::{self, ObservedRun, ServerFindings};
 use crate::observe::Observation;
 use crate::observe::servers::ServerObservation;
@@ -187,7 +187,13 @@ pub(super) fn observers(
         (Some(reported), _) => reported.observers(),
         (None, Some(observation)) => {
             let runs = logs.iter().filter_map(|log| log.runs().last());
-            let parts: Vec<_> = runs.map(|run| (&run.record, run.plan.load.percentile())).collect();
+            let parts = runs.enumerate().map(|(at, run)| {
+                let required = outcomes.get(at).map(|outcome| &outcome.summary.requirements[..]);
+                let target = run.plan.load.percentile();
+                let judged = JudgedPercentiles::from_test(target, required.unwrap_or_default());
+                (&run.record, judged)
+            });
+            let parts: Vec<_> = parts.collect();
             vec![observer(system, observation, &parts)]
         }
         (None, None) => Vec::new(),
@@ -206,11 +212,11 @@ pub(super) fn observers(
 }
 
 /// Returns the observer's part of the summary for a run. `records` are the tenants' records, each
-/// with the percentile that it is judged at.
+/// with the percentiles that it is judged at.
 pub fn observer<'r>(
     system: &System,
     observation: Observation,
-    tenants: &[(&'r Record, f64)],
+    tenants: &[(&'r Record, JudgedPercentiles)],
 ) -> Observer {
     let remote = system.remote();
     let late_reads = remote.map(|remote| remote.late_reads(&observation.clock));
@@ -219,7 +225,8 @@ pub fn observer<'r>(
         Some(_) if cfg!(target_os = "linux") => Reach::Network,
         Some(_) => Reach::NetworkUnstamped,
     };
-    let part = |(tenant, &(record, target)): (u8, &(&'r Record, f64))| {
+    let part = |(tenant, (record, judged)): (u8, &(&'r Record, JudgedPercentiles))| {
+        let record = *record;
         // All samples of an Offline query are due at once and wait for each other.
         let sent_late = remote.filter(|_| record.issued_at.len() > 1).map(|remote| {
             remote.sent_late(tenant, record).into_iter().map(Option::unwrap_or_default).collect()
@@ -230,7 +237,7 @@ pub fn observer<'r>(
             entry.map(|entry| (entry.is_first_joined, entry.is_last_joined)).unwrap_or_default()
         };
         let joined = ledger.into_iter().flatten().map(joined).collect();
-        Part { record, sent_late, joined, target }
+        Part { record, sent_late, joined, judged: judged.clone() }
     };
     let parts: Vec<Part<'_>> = (0..).zip(tenants).map(part).collect();
     observer::observer(observation, reach, &parts, &late_reads.unwrap_or_default())

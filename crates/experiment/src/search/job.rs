@@ -327,7 +327,10 @@ impl Job {
     fn write(&self) -> Result<(), Failure> {
         self.state.write(&self.directory).map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", self.directory.display()))
-                .hint("free some space, then continue with dyno search --resume")
+                .hint(format!(
+                    "free some space, then continue: dyno search --resume {}",
+                    self.directory.display()
+                ))
         })
     }
 

@@ -179,7 +179,10 @@ impl Player<'_> {
         self.sweep.state = state;
         let written = self.sweep.write(self.directory).map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", self.directory.display()))
-                .hint("free some space, then continue with dyno sweep --resume")
+                .hint(format!(
+                    "free some space, then continue: dyno sweep --resume {}",
+                    self.directory.display()
+                ))
         });
         self.not_written = written.err();
     }
@@ -226,7 +229,10 @@ impl Player<'_> {
         let ended = process::run(&arguments, &self.sweep.working_directory, &mut look_on);
         let ended = ended.map_err(|error| {
             Failure::set_up(format!("cannot run point {title}: {error}"))
-                .hint("continue the sweep from here with dyno sweep --resume")
+                .hint(format!(
+                    "continue the sweep from here: dyno sweep --resume {}",
+                    self.directory.display()
+                ))
         })?;
         note(&mut self.sweep.points[at], &ended, &folder);
         Ok(())
@@ -302,10 +308,11 @@ fn note_complete(point: &mut Point, run: &summary::Run) {
 }
 
 /// Returns the message of a point whose system failed the probe or most answers, or could not be
-/// set up.
+/// set up. It does not name the folder of the point, which differs where the failure is the same.
 fn words_of_failure(point: &Point) -> Option<String> {
     let codes = [exit_code::SET_UP, exit_code::ABORTED].map(Some);
-    point.message.clone().filter(|_| codes.contains(&point.exit_code))
+    let words = point.message.as_ref().filter(|_| codes.contains(&point.exit_code))?;
+    Some(words.replace(&point.folder, "FOLDER"))
 }
 
 /// Records the outcome of the process of a point.
@@ -366,5 +373,37 @@ fn rough(nanos: Nanos) -> String {
         0..100 => format!("{seconds}s"),
         100..7_200 => units::duration((seconds.max(120) * 1_000_000_000).cast_signed()),
         _ => format!("{}h {:02}m", seconds / 3_600, seconds / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn failed(folder: &str, message: &str) -> Point {
+        Point {
+            number: 1,
+            repeat: 1,
+            name: folder.into(),
+            assignments: std::collections::BTreeMap::new(),
+            operations: None,
+            state: PointState::Failed,
+            folder: folder.into(),
+            message: Some(message.into()),
+            exit_code: Some(exit_code::SET_UP),
+            took_ns: None,
+            results: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_full_disk_is_the_same_failure_in_each_folder() {
+        let full = |folder: &str| {
+            failed(folder, &format!("cannot write to /s/{folder}: No space left on device"))
+        };
+        let words = words_of_failure(&full("001-qps=100"));
+        assert_eq!(words, words_of_failure(&full("002-qps=200")));
+        assert_ne!(words, words_of_failure(&failed("003", "the server refuses connections")));
+        assert_eq!(words_of_failure(&Point { exit_code: Some(1), ..full("004") }), None);
     }
 }

@@ -8,8 +8,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos, SECOND};
+use dyno_sut::process_group;
 
-use crate::{LIFELINE, process_group};
+use crate::LIFELINE;
 
 /// Exit codes of `dyno run`.
 pub mod exit_code {

@@ -326,6 +326,19 @@ pub fn library(
         let library = TensorLibrary::synthetic(inputs, samples, BATCH, spans, seed);
         return library.map_err(Failure::set_up);
     }
+    let files = named_files(inputs, run)?;
+    let name = run.data[0].1.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    TensorLibrary::open(name, &files, run.labels.as_deref()).map_err(Failure::set_up)
+}
+
+/// Returns the files of `--data`, each with the input that it belongs to.
+///
+/// # Errors
+/// An unknown input, a file without one, or two files for one.
+pub fn named_files(
+    inputs: &[ModelInput],
+    run: &RunOptions,
+) -> Result<Vec<(String, PathBuf)>, Failure> {
     let mut files: Vec<(String, PathBuf)> = Vec::new();
     for (name, path) in &run.data {
         let name = match (name, inputs) {
@@ -358,6 +371,5 @@ pub fn library(
         }
         files.push((name, path.clone()));
     }
-    let name = run.data[0].1.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    TensorLibrary::open(name, &files, run.labels.as_deref()).map_err(Failure::set_up)
+    Ok(files)
 }

@@ -65,7 +65,8 @@ fn open(request: &Request<'_>) -> Result<OpenedSystem, Failure> {
     let plugin = Plugin::open(&path, &options).map_err(Failure::set_up)?;
     // Without inputs, samples are their numbers.
     let is_synthetic = run.data.is_empty() && !plugin.inputs().is_empty();
-    let library = Arc::new(library(&plugin, run)?);
+    let (library, remark) = library(&plugin, run)?;
+    let library = Arc::new(library);
     let system = PluginSystem::new(plugin, &library, timeout).map_err(|why| {
         Failure::set_up(format!("plug-in {}: {why}", path.display()))
             .hint("--data NAME=FILE.npy gives the samples of an input")
@@ -74,17 +75,22 @@ fn open(request: &Request<'_>) -> Result<OpenedSystem, Failure> {
         labels: library.labels().map(<[i64]>::to_vec),
         tensors: Some(library.clone()),
         is_synthetic,
+        remarks: remark.into_iter().collect(),
         ..OpenedSystem::new(Drive::Plugin(Arc::new(system)), library)
     })
 }
 
-/// Returns the samples for the inputs that the engine describes.
-fn library(plugin: &Plugin, run: &RunOptions) -> Result<TensorLibrary, Failure> {
+/// Returns the samples for the inputs that the engine describes. The remark states that some are not
+/// finite.
+fn library(
+    plugin: &Plugin,
+    run: &RunOptions,
+) -> Result<(TensorLibrary, Option<String>), Failure> {
     if let [input] = plugin.inputs()
         && input.element == Element::U8
         && let Some(lines) = lines::of_data(run)?
     {
-        return lines.library(run);
+        return Ok((lines.library(run)?, None));
     }
     if plugin.inputs().is_empty() {
         return python::arrays(run);
@@ -95,7 +101,10 @@ fn library(plugin: &Plugin, run: &RunOptions) -> Result<TensorLibrary, Failure> 
         shape: std::iter::once(None).chain(input.shape.iter().copied()).collect(),
     };
     let inputs: Vec<ModelInput> = plugin.inputs().iter().map(input).collect();
-    onnx::library(&inputs, shapes::Symbols::new, &Spans::new(), run)
+    if !run.data.is_empty() {
+        return python::any_numbers(&onnx::named_files(&inputs, run)?, run);
+    }
+    Ok((onnx::library(&inputs, shapes::Symbols::new, &Spans::new(), run)?, None))
 }
 
 #[cfg(test)]

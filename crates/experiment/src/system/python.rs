@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use dyno_loadgen::settings::nearest;
 use dyno_results::units::parse_duration;
-use dyno_sut::tensors::{Element, ModelInput, Spans, TensorLibrary};
+use dyno_sut::tensors::{Element, ModelInput, Spans, TensorError, TensorLibrary};
 
 use super::kind::{OpenedSystem, Request, Resources, SystemKind};
 use super::{SAMPLES_DEFAULT, lines, onnx, shapes};
@@ -125,8 +125,8 @@ fn open(request: &Request<'_>) -> Result<OpenedSystem, Failure> {
         Some(_) => SampleForm::Text,
         None => SampleForm::Arrays,
     };
-    let samples = match lines {
-        Some(lines) => lines.library(run)?,
+    let (samples, remark) = match lines {
+        Some(lines) => (lines.library(run)?, None),
         None => arrays(run)?,
     };
     let samples = Arc::new(samples);
@@ -147,21 +147,24 @@ fn open(request: &Request<'_>) -> Result<OpenedSystem, Failure> {
     Ok(OpenedSystem {
         labels: samples.labels().map(<[i64]>::to_vec),
         tensors: Some(samples.clone()),
+        remarks: remark.into_iter().collect(),
         workers: (workers > 1).then_some(workers),
         offline_workers: workers,
         ..OpenedSystem::new(Drive::Engine(Arc::new(engine)), samples)
     })
 }
 
-/// Returns the samples of NPY files, random ones of the given shapes, or numbers.
-pub(super) fn arrays(run: &RunOptions) -> Result<TensorLibrary, Failure> {
+/// Returns the samples of NPY files, random ones of the given shapes, or numbers. The remark states that
+/// some are not finite.
+pub(super) fn arrays(run: &RunOptions) -> Result<(TensorLibrary, Option<String>), Failure> {
     if run.data.is_empty() && run.shapes.is_empty() {
         if run.labels.is_some() {
             return Err(Failure::usage("--labels needs the samples that they belong to")
                 .hint("pass them with --data FILE.npy"));
         }
         let count = NonZero::new(run.samples_or_of_round(SAMPLES_DEFAULT));
-        return Ok(TensorLibrary::numbers(count.unwrap_or(NonZero::<usize>::MIN)));
+        let count = count.unwrap_or(NonZero::<usize>::MIN);
+        return Ok((TensorLibrary::numbers(count), None));
     }
     let name = |name: &Option<String>| name.clone().unwrap_or_else(|| INPUT.into());
     if run.data.is_empty() {
@@ -176,7 +179,8 @@ pub(super) fn arrays(run: &RunOptions) -> Result<TensorLibrary, Failure> {
                 .collect(),
         };
         let inputs: Vec<ModelInput> = run.shapes.iter().map(input).collect();
-        return onnx::library(&inputs, shapes::Symbols::new, &Spans::new(), run);
+        let library = onnx::library(&inputs, shapes::Symbols::new, &Spans::new(), run)?;
+        return Ok((library, None));
     }
     let files: Vec<(String, PathBuf)> =
         run.data.iter().map(|(given, path)| (name(given), path.clone())).collect();
@@ -187,8 +191,29 @@ pub(super) fn arrays(run: &RunOptions) -> Result<TensorLibrary, Failure> {
         return Err(Failure::usage(format!("--data {path} does not name its input"))
             .hint(format!("with several files, use --data NAME={path}")));
     }
+    any_numbers(&files, run)
+}
+
+/// Reads files for an engine of the user's, which may know missing values. The remark names the first
+/// number that is not finite.
+///
+/// # Errors
+/// Files that cannot be read, or that do not belong together.
+pub(super) fn any_numbers(
+    files: &[(String, PathBuf)],
+    run: &RunOptions,
+) -> Result<(TensorLibrary, Option<String>), Failure> {
     let title = files[0].1.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    TensorLibrary::open(title, &files, run.labels.as_deref()).map_err(Failure::set_up)
+    let opened = TensorLibrary::open_any(title, files, run.labels.as_deref());
+    let (library, odd) = opened.map_err(Failure::set_up)?;
+    let remark = odd.and_then(|odd| match odd {
+        TensorError::NotFinite { path, index, value } => Some(format!(
+            "{}: {value} at {index:?}. The engine gets numbers that are not finite as they are.",
+            path.display()
+        )),
+        _ => None,
+    });
+    Ok((library, remark))
 }
 
 /// Name of an input that has none.

@@ -13,12 +13,12 @@ use dyno_number::confirm::SampleOutcomes;
 use dyno_number::network::ExternalProgram;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial};
 use dyno_results::write::replace;
+use dyno_sut::process_group::{self, GroupSignal, RunningGroup};
 use regex::Regex;
 use serde_json::{Value, json};
 
 use super::built_in::file_hash;
 use crate::failure::Failure;
-use crate::process_group;
 use crate::watch::Interrupt;
 
 /// Returns the program of a descriptor.
@@ -288,13 +288,14 @@ impl Program {
             Ok(child) => child,
             Err(error) => return Err(Stop::Failed(format!("`{text}` cannot be started: {error}"))),
         };
+        let _running = RunningGroup::register(&child);
         let (sender, outputs) = mpsc::channel();
         listen(child.stdout.take().expect("stdout is a pipe"), 0, sender.clone());
         listen(child.stderr.take().expect("stderr is a pipe"), 1, sender);
         let mut printed = [String::new(), String::new()];
         let ended = self.wait(&mut child, &outputs, &mut printed, interrupt);
         // Remaining processes would hold the pipes and slow down the next trial.
-        process_group::signal(&child, "KILL");
+        process_group::signal(&child, GroupSignal::Kill);
         while let Ok((stream, text)) = outputs.recv_timeout(LINGER) {
             printed[stream] = text;
         }
@@ -330,7 +331,7 @@ impl Program {
             }
             let is_late = clock.now() > limit;
             if is_late || interrupt.is_asked() {
-                process_group::signal(child, "KILL");
+                process_group::signal(child, GroupSignal::Kill);
                 // The process has ended, or cannot be ended.
                 let _ = child.wait();
                 let seconds = self.external.time_limit_s;

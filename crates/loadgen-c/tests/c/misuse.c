@@ -126,7 +126,7 @@ static void no_folder(void) {
     dyno_log_settings *logs = dyno_log_settings_new();
     CHECK_OK(dyno_log_settings_set(logs, "outdir", "missing"));
     CHECK_RESULT(dyno_start_test(sut, library, settings, logs, NULL), DYNO_ERROR_LOGS,
-                 "create the folder or choose another outdir");
+                 "create the folder, or choose another one");
     CHECK(strstr(dyno_last_error(), "missing") != NULL);
     CHECK(harness.issues == 0 && harness.loads == 0);
     dyno_log_settings_free(logs);

@@ -274,7 +274,7 @@ class Misuse(Case):
         with self.assertRaises(FileNotFoundError) as caught:
             lg.StartTestWithLogSettings(sut, qsl, self.settings(), logs)
         self.assertTrue(caught.exception.filename.startswith(path))
-        self.assertIn("create the folder or choose another outdir", str(caught.exception))
+        self.assertIn("create the folder, or choose another one", str(caught.exception))
         self.assert_healthy()
 
     def test_two_tests_at_once(self):

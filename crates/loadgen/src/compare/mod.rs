@@ -68,6 +68,9 @@ pub struct Run {
     pub failed: Vec<bool>,
     /// Number of queries that one record represents (> 0).
     pub stride: f64,
+    /// Figures of all queries, if the columns are a random selection of them: ns, or the share of
+    /// failures. They are the values of the metrics; the columns give their limits.
+    pub exact: Vec<(Metric, f64)>,
     /// Position in the playing order of all runs of the comparison, if known.
     pub position: Option<f64>,
 }
@@ -436,6 +439,11 @@ impl Run {
         pooled
     }
 
+    /// Returns the figure of all queries; `None` if the columns have all of them.
+    fn exact(&self, metric: Metric) -> Option<f64> {
+        self.exact.iter().find(|(of, _)| *of == metric).map(|(_, value)| *value)
+    }
+
     fn times(&self, series: Series) -> &[Nanos] {
         match series {
             Series::Latency => &self.latency,
@@ -470,6 +478,15 @@ impl Run {
 
 /// Returns the logarithm of a metric of two runs, with limits.
 fn estimates(runs: [&Run; 2], metric: Metric, risk: f64) -> Result<[Estimate; 2], DataShortage> {
+    let [a, b] = estimates_of_columns(runs, metric, risk)?;
+    Ok([a.with_exact(runs[0].exact(metric)), b.with_exact(runs[1].exact(metric))])
+}
+
+fn estimates_of_columns(
+    runs: [&Run; 2],
+    metric: Metric,
+    risk: f64,
+) -> Result<[Estimate; 2], DataShortage> {
     let each = |estimate: &dyn Fn(&Run) -> Result<Estimate, DataShortage>| {
         Ok([estimate(runs[0])?, estimate(runs[1])?])
     };
@@ -488,6 +505,9 @@ fn estimates(runs: [&Run; 2], metric: Metric, risk: f64) -> Result<[Estimate; 2]
 
 /// Returns the logarithm of a metric of one run.
 fn estimate_alone(run: &Run, metric: Metric) -> Result<f64, DataShortage> {
+    if let Some(exact) = run.exact(metric) {
+        return Ok(within::ln(exact));
+    }
     match metric {
         Metric::Percentile(series, p) => within::percentile_alone(run.times(series), p),
         Metric::Mean(series) => within::mean_alone(run.times(series)),
@@ -499,11 +519,18 @@ fn estimate_alone(run: &Run, metric: Metric) -> Result<f64, DataShortage> {
 /// Returns the share of failures on one side. With several runs, their differences show how
 /// failures cluster.
 fn share(runs: &[Run], risk: f64) -> Result<Share, DataShortage> {
-    match runs {
-        [run] => within::share(&run.failed, risk),
+    let found = match runs {
+        [run] => within::share(&run.failed, risk)?,
         runs => {
             let of_runs: Vec<&[bool]> = runs.iter().map(|run| &run.failed[..]).collect();
-            Ok(within::share_of_runs(&of_runs, risk))
+            within::share_of_runs(&of_runs, risk)
         }
-    }
+    };
+    let events = |run: &Run| {
+        let trials = run.failed.len() as f64;
+        let counted = || run.failed.iter().filter(|&&failed| failed).count() as f64;
+        run.exact(Metric::Failures).map_or_else(counted, |share| share * trials)
+    };
+    let value = runs.iter().map(events).sum::<f64>() / found.trials.max(1.0);
+    Ok(Share { value, ..found })
 }

@@ -49,6 +49,16 @@ pub struct Estimate {
     pub batches: Vec<f64>,
 }
 
+impl Estimate {
+    /// Returns the estimate with the figure of all queries, of which the values are a selection. The
+    /// limits stay where they are, unless the figure lies beyond them.
+    pub fn with_exact(self, exact: Option<f64>) -> Self {
+        let Some(value) = exact.map(ln) else { return self };
+        let (low, high) = (self.value - self.below, self.value + self.above);
+        Self { value, below: (value - low).max(0.0), above: (high - value).max(0.0), ..self }
+    }
+}
+
 /// Returns the logarithm of percentile `p` for both sides; values are in the order of their runs.
 ///
 /// Both sides use the mean of their design effects. Otherwise a run that happened to miss the
@@ -297,7 +307,7 @@ fn index(position: f64, count: usize) -> usize {
     (position.max(0.0) as usize).min(count - 1)
 }
 
-/// Times of 0 ns are possible where nothing is computed.
-fn ln(value: f64) -> f64 {
+/// Returns the logarithm of a time. Times of 0 ns are possible where nothing is computed.
+pub fn ln(value: f64) -> f64 {
     value.max(0.5).ln()
 }

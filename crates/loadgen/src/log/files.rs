@@ -122,18 +122,19 @@ impl fmt::Display for LogError {
             Self::Open(FailedFile { path, kind, message }) => {
                 write!(f, "cannot open the log `{}`: {message}; ", path.display())?;
                 f.write_str(match kind {
-                    io::ErrorKind::NotFound => "create the folder or choose another outdir",
+                    io::ErrorKind::NotFound => "create the folder, or choose another one",
                     io::ErrorKind::PermissionDenied => {
-                        "choose an outdir that you may write to, or change its permissions"
+                        "choose a folder that you may write to, or change its permissions"
                     }
-                    io::ErrorKind::StorageFull => "free some space or choose another outdir",
-                    _ => "choose another outdir",
+                    io::ErrorKind::StorageFull => "free some space, or choose another folder",
+                    io::ErrorKind::InvalidFilename => "choose a shorter name",
+                    _ => "choose another folder",
                 })
             }
             Self::NoSpace { outdir, needed, free } => write!(
                 f,
-                "the logs will take about {:.0} MB and `{}` has {:.0} MB free; free some space, \
-                 choose another outdir, or disable the trace",
+                "the logs will take about {:.0} MB and `{}` has {:.0} MB free; free some space, or \
+                 choose another folder",
                 (*needed as f64 / MB).ceil(),
                 outdir.display(),
                 *free as f64 / MB
@@ -149,7 +150,7 @@ impl fmt::Display for LogError {
                 if !whole.is_empty() {
                     write!(f, "; whole are {}", whole.join(", "))?;
                 }
-                f.write_str("; write them again to another outdir")
+                f.write_str("; write them again to another folder")
             }
         }
     }

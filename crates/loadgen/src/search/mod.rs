@@ -347,21 +347,34 @@ impl Search {
     fn length_that_can_pass(&self, failed: f64, load: f64) -> f64 {
         // The chance of a run without any query over the bound is then 5 %.
         const EVENTS: f64 = 3.0;
-        let observation =
-            self.observations.iter().filter(|observation| observation.probe.load == failed);
-        let share = |observation: &Observation| {
-            let share_over = |limit: usize| {
-                let all = Block::sum(&self.counted(observation, limit));
-                let share = all.over as f64 / all.queries.max(1) as f64;
-                if self.is_kept(observation, limit) { 0.0 } else { share }
-            };
-            (0..self.rules.limits.len()).map(share_over).fold(0.0, f64::max)
-        };
-        let share = observation.map(share).fold(0.0, f64::max).max(1e-9);
-        match self.rules.unit {
-            Unit::Rate => EVENTS / (share * load) * SECOND as f64,
-            Unit::Whole => 0.0,
+        // Distance of the share from what is allowed, in standard deviations of a run.
+        const DEVIATIONS: f64 = 4.0;
+        if self.rules.unit == Unit::Whole {
+            return 0.0;
         }
+        let (share, allowed) = self.missed_share(failed).unwrap_or((1e-9, 0.0));
+        let clear = DEVIATIONS.powi(2) * share / (share - allowed).powi(2);
+        // Half the load hardly changed the share, such as that of answers that fail at any load.
+        let before = self.missed_share(2.0 * failed);
+        let is_flat = before.is_some_and(|(before, _)| before < 2.0 * share);
+        let most = if is_flat { f64::INFINITY } else { 4.0 * self.rules.short as f64 };
+        let length = |queries: f64| queries / load * SECOND as f64;
+        length(EVENTS / share).max(length(clear).min(most))
+    }
+
+    /// Returns the largest share over a limit that the runs at this load missed, and the share that the
+    /// limit allows.
+    fn missed_share(&self, load: f64) -> Option<(f64, f64)> {
+        let runs = self.observations.iter().filter(|run| run.probe.load == load);
+        let missed = runs.flat_map(|run| {
+            let limits = self.rules.limits.iter().enumerate();
+            limits.filter(move |(at, _)| !self.is_kept(run, *at)).map(move |(at, limit)| {
+                let all = Block::sum(&self.counted(run, at));
+                let share = all.over as f64 / all.queries.max(1) as f64;
+                (share.max(1e-9), limit.allowed)
+            })
+        });
+        missed.max_by(|(a, _), (b, _)| a.total_cmp(b))
     }
 
     /// Returns the maximum length of a short run, ns.

@@ -393,3 +393,23 @@ fn runs_that_do_not_measure_the_same_are_inconclusive_unless_one_is_worse() {
     slower.doubt(MEAN, |_| true, true);
     assert_eq!(slower.verdict, Verdict::Inconclusive);
 }
+
+#[test]
+fn figures_of_all_queries_count_where_the_columns_are_a_selection() {
+    let selection = |exact: f64| Run {
+        latency: vec![1_000_000; 2_000],
+        failed: vec![false; 2_000],
+        stride: 4.0,
+        exact: vec![(P50, exact), (Metric::Failures, exact * 1e-8)],
+        ..Run::default()
+    };
+    let options = Options::new(P50, vec![Metric::Failures], Pairing::None);
+    let same = compare(&[selection(1e6)], &[selection(1e6)], &options);
+    assert_eq!(same.verdict, Verdict::Equivalent);
+    let slower = compare(&[selection(1e6)], &[selection(2e6)], &options);
+    let [median, failures] = &slower.rows[..] else { panic!("{slower:?}") };
+    assert!((median.baseline - 1e6).abs() < 1.0 && (median.candidate - 2e6).abs() < 1.0);
+    assert!((median.change.value - 1.0).abs() < 1e-6, "{median:?}");
+    assert_eq!((failures.baseline, failures.candidate), (0.01, 0.02));
+    assert_ne!(slower.verdict, Verdict::Equivalent);
+}

@@ -140,6 +140,29 @@ fn searches_without_a_peak_end_and_say_so() {
     assert_eq!(outcome.end, End::Unclear);
 }
 
+/// Where 2 % of the answers fail at any load, short runs at low loads keep a p99 by chance.
+#[test]
+fn answers_that_fail_at_any_load_end_a_search_early() {
+    for seed in 0..10 {
+        let mut random = Mt19937::new(seed);
+        let mut failing = |_: &Search, probe: Probe| {
+            let all = probe.load * probe.duration as f64 / SECOND as f64;
+            let queries = (all / BLOCKS as f64) as u64;
+            let mut block = |_| {
+                let over = (0..queries).filter(|_| random.canonical() < 0.02).count() as u64;
+                Block { queries, over }
+            };
+            let blocks = vec![(0..BLOCKS).map(&mut block).collect()];
+            Observation { blocks, passed: false, ..exact(0.02, probe) }
+        };
+        let (outcome, search) =
+            play(rules(latency(0.01, 1), 400.0, Unit::Rate), &mut failing);
+        assert_eq!(outcome.end, End::NothingPasses, "seed {seed}");
+        let runs = search.observations().len();
+        assert!(runs <= 10, "seed {seed}: {runs} runs");
+    }
+}
+
 #[test]
 fn no_run_is_begun_that_would_end_too_late() {
     let mut random = Mt19937::new(5);

@@ -412,7 +412,7 @@ fn parts(folder: &str) -> Vec<String> {
 fn note_thinning(test: &summary::Test, records: &Records, note: &mut dyn FnMut(String)) {
     if records.stride > 1 {
         note(format!(
-            "note: {}: the records keep one row in {}, {} of {}; dyno run --records all keeps \
+            "note: {}: the records keep one random row in {}, {} of {}; dyno run --records all keeps \
              every row",
             test.folder,
             records.stride,

@@ -79,7 +79,7 @@ impl TestRecords<'_> {
         let latency = time(&records.latency_ns);
         Row {
             test: self.name,
-            row: (at as u64).wrapping_mul(records.stride).cast_signed(),
+            row: records.row_number(at),
             sample: records.sample.get(at).copied().unwrap_or(0),
             scheduled_ns: scheduled,
             // A damaged file may hold any number.

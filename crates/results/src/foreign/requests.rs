@@ -54,6 +54,7 @@ pub fn records(mut requests: Vec<Request>) -> Option<Records> {
         turn: Vec::new(),
         retries: Vec::new(),
         retry_wait_ns: Vec::new(),
+        number: Vec::new(),
     })
 }
 

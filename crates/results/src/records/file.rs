@@ -65,7 +65,7 @@ pub enum RecordsError {
 }
 
 impl Records {
-    fn columns(&self) -> [(&'static str, bool, &Vec<i64>); 12] {
+    fn columns(&self) -> [(&'static str, bool, &Vec<i64>); 13] {
         [
             ("scheduled_ns", true, &self.scheduled_ns),
             ("issue_delay_ns", false, &self.issue_delay_ns),
@@ -79,6 +79,7 @@ impl Records {
             ("turn", false, &self.turn),
             ("retries", false, &self.retries),
             ("retry_wait_ns", false, &self.retry_wait_ns),
+            ("number", true, &self.number),
         ]
     }
 
@@ -96,6 +97,7 @@ impl Records {
             "turn" => &mut self.turn,
             "retries" => &mut self.retries,
             "retry_wait_ns" => &mut self.retry_wait_ns,
+            "number" => &mut self.number,
             _ => return None,
         })
     }
@@ -207,6 +209,7 @@ mod tests {
             turn: vec![1, 1, 2],
             retries: vec![0, 3, 0],
             retry_wait_ns: vec![0, 2_000_000_000, 0],
+            number: vec![1, 2, 4],
         }
     }
 

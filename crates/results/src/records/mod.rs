@@ -2,8 +2,8 @@
 //! describes the format.
 //!
 //! A row is a query; in Offline, whose one query holds every sample, a row is a
-//! sample. Runs with many rows are thinned evenly unless all are requested: the
-//! header then has the stride, and `summary.json` has the exact numbers.
+//! sample. Of a run with many rows, the file has a random selection unless all are requested: one
+//! row in each stretch of `stride` rows. `summary.json` has the exact numbers.
 
 mod codec;
 mod file;
@@ -11,6 +11,8 @@ mod observation;
 
 use dyno_loadgen::record::{Failure, Record};
 use serde::{Deserialize, Serialize};
+
+use crate::selection::Selection;
 
 pub use file::{FILE, RecordsError};
 
@@ -24,7 +26,7 @@ pub const NEVER: i64 = -1;
 /// Selection of the rows that are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Keep {
-    /// At most [`ROWS_KEPT`] rows, evenly spaced.
+    /// At most [`ROWS_KEPT`] rows: a random one in each stretch of equal length.
     #[default]
     Thinned,
     /// Every row.
@@ -76,7 +78,7 @@ pub struct Records {
     pub row: Row,
     /// Rows before thinning.
     pub total: u64,
-    /// Distance of the kept rows (>= 1), beginning with the first row.
+    /// Number of rows that a kept row stands for (>= 1).
     pub stride: u64,
     /// Samples in each query.
     pub samples_per_query: u64,
@@ -108,6 +110,9 @@ pub struct Records {
     /// Time between failed attempts and their retries, in ns, as the server asked (`Retry-After`) or by
     /// the client's own times. Empty as `retries` is.
     pub retry_wait_ns: Vec<i64>,
+    /// Number of the row before thinning, from 0. Empty if every row is kept, and in files of earlier
+    /// versions, which kept rows at even distances.
+    pub number: Vec<i64>,
 }
 
 /// Retries of the requests of a run, by sample.
@@ -140,24 +145,26 @@ impl Records {
         let is_one = record.query_count() == 1;
         let samples = if is_one { 1 } else { record.samples_per_query.max(1) };
         let total = if is_one { record.completed_at.len() } else { record.query_count() };
-        let stride = match keep {
+        let selection = match keep {
             Keep::Nothing => return None,
-            Keep::All => 1,
-            Keep::Thinned => total.div_ceil(ROWS_KEPT).max(1),
+            Keep::All => Selection::new(total, total.max(1)),
+            Keep::Thinned => Selection::new(total, ROWS_KEPT),
         };
         let mut failed = record.failed.clone();
         failed.sort_unstable_by_key(|(sequence, _)| *sequence);
         let row = if is_one { Row::Sample } else { Row::Query };
-        let mut records = Self::empty(row, total as u64, stride as u64);
+        let mut records = Self::empty(row, total as u64, selection.stride() as u64);
         records.samples_per_query = record.samples_per_query.max(1) as u64;
-        for row in (0..total).step_by(stride) {
+        for row in selection.rows() {
             let query = if is_one { 0 } else { row };
             records.push(record, query, row * samples..(row + 1) * samples, &failed);
+        }
+        if selection.stride() > 1 {
+            records.number = selection.rows().map(|row| row as i64).collect();
         }
         Some(records)
     }
 
-    /// Returns records without rows.
     /// Returns an upper estimate of the size of the file in bytes, for a run of so many samples.
     pub fn expected_bytes(samples: u64, keep: Keep) -> u64 {
         /// A row of a server; measured at 9 to 21.
@@ -169,6 +176,7 @@ impl Records {
         }
     }
 
+    /// Returns records without rows.
     fn empty(row: Row, total: u64, stride: u64) -> Self {
         Self {
             row,
@@ -187,6 +195,7 @@ impl Records {
             turn: Vec::new(),
             retries: Vec::new(),
             retry_wait_ns: Vec::new(),
+            number: Vec::new(),
         }
     }
 
@@ -200,10 +209,10 @@ impl Records {
             Row::Query => usize::try_from(self.samples_per_query).unwrap_or(1),
             Row::Sample => 1,
         };
-        let stride = usize::try_from(self.stride).unwrap_or(1);
         let column = |values: &[u64]| {
             let of_row = |row: usize| {
-                let samples = values.iter().skip(row * stride * each).take(each);
+                let number = usize::try_from(self.row_number(row)).unwrap_or(usize::MAX);
+                let samples = values.iter().skip(number.saturating_mul(each)).take(each);
                 samples.sum::<u64>().cast_signed()
             };
             (0..self.row_count()).map(of_row).collect::<Vec<_>>()
@@ -251,6 +260,12 @@ impl Records {
     /// Returns the number of rows.
     pub fn row_count(&self) -> usize {
         self.latency_ns.len()
+    }
+
+    /// Returns the number of a row before thinning, from 0.
+    pub fn row_number(&self, row: usize) -> i64 {
+        let even = || (row as u64).wrapping_mul(self.stride).cast_signed();
+        self.number.get(row).copied().unwrap_or_else(even)
     }
 
     /// Returns whether a row was answered without failure.
@@ -318,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn long_runs_are_thinned_evenly() {
+    fn long_runs_are_thinned_at_random() {
         let n = 2 * ROWS_KEPT + 1;
         let long = Record {
             samples_per_query: 1,
@@ -329,8 +344,11 @@ mod tests {
         };
         let found = Records::from_record(&long, Keep::Thinned).unwrap();
         assert_eq!((found.total, found.stride), (n as u64, 3));
-        assert_eq!(&found.scheduled_ns[..3], [0, 3, 6]);
+        assert_eq!(found.scheduled_ns, found.number, "query i was due at i ns");
+        assert!((0..found.row_count()).all(|row| found.row_number(row) / 3 == row as i64));
+        assert!(found.number.iter().any(|number| number % 3 != 0), "not each third");
         assert!(found.row_count() <= ROWS_KEPT);
-        assert_eq!(Records::from_record(&long, Keep::All).unwrap().row_count(), n);
+        let all = Records::from_record(&long, Keep::All).unwrap();
+        assert_eq!((all.row_count(), all.number.len(), all.row_number(7)), (n, 0, 7));
     }
 }

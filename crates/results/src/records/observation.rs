@@ -88,6 +88,7 @@ impl Records {
             in_flight: 0,
             failed: (0..self.row_count()).map(|row| !self.is_answered(row)).collect(),
             stride: self.stride as f64,
+            exact: Vec::new(),
             position: None,
         }
     }

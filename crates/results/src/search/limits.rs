@@ -57,7 +57,11 @@ pub fn parse(text: &str, percentile: f64) -> Result<Limit, String> {
     let quantity = NAMES.iter().find(|(known, _)| *known == name).map(|(_, quantity)| *quantity);
     let quantity = quantity.ok_or_else(|| {
         let near = nearest(name, NAMES.iter().map(|(name, _)| *name)).unwrap_or("latency");
-        format!("limit `{text}`: unknown metric `{name}`; the nearest is `{near}`")
+        let metrics = NAMES.map(|(name, _)| name).join(", ");
+        format!(
+            "limit `{text}`: unknown metric `{name}`; the nearest is `{near}`. Metrics are {metrics}, \
+             and percentiles such as p99"
+        )
     })?;
     if quantity == Quantity::Errors {
         if at.is_some() {
@@ -218,6 +222,7 @@ mod tests {
             ("p100 <= 5ms", "below p100"),
             ("tftt.p99 <= 5ms", "the nearest is `ttft`"),
             ("errors <= 0%", "any failure makes a run INVALID"),
+            ("mean <= 3ms", "Metrics are latency, e2el, ttft, tpot, errors, lag"),
             ("errors <= 100%", "below 100 %"),
             ("errors.p99 <= 1%", "no percentile for errors"),
             ("p50 <= 0ms", "a bound above 0"),

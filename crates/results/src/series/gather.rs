@@ -6,6 +6,7 @@ use dyno_loadgen::record::Record;
 
 use super::histogram::Counts;
 use super::{Distribution, Slice, Test, TokenTimes};
+use crate::selection::Selection;
 
 /// Shares at which spectra are taken.
 const SPECTRUM: [f64; 25] = [
@@ -26,29 +27,33 @@ impl Test {
     /// Computes the series of a run.
     pub fn from_record(record: &Record, folder: &str) -> Self {
         let rows = Rows::new(record);
-        let stride = rows.count / ORDERED_MOST + 1;
+        let ordered = Selection::new(rows.count, ORDERED_MOST);
         let mut builder = SliceBuilder::new(record, &rows);
         let mut latency = TimeCollector::default();
         for row in 0..rows.count {
             let Some((at, time)) = rows.latency(row) else { continue };
-            latency.add(time, row.is_multiple_of(stride));
-            builder.answered(at, time, row.is_multiple_of(stride));
+            let is_ordered = ordered.contains(row);
+            latency.add(time, is_ordered);
+            builder.answered(at, time, is_ordered);
         }
         let mut client_lag = TimeCollector::default();
+        let ordered = Selection::new(record.client_lag.len(), ORDERED_MOST);
         for (query, &lag) in record.client_lag.iter().enumerate() {
-            client_lag.add(lag.into(), query.is_multiple_of(stride));
-            if query.is_multiple_of(stride) {
+            let is_ordered = ordered.contains(query);
+            client_lag.add(lag.into(), is_ordered);
+            if is_ordered {
                 builder.part(record.scheduled(query)).lags.push(lag.into());
             }
         }
         let (mut first_token, mut per_token) = (TimeCollector::default(), TimeCollector::default());
+        let ordered = Selection::new(record.first_token_at.len(), ORDERED_MOST);
         for (sample, &first) in record.first_token_at.iter().enumerate() {
             let due = record.scheduled(rows.query_of_sample(sample));
             let (done, tokens) = (record.completed_at[sample], record.tokens[sample]);
             if first == 0 || done == 0 || rows.is_failed(sample) {
                 continue;
             }
-            let is_ordered = sample.is_multiple_of(stride);
+            let is_ordered = ordered.contains(sample);
             first_token.add(first.saturating_sub(due), is_ordered);
             let time = Definitions::Native.time_per_output_token(first, done, tokens);
             if let Some(Ok(time)) = time.map(u64::try_from) {

@@ -302,7 +302,8 @@ pub struct Accuracy {
     pub lower_is_better: bool,
     /// samples whose answer is their label
     pub correct: Option<u64>,
-    /// samples in the accuracy log
+    /// samples that the value is over: those in the accuracy log, and those that failed, which count as
+    /// wrong
     pub scored: Option<u64>,
     /// answers that are not a class
     pub malformed: Option<u64>,

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use dyno_loadgen::clock::{MILLISECOND, Nanos};
 use serde::{Deserialize, Serialize};
 
-use super::{Cause, Reason, ReasonKind, Test};
+use super::{Cause, Reason, ReasonKind, Requirement, RequirementFinding, Test};
 use crate::units;
 
 /// Cause of lost time.
@@ -181,6 +181,7 @@ impl Observer {
         if let Some(reason) = reason.as_ref().filter(|_| is_unjudged(test)) {
             test.notes.push(unjudged_note(&reason.text));
         } else if let Some(reason) = reason {
+            self.excuse(tenant, test);
             test.add_reason_after_failures(reason.because_of(Cause::Client));
             test.withdraw_advice();
             test.settle();
@@ -192,6 +193,23 @@ impl Observer {
                 shown(self.lasted_ns),
                 self.lost()
             ));
+        }
+    }
+
+    /// Makes requirements undecided that are missed only with the client's delays.
+    fn excuse(&self, tenant: usize, test: &mut Test) {
+        let is_missed = |of: &&mut Requirement| of.finding == RequirementFinding::Missed;
+        for required in test.requirements.iter_mut().filter(is_missed) {
+            let is_met = |figure: &Figure| {
+                figure.tenant as usize == tenant
+                    && figure.is_of(&required.metric)
+                    && figure.at_least_ns.unwrap_or(figure.without_client_ns) as f64
+                        <= required.bound
+            };
+            if self.figures.iter().any(is_met) {
+                required.finding = RequirementFinding::Undecided;
+                required.more_queries = None;
+            }
         }
     }
 
@@ -278,6 +296,16 @@ impl ClientShare {
 }
 
 impl Figure {
+    /// Returns whether it is the figure of the metric of a requirement, such as `latency.p99.9`.
+    fn is_of(&self, metric: &str) -> bool {
+        let of = match metric.split_once('.') {
+            Some(("latency", percentile)) => format!("latency {percentile}"),
+            Some(("ttft", percentile)) => format!("time to first token {percentile}"),
+            _ => return false,
+        };
+        self.name == of
+    }
+
     fn change(&self) -> Nanos {
         self.measured_ns.abs_diff(self.without_client_ns)
     }

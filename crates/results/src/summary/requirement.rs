@@ -65,22 +65,40 @@ impl RequirementFinding {
 }
 
 impl Requirement {
+    /// Returns the percentile of a bound on this quantity, such as 0.999 for `latency` and the metric
+    /// `latency.p99.9`; `None` for another metric.
+    pub fn percentile(&self, quantity: &str) -> Option<f64> {
+        let percent = self.metric.strip_prefix(quantity)?.strip_prefix(".p")?;
+        // 99.9 / 100 is not 0.999.
+        percent.parse::<f64>().ok().map(|percent| (percent * 1e7).round() / 1e9)
+    }
+
     /// Returns the measured value, such as `4.21 ms (4.10 ms to 4.30 ms, each with 95 % confidence)`.
     pub fn measured_text(&self) -> String {
         let of = |value: f64| match &self.unit[..] {
             "share" => format!("{:.3} %", value * 100.0),
             _ => units::duration(value as i64),
         };
+        let exact = |value: f64| {
+            // Rounded, it would look equal to a bound that it differs from.
+            let is_blurred = self.unit == "ns" && value != self.bound && of(value) == of(self.bound);
+            let ns = |value: f64| units::count(value as u64);
+            if is_blurred {
+                format!("{} ns against {} ns", ns(value), ns(self.bound))
+            } else {
+                of(value)
+            }
+        };
         let (value, low) = match (self.value, self.low) {
             (Some(value), Some(low)) => (value, low),
             (Some(value), None) => {
-                return format!("{}, but too few answers for an interval", of(value));
+                return format!("{}, but too few answers for an interval", exact(value));
             }
             (None, _) => return "not measured".into(),
         };
         let high = self.high.map_or("no upper limit".into(), of);
         let confidence = self.confidence * 100.0;
-        format!("{} ({} to {high}, each with {confidence:.0} % confidence)", of(value), of(low))
+        format!("{} ({} to {high}, each with {confidence:.0} % confidence)", exact(value), of(low))
     }
 
     /// Returns a line such as `latency p99 <= 5.00 ms: met, 4.21 ms (...)`.
@@ -91,5 +109,20 @@ impl Requirement {
         };
         let (finding, measured) = (self.finding.word(), self.measured_text());
         format!("{}: {finding}, {measured}{others}", self.requirement)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_rounds_to_its_bound_is_shown_exactly() {
+        let shown = |bound: f64| {
+            let unit = "ns".to_owned();
+            Requirement { unit, bound, value: Some(2e6), ..Requirement::default() }.measured_text()
+        };
+        assert!(shown(1_999_999.0).starts_with("2,000,000 ns against 1,999,999 ns"));
+        assert!(shown(2e6).starts_with("2.00 ms,") && shown(1e6).starts_with("2.00 ms,"));
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Run, State, Test};
+use super::{RequirementFinding, Run, State, Test};
 
 /// Verdict of a test or run. Files hold its name.
 ///
@@ -183,14 +183,31 @@ impl Test {
         self.causes.insert(at, reason);
     }
 
-    /// Removes the advice to change the system or the load from reasons about bounds, because the
-    /// client's delays contributed to them.
+    /// Removes the advice to change the system, the load or the length of the run from reasons about
+    /// bounds and requirements, because the client's delays contributed to them.
     pub fn withdraw_advice(&mut self) {
+        self.restate_requirements();
         for reason in self.causes.iter_mut().filter(|reason| reason.kind == ReasonKind::Bound) {
             let Some((finding, _)) = reason.text.split_once("; lower ") else { continue };
             let text = format!("{finding}; that includes delays of the client");
             let same = self.reasons.iter_mut().find(|same| **same == reason.text);
             same.into_iter().for_each(|same| same.clone_from(&text));
+            reason.text = text;
+        }
+    }
+
+    fn restate_requirements(&mut self) {
+        for required in self.requirements.iter().filter(|required| required.unit == "ns") {
+            let begin = format!("The requirement {} is ", required.requirement);
+            let is_own = |reason: &&mut Reason| {
+                reason.kind == ReasonKind::Requirement && reason.text.starts_with(&begin)
+            };
+            let Some(reason) = self.causes.iter_mut().find(is_own) else { continue };
+            let (finding, measured) = (required.finding.word(), required.measured_text());
+            let text = format!("{begin}{finding}: {measured}. That includes delays of the client.");
+            let same = self.reasons.iter_mut().find(|same| **same == reason.text);
+            same.into_iter().for_each(|same| same.clone_from(&text));
+            reason.undecided = required.finding == RequirementFinding::Undecided;
             reason.text = text;
         }
     }
@@ -281,7 +298,7 @@ pub fn settle_tenants<'a>(tests: impl Iterator<Item = &'a mut Test>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::{Data, Plan};
+    use crate::summary::{Data, Plan, Requirement};
 
     fn test(reasons: Vec<Reason>) -> Test {
         let mut test = Test {
@@ -357,6 +374,27 @@ mod tests {
         let expected = "17 samples are over the bound; that includes delays of the client";
         assert_eq!((&late.reasons[0][..], &late.causes[0].text[..]), (expected, expected));
         assert_eq!(late.reasons[1], too_few().text);
+    }
+
+    #[test]
+    fn a_requirement_is_not_the_systems_where_the_client_was_late() {
+        let text = "The requirement latency p99.9 <= 15.0 ms is missed: 24.8 ms. Lower the load.";
+        let mut late = test(vec![Reason::new(ReasonKind::Requirement, text)]);
+        late.requirements.push(Requirement {
+            requirement: "latency p99.9 <= 15.0 ms".into(),
+            metric: "latency.p99.9".into(),
+            unit: "ns".into(),
+            finding: RequirementFinding::Undecided,
+            value: Some(24.8e6),
+            ..Requirement::default()
+        });
+        assert_eq!(late.requirements[0].percentile("latency"), Some(0.999));
+        assert_eq!(late.requirements[0].percentile("ttft"), None);
+        late.withdraw_advice();
+        let found = &late.causes[0].text;
+        assert!(found.contains("is undecided: 24.8 ms") && !found.contains("Lower"), "{found}");
+        assert!(found.ends_with("That includes delays of the client."), "{found}");
+        assert_eq!((&late.reasons[0], late.judged()), (found, Verdict::Undecided));
     }
 
     #[test]

@@ -26,7 +26,7 @@ impl Npz {
                 Ok(Npy { shape, elements }) if elements.element().is_real() => {
                     arrays.insert(name.to_owned(), Array { shape, numbers: elements.into_f32() });
                 }
-                Ok(_) | Err(NpyError::Element(_)) => {}
+                Ok(_) | Err(NpyError::Element(_) | NpyError::BigEndian(_)) => {}
                 Err(problem) => {
                     return Err(ImportError::Format(format!(
                         "expected an archive that numpy.savez wrote: array '{name}': {problem}"

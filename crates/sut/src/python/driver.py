@@ -7,9 +7,12 @@ zeros up to a multiple of 16, data, zeros up to a multiple of 16. Numbers are li
 
 import json
 import os
+import select
+import signal
 import socket
 import struct
 import sys
+import threading
 import traceback
 
 HELLO, CALL, READY, ANSWERS, FAILED = range(1, 6)
@@ -71,6 +74,19 @@ class Dyno:
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         os.close(nothing)
+
+    def end_with_dyno(self):
+        """Ends this process, and those that it started, when Dyno ends while the function runs."""
+
+        def watch():
+            closed = select.poll()
+            # Without events it waits until both directions of the connection are closed: Dyno only
+            # closes one of them when it needs no further calls.
+            closed.register(self.socket, 0)
+            if any(event & select.POLLHUP for _, event in closed.poll()):
+                os.kill(0, signal.SIGKILL)
+
+        threading.Thread(target=watch, name="dyno", daemon=True).start()
 
     def exactly(self, size):
         """Returns a new buffer of this size, or None at the end."""
@@ -209,6 +225,7 @@ def main():
     if payload is None:
         return
     hello = json.loads(bytes(payload))
+    dyno.end_with_dyno()
     try:
         function = named(hello)
     except BaseException as error:

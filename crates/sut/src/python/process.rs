@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
@@ -12,6 +12,7 @@ use std::time::Duration;
 use dyno_loadgen::clock::{Clock, Nanos};
 
 use super::frame::{self, Kind};
+use crate::process_group::{self, GroupSignal, RunningGroup};
 
 /// Program of the process.
 const DRIVER: &str = include_str!("driver.py");
@@ -29,6 +30,8 @@ const END: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
+    /// `None` once it was waited for.
+    group: Option<RunningGroup>,
     socket: UnixStream,
     /// Maximum duration of a call, ns.
     timeout: Nanos,
@@ -61,8 +64,10 @@ impl Process {
         command.args(["-u", "-c", DRIVER]);
         command.stdin(OwnedFd::from(theirs)).stdout(Stdio::from(errors));
         // Ctrl-C ends the run, which ends the process.
-        let child = command.process_group(0).spawn()?;
+        process_group::separate(&mut command);
+        let child = command.spawn()?;
         Ok(Self {
+            group: Some(RunningGroup::register(&child)),
             child,
             socket,
             timeout,
@@ -126,16 +131,13 @@ impl Process {
 
     /// Ends the process together with those that it started.
     fn kill(&mut self) {
-        #[cfg(target_os = "linux")]
-        if let Some(group) =
-            i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw)
-            && !matches!(self.child.try_wait(), Ok(Some(_)))
-        {
-            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        if !matches!(self.child.try_wait(), Ok(Some(_))) {
+            process_group::signal(&self.child, GroupSignal::Kill);
         }
         // It may have ended in the meantime.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        self.group = None;
     }
 
     /// Lets the driver end: there are no further calls.

@@ -272,17 +272,46 @@ impl TensorLibrary {
         inputs: &[(String, PathBuf)],
         labels: Option<&Path>,
     ) -> Result<Self, TensorError> {
+        let (library, odd) = Self::open_any(name, inputs, labels)?;
+        odd.map_or(Ok(library), Err)
+    }
+
+    /// Reads files as [`TensorLibrary::open`] does, also with numbers that are not finite: NaN is the usual
+    /// missing value. Returns the first such number as a [`TensorError::NotFinite`].
+    ///
+    /// # Errors
+    /// Those of [`TensorLibrary::open`] but this one.
+    ///
+    /// ```
+    /// use dyno_sut::tensors::TensorLibrary;
+    /// use dyno_tensors::npy;
+    ///
+    /// let path = std::env::temp_dir().join(format!("dyno-any-{}.npy", std::process::id()));
+    /// npy::write(&mut std::fs::File::create(&path)?, &[2, 1], &[0.5_f32, f32::NAN])?;
+    /// let files = [("x".into(), path.clone())];
+    /// let (strict, any) =
+    ///     (TensorLibrary::open("x", &files, None), TensorLibrary::open_any("x", &files, None));
+    /// std::fs::remove_file(path)?;
+    /// assert_eq!(strict.err(), any?.1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open_any(
+        name: impl Into<String>,
+        inputs: &[(String, PathBuf)],
+        labels: Option<&Path>,
+    ) -> Result<(Self, Option<TensorError>), TensorError> {
+        let mut odd = None;
         let tensor = |(name, path): &(String, PathBuf)| {
             let Npy { shape, elements } = read(path)?;
             let Some((_, sample_shape)) = shape.split_first() else {
                 return Err(TensorError::Scalar { path: path.clone() });
             };
-            checks::check_finite(path, &shape, &elements)?;
+            odd = odd.take().or(checks::check_finite(path, &shape, &elements).err());
             Ok(Tensor { name: name.clone(), sample_shape: sample_shape.to_vec(), elements })
         };
         let tensors = inputs.iter().map(tensor).collect::<Result<_, _>>()?;
         let labels = labels.map(|path| checks::labels(path, &read(path)?));
-        Self::new(name, tensors, labels.transpose()?)
+        Ok((Self::new(name, tensors, labels.transpose()?)?, odd))
     }
 
     /// Reads labels from a file, one for each of `samples` samples.

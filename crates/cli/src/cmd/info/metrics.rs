@@ -64,7 +64,7 @@ pub const METRICS: [Metric; 30] = [
                batches of the run determines the effective number of independent queries. \
                Intervals of percentiles come from order statistics, those of rates from the times \
                between completions, or, with a fixed number of queries in flight, from the times \
-               of their rounds. A run that is too short has none.",
+               of their rounds. A run that is too short, and one with stages, has none.",
         elsewhere: "",
     },
     Metric {
@@ -205,11 +205,11 @@ pub const METRICS: [Metric; 30] = [
                percentile with and without that part. If one read returned a token and later \
                bytes, the token may have arrived at any time while the thread waited for a \
                processor; a run whose verdict depends on this is UNDECIDED. A run is INVALID, \
-               cause client, if p50, p90, p99 or the target percentile of the latency or of the \
-               time to first token differs by more than 5 % and 200 us, or if the process was \
-               stopped for more than 5 % of the run and 50 ms (Offline over a network: did not \
-               run, for any reason). In process, a quota or other programs also delay the system; \
-               Dyno shows this but does not reject the run.",
+               cause client, if p50, p90, p99, the target percentile or a percentile of --require, \
+               of the latency or of the time to first token differs by more than 5 % and 200 us, \
+               or if the process was stopped for more than 5 % of the run and 50 ms (Offline over \
+               a network: did not run, for any reason). In process, a quota or other programs also \
+               delay the system; Dyno shows this but does not reject the run.",
         elsewhere: "",
     },
     Metric {
@@ -378,8 +378,9 @@ pub const METRICS: [Metric; 30] = [
             "lower_is_better",
         ],
         what: "for labeled samples, top-1: the share of all samples of the library whose answer \
-               equals the label. For a task, the figure of its card, as `dyno task methods` \
-               defines it. Percentages are given as shares. For error rates, lower is better.",
+               equals the label; samples that failed count as wrong. For a task, the figure of its \
+               card, as `dyno task methods` defines it. Percentages are given as shares. For error \
+               rates, lower is better.",
         elsewhere: "",
     },
     Metric {

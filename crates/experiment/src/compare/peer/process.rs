@@ -6,9 +6,9 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos, SECOND};
+use dyno_sut::process_group::{self, GroupSignal, RunningGroup};
 
 use crate::failure::Failure;
-use crate::process_group;
 
 /// How a program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +46,7 @@ pub fn run(
     let name = command.get_program().to_string_lossy().into_owned();
     let fails = |error: std::io::Error| Failure::set_up(format!("{name} cannot run: {error}"));
     let mut child = command.spawn().map_err(fails)?;
+    let _running = RunningGroup::register(&child);
     let clock = Clock::start();
     loop {
         if let Some(status) = child.try_wait().map_err(fails)? {
@@ -68,12 +69,12 @@ fn pause() {
 
 /// Ends a program and the processes that it started.
 fn stop(child: &mut Child) {
-    process_group::signal(child, "INT");
+    process_group::signal(child, GroupSignal::Interrupt);
     let clock = Clock::start();
     while clock.now() < GRACE && matches!(child.try_wait(), Ok(None)) {
         pause();
     }
-    process_group::signal(child, "KILL");
+    process_group::signal(child, GroupSignal::Kill);
     let _ = child.kill();
     // It has ended, or cannot be ended.
     let _ = child.wait();

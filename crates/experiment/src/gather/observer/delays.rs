@@ -145,8 +145,8 @@ impl AnswerTimes {
     }
 }
 
-/// Returns the reported percentiles with and without the client's delays.
-pub(super) fn figures(tenant: u32, name: &str, times: &[Time], target: f64) -> Vec<Figure> {
+/// Returns p50, p90, p99 and the `further` percentiles with and without the client's delays.
+pub(super) fn figures(tenant: u32, name: &str, times: &[Time], further: &[f64]) -> Vec<Figure> {
     if times.is_empty() {
         return Vec::new();
     }
@@ -155,10 +155,15 @@ pub(super) fn figures(tenant: u32, name: &str, times: &[Time], target: f64) -> V
         all.sort_unstable();
         all
     };
-    let is_new = ![0.5, 0.9, 0.99].contains(&target) && target > 0.0 && target < 1.0;
+    let mut points = vec![0.5, 0.9, 0.99];
+    for &point in further.iter().filter(|&&point| point > 0.0 && point < 1.0) {
+        // 1 - (1 - 0.999) is not exactly 0.999.
+        if points.iter().all(|&other: &f64| (other - point).abs() > 1e-9) {
+            points.push(point);
+        }
+    }
     let measured = sorted(|time| time.measured);
     let (without, at_least) = (sorted(|time| time.without), sorted(|time| time.at_least));
-    let points = [0.5, 0.9, 0.99].into_iter().chain(is_new.then_some(target));
     let figure = |q: f64| {
         let at = ((times.len() as f64 * q) as usize).min(times.len() - 1);
         Figure {
@@ -169,5 +174,5 @@ pub(super) fn figures(tenant: u32, name: &str, times: &[Time], target: f64) -> V
             at_least_ns: Some(at_least[at]).filter(|least| *least != without[at]),
         }
     };
-    points.map(figure).collect()
+    points.into_iter().map(figure).collect()
 }

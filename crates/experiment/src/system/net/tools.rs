@@ -11,11 +11,11 @@ use dyno_loadgen::clock::{Clock, Nanos, SECOND};
 use dyno_net::client::{RunEnd, ToolRunner};
 use dyno_net::protocol::ToolCall;
 use dyno_results::units::parse_duration;
+use dyno_sut::process_group::{self, GroupSignal, RunningGroup};
 use serde_json::{Value, json};
 
 use super::SpecKeys;
 use crate::failure::Failure;
-use crate::process_group;
 
 /// Default time limit of a call.
 const LIMIT: Nanos = 30 * SECOND;
@@ -92,6 +92,7 @@ impl ToolProgram {
         process_group::separate(&mut command);
         let mut child =
             command.spawn().map_err(|error| format!("the tool cannot be started: {error}"))?;
+        let _running = RunningGroup::register(&child);
         let time = Time { clock: Clock::start(), limit: self.limit, run };
         let output = communicate(&mut child, question(call));
         let read = time.receive(&output);
@@ -191,7 +192,7 @@ fn ended(child: &mut Child, time: &Time<'_>) -> Option<ExitStatus> {
 
 /// Ends a tool and the processes that it started.
 fn end(child: &mut Child) {
-    process_group::signal(child, "KILL");
+    process_group::signal(child, GroupSignal::Kill);
     let _ = child.kill();
     // It has ended, or cannot be ended.
     let _ = child.wait();

@@ -526,7 +526,7 @@ fn a_folder_that_is_not_there_is_said_before_the_run() {
     let error = LogFiles::open(&into(&folder("gone").join("nowhere")), None, 0).unwrap_err();
     let text = error.to_string();
     assert!(text.contains("nowhere/mlperf_log_summary.txt"), "{text}");
-    assert!(text.ends_with("create the folder or choose another outdir"), "{text}");
+    assert!(text.ends_with("create the folder, or choose another one"), "{text}");
 }
 
 #[test]
@@ -573,6 +573,6 @@ fn a_disk_that_fills_up_does_not_lose_the_run() {
     let names: Vec<_> = written.iter().map(|path| path.file_name().unwrap()).collect();
     assert_eq!(names, ["mlperf_log_summary.txt", "mlperf_log_detail.txt", "mlperf_log_trace.json"]);
     assert_eq!(failed[0].kind, std::io::ErrorKind::StorageFull);
-    assert!(error.to_string().contains("write them again to another outdir"), "{error}");
+    assert!(error.to_string().contains("write them again to another folder"), "{error}");
     LogFiles::open(&into(&folder("elsewhere")), None, 0).unwrap().write(&log).unwrap();
 }
