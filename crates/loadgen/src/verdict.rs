@@ -372,6 +372,8 @@ impl Judge<'_> {
             Scenario::Server => self.metrics.final_query.scheduled,
             Scenario::SingleStream | Scenario::MultiStream => self.metrics.final_query.issued,
         };
+        // Cancelled queries are not in the record, but the load went on with them.
+        let lasted = lasted.max(self.metrics.cancelled_until);
         if lasted < minimum {
             let scenario = self.metrics.intervals.is_none().then_some(scenario);
             self.violations.push(Violation::Duration { scenario, lasted, minimum });
