@@ -99,6 +99,10 @@ pub(super) fn seen_by_client(
         }
     }?;
     outcomes.iter_mut().for_each(|outcome| client.judge(&mut outcome.summary));
+    // The waits of several tenants are not told apart.
+    if let ([only], Some(limit)) = (&mut *outcomes, remote.limit_in_flight()) {
+        client.judge_limit(&mut only.summary, limit as u64);
+    }
     if let Some(reason) = lost_server(&seen, remote.servers) {
         for outcome in &mut *outcomes {
             outcome.summary.add_reason_after_failures(reason.clone());

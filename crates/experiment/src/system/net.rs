@@ -463,6 +463,12 @@ impl Remote {
         self.client.most_in_flight(0)
     }
 
+    /// Returns the limit of the requests in flight of the first tenant, if the settings have one and no
+    /// lower number of connections.
+    pub fn limit_in_flight(&self) -> Option<usize> {
+        self.client.limit_in_flight(0)
+    }
+
     /// Returns the plan of a run that plays the sessions of the server, if it has any.
     ///
     /// # Errors

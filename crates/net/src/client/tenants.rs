@@ -55,6 +55,12 @@ impl Clients {
         self.client_of(tenant).most_in_flight()
     }
 
+    /// Returns [`Client::limit_in_flight`] of the tenant's client.
+    #[must_use]
+    pub fn limit_in_flight(&self, tenant: u8) -> Option<usize> {
+        self.client_of(tenant).limit_in_flight()
+    }
+
     /// Returns whether a client gives requests up on purpose.
     #[must_use]
     pub fn cancels(&self) -> bool {

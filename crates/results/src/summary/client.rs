@@ -186,6 +186,14 @@ impl Client {
         test.settle();
     }
 
+    /// States that the client's `limit` of the requests in flight made the queue grow, if at least half of
+    /// the requests waited for it.
+    pub fn judge_limit(&self, test: &mut Test, limit: u64) {
+        if self.limit_waits > 0 && self.limit_waits.saturating_mul(2) >= self.sent {
+            test.charge_limit(limit);
+        }
+    }
+
     /// Returns the reason if the client's own queue limited the figures.
     fn own_queue(&self, test: &Test) -> Option<String> {
         let (late, metrics) = (self.lateness_ns.as_ref()?, test.metrics.as_ref()?);
