@@ -141,10 +141,10 @@ fn accounts(
     let tenant = tenant_in_client(log, report, test, tenant)?;
     let record = &report.run.record;
     let entries = system.ledger(tenant, record);
-    let sent = system.sent(tenant, record);
+    let wire = system.wire_times(tenant, record);
     let remote = system.remote().filter(|_| test.tenants.len() == 1);
     let model_of = |sample| remote.and_then(|remote| remote.model_of(sample));
-    answers::add(summary, report, &entries, &sent, &model_of, context)
+    answers::add(summary, report, &entries, &wire, &model_of, context)
 }
 
 /// Returns the raw records of the reported run, with the retries of the requests of a server.

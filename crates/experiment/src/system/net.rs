@@ -46,7 +46,7 @@ use crate::environment;
 use crate::failure::Failure;
 use crate::options::{RunOptions, is_open};
 pub use discover::{Discovery, assumed, discover};
-pub use measured::{measured, measured_entries, measured_stamps};
+pub use measured::{WireTimes, measured, measured_entries, measured_retries, measured_stamps};
 pub use metrics::MetricsSource;
 use metrics::is_on_this_machine;
 pub use replay::Replay;

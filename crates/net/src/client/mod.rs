@@ -45,6 +45,7 @@ pub use gaps::Gaps;
 pub use http1::{Framing, Part};
 pub use kernel::LateRead;
 pub use library::Library;
+pub use retries::RetryTimes;
 pub use start_error::StartError;
 pub use statistics::ClientStatistics;
 pub use tenants::{Clients, Libraries};

@@ -7,7 +7,7 @@ use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::sut::{InFlight, QuerySample, SampleMemory, SystemUnderTest};
 
-use super::{AnswerText, Client, ClientStatistics, LateRead, Library};
+use super::{AnswerText, Client, ClientStatistics, LateRead, Library, RetryTimes};
 use crate::ledger::Entry;
 
 /// Clients, one of which serves each tenant.
@@ -83,6 +83,12 @@ impl Clients {
     #[must_use]
     pub fn retry_waits(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.client_of(tenant).retry_waits(tenant, samples)
+    }
+
+    /// Returns [`Client::retry_times`] of the tenant's client.
+    #[must_use]
+    pub fn retry_times(&self, tenant: u8, samples: usize) -> Vec<RetryTimes> {
+        self.client_of(tenant).retry_times(tenant, samples)
     }
 
     /// Returns [`Client::accepted`] of the tenant's client.

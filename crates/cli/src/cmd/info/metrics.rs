@@ -107,7 +107,8 @@ pub const METRICS: [Metric; 30] = [
                the extremes and percentiles, sorted[floor(count * q)]. For rates, the mean covers \
                the whole run; the other figures describe the requests and tokens completed in each \
                second, where less than a second at the end counts with the second before it. \
-               peak_concurrency is the maximum number of requests in flight. stages \
+               peak_concurrency is the maximum number of requests on the wire; a request that \
+               waits in the client, also for its retry, is not. stages \
                and steady are parts of the run: the stages of --stages, or the steady part. The \
                steady part begins where the variance of the means of five latencies each, divided \
                by their number, is lowest (MSER-5); there is none if it would begin in the second \
