@@ -298,7 +298,12 @@ fn lost(metrics: &Metrics) -> Option<String> {
     let (failed, missing) = (metrics.failed.total(), metrics.missing);
     let part =
         |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", counted(n, "sample", "samples")));
-    let parts = [part(failed, "failed"), part(missing, "never answered")];
+    let unfinished = metrics.unfinished();
+    let parts = [
+        part(failed, "failed"),
+        part(missing.saturating_sub(unfinished), "never answered"),
+        part(unfinished, "unfinished when the run was stopped"),
+    ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }

@@ -135,13 +135,19 @@ fn show(of: &MetricDistribution, value: f64) -> String {
 
 /// Returns how many requests succeeded and failed, the peak concurrency and the duration.
 fn requests(metrics: &Metrics) -> String {
-    let lost = metrics.failed.total().saturating_add(metrics.missing);
+    let unfinished = metrics.unfinished();
+    let missing = metrics.missing.saturating_sub(unfinished);
+    let lost = metrics.failed.total().saturating_add(missing);
     let kinds = metrics.failed.by_reason();
-    let kinds = kinds.into_iter().chain([("missing", metrics.missing)]).filter(|(_, n)| *n > 0);
+    let kinds = kinds.into_iter().chain([("missing", missing)]).filter(|(_, n)| *n > 0);
     let kinds: Vec<String> =
         kinds.map(|(kind, n)| format!("{} {}", count(n), kind.replace('_', " "))).collect();
     let kinds = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
     let peak = metrics.peak_concurrency.map(|peak| format!(", peak concurrency {}", count(peak)));
+    let unfinished = match unfinished {
+        0 => String::new(),
+        n => format!(", {} unfinished when the run was stopped", count(n)),
+    };
     let excluded = metrics.excluded.as_ref();
     let others = excluded.into_iter().flat_map(|excluded| {
         let others = [(excluded.cancelled, "cancelled"), (excluded.ramp_requests, "in the ramp")];
@@ -149,7 +155,7 @@ fn requests(metrics: &Metrics) -> String {
     });
     let others: String = others.collect();
     format!(
-        "{} answered, {} failed{kinds}{others}{}, {}",
+        "{} answered, {} failed{kinds}{unfinished}{others}{}, {}",
         counted(metrics.sample_count, "request", "requests"),
         count(lost),
         peak.unwrap_or_default(),

@@ -44,7 +44,7 @@ pub fn list(report: &Report<'_>, context: Context<'_>) -> Vec<Reason> {
     let judged = InvalidRun { report, violations, failures, has_round: context.has_round };
     let mut reasons: Vec<Reason> = judged.end().into_iter().chain(judged.failed()).collect();
     // Consequences of an early end are not separate reasons.
-    let is_cut = run.ended == EndReason::Aborted;
+    let is_cut = matches!(run.ended, EndReason::Aborted | EndReason::Lost { .. });
     let follows = |violation: &Violation| {
         matches!(
             violation,
