@@ -126,11 +126,12 @@ pub(super) const RAW: SystemKind = SystemKind {
     help: "any other HTTP interface: method=GET or POST, body=@FILE, the template of the body, in \
            which {NAME} is a field of the sample; --data FILE contains the samples (JSON lines, \
            JSON, CSV); pointer=/JSON/POINTER to the answer. This system and the three above accept \
-           node=URL (once for each further server; they take turns), connections=N (over HTTP/1.1 \
+           node=URL (once for each further server; a request goes to the next one in turn that has a \
+           free connection), connections=N (for each server; over HTTP/1.1 \
            as many as the run needs: with a fixed concurrency opened before the run, otherwise on \
            demand; 64 for Offline and HTTP/2), streams=N (16, on each connection of HTTP/2), \
-           max-concurrency=N (maximum requests in flight; others wait, which counts in their \
-           latency and is shown separately), timeout=TIME (60s), \
+           max-concurrency=N (maximum requests in flight at all servers together; others wait, \
+           which counts in their latency and is shown separately), timeout=TIME (60s), \
            cancel=SHARE%@TIME or SHARE%@Ntok (that share of the requests is given up after a time or \
            N parts of a stream, and not measured), retries=N (0, counted; after a \
            refusal Dyno waits for Retry-After, or for increasing times), threads=N, http2=true, \
@@ -375,7 +376,11 @@ impl ServerGroup {
                     "{} servers share the sessions; each session stays on one server.",
                     self.nodes.len()
                 ),
-                None => format!("{} servers take turns.", self.nodes.len()),
+                None => format!(
+                    "{} servers share the requests: each goes to the next one in turn that has a free \
+                     connection, so that a faster server may answer more of them.",
+                    self.nodes.len()
+                ),
             });
         }
         let client = match self.names.join(", ") {

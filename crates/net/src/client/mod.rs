@@ -163,7 +163,8 @@ impl fmt::Debug for Options {
     }
 }
 
-/// One server, or several used in turn, as a system under test.
+/// One server, or several, as a system under test. Of several, a request goes to the next one in turn
+/// that has a free connection.
 ///
 /// ```no_run
 /// use std::sync::Arc;
