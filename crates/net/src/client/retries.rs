@@ -221,6 +221,21 @@ impl Client {
 }
 
 impl ClientCore {
+    /// Takes the retries that are due, and reports as cancelled those that the client gives up instead.
+    pub(super) fn due_retries(&self, now: Nanos) -> Vec<(Job, Responder)> {
+        let mut due = self.retries.take_due(now);
+        due.retain(|(job, responder)| {
+            let is_given_up =
+                self.given_up_at(*job, responder, now).is_some_and(|until| until <= now);
+            if is_given_up {
+                let trouble = self.cancelled();
+                self.settle_failure(*job, responder, &FailedAttempt::unheard(&trouble), now);
+            }
+            !is_given_up
+        });
+        due
+    }
+
     /// Settles a failed attempt: retries it later, or counts the trouble of the sample and reports
     /// its failure at `at` by the client's clock. Returns the job if it is to be retried at once.
     pub(super) fn settle_failure(
@@ -258,6 +273,13 @@ impl ClientCore {
             may_pass && is_soon && !failed.is_heard && job.tries < self.options.retries;
         let is_counted = self.is_measured(job, responder);
         if may_repeat && !responder.is_over() {
+            let now = self.clock.now();
+            let due = now.saturating_add(span);
+            // The client gives the request up instead of sending it again.
+            if let Some(until) = self.given_up_at(job, responder, now).filter(|at| *at <= due) {
+                self.retries.add(until, job, responder.clone());
+                return None;
+            }
             if is_counted {
                 self.counters.repeated(trouble.kind, span);
             }
@@ -266,7 +288,7 @@ impl ClientCore {
             if span == 0 {
                 return Some(again);
             }
-            self.retries.add(self.clock.now().saturating_add(span), again, responder.clone());
+            self.retries.add(due, again, responder.clone());
             return None;
         }
         self.session_nodes.iter().for_each(|nodes| nodes.ended(job.node));
