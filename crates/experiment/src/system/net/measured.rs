@@ -3,13 +3,14 @@
 use std::num::NonZero;
 
 use dyno_loadgen::clock::Nanos;
-use dyno_loadgen::plan::{Load, Plan, SampleChoice, Tokens};
+use dyno_loadgen::plan::{Load, Plan, SampleChoice, Server, Tokens};
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::record::Record;
-use dyno_loadgen::settings::{Scenario, TestMode};
+use dyno_loadgen::settings::{Arrivals, Scenario, TestMode};
 use dyno_net::client::RetryTimes;
 use dyno_net::ledger::Entry;
 use dyno_results::summary::{Limits, NO_BOUND};
+use dyno_results::units::duration;
 
 use super::{Answers, Remote};
 use crate::options::{Requirement, RunOptions};
@@ -44,7 +45,28 @@ impl Remote {
             );
         }
         self.check_choices(run, plan)?;
-        self.check_length(run, plan)
+        self.check_length(run, plan)?;
+        self.check_duration(plan)
+    }
+
+    /// Checks that a recorded trace lasts as long as the run must.
+    fn check_duration(&self, plan: &Plan) -> Result<(), String> {
+        let Load::Server(Server { arrivals: Arrivals::Replay(times), .. }) = &plan.load else {
+            return Ok(());
+        };
+        let lasts = times.last().copied().unwrap_or(0);
+        let is_judged = self.schedule.is_some()
+            && self.sessions.is_none()
+            && plan.mode != TestMode::AccuracyOnly;
+        if !is_judged || plan.min_duration <= lasts {
+            return Ok(());
+        }
+        let [wanted, found] = [plan.min_duration, lasts].map(|ns| duration(ns.cast_signed()));
+        Err(format!(
+            "--duration {wanted}: expected a run of at least this length, found a recorded trace whose \
+             last request is due after {found}; lower the duration, or play the trace several times \
+             with repeat=N"
+        ))
     }
 
     /// Returns whether requests ask for several choices. Their tokens come mixed, so that they have no time
