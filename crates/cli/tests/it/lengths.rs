@@ -207,6 +207,7 @@ fn pairs_of_lengths_are_drawn_together() {
     let folder = Folder::new();
     for (keys, words) in [
         (",lengths=5/20,input=3", "includes input and output"),
+        (",lengths=5", "expected INPUT/OUTPUT for each pair"),
         (",lengths=5/20*0", "INPUT/OUTPUT*WEIGHT"),
     ] {
         let ran = folder.dyno(&format!("run --system openai:http://localhost:1{keys}"));

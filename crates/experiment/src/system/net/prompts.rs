@@ -103,6 +103,12 @@ impl PromptKeys {
         if self.lengths.is_some() && (self.input.is_some() || self.output.is_some()) {
             return Err(given.wrong("lengths", "includes input and output; remove the other two"));
         }
+        let is_text = api.is_none_or(Api::is_text);
+        if is_text && self.lengths.as_ref().is_some_and(LengthMix::lacks_output) {
+            let why = "expected INPUT/OUTPUT for each pair, such as 512/128; input=N has no limit of the \
+                       answers";
+            return Err(given.wrong("lengths", why));
+        }
         let single = || LengthMix::of_one(self.input.unwrap_or(INPUT), self.output);
         let made = SyntheticPrompts {
             count: run.samples_or_of_round(MADE_UP),
