@@ -89,7 +89,9 @@ fn words_are_fitted_to_the_tokens_that_the_server_counts() {
     assert!(bodies.iter().all(|body| words(text(body)) + TEMPLATE == 50));
     let (summary, bodies) = play(of_words, ",input=5,output=5,exact-input=usage");
     assert!(bodies.iter().all(|body| words(text(body)) == 1));
-    says(&summary, "12 prompts are longer than requested: a request without words has 11 tokens");
+    says(&summary, "Input lengths are not verified: no prompt can be as short as requested");
+    says(&summary, "12 of 12 prompts are longer than requested");
+    says(&summary, "a request without words has 11 tokens");
 }
 
 #[test]
