@@ -83,6 +83,7 @@ pub(super) fn seen_by_client(
                 capacity: reported.capacity(),
                 lateness: &|tenant, _| reported.lateness(tenant),
                 workers: reported.workers(target),
+                streams: remote.streams(),
             };
             seen.clone_from(&sight.seen);
             client::client(&sight, &tenants)
@@ -93,6 +94,7 @@ pub(super) fn seen_by_client(
                 capacity: took.saturating_mul(remote.threads.max(1) as u64),
                 lateness: &|tenant, record| remote.lateness(tenant, record),
                 workers: Vec::new(),
+                streams: remote.streams(),
             };
             seen.clone_from(&sight.seen);
             client::client(&sight, &tenants)

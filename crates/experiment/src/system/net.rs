@@ -474,6 +474,12 @@ impl Remote {
         self.client.limit_in_flight(0)
     }
 
+    /// Returns the number of streams on each connection of HTTP/2 of the first tenant; `None` over
+    /// HTTP/1.1.
+    pub fn streams(&self) -> Option<u64> {
+        self.client.streams(0).map(|streams| streams as u64)
+    }
+
     /// Returns the plan of a run that plays the sessions of the server, if it has any.
     ///
     /// # Errors

@@ -57,6 +57,15 @@ impl Client {
         given.into_iter().chain(limit).min()
     }
 
+    /// Returns [`Options::streams`] over HTTP/2; `None` over HTTP/1.1.
+    #[must_use]
+    pub fn streams(&self) -> Option<usize> {
+        match self.transport {
+            Transport::Http1(_) => None,
+            Transport::Http2(_) => Some(self.shared.options.streams),
+        }
+    }
+
     /// Returns [`Options::max_in_flight`], unless connections allow fewer concurrent requests.
     #[must_use]
     pub fn limit_in_flight(&self) -> Option<usize> {

@@ -61,6 +61,12 @@ impl Clients {
         self.client_of(tenant).limit_in_flight()
     }
 
+    /// Returns [`Client::streams`] of the tenant's client.
+    #[must_use]
+    pub fn streams(&self, tenant: u8) -> Option<usize> {
+        self.client_of(tenant).streams()
+    }
+
     /// Returns whether a client gives requests up on purpose.
     #[must_use]
     pub fn cancels(&self) -> bool {

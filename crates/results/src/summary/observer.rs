@@ -182,6 +182,7 @@ impl Observer {
             test.notes.push(unjudged_note(&reason.text));
         } else if let Some(reason) = reason {
             test.add_reason_after_failures(reason.because_of(Cause::Client));
+            test.begin_with_connections();
             test.withdraw_advice();
             test.settle();
         } else if self.is_over_budget(all) {
