@@ -95,7 +95,7 @@ impl Outcome {
             },
             series: None,
             records: None,
-            texts: texts(test, tenant, system, &folder),
+            texts: texts(log, test, tenant, system, &folder),
         };
         match (test.mode, reports.last()) {
             (TestMode::AccuracyOnly, _) => {
@@ -121,10 +121,20 @@ impl Outcome {
 }
 
 /// Returns the texts of a tenant's requests and answers in the last run.
-fn texts(test: &PlannedTest, tenant: Option<&str>, system: &System, folder: &str) -> String {
+fn texts(
+    log: &TestLog,
+    test: &PlannedTest,
+    tenant: Option<&str>,
+    system: &System,
+    folder: &str,
+) -> String {
+    let excluded = log.runs().last().and_then(|run| run.record.excluded.as_ref());
+    let is_measured = |sequence: u64| {
+        excluded.is_none_or(|excluded| excluded.numbers.binary_search(&sequence).is_ok())
+    };
     let number = test.tenants.iter().position(|one| one.name.as_deref() == tenant);
     let number = number.and_then(|number| u8::try_from(number).ok()).unwrap_or(0);
-    system.remote().map_or_else(String::new, |remote| remote.take_texts(number, folder))
+    system.remote().map_or_else(String::new, |remote| remote.take_texts(number, folder, &is_measured))
 }
 
 /// Adds classes and tokens of a text server's answers in the reported run. Returns its record with
@@ -257,7 +267,11 @@ fn judge_performance(
     if let Some(metrics) = &test.metrics
         && let Some(excluded) = &metrics.excluded
     {
-        test.notes.extend(excluded.notes(metrics.query_count));
+        let of_tenant = |note: String| match &test.tenant {
+            Some(name) => format!("Tenant {name}: {note}"),
+            None => note,
+        };
+        test.notes.extend(excluded.notes(metrics.query_count).into_iter().map(of_tenant));
     }
     match end {
         Some(End::Failed { load, because }) => {

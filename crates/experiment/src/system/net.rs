@@ -553,8 +553,13 @@ impl Remote {
     }
 
     /// Returns the requests of a tenant in the last run with their answers, as JSON lines; empty
-    /// unless the run keeps them.
-    pub fn take_texts(&self, tenant: u8, test: &str) -> String {
+    /// unless the run keeps them. Requests of the ramp and cancelled ones are marked by `is_measured`.
+    pub fn take_texts(
+        &self,
+        tenant: u8,
+        test: &str,
+        is_measured: &dyn Fn(u64) -> bool,
+    ) -> String {
         let Answers::Text { workload, .. } = &self.answers else { return String::new() };
         let mut lines = String::new();
         for AnswerText { sequence, sample, answer } in self.client.take_texts(tenant) {
@@ -562,6 +567,9 @@ impl Remote {
             let mut line = json!({
                 "test": test, "query": sequence, "sample": sample, "request": request,
             });
+            if !is_measured(sequence) {
+                line["measured"] = false.into();
+            }
             match answer {
                 Ok(text) => line["answer"] = text.into(),
                 Err(why) => line["error"] = why.into(),

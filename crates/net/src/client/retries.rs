@@ -292,7 +292,15 @@ impl ClientCore {
             return None;
         }
         self.session_nodes.iter().for_each(|nodes| nodes.ended(job.node));
-        let words = self.hidden(&trouble.words);
+        let mut words = self.hidden(&trouble.words);
+        if may_pass && !is_soon && failed.requested_wait.is_some() && self.options.retries > 0 {
+            let [asked, most] = [span, self.options.time_limit.unwrap_or(Nanos::MAX)]
+                .map(|ns| ns as f64 / SECOND as f64);
+            words += &format!(
+                " (not sent again: the server asks for a wait of {asked:.0} s, longer than \
+                 timeout={most}s)"
+            );
+        }
         self.keep_text(job, Err(&words));
         if is_counted && trouble.kind != Kind::Cancelled {
             self.counters.failed(&Trouble::new(trouble.kind, words));

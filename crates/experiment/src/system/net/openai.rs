@@ -310,8 +310,13 @@ fn adapted(
         remarks.extend(learned.remarks);
     }
     let plural = if requests == 1 { "request" } else { "requests" };
+    let tokens = match settings.api {
+        // The fewest that the interface allows.
+        Some(Api::Responses) => "16 tokens",
+        _ => "one token",
+    };
     remarks.push(format!(
-        "Before the run, {requests} {plural} for one token determined what the server accepts; a \
+        "Before the run, {requests} {plural} for {tokens} determined what the server accepts; a \
          run of a URL sends one more to identify the server."
     ));
     Ok((servers, settings, remarks))

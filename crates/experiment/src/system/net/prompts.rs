@@ -84,6 +84,11 @@ impl PromptKeys {
         run: &RunOptions,
         api: Option<Api>,
     ) -> Result<Workload, Failure> {
+        if self.turns.is_some() {
+            let why = "has no effect without --data FILE; remove it, or add sessions=live for \
+                       conversations that are generated";
+            return Err(given.wrong("turns", why));
+        }
         if let Some(key) = self.foreign(true) {
             return Err(given.wrong(key, "has no effect without --data FILE; remove it"));
         }

@@ -133,7 +133,10 @@ fn a_wait_beyond_the_time_limit_is_a_failure() {
     let options = Options { retries: 2, time_limit: Some(SECOND / 2), ..Options::default() };
     let (all, client) = played(below(&server, "rateall"), 1, options);
     assert_eq!(all.record.failed.len(), 1);
-    assert!(client.statistics().retries.is_empty());
+    let seen = client.statistics();
+    assert!(seen.retries.is_empty());
+    let words = &seen.troubles[&Kind::Refused].1;
+    assert!(words.contains("not sent again: the server asks for a wait of 1 s"), "{words}");
 }
 
 #[test]
