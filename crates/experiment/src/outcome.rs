@@ -134,7 +134,10 @@ fn texts(
     };
     let number = test.tenants.iter().position(|one| one.name.as_deref() == tenant);
     let number = number.and_then(|number| u8::try_from(number).ok()).unwrap_or(0);
-    system.remote().map_or_else(String::new, |remote| remote.take_texts(number, folder, &is_measured))
+    match system.remote() {
+        Some(remote) => remote.take_texts(number, folder, &is_measured),
+        None => String::new(),
+    }
 }
 
 /// Adds classes and tokens of a text server's answers in the reported run. Returns its record with

@@ -143,7 +143,8 @@ impl Scraper {
 impl ScrapedPage {
     fn unread(url: String, interval: Nanos) -> Self {
         let (readings, failures) = (Vec::new(), 0);
-        Self { url, interval, readings, failures, first_failure: None, malformed_lines: 0, oddity: None }
+        let (first_failure, oddity) = (None, None);
+        Self { url, interval, readings, failures, first_failure, malformed_lines: 0, oddity }
     }
 
     /// Adds a reading of a page, without secrets that its names repeat. Returns its quantities if it

@@ -204,6 +204,7 @@ impl Client {
             );
             charge(test, text);
         }
+        test.begin_with_connections();
         test.settle();
     }
 
