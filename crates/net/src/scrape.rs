@@ -166,7 +166,8 @@ impl ScrapedPage {
         let page = Exposition::parse(&text);
         self.malformed_lines += page.malformed as u64;
         if self.oddity.is_none() {
-            self.oddity = oddity(&page);
+            let why = oddity(&page);
+            self.oddity = why.map(|why| hide(&why, &source.fields, &source.secrets));
         }
         let mut found = Quantities::from_page(&page, source.model.as_deref());
         let names = found.models.iter();
@@ -193,7 +194,7 @@ fn oddity(page: &Exposition<'_>) -> Option<String> {
     let is_odd = |sample: &&Sample<'_>| !sample.value.is_finite();
     let first = page.samples.iter().find(is_odd)?;
     let (odd, all) = (page.samples.iter().filter(is_odd).count(), page.samples.len());
-    Some(format!("{odd} of its {all} values are no finite numbers, such as `{}`", first.name))
+    Some(format!("{odd} of its {all} values are no finite numbers, such as {:?}", first.name))
 }
 
 impl MetricsPage {
@@ -310,6 +311,15 @@ mod tests {
         let (version, trust) = (HttpVersion::Http1, Trust::default());
         let (fields, secrets) = (Vec::new(), Vec::new());
         MetricsPage { endpoint, path, version, fields, trust, secrets, model: None }
+    }
+
+    #[test]
+    fn lines_and_values_of_no_use_are_named() {
+        let of = |text: &str| oddity(&Exposition::parse(text));
+        assert_eq!(of("queue 3\n"), None);
+        let nan = of("queue NaN\nruns 3\n").unwrap();
+        assert_eq!(nan, "1 of its 2 values are no finite numbers, such as \"queue\"");
+        assert!(of("queue\nruns 3\n").unwrap().starts_with("1 line cannot be read (line 1: "));
     }
 
     #[test]
