@@ -168,8 +168,8 @@ impl ComparisonReport {
             return Err(Failure::usage(problem).hint("remove --paired, or add the missing runs"));
         }
         let (titles, mut remarks) = common_tests(baseline, candidate)?;
-        let runs = [baseline, candidate];
-        remarks.extend(condition_remarks(runs, &titles, question.is_forced)?);
+        let forced = question.is_forced;
+        remarks.extend(condition_remarks([baseline, candidate], &titles, forced)?);
         let is_single = baseline.len() == 1 && candidate.len() == 1;
         let between_runs =
             if is_single && baseline[0].time == "real" { question.between_runs } else { 0.0 };
@@ -313,7 +313,7 @@ fn comparable_accuracies(
 /// # Errors
 /// The conditions differ so that the runs cannot be compared.
 fn condition_remarks(
-    sides: [&Vec<ComparedRun>; 2],
+    sides: [&[ComparedRun]; 2],
     titles: &[String],
     is_forced: bool,
 ) -> Result<Vec<String>, Failure> {
