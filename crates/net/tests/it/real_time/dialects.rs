@@ -113,6 +113,10 @@ fn a_refused_request_waits_as_long_as_the_server_asks() {
     }
     let waited = (0..6).filter(|&at| rate.record.completed_at[at] - accepted[at] >= SECOND);
     assert_eq!(waited.count() as u64, seen.retries[&Kind::Refused]);
+    // Meanwhile it is not on the wire.
+    let times = client.retry_times(0, 6).into_iter();
+    let paused = times.filter(|of| of.last_sent.saturating_sub(of.last_failed) >= SECOND);
+    assert_eq!(paused.count() as u64, seen.retries[&Kind::Refused]);
 }
 
 #[test]
