@@ -20,7 +20,7 @@ use crate::observe::Heart;
 use crate::options::{RunOptions, find_key};
 use crate::run;
 use crate::system::System;
-use crate::system::net::Remote;
+use crate::system::net::{Remote, WireTimes};
 use crate::watch::Watch;
 use crate::workers::{SENT, WorkerReport, divided, divided_limit};
 pub use consent::{Consent, GRAMMAR, Grant};
@@ -122,7 +122,10 @@ impl Rig for WorkerRig {
             return WorkerReport { observer, ..WorkerReport::default() }.bytes();
         };
         let lateness = |(tenant, part): (u8, &TenantOutcome)| remote.lateness(tenant, &part.record);
-        let sent = |(tenant, part): (u8, &TenantOutcome)| remote.sent(tenant, &part.record);
+        let wire: Vec<WireTimes> = (0..)
+            .zip(&played.tenants)
+            .map(|(tenant, part)| remote.wire_times(tenant, &part.record))
+            .collect();
         let ledger = |(tenant, part): (u8, &TenantOutcome)| remote.ledger(tenant, &part.record);
         let retries = |(tenant, part): (u8, &TenantOutcome)| remote.retries(tenant, &part.record);
         let waits = |(tenant, part): (u8, &TenantOutcome)| remote.retry_waits(tenant, &part.record);
@@ -131,7 +134,8 @@ impl Rig for WorkerRig {
             threads: remote.threads,
             took: clock.now(),
             lateness: (0..).zip(&played.tenants).map(lateness).collect(),
-            sent: (0..).zip(&played.tenants).map(sent).collect(),
+            sent: wire.iter().map(|times| times.sent.clone()).collect(),
+            retry_times: wire.into_iter().map(|times| times.retries).collect(),
             ledger: (0..).zip(&played.tenants).map(ledger).collect(),
             retries: (0..).zip(&played.tenants).map(retries).collect(),
             retry_waits: (0..).zip(&played.tenants).map(waits).collect(),

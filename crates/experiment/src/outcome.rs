@@ -96,7 +96,7 @@ impl Outcome {
             },
             series: None,
             records: None,
-            texts: texts(test, tenant, system, &folder),
+            texts: texts(log, test, tenant, system, &folder),
         };
         match (test.mode, reports.last()) {
             (TestMode::AccuracyOnly, _) => {
@@ -122,10 +122,23 @@ impl Outcome {
 }
 
 /// Returns the texts of a tenant's requests and answers in the last run.
-fn texts(test: &PlannedTest, tenant: Option<&str>, system: &System, folder: &str) -> String {
+fn texts(
+    log: &TestLog,
+    test: &PlannedTest,
+    tenant: Option<&str>,
+    system: &System,
+    folder: &str,
+) -> String {
+    let excluded = log.runs().last().and_then(|run| run.record.excluded.as_ref());
+    let is_measured = |sequence: u64| {
+        excluded.is_none_or(|excluded| excluded.numbers.binary_search(&sequence).is_ok())
+    };
     let number = test.tenants.iter().position(|one| one.name.as_deref() == tenant);
     let number = number.and_then(|number| u8::try_from(number).ok()).unwrap_or(0);
-    system.remote().map_or_else(String::new, |remote| remote.take_texts(number, folder))
+    match system.remote() {
+        Some(remote) => remote.take_texts(number, folder, &is_measured),
+        None => String::new(),
+    }
 }
 
 /// Adds classes and tokens of a text server's answers in the reported run. Returns its record with
@@ -142,10 +155,10 @@ fn accounts(
     let tenant = tenant_in_client(log, report, test, tenant)?;
     let record = &report.run.record;
     let entries = system.ledger(tenant, record);
-    let sent = system.sent(tenant, record);
+    let wire = system.wire_times(tenant, record);
     let remote = system.remote().filter(|_| test.tenants.len() == 1);
     let model_of = |sample| remote.and_then(|remote| remote.model_of(sample));
-    answers::add(summary, report, &entries, &sent, &model_of, context)
+    answers::add(summary, report, &entries, &wire, &model_of, context)
 }
 
 /// Returns the raw records of the reported run, with the retries of the requests of a server.
@@ -261,7 +274,11 @@ fn judge_performance(
     if let Some(metrics) = &test.metrics
         && let Some(excluded) = &metrics.excluded
     {
-        test.notes.extend(excluded.notes(metrics.query_count));
+        let of_tenant = |note: String| match &test.tenant {
+            Some(name) => format!("Tenant {name}: {note}"),
+            None => note,
+        };
+        test.notes.extend(excluded.notes(metrics.query_count).into_iter().map(of_tenant));
     }
     match end {
         Some(End::Failed { load, because }) => {

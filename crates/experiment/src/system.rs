@@ -30,7 +30,6 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Record;
@@ -51,6 +50,7 @@ use crate::watch::Watch;
 use crate::workers::RemoteWorkers;
 use kind::{Drive, OpenedSystem, Request, WorkerPool};
 pub use kind::{Resources, SYSTEMS, SystemKind};
+use net::WireTimes;
 use npu::NpuSpec;
 pub use numbers::Numbers;
 use policy::Policies;
@@ -248,16 +248,18 @@ impl System {
         }
     }
 
-    /// Returns when each request of a tenant's record of the last run was written to a socket, ns since
-    /// the start of the record; 0 if it was not. Empty without a server.
-    pub fn sent(&self, tenant: u8, record: &Record) -> Vec<Nanos> {
+    /// Returns when the requests of a tenant's record of the last run were on the wire. Empty without a
+    /// server.
+    pub fn wire_times(&self, tenant: u8, record: &Record) -> WireTimes {
         let reported = self.remote_workers.as_ref().and_then(RemoteWorkers::reported);
+        let played = record.played();
         match (reported, self.remote()) {
-            (Some(reported), Some(_)) => {
-                net::measured_stamps(record, reported.sent(tenant, record.played()))
-            }
-            (None, Some(remote)) => remote.sent(tenant, record),
-            (_, None) => Vec::new(),
+            (Some(reported), Some(_)) => WireTimes {
+                sent: net::measured_stamps(record, reported.sent(tenant, played)),
+                retries: net::measured_retries(record, reported.retry_times(tenant, played)),
+            },
+            (None, Some(remote)) => remote.wire_times(tenant, record),
+            (_, None) => WireTimes::default(),
         }
     }
 

@@ -194,6 +194,8 @@ pub struct Metrics {
     pub query_count: u64,
     /// Queries issued that the client cancelled, which no other figure includes.
     pub cancelled: u64,
+    /// When the last of them was due, ns: they are part of the length of the run.
+    pub cancelled_until: Nanos,
     /// Samples answered: n in the reference.
     pub sample_count: u64,
     /// Samples that failed.
@@ -284,6 +286,7 @@ impl Metrics {
         Self {
             query_count: record.query_count() as u64,
             cancelled: record.cancelled(),
+            cancelled_until: record.excluded.as_ref().map_or(0, |of| of.cancelled_until),
             sample_count,
             failed: FailureCounts::from_record(record),
             missing: times.missing,

@@ -12,7 +12,7 @@ use dyno_loadgen::clock::{Clock, Nanos};
 use crate::ask::{HttpAnswer, ServerQuery};
 use crate::endpoint::Endpoint;
 use crate::exchange::{HttpVersion, Method, Request};
-use crate::exposition::Exposition;
+use crate::exposition::{Exposition, Sample};
 use crate::secrets::hide;
 use crate::server_metrics::Quantities;
 use crate::tls::Trust;
@@ -53,6 +53,9 @@ pub struct ScrapedPage {
     pub first_failure: Option<String>,
     /// Lines that could not be read, of all readings.
     pub malformed_lines: u64,
+    /// What is odd about the first reading that has lines or values of no use, such as
+    /// `1 line cannot be read (line 3: expected a value)`.
+    pub oddity: Option<String>,
 }
 
 /// The known quantities of a page at one time.
@@ -140,7 +143,8 @@ impl Scraper {
 impl ScrapedPage {
     fn unread(url: String, interval: Nanos) -> Self {
         let (readings, failures) = (Vec::new(), 0);
-        Self { url, interval, readings, failures, first_failure: None, malformed_lines: 0 }
+        let (first_failure, oddity) = (None, None);
+        Self { url, interval, readings, failures, first_failure, malformed_lines: 0, oddity }
     }
 
     /// Adds a reading of a page, without secrets that its names repeat. Returns its quantities if it
@@ -161,6 +165,10 @@ impl ScrapedPage {
         let text = String::from_utf8_lossy(&body);
         let page = Exposition::parse(&text);
         self.malformed_lines += page.malformed as u64;
+        if self.oddity.is_none() {
+            let why = oddity(&page);
+            self.oddity = why.map(|why| hide(&why, &source.fields, &source.secrets));
+        }
         let mut found = Quantities::from_page(&page, source.model.as_deref());
         let names = found.models.iter();
         found.models = names.map(|name| hide(name, &source.fields, &source.secrets)).collect();
@@ -175,6 +183,18 @@ impl ScrapedPage {
         }
         self.readings.last().map(|reading| &reading.found)
     }
+}
+
+/// Returns which lines and values of a page are of no use; `None` if there are none.
+fn oddity(page: &Exposition<'_>) -> Option<String> {
+    if let Some(first) = &page.first_malformed {
+        let lines = if page.malformed == 1 { "line" } else { "lines" };
+        return Some(format!("{} {lines} cannot be read ({first})", page.malformed));
+    }
+    let is_odd = |sample: &&Sample<'_>| !sample.value.is_finite();
+    let first = page.samples.iter().find(is_odd)?;
+    let (odd, all) = (page.samples.iter().filter(is_odd).count(), page.samples.len());
+    Some(format!("{odd} of its {all} values are no finite numbers, such as {:?}", first.name))
 }
 
 impl MetricsPage {
@@ -212,7 +232,10 @@ impl MetricsPage {
         drop(began);
         if !has_known {
             if scraped.first_failure.is_none() {
-                scraped.first_failure = Some("the page has no metric that Dyno knows".into());
+                let why = scraped.oddity.as_ref().map(|why| format!(": {why}"));
+                let why = why.unwrap_or_default();
+                scraped.first_failure =
+                    Some(format!("the page has no metric that Dyno knows{why}"));
             }
             return scraped;
         }
@@ -288,6 +311,15 @@ mod tests {
         let (version, trust) = (HttpVersion::Http1, Trust::default());
         let (fields, secrets) = (Vec::new(), Vec::new());
         MetricsPage { endpoint, path, version, fields, trust, secrets, model: None }
+    }
+
+    #[test]
+    fn lines_and_values_of_no_use_are_named() {
+        let of = |text: &str| oddity(&Exposition::parse(text));
+        assert_eq!(of("queue 3\n"), None);
+        let nan = of("queue NaN\nruns 3\n").unwrap();
+        assert_eq!(nan, "1 of its 2 values are no finite numbers, such as \"queue\"");
+        assert!(of("queue\nruns 3\n").unwrap().starts_with("1 line cannot be read (line 1: "));
     }
 
     #[test]

@@ -241,8 +241,11 @@ fn facts(html: &mut String, test: &Test, metrics: &Metrics) {
         ("lasted", words::span_ns(metrics.lasted_ns)),
         ("ended by", metrics.ended.clone()),
         ("failed", count(failed)),
-        ("never answered", count(metrics.missing)),
+        ("never answered", count(metrics.missing.saturating_sub(metrics.unfinished()))),
     ];
+    if metrics.unfinished() > 0 {
+        rows.push(("unfinished when the run was stopped", count(metrics.unfinished())));
+    }
     if let Some(over) = metrics.over_bound.most().filter(|_| test.scenario == "Server") {
         rows.push(("over a bound", count(over)));
     }

@@ -184,9 +184,9 @@ const EXAMPLES: &[(&str, &Examples)] = &[
         &[
             (
                 "dyno run http://gpu:8000 --remote-workers 2 --listen 0.0.0.0:7700",
-                "on the first machine, then on two others:",
+                "on the first machine, then on two others, each with the same DYNO_WORKER_TOKEN:",
             ),
-            ("dyno worker --join first:7700", "join its runs"),
+            ("dyno worker --join first:7700 --allow hosts:gpu", "join its runs"),
             ("dyno worker --help", "what a worker may read and send"),
         ],
     ),

@@ -20,7 +20,8 @@ The coordinator is `dyno run --remote-workers N --listen ADDRESS`, or search, co
 these flags. It names the system to measure; its files must also be on this machine.
 Both sides need the same secret in the environment variable DYNO_WORKER_TOKEN, unless both run on
 this machine and connect over loopback. From a coordinator elsewhere a worker accepts files, environment
-variables, libraries and servers only with a grant. Environment variables always need one:
+variables, libraries and servers only with a grant, such as --allow hosts:gpu. Environment variables
+always need one:
 ";
 
 #[derive(Debug, Args)]

@@ -123,11 +123,24 @@ fn offered(arrivals: &str, test: &Test, metrics: &Metrics) -> String {
     let completed =
         completed.map_or_else(|| "none".into(), |found| format!("{}{answered}/s", rate(found)));
     let meaning = if test.mode == "peak" { "" } else { " (a load, not the capacity)" };
-    let offered = match test.plan.target_qps {
-        0.0 => format!("all{arriving} at once"),
-        qps => format!("{}{arriving}/s", rate(qps)),
+    let offered = match (test.plan.target_qps, scheduled(test, metrics)) {
+        (0.0, _) => format!("all{arriving} at once"),
+        (target, Some(found)) if rate(found) != rate(target) => {
+            format!("{}/s (target {}/s)", rate(found), rate(target))
+        }
+        (target, _) => format!("{}{arriving}/s", rate(target)),
     };
     format!("offered {offered}, {arrivals}, completed {completed}{meaning}")
+}
+
+/// Returns the rate of the drawn arrivals, which differs from the target by chance; `None` where arrivals
+/// are not the samples that are measured: sessions, cancelled requests, and queries of several samples.
+fn scheduled(test: &Test, metrics: &Metrics) -> Option<f64> {
+    let cancelled = metrics.excluded.as_ref().map_or(0, |excluded| excluded.cancelled);
+    let is_of_samples =
+        metrics.sessions.is_none() && cancelled == 0 && test.plan.samples_per_query == 1;
+    let found = metrics.rates.scheduled_samples_per_s.filter(|_| is_of_samples);
+    found.filter(|rate| rate.is_finite() && *rate > 0.0)
 }
 
 /// Returns the number of samples that failed or never came back.
@@ -303,7 +316,12 @@ fn lost(metrics: &Metrics) -> Option<String> {
     let (failed, missing) = (metrics.failed.total(), metrics.missing);
     let part =
         |n: u64, what: &str| (n > 0).then(|| format!("{} {what}", counted(n, "sample", "samples")));
-    let parts = [part(failed, "failed"), part(missing, "never answered")];
+    let unfinished = metrics.unfinished();
+    let parts = [
+        part(failed, "failed"),
+        part(missing.saturating_sub(unfinished), "never answered"),
+        part(unfinished, "unfinished when the run was stopped"),
+    ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))
 }

@@ -135,22 +135,29 @@ fn show(of: &MetricDistribution, value: f64) -> String {
 
 /// Returns how many requests succeeded and failed, the peak concurrency and the duration.
 fn requests(metrics: &Metrics) -> String {
-    let kinds = metrics.failed.by_reason().into_iter().filter(|(_, n)| *n > 0);
+    let unfinished = metrics.unfinished();
+    let missing = metrics.missing.saturating_sub(unfinished);
+    let lost = metrics.failed.total().saturating_add(missing);
+    let kinds = metrics.failed.by_reason();
+    let kinds = kinds.into_iter().chain([("missing", missing)]).filter(|(_, n)| *n > 0);
     let kinds: Vec<String> =
         kinds.map(|(kind, n)| format!("{} {}", count(n), kind.replace('_', " "))).collect();
     let kinds = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
     let peak = metrics.peak_concurrency.map(|peak| format!(", peak concurrency {}", count(peak)));
+    let unfinished = match unfinished {
+        0 => String::new(),
+        n => format!(", {} unfinished when the run was stopped", count(n)),
+    };
     let excluded = metrics.excluded.as_ref();
     let excluded = excluded.into_iter().flat_map(|excluded| {
         [(excluded.cancelled, "cancelled"), (excluded.ramp_requests, "in the ramp")]
     });
-    let others = [(metrics.missing, "unfinished")].into_iter().chain(excluded);
-    let others = others.filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {} {what}", count(n)));
+    let others = excluded.filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {} {what}", count(n)));
     let others: String = others.collect();
     format!(
-        "{} answered, {} failed{kinds}{others}{}, {}",
+        "{} answered, {} failed{kinds}{unfinished}{others}{}, {}",
         counted(metrics.sample_count, "request", "requests"),
-        count(metrics.failed.total()),
+        count(lost),
         peak.unwrap_or_default(),
         duration(metrics.lasted_ns.cast_signed())
     )

@@ -334,6 +334,19 @@ fn answers_with_several_choices_have_no_limit_on_tpot() {
     server.run(&folder, ",model=m,n:=2", "--dry-run").exits(0);
 }
 
+#[test]
+fn a_duration_beyond_a_recorded_trace_is_rejected_before_the_run() {
+    let (server, folder) = (PacedServer::start(1, Duration::ZERO), Folder::new());
+    let row = |ms: u32| json!({"prompt": format!("at {ms}"), "timestamp": ms}).to_string() + "\n";
+    folder.write("trace.jsonl", &[0, 500, 1_000].map(row).concat());
+    let options = "--data trace.jsonl --scenario server --mode performance --dry-run";
+    let told = server.run(&folder, ",model=m", &format!("{options} --duration 3s")).exits(2);
+    assert!(told.stderr.contains("due after 1.00 s; lower the duration"), "{}", told.stderr);
+    assert!(told.stderr.contains("repeat=N"), "{}", told.stderr);
+    server.run(&folder, ",model=m", &format!("{options} --duration 1s")).exits(0);
+    server.run(&folder, ",model=m,repeat=4", &format!("{options} --duration 3s")).exits(0);
+}
+
 /// A point takes as long as its trace, which is longer than a run of the profile.
 #[test]
 fn a_sweep_over_a_recorded_trace_announces_its_length() {

@@ -134,6 +134,35 @@ fn a_server_that_permits_too_few_streams_is_named_with_its_limit() {
         reasons.contains("The server permits 2 streams on a connection of HTTP/2"),
         "{reasons}"
     );
+    // The waits are delays of the client, which no processor shortens.
+    let first = test["reasons"][0].as_str().unwrap();
+    assert!(first.contains("samples waited for a"), "{reasons}");
+}
+
+#[test]
+fn the_option_for_streams_is_named_over_http2() {
+    let answer = StreamedAnswer {
+        pieces: 2,
+        piece: "a".into(),
+        last: "b".into(),
+        interval: 10 * MILLISECOND,
+        held_until: 0,
+        streams: 100,
+    };
+    let server = Http2::start("127.0.0.1:0".parse().unwrap(), answer).unwrap();
+    let folder = Folder::new();
+    folder.write("rows.jsonl", "{\"n\": 1}\n");
+    // Two streams for 400 requests/s that take 10 ms each.
+    let ran = folder.dyno(&format!(
+        "run --system raw:http://{}/x,method=GET,http2=true,connections=1,streams=2 --data rows.jsonl \
+         --mode performance --duration 1s --scenario Server --qps 400 --out out",
+        server.address()
+    ));
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    let reasons = summary["tests"][0]["reasons"].to_string();
+    assert!(reasons.contains("Raise streams=N or connections=N"), "{reasons}");
+    assert!(!reasons.contains("or use HTTP/2"), "{reasons}");
 }
 
 #[test]

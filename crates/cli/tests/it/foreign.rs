@@ -119,6 +119,21 @@ fn vllm_latencies_are_kept_without_details_and_of_embeddings() {
 }
 
 #[test]
+fn a_result_with_one_test_is_compared_with_the_test_of_its_load() {
+    let folder = Folder::new();
+    folder.write("one.json", &vllm_run(1.0).to_string());
+    let mut other = vllm_run(3.0);
+    other["request_rate"] = 8.0.into();
+    folder.write("two.json", &format!("{other}\n{}\n", vllm_run(1.5)));
+    let compared = folder.dyno("compare one.json two.json --json").exits(1).json();
+    let tests = compared["tests"].as_array().unwrap();
+    assert_eq!(tests.len(), 1, "{compared}");
+    let mut rows = tests[0]["metrics"].as_array().unwrap().iter();
+    let p50 = rows.find(|row| row["metric"] == "p50").unwrap();
+    assert!((p50["change"].as_f64().unwrap() - 0.5).abs() < 0.01, "{p50}");
+}
+
+#[test]
 fn vllm_arrivals_are_those_that_it_says() {
     let folder = Folder::new();
     folder.write("poisson.json", &vllm().to_string());

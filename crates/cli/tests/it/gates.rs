@@ -86,6 +86,7 @@ fn options_without_effect_are_rejected_before_the_run() {
     let check = |arguments: &str, expected: &str| check_rejected(&folder, arguments, 2, expected);
     let short = "--scenario Offline --mode performance";
     check(&format!("{short} --qps 5"), "--qps has no effect: it belongs to Server");
+    check(&format!("{short} --request-rate 5"), "--request-rate has no effect: it belongs to");
     check("--mode accuracy --duration 5s", "--duration has no effect: this run has no perf");
     check("--mode accuracy --records all", "--records has no effect");
     check("--mode accuracy --goodput e2el:5", "--goodput has no effect");

@@ -89,7 +89,9 @@ fn words_are_fitted_to_the_tokens_that_the_server_counts() {
     assert!(bodies.iter().all(|body| words(text(body)) + TEMPLATE == 50));
     let (summary, bodies) = play(of_words, ",input=5,output=5,exact-input=usage");
     assert!(bodies.iter().all(|body| words(text(body)) == 1));
-    says(&summary, "12 prompts are longer than requested: a request without words has 11 tokens");
+    says(&summary, "Input lengths are not verified: no prompt can be as short as requested");
+    says(&summary, "12 of 12 prompts are longer than requested");
+    says(&summary, "a request without words has 11 tokens");
 }
 
 #[test]
@@ -207,6 +209,7 @@ fn pairs_of_lengths_are_drawn_together() {
     let folder = Folder::new();
     for (keys, words) in [
         (",lengths=5/20,input=3", "includes input and output"),
+        (",lengths=5", "expected INPUT/OUTPUT for each pair"),
         (",lengths=5/20*0", "INPUT/OUTPUT*WEIGHT"),
     ] {
         let ran = folder.dyno(&format!("run --system openai:http://localhost:1{keys}"));

@@ -138,6 +138,19 @@ fn an_overloaded_run_that_may_go_on_is_not_valid() {
 }
 
 #[test]
+fn a_queue_for_the_limit_of_the_client_is_not_the_fault_of_the_server() {
+    let ((address, _), folder) = (start(Busy::Queues), Folder::new());
+    let options = "--qps 100 --duration 6s --stop-on-saturation off --max-concurrency 1";
+    let (code, summary) = run(&folder, address, options);
+    let test = &summary["tests"][0];
+    assert_eq!(code, Some(1), "{test}");
+    let reasons = test["reasons"].to_string();
+    assert!(reasons.contains("--max-concurrency permits 1 request in flight"), "{reasons}");
+    assert!(!reasons.contains("whether the server keeps up"), "{reasons}");
+    assert_eq!(test["causes"][0]["text"], test["reasons"][0]);
+}
+
+#[test]
 fn a_rate_that_the_server_keeps_is_not_ended() {
     let ((address, _), folder) = (start(Busy::Queues), Folder::new());
     let (_, summary) = run(&folder, address, "--qps 25 --duration 12s --stop-on-saturation on");

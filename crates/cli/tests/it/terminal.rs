@@ -182,7 +182,7 @@ fn the_summary_tells_what_an_issue_needs() {
     let text = ran.stdout.replace(" │\n│ ", "\n");
     for expected in [
         "dyno 0.2.0, model:exponent…, profile quick",
-        "Server: offered 10.00/s, poisson, completed ",
+        "/s (target 10.00/s), poisson, completed ",
         "TTFT 0 of ",
         "Server: TTFT p50 ",
         " tokens/s",

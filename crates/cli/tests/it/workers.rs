@@ -143,6 +143,10 @@ fn names_the_lost_worker(folder: &Folder) {
     let test = summary["tests"].as_array().unwrap().last().unwrap();
     let reasons = test["reasons"].to_string();
     assert!(reasons.contains("of 2 was lost"), "{reasons}");
+    // What follows from the loss is no reason of its own, and not the fault of the system.
+    let causes = test["causes"].as_array().unwrap();
+    let blames = |cause: &&Value| cause["cause"] == "system" || cause["kind"] == "missing";
+    assert_eq!(causes.iter().find(blames), None, "{causes:?}");
     let remarks = summary["remarks"].to_string();
     assert!(remarks.contains("process "), "{remarks}");
     assert_eq!(test["metrics"]["ended"], "worker lost");

@@ -18,7 +18,8 @@ pub struct Conditions {
     pub scenario: String,
     /// Name of the tenant, if it has one.
     pub tenant: Option<String>,
-    /// Name in the result of another tool, if it has several tests of the scenario.
+    /// Name in the result of another tool, if this or another compared run has several tests of the
+    /// scenario.
     pub name: Option<String>,
     /// The data set; its name is empty if another tool does not report it.
     pub data: Data,
@@ -133,23 +134,41 @@ fn time(ns: Option<u64>) -> String {
     ns.map_or("none".into(), |ns| units::duration(ns.cast_signed()))
 }
 
-/// Returns the conditions of the arrivals of two Server tests, with the values of both.
+/// Returns whether a number of requests in flight determines the arrivals, so that there is no rate.
+fn is_closed_loop(plan: &Plan) -> bool {
+    plan.arrivals.as_ref().is_some_and(|arrivals| arrivals.starts_with("concurrency"))
+}
+
+/// Returns the conditions of the arrivals of two Server tests, with the values of both. Arrivals that
+/// another tool does not record are not compared.
 fn of_arrivals(a: &Conditions, b: &Conditions) -> Vec<(&'static str, String, String)> {
-    let text = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".into());
     let has_stages = |plan: &Plan| are_stages(plan.arrivals.as_deref());
     let mut found = Vec::new();
-    // The rate of stages is that of the drawn arrivals, which depends on the seed. Their plan is the
-    // stages themselves.
-    if !(has_stages(&a.plan) && has_stages(&b.plan)) {
-        let rate = |plan: &Plan| format!("{}/s", units::rate(plan.target_qps));
-        found.push(("arrival rate", rate(&a.plan), rate(&b.plan)));
+    if let (Some(of_a), Some(of_b)) = (&a.plan.arrivals, &b.plan.arrivals) {
+        // The rate of stages is that of the drawn arrivals, which depends on the seed. Their plan is
+        // the stages themselves.
+        let have_stages = has_stages(&a.plan) && has_stages(&b.plan);
+        if !have_stages && !is_closed_loop(&a.plan) && !is_closed_loop(&b.plan) {
+            let rate = |plan: &Plan| format!("{}/s", units::rate(plan.target_qps));
+            found.push(("arrival rate", rate(&a.plan), rate(&b.plan)));
+        }
+        found.push(("arrivals", of_a.clone(), of_b.clone()));
     }
-    found.push(("arrivals", text(&a.plan.arrivals), text(&b.plan.arrivals)));
     if let (Some(a), Some(b)) = (a.ramp_ns, b.ramp_ns) {
         let ramp = |ns: u64| time(Some(ns).filter(|&ns| ns > 0));
         found.push(("ramp", ramp(a), ramp(b)));
     }
     found
+}
+
+/// Returns whether two tests have the same known load.
+pub fn have_same_load(a: &Conditions, b: &Conditions) -> bool {
+    let is_known = |of: &Conditions| of.scenario != "Server" || of.plan.arrivals.is_some();
+    let is_same = |(_, a, b): &(&str, String, String)| a == b;
+    a.scenario == b.scenario
+        && is_known(a)
+        && is_known(b)
+        && (a.scenario != "Server" || of_arrivals(a, b).iter().all(is_same))
 }
 
 /// Uses of files that do not change the samples.
@@ -342,5 +361,37 @@ mod tests {
         // A run of an earlier version.
         assert_eq!(differ(&first, &data("x", &[])), none);
         assert_eq!(differ(&first, &data("y", &[])), ["data set"]);
+    }
+
+    fn server(arrivals: Option<&str>, target_qps: f64) -> Conditions {
+        Conditions {
+            scenario: "Server".into(),
+            tenant: None,
+            name: None,
+            data: Data::default(),
+            plan: Plan { arrivals: arrivals.map(str::to_owned), target_qps, ..Plan::default() },
+            ramp_ns: None,
+            has_accuracy: None,
+        }
+    }
+
+    #[test]
+    fn a_load_that_is_not_recorded_is_no_difference() {
+        let poisson = server(Some("poisson"), 10.0);
+        assert_eq!(of_tests(&server(None, 0.0), &poisson), []);
+        assert!(!have_same_load(&server(None, 0.0), &poisson));
+        let found = of_tests(&server(Some("poisson"), 20.0), &poisson);
+        assert_eq!(found[0].what, "Server: arrival rate");
+    }
+
+    #[test]
+    fn a_fixed_concurrency_has_no_rate() {
+        // The rates are defaults that mean nothing.
+        let [ours, theirs] = [1.0, 0.0].map(|rate| server(Some("concurrency:8"), rate));
+        assert_eq!(of_tests(&ours, &theirs), []);
+        assert!(have_same_load(&ours, &theirs));
+        let found = of_tests(&ours, &server(Some("poisson"), 10.0));
+        let what: Vec<&str> = found.iter().map(|difference| &*difference.what).collect();
+        assert_eq!(what, ["Server: arrivals"]);
     }
 }

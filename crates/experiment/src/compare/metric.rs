@@ -63,7 +63,7 @@ pub fn percent(share: f64) -> String {
     let percent = if percent.abs() < 0.005 { 0.0 } else { percent };
     match percent.abs() {
         _ if share == f64::INFINITY => "any".into(),
-        _ if share <= -1.0 => "any".into(),
+        _ if share <= -1.0 => "-100 %".into(),
         // A larger change means that nothing is known.
         100_000.0.. => "any".into(),
         1_000.0.. => format!("x{:.0}", 1.0 + share),
@@ -83,8 +83,9 @@ pub fn share(share: f64) -> String {
 /// Formats the confidence interval of a change.
 pub fn interval(row: &Row) -> String {
     let Interval { low, high, .. } = row.change;
-    // Differences of shares are always bounded.
-    if !row.metric.is_absolute() && low <= -1.0 && high == f64::INFINITY {
+    // Without records, not even a difference of shares has limits.
+    let has_low = if row.metric.is_absolute() { low.is_finite() } else { low > -1.0 };
+    if !has_low && high == f64::INFINITY {
         "unknown".into()
     } else {
         format!("{} to {}", change(row.metric, low), change(row.metric, high))
@@ -205,7 +206,28 @@ pub fn of_scenario(baseline: &[ComparedTest], candidate: &[ComparedTest]) -> Vec
 
 #[cfg(test)]
 mod tests {
+    use dyno_loadgen::compare::{Doubt, Finding};
+
     use super::*;
+
+    #[test]
+    fn limits_that_are_not_known_are_not_shown() {
+        let row = |metric, low, high| Row {
+            metric,
+            baseline: 0.1,
+            candidate: 0.2,
+            change: Interval { value: 0.1, low, high, freedom: 0.0 },
+            confidence: 0.95,
+            detectable: f64::INFINITY,
+            drift: None,
+            finding: Finding::Inconclusive(Doubt::TooFew),
+        };
+        let without = |metric| interval(&row(metric, f64::NEG_INFINITY, f64::INFINITY));
+        assert_eq!(without(Metric::Failures), "unknown");
+        assert_eq!(without(Metric::Throughput), "unknown");
+        assert_eq!(interval(&row(Metric::Failures, -0.05, 0.25)), "-5.00 pp to +25.00 pp");
+        assert_eq!(change(Metric::Throughput, -1.0), "-100 %");
+    }
 
     #[test]
     fn names_read_back_and_others_are_refused() {

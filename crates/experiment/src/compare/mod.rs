@@ -157,7 +157,8 @@ impl ComparisonReport {
     /// # Errors
     /// The sides have no test in common, or their conditions differ.
     pub fn from_sides(sides: &Sides, question: Question) -> Result<Self, Failure> {
-        let Sides { runs: [baseline, candidate], configs, peer } = sides;
+        let named = with_names(sides);
+        let Sides { runs: [baseline, candidate], configs, peer } = named.as_ref().unwrap_or(sides);
         if question.is_paired && baseline.len() != candidate.len() {
             let (a, b) = (baseline.len(), candidate.len());
             let problem = format!(
@@ -167,7 +168,8 @@ impl ComparisonReport {
             return Err(Failure::usage(problem).hint("remove --paired, or add the missing runs"));
         }
         let (titles, mut remarks) = common_tests(baseline, candidate)?;
-        remarks.extend(condition_remarks(sides, &titles, question.is_forced)?);
+        let forced = question.is_forced;
+        remarks.extend(condition_remarks([baseline, candidate], &titles, forced)?);
         let is_single = baseline.len() == 1 && candidate.len() == 1;
         let between_runs =
             if is_single && baseline[0].time == "real" { question.between_runs } else { 0.0 };
@@ -311,11 +313,11 @@ fn comparable_accuracies(
 /// # Errors
 /// The conditions differ so that the runs cannot be compared.
 fn condition_remarks(
-    sides: &Sides,
+    sides: [&[ComparedRun]; 2],
     titles: &[String],
     is_forced: bool,
 ) -> Result<Vec<String>, Failure> {
-    let mut runs = sides.runs.iter().flatten();
+    let mut runs = sides.into_iter().flatten();
     let first = runs.next().expect("each side has a run");
     let (mut differences, mut remarks) = (Vec::new(), Vec::new());
     for other in runs {
@@ -332,6 +334,30 @@ fn condition_remarks(
     }
     remarks.extend(conditions::refuse(differences, is_forced)?);
     Ok(remarks)
+}
+
+/// Returns the sides with the only test of a scenario named like the test of the same load in a result of
+/// another tool with several tests of the scenario; `None` if there is none. Of several tests with that
+/// load, it is the first.
+fn with_names(sides: &Sides) -> Option<Sides> {
+    let tests = || sides.runs.iter().flatten().flat_map(|run| &run.tests);
+    let named: Vec<&Conditions> =
+        tests().map(|test| &test.conditions).filter(|of| of.name.is_some()).collect();
+    let name_of = |of: &Conditions| {
+        let is_unnamed = of.name.is_none() && of.tenant.is_none();
+        let same = || named.iter().find(|other| conditions::have_same_load(of, other));
+        if is_unnamed { same()?.name.clone() } else { None }
+    };
+    if !tests().any(|test| name_of(&test.conditions).is_some()) {
+        return None;
+    }
+    let mut all = sides.clone();
+    for test in all.runs.iter_mut().flatten().flat_map(|run| &mut run.tests) {
+        if let Some(name) = name_of(&test.conditions) {
+            test.conditions.name = Some(name);
+        }
+    }
+    Some(all)
 }
 
 fn all_titles(run: &ComparedRun) -> Vec<String> {

@@ -131,6 +131,11 @@ impl ComparedRun {
                          they are equal"
                 ));
             }
+            if test.scenario == "Server" && test.plan.arrivals.is_none() {
+                remarks.push(format!(
+                    "{name} does not record its arrivals; make sure that they are equal"
+                ));
+            }
             if test.records.is_none() {
                 let how = result.tool.how_to_keep_records();
                 remarks.push(format!("{label} has no raw records; {how}"));

@@ -195,6 +195,7 @@ fn sentence(given: &KeyOrigin, unmet: &UnmetNeed) -> String {
             let key = given.key.replace('-', "_");
             format!("{}:{line}: `{key}` {}", path.display(), unmet.why)
         }
+        Origin::Flag(flag) => format!("{flag} {}", unmet.why),
         _ => format!("--{} {}", given.key, unmet.why),
     }
 }

@@ -21,6 +21,8 @@ pub struct Sight<'a> {
     pub lateness: &'a dyn Fn(u8, &Record) -> Vec<Nanos>,
     /// The workers, if any.
     pub workers: Vec<Worker>,
+    /// Streams on each connection of HTTP/2; `None` over HTTP/1.1.
+    pub streams: Option<u64>,
 }
 
 /// The run of a tenant whose figures are shown.
@@ -81,6 +83,7 @@ pub fn client(sight: &Sight<'_>, tenants: &[ShownRun<'_>]) -> Option<Client> {
             .collect(),
         workers: sight.workers.clone(),
         stream_limit: seen.stream_limit,
+        streams: sight.streams,
         retry_wait_ns: seen.retry_wait_ns,
     })
 }
@@ -181,6 +184,7 @@ mod tests {
             capacity: 0,
             lateness: &|tenant, _| vec![Nanos::from(tenant) + 7],
             workers: Vec::new(),
+            streams: None,
         };
         let (record, test) = (Record::default(), test());
         let of = |is_last| {

@@ -5,13 +5,14 @@ use std::ops::Range;
 use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::record::Record;
-use dyno_net::client::Gaps;
+use dyno_net::client::{Gaps, RetryTimes};
 use dyno_results::series::TokenTimes;
 use dyno_results::summary::distributions::{MetricDistribution, Percentiles};
 use dyno_results::summary::window::{Window, steady_from};
 use dyno_results::summary::{Metrics, goodput};
 
 use super::answers::Accounts;
+use crate::system::net::WireTimes;
 
 /// Returns the distributions of a test, in the order in which they are shown, without inter-token
 /// latency. Metrics without values are left out.
@@ -186,19 +187,23 @@ impl Seconds {
     }
 }
 
-/// Returns the most requests that were in flight at once. `sent` has the time of each request's first
-/// byte on the wire, 0 if it was never sent: a request that waits in the client is not in flight.
-/// Without these times, queries count from when they were issued.
-pub fn peak_concurrency(record: &Record, sent: &[Nanos]) -> u64 {
+/// Returns the most requests that were on the wire at once: a request that waits in the client, also for
+/// its retry, is not in flight. Of a request with more than two attempts, those between the first and the
+/// last are left out. Without `wire` times, queries count from when they were issued.
+pub fn peak_concurrency(record: &Record, wire: &WireTimes) -> u64 {
     // What never came back is in flight until the end.
     let end = |samples: &[Nanos]| {
         let last = samples.iter().copied().max().unwrap_or(0);
         if samples.contains(&0) { Nanos::MAX } else { last }
     };
-    let is_sent = |(at, _): &(&Nanos, &Nanos)| **at > 0;
-    let (mut starts, mut ends): (Vec<Nanos>, Vec<Nanos>) = if sent.iter().any(|at| *at > 0) {
-        let requests = sent.iter().zip(&record.completed_at).filter(is_sent);
-        requests.map(|(at, done)| (*at, end(std::slice::from_ref(done)))).unzip()
+    let (mut starts, mut ends): (Vec<Nanos>, Vec<Nanos>) = if wire.sent.iter().any(|at| *at > 0) {
+        let requests = wire.sent.iter().zip(&record.completed_at).enumerate();
+        let requests = requests.filter(|(_, (at, _))| **at > 0);
+        let attempts = requests.flat_map(|(sample, (sent, done))| {
+            let retried = wire.retries.get(sample).copied().unwrap_or_default();
+            attempts(*sent, end(std::slice::from_ref(done)), retried)
+        });
+        attempts.unzip()
     } else {
         let queries = record.completed_at.chunks(record.samples_per_query.max(1));
         (record.issued_at.clone(), queries.map(end).collect())
@@ -213,6 +218,17 @@ pub fn peak_concurrency(record: &Record, sent: &[Nanos]) -> u64 {
         most = most.max(started - ended);
     }
     most as u64
+}
+
+/// Returns from when until when the first and the last attempt of a request were on the wire.
+fn attempts(sent: Nanos, done: Nanos, retried: RetryTimes) -> impl Iterator<Item = (Nanos, Nanos)> {
+    let RetryTimes { first_failed, last_failed, last_sent } = retried;
+    let is_whole = first_failed == 0;
+    let first = (sent, if is_whole { done } else { first_failed });
+    // A request that waits for its next attempt was last on the wire until it failed.
+    let until = if last_sent >= last_failed { done } else { last_failed };
+    let last = (!is_whole && last_sent > 0).then_some((last_sent, until));
+    std::iter::once(first).chain(last)
 }
 
 #[cfg(test)]
@@ -252,12 +268,37 @@ mod tests {
             completed_at: completed.to_vec(),
             ..Record::default()
         };
-        assert_eq!(peak_concurrency(&record(&[0, 10, 20], &[10, 20, 30]), &[]), 1);
-        assert_eq!(peak_concurrency(&record(&[0, 5, 6, 20], &[10, 30, 7, 21]), &[]), 3);
+        let on_wire = |sent: &[u64]| WireTimes { sent: sent.to_vec(), ..WireTimes::default() };
+        let none = WireTimes::default();
+        assert_eq!(peak_concurrency(&record(&[0, 10, 20], &[10, 20, 30]), &none), 1);
+        assert_eq!(peak_concurrency(&record(&[0, 5, 6, 20], &[10, 30, 7, 21]), &none), 3);
         // The first one never came back.
-        assert_eq!(peak_concurrency(&record(&[0, 5, 9], &[0, 6, 10]), &[]), 2);
+        assert_eq!(peak_concurrency(&record(&[0, 5, 9], &[0, 6, 10]), &none), 2);
         // The second request waited in the client until the first was answered; the third was not sent.
-        assert_eq!(peak_concurrency(&record(&[0, 5, 6], &[10, 30, 0]), &[1, 10, 0]), 1);
-        assert_eq!(peak_concurrency(&Record::default(), &[]), 0);
+        assert_eq!(peak_concurrency(&record(&[0, 5, 6], &[10, 30, 0]), &on_wire(&[1, 10, 0])), 1);
+        assert_eq!(peak_concurrency(&Record::default(), &none), 0);
+    }
+
+    #[test]
+    fn a_request_that_waits_for_its_retry_is_not_in_flight() {
+        let record = Record {
+            samples_per_query: 1,
+            issued_at: vec![0; 3],
+            completed_at: vec![100, 110, 0],
+            ..Record::default()
+        };
+        let retried = |first_failed, last_failed, last_sent| RetryTimes {
+            first_failed,
+            last_failed,
+            last_sent,
+        };
+        // Each is refused at once. The first two are sent again one after the other, and the third still
+        // waits for its third attempt.
+        let wire = WireTimes {
+            sent: vec![1, 11, 21],
+            retries: vec![retried(5, 5, 90), retried(15, 15, 100), retried(25, 75, 70)],
+        };
+        assert_eq!(peak_concurrency(&record, &wire), 1);
+        assert_eq!(peak_concurrency(&record, &WireTimes { retries: Vec::new(), ..wire }), 3);
     }
 }

@@ -369,6 +369,7 @@ mod tests {
             failures: 0,
             first_failure: None,
             malformed_lines: 0,
+            oddity: None,
         }
     }
 

@@ -14,9 +14,24 @@ pub fn all_given(file: &[KeyOrigin], command_line: &CommandLine) -> Vec<KeyOrigi
     let mut all = file.to_vec();
     for (key, _) in &command_line.keys.0 {
         all.retain(|given| given.key != key.name);
-        all.push(KeyOrigin { key: key.name, origin: Origin::Flag(format!("--{}", key.name)) });
+        all.push(KeyOrigin { key: key.name, origin: Origin::Flag(typed(key.name)) });
     }
     all
+}
+
+/// Flag that is another name of `--qps`.
+const RATE: &str = "--request-rate";
+
+/// Returns the flag of a key as the user typed it: messages name what stands in the command.
+fn typed(key: &str) -> String {
+    let is_rate = |argument: std::ffi::OsString| {
+        argument.to_str().is_some_and(|text| text.split('=').next() == Some(RATE))
+    };
+    if key == "qps" && std::env::args_os().any(is_rate) {
+        RATE.into()
+    } else {
+        format!("--{key}")
+    }
 }
 
 /// Applies flags to the options of the file. Scenarios and files that flags give replace those of
@@ -47,7 +62,7 @@ pub fn read_flags(
     }
     let mut assignments = Vec::new();
     for (key, value) in &command_line.keys.0 {
-        let flag = format!("--{}", key.name);
+        let flag = typed(key.name);
         let mut alone = RunOptions::default();
         match (key.set)(&mut run, value, here).and_then(|()| (key.set)(&mut alone, value, here)) {
             Ok(()) => assignments.extend(shortcuts(&alone, &Origin::Flag(flag))),

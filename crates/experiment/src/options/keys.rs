@@ -201,7 +201,7 @@ keys! {
         |o, v, _| { o.qps = Some(rate(v)?); Ok(()) };
     "num-prompts" "N" "Exact number of queries of each performance test, regardless of time" "as many as the duration needs"
         |o, v, _| { o.num_prompts = Some(at_least_one(v)?); Ok(()) };
-    "max-concurrency" "N" "Server: maximum number of requests in flight per server; without a rate, exactly this number" "no limit; with --profile llm and no rate 8"
+    "max-concurrency" "N" "Server: maximum number of requests in flight, at all nodes of a server (node=) together; without a rate, exactly this number" "no limit; with --profile llm and no rate 8"
         |o, v, _| { o.max_concurrency = Some(positive(v)?); Ok(()) };
     "burstiness" "SHAPE" "Server: shape of the gamma-distributed gaps between arrivals; 1 is Poisson, lower is burstier" "1"
         |o, v, _| { o.burstiness = Some(shape(v)?); Ok(()) };

@@ -18,16 +18,16 @@ use dyno_results::units::count;
 use crate::gather::answers::Accounts;
 use crate::gather::distributions::{Part, distributions, peak_concurrency, steady, window};
 use crate::outcome::Context;
+use crate::system::net::WireTimes;
 
-/// Adds figures from the accounts of one tenant's answers. `sent` has the times at which requests were
-/// sent, 0 for those that were not, and `model_of` the model that a sample names. Returns the record with the tokens of
-/// the accounts if the record has none because answers were not streamed, and the record without tokens if
-/// their times are undefined.
+/// Adds figures from the accounts of one tenant's answers. `model_of` returns the model that a sample
+/// names. Returns the record with the tokens of the accounts if the record has none because answers were
+/// not streamed, and the record without tokens if their times are undefined.
 pub fn add(
     test: &mut summary::Test,
     report: &Report<'_>,
     entries: &[Option<Entry>],
-    sent: &[Nanos],
+    wire: &WireTimes,
     model_of: &dyn Fn(SampleIndex) -> Option<String>,
     context: Context<'_>,
 ) -> Option<Record> {
@@ -76,7 +76,7 @@ pub fn add(
         None => metrics.steady = steady(record, &accounts),
     }
     metrics.models = models(record, &accounts, counted_over, model_of);
-    metrics.peak_concurrency = Some(peak_concurrency(record, sent));
+    metrics.peak_concurrency = Some(peak_concurrency(record, wire));
     if let Some(untimed) = untimed {
         metrics.time_per_output_token_ns = None;
         test.notes.push(MIXED.into());

@@ -7,6 +7,7 @@ use dyno_loadgen::log::Report;
 use dyno_loadgen::plan::{Load, Plan, Tokens};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::session::EndReason;
+use dyno_loadgen::settings::Arrivals;
 use dyno_loadgen::verdict::{BoundedTime, EarlyStoppingResult, Finding, Verdict, Violation};
 use dyno_results::summary::distributions::Percentiles;
 use dyno_results::summary::{self, Cause, NO_BOUND, Reason, ReasonKind};
@@ -43,7 +44,7 @@ pub fn list(report: &Report<'_>, context: Context<'_>) -> Vec<Reason> {
     let judged = InvalidRun { report, violations, failures, has_round: context.has_round };
     let mut reasons: Vec<Reason> = judged.end().into_iter().chain(judged.failed()).collect();
     // Consequences of an early end are not separate reasons.
-    let is_cut = run.ended == EndReason::Aborted;
+    let is_cut = matches!(run.ended, EndReason::Aborted | EndReason::Lost { .. });
     let follows = |violation: &Violation| {
         matches!(
             violation,
@@ -327,7 +328,9 @@ impl InvalidRun<'_> {
             Violation::Missing { .. } => {
                 Reason::new(ReasonKind::Missing, text()).because_of(Cause::System)
             }
-            Violation::Duration { .. } => Reason::new(ReasonKind::Duration, text()),
+            Violation::Duration { .. } => {
+                Reason::new(ReasonKind::Duration, self.too_short(&text()))
+            }
             Violation::Count { .. } => self.too_few(violation),
             Violation::EarlyStopping { further } => return self.uncertain(*further),
             // They were added before.
@@ -383,6 +386,21 @@ impl InvalidRun<'_> {
         let is_without = |(at, first): &(&Nanos, &Nanos)| **at != 0 && **first == 0;
         let without = record.completed_at.iter().zip(&record.first_token_at).filter(is_without);
         (without.count() as u64).saturating_sub(self.failures.samples)
+    }
+
+    /// Returns the text for a run that was too short. `text` is that of the load generator, whose
+    /// advice only helps if the rate determines how many queries there are.
+    fn too_short(&self, text: &str) -> String {
+        let Load::Server(server) = &self.plan().load else { return text.into() };
+        if !matches!(server.arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_)) {
+            return text.into();
+        }
+        let found = text.split("; ").next().unwrap_or_default();
+        let mut why = self.why_short();
+        if why.is_empty() {
+            why = "; see in the detail log why it ended".into();
+        }
+        format!("{found}{why}, or lower min_duration_ms")
     }
 
     /// Returns the reason for fewer queries or samples than the settings require.

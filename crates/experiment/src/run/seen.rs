@@ -83,6 +83,7 @@ pub(super) fn seen_by_client(
                 capacity: reported.capacity(),
                 lateness: &|tenant, _| reported.lateness(tenant),
                 workers: reported.workers(target),
+                streams: remote.streams(),
             };
             seen.clone_from(&sight.seen);
             client::client(&sight, &tenants)
@@ -93,12 +94,17 @@ pub(super) fn seen_by_client(
                 capacity: took.saturating_mul(remote.threads.max(1) as u64),
                 lateness: &|tenant, record| remote.lateness(tenant, record),
                 workers: Vec::new(),
+                streams: remote.streams(),
             };
             seen.clone_from(&sight.seen);
             client::client(&sight, &tenants)
         }
     }?;
     outcomes.iter_mut().for_each(|outcome| client.judge(&mut outcome.summary));
+    // The waits of several tenants are not told apart.
+    if let ([only], Some(limit)) = (&mut *outcomes, remote.limit_in_flight()) {
+        client.judge_limit(&mut only.summary, limit as u64);
+    }
     if let Some(reason) = lost_server(&seen, remote.servers) {
         for outcome in &mut *outcomes {
             outcome.summary.add_reason_after_failures(reason.clone());

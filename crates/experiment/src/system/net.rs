@@ -46,7 +46,7 @@ use crate::environment;
 use crate::failure::Failure;
 use crate::options::{RunOptions, is_open};
 pub use discover::identify;
-pub use measured::{measured, measured_entries, measured_stamps};
+pub use measured::{WireTimes, measured, measured_entries, measured_retries, measured_stamps};
 pub use metrics::MetricsSource;
 use metrics::is_on_this_machine;
 pub use replay::Replay;
@@ -126,11 +126,12 @@ pub(super) const RAW: SystemKind = SystemKind {
     help: "any other HTTP interface: method=GET or POST, body=@FILE, the template of the body, in \
            which {NAME} is a field of the sample; --data FILE contains the samples (JSON lines, \
            JSON, CSV); pointer=/JSON/POINTER to the answer. This system and the three above accept \
-           node=URL (once for each further server; they take turns), connections=N (over HTTP/1.1 \
+           node=URL (once for each further server; a request goes to the next one in turn that has a \
+           free connection), connections=N (for each server; over HTTP/1.1 \
            as many as the run needs: with a fixed concurrency opened before the run, otherwise on \
            demand; 64 for Offline and HTTP/2), streams=N (16, on each connection of HTTP/2), \
-           max-concurrency=N (maximum requests in flight; others wait, which counts in their \
-           latency and is shown separately), timeout=TIME (60s), \
+           max-concurrency=N (maximum requests in flight at all servers together; others wait, \
+           which counts in their latency and is shown separately), timeout=TIME (60s), \
            cancel=SHARE%@TIME or SHARE%@Ntok (that share of the requests is given up after a time or \
            N parts of a stream, and not measured), retries=N (0, counted; after a \
            refusal Dyno waits for Retry-After, or for increasing times), threads=N, http2=true, \
@@ -375,7 +376,11 @@ impl ServerGroup {
                     "{} servers share the sessions; each session stays on one server.",
                     self.nodes.len()
                 ),
-                None => format!("{} servers take turns.", self.nodes.len()),
+                None => format!(
+                    "{} servers share the requests: each goes to the next one in turn that has a free \
+                     connection, so that a faster server may answer more of them.",
+                    self.nodes.len()
+                ),
             });
         }
         let client = match self.names.join(", ") {
@@ -463,6 +468,18 @@ impl Remote {
         self.client.most_in_flight(0)
     }
 
+    /// Returns the limit of the requests in flight of the first tenant, if the settings have one and no
+    /// lower number of connections.
+    pub fn limit_in_flight(&self) -> Option<usize> {
+        self.client.limit_in_flight(0)
+    }
+
+    /// Returns the number of streams on each connection of HTTP/2 of the first tenant; `None` over
+    /// HTTP/1.1.
+    pub fn streams(&self) -> Option<u64> {
+        self.client.streams(0).map(|streams| streams as u64)
+    }
+
     /// Returns the plan of a run that plays the sessions of the server, if it has any.
     ///
     /// # Errors
@@ -536,8 +553,13 @@ impl Remote {
     }
 
     /// Returns the requests of a tenant in the last run with their answers, as JSON lines; empty
-    /// unless the run keeps them.
-    pub fn take_texts(&self, tenant: u8, test: &str) -> String {
+    /// unless the run keeps them. Requests of the ramp and cancelled ones are marked by `is_measured`.
+    pub fn take_texts(
+        &self,
+        tenant: u8,
+        test: &str,
+        is_measured: &dyn Fn(u64) -> bool,
+    ) -> String {
         let Answers::Text { workload, .. } = &self.answers else { return String::new() };
         let mut lines = String::new();
         for AnswerText { sequence, sample, answer } in self.client.take_texts(tenant) {
@@ -545,6 +567,9 @@ impl Remote {
             let mut line = json!({
                 "test": test, "query": sequence, "sample": sample, "request": request,
             });
+            if !is_measured(sequence) {
+                line["measured"] = false.into();
+            }
             match answer {
                 Ok(text) => line["answer"] = text.into(),
                 Err(why) => line["error"] = why.into(),

@@ -1,7 +1,7 @@
 //! Reports of workers on a run besides its record, and effects of their clients.
 
 use dyno_loadgen::clock::{Nanos, SECOND};
-use dyno_net::client::ClientStatistics;
+use dyno_net::client::{ClientStatistics, RetryTimes};
 use dyno_net::ledger::Entry;
 use dyno_net::worker::coordinator::WorkerShare;
 use dyno_results::summary::metrics::Distribution;
@@ -29,6 +29,9 @@ pub struct WorkerReport {
     pub retries: Vec<Vec<u64>>,
     /// How long each sample waited for its retries, ns; one entry per tenant.
     pub retry_waits: Vec<Vec<Nanos>>,
+    /// When each request was between two attempts, by sample, ns since the start of the record; one entry
+    /// per tenant.
+    pub retry_times: Vec<Vec<RetryTimes>>,
     /// Accounts of its answers, by sample; one entry per tenant.
     pub ledger: Vec<Vec<Option<Entry>>>,
     /// What delayed it.
@@ -114,6 +117,12 @@ impl WorkerReports {
     /// ns.
     pub fn retry_waits(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.placed(tenant, samples, |report| &report.retry_waits)
+    }
+
+    /// Returns when each request of a tenant was between two attempts, in the order of the run's record,
+    /// ns since its start.
+    pub fn retry_times(&self, tenant: u8, samples: usize) -> Vec<RetryTimes> {
+        self.placed(tenant, samples, |report| &report.retry_times)
     }
 
     /// Returns values of the samples of all workers in the order of the run's record.

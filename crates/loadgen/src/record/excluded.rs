@@ -14,6 +14,8 @@ pub struct ExcludedQueries {
     pub ramp_lost: u64,
     /// Queries after the ramp that the client cancelled.
     pub cancelled: u64,
+    /// When the last of these cancelled queries was due, ns since the end of the ramp.
+    pub cancelled_until: Nanos,
     /// Length of the ramp, ns. The record counts time from its end.
     pub ramp_length: Nanos,
     /// When the last of them was complete or cancelled, ns since the end of the ramp.
@@ -48,6 +50,8 @@ impl Record {
                 excluded.ramp_lost += u64::from(is_lost);
             } else if why.is_some_and(is_cancelled) {
                 excluded.cancelled += 1;
+                let due = self.scheduled(query).saturating_sub(ramp);
+                excluded.cancelled_until = excluded.cancelled_until.max(due);
                 cancelled.push(number);
             } else {
                 excluded.numbers.push(number);
@@ -163,6 +167,7 @@ mod tests {
         record.exclude(0);
         assert_eq!((record.cancelled(), &record.completed_at[..]), (1, &[40, 0, 100, 160][..]));
         assert_eq!(record.failed, [(0, Failure::Cut), (2, Failure::Short)]);
+        assert_eq!(record.excluded.as_ref().unwrap().cancelled_until, 110);
         let mut record = whole;
         record.exclude(100);
         assert_eq!(record.scheduled_at, [0, 30]);

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
+use dyno_loadgen::drive::real::Responder;
 
 use super::{ClientCore, Job};
 use crate::trouble::{Kind, Trouble};
@@ -33,7 +34,7 @@ pub struct Cancellation {
 /// When a request is given up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelPoint {
-    /// This long after it was sent, in ns.
+    /// This long after it was first sent, in ns.
     Time(Nanos),
     /// When this many parts of a stream with output have come (>= 1).
     Tokens(u32),
@@ -113,13 +114,15 @@ impl ClientCore {
         is_chosen.then_some(cancellation.point)
     }
 
-    /// Returns how long after it was sent a request is given up, ns; `None` if it is not given up by
-    /// time.
-    pub(super) fn gives_up_after(&self, job: Job) -> Option<Nanos> {
-        match self.cancellation_of(job)? {
-            CancelPoint::Time(after) => Some(after),
-            CancelPoint::Tokens(_) => None,
-        }
+    /// Returns when a request is given up that was on the wire, or waited for its retry, at `now`; `None`
+    /// if it is not given up by time. Times are by the client's clock and count from the first attempt: a
+    /// user who leaves does not ask how often a request was sent.
+    pub(super) fn given_up_at(&self, job: Job, to: &Responder, now: Nanos) -> Option<Nanos> {
+        let CancelPoint::Time(after) = self.cancellation_of(job)? else { return None };
+        let passed = |first: Nanos| to.time_of(&self.clock, now).saturating_sub(first);
+        // The first attempt has no time before it is written.
+        let passed = self.accepted.time(job.id).map_or(0, passed);
+        Some(now.saturating_sub(passed).saturating_add(after))
     }
 
     /// Returns whether a request is given up after this many parts with output.

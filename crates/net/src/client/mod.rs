@@ -8,6 +8,7 @@ mod accepted;
 mod answering;
 mod backoff;
 mod cancellation;
+mod capacity;
 mod gaps;
 mod http1;
 mod http2;
@@ -44,6 +45,7 @@ pub use gaps::Gaps;
 pub use http1::{Framing, Part};
 pub use kernel::LateRead;
 pub use library::Library;
+pub use retries::RetryTimes;
 pub use start_error::StartError;
 pub use statistics::ClientStatistics;
 pub use tenants::{Clients, Libraries};
@@ -141,41 +143,6 @@ impl Default for Options {
     }
 }
 
-/// Maximum number of HTTP/1.1 connections to all nodes that a rate opens on demand; beyond it
-/// samples wait.
-const MOST_ON_DEMAND: usize = 1024;
-
-impl Options {
-    /// Returns the number of request places to open before a run of these tenants at all nodes
-    /// together, and their maximum; before the first run, the places that show that servers answer.
-    fn places(&self, nodes: usize, in_flight: Option<&[InFlight]>) -> (usize, usize) {
-        let given = self.connections.saturating_mul(nodes);
-        let limit = self.max_in_flight.map_or(usize::MAX, NonZero::get);
-        let each = |tenant: &InFlight| match tenant {
-            InFlight::AtMost(samples) => {
-                let samples = usize::try_from(*samples).unwrap_or(usize::MAX);
-                let most = if self.grows { samples.max(nodes) } else { given };
-                (samples.clamp(nodes.min(most), most), most)
-            }
-            InFlight::AtOnce(samples) => {
-                let samples = usize::try_from(*samples).unwrap_or(usize::MAX);
-                (samples.clamp(nodes.min(given), given), given)
-            }
-            InFlight::Unknown if self.grows => (nodes, MOST_ON_DEMAND.max(nodes)),
-            InFlight::Unknown => (given, given),
-        };
-        let add = |(a, b): (usize, usize), (c, d): (usize, usize)| {
-            (a.saturating_add(c), b.saturating_add(d))
-        };
-        let (first, most) = match in_flight {
-            None => (nodes, nodes),
-            Some(tenants) => tenants.iter().map(each).reduce(add).unwrap_or((nodes, nodes)),
-        };
-        let most = if self.grows { most } else { most.min(given) };
-        (first.min(most).min(limit), most.min(limit))
-    }
-}
-
 /// Hides the values of fields, which are secrets.
 impl fmt::Debug for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -196,7 +163,8 @@ impl fmt::Debug for Options {
     }
 }
 
-/// One server, or several used in turn, as a system under test.
+/// One server, or several, as a system under test. Of several, a request goes to the next one in turn
+/// that has a free connection.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -373,21 +341,6 @@ impl Client {
     #[must_use]
     pub fn cancels(&self) -> bool {
         self.shared.options.cancellation.is_some()
-    }
-
-    /// Returns the maximum number of concurrent requests; `None` if connections are opened on
-    /// demand.
-    #[must_use]
-    pub fn most_in_flight(&self) -> Option<usize> {
-        let options = &self.shared.options;
-        let connections = options.connections.saturating_mul(self.shared.nodes.len());
-        let given = match self.transport {
-            Transport::Http1(_) if options.grows => None,
-            Transport::Http1(_) => Some(connections),
-            Transport::Http2(_) => Some(connections.saturating_mul(options.streams)),
-        };
-        let limit = options.max_in_flight.map(NonZero::get);
-        given.into_iter().chain(limit).min()
     }
 
     /// Waits until connections are established, for at most the connect limit.

@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND, WallTime};
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::ResponseId;
+use serde::{Deserialize, Serialize};
 
 use super::accepted::SampleTimes;
 use super::{Client, ClientCore, Job};
@@ -64,6 +65,18 @@ pub(super) fn wait(kind: Kind, requested: Option<Nanos>, tries: u8, number: u64)
     }
 }
 
+/// Times of a request that was sent again, in ns since the start of the run. It is not on the wire
+/// between an attempt that failed and the next one. All are 0 if it was not sent again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetryTimes {
+    /// When the first attempt failed.
+    pub first_failed: Nanos,
+    /// When the last attempt before a retry failed.
+    pub last_failed: Nanos,
+    /// When it was last sent again; 0 if it still waited for that.
+    pub last_sent: Nanos,
+}
+
 /// Requests that wait for their retry, and the retries of each sample.
 pub(super) struct Retries {
     waiting: Mutex<Vec<(Nanos, Job, Responder)>>,
@@ -73,6 +86,12 @@ pub(super) struct Retries {
     counts: SampleTimes,
     /// Total wait of each sample for its retries, in ns.
     waits: SampleTimes,
+    /// [`RetryTimes::first_failed`] of each sample.
+    first_failed: SampleTimes,
+    /// [`RetryTimes::last_failed`] of each sample.
+    last_failed: SampleTimes,
+    /// [`RetryTimes::last_sent`] of each sample.
+    last_sent: SampleTimes,
 }
 
 impl Retries {
@@ -82,19 +101,40 @@ impl Retries {
             next: AtomicU64::new(0),
             counts: SampleTimes::new(),
             waits: SampleTimes::new(),
+            first_failed: SampleTimes::new(),
+            last_failed: SampleTimes::new(),
+            last_sent: SampleTimes::new(),
         }
     }
 
     /// Lets the next retry of a run other than the last begin a new run.
     pub(super) fn expect_run(&self) {
-        self.counts.expect_run();
-        self.waits.expect_run();
+        for times in [
+            &self.counts,
+            &self.waits,
+            &self.first_failed,
+            &self.last_failed,
+            &self.last_sent,
+        ] {
+            times.expect_run();
+        }
     }
 
-    /// Records a retry that waits for this span, in ns.
-    fn note(&self, id: ResponseId, span: Nanos) {
+    /// Records that an attempt failed at `at`, in ns since the start of the run, and that the next one
+    /// waits for this span, in ns.
+    fn note(&self, id: ResponseId, at: Nanos, span: Nanos) {
         self.counts.add(id, 1);
         self.waits.add(id, span);
+        self.first_failed.stamp_first(id, at);
+        self.last_failed.stamp(id, at);
+    }
+
+    /// Records that a sample is on the wire since `at`, in ns since the start of the run.
+    #[inline]
+    pub(super) fn note_sent(&self, id: ResponseId, at: Nanos) {
+        if self.first_failed.time(id).is_some() {
+            self.last_sent.stamp(id, at);
+        }
     }
 
     /// Adds a request that is sent again at `due`, by the client's clock.
@@ -158,9 +198,44 @@ impl Client {
     pub fn retry_waits(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.shared.retries.waits.stamps(tenant, samples)
     }
+
+    /// Returns when each of the first `samples` samples of a tenant was not on the wire because of its
+    /// retries in the last run; empty if none was sent again.
+    #[must_use]
+    pub fn retry_times(&self, tenant: u8, samples: usize) -> Vec<RetryTimes> {
+        let retries = &self.shared.retries;
+        let first = retries.first_failed.stamps(tenant, samples);
+        if first.iter().all(|at| *at == 0) {
+            return Vec::new();
+        }
+        let last = retries.last_failed.stamps(tenant, samples);
+        let sent = retries.last_sent.stamps(tenant, samples);
+        let times = first.into_iter().zip(last).zip(sent);
+        let times = times.map(|((first_failed, last_failed), last_sent)| RetryTimes {
+            first_failed,
+            last_failed,
+            last_sent,
+        });
+        times.collect()
+    }
 }
 
 impl ClientCore {
+    /// Takes the retries that are due, and reports as cancelled those that the client gives up instead.
+    pub(super) fn due_retries(&self, now: Nanos) -> Vec<(Job, Responder)> {
+        let mut due = self.retries.take_due(now);
+        due.retain(|(job, responder)| {
+            let is_given_up =
+                self.given_up_at(*job, responder, now).is_some_and(|until| until <= now);
+            if is_given_up {
+                let trouble = self.cancelled();
+                self.settle_failure(*job, responder, &FailedAttempt::unheard(&trouble), now);
+            }
+            !is_given_up
+        });
+        due
+    }
+
     /// Settles a failed attempt: retries it later, or counts the trouble of the sample and reports
     /// its failure at `at` by the client's clock. Returns the job if it is to be retried at once.
     pub(super) fn settle_failure(
@@ -198,19 +273,34 @@ impl ClientCore {
             may_pass && is_soon && !failed.is_heard && job.tries < self.options.retries;
         let is_counted = self.is_measured(job, responder);
         if may_repeat && !responder.is_over() {
+            let now = self.clock.now();
+            let due = now.saturating_add(span);
+            // The client gives the request up instead of sending it again.
+            if let Some(until) = self.given_up_at(job, responder, now).filter(|at| *at <= due) {
+                self.retries.add(until, job, responder.clone());
+                return None;
+            }
             if is_counted {
                 self.counters.repeated(trouble.kind, span);
             }
-            self.retries.note(job.id, span);
+            self.retries.note(job.id, responder.time_of(&self.clock, at), span);
             let again = Job { tries: job.tries + 1, ..job };
             if span == 0 {
                 return Some(again);
             }
-            self.retries.add(self.clock.now().saturating_add(span), again, responder.clone());
+            self.retries.add(due, again, responder.clone());
             return None;
         }
         self.session_nodes.iter().for_each(|nodes| nodes.ended(job.node));
-        let words = self.hidden(&trouble.words);
+        let mut words = self.hidden(&trouble.words);
+        if may_pass && !is_soon && failed.requested_wait.is_some() && self.options.retries > 0 {
+            let [asked, most] = [span, self.options.time_limit.unwrap_or(Nanos::MAX)]
+                .map(|ns| ns as f64 / SECOND as f64);
+            words += &format!(
+                " (not sent again: the server asks for a wait of {asked:.0} s, longer than \
+                 timeout={most}s)"
+            );
+        }
         self.keep_text(job, Err(&words));
         if is_counted && trouble.kind != Kind::Cancelled {
             self.counters.failed(&Trouble::new(trouble.kind, words));

@@ -7,7 +7,7 @@ use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::sut::{InFlight, QuerySample, SampleMemory, SystemUnderTest};
 
-use super::{AnswerText, Client, ClientStatistics, LateRead, Library};
+use super::{AnswerText, Client, ClientStatistics, LateRead, Library, RetryTimes};
 use crate::ledger::Entry;
 
 /// Clients, one of which serves each tenant.
@@ -55,6 +55,18 @@ impl Clients {
         self.client_of(tenant).most_in_flight()
     }
 
+    /// Returns [`Client::limit_in_flight`] of the tenant's client.
+    #[must_use]
+    pub fn limit_in_flight(&self, tenant: u8) -> Option<usize> {
+        self.client_of(tenant).limit_in_flight()
+    }
+
+    /// Returns [`Client::streams`] of the tenant's client.
+    #[must_use]
+    pub fn streams(&self, tenant: u8) -> Option<usize> {
+        self.client_of(tenant).streams()
+    }
+
     /// Returns whether a client gives requests up on purpose.
     #[must_use]
     pub fn cancels(&self) -> bool {
@@ -77,6 +89,12 @@ impl Clients {
     #[must_use]
     pub fn retry_waits(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.client_of(tenant).retry_waits(tenant, samples)
+    }
+
+    /// Returns [`Client::retry_times`] of the tenant's client.
+    #[must_use]
+    pub fn retry_times(&self, tenant: u8, samples: usize) -> Vec<RetryTimes> {
+        self.client_of(tenant).retry_times(tenant, samples)
     }
 
     /// Returns [`Client::accepted`] of the tenant's client.

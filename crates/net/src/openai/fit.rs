@@ -93,28 +93,41 @@ pub fn fit(
     for prompt in &mut workload.prompts {
         too_long += usize::from(!fitter.fit(prompt)?);
     }
-    let worst = if is_counted { fitter.verify(&workload.prompts)? } else { None };
+    let found = if is_counted { fitter.verify(&workload.prompts)? } else { None };
     let Fitter { requests, overhead, .. } = fitter;
-    let mut remark = match worst {
-        Some(0) => format!(
-            "Input lengths are exact: {VERIFIED} prompts of these lengths had as many tokens by the \
+    let mut remark = match found {
+        Some(Verification { compared: 0, .. }) => {
+            "Input lengths are not verified: no prompt can be as short as requested".to_owned()
+        }
+        Some(Verification { compared, worst: 0 }) => format!(
+            "Input lengths are exact: {compared} prompts of these lengths had as many tokens by the \
              server's count"
         ),
-        Some(worst) => format!(
+        Some(Verification { compared, worst }) => format!(
             "Input lengths differ by up to {worst} from the requested tokens, by the server's count of \
-             {VERIFIED} prompts"
+             {compared} prompts"
         ),
         None => "Input lengths are not verified: the server counts no input tokens".to_owned(),
     };
     remark += &format!(" ({requests} requests before the run).");
     if too_long > 0 {
         remark += &format!(
-            " {too_long} prompts are longer than requested: a request without words has {overhead:.0} \
-             tokens."
+            " {too_long} of {} prompts are longer than requested, because a request without words has \
+             {overhead:.0} tokens; use a larger input=N.",
+            workload.prompts.len()
         );
     }
     workload.remarks.retain(|remark| remark != WORDS_REMARK);
     Ok(FittedPrompts { workload, remark })
+}
+
+/// Comparison of requested lengths with the server's counts.
+#[derive(Clone, Copy)]
+struct Verification {
+    /// Prompts that were compared: those that can be as short as requested.
+    compared: usize,
+    /// Largest difference in tokens.
+    worst: u64,
 }
 
 struct Fitter<'a> {
@@ -208,10 +221,10 @@ impl Fitter<'_> {
         Ok(())
     }
 
-    /// Returns the largest difference between the requested and the counted tokens of some prompts
-    /// with other words; `None` if the server does not count.
-    fn verify(&mut self, prompts: &[Prompt]) -> Result<Option<u64>, Trouble> {
-        let mut worst = 0;
+    /// Compares the requested and the counted tokens of some prompts with other words; returns `None` if
+    /// the server does not count.
+    fn verify(&mut self, prompts: &[Prompt]) -> Result<Option<Verification>, Trouble> {
+        let mut found = Verification { compared: 0, worst: 0 };
         for at in 0..VERIFIED {
             let like = &prompts[(prompts.len() - 1) * at / (VERIFIED - 1)];
             let mut probe = self.probe(like, 1);
@@ -219,9 +232,11 @@ impl Fitter<'_> {
                 continue;
             }
             let Some(counted) = self.usage(&probe)? else { return Ok(None) };
-            worst = worst.max(counted.abs_diff(like.input_tokens.unwrap_or(counted)));
+            let difference = counted.abs_diff(like.input_tokens.unwrap_or(counted));
+            found.compared += 1;
+            found.worst = found.worst.max(difference);
         }
-        Ok(Some(worst))
+        Ok(Some(found))
     }
 
     /// Returns a prompt with this many other words.

@@ -78,6 +78,12 @@ impl LengthMix {
         self.0.iter().map(|pair| pair.input.least()).min().unwrap_or(1)
     }
 
+    /// Returns whether a pair has no limit of the answer.
+    #[must_use]
+    pub fn lacks_output(&self) -> bool {
+        self.0.iter().any(|pair| pair.output.is_none())
+    }
+
     /// Draws a pair. One alone needs no random number.
     fn pair(&self, rng: &mut Mt19937) -> &LengthPair {
         let [pairs @ .., last] = self.0.as_slice() else { unreachable!("there is a pair") };

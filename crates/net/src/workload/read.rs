@@ -75,6 +75,11 @@ fn start(bytes: &[u8]) -> usize {
 fn cells(mut bytes: Vec<u8>) -> Result<Rows, ReadError> {
     let wrong = |row: usize, why: &dyn fmt::Display| ReadError { row, why: why.to_string() };
     bytes.drain(..start(&bytes));
+    if let Some(line) = open_quote(&bytes) {
+        let why = format!("the quote that begins in line {line} has no end; write \" as \"\" within \
+                           quotes");
+        return Err(wrong(0, &why));
+    }
     let mut reader = csv::Reader::from_reader(std::io::Cursor::new(bytes));
     let names = reader.headers().map_err(|error| wrong(1, &error))?.clone();
     let is_repeated = |at: usize| names.iter().take(at).any(|name| name == &names[at]);
@@ -88,6 +93,26 @@ fn cells(mut bytes: Vec<u8>) -> Result<Rows, ReadError> {
         Ok(cells.map(|(name, cell)| (name.to_owned(), value(name, cell))).collect())
     };
     Ok(Box::new(reader.into_records().enumerate().map(row)))
+}
+
+/// Returns the line, from 1, of a quote that the end of a table leaves open. The reader would take the rest
+/// of the table as one cell.
+fn open_quote(bytes: &[u8]) -> Option<usize> {
+    let (mut line, mut opened, mut begins_cell) = (1, None, true);
+    let mut at = 0;
+    while let Some(&byte) = bytes.get(at) {
+        match (opened, byte) {
+            (None, b'"') if begins_cell => opened = Some(line),
+            // Two quotes are one of the cell.
+            (Some(_), b'"') if bytes.get(at + 1) == Some(&b'"') => at += 1,
+            (Some(_), b'"') => opened = None,
+            _ => {}
+        }
+        begins_cell = opened.is_none() && matches!(byte, b',' | b'\n' | b'\r');
+        line += usize::from(byte == b'\n');
+        at += 1;
+    }
+    opened
 }
 
 /// Lines with a JSON object each; empty ones are skipped.
@@ -233,6 +258,9 @@ mod tests {
     fn names_have_their_formats() {
         assert_eq!(Format::of_name("a.b/PROMPTS.CSV"), Some(Format::Csv));
         assert_eq!(Format::of_name("a.txt"), None);
+        let error = rows(Format::Csv, "text\n\"a\"\n\"b\nc\n").unwrap_err().to_string();
+        assert!(error.contains("begins in line 3"), "{error}");
+        assert!(rows(Format::Csv, "text\n\"a \"\"b\"\" c\nd\"\n5\" e\n").is_ok());
         let error = rows(Format::Csv, "text,n,text\na,1,b\n").unwrap_err().to_string();
         assert_eq!(error, "row 1: two columns are named `text`");
     }

@@ -18,7 +18,7 @@ pub fn classes(metrics: &Metrics) -> Option<String> {
 /// Returns totals, rates, lengths and contradictions of tokens.
 pub fn tokens(metrics: &Metrics) -> Option<String> {
     let tokens = metrics.tokens.as_ref()?;
-    let parts = [totals(tokens), rates(tokens), lengths(tokens), contradictions(tokens)];
+    let parts = [totals(tokens), rates(tokens), lengths(tokens, metrics.sample_count), contradictions(tokens)];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| format!("tokens: {}", parts.join("; ")))
 }
@@ -80,10 +80,16 @@ fn rates(tokens: &Tokens) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-fn lengths(tokens: &Tokens) -> Option<String> {
+/// Returns the mean lengths, and how many of `answers` they cover if some have no limit or no count.
+fn lengths(tokens: &Tokens, answers: u64) -> Option<String> {
     let lengths = tokens.lengths.as_ref()?;
+    let covered = if lengths.answers < answers {
+        format!(" ({} of {} answers have a limit)", count(lengths.answers), count(answers))
+    } else {
+        String::new()
+    };
     Some(format!(
-        "{:.1} an answer of {:.1} requested at most",
+        "{:.1} an answer of {:.1} requested at most{covered}",
         lengths.delivered, lengths.requested
     ))
 }
@@ -95,4 +101,19 @@ fn contradictions(tokens: &Tokens) -> Option<String> {
         .map(|of| format!("{} contradictory, such as: {}", count(of.answers), of.first))
         .collect();
     (!all.is_empty()).then(|| all.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::answers::Lengths;
+    use super::*;
+
+    #[test]
+    fn answers_without_a_limit_are_not_left_out_silently() {
+        let lengths_of = Lengths { answers: 16, requested: 5.0, delivered: 2.6, shorter: 3 };
+        let tokens = Tokens { lengths: Some(lengths_of), ..Tokens::default() };
+        let text = |answers| lengths(&tokens, answers).unwrap();
+        assert_eq!(text(16), "2.6 an answer of 5.0 requested at most");
+        assert!(text(20).ends_with(" (16 of 20 answers have a limit)"), "{}", text(20));
+    }
 }

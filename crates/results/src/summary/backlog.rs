@@ -20,6 +20,10 @@ pub struct BacklogGrowth {
     pub backlog: u64,
 }
 
+/// Advice if nothing else than the server limits the completions.
+pub(super) const GROWTH_ADVICE: &str =
+    "Lower the rate, or run longer to see whether the server keeps up.";
+
 /// Number of intervals whose growth is compared.
 const INTERVALS: usize = 16;
 /// Least growth, in standard errors of the mean of an interval.
@@ -103,8 +107,7 @@ impl BacklogGrowth {
     #[must_use]
     pub fn reason(&self) -> Reason {
         let text = format!(
-            "{} The latencies depend on the length of the run. Lower the rate, or run longer to see \
-             whether the server keeps up.",
+            "{} The latencies depend on the length of the run. {GROWTH_ADVICE}",
             self.sentence()
         );
         Reason::new(ReasonKind::Saturated, text).undecided()

@@ -79,6 +79,10 @@ pub struct Client {
     /// reached, or is not below `streams`
     #[serde(default)]
     pub stream_limit: Option<u64>,
+    /// Streams on each connection of HTTP/2 by the settings; `None` over HTTP/1.1. Only advice depends on
+    /// it, so that it is not in the file.
+    #[serde(skip)]
+    pub streams: Option<u64>,
     /// total time that requests waited for their retries, as the server asked (`Retry-After`) or by the
     /// client's own times; it counts in their latency
     #[serde(default)]
@@ -123,6 +127,23 @@ const LEAST_QUEUE_NS: i64 = 200_000;
 /// Maximum share of time for which the client's threads may be busy.
 const BUSY_BUDGET: f64 = 0.95;
 
+/// Words of every reason about the client's connections and streams.
+const WAITED: &str = " samples waited for a ";
+
+impl Test {
+    /// Moves the reason about the client's connections before those about its processors: waits for a
+    /// connection are delays of the client, which no processor shortens.
+    pub(super) fn begin_with_connections(&mut self) {
+        let is_of_connections = |reason: &Reason| {
+            reason.kind == ReasonKind::ClientLag && reason.text.contains(WAITED)
+        };
+        let Some(at) = self.causes.iter().position(is_of_connections) else { return };
+        let reason = self.causes.remove(at);
+        self.reasons.retain(|text| *text != reason.text);
+        self.add_reason_after_failures(reason);
+    }
+}
+
 /// Adds a reason by the client, or a note if the settings disable the judgment of the client.
 fn charge(test: &mut Test, text: String) {
     if is_unjudged(test) {
@@ -149,7 +170,7 @@ impl Client {
             let waits = match self.connection_waits {
                 0 => "Run the client on a faster machine, or lower the rate.".to_owned(),
                 waits => format!(
-                    "{waits} samples waited for a free connection, at most {}. {}",
+                    "{waits}{WAITED}free connection, at most {}. {}",
                     units::duration(self.longest_wait_ns.cast_signed()),
                     self.stream_remedy().unwrap_or("Raise connections=N, or use HTTP/2.".into())
                 ),
@@ -183,7 +204,16 @@ impl Client {
             );
             charge(test, text);
         }
+        test.begin_with_connections();
         test.settle();
+    }
+
+    /// States that the client's `limit` of the requests in flight made the queue grow, if at least half of
+    /// the requests waited for it.
+    pub fn judge_limit(&self, test: &mut Test, limit: u64) {
+        if self.limit_waits > 0 && self.limit_waits.saturating_mul(2) >= self.sent {
+            test.charge_limit(limit);
+        }
     }
 
     /// Returns the reason if the client's own queue limited the figures.
@@ -206,7 +236,7 @@ impl Client {
         });
         (is_judged && late.target.min(longest) > budget).then(|| {
             format!(
-                "The client queued: {} samples waited for a busy connection, at most {}, and at \
+                "The client queued: {}{WAITED}busy connection, at most {}, and at \
                  the target percentile a request was on the wire {} after it was due. {remedy}",
                 self.queue_waits,
                 units::duration(self.longest_wait_ns.cast_signed()),
@@ -215,13 +245,18 @@ impl Client {
         })
     }
 
-    /// Returns what helps if the server permits fewer streams than the load needs.
+    /// Returns what helps if the load needs more streams than the server or the settings permit; `None`
+    /// over HTTP/1.1.
     fn stream_remedy(&self) -> Option<String> {
-        self.stream_limit.map(|limit| {
-            format!(
+        Some(match (self.stream_limit, self.streams?) {
+            (Some(limit), _) => format!(
                 "The server permits {limit} streams on a connection of HTTP/2. Raise connections=N, \
                  or the limit of the server."
-            )
+            ),
+            (None, streams) => format!(
+                "Requests have {streams} streams on a connection of HTTP/2. Raise streams=N or \
+                 connections=N."
+            ),
         })
     }
 

@@ -8,20 +8,34 @@ use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::plan::{Load, Plan, Tokens};
 use dyno_loadgen::record::Record;
 
+use super::NO_BOUND;
 use super::metrics::Goodput;
 
 /// Returns the samples/s that were answered within every bound of the test. `counted_over` is the time
 /// over which the answers of the run count, in ns. `None` outside Server, because other scenarios have no
 /// bounds.
+///
+/// It agrees with the counts over the bounds: times that are not defined are within a bound, and a bound
+/// that is lifted limits nothing.
 pub fn goodput(record: &Record, plan: &Plan, counted_over: u64) -> Option<f64> {
     let Load::Server(server) = &plan.load else { return None };
+    let judged = |bound: u64| Some(bound).filter(|bound| *bound < NO_BOUND);
     let limits = match plan.tokens {
         Some(Tokens::Measured { ttft, tpot }) => {
-            Limits { ttft: Some(ttft), tpot: Some(tpot), e2el: None }
+            Limits { ttft: judged(ttft), tpot: judged(tpot), e2el: None }
         }
-        _ => Limits { e2el: Some(server.target_latency), ..Limits::default() },
+        _ => Limits { e2el: judged(server.target_latency), ..Limits::default() },
     };
-    limits.goodput(record, counted_over).samples_per_s
+    limits.count(record, counted_over, TokensAtOnce::Within).samples_per_s
+}
+
+/// How an answer counts whose tokens all came at once, so that it has no time per output token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TokensAtOnce {
+    /// Within a limit, as in the verdict.
+    Within,
+    /// As not measured, and outside a limit.
+    Unmeasured,
 }
 
 /// Limits of a request. A request counts as goodput if it keeps all of them.
@@ -97,6 +111,10 @@ impl Limits {
 
     /// Returns the goodput of a run whose answers count over `counted_over` ns.
     pub fn goodput(&self, record: &Record, counted_over: u64) -> Goodput {
+        self.count(record, counted_over, TokensAtOnce::Unmeasured)
+    }
+
+    fn count(&self, record: &Record, counted_over: u64, at_once: TokensAtOnce) -> Goodput {
         let needs_tokens = self.needs_tokens();
         let first = |sample: usize| record.first_token_at.get(sample).copied().unwrap_or(0);
         let tokens = |sample: usize| record.tokens.get(sample).copied().unwrap_or(0);
@@ -106,7 +124,8 @@ impl Limits {
         // Several tokens that came at once have no time between them.
         let is_unmeasured = |&(sample, _, at): &(usize, u64, u64)| {
             let came_at_once = || tokens(sample) > 1 && per_token(sample, at).is_none();
-            needs_tokens && (first(sample) == 0 || (self.tpot.is_some() && came_at_once()))
+            let judges_them = self.tpot.is_some() && at_once == TokensAtOnce::Unmeasured;
+            needs_tokens && (first(sample) == 0 || (judges_them && came_at_once()))
         };
         let keeps = |answer: &(usize, u64, u64)| {
             let &(sample, due, at) = answer;
@@ -155,7 +174,10 @@ pub fn answered(record: &Record) -> impl Iterator<Item = (usize, u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use dyno_loadgen::metrics::Metrics;
+    use dyno_loadgen::plan::Library;
     use dyno_loadgen::record::Failure;
+    use dyno_loadgen::settings::{Scenario, TestSettings};
 
     use super::*;
 
@@ -219,6 +241,37 @@ mod tests {
         // One token has no time between tokens, whenever it came.
         let single = found(vec![10, 50], 1);
         assert_eq!((single.share, single.unmeasured), (Some(1.0), 0));
+    }
+
+    #[test]
+    fn goodput_agrees_with_the_counts_over_the_bounds() {
+        // Tokens at once; measured; slow tokens; one token; no first token.
+        let record = Record {
+            samples_per_query: 1,
+            scheduled_at: vec![0; 5],
+            issued_at: vec![0; 5],
+            first_token_at: vec![50, 10, 10, 50, 0],
+            completed_at: vec![50, 50, 500, 50, 50],
+            tokens: vec![5, 5, 5, 1, 5],
+            ..Record::default()
+        };
+        let with_bounds = |ttft, tpot| {
+            let settings = TestSettings {
+                scenario: Scenario::Server,
+                use_token_latencies: true,
+                server_ttft_latency: ttft,
+                server_tpot_latency: tpot,
+                ..TestSettings::default()
+            };
+            let plan = Plan::resolve(&settings, Library { total: 5, performance: 5 }).unwrap();
+            let over = Metrics::with_definitions(Definitions::Native, &record, &plan).over;
+            (goodput(&record, &plan, 1_000_000_000), over)
+        };
+        let (rate, _) = with_bounds(NO_BOUND, NO_BOUND);
+        assert_eq!(rate, Some(5.0));
+        let (rate, over) = with_bounds(100, 20);
+        assert_eq!((over.first_token, over.time_per_output_token), (1, 2));
+        assert_eq!(rate, Some(3.0));
     }
 
     #[test]

@@ -451,7 +451,19 @@ impl Metrics {
     pub fn answered(&self) -> Option<&Distribution> {
         Some(self.timed()).filter(|timed| timed.count > 0)
     }
+
+    /// Returns the missing samples that were in progress when the run was stopped, so that the system did
+    /// not lose them.
+    pub fn unfinished(&self) -> u64 {
+        let is_stopped = [ENDED_ABORTED, ENDED_LOST].contains(&self.ended.as_str());
+        if is_stopped { self.missing } else { 0 }
+    }
 }
+
+/// [`Metrics::ended`] of a run that was stopped.
+pub(super) const ENDED_ABORTED: &str = "aborted";
+/// [`Metrics::ended`] of a run that was stopped because it lost a worker.
+pub(super) const ENDED_LOST: &str = "worker lost";
 
 impl Distribution {
     /// Returns the distribution of times in ns, with percentiles `sorted[floor(count * q)]`; `None`

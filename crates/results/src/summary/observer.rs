@@ -183,6 +183,7 @@ impl Observer {
         } else if let Some(reason) = reason {
             self.excuse(tenant, test);
             test.add_reason_after_failures(reason.because_of(Cause::Client));
+            test.begin_with_connections();
             test.withdraw_advice();
             test.settle();
         } else if self.is_over_budget(all) {

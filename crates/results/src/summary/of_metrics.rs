@@ -13,8 +13,8 @@ use super::Sessions;
 use super::excluded::ExcludedRequests;
 use super::goodput::goodput;
 use super::metrics::{
-    Bound, Conditions, Distribution, EarlyStopping, Estimate, Failed, Intervals, Metrics,
-    OverBound, Rates, TokenRates,
+    Bound, Conditions, Distribution, ENDED_ABORTED, ENDED_LOST, EarlyStopping, Estimate, Failed,
+    Intervals, Metrics, OverBound, Rates, TokenRates,
 };
 
 impl Metrics {
@@ -179,8 +179,8 @@ fn name_of_end(ended: EndReason) -> &'static str {
         EndReason::MaxDuration { .. } => "maximum duration",
         EndReason::TooManyOutstanding { .. } => "too many outstanding",
         EndReason::Deadline { .. } => "deadline",
-        EndReason::Aborted => "aborted",
-        EndReason::Lost { .. } => "worker lost",
+        EndReason::Aborted => ENDED_ABORTED,
+        EndReason::Lost { .. } => ENDED_LOST,
     }
 }
 

@@ -3,8 +3,20 @@
 use dyno_loadgen::saturation::Saturation;
 use serde::{Deserialize, Serialize};
 
+use super::backlog::GROWTH_ADVICE;
 use super::{Cause, Reason, ReasonKind, State, Test};
 use crate::units;
+
+/// What the completions of an over-saturated run show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Bottleneck {
+    /// The capacity of the server.
+    Server,
+    /// Also the delays of the client or its machine.
+    Disturbance,
+    /// This limit of the requests in flight, which the client enforces.
+    Limit(u64),
+}
 
 /// Over-saturation that stopped a test early (`--stop-on-saturation`): its queue grew without
 /// bound.
@@ -33,25 +45,37 @@ impl From<Saturation> for Saturated {
 }
 
 impl Saturated {
-    /// Returns the finding with advice. Where the client or its machine disturbed the run, the
-    /// completions are not what the server can.
-    fn reason(&self, is_disturbed: bool) -> String {
+    /// Returns the finding with advice.
+    fn reason(&self, bottleneck: Bottleneck) -> String {
         let Self { at_ns, arrivals_per_s, completions_per_s, backlog } = self;
         let completed = units::rate(*completions_per_s);
-        let completed = if is_disturbed {
-            format!("{completed} requests/s were completed, which includes delays of the client")
-        } else {
-            format!("the server completes about {completed} requests/s")
+        let completed = match bottleneck {
+            Bottleneck::Server => format!("the server completes about {completed} requests/s"),
+            Bottleneck::Disturbance => format!(
+                "{completed} requests/s were completed, which includes delays of the client"
+            ),
+            Bottleneck::Limit(limit) => {
+                format!("{}, and {completed} requests/s were completed", in_flight(limit))
+            }
+        };
+        let advice = match bottleneck {
+            Bottleneck::Limit(_) => "Raise --max-concurrency, or lower the rate",
+            Bottleneck::Server | Bottleneck::Disturbance => "Lower the rate",
         };
         format!(
             "Over-saturated: the queue grew by {} requests/s; {completed}. The run was stopped \
-             after {}, with {} outstanding. Lower the rate; --stop-on-saturation off continues \
-             the run.",
+             after {}, with {} outstanding. {advice}; --stop-on-saturation off continues the run.",
             units::rate(arrivals_per_s - completions_per_s),
             units::duration(at_ns.cast_signed()),
             units::counted(*backlog, "request", "requests"),
         )
     }
+}
+
+/// Returns a clause about a limit of the requests in flight.
+fn in_flight(limit: u64) -> String {
+    let requests = units::counted(limit, "request", "requests");
+    format!("--max-concurrency permits {requests} in flight, so that others waited in the client")
 }
 
 impl Test {
@@ -65,7 +89,7 @@ impl Test {
             ReasonKind::QueryCount,
             ReasonKind::EarlyStopping,
         ]);
-        let reason = Reason::new(ReasonKind::Saturated, found.reason(false));
+        let reason = Reason::new(ReasonKind::Saturated, found.reason(Bottleneck::Server));
         self.add_first_reason(reason.because_of(Cause::System));
         (self.state, self.saturated) = (State::Complete, Some(found.clone()));
         self.settle();
@@ -75,11 +99,37 @@ impl Test {
     /// machine's.
     pub fn doubt_saturation(&mut self) {
         let is_outside = |reason: &Reason| reason.cause.is_some_and(Cause::is_outside);
-        let Some(found) = self.saturated.as_ref().filter(|_| self.causes.iter().any(is_outside))
-        else {
-            return;
+        let blames_system = |reason: &Reason| {
+            reason.kind == ReasonKind::Saturated && reason.cause == Some(Cause::System)
         };
-        let text = found.reason(true);
+        if self.causes.iter().any(is_outside) && self.causes.iter().any(blames_system) {
+            self.explain_saturation(Bottleneck::Disturbance);
+        }
+    }
+
+    /// States that the queue waited for the client's own limit of the requests in flight, so that its
+    /// growth does not show what the server can.
+    pub fn charge_limit(&mut self, limit: u64) {
+        if self.saturated.is_some() {
+            self.explain_saturation(Bottleneck::Limit(limit));
+            return;
+        }
+        let advice = format!(
+            "In this run {}: raise --max-concurrency, or lower the rate.",
+            in_flight(limit)
+        );
+        for reason in self.causes.iter_mut().filter(|of| of.kind == ReasonKind::Saturated) {
+            let text = reason.text.replace(GROWTH_ADVICE, &advice);
+            let same = self.reasons.iter_mut().find(|same| **same == reason.text);
+            same.into_iter().for_each(|same| same.clone_from(&text));
+            reason.text = text;
+        }
+    }
+
+    /// Replaces the reason of an over-saturated run by one that does not blame the system.
+    fn explain_saturation(&mut self, bottleneck: Bottleneck) {
+        let Some(found) = &self.saturated else { return };
+        let text = found.reason(bottleneck);
         self.remove_reasons(&[ReasonKind::Saturated]);
         self.add_first_reason(Reason::new(ReasonKind::Saturated, text));
         self.settle();
@@ -99,16 +149,20 @@ mod tests {
             backlog: 90,
         };
         assert_eq!(
-            found.reason(false),
+            found.reason(Bottleneck::Server),
             "Over-saturated: the queue grew by 10.00 requests/s; the server completes about 20.00 \
              requests/s. The run was stopped after 9.00 s, with 90 requests outstanding. Lower the \
              rate; --stop-on-saturation off continues the run."
         );
-        let disturbed = found.reason(true);
+        let disturbed = found.reason(Bottleneck::Disturbance);
         assert!(!disturbed.contains("the server completes"), "{disturbed}");
         assert!(
             disturbed.contains("20.00 requests/s were completed, which includes delays"),
             "{disturbed}"
         );
+        let limited = found.reason(Bottleneck::Limit(3));
+        assert!(!limited.contains("the server completes"), "{limited}");
+        assert!(limited.contains("--max-concurrency permits 3 requests in flight"), "{limited}");
+        assert!(limited.contains(". Raise --max-concurrency, or lower the rate; "), "{limited}");
     }
 }

@@ -121,8 +121,8 @@ pub const METRICS: [Metric; 30] = [
                tokens and the output tokens in each second, where less than a second at the end \
                counts with the second before it. The output tokens of an answer are spread evenly \
                from its first to its last token, because their own times are not recorded. \
-               peak_concurrency is the maximum number of requests in flight. stages and steady \
-               are parts of the run: the stages of --stages, or the steady part. The steady part \
+               peak_concurrency is the maximum number of requests on the wire; a request that \
+               waits in the client, also for its retry, is not. stages and steady are parts of the run: the stages of --stages, or the steady part. The steady part \
                begins where the variance of the means of five latencies each, divided by their \
                number, is lowest (MSER-5); there is none if it would begin in the second half. \
                models has the figures of each model, if requests name several. Times of a part \

@@ -5,12 +5,18 @@ use dyno_net::openai::{Api, LimitMember};
 use super::SpecKeys;
 use crate::failure::Failure;
 
-/// Rejects a member that one key sets and another one removes or sets as well: the measured requests
+/// Rejects keys of answers of text for other interfaces, and a member that one key sets and another one removes or sets as well: the measured requests
 /// would differ from what one of the two states.
 ///
 /// # Errors
 /// The first such member, with both keys.
 pub fn check(given: &SpecKeys, api: Option<Api>) -> Result<(), Failure> {
+    if api.is_some_and(|api| !api.is_text())
+        && let Some(key) = OF_ANSWERS.into_iter().find(|key| given.has(key))
+    {
+        let why = "has no effect: embeddings and rankings have no output tokens; remove it";
+        return Err(given.wrong(key, why));
+    }
     let members = key_members(given, api);
     let setter = |member: &str| members.iter().find(|(_, set)| *set == member).map(|(key, _)| *key);
     for member in given.removed_members() {
@@ -27,6 +33,9 @@ pub fn check(given: &SpecKeys, api: Option<Api>) -> Result<(), Failure> {
     }
     Ok(())
 }
+
+/// Keys that only concern answers of text.
+const OF_ANSWERS: [&str; 5] = ["output", "max-tokens", "limit-member", "force-output", "usage"];
 
 /// Returns the given keys that set members of requests, with each member.
 fn key_members(given: &SpecKeys, api: Option<Api>) -> Vec<(&'static str, &str)> {
@@ -55,6 +64,16 @@ fn key_members(given: &SpecKeys, api: Option<Api>) -> Vec<(&'static str, &str)> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn embeddings_have_no_options_of_answers() {
+        for keys in ["output=5", "force-output=true", "max-tokens=3", "input=4,usage=false"] {
+            let given = SpecKeys::read("openai", &format!("http://a,{keys}")).unwrap();
+            let problem = check(&given, Some(Api::Embeddings)).unwrap_err();
+            assert!(problem.problems()[0].contains("has no effect: embeddings"), "{keys}");
+            check(&given, Some(Api::Completions)).unwrap();
+        }
+    }
 
     #[test]
     fn no_member_is_set_by_one_key_and_removed_or_set_by_another() {

@@ -3,15 +3,26 @@
 use std::num::NonZero;
 
 use dyno_loadgen::clock::Nanos;
-use dyno_loadgen::plan::{Load, Plan, SampleChoice, Tokens};
+use dyno_loadgen::plan::{Load, Plan, SampleChoice, Server, Tokens};
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::record::Record;
-use dyno_loadgen::settings::{Scenario, TestMode};
+use dyno_loadgen::settings::{Arrivals, Scenario, TestMode};
+use dyno_net::client::RetryTimes;
 use dyno_net::ledger::Entry;
 use dyno_results::summary::{Limits, NO_BOUND};
+use dyno_results::units::duration;
 
 use super::{Answers, Remote};
 use crate::options::{Requirement, RunOptions};
+
+/// When the requests of a record were on the wire, by sample. Times are in ns since its start.
+#[derive(Debug, Clone, Default)]
+pub struct WireTimes {
+    /// When each was first sent; 0 if it was not.
+    pub sent: Vec<Nanos>,
+    /// Times of those that were sent again.
+    pub retries: Vec<RetryTimes>,
+}
 
 impl Remote {
     /// Checks that requests can be cancelled in a test, and that it has as many samples as `num-prompts`
@@ -34,7 +45,28 @@ impl Remote {
             );
         }
         self.check_choices(run, plan)?;
-        self.check_length(run, plan)
+        self.check_length(run, plan)?;
+        self.check_duration(plan)
+    }
+
+    /// Checks that a recorded trace lasts as long as the run must.
+    fn check_duration(&self, plan: &Plan) -> Result<(), String> {
+        let Load::Server(Server { arrivals: Arrivals::Replay(times), .. }) = &plan.load else {
+            return Ok(());
+        };
+        let lasts = times.last().copied().unwrap_or(0);
+        let is_judged = self.schedule.is_some()
+            && self.sessions.is_none()
+            && plan.mode != TestMode::AccuracyOnly;
+        if !is_judged || plan.min_duration <= lasts {
+            return Ok(());
+        }
+        let [wanted, found] = [plan.min_duration, lasts].map(|ns| duration(ns.cast_signed()));
+        Err(format!(
+            "--duration {wanted}: expected a run of at least this length, found a recorded trace whose \
+             last request is due after {found}; lower the duration, or play the trace several times \
+             with repeat=N"
+        ))
     }
 
     /// Returns whether requests ask for several choices. Their tokens come mixed, so that they have no time
@@ -108,6 +140,13 @@ impl Remote {
         measured_stamps(record, self.client.accepted(tenant, record.played()))
     }
 
+    /// Returns when the requests of a tenant's record were on the wire.
+    pub fn wire_times(&self, tenant: u8, record: &Record) -> WireTimes {
+        let retries = self.client.retry_times(tenant, record.played());
+        let retries = measured_retries(record, retries);
+        WireTimes { sent: self.sent(tenant, record), retries }
+    }
+
     /// Returns how often the request of each sample of a tenant's record was sent again.
     pub fn retries(&self, tenant: u8, record: &Record) -> Vec<u64> {
         measured(record, self.client.retries(tenant, record.played()))
@@ -147,9 +186,26 @@ pub fn measured<T: Copy>(record: &Record, all: Vec<T>) -> Vec<T> {
 /// Returns times of the samples of a record, since its start, from those of all samples that were
 /// played; 0 stays 0.
 pub fn measured_stamps(record: &Record, all: Vec<Nanos>) -> Vec<Nanos> {
-    let ramp = record.ramp();
-    let since = |at: Nanos| if at == 0 { 0 } else { at.saturating_sub(ramp).max(1) };
+    let since = since_start(record);
     measured(record, all).into_iter().map(since).collect()
+}
+
+/// Returns times of the retries of the samples of a record, since its start, from those of all samples
+/// that were played.
+pub fn measured_retries(record: &Record, all: Vec<RetryTimes>) -> Vec<RetryTimes> {
+    let since = since_start(record);
+    let shifted = |times: RetryTimes| RetryTimes {
+        first_failed: since(times.first_failed),
+        last_failed: since(times.last_failed),
+        last_sent: since(times.last_sent),
+    };
+    measured(record, all).into_iter().map(shifted).collect()
+}
+
+/// Returns the conversion of times of a run to times since the start of a record; 0 stays 0.
+fn since_start(record: &Record) -> impl Fn(Nanos) -> Nanos + use<> {
+    let ramp = record.ramp();
+    move |at| if at == 0 { 0 } else { at.saturating_sub(ramp).max(1) }
 }
 
 /// Returns the accounts of the samples of a record, from those of all samples that were played.

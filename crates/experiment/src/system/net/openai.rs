@@ -8,7 +8,7 @@ use dyno_net::ask::ServerQuery;
 use dyno_net::client::Options;
 use dyno_net::endpoint::Endpoint;
 use dyno_net::openai::{
-    Api, LimitMember, OpenAi, Settings, TextCounter, adapt, fit, force_lengths,
+    Api, Input, LimitMember, OpenAi, Settings, TextCounter, adapt, fit, force_lengths,
 };
 use dyno_net::secrets;
 use dyno_net::tokens::Tokenize;
@@ -18,6 +18,7 @@ use serde_json::{Map, Value};
 
 use super::models::ModelMix;
 use super::secrets::member_secrets;
+use super::sessions::Sessions;
 use super::spec_keys::check_redacted;
 use super::{
     Answers, ServerGroup, SpecKeys, StartedServer, contradictions, prompts, sessions, tools,
@@ -28,16 +29,14 @@ use crate::options::{RandomStream, RunOptions};
 use crate::outcome::explained;
 
 pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Failure> {
+    let refuses_chats = given.peek("chat") == Some("false");
     let api = api(given)?;
     contradictions::check(given, api)?;
     let nodes = given.nodes(&with_path(&given.url.clone(), api), |url| with_path(url, api))?;
     let speed_up = speed(given)?;
-    let (mut workload, sessions) = match sessions::sessions(given, run, api)? {
-        Some((workload, sessions)) => (workload, Some(sessions)),
-        None => (prompts::workload(given, run, api)?, None),
-    };
-    if let Some(api) = api {
-        workload = workload.for_api(api).map_err(|why| given.wrong("api", why))?;
+    let (workload, sessions) = requests(given, run, api)?;
+    if refuses_chats && api.is_none() {
+        check_no_messages(given, &workload)?;
     }
     let lengths = LengthKeys::take(given, run)?;
     let (workload, mix) = varied(given, workload, &lengths, run)?;
@@ -100,6 +99,34 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
         remarks,
     }
     .start()
+}
+
+/// Returns the requests of the interface, and their sessions if there are any.
+fn requests(
+    given: &mut SpecKeys,
+    run: &RunOptions,
+    api: Option<Api>,
+) -> Result<(Workload, Option<Sessions>), Failure> {
+    let (workload, sessions) = match sessions::sessions(given, run, api)? {
+        Some((workload, sessions)) => (workload, Some(sessions)),
+        None => (prompts::workload(given, run, api)?, None),
+    };
+    let workload = match api {
+        Some(api) => workload.for_api(api).map_err(|why| given.wrong("api", why))?,
+        None => workload,
+    };
+    Ok((workload, sessions))
+}
+
+/// Rejects messages with `chat=false`: they are sent as chats all the same.
+fn check_no_messages(given: &SpecKeys, workload: &Workload) -> Result<(), Failure> {
+    let mut inputs = workload.prompts.iter().map(|prompt| &prompt.input);
+    if !inputs.any(|input| matches!(input, Input::Messages(_))) {
+        return Ok(());
+    }
+    let why = "images, messages and sessions are sent as chats; remove chat=false, or use a model \
+               that answers chats";
+    Err(given.wrong("chat", why))
 }
 
 /// Returns whether a request asks for several choices.
@@ -292,8 +319,13 @@ fn adapted(
         remarks.extend(learned.remarks);
     }
     let plural = if requests == 1 { "request" } else { "requests" };
+    let tokens = match settings.api {
+        // The fewest that the interface allows.
+        Some(Api::Responses) => "16 tokens",
+        _ => "one token",
+    };
     remarks.push(format!(
-        "Before the run, {requests} {plural} for one token determined what the server accepts; a \
+        "Before the run, {requests} {plural} for {tokens} determined what the server accepts; a \
          run of a URL sends one more to identify the server."
     ));
     Ok((servers, settings, remarks))

@@ -84,6 +84,11 @@ impl PromptKeys {
         run: &RunOptions,
         api: Option<Api>,
     ) -> Result<Workload, Failure> {
+        if self.turns.is_some() {
+            let why = "has no effect without --data FILE; remove it, or add sessions=live for \
+                       conversations that are generated";
+            return Err(given.wrong("turns", why));
+        }
         if let Some(key) = self.foreign(true) {
             return Err(given.wrong(key, "has no effect without --data FILE; remove it"));
         }
@@ -102,6 +107,12 @@ impl PromptKeys {
         }
         if self.lengths.is_some() && (self.input.is_some() || self.output.is_some()) {
             return Err(given.wrong("lengths", "includes input and output; remove the other two"));
+        }
+        let is_text = api.is_none_or(Api::is_text);
+        if is_text && self.lengths.as_ref().is_some_and(LengthMix::lacks_output) {
+            let why = "expected INPUT/OUTPUT for each pair, such as 512/128; input=N has no limit of the \
+                       answers";
+            return Err(given.wrong("lengths", why));
         }
         let single = || LengthMix::of_one(self.input.unwrap_or(INPUT), self.output);
         let made = SyntheticPrompts {

@@ -48,6 +48,10 @@ pub fn sessions(
             return Err(given.wrong(key, "messages of sessions cannot be changed; remove it"));
         }
     }
+    if think.is_some() && matches!(turns, Some(Lengths::Fixed(1))) {
+        let why = "has no effect: conversations of one turn have no pause; remove it, or raise turns";
+        return Err(given.wrong("think", why));
+    }
     reject_others(run, "sessions=live")?;
     let seed = run.seed_of(RandomStream::Sessions);
     let mut workload = match prompts::rows_of(run)? {
@@ -231,6 +235,7 @@ mod tests {
             ("sessions=live,every=1s,think=1s", "remove every or think"),
             ("sessions=live,think=3s-1s", "the shorter time first"),
             ("sessions=live,think=soon", "think"),
+            ("sessions=live,turns=1,think=1s", "think: has no effect"),
         ] {
             let told = asked(keys).err().unwrap().problems()[0].clone();
             assert!(told.contains(expected), "{told}");

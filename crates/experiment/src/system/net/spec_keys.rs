@@ -1,5 +1,7 @@
 //! Parser of specifications of servers: a URL, then keys with values.
 
+mod numbers;
+
 use std::fmt::Display;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -14,6 +16,7 @@ use dyno_net::tls::{Authorities, Identity, Trust};
 use dyno_results::units::parse_duration;
 use dyno_tensors::files;
 
+use self::numbers::expected_number;
 use super::Resources;
 use super::model_names::{quoted, unquoted};
 use super::secrets::{
@@ -178,7 +181,7 @@ impl SpecKeys {
     ///
     /// # Errors
     /// The value is invalid.
-    pub fn read_as<T: FromStr<Err: Display>>(
+    pub fn read_as<T: FromStr<Err: Display + 'static>>(
         &mut self,
         key: &'static str,
     ) -> Result<Option<T>, Failure> {
@@ -187,7 +190,7 @@ impl SpecKeys {
             Some(value) => match value.parse() {
                 Ok(value) => Ok(Some(value)),
                 Err(error) => {
-                    let why = error.to_string();
+                    let why = expected_number(&error).unwrap_or_else(|| error.to_string());
                     let is_complete = why.contains("found");
                     let found =
                         if is_complete { String::new() } else { format!(", found `{value}`") };
@@ -471,7 +474,10 @@ impl SpecKeys {
             "system `{}`: unknown key `{key}`; the nearest key is `{near}`",
             self.system
         ))
-        .hint("see dyno info systems"))
+        .hint(match self.system.as_str() {
+            "openai" => "see dyno info systems; KEY:=JSON sends any member of the request",
+            _ => "see dyno info systems",
+        }))
     }
 }
 

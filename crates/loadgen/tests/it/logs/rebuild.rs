@@ -303,6 +303,7 @@ fn metrics(detail: &Detail, summary: &Summary<'_>, plan: &Plan) -> Metrics {
     Metrics {
         query_count,
         cancelled: 0,
+        cancelled_until: 0,
         sample_count,
         failed: FailureCounts::default(),
         missing: 0,

@@ -29,7 +29,7 @@ pub(super) struct Flight {
 impl Flight {
     /// Returns when the client gives the request up, if it does.
     pub(super) fn cancelled_at(&self, shared: &ClientCore) -> Option<Nanos> {
-        Some(self.sent_at.saturating_add(shared.gives_up_after(self.job)?))
+        shared.given_up_at(self.job, &self.responder, self.sent_at)
     }
 }
 

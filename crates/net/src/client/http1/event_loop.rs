@@ -169,7 +169,7 @@ impl EventLoop {
         if received != self.heard.0 {
             self.heard = (received, now);
         }
-        for (job, responder) in shared.retries.take_due(now) {
+        for (job, responder) in shared.due_retries(now) {
             self.pool.dispatch(job, &responder);
         }
         for at in 0..self.slots.len() {

@@ -439,6 +439,9 @@ impl Pool {
     ) {
         let sent_at = responder.time_of(&self.shared.clock, sent_at);
         self.shared.accepted.stamp_first(job.id, sent_at);
+        if job.tries > 0 {
+            self.shared.retries.note_sent(job.id, sent_at);
+        }
         // A request that was first sent in the ramp is not measured, also if it is sent again later.
         let is_counted = self.shared.is_measured(job, responder);
         self.shared.threads[connection.thread].request(request.len(connection.node), is_counted);

@@ -96,6 +96,9 @@ impl Departures {
         let at = first.time_of(&shared.clock, self.written_at.load(Relaxed));
         for (id, _) in &*departing {
             shared.accepted.stamp_first(*id, at);
+            if shared.options.retries > 0 {
+                shared.retries.note_sent(*id, at);
+            }
         }
         // A request that was first sent in the ramp is not measured, also if it is sent again later.
         let first = |id: ResponseId| shared.accepted.time(id).unwrap_or(at);

@@ -209,7 +209,7 @@ impl Lane {
         let tick = Duration::from_millis(20);
         while !self.is_closing.load(Ordering::Acquire) {
             let now = self.shared.clock.now();
-            for (job, responder) in self.shared.retries.take_due(now) {
+            for (job, responder) in self.shared.due_retries(now) {
                 self.take(std::iter::once(job), &responder);
             }
             let mut opened = 0;

@@ -28,7 +28,7 @@ struct OpenStream {
     /// `None` once the answer was handed over or has failed.
     reading: Option<Reading>,
     has_begun: bool,
-    /// How long after it was sent the client gives the request up, ns.
+    /// How long after the stream was opened the client gives the request up, ns.
     given_up_after: Option<Nanos>,
 }
 
@@ -72,7 +72,9 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
     link.is_asked.store(true, Relaxed);
     let stream = answer.stream_id().as_u32();
     link.arrivals.follow(stream);
-    let given_up_after = lane.shared.gives_up_after(job);
+    let now = lane.shared.clock.now();
+    let given_up_after = lane.shared.given_up_at(job, &responder, now);
+    let given_up_after = given_up_after.map(|at| at.saturating_sub(now));
     let answering =
         PendingAnswer::new((job, responder), lane.shared.reader(), (lane.thread, link.node));
     let reading = Some(Reading::Here(answering));

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use dyno_loadgen::clock::SECOND;
 use dyno_loadgen::drive::TenantOutcome;
+use dyno_loadgen::record::Failure;
 use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_net::ask::ServerQuery;
 use dyno_net::client::{Client, Options};
@@ -112,6 +113,22 @@ fn a_refused_request_waits_as_long_as_the_server_asks() {
     }
     let waited = (0..6).filter(|&at| rate.record.completed_at[at] - accepted[at] >= SECOND);
     assert_eq!(waited.count() as u64, seen.retries[&Kind::Refused]);
+    // Meanwhile it is not on the wire.
+    let times = client.retry_times(0, 6).into_iter();
+    let paused = times.filter(|of| of.last_sent.saturating_sub(of.last_failed) >= SECOND);
+    assert_eq!(paused.count() as u64, seen.retries[&Kind::Refused]);
+}
+
+#[test]
+fn a_request_that_waits_for_its_retry_is_cancelled_after_its_time() {
+    let server = FaultServer::start("127.0.0.1:0").unwrap();
+    let cancellation = Some("100%@300ms".parse().unwrap());
+    let options = Options { retries: 2, connections: 1, cancellation, ..Options::default() };
+    let (all, client) = played(below(&server, "rateall"), 1, options);
+    // Each attempt is refused at once, and the server asks for a second.
+    assert_eq!(all.record.failed, [(0, Failure::Cancelled)]);
+    assert!(all.record.completed_at[0] >= 3 * SECOND / 10);
+    assert!(client.statistics().retries.is_empty());
 }
 
 #[test]
@@ -120,7 +137,10 @@ fn a_wait_beyond_the_time_limit_is_a_failure() {
     let options = Options { retries: 2, time_limit: Some(SECOND / 2), ..Options::default() };
     let (all, client) = played(below(&server, "rateall"), 1, options);
     assert_eq!(all.record.failed.len(), 1);
-    assert!(client.statistics().retries.is_empty());
+    let seen = client.statistics();
+    assert!(seen.retries.is_empty());
+    let words = &seen.troubles[&Kind::Refused].1;
+    assert!(words.contains("not sent again: the server asks for a wait of 1 s"), "{words}");
 }
 
 #[test]
