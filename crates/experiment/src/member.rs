@@ -109,9 +109,10 @@ impl Rig for WorkerRig {
     fn report(&self, job: &Job<'_>, played: &RunOutcome) -> Vec<u8> {
         let begun = lock(&self.begun);
         let observer = lock(&self.heart).take().map(|heart| {
-            let targets = job.tenants.iter().map(|tenant| {
-                JudgedPercentiles::from_target(tenant.plan.load.percentile())
-            });
+            let targets = job
+                .tenants
+                .iter()
+                .map(|tenant| JudgedPercentiles::from_target(tenant.plan.load.percentile()));
             let records = played.tenants.iter().map(|part| &part.record);
             let tenants: Vec<_> = records.zip(targets).collect();
             run::observer(self.system(), heart.end(0), &tenants)

@@ -254,8 +254,10 @@ fn judge_performance(
     // The result of a search is not a figure of one run, and planned stages are not chance.
     let is_filling = report.metrics.pace.basis == PaceBasis::FillAndDrain;
     let has_interval = !is_peak && !is_filling && context.stages.is_none();
-    result.interval =
-        result.value.filter(|_| has_interval).and_then(|value| interval(value, &run.record, &run.plan));
+    result.interval = result
+        .value
+        .filter(|_| has_interval)
+        .and_then(|value| interval(value, &run.record, &run.plan));
     test.result = Some(result);
     test.metrics = Some(metrics);
     test.plan = plan_of(&run.plan, &log.requested);

@@ -63,7 +63,8 @@ mod tests {
         }
         let selection = Selection::new(100_000, 25_000);
         for period in [2, 4, 8, 200] {
-            let share = selection.rows().filter(|row| row.is_multiple_of(period)).count() as f64 / 25_000.0;
+            let share =
+                selection.rows().filter(|row| row.is_multiple_of(period)).count() as f64 / 25_000.0;
             let expected = 1.0 / period as f64;
             // Four standard deviations of a binomial share.
             let reach = 4.0 * (expected * (1.0 - expected) / 25_000.0).sqrt();

@@ -177,7 +177,8 @@ impl SweepCommand {
         }
         if is_whole && request.over.is_empty() && self.config.is_none() {
             let flags = request.fixed.arguments().join(" ");
-            let problem = format!("{flags}: --resume takes no flags of runs; the sweep has its own");
+            let problem =
+                format!("{flags}: --resume takes no flags of runs; the sweep has its own");
             return Err(Failure::usage(problem).hint(
                 "remove them, or repeat the whole command of the sweep, which is then checked",
             ));

@@ -113,8 +113,7 @@ fn stages_are_compared_by_their_plan_and_resumed() {
     for (config, out, seed) in [("a", "first", 1), ("b", "second", 2), ("c", "other", 1)] {
         run(&folder, &format!("{config}.toml"), out, &format!("--seed {seed}"));
     }
-    let told: serde_json::Value =
-        serde_json::from_str(&folder.read("first/summary.json")).unwrap();
+    let told: serde_json::Value = serde_json::from_str(&folder.read("first/summary.json")).unwrap();
     let result = &told["tests"][0]["result"];
     assert!(result["value"].is_number() && result["interval"].is_null(), "{result}");
     let report = folder.dyno("compare first second --json").json();

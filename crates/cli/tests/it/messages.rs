@@ -125,7 +125,11 @@ fn a_user_conf_without_a_row_for_the_model_is_refused() {
         assert!(ran.stderr.contains(words), "{}", ran.stderr);
     };
     let resnet = "resnet50.Server.target_qps = 300\n";
-    refused(resnet, "", "no row of user.conf applies without a model: it has rows of resnet50; add");
+    refused(
+        resnet,
+        "",
+        "no row of user.conf applies without a model: it has rows of resnet50; add",
+    );
     refused(resnet, "--conf-model bert", "applies to the model bert: it has rows of resnet50");
     refused("# nothing\n", "", "user.conf has no setting");
     folder.dyno("run --conf user.conf --dry-run").exits(2);

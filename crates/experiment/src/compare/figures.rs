@@ -45,8 +45,7 @@ pub fn of_all_queries(
         return Vec::new();
     }
     let is_native = run.definitions == Definitions::Native.name();
-    let has_row_per_sample =
-        records.row == records::Row::Sample || records.samples_per_query == 1;
+    let has_row_per_sample = records.row == records::Row::Sample || records.samples_per_query == 1;
     let is_of_rows = |metric: Metric| match metric {
         // Rates of summaries have other definitions.
         Metric::Throughput => false,

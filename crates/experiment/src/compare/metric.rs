@@ -159,9 +159,8 @@ pub fn refuse_unmeasured(
                 name(metric),
                 title(metric)
             );
-            return Err(Failure::usage(problem).hint(
-                "compare another metric, or runs whose answers stream tokens",
-            ));
+            return Err(Failure::usage(problem)
+                .hint("compare another metric, or runs whose answers stream tokens"));
         }
     }
     Ok(())

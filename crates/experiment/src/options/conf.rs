@@ -66,7 +66,10 @@ fn without_effect(conf: &Conf, path: &Path, model: Option<&str>) -> Option<Strin
     Some(match (&models[..], model) {
         ([], _) => format!("{file} has no setting; remove --conf"),
         (names, Some(model)) => {
-            format!("no row of {file} applies to the model {model}: it has rows of {}", names.join(", "))
+            format!(
+                "no row of {file} applies to the model {model}: it has rows of {}",
+                names.join(", ")
+            )
         }
         (names, None) => format!(
             "no row of {file} applies without a model: it has rows of {}; add --conf-model {}",

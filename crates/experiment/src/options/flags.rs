@@ -27,11 +27,7 @@ fn typed(key: &str) -> String {
     let is_rate = |argument: std::ffi::OsString| {
         argument.to_str().is_some_and(|text| text.split('=').next() == Some(RATE))
     };
-    if key == "qps" && std::env::args_os().any(is_rate) {
-        RATE.into()
-    } else {
-        format!("--{key}")
-    }
+    if key == "qps" && std::env::args_os().any(is_rate) { RATE.into() } else { format!("--{key}") }
 }
 
 /// Applies flags to the options of the file. Scenarios and files that flags give replace those of

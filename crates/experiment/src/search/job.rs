@@ -326,11 +326,12 @@ impl Job {
 
     fn write(&self) -> Result<(), Failure> {
         self.state.write(&self.directory).map_err(|error| {
-            Failure::set_up(format!("cannot write to {}: {error}", self.directory.display()))
-                .hint(format!(
+            Failure::set_up(format!("cannot write to {}: {error}", self.directory.display())).hint(
+                format!(
                     "free some space, then continue: dyno search --resume {}",
                     self.directory.display()
-                ))
+                ),
+            )
         })
     }
 

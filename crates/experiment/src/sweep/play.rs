@@ -178,11 +178,12 @@ impl Player<'_> {
     fn write(&mut self, state: State) {
         self.sweep.state = state;
         let written = self.sweep.write(self.directory).map_err(|error| {
-            Failure::set_up(format!("cannot write to {}: {error}", self.directory.display()))
-                .hint(format!(
+            Failure::set_up(format!("cannot write to {}: {error}", self.directory.display())).hint(
+                format!(
                     "free some space, then continue: dyno sweep --resume {}",
                     self.directory.display()
-                ))
+                ),
+            )
         });
         self.not_written = written.err();
     }
@@ -228,11 +229,10 @@ impl Player<'_> {
         };
         let ended = process::run(&arguments, &self.sweep.working_directory, &mut look_on);
         let ended = ended.map_err(|error| {
-            Failure::set_up(format!("cannot run point {title}: {error}"))
-                .hint(format!(
-                    "continue the sweep from here: dyno sweep --resume {}",
-                    self.directory.display()
-                ))
+            Failure::set_up(format!("cannot run point {title}: {error}")).hint(format!(
+                "continue the sweep from here: dyno sweep --resume {}",
+                self.directory.display()
+            ))
         })?;
         note(&mut self.sweep.points[at], &ended, &folder);
         Ok(())

@@ -554,12 +554,7 @@ impl Remote {
 
     /// Returns the requests of a tenant in the last run with their answers, as JSON lines; empty
     /// unless the run keeps them. Requests of the ramp and cancelled ones are marked by `is_measured`.
-    pub fn take_texts(
-        &self,
-        tenant: u8,
-        test: &str,
-        is_measured: &dyn Fn(u64) -> bool,
-    ) -> String {
+    pub fn take_texts(&self, tenant: u8, test: &str, is_measured: &dyn Fn(u64) -> bool) -> String {
         let Answers::Text { workload, .. } = &self.answers else { return String::new() };
         let mut lines = String::new();
         for AnswerText { sequence, sample, answer } in self.client.take_texts(tenant) {

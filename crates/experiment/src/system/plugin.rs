@@ -82,10 +82,7 @@ fn open(request: &Request<'_>) -> Result<OpenedSystem, Failure> {
 
 /// Returns the samples for the inputs that the engine describes. The remark states that some are not
 /// finite.
-fn library(
-    plugin: &Plugin,
-    run: &RunOptions,
-) -> Result<(TensorLibrary, Option<String>), Failure> {
+fn library(plugin: &Plugin, run: &RunOptions) -> Result<(TensorLibrary, Option<String>), Failure> {
     if let [input] = plugin.inputs()
         && input.element == Element::U8
         && let Some(lines) = lines::of_data(run)?

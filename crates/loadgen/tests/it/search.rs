@@ -155,8 +155,7 @@ fn answers_that_fail_at_any_load_end_a_search_early() {
             let blocks = vec![(0..BLOCKS).map(&mut block).collect()];
             Observation { blocks, passed: false, ..exact(0.02, probe) }
         };
-        let (outcome, search) =
-            play(rules(latency(0.01, 1), 400.0, Unit::Rate), &mut failing);
+        let (outcome, search) = play(rules(latency(0.01, 1), 400.0, Unit::Rate), &mut failing);
         assert_eq!(outcome.end, End::NothingPasses, "seed {seed}");
         let runs = search.observations().len();
         assert!(runs <= 10, "seed {seed}: {runs} runs");

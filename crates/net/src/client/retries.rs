@@ -109,13 +109,9 @@ impl Retries {
 
     /// Lets the next retry of a run other than the last begin a new run.
     pub(super) fn expect_run(&self) {
-        for times in [
-            &self.counts,
-            &self.waits,
-            &self.first_failed,
-            &self.last_failed,
-            &self.last_sent,
-        ] {
+        for times in
+            [&self.counts, &self.waits, &self.first_failed, &self.last_failed, &self.last_sent]
+        {
             times.expect_run();
         }
     }

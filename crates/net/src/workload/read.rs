@@ -76,8 +76,10 @@ fn cells(mut bytes: Vec<u8>) -> Result<Rows, ReadError> {
     let wrong = |row: usize, why: &dyn fmt::Display| ReadError { row, why: why.to_string() };
     bytes.drain(..start(&bytes));
     if let Some(line) = open_quote(&bytes) {
-        let why = format!("the quote that begins in line {line} has no end; write \" as \"\" within \
-                           quotes");
+        let why = format!(
+            "the quote that begins in line {line} has no end; write \" as \"\" within \
+                           quotes"
+        );
         return Err(wrong(0, &why));
     }
     let mut reader = csv::Reader::from_reader(std::io::Cursor::new(bytes));

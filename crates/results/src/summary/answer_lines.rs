@@ -18,7 +18,12 @@ pub fn classes(metrics: &Metrics) -> Option<String> {
 /// Returns totals, rates, lengths and contradictions of tokens.
 pub fn tokens(metrics: &Metrics) -> Option<String> {
     let tokens = metrics.tokens.as_ref()?;
-    let parts = [totals(tokens), rates(tokens), lengths(tokens, metrics.sample_count), contradictions(tokens)];
+    let parts = [
+        totals(tokens),
+        rates(tokens),
+        lengths(tokens, metrics.sample_count),
+        contradictions(tokens),
+    ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     (!parts.is_empty()).then(|| format!("tokens: {}", parts.join("; ")))
 }

@@ -134,9 +134,8 @@ impl Test {
     /// Moves the reason about the client's connections before those about its processors: waits for a
     /// connection are delays of the client, which no processor shortens.
     pub(super) fn begin_with_connections(&mut self) {
-        let is_of_connections = |reason: &Reason| {
-            reason.kind == ReasonKind::ClientLag && reason.text.contains(WAITED)
-        };
+        let is_of_connections =
+            |reason: &Reason| reason.kind == ReasonKind::ClientLag && reason.text.contains(WAITED);
         let Some(at) = self.causes.iter().position(is_of_connections) else { return };
         let reason = self.causes.remove(at);
         self.reasons.retain(|text| *text != reason.text);

@@ -81,7 +81,8 @@ impl Requirement {
         };
         let exact = |value: f64| {
             // Rounded, it would look equal to a bound that it differs from.
-            let is_blurred = self.unit == "ns" && value != self.bound && of(value) == of(self.bound);
+            let is_blurred =
+                self.unit == "ns" && value != self.bound && of(value) == of(self.bound);
             let ns = |value: f64| units::count(value as u64);
             if is_blurred {
                 format!("{} ns against {} ns", ns(value), ns(self.bound))

@@ -49,7 +49,8 @@ pub fn sessions(
         }
     }
     if think.is_some() && matches!(turns, Some(Lengths::Fixed(1))) {
-        let why = "has no effect: conversations of one turn have no pause; remove it, or raise turns";
+        let why =
+            "has no effect: conversations of one turn have no pause; remove it, or raise turns";
         return Err(given.wrong("think", why));
     }
     reject_others(run, "sessions=live")?;
