@@ -170,7 +170,14 @@ pub fn check_samples(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues
     let key = if log.value(effective).is_some() { effective } else { "qsl_reported_total_count" };
     let scenario_samples = place.scenario.and_then(|s| benchmark.accuracy_samples.get(s.name()));
     let wanted = scenario_samples.or_else(|| benchmark.accuracy_samples.get("all")).copied();
-    let Some(wanted) = wanted.or(benchmark.dataset_samples) else { return };
+    let Some(wanted) = wanted.or(benchmark.dataset_samples) else {
+        // Early rounds state no size, but every log states one.
+        if issues.program() == Program::Strict && log.whole(key).is_none() {
+            let at = Location::path(path).line(log.line_of(key));
+            issues.add(&ACCURACY_SAMPLES, at, format!("the log has no `{key}`"));
+        }
+        return;
+    };
     if log.whole(key) == Some(wanted) {
         return;
     }

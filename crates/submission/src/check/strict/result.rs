@@ -259,6 +259,7 @@ impl Work<'_, '_, SystemInfo> {
             let message = "a line is not a JSON object with a key, or not UTF-8";
             issues.add(&ACCURACY_UNREADABLE, at, message);
         }
+        logs::check_identity(log, path, purpose, issues);
         logs::check(log, path, purpose, place.round, &place.round.seeds, issues);
         keys::check(log, path, purpose, place.round, issues);
     }

@@ -157,7 +157,8 @@ const SAID: &[(&str, &str, Edit)] = &[
         tree.log("SingleStream/performance/run_1", "result_min_latency_ns", "-1");
     }),
     ("log.mode", "v5.1", |tree| {
-        tree.log("Offline/performance/run_1", "effective_test_mode", "\"AccuracyOnly\"");
+        let log = format!("{RESULT}/Offline/performance/run_1/mlperf_log_detail.txt");
+        tree.replace(&log, "SubmissionRun", "AccuracyOnly");
     }),
     ("log.settings", "v5.1", |tree| {
         tree.log("Offline/performance/run_1", "effective_performance_issue_same", "true");
