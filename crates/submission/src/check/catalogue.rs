@@ -137,7 +137,7 @@ checks! {
     ACCURACY_LOW "accuracy.target" [E E E] "every metric reaches its target", "use weights that reach the target; the open division may miss it";
     ACCURACY_HIGH "accuracy.limit" [E E E] "no metric exceeds its limit", "check the lengths of the outputs";
     ACCURACY_HASH "accuracy.hash" [E E E] "accuracy.txt ends with the hash of the accuracy log", "truncate the log with `dyno package`, which writes the hash";
-    ACCURACY_LOG_MISSING "accuracy.log" [E O E] "the accuracy log exists", "add mlperf_log_accuracy.json";
+    ACCURACY_LOG_MISSING "accuracy.log" [E E E] "the accuracy log exists", "add mlperf_log_accuracy.json";
     ACCURACY_LOG_LARGE "accuracy.log_size" [E E E] "the accuracy log is truncated to 10240 bytes", "truncate it with `dyno package`";
     ACCURACY_ERRORS "accuracy.errors" [E E E] "the accuracy run had no errors", "repeat the run";
     ACCURACY_SAMPLES "accuracy.samples" [E W E] "the accuracy run covers the data set", "repeat the run with the whole data set";

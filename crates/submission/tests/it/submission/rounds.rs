@@ -99,6 +99,19 @@ fn early_checkers_log_foreign_seeds_and_the_rules_reject_them() {
     }
 }
 
+/// Early checkers accept a folder with other files than the required ones, but not without this one.
+#[test]
+fn every_checker_rejects_an_accuracy_run_without_its_log() {
+    for round in ["v2.1", "v3.0", "v3.1", "v4.1", "v5.1"] {
+        let folder = tree(round);
+        let log = format!("{RESULT}/Offline/accuracy/mlperf_log_accuracy.json");
+        std::fs::remove_file(folder.path().join(log)).unwrap();
+        assert!(!counts(&as_of(&folder, round), "Offline"), "{round}");
+        assert!(counts(&as_of(&folder, round), "SingleStream"), "{round}");
+        assert!(!counts(&rules(&folder, round), "Offline"), "{round}");
+    }
+}
+
 #[test]
 fn keys_are_asked_for_by_the_release_of_loadgen_in_the_log() {
     let key = "effective_sample_concatenate_permutation";
