@@ -30,6 +30,8 @@ pub enum Behavior {
     /// `mlperf.conf` or `user.conf` beside the measurement proves that samples were issued equally
     /// often.
     EqualIssueByConf,
+    /// The measurement needs `mlperf.conf`, also in v4.1, whose rules do not require it.
+    MlperfConf,
     /// Limits of token latencies overrule the verdict of the log.
     TokenLimitsDecide,
     /// Server and Interactive may both be missing.
@@ -166,6 +168,7 @@ impl Behavior {
             Self::PlainUnits => "the table has no units of tokens",
             Self::NoWeightTypes => "the table has no types of weights",
             Self::EqualIssueByConf => "`mlperf.conf` or `user.conf` is the proof of equal issue",
+            Self::MlperfConf => "a measurement needs `mlperf.conf`",
             Self::TokenLimitsDecide => "token limits overrule the verdict of the log",
             Self::NoServerOrInteractive => "Server and Interactive may both be missing",
             Self::GoesOn => "a measurement or a folder with problems is judged nevertheless",

@@ -112,6 +112,25 @@ fn every_checker_rejects_an_accuracy_run_without_its_log() {
     }
 }
 
+/// The program of v4.1 requires a file that the rules of v4.1 do not.
+#[test]
+fn early_checkers_ask_for_the_settings_of_the_round() {
+    for (round, rules_reject) in [("v3.0", true), ("v4.0", true), ("v4.1", false)] {
+        let folder = tree(round);
+        let settings = "closed/acme/measurements/box/resnet50/Offline/mlperf.conf";
+        folder.write(settings, "");
+        let rejects = round != "v3.0";
+        assert_eq!(!counts(&as_of(&folder, round), "Offline"), rejects, "{round}");
+        std::fs::remove_file(folder.path().join(settings)).unwrap();
+        // Up to v3.0 the program logs it and goes on.
+        assert_eq!(!counts(&as_of(&folder, round), "Offline"), rejects, "{round}");
+        assert!(!severities(&as_of(&folder, round), "measurement.files").is_empty(), "{round}");
+        assert_eq!(!counts(&rules(&folder, round), "Offline"), rules_reject, "{round}");
+    }
+    let folder = made::submission(Round::named("v5.1").unwrap());
+    assert!(as_of(&folder, "v5.1").is_valid());
+}
+
 #[test]
 fn keys_are_asked_for_by_the_release_of_loadgen_in_the_log() {
     let key = "effective_sample_concatenate_permutation";
