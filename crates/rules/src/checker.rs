@@ -36,6 +36,10 @@ pub enum Behavior {
     TokenLimitsDecide,
     /// Server and Interactive may both be missing.
     NoServerOrInteractive,
+    /// The open division needs no accuracy at all.
+    OpenWithoutAccuracy,
+    /// The last value of a metric counts instead of each.
+    LastAccuracy,
     /// A measurement or a folder with problems is judged nevertheless.
     GoesOn,
     /// Links are rejected even if they lead somewhere.
@@ -171,6 +175,8 @@ impl Behavior {
             Self::MlperfConf => "a measurement needs `mlperf.conf`",
             Self::TokenLimitsDecide => "token limits overrule the verdict of the log",
             Self::NoServerOrInteractive => "Server and Interactive may both be missing",
+            Self::OpenWithoutAccuracy => "a result of the open division needs no accuracy",
+            Self::LastAccuracy => "the last accuracy of a text decides, not each",
             Self::GoesOn => "a measurement or a folder with problems is judged nevertheless",
             Self::AnyLink => "links are rejected even if they lead somewhere",
             Self::AllReadings => "readings of power that are not positive count",

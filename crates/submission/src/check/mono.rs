@@ -430,23 +430,28 @@ fn accuracy_of(
     accuracy::check_log(folder, &mut own);
     accuracy::check_outputs(place, folder, &mut own);
     accuracy::check_samples(place, log, &log_path, &mut own);
-    if !place.submitter.division.is_closed_or_network() {
-        own.waive(ALL);
-    }
+    let mut crashes = Issues::new(place.options.program);
     let mut errors = Issues::new(place.options.program);
     accuracy::check_errors(place, log, &log_path, &mut errors);
     if !errors.passes() && place.options.program.does(Behavior::AccuracyErrorsCrash) {
-        errors.crash(Location::path(&log_path), "the accuracy run had errors");
+        crashes.crash(Location::path(&log_path), "the accuracy run had errors");
+    }
+    own.append(errors);
+    let needs_no_accuracy = place.options.program.does(Behavior::OpenWithoutAccuracy);
+    if !place.submitter.division.is_closed_or_network()
+        && (needs_no_accuracy || !accuracy.is_empty())
+    {
+        own.waive(ALL);
     }
     if !text.is_utf8 {
-        errors.crash(Location::path(&text_path), "accuracy.txt is not UTF-8");
+        crashes.crash(Location::path(&text_path), "accuracy.txt is not UTF-8");
     }
     if let Some(line) = log.broken(true) {
         let at = Location::path(&log_path).line(Some(line));
-        errors.add(&ACCURACY_UNREADABLE, at, "a line is not a JSON object with a key");
-        errors.crash(at, "the detail log cannot be parsed");
+        crashes.add(&ACCURACY_UNREADABLE, at, "a line is not a JSON object with a key");
+        crashes.crash(at, "the detail log cannot be parsed");
     }
-    own.append(errors);
+    own.append(crashes);
     let is_accurate = own.passes();
     issues.append(own);
     Some((accuracy, is_accurate))
