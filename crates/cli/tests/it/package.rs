@@ -121,6 +121,11 @@ fn runs_that_do_not_say_their_round_need_the_flags() {
     assert!(refused.contains("for which round") && refused.contains("--round"), "{refused}");
     let refused = folder.dyno(&format!("{PACKAGE} --round v5.1")).exits(2).stderr;
     assert!(refused.contains("for which benchmark"), "{refused}");
+    for foreign in ["[]", "7", "null", "{\"rules\": []}"] {
+        folder.write("single/summary.json", foreign);
+        let refused = folder.dyno(&format!("{PACKAGE} --benchmark resnet")).exits(2).stderr;
+        assert!(refused.contains("for which round"), "{foreign}: {refused}");
+    }
     assert!(!folder.0.join("tree").exists());
 }
 
