@@ -119,8 +119,12 @@ pub fn check_code(place: &Place<'_, '_>, measurement: &MeasurementFile<'_>, issu
     let folder = match place.submitter.folder.file(&model_folder) {
         None => model_folder,
         Some(file) => {
-            let named = text::read(Some(file)).map(|file| file.text).unwrap_or_default();
-            format!("{code}/{}", named.trim())
+            let named = text::read(Some(file));
+            let is_text = named.as_ref().is_ok_and(|named| named.is_utf8);
+            if place.options.program.one_file().is_some() && !is_text {
+                issues.crash(Location::path(&file.path()), "the file is not UTF-8");
+            }
+            format!("{code}/{}", named.map(|named| named.text).unwrap_or_default().trim())
         }
     };
     // An implementation without its own folder is in the model's folder.
