@@ -186,6 +186,17 @@ fn an_audit_leaves_its_runs_and_the_folder_of_a_submission() {
     let again = folder.read("again/TEST01/verify_accuracy.txt");
     assert_eq!(again, of_audit("verify_accuracy.txt"));
     assert_eq!(folder.read("baseline.json").lines().count(), 542, "540 images and two brackets");
+    // A log that was truncated for a submission decides nothing.
+    let log = "TEST01-cheat-honest/baseline/Offline/accuracy/mlperf_log_accuracy.json";
+    let complete = folder.read(log);
+    let cut = [&complete[..4096], "\n\n...\n\n", &complete[complete.len() - 4096..]].concat();
+    folder.write(log, &cut);
+    let ran = folder.dyno(&format!(
+        "audit verify TEST01 {reference} --audit TEST01-cheat-honest/audited/Offline --dtype int64"
+    ));
+    let told = ran.exits(3).stderr;
+    assert!(told.contains("is truncated, as submissions require; TEST01 compares"), "{told}");
+    folder.write(log, &complete);
     // A run is as fast as itself.
     let same = "--reference TEST01-cheat-honest/audited/Offline --audit \
                 TEST01-cheat-honest/audited/Offline/performance";

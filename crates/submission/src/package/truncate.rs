@@ -271,6 +271,14 @@ fn file_error(path: &Path, error: &io::Error) -> TruncateError {
     TruncateError::File { path: path.to_owned(), problem: error.to_string() }
 }
 
+/// Whether a log was truncated for a submission, so that most answers are missing.
+///
+/// # Errors
+/// Fails if the log cannot be read.
+pub fn is_truncated(log: &Path) -> io::Result<bool> {
+    was_cut(log, fs::metadata(log)?.len())
+}
+
 /// Whether a log has the ellipsis in the middle, so that the tool of the rules truncated it.
 fn was_cut(log: &Path, bytes: u64) -> io::Result<bool> {
     if bytes > LIMIT_BYTES {
