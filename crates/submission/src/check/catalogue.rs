@@ -186,6 +186,7 @@ checks! {
     ACCURACY_KEY "accuracy.keys" [E O O] "the detail log of the accuracy run has the keys that every run writes", "submit the log unchanged, as the load generator wrote it";
     LOG_KEY "log.keys" [E O O] "the detail log of a performance run has the keys that every LoadGen of its version writes", "submit the log unchanged, as the load generator wrote it";
     LOG_KEY_UNKNOWN "log.keys_unknown" [W O O] "a log has the keys that LoadGen of its version may have written", "no action if the log is unchanged";
+    LOG_SIMULATED "log.simulated" [W O O] "the run measured a system, not a simulation in virtual time", "measure the system in real time: `dyno run` without `--virtual`, of a real system";
     RUN_SUMMARY "performance.summary" [E O O] "summary and detail log agree", "submit both logs of the same run unchanged, as the load generator wrote them";
     RUN_SUMMARY_EMPTY "performance.summary_empty" [E O O] "the summary is not empty", "submit mlperf_log_summary.txt unchanged, as the load generator wrote it";
     RUN_CONSISTENT "performance.consistent" [E O O] "percentiles, rates and conditions of a run are consistent", "submit the log unchanged, as the load generator wrote it";

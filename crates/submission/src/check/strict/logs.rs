@@ -4,10 +4,11 @@ use std::path::Path;
 
 use crate::check::catalogue::{
     ACCURACY_UNREADABLE, LOG_ERRORS, LOG_FIRST_LINE, LOG_MODE, LOG_REPEATED, LOG_SCENARIO,
-    LOG_SEEDS,
+    LOG_SEEDS, LOG_SIMULATED,
 };
 use crate::check::issues::{Issues, Location};
 use crate::facts::detail::DetailLog;
+use crate::facts::loadgen;
 use crate::finding::counted;
 use dyno_rules::{Round, RuleScenario, Seeds, Version};
 
@@ -98,6 +99,15 @@ pub(super) fn check_identity(log: &DetailLog, path: &Path, purpose: Purpose, iss
             let at = Location::path(path).line(log.line_of(key));
             issues.add(check, at, format!("the log has no `{key}`, or a value of another type"));
         }
+    }
+}
+
+/// Warns of a run that measured no system.
+pub(super) fn check_simulation(log: &DetailLog, path: &Path, issues: &mut Issues) {
+    let (version, begin) = (log.text("loadgen_version"), log.text("power_begin"));
+    if loadgen::is_simulated(version, begin) {
+        let at = Location::path(path).line(log.line_of("power_begin"));
+        issues.add(&LOG_SIMULATED, at, "the run was simulated in virtual time: it begins in 1970");
     }
 }
 

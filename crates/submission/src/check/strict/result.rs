@@ -341,6 +341,7 @@ impl Work<'_, '_, SystemInfo> {
         };
         self.check_log(place, log, &path, Purpose::Performance, issues);
         settings::check(place, log, &path, issues);
+        logs::check_simulation(log, &path, issues);
         check_summary(folder, log, Purpose::Performance, issues);
         check_min_queries(log, &path, issues);
         let played = log.text("effective_scenario").and_then(RuleScenario::named);

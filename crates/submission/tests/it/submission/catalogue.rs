@@ -163,6 +163,11 @@ const SAID: &[(&str, &str, Edit)] = &[
     ("log.settings", "v5.1", |tree| {
         tree.log("Offline/performance/run_1", "effective_performance_issue_same", "true");
     }),
+    ("log.simulated", "v5.1", |tree| {
+        let run = "Offline/performance/run_1";
+        tree.log(run, "loadgen_version", "\"6.0.17 (dyno 0.2.0)\"");
+        tree.log(run, "power_begin", "\"01-01-1970 00:00:00.000\"");
+    }),
     ("accuracy.keys", "v5.1", |_| ()),
     ("tree.results", "v5.1", |tree| _ = tree.remove("closed/acme")),
     ("tree.divisions", "v5.1", |tree| _ = tree.write("close/acme/a", "")),
