@@ -237,6 +237,18 @@ fn an_inferred_result_may_have_other_words_beside_the_same_accuracy() {
 }
 
 #[test]
+fn a_result_in_two_folders_is_a_warning_outside_the_network_division() {
+    let folder = tree("v5.1");
+    for part in ["results", "measurements"] {
+        let model = folder.path().join("closed/acme").join(part).join("box/resnet50");
+        crate::made::folder::copy(&model.join("Offline"), &model.join("offline"));
+    }
+    let checked = rules(&folder, "v5.1");
+    assert_eq!(severities(&checked, "result.twice"), [Severity::Warning]);
+    assert_eq!(checked.valid(), 4, "{:#?}", checked.findings);
+}
+
+#[test]
 fn systems_of_one_name_are_told_apart_by_their_folder() {
     let folder = tree("v5.1");
     let closed = folder.path().join("closed/acme");
