@@ -26,7 +26,7 @@ pub fn judge(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
     };
     // If TEST06 is among the audits, the single-file checker checks no runs.
     let looks_at_runs = issues.program().one_file().is_none() || !wanted.contains(&"TEST06");
-    let mut runs = RunsBefore::default();
+    let mut runs = PreviousRuns::default();
     for name in wanted {
         let path = folder.path().join(name);
         match facts.audit(name) {
@@ -52,7 +52,7 @@ fn has_no_run(place: &Place<'_, '_>, facts: &Facts<'_>, program: Program) -> boo
 }
 
 /// What a single-file checker knows of the audits before the present one.
-struct RunsBefore {
+struct PreviousRuns {
     /// Whether the last run that it could read is valid. It takes this for the verdict on a run that
     /// it cannot read, and crashes if there is none.
     last: Option<bool>,
@@ -60,13 +60,13 @@ struct RunsBefore {
     passes: bool,
 }
 
-impl Default for RunsBefore {
+impl Default for PreviousRuns {
     fn default() -> Self {
         Self { last: None, passes: true }
     }
 }
 
-impl RunsBefore {
+impl PreviousRuns {
     /// Judges the run of an audit and its text as a single-file checker does, from v2.1 on.
     fn judge(&mut self, place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issues) {
         let (mut run, mut texts) = (issues.another(), issues.another());
@@ -124,7 +124,7 @@ fn crash_in_folder(audit: &Audit<'_>, name: &str, issues: &mut Issues) {
 fn audit(
     place: &Place<'_, '_>,
     audit: &Audit<'_>,
-    runs: Option<&mut RunsBefore>,
+    runs: Option<&mut PreviousRuns>,
     issues: &mut Issues,
 ) {
     let is_one_file = issues.program().one_file().is_some();
