@@ -16,8 +16,9 @@ use super::{
     structure, system,
 };
 use crate::entry::{DivisionFolder, Entry, Guesses, Submitter, System, submitters};
+use crate::facts::detail::DetailLog;
 use crate::facts::json::{self, JsonFile, JsonProblem};
-use crate::facts::{Facts, MeasurementFile};
+use crate::facts::{Facts, MeasurementFile, ReadError};
 use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, RESULTS, SUMMARY};
 use crate::power::Energy;
 use crate::table::Column;
@@ -440,8 +441,8 @@ fn accuracy_of(
         }
     }
     let (text_path, log_path) = accuracy::paths(folder);
-    let (Ok(text), Ok(log)) = (&facts.accuracy_text, &facts.accuracy) else {
-        issues.crash(Location::path(&entry), "a file of the accuracy run cannot be read");
+    let Ok(text) = &facts.accuracy_text else {
+        issues.crash(Location::path(&entry), "accuracy.txt cannot be read");
         return None;
     };
     let mut own = Issues::new(place.options.program);
@@ -449,14 +450,7 @@ fn accuracy_of(
     let is_no_number = !own.has_none_of(ACCURACY_UNREADABLE.id);
     accuracy::check_log(folder, &mut own);
     accuracy::check_outputs(place, folder, &mut own);
-    accuracy::check_samples(place, log, &log_path, &mut own);
-    let mut crashes = Issues::new(place.options.program);
-    let mut errors = Issues::new(place.options.program);
-    accuracy::check_errors(place, log, &log_path, &mut errors);
-    if !errors.passes() && place.options.program.does(Behavior::AccuracyErrorsCrash) {
-        crashes.crash(Location::path(&log_path), "the accuracy run had errors");
-    }
-    own.append(errors);
+    let mut crashes = check_accuracy_run(place, &facts.accuracy, &log_path, &mut own);
     let needs_no_accuracy = place.options.program.does(Behavior::OpenWithoutAccuracy);
     if !place.submitter.division.is_closed_or_network()
         && (needs_no_accuracy || !accuracy.is_empty())
@@ -468,15 +462,45 @@ fn accuracy_of(
     } else if is_no_number {
         crashes.crash(Location::path(&text_path), "an accuracy is not a number");
     }
-    if let Some(line) = log.broken(true) {
-        let at = Location::path(&log_path).line(Some(line));
-        crashes.add(&ACCURACY_UNREADABLE, at, "a line is not a JSON object with a key");
-        crashes.crash(at, "the detail log cannot be parsed");
-    }
     own.append(crashes);
     let is_accurate = own.passes();
     issues.append(own);
     Some((accuracy, is_accurate))
+}
+
+/// Checks the detail log of an accuracy run. Returns what ends the program there.
+fn check_accuracy_run(
+    place: &Place<'_, '_>,
+    log: &Result<DetailLog, ReadError>,
+    path: &Path,
+    issues: &mut Issues,
+) -> Issues {
+    let mut crashes = issues.another();
+    let at = Location::path(path);
+    let log = match log {
+        Ok(log) => log,
+        Err(ReadError::Absent) => {
+            issues.add(&ACCURACY_UNREADABLE, at, "the detail log is missing");
+            return crashes;
+        }
+        Err(ReadError::Unreadable { .. }) => {
+            crashes.crash(at, "the detail log cannot be read");
+            return crashes;
+        }
+    };
+    accuracy::check_samples(place, log, path, issues);
+    let mut errors = issues.another();
+    accuracy::check_errors(place, log, path, &mut errors);
+    if !errors.passes() && place.options.program.does(Behavior::AccuracyErrorsCrash) {
+        crashes.crash(at, "the accuracy run had errors");
+    }
+    issues.append(errors);
+    if let Some(line) = log.broken(true) {
+        let at = at.line(Some(line));
+        crashes.add(&ACCURACY_UNREADABLE, at, "a line is not a JSON object with a key");
+        crashes.crash(at, "the detail log cannot be parsed");
+    }
+    crashes
 }
 
 /// Outcome of the performance runs of a result.
