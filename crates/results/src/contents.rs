@@ -7,7 +7,7 @@ use std::{fs, io};
 use crate::records::{self, Keep, Records};
 use crate::series;
 use crate::summary::{self, ReadError, Run, State, Test};
-use dyno_loadgen::log::read::{LogReadProblem, open_accuracy, read_detail, read_summary};
+use dyno_loadgen::log::read::{Detail, LogReadProblem, open_accuracy, read_detail, read_summary};
 use serde_json::Value;
 use toml::de::DeTable;
 
@@ -169,8 +169,13 @@ fn check_files(path: &Path, run: &Run, missing: &mut Vec<String>) -> Vec<String>
         if !folder.is_dir() {
             missing.push(format!("The folder {} of a test is missing.", test.folder));
         }
+        // A test that was rebuilt from a folder of logs has no folder of its own.
+        let below = match test.folder.as_str() {
+            "" => String::new(),
+            folder => format!("{folder}/"),
+        };
         for (file, check) in LOGS {
-            let (name, file) = (format!("{}/{file}", test.folder), folder.join(file));
+            let (name, file) = (format!("{below}{file}"), folder.join(file));
             if !file.exists() {
                 absent.push(name.clone());
             }
@@ -181,8 +186,7 @@ fn check_files(path: &Path, run: &Run, missing: &mut Vec<String>) -> Vec<String>
                 missing.push(format!("{name} {problem}."));
             }
         }
-        let (name, file) =
-            (format!("{}/{}", test.folder, records::FILE), folder.join(records::FILE));
+        let (name, file) = (format!("{below}{}", records::FILE), folder.join(records::FILE));
         if file.exists() {
             missing.extend(Records::read(&file).err().map(|error| format!("{error}.")));
         } else {
@@ -232,7 +236,11 @@ const LOGS: [(&str, Check); 3] = [
     ("mlperf_log_detail.txt", |path, test| {
         let (detail, problems) = read_detail(&text_of(path)?);
         first_of(&problems)?;
-        let last = if test.metrics.is_some() { "num_errors" } else { "power_end" };
+        let last = match test.metrics {
+            None => "power_end",
+            Some(_) if counts_errors(&detail) => "num_errors",
+            Some(_) => "result_validity",
+        };
         if test.state == State::Complete && detail.value(last).is_none() {
             Err(format!("is cut off: it has no {last}"))
         } else {
@@ -245,6 +253,13 @@ const LOGS: [(&str, Check); 3] = [
         first_of(problem.as_slice())
     }),
 ];
+
+/// Whether a detail log ends with the number of its errors, as those of LoadGen 5.0 and later do.
+fn counts_errors(detail: &Detail) -> bool {
+    let version = detail.text("loadgen_version").unwrap_or_default();
+    let major = version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+    major.is_none_or(|major| major >= 5)
+}
 
 fn text_of(path: &Path) -> Result<String, String> {
     let bytes = fs::read(path).map_err(|error| unreadable(&error))?;

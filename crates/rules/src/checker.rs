@@ -30,10 +30,16 @@ pub enum Behavior {
     /// `mlperf.conf` or `user.conf` beside the measurement proves that samples were issued equally
     /// often.
     EqualIssueByConf,
+    /// The measurement needs `mlperf.conf`, also in v4.1, whose rules do not require it.
+    MlperfConf,
     /// Limits of token latencies overrule the verdict of the log.
     TokenLimitsDecide,
     /// Server and Interactive may both be missing.
     NoServerOrInteractive,
+    /// The open division needs no accuracy at all.
+    OpenWithoutAccuracy,
+    /// The last value of a metric counts instead of each.
+    LastAccuracy,
     /// A measurement or a folder with problems is judged nevertheless.
     GoesOn,
     /// Links are rejected even if they lead somewhere.
@@ -166,8 +172,11 @@ impl Behavior {
             Self::PlainUnits => "the table has no units of tokens",
             Self::NoWeightTypes => "the table has no types of weights",
             Self::EqualIssueByConf => "`mlperf.conf` or `user.conf` is the proof of equal issue",
+            Self::MlperfConf => "a measurement needs `mlperf.conf`",
             Self::TokenLimitsDecide => "token limits overrule the verdict of the log",
             Self::NoServerOrInteractive => "Server and Interactive may both be missing",
+            Self::OpenWithoutAccuracy => "a result of the open division needs no accuracy",
+            Self::LastAccuracy => "the last accuracy of a text decides, not each",
             Self::GoesOn => "a measurement or a folder with problems is judged nevertheless",
             Self::AnyLink => "links are rejected even if they lead somewhere",
             Self::AllReadings => "readings of power that are not positive count",

@@ -7,7 +7,7 @@ use clap::Args;
 use dyno_experiment::Failure;
 use dyno_loadgen::settings::nearest;
 use dyno_results::write::to_named;
-use dyno_rules::{OneFileChecker, Round, Version};
+use dyno_rules::{OneFileChecker, Round, RuleScenario, Version};
 use dyno_submission::check::{CheckReport, Options, Program, Skip, check, published};
 use dyno_submission::selection::{Selection, SystemResults};
 use dyno_submission::table::write_csv;
@@ -81,7 +81,13 @@ pub struct Check {
     #[arg(long, help_heading = SKIP)]
     submission_exceptions: bool,
     /// Skip scenarios, by the names of their directories
-    #[arg(long, value_name = "SCENARIO,..", value_delimiter = ',', help_heading = SKIP)]
+    #[arg(
+        long,
+        value_name = "SCENARIO,..",
+        value_delimiter = ',',
+        value_parser = scenario_folder,
+        help_heading = SKIP
+    )]
     scenarios_to_skip: Vec<String>,
     #[command(flatten)]
     skips: Skips,
@@ -189,13 +195,7 @@ impl Check {
         }
         // Required by the parser unless a check is explained.
         let tree = self.tree.clone().unwrap_or_default();
-        let round = match (&self.round, self.compat) {
-            (None, Some(Compat::Round(round))) => round.to_string(),
-            (round, _) => round.clone().unwrap_or_default(),
-        };
-        let round = Round::named(&round).map_err(|error| {
-            Failure::usage(error).hint("name the round of the submission, such as --round v5.1")
-        })?;
+        let round = self.round()?;
         let program = self.program(round.version)?;
         let options = Options {
             program,
@@ -246,6 +246,20 @@ impl Check {
             output::show(report.text())?;
         }
         Ok(if checked.is_valid() { Exit::Valid } else { Exit::Invalid })
+    }
+
+    /// Returns the round of the submission.
+    fn round(&self) -> Result<&'static Round, Failure> {
+        const HINT: &str = "name the round of the submission, such as --round v5.1";
+        let name = match (&self.round, self.compat) {
+            (Some(round), _) => round.clone(),
+            (None, Some(Compat::Round(round))) => round.to_string(),
+            (None, _) => {
+                let problem = "this checker judges several rounds, and --round names none of them";
+                return Err(Failure::usage(problem).hint(HINT));
+            }
+        };
+        Round::named(&name).map_err(|error| Failure::usage(error).hint(HINT))
     }
 
     /// Lists the candidates for an audit and draws one.
@@ -312,6 +326,17 @@ impl Check {
                 "the checker in modules is for v5.1 and later, not for {round}"
             ))
             .hint("--compat mono")),
+        }
+    }
+}
+
+/// Parses the name of the folder of a scenario, in any case.
+fn scenario_folder(name: &str) -> Result<String, String> {
+    match RuleScenario::named(name) {
+        Some(_) => Ok(name.to_owned()),
+        None => {
+            let names = RuleScenario::ALL.map(RuleScenario::name).join(", ");
+            Err(format!("there is no scenario `{name}`; there are {names}"))
         }
     }
 }

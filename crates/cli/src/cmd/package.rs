@@ -223,8 +223,9 @@ fn is_of_digits(run: &Path) -> bool {
 
 /// Returns the rules of each run that names its round and benchmark.
 fn rules(runs: &[PathBuf]) -> Vec<(&Path, Rules)> {
+    // The summary may be any JSON, and mutable indexing of what is not an object panics.
     let rules_of =
-        |run: &PathBuf| serde_json::from_value::<Rules>(summary(run)?["rules"].take()).ok();
+        |run: &PathBuf| serde_json::from_value::<Rules>(summary(run)?.get("rules")?.clone()).ok();
     runs.iter().filter_map(|run| Some((run.as_path(), rules_of(run)?))).collect()
 }
 

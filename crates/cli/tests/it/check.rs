@@ -32,6 +32,9 @@ fn what_cannot_be_checked_is_a_usage_error() {
         ("check tree --round v4.1 --compat v9.9", "use mono, modular or a round"),
         ("check --explain performance.seed", "--explain performance.seeds"),
         ("check tree", "--round"),
+        ("check tree --compat mono", "this checker judges several rounds"),
+        ("check tree --compat modular", "name the round of the submission"),
+        ("check tree --round v5.1 --scenarios-to-skip NOPE", "there is no scenario `NOPE`"),
     ] {
         let said = folder.dyno(arguments).exits(2).stderr;
         assert!(said.contains(problem), "{said}");

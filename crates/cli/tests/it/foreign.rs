@@ -341,8 +341,34 @@ fn loadgen_traces_are_raw_records() {
     let ran =
         folder.dyno(&format!("export {}", reference("Server-PerformanceOnly-invalid"))).exits(3);
     assert!(ran.stderr.contains("enable_trace"), "{}", ran.stderr);
+    // The advice is one that works.
+    let logs = reference("Server-PerformanceOnly-invalid");
+    let ran = folder.dyno(&format!("export {logs} --format metrics")).exits(2);
+    assert!(ran.stderr.contains(&format!("dyno report {logs} shows")), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("csv"), "{}", ran.stderr);
+    folder.dyno(&format!("report {logs} --out page.html")).exits(0);
     let ran = folder.dyno(&format!("export {}", reference("Server-AccuracyOnly-tokens"))).exits(3);
     assert!(ran.stderr.contains("accuracy run"), "{}", ran.stderr);
+}
+
+/// LoadGen counts its errors in the detail log since 5.0.
+#[test]
+fn a_log_of_an_early_release_is_complete_without_a_count_of_errors() {
+    let folder = Folder::new();
+    let logs = reference("Server-PerformanceOnly-invalid");
+    let read = |name: &str| std::fs::read_to_string(format!("{logs}/{name}")).unwrap();
+    let detail = read("mlperf_log_detail.txt");
+    let lines = detail.lines().filter(|line| !line.contains("\"num_errors\""));
+    let detail = lines.fold(String::new(), |log, line| log + line + "\n");
+    folder.write("logs/mlperf_log_summary.txt", &read("mlperf_log_summary.txt"));
+    let warnings = |detail: &str| {
+        folder.write("logs/mlperf_log_detail.txt", detail);
+        folder.dyno("report logs --out page.html").exits(0).stderr
+    };
+    let late = warnings(&detail);
+    assert!(late.contains("warning: mlperf_log_detail.txt is cut off"), "{late}");
+    let early = warnings(&detail.replace("\"6.0.17 @", "\"4.1 @"));
+    assert!(!early.contains("cut off"), "{early}");
 }
 
 #[test]

@@ -104,8 +104,8 @@ fn a_run_becomes_a_submission_that_every_program_takes() {
     let results = folder.0.join("tree/open/<i>Acme/results/box/own");
     let again = folder.0.join("tree/open/<i>Acme/results/box/own/offline");
     copy(&results.join("Offline"), &again);
-    let twice = folder.dyno("check tree --round v5.1").exits(1).stdout;
-    assert!(twice.contains("[result.twice]"), "{twice}");
+    let twice = folder.dyno("check tree --round v5.1 --all").exits(1).stdout;
+    assert!(twice.contains("warning[result.twice]"), "{twice}");
     let told = folder.dyno("report --submission tree --round v5.1").exits(0).stderr;
     assert!(told.contains("1 of 3 results are rejected"), "{told}");
 }
@@ -121,6 +121,11 @@ fn runs_that_do_not_say_their_round_need_the_flags() {
     assert!(refused.contains("for which round") && refused.contains("--round"), "{refused}");
     let refused = folder.dyno(&format!("{PACKAGE} --round v5.1")).exits(2).stderr;
     assert!(refused.contains("for which benchmark"), "{refused}");
+    for foreign in ["[]", "7", "null", "{\"rules\": []}"] {
+        folder.write("single/summary.json", foreign);
+        let refused = folder.dyno(&format!("{PACKAGE} --benchmark resnet")).exits(2).stderr;
+        assert!(refused.contains("for which round"), "{foreign}: {refused}");
+    }
     assert!(!folder.0.join("tree").exists());
 }
 

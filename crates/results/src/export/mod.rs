@@ -223,6 +223,7 @@ impl<'a> Source<'a> {
             Contents::Foreign(foreign) => Err(ExportError::NoVerdicts {
                 path: self.path.to_path_buf(),
                 tool: foreign.tool.name(),
+                has_records: foreign.tests.iter().any(|test| test.records.is_some()),
             }),
         }
     }
@@ -361,6 +362,8 @@ pub enum ExportError {
         path: PathBuf,
         /// Name of the tool.
         tool: &'static str,
+        /// Whether it has raw records, which other formats hold.
+        has_records: bool,
     },
     /// This build does not include Parquet.
     #[error("this build does not write Parquet")]
@@ -386,8 +389,11 @@ impl ExportError {
     pub fn advice(&self) -> Option<String> {
         Some(match self {
             Self::NoSuchTest { names, .. } => format!("it has {}", names.join(", ")),
-            Self::NoVerdicts { .. } => {
+            Self::NoVerdicts { has_records: true, .. } => {
                 "its raw records can be exported as csv, jsonl and parquet".into()
+            }
+            Self::NoVerdicts { path, .. } => {
+                format!("it has no raw records; dyno report {} shows its figures", path.display())
             }
             Self::NoParquet => {
                 "use a released binary, or build with cargo install --path crates/cli --features \

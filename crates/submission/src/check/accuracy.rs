@@ -10,7 +10,8 @@ use crate::entry::DivisionFolder;
 use crate::facts::detail::DetailLog;
 use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL};
 use crate::tree::Node;
-use dyno_rules::accuracy::AccuracyText;
+use dyno_rules::Behavior;
+use dyno_rules::accuracy::{AccuracyText, MetricValue};
 
 /// Maximum size of a truncated accuracy log, in bytes.
 const LARGEST_LOG: u64 = 10240;
@@ -33,6 +34,11 @@ impl Accuracy {
             Some((_, old)) => value.clone_into(old),
             None => self.0.push((metric.to_owned(), value.to_owned())),
         }
+    }
+
+    /// Whether no metric is known.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Returns the value of a metric.
@@ -64,7 +70,7 @@ pub fn check_text(
     let targets = place.targets();
     let mut met = vec![false; targets.len()];
     let mut hash = None;
-    let mut found = content.metrics.iter().peekable();
+    let mut found = values(content, issues.program()).iter().peekable();
     let mut hashes = content.hashes.iter().filter(|hash| hash.is_word()).peekable();
     while let Some(line) =
         [found.peek().map(|f| f.line), hashes.peek().map(|h| h.line)].into_iter().flatten().min()
@@ -121,6 +127,20 @@ pub fn check_text(
     accuracy
 }
 
+/// Returns the values that count. Early checkers read up to the line from which they know a value and
+/// the hash, and take the last value.
+fn values(content: &AccuracyText, program: Program) -> &[MetricValue] {
+    let all = &content.metrics[..];
+    if !program.does(Behavior::LastAccuracy) {
+        return all;
+    }
+    let hash = content.hashes.iter().find(|hash| hash.is_word()).map(|hash| hash.line);
+    let first = all.first().map(|found| found.line);
+    let last_line = first.zip(hash).map_or(usize::MAX, |(first, hash)| first.max(hash));
+    let read = &all[..all.partition_point(|found| found.line <= last_line)];
+    &read[read.len().saturating_sub(1)..]
+}
+
 /// Whether lower values are better, by the rules.
 fn is_error(metric: &str, issues: &Issues) -> bool {
     metric == ERROR && issues.program() == Program::Strict
@@ -170,7 +190,14 @@ pub fn check_samples(place: &Place<'_, '_>, log: &DetailLog, path: &Path, issues
     let key = if log.value(effective).is_some() { effective } else { "qsl_reported_total_count" };
     let scenario_samples = place.scenario.and_then(|s| benchmark.accuracy_samples.get(s.name()));
     let wanted = scenario_samples.or_else(|| benchmark.accuracy_samples.get("all")).copied();
-    let Some(wanted) = wanted.or(benchmark.dataset_samples) else { return };
+    let Some(wanted) = wanted.or(benchmark.dataset_samples) else {
+        // Early rounds state no size, but every log states one.
+        if issues.program() == Program::Strict && log.whole(key).is_none() {
+            let at = Location::path(path).line(log.line_of(key));
+            issues.add(&ACCURACY_SAMPLES, at, format!("the log has no `{key}`"));
+        }
+        return;
+    };
     if log.whole(key) == Some(wanted) {
         return;
     }

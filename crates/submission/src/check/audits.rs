@@ -26,6 +26,7 @@ pub fn judge(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
     };
     // If TEST06 is among the audits, the single-file checker checks no runs.
     let looks_at_runs = issues.program().one_file().is_none() || !wanted.contains(&"TEST06");
+    let mut runs = PreviousRuns::default();
     for name in wanted {
         let path = folder.path().join(name);
         match facts.audit(name) {
@@ -36,7 +37,8 @@ pub fn judge(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
                     format!("{name} is missing"),
                 );
             }
-            Some(audit) => self::audit(place, audit, looks_at_runs, issues),
+            Some(audit) if looks_at_runs => self::audit(place, audit, Some(&mut runs), issues),
+            Some(audit) => self::audit(place, audit, None, issues),
         }
     }
 }
@@ -49,23 +51,108 @@ fn has_no_run(place: &Place<'_, '_>, facts: &Facts<'_>, program: Program) -> boo
     program == Program::Strict && place.reads_audits_as_texts() && is_inferred
 }
 
-fn audit(place: &Place<'_, '_>, audit: &Audit<'_>, looks_at_runs: bool, issues: &mut Issues) {
-    let has_run = match (audit.name.as_str(), issues.program()) {
-        ("TEST06", _) => false,
-        (name, _) if EARLY.contains(&name) => false,
-        (_, Program::Mono | Program::Tag(_)) => looks_at_runs,
-        (name, _) => matches!(name, "TEST01" | "TEST04" | "TEST05"),
-    };
-    if has_run {
-        if !place.reads_audits_as_texts() {
-            performance(place, audit, issues);
+/// What a single-file checker knows of the audits before the present one.
+struct PreviousRuns {
+    /// Whether the last run that it could read is valid. It takes this for the verdict on a run that
+    /// it cannot read, and crashes if there is none.
+    last: Option<bool>,
+    /// Whether all runs and their texts pass. After the first that does not, it reads no further text.
+    passes: bool,
+}
+
+impl Default for PreviousRuns {
+    fn default() -> Self {
+        Self { last: None, passes: true }
+    }
+}
+
+impl PreviousRuns {
+    /// Judges the run of an audit and its text as a single-file checker does, from v2.1 on.
+    fn judge(&mut self, place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issues) {
+        let (mut run, mut texts) = (issues.another(), issues.another());
+        performance(place, audit, &mut run);
+        verify_performance(audit, &mut texts);
+        let unread = [&RUN_UNREADABLE, &RUN_KEY, &AUDIT_RUN_MISSING];
+        if unread.iter().all(|check| run.has_none_of(check.id)) {
+            self.last = Some(run.passes());
+        } else if self.passes && texts.passes() {
+            match self.last {
+                Some(true) => run.waive(ALL),
+                Some(false) => {}
+                None => {
+                    let path = audit.folder.path().join("performance/run_1").join(DETAIL);
+                    run.crash(Location::path(&path), "the run of the first audit cannot be read");
+                }
+            }
         }
-        verify_performance(audit, issues);
+        if self.passes {
+            crash_in_performance(audit, &mut texts);
+        }
+        self.passes &= run.passes() && texts.passes();
+        issues.append(run);
+        issues.append(texts);
+    }
+}
+
+/// Reports what ends a single-file checker while it reads the performance of an audit.
+fn crash_in_performance(audit: &Audit<'_>, issues: &mut Issues) {
+    crash_in_text(audit, &audit.verify_performance, "verify_performance.txt", issues);
+    crash_in_folder(audit, "performance/run_1", issues);
+}
+
+/// Reports a text that is not UTF-8, which ends a single-file checker.
+fn crash_in_text(
+    audit: &Audit<'_>,
+    text: &Result<TextFile, ReadError>,
+    name: &str,
+    issues: &mut Issues,
+) {
+    if issues.program().one_file().is_some() && text.as_ref().is_ok_and(|text| !text.is_utf8) {
+        let path = audit.folder.path().join(name);
+        issues.crash(Location::path(&path), "the text is not UTF-8");
+    }
+}
+
+/// Reports a file in place of a folder, which a single-file checker lists.
+fn crash_in_folder(audit: &Audit<'_>, name: &str, issues: &mut Issues) {
+    if issues.program().one_file().is_some() && audit.folder.file(name).is_some() {
+        let path = audit.folder.path().join(name);
+        issues.crash(Location::path(&path), "a file is in place of a folder");
+    }
+}
+
+fn audit(
+    place: &Place<'_, '_>,
+    audit: &Audit<'_>,
+    runs: Option<&mut PreviousRuns>,
+    issues: &mut Issues,
+) {
+    let is_one_file = issues.program().one_file().is_some();
+    let is_early = EARLY.contains(&audit.name.as_str());
+    let has_run = match audit.name.as_str() {
+        "TEST06" => false,
+        name => is_one_file || matches!(name, "TEST01" | "TEST04" | "TEST05"),
+    };
+    match runs {
+        Some(runs) if has_run && !is_early && is_one_file && !place.reads_audits_as_texts() => {
+            runs.judge(place, audit, issues);
+        }
+        Some(_) if has_run && !is_early => {
+            if !place.reads_audits_as_texts() {
+                performance(place, audit, issues);
+            }
+            verify_performance(audit, issues);
+            crash_in_performance(audit, issues);
+        }
+        _ => {}
     }
     match audit.name.as_str() {
         // This second run of the pair has no text of its own; it is compared with the first run.
         "TEST04-B" => run_files(audit, issues),
-        name if EARLY.contains(&name) => verify_performance(audit, issues),
+        _ if is_early => {
+            verify_performance(audit, issues);
+            crash_in_performance(audit, issues);
+        }
         "TEST01" => first_audit(place, audit, issues),
         "TEST06" => tokens(audit, issues),
         "TEST07" => {
@@ -166,9 +253,10 @@ fn run_files(audit: &Audit<'_>, issues: &mut Issues) {
 /// Checks TEST01: the answers of both runs are equal, or equally accurate if the system is
 /// nondeterministic.
 fn first_audit(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Issues) {
-    let Some(text) = text(audit, &audit.verify_accuracy, "verify_accuracy.txt", issues) else {
-        return;
-    };
+    let name = "verify_accuracy.txt";
+    let Some(text) = text(audit, &audit.verify_accuracy, name, issues) else { return };
+    crash_in_text(audit, &audit.verify_accuracy, name, issues);
+    crash_in_folder(audit, "accuracy", issues);
     let passed = match issues.program() {
         Program::Modular | Program::Strict => text.has_line(PASS),
         Program::Mono | Program::Tag(_) => text.text.contains(PASS),
@@ -208,6 +296,13 @@ fn without_determinism(place: &Place<'_, '_>, audit: &Audit<'_>, issues: &mut Is
         );
         return;
     };
+    let is_read = |text: &AccuracyText| {
+        text.is_utf8 && text.metrics.iter().all(|found| found.number().is_some())
+    };
+    if issues.program().one_file().is_some() && !(is_read(baseline) && is_read(compliance)) {
+        let why = "an accuracy of the two runs is not UTF-8, or not a number";
+        return issues.crash(Location::path(&path), why);
+    }
     for target in place.targets().iter().filter(|target| target.at_least.is_some()) {
         let metric = &target.metric;
         let last = |text: &AccuracyText| {
@@ -246,6 +341,7 @@ fn allowed_percent(place: &Place<'_, '_>, metric: &str) -> f64 {
 fn tokens(audit: &Audit<'_>, issues: &mut Issues) {
     let name = "verify_accuracy.txt";
     let Some(text) = text(audit, &audit.verify_accuracy, name, issues) else { return };
+    crash_in_text(audit, &audit.verify_accuracy, name, issues);
     let path = audit.folder.path().join(name);
     let lines: [(&str, &[&str]); 3] = [
         ("first token", &["First token check pass: True", "First token check pass: Skipped"]),

@@ -137,7 +137,7 @@ checks! {
     ACCURACY_LOW "accuracy.target" [E E E] "every metric reaches its target", "use weights that reach the target; the open division may miss it";
     ACCURACY_HIGH "accuracy.limit" [E E E] "no metric exceeds its limit", "check the lengths of the outputs";
     ACCURACY_HASH "accuracy.hash" [E E E] "accuracy.txt ends with the hash of the accuracy log", "truncate the log with `dyno package`, which writes the hash";
-    ACCURACY_LOG_MISSING "accuracy.log" [E O E] "the accuracy log exists", "add mlperf_log_accuracy.json";
+    ACCURACY_LOG_MISSING "accuracy.log" [E E E] "the accuracy log exists", "add mlperf_log_accuracy.json";
     ACCURACY_LOG_LARGE "accuracy.log_size" [E E E] "the accuracy log is truncated to 10240 bytes", "truncate it with `dyno package`";
     ACCURACY_ERRORS "accuracy.errors" [E E E] "the accuracy run had no errors", "repeat the run";
     ACCURACY_SAMPLES "accuracy.samples" [E W E] "the accuracy run covers the data set", "repeat the run with the whole data set";
@@ -186,6 +186,7 @@ checks! {
     ACCURACY_KEY "accuracy.keys" [E O O] "the detail log of the accuracy run has the keys that every run writes", "submit the log unchanged, as the load generator wrote it";
     LOG_KEY "log.keys" [E O O] "the detail log of a performance run has the keys that every LoadGen of its version writes", "submit the log unchanged, as the load generator wrote it";
     LOG_KEY_UNKNOWN "log.keys_unknown" [W O O] "a log has the keys that LoadGen of its version may have written", "no action if the log is unchanged";
+    LOG_SIMULATED "log.simulated" [W O O] "the run measured a system, not a simulation in virtual time", "measure the system in real time: `dyno run` without `--virtual`, of a real system";
     RUN_SUMMARY "performance.summary" [E O O] "summary and detail log agree", "submit both logs of the same run unchanged, as the load generator wrote them";
     RUN_SUMMARY_EMPTY "performance.summary_empty" [E O O] "the summary is not empty", "submit mlperf_log_summary.txt unchanged, as the load generator wrote it";
     RUN_CONSISTENT "performance.consistent" [E O O] "percentiles, rates and conditions of a run are consistent", "submit the log unchanged, as the load generator wrote it";
@@ -194,7 +195,7 @@ checks! {
     RUN_COPY "performance.inferred_copy" [E O O] "an inferred result is a copy of its source", "copy the folder of the source without changes";
     RUN_LOWER "performance.lower_target" [N O O] "the result for the lower target is not a copy of the result for the higher target", "no action: a result that reaches the higher target may be submitted for both";
     RUN_TWICE "performance.run_twice" [E O O] "a result has as many distinct runs as the round requires", "submit every run with its own logs, unchanged";
-    RESULT_TWICE "result.twice" [E O O] "every result is distinct in the table of results", "remove one of the two results, or rename one of the systems";
+    RESULT_TWICE "result.twice" [E O O] "every result is distinct in the table of results; an error in the network division only", "remove one of the two results, or rename one of the systems";
     SERVER_METRIC "performance.server_metric" [N O O] "the round determines which rate of Server counts", "no action: both rates are shown";
     ACCURACY_HASH_FORMAT "accuracy.hash_format" [E O O] "the hash is a SHA-256", "truncate the log with `dyno package`, which writes the hash";
     ACCURACY_HASH_DIFFERS "accuracy.hash_differs" [E O O] "the hash matches the accuracy log", "run the accuracy script on this log, then truncate the log with `dyno package`";

@@ -3,6 +3,8 @@
 //! LoadGen logs whether it does since the middle of 4.1. The settings beside a measurement prove it
 //! for logs that cannot.
 
+use std::path::PathBuf;
+
 use serde_json::Value;
 
 use super::Program;
@@ -10,7 +12,7 @@ use super::catalogue::RUN_EQUAL_ISSUE;
 use super::issues::Issues;
 use super::performance::Run;
 use super::place::Place;
-use crate::facts::text;
+use crate::facts::text::{self, TextFile};
 use crate::python;
 use crate::tree::Node;
 use dyno_rules::{Behavior, Version};
@@ -87,6 +89,56 @@ fn setting_of(folder: Node<'_>, file: &str, model: &str, scenario: &str) -> Opti
     content.text.lines().find_map(|line| value_of(line, model, scenario))
 }
 
+/// Returns the first line of settings beside the measurement that ends the checker of v4.1. It reads
+/// them up to the line that it looks for, and splits each line.
+pub(super) fn broken_settings(place: &Place<'_, '_>) -> Option<(PathBuf, usize)> {
+    let model = &place.model.name;
+    let checker = place.options.program.one_file()?;
+    let is_read = checker.does(Behavior::EqualIssueByConf)
+        && place.submitter.division.is_closed_or_network()
+        && checker.requires_equal_issue(model);
+    let folder = place.entry.measurements.filter(|_| is_read)?;
+    FILES.iter().find_map(|name| {
+        let file = folder.file(name)?;
+        let content = text::read(Some(file)).ok()?;
+        let line = broken_line(&content, &model_in_settings(model), &place.entry.name)?;
+        Some((file.path(), line))
+    })
+}
+
+/// Returns the number of the first line that Python's `split` does not split as the checker of v4.1
+/// expects.
+fn broken_line(content: &TextFile, model: &str, scenario: &str) -> Option<usize> {
+    if !content.is_utf8 {
+        return Some(1);
+    }
+    for (number, line) in (1..).zip(content.text.lines()) {
+        let line = line.replace(' ', "");
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let Some((key, value)) = line.split_once('=').filter(|(_, value)| !value.contains('='))
+        else {
+            return Some(number);
+        };
+        let &[of_model, of_scenario, setting] = &key.split('.').collect::<Vec<_>>()[..] else {
+            return Some(number);
+        };
+        let is_it = setting == SETTING
+            && (of_model == "*" || of_model == model)
+            && (of_scenario == "*" || of_scenario == scenario);
+        if is_it && !value.is_empty() && value.chars().all(char::is_numeric) {
+            return None;
+        }
+    }
+    None
+}
+
+/// Returns the name of a model in files with settings.
+fn model_in_settings(name: &str) -> String {
+    name.replace("-99.9", "").replace("-99", "")
+}
+
 /// Returns the value of a line such as `*.Offline.sample_concatenate_permutation = 1`.
 fn value_of(line: &str, model: &str, scenario: &str) -> Option<bool> {
     let line: String = line.split('#').next()?.chars().filter(|c| !c.is_whitespace()).collect();
@@ -103,6 +155,23 @@ fn value_of(line: &str, model: &str, scenario: &str) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_checker_of_v4_1_splits_each_line_up_to_the_setting() {
+        let broken = |text: &str| {
+            let content = TextFile { text: text.to_owned(), is_utf8: true };
+            broken_line(&content, "3d-unet", "Offline")
+        };
+        let setting = "3d-unet.*.sample_concatenate_permutation = 1\n";
+        assert_eq!(broken(&format!("# a = b\n\n*.*.qsl_rng_seed = 1\n{setting}")), None);
+        assert_eq!(broken("\u{feff}# with a mark\n"), Some(1));
+        assert_eq!(broken("*.Offline.target_qps = 7\n*.Offline.target_qps\n"), Some(2));
+        assert_eq!(broken(&format!("{setting}cut")), None, "it stops at the setting");
+        assert_eq!(broken("a.*.key = 1 # b = c\n"), Some(1));
+        assert_eq!(broken("a.b.*.key = 1\n"), Some(1));
+        let bytes = TextFile { text: String::new(), is_utf8: false };
+        assert_eq!(broken_line(&bytes, "3d-unet", "Offline"), Some(1));
+    }
 
     #[test]
     fn a_setting_is_of_its_model_and_scenario() {

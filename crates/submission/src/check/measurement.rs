@@ -10,7 +10,10 @@ use crate::facts::json::JsonFile;
 use crate::facts::text;
 use crate::python;
 use crate::tree::Node;
+use dyno_rules::Behavior;
 
+/// File with the settings of the round.
+const ROUND_SETTINGS: &str = "mlperf.conf";
 /// Required fields of the JSON file.
 const FIELDS: [&str; 5] = [
     "input_data_types",
@@ -24,19 +27,23 @@ const POWER: [&str; 2] = ["analyzer_table", "power_settings"];
 
 /// Checks that the files of the folder exist.
 pub fn check_files(place: &Place<'_, '_>, folder: Node<'_>, issues: &mut Issues) {
-    check_listed(place, &place.round.measurement_files, folder, issues);
+    let files = place.round.measurement_files.iter().map(String::as_str);
+    let is_asked = place.options.program.does(Behavior::MlperfConf);
+    let more =
+        Some(ROUND_SETTINGS).filter(|name| is_asked && files.clone().all(|one| one != *name));
+    check_listed(place, more.into_iter().chain(files), folder, issues);
 }
 
 /// Checks the files of an endpoint's result, whose settings are in the client's configuration
 /// instead of `user.conf`.
 pub fn check_endpoint_files(place: &Place<'_, '_>, folder: Node<'_>, issues: &mut Issues) {
-    let files = place.round.measurement_files.iter().filter(|name| *name != "user.conf");
-    check_listed(place, files, folder, issues);
+    let files = place.round.measurement_files.iter().map(String::as_str);
+    check_listed(place, files.filter(|name| *name != "user.conf"), folder, issues);
 }
 
 fn check_listed<'f>(
     place: &Place<'_, '_>,
-    files: impl IntoIterator<Item = &'f String>,
+    files: impl Iterator<Item = &'f str>,
     folder: Node<'_>,
     issues: &mut Issues,
 ) {
@@ -112,8 +119,12 @@ pub fn check_code(place: &Place<'_, '_>, measurement: &MeasurementFile<'_>, issu
     let folder = match place.submitter.folder.file(&model_folder) {
         None => model_folder,
         Some(file) => {
-            let named = text::read(Some(file)).map(|file| file.text).unwrap_or_default();
-            format!("{code}/{}", named.trim())
+            let named = text::read(Some(file));
+            let is_text = named.as_ref().is_ok_and(|named| named.is_utf8);
+            if place.options.program.one_file().is_some() && !is_text {
+                issues.crash(Location::path(&file.path()), "the file is not UTF-8");
+            }
+            format!("{code}/{}", named.map(|named| named.text).unwrap_or_default().trim())
         }
     };
     // An implementation without its own folder is in the model's folder.

@@ -3,7 +3,7 @@
 //! It stops at the first level with a problem: tree, division, submitter, system or model.
 //! Results below that level are not listed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::accuracy::{self, Accuracy};
 use super::catalogue::*;
@@ -12,12 +12,13 @@ use super::performance::{Metric, Run};
 use super::rows::ValidResult;
 use super::work::{self, ModelReport, Work};
 use super::{
-    CheckReport, Options, Outcome, Place, Skip, audits, files, measurement, powered, structure,
-    system,
+    CheckReport, Options, Outcome, Place, Skip, audits, equal_issue, files, measurement, powered,
+    structure, system,
 };
 use crate::entry::{DivisionFolder, Entry, Guesses, Submitter, System, submitters};
+use crate::facts::detail::DetailLog;
 use crate::facts::json::{self, JsonFile, JsonProblem};
-use crate::facts::{Facts, MeasurementFile};
+use crate::facts::{Facts, MeasurementFile, ReadError};
 use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, RESULTS, SUMMARY};
 use crate::power::Energy;
 use crate::table::Column;
@@ -117,6 +118,7 @@ fn submitter<'a, 't>(
             listed.push((submitter.folder.path().join(RESULTS), Outcome::Invalid));
         }
         issues.append(unused);
+        structure::crash_without_folders(submitter, options, issues);
         structure::check_mapping(submitter, issues);
     } else {
         listed.push((submitter.folder.path(), Outcome::Invalid));
@@ -341,6 +343,7 @@ fn described<'a>(
             let path = path.join(&system.name).join(&model.name).join(&entry.name);
             let message = "the measurement is not described";
             measured.add(&MEASUREMENT_FOLDER, Location::path(&path), message);
+            crash_at_file(place, &path, &mut measured);
             report.listed.push((path.clone(), Outcome::Invalid));
             (path, None)
         }
@@ -362,6 +365,15 @@ fn described<'a>(
     None
 }
 
+/// Reports a file in place of a folder, which the program lists.
+fn crash_at_file(place: &Place<'_, '_>, path: &Path, issues: &mut Issues) {
+    let folder = place.submitter.folder;
+    let is_file = |below: &Path| folder.below(below).is_some_and(Node::is_file);
+    if path.strip_prefix(folder.path()).is_ok_and(is_file) {
+        issues.crash(Location::path(path), "a file is in place of a folder");
+    }
+}
+
 /// Checks the measurement's folder and returns its JSON file.
 fn measurement_of<'a>(
     place: &Place<'_, '_>,
@@ -377,7 +389,11 @@ fn measurement_of<'a>(
         let path = folder.path();
         let expected = format!("{}*.json", place.system.name);
         let message = "no JSON file describes the measurement";
-        issues.add_expected(&MEASUREMENT_JSON_MISSING, Location::path(&path), message, expected);
+        let at = Location::path(&path);
+        issues.add_expected(&MEASUREMENT_JSON_MISSING, at, message, expected);
+        if place.options.program.does(Behavior::EqualIssueByConf) {
+            issues.crash(at, "it returns a value that only the JSON file sets");
+        }
         return None;
     };
     let path = found.file.path();
@@ -395,6 +411,10 @@ fn measurement_of<'a>(
                 issues.crash(Location::path(&path), "`weight_data_types` is missing");
             }
             measurement::check_code(place, found, issues);
+            if let Some((path, line)) = equal_issue::broken_settings(place) {
+                let at = Location::path(&path).line(Some(line));
+                issues.crash(at, "the line is not MODEL.SCENARIO.KEY = VALUE in UTF-8");
+            }
             Some(json)
         }
     }
@@ -421,35 +441,66 @@ fn accuracy_of(
         }
     }
     let (text_path, log_path) = accuracy::paths(folder);
-    let (Ok(text), Ok(log)) = (&facts.accuracy_text, &facts.accuracy) else {
-        issues.crash(Location::path(&entry), "a file of the accuracy run cannot be read");
+    let Ok(text) = &facts.accuracy_text else {
+        issues.crash(Location::path(&entry), "accuracy.txt cannot be read");
         return None;
     };
     let mut own = Issues::new(place.options.program);
     let accuracy = accuracy::check_text(place, text, &text_path, &mut own);
+    let is_no_number = !own.has_none_of(ACCURACY_UNREADABLE.id);
     accuracy::check_log(folder, &mut own);
     accuracy::check_outputs(place, folder, &mut own);
-    accuracy::check_samples(place, log, &log_path, &mut own);
-    if !place.submitter.division.is_closed_or_network() {
+    let mut crashes = check_accuracy_run(place, &facts.accuracy, &log_path, &mut own);
+    let needs_no_accuracy = place.options.program.does(Behavior::OpenWithoutAccuracy);
+    if !place.submitter.division.is_closed_or_network()
+        && (needs_no_accuracy || !accuracy.is_empty())
+    {
         own.waive(ALL);
     }
-    let mut errors = Issues::new(place.options.program);
-    accuracy::check_errors(place, log, &log_path, &mut errors);
-    if !errors.passes() && place.options.program.does(Behavior::AccuracyErrorsCrash) {
-        errors.crash(Location::path(&log_path), "the accuracy run had errors");
-    }
     if !text.is_utf8 {
-        errors.crash(Location::path(&text_path), "accuracy.txt is not UTF-8");
+        crashes.crash(Location::path(&text_path), "accuracy.txt is not UTF-8");
+    } else if is_no_number {
+        crashes.crash(Location::path(&text_path), "an accuracy is not a number");
     }
-    if let Some(line) = log.broken(true) {
-        let at = Location::path(&log_path).line(Some(line));
-        errors.add(&ACCURACY_UNREADABLE, at, "a line is not a JSON object with a key");
-        errors.crash(at, "the detail log cannot be parsed");
-    }
-    own.append(errors);
+    own.append(crashes);
     let is_accurate = own.passes();
     issues.append(own);
     Some((accuracy, is_accurate))
+}
+
+/// Checks the detail log of an accuracy run. Returns what ends the program there.
+fn check_accuracy_run(
+    place: &Place<'_, '_>,
+    log: &Result<DetailLog, ReadError>,
+    path: &Path,
+    issues: &mut Issues,
+) -> Issues {
+    let mut crashes = issues.another();
+    let at = Location::path(path);
+    let log = match log {
+        Ok(log) => log,
+        Err(ReadError::Absent) => {
+            issues.add(&ACCURACY_UNREADABLE, at, "the detail log is missing");
+            return crashes;
+        }
+        Err(ReadError::Unreadable { .. }) => {
+            crashes.crash(at, "the detail log cannot be read");
+            return crashes;
+        }
+    };
+    accuracy::check_samples(place, log, path, issues);
+    let mut errors = issues.another();
+    accuracy::check_errors(place, log, path, &mut errors);
+    if !errors.passes() && place.options.program.does(Behavior::AccuracyErrorsCrash) {
+        crashes.crash(at, "the accuracy run had errors");
+    }
+    issues.append(errors);
+    if let Some(line) = log.broken(true) {
+        let at = at.line(Some(line));
+        crashes.add(&ACCURACY_UNREADABLE, at, "a line is not a JSON object with a key");
+        crashes.crash(at, "the detail log cannot be parsed");
+    }
+    crashes
 }
 
 /// Outcome of the performance runs of a result.
@@ -501,6 +552,7 @@ fn run_of(
             Location::path(&path),
             format!("performance/run_{number} is missing"),
         );
+        crash_at_file(place, &path, issues);
         return None;
     };
     let required = [SUMMARY, DETAIL, "spl.txt"];

@@ -118,8 +118,11 @@ fn measurement_of<'a>(facts: &'a Facts<'_>, empty: &'a JsonFile) -> &'a JsonFile
 /// that is VALID.
 fn metric_of(place: &Place<'_, '_>, facts: &Facts<'_>) -> Option<Metric> {
     if place.round.version >= Version::new(1, 0) {
-        let path = place.entry.run()?.path();
-        return metric_of_run(place, facts.performance.as_ref().ok()?, &path);
+        let run = place.entry.run()?;
+        return match &facts.performance {
+            Ok(log) => metric_of_run(place, log, &run.path()),
+            Err(_) => metric_of_run(place, &read(run).ok()?, &run.path()),
+        };
     }
     let mut lowest: Option<Metric> = None;
     for run in runs(place) {
@@ -148,7 +151,7 @@ fn metric_of_run(place: &Place<'_, '_>, log: &DetailLog, folder: &Path) -> Optio
     run.judge(&mut Issues::new(Program::Strict))
 }
 
-/// Returns the log of a run. If the detail log is missing, the summary of early rounds suffices.
+/// Returns the log of a run. If the detail log is missing, the summary suffices.
 fn read(run: Node<'_>) -> Result<DetailLog, ReadError> {
     detail::read(run.file(DETAIL)).or_else(|_| detail::read_summary(run.file(SUMMARY)))
 }

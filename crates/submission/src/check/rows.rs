@@ -94,7 +94,7 @@ impl ValidResult<'_, '_> {
         ] {
             let value = self.place.description.get(field);
             self.must_be_text(field, value.filter(|_| must_be_text), issues);
-            row.set(column, value.map(python::text).unwrap_or_default());
+            row.set(column, self.place.description.python_text(field).unwrap_or_default());
         }
         row.set(Column::Notes, self.notes());
         let weights = self.measurement.get("weight_data_types");

@@ -85,6 +85,19 @@ pub fn check_mapping(submitter: &Submitter<'_>, issues: &mut Issues) {
     issues.crash(at, "model_mapping.json cannot be parsed");
 }
 
+/// Reports missing folders that the single-file checkers list, from v5.1 on.
+pub fn crash_without_folders(submitter: &Submitter<'_>, options: &Options, issues: &mut Issues) {
+    let checker = options.program.one_file();
+    let lists = checker.is_some_and(|checker| checker.instead(NOT_REPORTED.id).is_none());
+    for name in [submitter.layout.measurements(), SYSTEMS] {
+        let is_missing = submitter.folder.folder(name).is_none();
+        if lists && is_missing && !options.skips(Skip::SystemsWithoutResults) {
+            let path = submitter.folder.path().join(name);
+            issues.crash(Location::path(&path), "the folder does not exist");
+        }
+    }
+}
+
 /// Checks that every described system has results, and that the calibration page exists.
 pub fn check_use(submitter: &Submitter<'_>, options: &Options, issues: &mut Issues) {
     if !options.skips(Skip::SystemsWithoutResults) {

@@ -244,14 +244,13 @@ pub fn read(file: Option<Node<'_>>) -> Result<DetailLog, ReadError> {
     Ok(log)
 }
 
-/// Reads the summary of a run of LoadGen before v1.0 as a detail log. It has the settings and the
-/// result, but no errors.
+/// Reads the summary of a run as a detail log. It has the settings and the result, but no errors.
 ///
 /// # Errors
 /// Fails if the file does not exist or cannot be read.
 pub fn read_summary(file: Option<Node<'_>>) -> Result<DetailLog, ReadError> {
     let summary = text::read(file)?;
-    let mut log = DetailLog { is_plain: true, ..DetailLog::empty() };
+    let mut log = DetailLog::empty();
     plain::take_summary(&mut log, &summary.text);
     Ok(log)
 }

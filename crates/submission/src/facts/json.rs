@@ -69,6 +69,26 @@ impl JsonFile {
         self.value.get(field)
     }
 
+    /// Returns the value of a field as Python's `str` formats it. An integer beyond 64 bits is as
+    /// written: Python keeps it, but its parsed value is a float.
+    #[must_use]
+    pub fn python_text(&self, field: &str) -> Option<String> {
+        let value = self.get(field)?;
+        let is_float = value.is_f64();
+        let written = self.integer(field).filter(|_| is_float);
+        Some(written.map_or_else(|| python::text(value), str::to_owned))
+    }
+
+    /// Returns the integer after the last name of a field, as written.
+    fn integer(&self, field: &str) -> Option<&str> {
+        let (_, rest) = self.text.rsplit_once(&format!("\"{field}\""))?;
+        let rest = rest.trim_start().strip_prefix(':')?.trim_start();
+        let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '-')).unwrap_or(rest.len());
+        let (integer, after) = rest.split_at(end);
+        let is_whole = !integer.is_empty() && !after.starts_with(['.', 'e', 'E']);
+        is_whole.then_some(integer)
+    }
+
     /// Returns the line number of a field, from 1: the first line that contains its name in
     /// quotes.
     #[must_use]

@@ -13,6 +13,14 @@ pub fn version_of(log: &DetailLog, round: Version) -> Version {
     stated.map_or(round, |version| version.min(round))
 }
 
+/// Whether a run was simulated: Dyno in virtual time begins in 1970. Both are values of the detail
+/// log, the version of LoadGen and `power_begin`.
+pub fn is_simulated(version: Option<&str>, begin: Option<&str>) -> bool {
+    const YEAR: std::ops::Range<usize> = 6..10;
+    version.is_some_and(|version| version.contains("dyno"))
+        && begin.and_then(|begin| begin.get(YEAR)) == Some("1970")
+}
+
 fn parse(text: &str) -> Option<Version> {
     let number = text.split_whitespace().next()?;
     let mut parts = number.split('.');
@@ -78,6 +86,15 @@ mod tests {
         assert_eq!(parse("4.1 @ 2ed9555be0"), Some(Version::new(4, 1)));
         assert_eq!(parse("5.0.25 @ 1bc3e998cb"), Some(Version::new(5, 0)));
         assert_eq!(parse("NA"), None);
+    }
+
+    #[test]
+    fn dyno_simulates_from_1970_on() {
+        let (dyno, begin) = (Some("6.0.17 (dyno 0.2.0)"), Some("01-01-1970 00:00:00.000"));
+        assert!(is_simulated(dyno, begin));
+        assert!(!is_simulated(dyno, Some("07-23-2025 02:30:20.039")));
+        assert!(!is_simulated(Some("5.1.0 @ 2ed9555be0"), begin), "the clock was not set");
+        assert!(!is_simulated(dyno, None) && !is_simulated(None, begin));
     }
 
     #[test]

@@ -128,11 +128,27 @@ pub(super) fn take_summary(log: &mut DetailLog, text: &str) {
             }
         }
     }
+    let estimates = summary.early_stopping.iter().flat_map(|(_, text)| text.lines());
+    for (key, estimate) in estimates.filter_map(estimate) {
+        put(log, NO_LINE, key, estimate);
+    }
     for (key, count) in [("num_warnings", summary.warnings), ("num_errors", summary.errors)] {
         if let Some(count) = count {
             put(log, NO_LINE, key, &count.to_string());
         }
     }
+}
+
+/// Returns the key and the value of a line such as ` * Early stopping 90.0th percentile estimate: 7`,
+/// which LoadGen writes from v2.0 on.
+fn estimate(line: &str) -> Option<(&'static str, &str)> {
+    let (label, value) = line.trim_start_matches([' ', '*']).split_once(':')?;
+    let key = match label {
+        "Early stopping 90.0th percentile estimate" => "early_stopping_latency_ss",
+        "Early stopping 99.0th percentile estimate" => "early_stopping_latency_ms",
+        _ => return None,
+    };
+    Some((key, value.trim()))
 }
 
 /// Returns the key of v1.0 for a label of a summary.
@@ -148,6 +164,8 @@ fn result_key(label: &str, per_query: bool) -> Option<String> {
         "Samples per second" => "result_samples_per_second",
         "Scheduled samples per second" => "result_scheduled_samples_per_sec",
         "Completed samples per second" => "result_completed_samples_per_sec",
+        "Tokens per second" => "result_tokens_per_second",
+        "Completed tokens per second" => "result_completed_tokens_per_second",
         "Performance constraints satisfied" => "result_perf_constraints_met",
         "Min duration satisfied" => "result_min_duration_met",
         "Min queries satisfied" => "result_min_queries_met",

@@ -36,8 +36,8 @@ pub use describe::{Description, MARKER, MissingField};
 pub use error::{Conflict, PackageError};
 pub use runs::{AuditFiles, Quality, RunContents, TestPart, TestRun, find};
 pub use truncate::{
-    ELLIPSIS, Hash, KEPT_BYTES, LIMIT_BYTES, TruncateError, Truncation, hash_in, truncate,
-    truncate_folder,
+    ELLIPSIS, Hash, KEPT_BYTES, LIMIT_BYTES, TruncateError, Truncation, hash_in, is_truncated,
+    truncate, truncate_folder,
 };
 pub use user_conf::user_conf;
 

@@ -271,14 +271,25 @@ fn file_error(path: &Path, error: &io::Error) -> TruncateError {
     TruncateError::File { path: path.to_owned(), problem: error.to_string() }
 }
 
-/// Whether a log has the ellipsis in the middle, so that the tool of the rules truncated it.
+/// Whether a log was truncated for a submission, so that most answers are missing.
+///
+/// # Errors
+/// Fails if the log cannot be read.
+pub fn is_truncated(log: &Path) -> io::Result<bool> {
+    was_cut(log, fs::metadata(log)?.len())
+}
+
+/// Whether a log has the ellipsis in the middle, so that the tool of the rules truncated it. On Windows
+/// it keeps as many characters, but more bytes.
 fn was_cut(log: &Path, bytes: u64) -> io::Result<bool> {
     if bytes > LIMIT_BYTES {
         return Ok(false);
     }
     let content = fs::read(log)?;
-    let is_ellipsis = |window: &[u8]| window == ELLIPSIS;
-    Ok(content.windows(ELLIPSIS.len()).skip(KEPT_BYTES - 3).take(4).any(is_ellipsis))
+    let has = |ellipsis: &[u8]| {
+        content.windows(ellipsis.len()).skip(KEPT_BYTES - 3).any(|window| window == ellipsis)
+    };
+    Ok(has(ELLIPSIS) || has(b"\r\n\r\n...\r\n\r\n"))
 }
 
 /// Writes a file under a temporary name and renames it, so that it is never incomplete.

@@ -16,6 +16,7 @@ use super::{
     MissingField, PackageError, PackageRequest, completeness, describe, existing, user_conf,
 };
 use crate::entry::DivisionFolder;
+use crate::facts::loadgen;
 use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, Layout, RESULTS, SUMMARY, SYSTEMS};
 use dyno_rules::Benchmark;
 
@@ -532,6 +533,9 @@ fn readme(request: &PackageRequest<'_>, result: &PlannedResult<'_>) -> String {
         value("sut_name"),
         value("qsl_name")
     );
+    if loadgen::is_simulated(detail.text("loadgen_version"), detail.text("power_begin")) {
+        text += "\nSimulated in virtual time: the run measured no system.\n\n";
+    }
     if request.division == DivisionFolder::Open {
         text += "Open division: the measurement file lists the differences from the reference.\n";
     }

@@ -75,6 +75,13 @@ pub(super) fn measure(
 ) -> Option<Energy> {
     let (begin, end) = run.span()?;
     let (begin, end) = in_time_of_samples(begin, end, measurement.round, program, sides);
+    if let Some(line) = run.damage(begin, end, program) {
+        let message = "has an unreadable line, so that the mean power is unknown".to_owned();
+        let mend = "submit the file unchanged, as PTDaemon wrote it";
+        let found = PowerFinding::error("power.metric", run.spl, message, mend).at(line);
+        report.add(found.expected("Time,STAMP,Watts,VALUE,..."));
+        return None;
+    }
     // Missing readings are reported by the check of samples.
     let watts = match program {
         PowerChecker::Early(_) => run.mean_of_all_watts(begin, end)?,

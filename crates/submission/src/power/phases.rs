@@ -113,10 +113,12 @@ fn check_watts(runs: &Runs, rules: &Equipment, report: &mut Report) {
             let mend = "synchronize the clocks of analyzer and machine, and measure again";
             report.add(PowerFinding::error("power.samples", run.spl, message, mend));
         }
-        for line in run.broken.iter().take(1) {
-            let message = format!("unreadable lines: {}", run.broken.len());
+        let broken = run.broken.iter().filter(|line| line.is_marked);
+        if let Some(line) = broken.clone().next() {
+            let message = format!("unreadable lines: {}", broken.count());
             let mend = "submit the file unchanged, as PTDaemon wrote it";
-            let found = PowerFinding::error("power.samples", run.spl, message, mend).at(*line);
+            let found =
+                PowerFinding::error("power.samples", run.spl, message, mend).at(line.number);
             report.add(found.expected("Time,STAMP,Watts,VALUE,..."));
         }
     }

@@ -90,7 +90,7 @@ fn line_markers(file: &str) -> &'static [&'static str] {
             "\"generated_samples_per_query\"",
             "\"effective_scenario\"",
         ],
-        Some("spl.txt") => &["Time"],
+        Some("spl.txt") => &[""],
         Some("ptd_logs.txt") => {
             &["Go with mark", "Completed test", "Uncertainty checking", "ERROR:", "WARNING:"]
         }
@@ -144,7 +144,9 @@ fn read_file(path: &Path, file: &'static str) -> std::io::Result<RecordedFile> {
         let taken = part.len();
         source.consume(taken);
     }
-    keep_line(&mut read.lines, &markers, number, &line);
+    if !line.is_empty() {
+        keep_line(&mut read.lines, &markers, number, &line);
+    }
     read.sha1 = sum.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     Ok(read)
 }

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use dyno_loadgen::log::read::{Detail, read_detail};
 
-use super::RunLog;
 use super::clock::Stamp;
 use super::recorded::Files;
+use super::{PowerChecker, RunLog};
 
 /// Detail log of the run that counts.
 pub(super) const TESTING_LOG: &str = "run_1/mlperf_log_detail.txt";
@@ -45,8 +45,8 @@ pub(super) struct Run {
     pub(super) generated: Option<u64>,
     pub(super) scenario: Option<String>,
     pub(super) samples: Vec<Sample>,
-    /// Numbers of malformed lines in the samples.
-    pub(super) broken: Vec<usize>,
+    /// Malformed lines in the samples.
+    pub(super) broken: Vec<BrokenLine>,
 }
 
 /// Reading of the analyzer at one time.
@@ -54,6 +54,18 @@ pub(super) struct Run {
 pub(super) struct Sample {
     pub(super) time: Stamp,
     pub(super) watts: f64,
+    is_marked: bool,
+}
+
+/// Line of samples from which no reading can be parsed.
+pub(super) struct BrokenLine {
+    /// Number of the line, from 1.
+    pub(super) number: usize,
+    /// Whether it begins with `Time`, as every line of PTDaemon does. Only early checkers read others.
+    pub(super) is_marked: bool,
+    is_blank: bool,
+    /// Time, if it can be parsed.
+    time: Option<Stamp>,
 }
 
 impl Run {
@@ -88,17 +100,32 @@ impl Run {
 
     /// Returns the mean of the positive readings between two times, in watts.
     pub(super) fn mean_watts(&self, begin: Stamp, end: Stamp) -> Option<f64> {
-        mean(self.readings(begin, end).filter(|watts| *watts > 0.0))
+        let counts = |sample: &&Sample| sample.is_marked && sample.watts > 0.0;
+        mean(self.readings(begin, end).filter(counts).map(|sample| sample.watts))
     }
 
     /// Returns the mean of all readings between two times, in watts.
     pub(super) fn mean_of_all_watts(&self, begin: Stamp, end: Stamp) -> Option<f64> {
-        mean(self.readings(begin, end))
+        mean(self.readings(begin, end).map(|sample| sample.watts))
     }
 
-    fn readings(&self, begin: Stamp, end: Stamp) -> impl Iterator<Item = f64> {
+    /// Returns the number of the first line that makes the mean between two times unknown. The
+    /// official programs parse the times of all lines and the readings between the times.
+    pub(super) fn damage(&self, begin: Stamp, end: Stamp, program: PowerChecker) -> Option<usize> {
+        let matters = |line: &&BrokenLine| {
+            let is_read = match program {
+                PowerChecker::Early(_) => true,
+                PowerChecker::Official => line.is_marked,
+                PowerChecker::Rules => !line.is_blank,
+            };
+            is_read && line.time.is_none_or(|time| begin < time && time < end)
+        };
+        self.broken.iter().find(matters).map(|line| line.number)
+    }
+
+    fn readings(&self, begin: Stamp, end: Stamp) -> impl Iterator<Item = &Sample> {
         let inside = move |sample: &&Sample| begin < sample.time && sample.time < end;
-        self.samples.iter().filter(inside).map(|sample| sample.watts)
+        self.samples.iter().filter(inside)
     }
 }
 
@@ -125,15 +152,18 @@ fn read_log(files: &Files, detail: &str) -> RunLog {
     }
 }
 
-fn read_samples(files: &Files, spl: &str) -> (Vec<Sample>, Vec<usize>) {
+fn read_samples(files: &Files, spl: &str) -> (Vec<Sample>, Vec<BrokenLine>) {
     let (mut samples, mut broken) = (Vec::new(), Vec::new());
-    for (number, line) in files.lines(spl).filter(|(_, line)| line.starts_with("Time")) {
+    for (number, line) in files.lines(spl) {
+        // Bytes that are not UTF-8 make the official programs fail wherever they are.
+        let is_text = !line.contains(char::REPLACEMENT_CHARACTER);
+        let is_marked = line.starts_with("Time") || !is_text;
         let mut fields = line.split(',').skip(1);
-        let time = fields.next().and_then(Stamp::parse);
+        let time = fields.next().and_then(Stamp::parse).filter(|_| is_text);
         let watts = fields.nth(1).and_then(|text| text.trim().parse().ok());
         match time.zip(watts) {
-            Some((time, watts)) => samples.push(Sample { time, watts }),
-            None => broken.push(number),
+            Some((time, watts)) => samples.push(Sample { time, watts, is_marked }),
+            None => broken.push(BrokenLine { number, is_marked, is_blank: line.is_empty(), time }),
         }
     }
     (samples, broken)

@@ -1,12 +1,14 @@
 //! Rounding of accuracies for publication: five significant digits, ties to even.
 
-/// Rounds a decimal number to five significant digits, ties to even. It works on the digits,
-/// because a double may be on the other side of a tie. Other texts are returned unchanged.
+/// Rounds a decimal number to five significant digits, ties to even. Digits before the point remain:
+/// such a number is a count, such as the length of all outputs. It works on the digits, because a
+/// double may be on the other side of a tie. Other texts are returned unchanged.
 ///
 /// ```
 /// use dyno_submission::results::five_digits;
 ///
 /// assert_eq!(five_digits("76.0145"), "76.014");
+/// assert_eq!(five_digits("8209319"), "8209319");
 /// ```
 #[must_use]
 pub fn five_digits(text: &str) -> String {
@@ -19,7 +21,7 @@ pub fn five_digits(text: &str) -> String {
         return text.to_owned();
     }
     let first = all.iter().position(|&digit| digit != b'0').unwrap_or(all.len());
-    let end = first + DIGITS;
+    let end = (first + DIGITS).max(whole.len());
     if end >= all.len() {
         return text.to_owned();
     }
@@ -33,9 +35,6 @@ pub fn five_digits(text: &str) -> String {
     let before_point = whole.len() + kept.len() - end;
     let first = kept.iter().position(|&digit| digit != b'0').unwrap_or(kept.len());
     kept.truncate(before_point.max(first + DIGITS).min(kept.len()));
-    if kept.len() < before_point {
-        kept.resize(before_point, b'0');
-    }
     let digits = String::from_utf8_lossy(&kept);
     let (whole, fraction) = digits.split_at(before_point);
     if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }

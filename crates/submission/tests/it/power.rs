@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use dyno_loadgen::settings::Scenario;
-use dyno_rules::{Round, RuleScenario, Version};
+use dyno_rules::{OneFileChecker, Round, RuleScenario, Version};
 use dyno_submission::finding::Severity;
 use dyno_submission::power::nameplate::{NameplateError, design_watts};
 use dyno_submission::power::{Measurement, Power, PowerChecker, PowerUnit, check};
@@ -162,6 +162,30 @@ fn power_lower_than_in_ranging_does_not_count() {
     let power = made.check(PowerChecker::Rules);
     assert_eq!(power.findings[0].check, "power.samples");
     assert_eq!(power.findings[0].line, Some(1));
+}
+
+/// The official programs end the check of power with an exception at such a line.
+#[test]
+fn a_reading_that_cannot_be_parsed_leaves_no_metric() {
+    let made = MeasuredFolder::new("damaged");
+    let spl = fs::read_to_string(made.0.path().join("run_1/spl.txt")).unwrap();
+    let reading = spl.lines().nth(307).unwrap();
+    assert!(reading.contains(WATTS));
+    let damaged = spl.replace(reading, &reading.replace(WATTS, "4o.5"));
+    let early = PowerChecker::Early(OneFileChecker::new(Version::new(3, 0)));
+    let programs = [PowerChecker::Rules, PowerChecker::Official, early];
+    for (text, has_metric) in [
+        (spl.clone(), [true; 3]),
+        (damaged, [false; 3]),
+        (format!("{spl}Time,soon,Watts,1\n"), [false; 3]),
+        (format!("{spl}Time,01-09-1970 00:00:00.000,Watts,x\n"), [true; 3]),
+        (format!("{spl}hello\n"), [false, true, false]),
+        (format!("{spl}\n"), [true, true, false]),
+    ] {
+        made.0.write("run_1/spl.txt", &text);
+        let found = programs.map(|program| made.check(program).energy.is_some());
+        assert_eq!(found, has_metric, "{}", text.lines().last().unwrap());
+    }
 }
 
 #[test]

@@ -7,7 +7,8 @@ use dyno_experiment::audit::{self, ScenarioAudit};
 use dyno_experiment::{Failure, options};
 use dyno_loadgen::settings::{Scenario, TestMode};
 use dyno_rules::RuleScenario;
-use dyno_submission::audit::{AuditTest, RunFolder, baseline_log, verify, write_folder};
+use dyno_submission::audit::{AuditTest, Evidence, RunFolder, baseline_log, verify, write_folder};
+use dyno_submission::package::is_truncated;
 
 use super::{Answers, OutputFlags, Rules, exit};
 use crate::render::audit::AuditHeading;
@@ -48,7 +49,7 @@ impl VerifyCommand {
     /// Judges the logs and prints the verdict.
     ///
     /// # Errors
-    /// An unknown audit or round, or folders without logs.
+    /// An unknown audit or round, or folders without logs or without complete answers.
     pub fn execute(&self) -> Result<Exit, Failure> {
         let test = audit::test(&self.test)?;
         let rules = audit::round(self.rules.round.as_deref(), test)?;
@@ -92,6 +93,7 @@ impl VerifyCommand {
             return Err(Failure::usage(problem).hint("pass the folders of two different runs"));
         }
         evidence.audited.push(audited);
+        check_answers(test, &evidence)?;
         if let (Some(into), Some(accuracy)) = (&self.baseline_log, &evidence.accuracy) {
             let audited = evidence.audited[0].accuracy_path();
             baseline_log(&accuracy.accuracy_path(), &audited, into).map_err(Failure::set_up)?;
@@ -110,6 +112,28 @@ impl VerifyCommand {
         self.output_flags.print_results(&heading, &audited)?;
         Ok(exit(&audited))
     }
+}
+
+/// Checks that the logs of an audit that compares answers are complete. An audit cannot be judged by
+/// those of a submission, which is neither a failure of the system nor a success.
+fn check_answers(test: AuditTest, evidence: &Evidence) -> Result<(), Failure> {
+    use AuditTest::{Test03, Test04, Test04Pair, Test05};
+    if matches!(test, Test03 | Test04 | Test04Pair | Test05) {
+        return Ok(());
+    }
+    let mut logs = evidence.accuracy.iter().chain(&evidence.audited).map(RunFolder::accuracy_path);
+    // Missing and unreadable logs are reasons to fail.
+    let Some(log) = logs.find(|log| is_truncated(log).unwrap_or(false)) else {
+        return Ok(());
+    };
+    let problem = format!(
+        "{} is truncated, as submissions require; {test} compares all answers, so it is undecided",
+        log.display()
+    );
+    Err(Failure::set_up(problem).hint(
+        "pass the logs as the runs wrote them; `dyno check` judges the audits of a submission by \
+         their texts",
+    ))
 }
 
 fn find(folder: &Path, mode: TestMode) -> Result<RunFolder, Failure> {

@@ -139,28 +139,41 @@ fn text(json: &JsonFile, field: &str) -> String {
     }
 }
 
+/// Fields that describe the cards of a network, with their rates in either.
+const CARDS: &str = "host_network_card_count";
+const NETWORKING: &str = "host_networking";
+
 /// Returns a part of the network description that names a fabric without a known rate.
 fn unknown_fabric(json: &JsonFile) -> Option<String> {
     const FABRICS: [&str; 4] = ["infiniband", "roce", "slingshot", "omni-path"];
-    let description = text(json, "host_networking");
-    let parts = description.split([',', ';', '+']).map(str::trim);
-    let names = |part: &&str| {
+    let is_unknown = |part: &&str| {
         let lower = part.to_ascii_lowercase();
         FABRICS.iter().any(|fabric| lower.contains(fabric)) && fastest(&lower).is_none()
     };
-    parts.into_iter().find(names).map(str::to_owned)
+    let unknown = |field: &str| parts(&text(json, field)).find(is_unknown).map(str::to_owned);
+    unknown(NETWORKING).or_else(|| unknown(CARDS))
 }
 
-/// Returns the bandwidth of the described network in bytes/s, if stated: the fastest rate in the
-/// text times the number of cards and nodes.
+/// Returns the parts of a description, each of one kind of card.
+fn parts(description: &str) -> impl Iterator<Item = &str> {
+    description.split([',', ';', '+']).map(str::trim)
+}
+
+/// Returns the bandwidth of the described network in bytes/s, if stated: the fastest rate in either
+/// field times the number of cards and nodes. It is at least the true one, because only a network
+/// that is too slow for certain breaks a rule.
 fn bytes_per_second(json: &JsonFile) -> Option<f64> {
-    let fastest = fastest(&text(json, "host_networking").to_ascii_lowercase())?;
-    let count = |field: &str| {
-        let text = text(json, field);
+    let networking = fastest(&text(json, NETWORKING).to_ascii_lowercase())?;
+    let cards = text(json, CARDS).to_ascii_lowercase();
+    // Counts and rates may be one word, such as 2x10GbE.
+    let beside = [fastest(&cards), fastest(&cards.replace('x', " x "))];
+    let rate = beside.into_iter().flatten().fold(networking, f64::max);
+    let count = |text: &str| {
         let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
         digits.parse::<f64>().ok().filter(|count| *count >= 1.0).unwrap_or(1.0)
     };
-    Some(fastest * count("host_network_card_count") * count("number_of_nodes") / 8.0)
+    let cards: f64 = parts(&cards).map(count).sum();
+    Some(rate * cards * count(&text(json, "number_of_nodes")) / 8.0)
 }
 
 /// Returns the fastest rate in a lower-case text, in bits/s.
@@ -248,6 +261,15 @@ mod tests {
         };
         assert_eq!(fabric("1x 1GbE, Slingshot 11"), Some("Slingshot 11".to_owned()));
         assert_eq!(fabric("1x 1GbE, Infiniband NDR"), None);
+        // Some descriptions state rates beside the count, and several kinds of cards.
+        let slots = "7-slots of 2-port 200G Infiniband or 2-port 100G Ethernet";
+        assert_eq!(rate("1Gbe", slots, "1"), Some(175e9));
+        assert_eq!(rate("1GbE", "8+1", "1"), Some(1.125e9));
+        assert_eq!(rate("1GbE", "5x1Gbe, 1x200Gb", "1"), Some(150e9));
+        assert_eq!(rate("1GbE", "", "1"), Some(0.125e9));
+        assert_eq!(rate("1GbE", "N/A", "1"), Some(0.125e9));
+        let cards = json("{\"host_network_card_count\": \"1x 1GbE, 8x Infiniband by Acme\"}");
+        assert_eq!(unknown_fabric(&cards), Some("8x Infiniband by Acme".to_owned()));
         assert_eq!(rate("Gig Ethernet", "1", "1"), None);
         assert_eq!(rate("PCIe Gen5 x16", "1", "1"), None);
     }

@@ -2,9 +2,13 @@
 
 use std::path::Path;
 
-use crate::check::catalogue::{LOG_ERRORS, LOG_FIRST_LINE, LOG_MODE, LOG_REPEATED, LOG_SEEDS};
+use crate::check::catalogue::{
+    ACCURACY_UNREADABLE, LOG_ERRORS, LOG_FIRST_LINE, LOG_MODE, LOG_REPEATED, LOG_SCENARIO,
+    LOG_SEEDS, LOG_SIMULATED,
+};
 use crate::check::issues::{Issues, Location};
 use crate::facts::detail::DetailLog;
+use crate::facts::loadgen;
 use crate::finding::counted;
 use dyno_rules::{Round, RuleScenario, Seeds, Version};
 
@@ -70,6 +74,43 @@ pub(super) fn check(
     }
 }
 
+/// Checks that the log states what it is a log of. Every LoadGen writes these keys in every round, so
+/// that a log without one of them proves nothing.
+pub(super) fn check_identity(log: &DetailLog, path: &Path, purpose: Purpose, issues: &mut Issues) {
+    let is_accuracy = purpose == Purpose::Accuracy;
+    if log.all().next().is_none() {
+        if is_accuracy {
+            let message = "is not a detail log: it has no key of the load generator";
+            issues.add(&ACCURACY_UNREADABLE, Location::path(path), message);
+        }
+        return;
+    }
+    let texts = [("effective_test_mode", &LOG_MODE), ("effective_scenario", &LOG_SCENARIO)];
+    let seeds = [
+        ("effective_qsl_rng_seed", &LOG_SEEDS),
+        ("effective_sample_index_rng_seed", &LOG_SEEDS),
+        ("effective_schedule_rng_seed", &LOG_SEEDS),
+    ];
+    let missing_texts = texts.into_iter().filter(|(key, _)| log.text(key).is_none());
+    let missing_seeds = seeds.into_iter().filter(|(key, _)| log.whole(key).is_none());
+    for (key, check) in missing_texts.chain(missing_seeds) {
+        // The checks of performance runs report the other keys.
+        if is_accuracy || key == "effective_test_mode" {
+            let at = Location::path(path).line(log.line_of(key));
+            issues.add(check, at, format!("the log has no `{key}`, or a value of another type"));
+        }
+    }
+}
+
+/// Warns of a run that measured no system.
+pub(super) fn check_simulation(log: &DetailLog, path: &Path, issues: &mut Issues) {
+    let (version, begin) = (log.text("loadgen_version"), log.text("power_begin"));
+    if loadgen::is_simulated(version, begin) {
+        let at = Location::path(path).line(log.line_of("power_begin"));
+        issues.add(&LOG_SIMULATED, at, "the run was simulated in virtual time: it begins in 1970");
+    }
+}
+
 /// Checks the log's own count of errors.
 fn check_errors(log: &DetailLog, path: &Path, issues: &mut Issues) {
     // Before v1.0, it also counts failed atomic operations.
@@ -113,7 +154,7 @@ fn check_mode<'a>(
 /// Whether a log may be used for a scenario. For edge systems it may also be inferred.
 pub(super) fn may_stand_for(log: &DetailLog, wanted: RuleScenario, may_infer: bool) -> bool {
     use RuleScenario::{Interactive, MultiStream, Offline, Server, SingleStream};
-    // A missing scenario is reported by the check of keys.
+    // `check_identity` reports a missing scenario.
     let Some(name) = log.text("effective_scenario") else { return true };
     let Some(played) = RuleScenario::named(name) else { return false };
     played == wanted
@@ -162,6 +203,32 @@ mod tests {
         let seeds = [("effective_qsl_rng_seed", "18446744073709551615")];
         assert_eq!(found(&seeds, Purpose::Accuracy), ["log.seeds"]);
         assert_eq!(found(&[("num_errors", "3")], Purpose::Accuracy), ["log.error_count"]);
+    }
+
+    #[test]
+    fn a_log_states_what_it_is_a_log_of() {
+        let missing = |pairs: &[(&str, &str)], purpose| {
+            let mut issues = Issues::new(Program::Strict);
+            check_identity(&log(pairs), Path::new("log"), purpose, &mut issues);
+            let found = issues.into_findings();
+            found.into_iter().map(|finding| finding.check).collect::<Vec<_>>()
+        };
+        assert_eq!(missing(&[], Purpose::Accuracy), ["accuracy.readable"]);
+        // The checks of performance runs report this.
+        assert_eq!(missing(&[], Purpose::Performance), [""; 0]);
+        assert_eq!(missing(&[("sut_name", "\"a\"")], Purpose::Performance), ["log.mode"]);
+        let mut pairs = vec![
+            ("effective_test_mode", "\"AccuracyOnly\""),
+            ("effective_scenario", "\"Offline\""),
+            ("effective_qsl_rng_seed", "1"),
+            ("effective_sample_index_rng_seed", "2"),
+            ("effective_schedule_rng_seed", "3"),
+        ];
+        assert_eq!(missing(&pairs, Purpose::Accuracy), [""; 0]);
+        pairs[4].1 = "\"3\"";
+        assert_eq!(missing(&pairs, Purpose::Accuracy), ["log.seeds"]);
+        assert_eq!(missing(&pairs[1..4], Purpose::Accuracy), ["log.mode", "log.seeds"]);
+        assert_eq!(missing(&pairs[..1], Purpose::Performance), [""; 0]);
     }
 
     #[test]

@@ -259,6 +259,7 @@ impl Work<'_, '_, SystemInfo> {
             let message = "a line is not a JSON object with a key, or not UTF-8";
             issues.add(&ACCURACY_UNREADABLE, at, message);
         }
+        logs::check_identity(log, path, purpose, issues);
         logs::check(log, path, purpose, place.round, &place.round.seeds, issues);
         keys::check(log, path, purpose, place.round, issues);
     }
@@ -340,6 +341,7 @@ impl Work<'_, '_, SystemInfo> {
         };
         self.check_log(place, log, &path, Purpose::Performance, issues);
         settings::check(place, log, &path, issues);
+        logs::check_simulation(log, &path, issues);
         check_summary(folder, log, Purpose::Performance, issues);
         check_min_queries(log, &path, issues);
         let played = log.text("effective_scenario").and_then(RuleScenario::named);

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use dyno_submission::package::{
-    ELLIPSIS, KEPT_BYTES, LIMIT_BYTES, TruncateError, Truncation, hash_in, truncate,
+    ELLIPSIS, KEPT_BYTES, LIMIT_BYTES, TruncateError, Truncation, hash_in, is_truncated, truncate,
     truncate_folder,
 };
 use proptest::prelude::*;
@@ -117,6 +117,22 @@ fn a_second_time_changes_nothing() {
     let again = truncate_folder(scratch.path()).unwrap();
     assert!(matches!(again, Truncation::Already { .. }), "{again:?}");
     assert_eq!(files(scratch.path()), before);
+}
+
+/// The tool of the rules converts line ends on Windows.
+#[test]
+fn a_log_that_was_truncated_on_windows_is_not_truncated_again() {
+    let scratch = Folder::new("windows");
+    let entry = "{ \"seq_id\" : 0, \"qsl_idx\" : 4442, \"data\" : \"00006A44\" },\r\n";
+    let half = entry.repeat(80);
+    let log = [&half[..4_170], "\r\n\r\n...\r\n\r\n", &half[..4_100]].concat();
+    accuracy_folder(scratch.path(), log.as_bytes(), &format!("x\nhash={}\n", hex(b"all")));
+    assert!(is_truncated(&scratch.path().join("mlperf_log_accuracy.json")).unwrap());
+    let done = truncate_folder(scratch.path()).unwrap();
+    assert!(matches!(done, Truncation::Already { .. }), "{done:?}");
+    assert_eq!(files(scratch.path()).0, log.as_bytes());
+    accuracy_folder(scratch.path(), half.as_bytes(), "x\n");
+    assert!(!is_truncated(&scratch.path().join("mlperf_log_accuracy.json")).unwrap());
 }
 
 #[test]

@@ -23,6 +23,8 @@ pub fn log(round: &Round, scenario: &str) -> String {
     let seeds = round.seeds;
     let pairs = [
         ("effective_scenario", format!("\"{scenario}\"")),
+        // Both an accuracy run and a performance run.
+        ("effective_test_mode", "\"SubmissionRun\"".to_owned()),
         ("sut_name", "\"made\"".to_owned()),
         ("effective_qsl_rng_seed", seeds.qsl.to_string()),
         ("effective_sample_index_rng_seed", seeds.sample_index.to_string()),

@@ -21,4 +21,5 @@ mod rules;
 mod selection;
 mod spread;
 mod strict;
+mod tracebacks;
 mod tree;

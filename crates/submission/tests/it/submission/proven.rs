@@ -7,6 +7,7 @@ use dyno_rules::Round;
 use dyno_submission::check::{CheckReport, Options, Program, Provenance, check};
 use dyno_submission::finding::Severity;
 
+use super::made;
 use crate::made::folder::Folder;
 use crate::made::submission::resnet;
 
@@ -104,4 +105,41 @@ fn seeds_are_those_of_the_round_in_both_runs() {
             folder.set(&format!("{RESULT}/accuracy/mlperf_log_detail.txt"), key, "1");
         });
     }
+}
+
+/// A log that does not state what it is a log of proves no accuracy.
+#[test]
+fn the_log_of_an_accuracy_run_is_one_in_every_round() {
+    let log = format!("{RESULT}/accuracy/mlperf_log_detail.txt");
+    for text in ["nothing\n", ":::MLLOG {\"key\": \"other\", \"value\": 1}\n", ""] {
+        assert_rejects("accuracy.readable", |folder| folder.write(&log, text));
+    }
+    let without = |key: &'static str| {
+        let log = &log;
+        move |folder: &Folder| {
+            let text = folder.read(log);
+            let others = text.lines().filter(|line| !line.contains(&format!("\"{key}\"")));
+            folder.write(log, others.fold(String::new(), |log, line| log + line + "\n"));
+        }
+    };
+    for (key, id) in [
+        ("effective_test_mode", "log.mode"),
+        ("effective_scenario", "log.scenario"),
+        ("effective_qsl_rng_seed", "log.seeds"),
+        ("effective_sample_index_rng_seed", "log.seeds"),
+        ("effective_schedule_rng_seed", "log.seeds"),
+    ] {
+        assert_rejects(id, without(key));
+    }
+    // v4.1 states no size of the data set.
+    let round = Round::named("v4.1").unwrap();
+    let folder = made::submission(round);
+    let has_samples = |folder: &Folder| {
+        let checked = check(folder.path(), round, &Options::new(Program::Strict)).unwrap();
+        !errors(&checked).contains("accuracy.samples")
+    };
+    assert!(has_samples(&folder));
+    let log = "closed/acme/results/box/resnet50/Offline/accuracy/mlperf_log_detail.txt";
+    folder.edit(log, "qsl_reported_total_count", "other");
+    assert!(!has_samples(&folder));
 }

@@ -157,3 +157,38 @@ fn logs_of_text_do_not_count_from_v1_0_on() {
     let is_first_line = |check: &str| check == "log.first_line";
     assert!(checked.findings.iter().any(|finding| is_first_line(finding.check)), "{checked:#?}");
 }
+
+/// Copies without large files lack the largest detail logs.
+#[test]
+fn the_summary_suffices_where_the_detail_log_is_missing() {
+    let round = Round::named("v5.1").unwrap();
+    let folder = Folder::new("published");
+    let results = "closed/acme/results/box/resnet50";
+    let lines = |result: &str, verdict: &str, rest: &str| {
+        format!(
+            "SUT name : \nScenario : {result}\nResult is : {verdict}\n  Early stopping satisfied: \
+             Yes\n{rest}\nNo errors encountered during test.\n"
+        )
+    };
+    for (scenario, text) in [
+        ("Offline", lines("Offline\nSamples per second: 605112", "VALID", "")),
+        (
+            "SingleStream",
+            lines(
+                "SingleStream\n90.0th percentile latency (ns) : 2000000",
+                "VALID",
+                "Early Stopping Result:\n * Early stopping 90.0th percentile estimate: 2500000\n * \
+                 Early stopping 99.0th percentile estimate: 3000000\n",
+            ),
+        ),
+        ("MultiStream", lines("MultiStream", "INVALID", "")),
+    ] {
+        folder
+            .write(&format!("{results}/{scenario}/performance/run_1/mlperf_log_summary.txt"), text);
+    }
+    let found = published(folder.path(), round).unwrap();
+    let values: Vec<f64> = found.rows.iter().map(|row| row.value).collect();
+    assert_eq!(values, [605_112.0, 2.5], "{:?}", found.notices);
+    let invalid = format!("{results}/MultiStream: no VALID performance run");
+    assert!(found.notices.contains(&invalid), "{:?}", found.notices);
+}

@@ -145,6 +145,23 @@ fn a_network_that_is_called_false_is_one_to_the_program_in_modules() {
 }
 
 #[test]
+fn an_integer_of_any_length_is_as_written_in_the_table() {
+    for (written, shown) in [
+        ("123456789012345678901234567890", "123456789012345678901234567890"),
+        ("12", "12"),
+        ("1.5", "1.5"),
+        ("1e3", "1000.0"),
+    ] {
+        let folder = edited("v5.1", SYSTEM, |text| {
+            text.replace("\"number_of_nodes\": \"1\"", &format!("\"number_of_nodes\" : {written}"))
+        });
+        let checked = judged(&folder, "v5.1", Program::Mono);
+        let row = checked.rows.iter().find(|row| row.get(Column::Scenario) == "Offline");
+        assert_eq!(row.unwrap().get(Column::Nodes), shown);
+    }
+}
+
+#[test]
 fn a_private_number_stands_in_our_table() {
     let round = "v6.0";
     let folder = made::submission(Round::named(round).unwrap());

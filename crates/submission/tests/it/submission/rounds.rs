@@ -10,7 +10,8 @@ use crate::made::folder::Folder;
 const RESULT: &str = "closed/acme/results/box/resnet50";
 const RUN: &str = "performance/run_1/mlperf_log_detail.txt";
 
-fn tree(round: &str) -> Folder {
+/// Returns a tree that is valid in a round but for audits.
+pub fn tree(round: &str) -> Folder {
     let folder = made::submission(Round::named(round).unwrap());
     for scenario in ["SingleStream", "MultiStream", "Offline"] {
         let described = format!("closed/acme/measurements/box/resnet50/{scenario}");
@@ -99,6 +100,98 @@ fn early_checkers_log_foreign_seeds_and_the_rules_reject_them() {
     }
 }
 
+/// Early checkers accept a folder with other files than the required ones, but not without a log.
+#[test]
+fn every_checker_rejects_an_accuracy_run_without_its_logs() {
+    for round in ["v2.1", "v3.0", "v3.1", "v4.1", "v5.1"] {
+        for log in ["mlperf_log_accuracy.json", "mlperf_log_detail.txt"] {
+            let folder = tree(round);
+            let path = format!("{RESULT}/Offline/accuracy/{log}");
+            std::fs::remove_file(folder.path().join(path)).unwrap();
+            let official = as_of(&folder, round);
+            assert!(!counts(&official, "Offline") && !official.crashes, "{round} {log}");
+            assert!(counts(&official, "SingleStream"), "{round} {log}");
+            assert!(!counts(&rules(&folder, round), "Offline"), "{round} {log}");
+        }
+    }
+}
+
+/// The program of v4.1 requires a file that the rules of v4.1 do not.
+#[test]
+fn early_checkers_ask_for_the_settings_of_the_round() {
+    for (round, rules_reject) in [("v3.0", true), ("v4.0", true), ("v4.1", false)] {
+        let folder = tree(round);
+        let settings = "closed/acme/measurements/box/resnet50/Offline/mlperf.conf";
+        folder.write(settings, "");
+        let rejects = round != "v3.0";
+        assert_eq!(!counts(&as_of(&folder, round), "Offline"), rejects, "{round}");
+        std::fs::remove_file(folder.path().join(settings)).unwrap();
+        // Up to v3.0 the program logs it and goes on.
+        assert_eq!(!counts(&as_of(&folder, round), "Offline"), rejects, "{round}");
+        assert!(!severities(&as_of(&folder, round), "measurement.files").is_empty(), "{round}");
+        assert_eq!(!counts(&rules(&folder, round), "Offline"), rules_reject, "{round}");
+    }
+    let folder = made::submission(Round::named("v5.1").unwrap());
+    assert!(as_of(&folder, "v5.1").is_valid());
+}
+
+/// Moves the generated submission to the open division.
+fn open(round: &str) -> Folder {
+    let (from, to) = (tree(round), Folder::new("open"));
+    crate::made::folder::each_file(from.path(), &mut |file| {
+        let path = file.strip_prefix(from.path()).unwrap().to_str().unwrap();
+        to.write(&path.replacen("closed", "open", 1), std::fs::read(file).unwrap());
+    });
+    to.set_field("open/acme/systems/box.json", "division", "open");
+    to
+}
+
+fn counts_in_open(checked: &CheckReport) -> bool {
+    let path = std::path::Path::new("open/acme/results/box/resnet50/Offline");
+    matches!(checked.results.get(path), Some(Outcome::Valid { .. }))
+}
+
+#[test]
+fn the_open_division_needs_an_accuracy_since_v5_1_and_its_run_may_have_errors_before() {
+    let accuracy = "open/acme/results/box/resnet50/Offline/accuracy";
+    for round in ["v2.1", "v3.0", "v4.1", "v5.0", "v5.1"] {
+        let is_last = round == "v5.1";
+        let folder = open(round);
+        assert!(counts_in_open(&as_of(&folder, round)), "{round}");
+        folder.write(&format!("{accuracy}/accuracy.txt"), "accuracy=1.0%, good=500\n");
+        assert!(counts_in_open(&as_of(&folder, round)), "{round}: a low accuracy without a hash");
+        folder.write(&format!("{accuracy}/accuracy.txt"), "nothing\nhash=0123\n");
+        assert_eq!(counts_in_open(&as_of(&folder, round)), !is_last, "{round}: no accuracy");
+        let folder = open(round);
+        let log = format!("{accuracy}/mlperf_log_detail.txt");
+        folder.edit(&log, "\"is_error\": false", "\"is_error\": true");
+        folder.set(&log, "num_errors", "19");
+        let checked = as_of(&folder, round);
+        // v5.1 ends with a traceback here.
+        assert_eq!((counts_in_open(&checked), checked.crashes), (!is_last, is_last), "{round}");
+    }
+}
+
+#[test]
+fn the_last_accuracy_before_the_hash_decides_up_to_v3_0_and_each_one_since() {
+    for (text, early, since) in [
+        ("accuracy=10.0%\naccuracy=76.1%\nhash=0123\n", true, false),
+        ("accuracy=76.1%\naccuracy=10.0%\nhash=0123\n", false, false),
+        ("accuracy=76.1%\nhash=0123\naccuracy=10.0%\n", true, true),
+        ("hash=0123\naccuracy=76.1%\naccuracy=10.0%\n", true, true),
+    ] {
+        for (round, expected) in
+            [("v2.1", early), ("v3.0", early), ("v3.1", since), ("v5.1", since)]
+        {
+            let folder = tree(round);
+            folder.write(&format!("{RESULT}/Offline/accuracy/accuracy.txt"), text);
+            let found = counts(&as_of(&folder, round), "Offline");
+            assert_eq!(found, expected, "{round}: {text}");
+            assert!(!counts(&rules(&folder, round), "Offline"), "{round}: {text}");
+        }
+    }
+}
+
 #[test]
 fn keys_are_asked_for_by_the_release_of_loadgen_in_the_log() {
     let key = "effective_sample_concatenate_permutation";
@@ -144,6 +237,18 @@ fn an_inferred_result_may_have_other_words_beside_the_same_accuracy() {
     assert!(severities(&forensic(&folder, "v5.1"), "performance.inferred_copy").is_empty());
     folder.edit(&format!("{copy}/{text}"), "76.100", "76.200");
     assert!(!severities(&forensic(&folder, "v5.1"), "performance.inferred_copy").is_empty());
+}
+
+#[test]
+fn a_result_in_two_folders_is_a_warning_outside_the_network_division() {
+    let folder = tree("v5.1");
+    for part in ["results", "measurements"] {
+        let model = folder.path().join("closed/acme").join(part).join("box/resnet50");
+        crate::made::folder::copy(&model.join("Offline"), &model.join("offline"));
+    }
+    let checked = rules(&folder, "v5.1");
+    assert_eq!(severities(&checked, "result.twice"), [Severity::Warning]);
+    assert_eq!(checked.valid(), 4, "{:#?}", checked.findings);
 }
 
 #[test]
