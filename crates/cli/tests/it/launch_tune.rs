@@ -136,7 +136,11 @@ fn a_job_that_fails_is_a_trial_that_failed() {
     let ran = folder.dyno(LAUNCH).exits(4);
     assert!(ran.stderr.contains("error: trial 1: `: '"), "{}", ran.stderr);
     assert!(ran.stderr.contains("failed (exit status: 3)"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("\n  no room\nhint: --resume goes on"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("\n  no room\nhint: fix the cause, then use --resume"),
+        "{}",
+        ran.stderr
+    );
     let folder = asking("grep -q 'FIXED 2' {config} && exit 9; awk -f net.awk {config}");
     folder.dyno(LAUNCH).exits(4);
     folder.dyno(&format!("{LAUNCH} --resume --keep-going")).exits(0);

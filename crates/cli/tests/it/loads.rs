@@ -359,7 +359,8 @@ fn a_closed_loop_of_profile_llm_is_noted() {
         ran.json()["tests"][0]["notes"].to_string()
     };
     assert!(notes("--profile llm --out default").contains("Closed loop: "));
-    assert!(notes("--profile llm --max-concurrency 2 --out closed").contains("Closed loop: "));
+    let closed = "--set server_arrivals=concurrency:2";
+    assert!(notes(&format!("--profile llm {closed} --out closed")).contains("Closed loop: "));
     assert!(!notes("--profile llm --qps 100 --out open").contains("Closed loop"));
-    assert!(!notes("--max-concurrency 2 --out quick").contains("Closed loop"));
+    assert!(!notes(&format!("{closed} --out quick")).contains("Closed loop"));
 }

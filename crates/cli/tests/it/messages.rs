@@ -134,7 +134,8 @@ fn a_user_conf_without_a_row_for_the_model_is_refused() {
     refused("# nothing\n", "", "user.conf has no setting");
     folder.dyno("run --conf user.conf --dry-run").exits(2);
     folder.write("user.conf", resnet);
-    let run = "run --conf user.conf --conf-model resnet50 --scenario server --dry-run";
+    let run = "run --conf user.conf --conf-model resnet50 --scenario server --dry-run \
+               --set performance_sample_count_override=0";
     assert!(folder.dyno(run).exits(0).stdout.contains("server_target_qps = 300"));
 }
 

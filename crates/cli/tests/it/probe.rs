@@ -70,7 +70,10 @@ fn silence_and_failures_have_codes_of_their_own() {
     let ran = folder.dyno("probe --system model:fixed=1ms,unanswered=1 --deadline 3s").exits(4);
     check(&ran, &["complete    never", "It does not answer: no response within 3.00 s."]);
     let ran = folder.dyno("probe --system model:fixed=1ms,failed=1").exits(1);
-    check(&ran, &["failed      the system reported an error", "but incorrectly"]);
+    check(
+        &ran,
+        &["failed      the system reported an error", "It answers each request with an error."],
+    );
     // Tokens are requested, and none come.
     let ran = folder.dyno("probe --system null --set use_token_latencies=true").exits(1);
     check(&ran, &["2 samples without a first token", "2 samples with 0 tokens"]);

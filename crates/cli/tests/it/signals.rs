@@ -69,7 +69,10 @@ fn a_run_that_is_over_before_its_first_query_has_missed_no_bound() {
     let test = &keeps_to_schemas(&folder, "out")["tests"][0];
     assert_eq!(test["repeated"], 0, "it was searching");
     let reasons = test["reasons"].as_array().unwrap();
-    assert!(reasons.len() == 1 && reasons[0].as_str().unwrap().contains("aborted"), "{reasons:?}");
+    assert!(
+        reasons.len() == 1 && reasons[0].as_str().unwrap().contains("stopped before its end"),
+        "{reasons:?}"
+    );
 }
 
 #[cfg(target_os = "linux")]

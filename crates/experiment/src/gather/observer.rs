@@ -40,9 +40,9 @@ pub struct Part<'a> {
 /// its requirements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JudgedPercentiles {
-    /// Of the latency.
+    /// Percentiles of the latency.
     pub latency: Vec<f64>,
-    /// Of the time to first token.
+    /// Percentiles of the time to first token.
     pub first_token: Vec<f64>,
 }
 

@@ -101,7 +101,7 @@ pub(super) fn seen_by_client(
         }
     }?;
     outcomes.iter_mut().for_each(|outcome| client.judge(&mut outcome.summary));
-    // The waits of several tenants are not told apart.
+    // The waits of several tenants are counted together.
     if let ([only], Some(limit)) = (&mut *outcomes, remote.limit_in_flight()) {
         client.judge_limit(&mut only.summary, limit as u64);
     }

@@ -69,7 +69,15 @@ fn program_files(line: &str, folder: &Path) -> Vec<PathBuf> {
         words.filter(|word| !word.is_empty()).collect::<Vec<String>>()
     };
     let commands = line.split(['\n', ';', '|', '&']).map(words);
+    // The files that `test` asks for are no programs, and may come and go.
+    let is_test = |words: &Vec<String>| {
+        let first = words
+            .iter()
+            .find(|word| !["{", "!", "if", "while", "then", "do"].contains(&word.as_str()));
+        first.is_some_and(|word| ["test", "[", "[["].contains(&word.as_str()))
+    };
     let scripts: Vec<PathBuf> = commands
+        .filter(|words| !is_test(words))
         .filter_map(|words| words.iter().map(|word| folder.join(word)).find(|file| file.is_file()))
         .collect();
     if !scripts.is_empty() {

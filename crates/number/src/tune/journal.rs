@@ -252,14 +252,21 @@ fn entry(line: &str) -> Option<((Subset, Vec<Format>), Evaluation)> {
     Some(((subset, formats.collect::<Option<_>>()?), evaluation))
 }
 
-/// Lists what differs between two descriptions, key by key.
+/// Keys that the journals of earlier versions lack although their jobs had them.
+const ADDED_LATER: [&str; 1] = ["files"];
+
+/// Lists what differs between two descriptions, key by key. A key without a value is equal to none.
 fn differences(old: &Value, new: &Value) -> Vec<String> {
     let (Some(olds), Some(news)) = (old.as_object(), new.as_object()) else {
         return if old == new { Vec::new() } else { vec![format!("was {old}, is {new}")] };
     };
     let text = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
     let keys = olds.keys().chain(news.keys().filter(|key| !olds.contains_key(*key)));
-    keys.filter(|key| olds.get(*key) != news.get(*key))
+    let keys = keys.filter(|key| olds.contains_key(*key) || !ADDED_LATER.contains(&key.as_str()));
+    let value = |map: &serde_json::Map<String, Value>, key: &str| {
+        map.get(key).filter(|value| !value.is_null()).cloned()
+    };
+    keys.filter(|key| value(olds, key) != value(news, key))
         .map(|key| format!("{key} was {}, is {}", text(olds.get(key)), text(news.get(key))))
         .collect()
 }

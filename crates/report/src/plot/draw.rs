@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use dyno_loadgen::message::is_control;
 use serde_json::{Value, json};
 
 use super::{Axis, Chart, Format, Ink, Point, RuleAxis, Series, Shape};
@@ -292,9 +293,17 @@ fn data(html: &mut String, chart: &Chart) {
     );
 }
 
-/// Escapes JSON so that it cannot end the element that contains it.
+/// Escapes JSON so that it cannot end the element that contains it, and no text in it controls the page.
 pub fn inert(json: &str) -> String {
-    json.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+    let mut safe = String::with_capacity(json.len());
+    for c in json.chars() {
+        if matches!(c, '<' | '>' | '&') || (is_control(c) && c != '\n') {
+            let _ = write!(safe, "\\u{:04x}", u32::from(c));
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
 }
 
 /// Rounds a number to 6 significant digits for the script; counts and rates of at least 100,000 are

@@ -304,7 +304,10 @@ fn a_data_set_of_ones_own_is_told_in_the_open_division() {
     ] {
         let checked = check(&out, round, &Options::new(program)).unwrap();
         assert_eq!(checked.is_valid(), severity == Severity::Warning, "{program:?}");
-        let [finding] = checked.findings.as_slice() else { panic!("{:#?}", checked.findings) };
+        // The runs of this test are simulated.
+        let others = checked.findings.iter().filter(|found| found.check != "log.simulated");
+        let others: Vec<_> = others.collect();
+        let [finding] = others.as_slice() else { panic!("{:#?}", checked.findings) };
         assert_eq!((finding.check, finding.severity), ("accuracy.samples", severity));
         let text = finding.to_string();
         assert!(text.contains("540") && text.contains("43"), "{text}");
@@ -338,7 +341,9 @@ fn a_completed_tree_passes_every_check_and_marks_are_told() {
         let packaged = package(&complete, &out).unwrap();
         assert_eq!((packaged.missing_fields, packaged.doubts), (vec![], vec![]));
         let checked = check(&out, round, &Options::new(program)).unwrap();
-        let found: Vec<String> = checked.findings.iter().map(ToString::to_string).collect();
+        // The runs of this test are simulated.
+        let found = checked.findings.iter().filter(|found| found.check != "log.simulated");
+        let found: Vec<String> = found.map(ToString::to_string).collect();
         assert_eq!(found, Vec::<String>::new(), "{program:?} {}", round.version);
         assert!(checked.is_valid() && checked.valid() == 2, "{program:?}: {checked:?}");
 
