@@ -32,7 +32,7 @@ impl Ending {
 }
 
 /// Requests with their due times and their places in conversations.
-pub struct Issued<'a> {
+pub struct IssueTimes<'a> {
     pub all: &'a [Request],
     pub due: Vec<u64>,
     /// Empty without conversations.
@@ -43,7 +43,7 @@ pub struct Issued<'a> {
     pub ended_ns: Option<u64>,
 }
 
-impl<'a> Issued<'a> {
+impl<'a> IssueTimes<'a> {
     /// Derives the due times, and reports requests that were not issued when they were due.
     pub fn new(s: &Settings, all: &'a [Request], out: &mut Findings) -> Self {
         let due: Vec<u64> = all.iter().map(|request| request.issued_ns).collect();

@@ -26,7 +26,7 @@ use crate::oracle::early_stopping::{
     FUZZ, THRESHOLD, Tri, early_stopping_t, server_early_stopping,
 };
 use crate::oracle::{Finding, Scenario};
-use issuing::Issued;
+use issuing::IssueTimes;
 
 /// Contradictions so far.
 pub struct Findings(Vec<Finding>);
@@ -57,7 +57,7 @@ impl Findings {
 #[must_use]
 pub fn judge(s: &Settings, all: &[Request], r: &Report) -> Vec<Finding> {
     let mut out = Findings(Vec::new());
-    let issued = Issued::new(s, all, &mut out);
+    let issued = IssueTimes::new(s, all, &mut out);
     let run = Run::new(s, &issued);
     run.judge_counts(r, &mut out);
     run.judge_times(r, &mut out);
@@ -123,7 +123,7 @@ struct Answer {
 /// The measured requests of a run. Times count from the end of the ramp.
 struct Run<'a> {
     s: &'a Settings,
-    issued: &'a Issued<'a>,
+    issued: &'a IssueTimes<'a>,
     /// Numbers of the measured requests.
     measured: Vec<usize>,
     answers: Vec<Answer>,
@@ -134,7 +134,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(s: &'a Settings, issued: &'a Issued<'a>) -> Self {
+    fn new(s: &'a Settings, issued: &'a IssueTimes<'a>) -> Self {
         let after_ramp = |at: &usize| issued.due[*at] >= s.ramp_ns;
         let is_cancelled = |at: &usize| matches!(issued.all[*at].ending, Ending::Cancelled { .. });
         let (cancelled, measured): (Vec<usize>, Vec<usize>) =
