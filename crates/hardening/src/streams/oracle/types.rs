@@ -192,6 +192,8 @@ pub struct Report {
     pub excluded: (u64, u64, u64),
     /// Length of the run.
     pub lasted_ns: u64,
+    /// Server: time over which answers count in rates.
+    pub counted_over_ns: Option<u64>,
     /// Latency.
     pub latency: Times,
     /// Time to first token.
