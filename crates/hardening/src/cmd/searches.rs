@@ -1,7 +1,7 @@
 //! `dyno-hardening searches`.
 
 use clap::Args;
-use dyno_hardening::searches::{SearchEnd, Search, check, limits, peak};
+use dyno_hardening::searches::{Search, SearchEnd, check, limits, peak};
 
 use super::simulate::print_findings;
 use super::{Cases, print_figure, timed};

@@ -26,9 +26,9 @@ pub(super) fn is_long_enough(s: &Settings, o: &Observation, last_issue: u64) -> 
 /// Reports a query that was issued when the duration was over.
 pub(super) fn check_issuing(s: &Settings, o: &Observation, out: &mut Findings) {
     let needed = s.min_query_count.max(1) as usize;
-    let further = o.queries.iter().enumerate().skip(needed);
-    let late = further.filter(|(_, query)| query.scheduled_ns >= s.min_duration_ns);
-    if let Some((number, query)) = late.into_iter().next() {
+    let mut further = o.queries.iter().enumerate().skip(needed);
+    let late = further.find(|(_, query)| query.scheduled_ns >= s.min_duration_ns);
+    if let Some((number, query)) = late {
         out.add(
             "issuing",
             format!("no query after {} ns", s.min_duration_ns),

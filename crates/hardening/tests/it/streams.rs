@@ -201,7 +201,7 @@ const OF_REPORTS: [Mutation; 9] = [
                 return None;
             }
             judged.report.counted_over_ns = Some(lasted);
-            for (_, rate) in judged.report.rates.iter_mut() {
+            for (_, rate) in &mut judged.report.rates {
                 *rate *= counted as f64 / lasted as f64;
             }
             Some(())

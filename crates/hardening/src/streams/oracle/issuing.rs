@@ -91,6 +91,7 @@ impl<'a> IssueTimes<'a> {
 
     /// So many requests are in flight; the next one is issued when one is over.
     fn check_closed(&self, s: &Settings, most: u64, out: &mut Findings) {
+        const RULE: &str = "fidelity.md: end of a fixed concurrency";
         let mut over: Vec<u64> = self.all.iter().filter_map(|r| r.ending.at_ns()).collect();
         over.sort_unstable();
         let most = most as usize;
@@ -100,8 +101,8 @@ impl<'a> IssueTimes<'a> {
             return;
         }
         // A fixed concurrency issues until the duration is over and there are enough requests.
-        const RULE: &str = "fidelity.md: end of a fixed concurrency";
-        let goes_on = |at: usize, time: u64| at < s.min_queries as usize || time < s.min_duration_ns;
+        let goes_on =
+            |at: usize, time: u64| at < s.min_queries as usize || time < s.min_duration_ns;
         let issued = self.all.len();
         if let Some(last) = issued.checked_sub(1).filter(|at| !goes_on(*at, self.due[*at])) {
             let found = format!("request {last} at {}", self.due[last]);

@@ -19,8 +19,8 @@ mod types;
 use std::fmt::Debug;
 
 pub use types::{
-    Arrivals, Conversations, Ending, Goodput, Limits, Report, Request, STRETCHES, Sessions,
-    Settings, Times, Turn,
+    Arrivals, Conversations, Ending, Goodput, Limits, NO_BOUND, Report, Request, STRETCHES,
+    Sessions, Settings, Times, Turn,
 };
 
 use crate::oracle::early_stopping::{
@@ -212,7 +212,12 @@ impl<'a> Run<'a> {
         out.eq("per_token", &times(each, p), &r.per_token, "METRICS: time per output token");
         let tokens = self.s.token_bounds.map(|_| self.tokens());
         out.eq("token_count", &tokens, &r.token_count, "SUMMARY: token_count");
-        out.eq("over", &self.over(), &r.over, "METRICS: samples over a bound");
+        let (ttft, tpot) = self.s.token_bounds.unzip();
+        let mut over = self.over();
+        for (over, bound) in over.iter_mut().zip([Some(self.s.latency_bound_ns), ttft, tpot]) {
+            *over = over.filter(|_| bound.is_some_and(|bound| bound < NO_BOUND));
+        }
+        out.eq("over", &over, &r.over, "SUMMARY: over_bound");
     }
 
     fn tokens(&self) -> i64 {
@@ -339,7 +344,11 @@ impl<'a> Run<'a> {
             Scenario::Server if self.s.conversations.is_some() => true,
             // FIDELITY: a fixed concurrency issues until the duration is over.
             Scenario::Server if matches!(self.s.arrivals, Arrivals::InFlight(_)) => true,
-            Scenario::Server => last.map_or(0, |at| self.issued.due[at] - self.s.ramp_ns) >= least,
+            // Cancelled requests are a part of the load.
+            Scenario::Server => {
+                let last = self.issued.due.iter().max().copied().unwrap_or(0);
+                last.saturating_sub(self.s.ramp_ns) >= least
+            }
             Scenario::Offline => {
                 let over = self.issued.all.iter().filter_map(|request| request.ending.at_ns());
                 over.max().unwrap_or(0) >= least

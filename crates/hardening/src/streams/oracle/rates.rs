@@ -1,6 +1,6 @@
 //! Rates, tokens/s and goodput. Sources as in [`super`].
 
-use super::{Arrivals, Findings, Goodput, Limits, Report, Run, Settings};
+use super::{Arrivals, Findings, Goodput, Limits, NO_BOUND, Report, Run, Settings};
 use crate::oracle::Scenario;
 
 /// Relative error of arithmetic.
@@ -213,11 +213,12 @@ impl Run<'_> {
     }
 }
 
-/// Returns the bounds of the test.
+/// Returns the bounds of the test; a lifted one limits nothing.
 fn bounds(s: &Settings) -> Limits {
+    let judged = |bound: u64| Some(bound).filter(|bound| *bound < NO_BOUND);
     match s.token_bounds {
-        Some((ttft, tpot)) => Limits { ttft: Some(ttft), tpot: Some(tpot), e2el: None },
-        None => Limits { e2el: Some(s.latency_bound_ns), ..Limits::default() },
+        Some((ttft, tpot)) => Limits { ttft: judged(ttft), tpot: judged(tpot), e2el: None },
+        None => Limits { e2el: judged(s.latency_bound_ns), ..Limits::default() },
     }
 }
 

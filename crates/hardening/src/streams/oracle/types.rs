@@ -78,6 +78,9 @@ pub struct Limits {
     pub e2el: Option<u64>,
 }
 
+/// A bound of a test that is lifted, ns (SUMMARY: null if the bound is not judged).
+pub const NO_BOUND: u64 = 1 << 60;
+
 /// Settings of a tenant.
 #[derive(Clone, Debug)]
 pub struct Settings {
