@@ -1,7 +1,7 @@
 //! `dyno-hardening searches`.
 
 use clap::Args;
-use dyno_hardening::searches::{Ended, Search, check, limits, peak};
+use dyno_hardening::searches::{Search, SearchEnd, check, limits, peak};
 
 use super::simulate::print_findings;
 use super::{Cases, print_figure, timed};
@@ -25,8 +25,8 @@ impl Searches {
         let (seconds, ()) = timed(|| {
             for index in numbers {
                 let (ended, findings) = check(self.cases.seed, index);
-                found += u64::from(ended == Ended::Found);
-                refused += u64::from(ended == Ended::Refused);
+                found += u64::from(ended == SearchEnd::Found);
+                refused += u64::from(ended == SearchEnd::Refused);
                 if !findings.is_empty() {
                     failing += 1;
                     println!("dyno-hardening searches --seed {} --only {index}", self.cases.seed);

@@ -17,6 +17,7 @@
 //!   - INVALID with all constraints met when unknown ids came (LoadGen dereferences the id: undefined). VALID is right.
 //!   - percentiles outside [0, 1) (LoadGen reads out of bounds); early stopping within 1e-6 (relative) of the threshold.
 
+mod closed_loop;
 pub(crate) mod early_stopping;
 mod types;
 
@@ -208,6 +209,9 @@ pub fn judge(s: &Settings, o: &Observation, r: &RunReport) -> Vec<Finding> {
             "IQC 495-513",
         );
     }
+    if server && s.is_closed_loop {
+        closed_loop::check_issuing(s, o, &mut out);
+    }
     if offline && queries > 1 {
         issuing(&mut out, "a single query", queries.to_string(), "TSI 145-160; RULES 142, 415-416");
     }
@@ -361,8 +365,7 @@ pub fn judge(s: &Settings, o: &Observation, r: &RunReport) -> Vec<Finding> {
         Scenario::Offline if l.last().is_some_and(|&m| m >= s.min_duration_ns) => Some(true),
         Scenario::Offline if failed + lost > 0 => None, // when those ended is open
         Scenario::Offline => Some(false),
-        // A closed loop issues no query after the duration; when that ended the run is open.
-        Scenario::Server if s.is_closed_loop && last_scheduled < s.min_duration_ns => None,
+        Scenario::Server if s.is_closed_loop => closed_loop::is_long_enough(s, o, last_scheduled),
         Scenario::Server => Some(last_scheduled >= s.min_duration_ns),
         _ => {
             // final_query_issued_time; LoadGen reads the clock once, so scheduled = issued (IQC 130-132)

@@ -14,6 +14,7 @@ fn settings(scenario: Scenario) -> Settings {
         performance_sample_count: 0,
         max_async_queries: 0,
         is_closed_loop: false,
+        continues_trace: false,
         coalesce_queries: false,
         equal_issue: false,
         issue_unique: false,
@@ -34,7 +35,7 @@ fn run(latencies: &[u64], gap: Option<u64>) -> Observation {
         now += gap.unwrap_or(x);
     }
     completions.sort_by_key(|c| c.at_ns);
-    Observation { queries, completions, ended_ns: None }
+    Observation { queries, completions, ended_ns: None, continued_ns: None }
 }
 fn quantiles(values: [u64; 6]) -> Vec<(f64, u64)> {
     [0.5, 0.9, 0.95, 0.97, 0.99, 0.999].into_iter().zip(values).collect()
@@ -273,6 +274,7 @@ fn multi_stream() {
         queries: vec![q(0, 0), q(30, 2)],
         completions: vec![done(0, 10), done(1, 30), done(3, 60), done(2, 80)],
         ended_ns: Some(80),
+        continued_ns: None,
     };
     let r = RunReport {
         is_valid: false,
@@ -306,6 +308,7 @@ fn offline() {
         }],
         completions: (0..550).map(|i| done(i, ns)).collect(),
         ended_ns: Some(ns),
+        continued_ns: None,
     };
     assert!((550.0 / 0.20231828f64 - 2718.49).abs() < 0.005);
     let r = RunReport {
@@ -327,4 +330,41 @@ fn offline() {
         fields(&judge(&Settings { target_qps: 5010.0, ..s }, &o, &r)),
         ["min_queries_met", "is_valid"]
     ); // 551 needed
+}
+#[test]
+fn closed_loop() {
+    // One query in flight: 10 queries of 100 ns, the last one at 900. The trace has one query each 100 ns.
+    let s = Settings {
+        is_closed_loop: true,
+        target_qps: 1e7,
+        target_percentile: 0.5,
+        min_duration_ns: 950,
+        ..settings(Scenario::Server)
+    };
+    let mut o = run(&[100; 10], None);
+    o.continued_ns = Some(900);
+    let is_met = |s: &Settings, o: &Observation| closed_loop::is_long_enough(s, o, 900);
+    assert_eq!(is_met(&s, &o), Some(true));
+    // It could have issued more, but had none, was not to issue more, or had not enough.
+    let short = |s: Settings| assert_eq!(is_met(&s, &o), Some(false), "{s:?}");
+    short(Settings { target_qps: 5e6, ..s.clone() }); // 0, 200, ..., 1000
+    short(Settings { issue_unique: true, performance_sample_count: 10, ..s.clone() });
+    short(Settings { max_query_count: 10, ..s.clone() });
+    short(Settings { max_duration_ns: 899, ..s.clone() });
+    short(Settings { min_query_count: 11, ..s.clone() });
+    let continued = Settings { target_qps: 5e6, continues_trace: true, ..s.clone() };
+    assert_eq!(is_met(&continued, &o), Some(true));
+    // The client slept after the last query of the trace.
+    let few = Settings { target_qps: 5e6, ..s.clone() };
+    o.continued_ns = Some(950);
+    assert_eq!(is_met(&few, &o), Some(true));
+    // No query is issued after the duration, unless more are required.
+    let late = |s: &Settings| {
+        let mut out = Findings(Vec::new());
+        closed_loop::check_issuing(s, &o, &mut out);
+        fields(&out.0).len()
+    };
+    assert_eq!(late(&s), 0);
+    assert_eq!(late(&Settings { min_duration_ns: 900, ..s.clone() }), 1);
+    assert_eq!(late(&Settings { min_duration_ns: 900, min_query_count: 10, ..s }), 0);
 }

@@ -40,6 +40,8 @@ pub struct Settings {
     pub max_async_queries: u64,
     /// Server: a fixed number of queries is in flight, which LoadGen does not have.
     pub is_closed_loop: bool,
+    /// Queries beyond the trace are generated while the run needs them.
+    pub continues_trace: bool,
     /// Server: queries that are due at once go out in one call (IQC 373-390).
     pub coalesce_queries: bool,
     /// SingleStream: `sample_concatenate_permutation` (TSI 163-175).
@@ -80,6 +82,8 @@ pub struct Observation {
     pub completions: Vec<Completion>,
     /// When the run was over; later completions count nowhere.
     pub ended_ns: Option<u64>,
+    /// When the client continued after its last issue, if that is known. A client that sleeps continues late.
+    pub continued_ns: Option<u64>,
 }
 
 /// What Dyno reported.

@@ -265,6 +265,7 @@ pub fn check(case: &Case, played: &RealRun) -> Vec<Finding> {
         queries: ids.chunks(samples_per_query).enumerate().map(query).collect(),
         completions,
         ended_ns: None,
+        continued_ns: None,
     };
     // The counts of misuse are judged by the bounds.
     let reported = oracle::RunReport {

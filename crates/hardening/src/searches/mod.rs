@@ -9,7 +9,7 @@ use crate::rng::Stream;
 
 /// How a search found its peak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ended {
+pub enum SearchEnd {
     /// Dyno rejects the settings.
     Refused,
     /// It found the peak.
@@ -42,15 +42,15 @@ impl Search {
 
 /// Plays and judges search `index` of `seed`.
 #[must_use]
-pub fn check(seed: u64, index: u64) -> (Ended, Vec<Finding>) {
-    let ended = |found: bool| if found { Ended::Found } else { Ended::NotFound };
+pub fn check(seed: u64, index: u64) -> (SearchEnd, Vec<Finding>) {
+    let ended = |found: bool| if found { SearchEnd::Found } else { SearchEnd::NotFound };
     match Search::draw(seed, index) {
         Search::Peak(settings) => match peak::play(&settings) {
             Some((runs, report)) => {
                 let findings = oracle::judge_peak(&settings, &runs, &report);
                 (ended(report.found.is_some()), findings)
             }
-            None => (Ended::Refused, Vec::new()),
+            None => (SearchEnd::Refused, Vec::new()),
         },
         Search::Limit(case, mut draw) => {
             let (runs, report) = limits::play(&case, &mut draw);

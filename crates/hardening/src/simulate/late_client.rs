@@ -26,6 +26,8 @@ pub struct LateClient<'a, 'c> {
     /// When the queries of the last run were due, as the session stated it at their issue; the time
     /// of their issue in closed loops.
     pub due: Vec<Nanos>,
+    /// When the client continued after the last issue, since the start of the run.
+    pub continued_at: Nanos,
 }
 
 struct Pauses {
@@ -64,6 +66,7 @@ impl<'a, 'c> LateClient<'a, 'c> {
             wall: case.stream(Fault::WallStep).into(),
             wall_steps: case.rate(Fault::WallStep) > 0.0,
             due: Vec::new(),
+            continued_at: 0,
         }
     }
 
@@ -105,6 +108,7 @@ impl Driver for LateClient<'_, '_> {
         let finished = run.play(&mut session, &mut self.pauses);
         self.elapsed += finished;
         self.due = std::mem::take(&mut run.due);
+        self.continued_at = run.continued_at;
         let record = run.record;
         let mut issued = session.into_issued();
         let tenant = finish(record, issued.swap_remove(0));
@@ -139,12 +143,13 @@ struct Run<'s, 'c> {
     record: Record,
     completed: u64,
     due: Vec<Nanos>,
+    continued_at: Nanos,
 }
 
 impl<'s, 'c> Run<'s, 'c> {
     fn new(epoch: u16, base: Nanos, system: &'s mut FaultySystem<'c>) -> Self {
         let (record, due) = (Record::default(), Vec::new());
-        Self { epoch, base, now: 0, system, record, completed: 0, due }
+        Self { epoch, base, now: 0, system, record, completed: 0, due, continued_at: 0 }
     }
 
     /// Plays the run; returns its end.
@@ -158,6 +163,7 @@ impl<'s, 'c> Run<'s, 'c> {
                 Step::Issue(issue) => {
                     self.issue(&issue);
                     self.now += pauses.next_ns();
+                    self.continued_at = self.now;
                 }
                 Step::WaitUntil(time) => self.now = time + pauses.next_ns(),
                 Step::WaitCompletion { until } => match (self.next_event(), until) {

@@ -8,7 +8,7 @@ use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::metrics::{Distribution, Metrics, PERCENTILES, Rates};
 use dyno_loadgen::plan::{Plan, ReferenceBehavior, SettingsProblem};
 use dyno_loadgen::run::{RecordRetention, RunLog, Tenant, TestLog, run};
-use dyno_loadgen::settings::{Arrivals, Scenario, Settings, TestSettings};
+use dyno_loadgen::settings::{Arrivals, EarlyStopping, Scenario, Settings, TestSettings};
 use dyno_loadgen::verdict::{Verdict, judge};
 
 use super::case::{Case, Fault};
@@ -65,7 +65,7 @@ pub fn play(case: &Case, client: Client) -> Option<SimulatedRun> {
         library: &library,
         messages: Vec::new(),
     };
-    let ((run, log), due, pauses) = match client {
+    let ((run, log), late, pauses) = match client {
         Client::Prompt => {
             let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
             (last_run(&mut driver, &tenant)?, None, 0)
@@ -73,15 +73,19 @@ pub fn play(case: &Case, client: Client) -> Option<SimulatedRun> {
         Client::Late => {
             let mut driver = LateClient::new(case, &mut system);
             let run = last_run(&mut driver, &tenant)?;
-            let (due, pauses) = (std::mem::take(&mut driver.due), driver.pauses());
-            (run, Some(due), pauses)
+            let due = std::mem::take(&mut driver.due);
+            (run, Some((due, driver.continued_at)), driver.pauses())
         }
     };
     let (truth, unsent) = system.into_truth();
     let mut injected = truth.injected;
     injected[Fault::ClientPause as usize] = pauses;
     injected[Fault::WallStep as usize] = u64::from(case.rate(Fault::WallStep) > 0.0);
-    let observed = observe(&truth, &unsent, &run, due.as_deref());
+    let due = late.as_ref().map(|(due, _)| due.as_slice());
+    let mut observed = observe(&truth, &unsent, &run, due);
+    if let Some((_, continued_at)) = late {
+        observed.continued_ns = Some(continued_at);
+    }
     Some(SimulatedRun { settings, observed, run, log, injected })
 }
 
@@ -120,7 +124,8 @@ fn observe(
         failed: answer.failed,
     };
     let completions = truth.sent.iter().chain(late).map(completion).collect();
-    oracle::Observation { queries, completions, ended_ns: Some(ended_ns) }
+    let continued_ns = queries.last().map(|last| last.issued_ns);
+    oracle::Observation { queries, completions, ended_ns: Some(ended_ns), continued_ns }
 }
 
 /// Returns the settings in the oracle's words.
@@ -155,6 +160,8 @@ pub fn oracle_settings(settings: &TestSettings, performance: u64) -> oracle::Set
         performance_sample_count: performance,
         max_async_queries: settings.server_max_async_queries,
         is_closed_loop: matches!(settings.server_arrivals, Arrivals::Concurrency(_)),
+        continues_trace: settings.continue_trace
+            || settings.early_stopping == EarlyStopping::Extend,
         coalesce_queries: settings.server_coalesce_queries,
         equal_issue: settings.sample_concatenate_permutation,
         issue_unique: settings.performance_issue_unique,

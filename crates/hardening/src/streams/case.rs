@@ -105,6 +105,7 @@ impl TenantCase {
             let length = tenant.settings.min_duration_ms.max(1) * MILLISECOND;
             tenant.ramp_ns = (length as f64 * draw.log_uniform(0.01, 1.0)) as Nanos;
         }
+        tenant.lift_bounds(draw);
         tenant
     }
 
@@ -123,6 +124,21 @@ impl TenantCase {
         s.server_tpot_latency = (self.pace.gap_ns * draw.log_uniform(0.2, 100.0)) as u64 + 1;
         s.min_query_count = if draw.chance(0.5) { queries } else { 1 };
         s.min_duration_ms = (queries as f64 * mean_ns / 1e6 * draw.unit()) as u64;
+    }
+
+    fn lift_bounds(&mut self, draw: &mut Stream) {
+        let s = &mut self.settings;
+        let bounds = [
+            &mut s.server_target_latency_ns,
+            &mut s.server_ttft_latency,
+            &mut s.server_tpot_latency,
+        ];
+        let is_any_lifted = draw.chance(0.2);
+        for bound in bounds {
+            if is_any_lifted && draw.chance(0.7) {
+                *bound = oracle::NO_BOUND;
+            }
+        }
     }
 
     fn draw_server(&mut self, draw: &mut Stream, mean_ns: f64, queries: u64, slots: usize) {

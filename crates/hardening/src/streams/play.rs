@@ -97,13 +97,14 @@ pub fn report_of(
         missing: metrics.missing,
         excluded: (excluded.ramp_requests, excluded.ramp_lost, excluded.cancelled),
         lasted_ns: metrics.lasted_ns,
+        counted_over_ns: metrics.counted_over_ns,
         latency: times(&metrics.latency_ns),
         first_token: metrics.first_token_ns.as_ref().map(times),
         per_token: metrics.time_per_output_token_ns.as_ref().map(times),
         token_count: metrics.token_count,
         over: [over.latency, over.first_token, over.time_per_output_token],
         rates: rates(&metrics),
-        goodput: Some(goodput(&settings.limits, record, lasted)),
+        goodput: Some(goodput(&settings.limits, record, metrics.counted_over())),
         inter_token: inter_token.map(|found| {
             (found.count, found.percentiles.iter().map(|at| (at.percent, at.value)).collect())
         }),
@@ -161,12 +162,12 @@ fn rates(metrics: &summary::Metrics) -> Vec<(&'static str, f64)> {
     finite.filter(|(_, rate)| rate.is_finite()).collect()
 }
 
-fn goodput(limits: &oracle::Limits, record: &Record, lasted: u64) -> oracle::Goodput {
+fn goodput(limits: &oracle::Limits, record: &Record, counted_over: u64) -> oracle::Goodput {
     let named = [("ttft", limits.ttft), ("tpot", limits.tpot), ("e2el", limits.e2el)];
     let given = named.into_iter().filter_map(|(name, limit)| Some((name, limit?)));
     let text: Vec<String> = given.map(|(name, ns)| format!("{name}:{}", ns as f64 / 1e6)).collect();
     let limits: Limits = text.join(",").parse().expect("a case has a limit");
-    let found = limits.goodput(record, lasted);
+    let found = limits.goodput(record, counted_over);
     oracle::Goodput {
         samples: found.samples,
         share: found.share,

@@ -52,7 +52,7 @@ pub struct StreamingSystem<'a> {
 pub struct Observation {
     /// In the order of their issue.
     pub requests: Vec<Request>,
-    /// Of answered requests.
+    /// Spans of the answered requests.
     pub gaps: Vec<Nanos>,
 }
 

@@ -6,7 +6,7 @@ use dyno_hardening::searches::oracle::{
     PeakReport, PeakRun, PeakSettings, Purpose, SearchReport, SearchRun, SearchSettings,
     judge_peak, judge_search,
 };
-use dyno_hardening::searches::{Ended, check, limits, peak};
+use dyno_hardening::searches::{SearchEnd, check, limits, peak};
 
 #[test]
 fn known_peaks_are_found_as_documented() {
@@ -14,7 +14,7 @@ fn known_peaks_are_found_as_documented() {
     for index in 0..400 {
         let (ended, findings) = check(20_261_129, index);
         assert_eq!(findings, [], "dyno-hardening searches --seed 20261129 --only {index}");
-        found += u32::from(ended == Ended::Found);
+        found += u32::from(ended == SearchEnd::Found);
     }
     assert!(found > 200, "{found} searches found a peak");
 }

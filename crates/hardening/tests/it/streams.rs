@@ -165,7 +165,7 @@ const OF_RECORDS: [Mutation; 9] = [
     }),
 ];
 
-const OF_REPORTS: [Mutation; 7] = [
+const OF_REPORTS: [Mutation; 9] = [
     ("the verdict is reversed", |run, tenant| {
         after(run, tenant, |judged| {
             judged.report.is_valid = !judged.report.is_valid;
@@ -191,6 +191,29 @@ const OF_REPORTS: [Mutation; 7] = [
             let is_judged = judged.has_length();
             judged.report.goodput.as_mut().filter(|_| is_judged)?.samples += 1;
             Some(())
+        })
+    }),
+    ("the completed rate includes the fill and the drain", |run, tenant| {
+        after(run, tenant, |judged| {
+            let (lasted, is_judged) = (judged.report.lasted_ns, judged.has_length());
+            let counted = judged.report.counted_over_ns.filter(|_| is_judged)?;
+            if lasted.abs_diff(counted) <= 1 {
+                return None;
+            }
+            judged.report.counted_over_ns = Some(lasted);
+            for (_, rate) in &mut judged.report.rates {
+                *rate *= counted as f64 / lasted as f64;
+            }
+            Some(())
+        })
+    }),
+    ("goodput is above the completed rate", |run, tenant| {
+        after(run, tenant, |judged| {
+            let is_judged = judged.has_length();
+            let mut rates = judged.report.rates.iter_mut().filter(|_| is_judged);
+            let (_, rate) = rates.find(|(name, _)| *name == "goodput_samples_per_s")?;
+            *rate *= 1.0 + 1e-6;
+            (*rate > 0.0).then_some(())
         })
     }),
     ("the inter-token latency is 4 % too high", |run, tenant| {

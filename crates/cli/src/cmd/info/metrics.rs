@@ -70,18 +70,24 @@ pub const METRICS: [Metric; 30] = [
     Metric {
         name: "completed queries/s (Server)",
         keys: &["completed_samples_per_s"],
-        what: "with a fixed number N of queries in flight: the rate of the system while N are in \
-               flight, without the fill at the start and the drain at the end. answered samples / \
-               counted_over_ns, which is the time of the whole rounds of N queries (from the N-th \
-               issue to the last issue of a whole round), scaled to all queries. A run of fewer \
-               than two rounds counts all answers until the last completion, and states that in a \
-               note. At a rate, for servers that stream and profile llm: answered samples / the \
-               time until the last query was due (times queries / (queries - 1)), which is longer \
-               by the linear trend of the latency if that rises, at most until the last \
-               completion: a system that never queues completes what it is offered, however long \
-               its answers take. Other runs at a rate, as in the logs: (answered samples - 1) / \
-               time until the last issued query was complete. Sessions that begin at a rate: \
-               answered turns / lasted_ns. Failed and missing samples do not count.",
+        what: "answered samples / counted_over_ns: the rate of the system under the load, without \
+               the fill at the start and the drain at the end. Failed and missing samples do not \
+               count. With a fixed number N of queries (or sessions) in flight, the whole rounds \
+               of N queries determine the time: if the queries are numbered from 1 in the order \
+               of their issue, B is the issue of query N, and E is the issue of the last query \
+               whose number is a multiple of N. counted_over_ns = (E - B) * (samples answered or \
+               failed) / (queries issued after B and until E). Of sessions that are played once, \
+               only queries until the begin of the last session determine B and E. If there are \
+               fewer than two rounds, or no query was issued after B, it is lasted_ns, and a note \
+               states that the rate includes the fill and the drain. At a rate, for servers that \
+               stream and profile llm: counted_over_ns = L * (1 + S), where L is the due time of \
+               the last query * queries / (queries - 1), and S is the slope of the latency over \
+               the due time, by least squares over the answered samples, or 0 if it is negative. \
+               It is at most lasted_ns, or L if that is longer. A system that never queues \
+               completes what it is offered, however long its answers take. It is lasted_ns if \
+               there is only one query or all are due at the start, and for sessions that begin \
+               at a rate. Other runs at a rate, as in the logs: (answered samples - 1) / time \
+               until the last issued query was complete.",
         elsewhere: "request_throughput (vllm bench, aiperf) is answered requests / duration; qps of the official endpoints tool is this by default for Poisson",
     },
     Metric {
@@ -93,22 +99,26 @@ pub const METRICS: [Metric; 30] = [
     Metric {
         name: "goodput (Server)",
         keys: &["goodput_samples_per_s"],
-        what: "samples that were answered within every bound / the time of the completed rate, so \
-               that it never exceeds that. The bounds are that of latency, or those of time to \
-               first token and time per output token; with --goodput, they are its limits, as in \
-               the next figure.",
+        what: "samples that were answered within every bound / counted_over_ns, so that it never \
+               exceeds the completed rate. The bounds are that of latency, or those of time to \
+               first token and time per output token. A bound that is not set limits nothing: \
+               without bounds, goodput is the completed rate. An answer without a time per output \
+               token (one token, or several that came at once) is within the bound on it, as in \
+               the verdict; an answer without a first token is outside both bounds, and if all \
+               are, there is no figure. With --goodput, its limits are the bounds, as in the next \
+               figure.",
         elsewhere: "request_goodput (vllm bench), goodput (aiperf)",
     },
     Metric {
         name: "goodput under limits",
         keys: &["goodput", "samples", "share", "unmeasured", "ttft_ms", "tpot_ms", "e2el_ms"],
-        what: "with --goodput: samples that were answered within every given limit / the time of \
-               the completed rate (in other scenarios than Server: until the last completion). \
-               share is relative to the issued samples, so failed and missing ones count against \
-               it. ttft and e2el count from the scheduled time; a sample of one token has no tpot \
-               and meets its limit. With limits on ttft or tpot, answers without such times (not \
-               streamed, or several tokens that came at once) are unmeasured and count as \
-               outside; if all are, there is no figure.",
+        what: "with --goodput: samples that were answered within every given limit / \
+               counted_over_ns (in other scenarios than Server: lasted_ns). share is relative to \
+               the issued samples, so failed and missing ones count against it. ttft and e2el \
+               count from the scheduled time; a sample of one token has no tpot and meets its \
+               limit. With limits on ttft or tpot, answers without a first token are unmeasured \
+               and count as outside. With a limit on tpot, so are answers of several tokens that \
+               came at once. If all answers are unmeasured, there is no figure.",
         elsewhere: "request_goodput (vllm bench, whose --goodput has the same grammar), goodput \
                     (aiperf); both count from when the request was sent",
     },

@@ -32,7 +32,7 @@ impl Ending {
 }
 
 /// Requests with their due times and their places in conversations.
-pub struct Issued<'a> {
+pub struct IssueTimes<'a> {
     pub all: &'a [Request],
     pub due: Vec<u64>,
     /// Empty without conversations.
@@ -43,7 +43,7 @@ pub struct Issued<'a> {
     pub ended_ns: Option<u64>,
 }
 
-impl<'a> Issued<'a> {
+impl<'a> IssueTimes<'a> {
     /// Derives the due times, and reports requests that were not issued when they were due.
     pub fn new(s: &Settings, all: &'a [Request], out: &mut Findings) -> Self {
         let due: Vec<u64> = all.iter().map(|request| request.issued_ns).collect();
@@ -65,8 +65,8 @@ impl<'a> Issued<'a> {
         }
         match (s.scenario, &s.arrivals) {
             (Scenario::Offline, _) => self.expect(out, "all at the start", |_| Some(0)),
-            (Scenario::SingleStream, _) => self.check_closed(1, out),
-            (_, Arrivals::InFlight(most)) => self.check_closed(*most, out),
+            (Scenario::SingleStream, _) => self.check_closed(s, 1, out),
+            (_, Arrivals::InFlight(most)) => self.check_closed(s, *most, out),
             (_, Arrivals::Recorded(times)) => {
                 self.expect(out, "the recorded times", |at| times.get(at).copied());
             }
@@ -90,12 +90,27 @@ impl<'a> Issued<'a> {
     }
 
     /// So many requests are in flight; the next one is issued when one is over.
-    fn check_closed(&self, most: u64, out: &mut Findings) {
+    fn check_closed(&self, s: &Settings, most: u64, out: &mut Findings) {
+        const RULE: &str = "fidelity.md: end of a fixed concurrency";
         let mut over: Vec<u64> = self.all.iter().filter_map(|r| r.ending.at_ns()).collect();
         over.sort_unstable();
         let most = most as usize;
         let time = |at: usize| if at < most { Some(0) } else { over.get(at - most).copied() };
         self.expect(out, "the next request when one is over", time);
+        if s.scenario != Scenario::Server {
+            return;
+        }
+        // A fixed concurrency issues until the duration is over and there are enough requests.
+        let goes_on =
+            |at: usize, time: u64| at < s.min_queries as usize || time < s.min_duration_ns;
+        let issued = self.all.len();
+        if let Some(last) = issued.checked_sub(1).filter(|at| !goes_on(*at, self.due[*at])) {
+            let found = format!("request {last} at {}", self.due[last]);
+            out.issuing("no request after the duration", &found, RULE);
+        }
+        if let Some(next) = time(issued).filter(|time| goes_on(issued, *time)) {
+            out.issuing(&format!("a request at {next}"), "none", RULE);
+        }
     }
 
     fn check_conversations(&mut self, s: &Settings, c: &Conversations, out: &mut Findings) {

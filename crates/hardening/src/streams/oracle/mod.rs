@@ -12,21 +12,22 @@
 //!   - early stopping within 1e-6 (relative) of its threshold.
 
 mod issuing;
+mod rates;
 mod sessions;
 mod types;
 
 use std::fmt::Debug;
 
 pub use types::{
-    Arrivals, Conversations, Ending, Goodput, Limits, Report, Request, STRETCHES, Sessions,
-    Settings, Times, Turn,
+    Arrivals, Conversations, Ending, Goodput, Limits, NO_BOUND, Report, Request, STRETCHES,
+    Sessions, Settings, Times, Turn,
 };
 
 use crate::oracle::early_stopping::{
     FUZZ, THRESHOLD, Tri, early_stopping_t, server_early_stopping,
 };
 use crate::oracle::{Finding, Scenario};
-use issuing::Issued;
+use issuing::IssueTimes;
 
 /// Contradictions so far.
 pub struct Findings(Vec<Finding>);
@@ -57,7 +58,7 @@ impl Findings {
 #[must_use]
 pub fn judge(s: &Settings, all: &[Request], r: &Report) -> Vec<Finding> {
     let mut out = Findings(Vec::new());
-    let issued = Issued::new(s, all, &mut out);
+    let issued = IssueTimes::new(s, all, &mut out);
     let run = Run::new(s, &issued);
     run.judge_counts(r, &mut out);
     run.judge_times(r, &mut out);
@@ -65,8 +66,9 @@ pub fn judge(s: &Settings, all: &[Request], r: &Report) -> Vec<Finding> {
     run.judge_stretches(r, &mut out);
     if let Some(lasted) = run.lasted_ns {
         out.eq("lasted_ns", &lasted, &r.lasted_ns, "SUMMARY: lasted_ns");
-        run.judge_rates(lasted, r, &mut out);
-        out.eq("goodput", &Some(run.goodput(s.limits, lasted)), &r.goodput, "METRICS: goodput");
+        let counted = run.judge_counted_over(lasted, r, &mut out);
+        run.judge_rates(counted, r, &mut out);
+        run.judge_goodput(counted, r, &mut out);
     }
     if s.conversations.is_some() && issued.places.len() == all.len() {
         let mut expected = sessions::sessions(s, &issued, &run.measured);
@@ -104,13 +106,6 @@ fn times(values: impl IntoIterator<Item = u64>, target: f64) -> Option<Times> {
     })
 }
 
-/// Returns names in order, to compare sets.
-fn sorted(names: impl Iterator<Item = &'static str>) -> Vec<&'static str> {
-    let mut names: Vec<_> = names.collect();
-    names.sort_unstable();
-    names
-}
-
 /// An answered request.
 struct Answer {
     latency: u64,
@@ -123,7 +118,7 @@ struct Answer {
 /// The measured requests of a run. Times count from the end of the ramp.
 struct Run<'a> {
     s: &'a Settings,
-    issued: &'a Issued<'a>,
+    issued: &'a IssueTimes<'a>,
     /// Numbers of the measured requests.
     measured: Vec<usize>,
     answers: Vec<Answer>,
@@ -134,7 +129,7 @@ struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    fn new(s: &'a Settings, issued: &'a Issued<'a>) -> Self {
+    fn new(s: &'a Settings, issued: &'a IssueTimes<'a>) -> Self {
         let after_ramp = |at: &usize| issued.due[*at] >= s.ramp_ns;
         let is_cancelled = |at: &usize| matches!(issued.all[*at].ending, Ending::Cancelled { .. });
         let (cancelled, measured): (Vec<usize>, Vec<usize>) =
@@ -217,7 +212,12 @@ impl<'a> Run<'a> {
         out.eq("per_token", &times(each, p), &r.per_token, "METRICS: time per output token");
         let tokens = self.s.token_bounds.map(|_| self.tokens());
         out.eq("token_count", &tokens, &r.token_count, "SUMMARY: token_count");
-        out.eq("over", &self.over(), &r.over, "METRICS: samples over a bound");
+        let (ttft, tpot) = self.s.token_bounds.unzip();
+        let mut over = self.over();
+        for (over, bound) in over.iter_mut().zip([Some(self.s.latency_bound_ns), ttft, tpot]) {
+            *over = over.filter(|_| bound.is_some_and(|bound| bound < NO_BOUND));
+        }
+        out.eq("over", &over, &r.over, "SUMMARY: over_bound");
     }
 
     fn tokens(&self) -> i64 {
@@ -294,107 +294,6 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Rates by the key of the summary, and the relative error that their definition leaves.
-    fn rates(&self, lasted: u64) -> Vec<(&'static str, f64, f64)> {
-        const EXACT: f64 = 1e-9;
-        let seconds = |ns: u64| ns as f64 / 1e9;
-        let answered = self.answers.len() as f64;
-        let last = self.measured.last().copied();
-        let last_due = last.map_or(0, |at| self.issued.due[at] - self.s.ramp_ns);
-        let last_issue = last.map_or(0, |at| self.issued.all[at].issued_ns - self.s.ramp_ns);
-        let sum: u64 = self.answers.iter().map(|answer| answer.latency).sum();
-        // The mean is truncated to whole ns.
-        let of_mean = EXACT + answered / sum.max(1) as f64;
-        let longest = self.issued.all.iter().filter_map(|request| request.ending.at_ns()).max();
-        let longest = seconds(longest.unwrap_or(0));
-        let mut found = match self.s.scenario {
-            Scenario::Server => vec![
-                ("scheduled_samples_per_s", self.gaps(self.count()) / seconds(last_due), EXACT),
-                ("completed_samples_per_s", answered / seconds(lasted), EXACT),
-            ],
-            Scenario::SingleStream => vec![
-                (
-                    "queries_per_s_with_overhead",
-                    self.gaps(answered as u64) / seconds(last_issue),
-                    EXACT,
-                ),
-                ("queries_per_s_without_overhead", answered / seconds(sum), of_mean),
-            ],
-            _ => vec![("samples_per_s", answered / longest, EXACT)],
-        };
-        if self.is_server() {
-            let limits = match self.s.token_bounds {
-                Some((ttft, tpot)) => Limits { ttft: Some(ttft), tpot: Some(tpot), e2el: None },
-                None => Limits { e2el: Some(self.s.latency_bound_ns), ..Limits::default() },
-            };
-            let rate = self.goodput(limits, lasted).samples_per_s;
-            found.extend(rate.map(|rate| ("goodput_samples_per_s", rate, EXACT)));
-        }
-        if self.s.token_bounds.is_some() {
-            let tokens = self.tokens() as f64;
-            match self.s.scenario {
-                Scenario::Offline => found.push(("tokens_per_s", tokens / longest, EXACT)),
-                _ => found.extend([
-                    ("tokens_per_s_with_overhead", tokens / seconds(last_issue), EXACT),
-                    ("tokens_per_s_without_overhead", tokens / seconds(sum), of_mean),
-                    ("completed_tokens_per_s", tokens / seconds(lasted), EXACT),
-                ]),
-            }
-        }
-        found.retain(|(_, rate, _)| rate.is_finite());
-        found
-    }
-
-    fn gaps(&self, count: u64) -> f64 {
-        count.saturating_sub(1) as f64
-    }
-
-    fn judge_rates(&self, lasted: u64, r: &Report, out: &mut Findings) {
-        let expected = self.rates(lasted);
-        let wanted = sorted(expected.iter().map(|(name, ..)| *name));
-        let found = sorted(r.rates.iter().map(|(name, _)| *name));
-        out.eq("rates", &wanted, &found, "SUMMARY: rates");
-        for (name, rate, error) in expected {
-            let Some((_, found)) = r.rates.iter().find(|(other, _)| *other == name) else {
-                continue;
-            };
-            if (rate - found).abs() > error * rate.abs() {
-                let show = |rate: f64| format!("{name} {rate}");
-                out.add("rates", show(rate), show(*found), "METRICS: rates, goodput, tokens/s");
-            }
-        }
-    }
-
-    fn goodput(&self, limits: Limits, lasted: u64) -> Goodput {
-        let needs_tokens = limits.ttft.is_some() || limits.tpot.is_some();
-        let is_unmeasured = |answer: &&Answer| {
-            let came_at_once = answer.tokens > 1 && answer.per_token.is_none();
-            needs_tokens && (answer.first.is_none() || (limits.tpot.is_some() && came_at_once))
-        };
-        let is_within = |time: Option<u64>, limit: Option<u64>| {
-            limit.is_none_or(|limit| time.is_none_or(|time| time <= limit))
-        };
-        let is_good = |answer: &&Answer| {
-            !is_unmeasured(answer)
-                && is_within(answer.first, limits.ttft)
-                && is_within(answer.per_token, limits.tpot)
-                && is_within(Some(answer.latency), limits.e2el)
-        };
-        let unmeasured = self.answers.iter().filter(is_unmeasured).count();
-        let has_figure = unmeasured == 0 || unmeasured < self.answers.len();
-        let samples = self.answers.iter().filter(is_good).count();
-        let tokens: i64 = self.answers.iter().filter(is_good).map(|answer| answer.tokens).sum();
-        let per_s = |count: f64| (has_figure && lasted > 0).then(|| count * 1e9 / lasted as f64);
-        let measures = self.s.token_bounds.is_some() && !self.measured.is_empty();
-        Goodput {
-            samples: samples as u64,
-            share: has_figure.then(|| samples as f64 / self.count().max(1) as f64),
-            unmeasured: unmeasured as u64,
-            samples_per_s: per_s(samples as f64),
-            tokens_per_s: per_s(tokens as f64).filter(|_| measures),
-        }
-    }
-
     /// Returns whether the run is VALID; `None` if it is too close to call.
     fn is_valid(&self) -> Tri {
         let answered = self.answers.len() as u64;
@@ -443,7 +342,13 @@ impl<'a> Run<'a> {
         match self.s.scenario {
             // Think times at the end belong to the run.
             Scenario::Server if self.s.conversations.is_some() => true,
-            Scenario::Server => last.map_or(0, |at| self.issued.due[at] - self.s.ramp_ns) >= least,
+            // FIDELITY: a fixed concurrency issues until the duration is over.
+            Scenario::Server if matches!(self.s.arrivals, Arrivals::InFlight(_)) => true,
+            // Cancelled requests are a part of the load.
+            Scenario::Server => {
+                let last = self.issued.due.iter().max().copied().unwrap_or(0);
+                last.saturating_sub(self.s.ramp_ns) >= least
+            }
             Scenario::Offline => {
                 let over = self.issued.all.iter().filter_map(|request| request.ending.at_ns());
                 over.max().unwrap_or(0) >= least

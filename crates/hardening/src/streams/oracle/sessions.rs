@@ -1,6 +1,6 @@
 //! Figures of conversations, by `docs/reference/summary-json.md`, "Sessions".
 
-use super::issuing::Issued;
+use super::issuing::IssueTimes;
 use super::types::{Sessions, Settings, Turn};
 use super::{Ending, times};
 
@@ -8,7 +8,7 @@ use super::{Ending, times};
 const MOST_TURNS: usize = 20;
 
 /// Returns the figures; `measured` has the numbers of the measured requests.
-pub fn sessions(s: &Settings, issued: &Issued<'_>, measured: &[usize]) -> Sessions {
+pub fn sessions(s: &Settings, issued: &IssueTimes<'_>, measured: &[usize]) -> Sessions {
     let mut found = Sessions { held: issued.held.unwrap_or(0), ..Sessions::default() };
     let (mut durations, mut turns_of_completed) = (Vec::new(), 0);
     let mut by_turn: Vec<(u64, Vec<u64>, Vec<u64>)> = Vec::new();

@@ -78,6 +78,9 @@ pub struct Limits {
     pub e2el: Option<u64>,
 }
 
+/// A bound of a test that is lifted, ns (SUMMARY: null if the bound is not judged).
+pub const NO_BOUND: u64 = 1 << 60;
+
 /// Settings of a tenant.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -192,6 +195,8 @@ pub struct Report {
     pub excluded: (u64, u64, u64),
     /// Length of the run.
     pub lasted_ns: u64,
+    /// Server: time over which answers count in rates.
+    pub counted_over_ns: Option<u64>,
     /// Latency.
     pub latency: Times,
     /// Time to first token.
