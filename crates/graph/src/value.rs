@@ -307,7 +307,7 @@ pub(crate) fn zeros<T: Number>(dims: &[usize]) -> Result<Vec<T>, String> {
 }
 
 /// Returns whether a number is NaN, the only one that is not equal to itself.
-pub(crate) fn is_nan<T: PartialOrd>(x: T) -> bool {
+pub(crate) fn is_nan<T: PartialOrd + Copy>(x: T) -> bool {
     x.partial_cmp(&x).is_none()
 }
 

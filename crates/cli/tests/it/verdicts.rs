@@ -1,6 +1,5 @@
 //! The verdict of a run: its word, and the order, causes and advice of its reasons.
 
-use dyno_results::units::rate;
 use serde_json::Value;
 
 use crate::program::Folder;

@@ -20,8 +20,8 @@ pub fn sessions(s: &Settings, issued: &IssueTimes<'_>, measured: &[usize]) -> Se
         }
         found.started += 1;
         let session = issued.places[begin].session;
-        let own = (begin..issued.all.len()).filter(|&at| issued.places[at].session == session);
-        let Some(last) = own.last() else { continue };
+        let mut own = (begin..issued.all.len()).filter(|&at| issued.places[at].session == session);
+        let Some(last) = own.next_back() else { continue };
         let place = issued.places[last];
         match issued.all[last].ending {
             Ending::Answered { at_ns } if place.number + 1 == place.turns => {
