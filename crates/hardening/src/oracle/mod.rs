@@ -15,6 +15,7 @@
 //!   - with failed samples: constraint, early stopping and estimate outside Server (INVALID anyway); whether they count for min_sample_count
 //!     (open when it matters); scheduled rate with or without them (both accepted); completed rate if the final query failed.
 //!   - INVALID with all constraints met when unknown ids came (LoadGen dereferences the id: undefined). VALID is right.
+//!   - the minimum duration of a closed loop in real time whose trace was over before the duration was.
 //!   - percentiles outside [0, 1) (LoadGen reads out of bounds); early stopping within 1e-6 (relative) of the threshold.
 
 mod closed_loop;
