@@ -196,6 +196,8 @@ pub struct Metrics {
     pub cancelled: u64,
     /// When the last of them was due, ns: they are part of the length of the run.
     pub cancelled_until: Nanos,
+    /// Length of the run, as [`Record::lasted`].
+    pub lasted: Nanos,
     /// Samples answered: n in the reference.
     pub sample_count: u64,
     /// Samples that failed.
@@ -287,6 +289,7 @@ impl Metrics {
             query_count: record.query_count() as u64,
             cancelled: record.cancelled(),
             cancelled_until: record.excluded.as_ref().map_or(0, |of| of.cancelled_until),
+            lasted: record.lasted(),
             sample_count,
             failed: FailureCounts::from_record(record),
             missing: times.missing,

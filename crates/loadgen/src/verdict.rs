@@ -361,16 +361,20 @@ impl Judge<'_> {
     fn duration(&mut self, ended: EndReason) -> bool {
         // The last turn of a session may have been due long before the end, during a think time, and
         // sessions that are played once last as long as they do.
-        if self.plan.sessions.is_some()
-            && matches!(ended, EndReason::Naturally | EndReason::TraceIssued)
-        {
+        let (scenario, minimum) = (self.plan.scenario(), self.plan.min_duration);
+        let is_whole = match ended {
+            EndReason::Naturally => true,
+            // It waited for samples that were lost, and issued nothing after an answer beyond its duration.
+            EndReason::Deadline { .. } => self.metrics.lasted >= minimum,
+            _ => false,
+        };
+        if self.plan.sessions.is_some() && (is_whole || ended == EndReason::TraceIssued) {
             return true;
         }
         // A closed loop issues no query after its duration is over.
-        if self.plan.in_flight().is_some() && ended == EndReason::Naturally {
+        if self.plan.in_flight().is_some() && is_whole {
             return true;
         }
-        let (scenario, minimum) = (self.plan.scenario(), self.plan.min_duration);
         let lasted = match scenario {
             Scenario::Offline => self.metrics.max_latency,
             Scenario::Server => self.metrics.final_query.scheduled,

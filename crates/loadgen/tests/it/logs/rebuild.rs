@@ -304,6 +304,7 @@ fn metrics(detail: &Detail, summary: &Summary<'_>, plan: &Plan) -> Metrics {
         query_count,
         cancelled: 0,
         cancelled_until: 0,
+        lasted: 0,
         sample_count,
         failed: FailureCounts::default(),
         missing: 0,
