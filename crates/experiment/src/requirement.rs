@@ -205,12 +205,12 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
                 ),
                 Some(more) if found.is_correlated => format!(
                     "{similar}, so the run has too few independent ones to meet the bound. At least \
-                     {} more queries would decide it: raise --num-prompts or --duration.",
-                    units::count(more)
+                     {} would decide it: raise --num-prompts or --duration.",
+                    units::counted(more, "more query", "more queries")
                 ),
                 Some(more) => format!(
-                    "About {} more queries would decide it: raise --num-prompts or --duration.",
-                    units::count(more)
+                    "About {} would decide it: raise --num-prompts or --duration.",
+                    units::counted(more, "more query", "more queries")
                 ),
                 None if found.is_correlated => {
                     format!("{similar}, through the whole run. Find the cause.")

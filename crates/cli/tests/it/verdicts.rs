@@ -169,6 +169,7 @@ fn failures_come_first_and_no_speed_is_advised() {
     // Offered and completed stand side by side, and neither is called the capacity.
     let scheduled = test["metrics"]["rates"]["scheduled_samples_per_s"].as_f64().unwrap();
     assert_eq!(scheduled.round(), 1_006.0);
+    let text = text.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
     let offered = "offered 1,006/s (target 1,000/s), poisson, completed ";
     assert!(text.contains(offered), "{text}");
     assert!(text.contains("0 of 4,880 answered over 50.0 ms, 150 not answered"), "{text}");
