@@ -261,7 +261,7 @@ impl Launch {
 struct ManagedProcess {
     child: Child,
     what: &'static str,
-    /// Of a child that does not end with its stdin, so it is killed instead.
+    /// The process group to kill, if closing stdin does not end the child.
     group: Option<RunningGroup>,
 }
 

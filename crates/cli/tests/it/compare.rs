@@ -119,7 +119,7 @@ fn a_proven_loss_of_accuracy_is_worse_whatever_the_speed() {
     assert!(report["remarks"].to_string().contains("accuracy of Offline is not compared"));
 }
 
-/// The same run with an accuracy of another metric, as another task would state.
+/// Two runs whose accuracies have different metrics cannot be compared by accuracy.
 #[test]
 fn accuracies_of_different_metrics_decide_nothing() {
     let folder = tuned::folder();

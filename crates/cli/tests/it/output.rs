@@ -71,7 +71,7 @@ fn a_full_disk_below_stdout_is_told_and_the_run_is_kept() {
     assert!(folder.0.join("out/summary.json").is_file());
 }
 
-/// Characters that a terminal obeys, at the end of each text of somebody else's summary.
+/// Control characters, which the test appends to each text in the summary of another program.
 const ODD: &str = "\u{1b}[31m\r\u{7}\u{202e}";
 
 /// Adds [`ODD`] to each text.
