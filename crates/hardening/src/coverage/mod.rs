@@ -19,6 +19,7 @@ pub mod counts;
 pub mod early_stopping;
 pub mod law;
 pub mod peak;
+pub mod requirement;
 pub mod single_run;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -98,6 +99,7 @@ impl Case {
 #[must_use]
 pub fn cases() -> Vec<Case> {
     let mut all = single_run::cases();
+    all.extend(requirement::cases());
     all.extend(early_stopping::cases());
     all.extend(comparison::cases());
     all.extend(peak::cases());

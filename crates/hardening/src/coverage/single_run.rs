@@ -1,6 +1,6 @@
-//! Intervals of one run: percentiles, rates and shares.
+//! Intervals of one run: percentiles, rates and accuracies.
 
-use dyno_loadgen::compare::single_run::{percentile, rate, share, wilson};
+use dyno_loadgen::compare::single_run::{percentile, rate, wilson};
 
 use super::law::{Bursts, Law, UNIT_NS, normal_quantile};
 use super::{Case, Claim, Trial};
@@ -17,7 +17,6 @@ const QUERIES: usize = 2_000;
 pub fn cases() -> Vec<Case> {
     let mut all = percentiles();
     all.extend(rates());
-    all.extend(shares());
     all.extend(accuracies());
     all
 }
@@ -101,33 +100,8 @@ fn rates() -> Vec<Case> {
     laws.into_iter().map(case).collect()
 }
 
-fn shares() -> Vec<Case> {
-    use Claim::{Fails, Holds, Nearly};
-    let rows = [
-        (QUERIES, 0.02, 1.0, Holds),
-        (QUERIES, 0.001, 1.0, Holds),
-        (QUERIES, 0.2, 1.0, Holds),
-        (60, 0.1, 1.0, Holds),
-        (QUERIES, 0.02, 20.0, Fails),
-        (20_000, 0.02, 20.0, Nearly),
-        (20_000, 0.02, 200.0, Fails),
-    ];
-    let case = |(queries, truth, row, claim): (usize, f64, f64, Claim)| {
-        let statement = format!("failures of {queries} queries");
-        let data = match row {
-            1.0 => format!("{} % fail, independent", 100.0 * truth),
-            row => format!("{} % fail, {row} in a row", 100.0 * truth),
-        };
-        Case::new((statement, data), 1.0 - RISK, claim, move |random| {
-            let failed = failures(queries, truth, row, random);
-            let Ok(found) = share(&failed, RISK) else { return Trial::None };
-            Trial::new(found.low, found.high, truth)
-        })
-    };
-    rows.into_iter().map(case).collect()
-}
-
-fn failures(queries: usize, share: f64, row: f64, random: &mut Stream) -> Vec<bool> {
+/// Draws which queries fail: this share of them, `row` in a row in the mean.
+pub(super) fn failures(queries: usize, share: f64, row: f64, random: &mut Stream) -> Vec<bool> {
     if row == 1.0 {
         return (0..queries).map(|_| random.chance(share)).collect();
     }

@@ -2,16 +2,14 @@
 //! not the variation between runs.
 //!
 //! ```
-//! use dyno_loadgen::compare::single_run::share;
+//! use dyno_loadgen::compare::single_run::percentile;
 //!
-//! let failed: Vec<bool> = (0..1_000).map(|query| query % 100 == 0).collect();
-//! let failures = share(&failed, 0.05).unwrap();
-//! assert_eq!(failures.value, 0.01);
-//! assert!(failures.low < 0.01 && 0.01 < failures.high);
+//! let latencies: Vec<u64> = (0..1_000).map(|query| 1_000 + query * 7_919 % 1_000).collect();
+//! let factors = percentile(&latencies, 0.5, 0.05).unwrap();
+//! assert!(factors.low < 1.0 && 1.0 < factors.high && factors.high < 1.1);
 //! ```
 
-use super::probability::normal;
-use super::within::{self, DataShortage, mean_gap, percentiles};
+use super::within::{DataShortage, mean_gap, percentiles};
 use crate::clock::Nanos;
 
 /// Factors of a figure: with confidence `1 - risk` the true value lies between the figure times
@@ -59,32 +57,8 @@ pub fn rate_in_rounds(
     Ok(Factors { low: (-gap.above).exp(), high: gap.below.exp() })
 }
 
-/// Share with its limits.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct ShareLimits {
-    /// Events divided by trials.
-    pub value: f64,
-    /// With confidence `1 - risk` the true share is at least this.
-    pub low: f64,
-    /// With confidence `1 - risk` the true share is at most this.
-    pub high: f64,
-    /// Number of independent trials with the same uncertainty.
-    pub independent: f64,
-}
-
 /// Distance of limits with 95 % confidence from the mean, in standard deviations.
 pub const DEVIATIONS: f64 = 1.959_963_984_540_054;
-
-/// Returns the share of these events with its limits: Wilson's interval for the equivalent number
-/// of independent trials. The events are in the order of the run.
-///
-/// # Errors
-/// If there are too few events.
-pub fn share(events: &[bool], risk: f64) -> Result<ShareLimits, DataShortage> {
-    let within::Share { value, independent, .. } = within::share(events, risk)?;
-    let (low, high) = wilson(value, independent, normal(risk / 2.0));
-    Ok(ShareLimits { value, low, high, independent })
-}
 
 /// Returns the limits of the share `value` of independent `trials` (> 0), `deviations` standard
 /// deviations away.
@@ -158,19 +132,10 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_shares_cover_the_truth_as_often_as_they_say() {
-        let mut covered = 0;
-        for seed in 0..TRIALS {
-            let mut rng = Mt19937::new(seed.into());
-            let events: Vec<bool> =
-                (0..4_000).map(|_| f64::from(rng.next_u32()) < 0.02 * 4_294_967_296.0).collect();
-            let share = share(&events, RISK).unwrap();
-            covered += u32::from((share.low..=share.high).contains(&0.02));
-        }
-        assert!(covered >= COVERED_FEWEST, "{covered} of {TRIALS}");
-        let none = share(&[false; 4_000], RISK).unwrap();
-        // Wilson's limit for no event in n trials is z^2 / (n + z^2).
-        assert!(none.low == 0.0 && (0.000_9..0.001_3).contains(&none.high), "{none:?}");
+    fn a_share_without_events_has_the_limit_of_wilson() {
+        // z^2 / (n + z^2) with z = 1.96: 3.8415 / 4,003.8415.
+        let (low, high) = wilson(0.0, 4_000.0, DEVIATIONS);
+        assert!(low == 0.0 && (high - 0.000_959_45).abs() < 1e-8, "{low} {high}");
     }
 
     #[test]
