@@ -1,5 +1,6 @@
 //! Random numbers: the generators and distributions of libstdc++ (GCC 11 and later), bit for bit,
-//! so that traces equal those of the reference. No other module draws random numbers.
+//! so that traces equal those of the reference. No other module draws random numbers. [`split_mix`]
+//! is for draws that the reference does not have.
 //!
 //! ```
 //! use dyno_loadgen::rng::Mt19937;
@@ -187,9 +188,43 @@ impl Mt19937 {
     }
 }
 
+/// Step of [`split_mix`]: 2^64 divided by the golden ratio, as an odd number.
+pub const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Returns the next number of SplitMix64.
+///
+/// Source: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014.
+#[inline]
+pub fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(GOLDEN_RATIO);
+    mix(*state)
+}
+
+/// Returns a number whose bits depend on all bits of `x`: the finalizer of [`split_mix`]. Different
+/// numbers have different results.
+#[inline]
+#[must_use]
+pub const fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// First numbers for the seed 1234567, as the reference implementation prints them.
+    #[test]
+    fn the_second_generator_is_split_mix() {
+        let mut state = 1_234_567;
+        let found = [split_mix(&mut state), split_mix(&mut state), split_mix(&mut state)];
+        assert_eq!(
+            found,
+            [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
+        );
+        assert_eq!(mix(1_234_567_u64.wrapping_add(GOLDEN_RATIO)), found[0]);
+    }
 
     #[test]
     fn ten_thousandth_draw_is_the_one_the_standard_prescribes() {

@@ -1,5 +1,6 @@
 //! Converts one value to its code in a format, and one code to its value.
 
+use dyno_loadgen::rng::{GOLDEN_RATIO, mix};
 use thiserror::Error;
 
 use crate::format::{Format, Kind, Special};
@@ -77,13 +78,9 @@ impl Rounding {
     }
 }
 
-/// Mixes the bits of a number as SplitMix64 does (Steele, Lea and Flood, "Fast splittable
-/// pseudorandom number generators", 2014).
+/// Mixes the bits of a number.
 fn mixed(x: u64) -> u64 {
-    let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    mix(x.wrapping_add(GOLDEN_RATIO))
 }
 
 /// Error: a value is NaN, and its format has no NaN (SPEC A5).

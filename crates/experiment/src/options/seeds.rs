@@ -5,6 +5,7 @@
 //! a seed of its own.
 
 use dyno_loadgen::plan::Seeds;
+use dyno_loadgen::rng::{GOLDEN_RATIO, mix};
 use dyno_loadgen::settings::{Origin, Scenario, Settings};
 
 use super::{Options, RunOptions, TenantTable, is_open};
@@ -42,15 +43,10 @@ const SAMPLES: &str = "sample_index_rng_seed";
 impl RandomStream {
     /// Returns the seed of the stream for a seed that a user gave.
     ///
-    /// It has 32 bits, as many as the generator uses. Source of the mixture: the finalizer of
-    /// SplitMix64 (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+    /// It has 32 bits, as many as the generator uses.
     #[must_use]
     pub fn seed(self, given: u64) -> u64 {
-        const GOLDEN_RATIO: u64 = 0x9E37_79B9_7F4A_7C15;
-        let mut bits = given.wrapping_add((self as u64).wrapping_mul(GOLDEN_RATIO));
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (bits ^ (bits >> 31)) >> 32
+        mix(given.wrapping_add((self as u64).wrapping_mul(GOLDEN_RATIO))) >> 32
     }
 
     /// Returns the seed of a tenant's draws, from that of the run and its own one in the file, if any.

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
 use dyno_loadgen::drive::real::Responder;
+use dyno_loadgen::rng::{GOLDEN_RATIO, mix};
 
 use super::{ClientCore, Job};
 use crate::trouble::{Kind, Trouble};
@@ -96,13 +97,9 @@ impl Cancellation {
     /// requests.
     #[must_use]
     pub fn chooses(&self, tenant: u8, number: u64) -> bool {
-        // The finalizer of SplitMix64 (Steele and others, 2014).
-        let mut mixed = self.seed ^ (u64::from(tenant) << 56);
-        mixed = mixed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^= mixed >> 31;
-        ((mixed >> 11) as f64) < self.share * (1_u64 << 53) as f64
+        let of_tenant = self.seed ^ (u64::from(tenant) << 56);
+        let step = number.wrapping_add(1).wrapping_mul(GOLDEN_RATIO);
+        ((mix(of_tenant.wrapping_add(step)) >> 11) as f64) < self.share * (1_u64 << 53) as f64
     }
 }
 

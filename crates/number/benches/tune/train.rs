@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use dyno_loadgen::rng::split_mix;
 use dyno_onnx::{Attribute, BuildError, Builder, Dim, Element, Model, Tensor, Weights};
 
 /// Rows and columns of an image.
@@ -158,13 +159,9 @@ fn exp(x: f32) -> f32 {
     power as f32
 }
 
-/// Returns a number from -1 to 1 (SplitMix64).
+/// Returns a number from -1 to 1.
 fn drawn(state: &mut u64) -> f32 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((mixed ^ (mixed >> 31)) >> 40) as f32 / (1 << 23) as f32 - 1.0
+    (split_mix(state) >> 40) as f32 / (1 << 23) as f32 - 1.0
 }
 
 /// Returns the factors of a convolution: for each input of its weights, a number for each pixel of

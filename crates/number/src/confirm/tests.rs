@@ -1,15 +1,13 @@
 //! Levels and powers by simulation: samples are drawn one by one, and nothing is shared with the
 //! tests of margins.
 
+use dyno_loadgen::rng::split_mix;
+
 use super::*;
 
 /// Draws a number from 0 to 1, by SplitMix64.
 fn drawn(state: &mut u64) -> f64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (mixed ^ (mixed >> 31)) as f64 / u64::MAX as f64
+    split_mix(state) as f64 / u64::MAX as f64
 }
 
 /// Draws pairs of answers: FLOAT(32) is right with probability `right`, a right answer breaks with

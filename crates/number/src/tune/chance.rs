@@ -106,8 +106,9 @@ impl SetAccuracy {
 
 #[cfg(test)]
 mod tests {
+    use dyno_loadgen::rng::split_mix;
+
     use super::*;
-    use crate::tune::samples::split_mix;
 
     #[test]
     fn shuffled_labels_are_at_chance_and_true_ones_are_not() {

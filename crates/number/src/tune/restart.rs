@@ -5,7 +5,8 @@
 //! groups gave up their bits. A restart gives some groups bits back and fine-tunes again, which
 //! leads to another end. All restarts share the evaluations of the job.
 
-use super::samples::split_mix;
+use dyno_loadgen::rng::split_mix;
+
 use super::trial::Stop;
 use super::{Phase, Trials, TuneAnswer};
 use crate::assignment::Assignment;

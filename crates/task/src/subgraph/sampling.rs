@@ -11,6 +11,8 @@
 
 use std::collections::HashMap;
 
+use dyno_loadgen::rng::{mix, split_mix};
+
 use super::{HOPS, KINDS, PAPER, RELATIONS};
 
 /// Adjacency of a relation: the sources of the edges that lead to each node.
@@ -155,16 +157,9 @@ struct SplitMix64(u64);
 
 impl SplitMix64 {
     fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         // The upper half of the product; its bias is below n in 2^64.
-        ((u128::from(mix(self.0)) * u128::from(n)) >> 64) as u64
+        ((u128::from(split_mix(&mut self.0)) * u128::from(n)) >> 64) as u64
     }
-}
-
-fn mix(x: u64) -> u64 {
-    let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
 }
 
 /// Picks `most` of `count` without replacement, in rising order and uniformly (Floyd's algorithm);

@@ -1,9 +1,10 @@
 //! Confirmed answers of simulated networks, judged by samples that neither the search nor the
 //! confirmation has seen.
 
+use dyno_loadgen::rng::split_mix;
+
 use super::*;
 use crate::confirm::SampleOutcomes;
-use crate::tune::samples::split_mix;
 
 /// Samples of the search, held-out samples, and samples of the third part.
 const PARTS: [usize; 3] = [800, 800, 2_000];
