@@ -297,25 +297,9 @@ mod tests {
 
     fn test(mode: TestMode, accuracy: Option<Accuracy>) -> Test {
         Test {
-            scenario: "Offline".into(),
-            mode: summary::mode_name(mode).into(),
-            tenant: None,
-            folder: String::new(),
-            state: State::Complete,
             verdict: "VALID".into(),
-            reasons: Vec::new(),
-            causes: Vec::new(),
-            notes: Vec::new(),
-            result: None,
-            requirements: Vec::new(),
-            repeated: None,
-            failing: None,
-            saturated: None,
             accuracy,
-            metrics: None,
-            data: summary::Data::default(),
-            plan: summary::Plan::default(),
-            settings: std::collections::BTreeMap::new(),
+            ..Test::new("Offline", summary::mode_name(mode))
         }
     }
 

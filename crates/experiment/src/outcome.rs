@@ -67,22 +67,10 @@ impl Outcome {
         let folder = log_folder(test, tenant);
         let mut kept = Self {
             summary: summary::Test {
-                scenario: test.scenario.name().into(),
-                mode: mode_name(test.mode).into(),
                 tenant: tenant.map(str::to_string),
                 folder: folder.clone(),
                 state,
-                verdict: String::new(),
-                reasons: Vec::new(),
-                causes: Vec::new(),
-                notes: Vec::new(),
-                result: None,
-                requirements: Vec::new(),
                 repeated: log.search.as_ref().map(|sought| sought.repeated.len() as u64),
-                failing: None,
-                saturated: None,
-                accuracy: None,
-                metrics: None,
                 data: Data {
                     name: log.qsl_name.clone(),
                     total: log.qsl_total,
@@ -93,6 +81,7 @@ impl Outcome {
                 },
                 plan: plan_of(&log.plan, &log.requested),
                 settings: settings(&log.requested),
+                ..summary::Test::new(test.scenario.name(), mode_name(test.mode))
             },
             series: None,
             records: None,

@@ -134,20 +134,11 @@ fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
         None => (Vec::new(), true),
     };
     let mut test = Test {
-        scenario: scenario.into(),
-        mode: summary::mode_name(mode).into(),
         tenant: inside.get(2).cloned(),
         folder: inside.join("/"),
         state,
-        verdict: String::new(),
-        reasons: Vec::new(),
-        causes: Vec::new(),
         notes: vec!["Rebuilt from the logs.".into()],
         result: metrics.as_ref().and_then(|metrics| headline(scenario, metrics, detail)),
-        requirements: Vec::new(),
-        repeated: None,
-        failing: None,
-        saturated: None,
         accuracy,
         metrics,
         data: Data {
@@ -160,6 +151,7 @@ fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
         },
         plan: plan(scenario, detail),
         settings: settings(detail),
+        ..Test::new(scenario, summary::mode_name(mode))
     };
     reasons.into_iter().for_each(|reason| test.add_reason(reason));
     test.settle();

@@ -149,32 +149,10 @@ pub fn counter(by: TokenCounter) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use dyno_results::summary::{Data, Plan, State};
-
     use super::*;
 
     fn test() -> Test {
-        Test {
-            scenario: "Server".into(),
-            mode: "performance".into(),
-            tenant: None,
-            folder: String::new(),
-            state: State::Complete,
-            verdict: String::new(),
-            reasons: Vec::new(),
-            causes: Vec::new(),
-            notes: Vec::new(),
-            result: None,
-            requirements: Vec::new(),
-            repeated: Some(2),
-            failing: None,
-            saturated: None,
-            accuracy: None,
-            metrics: None,
-            data: Data::default(),
-            plan: Plan::default(),
-            settings: std::collections::BTreeMap::new(),
-        }
+        Test { repeated: Some(2), ..Test::new("Server", "performance") }
     }
 
     #[test]

@@ -520,6 +520,31 @@ impl Run {
 }
 
 impl Test {
+    /// Returns a complete test without a verdict, results and settings.
+    pub fn new(scenario: &str, mode: &str) -> Self {
+        Self {
+            scenario: scenario.into(),
+            mode: mode.into(),
+            tenant: None,
+            folder: String::new(),
+            state: State::Complete,
+            verdict: String::new(),
+            reasons: Vec::new(),
+            causes: Vec::new(),
+            notes: Vec::new(),
+            requirements: Vec::new(),
+            result: None,
+            repeated: None,
+            accuracy: None,
+            metrics: None,
+            failing: None,
+            saturated: None,
+            data: Data::default(),
+            plan: Plan::default(),
+            settings: BTreeMap::new(),
+        }
+    }
+
     /// Returns whether the test is complete and VALID.
     pub fn is_valid(&self) -> bool {
         self.state == State::Complete && self.reasons.is_empty()

@@ -298,30 +298,10 @@ pub fn settle_tenants<'a>(tests: impl Iterator<Item = &'a mut Test>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::{Data, Plan, Requirement};
+    use crate::summary::Requirement;
 
     fn test(reasons: Vec<Reason>) -> Test {
-        let mut test = Test {
-            scenario: "Server".into(),
-            mode: "performance".into(),
-            tenant: None,
-            folder: String::new(),
-            state: State::Complete,
-            verdict: String::new(),
-            reasons: Vec::new(),
-            causes: Vec::new(),
-            notes: Vec::new(),
-            result: None,
-            requirements: Vec::new(),
-            repeated: None,
-            failing: None,
-            saturated: None,
-            accuracy: None,
-            metrics: None,
-            data: Data::default(),
-            plan: Plan::default(),
-            settings: std::collections::BTreeMap::new(),
-        };
+        let mut test = Test::new("Server", "performance");
         reasons.into_iter().for_each(|reason| test.add_reason(reason));
         test
     }
