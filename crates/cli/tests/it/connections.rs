@@ -66,7 +66,7 @@ fn run(keys: &str, rest: &str) -> (Folder, crate::program::ProgramResult, Arc<Co
 }
 
 /// Returns the summary of a run that ends with a verdict.
-fn summary(keys: &str, rest: &str) -> (Value, Arc<Counts>) {
+fn summary_of(keys: &str, rest: &str) -> (Value, Arc<Counts>) {
     let (folder, ran, counts) = run(keys, rest);
     assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
     (serde_json::from_str(&folder.read("out/summary.json")).unwrap(), counts)
@@ -87,7 +87,7 @@ fn fewer_connections_than_a_concurrency_needs_are_refused_before_the_run() {
 
 #[test]
 fn one_query_in_flight_opens_one_connection() {
-    let (summary, counts) = summary("", "--scenario SingleStream --set min_query_count=50");
+    let (summary, counts) = summary_of("", "--scenario SingleStream --set min_query_count=50");
     assert_eq!(summary["clients"][0]["connection_waits"], 0, "{}", summary["clients"]);
     let most = (counts.most_open.load(SeqCst), counts.most_in_flight.load(SeqCst));
     assert_eq!(most, (1, 1));
@@ -96,7 +96,7 @@ fn one_query_in_flight_opens_one_connection() {
 #[test]
 fn waits_for_a_limit_are_shown_and_are_no_delay_of_the_client() {
     let rate = "--scenario Server --qps 5000 --set min_query_count=2000";
-    let (summary, counts) = summary(",max-concurrency=1", rate);
+    let (summary, counts) = summary_of(",max-concurrency=1", rate);
     assert_eq!(counts.most_in_flight.load(SeqCst), 1);
     let client = &summary["clients"][0];
     assert!(client["limit_waits"].as_u64().unwrap() > 0, "{client}");
