@@ -49,7 +49,7 @@ const SLOPES: usize = 14;
 const LEAST_SLOPE: f64 = 2.0;
 const GREATEST_SLOPE: f64 = 1_500.0;
 /// Odds that differ from the allowed ones by more than this factor only determine the side.
-const FAR: f64 = 30.0;
+pub const FAR: f64 = 30.0;
 /// Assumed number of independent events among the queries over the bound, for a run on the
 /// boundary, before the dispersion is known.
 const EVENTS_A_RUN: f64 = 4.0;

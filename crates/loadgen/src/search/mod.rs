@@ -4,7 +4,8 @@
 //! Doubling brackets the peak with short runs. Further short runs, each with its own arrivals, are
 //! placed where the peak may lie. All runs together estimate the peak and its uncertainty
 //! ([`fit`]). When the estimate is certain enough, a full run at a load that should pass confirms
-//! it. If that run fails, it counts like the others, and a lower load is tried.
+//! it. If that run fails, it counts like the others, and a lower load is tried. A [`step`] is known as
+//! soon as its neighbors are.
 //!
 //! Short runs are biased towards low latencies, because they begin with an empty queue. Their
 //! beginning is therefore ignored, and runs become longer as the search becomes more certain, so
@@ -38,6 +39,7 @@ mod fit;
 mod limit;
 mod peak;
 mod rules;
+mod step;
 
 pub use limit::{BLOCKS, Block, Limit, Quantity};
 pub use peak::Peak;
@@ -382,11 +384,12 @@ impl Search {
         self.rules.short.saturating_mul(LONGEST)
     }
 
+    fn refining(&self) -> impl Iterator<Item = &Observation> {
+        self.observations.iter().filter(|run| run.probe.purpose == Purpose::Refine)
+    }
+
     fn refinements(&self) -> usize {
-        self.observations
-            .iter()
-            .filter(|observation| observation.probe.purpose == Purpose::Refine)
-            .count()
+        self.refining().count()
     }
 
     /// Returns whether the peak is known to within the tolerance.
@@ -426,21 +429,18 @@ impl Search {
     /// Returns the next refining run. Its load comes from a sequence that fills the posterior
     /// evenly.
     fn refinement(&self, peak: &Peak) -> Probe {
-        let number = self.refinements() as u64;
-        let placed = peak.quantile(0.05 + 0.9 * van_der_corput(number + 1));
+        let placed = peak.placed(self.refinements() as u64 + 1);
         // Not too close to the peak: otherwise the slope stays unknown, and an early error is not
         // detected.
-        let wider = (LEAST_SPREAD * self.rules.tolerance / peak.half_width()).max(1.0);
+        let wider = (LEAST_SPREAD * self.rules.tolerance / peak.spread).max(1.0);
         let load = peak.middle * (placed / peak.middle).powf(wider);
         let load = self.rules.to.map_or(load, |to| load.min(to));
         let load = match self.rules.unit {
             Unit::Rate => load,
             Unit::Whole => load.round().max(1.0),
         };
-        let refining = self.observations.iter().filter(|t| t.probe.purpose == Purpose::Refine);
-        let so_far = refining
-            .map(|observation| observation.probe.duration)
-            .fold(0, |sum: Nanos, d| sum.saturating_add(d));
+        let lengths = self.refining().map(|run| run.probe.duration);
+        let so_far = lengths.fold(0, |sum: Nanos, d| sum.saturating_add(d));
         let duration = (so_far / GROWTH).clamp(self.rules.short, self.longest());
         self.probe(load, duration, Purpose::Refine)
     }
@@ -567,7 +567,16 @@ impl Search {
             let data: Vec<fit::Datum> = self.observations.iter().map(datum).collect();
             fit::Fit::from_runs(&data, limit.allowed)
         });
-        Peak::from_fits(fits.collect(), self.rules.unit)
+        let mut peak = Peak::from_fits(fits.collect(), self.rules.unit);
+        let counts = |run: &Observation| {
+            let of_limit = |at| Block::sum(&self.counted(run, at));
+            (run.probe.load, (0..self.rules.limits.len()).map(of_limit).collect::<Vec<Block>>())
+        };
+        let runs = self.observations.iter().map(counts);
+        if let Some(pair) = step::neighbors(runs, &self.rules.limits) {
+            peak.narrow(pair, &self.rules);
+        }
+        peak
     }
 }
 
@@ -579,17 +588,4 @@ impl Observation {
     fn is_failed_attempt(&self) -> bool {
         matches!(self.probe.purpose, Purpose::Confirm { .. }) && !self.passed
     }
-}
-
-/// Returns element `number` of the sequence 1/2, 1/4, 3/4, 1/8, 5/8, ...
-fn van_der_corput(mut number: u64) -> f64 {
-    let (mut value, mut part) = (0.0, 0.5);
-    while number > 0 {
-        if number & 1 == 1 {
-            value += part;
-        }
-        number >>= 1;
-        part /= 2.0;
-    }
-    value
 }

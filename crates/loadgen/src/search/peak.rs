@@ -17,6 +17,8 @@ pub struct Peak {
     pub high: f64,
     /// Probability that each limit is the binding one.
     pub binds: Vec<f64>,
+    /// Relative half width of the interval of 95 % of the posterior.
+    pub(super) spread: f64,
     fits: Vec<Fit>,
 }
 
@@ -42,8 +44,15 @@ const POINTS: usize = 64;
 
 impl Peak {
     pub(super) fn from_fits(fits: Vec<Fit>, unit: Unit) -> Self {
-        let mut peak =
-            Self { load: 0.0, middle: 0.0, low: 0.0, high: 0.0, binds: Vec::new(), fits };
+        let mut peak = Self {
+            load: 0.0,
+            middle: 0.0,
+            low: 0.0,
+            high: 0.0,
+            binds: Vec::new(),
+            spread: 0.0,
+            fits,
+        };
         let whole = |load: f64| match unit {
             Unit::Rate => load,
             Unit::Whole => load.floor(),
@@ -51,8 +60,19 @@ impl Peak {
         peak.middle = peak.quantile(0.5);
         peak.load = whole(peak.middle);
         (peak.low, peak.high) = (peak.quantile(OUTSIDE / 2.0), peak.quantile(1.0 - OUTSIDE / 2.0));
+        peak.spread = peak.half_width();
         peak.binds = peak.weigh();
         peak
+    }
+
+    /// Takes the neighbors of a step as the interval if they show the peak to within the tolerance: the
+    /// load that passed, which is then the estimate, and the one that failed.
+    pub(super) fn narrow(&mut self, [passed, failed]: [f64; 2], rules: &Rules) {
+        let is_next = rules.unit == Unit::Whole && failed - passed <= 1.0;
+        if is_next || (failed / passed).ln() <= rules.tolerance {
+            (self.load, self.low) = (passed, passed);
+            self.high = if is_next { passed } else { failed };
+        }
     }
 
     /// Returns the limit that most likely binds.
@@ -62,7 +82,7 @@ impl Peak {
         most.unwrap_or(0)
     }
 
-    /// Returns the relative half width of the interval of 95 % of the posterior.
+    /// Returns the relative half width of the interval that is compared with the tolerance.
     pub(super) fn half_width(&self) -> f64 {
         (self.high / self.low).ln() / 2.0 * (1.96 / DEVIATIONS)
     }
@@ -79,6 +99,11 @@ impl Peak {
             *(if 1.0 - kept < probability { &mut low } else { &mut high }) = middle;
         }
         (low + (high - low) / 2.0).exp()
+    }
+
+    /// Returns the load of refining run `number` (>= 1). The loads fill the posterior evenly.
+    pub(super) fn placed(&self, number: u64) -> f64 {
+        self.quantile(0.05 + 0.9 * van_der_corput(number))
     }
 
     /// Returns the share of the posterior in which each limit is reached first.
@@ -122,4 +147,17 @@ impl Peak {
         let margin = PASSES * chance.hypot(unknown) + EARLY_STOPPING * binomial / fit.slope;
         self.load * (-margin.min(2.0 * rules.tolerance)).exp()
     }
+}
+
+/// Returns element `number` of the sequence 1/2, 1/4, 3/4, 1/8, 5/8, ...
+fn van_der_corput(mut number: u64) -> f64 {
+    let (mut value, mut part) = (0.0, 0.5);
+    while number > 0 {
+        if number & 1 == 1 {
+            value += part;
+        }
+        number >>= 1;
+        part /= 2.0;
+    }
+    value
 }

@@ -125,6 +125,32 @@ fn whole_loads_end_at_the_highest_that_passes() {
     }
 }
 
+/// Above the peak all queries are over the bound, and none below it. The time suffices for one full run.
+#[test]
+fn a_step_is_confirmed_by_one_full_run_between_its_neighbors() {
+    for (allowed, peak) in
+        [0.1, 0.01].into_iter().flat_map(|a| [150.0, 263.0, 500.0, 810.0, 1_500.0].map(|p| (a, p)))
+    {
+        let mut step = |_: &Search, probe: Probe| {
+            let seconds = probe.duration as f64 / SECOND as f64;
+            let queries = (probe.load * seconds / BLOCKS as f64).ceil() as u64;
+            let is_over = probe.load > peak;
+            let block = Block { queries, over: if is_over { queries } else { 0 } };
+            let blocks = vec![vec![block; BLOCKS]];
+            Observation { blocks, passed: !is_over, ..exact(0.0, probe) }
+        };
+        let max_time = 1_000 * SECOND;
+        let rules = Rules { max_time, ..rules(latency(allowed, 1), 60.0, Unit::Rate) };
+        let (outcome, search) = play(rules, &mut step);
+        assert_eq!(outcome.end, End::Confirmed, "{allowed} {peak}: {outcome:?}");
+        let is_full = |run: &&Observation| matches!(run.probe.purpose, Purpose::Confirm { .. });
+        assert_eq!(search.observations().iter().filter(is_full).count(), 1, "{allowed} {peak}");
+        let found = outcome.peak.unwrap();
+        assert!(found.low <= peak && peak <= found.high, "{allowed} {peak}: {found:?}");
+        assert!((found.high / found.low).ln() <= TOLERANCE, "{allowed} {peak}: {found:?}");
+    }
+}
+
 #[test]
 fn searches_without_a_peak_end_and_say_so() {
     let ends = |share: f64| {
