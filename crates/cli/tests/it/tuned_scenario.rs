@@ -113,8 +113,11 @@ fn a_program_that_ignores_its_formats_confirms_no_row() {
     folder.write("net/net.awk", "END { print \"accuracy = 0.98000\" }\n");
     folder.dyno(&format!("{RUN} --out out")).exits(1);
     let told = schema::keeps_to(&folder, "out", "tune");
+    let sentence = told["scenario"]["sentence"].as_str().unwrap();
     for name in ["objective bits", "objective stp"] {
         assert_eq!(row(&told, name)["verdict"], "UNDECIDED", "{name}");
+        let doubt = format!("; the margin of the {name} is UNDECIDED");
+        assert!(sentence.contains(&doubt), "{sentence}");
     }
 }
 

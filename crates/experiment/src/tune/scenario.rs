@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use dyno_loadgen::rng::Mt19937;
+use dyno_loadgen::rng::{GOLDEN_RATIO, Mt19937, mix};
 use dyno_loadgen::settings::nearest;
 use dyno_npu::mix::{Mix, MixError, MixLoad, MixResult, ServiceResult};
 use dyno_npu::pass::Pass;
@@ -260,13 +260,15 @@ fn about_requests(arrivals: &[(Picos, usize)]) -> Value {
     json!({"count": arrivals.len(), "sha256": sha256(lines.as_bytes())})
 }
 
-/// Returns requests that arrive at random (Poisson) at these rates per second, one rate for each network.
+/// Returns requests that arrive at random (Poisson) at these rates per second, one rate for each network. No two
+/// networks have the same arrivals, not even with neighboring seeds.
 #[must_use]
 pub fn arrivals(rates: &[f64], duration: Picos, seed: u64) -> Vec<(Picos, usize)> {
     const PICOS_PER_SECOND: f64 = 1e12;
     let mut all = Vec::new();
     for (network, rate) in rates.iter().enumerate().filter(|(_, rate)| **rate > 0.0) {
-        let mut random = Mt19937::new(seed.wrapping_add(network as u64));
+        let own = seed.wrapping_add((network as u64).wrapping_mul(GOLDEN_RATIO));
+        let mut random = Mt19937::new(mix(own));
         let mut at = random.exponential(*rate) * PICOS_PER_SECOND;
         while at < duration as f64 {
             all.push((at as Picos, network));
@@ -279,7 +281,22 @@ pub fn arrivals(rates: &[f64], duration: Picos, seed: u64) -> Vec<(Picos, usize)
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    /// With the seed plus the number of the network, network 1 had the arrivals of network 0 with the next seed.
+    #[test]
+    fn networks_share_no_arrivals_with_those_of_neighboring_seeds() {
+        let second = 1_000_000_000_000;
+        let mut seen = BTreeSet::new();
+        for seed in 0..4 {
+            let requests = arrivals(&[500.0; 3], second, seed);
+            // 1,500 expected, and five standard deviations of 39.
+            assert!((1_300..1_700).contains(&requests.len()), "{}", requests.len());
+            assert!(requests.iter().all(|(at, _)| seen.insert(*at)), "seed {seed}");
+        }
+    }
 
     /// Another seed or other rates are another job, even with as many requests.
     #[test]

@@ -1,6 +1,6 @@
 //! What the formats of a tuned network do to all networks of its scenario, next to simpler choices of formats.
 
-use dyno_number::tune::{Subset, TuneAnswer, TuneOutcome};
+use dyno_number::tune::{MarginVerdict, Subset, TuneAnswer, TuneOutcome};
 use dyno_number::{Network, Objective, layer_bits};
 use serde::Serialize;
 
@@ -86,7 +86,7 @@ impl ScenarioReport {
             npu: plan.npu.name().to_owned(),
             mapping: plan.mapping.to_string(),
             scheduler: plan.scheduler.to_string(),
-            sentence: report.sentence(outcome, of_bits.map(|(answer, _)| answer)),
+            sentence: report.sentence(outcome, of_bits),
             rows,
         }
     }
@@ -121,8 +121,24 @@ impl Reporter<'_> {
         }
     }
 
-    /// Compares the answer with that of the objective `bits`.
-    fn sentence(&self, outcome: &TuneOutcome, bits: Option<&TuneAnswer>) -> String {
+    /// Compares the answer with that of the objective `bits`, and states which of them may lose more than the margin.
+    fn sentence(
+        &self,
+        outcome: &TuneOutcome,
+        bits: Option<(&TuneAnswer, &TuneOutcome)>,
+    ) -> String {
+        let own = (self.network.objective.to_string(), outcome);
+        let of_bits = bits.map(|(_, found)| (Objective::Bits.to_string(), found));
+        let doubts = [Some(own), of_bits].into_iter().flatten().filter_map(|(name, found)| {
+            let verdict = found.confirmation.as_ref()?.verdict;
+            let is_open = verdict != MarginVerdict::Valid;
+            is_open.then(|| format!("; the margin of the objective {name} is {}", verdict.word()))
+        });
+        let comparison = self.comparison(outcome, bits.map(|(answer, _)| answer));
+        std::iter::once(comparison).chain(doubts).collect()
+    }
+
+    fn comparison(&self, outcome: &TuneOutcome, bits: Option<&TuneAnswer>) -> String {
         let Some(answer) = &outcome.answer else { return "there is no answer".into() };
         let value = |answer: &TuneAnswer| {
             self.network.objective.value(self.network, &answer.assignment, None)

@@ -43,10 +43,10 @@ impl TuneOutcome {
         let found = confirm::undecided(margin, 0, None, &problem);
         self.confirmation = Some(match self.confirmation.take() {
             Some(earlier) => Confirmation {
-                verdict: found.verdict,
-                needed: None,
-                problem: found.problem,
-                ..earlier
+                looks: earlier.looks,
+                answer: earlier.answer,
+                held_out: earlier.held_out,
+                ..found
             },
             None => found,
         });
@@ -57,7 +57,8 @@ impl TuneOutcome {
 mod tests {
     use crate::network::tests::lenet;
     use crate::tune::{
-        Evaluation, Journal, MarginVerdict, Settings, Stop, Trial, TuneOutcome, tune,
+        Confirmation, Evaluation, Journal, MarginVerdict, Settings, Stop, Trial, TuneOutcome,
+        too_few, tune,
     };
 
     fn outcome(accuracy: fn(&Trial) -> f64, most: Option<u64>) -> TuneOutcome {
@@ -77,6 +78,20 @@ mod tests {
         let confirmation = found.confirmation.expect("a verdict");
         assert_eq!(confirmation.verdict, MarginVerdict::Undecided);
         assert!(confirmation.problem.contains("does not seem to read {config}"));
+    }
+
+    /// Equal answers prove a margin only if the formats had an effect.
+    #[test]
+    fn what_a_confirmation_proved_is_dropped_with_its_verdict() {
+        let mut found = outcome(|_| 0.98, None);
+        let few = too_few(0.01, 400);
+        assert!(few.proven_margin.is_finite());
+        found.confirmation = Some(Confirmation { verdict: MarginVerdict::Valid, ..few });
+        found.doubt_reader("the program", 0.01);
+        let confirmation = found.confirmation.expect("a verdict");
+        assert_eq!(confirmation.verdict, MarginVerdict::Undecided);
+        assert!(confirmation.proven_margin.is_infinite(), "{confirmation:?}");
+        assert_eq!((confirmation.needed, confirmation.held_out), (None, 400));
     }
 
     #[test]
