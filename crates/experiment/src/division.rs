@@ -296,11 +296,7 @@ mod tests {
     }
 
     fn test(mode: TestMode, accuracy: Option<Accuracy>) -> Test {
-        Test {
-            verdict: "VALID".into(),
-            accuracy,
-            ..Test::new("Offline", summary::mode_name(mode))
-        }
+        Test { verdict: "VALID".into(), accuracy, ..Test::new("Offline", summary::mode_name(mode)) }
     }
 
     fn run(value: f64) -> Run {

@@ -122,11 +122,7 @@ impl Reporter<'_> {
     }
 
     /// Compares the answer with that of the objective `bits`, and states which of them may lose more than the margin.
-    fn sentence(
-        &self,
-        outcome: &TuneOutcome,
-        bits: Option<(&TuneAnswer, &TuneOutcome)>,
-    ) -> String {
+    fn sentence(&self, outcome: &TuneOutcome, bits: Option<(&TuneAnswer, &TuneOutcome)>) -> String {
         let own = (self.network.objective.to_string(), outcome);
         let of_bits = bits.map(|(_, found)| (Objective::Bits.to_string(), found));
         let doubts = [Some(own), of_bits].into_iter().flatten().filter_map(|(name, found)| {

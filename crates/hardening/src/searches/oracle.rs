@@ -162,7 +162,7 @@ pub struct SearchSettings {
     pub full_ns: u64,
     /// Limit of all runs together, ns.
     pub max_time_ns: u64,
-    /// Most full runs.
+    /// Most full runs that fail.
     pub confirmations: usize,
     /// The load at which the limit is reached.
     pub peak: f64,

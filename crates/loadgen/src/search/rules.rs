@@ -28,7 +28,8 @@ pub struct Rules {
     pub most_queries: u64,
     /// Time limit of all runs together, ns: no run is started that would end later.
     pub max_time: Nanos,
-    /// Maximum number of confirmations that are tried; 0 means no confirmation.
+    /// Number of failed confirmations after which the search ends; 0 means no confirmation. One that passes does
+    /// not count, and is repeated if it makes the peak uncertain.
     pub confirmations: u32,
 }
 

@@ -176,7 +176,7 @@ pub struct Definition {
     pub full_queries: u64,
     /// maximum time of all runs together
     pub max_time_ns: u64,
-    /// maximum number of full runs; 0 does not confirm
+    /// number of failed full runs after which the search ends; 0 does not confirm
     pub confirmations: u32,
     /// every setting that is not a default, except the load and its seeds
     pub settings: BTreeMap<String, String>,
