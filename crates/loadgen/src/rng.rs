@@ -14,6 +14,17 @@
 //! Other standard libraries draw differently, so that logs of builds with them cannot be
 //! reproduced.
 
+/// Returns a random number for a number: the finalizer of SplitMix64 (Steele and others, 2014). It chooses
+/// what is observed, and no part of a trace.
+#[inline]
+#[must_use]
+pub fn mixed(number: u64) -> u64 {
+    let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
 const STATE_WORDS: usize = 624;
 const MIDDLE_WORD: usize = 397;
 

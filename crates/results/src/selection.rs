@@ -1,5 +1,7 @@
 //! Random selections of rows that keep their order.
 
+use dyno_loadgen::rng::mixed;
+
 /// Selection of one random row in each stretch of equal length.
 ///
 /// Rows at even distances would show a system with a period always at the same phase. The selection
@@ -36,14 +38,6 @@ impl Selection {
         let length = self.stride.min(self.total - begin);
         begin + (mixed(stretch as u64) % length as u64) as usize
     }
-}
-
-/// Returns a random number for a number: the finalizer of SplitMix64 (Steele and others, 2014).
-fn mixed(number: u64) -> u64 {
-    let mut mixed = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]
