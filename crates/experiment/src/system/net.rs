@@ -407,11 +407,6 @@ impl Remote {
         self.client.clone()
     }
 
-    /// Excludes the first `ramp` ns of the next runs from the client's counters of requests.
-    pub fn exclude_ramp(&self, ramp: Nanos) {
-        self.client.exclude_ramp(ramp);
-    }
-
     /// Returns its name in logs.
     pub fn name(&self) -> &str {
         self.client.name()
