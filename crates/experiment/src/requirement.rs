@@ -92,7 +92,38 @@ fn found(limit: &Limit, rows: Option<&Records>) -> summary::Requirement {
     };
     let Some(rows) = rows else { return found };
     found.unmeasured = unmeasured(limit, rows).saturating_mul(rows.stride);
-    let Some(Measurement { value, judgment }) = measured(limit, rows) else { return found };
+    let lag = || rows.client_lag_ns.iter().map(|&lag| u64::try_from(lag).unwrap_or(0)).collect();
+    let Some(measurement) = measured(limit, rows.observation(), lag) else { return found };
+    add(&mut found, measurement);
+    found.more_queries = found.more_queries.map(|more| more.saturating_mul(rows.stride));
+    if found.unmeasured > 0 && found.finding == RequirementFinding::Met {
+        found.finding = RequirementFinding::Undecided;
+    }
+    found
+}
+
+/// Judges a requirement over all slices of the runs of a side; `None` for the lag of the client, which
+/// slices do not have, and without queries that are measured.
+pub fn over_slices(
+    required: &summary::Requirement,
+    slices: &[compare::Run],
+) -> Option<summary::Requirement> {
+    let of = |name: &str| Some(limits::allowed(required.percentile(name)?));
+    let (quantity, allowed) = match required.metric.split('.').next()? {
+        "errors" => (Quantity::Errors, required.bound),
+        "latency" => (Quantity::Latency, of("latency")?),
+        "ttft" => (Quantity::FirstToken, of("ttft")?),
+        "tpot" => (Quantity::TimePerOutputToken, of("tpot")?),
+        _ => return None,
+    };
+    let limit = Limit { quantity, allowed, bound: required.bound as u64 };
+    let mut found = required.clone();
+    add(&mut found, measured(&limit, compare::Run::pool(slices), Vec::new)?);
+    Some(found)
+}
+
+/// Adds a measurement to the result of a requirement.
+fn add(found: &mut summary::Requirement, Measurement { value, judgment }: Measurement) {
     found.value = Some(value);
     (found.low, found.high) = (judgment.low, judgment.high);
     found.finding = match judgment.finding {
@@ -100,12 +131,8 @@ fn found(limit: &Limit, rows: Option<&Records>) -> summary::Requirement {
         Finding::Missed => RequirementFinding::Missed,
         Finding::Undecided => RequirementFinding::Undecided,
     };
-    found.more_queries = judgment.more.map(|more| more.saturating_mul(rows.stride));
+    found.more_queries = judgment.more;
     found.is_correlated = judgment.is_correlated;
-    if found.unmeasured > 0 && found.finding == RequirementFinding::Met {
-        found.finding = RequirementFinding::Undecided;
-    }
-    found
 }
 
 /// Returns the number of answered rows without the time of tokens that a limit is on: without a first
@@ -144,10 +171,12 @@ fn metric(limit: &Limit) -> String {
 }
 
 /// Returns the measurement; `None` if no query has the quantity.
-fn measured(limit: &Limit, rows: &Records) -> Option<Measurement> {
-    let compare::Run { latency, first_token, time_per_output_token, failed, .. } =
-        rows.observation();
-    let lag = || rows.client_lag_ns.iter().map(|&lag| u64::try_from(lag).unwrap_or(0));
+fn measured(
+    limit: &Limit,
+    run: compare::Run,
+    lag: impl FnOnce() -> Vec<u64>,
+) -> Option<Measurement> {
+    let compare::Run { latency, first_token, time_per_output_token, failed, .. } = run;
     let risk = 1.0 - CONFIDENCE;
     let times = match limit.quantity {
         Quantity::Errors if failed.is_empty() => return None,
@@ -160,7 +189,7 @@ fn measured(limit: &Limit, rows: &Records) -> Option<Measurement> {
         Quantity::Latency => latency,
         Quantity::FirstToken => first_token,
         Quantity::TimePerOutputToken => time_per_output_token,
-        Quantity::ClientLag => lag().collect(),
+        Quantity::ClientLag => lag(),
     };
     if times.is_empty() {
         return None;
