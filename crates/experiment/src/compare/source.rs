@@ -428,7 +428,9 @@ mod tests {
             "verdict": "INVALID", "reasons": [], "notes": [], "settings": {},
         }))
         .unwrap();
-        for (metric, requirement) in [("errors", "errors <= 3 %"), ("lag.p99", "client lag <= 1 ms")] {
+        for (metric, requirement) in
+            [("errors", "errors <= 3 %"), ("lag.p99", "client lag <= 1 ms")]
+        {
             let text = format!("The requirement {requirement} is missed: a.");
             test.add_reason(Reason::new(ReasonKind::Requirement, text));
             test.requirements.push(Requirement {
