@@ -65,12 +65,17 @@ impl Records {
         time(self.scheduled_ns[row].saturating_add(self.latency_ns[row]))
     }
 
-    /// Returns the times of the answered queries, and a flag for each query that failed.
+    /// Returns the times of the answered queries, and a flag for each query that failed. Rows of several
+    /// samples have no times of tokens: they hold the first token of one sample and the tokens of all.
     pub fn observation(&self) -> compare::Run {
+        let has_tokens = self.row == Row::Sample || self.samples_per_query <= 1;
         let answered: Vec<usize> =
             (0..self.row_count()).filter(|&row| self.is_answered(row)).collect();
         let latency = |row: usize| self.latency_ns[row];
-        let first = |row: usize| self.first_token_ns.get(row).copied().filter(|&at| at != NEVER);
+        let first = |row: usize| {
+            let found = self.first_token_ns.get(row).copied();
+            found.filter(|&at| has_tokens && at != NEVER)
+        };
         let mut completed: Vec<Nanos> = answered.iter().map(|&row| self.done(row)).collect();
         completed.sort_unstable();
         let per_token = |&row: &usize| {
