@@ -139,9 +139,10 @@ impl fmt::Display for LogError {
                 (*needed as f64 / MB).ceil(),
                 outdir.display(),
                 *free as f64 / MB,
-                match has_trace {
-                    true => ", choose another folder, or disable the trace",
-                    false => ", or choose another folder",
+                if *has_trace {
+                    ", choose another folder, or disable the trace"
+                } else {
+                    ", or choose another folder"
                 }
             ),
             Self::Write { written, failed } => {

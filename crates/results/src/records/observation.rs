@@ -148,6 +148,26 @@ mod tests {
     }
 
     #[test]
+    fn rows_of_several_samples_have_no_times_of_tokens() {
+        let of = |samples_per_query: usize| {
+            let record = Record {
+                samples_per_query,
+                scheduled_at: vec![0, 1_000],
+                issued_at: vec![0, 1_000],
+                indices: vec![0; 2 * samples_per_query],
+                first_token_at: vec![1_100; 2 * samples_per_query],
+                completed_at: vec![1_300; 2 * samples_per_query],
+                tokens: vec![3; 2 * samples_per_query],
+                ..Record::default()
+            };
+            let run = Records::from_record(&record, Keep::All).unwrap().observation();
+            (run.latency.len(), run.first_token, run.time_per_output_token)
+        };
+        assert_eq!(of(1), (2, vec![1_100, 100], vec![100, 100]));
+        assert_eq!(of(2), (2, Vec::new(), Vec::new()));
+    }
+
+    #[test]
     fn an_open_loop_that_never_queues_has_the_rate_of_its_arrivals() {
         let scheduled_at: Vec<Nanos> = (0..200).map(|query| query * 100 * MILLISECOND).collect();
         let record = Record {
