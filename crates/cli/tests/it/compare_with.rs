@@ -115,7 +115,7 @@ fn figures_of_both_tools_stand_in_one_table_with_proven_reasons() {
 #[test]
 fn metrics_that_one_tool_does_not_measure_are_left_out_in_one_line() {
     let folder = with_script();
-    let served = "--system tokens:each=1ms,tokens=8,slots=2 --model-name m";
+    let served = "--system tokens:first=5ms,each=1ms,tokens=8,slots=2 --model-name m";
     let server = ServerProcess::start(&folder, served);
     // Whole answers have no times of tokens; the script reports some nevertheless.
     let arguments = format!(
