@@ -165,9 +165,6 @@ impl PlannedTest {
         let remote = system.remote().filter(|_| self.reads_metrics);
         let servers = remote.map(|remote| ServerObserver::begin(remote, heart.clock()));
         let ramp = self.ramp();
-        if let Some(remote) = system.remote() {
-            remote.exclude_ramp(ramp);
-        }
         let monitor = driver.monitor();
         let watched = monitor.clone();
         let logs = std::thread::scope(|scope| {

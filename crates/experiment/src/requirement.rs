@@ -3,11 +3,12 @@
 
 use dyno_loadgen::compare;
 use dyno_loadgen::compare::bound::{self, Finding, Judgment};
+use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::search::{Limit, Quantity};
-use dyno_results::records::{Keep, NEVER, Records};
+use dyno_results::records::{Keep, Records};
 use dyno_results::search::limits;
-use dyno_results::summary::{self, Reason, ReasonKind, RequirementFinding, State};
+use dyno_results::summary::{self, Reason, ReasonKind, RequirementFinding, State, goodput};
 use dyno_results::units;
 
 use crate::options::Requirement;
@@ -38,7 +39,7 @@ pub fn judge(test: &mut summary::Test, requirements: &[&Requirement], runs: &[Ju
     for run in runs {
         // Of a selection, a system with a period or rare failures would be judged by chance.
         let rows = Records::from_record(run.record, Keep::All);
-        let of_run = limits.iter().map(|limit| self::found(limit, rows.as_ref()));
+        let of_run = limits.iter().map(|limit| self::found(limit, run.record, rows.as_ref()));
         let Some(name) = &run.name else {
             found.extend(of_run);
             continue;
@@ -80,7 +81,7 @@ struct Measurement {
     judgment: Judgment,
 }
 
-fn found(limit: &Limit, rows: Option<&Records>) -> summary::Requirement {
+fn found(limit: &Limit, record: &Record, rows: Option<&Records>) -> summary::Requirement {
     let is_share = limit.quantity == Quantity::Errors;
     let mut found = summary::Requirement {
         requirement: limits::show(limit),
@@ -91,8 +92,45 @@ fn found(limit: &Limit, rows: Option<&Records>) -> summary::Requirement {
         ..summary::Requirement::default()
     };
     let Some(rows) = rows else { return found };
-    found.unmeasured = unmeasured(limit, rows).saturating_mul(rows.stride);
-    let Some(Measurement { value, judgment }) = measured(limit, rows) else { return found };
+    let tokens = TokenTimes::from_record(record);
+    found.unmeasured = tokens.unmeasured(limit.quantity);
+    let run = compare::Run {
+        first_token: tokens.first,
+        time_per_output_token: tokens.per_token,
+        ..rows.observation()
+    };
+    let lag = || rows.client_lag_ns.iter().map(|&lag| u64::try_from(lag).unwrap_or(0)).collect();
+    let Some(measurement) = measured(limit, run, lag) else { return found };
+    add(&mut found, measurement);
+    found.more_queries = found.more_queries.map(|more| more.saturating_mul(rows.stride));
+    if found.unmeasured > 0 && found.finding == RequirementFinding::Met {
+        found.finding = RequirementFinding::Undecided;
+    }
+    found
+}
+
+/// Judges a requirement over all slices of the runs of a side; `None` for the lag of the client, which
+/// slices do not have, and without queries that are measured.
+pub fn over_slices(
+    required: &summary::Requirement,
+    slices: &[compare::Run],
+) -> Option<summary::Requirement> {
+    let of = |name: &str| Some(limits::allowed(required.percentile(name)?));
+    let (quantity, allowed) = match required.metric.split('.').next()? {
+        "errors" => (Quantity::Errors, required.bound),
+        "latency" => (Quantity::Latency, of("latency")?),
+        "ttft" => (Quantity::FirstToken, of("ttft")?),
+        "tpot" => (Quantity::TimePerOutputToken, of("tpot")?),
+        _ => return None,
+    };
+    let limit = Limit { quantity, allowed, bound: required.bound as u64 };
+    let mut found = required.clone();
+    add(&mut found, measured(&limit, compare::Run::pool(slices), Vec::new)?);
+    Some(found)
+}
+
+/// Adds a measurement to the result of a requirement.
+fn add(found: &mut summary::Requirement, Measurement { value, judgment }: Measurement) {
     found.value = Some(value);
     (found.low, found.high) = (judgment.low, judgment.high);
     found.finding = match judgment.finding {
@@ -100,35 +138,47 @@ fn found(limit: &Limit, rows: Option<&Records>) -> summary::Requirement {
         Finding::Missed => RequirementFinding::Missed,
         Finding::Undecided => RequirementFinding::Undecided,
     };
-    found.more_queries = judgment.more.map(|more| more.saturating_mul(rows.stride));
+    found.more_queries = judgment.more;
     found.is_correlated = judgment.is_correlated;
-    if found.unmeasured > 0 && found.finding == RequirementFinding::Met {
-        found.finding = RequirementFinding::Undecided;
-    }
-    found
 }
 
-/// Returns the number of answered rows without the time of tokens that a limit is on: without a first
-/// token, or with several tokens that came at once.
-fn unmeasured(limit: &Limit, rows: &Records) -> u64 {
-    match limit.quantity {
-        Quantity::FirstToken | Quantity::TimePerOutputToken => {
-            let compare::Run { latency, first_token, time_per_output_token, .. } =
-                rows.observation();
-            let without_first = latency.len().saturating_sub(first_token.len());
-            let several = (0..rows.row_count()).filter(|&row| {
-                let has_first = rows.first_token_ns.get(row).is_some_and(|&at| at != NEVER);
-                rows.is_answered(row) && has_first && rows.tokens.get(row).is_some_and(|&n| n > 1)
-            });
-            let at_once = match limit.quantity {
-                Quantity::TimePerOutputToken => {
-                    several.count().saturating_sub(time_per_output_token.len())
-                }
-                _ => 0,
-            };
-            (without_first + at_once) as u64
+/// Times of tokens of the answered samples of a run. Rows of several samples do not have them.
+#[derive(Default)]
+struct TokenTimes {
+    first: Vec<u64>,
+    per_token: Vec<u64>,
+    /// Answers without a first token.
+    without_first: u64,
+    /// Answers with several tokens that came at once.
+    at_once: u64,
+}
+
+impl TokenTimes {
+    fn from_record(record: &Record) -> Self {
+        let mut times = Self::default();
+        for (sample, due, at) in goodput::answered(record) {
+            let first = record.first_token_at.get(sample).copied().unwrap_or(0);
+            let tokens = record.tokens.get(sample).copied().unwrap_or(0);
+            if first == 0 {
+                times.without_first += 1;
+                continue;
+            }
+            times.first.push(first.saturating_sub(due));
+            match Definitions::Native.time_per_output_token(first, at, tokens) {
+                Some(time) => times.per_token.push(u64::try_from(time).unwrap_or(0)),
+                None => times.at_once += u64::from(tokens > 1),
+            }
         }
-        Quantity::Latency | Quantity::ClientLag | Quantity::Errors => 0,
+        times
+    }
+
+    /// Returns the number of answers without the time of tokens that a limit is on.
+    fn unmeasured(&self, quantity: Quantity) -> u64 {
+        match quantity {
+            Quantity::FirstToken => self.without_first,
+            Quantity::TimePerOutputToken => self.without_first + self.at_once,
+            Quantity::Latency | Quantity::ClientLag | Quantity::Errors => 0,
+        }
     }
 }
 
@@ -144,10 +194,12 @@ fn metric(limit: &Limit) -> String {
 }
 
 /// Returns the measurement; `None` if no query has the quantity.
-fn measured(limit: &Limit, rows: &Records) -> Option<Measurement> {
-    let compare::Run { latency, first_token, time_per_output_token, failed, .. } =
-        rows.observation();
-    let lag = || rows.client_lag_ns.iter().map(|&lag| u64::try_from(lag).unwrap_or(0));
+fn measured(
+    limit: &Limit,
+    run: compare::Run,
+    lag: impl FnOnce() -> Vec<u64>,
+) -> Option<Measurement> {
+    let compare::Run { latency, first_token, time_per_output_token, failed, .. } = run;
     let risk = 1.0 - CONFIDENCE;
     let times = match limit.quantity {
         Quantity::Errors if failed.is_empty() => return None,
@@ -160,7 +212,7 @@ fn measured(limit: &Limit, rows: &Records) -> Option<Measurement> {
         Quantity::Latency => latency,
         Quantity::FirstToken => first_token,
         Quantity::TimePerOutputToken => time_per_output_token,
-        Quantity::ClientLag => lag().collect(),
+        Quantity::ClientLag => lag(),
     };
     if times.is_empty() {
         return None;
@@ -256,7 +308,7 @@ mod tests {
 
     fn finding(text: &str, record: &Record) -> summary::Requirement {
         let limit = limits::parse(text, 0.99).unwrap();
-        found(&limit, Records::from_record(record, Keep::All).as_ref())
+        found(&limit, record, Records::from_record(record, Keep::All).as_ref())
     }
 
     #[test]
@@ -319,6 +371,33 @@ mod tests {
         );
         assert!(reason(&found).unwrap().text.contains("1,000 answers have no such time"));
         assert_eq!(finding("ttft.p90<=1ms", &half).finding, RequirementFinding::Missed);
+    }
+
+    #[test]
+    fn times_of_tokens_are_those_of_samples_and_not_of_queries() {
+        // Of each query, one answer has 1 ms per token, and the other one 10 ms.
+        let (ms, queries) = (1_000_000, 400_u64);
+        let due = |query: u64| query * 1_000 * ms;
+        let of_samples = |at: [u64; 2]| {
+            (0..queries).flat_map(move |query| at.map(|at| due(query) + at)).collect::<Vec<u64>>()
+        };
+        let record = Record {
+            samples_per_query: 2,
+            scheduled_at: (0..queries).map(due).collect(),
+            issued_at: (0..queries).map(due).collect(),
+            indices: vec![0; 800],
+            first_token_at: of_samples([10 * ms; 2]),
+            completed_at: of_samples([20 * ms, 110 * ms]),
+            tokens: vec![11; 800],
+            ..Record::default()
+        };
+        // Of the sum of the tokens, it would be 100 / 21 ms.
+        let slow = finding("tpot.p90<=5ms", &record);
+        assert_eq!(slow.value, Some(10e6), "{slow:?}");
+        assert_eq!(slow.finding, RequirementFinding::Missed, "{slow:?}");
+        assert_eq!(finding("tpot.p25<=2ms", &record).value, Some(1e6));
+        // A query is as slow as its slowest sample.
+        assert_eq!(finding("p25<=2ms", &record).value, Some(110e6));
     }
 
     /// Returns a run of a queue with one server, exponential service with a mean of 1 ms, and this load,

@@ -200,6 +200,14 @@ pub fn split_mix(state: &mut u64) -> u64 {
     mix(*state)
 }
 
+/// Returns the result number `index`, from 0, of [`split_mix`] with state 0. What is observed is drawn with
+/// it, and no part of a trace.
+#[inline]
+#[must_use]
+pub const fn split_mix_at(index: u64) -> u64 {
+    mix(index.wrapping_add(1).wrapping_mul(GOLDEN_RATIO))
+}
+
 /// Returns a number whose bits depend on all bits of `x`: the finalizer of [`split_mix`]. Different
 /// numbers have different results.
 #[inline]
@@ -224,6 +232,10 @@ mod tests {
             [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
         );
         assert_eq!(mix(1_234_567_u64.wrapping_add(GOLDEN_RATIO)), found[0]);
+        let mut zero = 0;
+        for index in 0..3 {
+            assert_eq!(split_mix_at(index), split_mix(&mut zero));
+        }
     }
 
     #[test]

@@ -78,7 +78,7 @@ def ours(dyno, url, units, streams, rate, seconds, folder):
         command += ["--mode", "performance", "--json", "--no-progress", "--out", os.path.join(out, "run")]
         printed = subprocess.run(command, stdout=subprocess.PIPE).stdout
     metrics = json.loads(printed)["tests"][0]["metrics"]
-    return metrics["samples_per_s"], metrics["latency_ns"]["p99"] / 1e6
+    return metrics["completed_samples_per_s"], metrics["latency_ns"]["p99"] / 1e6
 
 
 def peak(play, bound):

@@ -149,7 +149,7 @@ impl RunDirectory {
             None => (Claim::unnamed(name)?, None),
         };
         let sum = log_bytes.iter().fold(OWN_BYTES, |sum, bytes| sum.saturating_add(*bytes));
-        let reserve = check_room(&claim.partial, sum)
+        let reserve = check_room(&claim.partial, sum, enable_trace)
             .and_then(|()| Reserve::take(&claim.partial, sum))
             .inspect_err(|_| drop(fs::remove_dir_all(&claim.partial)))
             .map_err(DirectoryError::NoRoom)?;
@@ -261,10 +261,10 @@ impl RunDirectory {
 }
 
 /// Opens log files once for a trial, before the measurement.
-fn check_room(partial: &Path, needed: u64) -> Result<(), String> {
+fn check_room(partial: &Path, needed: u64, enable_trace: bool) -> Result<(), String> {
     let trial = partial.join(TRIAL);
     fs::create_dir(&trial).map_err(|error| error.to_string())?;
-    let settings = LogSettings { outdir: trial.clone(), ..LogSettings::default() };
+    let settings = LogSettings { outdir: trial.clone(), enable_trace, ..LogSettings::default() };
     LogFiles::open(&settings, None, needed).map_err(|error| error.to_string())?;
     fs::remove_dir_all(&trial).map_err(|error| error.to_string())
 }

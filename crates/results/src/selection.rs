@@ -1,6 +1,6 @@
 //! Random selections of rows that keep their order.
 
-use dyno_loadgen::rng::{GOLDEN_RATIO, mix};
+use dyno_loadgen::rng::split_mix_at;
 
 /// Selection of one random row in each stretch of equal length.
 ///
@@ -36,7 +36,7 @@ impl Selection {
     fn row_in(self, stretch: usize) -> usize {
         let begin = stretch * self.stride;
         let length = self.stride.min(self.total - begin);
-        let random = mix((stretch as u64).wrapping_add(1).wrapping_mul(GOLDEN_RATIO));
+        let random = split_mix_at(stretch as u64);
         begin + (random % length as u64) as usize
     }
 }

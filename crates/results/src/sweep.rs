@@ -284,7 +284,9 @@ pub fn results(run: &summary::Run) -> Vec<PointResult> {
             (result.time_per_output_token_p50_ns, result.time_per_output_token_p99_ns) =
                 both(metrics.time_per_output_token_ns);
             let counted = metrics.tokens.as_ref().and_then(|tokens| tokens.output_per_s);
-            let measured = metrics.token_rates.as_ref().and_then(|r| r.completed_tokens_per_s);
+            // Inferred tokens are not counted.
+            let rates = metrics.token_rates.as_ref().filter(|_| metrics.token_count.is_some());
+            let measured = rates.and_then(|r| r.completed_tokens_per_s.or(r.tokens_per_s));
             result.output_tokens_per_s = counted.or(measured).filter(|rate| rate.is_finite());
         }
     }

@@ -137,7 +137,7 @@ impl Compare {
             Ok(compared) => compared,
             Err(exit) => return Ok(exit),
         };
-        let question = self.question(looks, sides.peer.is_some());
+        let question = self.question(looks);
         let report = ComparisonReport::from_sides(&sides, question)?;
         if self.json {
             output::print(pretty(&report.to_json()))?;
@@ -215,7 +215,7 @@ impl Compare {
         }
     }
 
-    fn question(&self, looks: LookPolicy, has_peer: bool) -> Question {
+    fn question(&self, looks: LookPolicy) -> Question {
         // Two folders, or one folder of interleaved runs.
         let is_interleaved = self.is_played() || self.runs.len() == 1;
         let default_margin = if self.threshold > 0.0 { self.threshold } else { MARGIN };
@@ -224,10 +224,7 @@ impl Compare {
             margin: self.margin.unwrap_or(default_margin),
             looks,
             between_runs: self.between_runs,
-            metrics: match &self.metric[..] {
-                [] if has_peer => peer::METRICS.to_vec(),
-                given => given.to_vec(),
-            },
+            metrics: self.metric.clone(),
             risk: RISK,
             is_paired: self.paired || is_interleaved,
             is_forced: self.force,

@@ -190,6 +190,22 @@ fn a_ramp_of_a_rate_is_sent_and_not_measured() {
 }
 
 #[test]
+fn the_client_counts_no_request_that_was_due_in_the_ramp() {
+    let (server, folder) = (PacedServer::start(2, Duration::from_millis(20)), Folder::new());
+    // About 25 requests are due in the ramp, and 12 of them are answered in it, one by one. The others
+    // are sent after it.
+    let options = "--request-rate 100 --ramp 500ms --max-concurrency 1 --num-prompts 20 --seed 5 \
+                   --stop-on-saturation off --out out";
+    server.measure(&folder, ",model=m", options);
+    let run: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    let (metrics, client) = (&run["tests"][0]["metrics"], &run["clients"][0]);
+    assert!(metrics["excluded"]["ramp_requests"].as_u64() > Some(12), "{}", metrics["excluded"]);
+    assert_eq!((&metrics["query_count"], &client["sent"]), (&json!(20), &json!(20)));
+    assert_eq!(client["tokens_counted_by"], json!({"server": 20}));
+    assert!(client["limit_waits"].as_u64() <= Some(20), "{client}");
+}
+
+#[test]
 fn a_ramp_of_a_concurrency_grows_one_request_at_a_time() {
     let (server, folder) = (PacedServer::start(2, Duration::from_millis(10)), Folder::new());
     let options = "--max-concurrency 8 --ramp 800ms --num-prompts 100 --out out";

@@ -243,6 +243,13 @@ fn in_profile_llm_no_request_of_any_slice_may_fail() {
     let notes = report["tests"][0]["notes"].to_string();
     assert!(notes.contains("the candidate is INVALID"), "{notes}");
     assert!(notes.contains("requests in all slices failed, and 0 may"), "{notes}");
+    // A requirement replaces that rule. It is judged over all slices, too: a tenth is more than 3 %.
+    config(&folder, "c.toml", "lognormal=2ms,servers=4,failed=0.1", load);
+    let required = "a.toml c.toml --require errors<=3% --out required";
+    let played = played.replace("a.toml b.toml", required);
+    let report = folder.dyno(&played).exits(1).json();
+    let notes = report["tests"][0]["notes"].to_string();
+    assert!(notes.contains("the requirement errors <= 3 % is missed over all slices: "), "{notes}");
 }
 
 #[test]

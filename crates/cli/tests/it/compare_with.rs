@@ -112,6 +112,29 @@ fn figures_of_both_tools_stand_in_one_table_with_proven_reasons() {
     folder.dyno("compare pairs --strict").exits(1);
 }
 
+#[test]
+fn metrics_that_one_tool_does_not_measure_are_left_out_in_one_line() {
+    let folder = with_script();
+    let served = "--system tokens:first=5ms,each=1ms,tokens=8,slots=2 --model-name m";
+    let server = ServerProcess::start(&folder, served);
+    // Whole answers have no times of tokens; the script reports some nevertheless.
+    let arguments = format!(
+        "compare --with aiperf --interleave 2 --system openai:http://{}/v1,model=m,stream=false \
+         --num-prompts 20 --max-concurrency 2 --set max_client_lag_ns=0 --out pairs",
+        server.address()
+    );
+    let report = dyno(&folder, &format!("{arguments} --json")).exits(0).json();
+    assert_eq!(report["tests"][0]["headline"], "mean");
+    assert!(!report["tests"][0]["metrics"].to_string().contains("ttft"), "{report:#}");
+    assert!(!report["tests"][0]["omitted"].to_string().contains("ttft"), "{report:#}");
+    let notes = report["tests"][0]["notes"].to_string();
+    let note = "because not every run measures them: ttft-mean, ttft-p50, ttft-p99, tpot-mean";
+    assert_eq!(notes.matches(note).count(), 1, "{notes}");
+    let asked = folder.dyno("compare pairs --metric ttft-mean").exits(2).stderr;
+    let reason = "the baseline does not measure the mean time to first token";
+    assert!(asked.contains(reason), "{asked}");
+}
+
 /// Answers of a model to completions.
 fn texts(path: &str, body: &Value) -> (u16, &'static str, String) {
     if path == "/v1/models" {

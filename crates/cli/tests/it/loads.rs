@@ -325,6 +325,24 @@ fn each_stage_and_the_steady_part_have_figures_of_their_own() {
     }
 }
 
+#[test]
+fn a_sweep_of_offline_has_the_tokens_per_second() {
+    let folder = Folder::new();
+    let system = "model:fixed=1ms,tokens=4-4,per-token=100us";
+    let ran = folder.dyno(&format!(
+        "sweep --over settings.offline_expected_qps=1000,2000 --system {system} --scenario offline \
+         --mode performance --duration 1s --set use_token_latencies=true --no-progress --out out"
+    ));
+    assert!(matches!(ran.code, Some(0 | 1)), "{}{}", ran.stdout, ran.stderr);
+    let sweep: Value = serde_json::from_str(&folder.read("out/sweep.json")).unwrap();
+    for point in sweep["points"].as_array().unwrap() {
+        let result = &point["results"][0];
+        let [rate, tokens] =
+            ["throughput", "output_tokens_per_s"].map(|key| result[key].as_f64().unwrap());
+        assert!((tokens / rate - 4.0).abs() < 1e-6, "four tokens each: {point}");
+    }
+}
+
 /// Each worker has an equal part of the limit, whichever way it is given.
 #[test]
 fn workers_share_the_limit_of_requests_in_flight() {

@@ -2,12 +2,14 @@
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare::{self, Comparison, Metric, Series};
+use dyno_results::summary::RequirementFinding;
 use dyno_results::units;
 
 use super::source::ComparedTest;
 use super::tokens::{TokenRow, depends_on_length};
 
 use crate::outcome::allowed;
+use crate::requirement;
 
 /// Reasons that make metrics inconclusive regardless of their intervals.
 pub struct Doubts {
@@ -38,6 +40,7 @@ impl Doubts {
             let reason = reason_of_tests(tests);
             is_final |= reason.is_some();
             let reason = reason.or_else(|| failures_of_slices(tests));
+            let reason = reason.or_else(|| missed_in_slices(tests));
             invalid.extend(reason.map(|reason| (side, reason)));
         }
         // Definitions differ only in tokens.
@@ -107,10 +110,11 @@ impl Doubts {
     }
 }
 
-/// Returns why a side is INVALID, except by the failures of its slices; `None` if it is not.
+/// Returns why a side is INVALID, except by the failures and requirements of its slices; `None` if it is
+/// not.
 fn reason_of_tests(tests: &[ComparedTest]) -> Option<String> {
-    let whole =
-        tests.iter().filter(|test| !test.is_sliced).filter_map(|test| test.failures.as_ref());
+    let whole = tests.iter().filter(|test| !test.is_sliced);
+    let whole = whole.flat_map(|test| test.failures.iter().chain(&test.missed));
     let mut reasons = tests.iter().flat_map(|test| &test.invalid).chain(whole);
     reasons.next().cloned()
 }
@@ -152,6 +156,22 @@ fn failures_of_slices(tests: &[ComparedTest]) -> Option<String> {
     })
 }
 
+/// Returns which requirement makes a side in slices INVALID: one that is missed over all of them. A single
+/// slice misses one by chance more often than the whole run.
+fn missed_in_slices(tests: &[ComparedTest]) -> Option<String> {
+    let first = tests.iter().find(|test| test.is_sliced && !test.requirements.is_empty())?;
+    let slices: Vec<compare::Run> =
+        tests.iter().flat_map(|test| test.observations.iter().cloned()).collect();
+    first.requirements.iter().find_map(|required| {
+        let found = requirement::over_slices(required, &slices)?;
+        let is_missed = found.finding == RequirementFinding::Missed;
+        is_missed.then(|| {
+            let measured = found.measured_text();
+            format!("the requirement {} is missed over all slices: {measured}", found.requirement)
+        })
+    })
+}
+
 fn times(run: &compare::Run, series: Series) -> &[Nanos] {
     match series {
         Series::Latency => &run.latency,
@@ -165,5 +185,49 @@ fn is_by_definition(metric: Metric) -> bool {
     match metric {
         Metric::Percentile(series, _) | Metric::Mean(series) => series != Series::FirstToken,
         Metric::Throughput | Metric::Failures => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_results::summary::Requirement;
+
+    use super::*;
+
+    /// A run in slices of 50 requests with these numbers of failures. Its first slice misses a requirement.
+    fn sliced(failures: [usize; 8]) -> ComparedTest {
+        let slice = |failures: usize| compare::Run {
+            failed: (0..50).map(|at| at * 7 % 50 < failures).collect(),
+            ..compare::Run::default()
+        };
+        let required = Requirement {
+            requirement: "errors <= 3 %".into(),
+            metric: "errors".into(),
+            bound: 0.03,
+            unit: "share".into(),
+            confidence: 0.95,
+            ..Requirement::default()
+        };
+        ComparedTest {
+            missed: vec!["The requirement errors <= 3 % is missed: 12 %.".into()],
+            requirements: vec![required],
+            is_sliced: true,
+            observations: failures.map(slice).to_vec(),
+            ..ComparedTest::empty()
+        }
+    }
+
+    #[test]
+    fn a_requirement_is_judged_over_all_slices() {
+        // 11 of 400 are less than 3 %.
+        let few = [sliced([6, 0, 1, 0, 1, 2, 0, 1])];
+        assert_eq!((reason_of_tests(&few), missed_in_slices(&few)), (None, None));
+        // 48 of 400 are 12 %.
+        let reason = missed_in_slices(&[sliced([6; 8])]).unwrap();
+        let expected = "the requirement errors <= 3 % is missed over all slices: 12.000 % (";
+        assert!(reason.starts_with(expected), "{reason}");
+        let whole = [ComparedTest { is_sliced: false, ..sliced([6; 8]) }];
+        assert!(reason_of_tests(&whole).unwrap().contains("is missed: 12 %"));
+        assert_eq!(missed_in_slices(&whole), None);
     }
 }

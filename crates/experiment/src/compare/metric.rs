@@ -126,6 +126,22 @@ pub fn parse(text: &str) -> Result<Metric, String> {
     }
 }
 
+/// Returns whether every run of a side measures a metric.
+fn is_measured(metric: Metric, tests: &[ComparedTest]) -> bool {
+    let has = |test: &ComparedTest, times: fn(&Run) -> &Vec<u64>| {
+        test.observations.iter().any(|run| !times(run).is_empty())
+            || test.figures.contains_key(&name(metric))
+    };
+    tests.iter().all(|test| match metric {
+        Metric::Percentile(Series::FirstToken, _) | Metric::Mean(Series::FirstToken) => {
+            has(test, |run| &run.first_token)
+        }
+        Metric::Percentile(Series::TimePerOutputToken, _)
+        | Metric::Mean(Series::TimePerOutputToken) => has(test, |run| &run.time_per_output_token),
+        _ => true,
+    })
+}
+
 /// Rejects requested metrics of tokens that a run does not measure.
 ///
 /// # Errors
@@ -135,23 +151,9 @@ pub fn refuse_unmeasured(
     baseline: &[ComparedTest],
     candidate: &[ComparedTest],
 ) -> Result<(), Failure> {
-    let is_measured = |metric: Metric, test: &ComparedTest| {
-        let has = |times: fn(&Run) -> &Vec<u64>| {
-            test.observations.iter().any(|run| !times(run).is_empty())
-                || test.figures.contains_key(&name(metric))
-        };
-        match metric {
-            Metric::Percentile(Series::FirstToken, _) | Metric::Mean(Series::FirstToken) => {
-                has(|run| &run.first_token)
-            }
-            Metric::Percentile(Series::TimePerOutputToken, _)
-            | Metric::Mean(Series::TimePerOutputToken) => has(|run| &run.time_per_output_token),
-            _ => true,
-        }
-    };
     for &metric in asked {
         for (side, tests) in [("baseline", baseline), ("candidate", candidate)] {
-            if tests.iter().all(|test| is_measured(metric, test)) {
+            if is_measured(metric, tests) {
                 continue;
             }
             let problem = format!(
@@ -164,6 +166,19 @@ pub fn refuse_unmeasured(
         }
     }
     Ok(())
+}
+
+/// Returns those of `metrics` that every run measures, and a note on the others.
+pub fn measured(
+    metrics: &[Metric],
+    baseline: &[ComparedTest],
+    candidate: &[ComparedTest],
+) -> (Vec<Metric>, Option<String>) {
+    let has = |&metric: &Metric| is_measured(metric, baseline) && is_measured(metric, candidate);
+    let (kept, others): (Vec<Metric>, Vec<Metric>) = metrics.iter().copied().partition(has);
+    let names: Vec<String> = others.into_iter().map(name).collect();
+    let note = format!("not compared, because not every run measures them: {}", names.join(", "));
+    (kept, (!names.is_empty()).then_some(note))
 }
 
 /// Returns the headline of a scenario, and the other metrics to compare.

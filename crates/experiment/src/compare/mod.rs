@@ -71,7 +71,8 @@ pub struct Question {
     /// Standard deviation between runs of one system, as a share (>= 0), assumed
     /// where each side has a single run in real time.
     pub between_runs: f64,
-    /// Metrics to compare, the headline first; empty takes those of the scenario.
+    /// Metrics to compare, the headline first; empty takes those of the scenario, or
+    /// [`peer::METRICS`] that both load generators measure.
     pub metrics: Vec<Metric>,
     /// Probability of any false alarm, over all tests.
     pub risk: f64,
@@ -183,7 +184,7 @@ impl ComparisonReport {
                 side.iter().map(|run| test(run, title).clone()).collect()
             };
             let (a, b) = (each(baseline), each(candidate));
-            let assumed = Assumptions { risk, between_runs, accepts_lengths: peer.is_some() };
+            let assumed = Assumptions { risk, between_runs, has_peer: peer.is_some() };
             tests.push(TestReport::from_tests(a, b, &question, assumed)?);
         }
         if baseline.len() > 1 && candidate.len() > 1 && !question.is_paired {
@@ -400,9 +401,9 @@ struct Assumptions {
     risk: f64,
     /// Assumed standard deviation between runs of one system, as a share.
     between_runs: f64,
-    /// Whether answers of different lengths may be compared: two load generators state the lengths as
-    /// a reason for their difference.
-    accepts_lengths: bool,
+    /// Whether another load generator made the candidate's runs. It has its own default metrics, and
+    /// the lengths of answers may differ: they are a stated reason of the difference.
+    has_peer: bool,
 }
 
 impl TestReport {
@@ -417,14 +418,8 @@ impl TestReport {
         let risk = assumed.risk - output_tokens.as_ref().map_or(0.0, |_| tokens_risk);
         let mut notes = refuse_incomplete(&baseline, &candidate, question.is_forced)?;
         notes.extend(tokens::remark(&baseline, &candidate));
-        // The metrics of two load generators are a fixed list, of which a server may not have all.
-        if !assumed.accepts_lengths {
-            metric::refuse_unmeasured(&question.metrics, &baseline, &candidate)?;
-        }
-        let metrics = match &question.metrics[..] {
-            [] => metric::of_scenario(&baseline, &candidate),
-            given => given.to_vec(),
-        };
+        let (metrics, unmeasured) = metrics(&baseline, &candidate, question, assumed.has_peer)?;
+        notes.extend(unmeasured);
         let pairing = pairing(&baseline, &candidate, question.is_paired);
         let most = |tests: &[ComparedTest]| tests.iter().map(|test| test.observations.len()).max();
         let options = compare::Options {
@@ -436,7 +431,7 @@ impl TestReport {
             pooled_most: most(&baseline).unwrap_or(1),
             ..compare::Options::new(metrics[0], metrics[1..].to_vec(), pairing)
         };
-        let lengths = output_tokens.as_ref().filter(|_| !assumed.accepts_lengths);
+        let lengths = output_tokens.as_ref().filter(|_| !assumed.has_peer);
         let doubts = Doubts::new(&baseline, &candidate, lengths, question.is_forced);
         let Conditions { scenario, tenant, .. } = baseline[0].conditions.clone();
         let title = baseline[0].conditions.title();
@@ -477,6 +472,26 @@ impl TestReport {
             notes,
         })
     }
+}
+
+/// Returns the metrics to compare, the headline first, and a note on default metrics that are left out.
+///
+/// # Errors
+/// A requested metric that a run does not measure.
+fn metrics(
+    baseline: &[ComparedTest],
+    candidate: &[ComparedTest],
+    question: &Question,
+    has_peer: bool,
+) -> Result<(Vec<Metric>, Option<String>), Failure> {
+    if !question.metrics.is_empty() {
+        metric::refuse_unmeasured(&question.metrics, baseline, candidate)?;
+        return Ok((question.metrics.clone(), None));
+    }
+    if has_peer {
+        return Ok(metric::measured(&peer::METRICS, baseline, candidate));
+    }
+    Ok((metric::of_scenario(baseline, candidate), None))
 }
 
 /// Rejects incomplete runs unless they are forced. Returns notes on them.

@@ -50,8 +50,13 @@ pub struct ComparedTest {
     pub conditions: Conditions,
     /// How the run ended.
     pub state: State,
-    /// Why the test is INVALID, besides failures; empty if nothing else makes it INVALID.
+    /// Why the test is INVALID, besides failures and missed requirements; empty if nothing else makes it
+    /// INVALID.
     pub invalid: Vec<String>,
+    /// Reasons of missed requirements that are judged over all slices of a sliced run.
+    pub missed: Vec<String>,
+    /// Requirements of the test, with the results of the whole run or of its first slice.
+    pub requirements: Vec<summary::Requirement>,
     /// Why failures make the test or one of its slices INVALID; `None` if they do not.
     pub failures: Option<String>,
     /// Whether it was played in slices, whose failures are judged together.
@@ -203,7 +208,7 @@ impl ComparedTest {
             has_accuracy: Some(run.tests.iter().any(is_accuracy)),
             ..Conditions::from_test(test)
         };
-        let (invalid, failures) = reasons_of_invalid(test);
+        let InvalidReasons { others: invalid, missed, failures } = InvalidReasons::of_test(test);
         let exact = figures::of_all_queries(run, test, &records);
         let observed = observation(&records, &test.scenario, &test.plan);
         let observed = compare::Run { exact, ..observed };
@@ -211,6 +216,8 @@ impl ComparedTest {
             conditions,
             state: test.state,
             invalid,
+            missed,
+            requirements: test.requirements.clone(),
             failures,
             is_sliced: false,
             allows_no_failure: allows_no_failure(run, test),
@@ -248,6 +255,8 @@ impl ComparedTest {
             conditions: Conditions::foreign(test, is_only),
             state: State::Complete,
             invalid: Vec::new(),
+            missed: Vec::new(),
+            requirements: Vec::new(),
             failures: None,
             is_sliced: false,
             allows_no_failure: false,
@@ -326,23 +335,46 @@ impl ComparedRun {
     }
 }
 
-/// Returns why a test is INVALID: the reasons besides failures, and that of failures.
-fn reasons_of_invalid(test: &summary::Test) -> (Vec<String>, Option<String>) {
-    if test.judged() != Verdict::Invalid {
-        return (Vec::new(), None);
-    }
-    let (mut others, mut failures) = (Vec::new(), None);
-    for text in &test.reasons {
-        match test.causes.iter().find(|reason| reason.text == *text) {
-            Some(reason) if reason.kind == ReasonKind::Failures => failures = Some(text.clone()),
-            Some(reason) if reason.undecided || reason.kind == ReasonKind::Consequence => {}
-            _ => others.push(text.clone()),
+/// Reasons why a test is INVALID.
+#[derive(Debug, Default)]
+struct InvalidReasons {
+    /// Those of failures; `None` if they do not make it INVALID.
+    failures: Option<String>,
+    /// Those of missed requirements on figures that are compared.
+    missed: Vec<String>,
+    /// All others.
+    others: Vec<String>,
+}
+
+impl InvalidReasons {
+    fn of_test(test: &summary::Test) -> Self {
+        let mut found = Self::default();
+        if test.judged() != Verdict::Invalid {
+            return found;
         }
+        // Slices do not keep the lag of the client.
+        let lag = |required: &&summary::Requirement| required.metric.starts_with("lag");
+        let is_on_lag = |text: &str| {
+            let mut on_lag = test.requirements.iter().filter(lag);
+            on_lag.any(|required| text.contains(&required.requirement))
+        };
+        for text in &test.reasons {
+            match test.causes.iter().find(|reason| reason.text == *text) {
+                Some(reason) if reason.kind == ReasonKind::Failures => {
+                    found.failures = Some(text.clone());
+                }
+                Some(reason) if reason.undecided || reason.kind == ReasonKind::Consequence => {}
+                Some(reason) if reason.kind == ReasonKind::Requirement && !is_on_lag(text) => {
+                    found.missed.push(text.clone());
+                }
+                _ => found.others.push(text.clone()),
+            }
+        }
+        if found.others.is_empty() && found.missed.is_empty() && found.failures.is_none() {
+            found.others.clone_from(&test.reasons);
+        }
+        found
     }
-    if others.is_empty() && failures.is_none() {
-        others.clone_from(&test.reasons);
-    }
-    (others, failures)
 }
 
 /// Returns whether VALID means complete answers, as in profile llm without a requirement on errors.
@@ -361,5 +393,55 @@ fn without_first(run: &mut compare::Run) {
         if !times.is_empty() {
             times.remove(0);
         }
+    }
+}
+
+#[cfg(test)]
+impl ComparedTest {
+    /// Returns a test without a measurement.
+    pub fn empty() -> Self {
+        let test = foreign::Test {
+            title: "example".into(),
+            scenario: "Server".into(),
+            system: String::new(),
+            data: summary::Data::default(),
+            plan: summary::Plan::default(),
+            figures: Figures::new(),
+            records: None,
+            has_times: false,
+            remarks: Vec::new(),
+        };
+        Self::foreign(&test, true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_results::summary::{Reason, Requirement};
+
+    use super::*;
+
+    #[test]
+    fn missed_requirements_are_apart_from_other_reasons() {
+        let mut test: summary::Test = serde_json::from_value(serde_json::json!({
+            "scenario": "Server", "mode": "performance", "folder": "", "state": "complete",
+            "verdict": "INVALID", "reasons": [], "notes": [], "settings": {},
+        }))
+        .unwrap();
+        for (metric, requirement) in
+            [("errors", "errors <= 3 %"), ("lag.p99", "client lag <= 1 ms")]
+        {
+            let text = format!("The requirement {requirement} is missed: a.");
+            test.add_reason(Reason::new(ReasonKind::Requirement, text));
+            test.requirements.push(Requirement {
+                requirement: requirement.into(),
+                metric: metric.into(),
+                ..Requirement::default()
+            });
+        }
+        let found = InvalidReasons::of_test(&test);
+        assert_eq!(found.missed, ["The requirement errors <= 3 % is missed: a."]);
+        assert_eq!(found.others, ["The requirement client lag <= 1 ms is missed: a."]);
+        assert_eq!(found.failures, None);
     }
 }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Record;
 use dyno_net::client::LateRead;
-use dyno_results::summary::observer::{Loss, Pause};
+use dyno_results::summary::observer::{Loss, PER_TOKEN, Pause};
 use dyno_results::summary::{Observer, Requirement};
 
 use crate::observe::{BEAT, LEAST_STOP, Observation};
@@ -44,12 +44,15 @@ pub struct JudgedPercentiles {
     pub latency: Vec<f64>,
     /// Percentiles of the time to first token.
     pub first_token: Vec<f64>,
+    /// Percentiles of the time per output token.
+    pub time_per_output_token: Vec<f64>,
 }
 
 impl JudgedPercentiles {
     /// Returns the target of a test.
     pub fn from_target(target: f64) -> Self {
-        Self { latency: vec![target], first_token: vec![target] }
+        let [latency, first_token, time_per_output_token] = [(); 3].map(|()| vec![target]);
+        Self { latency, first_token, time_per_output_token }
     }
 
     /// Returns the target of a test, and the percentiles of its requirements.
@@ -60,6 +63,7 @@ impl JudgedPercentiles {
         };
         found.latency.extend(of("latency"));
         found.first_token.extend(of("ttft"));
+        found.time_per_output_token.extend(of("tpot"));
         found
     }
 }
@@ -138,13 +142,13 @@ fn add(observer: &mut Observer, tenant: u32, delays: &Delays<'_>) {
     observer.delayed += found.delayed;
     observer.longest_delay_ns = observer.longest_delay_ns.max(found.longest);
     let judged = &delays.part.judged;
-    observer.figures.extend(figures(tenant, "latency", &found.latencies, &judged.latency));
-    observer.figures.extend(figures(
-        tenant,
-        "time to first token",
-        &found.first_tokens,
-        &judged.first_token,
-    ));
+    for (name, times, further) in [
+        ("latency", &found.latencies, &judged.latency),
+        ("time to first token", &found.first_tokens, &judged.first_token),
+        (PER_TOKEN, &found.per_token, &judged.time_per_output_token),
+    ] {
+        observer.figures.extend(figures(tenant, name, times, further));
+    }
 }
 
 /// Estimates the total duration of stops from the lateness of the beats that fell into them.
@@ -245,8 +249,10 @@ mod tests {
         let record = record(&latencies);
         let late: Vec<_> =
             record.completed_at.iter().step_by(500).map(|&at| late(at, 3 * MS)).collect();
-        let required = Requirement { metric: "latency.p99.9".into(), ..Requirement::default() };
-        let judged = JudgedPercentiles::from_test(0.9, &[required]);
+        let required = ["latency.p99.9", "tpot.p95"]
+            .map(|metric| Requirement { metric: metric.into(), ..Requirement::default() });
+        let judged = JudgedPercentiles::from_test(0.9, &required);
+        assert_eq!(judged.time_per_output_token, [0.9, 0.95]);
         assert_eq!((&judged.latency[..], &judged.first_token[..]), (&[0.9, 0.999][..], &[0.9][..]));
         let parts = [Part { judged, ..part(&record, vec![0; 2_000]) }];
         let seen = observer(observation(&[]), Reach::Network, &parts, &late);
@@ -254,6 +260,32 @@ mod tests {
         let tail = named("latency p99.9");
         assert_eq!((tail.measured_ns, tail.without_client_ns), (8 * MS, 5 * MS));
         assert_eq!(named("latency p99").measured_ns, 5 * MS);
+    }
+
+    #[test]
+    fn a_late_read_changes_the_time_per_output_token_by_its_part_of_the_gaps() {
+        // Two queries with a first token after 1 ms and 4 more in the 4 ms after it: 1 ms each.
+        let mut record = record(&[5 * MS; 2]);
+        record.first_token_at = record.issued_at.iter().map(|at| at + MS).collect();
+        record.tokens = vec![5; 2];
+        // The last token of the first query was read 2 ms late, and the first of the second 800 us:
+        // without that they are (4 - 2) / 4 and (4 + 0.8) / 4 ms. Sending late shifts both ends.
+        let reads = [late(record.completed_at[0], 2 * MS), late(record.first_token_at[1], 800_000)];
+        let by_time = reads.iter().map(|read| (read.at, read)).collect();
+        let part = part(&record, vec![MS / 4; 2]);
+        let delays = Delays { reach: Reach::Network, part: &part, late: &by_time, pauses: &[] };
+        let found = delays.of_answers().per_token;
+        let without: Vec<Nanos> = found.iter().map(|time| time.without).collect();
+        assert_eq!(without, [500_000, 1_200_000]);
+        assert!(found.iter().all(|time| time.measured == MS && time.at_least == time.without));
+        // In process, only the pause between the tokens counts: 1 of 4 ms.
+        let pause = |at_ns| Pause { at_ns, lasted_ns: MS, loss: Loss::Stopped };
+        let pauses = [pause(0), pause(12 * MS)];
+        let none = HashMap::new();
+        let delays = Delays { reach: Reach::InProcess, part: &part, late: &none, pauses: &pauses };
+        let without: Vec<Nanos> =
+            delays.of_answers().per_token.iter().map(|time| time.without).collect();
+        assert_eq!(without, [MS, 750_000]);
     }
 
     #[test]

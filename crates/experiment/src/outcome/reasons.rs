@@ -15,6 +15,7 @@ use dyno_results::units::{count, counted, duration, percentile};
 
 use super::failures::{Failures, Troubles};
 use crate::options::{FailureRule, Stages};
+use crate::requirement::JudgedRun;
 
 /// Facts besides the report that the reasons of a run depend on.
 #[derive(Debug, Clone, Copy)]
@@ -64,21 +65,22 @@ pub fn list(report: &Report<'_>, context: Context<'_>) -> Vec<Reason> {
 /// up to the bound of the percentile.)
 pub fn judge_failures(
     test: &mut summary::Test,
-    record: &Record,
+    run: &JudgedRun<'_>,
     troubles: &Troubles,
     rule: FailureRule,
 ) {
     let is_told =
         |test: &summary::Test| test.causes.iter().any(|reason| reason.kind == ReasonKind::Failures);
-    let failed = &record.failed;
+    let failed = &run.record.failed;
     match rule {
         FailureRule::Requirement if is_told(test) => test.remove_reasons(&[ReasonKind::Failures]),
         FailureRule::None if !failed.is_empty() && !is_told(test) => {
             let failures = Failures::from_samples(failed, troubles);
+            let place = run.name.as_ref().map_or(String::new(), |name| format!("In {name}: "));
             let text = format!(
-                "{}. In this profile VALID means complete answers; --require 'errors<=1%' allows a \
-                 share of failures. {}",
-                failed_share(&failures, record),
+                "{place}{}. In this profile VALID means complete answers; --require 'errors<=1%' \
+                 allows a share of failures. {}",
+                failed_share(&failures, run.record),
                 failures.advice()
             );
             let reason = Reason::new(ReasonKind::Failures, text).because_of(Cause::System);
@@ -546,5 +548,24 @@ mod tests {
         let failures = Failures::from_samples(&record.failed, &Troubles::new());
         let text = failed_share(&failures, &record);
         assert!(text.starts_with("1 of 4 samples failed (25 %): 1 "), "{text}");
+    }
+
+    #[test]
+    fn failures_of_another_run_of_a_repetition_name_it() {
+        let good = Record { completed_at: vec![50, 70], ..Record::default() };
+        let bad = Record { failed: vec![(1, record::Failure::Cut)], ..good.clone() };
+        let shown = JudgedRun { record: &good, name: None };
+        let other = JudgedRun { record: &bad, name: Some("run 2 of 3".into()) };
+        let mut test: summary::Test = serde_json::from_value(serde_json::json!({
+            "scenario": "Server", "mode": "performance", "folder": "", "state": "complete",
+            "verdict": "VALID", "reasons": [], "notes": [], "settings": {},
+        }))
+        .unwrap();
+        for run in [&shown, &other] {
+            judge_failures(&mut test, run, &Troubles::new(), FailureRule::None);
+        }
+        let [reason] = &test.reasons[..] else { panic!("{:?}", test.reasons) };
+        assert!(reason.starts_with("In run 2 of 3: 1 of 2 samples failed (50 %): 1 "), "{reason}");
+        assert_eq!(test.verdict, "INVALID");
     }
 }

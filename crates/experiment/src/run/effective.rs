@@ -10,6 +10,7 @@ use dyno_results::records::Keep;
 use dyno_results::summary::{Run, Test};
 
 use crate::options::{FILE_VERSION, Options};
+use crate::system::net::without_secrets;
 
 /// Returns the configuration of the run as a `dyno.toml`.
 pub fn effective_toml(run: &Run, options: &Options) -> String {
@@ -46,7 +47,14 @@ pub fn effective_toml(run: &Run, options: &Options) -> String {
     let is_first = |test: &&Test| Some((&test.scenario, &test.mode)) == first;
     for test in run.tests.iter().filter(|test| test.tenant.is_some()).filter(is_first) {
         let name = test.tenant.as_deref().unwrap_or_default();
-        let _ = writeln!(text, "\n[[tenants]]\nname = {}\n\n[tenants.settings]", quoted(name));
+        let own = options.tenants.iter().find(|tenant| tenant.name == name);
+        let system = own.and_then(|tenant| tenant.system.as_deref()).map(without_secrets);
+        let system = system.map_or(String::new(), |spec| format!("system = {}\n", quoted(&spec)));
+        let _ = writeln!(
+            text,
+            "\n[[tenants]]\nname = {}\n{system}\n[tenants.settings]",
+            quoted(name)
+        );
         text += &rows(test);
     }
     text

@@ -88,7 +88,7 @@ impl OutcomeSink<'_> {
             let own: Vec<&Requirement> = self.requirements.iter().filter(own).collect();
             requirement::judge(tenant, &own, &runs);
             for run in &runs {
-                judge_failures(tenant, run.record, ending.troubles, ending.failures);
+                judge_failures(tenant, run, ending.troubles, ending.failures);
             }
         }
     }

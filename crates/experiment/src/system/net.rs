@@ -42,6 +42,7 @@ use dyno_sut::tensors::{Elements, TensorLibrary};
 use serde_json::json;
 
 use super::kind::{Drive, OpenedSystem, Request, Resources, SystemKind};
+use super::target::is_url;
 use crate::environment;
 use crate::failure::Failure;
 use crate::options::{RunOptions, is_open};
@@ -233,11 +234,15 @@ fn load(name: &str, request: &Request<'_>) -> Result<LoadedServer, Failure> {
             of_tenant.push(0);
             continue;
         };
+        let identified =
+            is_url(spec).then(|| discover::system_of(spec, run, Some(request.watch))).transpose()?;
+        let spec = identified.as_ref().unwrap_or(spec);
         let (name, argument) = spec.split_once(':').unwrap_or((spec, ""));
         if !NAMES.contains(&name) {
             let spec = without_secrets(spec);
             let problem = format!("`{spec}`, the system of a tenant, is not a server");
-            return Err(Failure::usage(problem).hint(format!("those are {}", NAMES.join(", "))));
+            let hint = format!("those are URLs, and {}", NAMES.join(", "));
+            return Err(Failure::usage(problem).hint(hint));
         }
         of_tenant.push(all.len());
         all.push(start(name, argument, run)?);
@@ -405,11 +410,6 @@ impl Remote {
     /// Returns the system under test.
     pub fn client(&self) -> Arc<dyn SystemUnderTest> {
         self.client.clone()
-    }
-
-    /// Excludes the first `ramp` ns of the next runs from the client's counters of requests.
-    pub fn exclude_ramp(&self, ramp: Nanos) {
-        self.client.exclude_ramp(ramp);
     }
 
     /// Returns its name in logs.

@@ -1,9 +1,10 @@
-//! Progress of a run: exact counts, and the latencies of an evenly spread sample of the queries.
+//! Progress of a run: exact counts, and the latencies of one random query in each of equal stretches.
 //!
 //! The latencies are an estimate for display only. The result of a run is computed from all
 //! stamps after the run.
 
 use crate::clock::Nanos;
+use crate::rng::split_mix_at;
 use crate::sut::CHOSEN_AT_ONCE;
 
 /// Progress of a run at one moment.
@@ -105,13 +106,14 @@ impl FollowedQueries {
         }
     }
 
-    /// Adds evenly spread samples of a single query that is due at 0.
+    /// Adds one random sample of each of equal stretches of a single query that is due at 0.
     pub(super) fn follow_samples(&mut self, tenant: usize, samples: u64) {
         let chosen = samples.min(CHOSEN_AT_ONCE);
         for i in 0..chosen {
+            let (begin, end) = (samples * i / chosen, samples * (i + 1) / chosen);
             self.follow(ChosenQuery {
                 tenant,
-                first: samples * i / chosen,
+                first: begin + split_mix_at(i) % (end - begin),
                 samples: 1,
                 due: 0,
                 client_lag: None,

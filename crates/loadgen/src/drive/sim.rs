@@ -8,6 +8,7 @@ use super::{Driver, Glance, Job, Process, RunOutcome, TenantOutcome, look};
 use crate::clock::{Nanos, WallTime};
 use crate::plan::Load;
 use crate::record::{LoggedResponse, Misuse, Outcome, Record};
+use crate::rng::split_mix_at;
 use crate::session::{Issue, IssueSummary, Session, Step};
 use crate::sut::{
     CHOSEN_AT_ONCE, ResponseId, SettledSample, SimulatedCompletion, SimulatedQuery, SimulatedSystem,
@@ -73,8 +74,8 @@ impl View<'_> {
         self.now
     }
 
-    /// Returns counts, and the latencies of answered queries. About a thousand evenly spread
-    /// queries are sampled between two glances.
+    /// Returns counts, and the latencies of answered queries: between two glances, of one random query
+    /// in each of about a thousand equal stretches.
     pub fn glance(&mut self) -> Glance {
         let Self { run, session, now, .. } = *self;
         let mut glance = Glance { epoch: run.epoch, now, ..Glance::default() };
@@ -98,14 +99,16 @@ impl View<'_> {
                 scheduled => scheduled,
             };
             let every = ((issued - from) as u64).div_ceil(CHOSEN_AT_ONCE).max(1);
-            for query in (from..issued).step_by(every as usize) {
+            for begin in (from..issued).step_by(every as usize) {
+                let length = every.min((issued - begin) as u64);
+                let query = begin + (split_mix_at(begin as u64) % length) as usize;
                 self.follows.follow(ChosenQuery {
                     tenant,
                     first: query as u64 * samples,
                     samples,
                     due: due[query],
                     client_lag: None,
-                    stands_for: every,
+                    stands_for: length,
                 });
             }
         }

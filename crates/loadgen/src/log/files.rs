@@ -104,6 +104,8 @@ pub enum LogError {
         needed: u64,
         /// Free space, bytes.
         free: u64,
+        /// Whether the logs have a trace, which takes most of the space.
+        has_trace: bool,
     },
     /// After the run: some files are incomplete. The measurements are still in memory; open other
     /// [`LogFiles`] and write again.
@@ -131,13 +133,17 @@ impl fmt::Display for LogError {
                     _ => "choose another folder",
                 })
             }
-            Self::NoSpace { outdir, needed, free } => write!(
+            Self::NoSpace { outdir, needed, free, has_trace } => write!(
                 f,
-                "the logs will take about {:.0} MB and `{}` has {:.0} MB free; free some space, or \
-                 choose another folder",
+                "the logs will take about {:.0} MB and `{}` has {:.0} MB free; free some space{}",
                 (*needed as f64 / MB).ceil(),
                 outdir.display(),
-                *free as f64 / MB
+                *free as f64 / MB,
+                if *has_trace {
+                    ", choose another folder, or disable the trace"
+                } else {
+                    ", or choose another folder"
+                }
             ),
             Self::Write { written, failed } => {
                 f.write_str(
@@ -237,6 +243,7 @@ impl LogFiles {
                 outdir: settings.outdir.clone(),
                 needed: expected_bytes,
                 free,
+                has_trace: settings.enable_trace,
             }),
             _ => Ok(Self { settings: settings.clone(), files }),
         }

@@ -25,6 +25,7 @@ mod failing;
 #[cfg(all(test, loom))]
 pub(crate) mod models;
 mod notes;
+mod ramp;
 mod responder;
 mod slab;
 

@@ -1,5 +1,6 @@
-//! Notes of the issuing thread for observers: the due time of every n-th query, in a ring that
-//! only this thread writes. Without an observer nothing is noted. With one, about a thousand
+//! Notes of the issuing thread for observers: the due time of one random query in each stretch of n, in
+//! a ring that only this thread writes. Every n-th query would show a system with a period always at the
+//! same phase. Without an observer nothing is noted. With one, about a thousand
 //! queries are noted between two glances.
 
 use std::sync::atomic::Ordering;
@@ -7,6 +8,7 @@ use std::sync::atomic::Ordering;
 use super::ResponseId;
 use super::slab::CachePadded;
 use crate::clock::Nanos;
+use crate::rng::split_mix_at;
 use crate::sync::{AtomicU64, IS_MODEL};
 
 /// Maximum number of queries chosen per glance.
@@ -20,7 +22,7 @@ const SLOTS: u64 = if IS_MODEL { 2 } else { 4 * CHOSEN_AT_ONCE };
 /// glance.
 const LEAST_GLANCES: u64 = 64;
 
-/// Mask of a ring that notes no query: only number 0 has none of these bits.
+/// Mask of a ring that notes no query.
 const NOTHING: u64 = u64::MAX;
 
 /// Stored instead of a client lag for queries that are due when they are issued.
@@ -29,7 +31,7 @@ const NO_LAG: u64 = u64::MAX;
 /// Ring of notes.
 #[derive(Debug)]
 pub(crate) struct Notes {
-    /// A query is noted if its number has none of these bits.
+    /// Length of a stretch, a power of two, minus 1; or [`NOTHING`].
     mask: AtomicU64,
     /// Notes written so far.
     written: CachePadded<AtomicU64>,
@@ -85,7 +87,7 @@ impl Notes {
     /// Returns whether the query with this number is noted.
     #[inline]
     pub(crate) fn wants(&self, number: u64) -> bool {
-        number & self.mask.load(Ordering::Relaxed) == 0
+        is_chosen(number, self.mask.load(Ordering::Relaxed))
     }
 
     /// Writes the notes of one call. Only one thread may write. `note` returns the id, the due time
@@ -98,7 +100,7 @@ impl Notes {
     ) {
         let mask = self.mask.load(Ordering::Relaxed);
         let mut written = self.written.0.load(Ordering::Relaxed);
-        for i in (0..queries).filter(|i| (number + i) & mask == 0) {
+        for i in (0..queries).filter(|i| is_chosen(number + i, mask)) {
             let Some(slot) = self.slots.get((written % SLOTS) as usize) else { return };
             let (first, due, client_lag) = note(i);
             // Each store releases: a reader of any of these values sees the earlier notes and
@@ -136,6 +138,12 @@ impl Notes {
     }
 }
 
+/// Returns whether a query is the random one of its stretch.
+#[inline]
+fn is_chosen(number: u64, mask: u64) -> bool {
+    mask == 0 || (mask != NOTHING && (number ^ split_mix_at(number & !mask)) & mask == 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,6 +173,21 @@ mod tests {
             }
             assert_eq!(last, Some(writing - 1));
         });
+    }
+
+    #[test]
+    fn a_period_has_its_share_of_the_notes() {
+        let notes = Notes::expecting(1);
+        notes.aim(1_000_000);
+        let noted: Vec<u64> = (0..1_000_000).filter(|&number| notes.wants(number)).collect();
+        assert!(noted.iter().map(|number| number / 1_024).eq(0..977), "one in each stretch");
+        for period in [2, 8, 64] {
+            let hits = noted.iter().filter(|number| number.is_multiple_of(period)).count();
+            let (share, expected) = (hits as f64 / 977.0, 1.0 / period as f64);
+            // Four standard deviations of a binomial share.
+            let reach = 4.0 * (expected * (1.0 - expected) / 977.0).sqrt();
+            assert!((share - expected).abs() < reach, "period {period}: {share}");
+        }
     }
 
     #[test]

@@ -201,6 +201,15 @@ impl Responder {
         self.run.clock.when(clock, at)
     }
 
+    /// Returns whether an issued sample is measured: its query is not due in the ramp before the
+    /// measured part.
+    #[inline]
+    #[must_use]
+    pub fn is_measured(&self, id: ResponseId) -> bool {
+        let slab = self.run.slabs.get(usize::from(id.tenant()));
+        slab.and_then(Slab::ramp).is_none_or(|ramp| ramp.is_measured(id.sequence()))
+    }
+
     /// Returns whether the run was ended early. Samples that the system has not begun then need no
     /// answer: a system with a queue drops them.
     #[inline]

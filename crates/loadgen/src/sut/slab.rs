@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{OnceLock, PoisonError};
 
 use super::failing::{FailureNote, Failures};
+use super::ramp::RampSamples;
 use super::{AsResponse, ResponseId, SettledSample};
 use crate::clock::Nanos;
 use crate::record::{Failure, LoggedResponse, Misuse, Responses};
@@ -90,6 +91,8 @@ pub(crate) struct Slab {
     /// Turns that were held and are not any more.
     released: AtomicU64,
     failed: Mutex<Failures>,
+    /// Samples that are not measured; `None` without a ramp.
+    ramp: Option<RampSamples>,
     duplicate: AtomicU64,
     unknown: AtomicU64,
     first_token_late: AtomicU64,
@@ -109,12 +112,25 @@ impl Slab {
             whole_at: Mutex::default(),
             released: AtomicU64::new(0),
             failed: Mutex::default(),
+            ramp: None,
             duplicate: AtomicU64::new(0),
             unknown: AtomicU64::new(0),
             first_token_late: AtomicU64::new(0),
         };
         slab.provide(samples);
         slab
+    }
+
+    /// Sets the length of the ramp before the measured part, ns; 0 without one.
+    #[must_use]
+    pub(crate) fn with_ramp(self, length: Nanos) -> Self {
+        Self { ramp: (length > 0).then(|| RampSamples::new(length)), ..self }
+    }
+
+    /// Returns the samples of the ramp; `None` without one.
+    #[inline]
+    pub(crate) fn ramp(&self) -> Option<&RampSamples> {
+        self.ramp.as_ref()
     }
 
     /// Allocates memory for `samples` samples in all.

@@ -54,7 +54,7 @@ macro_rules! atomic {
 
 atomic!(AtomicBool, bool, swap);
 atomic!(AtomicI64, i64,);
-atomic!(AtomicU64, u64, fetch_add, fetch_max, fetch_or);
+atomic!(AtomicU64, u64, fetch_add, fetch_max, fetch_min, fetch_or);
 
 impl AtomicI64 {
     pub(crate) fn new(value: i64) -> Self {

@@ -208,7 +208,7 @@ impl PendingAnswer {
             self.parts = self.parts.saturating_add(heard.beats);
         }
         let outputs = self.outputs;
-        let is_counted = shared.is_measured(self.job, &self.responder);
+        let is_counted = self.responder.is_measured(self.job.id);
         match finished.and_then(|_| self.reader.end(trailers)) {
             Ok(answer) => {
                 // Counts before the answer is handed over, so that an observer of the end of the

@@ -30,7 +30,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZero;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dyno_loadgen::clock::{Clock, Nanos, SECOND};
@@ -203,8 +202,6 @@ struct ClientCore {
     clock: Clock,
     counters: Counters,
     threads: Vec<ThreadCounters>,
-    /// Length of the ramp of the current run, ns: requests that are sent before its end are not counted.
-    ramp: AtomicU64,
     accepted: SampleTimes,
     /// Time until which each sample waited for the limit of concurrent requests.
     held: SampleTimes,
@@ -308,7 +305,6 @@ impl Client {
             clock: Clock::start(),
             counters: Counters::default(),
             threads: (0..threads).map(|_| ThreadCounters::new()).collect(),
-            ramp: AtomicU64::new(0),
             accepted: SampleTimes::new(),
             held: SampleTimes::new(),
             late_reads: LateReads::new(),
@@ -362,12 +358,6 @@ impl Client {
             || Trouble::new(Kind::Connect, format!("{} does not answer", self.name)),
             |(kind, (_, words))| Trouble::new(kind, words),
         ))
-    }
-
-    /// Excludes requests that are sent in the first `ramp` ns of a run from the statistics of requests
-    /// and answers. Connections, bytes and processor time still include them.
-    pub fn exclude_ramp(&self, ramp: Nanos) {
-        self.shared.ramp.store(ramp, Ordering::Relaxed);
     }
 
     /// Waits for connections, and reserves memory for this many waiting samples.
@@ -469,23 +459,10 @@ impl ClientCore {
         }
     }
 
-    /// Returns whether a request that was sent at this time since the start of the run is measured.
-    #[inline]
-    fn is_after_ramp(&self, sent_at: Nanos) -> bool {
-        sent_at >= self.ramp.load(Ordering::Relaxed)
-    }
-
-    /// Returns whether a sample is measured, whose request may have been sent.
-    #[inline]
-    fn is_measured(&self, job: Job, to: &Responder) -> bool {
-        self.is_after_ramp(0)
-            || self.is_after_ramp(self.accepted.time(job.id).unwrap_or_else(|| to.now()))
-    }
-
-    /// Counts the wait of a sample.
+    /// Counts the wait of a sample that is measured.
     fn note_wait(&self, job: Job, to: &Responder, span: Nanos, thread: usize, cause: WaitCause) {
         let counters = &self.threads[thread];
-        if !self.is_after_ramp(to.now()) {
+        if !to.is_measured(job.id) {
             return;
         }
         match cause {

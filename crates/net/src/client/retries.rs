@@ -267,7 +267,7 @@ impl ClientCore {
         let is_soon = span <= self.options.time_limit.unwrap_or(Nanos::MAX);
         let may_repeat =
             may_pass && is_soon && !failed.is_heard && job.tries < self.options.retries;
-        let is_counted = self.is_measured(job, responder);
+        let is_counted = responder.is_measured(job.id);
         if may_repeat && !responder.is_over() {
             let now = self.clock.now();
             let due = now.saturating_add(span);

@@ -36,11 +36,6 @@ impl Clients {
         &self.clients[number]
     }
 
-    /// Excludes a ramp as [`Client::exclude_ramp`] does.
-    pub fn exclude_ramp(&self, ramp: Nanos) {
-        self.clients.iter().for_each(|client| client.exclude_ramp(ramp));
-    }
-
     /// Returns the combined statistics of all clients.
     #[must_use]
     pub fn statistics(&self) -> ClientStatistics {

@@ -192,7 +192,8 @@ fn of_rates(text: &mut Text, run: &Run) {
             known.map(move |(kind, rate)| (with(labels(run, test), "kind", kind), rate))
         })
     };
-    let help = "Samples per second: offered, answered, and answered within every bound.";
+    let help = "Samples per second: offered, answered, and answered within every bound, or within \
+                the limits of --goodput.";
     let samples = rates(|m| {
         vec![
             ("scheduled", m.rates.scheduled_samples_per_s),

@@ -65,12 +65,17 @@ impl Records {
         time(self.scheduled_ns[row].saturating_add(self.latency_ns[row]))
     }
 
-    /// Returns the times of the answered queries, and a flag for each query that failed.
+    /// Returns the times of the answered queries, and a flag for each query that failed. Rows of several
+    /// samples have no times of tokens: they hold the first token of one sample and the tokens of all.
     pub fn observation(&self) -> compare::Run {
+        let has_tokens = self.row == Row::Sample || self.samples_per_query <= 1;
         let answered: Vec<usize> =
             (0..self.row_count()).filter(|&row| self.is_answered(row)).collect();
         let latency = |row: usize| self.latency_ns[row];
-        let first = |row: usize| self.first_token_ns.get(row).copied().filter(|&at| at != NEVER);
+        let first = |row: usize| {
+            let found = self.first_token_ns.get(row).copied();
+            found.filter(|&at| has_tokens && at != NEVER)
+        };
         let mut completed: Vec<Nanos> = answered.iter().map(|&row| self.done(row)).collect();
         completed.sort_unstable();
         let per_token = |&row: &usize| {
@@ -140,6 +145,26 @@ mod tests {
         let row = &found.rows[0];
         assert!((row.change.value - (182.0 / 190.0 - 1.0)).abs() < 1e-9, "{row:?}");
         assert!((row.baseline - 8.0 / 0.182).abs() < 1e-6, "{row:?}");
+    }
+
+    #[test]
+    fn rows_of_several_samples_have_no_times_of_tokens() {
+        let of = |samples_per_query: usize| {
+            let record = Record {
+                samples_per_query,
+                scheduled_at: vec![0, 1_000],
+                issued_at: vec![0, 1_000],
+                indices: vec![0; 2 * samples_per_query],
+                first_token_at: vec![1_100; 2 * samples_per_query],
+                completed_at: vec![1_300; 2 * samples_per_query],
+                tokens: vec![3; 2 * samples_per_query],
+                ..Record::default()
+            };
+            let run = Records::from_record(&record, Keep::All).unwrap().observation();
+            (run.latency.len(), run.first_token, run.time_per_output_token)
+        };
+        assert_eq!(of(1), (2, vec![1_100, 100], vec![100, 100]));
+        assert_eq!(of(2), (2, Vec::new(), Vec::new()));
     }
 
     #[test]

@@ -113,6 +113,9 @@ pub struct Figure {
     pub at_least_ns: Option<u64>,
 }
 
+/// Begin of the names of figures of the time per output token.
+pub const PER_TOKEN: &str = "time per output token";
+
 /// Effect of the client's part of a figure on the verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum ClientShare {
@@ -302,6 +305,7 @@ impl Figure {
         let of = match metric.split_once('.') {
             Some(("latency", percentile)) => format!("latency {percentile}"),
             Some(("ttft", percentile)) => format!("time to first token {percentile}"),
+            Some(("tpot", percentile)) => format!("{PER_TOKEN} {percentile}"),
             _ => return false,
         };
         self.name == of
@@ -320,7 +324,9 @@ impl Figure {
         let limit = LEAST.max(self.without() / SHARE);
         let most = self.at_least_ns.map_or(0, |least| self.measured_ns.abs_diff(least));
         let is_over = self.change() > limit;
-        match (is_over, self.change().max(most) + BETWEEN > limit) {
+        // The sending delays the first token and the last equally.
+        let between = if self.name.starts_with(PER_TOKEN) { 0 } else { BETWEEN };
+        match (is_over, self.change().max(most) + between > limit) {
             (true, _) => Some(ClientShare::TooLarge),
             (false, true) => Some(ClientShare::Open),
             (false, false) => None,
@@ -374,6 +380,28 @@ mod tests {
         ] {
             let found = figure("latency p50", (latency, latency - delay)).share_of_client();
             assert_eq!(found, expected, "{delay} of {latency}");
+        }
+    }
+
+    #[test]
+    fn a_time_per_output_token_has_no_allowance_for_the_sending() {
+        for (delay, expected) in [(190_000, None), (201_000, Some(ClientShare::TooLarge))] {
+            let found = figure("time per output token p99", (3 * MS, 3 * MS - delay));
+            assert_eq!(found.share_of_client(), expected, "{delay}");
+        }
+    }
+
+    #[test]
+    fn a_figure_is_found_by_the_metric_of_a_requirement() {
+        for (name, metric) in [
+            ("latency p99.9", "latency.p99.9"),
+            ("time to first token p50", "ttft.p50"),
+            ("time per output token p99", "tpot.p99"),
+        ] {
+            let of = figure(name, (MS, MS));
+            let metrics = ["latency.p99.9", "ttft.p50", "tpot.p99", "errors", "lag.p99"];
+            let found: Vec<&str> = metrics.into_iter().filter(|metric| of.is_of(metric)).collect();
+            assert_eq!(found, [metric]);
         }
     }
 

@@ -216,10 +216,11 @@ pub const METRICS: [Metric; 30] = [
                bytes, the token may have arrived at any time while the thread waited for a \
                processor; a run whose verdict depends on this is UNDECIDED. A run is INVALID, \
                cause client, if p50, p90, p99, the target percentile or a percentile of --require, \
-               of the latency or of the time to first token differs by more than 5 % and 200 us, \
-               or if the process was stopped for more than 5 % of the run and 50 ms (Offline over \
-               a network: did not run, for any reason). In process, a quota or other programs also \
-               delay the system; Dyno shows this but does not reject the run.",
+               of the latency, of the time to first token or of the time per output token differs \
+               by more than 5 % and 200 us, or if the process was stopped for more than 5 % of \
+               the run and 50 ms (Offline over a network: did not run, for any reason). In \
+               process, a quota or other programs also delay the system; Dyno shows this but does \
+               not reject the run.",
         elsewhere: "",
     },
     Metric {

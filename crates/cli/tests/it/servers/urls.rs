@@ -96,6 +96,37 @@ fn a_url_in_a_file_or_a_flag_is_identified_like_an_argument() {
         assert_eq!(found["tests"][0]["metrics"]["answers"]["whole"], 4, "{found}");
         std::fs::remove_dir_all(folder.0.join("out")).unwrap();
     }
+    // So is the URL of a tenant.
+    let tenant = |name: &str, system: &str| {
+        format!(
+            "[[tenants]]\nname = \"{name}\"\n{system}[tenants.settings]\nserver_target_qps = 50\n"
+        )
+    };
+    let of_tenant = format!("system = \"{url}\"\n");
+    let tenants = tenant("one", "") + &tenant("two", &of_tenant);
+    folder.write(
+        "tenants.toml",
+        &format!(
+            "version = 1\n[run]\nsystem = \"openai:http://{},model=tiny,chat=true\"\n\
+             scenario = \"Server\"\nmode = \"performance\"\nduration = \"200ms\"\n{tenants}",
+            server.address
+        ),
+    );
+    let earlier = server.bodies.lock().unwrap().len();
+    let ran = folder.dyno(&format!("run --config tenants.toml {run}"));
+    assert!(ran.stderr.contains("OpenAI-compatible: model tiny"), "{}", ran.stderr);
+    let found = summary(&folder);
+    for tenant in 0..2 {
+        let metrics = &found["tests"][tenant]["metrics"];
+        assert!(metrics["answers"]["whole"].as_u64() > Some(0), "{found}");
+        assert_eq!(metrics["answers"]["whole"], metrics["query_count"], "{found}");
+    }
+    let bodies = server.bodies.lock().unwrap()[earlier..].to_vec();
+    assert!(bodies.iter().any(|body| body["model"] == "tiny" && body["max_tokens"] == 5));
+    let effective = folder.read("out/effective.toml");
+    let system = format!("name = \"two\"\nsystem = \"{url}\"\n");
+    assert!(effective.contains(&system), "{effective}");
+    std::fs::remove_dir_all(folder.0.join("out")).unwrap();
     // Each side of a comparison has its own server.
     let requests = |server: &Server| {
         server.bodies.lock().unwrap().iter().filter(|body| body.is_object()).count()

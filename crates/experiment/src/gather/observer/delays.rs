@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::metrics::Definitions;
 use dyno_net::client::LateRead;
 use dyno_results::summary::goodput;
 use dyno_results::summary::observer::{Figure, Loss, Pause};
@@ -55,6 +56,9 @@ impl Delays<'_> {
                 let first = self.time(sample, (due, at), is_joined);
                 found.first_tokens.push(first);
                 delay = delay.max(first.measured - first.at_least);
+                let tokens = record.tokens.get(sample).copied().unwrap_or(0);
+                let ends = (at, record.completed_at[sample]);
+                found.per_token.extend(self.per_token(tokens, ends, is_last_joined));
             }
             found.delayed += u64::from(delay > LEAST_DELAY);
             found.longest = found.longest.max(delay);
@@ -75,28 +79,71 @@ impl Delays<'_> {
         Time { measured, without: measured - known, at_least: measured - possible }
     }
 
+    /// Returns the time per output token; `None` if it is not defined. `is_joined`: the read of the last
+    /// token returned later bytes, too.
+    ///
+    /// A request that was sent late shifts both ends equally. A first token that was read late makes the
+    /// measured time too short; a delay of it that is only possible is judged at the time to first token.
+    fn per_token(
+        &self,
+        tokens: i64,
+        (first, last): (Nanos, Nanos),
+        is_joined: bool,
+    ) -> Option<Time> {
+        Definitions::Native.time_per_output_token(first, last, tokens)?;
+        let first_late = match self.reach {
+            Reach::Network => self.read_late((0, first)),
+            // A pause before the first token delays both ends.
+            Reach::NetworkUnstamped | Reach::InProcess => 0,
+        };
+        let known = self.read_late((first, last));
+        let possible =
+            if is_joined { self.possibly_read_late((first, last)).max(known) } else { known };
+        let gaps = tokens.cast_unsigned() - 1;
+        let without = |late: Nanos| (last - first + first_late).saturating_sub(late) / gaps;
+        Some(Time {
+            measured: (last - first) / gaps,
+            without: without(known),
+            at_least: without(possible),
+        })
+    }
+
     fn query_of(&self, sample: usize) -> usize {
         sample / self.part.record.samples_per_query.max(1)
     }
 
     /// Returns the client's part of the span from when a sample was due to `at`.
     fn client_part(&self, sample: usize, (due, at): (Nanos, Nanos)) -> Nanos {
-        let sent_late = self.part.sent_late.get(sample).copied().unwrap_or(0);
-        let read_late = match self.reach {
-            Reach::Network => self.late.get(&at).map_or(0, |read| read.waited),
-            Reach::NetworkUnstamped => self.paused((due + sent_late, at), |_| true),
-            Reach::InProcess => self.paused((due + sent_late, at), |loss| loss == Loss::Stopped),
-        };
-        sent_late + read_late
+        let sent_late = self.sent_late(sample);
+        sent_late + self.read_late((due + sent_late, at))
     }
 
     /// Returns an upper bound on the client's part of the span if the read at `at` also returned
-    /// later bytes: the time in which the reading thread or the process did not run.
+    /// later bytes.
     fn possible_part(&self, sample: usize, (due, at): (Nanos, Nanos)) -> Nanos {
-        let sent_late = self.part.sent_late.get(sample).copied().unwrap_or(0);
+        let sent_late = self.sent_late(sample);
+        sent_late + self.possibly_read_late((due + sent_late, at))
+    }
+
+    fn sent_late(&self, sample: usize) -> Nanos {
+        self.part.sent_late.get(sample).copied().unwrap_or(0)
+    }
+
+    /// Returns how late the output was read that came in this span and was read at its end.
+    fn read_late(&self, (from, at): (Nanos, Nanos)) -> Nanos {
+        match self.reach {
+            Reach::Network => self.late.get(&at).map_or(0, |read| read.waited),
+            Reach::NetworkUnstamped => self.paused((from, at), |_| true),
+            Reach::InProcess => self.paused((from, at), |loss| loss == Loss::Stopped),
+        }
+    }
+
+    /// Returns an upper bound on [`Self::read_late`] if the read also returned later bytes, whose time
+    /// is the one that the kernel reports: the time in which the reading thread or the process did
+    /// not run.
+    fn possibly_read_late(&self, (from, at): (Nanos, Nanos)) -> Nanos {
         let thread_waited = self.late.get(&at).map_or(0, |read| read.thread_waited);
-        let stopped = self.paused((due + sent_late, at), |loss| loss == Loss::Stopped);
-        sent_late + thread_waited + stopped
+        thread_waited + self.paused((from, at), |loss| loss == Loss::Stopped)
     }
 
     /// Returns how much of a span the process did not run for the losses that count.
@@ -127,6 +174,8 @@ pub(super) struct AnswerTimes {
     /// Latencies by query, which is as slow as its slowest sample; by sample for an Offline query.
     pub latencies: Vec<Time>,
     pub first_tokens: Vec<Time>,
+    /// Times per output token, of samples for which they are defined.
+    pub per_token: Vec<Time>,
     /// Number of samples whose delay counts.
     pub delayed: u64,
     pub longest: Nanos,

@@ -55,22 +55,35 @@ pub fn identify(
 ) -> Result<(), Failure> {
     // If options are wrong, no server is asked, and the command reports all of them.
     let Ok(given) = options::Options::common(line, environment) else { return Ok(()) };
-    let Some(url) = given.run.system.filter(|system| is_url(system)) else { return Ok(()) };
-    let spec = if line.is_dry {
-        assumed(&url)?
-    } else {
-        let say = |sentence: &str| watch.iter().for_each(|watch| watch.say(sentence));
-        let limit = given.run.ready_timeout.unwrap_or(0);
-        if limit > 0 {
-            let limit = units::duration(limit.cast_signed());
-            say(&format!("waiting for the server, at most {limit}"));
-        }
-        let server = discover(&url, limit)?;
-        say(&server.found);
-        server.spec
+    let Some(url) = given.run.system.as_ref().filter(|system| is_url(system)) else {
+        return Ok(());
     };
+    let spec = system_of(url, &given.run, watch)?;
     line.give("system", &spec);
     Ok(())
+}
+
+/// Returns the system that a URL stands for. `watch` receives what the server is. A plan asks no server.
+///
+/// # Errors
+/// As [`identify`].
+pub(super) fn system_of(
+    url: &str,
+    run: &RunOptions,
+    watch: Option<&Arc<dyn Watch>>,
+) -> Result<String, Failure> {
+    if run.is_dry {
+        return assumed(url);
+    }
+    let say = |sentence: &str| watch.iter().for_each(|watch| watch.say(sentence));
+    let limit = run.ready_timeout.unwrap_or(0);
+    if limit > 0 {
+        let limit = units::duration(limit.cast_signed());
+        say(&format!("waiting for the server, at most {limit}"));
+    }
+    let server = discover(url, limit)?;
+    say(&server.found);
+    Ok(server.spec)
 }
 
 fn discover(url: &str, ready_timeout: Nanos) -> Result<Discovery, Failure> {

@@ -111,6 +111,12 @@ impl Issuer {
         } else {
             slab.admit_at_least(end);
         }
+        if let Some(ramp) = slab.ramp() {
+            for (at, query) in (0..issue.queries as u64).enumerate() {
+                let due = issue.scheduled.get(at).copied().unwrap_or(now);
+                ramp.note(issue.first_query + query * issue.stride, due);
+            }
+        }
         let samples = issue.indices.len();
         let listed = if samples <= self.memory.len() { &self.memory } else { &self.coalesced[..] };
         run.system.issue(&listed[..samples], &run.responder);

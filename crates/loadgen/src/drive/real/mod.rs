@@ -197,7 +197,10 @@ fn issuing_threads(job: &Job<'_>) -> u64 {
 fn slabs(job: &Job<'_>, session: &Session, samples: &[usize], shards: usize) -> Box<[Slab]> {
     let slab = |(tenant, &samples): (usize, &usize)| {
         let kept = job.response_filter(tenant, &session.numbering(tenant), samples);
-        Slab::new(samples, job.tenants[tenant].plan.measures_tokens(), kept, shards)
+        let plan = &job.tenants[tenant].plan;
+        // Only queries of one sample are excluded from the record.
+        let ramp = if session.samples_per_query(tenant) == 1 { plan.ramp } else { 0 };
+        Slab::new(samples, plan.measures_tokens(), kept, shards).with_ramp(ramp)
     };
     samples.iter().enumerate().map(slab).collect()
 }

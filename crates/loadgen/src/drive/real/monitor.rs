@@ -146,9 +146,9 @@ impl WatchedRun {
 
 /// Observer of a run in progress: reads its latencies from another thread, a few times a second.
 ///
-/// Counts are exact. Latencies are those of an evenly spread sample of the queries: every 2^k-th
-/// query, about a thousand between two glances; in Offline a thousand samples; with several issuing
-/// threads only queries of the first. Latencies count from the due time. Outstanding queries are
+/// Counts are exact. Latencies are those of one random query in each stretch of 2^k, about a thousand
+/// between two glances; in Offline of a thousand samples; with several issuing threads only of queries
+/// of the first. Latencies count from the due time. Outstanding queries are
 /// followed until they are answered, at most 4,096 of them, so that slow queries are included.
 ///
 /// An observer costs the issuing thread four stores per sampled query. Completing threads only

@@ -534,6 +534,10 @@ fn a_disk_that_is_too_full_is_said_before_the_run() {
     let error = LogFiles::open(&into(&folder("full")), None, u64::MAX).unwrap_err();
     assert!(matches!(error, LogError::NoSpace { needed: u64::MAX, .. }), "{error}");
     assert!(error.to_string().contains("free some space"), "{error}");
+    assert!(error.to_string().ends_with(", or disable the trace"), "{error}");
+    let without = LogSettings { enable_trace: false, ..into(&folder("full")) };
+    let error = LogFiles::open(&without, None, u64::MAX).unwrap_err();
+    assert!(error.to_string().ends_with("free some space, or choose another folder"), "{error}");
 }
 
 #[test]

@@ -442,8 +442,7 @@ impl Pool {
         if job.tries > 0 {
             self.shared.retries.note_sent(job.id, sent_at);
         }
-        // A request that was first sent in the ramp is not measured, also if it is sent again later.
-        let is_counted = self.shared.is_measured(job, responder);
+        let is_counted = responder.is_measured(job.id);
         self.shared.threads[connection.thread].request(request.len(connection.node), is_counted);
     }
 

@@ -100,9 +100,7 @@ impl Departures {
                 shared.retries.note_sent(*id, at);
             }
         }
-        // A request that was first sent in the ramp is not measured, also if it is sent again later.
-        let first = |id: ResponseId| shared.accepted.time(id).unwrap_or(at);
-        let counted = departing.iter().filter(|(id, _)| shared.is_after_ramp(first(*id)));
+        let counted = departing.iter().filter(|(id, responder)| responder.is_measured(*id));
         counters.sent.fetch_add(counted.count() as u64, Relaxed);
         departing.clear();
     }
