@@ -75,6 +75,8 @@ pub(super) struct AnswerBuilder {
     lacks_choices: bool,
     is_decreasing: bool,
     is_usage_late: bool,
+    /// The end of the stream or of the body came within an event or within the JSON.
+    is_cut_off: bool,
     /// Finish reason of the first choice with a bad one, otherwise of the last choice.
     reason: String,
 }
@@ -186,6 +188,7 @@ impl AnswerBuilder {
             lacks_choices: false,
             is_decreasing: false,
             is_usage_late: false,
+            is_cut_off: false,
             reason: String::new(),
         }
     }
@@ -252,6 +255,19 @@ impl AnswerBuilder {
         self.part(data, event.name);
     }
 
+    /// Processes an event that the stream ended without an empty line, which some servers omit after
+    /// their last event. One that cannot be read was cut off.
+    pub fn unended_event(&mut self, event: Event<'_>) {
+        let data = event.data.trim_ascii();
+        let is_part_of_done = !data.is_empty() && data != DONE && DONE.starts_with(data);
+        if !self.is_done && (is_part_of_done || is_cut_off(data)) {
+            self.is_cut_off = true;
+            return;
+        }
+        self.event(event);
+        self.is_cut_off |= self.trouble.take_if(|trouble| !Self::is_in_band(trouble)).is_some();
+    }
+
     /// Processes a part of a stream. Some gateways send parts about their filters or their state,
     /// which have no choices.
     fn part(&mut self, json: &[u8], name: &[u8]) {
@@ -292,6 +308,10 @@ impl AnswerBuilder {
                 Some(without_choices())
             }
             Ok(false) => Some(no_answer(json)),
+            Err(trouble) if trouble.kind == Kind::Malformed && is_cut_off(json) => {
+                self.is_cut_off = true;
+                None
+            }
             Err(trouble) => Some(trouble),
         };
     }
@@ -446,7 +466,9 @@ impl AnswerBuilder {
         let is_partly_finished = (1..entry.choices).contains(&entry.finished);
         // Demanded choices that never came, if at least one came.
         let lacks_choices = (1..entry.demand.choices).contains(&entry.choices);
-        let is_partial = is_partly_finished || lacks_choices || self.items.is_some();
+        let is_cut_off = self.is_cut_off && !self.is_done;
+        let is_partial =
+            is_partly_finished || lacks_choices || self.items.is_some() || is_cut_off;
         if is_partial || (!is_over && entry.finished == 0) {
             return Class::Cut;
         }
@@ -474,6 +496,9 @@ impl AnswerBuilder {
                 format!("{empty} of {choices} choices have no output{reason}")
             }
             Class::Empty => format!("the answer has no output{reason}"),
+            Class::Cut if self.is_cut_off && !self.is_done => {
+                "the answer was cut off in the middle of an event or of its JSON".into()
+            }
             Class::Cut if choices > 0 && choices < demanded => {
                 format!("the answer has {choices} of the {demanded} requested choices")
             }
@@ -509,4 +534,10 @@ impl AnswerBuilder {
     pub fn is_in_band(trouble: &Trouble) -> bool {
         matches!(trouble.kind, Kind::InBand | Kind::Refused | Kind::Request)
     }
+}
+
+/// Returns whether more bytes could make these complete JSON.
+fn is_cut_off(json: &[u8]) -> bool {
+    let read = serde_json::from_slice::<serde::de::IgnoredAny>(json);
+    !json.trim_ascii().is_empty() && read.is_err_and(|error| error.is_eof())
 }

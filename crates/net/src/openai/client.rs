@@ -490,7 +490,7 @@ impl Reader for AnswerReader {
         let is_stream = self.form() == Form::Stream;
         let (before, builder) = (self.builder.parts, &mut self.builder);
         if is_stream {
-            self.events.finish(|event| builder.event(event)).map_err(too_long)?;
+            self.events.finish(|event| builder.unended_event(event)).map_err(too_long)?;
         }
         Ok(ReadProgress {
             beats: builder.parts - before,

@@ -6,6 +6,7 @@
 
 mod answers;
 mod anthropic;
+mod cuts;
 mod grpc;
 mod interfaces;
 mod oip_grpc;
