@@ -28,6 +28,8 @@ struct OpenStream {
     /// `None` once the answer was handed over or has failed.
     reading: Option<Reading>,
     has_begun: bool,
+    /// The request has a body, which needs a window.
+    has_body: bool,
     /// How long after the stream was opened the client gives the request up, ns.
     given_up_after: Option<Nanos>,
 }
@@ -43,6 +45,7 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
     let body = encoded.rest.clone();
     // Before the request is handed over: the connection may flush at once.
     link.departures.note(job.id, responder.clone());
+    let has_body = !body.is_empty();
     let sent = {
         let mut requests = link.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests.send_request(request, body.is_empty())
@@ -79,7 +82,8 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
         PendingAnswer::new((job, responder), lane.shared.reader(), (lane.thread, link.node));
     let reading = Some(Reading::Here(answering));
     let lane = lane.clone();
-    let open = OpenStream { lane, link, stream, reading, has_begun: false, given_up_after };
+    let has_begun = false;
+    let open = OpenStream { lane, link, stream, reading, has_begun, has_body, given_up_after };
     tokio::spawn(open.settle(answer));
 }
 
@@ -176,7 +180,11 @@ impl OpenStream {
             return self.lane.shared.cancelled();
         }
         let endpoint = &self.lane.shared.nodes[self.link.node].endpoint;
-        self.lane.shared.timed_out(endpoint, self.has_begun)
+        let mut trouble = self.lane.shared.timed_out(endpoint, self.has_begun);
+        if self.has_body && !self.has_begun && self.link.arrivals.has_no_window() {
+            trouble.words += "; its SETTINGS_INITIAL_WINDOW_SIZE is 0, which holds bodies back";
+        }
+        trouble
     }
 
     /// Returns the trouble of an error; `is_short` if the answer has announced more bytes than came.
