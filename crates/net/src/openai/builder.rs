@@ -467,8 +467,7 @@ impl AnswerBuilder {
         // Demanded choices that never came, if at least one came.
         let lacks_choices = (1..entry.demand.choices).contains(&entry.choices);
         let is_cut_off = self.is_cut_off && !self.is_done;
-        let is_partial =
-            is_partly_finished || lacks_choices || self.items.is_some() || is_cut_off;
+        let is_partial = is_partly_finished || lacks_choices || self.items.is_some() || is_cut_off;
         if is_partial || (!is_over && entry.finished == 0) {
             return Class::Cut;
         }

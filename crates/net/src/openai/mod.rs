@@ -13,6 +13,7 @@ mod body;
 mod builder;
 mod client;
 mod content;
+mod demands;
 mod fit;
 mod generate;
 mod live;
