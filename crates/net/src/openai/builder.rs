@@ -42,6 +42,8 @@ struct Choice {
 #[derive(Debug)]
 pub(super) struct AnswerBuilder {
     api: Api,
+    /// Its content comes in parts of a stream.
+    is_stream: bool,
     expected: Expectation,
     /// Output of all choices, in order of arrival.
     pub text: Vec<u8>,
@@ -82,6 +84,10 @@ pub(super) struct AnswerBuilder {
 }
 
 impl AnswerSink for AnswerBuilder {
+    fn is_stream(&self) -> bool {
+        self.is_stream
+    }
+
     fn choice(&mut self, index: usize) {
         self.current = index.min(MOST_CHOICES - 1);
         if self.choices.len() <= self.current {
@@ -119,8 +125,9 @@ impl AnswerSink for AnswerBuilder {
         }
         let call = &mut reply.calls[index];
         match part {
-            // Some servers repeat the id with each part.
+            // Some servers repeat the id, or the name, with each part.
             CallPart::Id if call.id == text => {}
+            CallPart::Name if call.name == text => {}
             CallPart::Id => call.id.push_str(text),
             CallPart::Name => call.name.push_str(text),
             CallPart::Arguments => call.arguments.push_str(text),
@@ -167,6 +174,7 @@ impl AnswerBuilder {
     pub fn new(api: Api, expected: Expectation) -> Self {
         Self {
             api,
+            is_stream: false,
             expected,
             text: Vec::new(),
             parts: 0,
@@ -273,6 +281,7 @@ impl AnswerBuilder {
     fn part(&mut self, json: &[u8], name: &[u8]) {
         let before = self.text.len();
         self.has_silent_token = false;
+        self.is_stream = true;
         let read = match self.api {
             Api::Responses => responses::event(json, name, self).map(|()| true),
             Api::Generate => generate::read(json, self),
@@ -539,4 +548,25 @@ impl AnswerBuilder {
 fn is_cut_off(json: &[u8]) -> bool {
     let read = serde_json::from_slice::<serde::de::IgnoredAny>(json);
     !json.trim_ascii().is_empty() && read.is_err_and(|error| error.is_eof())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_and_a_name_that_each_part_repeats_are_those_of_one_call() {
+        let mut answer = AnswerBuilder::new(Api::Chat, Expectation::default());
+        answer.reply = Some(Reply::default());
+        for arguments in ["{\\\"a\\\":", "1}"] {
+            let call = format!(
+                "{{\"index\":0,\"id\":\"c\",\"function\":{{\"name\":\"f\",\"arguments\":\"{arguments}\"}}}}"
+            );
+            let part = format!("{{\"choices\":[{{\"delta\":{{\"tool_calls\":[{call}]}}}}]}}");
+            answer.event(Event { name: b"", data: part.as_bytes() });
+        }
+        let reply = answer.reply.unwrap();
+        let call = &reply.calls[0];
+        assert_eq!([&*call.id, &*call.name, &*call.arguments], ["c", "f", "{\"a\":1}"]);
+    }
 }

@@ -19,6 +19,7 @@ mod generate;
 mod live;
 mod message;
 mod messages;
+mod repair;
 mod request;
 mod responses;
 mod tgi;

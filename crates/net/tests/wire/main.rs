@@ -7,6 +7,7 @@
 mod answers;
 mod anthropic;
 mod cuts;
+mod gateways;
 mod grpc;
 mod interfaces;
 mod oip_grpc;
