@@ -22,7 +22,7 @@ fn check_cut(body: &str) -> Entry {
 #[test]
 fn a_stream_that_ends_anywhere_within_an_event_is_cut() {
     let (first, second) = (stream(&[&says("a")]), stream(&[&says("b")]));
-    // Without the last byte of its JSON, and the two line ends, an event is none.
+    // An event that lacks the last byte of its JSON, and the two line ends, cannot be read.
     for length in 0..second.len() - 2 {
         let entry = check_cut(&format!("{first}{}", &second[..length]));
         assert_eq!((entry.bytes, entry.parts), (1, 1), "{length}");
