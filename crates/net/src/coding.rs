@@ -38,11 +38,12 @@ impl Coding {
     /// # Errors
     /// The name of another coding.
     pub fn of_field(value: Option<&[u8]>) -> Result<Option<Self>, String> {
-        match value {
-            None | Some(b"" | b"identity") => Ok(None),
-            Some(b"gzip" | b"x-gzip") => Ok(Some(Self::Gzip)),
-            Some(b"deflate") => Ok(Some(Self::Deflate)),
-            Some(other) => Err(String::from_utf8_lossy(other).into_owned()),
+        let name = value.unwrap_or_default().trim_ascii().to_ascii_lowercase();
+        match &name[..] {
+            b"" | b"identity" => Ok(None),
+            b"gzip" | b"x-gzip" => Ok(Some(Self::Gzip)),
+            b"deflate" => Ok(Some(Self::Deflate)),
+            other => Err(String::from_utf8_lossy(other).into_owned()),
         }
     }
 
@@ -239,6 +240,8 @@ mod tests {
     #[test]
     fn fields_name_what_they_are() {
         assert_eq!(Coding::of_field(Some(b"x-gzip")), Ok(Some(Coding::Gzip)));
+        assert_eq!(Coding::of_field(Some(b"GZIP ")), Ok(Some(Coding::Gzip)));
+        assert_eq!(Coding::of_field(Some(b"Identity")), Ok(None));
         assert_eq!(Coding::of_field(None), Ok(None));
         assert_eq!(Coding::of_field(Some(b"zstd")), Err("zstd".to_owned()));
     }

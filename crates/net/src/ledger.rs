@@ -141,7 +141,7 @@ impl Finish {
     /// Returns the meaning of a finish reason. Unknown reasons end an answer as `stop` does.
     #[must_use]
     pub fn of_reason(reason: &str) -> Self {
-        const ABORTS: [&str; 13] = [
+        const ABORTS: [&str; 14] = [
             "abort",
             "aborted",
             "error",
@@ -150,6 +150,7 @@ impl Finish {
             "canceled",
             "server_error",
             "internal_error",
+            "network_error",
             "failed",
             "interrupted",
             "timeout",
@@ -169,7 +170,8 @@ impl Finish {
         ];
         let reason = reason.trim().to_ascii_lowercase();
         match &*reason {
-            "" => Self::Unstated,
+            // Some servers write the missing reason of a part as a text.
+            "" | "null" | "none" => Self::Unstated,
             "length" | "max_tokens" | "model_context_window_exceeded" => Self::Length,
             "tool_calls" | "function_call" | "tool_use" => Self::Tools,
             reason if ABORTS.contains(&reason) => Self::Abort,
@@ -557,9 +559,12 @@ mod tests {
             ("abort", Finish::Abort),
             ("Error", Finish::Abort),
             ("cancelled", Finish::Abort),
+            ("network_error", Finish::Abort),
             ("content_filter", Finish::Filter),
             ("SAFETY", Finish::Filter),
             ("", Finish::Unstated),
+            ("null", Finish::Unstated),
+            ("None", Finish::Unstated),
         ] {
             assert_eq!(Finish::of_reason(reason), finish, "{reason}");
         }

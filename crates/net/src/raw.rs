@@ -222,8 +222,11 @@ impl WholeReader {
     /// Selects the value at the pointer. Null and an empty string are not output.
     fn point(&mut self, pointer: &str) -> Result<(), Trouble> {
         let malformed = |words: String| Trouble::new(Kind::Malformed, words);
-        let json: Value = serde_json::from_slice(&self.body)
-            .map_err(|error| malformed(format!("the answer is not JSON: {error}")))?;
+        let json: Value = serde_json::from_slice(&self.body).map_err(|error| {
+            let is_cut = error.is_eof() && !self.body.trim_ascii().is_empty();
+            let kind = if is_cut { Kind::Cut } else { Kind::Malformed };
+            Trouble::new(kind, format!("the answer is not JSON: {error}"))
+        })?;
         let found = json.pointer(pointer);
         let found = found.ok_or_else(|| malformed(format!("the answer has no {pointer}")))?;
         let text = if found.is_null() { String::new() } else { text(found) };
@@ -357,6 +360,8 @@ mod tests {
         assert_eq!(answer(200, "{\"out\": [\"\"]}").unwrap_err().kind, Kind::Empty);
         assert_eq!(answer(200, "{\"out\": [null]}").unwrap_err().kind, Kind::Empty);
         assert_eq!(answer(200, "no").unwrap_err().kind, Kind::Malformed);
+        assert_eq!(answer(200, "").unwrap_err().kind, Kind::Malformed);
+        assert_eq!(answer(200, "{\"out\": [\"x").unwrap_err().kind, Kind::Cut);
         let refused = answer(503, "full\nhouse").unwrap_err();
         assert_eq!((refused.kind, &*refused.words), (Kind::Refused, "HTTP status 503: full"));
     }

@@ -30,7 +30,7 @@ pub enum Kind {
     Closed,
     /// The answer took longer than the time limit of a request.
     TimedOut,
-    /// The server is full: 429, 503, `RESOURCE_EXHAUSTED`, `UNAVAILABLE`.
+    /// The server is full: 429, 503, 529, `RESOURCE_EXHAUSTED`, `UNAVAILABLE`.
     Refused,
     /// The server reports that the request is wrong: another 4xx, `INVALID_ARGUMENT`.
     Request,
@@ -95,8 +95,10 @@ impl Kind {
     pub fn of_status(status: u16) -> Option<Self> {
         match status {
             200..300 => None,
-            429 | 503 => Some(Self::Refused),
-            408 | 504 => Some(Self::TimedOut),
+            // Anthropic sends 529.
+            429 | 503 | 529 => Some(Self::Refused),
+            // Cloudflare sends 522 and 524.
+            408 | 504 | 522 | 524 => Some(Self::TimedOut),
             400..500 => Some(Self::Request),
             500.. => Some(Self::Server),
             // A redirection leads to another server than the measured one.
@@ -174,6 +176,23 @@ mod tests {
             assert_eq!(Trouble::status_in(&trouble.words), Some(404));
         }
         assert_eq!(Trouble::status_in("the connection was lost"), None);
+    }
+
+    #[test]
+    fn statuses_of_gateways_have_the_kinds_of_their_causes() {
+        for (status, kind) in [
+            (200, None),
+            (302, Some(Kind::Malformed)),
+            (413, Some(Kind::Request)),
+            (429, Some(Kind::Refused)),
+            (504, Some(Kind::TimedOut)),
+            (520, Some(Kind::Server)),
+            (522, Some(Kind::TimedOut)),
+            (524, Some(Kind::TimedOut)),
+            (529, Some(Kind::Refused)),
+        ] {
+            assert_eq!(Kind::of_status(status), kind, "{status}");
+        }
     }
 
     #[test]

@@ -309,3 +309,28 @@ fn texts_of_requests_and_answers_are_kept_when_asked_for() {
     let ran = folder.dyno("run --system null --texts").exits(2);
     assert!(ran.stderr.contains("--texts"), "{}", ran.stderr);
 }
+
+#[test]
+fn a_first_prompt_that_is_rejected_alone_does_not_stop_the_run() {
+    let answer: Answer = |path, body| {
+        if body["messages"][0]["content"] == "long" {
+            let error = json!({"error": {"message": "the context has 8 tokens"}});
+            return (400, JSON, error.to_string());
+        }
+        one_model(path, body)
+    };
+    let (server, folder) = (Server::start(answer), Folder::new());
+    let line = |text| format!("{{\"messages\":[{{\"role\":\"user\",\"content\":\"{text}\"}}]}}\n");
+    folder.write("prompts.jsonl", &["long", "b", "c", "d", "e"].map(line).concat());
+    let ran = folder.dyno(&format!(
+        "run --system openai:http://{},model=tiny --data prompts.jsonl --scenario SingleStream --mode \
+         performance --duration 1ms --set min_query_count=60 --set max_client_lag_ns=0 --out out",
+        server.address
+    ));
+    assert!(matches!(ran.code, Some(0 | 1)), "{} {}", ran.stdout, ran.stderr);
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    let answers = &summary["tests"][0]["metrics"]["answers"];
+    let counts = ["whole", "failed_on_the_wire"].map(|class| answers[class].as_u64().unwrap());
+    assert!(counts.iter().all(|count| *count > 0), "{answers}");
+    assert!(summary.to_string().contains("The server rejects the first prompt"), "{summary}");
+}

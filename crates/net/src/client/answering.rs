@@ -199,7 +199,9 @@ impl PendingAnswer {
         let shared = carrier.shared();
         let body_at = self.last_bytes.map_or(ended_at, NonZero::get);
         let unpacked = match &mut self.decoder {
-            Some(decoder) if !self.is_done => decoder.end().map_err(Trouble::from),
+            Some(decoder) if !self.is_done => decoder.end().map_err(|error| {
+                Trouble::new(Kind::Cut, format!("the compressed answer is incomplete: {error}"))
+            }),
             _ => Ok(()),
         };
         let finished = unpacked.and_then(|()| self.reader.finish());

@@ -21,10 +21,10 @@ const FIRST_WAIT: Nanos = 100 * MILLISECOND;
 /// Longest wait that a server did not ask for.
 const LONGEST_WAIT: Nanos = 5 * SECOND;
 
-/// Returns the time for which an answer with status 429 or 503 asks to wait, in ns (RFC 9110, section
+/// Returns the time for which an answer of a full server asks to wait, in ns (RFC 9110, section
 /// 10.2.3): seconds, or a date, which a server writes by its own clock.
 pub(super) fn requested_wait(status: u16, fields: &dyn Fields) -> Option<Nanos> {
-    if !matches!(status, 429 | 503) {
+    if !matches!(status, 429 | 503 | 529) {
         return None;
     }
     let text = std::str::from_utf8(fields.field("retry-after")?).ok()?;

@@ -329,18 +329,19 @@ impl Reader for GrpcReader {
 
     fn end(&mut self, trailers: Option<&dyn Fields>) -> Result<Answer<'_>, Trouble> {
         let status = trailers.map(grpc::status).transpose()?.flatten();
+        if self.messages.left() > 0 {
+            let left = self.messages.left();
+            let words = format!("a message that is cut off after {left} bytes");
+            return Err(Trouble::new(Kind::Cut, words));
+        }
         if status.is_none() && !self.is_over {
             return Err(Trouble::new(Kind::Malformed, "a gRPC answer without a status"));
         }
-        match (self.messages.left(), self.count) {
-            (0, 1) => {}
-            (0, n) if n > 1 && self.is_stream => {}
-            (0, n) => {
+        match self.count {
+            1 => {}
+            n if n > 1 && self.is_stream => {}
+            n => {
                 return Err(Trouble::new(Kind::Malformed, format!("{n} answers to one request")));
-            }
-            (left, _) => {
-                let words = format!("a message that is cut off after {left} bytes");
-                return Err(Trouble::new(Kind::Malformed, words));
             }
         }
         let (tokens, counted_by) = if self.is_stream {

@@ -155,7 +155,7 @@ impl<'de> Visitor<'de> for Flat<'_> {
 
 /// Returns JSON with the numbers that are not finite, which some servers write bare, as strings; `None`
 /// without any.
-pub(super) fn with_quoted_numbers(json: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn with_quoted_numbers(json: &[u8]) -> Option<Vec<u8>> {
     const BARE: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
     let (mut out, mut rest) = (Vec::with_capacity(json.len() + 64), json);
     let (mut is_string, mut is_escaped, mut has_any) = (false, false, false);

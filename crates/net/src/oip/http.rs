@@ -206,7 +206,7 @@ fn split(body: &Bytes, head_length: Option<usize>) -> Result<(Bytes, Bytes), Tro
     match head_length {
         Some(length) if length > body.len() => {
             let found = body.len();
-            Err(malformed(&format!("a body of {found} bytes whose JSON has {length} bytes")))
+            Err(cut(&format!("a body of {found} bytes whose JSON has {length} bytes")))
         }
         Some(length) => Ok((body.slice(..length), body.slice(length..))),
         None => Ok((body.clone(), Bytes::new())),
@@ -236,7 +236,7 @@ fn read(tensor: JsonTensor<'_>, rest: &mut Bytes) -> Result<Tensor, Trouble> {
             Ok(size) if size <= rest.len() => rest.split_to(size),
             _ => {
                 let left = rest.len();
-                return Err(malformed(&format!(
+                return Err(cut(&format!(
                     "tensor '{name}' has 'binary_data_size' {size}, with {left} bytes left"
                 )));
             }
@@ -260,8 +260,16 @@ fn malformed(words: &str) -> Trouble {
     Trouble::new(Kind::Malformed, words)
 }
 
+/// Returns the trouble of a body that ends before what it announces.
+fn cut(words: &str) -> Trouble {
+    Trouble::new(Kind::Cut, words)
+}
+
 fn no_json(what: &str, error: &serde_json::Error) -> Trouble {
-    malformed(&format!("the {what} is not JSON of the protocol: {error}"))
+    // An empty body is no beginning of an answer.
+    let is_cut = error.is_eof() && (error.line(), error.column()) != (1, 0);
+    let words = format!("the {what} is not JSON of the protocol: {error}");
+    if is_cut { cut(&words) } else { malformed(&words) }
 }
 
 /// Builder of a body.

@@ -20,6 +20,7 @@ use bytes::Bytes;
 
 pub use client::{Form, Oip};
 pub use datatype::Datatype;
+pub(crate) use elements::with_quoted_numbers;
 pub use samples::{Model, Samples, random_inputs};
 pub use sequence::{PlayedSequences, SequenceId, SequenceStep};
 pub use strings::StringInput;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::client::{LimitMember, OpenAi, Settings};
+use super::client::{LimitMember, OpenAi, Settings, may_reject_prompt};
 use super::{Api, vectors};
 use crate::ask::{HttpAnswer, ServerQuery, is_redirection};
 use crate::endpoint::Endpoint;
@@ -27,11 +27,12 @@ pub struct AdaptedServer {
     pub rejection: Option<Trouble>,
 }
 
-/// Maximum number of requests: each but the last one changes one thing.
+/// Maximum number of requests of one prompt: each but the last one changes one thing.
 const MOST_REQUESTS: u64 = 4;
 
 /// Sends the request of the first sample, limited to one token, and adapts endpoint and settings: a
-/// redirection is followed once, and members that the server rejects are replaced.
+/// redirection is followed once, and members that the server rejects are replaced. If the server rejects
+/// that prompt, such as one that is too long, the request of another one shows whether it rejects all.
 ///
 /// # Errors
 /// A redirection that cannot be followed: to another path of the interface, to another origin, to itself,
@@ -41,54 +42,47 @@ pub fn adapt(
     workload: &Arc<Workload>,
     settings: Settings,
 ) -> Result<AdaptedServer, Trouble> {
+    let given = settings.clone();
     let mut adapted = AdaptedServer {
         endpoint: query.endpoint.clone(),
-        settings: settings.clone(),
+        settings,
         requests: 0,
         remarks: Vec::new(),
         refusal: None,
         rejection: None,
     };
-    while adapted.requests < MOST_REQUESTS {
+    let (mut sample, mut most) = (0, MOST_REQUESTS);
+    while adapted.requests < most {
         adapted.requests += 1;
         let protocol = OpenAi::new(workload.clone(), adapted.settings.clone());
-        let request = protocol.short_request();
+        let request = protocol.short_request(sample);
         let server = ServerQuery { endpoint: &adapted.endpoint, ..*query };
         let answer = match server.exchange(&request) {
             Ok(answer) => answer,
             Err(trouble) => {
-                if trouble.kind == Kind::TimedOut {
-                    adapted.remarks.push(format!(
-                        "A request before the run had no answer within {} s; the server may still \
-                         process it.",
-                        query.limit.as_secs()
-                    ));
-                }
+                adapted.note_silence(&trouble, query);
                 break;
             }
         };
         match answer.status {
-            200..=299 if protocol.first_api() == Api::Embeddings => {
-                adapted.settings.dimension = vectors::dimension(answer.body());
-                if let Some(dimension) = adapted.settings.dimension {
-                    let remark = format!(
-                        "Vectors have {dimension} numbers; Dyno checks each \
-                         vector."
-                    );
-                    adapted.remarks.push(remark);
-                }
+            200..=299 => {
+                adapted.note_success(&protocol, &answer, query);
                 break;
             }
             status if is_redirection(status) => adapted.follow(query, &answer, &request.path)?,
             400..500 if adapted.replace_rejected(&answer.words()) => {}
             // What was replaced did not help.
             status @ 400..500 => {
-                adapted.settings = settings;
+                adapted.settings = given.clone();
                 adapted.remarks.retain(|remark| remark.contains("redirects"));
                 let kind = Kind::of_status(status).filter(|kind| *kind == Kind::Request);
                 let trouble = |kind| Trouble::of_status(kind, status, &answer.words());
-                adapted.rejection = kind.map(trouble);
-                break;
+                let is_first = adapted.rejection.is_none();
+                adapted.rejection = adapted.rejection.or_else(|| kind.map(trouble));
+                match protocol.other_sample().filter(|_| is_first && may_reject_prompt(status)) {
+                    Some(other) => (sample, most) = (other, adapted.requests + MOST_REQUESTS),
+                    None => break,
+                }
             }
             status => {
                 let kind = Kind::of_status(status).filter(|kind| kind.is_of_start_up());
@@ -158,6 +152,35 @@ pub fn force_lengths(
 }
 
 impl AdaptedServer {
+    /// Takes what an answer shows. If the server has rejected another prompt, it does not reject all.
+    fn note_success(&mut self, protocol: &OpenAi, answer: &HttpAnswer, query: &ServerQuery<'_>) {
+        if let Some(rejection) = self.rejection.take() {
+            self.remarks.push(format!(
+                "The server rejects the first prompt ({}), but not another one. Rejected prompts fail \
+                 in the run, and are counted.",
+                query.hidden(&rejection.words)
+            ));
+        }
+        if protocol.first_api() == Api::Embeddings {
+            self.settings.dimension = vectors::dimension(answer.body());
+            if let Some(dimension) = self.settings.dimension {
+                let remark = format!("Vectors have {dimension} numbers; Dyno checks each vector.");
+                self.remarks.push(remark);
+            }
+        }
+    }
+
+    /// Takes the trouble of a request without an answer.
+    fn note_silence(&mut self, trouble: &Trouble, query: &ServerQuery<'_>) {
+        if trouble.kind == Kind::TimedOut {
+            self.remarks.push(format!(
+                "A request before the run had no answer within {} s; the server may still process \
+                 it.",
+                query.limit.as_secs()
+            ));
+        }
+    }
+
     /// Takes the endpoint to which an answer redirects the request of `path`.
     fn follow(
         &mut self,

@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::content::Content;
+use super::repair::parsed;
 use super::usage::Claim;
 use crate::trouble::{Kind, Trouble, in_short};
 
@@ -32,6 +33,10 @@ pub struct Part {
 
 /// Receiver of the content of an answer, in order.
 pub(super) trait AnswerSink {
+    /// Returns whether the content is a part of a stream.
+    fn is_stream(&self) -> bool {
+        false
+    }
     /// A choice by its number.
     fn choice(&mut self, index: usize);
     /// Output of the last choice.
@@ -174,17 +179,9 @@ pub(super) fn without_choices() -> Trouble {
 /// # Errors
 /// Not a valid answer, or the server's message if it reports an error.
 pub(super) fn read_into(json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, Trouble> {
-    match serde_json::from_slice(json) {
-        Ok(wire) => part(wire, json, take),
-        Err(_) => match String::from_utf8_lossy(json) {
-            // Some servers write half a character of a byte token into a string.
-            Cow::Owned(repaired) => match serde_json::from_str(&repaired) {
-                Ok(wire) => part(wire, json, take),
-                Err(_) => Err(no_answer(json)),
-            },
-            Cow::Borrowed(_) => Err(no_answer(json)),
-        },
-    }
+    let mut repair = Vec::new();
+    let wire = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
+    part(wire, json, take)
 }
 
 /// Omits the message of the parser, which names types of this program.
@@ -218,9 +215,16 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
         let index = choice.index.and_then(|index| index.get().parse().ok());
         take.choice(index.unwrap_or(position));
         content(choice.text, false, take);
-        for message in [choice.delta, choice.message].into_iter().flatten() {
+        let message = match (choice.delta, choice.message) {
+            // Some gateways repeat the text so far beside each addition. Others give a whole message
+            // an empty addition.
+            (Some(delta), Some(_)) if take.is_stream() => Some(delta),
+            (delta, message) => message.or(delta),
+        };
+        if let Some(message) = message {
             // One server sends the same thought under both names.
-            content(message.reasoning_content.or(message.reasoning), true, take);
+            let thought = message.reasoning_content.filter(Content::has_text);
+            content(thought.or(message.reasoning), true, take);
             if let Some(said) = &message.content {
                 said.each_text(|text| take.said(text));
             }
@@ -241,8 +245,7 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
             }
         }
         if let Some(reason) = choice.finish_reason.filter(is_set) {
-            let text = serde_json::from_str::<Cow<'_, str>>(reason.get());
-            let reason = text.unwrap_or(Cow::Borrowed(reason.get()));
+            let reason = reason_text(reason.get());
             if !reason.is_empty() {
                 take.finish(&reason);
             }
@@ -252,6 +255,18 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
         take.usage(claim);
     }
     Ok(true)
+}
+
+/// Returns the text of a finish reason: a string, or the type of an object.
+fn reason_text(json: &str) -> String {
+    match serde_json::from_str(json) {
+        Ok(Value::String(text)) => text,
+        Ok(Value::Object(members)) => match members.get("type") {
+            Some(Value::String(text)) => text.clone(),
+            _ => json.to_owned(),
+        },
+        _ => json.to_owned(),
+    }
 }
 
 fn content(content: Option<Content<'_>>, is_thought: bool, take: &mut dyn AnswerSink) {
@@ -299,7 +314,9 @@ pub(super) fn in_band(json: &[u8]) -> Trouble {
     let status = ["code", "status", "status_code"].iter().find_map(|name| code(name));
     let named = |name: &str| error.get(name).and_then(Value::as_str);
     let kind = match (status, named("type").or_else(|| named("code"))) {
-        (Some(429 | 503), _) | (_, Some("rate_limit_error" | "overloaded_error")) => Kind::Refused,
+        (Some(429 | 503 | 529), _) | (_, Some("rate_limit_error" | "overloaded_error")) => {
+            Kind::Refused
+        }
         (Some(400..500), _) | (_, Some("invalid_request_error" | "BadRequestError")) => {
             Kind::Request
         }

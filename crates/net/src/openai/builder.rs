@@ -42,6 +42,8 @@ struct Choice {
 #[derive(Debug)]
 pub(super) struct AnswerBuilder {
     api: Api,
+    /// Its content comes in parts of a stream.
+    is_stream: bool,
     expected: Expectation,
     /// Output of all choices, in order of arrival.
     pub text: Vec<u8>,
@@ -75,11 +77,17 @@ pub(super) struct AnswerBuilder {
     lacks_choices: bool,
     is_decreasing: bool,
     is_usage_late: bool,
+    /// The end of the stream or of the body came within an event or within the JSON.
+    is_cut_off: bool,
     /// Finish reason of the first choice with a bad one, otherwise of the last choice.
     reason: String,
 }
 
 impl AnswerSink for AnswerBuilder {
+    fn is_stream(&self) -> bool {
+        self.is_stream
+    }
+
     fn choice(&mut self, index: usize) {
         self.current = index.min(MOST_CHOICES - 1);
         if self.choices.len() <= self.current {
@@ -117,8 +125,9 @@ impl AnswerSink for AnswerBuilder {
         }
         let call = &mut reply.calls[index];
         match part {
-            // Some servers repeat the id with each part.
+            // Some servers repeat the id, or the name, with each part.
             CallPart::Id if call.id == text => {}
+            CallPart::Name if call.name == text => {}
             CallPart::Id => call.id.push_str(text),
             CallPart::Name => call.name.push_str(text),
             CallPart::Arguments => call.arguments.push_str(text),
@@ -165,6 +174,7 @@ impl AnswerBuilder {
     pub fn new(api: Api, expected: Expectation) -> Self {
         Self {
             api,
+            is_stream: false,
             expected,
             text: Vec::new(),
             parts: 0,
@@ -186,6 +196,7 @@ impl AnswerBuilder {
             lacks_choices: false,
             is_decreasing: false,
             is_usage_late: false,
+            is_cut_off: false,
             reason: String::new(),
         }
     }
@@ -252,11 +263,25 @@ impl AnswerBuilder {
         self.part(data, event.name);
     }
 
+    /// Processes an event that the stream ended without an empty line, which some servers omit after
+    /// their last event. One that cannot be read was cut off.
+    pub fn unended_event(&mut self, event: Event<'_>) {
+        let data = event.data.trim_ascii();
+        let is_part_of_done = !data.is_empty() && data != DONE && DONE.starts_with(data);
+        if !self.is_done && (is_part_of_done || is_cut_off(data)) {
+            self.is_cut_off = true;
+            return;
+        }
+        self.event(event);
+        self.is_cut_off |= self.trouble.take_if(|trouble| !Self::is_in_band(trouble)).is_some();
+    }
+
     /// Processes a part of a stream. Some gateways send parts about their filters or their state,
     /// which have no choices.
     fn part(&mut self, json: &[u8], name: &[u8]) {
         let before = self.text.len();
         self.has_silent_token = false;
+        self.is_stream = true;
         let read = match self.api {
             Api::Responses => responses::event(json, name, self).map(|()| true),
             Api::Generate => generate::read(json, self),
@@ -292,6 +317,10 @@ impl AnswerBuilder {
                 Some(without_choices())
             }
             Ok(false) => Some(no_answer(json)),
+            Err(trouble) if trouble.kind == Kind::Malformed && is_cut_off(json) => {
+                self.is_cut_off = true;
+                None
+            }
             Err(trouble) => Some(trouble),
         };
     }
@@ -446,7 +475,8 @@ impl AnswerBuilder {
         let is_partly_finished = (1..entry.choices).contains(&entry.finished);
         // Demanded choices that never came, if at least one came.
         let lacks_choices = (1..entry.demand.choices).contains(&entry.choices);
-        let is_partial = is_partly_finished || lacks_choices || self.items.is_some();
+        let is_cut_off = self.is_cut_off && !self.is_done;
+        let is_partial = is_partly_finished || lacks_choices || self.items.is_some() || is_cut_off;
         if is_partial || (!is_over && entry.finished == 0) {
             return Class::Cut;
         }
@@ -474,6 +504,9 @@ impl AnswerBuilder {
                 format!("{empty} of {choices} choices have no output{reason}")
             }
             Class::Empty => format!("the answer has no output{reason}"),
+            Class::Cut if self.is_cut_off && !self.is_done => {
+                "the answer was cut off in the middle of an event or of its JSON".into()
+            }
             Class::Cut if choices > 0 && choices < demanded => {
                 format!("the answer has {choices} of the {demanded} requested choices")
             }
@@ -508,5 +541,32 @@ impl AnswerBuilder {
     /// Returns whether trouble is an error that the server reported within its answer.
     pub fn is_in_band(trouble: &Trouble) -> bool {
         matches!(trouble.kind, Kind::InBand | Kind::Refused | Kind::Request)
+    }
+}
+
+/// Returns whether more bytes could make these complete JSON.
+fn is_cut_off(json: &[u8]) -> bool {
+    let read = serde_json::from_slice::<serde::de::IgnoredAny>(json);
+    !json.trim_ascii().is_empty() && read.is_err_and(|error| error.is_eof())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_and_a_name_that_each_part_repeats_are_those_of_one_call() {
+        let mut answer = AnswerBuilder::new(Api::Chat, Expectation::default());
+        answer.reply = Some(Reply::default());
+        for arguments in ["{\\\"a\\\":", "1}"] {
+            let call = format!(
+                "{{\"index\":0,\"id\":\"c\",\"function\":{{\"name\":\"f\",\"arguments\":\"{arguments}\"}}}}"
+            );
+            let part = format!("{{\"choices\":[{{\"delta\":{{\"tool_calls\":[{call}]}}}}]}}");
+            answer.event(Event { name: b"", data: part.as_bytes() });
+        }
+        let reply = answer.reply.unwrap();
+        let call = &reply.calls[0];
+        assert_eq!([&*call.id, &*call.name, &*call.arguments], ["c", "f", "{\"a\":1}"]);
     }
 }

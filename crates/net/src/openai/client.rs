@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::answer::without_choices;
 use super::builder::{AnswerBuilder, Form};
+use super::demands::Demands;
 use super::live::{LiveConversations, recorded};
 use super::vectors::Expectation;
 use super::{Api, Input, Request as Body, body, error_words, transcription};
@@ -111,15 +112,15 @@ impl OpenAi {
         self.settings.api(&self.workload.prompts[0].input)
     }
 
-    /// Returns the request of the first sample, limited to one token, or to the fewest that the
-    /// interface allows.
-    pub(super) fn short_request(&self) -> Request {
+    /// Returns the request of a sample, limited to one token, or to the fewest that the interface allows.
+    pub(super) fn short_request(&self, sample: SampleIndex) -> Request {
         let least = if self.first_api() == Api::Responses { 16 } else { 1 };
-        self.request_of(0, Some(least))
+        self.request_of(sample, Some(least))
     }
 
     /// Returns the account of the answer to the request of the first sample with this limit, or else
-    /// with that of [`short_request`](Self::short_request).
+    /// with that of [`short_request`](Self::short_request). If a server rejects that prompt, the request
+    /// of another one is sent.
     ///
     /// # Errors
     /// No answer in time, or a status other than success.
@@ -128,19 +129,44 @@ impl OpenAi {
         query: &ServerQuery<'_>,
         limit: Option<u64>,
     ) -> Result<Entry, Trouble> {
-        let request = match limit {
-            Some(_) => self.request_of(0, limit),
-            None => self.short_request(),
+        let ask = |sample: SampleIndex| {
+            query.answer(&match limit {
+                Some(_) => self.request_of(sample, limit),
+                None => self.short_request(sample),
+            })
         };
-        let answer = query.answer(&request)?;
+        let (mut sample, mut answer) = (0, ask(0));
+        let rejected = answer.as_ref().err().and_then(|error| Trouble::status_in(&error.words));
+        if rejected.is_some_and(may_reject_prompt)
+            && let Some(other) = self.other_sample()
+        {
+            (sample, answer) = (other, ask(other));
+        }
+        let answer = answer?;
         let mut reader = self.reader();
-        reader.expect(0);
+        reader.expect(sample);
         reader.begin(answer.status, answer.fields())?;
         reader.data(answer.body())?;
         reader.finish()?;
         // Whatever its class, an answer has an account.
         let ended = reader.end(None).map(|_| ());
         reader.entry().ok_or_else(|| ended.err().unwrap_or_else(without_choices))
+    }
+
+    /// Returns the sample of the shortest prompt that differs from the first one, or the begin of another
+    /// session; `None` if there is none.
+    pub(super) fn other_sample(&self) -> Option<SampleIndex> {
+        let other = match self.workload.conversations.as_slice() {
+            [] => {
+                let prompts = &self.workload.prompts;
+                let differs = |sample: &usize| prompts[*sample].input != prompts[0].input;
+                let others = (1..prompts.len()).filter(differs);
+                others.min_by_key(|sample| prompts[*sample].input.size())?
+            }
+            [_] => return None,
+            [_, second, ..] => second.first,
+        };
+        SampleIndex::try_from(other).ok()
     }
 
     /// Returns the request of a sample. That of a later turn of a session holds its recorded messages
@@ -289,78 +315,6 @@ impl Protocol for OpenAi {
     }
 }
 
-/// Demands of requests on their answers, by the settings.
-#[derive(Debug, Clone)]
-struct Demands {
-    /// Endpoint of all requests, if it is set.
-    api: Option<Api>,
-    /// Default of samples without their own limit.
-    most: Option<u64>,
-    limit_is_least: bool,
-    others: Map<String, Value>,
-    without: Vec<String>,
-    /// Model of requests that name no other one.
-    model: String,
-}
-
-impl Demands {
-    fn new(settings: &Settings) -> Self {
-        let mut others = settings.others.clone();
-        // Members of `/generate` for sampling may come in their object.
-        for own in ["sampling_params", "parameters"] {
-            if let Some(Value::Object(sampling)) = settings.others.get(own) {
-                others.extend(sampling.clone());
-            }
-        }
-        Self {
-            api: settings.api,
-            most: settings.max_tokens,
-            limit_is_least: settings.limit_is_least,
-            others,
-            without: settings.without.clone(),
-            model: settings.model.clone(),
-        }
-    }
-
-    /// Returns the model that the request of a prompt names; empty if it names none.
-    fn model<'a>(&'a self, prompt: &'a Prompt) -> &'a str {
-        if self.without.iter().any(|without| without == "model") {
-            return "";
-        }
-        prompt.members.get("model").and_then(Value::as_str).unwrap_or(&self.model)
-    }
-
-    /// Returns the demand of the request of a prompt.
-    fn demand(&self, prompt: &Prompt) -> Demand {
-        let is_sent = |name: &str| !self.without.iter().any(|without| without == name);
-        let member = |name: &str| {
-            let found = prompt.members.get(name).or_else(|| self.others.get(name));
-            found.filter(|_| is_sent(name))
-        };
-        let number = |name: &str| member(name).and_then(Value::as_u64);
-        let count = |tokens: u64| u32::try_from(tokens).unwrap_or(u32::MAX);
-        let api = self.api.unwrap_or_else(|| prompt.input.api());
-        let Some(limit) = api.limit() else { return Demand { choices: 1, ..Demand::default() } };
-        // A limit in the members of every request replaces that of a sample. The newer name takes
-        // precedence, as in OpenAI's own service.
-        let most = number("max_completion_tokens").or_else(|| number(limit));
-        let own = prompt.max_tokens.or(self.most);
-        let most = most.or_else(|| own.filter(|_| is_sent(limit)));
-        let ignores_end = member("ignore_eos") == Some(&Value::Bool(true));
-        let least = api.least().and_then(number);
-        let least = if ignores_end || self.limit_is_least { most } else { least };
-        let choices = number("n").and_then(|n| u16::try_from(n).ok()).unwrap_or(1).max(1);
-        Demand { most: most.map(count), least: least.map(count), choices }
-    }
-
-    /// Returns the number of ranks that a request asks for; `None` if it asks for all.
-    fn first_ranks(&self, prompt: &Prompt) -> Option<usize> {
-        let is_sent = !self.without.iter().any(|name| name == "top_n");
-        let member = prompt.members.get("top_n").or_else(|| self.others.get("top_n"));
-        usize::try_from(member.filter(|_| is_sent)?.as_u64()?).ok()
-    }
-}
-
 struct AnswerReader {
     workload: Arc<Workload>,
     demands: Demands,
@@ -490,7 +444,7 @@ impl Reader for AnswerReader {
         let is_stream = self.form() == Form::Stream;
         let (before, builder) = (self.builder.parts, &mut self.builder);
         if is_stream {
-            self.events.finish(|event| builder.event(event)).map_err(too_long)?;
+            self.events.finish(|event| builder.unended_event(event)).map_err(too_long)?;
         }
         Ok(ReadProgress {
             beats: builder.parts - before,
@@ -565,6 +519,11 @@ impl AnswerReader {
         }
         Ok(ReadProgress { beats: self.builder.parts - before, is_done, has_more })
     }
+}
+
+/// Returns whether a status may concern one prompt, such as one that is too long, and not all requests.
+pub(super) fn may_reject_prompt(status: u16) -> bool {
+    matches!(status, 400 | 413 | 422)
 }
 
 /// Byte order mark of UTF-8.

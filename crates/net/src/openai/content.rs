@@ -18,6 +18,15 @@ pub(super) enum Content<'a> {
 }
 
 impl Content<'_> {
+    /// Returns whether there is any text.
+    pub(super) fn has_text(&self) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Text(text) => !text.is_empty(),
+            Self::Parts(parts) => parts.iter().any(|(_, text)| !text.is_empty()),
+        }
+    }
+
     /// Passes on each text that is no thought.
     pub(super) fn each_text(&self, mut take: impl FnMut(&str)) {
         match self {

@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::Message;
 use super::answer::{AnswerSink as _, in_band};
 use super::builder::AnswerBuilder;
+use super::repair::parsed;
 use super::usage::Claim;
 use crate::trouble::{Kind, Trouble, in_short};
 
@@ -91,7 +92,8 @@ fn claim(usage: &RawValue) -> Option<Claim> {
 /// # Errors
 /// Not an event of the interface, or the server's message if it reports an error.
 pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Result<(), Trouble> {
-    let wire: EventWire<'_> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
+    let mut repair = Vec::new();
+    let wire: EventWire<'_> = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
     let kind = wire.kind.unwrap_or_else(|| String::from_utf8_lossy(name));
     match &*kind {
         "message_start" => {
@@ -139,7 +141,8 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
 /// # Errors
 /// Not an answer of the interface, or the server's message if it reports an error.
 pub(super) fn whole(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Trouble> {
-    let wire: AnswerWire<'_> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
+    let mut repair = Vec::new();
+    let wire: AnswerWire<'_> = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
     if wire.kind.as_deref() == Some("error") {
         return Err(in_band(json));
     }

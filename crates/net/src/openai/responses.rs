@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use super::answer::{AnswerSink as _, in_band, no_answer};
 use super::builder::AnswerBuilder;
 use super::content::Content;
+use super::repair::parsed;
 use super::usage::Claim;
 use crate::trouble::Trouble;
 
@@ -83,7 +84,8 @@ impl<'a> Item<'a> {
 /// # Errors
 /// Not an event of the interface, or the server's message if it reports an error.
 pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Result<(), Trouble> {
-    let wire: EventWire<'_> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
+    let mut repair = Vec::new();
+    let wire: EventWire<'_> = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
     let named = String::from_utf8_lossy(name);
     let kind = wire.kind.unwrap_or(named);
     match &*kind {
@@ -131,7 +133,8 @@ pub(super) fn whole(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Troub
 /// Reads a response whose status is `status` if it states none. Returns whether it is one. Its
 /// output is read unless it came before.
 fn response(json: &[u8], status: Option<&str>, take: &mut AnswerBuilder) -> Result<bool, Trouble> {
-    let wire: ResponseWire<'_> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
+    let mut repair = Vec::new();
+    let wire: ResponseWire<'_> = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
     let status = wire.status.as_deref().or(status);
     if status == Some("failed") || wire.error.is_some_and(|error| error.get() != "null") {
         return Err(in_band(json));

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use super::answer::{AnswerSink as _, in_band};
 use super::builder::AnswerBuilder;
+use super::repair::parsed;
 use super::usage::Claim;
 use crate::trouble::{Kind, Trouble, in_short};
 
@@ -56,7 +57,8 @@ pub(super) fn read(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Troubl
         [b'[', inside @ .., b']'] => inside,
         json => json,
     };
-    let wire: Wire<'_> = serde_json::from_slice(json).map_err(|_| no_answer())?;
+    let mut repair = Vec::new();
+    let wire: Wire<'_> = parsed(json, &mut repair).ok_or_else(no_answer)?;
     if wire.error.is_some_and(|error| error.get() != "null") {
         return Err(in_band(json));
     }

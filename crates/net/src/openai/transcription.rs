@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::answer::{AnswerSink as _, in_band, read_into};
 use super::builder::AnswerBuilder;
 use super::message::Recording;
+use super::repair::parsed;
 use super::usage::Claim;
 use crate::trouble::{Kind, Trouble, in_short};
 
@@ -42,7 +43,9 @@ struct UsageKind<'a> {
 /// Not an event of the interface, or the server's message if it reports an error.
 pub(super) fn event(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Trouble> {
     // Parts of chats have choices, and a `delta` that is no text.
-    let Ok(wire) = serde_json::from_slice::<Wire<'_>>(json) else { return read_into(json, take) };
+    let mut repair = Vec::new();
+    let wire = parsed::<Wire<'_>>(json, &mut repair);
+    let Some(wire) = wire else { return read_into(json, take) };
     match wire.kind.as_deref() {
         Some("transcript.text.delta") => {
             take.choice(0);
@@ -82,7 +85,8 @@ pub(super) fn whole(body: &[u8], take: &mut AnswerBuilder) -> Result<bool, Troub
         take.finish("stop");
         return Ok(true);
     }
-    let wire: Wire<'_> = serde_json::from_slice(body).map_err(|_| refused())?;
+    let mut repair = Vec::new();
+    let wire: Wire<'_> = parsed(body, &mut repair).ok_or_else(refused)?;
     if wire.error.is_some_and(|error| error.get() != "null") {
         return Err(in_band(body));
     }

@@ -22,7 +22,7 @@ impl Tokenize for Bytes {
     }
 }
 
-fn settings() -> Settings {
+pub fn settings() -> Settings {
     Settings {
         model: "m".into(),
         is_streaming: true,
@@ -36,12 +36,12 @@ fn settings() -> Settings {
     }
 }
 
-fn with(others: &Value) -> Settings {
+pub fn with(others: &Value) -> Settings {
     Settings { others: others.as_object().unwrap().clone(), ..settings() }
 }
 
 /// Reads an answer in pieces; the outcome and the account must not depend on the cuts.
-fn read(
+pub fn read(
     settings: &Settings,
     kind: &str,
     body: &str,
@@ -74,27 +74,27 @@ fn read(
 }
 
 /// The events of a stream.
-fn stream(events: &[&str]) -> String {
+pub fn stream(events: &[&str]) -> String {
     events.iter().map(|event| format!("data: {event}\n\n")).collect()
 }
 
 /// An event of a chat with text, or with a reason.
-fn says(text: &str) -> String {
+pub fn says(text: &str) -> String {
     json!({"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": null}]})
         .to_string()
 }
 
-fn ends(reason: &str) -> String {
+pub fn ends(reason: &str) -> String {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}).to_string()
 }
 
-fn usage(usage: &Value) -> String {
+pub fn usage(usage: &Value) -> String {
     json!({"choices": [], "usage": usage}).to_string()
 }
 
-const EVENTS: &str = "text/event-stream";
-const JSON: &str = "application/json";
-const DONE: &str = "[DONE]";
+pub const EVENTS: &str = "text/event-stream";
+pub const JSON: &str = "application/json";
+pub const DONE: &str = "[DONE]";
 
 #[track_caller]
 fn check_class(events: &[&str], expected: Class, words: &str) -> Entry {

@@ -6,6 +6,8 @@
 
 mod answers;
 mod anthropic;
+mod cuts;
+mod gateways;
 mod grpc;
 mod interfaces;
 mod oip_grpc;

@@ -84,7 +84,8 @@ fn answers_without_success_are_told() {
     assert_eq!(read(200, &[("content-type", "text/html")], b"", None).kind, Kind::Malformed);
     assert_eq!(read(200, &[], &body, None).kind, Kind::Malformed);
     assert_eq!(read(200, &[], b"", Some(ok)).kind, Kind::Malformed);
-    assert_eq!(read(200, &[], &body[..9], Some(ok)).kind, Kind::Malformed);
+    assert_eq!(read(200, &[], &body[..9], Some(ok)).kind, Kind::Cut);
+    assert_eq!(read(200, &[], &body[..9], None).kind, Kind::Cut);
     assert_eq!(read(200, &[], &[&body[..], &body[..]].concat(), Some(ok)).kind, Kind::Malformed);
     assert_eq!(read(200, &[], &with_prefix(b"\xff"), Some(ok)).kind, Kind::Malformed);
 }

@@ -121,7 +121,8 @@ fn what_is_no_answer_is_told() {
     assert_eq!(kind(503, b"").kind, Kind::Refused);
     assert_eq!(kind(500, b"<html>oh").words, "HTTP status 500: <html>oh");
     assert_eq!(kind(301, b"").kind, Kind::Malformed);
-    assert_eq!(kind(200, b"{\"outputs\":[").kind, Kind::Malformed);
+    assert_eq!(kind(200, b"{\"outputs\":[").kind, Kind::Cut);
+    assert_eq!(kind(200, b"").kind, Kind::Malformed);
     assert_eq!(kind(200, b"\xff\xfe").kind, Kind::Malformed);
     assert_eq!(kind(200, b"{}").kind, Kind::Malformed);
     assert_eq!(kind(200, b"{\"error\":\"late\"}").kind, Kind::Server);

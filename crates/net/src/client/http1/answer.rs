@@ -253,7 +253,9 @@ fn body(status: u16, fields: &Head<'_>) -> Result<FramingState, Trouble> {
     if matches!(status, 204 | 304) {
         return Ok(FramingState::Sized(0));
     }
-    if let Some(coding) = fields.field("transfer-encoding") {
+    // An older form of no coding (RFC 2616, section 3.6).
+    let is_coding = |coding: &&[u8]| !coding.trim_ascii().eq_ignore_ascii_case(b"identity");
+    if let Some(coding) = fields.field("transfer-encoding").filter(is_coding) {
         let last = coding.rsplit(|&b| b == b',').next().unwrap_or_default();
         return Ok(if last.trim_ascii().eq_ignore_ascii_case(b"chunked") {
             FramingState::Chunked(ChunkDecoder::new())

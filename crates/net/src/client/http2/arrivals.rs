@@ -24,6 +24,10 @@ struct Frames {
     left: usize,
     /// Bytes of padding in the frame.
     padding: usize,
+    /// Payload of the current frame of settings, as far as received.
+    settings: Vec<u8>,
+    /// Window of new streams in the settings of the server; `None` if they state none.
+    initial_window: Option<u32>,
 }
 
 /// Data received for a stream and not taken. Its size matters: there may be a hundred thousand
@@ -75,6 +79,10 @@ impl Stream {
 const HEAD: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
+/// Number of the setting of the window of new streams, and bytes of a setting.
+const INITIAL_WINDOW_SIZE: u16 = 4;
+const SETTING: usize = 6;
 const END_STREAM: u8 = 1;
 const PADDED: u8 = 8;
 
@@ -104,6 +112,11 @@ impl Arrivals {
         self.frames().streams.get_mut(&stream)?.take(bytes)
     }
 
+    /// Returns whether the settings of the server let no data pass on new streams.
+    pub(super) fn has_no_window(&self) -> bool {
+        self.frames().initial_window == Some(0)
+    }
+
     /// Returns when the frame that ended a stream was read.
     pub(super) fn ended_at(&self, stream: u32) -> Option<Nanos> {
         Some(self.frames().streams.get(&stream)?.ended_at).filter(|&at| at > 0)
@@ -129,6 +142,9 @@ impl Frames {
                     self.padding = 1 + usize::from(bytes[0]);
                 }
                 let n = bytes.len().min(self.left);
+                if self.head[3] == SETTINGS {
+                    self.settings.extend_from_slice(&bytes[..n]);
+                }
                 self.left -= n;
                 bytes = &bytes[n..];
             }
@@ -151,6 +167,16 @@ impl Frames {
     /// Records that the last byte of a frame was read.
     fn note(&mut self, at: Nanos) {
         let [_, _, _, kind, flags, id @ ..] = self.head;
+        if kind == SETTINGS {
+            for setting in self.settings.chunks_exact(SETTING) {
+                let [a, b, value @ ..] = setting else { continue };
+                if u16::from_be_bytes([*a, *b]) == INITIAL_WINDOW_SIZE {
+                    let value = value.try_into().expect("a setting has four bytes of value");
+                    self.initial_window = Some(u32::from_be_bytes(value));
+                }
+            }
+            self.settings.clear();
+        }
         if kind != DATA && kind != HEADERS {
             return;
         }
@@ -210,6 +236,23 @@ mod tests {
             frame(HEADERS, END_STREAM | 4, 1, b"trailers"),
         ]
         .concat()
+    }
+
+    #[test]
+    fn settings_without_a_window_are_noticed_wherever_reads_end() {
+        let setting = |id: u8, value: u32| [&[0, id][..], &value.to_be_bytes()].concat();
+        for (payload, has_none) in [
+            (Vec::new(), false),
+            ([setting(3, 0), setting(4, 0)].concat(), true),
+            ([setting(4, 65_535), setting(5, 0)].concat(), false),
+        ] {
+            for piece in [1, 4, 50] {
+                let arrivals = Arrivals::default();
+                frame(SETTINGS, 0, 0, &payload).chunks(piece).for_each(|b| arrivals.read(b, 1));
+                frame(SETTINGS, 1, 0, &[]).chunks(piece).for_each(|b| arrivals.read(b, 1));
+                assert_eq!(arrivals.has_no_window(), has_none, "{payload:?}");
+            }
+        }
     }
 
     #[test]

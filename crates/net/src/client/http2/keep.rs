@@ -226,13 +226,14 @@ fn stands(
     {
         let mut own = lane.own();
         own.dialed[node].connected();
+        own.links.push(link.clone());
         own.open += 1;
     }
     lane.list(&link);
     link
 }
 
-fn ends(lane: &Lane, link: &Link, made_at: Nanos, error: Option<h2::Error>) {
+fn ends(lane: &Lane, link: &Arc<Link>, made_at: Nanos, error: Option<h2::Error>) {
     link.is_closed.store(true, Relaxed);
     lane.counters().lost_connections.fetch_add(1, Relaxed);
     let now = lane.shared.clock.now();
@@ -241,6 +242,7 @@ fn ends(lane: &Lane, link: &Link, made_at: Nanos, error: Option<h2::Error>) {
     let is_fruitless = is_short && link.answers.load(Relaxed) == 0 && !link.is_asked.load(Relaxed);
     let is_hopeless = {
         let mut own = lane.own();
+        own.links.retain(|other| !Arc::ptr_eq(other, link));
         own.open -= 1;
         if is_fruitless {
             own.dialed[link.node].was_fruitless(now);

@@ -54,6 +54,12 @@ impl Link {
         }
     }
 
+    /// Returns whether the server permits no stream at all.
+    pub(super) fn permits_none(&self) -> bool {
+        let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+        requests.current_max_send_streams() == 0
+    }
+
     /// Returns whether the connection takes no further stream although open ones go on.
     pub(super) fn is_ending(&self) -> bool {
         let mut requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);

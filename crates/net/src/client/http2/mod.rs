@@ -1,6 +1,7 @@
 //! HTTP/2: samples as streams, many per connection, on threads with one runtime each.
 
 mod arrivals;
+mod blocked;
 mod keep;
 mod link;
 mod metered;
@@ -65,6 +66,10 @@ struct Mailbox {
 struct LaneState {
     /// Connections with room for one more stream, used in turn.
     with_room: VecDeque<Arc<Link>>,
+    /// Established connections.
+    links: Vec<Arc<Link>>,
+    /// Since when no connection permits any stream while samples wait, by the client's clock.
+    blocked_since: Option<Nanos>,
     open: usize,
     /// Connections that are neither established nor known to fail.
     unsettled: usize,
@@ -207,8 +212,13 @@ impl Lane {
         /// Streams opened before the connections get their turn to write.
         const AT_ONCE: usize = 64;
         let tick = Duration::from_millis(20);
+        let mut checked_at = 0;
         while !self.is_closing.load(Ordering::Acquire) {
             let now = self.shared.clock.now();
+            if u128::from(now.saturating_sub(checked_at)) >= tick.as_nanos() {
+                checked_at = now;
+                self.check_permissions(now);
+            }
             for (job, responder) in self.shared.due_retries(now) {
                 self.take(std::iter::once(job), &responder);
             }

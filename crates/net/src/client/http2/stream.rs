@@ -28,6 +28,8 @@ struct OpenStream {
     /// `None` once the answer was handed over or has failed.
     reading: Option<Reading>,
     has_begun: bool,
+    /// The request has a body, which needs a window.
+    has_body: bool,
     /// How long after the stream was opened the client gives the request up, ns.
     given_up_after: Option<Nanos>,
 }
@@ -43,6 +45,7 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
     let body = encoded.rest.clone();
     // Before the request is handed over: the connection may flush at once.
     link.departures.note(job.id, responder.clone());
+    let has_body = !body.is_empty();
     let sent = {
         let mut requests = link.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests.send_request(request, body.is_empty())
@@ -79,7 +82,8 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
         PendingAnswer::new((job, responder), lane.shared.reader(), (lane.thread, link.node));
     let reading = Some(Reading::Here(answering));
     let lane = lane.clone();
-    let open = OpenStream { lane, link, stream, reading, has_begun: false, given_up_after };
+    let has_begun = false;
+    let open = OpenStream { lane, link, stream, reading, has_begun, has_body, given_up_after };
     tokio::spawn(open.settle(answer));
 }
 
@@ -123,8 +127,8 @@ impl OpenStream {
     /// Reads the answer and hands it over. Returns the rest of its body if the answer was complete
     /// before the body ended.
     async fn read(&mut self, answer: ResponseFuture) -> Result<Option<RecvStream>, Trouble> {
-        let mut body = {
-            let answer = answer.await.map_err(|error| self.broke(&error))?;
+        let (mut body, mut left) = {
+            let answer = answer.await.map_err(|error| self.broke(&error, false))?;
             let (head, body) = answer.into_parts();
             self.has_begun = true;
             self.lane.hears();
@@ -132,10 +136,11 @@ impl OpenStream {
                 reading.begin(&self.lane.shared, head.status.as_u16(), &head.headers)?;
             }
             // The fields are dropped here because an answer may take minutes.
-            body
+            (body, content_length(&head.headers))
         };
         while let Some(bytes) = poll_fn(|cx| body.poll_data(cx)).await {
-            let bytes = bytes.map_err(|error| self.broke(&error))?;
+            let bytes = bytes.map_err(|error| self.broke(&error, left > 0))?;
+            left = left.saturating_sub(bytes.len() as u64);
             self.lane.hears();
             let _ = body.flow_control().release_capacity(bytes.len());
             let read_at = self.link.arrivals.take(self.stream, bytes.len());
@@ -149,7 +154,7 @@ impl OpenStream {
             reading.nudge();
         }
         let trailers = poll_fn(|cx| Pin::new(&mut body).poll_trailers(cx)).await;
-        let trailers = trailers.map_err(|error| self.broke(&error))?;
+        let trailers = trailers.map_err(|error| self.broke(&error, left > 0))?;
         let ended_at = self.link.arrivals.ended_at(self.stream);
         let at = ended_at.unwrap_or_else(|| self.lane.shared.clock.now());
         self.complete(trailers.as_ref(), at);
@@ -175,12 +180,30 @@ impl OpenStream {
             return self.lane.shared.cancelled();
         }
         let endpoint = &self.lane.shared.nodes[self.link.node].endpoint;
-        self.lane.shared.timed_out(endpoint, self.has_begun)
+        let mut trouble = self.lane.shared.timed_out(endpoint, self.has_begun);
+        if self.has_body && !self.has_begun && self.link.arrivals.has_no_window() {
+            trouble.words += "; its SETTINGS_INITIAL_WINDOW_SIZE is 0, which holds bodies back";
+        }
+        trouble
     }
 
-    fn broke(&self, error: &h2::Error) -> Trouble {
-        trouble(&self.lane, &self.link, error, self.has_begun)
+    /// Returns the trouble of an error; `is_short` if the answer has announced more bytes than came.
+    fn broke(&self, error: &h2::Error, is_short: bool) -> Trouble {
+        let trouble = trouble(&self.lane, &self.link, error, self.has_begun);
+        // The library calls an early end of the stream a violation of HTTP/2.
+        if !is_short || trouble.kind != Kind::Malformed {
+            return trouble;
+        }
+        let endpoint = &self.lane.shared.nodes[self.link.node].endpoint;
+        let words = format!("{endpoint} ended an answer before the length that it announced");
+        Trouble::new(Kind::Cut, words)
     }
+}
+
+/// Returns the bytes that the fields of a head announce; 0 if they announce none.
+fn content_length(fields: &HeaderMap) -> u64 {
+    let length = fields.get("content-length").and_then(|length| length.to_str().ok());
+    length.and_then(|length| length.parse().ok()).unwrap_or(0)
 }
 
 /// Time limit for the rest of an answer that declared itself complete.
@@ -195,8 +218,9 @@ async fn drain(mut rest: RecvStream) {
 /// Returns the trouble that an error of a stream or of its connection means.
 pub(super) fn trouble(lane: &Lane, link: &Link, error: &h2::Error, has_begun: bool) -> Trouble {
     let endpoint = &lane.shared.nodes[link.node].endpoint;
-    // RFC 9113, section 6.8: only streams that the server did not process have this error.
-    if error.is_go_away() && error.is_remote() {
+    // RFC 9113, section 6.8: only streams that the server did not process have this error. An answer
+    // that has begun contradicts it.
+    if error.is_go_away() && error.is_remote() && !has_begun {
         let words = format!("{endpoint} ended the connection without processing the request");
         return Trouble::new(Kind::Refused, format!("{words}: {error}"));
     }
@@ -206,7 +230,8 @@ pub(super) fn trouble(lane: &Lane, link: &Link, error: &h2::Error, has_begun: bo
             (Kind::Refused, "refused the stream")
         }
         Some(h2::Reason::CANCEL | h2::Reason::NO_ERROR) => (Kind::Closed, "ended the stream"),
-        Some(h2::Reason::INTERNAL_ERROR) if error.is_remote() => {
+        // Gateways end answers so when they lose the server behind them.
+        Some(h2::Reason::INTERNAL_ERROR) if error.is_remote() && !has_begun => {
             (Kind::Server, "reports an internal error")
         }
         Some(_) if error.is_remote() => (Kind::Closed, "ended the stream"),

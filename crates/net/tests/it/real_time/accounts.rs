@@ -158,3 +158,38 @@ fn each_answer_has_an_account_over_http_2() {
     });
     check(server, HttpVersion::Http2);
 }
+
+/// Returns content in the coding gzip, without the last bytes of its checksum.
+fn gzip_without_end(content: &str) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packed.write_all(content.as_bytes()).unwrap();
+    let mut packed = packed.finish().unwrap();
+    packed.truncate(packed.len() - 4);
+    packed
+}
+
+#[test]
+fn an_answer_that_the_end_of_the_connection_ends_too_early_is_cut() {
+    const EVENT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"ab\"},\
+                         \"finish_reason\":\"stop\"}]}\n\n";
+    for (fields, body) in [
+        ("content-type: text/event-stream\r\n", format!("{EVENT}data: {{\"choi").into_bytes()),
+        ("content-type: application/json\r\n", b"{\"choices\":[{\"text\":\"a".to_vec()),
+        ("content-encoding: gzip\r\n", gzip_without_end(EVENT)),
+    ] {
+        let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n").into_bytes();
+        let answer = [head, body].concat();
+        let server = Faulty::start(move |mut stream| {
+            if request(&mut stream).is_some() {
+                let _ = stream.write_all(&answer);
+            }
+        });
+        let time_limit = Some(30 * SECOND);
+        let options = Options { connections: 1, time_limit, ..Options::default() };
+        let (client, library) =
+            client(protocol(HttpVersion::Http1), &[endpoint(server.address)], options);
+        let played = play(&client, &library, &settings(Scenario::SingleStream, 3, 1.0));
+        let failed: Vec<_> = played.record.failed.iter().map(|(_, why)| *why).collect();
+        assert_eq!(failed, [Failure::Cut; 3], "{fields}: {:?}", client.trouble());
+    }
+}

@@ -1,5 +1,6 @@
 //! Deviations of servers that a client reads all the same, or adapts to before a run.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ use dyno_net::tls::Trust;
 use dyno_net::trouble::Kind;
 use dyno_net::workload::{Prompt, Workload};
 
-use super::played::{client, play, settings};
+use super::faults::{Faulty, request};
+use super::played::{client, endpoint, play, settings};
 
 fn workload() -> Arc<Workload> {
     let prompts = vec![Prompt::new(Input::Messages(vec![Message::new("user", "Say")]))];
@@ -195,4 +197,59 @@ fn a_redirection_within_the_origin_is_followed_once() {
     assert_eq!((found.requests, found.remarks.len()), (2, 1));
     let (played, client) = played(found.endpoint, 2, Options::default());
     assert!(played.record.failed.is_empty(), "{:?}", client.trouble());
+}
+
+/// Answers requests whose body holds none of these texts, and rejects the others.
+fn rejecting(texts: &'static [&str]) -> Faulty {
+    Faulty::start(move |mut stream| {
+        while let Some(body) = request(&mut stream) {
+            let body = String::from_utf8_lossy(&body);
+            let (status, answer) = if texts.iter().any(|text| body.contains(text)) {
+                (400, r#"{"error":{"message":"the context has 8 tokens"}}"#)
+            } else {
+                (200, r#"{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}"#)
+            };
+            let length = answer.len();
+            let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n");
+            if stream.write_all(format!("{head}{answer}").as_bytes()).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+#[test]
+fn a_prompt_that_is_rejected_alone_is_no_rejection_of_all() {
+    let prompt = |text: &str| Prompt::new(Input::Messages(vec![Message::new("user", text)]));
+    let adapted = |server: &Faulty, texts: &[&str]| {
+        let prompts = texts.iter().map(|text| prompt(text)).collect();
+        let workload = Arc::new(Workload { prompts, ..Workload::default() });
+        let query = ServerQuery {
+            endpoint: &endpoint(server.address),
+            version: dyno_net::exchange::HttpVersion::Http1,
+            fields: &[],
+            trust: &Trust::default(),
+            secrets: &[],
+            limit: Duration::from_secs(20),
+        };
+        adapt(&query, &workload, openai()).unwrap()
+    };
+    let server = rejecting(&["first"]);
+    let found = adapted(&server, &["first", "first", "another one", "third"]);
+    assert!(found.rejection.is_none() && found.refusal.is_none());
+    assert_eq!((found.requests, found.remarks.len()), (2, 1));
+    let words = "The server rejects the first prompt (HTTP status 400: the context has 8 tokens)";
+    assert!(found.remarks[0].starts_with(words), "{}", found.remarks[0]);
+    // All prompts, and a prompt without another one.
+    for prompts in [&["first", "first"][..], &["first"]] {
+        let found = adapted(&server, prompts);
+        assert_eq!((found.requests, found.remarks.len()), (1, 0));
+        assert!(found.rejection.is_some());
+    }
+    let found = adapted(&rejecting(&["user"]), &["first", "second", "third"]);
+    assert_eq!((found.requests, found.remarks.len()), (2, 0));
+    let words = found.rejection.unwrap().words;
+    assert_eq!(words, "HTTP status 400: the context has 8 tokens");
+    let found = adapted(&server, &["second", "first"]);
+    assert_eq!((found.requests, found.remarks.len()), (1, 0));
 }

@@ -144,9 +144,20 @@ fn a_stream_that_is_reset_in_the_middle() {
         lines,
         &endpoint(server),
         &options(),
-        Kind::Server,
+        Kind::Closed,
         "in the middle of an answer",
     );
+}
+
+#[test]
+fn a_body_that_ends_before_its_length() {
+    let server = serve(None, |_, mut respond| async move {
+        let answer = http::Response::builder().header("content-length", "9").body(()).unwrap();
+        let mut sending = respond.send_response(answer, false).unwrap();
+        sending.send_data(Bytes::from_static(b"x\n"), true).unwrap();
+    });
+    let words = "before the length that it announced";
+    check_all_fail(lines, &endpoint(server), &options(), Kind::Cut, words);
 }
 
 #[test]

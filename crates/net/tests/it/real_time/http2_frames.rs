@@ -7,16 +7,18 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use dyno_loadgen::clock::{Clock, SECOND};
+use dyno_loadgen::clock::{Clock, MILLISECOND, SECOND};
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::settings::Scenario;
 use dyno_net::client::{Cancellation, Options};
 use dyno_net::exchange::HttpVersion;
+use dyno_net::protocol::Protocol;
 use dyno_net::trouble::Kind;
 
 use super::faults::Faulty;
 use super::played::{client, endpoint, play, settings};
 use super::protocols::Lines;
+use super::troubles::check_all_fail;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
@@ -29,6 +31,7 @@ const END_STREAM: u8 = 1;
 const ACK: u8 = 1;
 const END_HEADERS: u8 = 4;
 const MAX_CONCURRENT_STREAMS: u8 = 3;
+const INITIAL_WINDOW_SIZE: u8 = 4;
 /// Code of `RST_STREAM`.
 const CANCEL: u32 = 8;
 /// Maximum payload that a client accepts without other settings.
@@ -60,9 +63,13 @@ impl Frames {
         assert_eq!(&preface, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         socket.set_nodelay(true).ok()?;
         let mut frames = Self { socket, window: WINDOW };
-        let limit = [&[0, MAX_CONCURRENT_STREAMS][..], &streams.to_be_bytes()].concat();
-        frames.send(SETTINGS, 0, 0, &limit);
+        frames.set(MAX_CONCURRENT_STREAMS, streams);
         Some(frames)
+    }
+
+    /// Sends a setting.
+    fn set(&mut self, setting: u8, value: u32) {
+        self.send(SETTINGS, 0, 0, &[&[0, setting][..], &value.to_be_bytes()].concat());
     }
 
     /// Sends a frame. The client may be gone, which the next read shows.
@@ -344,4 +351,67 @@ fn goaway_refuses_the_streams_above_the_last_and_leaves_the_others() {
         assert_eq!(kinds, vec![Kind::Refused; failed.min(1)], "{seen:?}");
         assert_eq!(seen.connects, 2, "{seen:?}");
     }
+}
+
+fn lines() -> Box<dyn Protocol> {
+    Box::new(Lines(HttpVersion::Http2))
+}
+
+fn impatient() -> Options {
+    Options { time_limit: Some(300 * MILLISECOND), connect_limit: PATIENCE, ..quiet() }
+}
+
+#[test]
+fn a_server_that_permits_no_stream_is_waited_for_as_long_as_for_an_answer() {
+    let server = Faulty::start(|socket| {
+        let Some(mut frames) = Frames::greet(socket, 0) else { return };
+        while frames.receive().is_some() {}
+    });
+    let words = "permitted no stream within 0.3 s (SETTINGS_MAX_CONCURRENT_STREAMS is 0)";
+    check_all_fail(lines, &endpoint(server.address), &impatient(), Kind::TimedOut, words);
+}
+
+#[test]
+fn a_server_that_accepts_no_body_is_waited_for_as_long_as_for_an_answer() {
+    let server = Faulty::start(|socket| {
+        let Some(mut frames) = Frames::greet(socket, 100) else { return };
+        frames.set(INITIAL_WINDOW_SIZE, 0);
+        while frames.receive().is_some() {}
+    });
+    let words = "its SETTINGS_INITIAL_WINDOW_SIZE is 0";
+    check_all_fail(lines, &endpoint(server.address), &impatient(), Kind::TimedOut, words);
+}
+
+/// The client learns the limit of 0 before it opens a stream, and the higher one while samples wait.
+#[test]
+fn samples_go_on_when_a_server_permits_streams_again() {
+    const SAMPLES: u64 = 6;
+    let server = Faulty::start(|socket| {
+        let Some(mut frames) = Frames::greet(socket, 0) else { return };
+        loop {
+            let Some(frame) = frames.read() else { return };
+            match (frame.kind, frame.flags & ACK) {
+                (SETTINGS, 0) => frames.send(SETTINGS, ACK, 0, &[]),
+                (PING, 0) => {
+                    frames.send(PING, ACK, 0, &frame.payload);
+                    break;
+                }
+                _ => {}
+            }
+        }
+        std::thread::park_timeout(std::time::Duration::from_millis(200));
+        frames.set(MAX_CONCURRENT_STREAMS, 2);
+        while let Some(frame) = frames.receive() {
+            if frame.kind == HEADERS {
+                frames.answer(frame.stream);
+            }
+        }
+    });
+    let time_limit = Some(PATIENCE);
+    let options = Options { connections: 1, time_limit, connect_limit: PATIENCE, ..quiet() };
+    let (client, library) = client(Lines(HttpVersion::Http2), &[endpoint(server.address)], options);
+    let played = play(&client, &library, &settings(Scenario::Offline, SAMPLES, 1.0));
+    let seen = client.statistics();
+    assert_eq!((played.record.missing(), played.record.failed.len()), (0, 0), "{seen:?}");
+    assert_eq!((seen.answered, seen.connects), (SAMPLES, 1), "{seen:?}");
 }

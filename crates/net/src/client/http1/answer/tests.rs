@@ -55,6 +55,7 @@ const WIRE: &[&[u8]] = &[
     b"HTTP/1.1 204 No Content\r\n\r\n",
     b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;x\r\nde\r\n0\r\nt: u\r\n\r\n",
     b"HTTP/1.1 103 Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 429 Later\r\ncontent-length: 2, 2\r\n\r\nno",
+    b"HTTP/1.1 200 OK\r\ntransfer-encoding: Identity\r\ncontent-length: 2\r\n\r\nid",
     b"HTTP/1.0 200 OK\r\nconnection: Keep-Alive\r\ncontent-length: 1\r\n\r\n!",
 ];
 
@@ -66,6 +67,7 @@ fn expected() -> Vec<(u16, Vec<u8>, bool)> {
         of(204, b""),
         of(503, b"abcde"),
         of(429, b"no"),
+        of(200, b"id"),
         of(200, b"!"),
     ]
 }

@@ -1,0 +1,108 @@
+//! Peculiarities of servers and gateways that no figure may depend on. The bodies are what such servers
+//! send; what is expected follows from the meaning of their members.
+
+use dyno_net::ledger::{Class, Entry};
+use dyno_net::openai::{Api, Settings};
+use serde_json::json;
+
+use crate::answers::{DONE, EVENTS, JSON, ends, read, says, settings, stream, usage};
+
+/// Reads a stream that is an answer.
+#[track_caller]
+fn answer(events: &[&str]) -> (String, Entry) {
+    let (found, entry) = read(&settings(), EVENTS, &stream(events));
+    let entry = entry.expect("an account");
+    assert_eq!(entry.class, Class::Whole);
+    (found.unwrap().0, entry)
+}
+
+#[test]
+fn a_message_beside_an_addition_is_not_output_twice() {
+    let part = |addition: &str, so_far: &str, reason: Option<&str>| {
+        let choice = json!({"index": 0, "finish_reason": reason,
+            "delta": {"role": "assistant", "content": addition},
+            "message": {"role": "assistant", "content": so_far}});
+        json!({"choices": [choice]}).to_string()
+    };
+    let events = [part("a", "a", None), part("b", "ab", None), part("", "ab", Some("stop"))];
+    let (text, entry) = answer(&[&events[0], &events[1], &events[2], DONE]);
+    assert_eq!((text.as_str(), entry.parts), ("ab", 2));
+    // A whole answer has an empty addition.
+    let (found, _) = read(&settings(), JSON, &part("", "ab", Some("stop")));
+    assert_eq!(found.unwrap().0, "ab");
+    // Some servers name their additions messages.
+    let message = json!({"choices": [{"message": {"content": "a"}}]}).to_string();
+    assert_eq!(answer(&[&message, &message, DONE]).0, "aa");
+}
+
+#[test]
+fn a_thought_is_read_under_the_name_that_has_it() {
+    let part = |delta: serde_json::Value| json!({"choices": [{"delta": delta}]}).to_string();
+    for delta in [
+        json!({"reasoning_content": "", "reasoning": "t"}),
+        json!({"reasoning_content": null, "reasoning": "t"}),
+        json!({"reasoning_content": "t", "reasoning": ""}),
+        json!({"reasoning_content": "t", "reasoning": "t"}),
+    ] {
+        let (text, entry) = answer(&[&part(delta.clone()), &ends("stop"), DONE]);
+        assert_eq!((text.as_str(), entry.parts), ("t", 1), "{delta}");
+    }
+}
+
+#[test]
+fn a_text_that_is_cut_within_a_surrogate_pair_is_read() {
+    let part = |text: &str| format!("{{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}");
+    let halves = [part(r"a\ud83d"), part(r"\ude00 \\ud83d \ud83d\ude00")];
+    let (text, entry) = answer(&[&halves[0], &halves[1], &ends("stop"), DONE]);
+    assert_eq!(text, "a\u{fffd}\u{fffd} \\ud83d \u{1f600}");
+    assert_eq!(entry.parts, 2);
+    let events = [
+        r#"{"type":"content_block_delta","delta":{"type":"text_delta","text":"a\ud83d"}}"#,
+        r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
+        r#"{"type":"message_stop"}"#,
+    ];
+    let messages = Settings { api: Some(Api::Messages), ..settings() };
+    let (found, _) = read(&messages, EVENTS, &stream(&events));
+    assert_eq!(found.unwrap().0, "a\u{fffd}");
+}
+
+#[test]
+fn probabilities_may_be_infinite() {
+    let part = r#"{"choices":[{"delta":{"content":"NaN"},"logprobs":{"content":
+        [{"token":"NaN","logprob":-Infinity},{"token":"x","logprob":NaN}]}}]}"#
+        .replace('\n', "");
+    assert_eq!(answer(&[&part, &ends("stop"), DONE]).0, "NaN");
+}
+
+#[test]
+fn a_finish_reason_is_a_reason() {
+    // A missing reason as a text ends no answer.
+    for none in ["null", "None", ""] {
+        let part = json!({"choices": [{"delta": {"content": "a"}, "finish_reason": none}]});
+        let (_, entry) = read(&settings(), EVENTS, &stream(&[&part.to_string()]));
+        assert_eq!(entry.unwrap().class, Class::Cut, "{none}");
+    }
+    for (reason, class) in [
+        (json!({"type": "abort", "message": "out of memory"}), Class::Aborted),
+        (json!({"type": "length", "length": 9}), Class::Whole),
+        (json!("network_error"), Class::Aborted),
+    ] {
+        let part = json!({"choices": [{"delta": {}, "finish_reason": reason}]}).to_string();
+        let (_, entry) = read(&settings(), EVENTS, &stream(&[&says("a"), &part, DONE]));
+        assert_eq!(entry.unwrap().class, class, "{reason}");
+    }
+}
+
+#[test]
+fn lines_end_in_any_way_and_data_have_several() {
+    let counts = usage(&json!({"prompt_tokens": 5, "completion_tokens": 2}));
+    let events = stream(&[&says("a"), &says("b"), &ends("stop"), &counts, DONE]);
+    for line_end in ["\n", "\r\n", "\r"] {
+        let body = format!(":\n: ping\n\nevent: message\nid: 7\nretry: 9\n{events}");
+        let (found, entry) = read(&settings(), EVENTS, &body.replace('\n', line_end));
+        assert_eq!((found, entry.unwrap().parts), (Ok(("ab".into(), 2)), 2));
+    }
+    let lines = "data: {\"choices\":[{\"delta\":\ndata: {\"content\":\"a\"},\n\
+                 data: \"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    assert_eq!(read(&settings(), EVENTS, lines).0, Ok(("a".into(), 1)));
+}
