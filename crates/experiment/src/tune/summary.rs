@@ -93,11 +93,14 @@ fn open_question(
         (None, 0) => (problem.clone(), String::new()),
         (None, count) => {
             let why = if problem.is_empty() { String::new() } else { format!(" ({problem})") };
-            let at_best = percent(*proven_margin);
-            (
-                format!("{} held-out samples would be too few{why}", units::count(count)),
-                format!("; they could prove at most {at_best} % if no answer changed"),
-            )
+            let found = format!("{} held-out samples would be too few{why}", units::count(count));
+            let at_best = match proven_margin {
+                proven if proven.is_finite() => {
+                    format!("; they could prove at most {} % if no answer changed", percent(*proven))
+                }
+                _ => String::new(),
+            };
+            (found, at_best)
         }
     }
 }
