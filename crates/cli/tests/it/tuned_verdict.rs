@@ -238,6 +238,27 @@ fn data_are_checked_before_the_search() {
     assert!(told.contains("sample 41 has NaN at its position 5; so have 1 others: 300"), "{told}");
 }
 
+/// Options that would be ignored are rejected.
+#[test]
+fn options_without_an_effect_are_rejected() {
+    let folder = tuned::folder();
+    descriptor(&folder, "net.toml", "");
+    descriptor(
+        &folder,
+        "played.toml",
+        "system = \"tuned:model={model},formats={config}\"\n",
+    );
+    for (options, expected) in [
+        ("net.toml --restarts 3 --passes small", "--restarts has no effect: restarts use all samples"),
+        ("net.toml --restarts 3 --algorithm stripes", "only the algorithm libnumber restarts"),
+        ("played.toml --evaluations all.jsonl", "--evaluations has no effect: only the engine"),
+    ] {
+        let ran = folder.dyno(&format!("tune run {options} --out out")).exits(2);
+        assert!(ran.stderr.contains(expected), "{options}: {}", ran.stderr);
+    }
+    assert!(!folder.0.join("out").exists());
+}
+
 /// Held-out samples whose labels belong to other samples confirm nothing.
 #[test]
 fn labels_of_held_out_samples_are_checked_as_well() {
