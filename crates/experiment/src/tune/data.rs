@@ -118,7 +118,11 @@ impl Data {
                 provenance = Some(Provenance::from_samples(&all, hashes, &names, of)?);
             }
             check_unseen(&fed, &validation, &values)?;
-            confirmation = (count..count + validation.count()).collect();
+            // A copy proves nothing more; closed mode uses the set as it is.
+            confirmation = match closed {
+                Some(_) => (count..count + validation.count()).collect(),
+                None => copies(&validation).0.into_iter().map(|at| count + at).collect(),
+            };
             join(&mut fed, validation)?;
         }
         let mut searched: Vec<usize> = (0..count).collect();
@@ -256,7 +260,8 @@ fn check_unseen(fed: &GraphSamples, validation: &GraphSamples, path: &Path) -> R
     let samples = |of: &GraphSamples| -> Vec<Vec<u32>> {
         let values = &of.inputs[0].values;
         let size = (values.len() / of.count().max(1)).max(1);
-        let bits = |sample: &[f32]| sample.iter().map(|x| x.to_bits()).collect();
+        // Both zeros are equal.
+        let bits = |sample: &[f32]| sample.iter().map(|x| (x + 0.0).to_bits()).collect();
         values.chunks_exact(size).map(bits).collect()
     };
     let seen: HashSet<Vec<u32>> = samples(fed).into_iter().collect();
@@ -412,6 +417,31 @@ mod tests {
             correctness: CorrectnessRule::Labels(vec![0; 3]),
         };
         assert_eq!(held_out_parts(&one, 0.5), [vec![], vec![0, 1, 2]]);
+    }
+
+    #[test]
+    fn copies_in_a_validation_set_count_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, values: &[f32]| {
+            let mut file = std::fs::File::create(folder.path().join(name)).unwrap();
+            dyno_tensors::npy::write(&mut file, &[values.len()], values).unwrap();
+            name.to_owned()
+        };
+        let built_in = BuiltInModel {
+            model: "none.onnx".into(),
+            samples: vec![write("x.npy", &[1.0, 2.0])],
+            lengths: None,
+            correctness: CorrectnessSource::Labels(write("y.npy", &[0.0, 1.0])),
+            small_share: 0.5,
+            seed: 1,
+            validation: Some([
+                write("other-x.npy", &[7.0, 8.0, 7.0, 9.0]),
+                write("other-y.npy", &[0.0, 1.0, 0.0, 1.0]),
+            ]),
+            system: None,
+        };
+        let data = Data::read(&built_in, folder.path(), None, None).unwrap();
+        assert_eq!(data.sets[Subset::Confirmation as usize], [2, 3, 5]);
     }
 
     /// 2^24 + 1 is the first whole number that float32 lacks.
