@@ -243,13 +243,9 @@ fn data_are_checked_before_the_search() {
 fn options_without_an_effect_are_rejected() {
     let folder = tuned::folder();
     descriptor(&folder, "net.toml", "");
-    descriptor(
-        &folder,
-        "played.toml",
-        "system = \"tuned:model={model},formats={config}\"\n",
-    );
+    descriptor(&folder, "played.toml", "system = \"tuned:model={model},formats={config}\"\n");
     for (options, expected) in [
-        ("net.toml --restarts 3 --passes small", "--restarts has no effect: restarts use all samples"),
+        ("net.toml --restarts 3 --passes small", "--restarts has no effect: restarts use all"),
         ("net.toml --restarts 3 --algorithm stripes", "only the algorithm libnumber restarts"),
         ("played.toml --evaluations all.jsonl", "--evaluations has no effect: only the engine"),
     ] {

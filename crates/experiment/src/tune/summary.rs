@@ -96,7 +96,8 @@ fn open_question(
             let found = format!("{} held-out samples would be too few{why}", units::count(count));
             let at_best = match proven_margin {
                 proven if proven.is_finite() => {
-                    format!("; they could prove at most {} % if no answer changed", percent(*proven))
+                    let most = percent(*proven);
+                    format!("; they could prove at most {most} % if no answer changed")
                 }
                 _ => String::new(),
             };

@@ -125,13 +125,7 @@ fn layers_have_times_of_their_own() {
 /// A pass of table lookups alone computes nothing.
 #[test]
 fn a_pass_without_products_uses_no_pe() {
-    let totals = PassTotals {
-        compute: 0,
-        fetch: 10,
-        macs: 0,
-        compute_bound: 0,
-        blocks: 1,
-        joules: None,
-    };
+    let totals =
+        PassTotals { compute: 0, fetch: 10, macs: 0, compute_bound: 0, blocks: 1, joules: None };
     assert_eq!(totals.utilization(&npu("memory-centric")), 0.0);
 }

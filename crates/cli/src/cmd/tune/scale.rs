@@ -43,10 +43,22 @@ pub struct Scale {
     #[arg(long, value_name = "FORMAT", value_delimiter = ',', requires = "inputs")]
     from: Vec<ScaledFormat>,
     /// The share of the accuracy that may be lost
-    #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = part, requires = "inputs")]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "0.01",
+        value_parser = part,
+        requires = "inputs"
+    )]
     margin: f64,
     /// The part of the samples that the search does not see
-    #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = part, requires = "inputs")]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "0.5",
+        value_parser = part,
+        requires = "inputs"
+    )]
     held_out: f64,
     /// The file to write [default: MODEL with the ending .scaled.onnx]
     #[arg(long, value_name = "FILE")]
