@@ -402,7 +402,10 @@ mod tests {
         assert!(searched.len() > 30);
         // Samples that differ only beyond their lengths are copies, and so are both zeros.
         let padded = GraphSamples {
-            inputs: vec![GraphInput { dims: vec![2, 1], values: vec![0.0, 7.0, -0.0, 8.0, 3.0, 4.0] }],
+            inputs: vec![GraphInput {
+                dims: vec![2, 1],
+                values: vec![0.0, 7.0, -0.0, 8.0, 3.0, 4.0],
+            }],
             lengths: Some(vec![1, 1, 2]),
             correctness: CorrectnessRule::Labels(vec![0; 3]),
         };
