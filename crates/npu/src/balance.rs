@@ -142,9 +142,12 @@ impl PassTotals {
         self.compute.max(self.fetch)
     }
 
-    /// Returns the share of peak throughput that the PEs reach while they compute.
+    /// Returns the share of peak throughput that the PEs reach while they compute; 0 if nothing is computed.
     #[must_use]
     pub fn utilization(&self, npu: &Npu) -> f64 {
+        if self.compute == 0 {
+            return 0.0;
+        }
         let seconds = self.compute as f64 / 1e12;
         2.0 * self.macs as f64 / (seconds * npu.peak())
     }

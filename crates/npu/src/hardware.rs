@@ -119,8 +119,8 @@ impl Npu {
     /// Creates an NPU.
     ///
     /// # Errors
-    /// Fails if the number of PEs, the clock rate, the bandwidth or a buffer size is 0 or above 10^15, or if an energy
-    /// figure is negative, infinite or not a number.
+    /// Fails if the number of PEs, the clock rate, the bandwidth or a buffer size is 0 or above 10^15, if a switch takes
+    /// more than 10^15 ps, or if an energy figure is negative, infinite or not a number.
     pub fn new(name: &str, parameters: NpuParameters) -> Result<Self, HardwareError> {
         let some = [
             ("the number of PEs", parameters.pes, "at least 1, such as 128 x 128 = 16384"),
@@ -144,6 +144,11 @@ impl Npu {
                 1..=MOST => {}
                 _ => return Err(HardwareError::TooLarge { npu, what, found, most: MOST }),
             }
+        }
+        if parameters.switch > MOST {
+            let (npu, found) = (name.to_owned(), parameters.switch);
+            let what = "the cost of a switch in ps";
+            return Err(HardwareError::TooLarge { npu, what, found, most: MOST });
         }
         if let Some(energy) = parameters.energy {
             let figures = [

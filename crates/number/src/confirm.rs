@@ -241,11 +241,21 @@ impl PairedSamples {
         if self.loss() >= margin {
             return None;
         }
+        // Repeated samples without any score stay without one.
+        if let Self::Scores { base, tuned, .. } = self
+            && base.iter().chain(tuned).all(|score| *score == 0.0)
+        {
+            return None;
+        }
         let samples = self.samples().max(1);
         let holds = |count: u64| self.scaled(count as f64 / samples as f64).confirms(margin, level);
+        let most = match self {
+            Self::Right(_) => MOST_SAMPLES,
+            Self::Scores { .. } => MOST_SCORES as u64,
+        };
         let mut enough = samples;
         while !holds(enough) {
-            enough = enough.checked_mul(2).filter(|count| *count < MOST_SAMPLES)?;
+            enough = enough.checked_mul(2).filter(|count| *count < most)?;
         }
         let mut few = if holds(samples) { 0 } else { samples };
         while enough - few > 1 + enough / 200 {
@@ -425,10 +435,16 @@ fn score_bound(base: &[f64], tuned: &[f64], direction: Direction, margin: f64, l
     };
     let differences: Vec<f64> = base.iter().zip(tuned).map(difference).collect();
     let largest = |scores: &[f64]| scores.iter().fold(0.0_f64, |most, score| most.max(*score));
+    let least = |scores: &[f64]| scores.iter().fold(0.0_f64, |least, score| least.min(*score));
     let worst = match direction {
-        Direction::Higher => (1.0 - margin) * largest(base),
+        // A score such as a cosine may fall below 0.
+        Direction::Higher => (1.0 - margin) * largest(base) - least(base).min(least(tuned)),
         Direction::Lower => largest(base).max(largest(tuned)),
     };
+    // Without any error, the size of an unseen one is unknown.
+    if worst <= 0.0 {
+        return f64::NEG_INFINITY;
+    }
     let mean = differences.iter().sum::<f64>() / count;
     let squares: f64 = differences.iter().map(|one| (one - mean).powi(2)).sum();
     let deviation = (squares / (count - 1.0)).sqrt();

@@ -50,7 +50,7 @@ pub fn html(tuning: &Tuning<'_>) -> String {
     samples::section(&mut body, tuning);
     let name = if network.name.is_empty() { "network" } else { &network.name };
     let title = format!("Number formats of {name}");
-    let verdict = verdict(outcome);
+    let verdict = verdict(network, outcome);
     let [small, full, _] = outcome.evaluations;
     let facts = vec![
         format!("objective <b>{}</b>", escaped(&network.objective.to_string())),
@@ -62,7 +62,14 @@ pub fn html(tuning: &Tuning<'_>) -> String {
     page::document(&title, &masthead, &body)
 }
 
-fn verdict(outcome: &TuneOutcome) -> (&'static str, Tone) {
+/// Returns whether the answer keeps its limit on the confirmation set; `None` if it was not evaluated
+/// there.
+fn is_kept(network: &Network, outcome: &TuneOutcome) -> Option<bool> {
+    let (found, baseline) = outcome.confirmed.zip(outcome.baselines[2])?;
+    Some(network.metric.keeps(found, baseline.threshold))
+}
+
+fn verdict(network: &Network, outcome: &TuneOutcome) -> (&'static str, Tone) {
     if let (TuneEnd::Complete, Some(confirmation)) = (&outcome.end, &outcome.confirmation) {
         let tone = match confirmation.verdict {
             MarginVerdict::Valid => Tone::Good,
@@ -70,20 +77,17 @@ fn verdict(outcome: &TuneOutcome) -> (&'static str, Tone) {
         };
         return (confirmation.verdict.word(), tone);
     }
-    let confirmed = outcome.confirmed.zip(outcome.baselines[2]);
-    match (&outcome.end, confirmed) {
+    match (&outcome.end, is_kept(network, outcome)) {
         (TuneEnd::Stopped(_), _) => ("NOT DONE", Tone::Bad),
-        (TuneEnd::Complete, Some((accuracy, baseline))) if accuracy < baseline.threshold => {
-            ("NOT CONFIRMED", Tone::Bad)
-        }
-        (TuneEnd::Complete, Some(_)) => ("CONFIRMED", Tone::Good),
+        (TuneEnd::Complete, Some(false)) => ("NOT CONFIRMED", Tone::Bad),
+        (TuneEnd::Complete, Some(true)) => ("CONFIRMED", Tone::Good),
         (TuneEnd::Complete, None) => ("DONE", Tone::Good),
     }
 }
 
 fn answer(html: &mut String, tuning: &Tuning<'_>) {
     let Tuning { network, outcome, remarks, .. } = *tuning;
-    let tone = verdict(outcome).1.class();
+    let tone = verdict(network, outcome).1.class();
     let _ = write!(html, "<section class=\"card verdict {tone}\"><div><h2>The answer</h2>");
     match &outcome.answer {
         Some(answer) => headline(html, network, outcome, answer),
@@ -183,8 +187,7 @@ fn next(tuning: &Tuning<'_>) -> Vec<String> {
             "Go on with <code>{run} --out {folder} --resume</code>; nothing that was evaluated is lost."
         )),
     }
-    let is_failed = outcome.confirmation.is_none()
-        && outcome.confirmed.zip(outcome.baselines[2]).is_some_and(|(a, b)| a < b.threshold);
+    let is_failed = outcome.confirmation.is_none() && is_kept(network, outcome) == Some(false);
     if let Some(confirmation) = &outcome.confirmation
         && confirmation.verdict != MarginVerdict::Valid
     {

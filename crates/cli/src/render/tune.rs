@@ -154,12 +154,12 @@ fn accuracy(frame: &mut Frame, network: &Network, outcome: &TuneOutcome, answer:
     if let Some(confirmation) = &outcome.confirmation {
         frame.line(&margin_verdict(network, confirmation), 2);
     } else if let (Some(accuracy), Some(baseline)) = (outcome.confirmed, outcome.baselines[2]) {
-        let verdict = if accuracy >= baseline.threshold { "confirmed" } else { "NOT CONFIRMED" };
+        let is_kept = network.metric.keeps(accuracy, baseline.threshold);
+        let verdict = if is_kept { "confirmed" } else { "NOT CONFIRMED" };
         frame.line(
             &format!(
-                "{verdict}: accuracy {accuracy} on the confirmation set; FLOAT 32 has {}, the limit \
-                 is {:.5}",
-                baseline.accuracy, baseline.threshold
+                "{verdict}: {} {accuracy} on the confirmation set; FLOAT 32 has {}, the limit is {:.5}",
+                network.metric.name, baseline.accuracy, baseline.threshold
             ),
             2,
         );

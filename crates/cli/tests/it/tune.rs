@@ -404,6 +404,21 @@ fn closed_mode_chooses_by_calibration_data_alone() {
     assert_eq!(list.lines().count(), 10);
 }
 
+/// An error rate of 0.1 may rise to 0.101.
+#[test]
+fn an_error_rate_is_confirmed_if_it_does_not_rise() {
+    let folder = closed_folder();
+    let script = NETWORK.replace("accuracy = %", "wer = %").replace("0.98 - lost", "0.1 + lost");
+    assert_ne!(script, NETWORK);
+    folder.write("net/net.awk", &script);
+    let descriptor = folder.read("net/toy.toml").replace("'accuracy = ", "'wer = ");
+    folder.write("net/toy.toml", &descriptor);
+    let ran = folder.dyno("tune run net/toy.toml --closed current --out out").exits(0);
+    assert!(ran.stdout.contains("confirmed: wer 0.1"), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("NOT CONFIRMED"), "{}", ran.stdout);
+    assert!(!folder.read("out/report.html").contains("NOT CONFIRMED"));
+}
+
 #[test]
 fn closed_mode_refuses_what_the_rules_forbid() {
     let folder = closed_folder();

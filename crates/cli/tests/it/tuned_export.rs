@@ -1,6 +1,7 @@
 //! Tuned models as ONNX files for other runtimes, and models that others quantized.
 
 use dyno_onnx::{Element, Model};
+use dyno_sut::digits;
 
 use crate::probe::npy;
 use crate::program::ProgramResult;
@@ -68,6 +69,29 @@ fn weights_get_scales() {
     folder.dyno("tune profile words.scaled.onnx --samples words.npy").exits(0);
     let wrong = folder.dyno("tune scale words.onnx --format scores.weight=int5").exits(2).stderr;
     assert!(wrong.contains("expected int8, int4"), "{wrong}");
+    let one = "tune scale words.onnx --format scores.weight=int8";
+    let wrong = folder.dyno(&format!("{one} --format scores.weight=int4")).exits(2).stderr;
+    assert!(wrong.contains("has two formats, int8:tensor and int4:tensor"), "{wrong}");
+    let wrong = folder.dyno(&format!("{one} --margin 0.05")).exits(2).stderr;
+    assert!(wrong.contains("--inputs"), "{wrong}");
+}
+
+/// Classes that do not belong to the samples choose no format, and neither do formats that do not fit.
+#[test]
+fn scales_are_chosen_by_true_labels() {
+    let folder = tuned::folder();
+    let scale = "tune scale digits.onnx --inputs test.npy --labels test-labels.npy";
+    // 64 and 48 inputs: groups of 128 divide neither.
+    let wrong = folder.dyno(&format!("{scale} --from int4:128")).exits(2).stderr;
+    assert!(wrong.contains("no format of --from fits a weight"), "{wrong}");
+    let all: Vec<i64> = digits::test_digits().map(|digit| i64::from(digit.label)).collect();
+    let moved = (0..all.len()).flat_map(|at| all[(at * 7 + 3) % all.len()].to_le_bytes());
+    let moved: Vec<u8> = moved.collect();
+    write(&folder, "test-labels.npy", &npy("<i8", "(540,)", &moved));
+    let wrong = folder.dyno(scale).exits(2).stderr;
+    assert!(wrong.contains("and chance has 0."), "{wrong}");
+    assert!(wrong.contains("nothing was searched"), "{wrong}");
+    assert!(!folder.0.join("digits.scaled.onnx").exists());
 }
 
 /// As for systems with Python: the interpreter of the active environment is the default.

@@ -139,6 +139,11 @@ fn what_is_wrong_with_a_scenario_is_told_before_the_search() {
         "`dyno npu layers other.csv` prints the names of its layers",
     ];
     check(&other, WITH, &expected);
+    let doubled = folder(SCENARIO);
+    doubled.write("net/toy.csv", &format!("{HEAD}{TOY}{TOY}"));
+    let refused = doubled.dyno(&format!("{RUN} --out out")).exits(2);
+    let twice = "network `toy.csv` has 2 layers of the name `conv1`";
+    assert!(refused.stderr.contains(twice), "{}", refused.stderr);
     check(SCENARIO, "--objective stp", &["--objective stp needs --scenario FILE"]);
     check(
         SCENARIO,

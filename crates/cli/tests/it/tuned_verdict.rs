@@ -87,6 +87,27 @@ END { for (at = 0; at < 400; at++) { right = !(least < 4 && at % 5 == 0); sum +=
     assert!(ran.stderr.contains("`cmd_confirmation`"), "{}", ran.stderr);
 }
 
+/// Results of samples of which the first ones are lost are no results of fewer samples.
+#[test]
+fn results_of_samples_are_read_as_a_whole() {
+    let folder = Folder::new();
+    folder.write(
+        "net.awk",
+        "END { for (at = 0; at < 400; at++) print \"sample\", 1\nprint \"accuracy = 1.0\" }\n",
+    );
+    folder.write(
+        "long.sh",
+        "head -c 34000000 /dev/zero | tr '\\0' '.'\necho\nawk -f net.awk \"$1\"\n",
+    );
+    let base = "layer_name = [\"a\"]\nwgt_size = [500]\nact_size = [784]\nwgt_max_abs = [0.9]\n\
+                act_max_abs = [0.9]\nerr_margin = 0.05\ncmd_fullset = \"awk -f net.awk {config}\"\n\
+                cmd_confirmation = \"sh long.sh {config}\"\n\
+                get_result_regex = 'accuracy = ([0-9.]+)'\nget_sample_regex = 'sample ([01])'\n";
+    folder.write("net.toml", base);
+    let ran = folder.dyno("tune run net.toml --out out").exits(4);
+    assert!(ran.stderr.contains("printed more than 16777216 bytes"), "{}", ran.stderr);
+}
+
 /// A program that prints one accuracy whatever its formats are has not read them, so nothing is
 /// confirmed.
 #[test]
@@ -215,6 +236,23 @@ fn data_are_checked_before_the_search() {
     write(&folder, "test.npy", &bytes);
     let told = folder.dyno("tune run net.toml --out out").exits(2).stderr;
     assert!(told.contains("sample 41 has NaN at its position 5; so have 1 others: 300"), "{told}");
+}
+
+/// Options that would be ignored are rejected.
+#[test]
+fn options_without_an_effect_are_rejected() {
+    let folder = tuned::folder();
+    descriptor(&folder, "net.toml", "");
+    descriptor(&folder, "played.toml", "system = \"tuned:model={model},formats={config}\"\n");
+    for (options, expected) in [
+        ("net.toml --restarts 3 --passes small", "--restarts has no effect: restarts use all"),
+        ("net.toml --restarts 3 --algorithm stripes", "only the algorithm libnumber restarts"),
+        ("played.toml --evaluations all.jsonl", "--evaluations has no effect: only the engine"),
+    ] {
+        let ran = folder.dyno(&format!("tune run {options} --out out")).exits(2);
+        assert!(ran.stderr.contains(expected), "{options}: {}", ran.stderr);
+    }
+    assert!(!folder.0.join("out").exists());
 }
 
 /// Held-out samples whose labels belong to other samples confirm nothing.

@@ -11,7 +11,7 @@ use dyno_npu::fleet::{Balancer, UnknownBalancer};
 use dyno_npu::lowering::{Granularity, LoweringOptions};
 use dyno_npu::profile::Picos;
 use dyno_npu::schedule::SchedulerSpec;
-use dyno_npu::serve::BatchingPolicy;
+use dyno_npu::serve::{BatchingPolicy, ServedNetwork};
 use dyno_npu::spatial::{PartitionPolicy, Partitions};
 use dyno_npu::workload::Network;
 use dyno_results::units::parse_duration;
@@ -115,6 +115,10 @@ impl NpuSpec {
         let plan = DeploymentPlan { npu, mapping, options: written.options, tenants, scheduler };
         let mut deployment = Deployment::new(&plan).map_err(Failure::usage)?;
         written.offer(&plan, &mut deployment)?;
+        if written.versions.is_empty() {
+            let remarks = unreachable_limits(&deployment);
+            deployment.remarks.extend(remarks);
+        }
         let npus = match &written.split[..] {
             [] => NpuSetup::Fleet { count: written.npus, balancer: written.balancer },
             proportion => {
@@ -170,6 +174,7 @@ impl<'a> ParsedSpec<'a> {
             batching: BatchingPolicy { window: 0, active: 4, wake: Picos::MAX },
         };
         let mut before = "";
+        let mut seen: Vec<&str> = Vec::new();
         for part in argument.split(',') {
             let (key, value) = part
                 .split_once('=')
@@ -179,8 +184,12 @@ impl<'a> ParsedSpec<'a> {
             if has_options && !KEYS.contains(&key) {
                 written.scheduler = format!("{},{part}", written.scheduler);
             } else {
+                if key != "version" && seen.contains(&key) {
+                    return Err(format!("`{key}` is given twice"));
+                }
                 written.set(key, value)?;
                 before = key;
+                seen.push(key);
             }
         }
         if written.networks.is_empty() {
@@ -205,6 +214,12 @@ impl<'a> ParsedSpec<'a> {
         }
         if !written.split.is_empty() && (written.npus > 1 || !written.versions.is_empty()) {
             return Err("`split` cannot be combined with `npus` or `version`".into());
+        }
+        if written.versions.is_empty() && floors > 0 {
+            return Err("`floor` has no effect without `version`".into());
+        }
+        if written.split.is_empty() && seen.contains(&"apart") {
+            return Err("`apart` has no effect without `split`".into());
         }
         Ok(written)
     }
@@ -269,6 +284,9 @@ impl<'a> ParsedSpec<'a> {
             "seq" => self.changes.seq = Some(at_least_one(key, value)?),
             "limit" => {
                 self.limits = value.split('+').map(parse_duration).collect::<Result<_, _>>()?;
+                if self.limits.contains(&0) {
+                    return Err("expected latencies above 0 for `limit`".into());
+                }
             }
             "batch" => self.options.batch = at_least_one(key, value)?,
             "window" => self.batching.window = picos()?,
@@ -313,6 +331,22 @@ impl<'a> ParsedSpec<'a> {
         }
         Ok(())
     }
+}
+
+/// Returns a remark for each network that takes longer than its limit even if it is alone on the NPU.
+fn unreachable_limits(deployment: &Deployment) -> Vec<String> {
+    let of = |(name, served): (&String, &ServedNetwork)| {
+        let fastest = served.passes.iter().map(|pass| pass.compute.max(pass.fetch)).min()?;
+        let ms = |picos: Picos| picos as f64 / 1e9;
+        (fastest > served.limit).then(|| {
+            format!(
+                "{name} takes at least {:.3} ms alone on the NPU: no request meets its limit of {:.3} ms",
+                ms(fastest),
+                ms(served.limit)
+            )
+        })
+    };
+    deployment.names.iter().zip(&deployment.served).filter_map(of).collect()
 }
 
 /// Upper bound on batches and similar numbers. Each batch has its own profile.
@@ -401,6 +435,20 @@ mod tests {
         assert!(pass.blocks.iter().all(|block| block.compute <= 100_000_000));
     }
 
+    /// ResNet-50 has 3.9e9 products, and 16,384 PEs at 700 MHz do 1.1e13 in a second.
+    #[test]
+    fn limits_that_no_request_meets_are_remarked() {
+        let remarks = |argument: &str| {
+            let spec = NpuSpec::read("npu", argument).expect("it reads");
+            spec.deployment.remarks
+        };
+        let found = remarks("networks=RN,npu=memory-centric,limit=300us");
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("RN takes at least ") && found[0].ends_with("of 0.300 ms"));
+        assert!(remarks("networks=RN,npu=memory-centric,limit=15ms").is_empty());
+        assert!(remarks("networks=RN,npu=memory-centric").is_empty());
+    }
+
     #[test]
     fn what_does_not_read_is_told_with_what_is_near() {
         let cases = [
@@ -428,6 +476,10 @@ mod tests {
             ("networks=RN+BB,split=1:x", "expected parts of the array for `split`"),
             ("networks=RN+BB,split=1:1,npus=2", "`split` cannot be combined with `npus`"),
             ("networks=RN+BB,apart=never", "expected always or shared for `apart`"),
+            ("networks=RN+BB,apart=always", "`apart` has no effect without `split`"),
+            ("networks=RN,floor=70", "`floor` has no effect without `version`"),
+            ("networks=RN,networks=BB", "`networks` is given twice"),
+            ("networks=RN,limit=0s", "expected latencies above 0 for `limit`"),
             ("networks=RN,batch=0", "expected a number from 1 to 65536 for `batch`, found `0`"),
         ];
         for (argument, expected) in cases {

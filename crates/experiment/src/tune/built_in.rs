@@ -10,7 +10,7 @@ use dyno_number::evaluate::{ChainEvaluator, LayerNames, Samples};
 use dyno_number::network::{BuiltInModel, Layer};
 use dyno_number::tune::{Chance, Evaluation, Journal, Stop, Trial};
 use dyno_number::{Network, Objective};
-use dyno_onnx::Model;
+use dyno_onnx::{Dim, Model};
 use dyno_tensors::files;
 use serde_json::{Value, json};
 
@@ -107,6 +107,7 @@ impl Engine {
         let model = Model::read(path).map_err(|error| of(&error))?;
         if let ([input], None, CorrectnessRule::Labels(labels)) =
             (&fed.inputs[..], &fed.lengths, &fed.correctness)
+            && is_alike(&model, &input.dims)
         {
             let samples = Samples { values: input.values.clone(), labels: labels.clone() };
             if let Ok(chain) = ChainEvaluator::new(&model, samples, sets.clone()) {
@@ -289,6 +290,16 @@ impl Engine {
     }
 }
 
+/// Returns whether samples of these dimensions have their numbers in the order of the model's input.
+/// A list of numbers has, and axes of size 1 may be left out. Channels last are not channels first.
+fn is_alike(model: &Model, dims: &[usize]) -> bool {
+    let wide = |dims: &[usize]| dims.iter().copied().filter(|n| *n != 1).collect::<Vec<usize>>();
+    let shape = model.inputs.first().and_then(|port| port.shape.as_deref()).unwrap_or_default();
+    let expected: Option<Vec<usize>> = shape.iter().skip(1).map(Dim::fixed).collect();
+    let (found, expected) = (wide(dims), expected.map(|dims| wide(&dims)));
+    expected.is_none_or(|expected| found == expected || found.len() < 2 || expected.len() < 2)
+}
+
 /// Returns names and SHA-256 of the files of a descriptor, which a job depends on besides its
 /// settings: the model with its external weights, the samples, the validation set, and the files and
 /// the code of `system`.
@@ -335,4 +346,29 @@ pub(super) fn file_hash(path: &Path) -> Result<String, String> {
     let bytes =
         files::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
     Ok(sha256(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_onnx::{Builder, Element, Weights};
+
+    use super::*;
+
+    #[test]
+    fn channels_last_are_not_channels_first() {
+        let mut net = Builder::new("net", Weights::seeded(1));
+        let image = [Dim::symbol("N"), 3.into(), 8.into(), 1.into()];
+        let x = net.input("x", Element::F32, &image);
+        let y = net.node("Relu", &[&x], &[]).unwrap();
+        net.output("y", &y).unwrap();
+        let model = net.finish();
+        let check = |dims: &[usize], expected: bool| {
+            assert_eq!(is_alike(&model, dims), expected, "{dims:?}");
+        };
+        check(&[3, 8, 1], true);
+        check(&[3, 8], true);
+        check(&[24], true);
+        check(&[8, 1, 3], false);
+        check(&[8, 3], false);
+    }
 }

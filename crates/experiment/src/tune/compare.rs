@@ -85,7 +85,7 @@ impl Comparison<'_> {
             return Err(format!("expected samples for two parts, found {count}"));
         }
         let size: usize = input.dims.iter().product();
-        let part = &others[..others.len().min(self.calibration)];
+        let part = evenly(&others, self.calibration);
         let values: Vec<f32> =
             part.iter().flat_map(|at| &input.values[at * size..][..size]).copied().collect();
         let path = folder.join("calibration.npy");
@@ -251,6 +251,12 @@ pub(super) fn interval(share: f64, samples: usize) -> [f64; 2] {
     [low, high]
 }
 
+/// Returns at most `count` samples in even steps: the first ones of sorted samples are of few classes.
+fn evenly(samples: &[usize], count: usize) -> Vec<usize> {
+    let count = count.min(samples.len());
+    (0..count).map(|at| samples[at * samples.len() / count]).collect()
+}
+
 fn bytes_of(path: &Path) -> u64 {
     let plain = std::fs::metadata(path).map_or(0, |of| of.len());
     let external = Model::read(path).map_or(0, |model| {
@@ -263,6 +269,14 @@ fn bytes_of(path: &Path) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calibration_samples_are_of_all_parts() {
+        let all: Vec<usize> = (100..110).collect();
+        assert_eq!(evenly(&all, 4), [100, 102, 105, 107]);
+        assert_eq!(evenly(&all, 20), all);
+        assert!(evenly(&[], 3).is_empty());
+    }
 
     /// From R: `prop.test(81, 263, correct = FALSE)$conf.int`.
     #[test]

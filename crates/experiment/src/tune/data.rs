@@ -9,6 +9,7 @@ use dyno_number::evaluate::graph::{CorrectnessRule, GraphInput, GraphSamples};
 use dyno_number::network::{BuiltInModel, CorrectnessSource};
 use dyno_number::tune::samples::{draw, shuffle, split};
 use dyno_number::tune::{Subset, fewest_held_out};
+use dyno_tensors::Elements;
 use dyno_tensors::npy::Npy;
 
 use crate::system::tuned::{array, whole_numbers};
@@ -117,7 +118,11 @@ impl Data {
                 provenance = Some(Provenance::from_samples(&all, hashes, &names, of)?);
             }
             check_unseen(&fed, &validation, &values)?;
-            confirmation = (count..count + validation.count()).collect();
+            // A copy proves nothing more; closed mode uses the set as it is.
+            confirmation = match closed {
+                Some(_) => (count..count + validation.count()).collect(),
+                None => copies(&validation).0.into_iter().map(|at| count + at).collect(),
+            };
             join(&mut fed, validation)?;
         }
         let mut searched: Vec<usize> = (0..count).collect();
@@ -204,13 +209,21 @@ fn copies(fed: &GraphSamples) -> (Vec<usize>, Vec<(usize, usize)>) {
     let mut known: HashMap<Vec<u32>, usize> = HashMap::new();
     let (mut firsts, mut copies) = (Vec::new(), Vec::new());
     for at in 0..fed.count() {
+        let length = fed.lengths.as_ref().and_then(|lengths| lengths.get(at)).copied();
         let values = fed.inputs.iter().flat_map(|input| {
             let size: usize = input.dims.iter().product();
-            input.values.get(at * size..(at + 1) * size).unwrap_or_default()
+            // The model does not see what is beyond the length.
+            let seen = match (length, input.dims.split_first()) {
+                (Some(length), Some((_, rest))) => {
+                    size.min(length.saturating_mul(rest.iter().product()))
+                }
+                _ => size,
+            };
+            input.values.get(at * size..at * size + seen).unwrap_or_default()
         });
-        let length = fed.lengths.as_ref().and_then(|lengths| lengths.get(at));
-        let length = length.map(|length| *length as u32);
-        let content = values.map(|x| x.to_bits()).chain(length).collect();
+        // Both zeros are equal.
+        let bits = values.map(|x| (x + 0.0).to_bits());
+        let content = bits.chain(length.map(|length| length as u32)).collect();
         match known.entry(content) {
             Entry::Occupied(first) => copies.push((at, *first.get())),
             Entry::Vacant(place) => {
@@ -247,7 +260,8 @@ fn check_unseen(fed: &GraphSamples, validation: &GraphSamples, path: &Path) -> R
     let samples = |of: &GraphSamples| -> Vec<Vec<u32>> {
         let values = &of.inputs[0].values;
         let size = (values.len() / of.count().max(1)).max(1);
-        let bits = |sample: &[f32]| sample.iter().map(|x| x.to_bits()).collect();
+        // Both zeros are equal.
+        let bits = |sample: &[f32]| sample.iter().map(|x| (x + 0.0).to_bits()).collect();
         values.chunks_exact(size).map(bits).collect()
     };
     let seen: HashSet<Vec<u32>> = samples(fed).into_iter().collect();
@@ -301,6 +315,18 @@ fn check_finite(path: &Path, input: &GraphInput) -> Result<(), String> {
     ))
 }
 
+/// Rejects whole numbers that `f32` does not represent, such as indices of a large table.
+fn check_whole(path: &Path, mut numbers: impl Iterator<Item = i64>) -> Result<(), String> {
+    match numbers.find(|number| (*number as f32) as i64 != *number) {
+        Some(number) => Err(format!(
+            "{}: found the whole number {number}, but this engine computes in float32, which is exact up \
+             to 16777216",
+            path.display()
+        )),
+        None => Ok(()),
+    }
+}
+
 /// Most samples that a message names.
 const MOST_NAMED: usize = 8;
 
@@ -322,7 +348,8 @@ fn check_labels(fed: &GraphSamples, samples: &Path, labels: &Path) -> Result<(),
 /// Reads NumPy arrays: samples of each input of a model, and their lengths.
 ///
 /// # Errors
-/// A file that cannot be read, or lengths that are not whole numbers.
+/// A file that cannot be read, values that are no finite numbers or no exact ones, or lengths that
+/// are not whole numbers.
 pub fn fed(
     inputs: &[PathBuf],
     lengths: Option<&Path>,
@@ -331,6 +358,11 @@ pub fn fed(
     let input = |path: &PathBuf| {
         let Npy { shape, elements } = array(path)?;
         let dims = shape.get(1..).unwrap_or_default().to_vec();
+        match &elements {
+            Elements::I32(all) => check_whole(path, all.iter().map(|number| i64::from(*number)))?,
+            Elements::I64(all) => check_whole(path, all.iter().copied())?,
+            _ => {}
+        }
         let found = GraphInput { dims, values: elements.to_f32().into_owned() };
         check_finite(path, &found)?;
         Ok(found)
@@ -368,6 +400,16 @@ mod tests {
         let firsts = searched.iter().filter(|at| **at < 60).count();
         assert_eq!(firsts, 30);
         assert!(searched.len() > 30);
+        // Samples that differ only beyond their lengths are copies, and so are both zeros.
+        let padded = GraphSamples {
+            inputs: vec![GraphInput {
+                dims: vec![2, 1],
+                values: vec![0.0, 7.0, -0.0, 8.0, 3.0, 4.0],
+            }],
+            lengths: Some(vec![1, 1, 2]),
+            correctness: CorrectnessRule::Labels(vec![0; 3]),
+        };
+        assert_eq!(copies(&padded), (vec![0, 2], vec![(1, 0)]));
         // One sample cannot be divided.
         let one = GraphSamples {
             inputs: vec![GraphInput { dims: vec![1], values: vec![1.0; 3] }],
@@ -375,5 +417,39 @@ mod tests {
             correctness: CorrectnessRule::Labels(vec![0; 3]),
         };
         assert_eq!(held_out_parts(&one, 0.5), [vec![], vec![0, 1, 2]]);
+    }
+
+    #[test]
+    fn copies_in_a_validation_set_count_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, values: &[f32]| {
+            let mut file = std::fs::File::create(folder.path().join(name)).unwrap();
+            dyno_tensors::npy::write(&mut file, &[values.len()], values).unwrap();
+            name.to_owned()
+        };
+        let built_in = BuiltInModel {
+            model: "none.onnx".into(),
+            samples: vec![write("x.npy", &[1.0, 2.0])],
+            lengths: None,
+            correctness: CorrectnessSource::Labels(write("y.npy", &[0.0, 1.0])),
+            small_share: 0.5,
+            seed: 1,
+            validation: Some([
+                write("other-x.npy", &[7.0, 8.0, 7.0, 9.0]),
+                write("other-y.npy", &[0.0, 1.0, 0.0, 1.0]),
+            ]),
+            system: None,
+        };
+        let data = Data::read(&built_in, folder.path(), None, None).unwrap();
+        assert_eq!(data.sets[Subset::Confirmation as usize], [2, 3, 5]);
+    }
+
+    /// 2^24 + 1 is the first whole number that float32 lacks.
+    #[test]
+    fn whole_numbers_beyond_float32_are_rejected() {
+        let path = Path::new("x.npy");
+        assert_eq!(check_whole(path, [0, -5, 16_777_216, 33_554_432].into_iter()), Ok(()));
+        let found = check_whole(path, [1, 16_777_217].into_iter()).unwrap_err();
+        assert!(found.starts_with("x.npy: found the whole number 16777217"), "{found}");
     }
 }

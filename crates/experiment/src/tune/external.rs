@@ -116,7 +116,15 @@ pub struct TrialPolicy {
 }
 
 /// Maximum number of bytes kept from the end of a program's output.
-const KEPT: usize = 1 << 20;
+const KEPT: usize = 1 << 24;
+
+/// The end of a stream of a program's output.
+#[derive(Debug, Default)]
+struct PrintedText {
+    text: String,
+    /// Whether the beginning of the stream was not kept.
+    is_cut: bool,
+}
 
 /// Interval at which Ctrl-C and the time limit are checked.
 const GLANCE: Duration = Duration::from_millis(50);
@@ -232,6 +240,11 @@ impl Program {
         Ok(printed.and_then(read).map_err(|why| told_of(format!("`{command}` {why}"))))
     }
 
+    /// Returns whether the program prints the results of single samples of a set.
+    fn reads_samples(&self, subset: Subset) -> bool {
+        self.sample.is_some() && subset == Subset::Confirmation
+    }
+
     /// Parses the output of a program.
     fn read(&self, subset: Subset, printed: &str) -> Result<Evaluation, String> {
         let found = |what: &str, key: &str, regex: &Regex| {
@@ -241,7 +254,7 @@ impl Program {
         let accuracy = found("accuracy", "get_result_regex", &self.result)?;
         let latency = self.latency.as_ref();
         let latency = latency.map(|regex| found("latency", "get_latency_regex", regex));
-        let sample = self.sample.as_ref().filter(|_| subset == Subset::Confirmation);
+        let sample = self.sample.as_ref().filter(|_| self.reads_samples(subset));
         let outcomes = match sample {
             Some(regex) => Some(outcomes(regex, printed, accuracy)?),
             None => None,
@@ -300,7 +313,7 @@ impl Program {
         let (sender, outputs) = mpsc::channel();
         listen(child.stdout.take().expect("stdout is a pipe"), 0, sender.clone());
         listen(child.stderr.take().expect("stderr is a pipe"), 1, sender);
-        let mut printed = [String::new(), String::new()];
+        let mut printed = [PrintedText::default(), PrintedText::default()];
         let ended = self.wait(&mut child, &outputs, &mut printed, interrupt);
         // Remaining processes would hold the pipes and slow down the next trial.
         process_group::signal(&child, GroupSignal::Kill);
@@ -308,8 +321,13 @@ impl Program {
             printed[stream] = text;
         }
         let [stdout, stderr] = printed;
-        let all = format!("{stderr}\n{stdout}");
+        let is_cut = stdout.is_cut || stderr.is_cut;
+        let all = format!("{}\n{}", stderr.text, stdout.text);
         Ok(match ended? {
+            Ok(status) if status.success() && is_cut && self.reads_samples(subset) => Err(format!(
+                "printed more than {KEPT} bytes, so that the first results of samples are lost; print \
+                 shorter lines"
+            )),
             Ok(status) if status.success() => Ok(all),
             Ok(status) => Err(format!("failed ({status}){}", told(&all))),
             Err(why) => Err(format!("{why}{}", told(&all))),
@@ -321,8 +339,8 @@ impl Program {
     fn wait(
         &self,
         child: &mut Child,
-        outputs: &mpsc::Receiver<(usize, String)>,
-        printed: &mut [String; 2],
+        outputs: &mpsc::Receiver<(usize, PrintedText)>,
+        printed: &mut [PrintedText; 2],
         interrupt: &Interrupt,
     ) -> Result<Result<ExitStatus, String>, Stop> {
         let clock = Clock::start();
@@ -367,10 +385,10 @@ impl Program {
 fn listen(
     mut stream: impl Read + Send + 'static,
     number: usize,
-    sender: mpsc::Sender<(usize, String)>,
+    sender: mpsc::Sender<(usize, PrintedText)>,
 ) {
     std::thread::spawn(move || {
-        let mut kept = Vec::new();
+        let (mut kept, mut is_cut) = (Vec::new(), false);
         let mut chunk = vec![0; 1 << 16];
         loop {
             match stream.read(&mut chunk) {
@@ -381,10 +399,12 @@ fn listen(
             }
             if kept.len() > 2 * KEPT {
                 kept.drain(..kept.len() - KEPT);
+                is_cut = true;
             }
         }
         // The receiver may have stopped waiting.
-        let _ = sender.send((number, String::from_utf8_lossy(&kept).into_owned()));
+        let text = String::from_utf8_lossy(&kept).into_owned();
+        let _ = sender.send((number, PrintedText { text, is_cut }));
     });
 }
 

@@ -1,6 +1,7 @@
 //! Data of `dyno tune plot`: accuracy by width, and distributions of weights with the codes of a
 //! format.
 
+use dyno_number::network::Direction;
 use dyno_number::tune::{Evaluation, WidthTrial};
 use dyno_number::{Dictionary, Format, Kind, Network};
 use dyno_results::VERSION;
@@ -89,7 +90,8 @@ const BINS: usize = 61;
 /// Maximum width of formats whose codes are drawn, bits: more cannot be distinguished.
 const MOST_CODES: u32 = 6;
 
-/// Returns the document from evaluations, one per width.
+/// Returns the document from evaluations, one per width. A width that could not be evaluated has the
+/// accuracy 0; it has no error, because an error of 0 would be the best one.
 pub fn plot(
     network: &Network,
     set: &str,
@@ -98,7 +100,11 @@ pub fn plot(
     histograms: Vec<Histogram>,
 ) -> Plot {
     let mut curves: Vec<Curve> = Vec::new();
+    let is_error = network.metric.direction == Direction::Lower;
     for (width, evaluation) in evaluated {
+        if is_error && evaluation.is_failed {
+            continue;
+        }
         let object = width.slot.map(|slot| network.object(slot));
         let kind = name(width.kind);
         let goes_on = curves.last().is_some_and(|last| last.object == object && last.kind == kind);
@@ -168,7 +174,28 @@ fn codes(format: Format, most: f64) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
+    use dyno_number::tune::width_trials;
+
     use super::*;
+
+    /// A program that fails has no error of 0.
+    #[test]
+    fn failed_widths_are_no_best_ones() {
+        let descriptor = "layer_name = [\"a\"]\nwgt_size = [5]\nact_size = [7]\nwgt_max_abs = [1.0]\n\
+                          act_max_abs = [1.0]\n";
+        let mut network = Network::from_descriptor(descriptor, None).unwrap();
+        let lowest = |network: &Network| {
+            let failed = Evaluation::failed("it crashed".into());
+            let evaluations = [failed, Evaluation::from_accuracy(0.4)];
+            let evaluated: Vec<_> = width_trials(network).into_iter().zip(evaluations).collect();
+            let plot = plot(network, "full", 0.3, &evaluated, Vec::new());
+            let points = plot.curves.into_iter().flat_map(|curve| curve.points);
+            points.map(|point| point.accuracy).collect::<Vec<f64>>()
+        };
+        assert_eq!(lowest(&network), [0.0, 0.4]);
+        network.metric.direction = Direction::Lower;
+        assert_eq!(lowest(&network), [0.4]);
+    }
 
     #[test]
     fn a_histogram_counts_each_weight_and_marks_codes() {

@@ -6,7 +6,7 @@ use dyno_number::evaluate::graph::{
     ScaledRung, ScaledSearch,
 };
 use dyno_number::network::Metric;
-use dyno_number::tune::fewest_held_out;
+use dyno_number::tune::{Chance, fewest_held_out};
 use dyno_onnx::Model;
 
 use super::data::held_out_parts;
@@ -77,14 +77,19 @@ impl ScaleSearch<'_> {
             return Err("expected samples, found none".into());
         }
         let mut parts = held_out_parts(self.samples, self.held_out);
-        let is_enough = parts[0].len() as u64 >= fewest_held_out(self.margin);
+        let different = parts[0].len() as u64;
+        let is_enough = different >= fewest_held_out(self.margin);
         if !is_enough {
             parts = [Vec::new(), (0..self.samples.count()).collect()];
         }
         let [held_out, searched] = parts;
         let search =
             ScaledSearch::new(self.model, self.formats).map_err(|error| error.to_string())?;
+        if !search.has_choice() {
+            return Err("no format of --from fits a weight of the model and is smaller".into());
+        }
         let part = subset(self.samples, &searched);
+        check_chance(self.model, &part)?;
         let base = outcomes(self.model, &part)?.mean();
         let mut evaluations = 0;
         let mut evaluate = |choice: &[Option<ScaledFormat>]| {
@@ -101,9 +106,8 @@ impl ScaleSearch<'_> {
         let (rung, verdict) = if is_enough {
             self.confirm(&search, &rungs, &held_out)?
         } else {
-            let samples = (self.samples.count() as f64 * self.held_out) as u64;
             let needed = Some(fewest_held_out(self.margin)).filter(|needed| *needed < u64::MAX);
-            (smallest, ScaleVerdict::Undecided { samples, needed })
+            (smallest, ScaleVerdict::Undecided { samples: different, needed })
         };
         Ok(ScaleChoice {
             formats: search.named(&rung.choice),
@@ -162,16 +166,37 @@ impl ScaleSearch<'_> {
     }
 }
 
+/// Rejects labels that FLOAT 32 predicts no better than chance.
+fn check_chance(model: &Model, samples: &GraphSamples) -> Result<(), String> {
+    let (predictions, labels) = predictions(model, samples)?;
+    match Chance::new(&predictions, labels) {
+        Some(found) if !found.is_exceeded() => Err(format!(
+            "FLOAT 32 has accuracy {:.4} on {} samples, and chance has {:.4}: nothing was searched. Compare \
+             the order of the labels with that of the inputs, and both with the model",
+            found.accuracy, found.samples, found.expected
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Returns which samples a model answers rightly.
 fn outcomes(model: &Model, samples: &GraphSamples) -> Result<SampleOutcomes, String> {
+    let (predictions, labels) = predictions(model, samples)?;
+    Ok(SampleOutcomes::from_right(predictions.iter().zip(labels).map(|(a, b)| a == b)))
+}
+
+/// Returns the predicted class of each sample, and the labels.
+fn predictions<'s>(
+    model: &Model,
+    samples: &'s GraphSamples,
+) -> Result<(Vec<usize>, &'s [usize]), String> {
     let CorrectnessRule::Labels(labels) = &samples.correctness else {
         return Err("no labels".into());
     };
     let all: Vec<usize> = (0..samples.count()).collect();
     let sets = [Vec::new(), all.clone(), Vec::new()];
     let engine = GraphEvaluator::new(model, samples.clone(), sets).map_err(|e| e.to_string())?;
-    let predictions = engine.predictions(&all);
-    Ok(SampleOutcomes::from_right(predictions.iter().zip(labels).map(|(a, b)| a == b)))
+    Ok((engine.predictions(&all), &labels[..]))
 }
 
 /// Returns some of the samples.

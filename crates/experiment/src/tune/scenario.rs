@@ -245,6 +245,13 @@ impl ScenarioLayer {
                     .push(format!("layer `{part}` is not a layer of network `{}`{near}", npu.name));
                 continue;
             };
+            let count = npu.layers.iter().filter(|other| other.name == *part).count();
+            if count > 1 {
+                unknown.push(format!(
+                    "network `{}` has {count} layers of the name `{part}`; give each its own",
+                    npu.name
+                ));
+            }
             let [weight, input, _] = found.bits;
             let own = |size: u64, bits| (size == 0).then_some(bits);
             let bits = [own(layer.weight_size, weight), own(layer.activation_size, input)];

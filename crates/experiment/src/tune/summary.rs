@@ -93,11 +93,15 @@ fn open_question(
         (None, 0) => (problem.clone(), String::new()),
         (None, count) => {
             let why = if problem.is_empty() { String::new() } else { format!(" ({problem})") };
-            let at_best = percent(*proven_margin);
-            (
-                format!("{} held-out samples would be too few{why}", units::count(count)),
-                format!("; they could prove at most {at_best} % if no answer changed"),
-            )
+            let found = format!("{} held-out samples would be too few{why}", units::count(count));
+            let at_best = match proven_margin {
+                proven if proven.is_finite() => {
+                    let most = percent(*proven);
+                    format!("; they could prove at most {most} % if no answer changed")
+                }
+                _ => String::new(),
+            };
+            (found, at_best)
         }
     }
 }

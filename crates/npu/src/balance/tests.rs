@@ -121,3 +121,11 @@ fn layers_have_times_of_their_own() {
         (all.iter().map(|t| t.compute).sum::<u64>(), all.iter().map(|t| t.fetch).sum::<u64>());
     assert!(sums.0 - pass.compute <= 99 && sums.1 - pass.fetch <= 99);
 }
+
+/// A pass of table lookups alone computes nothing.
+#[test]
+fn a_pass_without_products_uses_no_pe() {
+    let totals =
+        PassTotals { compute: 0, fetch: 10, macs: 0, compute_bound: 0, blocks: 1, joules: None };
+    assert_eq!(totals.utilization(&npu("memory-centric")), 0.0);
+}

@@ -53,6 +53,8 @@ fn invalid_hardware_is_an_error() {
         error(|parts| parts.pes = u64::MAX),
         "NPU `memory-centric`: the number of PEs is 18446744073709551615; expected at most 1000000000000000"
     );
+    let slow = error(|parts| parts.switch = u64::MAX);
+    assert!(slow.contains("the cost of a switch in ps is 18446744073709551615"), "{slow}");
     let energy = |mac_pj| Some(Energy { mac_pj, memory_byte_pj: 1.0, static_watts: 0.0 });
     for wrong in [-1.0, f64::NAN, f64::INFINITY] {
         let error =

@@ -152,3 +152,30 @@ fn outcomes_of_other_samples_are_rejected() {
     let expected = PairedCounts { both: 1, broken: 1, fixed: 1, neither: 0 };
     assert_eq!(found, PairedSamples::Right(expected));
 }
+
+/// No error was seen, so that any rise of the errors is possible, whatever share of none it is.
+#[test]
+fn samples_without_an_error_prove_nothing_about_errors() {
+    let errors = Metric { direction: Direction::Lower, ..Metric::default() };
+    let right = SampleOutcomes::Right("0".repeat(2_000));
+    let scores = SampleOutcomes::Scores(vec![0.0; 2_000]);
+    for none in [right, scores] {
+        let paired = PairedSamples::new(&none, &none, 0..2_000, &errors).unwrap();
+        assert!(!paired.confirms(0.5, 0.05));
+        assert_eq!((paired.loss(), paired.needed(0.5, 0.05)), (0.0, None));
+        assert!(paired.smallest_margin(0.05).is_infinite());
+    }
+}
+
+/// Of 60 samples, 1 - 0.05^(1/60) = 4.9 % may be unseen at 95 %. If each of them falls from 1 to 0, 5 % are
+/// lost; if each falls to -1, 10 %.
+#[test]
+fn scores_below_0_can_lose_more() {
+    let cosines = |last: f64| SampleOutcomes::Scores([vec![1.0; 59], vec![last]].concat());
+    let of = |last: f64| {
+        let cosines = cosines(last);
+        PairedSamples::new(&cosines, &cosines, 0..60, &Metric::default()).unwrap()
+    };
+    assert!(of(1.0).confirms(0.06, 0.05));
+    assert!(!of(-1.0).confirms(0.06, 0.05) && of(-1.0).confirms(0.15, 0.05));
+}

@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use dyno_onnx::{Model, in_floats};
+use dyno_onnx::{Model, Port, in_floats};
 
 pub use self::agreement::Agreement;
 pub(super) use self::packed::{PackableTensor, PackedGraph};
@@ -54,8 +54,11 @@ use crate::format::Format;
 use crate::network::Layer;
 use crate::tune::{Evaluation, Stop, Subset, Trial};
 
-/// Samples that a thread computes together.
+/// Samples that a thread computes together, if the model has a batch.
 const BLOCK: usize = 32;
+
+/// Difference between equal answers, relative to the largest number: sums may have another order.
+const SAME_ANSWER: f32 = 1e-3;
 
 /// Evaluates trials of a model that need not be a chain.
 ///
@@ -97,6 +100,8 @@ pub struct GraphEvaluator {
     packed: WeightCache,
     prefixes: Prefixes<Tensor>,
     threads: Vec<Scratch>,
+    /// Most samples that a thread computes together.
+    block: usize,
 }
 
 /// What all blocks of a trial share.
@@ -147,9 +152,37 @@ impl GraphEvaluator {
             packed: WeightCache::default(),
             prefixes: Prefixes::new(CACHE_BYTES),
             threads: (0..threads).map(|_| Scratch::default()).collect(),
+            block: BLOCK,
         };
-        found.measure()?;
+        let first = |port: &Port| port.shape.as_ref()?.first()?.fixed();
+        if !model.inputs.iter().any(|port| first(port) == Some(1)) {
+            found.measure()?;
+            return Ok(found);
+        }
+        // A model of one sample may join several ones.
+        if found.measure().is_err() || !found.is_independent() {
+            found.block = 1;
+            found.threads = (0..threads).map(|_| Scratch::default()).collect();
+            found.stats.fill(InputStats::default());
+            found.sizes.fill(0);
+            found.measure()?;
+        }
         Ok(found)
+    }
+
+    /// Returns whether some samples have the same answers alone as together with others.
+    fn is_independent(&mut self) -> bool {
+        let count = self.samples.count();
+        let some = [0, count / 2, count - 1];
+        let together = some.map(|at| self.base[at].clone());
+        let largest = together.iter().flatten().fold(0.0_f32, |most, x| most.max(x.abs()));
+        let is_near = |(a, b): (&f32, &f32)| (a - b).abs() <= SAME_ANSWER * largest;
+        let none = Assignment::new(Vec::new(), Vec::new());
+        self.answers(&none, &some).is_ok_and(|alone| {
+            together.iter().zip(&alone).all(|(together, alone)| {
+                together.len() == alone.len() && together.iter().zip(alone).all(is_near)
+            })
+        })
     }
 
     /// Sets the number of threads, and the size of the cache in bytes.
@@ -231,7 +264,7 @@ impl GraphEvaluator {
             return Err(Stop::Failed(format!("the {} set has no samples", trial.subset)));
         }
         let prepared = self.prepared(&trial.assignment)?;
-        let blocks = self.samples.blocks(&self.sets[trial.subset as usize], BLOCK);
+        let blocks = self.samples.blocks(&self.sets[trial.subset as usize], self.block);
         let caches = self.caches_for(trial, blocks.len());
         let mut threads = std::mem::take(&mut self.threads);
         let plan = self.plan(&prepared, &caches, &blocks);
@@ -307,9 +340,9 @@ impl GraphEvaluator {
         let others: Vec<usize> =
             (0..self.samples.count()).filter(|at| !full.contains(at)).collect();
         let full: Vec<usize> = full.into_iter().collect();
-        let mut blocks = self.samples.blocks(&full, BLOCK);
+        let mut blocks = self.samples.blocks(&full, self.block);
         let full_blocks = blocks.len();
-        blocks.extend(self.samples.blocks(&others, BLOCK));
+        blocks.extend(self.samples.blocks(&others, self.block));
         let float = |_: &target::Target| [Format::F32; 2];
         let prepared = self.packed.prepared(&self.steps.targets, float);
         let prepared = prepared.map_err(|error| EvaluateError::Model(error.to_string()))?;

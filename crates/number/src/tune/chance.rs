@@ -52,7 +52,8 @@ impl Chance {
     pub fn is_exceeded(self) -> bool {
         let Self { accuracy, expected, samples } = self;
         let deviation = (expected * (1.0 - expected) / samples as f64).sqrt();
-        accuracy >= 1.0 || accuracy > expected + LEAST_DEVIATIONS * deviation
+        let is_above = accuracy > expected + LEAST_DEVIATIONS * deviation;
+        expected < 1.0 && (accuracy >= 1.0 || is_above)
     }
 }
 
@@ -136,6 +137,7 @@ mod tests {
         let some: Vec<usize> = (0..100).map(|at| usize::from(at % 40 == 0)).collect();
         assert!(Chance::new(&some, &labels).unwrap().is_exceeded());
         assert!(Chance::new(&[3, 1], &[3, 1]).unwrap().is_exceeded());
+        assert!(!Chance::new(&[3, 3], &[3, 3]).unwrap().is_exceeded(), "one class");
         assert!(Chance::new(&[], &[]).is_none());
     }
 

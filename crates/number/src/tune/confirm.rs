@@ -19,6 +19,7 @@ use crate::assignment::Assignment;
 use crate::confirm::{
     FIRST_SHARE, Fallback, LEVEL, PairedCounts, PairedSamples, SampleOutcomes, fewest_samples,
 };
+use crate::metric::Direction;
 
 /// What the held-out samples show about the margin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +89,9 @@ pub struct Confirmation {
     pub problem: String,
 }
 
+/// Fewest different results from which equal ones on other samples are no chance.
+const FEWEST_RESULTS: usize = 3;
+
 /// Returns the number of held-out samples below which a margin cannot be confirmed at all.
 #[must_use]
 pub fn fewest_held_out(margin: f64) -> u64 {
@@ -113,9 +117,13 @@ impl Trials<'_, '_> {
         let count = outcomes.len();
         if (count as u64) < fewest_held_out(margin) {
             let right = (outcomes.mean().clamp(0.0, 1.0) * count as f64) as u64;
-            let base =
-                Confirmation { proven_margin: best_margin(right), ..too_few(margin, count as u64) };
-            self.confirmation = Some(base);
+            let proven_margin = match self.network().metric.direction {
+                Direction::Higher => best_margin(right),
+                // The margin is a share of the errors, and a mean does not state their number.
+                Direction::Lower => f64::INFINITY,
+            };
+            self.confirmation =
+                Some(Confirmation { proven_margin, ..too_few(margin, count as u64) });
             return Ok(found);
         }
         if let Some(problem) = self.doubt_held_out() {
@@ -132,7 +140,46 @@ impl Trials<'_, '_> {
             let level = levels.next_level(is_confirmed);
             looks.push(self.look(rung, &outcomes, level)?);
         }
-        Ok(self.conclude(found, &rungs, looks, count as u64))
+        let answer = self.conclude(found, &rungs, looks, count as u64);
+        if self.has_seen_held_out(&rungs)
+            && let Some(earlier) = self.confirmation.take()
+        {
+            let problem = "each configuration has exactly the result that it has on the samples of \
+                           the search; cmd_confirmation seems to read the same samples";
+            self.confirmation = Some(Confirmation {
+                verdict: MarginVerdict::Undecided,
+                needed: None,
+                problem: problem.into(),
+                ..earlier
+            });
+        }
+        Ok(answer)
+    }
+
+    /// Returns whether a program gives held-out samples the results of the samples of the search:
+    /// the results of all configurations are equal on both, and they are several.
+    fn has_seen_held_out(&self, rungs: &[TuneAnswer]) -> bool {
+        if self.network().external.is_none() {
+            return false;
+        }
+        let base = self.network().base();
+        let all = rungs.iter().map(|rung| &rung.assignment).chain([&base]);
+        let mut results: Vec<u64> = Vec::new();
+        for assignment in all {
+            let searched = [Subset::Full, Subset::Small]
+                .into_iter()
+                .find_map(|subset| self.known(subset, assignment));
+            let held_out = self.known(Subset::Confirmation, assignment);
+            match (searched, held_out) {
+                (Some(a), Some(b)) if a.accuracy.to_bits() == b.accuracy.to_bits() => {
+                    results.push(a.accuracy.to_bits());
+                }
+                _ => return false,
+            }
+        }
+        results.sort_unstable();
+        results.dedup();
+        results.len() >= FEWEST_RESULTS
     }
 
     fn outcomes_of(&self, assignment: &Assignment) -> Option<SampleOutcomes> {

@@ -6,6 +6,7 @@ use clap::Args;
 use dyno_experiment::Failure;
 use dyno_experiment::tune::{self, Engine, Evaluator, Frontier, Histogram, Plot as Document};
 use dyno_loadgen::clock::Clock;
+use dyno_number::network::Direction;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial, width_trials};
 use dyno_number::{Dictionary, Network};
 use dyno_results::write::{pretty, replace};
@@ -91,7 +92,7 @@ impl Plot {
             }
         }
         line.clear();
-        report_failures(&found);
+        report_failures(&network, &found);
         let mut found = found.into_iter();
         let base = found.next().map_or(0.0, |base| base.accuracy);
         let evaluated: Vec<_> = width_trials(&network).into_iter().zip(found).collect();
@@ -129,13 +130,15 @@ impl Plot {
 }
 
 /// Reports failed widths on stderr, because their curve shows only a missing accuracy.
-fn report_failures(found: &[Evaluation]) {
+fn report_failures(network: &Network, found: &[Evaluation]) {
     let mut notes = found.iter().filter_map(|evaluation| evaluation.note.as_ref());
     if let Some(first) = notes.next() {
         let (failed, all) = (1 + notes.count(), found.len());
-        output::say(format_args!(
-            "{failed} of {all} trials failed, and have the accuracy 0; {first}"
-        ));
+        let shown = match network.metric.direction {
+            Direction::Higher => "have the accuracy 0",
+            Direction::Lower => "are left out",
+        };
+        output::say(format_args!("{failed} of {all} trials failed, and {shown}; {first}"));
     }
 }
 

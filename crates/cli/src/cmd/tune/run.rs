@@ -17,7 +17,7 @@ use dyno_experiment::{Failure, Interrupt};
 use dyno_number::network::{BuiltInModel, ExternalProgram};
 use dyno_number::tune::{
     self, BiasRule, Confirmation, ConfirmationRule, Evaluation, Journal, JournalError, Passes,
-    Progress, Settings, Stop, Trial, TuneEnd, TuneOutcome,
+    Progress, Settings, Stop, Subset, Trial, TuneEnd, TuneOutcome,
 };
 use dyno_number::{Algorithm, Network, Objective};
 use dyno_results::write::{pretty, replace};
@@ -153,7 +153,7 @@ Examples:
 const OPT_CONF: &str = "opt_conf.txt";
 const JOURNAL: &str = "journal.jsonl";
 
-fn share(text: &str) -> Result<f64, String> {
+pub fn share(text: &str) -> Result<f64, String> {
     let share = text.parse::<f64>().ok().filter(|share| (0.0..1.0).contains(share));
     share.ok_or_else(|| "expected a share below 1, such as 0.01".into())
 }
@@ -219,6 +219,8 @@ impl Run {
     pub fn execute(self, elsewhere: Option<&mut Answers<'_>>) -> Result<Exit, Failure> {
         let (network, scenario) = self.network()?;
         let scenario = scenario.as_deref();
+        let has_engine = network.built_in.as_ref().is_some_and(|of| of.system.is_none());
+        self.check_unused(has_engine && elsewhere.is_none())?;
         let home = self.described.folder()?;
         if let Some(built_in) = &network.built_in {
             return self.in_process(&network, built_in, &home, scenario, elsewhere);
@@ -232,15 +234,16 @@ impl Run {
         let trials = folder.join("trials");
         std::fs::create_dir_all(&trials).map_err(|error| cannot_write(&trials, &error))?;
         let program = Program::new(external, &home, &trials, running).map_err(Failure::usage)?;
+        let about = about::about(&network, &settings, external, &home, provenance.as_ref())?;
+        let about = scenario::about(about, scenario);
+        let journal = open_journal(&folder.join(JOURNAL), &about)?;
+        // The journal is this job's alone, so that no other job reads these lists.
         let program = match &provenance {
             Some(provenance) => {
                 program.with_lists(provenance.write_lists(&folder).map_err(Failure::set_up)?)
             }
             None => program,
         };
-        let about = about::about(&network, &settings, external, &home, provenance.as_ref())?;
-        let about = scenario::about(about, scenario);
-        let journal = open_journal(&folder.join(JOURNAL), &about)?;
         let job = Job {
             network: &network,
             settings,
@@ -302,10 +305,11 @@ impl Run {
             let folder = self.folder(network)?;
             let trials = folder.join("trials");
             std::fs::create_dir_all(&trials).map_err(|error| cannot_write(&trials, &error))?;
+            data.subset(Subset::Small).map_err(Failure::set_up)?;
+            let journal = open_journal(&folder.join(JOURNAL), &about)?;
             let runs = Runs::new(system, &home.join(&built_in.model), &data, &trials);
             let runs = runs.map_err(Failure::set_up)?;
             drop(data);
-            let journal = open_journal(&folder.join(JOURNAL), &about)?;
             let folder = &folder;
             let job =
                 Job { network, settings, folder, about, provenance, journal, too_few, scenario };

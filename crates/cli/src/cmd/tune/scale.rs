@@ -43,10 +43,22 @@ pub struct Scale {
     #[arg(long, value_name = "FORMAT", value_delimiter = ',', requires = "inputs")]
     from: Vec<ScaledFormat>,
     /// The share of the accuracy that may be lost
-    #[arg(long, value_name = "SHARE", default_value = "0.01", value_parser = part)]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "0.01",
+        value_parser = part,
+        requires = "inputs"
+    )]
     margin: f64,
     /// The part of the samples that the search does not see
-    #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = part)]
+    #[arg(
+        long,
+        value_name = "SHARE",
+        default_value = "0.5",
+        value_parser = part,
+        requires = "inputs"
+    )]
     held_out: f64,
     /// The file to write [default: MODEL with the ending .scaled.onnx]
     #[arg(long, value_name = "FILE")]
@@ -62,7 +74,8 @@ inputs, such as int4:32 (uint8 and uint4 have zero points), and mxfp8-e4m3, mxfp
 mxfp6-e2m3, mxfp4, mxint8 and nvfp4. Bits include scales and zero points. Runtimes and dyno tune read
 the file; runtimes need operators of version 21 for groups.
 With --inputs and --labels, a search moves each object to smaller formats while the accuracy stays,
-and confirms the choice on held-out samples. Exit code 1 if it is not confirmed.
+and confirms the choice on held-out samples. Exit code 1 if it is not confirmed, or nothing smaller was
+found.
 Examples:
   dyno tune scale lenet.onnx --inputs x.npy --labels y.npy --margin 0.01
   dyno tune scale lenet.onnx --format fc1.weight=int4:32 --format fc2.weight=int8:channel
@@ -109,7 +122,8 @@ impl Scale {
         if let Some(found) = &chosen {
             frame.rule();
             self.remarks(found).iter().for_each(|remark| frame.line(remark, 2));
-            if !matches!(found.verdict, ScaleVerdict::Confirmed { .. }) {
+            let is_smaller = found.bits[0] < found.bits[1];
+            if !is_smaller || !matches!(found.verdict, ScaleVerdict::Confirmed { .. }) {
                 exit = Exit::Invalid;
             }
         }

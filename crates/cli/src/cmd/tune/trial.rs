@@ -8,7 +8,7 @@ use dyno_number::tune::{Evaluation, Stop, Trial as Wanted};
 use serde_json::{Value, json};
 
 use super::NetworkArgs;
-use super::run::part;
+use super::run::{part, share};
 use crate::interrupt;
 
 use crate::exit::Exit;
@@ -33,7 +33,7 @@ pub struct Trial {
     #[arg(long, value_name = "SHARE", value_parser = part, requires = "margin")]
     held_out: Option<f64>,
     /// Sets with held-out samples: the margin that they are to confirm
-    #[arg(long, value_name = "SHARE", requires = "held_out")]
+    #[arg(long, value_name = "SHARE", value_parser = share, requires = "held_out")]
     margin: Option<f64>,
 }
 

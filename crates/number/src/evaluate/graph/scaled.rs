@@ -202,21 +202,7 @@ impl ScaledModel {
             read::steps(model).map_err(|error| QdqError::Model(PackedError::Network(error)))?;
         let names: Vec<String> =
             steps.targets.iter().map(|target| format!("{}.weight", target.name)).collect();
-        let layers = LayerNames::new(model);
-        let formats: Vec<(String, ScaledFormat)> = formats
-            .iter()
-            .flat_map(|(object, format)| {
-                let objects = layers.objects_or_itself(object, &names).into_iter();
-                objects.map(move |name| (name, *format))
-            })
-            .collect();
-        let mut asked = Dictionary::new();
-        for (object, _) in &formats {
-            asked
-                .set(object, Format::F32)
-                .map_err(|error| QdqError::Inexpressible(vec![error.to_string()]))?;
-        }
-        known(&asked, &names).map_err(QdqError::Model)?;
+        let formats = resolved(model, formats, &names)?;
         let mut made = model.clone();
         let (mut layers, mut problems) = (Vec::new(), Vec::new());
         let mut before: BTreeMap<usize, Vec<Node>> = BTreeMap::new();
@@ -264,6 +250,38 @@ impl ScaledModel {
         made.ir_version = made.ir_version.max(10);
         Ok(Self { model: made, layers })
     }
+}
+
+/// Returns formats by the names of `names`. An object may have either name of its layer.
+///
+/// # Errors
+/// There is no such object, or an object has two formats.
+fn resolved(
+    model: &Model,
+    formats: &[(String, ScaledFormat)],
+    names: &[String],
+) -> Result<Vec<(String, ScaledFormat)>, QdqError> {
+    let layers = LayerNames::new(model);
+    let formats: Vec<(String, ScaledFormat)> = formats
+        .iter()
+        .flat_map(|(object, format)| {
+            let objects = layers.objects_or_itself(object, names).into_iter();
+            objects.map(move |name| (name, *format))
+        })
+        .collect();
+    let mut asked = Dictionary::new();
+    for (at, (object, format)) in formats.iter().enumerate() {
+        let differs = |(name, other): &(String, ScaledFormat)| name == object && other != format;
+        if let Some((_, other)) = formats[..at].iter().find(|earlier| differs(earlier)) {
+            let problem = format!("`{object}` has two formats, {other} and {format}");
+            return Err(QdqError::Inexpressible(vec![problem]));
+        }
+        asked
+            .set(object, Format::F32)
+            .map_err(|error| QdqError::Inexpressible(vec![error.to_string()]))?;
+    }
+    known(&asked, names).map_err(QdqError::Model)?;
+    Ok(formats)
 }
 
 /// Returns the type of ONNX that has the numbers of a format.

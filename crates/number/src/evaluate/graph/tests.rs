@@ -285,6 +285,42 @@ proptest! {
     }
 }
 
+/// Models of one sample: one cannot be computed for several, and one would add up samples.
+#[test]
+fn a_model_of_one_sample_gets_one_at_a_time() {
+    let model = |op: &str| {
+        let mut net = Builder::new("single", Weights::seeded(5));
+        let x = net.input("x", Element::F32, &[1.into(), 4.into()]);
+        let other = match op {
+            "Reshape" => net.integers(&[1, -1]),
+            _ => net.integers(&[0]),
+        };
+        let y = net.node(op, &[&x, &other], &[]).unwrap();
+        let weight = net.weight("fc.weight", &[4, 3], Fill::he(4)).unwrap();
+        let y = net.node("MatMul", &[&y, &weight], &[]).unwrap();
+        let z = net.node("Sigmoid", &[&y], &[]).unwrap();
+        let y = net.node("Add", &[&y, &z], &[]).unwrap();
+        net.output("y", &y).unwrap();
+        net.finish()
+    };
+    let samples = || fed(&[4], CorrectnessRule::Agreement(Agreement::Top));
+    for op in ["Reshape", "CumSum"] {
+        let model = model(op);
+        let graph = GraphEvaluator::new(&model, samples(), sets()).unwrap();
+        let one = |at: usize| {
+            let mut fed = samples();
+            fed.inputs[0].values = fed.inputs[0].values[4 * at..][..4].to_vec();
+            let sets = [Vec::new(), vec![0], Vec::new()];
+            GraphEvaluator::new(&model, fed, sets).unwrap().base[0].clone()
+        };
+        for at in [0, 1, 40, COUNT - 1] {
+            assert_eq!(graph.base[at], one(at), "{op}, sample {at}");
+        }
+        let layer = &graph.profile()[0];
+        assert_eq!((layer.activation_size, layer.macs), (4, 12), "{op}");
+    }
+}
+
 #[test]
 fn what_is_kept_is_used() {
     let model = residual(3).unwrap();

@@ -79,7 +79,17 @@ fn run(
     network: &Network,
     confirmation: ConfirmationRule,
 ) -> TuneOutcome {
-    let parts = [0..PARTS[0] / 4, 0..PARTS[0], PARTS[0]..PARTS[0] + PARTS[1]];
+    run_on(simulated, network, confirmation, PARTS[0]..PARTS[0] + PARTS[1])
+}
+
+/// Runs a job whose held-out samples are these.
+fn run_on(
+    simulated: &mut Simulated,
+    network: &Network,
+    confirmation: ConfirmationRule,
+    held_out: std::ops::Range<usize>,
+) -> TuneOutcome {
+    let parts = [0..PARTS[0] / 4, 0..PARTS[0], held_out];
     let mut evaluate = |trials: &[Trial]| {
         let answer = |trial: &Trial| {
             let part = parts[trial.subset as usize].clone();
@@ -155,6 +165,49 @@ fn without_enough_samples_nothing_is_confirmed() {
     // No change of 100 answers excludes 1 - 0.025^(1/100) = 3.6 %; 1 % needs ln 0.025 / ln 0.99.
     assert!((found.proven_margin - 0.036).abs() < 0.001, "{}", found.proven_margin);
     assert!((367..=375).contains(&found.needed.unwrap()), "{:?}", found.needed);
+}
+
+/// A program that gives held-out samples the results of the search has read the same samples.
+#[test]
+fn samples_of_the_search_confirm_nothing() {
+    let mut doubted = 0;
+    for seed in 0..4 {
+        let mut network = lenet();
+        network.error_margin = 0.03;
+        let mut simulated = Simulated::new(seed, 4);
+        let outcome = run_on(&mut simulated, &network, ConfirmationRule::Margin, 0..PARTS[0]);
+        let found = outcome.confirmation.unwrap();
+        let mut losses: Vec<u64> = found.looks.iter().map(|look| look.loss.to_bits()).collect();
+        // FLOAT(32) loses nothing.
+        losses.push(0.0_f64.to_bits());
+        losses.sort_unstable();
+        losses.dedup();
+        if losses.len() > 2 {
+            assert_eq!(found.verdict, MarginVerdict::Undecided, "{seed}: {losses:?}");
+            assert!(found.problem.contains("the same samples"), "{}", found.problem);
+            doubted += 1;
+        }
+    }
+    assert!(doubted > 0, "configurations with several losses were tested");
+}
+
+/// Too few errors to confirm a margin of them: no number of right answers is stated.
+#[test]
+fn few_samples_of_an_error_rate_promise_nothing() {
+    let mut network = lenet();
+    network.metric.direction = crate::metric::Direction::Lower;
+    let mut evaluate = |trials: &[Trial]| {
+        let one = |_: &Trial| {
+            let outcomes = SampleOutcomes::from_right((0..100).map(|at| at < 10));
+            Ok(Evaluation { outcomes: Some(outcomes), ..Evaluation::from_accuracy(0.1) })
+        };
+        trials.iter().map(one).collect()
+    };
+    let settings = Settings { confirmation: ConfirmationRule::Margin, ..Settings::default() };
+    let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
+    let found = outcome.confirmation.unwrap();
+    assert_eq!((found.verdict, found.held_out), (MarginVerdict::Undecided, 100));
+    assert!(found.proven_margin.is_infinite(), "{}", found.proven_margin);
 }
 
 /// The held-out samples decide about the answer: one that breaks on them is not given.

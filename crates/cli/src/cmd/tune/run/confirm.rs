@@ -9,8 +9,8 @@ use dyno_number::network::{BuiltInModel, ExternalProgram};
 use dyno_number::tune::{self, Confirmation, ConfirmationRule, Stop, Trial, TuneEnd, TuneOutcome};
 use dyno_number::{Algorithm, Network, Objective};
 
-use super::Run;
 use super::scenario::Evaluate;
+use super::{Run, Sets};
 
 /// Default part of the samples that is held out.
 const HELD_OUT: f64 = 0.5;
@@ -106,6 +106,26 @@ impl Run {
         let margin = network.error_margin;
         let share = self.held_out.unwrap_or(HELD_OUT);
         (is_wanted && can).then_some(HeldOut { share, margin })
+    }
+
+    /// Rejects `--evaluations` and `--restarts` if they have no effect. `has_engine` is whether the
+    /// engine of this process evaluates.
+    pub(super) fn check_unused(&self, has_engine: bool) -> Result<(), Failure> {
+        let has_restarts = self.restarts.is_some_and(|restarts| restarts > 0);
+        let (flag, why) = match self.passes {
+            _ if self.evaluations.is_some() && !has_engine => {
+                ("--evaluations", "only the engine inside shares its evaluations")
+            }
+            _ if has_restarts && self.algorithm != Algorithm::Libnumber => {
+                ("--restarts", "only the algorithm libnumber restarts")
+            }
+            Some(Sets::Small) if has_restarts => {
+                ("--restarts", "restarts use all samples, and --passes small does not")
+            }
+            _ => return Ok(()),
+        };
+        let problem = format!("{flag} has no effect: {why}");
+        Err(Failure::usage(problem).hint(format!("remove {flag}")))
     }
 
     /// Rejects `--held-out` if it has no effect.

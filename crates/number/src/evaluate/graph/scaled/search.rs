@@ -125,6 +125,12 @@ impl ScaledSearch {
         self.objects.iter().map(|object| object.name.as_str()).collect()
     }
 
+    /// Returns whether any object can have another format than FLOAT(32).
+    #[must_use]
+    pub fn has_choice(&self) -> bool {
+        self.objects.iter().any(|object| object.options.len() > 1)
+    }
+
     /// Returns the formats of a choice by the names of their objects, without FLOAT(32).
     #[must_use]
     pub fn named(&self, choice: &[Option<ScaledFormat>]) -> Vec<(String, ScaledFormat)> {
