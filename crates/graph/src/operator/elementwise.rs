@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use super::{name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
-use crate::value::{Number, Value, count, each, each_number, strides};
+use crate::value::{Data, Number, Value, count, each, each_number, strides};
 
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     if let Some(operation) = binary(reader)? {
@@ -452,13 +452,17 @@ fn cast(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
 /// Converts each element. Fractions are truncated; types of 16 bits round the numbers and stay `f32`.
 ///
 /// # Errors
-/// NaN would become an integer.
+/// A number that is NaN, or out of range, would become an integer: the standard does not define it.
 pub(super) fn cast_to(value: Value, to: Element) -> Result<Value, String> {
     if value.element() == to {
         return Ok(value);
     }
-    if matches!(to, Element::I64 | Element::I32 | Element::I8 | Element::U8) && value.has_nan() {
-        return Err(format!("NaN has no value of type {to}"));
+    if let Some(range) = integer_range(to) {
+        match value.data() {
+            Data::F32(all) => check_range(all.iter().map(|x| f64::from(*x)), range, to)?,
+            Data::F64(all) => check_range(all.iter().copied(), range, to)?,
+            _ => {}
+        }
     }
     if value.element() == Element::F32 && matches!(to, Element::F16 | Element::BF16) {
         let dims = value.dims().to_vec();
@@ -475,22 +479,10 @@ pub(super) fn cast_to(value: Value, to: Element) -> Result<Value, String> {
         return cast_to(numbers, to);
     }
     let dims = value.dims();
+    /// Integers keep their lower bits in a shorter type, as the standard defines.
     macro_rules! converted {
         ($type:ty) => {
             each_number!(&value, all => Value::new(dims, all.iter().map(|x| *x as $type).collect()))
-        };
-    }
-    /// Integers wrap to a shorter type, as those of ONNX Runtime do.
-    macro_rules! wrapped {
-        ($type:ty) => {
-            match value.element() {
-                Element::F32 | Element::F64 => {
-                    each_number!(&value, all => {
-                        Value::new(dims, all.iter().map(|x| *x as i64 as $type).collect())
-                    })
-                }
-                _ => converted!($type),
-            }
         };
     }
     match to {
@@ -498,8 +490,8 @@ pub(super) fn cast_to(value: Value, to: Element) -> Result<Value, String> {
         Element::F64 => converted!(f64),
         Element::I64 => converted!(i64),
         Element::I32 => converted!(i32),
-        Element::I8 => wrapped!(i8),
-        Element::U8 => wrapped!(u8),
+        Element::I8 => converted!(i8),
+        Element::U8 => converted!(u8),
         Element::Bool => {
             fn is_set<T: Number>(x: &T) -> bool {
                 *x != T::default()
@@ -508,5 +500,31 @@ pub(super) fn cast_to(value: Value, to: Element) -> Result<Value, String> {
         }
         // First to `f32`, then rounded.
         _ => cast_to(cast_to(value, Element::F32)?, to),
+    }
+}
+
+/// Returns the least integer of a type, and the first one above its range. `None` for other types.
+fn integer_range(element: Element) -> Option<(f64, f64)> {
+    let half = match element {
+        Element::I64 => i64::MIN as f64,
+        Element::I32 => f64::from(i32::MIN),
+        Element::I8 => f64::from(i8::MIN),
+        Element::U8 => return Some((0.0, 256.0)),
+        _ => return None,
+    };
+    Some((half, -half))
+}
+
+/// Checks that an integer type has each number without its fraction.
+fn check_range(
+    mut all: impl Iterator<Item = f64>,
+    (least, end): (f64, f64),
+    to: Element,
+) -> Result<(), String> {
+    let is_defined = |x: f64| (least..end).contains(&x.trunc());
+    match all.find(|x| !is_defined(*x)) {
+        None => Ok(()),
+        Some(x) if x.is_nan() => Err(format!("NaN has no value of type {to}")),
+        Some(x) => Err(format!("{x} is out of the range of type {to}")),
     }
 }

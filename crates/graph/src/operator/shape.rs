@@ -7,7 +7,7 @@ use super::{layout, name, one};
 use crate::load;
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
-use crate::value::{Number, Value, axis, count, each, strides, zeros};
+use crate::value::{Data, Number, Value, axis, count, each, strides, zeros};
 
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     let ("", operator) = name(reader) else { return Ok(None) };
@@ -157,7 +157,17 @@ fn one_hot(frame: &mut Frame<'_>, along: i64) -> Result<Value, String> {
     let size = usize::try_from(depth).map_err(|_| format!("expected a depth, found {depth}"))?;
     let place =
         |n: &i64| usize::try_from(if *n < 0 { n + depth } else { *n }).ok().filter(|n| *n < size);
-    let indices: Vec<Option<usize>> = to_i64(given)?.all::<i64>()?.iter().map(place).collect();
+    // Numbers that no integer has are as far out of range as any other.
+    let limited = match given.data() {
+        Data::F32(all) => {
+            Value::new(given.dims(), all.iter().map(|x| x.clamp(-1e18, 1e18)).collect())?
+        }
+        Data::F64(all) => {
+            Value::new(given.dims(), all.iter().map(|x| x.clamp(-1e18, 1e18)).collect())?
+        }
+        _ => given.clone(),
+    };
+    let indices: Vec<Option<usize>> = to_i64(&limited)?.all::<i64>()?.iter().map(place).collect();
     let mut dims = given.dims().to_vec();
     let at = axis(along, dims.len() + 1)?;
     let shape = [dims[..at].iter().product(), size, dims[at..].iter().product()];
