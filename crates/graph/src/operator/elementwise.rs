@@ -18,6 +18,10 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         "Dropout" => {
             reader.ignore("ratio");
             reader.ignore("seed");
+            if reader.version < 10 && reader.node.outputs.get(1).is_some_and(|name| !name.is_empty())
+            {
+                return Err("masks before version 10 are not supported".into());
+            }
             if reader.constant(2).is_some_and(|training| training.integer() == Ok(1)) {
                 return Err("training is not supported".into());
             }
@@ -48,8 +52,10 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         "Cast" => cast(reader),
         "CastLike" => {
             reader.ignore("saturate");
-            one(|frame| {
-                let to = frame.input(1)?.element();
+            // Values of types of 16 bits are `f32` when the model runs.
+            let short = reader.element(1).filter(|to| matches!(to, Element::F16 | Element::BF16));
+            one(move |frame| {
+                let to = short.unwrap_or(frame.input(1)?.element());
                 cast_to(frame.take(0)?, to)
             })
         }

@@ -54,6 +54,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             one(move |frame| triangle(frame, upper))
         }
         "EyeLike" => {
+            reader.expect_rank(0, 2)?;
             let k = reader.int("k", 0)?;
             let element = match reader.int("dtype", 0)? {
                 0 => None,

@@ -75,7 +75,7 @@ impl Sliding {
         if steps.into_iter().flatten().flatten().any(|n| *n == 0) {
             return Err("expected sizes above 0 for kernels, strides and dilations".into());
         }
-        if let Some(axes) = reader.rank.and_then(|rank| rank.checked_sub(2)) {
+        if let Some(axes) = reader.rank(0).and_then(|rank| rank.checked_sub(2)) {
             for (given, count) in [
                 (&all.kernel, axes),
                 (&all.strides, axes),
