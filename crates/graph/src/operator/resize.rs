@@ -106,8 +106,8 @@ fn target(
                     return Err(format!("cannot scale an axis by {factor}"));
                 }
                 // The standard does not state the precision of the product.
-                if f64::from((value.dims()[along] as f32 * factor).floor()) != size {
-                    let from = value.dims()[along];
+                let from = value.dims()[along];
+                if *factor != 1.0 && f64::from((from as f32 * factor).floor()) != size {
                     return Err(format!("{from} elements by {factor} have no exact size"));
                 }
                 dims[along] = size as usize;
