@@ -71,6 +71,14 @@ impl<'a> NodeReader<'a> {
         Ok(along)
     }
 
+    /// Returns an axis of the first input, which the attribute must state.
+    pub fn required_axis(&self, name: &'static str) -> Result<i64, String> {
+        match self.attribute(name) {
+            None => Err(format!("expected attribute '{name}'")),
+            Some(_) => self.axis(name, 0),
+        }
+    }
+
     /// Checks axes of a value that has `more` dimensions than the first input, if its rank is known.
     pub fn check_axes(&self, axes: &[i64], more: usize) -> Result<(), String> {
         // Operators accept different axes of a scalar, which has none.

@@ -51,10 +51,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             one(move |frame| transposed(frame.input(0)?, order.as_deref()))
         }
         "Concat" => {
-            if reader.attribute("axis").is_none() {
-                return Err("expected attribute 'axis'".into());
-            }
-            let along = reader.axis("axis", 0)?;
+            let along = reader.required_axis("axis")?;
             one(move |frame| {
                 let all: Vec<Value> = frame.take_all().into_iter().flatten().collect();
                 concat(&all, along)

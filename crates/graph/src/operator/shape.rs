@@ -53,34 +53,36 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             let upper = reader.int("upper", 1)? != 0;
             one(move |frame| triangle(frame, upper))
         }
-        "EyeLike" => {
-            reader.expect_rank(0, 2)?;
-            let k = reader.int("k", 0)?;
-            let element = match reader.int("dtype", 0)? {
-                0 => None,
-                code => {
-                    let element = i32::try_from(code).ok().and_then(dyno_onnx::element_of);
-                    let element = element.filter(|element| Elements::TYPES.contains(element));
-                    Some(element.ok_or_else(|| format!("type {code} is not supported"))?)
-                }
-            };
-            one(move |frame| {
-                let &[rows, columns] = frame.input(0)?.dims() else {
-                    return Err("expected a matrix".into());
-                };
-                let mut all: Vec<f32> = zeros(&[rows, columns])?;
-                for row in 0..rows {
-                    let column = usize::try_from(k.saturating_add(row as i64));
-                    if let Some(column) = column.ok().filter(|column| *column < columns) {
-                        all[row * columns + column] = 1.0;
-                    }
-                }
-                let element = element.unwrap_or(frame.input(0)?.element());
-                super::elementwise::cast_to(Value::new(vec![rows, columns], all)?, element)
-            })
-        }
+        "EyeLike" => eye(reader),
         _ => Ok(None),
     }
+}
+
+fn eye(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
+    reader.expect_rank(0, 2)?;
+    let k = reader.int("k", 0)?;
+    let element = match reader.int("dtype", 0)? {
+        0 => None,
+        code => {
+            let element = i32::try_from(code).ok().and_then(dyno_onnx::element_of);
+            let element = element.filter(|element| Elements::TYPES.contains(element));
+            Some(element.ok_or_else(|| format!("type {code} is not supported"))?)
+        }
+    };
+    one(move |frame| {
+        let &[rows, columns] = frame.input(0)?.dims() else {
+            return Err("expected a matrix".into());
+        };
+        let mut all: Vec<f32> = zeros(&[rows, columns])?;
+        for row in 0..rows {
+            let column = usize::try_from(k.saturating_add(row as i64));
+            if let Some(column) = column.ok().filter(|column| *column < columns) {
+                all[row * columns + column] = 1.0;
+            }
+        }
+        let element = element.unwrap_or(frame.input(0)?.element());
+        super::elementwise::cast_to(Value::new(vec![rows, columns], all)?, element)
+    })
 }
 
 fn range(frame: &mut Frame<'_>) -> Result<Value, String> {
