@@ -108,3 +108,49 @@ fn part(counts: &[Count], start: i64, end: i64) -> Option<&[Count]> {
     let (start, end) = (usize::try_from(at(start)).ok()?, usize::try_from(at(end)).ok()?);
     counts.get(start..end)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a node with inputs that are separated by commas, and the attribute `to`.
+    fn node(op: &str, inputs: &str, to: Option<i64>) -> Node {
+        Node {
+            name: "node".into(),
+            op: op.into(),
+            domain: String::new(),
+            inputs: inputs.split(',').map(str::to_owned).collect(),
+            outputs: vec!["y".into()],
+            attributes: to.into_iter().map(|to| ("to".to_owned(), Attribute::Int(to))).collect(),
+        }
+    }
+
+    #[test]
+    fn integers_that_depend_on_unknown_values_or_types_are_unknown() {
+        let counts = |all: &[i64]| all.iter().map(|n| Count::fixed(*n)).collect::<Vec<_>>();
+        let (sizes, zero, one) = (counts(&[5, 6, 7]), counts(&[0]), counts(&[1]));
+        let value = |name: &str| match name {
+            "sizes" => Some(&sizes[..]),
+            "zero" => Some(&zero[..]),
+            "one" => Some(&one[..]),
+            _ => None,
+        };
+        for (op, inputs, to, expected) in [
+            ("Slice", "sizes,zero,one", None, Some(vec![5])),
+            ("Slice", "sizes,zero,one,zero,one", None, Some(vec![5])),
+            ("Slice", "sizes,zero,one,,one", None, Some(vec![5])),
+            ("Slice", "sizes,zero,one,computed", None, None),
+            ("Slice", "sizes,zero,one,zero,computed", None, None),
+            ("Cast", "sizes", Some(7), Some(vec![5, 6, 7])),
+            // Booleans.
+            ("Cast", "sizes", Some(9), None),
+            ("Unsqueeze", "one,zero", None, Some(vec![1])),
+            ("Unsqueeze", "sizes,zero", None, None),
+        ] {
+            let found = integers(&node(op, inputs, to), None, &value);
+            let found: Option<Vec<i64>> =
+                found.map(|all| all.iter().map(|count| count.number).collect());
+            assert_eq!(found, expected, "{op} {inputs}");
+        }
+    }
+}
