@@ -19,7 +19,13 @@ fn text(name: &'static str, text: &str) -> (&'static str, Attribute) {
 
 /// Checks that a node fails when it runs, with its name.
 #[track_caller]
-fn fails(op: &str, version: i64, inputs: &[Value], attributes: &[(&str, Attribute)], words: &str) {
+fn check_failure(
+    op: &str,
+    version: i64,
+    inputs: &[Value],
+    attributes: &[(&str, Attribute)],
+    words: &str,
+) {
     let mut session = session(&model(op, version, inputs.len(), attributes));
     let error = session.run(inputs).expect_err("an invalid case").to_string();
     assert!(error.contains(&format!("'node' ({op})")) && error.contains(words), "{op}: {error}");
@@ -41,9 +47,9 @@ fn a_backward_slice_begins_at_the_first_element_at_the_latest() {
 fn an_axis_does_not_occur_twice() {
     let x = floats(&[4], &[1.0, 2.0, 3.0, 4.0]);
     let twice = [x.clone(), ints(&[3, 3]), ints(&[4, 4]), ints(&[0, -1])];
-    fails("Slice", 13, &twice, &[], "twice");
+    check_failure("Slice", 13, &twice, &[], "twice");
     let padded = [x, ints(&[1, 1, 0, 0]), Value::scalar(0.0_f32), ints(&[0, 0])];
-    fails("Pad", 18, &padded, &[], "twice");
+    check_failure("Pad", 18, &padded, &[], "twice");
 }
 
 /// Since version 18, the last part may be shorter.
@@ -71,7 +77,7 @@ fn updates_have_the_dimensions_of_what_they_replace() {
     let expected = floats(&[2, 2], &[7.0, 8.0, 5.0, 6.0]);
     check("ScatterND", 11, &[data.clone(), indices.clone(), rows], &[], &expected);
     let flat = floats(&[4], &[5.0, 6.0, 7.0, 8.0]);
-    fails("ScatterND", 11, &[data, indices, flat], &[], "updates");
+    check_failure("ScatterND", 11, &[data, indices, flat], &[], "updates");
 }
 
 #[test]
@@ -82,18 +88,18 @@ fn sizes_that_depend_on_the_reader_are_errors() {
     let expected = floats(&[1, 1, 1, 4], &[1.0, 1.0, 2.0, 2.0]);
     check("Resize", 10, &[pixels.clone(), large], &[], &expected);
     let small = floats(&[4], &[1.0, 1.0, 1.0, 0.5]);
-    fails("Resize", 10, &[pixels.clone(), small], &[], "version 11");
+    check_failure("Resize", 10, &[pixels.clone(), small], &[], "version 11");
     // In float32, 0.7 times 10 is 7. The float32 next to 0.7 is less, so its exact product is, too.
     let ten = floats(&[10], &[0.0; 10]);
     let resize = [ten, floats(&[0], &[]), floats(&[1], &[0.7])];
-    fails("Resize", 13, &resize, &[], "no exact size");
+    check_failure("Resize", 13, &resize, &[], "no exact size");
     // Two windows of two elements, one apart, cover three elements.
     let x = floats(&[1, 1, 2], &[1.0, 2.0]);
     let w = floats(&[1, 1, 2], &[1.0, 10.0]);
     let expected = floats(&[1, 1, 3], &[1.0, 12.0, 20.0]);
     let inputs = [x, w];
     check("ConvTranspose", 11, &inputs, &[integers("output_shape", &[3])], &expected);
-    fails("ConvTranspose", 11, &inputs, &[integers("output_shape", &[5])], "exceeds");
+    check_failure("ConvTranspose", 11, &inputs, &[integers("output_shape", &[5])], "exceeds");
 }
 
 #[test]
@@ -168,5 +174,5 @@ fn inputs_of_other_ranks_are_errors_of_the_model() {
 fn factors_have_one_type() {
     let x = floats(&[1, 2], &[1.0, 2.0]);
     let y = Value::new(vec![2, 1], vec![1.0_f64, 2.0]).expect("a valid case");
-    fails("MatMul", 13, &[x, y], &[], "cannot multiply");
+    check_failure("MatMul", 13, &[x, y], &[], "cannot multiply");
 }

@@ -132,6 +132,29 @@ class Engine(unittest.TestCase):
             self.assertIn(words, str(raised.exception))
         self.assertEqual(model.run(numbers(1, 1, 4)).shape, (1, 1, 8))
 
+    def test_arrays_are_read_by_index_whatever_their_layout(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("NumPy is not installed")
+        model = dyno_rnn.Model("lstm:4x8")
+        x = numpy.asarray(numbers(5, 3, 4))
+        right = model.run(x).tolist()
+        backward = numpy.ascontiguousarray(x[::-1])[::-1]
+        for other in [numpy.asfortranarray(x), numpy.repeat(x, 2, axis=2)[:, :, ::2], backward]:
+            self.assertFalse(other.flags.c_contiguous)
+            self.assertEqual(model.run(other).tolist(), right)
+        turned = x.transpose(1, 0, 2)
+        self.assertEqual(
+            numpy.asarray(model.run(turned, batch_first=True)).transpose(1, 0, 2).tolist(), right
+        )
+        out = numpy.zeros((8, 3, 5), "float32").transpose(2, 1, 0)
+        self.assertIs(model.run(x, out=out), out)
+        self.assertEqual(out.tolist(), right)
+        for shape in [(0, 3, 4), (5, 0, 4)]:
+            with self.assertRaises(ValueError):
+                model.run(numpy.zeros(shape, "float32"))
+
     def test_a_file_that_is_no_model_is_told(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "broken.onnx")
