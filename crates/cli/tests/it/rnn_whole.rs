@@ -306,8 +306,7 @@ fn a_missing_file_of_weights_is_an_error_of_every_command() {
     let folder = Folder::new();
     let mut net = Builder::new("two files", Weights::seeded(7));
     let x = net.input("x", Element::F32, &[2.into(), 1.into(), 3.into()]);
-    let weights =
-        ["w", "r"].map(|name| net.weight(name, &[1, 12, 3], Fill::Uniform(0.5)).unwrap());
+    let weights = ["w", "r"].map(|name| net.weight(name, &[1, 12, 3], Fill::Uniform(0.5)).unwrap());
     let attributes = [("hidden_size", Attribute::Int(3))];
     let states = net.node("LSTM", &[&x, &weights[0], &weights[1]], &attributes).unwrap();
     let head = net.weight("head", &[3, 4000], Fill::Uniform(0.5)).unwrap();

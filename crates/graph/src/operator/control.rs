@@ -69,7 +69,8 @@ fn check_axes(
     let joined = body.iter().flat_map(|(_, body)| body.outputs.iter().skip(states));
     for (port, (along, _)) in joined.zip(outputs) {
         if let Some(shape) = &port.shape {
-            axis(*along, shape.len() + 1).map_err(|reason| format!("scan_output_axes: {reason}"))?;
+            axis(*along, shape.len() + 1)
+                .map_err(|reason| format!("scan_output_axes: {reason}"))?;
         }
     }
     Ok(())

@@ -229,6 +229,10 @@ fn binary(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             })
         }
         "PRelu" => one(|frame| {
+            let (x, slope) = (frame.input(0)?.dims(), frame.input(1)?.dims());
+            if broadcast(x, slope)? != x {
+                return Err(format!("slopes of {slope:?} do not fit {x:?}"));
+            }
             pairs(frame, |a, b| match a.element() {
                 Element::F64 => {
                     zip::<f64, f64>(a, b, |x, slope| if x < 0.0 { slope * x } else { x })

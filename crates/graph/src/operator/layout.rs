@@ -171,7 +171,8 @@ fn reshape(frame: &mut Frame<'_>, keeps_zero: bool) -> Result<Value, String> {
 
 /// Resolves axes, none of which may occur twice: the standard does not define it.
 fn distinct(axes: &[i64], rank: usize) -> Result<Vec<usize>, String> {
-    let found: Vec<usize> = axes.iter().map(|along| axis(*along, rank)).collect::<Result<_, _>>()?;
+    let found: Vec<usize> =
+        axes.iter().map(|along| axis(*along, rank)).collect::<Result<_, _>>()?;
     match found.iter().enumerate().find(|(at, along)| found[..*at].contains(along)) {
         Some((_, along)) => Err(format!("axis {along} occurs twice")),
         None => Ok(found),

@@ -14,11 +14,17 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
     match name(reader) {
         ("" | "com.microsoft", "QuantizeLinear") => {
             let along = along(reader)?;
-            one(move |frame| quantize(frame.input(0)?, frame.input(1)?, frame.get(2), along))
+            one(move |frame| {
+                let along = axis_of(frame, along)?;
+                quantize(frame.input(0)?, frame.input(1)?, frame.get(2), along)
+            })
         }
         ("" | "com.microsoft", "DequantizeLinear") => {
             let along = along(reader)?;
-            one(move |frame| dequantize(frame.input(0)?, frame.input(1)?, frame.get(2), along))
+            one(move |frame| {
+                let along = axis_of(frame, along)?;
+                dequantize(frame.input(0)?, frame.input(1)?, frame.get(2), along)
+            })
         }
         ("", "DynamicQuantizeLinear") => {
             Ok(Some(Box::new(|frame| dynamically_quantized(frame.input(0)?))))
@@ -159,9 +165,8 @@ fn requantized(
     let zero = frame.input(7)?;
     let (least, most) = limits(zero.element())?;
     let shift = aligned(&cast_to(zero.clone(), Element::F64)?, sums.dims(), rows)?;
-    let code = |x: f64, zero: f64| {
-        (x.round_ties_even() + zero).clamp(f64::from(least), f64::from(most))
-    };
+    let code =
+        |x: f64, zero: f64| (x.round_ties_even() + zero).clamp(f64::from(least), f64::from(most));
     cast_to(zip::<f64, f64>(&steps, &shift, code)?, zero.element())
 }
 
@@ -235,7 +240,8 @@ fn is_exact(rows: &Value) -> Result<bool, String> {
     Ok(rows.all::<f32>()?.chunks(row).all(|row| 255.0 * magnitude(row) < EXACT))
 }
 
-fn along(reader: &NodeReader<'_>) -> Result<i64, String> {
+/// Returns the axis of scales and zero points, or `None` if there can only be one of each.
+fn along(reader: &NodeReader<'_>) -> Result<Option<i64>, String> {
     reader.ignore("saturate");
     if reader.int("block_size", 0)? != 0 {
         return Err("blocks are not supported".into());
@@ -246,11 +252,24 @@ fn along(reader: &NodeReader<'_>) -> Result<i64, String> {
         }
     }
     let along = reader.int("axis", 1)?;
+    let has_axis = if reader.node.domain.is_empty() {
+        reader.version >= 13
+    } else {
+        reader.attribute("axis").is_some()
+    };
     // A single scale has no axis.
-    if reader.constant(1).is_some_and(|scale| scale.len() != 1) {
+    if has_axis && reader.constant(1).is_some_and(|scale| scale.len() != 1) {
         reader.check_axes(&[along], 0)?;
     }
-    Ok(along)
+    Ok(has_axis.then_some(along))
+}
+
+/// Returns the axis, which a single scale does not need.
+fn axis_of(frame: &Frame<'_>, along: Option<i64>) -> Result<i64, String> {
+    if along.is_none() {
+        expect_single(frame, &[1, 2])?;
+    }
+    Ok(along.unwrap_or(1))
 }
 
 /// Returns parameters with an axis for each of the value's, so that they are broadcast along one.

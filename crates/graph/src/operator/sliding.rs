@@ -69,7 +69,7 @@ impl Sliding {
             dilations: reader.sizes("dilations")?,
             pads: reader.sizes("pads")?,
             padding,
-            rounds_up: reader.flag("ceil_mode")?,
+            rounds_up: reader.node.op.ends_with("Pool") && reader.flag("ceil_mode")?,
         };
         let steps = [&all.kernel, &all.strides, &all.dilations];
         if steps.into_iter().flatten().flatten().any(|n| *n == 0) {

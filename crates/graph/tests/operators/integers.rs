@@ -58,9 +58,8 @@ fn floats_out_of_range_have_no_integer() {
 /// Fractions are truncated, so numbers up to the next integer are in range.
 #[test]
 fn the_ends_of_a_range_have_integers() {
-    let cast = |x: f64, code: i64| {
-        run("Cast", 13, &[Value::scalar(x)], &[("to", Attribute::Int(code))])
-    };
+    let cast =
+        |x: f64, code: i64| run("Cast", 13, &[Value::scalar(x)], &[("to", Attribute::Int(code))]);
     assert_eq!(cast(255.9, U8), Value::scalar(255_u8));
     assert_eq!(cast(-0.9, U8), Value::scalar(0_u8));
     assert_eq!(cast(127.9, I8), Value::scalar(127_i8));
@@ -149,6 +148,12 @@ fn parameters_of_codes_fit_their_axis() {
         let error = reason("QLinearConv", 10, &inputs, &[]);
         assert!(error.contains("'node' (QLinearConv)"), "{error}");
     }
+    // Scales of channels exist since version 13.
+    let inputs = [floats(&[1, 2], &[1.0, 2.0]), floats(&[2], &[1.0, 2.0])];
+    let expected = bytes(&[1, 2], &[1, 1]);
+    assert_eq!(run("QuantizeLinear", 13, &inputs, &[]), expected);
+    let error = reason("QuantizeLinear", 10, &inputs, &[]);
+    assert!(error.contains("'node' (QuantizeLinear)"), "{error}");
     // Three scales for an axis of one element would repeat it.
     let inputs = [floats(&[2, 1], &[1.0, 2.0]), floats(&[3], &[1.0, 2.0, 4.0])];
     let error = reason("QuantizeLinear", 13, &inputs, &[]);

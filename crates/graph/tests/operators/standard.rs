@@ -70,7 +70,7 @@ fn parts_without_sizes_are_equal() {
 }
 
 #[test]
-fn updates_have_the_dimensions_of_what_they_replace() {
+fn updates_and_slopes_fit_the_numbers() {
     let data = floats(&[2, 2], &[1.0, 2.0, 3.0, 4.0]);
     let indices = Value::new(vec![2, 1], vec![1_i64, 0]).expect("a valid case");
     let rows = floats(&[2, 2], &[5.0, 6.0, 7.0, 8.0]);
@@ -78,6 +78,11 @@ fn updates_have_the_dimensions_of_what_they_replace() {
     check("ScatterND", 11, &[data.clone(), indices.clone(), rows], &[], &expected);
     let flat = floats(&[4], &[5.0, 6.0, 7.0, 8.0]);
     check_failure("ScatterND", 11, &[data, indices, flat], &[], "updates");
+    // Slopes are repeated over the numbers, but numbers are not repeated over slopes.
+    let x = floats(&[2], &[-1.0, 2.0]);
+    check("PRelu", 9, &[x.clone(), floats(&[1], &[0.5])], &[], &floats(&[2], &[-0.5, 2.0]));
+    let slopes = floats(&[2, 1], &[0.5, 0.25]);
+    check_failure("PRelu", 9, &[x, slopes], &[], "slopes");
 }
 
 #[test]
@@ -107,6 +112,15 @@ fn attributes_that_a_version_requires_or_lacks_are_errors_of_the_model() {
     let reason = |net: &dyno_onnx::Model| Graph::new(net).expect_err("an invalid case").to_string();
     let error = reason(&model("Concat", 13, 2, &[]));
     assert!(error.contains("'node' (Concat") && error.contains("'axis'"), "{error}");
+    for (op, version, attributes) in [
+        ("TopK", 11, integer("axis", 0)),
+        ("TopK", 9, integer("axis", 0)),
+        ("Conv", 11, integer("ceil_mode", 1)),
+    ] {
+        let inputs = if op == "Conv" { 2 } else { 1 };
+        let error = reason(&model(op, version, inputs, &[attributes]));
+        assert!(error.contains(&format!("'node' ({op}")), "{error}");
+    }
     // The mask has the type of the numbers before version 10.
     let mut dropout = model("Dropout", 7, 1, &[]);
     dropout.nodes[0].outputs.push("mask".into());
