@@ -7,7 +7,7 @@ use dyno_rnn::import::reroll;
 use dyno_tensors::Elements;
 
 use crate::graph::{Block, Graph, GraphError, Step, Work};
-use crate::node::NodeReader;
+use crate::node::{InputType, NodeReader};
 use crate::operator;
 use crate::operator::control::Scan;
 use crate::session::{Frame, SessionOptions, Workspace};
@@ -27,7 +27,10 @@ pub(crate) fn graph(model: &Model) -> Result<Graph, GraphError> {
     let facts = infer(model, &BTreeMap::new()).facts;
     let mut loader = Loader {
         model,
-        ranks: facts.into_iter().map(|(name, fact)| (name, fact.shape.len())).collect(),
+        types: facts
+            .into_iter()
+            .map(|(name, fact)| (name, InputType { element: fact.element, rank: fact.shape.len() }))
+            .collect(),
         names: Vec::new(),
         slots: 0,
         nodes: 0,
@@ -69,8 +72,8 @@ impl<'m> From<&'m Body> for Source<'m> {
 
 struct Loader<'m> {
     model: &'m Model,
-    /// Numbers of dimensions of the main graph's values, as far as they are known.
-    ranks: HashMap<String, usize>,
+    /// Types of the main graph's values, as far as they are known.
+    types: HashMap<String, InputType>,
     /// Slots of the values of each graph, the innermost last.
     names: Vec<HashMap<&'m str, usize>>,
     slots: usize,
@@ -165,7 +168,7 @@ impl<'m> Loader<'m> {
                 let is_true = condition.integer().map_err(failed)? != 0;
                 return self.inline(node, is_true, &name, steps);
             }
-            let work = self.control(node, version, &name, &failed)?;
+            let work = self.control(node, (version, path), &name, &failed)?;
             let outputs = self.outputs(node);
             let frees = Vec::new();
             steps.push(Step { name, operator, inputs, outputs, work, frees });
@@ -175,7 +178,7 @@ impl<'m> Loader<'m> {
             inputs.iter().zip(&constants).all(|(slot, value)| slot.is_none() || value.is_some());
         self.nodes += 1;
         let mut reader = NodeReader::new(node, version, self.nodes, constants);
-        reader.rank = self.rank(node, path);
+        reader.types = self.types(node, path);
         let operation = operator::read(&reader).map_err(failed)?;
         reader.expect_all_read().map_err(failed)?;
         if are_known && operator::is_pure(node) {
@@ -202,10 +205,10 @@ impl<'m> Loader<'m> {
         Ok(())
     }
 
-    /// Returns the rank of a node's first input; `None` in a branch, which may fail if it never runs.
-    fn rank(&self, node: &Node, path: &str) -> Option<usize> {
-        let first = node.inputs.first().filter(|_| path.is_empty())?;
-        self.ranks.get(first).copied()
+    /// Returns the types of a node's inputs; none in a branch, which may fail if it never runs.
+    fn types(&self, node: &Node, path: &str) -> Vec<Option<InputType>> {
+        let inputs = node.inputs.iter().filter(|_| path.is_empty());
+        inputs.map(|name| self.types.get(name).copied()).collect()
     }
 
     /// Returns the version of an operator set; the standard one may have either of two names.
@@ -249,7 +252,7 @@ impl<'m> Loader<'m> {
     fn control(
         &mut self,
         node: &'m Node,
-        version: i64,
+        (version, path): (i64, &str),
         name: &str,
         failed: &dyn Fn(String) -> GraphError,
     ) -> Result<Work, GraphError> {
@@ -276,7 +279,8 @@ impl<'m> Loader<'m> {
             }
             _ => {
                 let body = body("body")?;
-                let reader = NodeReader::new(node, version, 0, Vec::new());
+                let mut reader = NodeReader::new(node, version, 0, Vec::new());
+                reader.types = self.types(node, path);
                 let scan = Scan::read(&reader, body).map_err(failed)?;
                 Ok(Work::Scan(Box::new(scan)))
             }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use dyno_onnx::{Attribute, Node};
+use dyno_onnx::{Attribute, Element, Node};
 
 use crate::session::Frame;
 use crate::value::{Value, axis};
@@ -13,6 +13,13 @@ use crate::value::{Value, axis};
 /// The reason of an error does not name the node; the session adds its name.
 pub(crate) type Operation = Box<dyn Fn(&mut Frame<'_>) -> Result<Vec<Value>, String> + Send + Sync>;
 
+/// Type of an input's elements, and the number of its dimensions.
+#[derive(Clone, Copy)]
+pub(crate) struct InputType {
+    pub element: Element,
+    pub rank: usize,
+}
+
 /// A node with its version and the constants among its inputs.
 pub(crate) struct NodeReader<'a> {
     pub node: &'a Node,
@@ -21,8 +28,9 @@ pub(crate) struct NodeReader<'a> {
     /// Number of the node, unique in its graph.
     pub id: usize,
     constants: Vec<Option<Value>>,
-    /// Number of dimensions of the first input, if it is known before the model runs.
-    pub rank: Option<usize>,
+    /// Types of the inputs, as far as they are known before the model runs. Empty in a branch, which
+    /// may fail if it never runs.
+    pub types: Vec<Option<InputType>>,
     /// Inputs whose constants the operation holds itself.
     consumed: RefCell<BTreeSet<usize>>,
     /// Attributes that were read. Others are not implemented.
@@ -32,7 +40,27 @@ pub(crate) struct NodeReader<'a> {
 impl<'a> NodeReader<'a> {
     pub fn new(node: &'a Node, version: i64, id: usize, constants: Vec<Option<Value>>) -> Self {
         let (consumed, read) = Default::default();
-        Self { node, version, id, constants, rank: None, consumed, read }
+        Self { node, version, id, constants, types: Vec::new(), consumed, read }
+    }
+
+    /// Returns the number of dimensions of an input, if it is known before the model runs.
+    pub fn rank(&self, input: usize) -> Option<usize> {
+        self.types.get(input)?.map(|known| known.rank)
+    }
+
+    /// Returns the type of an input's elements, if it is known before the model runs.
+    pub fn element(&self, input: usize) -> Option<Element> {
+        self.types.get(input)?.map(|known| known.element)
+    }
+
+    /// Checks that an input has `rank` dimensions, if their number is known.
+    pub fn expect_rank(&self, input: usize, rank: usize) -> Result<(), String> {
+        match self.rank(input) {
+            Some(found) if found != rank => {
+                Err(format!("expected input {input} with {rank} dimensions, found {found}"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Returns an axis of the first input, or `default` if the attribute is absent. It counts from the
@@ -43,10 +71,18 @@ impl<'a> NodeReader<'a> {
         Ok(along)
     }
 
+    /// Returns an axis of the first input, which the attribute must state.
+    pub fn required_axis(&self, name: &'static str) -> Result<i64, String> {
+        match self.attribute(name) {
+            None => Err(format!("expected attribute '{name}'")),
+            Some(_) => self.axis(name, 0),
+        }
+    }
+
     /// Checks axes of a value that has `more` dimensions than the first input, if its rank is known.
     pub fn check_axes(&self, axes: &[i64], more: usize) -> Result<(), String> {
         // Operators accept different axes of a scalar, which has none.
-        let Some(rank) = self.rank.filter(|rank| *rank > 0) else { return Ok(()) };
+        let Some(rank) = self.rank(0).filter(|rank| *rank > 0) else { return Ok(()) };
         axes.iter().try_for_each(|along| axis(*along, rank + more).map(drop))
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use dyno_kernels::{Isa, Precision, Team};
 use dyno_onnx::Port;
 use dyno_rnn::Sequence;
+use dyno_tensors::Element;
 use thiserror::Error;
 
 use crate::graph::{Block, Graph, Step, Work};
@@ -161,7 +162,8 @@ impl Session {
 
     /// Computes the outputs of the graph, in its order, from one value for each of its inputs.
     ///
-    /// Values of inputs and outputs that the model declares as float16 or bfloat16 are `f32`.
+    /// Values of inputs and outputs that the model declares as float16 or bfloat16 are `f32`. Inputs
+    /// are rounded to the declared type.
     ///
     /// # Errors
     /// [`RunError`] names the input or the node.
@@ -169,8 +171,8 @@ impl Session {
         let graph = Arc::clone(&self.graph);
         check_inputs(graph.inputs(), inputs)?;
         self.workspace.iterations = 0;
-        for (slot, value) in graph.main.inputs.iter().zip(inputs) {
-            self.slots[*slot] = Some(value.clone());
+        for ((slot, value), port) in graph.main.inputs.iter().zip(inputs).zip(graph.inputs()) {
+            self.slots[*slot] = Some(rounded(value, port.element));
         }
         let outputs = run_block(&graph.main, &mut self.slots, &mut self.workspace);
         if outputs.is_err() {
@@ -189,6 +191,16 @@ impl Session {
         }
         outputs
     }
+}
+
+/// Rounds the numbers of an input whose declared type has 16 bits.
+fn rounded(value: &Value, declared: Option<Element>) -> Value {
+    let elements = match declared {
+        Some(short @ (Element::F16 | Element::BF16)) => value.elements(short),
+        _ => None,
+    };
+    let rounded = elements.and_then(|elements| Value::from_elements(value.dims(), elements).ok());
+    rounded.unwrap_or_else(|| value.clone())
 }
 
 fn check_inputs(ports: &[Port], inputs: &[Value]) -> Result<(), RunError> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dyno_graph::{Graph, Session, SessionOptions, Value};
-use dyno_onnx::{Attribute, Body, Model, Node, Port, Tensor};
+use dyno_onnx::{Attribute, Body, Element, Model, Node, Port, Tensor};
 
 fn port(name: &str) -> Port {
     Port { name: name.into(), element: None, shape: None }
@@ -115,6 +115,57 @@ fn scans_go_over_an_axis() {
         (found[1].dims(), found[1].as_slice::<f32>().unwrap()),
         (&[3, 2][..], &[3.0, 30.0, 5.0, 50.0, 6.0, 60.0][..])
     );
+}
+
+/// Axes and directions of a `Scan` are checked when the model is loaded.
+#[test]
+fn scans_over_axes_that_values_lack_are_errors_of_the_model() {
+    let load = |attribute: &str, number: i64| {
+        let sized = |name: &str, rank: usize| Port {
+            name: name.into(),
+            element: Some(Element::F32),
+            shape: Some(vec![2.into(); rank]),
+        };
+        let inner = Body {
+            name: "body".into(),
+            inputs: vec![sized("x", 1)],
+            outputs: vec![sized("out", 1)],
+            value_info: Vec::new(),
+            nodes: vec![node("Neg", &["x"], &["out"], vec![])],
+            tensors: Vec::new(),
+        };
+        let attributes = vec![
+            ("body", inner.into()),
+            ("num_scan_inputs", Attribute::Int(1)),
+            (attribute, Attribute::Ints(vec![number])),
+        ];
+        let model = Model {
+            name: "net".into(),
+            producer: String::new(),
+            ir_version: 8,
+            operator_sets: vec![(String::new(), 17)],
+            inputs: vec![sized("xs", 2)],
+            outputs: vec![port("ys")],
+            value_info: Vec::new(),
+            nodes: vec![node("Scan", &["xs"], &["ys"], attributes)],
+            tensors: Vec::new(),
+        };
+        Graph::new(&model).map_err(|error| error.to_string())
+    };
+    for (attribute, valid, invalid) in [
+        ("scan_input_axes", [0, -2], [2, -3]),
+        ("scan_output_axes", [1, -2], [2, -3]),
+        ("scan_input_directions", [0, 1], [2, -1]),
+        ("scan_output_directions", [0, 1], [2, -1]),
+    ] {
+        for number in valid {
+            load(attribute, number).expect("a valid case");
+        }
+        for number in invalid {
+            let error = load(attribute, number).expect_err("an invalid case");
+            assert!(error.contains("node 'Scan_0' (Scan") && error.contains("scan_"), "{error}");
+        }
+    }
 }
 
 /// An RNN of one unit with ReLU and weights of 1 sums its inputs.

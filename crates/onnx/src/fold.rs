@@ -169,6 +169,7 @@ impl<'a> Constants<'a> {
         // A value that depends on itself is not a constant.
         cache.insert(name.to_owned(), false);
         let is_constant = match node.op.as_str() {
+            _ if !node.domain.is_empty() => false,
             "Constant" => true,
             "If" => self.find(name, depth + 1, &Search::default()).is_some(),
             "ConstantOfShape" | "Identity" | "Unsqueeze" | "Squeeze" | "Reshape" | "Transpose"
@@ -216,6 +217,7 @@ impl<'a> Constants<'a> {
             inputs.len() > 0 && inputs.all(|input| self.has_only_zeros(input, depth, cache))
         };
         let has_only_zeros = match node.op.as_str() {
+            _ if !node.domain.is_empty() => false,
             "Constant" => constant(node).is_some_and(|tensor| is_zero(&tensor)),
             "ConstantOfShape" => match node.attribute("value") {
                 Some(Attribute::Tensor(tensor)) => is_zero(tensor),
@@ -262,6 +264,7 @@ impl<'a> Constants<'a> {
             node.ints(name).map(<[i64]>::to_vec).or_else(|| input(at)?.integers())
         };
         match node.op.as_str() {
+            _ if !node.domain.is_empty() => None,
             "Constant" => constant(node),
             "ConstantOfShape" => {
                 constant_of_shape(node, &input(0)?.integers()?, &|bytes| search.allows(bytes))

@@ -192,6 +192,11 @@ fn value(py: Python<'_>, port: &Port, given: &Bound<'_, PyAny>) -> PyResult<Valu
         Element::U8 => copied::<u8>(py, port, given),
         // Python has no buffers of Rust's type for booleans.
         Element::Bool => {
+            // The view of an array of wider numbers would have other dimensions.
+            let name = given.getattr("dtype").map(|of| of.to_string());
+            if name.is_ok_and(|name| !["bool", "uint8"].contains(&name.as_str())) {
+                return Err(unfit(port, Element::Bool, given));
+            }
             let bytes = given.call_method1("view", ("uint8",)).unwrap_or_else(|_| given.clone());
             let bytes =
                 copied::<u8>(py, port, &bytes).map_err(|_| unfit(port, Element::Bool, given))?;

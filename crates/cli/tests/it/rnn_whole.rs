@@ -299,3 +299,23 @@ fn whole_numbers_that_float32_cannot_represent_are_refused() {
         measured(&folder, &format!("{system} {number}-small")).exits(0);
     }
 }
+
+/// The layers have their weights in the model, and the rest of the model has its own in another file.
+#[test]
+fn a_missing_file_of_weights_is_an_error_of_every_command() {
+    let folder = Folder::new();
+    let mut net = Builder::new("two files", Weights::seeded(7));
+    let x = net.input("x", Element::F32, &[2.into(), 1.into(), 3.into()]);
+    let weights = ["w", "r"].map(|name| net.weight(name, &[1, 12, 3], Fill::Uniform(0.5)).unwrap());
+    let attributes = [("hidden_size", Attribute::Int(3))];
+    let states = net.node("LSTM", &[&x, &weights[0], &weights[1]], &attributes).unwrap();
+    let head = net.weight("head", &[3, 4000], Fill::Uniform(0.5)).unwrap();
+    let y = net.node("MatMul", &[&states, &head], &[]).unwrap();
+    net.output("y", &y).unwrap();
+    let files = net.finish().write_external_above(&folder.0.join("two.onnx"), 0).unwrap();
+    std::fs::remove_file(files.weights.expect("the weights of the head")).unwrap();
+    for command in ["rnn explain two.onnx --predict", "run --system rnn:two.onnx --out out"] {
+        let ran = folder.dyno(command).exits(3);
+        assert!(ran.stderr.contains("two.onnx"), "{command}: {}", ran.stderr);
+    }
+}

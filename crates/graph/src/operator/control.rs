@@ -12,11 +12,12 @@ pub(crate) struct Scan {
     pub body: Block,
     /// SequenceState values.
     states: usize,
-    /// Axis and direction of each input that is cut into slices.
-    inputs: Vec<(i64, bool)>,
-    /// Axis and direction of each output that is joined from slices.
-    outputs: Vec<(i64, bool)>,
+    inputs: Slices,
+    outputs: Slices,
 }
+
+/// Axis and direction of each value that is cut into slices, or joined from them.
+type Slices = Vec<(i64, bool)>;
 
 impl Scan {
     /// Reads the attributes.
@@ -37,14 +38,42 @@ impl Scan {
             if axes.len() != count || backward.len() != count {
                 return Err(format!("expected {count} axes and directions"));
             }
-            Ok(axes.into_iter().zip(backward.into_iter().map(|n| n != 0)).collect())
+            if let Some(other) = backward.iter().find(|n| !matches!(n, 0 | 1)) {
+                return Err(format!("expected direction 0 or 1 in {directions}, found {other}"));
+            }
+            Ok::<Slices, String>(axes.into_iter().zip(backward.iter().map(|n| *n != 0)).collect())
         };
         let inputs = pairs("scan_input_axes", "scan_input_directions", scanned)?;
         let outputs = pairs("scan_output_axes", "scan_output_directions", joined)?;
+        check_axes(reader, states, &inputs, &outputs)?;
         reader.ignore("body");
         reader.expect_all_read()?;
         Ok(Self { body, states, inputs, outputs })
     }
+}
+
+/// Checks the axes of inputs and outputs whose ranks are known. An output has one axis more than the
+/// value of the body.
+fn check_axes(
+    reader: &NodeReader<'_>,
+    states: usize,
+    inputs: &[(i64, bool)],
+    outputs: &[(i64, bool)],
+) -> Result<(), String> {
+    for (at, (along, _)) in inputs.iter().enumerate() {
+        if let Some(rank) = reader.rank(states + at) {
+            axis(*along, rank).map_err(|reason| format!("scan_input_axes: {reason}"))?;
+        }
+    }
+    let body = reader.node.bodies().next().filter(|_| !reader.types.is_empty());
+    let joined = body.iter().flat_map(|(_, body)| body.outputs.iter().skip(states));
+    for (port, (along, _)) in joined.zip(outputs) {
+        if let Some(shape) = &port.shape {
+            axis(*along, shape.len() + 1)
+                .map_err(|reason| format!("scan_output_axes: {reason}"))?;
+        }
+    }
+    Ok(())
 }
 
 /// Maximum iterations of a `Loop` that states no maximum of its own, or a larger one than a run may

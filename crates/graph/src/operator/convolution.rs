@@ -355,7 +355,7 @@ fn spread(
         };
         let (before, after) = match asked {
             Some(asked) => {
-                let total = whole.saturating_sub(asked);
+                let total = whole.checked_sub(asked).ok_or("the output exceeds all windows")?;
                 let less = total / 2;
                 if sliding.padding() == Padding::SameUpper {
                     (less, total - less)

@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use super::{name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
-use crate::value::{Number, Value, count, each, each_number, strides};
+use crate::value::{Data, Number, Value, count, each, each_number, strides};
 
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     if let Some(operation) = binary(reader)? {
@@ -18,6 +18,10 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         "Dropout" => {
             reader.ignore("ratio");
             reader.ignore("seed");
+            let mask = reader.node.outputs.get(1).filter(|name| !name.is_empty());
+            if reader.version < 10 && mask.is_some() {
+                return Err("masks before version 10 are not supported".into());
+            }
             if reader.constant(2).is_some_and(|training| training.integer() == Ok(1)) {
                 return Err("training is not supported".into());
             }
@@ -48,8 +52,10 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         "Cast" => cast(reader),
         "CastLike" => {
             reader.ignore("saturate");
-            one(|frame| {
-                let to = frame.input(1)?.element();
+            // Values of types of 16 bits are `f32` when the model runs.
+            let short = reader.element(1).filter(|to| matches!(to, Element::F16 | Element::BF16));
+            one(move |frame| {
+                let to = short.unwrap_or(frame.input(1)?.element());
                 cast_to(frame.take(0)?, to)
             })
         }
@@ -223,6 +229,10 @@ fn binary(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             })
         }
         "PRelu" => one(|frame| {
+            let (x, slope) = (frame.input(0)?.dims(), frame.input(1)?.dims());
+            if broadcast(x, slope)? != x {
+                return Err(format!("slopes of {slope:?} do not fit {x:?}"));
+            }
             pairs(frame, |a, b| match a.element() {
                 Element::F64 => {
                     zip::<f64, f64>(a, b, |x, slope| if x < 0.0 { slope * x } else { x })
@@ -452,13 +462,17 @@ fn cast(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
 /// Converts each element. Fractions are truncated; types of 16 bits round the numbers and stay `f32`.
 ///
 /// # Errors
-/// NaN would become an integer.
+/// A number that is NaN, or out of range, would become an integer: the standard does not define it.
 pub(super) fn cast_to(value: Value, to: Element) -> Result<Value, String> {
     if value.element() == to {
         return Ok(value);
     }
-    if matches!(to, Element::I64 | Element::I32 | Element::I8 | Element::U8) && value.has_nan() {
-        return Err(format!("NaN has no value of type {to}"));
+    if let Some(range) = integer_range(to) {
+        match value.data() {
+            Data::F32(all) => check_range(all.iter().map(|x| f64::from(*x)), range, to)?,
+            Data::F64(all) => check_range(all.iter().copied(), range, to)?,
+            _ => {}
+        }
     }
     if value.element() == Element::F32 && matches!(to, Element::F16 | Element::BF16) {
         let dims = value.dims().to_vec();
@@ -475,22 +489,10 @@ pub(super) fn cast_to(value: Value, to: Element) -> Result<Value, String> {
         return cast_to(numbers, to);
     }
     let dims = value.dims();
+    /// Integers keep their lower bits in a shorter type, as the standard defines.
     macro_rules! converted {
         ($type:ty) => {
             each_number!(&value, all => Value::new(dims, all.iter().map(|x| *x as $type).collect()))
-        };
-    }
-    /// Integers wrap to a shorter type, as those of ONNX Runtime do.
-    macro_rules! wrapped {
-        ($type:ty) => {
-            match value.element() {
-                Element::F32 | Element::F64 => {
-                    each_number!(&value, all => {
-                        Value::new(dims, all.iter().map(|x| *x as i64 as $type).collect())
-                    })
-                }
-                _ => converted!($type),
-            }
         };
     }
     match to {
@@ -498,8 +500,8 @@ pub(super) fn cast_to(value: Value, to: Element) -> Result<Value, String> {
         Element::F64 => converted!(f64),
         Element::I64 => converted!(i64),
         Element::I32 => converted!(i32),
-        Element::I8 => wrapped!(i8),
-        Element::U8 => wrapped!(u8),
+        Element::I8 => converted!(i8),
+        Element::U8 => converted!(u8),
         Element::Bool => {
             fn is_set<T: Number>(x: &T) -> bool {
                 *x != T::default()
@@ -508,5 +510,31 @@ pub(super) fn cast_to(value: Value, to: Element) -> Result<Value, String> {
         }
         // First to `f32`, then rounded.
         _ => cast_to(cast_to(value, Element::F32)?, to),
+    }
+}
+
+/// Returns the least integer of a type, and the first one above its range. `None` for other types.
+fn integer_range(element: Element) -> Option<(f64, f64)> {
+    let half = match element {
+        Element::I64 => i64::MIN as f64,
+        Element::I32 => f64::from(i32::MIN),
+        Element::I8 => f64::from(i8::MIN),
+        Element::U8 => return Some((0.0, 256.0)),
+        _ => return None,
+    };
+    Some((half, -half))
+}
+
+/// Checks that an integer type has each number without its fraction.
+fn check_range(
+    mut all: impl Iterator<Item = f64>,
+    (least, end): (f64, f64),
+    to: Element,
+) -> Result<(), String> {
+    let is_defined = |x: f64| (least..end).contains(&x.trunc());
+    match all.find(|x| !is_defined(*x)) {
+        None => Ok(()),
+        Some(x) if x.is_nan() => Err(format!("NaN has no value of type {to}")),
+        Some(x) => Err(format!("{x} is out of the range of type {to}")),
     }
 }

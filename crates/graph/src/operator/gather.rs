@@ -13,6 +13,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         }
         "GatherElements" => {
             let along = reader.axis("axis", 0)?;
+            expect_equal_ranks(reader)?;
             one(move |frame| {
                 let (value, indices) = (frame.input(0)?, frame.input(1)?);
                 let places = places(value.dims(), indices, along)?;
@@ -23,9 +24,11 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         }
         "GatherND" => {
             let batch = reader.int("batch_dims", 0)?;
+            let ranks = [0, 1].map(|input| reader.rank(input).unwrap_or(usize::MAX));
+            let batch = usize::try_from(batch).ok().filter(|batch| ranks.iter().all(|n| batch < n));
+            let batch = batch.ok_or("batch_dims is out of range for its inputs")?;
             one(move |frame| {
                 let (value, indices) = (frame.input(0)?, frame.input(1)?);
-                let batch = usize::try_from(batch).unwrap_or(usize::MAX);
                 let (starts, depth) = tuples(value.dims(), indices, batch)?;
                 let inner = &value.dims()[depth..];
                 let size: usize = inner.iter().product();
@@ -36,6 +39,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         }
         "ScatterElements" | "Scatter" => {
             let (along, how) = (reader.axis("axis", 0)?, reduction(reader)?);
+            expect_equal_ranks(reader)?;
             one(move |frame| {
                 let (indices, updates) = (frame.input(1)?, frame.input(2)?);
                 let places = places(frame.input(0)?.dims(), indices, along)?;
@@ -50,7 +54,12 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             one(move |frame| {
                 let (indices, updates) = (frame.input(1)?, frame.input(2)?);
                 let (starts, depth) = tuples(frame.input(0)?.dims(), indices, 0)?;
-                let size = frame.input(0)?.dims()[depth..].iter().product();
+                let inner = &frame.input(0)?.dims()[depth..];
+                let outer = &indices.dims()[..indices.dims().len() - 1];
+                if updates.dims() != [outer, inner].concat() {
+                    return Err(format!("updates of {:?} do not fit the indices", updates.dims()));
+                }
+                let size = inner.iter().product();
                 put(frame.input(0)?, &starts, size, updates, how)
             })
         }
@@ -61,6 +70,11 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         "Compress" => compress(reader),
         _ => Ok(None),
     }
+}
+
+/// Checks that the second input has as many dimensions as the first.
+fn expect_equal_ranks(reader: &NodeReader<'_>) -> Result<(), String> {
+    reader.rank(0).map_or(Ok(()), |rank| reader.expect_rank(1, rank))
 }
 
 fn compress(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {

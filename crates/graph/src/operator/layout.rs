@@ -46,12 +46,12 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         "Transpose" => {
             let order = reader.sizes("perm")?;
             if let Some(order) = &order {
-                check_permutation(order, reader.rank.unwrap_or(order.len()))?;
+                check_permutation(order, reader.rank(0).unwrap_or(order.len()))?;
             }
             one(move |frame| transposed(frame.input(0)?, order.as_deref()))
         }
         "Concat" => {
-            let along = reader.axis("axis", 0)?;
+            let along = reader.required_axis("axis")?;
             one(move |frame| {
                 let all: Vec<Value> = frame.take_all().into_iter().flatten().collect();
                 concat(&all, along)
@@ -64,10 +64,15 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             let dims = broadcast(frame.input(0)?.dims(), &sizes(&shape)?)?;
             expanded(frame.input(0)?, &dims)
         }),
-        "Tile" => one(|frame| {
-            let repeats = frame.input(1)?.integers()?;
-            tile(frame.input(0)?, &sizes(&repeats)?)
-        }),
+        "Tile" => {
+            if let Some(repeats) = reader.constant(1) {
+                reader.expect_rank(0, repeats.len())?;
+            }
+            one(|frame| {
+                let repeats = frame.input(1)?.integers()?;
+                tile(frame.input(0)?, &sizes(&repeats)?)
+            })
+        }
         "Pad" => pad(reader),
         "DepthToSpace" | "SpaceToDepth" => depth(reader, operator == "DepthToSpace"),
         _ => Ok(None),
@@ -162,6 +167,16 @@ fn reshape(frame: &mut Frame<'_>, keeps_zero: bool) -> Result<Value, String> {
         dims[open] = value.len() / rest;
     }
     value.reshaped(dims)
+}
+
+/// Resolves axes, none of which may occur twice: the standard does not define it.
+fn distinct(axes: &[i64], rank: usize) -> Result<Vec<usize>, String> {
+    let found: Vec<usize> =
+        axes.iter().map(|along| axis(*along, rank)).collect::<Result<_, _>>()?;
+    match found.iter().enumerate().find(|(at, along)| found[..*at].contains(along)) {
+        Some((_, along)) => Err(format!("axis {along} occurs twice")),
+        None => Ok(found),
+    }
 }
 
 pub(super) fn squeeze(value: Value, axes: Option<&[i64]>) -> Result<Value, String> {
@@ -281,6 +296,8 @@ fn split(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     if !known.is_empty() && known.len() != outputs {
         return Err(format!("cannot split into {outputs} parts of {known:?}"));
     }
+    // The last part may be shorter.
+    let may_be_uneven = reader.version >= 18;
     let count = reader.int("num_outputs", outputs as i64)?;
     if count != outputs as i64 {
         return Err(format!("expected {count} outputs, found {outputs}"));
@@ -293,7 +310,9 @@ fn split(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         let parts = match given {
             Some(given) => sizes(&given)?,
             None => {
-                // The last part may be shorter.
+                if !may_be_uneven && !whole.is_multiple_of(outputs) {
+                    return Err(format!("cannot split {whole} into {outputs} equal parts"));
+                }
                 let each = whole.div_ceil(outputs.max(1));
                 (0..outputs).map(|at| whole.saturating_sub(at * each).min(each)).collect()
             }
@@ -329,8 +348,8 @@ fn slice(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         }
         let value = frame.input(0)?;
         let mut view = View::whole(value);
-        for (at, along) in axes.iter().enumerate() {
-            let along = axis(*along, value.dims().len())?;
+        let axes = distinct(&axes, value.dims().len())?;
+        for (at, along) in axes.into_iter().enumerate() {
             let size = i64::try_from(value.dims()[along]).map_err(|_| "sizes overflow")?;
             let step = steps[at];
             let place = |n: i64| if n < 0 { n.saturating_add(size) } else { n };
@@ -341,8 +360,9 @@ fn slice(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
                     (start, place(ends[at]).clamp(start, size) - start)
                 }
                 _ => {
-                    let start = place(starts[at]).clamp(-1, size - 1);
-                    (start, start - place(ends[at]).clamp(-1, start.max(-1)))
+                    // The first element at least, unlike in Python. An empty axis has none.
+                    let start = place(starts[at]).clamp(size.min(1) - 1, size - 1);
+                    (start, start - place(ends[at]).clamp(-1, start))
                 }
             };
             let length = found.unsigned_abs().div_ceil(step.unsigned_abs());
@@ -394,7 +414,7 @@ fn pad(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     reader.check_axes(&reader.known(3, None)?, 0)?;
     let known = reader.known(1, pads.as_deref())?;
     let is_whole = reader.node.inputs.get(3).is_none_or(String::is_empty);
-    if let Some(rank) = reader.rank.filter(|_| is_whole && !known.is_empty())
+    if let Some(rank) = reader.rank(0).filter(|_| is_whole && !known.is_empty())
         && known.len() != 2 * rank
     {
         return Err(format!("expected {} pads, found {}", 2 * rank, known.len()));
@@ -409,8 +429,8 @@ fn pad(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             return Err(format!("expected {} pads, found {}", 2 * axes.len(), pads.len()));
         }
         let mut both = vec![[0; 2]; rank];
-        for (at, along) in axes.iter().enumerate() {
-            both[axis(*along, rank)?] = [pads[at], pads[at + axes.len()]];
+        for (at, along) in distinct(&axes, rank)?.into_iter().enumerate() {
+            both[along] = [pads[at], pads[at + axes.len()]];
         }
         let default;
         let fill = match frame.get(2) {
@@ -462,6 +482,9 @@ fn padded(value: &Value, pads: &[[i64; 2]], mode: &str, fill: &Value) -> Result<
         if mode == "reflect" && (*before.max(after) >= size.max(1)) {
             return Err(format!("cannot reflect {size} elements over {}", before.max(after)));
         }
+        if mode == "wrap" && (*before).min(*after) < 0 {
+            return Err("cannot cut an axis and wrap it around".into());
+        }
         if mode != "constant" && size == 0 && padded > 0 {
             return Err("cannot pad an axis without elements".into());
         }
@@ -484,12 +507,10 @@ fn padded(value: &Value, pads: &[[i64; 2]], mode: &str, fill: &Value) -> Result<
 fn depth(reader: &NodeReader<'_>, to_space: bool) -> Result<Option<Operation>, String> {
     let block = usize::try_from(reader.int("blocksize", 0)?).unwrap_or(0);
     let mode = reader.text("mode", "DCR")?;
-    if block == 0 || !["DCR", "CRD"].contains(&mode) {
+    if !(1..=1 << 16).contains(&block) || !["DCR", "CRD"].contains(&mode) {
         return Err(format!("block size {block} or mode '{mode}' is not supported"));
     }
-    if reader.rank.is_some_and(|rank| rank != 4) {
-        return Err("expected four dimensions".into());
-    }
+    reader.expect_rank(0, 4)?;
     let is_depth_first = mode == "DCR";
     one(move |frame| {
         let value = frame.take(0)?;

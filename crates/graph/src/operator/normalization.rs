@@ -52,7 +52,9 @@ fn by_moments(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         ("", "BatchNormalization") => {
             let epsilon = reader.float("epsilon", 1e-5)?;
             reader.ignore("momentum");
-            if reader.flag("training_mode")? || reader.int("spatial", 1)? != 1 {
+            // Before version 14, outputs for means state that the node trains.
+            let trains = reader.node.outputs.iter().skip(1).any(|name| !name.is_empty());
+            if trains || reader.flag("training_mode")? || reader.int("spatial", 1)? != 1 {
                 return Err("only inference over channels is supported".into());
             }
             one(move |frame| batch_normalization(frame, epsilon))

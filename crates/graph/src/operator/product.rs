@@ -145,8 +145,9 @@ pub(super) fn matmul(isa: Isa, a: &Value, b: &Value) -> Result<Value, String> {
     else {
         return Err("expected matrices".into());
     };
-    if k != k_b {
-        return Err(format!("cannot multiply {:?} and {:?}", a.dims(), b.dims()));
+    if k != k_b || a.element() != b.element() {
+        let (x, y) = (a.element(), b.element());
+        return Err(format!("cannot multiply {x} {:?} and {y} {:?}", a.dims(), b.dims()));
     }
     let batch = broadcast(batch_a, batch_b)?;
     let mut dims = batch.clone();
@@ -253,6 +254,8 @@ fn multiply(isa: Isa, a: &[f32], b: &[f32], k: usize, to: &mut [f32]) {
 fn gemm(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     let (alpha, beta) = (reader.float("alpha", 1.0)?, reader.float("beta", 1.0)?);
     let (a_turned, b_turned) = (reader.flag("transA")?, reader.flag("transB")?);
+    reader.expect_rank(0, 2)?;
+    reader.expect_rank(1, 2)?;
     let packed = packed_weights(reader, 1, b_turned)?;
     one(move |frame| {
         let isa = frame.workspace.isa;
@@ -305,6 +308,9 @@ fn einsum(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     let known = |c: &char| operands.iter().any(|operand| operand.contains(c));
     if operands.len() != reader.node.inputs.len() || !output.iter().all(known) {
         return Err(unsupported());
+    }
+    for (input, letters) in operands.iter().enumerate() {
+        reader.expect_rank(input, letters.len())?;
     }
     match &operands[..] {
         [only] => {

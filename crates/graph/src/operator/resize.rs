@@ -73,6 +73,9 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
     let first = if is_old { 1 } else { 2 };
     one(move |frame| {
         let (dims, scales) = target(frame, first, scales.as_deref(), axes.as_deref())?;
+        if is_old && mode != Mode::Linear && scales.iter().any(|scale| *scale < 1.0) {
+            return Err("before version 11, no rounding is defined for scales below 1".into());
+        }
         resize(frame.input(0)?, &dims, &scales, mode, coordinates)
     })
 }
@@ -101,6 +104,11 @@ fn target(
                 let size = (value.dims()[along] as f64 * scale[along]).floor();
                 if !(0.0..1e15).contains(&size) {
                     return Err(format!("cannot scale an axis by {factor}"));
+                }
+                // The standard does not state the precision of the product.
+                let from = value.dims()[along];
+                if *factor != 1.0 && f64::from((from as f32 * factor).floor()) != size {
+                    return Err(format!("{from} elements by {factor} have no exact size"));
                 }
                 dims[along] = size as usize;
             }

@@ -7,7 +7,7 @@ use super::{layout, name, one};
 use crate::load;
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
-use crate::value::{Number, Value, axis, count, each, strides, zeros};
+use crate::value::{Data, Number, Value, axis, count, each, strides, zeros};
 
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     let ("", operator) = name(reader) else { return Ok(None) };
@@ -53,33 +53,36 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             let upper = reader.int("upper", 1)? != 0;
             one(move |frame| triangle(frame, upper))
         }
-        "EyeLike" => {
-            let k = reader.int("k", 0)?;
-            let element = match reader.int("dtype", 0)? {
-                0 => None,
-                code => {
-                    let element = i32::try_from(code).ok().and_then(dyno_onnx::element_of);
-                    let element = element.filter(|element| Elements::TYPES.contains(element));
-                    Some(element.ok_or_else(|| format!("type {code} is not supported"))?)
-                }
-            };
-            one(move |frame| {
-                let &[rows, columns] = frame.input(0)?.dims() else {
-                    return Err("expected a matrix".into());
-                };
-                let mut all: Vec<f32> = zeros(&[rows, columns])?;
-                for row in 0..rows {
-                    let column = usize::try_from(k.saturating_add(row as i64));
-                    if let Some(column) = column.ok().filter(|column| *column < columns) {
-                        all[row * columns + column] = 1.0;
-                    }
-                }
-                let element = element.unwrap_or(frame.input(0)?.element());
-                super::elementwise::cast_to(Value::new(vec![rows, columns], all)?, element)
-            })
-        }
+        "EyeLike" => eye(reader),
         _ => Ok(None),
     }
+}
+
+fn eye(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
+    reader.expect_rank(0, 2)?;
+    let k = reader.int("k", 0)?;
+    let element = match reader.int("dtype", 0)? {
+        0 => None,
+        code => {
+            let element = i32::try_from(code).ok().and_then(dyno_onnx::element_of);
+            let element = element.filter(|element| Elements::TYPES.contains(element));
+            Some(element.ok_or_else(|| format!("type {code} is not supported"))?)
+        }
+    };
+    one(move |frame| {
+        let &[rows, columns] = frame.input(0)?.dims() else {
+            return Err("expected a matrix".into());
+        };
+        let mut all: Vec<f32> = zeros(&[rows, columns])?;
+        for row in 0..rows {
+            let column = usize::try_from(k.saturating_add(row as i64));
+            if let Some(column) = column.ok().filter(|column| *column < columns) {
+                all[row * columns + column] = 1.0;
+            }
+        }
+        let element = element.unwrap_or(frame.input(0)?.element());
+        super::elementwise::cast_to(Value::new(vec![rows, columns], all)?, element)
+    })
 }
 
 fn range(frame: &mut Frame<'_>) -> Result<Value, String> {
@@ -157,7 +160,17 @@ fn one_hot(frame: &mut Frame<'_>, along: i64) -> Result<Value, String> {
     let size = usize::try_from(depth).map_err(|_| format!("expected a depth, found {depth}"))?;
     let place =
         |n: &i64| usize::try_from(if *n < 0 { n + depth } else { *n }).ok().filter(|n| *n < size);
-    let indices: Vec<Option<usize>> = to_i64(given)?.all::<i64>()?.iter().map(place).collect();
+    // Numbers that no integer has are as far out of range as any other.
+    let limited = match given.data() {
+        Data::F32(all) => {
+            Value::new(given.dims(), all.iter().map(|x| x.clamp(-1e18, 1e18)).collect())?
+        }
+        Data::F64(all) => {
+            Value::new(given.dims(), all.iter().map(|x| x.clamp(-1e18, 1e18)).collect())?
+        }
+        _ => given.clone(),
+    };
+    let indices: Vec<Option<usize>> = to_i64(&limited)?.all::<i64>()?.iter().map(place).collect();
     let mut dims = given.dims().to_vec();
     let at = axis(along, dims.len() + 1)?;
     let shape = [dims[..at].iter().product(), size, dims[at..].iter().product()];

@@ -69,13 +69,13 @@ impl Sliding {
             dilations: reader.sizes("dilations")?,
             pads: reader.sizes("pads")?,
             padding,
-            rounds_up: reader.flag("ceil_mode")?,
+            rounds_up: reader.node.op.ends_with("Pool") && reader.flag("ceil_mode")?,
         };
         let steps = [&all.kernel, &all.strides, &all.dilations];
         if steps.into_iter().flatten().flatten().any(|n| *n == 0) {
             return Err("expected sizes above 0 for kernels, strides and dilations".into());
         }
-        if let Some(axes) = reader.rank.and_then(|rank| rank.checked_sub(2)) {
+        if let Some(axes) = reader.rank(0).and_then(|rank| rank.checked_sub(2)) {
             for (given, count) in [
                 (&all.kernel, axes),
                 (&all.strides, axes),

@@ -16,6 +16,14 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
     // Unsorted results may have any order, also a sorted one.
     reader.ignore("sorted");
     let attribute = reader.int("k", 0)?;
+    let has_k = if reader.version < 10 {
+        reader.attribute("k").is_some()
+    } else {
+        reader.node.inputs.get(1).is_some_and(|name| !name.is_empty())
+    };
+    if !has_k {
+        return Err("expected the number of elements, k".into());
+    }
     Ok(Some(Box::new(move |frame| {
         let k = frame.get(1).map_or(Ok(attribute), Value::integer)?;
         let value = frame.input(0)?;

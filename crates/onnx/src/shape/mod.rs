@@ -297,7 +297,7 @@ fn infer_standard(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
             _ => misfit("a Constant has a tensor as its 'value'"),
         },
         "ConstantOfShape" => moves::constant_of_shape(node, first()?),
-        "Shape" => moves::shape_of(first()?),
+        "Shape" => moves::shape_of(node, first()?),
         "Reshape" => moves::reshape(node, first()?, input(inputs, 1)?),
         "Flatten" => moves::flatten(node, first()?),
         "Transpose" => moves::transpose(node, first()?),

@@ -119,11 +119,14 @@ fn select(
     Some(selected)
 }
 
-/// Infers the output of a `Shape`.
-pub fn shape_of(data: &Fact) -> Facts {
-    let sizes = data.shape.iter().map(|dim| dim.fixed().map(|n| n as i64)).collect();
-    let shape = vec![data.shape.len().into()];
-    Ok(vec![Fact { element: Element::I64, shape, integers: sizes }])
+/// Infers the output of a `Shape`: the sizes of all axes, or of a range of them.
+pub fn shape_of(node: &Node, data: &Fact) -> Facts {
+    let rank = data.shape.len() as i64;
+    let place = |n: i64| if n < 0 { n.saturating_add(rank) } else { n }.clamp(0, rank) as usize;
+    let (start, end) = (place(node.int("start", 0)), place(node.int("end", i64::MAX)));
+    let part = data.shape.get(start..end).unwrap_or_default();
+    let sizes = part.iter().map(|dim| dim.fixed().map(|n| n as i64)).collect();
+    Ok(vec![Fact { element: Element::I64, shape: vec![part.len().into()], integers: sizes }])
 }
 
 /// Infers the output of a `Reshape`.
@@ -364,7 +367,9 @@ pub fn slice(inputs: &[Option<&Fact>]) -> Facts {
             (start, (length as u64).div_ceil(steps[i].unsigned_abs()))
         } else if steps[i] < 0 {
             let end = if ends[i] < -size { -1 } else { end };
-            let (start, end) = (start.clamp(-1, size - 1), end.clamp(-1, size - 1));
+            // The first element at least, unless the axis is empty.
+            let start = start.clamp(size.min(1) - 1, size - 1);
+            let end = end.clamp(-1, size - 1);
             (start, ((start - end).max(0) as u64).div_ceil(steps[i].unsigned_abs()))
         } else {
             return misfit("a slice with a step of 0");

@@ -44,7 +44,7 @@ class Model:
     ) -> Model:
         """Loads the weights of a torch.nn.LSTM, GRU or RNN. Arrays are (steps, rows, inputs), whatever
         `batch_first` of the module is; `run(x, batch_first=True)` takes (rows, steps, inputs). Raises
-        TypeError for another module.
+        TypeError for another module, also a subclass, which may compute anything.
         """
 
     @property
@@ -153,7 +153,7 @@ class Graph:
 
     def run(self, inputs: Mapping[str, Buffer]) -> dict[str, memoryview]:
         """Computes all outputs from all inputs, each by its name. `inputs` is a dict of arrays of the
-        model's types; float32 arrays are passed to inputs of float16 and bfloat16.
+        model's types; float32 arrays are passed to inputs of float16 and bfloat16, and rounded.
 
         An output without elements is a flat view. Raises TypeError for an array of another type,
         ValueError if the model cannot compute the inputs.

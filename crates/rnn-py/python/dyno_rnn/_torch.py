@@ -12,7 +12,8 @@ def model(module, **options):
     """Returns the Model of a torch.nn.LSTM, GRU or RNN."""
     import torch
 
-    if not isinstance(module, torch.nn.RNNBase):
+    # A subclass may compute anything.
+    if type(module) not in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
         raise TypeError(
             f"from_torch: expected torch.nn.LSTM, GRU or RNN, found {type(module).__name__}; "
             "Graph.from_torch(module, examples) takes any module"

@@ -20,6 +20,25 @@ def numbers(*shape):
     return memoryview(values).cast("B").cast("f", shape)
 
 
+def negation():
+    """An ONNX file with the node Not: y [N] of x [N], both booleans."""
+
+    def part(field, content):
+        return bytes([field << 3 | 2, len(content)]) + content
+
+    def number(field, value):
+        return bytes([field << 3, value])
+
+    def port(name):
+        shape = part(1, part(2, b"N"))
+        kind = part(1, number(1, 9) + part(2, shape))
+        return part(1, name) + part(2, kind)
+
+    node = part(1, b"x") + part(2, b"y") + part(4, b"Not")
+    graph = part(1, node) + part(2, b"g") + part(11, port(b"x")) + part(12, port(b"y"))
+    return number(1, 8) + part(7, graph) + part(8, number(2, 17))
+
+
 class Engine(unittest.TestCase):
     def test_sizes_are_those_of_the_model(self):
         model = dyno_rnn.Model("bilstm:4x8", threads=2)
@@ -113,6 +132,29 @@ class Engine(unittest.TestCase):
             self.assertIn(words, str(raised.exception))
         self.assertEqual(model.run(numbers(1, 1, 4)).shape, (1, 1, 8))
 
+    def test_arrays_are_read_by_index_whatever_their_layout(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("NumPy is not installed")
+        model = dyno_rnn.Model("lstm:4x8")
+        x = numpy.asarray(numbers(5, 3, 4))
+        right = model.run(x).tolist()
+        backward = numpy.ascontiguousarray(x[::-1])[::-1]
+        for other in [numpy.asfortranarray(x), numpy.repeat(x, 2, axis=2)[:, :, ::2], backward]:
+            self.assertFalse(other.flags.c_contiguous)
+            self.assertEqual(model.run(other).tolist(), right)
+        turned = x.transpose(1, 0, 2)
+        self.assertEqual(
+            numpy.asarray(model.run(turned, batch_first=True)).transpose(1, 0, 2).tolist(), right
+        )
+        out = numpy.zeros((8, 3, 5), "float32").transpose(2, 1, 0)
+        self.assertIs(model.run(x, out=out), out)
+        self.assertEqual(out.tolist(), right)
+        for shape in [(0, 3, 4), (5, 0, 4)]:
+            with self.assertRaises(ValueError):
+                model.run(numpy.zeros(shape, "float32"))
+
     def test_a_file_that_is_no_model_is_told(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "broken.onnx")
@@ -179,8 +221,14 @@ class Engine(unittest.TestCase):
             right = right.transpose(0, 1) if module.batch_first else right
             found = torch.tensor(dyno_rnn.Model.from_torch(module).run(x.numpy()).tolist())
             self.assertLess((found - right).abs().max().item(), 1e-5, module)
-        with self.assertRaisesRegex(TypeError, "Graph.from_torch"):
-            dyno_rnn.Model.from_torch(torch.nn.Linear(2, 2))
+
+        class Doubled(torch.nn.LSTM):
+            def forward(self, x):
+                return super().forward(2 * x)
+
+        for other in [torch.nn.Linear(2, 2), Doubled(2, 2)]:
+            with self.assertRaisesRegex(TypeError, "Graph.from_torch"):
+                dyno_rnn.Model.from_torch(other)
 
 
 class WholeModels(unittest.TestCase):
@@ -243,6 +291,23 @@ class WholeModels(unittest.TestCase):
             graph.run({name: numpy.ones(dims, ">f4")})
         with self.assertRaisesRegex(TypeError, "found an array of >f4"):
             dyno_rnn.Model("lstm:4x8").run(numpy.ones((2, 1, 4), ">f4"))
+
+    def test_booleans_are_no_bytes_of_wider_numbers(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("NumPy is not installed")
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "not.onnx"
+            path.write_bytes(negation())
+            graph = dyno_rnn.Graph(path)
+        # Every second element, which is not contiguous.
+        x = numpy.array([True, True, False, True])[::2]
+        self.assertEqual(graph.run({"x": x})["y"].tolist(), [False, True])
+        self.assertEqual(graph.run({"x": x.astype("uint8")})["y"].tolist(), [False, True])
+        for kind in ["int32", "float32", "int8", "float64"]:
+            with self.assertRaisesRegex(TypeError, f"expected an array of bool, found {kind}"):
+                graph.run({"x": x.astype(kind)})
 
     def test_a_classifier_of_torch_is_a_graph_with_its_own_names(self):
         torch = torch_or_skip(self)

@@ -1,6 +1,6 @@
 //! Shape arithmetic: integers that are computed from the sizes of values.
 
-use dyno_onnx::{Attribute, Node};
+use dyno_onnx::{Attribute, Element, Node};
 
 use super::axes::Count;
 
@@ -40,7 +40,13 @@ pub fn integers<'a>(
             let (start, end) = (node.int("start", 0), node.int("end", i64::MAX));
             part(shape, start, end)?.to_vec()
         }
-        "Identity" | "Cast" | "Squeeze" | "Unsqueeze" => input(0)?.to_vec(),
+        "Identity" | "Squeeze" => input(0)?.to_vec(),
+        // Other types may not have these integers.
+        "Cast" if [Element::I64, Element::I32].iter().any(|to| is_cast_to(node, *to)) => {
+            input(0)?.to_vec()
+        }
+        // More integers would become a row, whose first element is not an integer.
+        "Unsqueeze" if input(0).is_some_and(|all| all.len() == 1) => input(0)?.to_vec(),
         "Gather" if node.int("axis", 0) == 0 => {
             let all = input(0)?;
             let one = |count: &Count| {
@@ -51,8 +57,11 @@ pub fn integers<'a>(
             input(1)?.iter().map(one).collect::<Option<_>>()?
         }
         "Slice" => {
-            let is_plain = numbers("axes", 3).is_none_or(|axes| axes == [0])
-                && numbers("steps", 4).is_none_or(|steps| steps == [1]);
+            let is_only = |name: &str, at: usize, expected: i64| match numbers(name, at) {
+                Some(all) => all == [expected],
+                None => node.inputs.get(at).is_none_or(String::is_empty),
+            };
+            let is_plain = is_only("axes", 3, 0) && is_only("steps", 4, 1);
             let ([start], [end]) = (&numbers("starts", 1)?[..], &numbers("ends", 2)?[..]) else {
                 return None;
             };
@@ -68,21 +77,24 @@ pub fn integers<'a>(
             }
             all
         }
-        "Mul" => {
-            let (one, other) = (input(0)?, input(1)?);
-            let count = one.len().max(other.len());
-            let fits = |counts: &[Count]| counts.len() == count || counts.len() == 1;
-            if !fits(one) || !fits(other) {
-                return None;
-            }
-            let at = |counts: &[Count], at: usize| counts[at % counts.len()].clone();
-            (0..count)
-                .map(|index| at(one, index).times(&at(other, index)))
-                .collect::<Option<_>>()?
-        }
+        "Mul" => products(input(0)?, input(1)?)?,
         _ => return None,
     };
     (found.len() <= MOST).then_some(found)
+}
+
+fn products(one: &[Count], other: &[Count]) -> Option<Vec<Count>> {
+    let count = one.len().max(other.len());
+    let fits = |counts: &[Count]| counts.len() == count || counts.len() == 1;
+    if !fits(one) || !fits(other) {
+        return None;
+    }
+    let at = |counts: &[Count], at: usize| counts[at % counts.len()].clone();
+    (0..count).map(|index| at(one, index).times(&at(other, index))).collect()
+}
+
+fn is_cast_to(node: &Node, to: Element) -> bool {
+    node.int("to", 0) == i64::from(dyno_onnx::code_of(to))
 }
 
 fn fixed(count: &Count) -> Option<i64> {
@@ -95,4 +107,50 @@ fn part(counts: &[Count], start: i64, end: i64) -> Option<&[Count]> {
     let at = |at: i64| if at < 0 { at.saturating_add(length) } else { at }.clamp(0, length);
     let (start, end) = (usize::try_from(at(start)).ok()?, usize::try_from(at(end)).ok()?);
     counts.get(start..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a node with inputs that are separated by commas, and the attribute `to`.
+    fn node(op: &str, inputs: &str, to: Option<i64>) -> Node {
+        Node {
+            name: "node".into(),
+            op: op.into(),
+            domain: String::new(),
+            inputs: inputs.split(',').map(str::to_owned).collect(),
+            outputs: vec!["y".into()],
+            attributes: to.into_iter().map(|to| ("to".to_owned(), Attribute::Int(to))).collect(),
+        }
+    }
+
+    #[test]
+    fn integers_that_depend_on_unknown_values_or_types_are_unknown() {
+        let counts = |all: &[i64]| all.iter().map(|n| Count::fixed(*n)).collect::<Vec<_>>();
+        let (sizes, zero, one) = (counts(&[5, 6, 7]), counts(&[0]), counts(&[1]));
+        let value = |name: &str| match name {
+            "sizes" => Some(&sizes[..]),
+            "zero" => Some(&zero[..]),
+            "one" => Some(&one[..]),
+            _ => None,
+        };
+        for (op, inputs, to, expected) in [
+            ("Slice", "sizes,zero,one", None, Some(vec![5])),
+            ("Slice", "sizes,zero,one,zero,one", None, Some(vec![5])),
+            ("Slice", "sizes,zero,one,,one", None, Some(vec![5])),
+            ("Slice", "sizes,zero,one,computed", None, None),
+            ("Slice", "sizes,zero,one,zero,computed", None, None),
+            ("Cast", "sizes", Some(7), Some(vec![5, 6, 7])),
+            // Booleans.
+            ("Cast", "sizes", Some(9), None),
+            ("Unsqueeze", "one,zero", None, Some(vec![1])),
+            ("Unsqueeze", "sizes,zero", None, None),
+        ] {
+            let found = integers(&node(op, inputs, to), None, &value);
+            let found: Option<Vec<i64>> =
+                found.map(|all| all.iter().map(|count| count.number).collect());
+            assert_eq!(found, expected, "{op} {inputs}");
+        }
+    }
 }

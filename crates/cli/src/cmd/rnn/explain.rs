@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use dyno_experiment::options::RunOptions;
 use dyno_experiment::system::by_value::{self, ServerModel};
 use dyno_experiment::{Failure, environment};
+use dyno_onnx::Tensor;
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::explain::explain;
 use dyno_rnn::machine::Machine;
@@ -88,7 +89,7 @@ impl Explain {
     /// Prints an explanation of each layer.
     ///
     /// # Errors
-    /// A file without supported layers, or an impossible plan.
+    /// A file without supported layers, a missing file of weights, or an impossible plan.
     pub fn execute(self) -> Result<Exit, Failure> {
         for (flag, number) in [("--batch", self.batch), ("--steps", self.steps)] {
             if number == Some(0) {
@@ -223,6 +224,7 @@ impl Explain {
         let path = Path::new(&self.model);
         if is_onnx(path) {
             let model = dyno_onnx::Model::read(path).map_err(Failure::set_up)?;
+            check_data(&model)?;
             let (model, _) = import::reroll(&model);
             let layers = import::layers(&model).map_err(Failure::set_up)?;
             if layers.is_empty() {
@@ -242,6 +244,14 @@ impl Explain {
         let layers = model.layers().iter().enumerate();
         Ok((layers.map(|(at, layer)| (name(at), layer.clone())).collect(), model.shape()))
     }
+}
+
+/// Checks that the files with a model's weights can be read, also of weights that no layer has.
+fn check_data(model: &dyno_onnx::Model) -> Result<(), Failure> {
+    let is_external =
+        |tensor: &&Tensor| matches!(tensor.values, dyno_onnx::Values::External { .. });
+    let mut external = model.tensors.iter().filter(is_external);
+    external.try_for_each(|tensor| tensor.clone().load().map_err(Failure::set_up))
 }
 
 fn is_onnx(path: &Path) -> bool {

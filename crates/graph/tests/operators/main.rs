@@ -1,5 +1,8 @@
 //! Operators against numbers worked out by hand from the ONNX standard.
 
+mod integers;
+mod standard;
+
 use std::sync::Arc;
 
 use dyno_graph::{Graph, Session, SessionOptions, Value};

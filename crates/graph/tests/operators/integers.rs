@@ -1,0 +1,161 @@
+//! Casts to integers, and products of codes.
+
+use dyno_graph::Value;
+use dyno_onnx::Attribute;
+
+use super::{floats, ints, model, run, session};
+
+fn bytes(dims: &[usize], all: &[u8]) -> Value {
+    Value::new(dims, all.to_vec()).expect("a valid case")
+}
+
+fn signed(dims: &[usize], all: &[i8]) -> Value {
+    Value::new(dims, all.to_vec()).expect("a valid case")
+}
+
+fn words(dims: &[usize], all: &[i32]) -> Value {
+    Value::new(dims, all.to_vec()).expect("a valid case")
+}
+
+fn reason(op: &str, version: i64, inputs: &[Value], attributes: &[(&str, Attribute)]) -> String {
+    let mut session = session(&model(op, version, inputs.len(), attributes));
+    session.run(inputs).expect_err("an invalid case").to_string()
+}
+
+const U8: i64 = 2;
+const I8: i64 = 3;
+const I32: i64 = 6;
+const I64: i64 = 7;
+
+/// ONNX: a float out of the range of an integer type has no defined value.
+#[test]
+fn floats_out_of_range_have_no_integer() {
+    let to = |code: i64| [("to", Attribute::Int(code))];
+    for (x, code) in [
+        (256.0, U8),
+        (-1.0, U8),
+        (128.0, I8),
+        (-129.0, I8),
+        (3e9, I32),
+        (-3e9, I32),
+        (1e19, I64),
+        (-1e19, I64),
+        // 2 to the power of 63.
+        (9_223_372_036_854_775_808.0, I64),
+        (f64::INFINITY, I64),
+        (f64::NEG_INFINITY, I32),
+    ] {
+        for x in [Value::scalar(x), Value::scalar(x as f32)] {
+            let error = reason("Cast", 13, std::slice::from_ref(&x), &to(code));
+            let words = ["'node' (Cast)", "out of the range"];
+            assert!(words.iter().all(|words| error.contains(words)), "{x:?}: {error}");
+        }
+    }
+    let power = reason("Pow", 15, &[words(&[1], &[2]), floats(&[1], &[40.0])], &[]);
+    assert!(power.contains("'node' (Pow)"), "{power}");
+}
+
+/// Fractions are truncated, so numbers up to the next integer are in range.
+#[test]
+fn the_ends_of_a_range_have_integers() {
+    let cast =
+        |x: f64, code: i64| run("Cast", 13, &[Value::scalar(x)], &[("to", Attribute::Int(code))]);
+    assert_eq!(cast(255.9, U8), Value::scalar(255_u8));
+    assert_eq!(cast(-0.9, U8), Value::scalar(0_u8));
+    assert_eq!(cast(127.9, I8), Value::scalar(127_i8));
+    assert_eq!(cast(-128.9, I8), Value::scalar(-128_i8));
+    assert_eq!(cast(2_147_483_647.5, I32), Value::scalar(i32::MAX));
+    assert_eq!(cast(-2_147_483_648.5, I32), Value::scalar(i32::MIN));
+    assert_eq!(cast(-9_223_372_036_854_775_808.0, I64), Value::scalar(i64::MIN));
+    // Integers keep their lower bits: 300 = 256 + 44.
+    let wrapped = run("Cast", 13, &[ints(&[300, -1])], &[("to", Attribute::Int(U8))]);
+    assert_eq!(wrapped, bytes(&[2], &[44, 255]));
+}
+
+/// An index out of range has no hot element, however large it is.
+#[test]
+fn a_huge_index_is_not_hot() {
+    let inputs = [floats(&[2], &[1e30, -1.0]), Value::scalar(2_i64), ints(&[0, 1])];
+    let expected = Value::new(vec![2, 2], vec![0_i64, 0, 0, 1]).expect("a valid case");
+    assert_eq!(run("OneHot", 11, &inputs, &[]), expected);
+}
+
+/// Inputs of a `QLinearConv` of two filters of two numbers, each with its own scale and zero point.
+/// The numbers are 2, 0, -1 times 0.5; the filters 1, 2 times 0.5, and 2, -4 times 0.25.
+fn convolution(step: f32) -> Vec<Value> {
+    vec![
+        bytes(&[1, 1, 1, 3], &[130, 128, 127]),
+        Value::scalar(0.5_f32),
+        Value::scalar(128_u8),
+        signed(&[2, 1, 1, 2], &[1, 2, 3, -3]),
+        floats(&[2], &[0.5, 0.25]),
+        signed(&[2], &[0, 1]),
+        Value::scalar(step),
+        Value::scalar(11_u8),
+        words(&[2], &[1, -2]),
+    ]
+}
+
+#[test]
+fn codes_of_a_convolution_are_rounded_to_even_before_the_zero_point() {
+    // Sums with the bias: 3 and -1, times 0.5 * 0.5 / 0.5; 2 and 2, times 0.5 * 0.25 / 0.5.
+    // In steps: 1.5, -0.5, 0.5, 0.5.
+    let expected = bytes(&[1, 2, 1, 2], &[13, 11, 11, 11]);
+    assert_eq!(run("QLinearConv", 10, &convolution(0.5), &[]), expected);
+    // The padding is the zero point of the input, so it adds 0: 5 * 0.5 = 2.5, -10 * 0.25 = -2.5.
+    let pads = [("pads", Attribute::Ints(vec![0, 1, 0, 0]))];
+    let expected = bytes(&[1, 2, 1, 3], &[13, 13, 11, 9, 11, 11]);
+    assert_eq!(run("QLinearConv", 10, &convolution(0.5), &pads), expected);
+}
+
+#[test]
+fn codes_of_a_convolution_saturate() {
+    // Steps of 1/1024: 768, -256, 256, 256.
+    let expected = bytes(&[1, 2, 1, 2], &[255, 0, 255, 255]);
+    assert_eq!(run("QLinearConv", 10, &convolution(1.0 / 1024.0), &[]), expected);
+}
+
+#[test]
+fn codes_of_a_matrix_product_have_scales_of_rows_and_columns() {
+    let inputs = [
+        // Less the zero points of rows: 3, 0 and 0, 2.
+        bytes(&[2, 2], &[4, 1, 0, 2]),
+        floats(&[2], &[0.5, 1.0]),
+        bytes(&[2], &[1, 0]),
+        // Less the zero points of columns: 1, 0 and 3, 2.
+        signed(&[2, 2], &[1, 2, 3, 4]),
+        floats(&[2], &[1.0, 0.5]),
+        signed(&[2], &[0, 2]),
+        Value::scalar(1.0_f32),
+        Value::scalar(-3_i8),
+    ];
+    // Sums: 3, 0 and 6, 4; numbers: 1.5, 0 and 6, 2.
+    let expected = signed(&[2, 2], &[-1, -3, 3, -1]);
+    assert_eq!(run("QLinearMatMul", 10, &inputs, &[]), expected);
+}
+
+#[test]
+fn parameters_of_codes_fit_their_axis() {
+    let mut scales = convolution(0.5);
+    scales[4] = floats(&[3], &[0.5, 0.25, 1.0]);
+    let mut bias = convolution(0.5);
+    bias[8] = words(&[1], &[1]);
+    let mut step = convolution(0.5);
+    step[6] = floats(&[2], &[0.5, 0.5]);
+    let mut zero = convolution(0.5);
+    zero[2] = signed(&[], &[0]);
+    for inputs in [scales, bias, step, zero] {
+        let error = reason("QLinearConv", 10, &inputs, &[]);
+        assert!(error.contains("'node' (QLinearConv)"), "{error}");
+    }
+    // Scales of channels exist since version 13.
+    let inputs = [floats(&[1, 2], &[1.0, 2.0]), floats(&[2], &[1.0, 2.0])];
+    let expected = bytes(&[1, 2], &[1, 1]);
+    assert_eq!(run("QuantizeLinear", 13, &inputs, &[]), expected);
+    let error = reason("QuantizeLinear", 10, &inputs, &[]);
+    assert!(error.contains("'node' (QuantizeLinear)"), "{error}");
+    // Three scales for an axis of one element would repeat it.
+    let inputs = [floats(&[2, 1], &[1.0, 2.0]), floats(&[3], &[1.0, 2.0, 4.0])];
+    let error = reason("QuantizeLinear", 13, &inputs, &[]);
+    assert!(error.contains("'node' (QuantizeLinear)"), "{error}");
+}

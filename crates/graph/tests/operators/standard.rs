@@ -1,0 +1,192 @@
+//! What the text of the standard defines, and models that it does not define.
+
+use dyno_graph::{Graph, Value};
+use dyno_onnx::{Attribute, Element, Port};
+
+use super::{check, floats, ints, model, run, session};
+
+fn integer(name: &'static str, n: i64) -> (&'static str, Attribute) {
+    (name, Attribute::Int(n))
+}
+
+fn integers(name: &'static str, all: &[i64]) -> (&'static str, Attribute) {
+    (name, Attribute::Ints(all.to_vec()))
+}
+
+fn text(name: &'static str, text: &str) -> (&'static str, Attribute) {
+    (name, Attribute::Text(text.into()))
+}
+
+/// Checks that a node fails when it runs, with its name.
+#[track_caller]
+fn check_failure(
+    op: &str,
+    version: i64,
+    inputs: &[Value],
+    attributes: &[(&str, Attribute)],
+    words: &str,
+) {
+    let mut session = session(&model(op, version, inputs.len(), attributes));
+    let error = session.run(inputs).expect_err("an invalid case").to_string();
+    assert!(error.contains(&format!("'node' ({op})")) && error.contains(words), "{op}: {error}");
+}
+
+/// A start is limited to the first element, unlike in Python, and an end to before it.
+#[test]
+fn a_backward_slice_begins_at_the_first_element_at_the_latest() {
+    let x = floats(&[3], &[5.0, 6.0, 7.0]);
+    for (start, expected) in [(-100, vec![5.0]), (-3, vec![5.0]), (-2, vec![6.0, 5.0])] {
+        let inputs = [x.clone(), ints(&[start]), ints(&[i64::MIN]), ints(&[0]), ints(&[-1])];
+        check("Slice", 13, &inputs, &[], &floats(&[expected.len()], &expected));
+    }
+    let empty = [floats(&[0], &[]), ints(&[-1]), ints(&[i64::MIN]), ints(&[0]), ints(&[-1])];
+    check("Slice", 13, &empty, &[], &floats(&[0], &[]));
+}
+
+#[test]
+fn an_axis_does_not_occur_twice() {
+    let x = floats(&[4], &[1.0, 2.0, 3.0, 4.0]);
+    let twice = [x.clone(), ints(&[3, 3]), ints(&[4, 4]), ints(&[0, -1])];
+    check_failure("Slice", 13, &twice, &[], "twice");
+    let padded = [x, ints(&[1, 1, 0, 0]), Value::scalar(0.0_f32), ints(&[0, 0])];
+    check_failure("Pad", 18, &padded, &[], "twice");
+}
+
+/// Since version 18, the last part may be shorter.
+#[test]
+fn parts_without_sizes_are_equal() {
+    let split = |version: i64, attributes: &[(&str, Attribute)]| {
+        let mut net = model("Split", version, 1, attributes);
+        net.nodes[0].outputs.push("z".into());
+        net.outputs.push(Port { name: "z".into(), element: None, shape: None });
+        session(&net).run(&[floats(&[3], &[1.0, 2.0, 3.0])]).map_err(|error| error.to_string())
+    };
+    for version in [11, 13, 17] {
+        let error = split(version, &[]).expect_err("an invalid case");
+        assert!(error.contains("'node' (Split)") && error.contains("equal parts"), "{error}");
+    }
+    let parts = split(18, &[integer("num_outputs", 2)]).expect("a valid case");
+    assert_eq!(parts, [floats(&[2], &[1.0, 2.0]), floats(&[1], &[3.0])]);
+}
+
+#[test]
+fn updates_and_slopes_fit_the_numbers() {
+    let data = floats(&[2, 2], &[1.0, 2.0, 3.0, 4.0]);
+    let indices = Value::new(vec![2, 1], vec![1_i64, 0]).expect("a valid case");
+    let rows = floats(&[2, 2], &[5.0, 6.0, 7.0, 8.0]);
+    let expected = floats(&[2, 2], &[7.0, 8.0, 5.0, 6.0]);
+    check("ScatterND", 11, &[data.clone(), indices.clone(), rows], &[], &expected);
+    let flat = floats(&[4], &[5.0, 6.0, 7.0, 8.0]);
+    check_failure("ScatterND", 11, &[data, indices, flat], &[], "updates");
+    // Slopes are repeated over the numbers, but numbers are not repeated over slopes.
+    let x = floats(&[2], &[-1.0, 2.0]);
+    check("PRelu", 9, &[x.clone(), floats(&[1], &[0.5])], &[], &floats(&[2], &[-0.5, 2.0]));
+    let slopes = floats(&[2, 1], &[0.5, 0.25]);
+    check_failure("PRelu", 9, &[x, slopes], &[], "slopes");
+}
+
+#[test]
+fn sizes_that_depend_on_the_reader_are_errors() {
+    let pixels = floats(&[1, 1, 1, 2], &[1.0, 2.0]);
+    // Before version 11, an enlargement repeats elements. A reduction may round up or down.
+    let large = floats(&[4], &[1.0, 1.0, 1.0, 2.0]);
+    let expected = floats(&[1, 1, 1, 4], &[1.0, 1.0, 2.0, 2.0]);
+    check("Resize", 10, &[pixels.clone(), large], &[], &expected);
+    let small = floats(&[4], &[1.0, 1.0, 1.0, 0.5]);
+    check_failure("Resize", 10, &[pixels.clone(), small], &[], "version 11");
+    // In float32, 0.7 times 10 is 7. The float32 next to 0.7 is less, so its exact product is, too.
+    let ten = floats(&[10], &[0.0; 10]);
+    let resize = [ten, floats(&[0], &[]), floats(&[1], &[0.7])];
+    check_failure("Resize", 13, &resize, &[], "no exact size");
+    // Two windows of two elements, one apart, cover three elements.
+    let x = floats(&[1, 1, 2], &[1.0, 2.0]);
+    let w = floats(&[1, 1, 2], &[1.0, 10.0]);
+    let expected = floats(&[1, 1, 3], &[1.0, 12.0, 20.0]);
+    let inputs = [x, w];
+    check("ConvTranspose", 11, &inputs, &[integers("output_shape", &[3])], &expected);
+    check_failure("ConvTranspose", 11, &inputs, &[integers("output_shape", &[5])], "exceeds");
+}
+
+#[test]
+fn attributes_that_a_version_requires_or_lacks_are_errors_of_the_model() {
+    let reason = |net: &dyno_onnx::Model| Graph::new(net).expect_err("an invalid case").to_string();
+    let error = reason(&model("Concat", 13, 2, &[]));
+    assert!(error.contains("'node' (Concat") && error.contains("'axis'"), "{error}");
+    for (op, version, attributes) in [
+        ("TopK", 11, integer("axis", 0)),
+        ("TopK", 9, integer("axis", 0)),
+        ("Conv", 11, integer("ceil_mode", 1)),
+    ] {
+        let inputs = if op == "Conv" { 2 } else { 1 };
+        let error = reason(&model(op, version, inputs, &[attributes]));
+        assert!(error.contains(&format!("'node' ({op}")), "{error}");
+    }
+    // The mask has the type of the numbers before version 10.
+    let mut dropout = model("Dropout", 7, 1, &[]);
+    dropout.nodes[0].outputs.push("mask".into());
+    let error = reason(&dropout);
+    assert!(error.contains("'node' (Dropout") && error.contains("version 10"), "{error}");
+}
+
+/// Between 1 and the next float16 is 1/1024.
+#[test]
+fn types_of_16_bits_round() {
+    let port = |name: &str, element: Element| Port {
+        name: name.into(),
+        element: Some(element),
+        shape: Some(vec![1.into()]),
+    };
+    let (x, rounded) = (floats(&[1], &[1.0001]), floats(&[1], &[1.0]));
+    let mut like = model("CastLike", 15, 2, &[]);
+    like.inputs = vec![port("x0", Element::F32), port("x1", Element::F16)];
+    let found = session(&like).run(&[x.clone(), rounded.clone()]).expect("a valid case");
+    assert_eq!(found, [rounded.clone()]);
+    let mut identity = model("Identity", 13, 1, &[]);
+    identity.inputs = vec![port("x0", Element::F16)];
+    let found = session(&identity).run(std::slice::from_ref(&x)).expect("a valid case");
+    assert_eq!(found, [rounded]);
+    assert_eq!(run("Identity", 13, std::slice::from_ref(&x), &[]), x);
+}
+
+/// Ranks, equations and batch dimensions are checked when a model is loaded.
+#[test]
+fn inputs_of_other_ranks_are_errors_of_the_model() {
+    let load = |op: &str, attributes: &[(&str, Attribute)], ranks: [usize; 2]| {
+        let mut net = model(op, 13, 2, attributes);
+        for (port, rank) in net.inputs.iter_mut().zip(ranks) {
+            port.element = Some(Element::F32);
+            port.shape = Some(vec![2.into(); rank]);
+        }
+        Graph::new(&net).map_err(|error| error.to_string())
+    };
+    let equation = text("equation", "ij,jk->ik");
+    for (op, attribute, ranks, is_valid) in [
+        ("Einsum", equation.clone(), [2, 2], true),
+        ("Einsum", equation.clone(), [2, 3], false),
+        ("Einsum", equation, [1, 2], false),
+        ("GatherND", integer("batch_dims", 1), [3, 2], true),
+        ("GatherND", integer("batch_dims", 2), [3, 2], false),
+        ("GatherND", integer("batch_dims", 2), [2, 3], false),
+        ("GatherND", integer("batch_dims", -1), [3, 2], false),
+        ("GatherElements", integer("axis", 0), [2, 2], true),
+        ("GatherElements", integer("axis", 0), [2, 1], false),
+        ("Gemm", integer("transB", 1), [2, 2], true),
+        ("Gemm", integer("transB", 1), [2, 3], false),
+    ] {
+        match load(op, &[attribute], ranks) {
+            Ok(_) => assert!(is_valid, "{op} {ranks:?}"),
+            Err(error) => {
+                let names_the_node = error.contains(&format!("node 'node' ({op}"));
+                assert!(!is_valid && names_the_node, "{op} {ranks:?}: {error}");
+            }
+        }
+    }
+}
+
+/// Factors of two types would be those of another network.
+#[test]
+fn factors_have_one_type() {
+    let x = floats(&[1, 2], &[1.0, 2.0]);
+    let y = Value::new(vec![2, 1], vec![1.0_f64, 2.0]).expect("a valid case");
+    check_failure("MatMul", 13, &[x, y], &[], "cannot multiply");
+}
