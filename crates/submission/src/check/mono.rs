@@ -21,9 +21,9 @@ use crate::entry::{DivisionFolder, Entry, Guesses, Submitter, System, submitters
 use crate::facts::detail::DetailLog;
 use crate::facts::json::{self, JsonFile, JsonProblem};
 use crate::facts::{Facts, MeasurementFile, ReadError};
-use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, RESULTS, SUMMARY};
+use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, RESULTS, SUMMARY, SYSTEMS};
 use crate::table::Column;
-use crate::tree::{Node, Tree};
+use crate::tree::{EntryKind, Node, Tree};
 use dyno_rules::{Behavior, OneFileChecker, Round, RuleScenario, Suite};
 use runs::performance_of;
 
@@ -39,7 +39,13 @@ pub fn check(tree: &Tree, round: &'static Round, options: &Options) -> CheckRepo
     let mut candidates = Vec::new();
     for division in divisions(tree, options, issues, listed) {
         let all = found.iter().filter(|submitter| submitter.division == division);
-        for submitter in all.filter(|one| options.wants(one) && one.results.is_some()) {
+        for submitter in all.filter(|one| options.wants(one)) {
+            let results = submitter.folder.below(RESULTS);
+            let exists = |node: &Node<'_>| node.kind() != EntryKind::BrokenLink;
+            let Some(results) = results.filter(exists) else { continue };
+            if results.is_file() {
+                issues.crash(Location::path(&results.path()), "a file is in place of a folder");
+            }
             let systems = self::submitter(tree, submitter, options, issues, listed);
             candidates.extend(systems.map(|system| (submitter, system)));
         }
@@ -147,6 +153,10 @@ fn describe(
         None => {
             let path = system.folder.path();
             own.add(&SYSTEM_MISSING, Location::path(&path), "the system is not described");
+            let file = Path::new(SYSTEMS).join(format!("{}.json", system.name));
+            if submitter.folder.folder(&file).is_some() {
+                own.crash(Location::path(&path), "a folder is in place of the description");
+            }
             None
         }
         Some(file) => {
@@ -216,9 +226,15 @@ impl<'a, 't> Progress<'a, 't> {
     }
 
     fn judge(mut self) -> ModelReport {
-        let Work { options, submitter, system_info, model, .. } = *self.work;
+        let Work { round, options, submitter, system_info, model, .. } = *self.work;
         let path = model.folder.path();
         let closed = submitter.division.is_closed_or_network();
+        let is_in_round = round.benchmarks.iter().any(|known| known.name == model.name)
+            || round.names.contains_key(&model.name);
+        if !is_in_round && submitter.names.ends_program_at(&model.name) {
+            let message = "model_mapping.json maps the name to no text";
+            self.report.issues.crash(Location::path(&path), message);
+        }
         let wanted = model.benchmark.and_then(|b| b.scenarios_in(system_info.suite));
         let Some(wanted) = wanted else {
             let (check, message) = if model.benchmark.is_none() {

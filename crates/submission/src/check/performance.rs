@@ -421,6 +421,14 @@ impl Run<'_, '_> {
         }
     }
 
+    /// Whether the official checkers read a metric from the log.
+    pub(super) fn has_metric(&self, issues: &Issues) -> bool {
+        let is_read = self.log.broken(true).is_none();
+        let played = self.log.text("effective_scenario").filter(|_| is_read);
+        let played = played.and_then(exact_scenario);
+        played.is_some_and(|played| self.metric(played, &mut issues.another()).is_ok())
+    }
+
     fn metric(&self, played: RuleScenario, issues: &mut Issues) -> Result<Metric, MissingNumber> {
         let round = self.place.round;
         let mut value = None;
