@@ -241,6 +241,12 @@ const SAID: &[(&str, &str, Edit)] = &[
         let log = made::log(Round::named("v5.1").unwrap(), "Offline");
         tree.write(&format!("{RESULT}/SingleStream/performance/run_1/mlperf_log_detail.txt"), log);
     }),
+    ("performance.inferred", "v5.1", |tree| {
+        tree.datacenter("host_networking", "none").scenario("Interactive");
+        let log = made::log(Round::named("v5.1").unwrap(), "Offline");
+        tree.write(&format!("{RESULT}/Interactive/performance/run_1/mlperf_log_detail.txt"), log);
+        tree.model("llama3.1-8b", "");
+    }),
     ("performance.target_latency", "v5.1", |tree| {
         tree.datacenter("host_networking", "none").scenario("Server").log(
             "Server/performance/run_1",
