@@ -299,6 +299,14 @@ const SAID: &[(&str, &str, Edit)] = &[
         fs::copy(of(SYSTEM), of("closed/acme/systems/second.json")).unwrap();
         copy(&of("closed"), &of("network"));
     }),
+    ("result.copied", "v5.1", |tree| {
+        for (key, time) in [("power_begin", "02:30:20.039"), ("power_end", "02:40:21.100")] {
+            tree.log("Offline/performance/run_1", key, &format!("\"07-23-2025 {time}\""));
+        }
+        let of = |name: &str| tree.0.path().join(name);
+        copy(&of("closed/acme/results/box"), &of("closed/acme/results/second"));
+        fs::copy(of(SYSTEM), of("closed/acme/systems/second.json")).unwrap();
+    }),
     ("performance.lower_target", "v5.1", |tree| {
         tree.model("3d-unet-99.9", "Accuracy: mean = 0.86200, kidney = 0.93, tumor = 0.79\n");
         let of = |name: &str| tree.0.path().join("closed/acme/results/box").join(name);
