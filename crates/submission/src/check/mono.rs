@@ -14,8 +14,8 @@ use super::issues::{Issues, Location};
 use super::rows::ValidResult;
 use super::work::{self, ModelReport, Work};
 use super::{
-    CheckReport, Options, Outcome, Place, Skip, audits, equal_issue, files, measurement, performance,
-    structure, system,
+    CheckReport, Options, Outcome, Place, Skip, audits, equal_issue, files, measurement,
+    performance, structure, system,
 };
 use crate::entry::{DivisionFolder, Entry, Guesses, Submitter, System, submitters};
 use crate::facts::detail::DetailLog;

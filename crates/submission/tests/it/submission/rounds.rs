@@ -285,8 +285,7 @@ fn a_log_of_two_systems_is_a_warning_and_one_of_two_targets_is_not() {
     assert!(severities(&rules(&folder, "v5.1"), "result.copied").is_empty());
 
     // A run may count for both targets of a benchmark.
-    let (folder, model) =
-        (tree_of("3d-unet-99", "v5.1"), "closed/acme/results/box/3d-unet-99");
+    let (folder, model) = (tree_of("3d-unet-99", "v5.1"), "closed/acme/results/box/3d-unet-99");
     let log = format!("{model}/Offline/{RUN}");
     folder.write(&log, folder.read(&log) + &times);
     crate::made::folder::copy(
