@@ -300,6 +300,12 @@ fn model_names(submitter: Node<'_>) -> ModelNames {
     }
 }
 
+/// Whether a round knows a model by its name or by an alias.
+#[must_use]
+pub fn is_in_round(round: &Round, name: &str) -> bool {
+    round.names.contains_key(name) || round.benchmarks.iter().any(|known| known.name == name)
+}
+
 /// Returns the official name of a model. Sources, in order: the name itself, the round's
 /// aliases, the submitter's mapping, the guesses.
 #[must_use]

@@ -17,7 +17,9 @@ use super::{
     CheckReport, Options, Outcome, Place, Skip, audits, equal_issue, files, measurement,
     performance, structure, system,
 };
-use crate::entry::{DivisionFolder, Entry, Guesses, Submitter, System, submitters};
+use crate::entry::{
+    DivisionFolder, Entry, Guesses, Submitter, System, is_in_round, submitters,
+};
 use crate::facts::detail::DetailLog;
 use crate::facts::json::{self, JsonFile, JsonProblem};
 use crate::facts::{Facts, MeasurementFile, ReadError};
@@ -229,9 +231,7 @@ impl<'a, 't> Progress<'a, 't> {
         let Work { round, options, submitter, system_info, model, .. } = *self.work;
         let path = model.folder.path();
         let closed = submitter.division.is_closed_or_network();
-        let is_in_round = round.benchmarks.iter().any(|known| known.name == model.name)
-            || round.names.contains_key(&model.name);
-        if !is_in_round && submitter.names.ends_program_at(&model.name) {
+        if !is_in_round(round, &model.name) && submitter.names.ends_program_at(&model.name) {
             let message = "model_mapping.json maps the name to no text";
             self.report.issues.crash(Location::path(&path), message);
         }

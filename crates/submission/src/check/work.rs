@@ -49,7 +49,7 @@ impl<'a, 't, D> Work<'a, 't, D> {
         let layout = self.submitter.layout;
         let mut facts =
             Facts::read(layout, self.system, self.model, entry, self.patterns, endpoints);
-        if self.options.program.one_file().is_some() && layout != Layout::Together {
+        if self.options.program != Program::Strict && layout != Layout::Together {
             facts.take_first_listed_measurement(self.system, entry);
         }
         facts

@@ -178,7 +178,7 @@ impl<'t> Facts<'t> {
     }
 
     /// Reads the description of the measurement again if the operating system lists another file
-    /// first, which the single-file checkers take.
+    /// first, which the official checkers take.
     pub fn take_first_listed_measurement(&mut self, system: &System<'t>, entry: &Entry<'t>) {
         let Some(folder) = entry.measurements else { return };
         let first = descriptions(system, folder).min_by_key(|file| file.position());

@@ -355,6 +355,14 @@ fn a_map_of_models_has_texts_or_nothing() {
         let checked = as_of(&folder, "v5.1");
         assert_eq!((checked.crashes, checked.valid()), (crashes, 0), "{map}");
     }
+    // The program in modules handles exceptions of a check, but looks up the name before.
+    for (map, crashes) in [("[]", true), ("null", false), ("{\"mine\": [\"resnet\"]}", false)] {
+        let folder = moved("v5.1", "mine", "open");
+        folder.write("open/acme/model_mapping.json", map);
+        let round = Round::named("v5.1").unwrap();
+        let checked = check(folder.path(), round, &Options::new(Program::Modular)).unwrap();
+        assert_eq!((checked.crashes, checked.valid()), (crashes, 0), "{map}");
+    }
 }
 
 #[test]
