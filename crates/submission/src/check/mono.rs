@@ -17,9 +17,7 @@ use super::{
     CheckReport, Options, Outcome, Place, Skip, audits, equal_issue, files, measurement,
     performance, structure, system,
 };
-use crate::entry::{
-    DivisionFolder, Entry, Guesses, Submitter, System, is_in_round, submitters,
-};
+use crate::entry::{DivisionFolder, Entry, Guesses, Submitter, System, is_in_round, submitters};
 use crate::facts::detail::DetailLog;
 use crate::facts::json::{self, JsonFile, JsonProblem};
 use crate::facts::{Facts, MeasurementFile, ReadError};
