@@ -48,6 +48,8 @@ pub enum Behavior {
     EqualIssueOfClosed,
     /// A result that is inferred from an estimate of 0 passes, but is 0.
     ForgetsEstimate,
+    /// A result with power has its row, also on a system that is submitted for its power only.
+    ResultBesidePower,
     /// Types of weights that are not a text end the program.
     WeightsAreText,
     /// Links are rejected even if they lead somewhere.
@@ -191,6 +193,7 @@ impl Behavior {
             }
             Self::EqualIssueOfClosed => "the open division needs no equal issue",
             Self::ForgetsEstimate => "an estimate of 0 is logged, and the inferred result is 0",
+            Self::ResultBesidePower => "a system for power only has rows of its results, too",
             Self::WeightsAreText => "types of weights that are not a text end the program",
             Self::AnyLink => "links are rejected even if they lead somewhere",
             Self::AllReadings => "readings of power that are not positive count",

@@ -340,7 +340,7 @@ impl<'a, 't> Progress<'a, 't> {
                 Column::Scenario,
                 scenario.map_or(entry.name.clone(), |scenario| scenario.name().to_owned()),
             ),
-            (Column::Location, entry.folder.path().to_string_lossy().into_owned()),
+            (Column::Location, entry.folder.path().to_string_lossy().replace('\\', "/")),
             (Column::Compliance, u8::from(!closed || (audits && is_compliant)).to_string()),
             (Column::Inferred, u8::from(metric.is_inferred).to_string()),
         ];

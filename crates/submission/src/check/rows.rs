@@ -56,7 +56,8 @@ impl ValidResult<'_, '_> {
         };
         let mut rows = Vec::new();
         let only_power = self.place.description.get("system_power_only").is_some_and(is_set);
-        if issues.program().one_file().is_none() || !only_power {
+        let is_beside = issues.program().does(Behavior::ResultBesidePower);
+        if issues.program().one_file().is_none() || !only_power || is_beside {
             rows.push(row.clone());
         }
         row.value = energy.value;
