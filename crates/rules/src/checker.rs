@@ -42,6 +42,16 @@ pub enum Behavior {
     LastAccuracy,
     /// A measurement or a folder with problems is judged nevertheless.
     GoesOn,
+    /// A result without `accuracy.txt` is judged nevertheless, and not counted as an error.
+    GoesOnWithoutAccuracy,
+    /// Only the closed and the network division need equal issue.
+    EqualIssueOfClosed,
+    /// A result that is inferred from an estimate of 0 passes, but is 0.
+    ForgetsEstimate,
+    /// A result with power has its row, also on a system that is submitted for its power only.
+    ResultBesidePower,
+    /// Types of weights that are not a text end the program.
+    WeightsAreText,
     /// Links are rejected even if they lead somewhere.
     AnyLink,
     /// Readings of the power analyzer that are not positive count.
@@ -178,6 +188,13 @@ impl Behavior {
             Self::OpenWithoutAccuracy => "a result of the open division needs no accuracy",
             Self::LastAccuracy => "the last accuracy of a text decides, not each",
             Self::GoesOn => "a measurement or a folder with problems is judged nevertheless",
+            Self::GoesOnWithoutAccuracy => {
+                "a result without `accuracy.txt` is judged nevertheless, and not counted as an error"
+            }
+            Self::EqualIssueOfClosed => "the open division needs no equal issue",
+            Self::ForgetsEstimate => "an estimate of 0 is logged, and the inferred result is 0",
+            Self::ResultBesidePower => "a system for power only has rows of its results, too",
+            Self::WeightsAreText => "types of weights that are not a text end the program",
             Self::AnyLink => "links are rejected even if they lead somewhere",
             Self::AllReadings => "readings of power that are not positive count",
             Self::Joules => "the energy of a query is in joules",

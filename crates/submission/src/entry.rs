@@ -3,13 +3,14 @@
 //! Every folder at the place of a result is an entry, even if its content is invalid. The checks
 //! decide which entries count.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 
 use serde_json::Value;
 
 use super::facts::json;
 use super::layout::{Layout, RESULTS, SYSTEMS};
+use super::python;
 use super::tree::{Node, Tree};
 use dyno_rules::{Benchmark, OneFileChecker, Round, RuleScenario};
 
@@ -109,6 +110,19 @@ pub struct ModelNames {
     /// Whether the file is valid JSON but not a mapping from names to names. The official
     /// checkers do not check this.
     pub is_no_mapping: bool,
+    /// Whether the file is valid JSON in which the official checkers cannot look up a name: neither an
+    /// object nor null.
+    pub is_no_object: bool,
+    /// The submitter's names with a value that is neither a text nor false in Python.
+    pub not_texts: BTreeSet<String>,
+}
+
+impl ModelNames {
+    /// Whether the single-file checkers end with a traceback when they look up a name.
+    #[must_use]
+    pub fn ends_program_at(&self, name: &str) -> bool {
+        self.is_no_object || self.not_texts.contains(name)
+    }
 }
 
 /// A system with results.
@@ -267,14 +281,29 @@ fn model_names(submitter: Node<'_>) -> ModelNames {
         Ok(mapping) => {
             let is_mapping =
                 mapping.object().is_some_and(|names| names.values().all(Value::is_string));
-            let pairs = mapping.object().into_iter().flatten();
+            let pairs = || mapping.object().into_iter().flatten();
             let text = |(own, official): (&String, &Value)| {
                 Some((own.clone(), official.as_str()?.to_owned()))
             };
-            let names = pairs.filter_map(text).collect();
-            ModelNames { names, problem: None, is_no_mapping: !is_mapping }
+            let names = pairs().filter_map(text);
+            let names = names.filter(|(_, official)| !official.is_empty()).collect();
+            let is_no_text = |value: &Value| !value.is_string() && python::is_true(value);
+            let not_texts = pairs().filter(|(_, value)| is_no_text(value));
+            ModelNames {
+                names,
+                problem: None,
+                is_no_mapping: !is_mapping,
+                is_no_object: mapping.object().is_none() && !mapping.value.is_null(),
+                not_texts: not_texts.map(|(own, _)| own.clone()).collect(),
+            }
         }
     }
+}
+
+/// Whether a round knows a model by its name or by an alias.
+#[must_use]
+pub fn is_in_round(round: &Round, name: &str) -> bool {
+    round.names.contains_key(name) || round.benchmarks.iter().any(|known| known.name == name)
 }
 
 /// Returns the official name of a model. Sources, in order: the name itself, the round's

@@ -35,9 +35,9 @@ pub fn json(text: &str) -> Option<String> {
                 token.len()
             }
             None if is_text && next == '\\' => {
-                let escaped = rest.chars().nth(1).map_or(0, char::len_utf8);
-                converted += &rest[..1 + escaped];
-                1 + escaped
+                let (length, escape) = escape(rest);
+                converted += escape;
+                length
             }
             None if !is_text && (next == '-' || next.is_ascii_digit()) => {
                 let is_number_char = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
@@ -58,6 +58,28 @@ pub fn json(text: &str) -> Option<String> {
         rest = &rest[length..];
     }
     (converted != text).then_some(converted)
+}
+
+/// Returns the length of the escape at the start of a text, and the escape for plain JSON. Python
+/// accepts half of a surrogate pair, which becomes a replacement character.
+fn escape(text: &str) -> (usize, &str) {
+    const LENGTH: usize = 6;
+    let unit = |text: &str| {
+        let digits = text.strip_prefix("\\u")?.get(..4)?;
+        let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        u32::from_str_radix(digits, 16).ok().filter(|_| is_hex)
+    };
+    match unit(text) {
+        Some(0xd800..=0xdbff) => match text.get(LENGTH..).and_then(unit) {
+            Some(0xdc00..=0xdfff) => (2 * LENGTH, &text[..2 * LENGTH]),
+            _ => (LENGTH, "\\ufffd"),
+        },
+        Some(0xdc00..=0xdfff) => (LENGTH, "\\ufffd"),
+        _ => {
+            let length = 1 + text.chars().nth(1).map_or(0, char::len_utf8);
+            (length, &text[..length])
+        }
+    }
 }
 
 /// Parses a text that stands for a number which JSON does not allow.
@@ -134,6 +156,30 @@ pub fn is_true(value: &Value) -> bool {
     }
 }
 
+/// Converts a text as Python's `float` does: with blanks around it, and with single underscores
+/// between digits.
+#[must_use]
+pub fn float_of(text: &str) -> Option<f64> {
+    let text = text.trim_matches(is_space);
+    let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_digit);
+    let bytes = text.as_bytes();
+    let between_digits = |at: usize| {
+        let before = at.checked_sub(1).and_then(|at| bytes.get(at));
+        is_digit(before) && is_digit(bytes.get(at + 1))
+    };
+    let mut places = text.match_indices('_').map(|(at, _)| at);
+    if !places.all(between_digits) {
+        return None;
+    }
+    text.replace('_', "").parse().ok()
+}
+
+/// Whether Python's `str.strip` removes a character.
+#[must_use]
+pub fn is_space(character: char) -> bool {
+    character.is_whitespace() || ('\x1c'..='\x1f').contains(&character)
+}
+
 /// Returns a value as a number for comparison; booleans count as 0 and 1.
 #[must_use]
 pub fn number(value: &Value) -> Option<f64> {
@@ -173,6 +219,31 @@ mod tests {
         assert_eq!([1, 2].map(|at| number(&value[at]).unwrap()), infinite);
         assert_eq!((number(&value[3]), number(&value[0])), (Some(0.0), None));
         assert_eq!(text(&value), "['\0NaN', inf, -inf, 0.0, '1e999']");
+    }
+
+    #[test]
+    fn a_text_is_a_number_as_in_python() {
+        for (text, number) in [
+            (" 12 ", Some(12.0)),
+            ("1_000.5", Some(1000.5)),
+            ("1e400", Some(f64::INFINITY)),
+            ("-Infinity\x1f", Some(f64::NEG_INFINITY)),
+            ("_1", None),
+            ("1__0", None),
+            ("1_.5", None),
+            ("1 0", None),
+            ("", None),
+        ] {
+            assert_eq!(float_of(text), number, "{text:?}");
+        }
+        assert!(float_of("nan").unwrap().is_nan());
+    }
+
+    #[test]
+    fn half_of_a_surrogate_pair_is_read_by_python_alone() {
+        let read = |text: &str| serde_json::from_str::<Value>(&json(text).unwrap()).unwrap();
+        assert_eq!(read(r#"["\ud800", "\udc00x", "\ud800\n"]"#)[1], "\u{fffd}x");
+        assert_eq!(json(r#"["\ud83d\ude00", "\\ud800"]"#), None, "a pair, and a backslash");
     }
 
     #[test]

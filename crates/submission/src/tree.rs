@@ -59,6 +59,8 @@ struct EntryData {
     /// Target of a symbolic link, as written.
     link: Option<Box<Path>>,
     behind_link: bool,
+    /// Place in the listing of its folder.
+    position: usize,
     children: Range<usize>,
 }
 
@@ -96,6 +98,7 @@ impl Tree {
             kind: EntryKind::Folder,
             link: None,
             behind_link: false,
+            position: 0,
             children: 0..0,
         };
         let mut tree = Self { root: root.to_owned(), entries: vec![top], unlisted: Vec::new() };
@@ -170,14 +173,15 @@ impl Tree {
         if behind_link && links.is_full {
             return;
         }
-        let store = |entry: io::Result<std::fs::DirEntry>| {
+        let store = |(position, entry): (usize, io::Result<std::fs::DirEntry>)| {
             let entry = entry?;
             let (kind, link) = look(&entry);
             let name = entry.file_name();
-            Ok(EntryData { name, parent: index, kind, link, behind_link, children: 0..0 })
+            let children = 0..0;
+            Ok(EntryData { name, parent: index, kind, link, behind_link, position, children })
         };
         let listed: io::Result<Vec<EntryData>> =
-            std::fs::read_dir(&path).and_then(|entries| entries.map(store).collect());
+            std::fs::read_dir(&path).and_then(|entries| entries.enumerate().map(store).collect());
         let mut entries = match listed {
             Ok(entries) => entries,
             Err(error) => return self.unlist(index, error.to_string()),
@@ -337,6 +341,20 @@ impl<'t> Node<'t> {
     #[must_use]
     pub fn is_behind_link(self) -> bool {
         self.data().behind_link
+    }
+
+    /// Whether a link lies between a folder above it and this entry.
+    #[must_use]
+    pub fn is_behind_link_in(self, folder: Node<'t>) -> bool {
+        let above = std::iter::successors(self.parent(), |node| node.parent());
+        above.take_while(|node| node.index != folder.index).any(|node| node.link().is_some())
+    }
+
+    /// Returns its place in its folder, from 0, as the operating system lists the entries. The
+    /// official checkers visit them in this order.
+    #[must_use]
+    pub fn position(self) -> usize {
+        self.data().position
     }
 
     /// Returns the folder that contains it; `None` for the root.

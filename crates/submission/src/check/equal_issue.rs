@@ -63,8 +63,14 @@ fn as_one_file(run: &Run<'_, '_>, program: Program) -> bool {
         let is_set = || checker.requires_equal_issue(&place.model.name) && is_in_settings(place);
         return !is_asked || is_logged || is_set();
     }
-    let is_asked = closed && !run.is_audit && checker.requires_equal_issue(run.model());
-    !is_asked || run.log.value(KEY).is_some_and(is_true)
+    let is_asked = checker.requires_equal_issue(run.model())
+        && (closed || !program.does(Behavior::EqualIssueOfClosed));
+    !is_asked || run.log.value(KEY).is_some_and(equals_true)
+}
+
+/// Whether a value equals `True` in Python, as 1 does and a text does not.
+fn equals_true(value: &Value) -> bool {
+    !value.is_string() && python::number(value) == Some(1.0)
 }
 
 fn is_true(value: &Value) -> bool {

@@ -68,7 +68,14 @@ pub fn check_power_files(place: &Place<'_, '_>, folder: Node<'_>, issues: &mut I
         return;
     }
     let above = std::iter::successors(Some(folder), |folder| folder.parent()).take(4);
-    let files: Vec<Node<'_>> = above.flat_map(Node::files).collect();
+    let is_one_file = place.options.program.one_file().is_some();
+    let files = above.flat_map(|folder| {
+        let mut files: Vec<Node<'_>> = folder.files().collect();
+        // The single-file checker looks at the last file that the operating system lists.
+        files.sort_by_key(|file| if is_one_file { file.position() } else { 0 });
+        files
+    });
+    let files: Vec<Node<'_>> = files.collect();
     let path = folder.path();
     for name in POWER {
         // The official checker uses a regular expression in which the dot matches any character.
@@ -128,7 +135,14 @@ pub fn check_code(place: &Place<'_, '_>, measurement: &MeasurementFile<'_>, issu
         }
     };
     // An implementation without its own folder is in the model's folder.
-    let exists = |path: &str| place.submitter.folder.below(path).is_some();
+    let exists = |path: &str| {
+        let submitter = place.submitter.folder;
+        match place.options.program.one_file() {
+            // This program follows `..`.
+            Some(_) => submitter.absolute().join(path).exists(),
+            None => submitter.below(path).is_some(),
+        }
+    };
     if !exists(&format!("{folder}/{implementation}")) && !exists(&folder) {
         let path = place.submitter.folder.path().join(&folder);
         issues.add(&CODE_MISSING, Location::path(&path), "the code of the model is missing");

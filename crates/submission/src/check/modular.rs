@@ -16,7 +16,7 @@ use super::{
     CheckReport, Options, Outcome, Place, Program, Skip, audits, measurement, powered, structure,
     system,
 };
-use crate::entry::{Entry, Guesses, Submitter, System, submitters};
+use crate::entry::{Entry, Guesses, Submitter, System, is_in_round, submitters};
 use crate::facts::detail::DetailLog;
 use crate::facts::json::{self, JsonFile, JsonProblem};
 use crate::facts::{Facts, ReadError, text};
@@ -147,6 +147,12 @@ pub(super) fn design_power(
 
 fn judge(work: &Work<'_, '_, Option<SystemInfo>>) -> ModelReport {
     let mut report = ModelReport::new(Program::Modular);
+    let names = &work.submitter.names;
+    if names.is_no_object && !is_in_round(work.round, &work.model.name) {
+        let path = work.model.folder.path();
+        let message = "model_mapping.json has no names to look up";
+        report.issues.crash(Location::path(&path), message);
+    }
     let is_complete = scenarios(work, &mut report.issues);
     for entry in &work.model.results {
         if work.options.scenarios_to_skip.contains(&entry.name) {

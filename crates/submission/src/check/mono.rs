@@ -3,27 +3,29 @@
 //! It stops at the first level with a problem: tree, division, submitter, system or model.
 //! Results below that level are not listed.
 
+mod runs;
+
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::accuracy::{self, Accuracy};
 use super::catalogue::*;
 use super::issues::{Issues, Location};
-use super::performance::{Metric, Run};
 use super::rows::ValidResult;
 use super::work::{self, ModelReport, Work};
 use super::{
-    CheckReport, Options, Outcome, Place, Skip, audits, equal_issue, files, measurement, powered,
-    structure, system,
+    CheckReport, Options, Outcome, Place, Skip, audits, equal_issue, files, measurement,
+    performance, structure, system,
 };
-use crate::entry::{DivisionFolder, Entry, Guesses, Submitter, System, submitters};
+use crate::entry::{DivisionFolder, Entry, Guesses, Submitter, System, is_in_round, submitters};
 use crate::facts::detail::DetailLog;
 use crate::facts::json::{self, JsonFile, JsonProblem};
 use crate::facts::{Facts, MeasurementFile, ReadError};
-use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, RESULTS, SUMMARY};
-use crate::power::Energy;
+use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, RESULTS, SUMMARY, SYSTEMS};
 use crate::table::Column;
-use crate::tree::{Node, Tree};
+use crate::tree::{EntryKind, Node, Tree};
 use dyno_rules::{Behavior, OneFileChecker, Round, RuleScenario, Suite};
+use runs::performance_of;
 
 /// Top-level folders that are ignored, although they are not divisions.
 const NO_DIVISIONS: [&str; 3] = [".git", ".github", "assets"];
@@ -37,7 +39,13 @@ pub fn check(tree: &Tree, round: &'static Round, options: &Options) -> CheckRepo
     let mut candidates = Vec::new();
     for division in divisions(tree, options, issues, listed) {
         let all = found.iter().filter(|submitter| submitter.division == division);
-        for submitter in all.filter(|one| options.wants(one) && one.results.is_some()) {
+        for submitter in all.filter(|one| options.wants(one)) {
+            let results = submitter.folder.below(RESULTS);
+            let exists = |node: &Node<'_>| node.kind() != EntryKind::BrokenLink;
+            let Some(results) = results.filter(exists) else { continue };
+            if results.is_file() {
+                issues.crash(Location::path(&results.path()), "a file is in place of a folder");
+            }
             let systems = self::submitter(tree, submitter, options, issues, listed);
             candidates.extend(systems.map(|system| (submitter, system)));
         }
@@ -145,6 +153,10 @@ fn describe(
         None => {
             let path = system.folder.path();
             own.add(&SYSTEM_MISSING, Location::path(&path), "the system is not described");
+            let file = Path::new(SYSTEMS).join(format!("{}.json", system.name));
+            if submitter.folder.folder(&file).is_some() {
+                own.crash(Location::path(&path), "a folder is in place of the description");
+            }
             None
         }
         Some(file) => {
@@ -186,10 +198,20 @@ fn describe(
 struct Progress<'a, 't> {
     work: &'a Work<'a, 't, SystemInfo>,
     report: ModelReport,
-    /// Number of failed parts so far, for the table of results.
+    /// Number of failed parts of the present result.
     errors: usize,
+    counted: Vec<CountedErrors>,
     /// Scenarios with a valid performance run.
     valid_scenarios: Vec<RuleScenario>,
+}
+
+/// Failed parts of a result, for the table of results.
+struct CountedErrors {
+    /// Place of its folder in the listing of the model's folder.
+    position: usize,
+    errors: usize,
+    /// Its rows in the report.
+    rows: Range<usize>,
 }
 
 impl<'a, 't> Progress<'a, 't> {
@@ -198,14 +220,19 @@ impl<'a, 't> Progress<'a, 't> {
             work,
             report: ModelReport::new(work.options.program),
             errors: 0,
+            counted: Vec::new(),
             valid_scenarios: Vec::new(),
         }
     }
 
     fn judge(mut self) -> ModelReport {
-        let Work { options, submitter, system_info, model, .. } = *self.work;
+        let Work { round, options, submitter, system_info, model, .. } = *self.work;
         let path = model.folder.path();
         let closed = submitter.division.is_closed_or_network();
+        if !is_in_round(round, &model.name) && submitter.names.ends_program_at(&model.name) {
+            let message = "model_mapping.json maps the name to no text";
+            self.report.issues.crash(Location::path(&path), message);
+        }
         let wanted = model.benchmark.and_then(|b| b.scenarios_in(system_info.suite));
         let Some(wanted) = wanted else {
             let (check, message) = if model.benchmark.is_none() {
@@ -226,16 +253,21 @@ impl<'a, 't> Progress<'a, 't> {
             let scenario = scenario(&entry.name);
             let all = || wanted.required.iter().chain(&wanted.optional);
             let known = scenario.is_some_and(|scenario| all().any(|one| *one == scenario));
-            if closed && !known {
+            let first = self.report.rows.len();
+            self.errors = 0;
+            let outcome = if closed && !known {
                 let message = format!("{} is not a scenario of {}", entry.name, model.official);
                 self.report.issues.add(&SCENARIO_UNKNOWN, Location::path(&name), message);
-                self.report.listed.push((name, Outcome::Invalid));
-                self.errors += 1;
-                continue;
-            }
-            let outcome = self.entry(entry, scenario);
+                self.errors += usize::from(!options.program.does(Behavior::GoesOn));
+                Outcome::Invalid
+            } else {
+                self.entry(entry, scenario)
+            };
             self.report.listed.push((name, outcome));
+            let (errors, rows) = (self.errors, first..self.report.rows.len());
+            self.counted.push(CountedErrors { position: entry.folder.position(), errors, rows });
         }
+        self.set_errors();
         let is_missing = |scenario: &&RuleScenario| {
             let skipped = &options.scenarios_to_skip;
             !self.valid_scenarios.contains(scenario)
@@ -256,8 +288,20 @@ impl<'a, 't> Progress<'a, 't> {
         self.report
     }
 
+    /// Sets the column of errors. The count goes on from result to result of a model, in the order
+    /// in which the operating system lists their folders.
+    fn set_errors(&mut self) {
+        for one in &self.counted {
+            let before = self.counted.iter().filter(|other| other.position <= one.position);
+            let errors: usize = before.map(|other| other.errors).sum();
+            for row in &mut self.report.rows[one.rows.clone()] {
+                row.set(Column::Errors, errors.to_string());
+            }
+        }
+    }
+
     fn entry(&mut self, entry: &'a Entry<'t>, scenario: Option<RuleScenario>) -> Outcome {
-        let Self { work, report, errors, valid_scenarios } = self;
+        let Self { work, report, errors, valid_scenarios, .. } = self;
         let Work { options, submitter, .. } = **work;
         let description = &work.system_info.json;
         let place = work.place(entry, scenario, description);
@@ -267,13 +311,13 @@ impl<'a, 't> Progress<'a, 't> {
             return Outcome::Invalid;
         };
         let accuracy = accuracy_of(&place, &facts, &mut report.issues);
-        let goes_on = options.program.does(Behavior::GoesOn);
-        let nothing = || goes_on.then(|| (Accuracy::default(), false));
-        let Some((accuracy, is_accurate)) = accuracy.or_else(nothing) else {
+        if accuracy.is_none() && !options.program.does(Behavior::GoesOnWithoutAccuracy) {
             *errors += 1;
             return Outcome::Invalid;
-        };
-        *errors += usize::from(!is_accurate);
+        }
+        // Programs that go on do not count a missing text.
+        *errors += usize::from(matches!(accuracy, Some((_, false))));
+        let (accuracy, is_accurate) = accuracy.unwrap_or_default();
         let performance = performance_of(&place, &facts, &mut report.issues);
         *errors += performance.failed;
         if performance.result.is_some() {
@@ -296,9 +340,8 @@ impl<'a, 't> Progress<'a, 't> {
                 Column::Scenario,
                 scenario.map_or(entry.name.clone(), |scenario| scenario.name().to_owned()),
             ),
-            (Column::Location, entry.folder.path().to_string_lossy().into_owned()),
+            (Column::Location, entry.folder.path().to_string_lossy().replace('\\', "/")),
             (Column::Compliance, u8::from(!closed || (audits && is_compliant)).to_string()),
-            (Column::Errors, errors.to_string()),
             (Column::Inferred, u8::from(metric.is_inferred).to_string()),
         ];
         let result = ValidResult {
@@ -352,12 +395,13 @@ fn described<'a>(
             (folder.path(), measurement_of(place, folder, file, &mut measured))
         }
     };
+    // Early programs count a problem, although they accept the result.
+    *errors += usize::from(!measured.has_none_of("measurement."));
     let measurement = measurement.filter(|_| measured.passes());
     report.issues.append(measured);
     if measurement.is_some() {
         return measurement;
     }
-    *errors += 1;
     if options.program.does(Behavior::GoesOn) {
         return Some(empty);
     }
@@ -436,7 +480,7 @@ fn accuracy_of(
     let required = [SUMMARY, DETAIL, ACCURACY_TEXT, ACCURACY_LOG];
     if let Some(mismatch) = files::mismatch(folder, &required, &[]) {
         issues.add(&ACCURACY_FILES, Location::path(&entry), mismatch);
-        if !place.options.program.does(Behavior::GoesOn) {
+        if !place.options.program.does(Behavior::GoesOnWithoutAccuracy) {
             return None;
         }
     }
@@ -495,83 +539,13 @@ fn check_accuracy_run(
         crashes.crash(at, "the accuracy run had errors");
     }
     issues.append(errors);
+    if let Some(line) = performance::unread_mark(log, place.options.program) {
+        crashes.crash(at.line(Some(line)), "a line has no `metadata.is_error`");
+    }
     if let Some(line) = log.broken(true) {
         let at = at.line(Some(line));
         crashes.add(&ACCURACY_UNREADABLE, at, "a line is not a JSON object with a key");
         crashes.crash(at, "the detail log cannot be parsed");
     }
     crashes
-}
-
-/// Outcome of the performance runs of a result.
-#[derive(Default)]
-struct Performance {
-    result: Option<(Metric, Option<Energy>)>,
-    /// Number of invalid runs.
-    failed: usize,
-}
-
-/// Judges the performance runs. Of the five Server runs before v1.0, the last valid one is the
-/// result, and problems of the others have no effect then.
-fn performance_of(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> Performance {
-    let mut performance = Performance::default();
-    let mut wrong = Issues::new(place.options.program);
-    for number in 1..=place.runs() {
-        let mut own = Issues::new(place.options.program);
-        match run_of(place, number, facts, &mut own) {
-            Some(result) => {
-                performance.result = Some(result);
-                issues.append(own);
-            }
-            None => {
-                performance.failed += 1;
-                wrong.append(own);
-            }
-        }
-    }
-    if performance.result.is_some() {
-        wrong.waive(ALL);
-    }
-    issues.append(wrong);
-    performance
-}
-
-/// Returns the metric and the power of a run, if it is valid.
-fn run_of(
-    place: &Place<'_, '_>,
-    number: u64,
-    facts: &Facts<'_>,
-    issues: &mut Issues,
-) -> Option<(Metric, Option<Energy>)> {
-    let knows_power = !issues.program().does(Behavior::NoPower);
-    let has_power = place.entry.power().is_some() && knows_power;
-    let path = place.entry.folder.path().join(format!("performance/run_{number}"));
-    let Some(run) = place.entry.numbered_run(number) else {
-        issues.add(
-            &RUN_FOLDER,
-            Location::path(&path),
-            format!("performance/run_{number} is missing"),
-        );
-        crash_at_file(place, &path, issues);
-        return None;
-    };
-    let required = [SUMMARY, DETAIL, "spl.txt"];
-    let required = if has_power { &required[..] } else { &required[..2] };
-    if let Some(mismatch) = files::mismatch(run, required, &[ACCURACY_LOG]) {
-        issues.add(&RUN_FILES, Location::path(&path), mismatch);
-        if !place.options.program.does(Behavior::GoesOn) {
-            return None;
-        }
-    }
-    let path = path.join(DETAIL);
-    let log = place.log_of_run(number, facts);
-    let metric = match log.as_ref() {
-        Ok(log) => Run { place, log, path: &path, is_audit: false }.judge(issues),
-        Err(_) => {
-            issues.add(&RUN_UNREADABLE, Location::path(&path), "the detail log cannot be parsed");
-            None
-        }
-    };
-    let energy = if has_power { powered::judge(place, facts, issues) } else { None };
-    metric.filter(|_| issues.passes()).map(|metric| (metric, energy))
 }

@@ -175,7 +175,9 @@ impl Run<'_, '_> {
         for (key, limit) in pairs {
             let found = self.number(key, issues)?;
             #[expect(clippy::cast_precision_loss, reason = "limits are far below 2^53 ns")]
-            if found >= limit as f64 {
+            let is_below = found < limit as f64;
+            // Negated so that NaN fails.
+            if !is_below {
                 let message = format!("{key} is {}", python::float(found));
                 issues.add_expected(
                     &RUN_TOKEN_LATENCY,
@@ -191,6 +193,10 @@ impl Run<'_, '_> {
     pub(super) fn errors(&self, issues: &mut Issues) {
         let errors = &self.log.errors;
         let exceptions = self.place.options.submission_exceptions;
+        if let Some(line) = unread_mark(self.log, issues.program()) {
+            let message = "a line has no `metadata.is_error`, which the program reads";
+            issues.add(&RUN_UNREADABLE, self.at("").line(Some(line)), message);
+        }
         let fails = match issues.program() {
             Program::Mono | Program::Tag(_) => {
                 has_errors(self.log, issues.program())
@@ -249,7 +255,11 @@ impl Run<'_, '_> {
     }
 
     fn seeds(&self, issues: &mut Issues) {
-        let is_test05 = self.path.components().any(|part| part.as_os_str() == "TEST05");
+        // The single-file checker searches the whole path.
+        let is_test05 = match issues.program().one_file() {
+            Some(_) => self.path.to_string_lossy().contains("TEST05"),
+            None => self.path.components().any(|part| part.as_os_str() == "TEST05"),
+        };
         let round = self.place.round;
         let seeds = round.test05_seeds.filter(|_| is_test05).unwrap_or(round.seeds);
         self.seed("effective_qsl_rng_seed", seeds.qsl, issues);
@@ -397,11 +407,26 @@ impl Run<'_, '_> {
         let kind = self.place.description.get("system_type").and_then(Value::as_str);
         let at = self.at("effective_scenario");
         let names = format!("{} from a run of {}", folder.name(), played.name());
+        if issues.program().one_file().is_some() {
+            // It infers what it can, and takes the result of the run itself otherwise.
+            if folder == Interactive {
+                issues.add(&RUN_INFERRED, at, format!("a result of {names} cannot be inferred"));
+            }
+            return;
+        }
         if !kind.unwrap_or_default().to_lowercase().contains("edge") {
             issues.add(&RUN_INFERRED, at, format!("{names}, but the system is not an edge system"));
         } else if !pairs.contains(&(played, folder)) {
             issues.add(&RUN_INFERRED, at, format!("a result of {names} cannot be inferred"));
         }
+    }
+
+    /// Whether the official checkers read a metric from the log.
+    pub(super) fn has_metric(&self, issues: &Issues) -> bool {
+        let is_read = self.log.broken(true).is_none();
+        let played = self.log.text("effective_scenario").filter(|_| is_read);
+        let played = played.and_then(exact_scenario);
+        played.is_some_and(|played| self.metric(played, &mut issues.another()).is_ok())
     }
 
     fn metric(&self, played: RuleScenario, issues: &mut Issues) -> Result<Metric, MissingNumber> {
@@ -449,7 +474,7 @@ impl Run<'_, '_> {
 
     fn number_or_text(&self, key: &str, issues: &mut Issues) -> Result<f64, MissingNumber> {
         let text = self.log.text(key).filter(|_| issues.program() != Program::Strict);
-        match text.and_then(|text| text.trim().parse().ok()) {
+        match text.and_then(python::float_of) {
             Some(number) => Ok(number),
             None => self.number(key, issues),
         }
@@ -490,7 +515,7 @@ impl Run<'_, '_> {
             (RuleScenario::SingleStream, RuleScenario::MultiStream) => {
                 let key = "early_stopping_latency_ms";
                 let estimate = self.number(key, issues)?;
-                if estimate == 0.0 {
+                if estimate == 0.0 && !issues.program().does(Behavior::ForgetsEstimate) {
                     let message = "early stopping has no estimate of the 99th percentile";
                     issues.add(&RUN_NO_ESTIMATE, self.at(key), message);
                 }
@@ -502,14 +527,21 @@ impl Run<'_, '_> {
 }
 
 /// Whether a single-file checker finds errors in a log. The last one uses the log's own count if
-/// there is one.
+/// there is one, and takes a count that is not a number for errors.
 pub(super) fn has_errors(log: &DetailLog, program: Program) -> bool {
-    let counted = log.value("num_errors").and_then(python::number);
     if program.does(Behavior::ErrorWords) {
         return log.errors.words > 0;
     }
-    let counted = counted.filter(|_| !program.does(Behavior::ErrorLines));
-    counted.map_or(log.errors.count > 0, |count| count != 0.0)
+    let counted = log.value("num_errors").filter(|_| !program.does(Behavior::ErrorLines));
+    counted.map_or(log.errors.count > 0, |count| python::number(count) != Some(0.0))
+}
+
+/// Returns the first line without an error flag if a single-file checker reads the flags, which
+/// raises an exception then. It reads them to count errors, and to list errors that the log counts.
+pub(super) fn unread_mark(log: &DetailLog, program: Program) -> Option<usize> {
+    let is_asked = program.one_file().is_some() && !program.does(Behavior::ErrorWords);
+    let counts = program.does(Behavior::ErrorLines) || log.value("num_errors").is_none();
+    log.unmarked.filter(|_| is_asked && (counts || has_errors(log, program)))
 }
 
 /// Whether a model is a language model, which requires token latencies.

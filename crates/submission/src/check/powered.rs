@@ -3,8 +3,9 @@
 use super::catalogue::*;
 use super::files;
 use super::issues::{Issues, Location};
+use super::performance::Run;
 use super::{Place, Program, Skip};
-use crate::facts::Facts;
+use crate::facts::{Facts, detail};
 use crate::layout::{ACCURACY_LOG, DETAIL, SUMMARY};
 use dyno_rules::Behavior;
 
@@ -28,6 +29,7 @@ pub fn judge(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> O
             Some(folder) => check_files(folder, required, optional, issues),
         }
     }
+    check_ranging(place, folder, issues);
     let path = folder.path();
     let Some(scenario) = place.scenario else {
         issues.add(
@@ -56,6 +58,21 @@ pub fn judge(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) -> O
         issues.add(&POWER_METRIC, Location::path(&path), "the power metric cannot be computed");
     }
     power.energy
+}
+
+/// Checks that the log of ranging has a metric, which the single-file checker reads from v3.1 on.
+fn check_ranging(place: &Place<'_, '_>, folder: Node<'_>, issues: &mut Issues) {
+    let checker = issues.program().one_file();
+    if checker.is_none_or(|tag| tag.does(Behavior::AllReadings)) {
+        return;
+    }
+    let path = folder.path().join("ranging").join(DETAIL);
+    let has_metric = detail::read(folder.file(format!("ranging/{DETAIL}")))
+        .is_ok_and(|log| Run { place, log: &log, path: &path, is_audit: false }.has_metric(issues));
+    if !has_metric {
+        let message = "the log of ranging cannot be read, or has no metric";
+        issues.add(&POWER_METRIC, Location::path(&path), message);
+    }
 }
 
 /// Returns the values of the detail log that has been read already, so that no file is read

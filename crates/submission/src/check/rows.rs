@@ -44,6 +44,7 @@ pub struct ValidResult<'a, 't> {
 impl ValidResult<'_, '_> {
     /// Returns the row of the result and, if power was measured, the row of the power metric.
     pub fn rows(&self, issues: &mut Issues) -> Vec<Row> {
+        self.crash_while_writing(issues);
         let mut row = self.row(issues);
         row.set(Column::Power, self.energy.map_or("0".to_owned(), |e| python::float(e.value)));
         if issues.program().does(Behavior::PowerColumn) || issues.program().does(Behavior::NoPower)
@@ -55,7 +56,8 @@ impl ValidResult<'_, '_> {
         };
         let mut rows = Vec::new();
         let only_power = self.place.description.get("system_power_only").is_some_and(is_set);
-        if issues.program().one_file().is_none() || !only_power {
+        let is_beside = issues.program().does(Behavior::ResultBesidePower);
+        if issues.program().one_file().is_none() || !only_power || is_beside {
             rows.push(row.clone());
         }
         row.value = energy.value;
@@ -98,9 +100,16 @@ impl ValidResult<'_, '_> {
         }
         row.set(Column::Notes, self.notes());
         let weights = self.measurement.get("weight_data_types");
-        let is_written = !issues.program().does(Behavior::NoWeightTypes);
+        // The last single-file checker concatenates them in a row of power only.
+        let has_power = self.energy.is_some_and(|energy| energy.value > 0.0);
+        let is_written = !issues.program().does(Behavior::NoWeightTypes)
+            && (has_power || issues.program().does(Behavior::WeightsAreText));
         self.must_be_text("weight_data_types", weights.filter(|_| is_written), issues);
-        row.set(Column::WeightDataTypes, weights.map(python::text).unwrap_or_default());
+        let weights = weights.map(python::text).unwrap_or_default();
+        let replaces = issues.program().one_file().is_some()
+            && !issues.program().does(Behavior::WeightsAreText);
+        let weights = if replaces { weights.replace('"', "'") } else { weights };
+        row.set(Column::WeightDataTypes, weights);
         for (column, text) in &self.own {
             row.set(*column, &**text);
         }
@@ -112,6 +121,37 @@ impl ValidResult<'_, '_> {
         if issues.program().one_file().is_some() && value.is_some_and(|value| !value.is_string()) {
             let path = self.place.entry.folder.path();
             issues.crash(Location::path(&path), &format!("`{field}` is not a string"));
+        }
+    }
+
+    /// Reports what ends a single-file checker while it writes the row.
+    fn crash_while_writing(&self, issues: &mut Issues) {
+        let Place { round, entry, description, .. } = *self.place;
+        if issues.program().one_file().is_none() {
+            return;
+        }
+        let path = entry.folder.path();
+        let at = Location::path(&path);
+        if path.to_str().is_none() {
+            issues.crash(at, "the path is not UTF-8");
+        }
+        // The same tags accept a datacenter result without Server and Interactive.
+        let no_interactive = issues.program().does(Behavior::NoServerOrInteractive);
+        let has_unit = match self.place.scenario {
+            None => false,
+            Some(RuleScenario::Interactive) => !no_interactive,
+            Some(_) => true,
+        };
+        if !has_unit && round.version >= Version::new(2, 0) {
+            issues.crash(at, "the scenario has no unit");
+        }
+        let [hardware, software] = ["hw_notes", "sw_notes"].map(|field| description.get(field));
+        let is_no_text = |value: &&Value| !value.is_string();
+        let follows = software.is_some_and(python::is_true);
+        let replaced = follows && !hardware.is_some_and(python::is_true);
+        let hardware = hardware.filter(|_| !replaced);
+        if [hardware, software.filter(|_| follows)].iter().flatten().any(is_no_text) {
+            issues.crash(at, "a note is not a string");
         }
     }
 

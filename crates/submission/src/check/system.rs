@@ -53,13 +53,21 @@ pub struct SystemDescription<'a> {
 impl SystemDescription<'_> {
     /// Judges the description.
     pub fn judge(&self, issues: &mut Issues) {
+        // The single-file checker goes on after neither of the first two problems.
+        let stops = |issues: &Issues| issues.program().one_file().is_some() && !issues.passes();
         self.status(issues);
+        if stops(issues) {
+            return;
+        }
         let kind = self.json.get("system_type");
         if suite(self.json, self.round).is_none() {
             let found = kind.map_or("missing".to_owned(), python::text);
             let expected = "datacenter, edge or datacenter,edge";
             let at = self.at("system_type");
             issues.add_expected(&SYSTEM_TYPE, at, format!("the type is {found}"), expected);
+        }
+        if stops(issues) {
+            return;
         }
         let network = self.network(issues);
         self.fields(network, issues);

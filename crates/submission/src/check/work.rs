@@ -7,6 +7,7 @@ use super::{CheckReport, Options, Outcome, Place, Program};
 use crate::entry::{Entry, Model, Submitter, System};
 use crate::facts::Facts;
 use crate::facts::json::JsonFile;
+use crate::layout::Layout;
 use crate::table::Row;
 use crate::tree::Tree;
 use dyno_metrics::parallel;
@@ -46,7 +47,12 @@ impl<'a, 't, D> Work<'a, 't, D> {
     pub fn facts(&self, entry: &'a Entry<'t>) -> Facts<'t> {
         let endpoints = self.round.endpoints.filter(|_| self.options.program.one_file().is_none());
         let layout = self.submitter.layout;
-        Facts::read(layout, self.system, self.model, entry, self.patterns, endpoints)
+        let mut facts =
+            Facts::read(layout, self.system, self.model, entry, self.patterns, endpoints);
+        if self.options.program != Program::Strict && layout != Layout::Together {
+            facts.take_first_listed_measurement(self.system, entry);
+        }
+        facts
     }
 }
 

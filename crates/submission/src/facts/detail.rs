@@ -23,8 +23,9 @@ const MARKER: &str = ":::MLLOG";
 /// Text of errors before v1.0 that do not count: the checkers of v0.5 and v0.7 skip them.
 pub(super) const IGNORED: &str = "CAS failed";
 /// Maximum length of a line in bytes; longer lines are malformed. The longest lines of the
-/// reference list the samples of a data set and have a few MiB.
-const LONGEST_LINE: u64 = 32 << 20;
+/// reference list the samples of a data set and have a few MiB. The official parsers know no limit,
+/// but no file may have more than 50 MiB.
+const LONGEST_LINE: u64 = 64 << 20;
 /// Maximum number of errors and of malformed lines that are stored.
 const MOST_STORED: usize = 16;
 /// Maximum number of characters stored of an error message.
@@ -335,13 +336,7 @@ struct Line<'a> {
     #[serde(borrow)]
     value: Option<&'a RawValue>,
     #[serde(borrow)]
-    metadata: Option<Metadata<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Metadata<'a> {
-    #[serde(borrow)]
-    is_error: Option<&'a RawValue>,
+    metadata: Option<&'a RawValue>,
 }
 
 impl DetailLog {
@@ -359,6 +354,13 @@ impl DetailLog {
             self.is_utf8 = false;
             return;
         };
+        // Python also ends a line at a carriage return.
+        for (part, text) in text.trim_end_matches(['\n', '\r']).split('\r').enumerate() {
+            self.text_line(text, self.lines == 1 && part == 0);
+        }
+    }
+
+    fn text_line(&mut self, text: &str, is_first: bool) {
         let Some(json) = text.strip_prefix(MARKER) else {
             self.errors.words += usize::from(text.contains("ERROR") && !text.contains(IGNORED));
             if let Some(text) = plain::text_of(text) {
@@ -367,10 +369,15 @@ impl DetailLog {
             }
             return;
         };
-        self.begins_with_marker |= self.lines == 1;
-        let json = &*python::with_marks(json);
+        self.begins_with_marker |= is_first;
+        let json = &*python::with_marks(json.trim_end_matches(python::is_space));
         let short = without_list(json);
-        if let Ok(line) = serde_json::from_str::<Line<'_>>(short.as_deref().unwrap_or(json)) {
+        // A list of values could also be read as a line, but has no keys.
+        let is_object = json.trim_start().starts_with('{');
+        let parsed = serde_json::from_str::<Line<'_>>(short.as_deref().unwrap_or(json));
+        if let Ok(line) = parsed
+            && is_object
+        {
             return self.take_parsed(&line);
         }
         // Duplicate fields, of which the last counts, or fields of another type.
@@ -390,7 +397,23 @@ impl DetailLog {
         };
         match serde_json::from_str::<Line<'_>>(&repaired.to_string()) {
             Ok(line) => self.take_parsed(&line),
-            Err(_) => _ = self.unmarked.get_or_insert(self.lines),
+            Err(_) => self.take_foreign_key(&repaired),
+        }
+    }
+
+    /// Takes a line whose key is not a text. Python accepts each value that can be a key.
+    fn take_foreign_key(&mut self, line: &Value) {
+        if line["key"].is_array() || line["key"].is_object() {
+            self.malformed();
+            self.malformed_to_python.get_or_insert(self.lines);
+            return;
+        }
+        match line.get("metadata").and_then(|metadata| metadata.get("is_error")) {
+            None => _ = self.unmarked.get_or_insert(self.lines),
+            Some(flag) if python::is_true(flag) => {
+                self.errors.add(self.lines, &line["value"].to_string());
+            }
+            Some(_) => {}
         }
     }
 
@@ -401,15 +424,12 @@ impl DetailLog {
     }
 
     fn take_parsed(&mut self, line: &Line<'_>) {
-        let is_error = line.metadata.as_ref().and_then(|metadata| metadata.is_error);
+        let is_error = line.metadata.and_then(error_flag);
         if is_error.is_none() {
             self.unmarked.get_or_insert(self.lines);
         }
-        self.take(
-            line.key.as_bytes(),
-            line.value.map(RawValue::get),
-            is_error.is_some_and(is_true),
-        );
+        let value = line.value.map(RawValue::get);
+        self.take(line.key.as_bytes(), value, is_error.unwrap_or_default());
     }
 
     /// Records the value of a line; `null` means no value.
@@ -501,7 +521,11 @@ fn parsed(json: &str) -> Option<Value> {
     }
 }
 
-/// Whether the official parsers, written in Python, treat the value as true.
-fn is_true(value: &RawValue) -> bool {
-    !matches!(value.get(), "false" | "null" | "0" | "0.0" | "\"\"" | "[]" | "{}")
+/// Returns whether metadata flags an error for the official parsers, written in Python; `None` if it
+/// has no flag. Of repeated fields, the last one counts.
+fn error_flag(metadata: &RawValue) -> Option<bool> {
+    let text = metadata.get();
+    let metadata: Option<Value> = serde_json::from_str(text).ok();
+    let metadata = metadata.or_else(|| serde_json::from_str(&python::json(text)?).ok())?;
+    metadata.get("is_error").map(python::is_true)
 }

@@ -177,6 +177,17 @@ impl<'t> Facts<'t> {
         }
     }
 
+    /// Reads the description of the measurement again if the operating system lists another file
+    /// first, which the official checkers take.
+    pub fn take_first_listed_measurement(&mut self, system: &System<'t>, entry: &Entry<'t>) {
+        let Some(folder) = entry.measurements else { return };
+        let first = descriptions(system, folder).min_by_key(|file| file.position());
+        let known = self.measurement.as_ref().map(|found| found.file.position());
+        if let Some(file) = first.filter(|file| known != Some(file.position())) {
+            self.measurement = Some(MeasurementFile { file, json: json::read(file) });
+        }
+    }
+
     /// Returns the audit with this name.
     #[must_use]
     pub fn audit(&self, name: &str) -> Option<&Audit<'t>> {
@@ -224,10 +235,18 @@ fn measurement<'t>(
     let folder = entry.measurements?;
     let file = match layout {
         Layout::Together => folder.file("measurements.json")?,
-        Layout::First | Layout::Apart => folder.files().find(|file| {
-            let name = file.text();
-            name.starts_with(&system.name) && name.ends_with(".json")
-        })?,
+        Layout::First | Layout::Apart => descriptions(system, folder).next()?,
     };
     Some(MeasurementFile { file, json: json::read(file) })
+}
+
+/// Returns the files that may describe a measurement up to v5.1, by name.
+fn descriptions<'a, 't>(
+    system: &'a System<'t>,
+    folder: Node<'t>,
+) -> impl Iterator<Item = Node<'t>> + use<'a, 't> {
+    folder.files().filter(move |file| {
+        let name = file.text();
+        name.starts_with(&system.name) && name.ends_with(".json")
+    })
 }

@@ -16,10 +16,11 @@ pub struct TextFile {
 }
 
 impl TextFile {
-    /// Whether a line equals `wanted`, ignoring blanks around it.
+    /// Whether a line equals `wanted`, ignoring blanks around it. A carriage return also ends a
+    /// line, as in the official checkers.
     #[must_use]
     pub fn has_line(&self, wanted: &str) -> bool {
-        self.text.lines().any(|line| line.trim() == wanted)
+        self.text.split(['\n', '\r']).any(|line| line.trim() == wanted)
     }
 }
 

@@ -8,6 +8,7 @@
 mod answers;
 mod audits;
 mod bounds;
+mod copies;
 mod datacenter;
 mod derive;
 mod inferred;
@@ -77,6 +78,7 @@ pub(super) fn check(tree: &Tree, round: &'static Round, options: &Options) -> Ch
     let mut models =
         work::each_model(&systems, round, options, result::ModelOutcome::judge).into_iter();
     let mut systems = systems.into_iter();
+    let mut copies = copies::Copies::default();
     for submitter in chosen {
         let mut own = Issues::new(judge);
         check_submitter(tree, submitter, options, &mut own);
@@ -89,7 +91,7 @@ pub(super) fn check(tree: &Tree, round: &'static Round, options: &Options) -> Ch
             for (model, part) in system.models.iter().zip(models.by_ref()) {
                 let results =
                     ModelResults { submitter, model, description: system_info.json.as_ref() };
-                results.add(part, counts, &mut rows, &mut found, &mut report);
+                results.add(part, counts, (&mut rows, &mut copies), &mut found, &mut report);
             }
         }
     }
@@ -308,7 +310,7 @@ impl ModelResults<'_, '_> {
         &self,
         part: result::ModelOutcome,
         counts: bool,
-        rows: &mut inferred::Rows,
+        (rows, copies): (&mut inferred::Rows, &mut copies::Copies),
         found: &mut Issues,
         report: &mut CheckReport,
     ) {
@@ -326,6 +328,9 @@ impl ModelResults<'_, '_> {
             if let Some(description) = self.description {
                 let row = inferred::Row { description: &description.value, model: name, by_folder };
                 rows.add(&row, entry, &mut judged.issues);
+            }
+            for log in std::mem::take(&mut judged.logs) {
+                copies.add(self.submitter.division, log, &mut judged.issues);
             }
             let metric = judged.metric.filter(|_| counts && judged.issues.passes());
             let outcome = metric.map_or(Outcome::Invalid, |metric| Outcome::Valid { metric });

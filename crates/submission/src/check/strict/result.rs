@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use super::copies::SubmittedLog;
 use super::logs::Purpose;
 use super::{
-    SystemInfo, audits, bounds, datacenter, derive, inferred, keys, logs, lower, marks, quality,
-    settings, summary,
+    SystemInfo, audits, bounds, copies, datacenter, derive, inferred, keys, logs, lower, marks,
+    quality, settings, summary,
 };
 use crate::check::catalogue::*;
 use crate::check::endpoint::EndpointResult;
@@ -39,6 +40,7 @@ pub(super) struct ResultOutcome {
     pub(super) issues: Issues,
     pub(super) metric: Option<f64>,
     pub(super) rows: Vec<Row>,
+    pub(super) logs: Vec<SubmittedLog>,
 }
 
 impl ModelOutcome {
@@ -93,7 +95,8 @@ impl Work<'_, '_, SystemInfo> {
             datacenter::check_bandwidth(&place, facts, metric.value, &mut issues);
         }
         let rows = self.rows(&place, metric.as_ref(), &quality, energy, facts, &mut issues);
-        ResultOutcome { issues, metric: metric.map(|metric| metric.value), rows }
+        let logs = copies::logs_of(&place, facts);
+        ResultOutcome { issues, metric: metric.map(|metric| metric.value), rows, logs }
     }
 
     fn rows(

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use dyno_rules::Round;
-use dyno_submission::check::{Options, Program, check};
+use dyno_rules::{OneFileChecker, Round};
+use dyno_submission::check::{Options, Program, Skip, check};
 use dyno_submission::package::{Infer, PackageRequest, capture, package};
 use dyno_submission::table::Column;
 
@@ -75,5 +75,38 @@ fn a_measured_run_is_packaged_with_its_power_in_both_layouts() {
             let powered = checked.rows.iter().filter(|row| row.get(Column::HasPower) == "True");
             assert_eq!((checked.rows.len(), powered.count()), (4, 4), "{program:?}");
         }
+    }
+}
+
+/// v5.0:1908 leaves out the row of the result.
+#[test]
+fn a_system_for_power_only_has_rows_of_its_results_before_v5_0() {
+    for (tag, rows) in [("v4.1", 4), ("v5.1", 2)] {
+        let round = Round::named(tag).unwrap();
+        let scratch = Folder::new(&format!("power-only-{tag}"));
+        let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
+        single_stream(round, 43, &run);
+        let performance = run.join("performance");
+        PowerFiles { folder: &performance, run: "" }.make();
+        for note in ["analyzer_table.md", "power_settings.md"] {
+            fs::write(performance.join(note), "made").unwrap();
+        }
+        let asked = PackageRequest {
+            stands_for: Some("3d-unet-99".into()),
+            infer: Infer::Missing,
+            captured: capture(&run),
+            description: description(&[("system_power_only", "true")]),
+            ..open(round, &run)
+        };
+        package(&asked, &out).unwrap();
+        for scenario in ["SingleStream", "Offline"] {
+            // The program of v4.1 asks for these settings.
+            let described = out.join("open/Us/measurements/box/own").join(scenario);
+            fs::write(described.join("mlperf.conf"), "# made\n").unwrap();
+        }
+        let program = Program::Tag(OneFileChecker::new(tag.parse().unwrap()));
+        let options = Options { skip: vec![Skip::Power], ..Options::new(program) };
+        let checked = check(&out, round, &options).unwrap();
+        assert_eq!((checked.valid(), checked.rows.len()), (2, rows), "{:#?}", checked.findings);
     }
 }

@@ -272,7 +272,11 @@ fn what_a_human_must_say_is_marked_and_listed() {
 
 /// Creates a SingleStream result of a custom model with this many samples in the accuracy run.
 pub fn single_stream(round: &Round, samples: u64, run: &Path) {
-    let settings = STEADY.settings(round, Scenario::SingleStream);
+    // The single-file checker of v5.1 requires it of 3D U-Net in the open division, too.
+    let settings = TestSettings {
+        sample_concatenate_permutation: true,
+        ..STEADY.settings(round, Scenario::SingleStream)
+    };
     let accuracy = TestSettings {
         mode: TestMode::AccuracyOnly,
         accuracy_sample_count_override: samples,

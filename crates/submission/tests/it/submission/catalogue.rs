@@ -241,6 +241,12 @@ const SAID: &[(&str, &str, Edit)] = &[
         let log = made::log(Round::named("v5.1").unwrap(), "Offline");
         tree.write(&format!("{RESULT}/SingleStream/performance/run_1/mlperf_log_detail.txt"), log);
     }),
+    ("performance.inferred", "v5.1", |tree| {
+        tree.datacenter("host_networking", "none").scenario("Interactive");
+        let log = made::log(Round::named("v5.1").unwrap(), "Offline");
+        tree.write(&format!("{RESULT}/Interactive/performance/run_1/mlperf_log_detail.txt"), log);
+        tree.model("llama3.1-8b", "");
+    }),
     ("performance.target_latency", "v5.1", |tree| {
         tree.datacenter("host_networking", "none").scenario("Server").log(
             "Server/performance/run_1",
@@ -292,6 +298,14 @@ const SAID: &[(&str, &str, Edit)] = &[
         copy(&of("closed/acme/results/box"), &of("closed/acme/results/second"));
         fs::copy(of(SYSTEM), of("closed/acme/systems/second.json")).unwrap();
         copy(&of("closed"), &of("network"));
+    }),
+    ("result.copied", "v5.1", |tree| {
+        for (key, time) in [("power_begin", "02:30:20.039"), ("power_end", "02:40:21.100")] {
+            tree.log("Offline/performance/run_1", key, &format!("\"07-23-2025 {time}\""));
+        }
+        let of = |name: &str| tree.0.path().join(name);
+        copy(&of("closed/acme/results/box"), &of("closed/acme/results/second"));
+        fs::copy(of(SYSTEM), of("closed/acme/systems/second.json")).unwrap();
     }),
     ("performance.lower_target", "v5.1", |tree| {
         tree.model("3d-unet-99.9", "Accuracy: mean = 0.86200, kidney = 0.93, tumor = 0.79\n");

@@ -64,6 +64,47 @@ fn lines_that_are_no_json_are_named() {
     assert_eq!(log.text("sut_name"), Some("x"));
 }
 
+/// Python's text files end a line at a carriage return, and `rstrip` removes more than JSON's blanks.
+#[test]
+fn lines_end_as_in_python() {
+    let (name, flag) = (line("sut_name", "\"x\"", false), line("result_validity", "1", true));
+    let log = scan(&format!("progress\r{}\r{flag}", name.trim_end()));
+    assert_eq!((log.text("sut_name"), log.errors.count), (Some("x"), 1));
+    assert!(!log.begins_with_marker && log.malformed.is_empty());
+    let log = scan(&format!("{} \u{a0}\x0c\x1f\r\n", name.trim_end()));
+    assert!(log.text("sut_name") == Some("x") && log.malformed.is_empty());
+    let cut = name.replace("\"value\"", "\r\"value\"");
+    assert_eq!(scan(&cut).malformed_to_python, Some(1), "one line of JSON is two lines");
+
+    let round = Round::named("v5.1").unwrap();
+    let patterns = Patterns::new(round);
+    let resnet = patterns.for_benchmark(round.benchmark("resnet"));
+    let text = "50%\raccuracy=76.1%, good=1\r\nhash=ab\rmore\n";
+    let said = accuracy::scan(&mut text.as_bytes(), resnet).unwrap();
+    assert_eq!((said.metrics.len(), &said.metrics[0].value[..]), (1, "76.1"));
+    assert_eq!((said.hashes[0].line, &said.hashes[0].text[..]), (3, "ab"));
+}
+
+/// `message["key"]` and `message["metadata"]["is_error"]` of the official parser.
+#[test]
+fn lines_have_keys_and_flags_as_in_python() {
+    let log = scan(":::MLLOG [\"sut_name\", \"x\", null]\n");
+    assert_eq!((log.text("sut_name"), log.malformed_to_python), (None, Some(1)));
+    let log = scan(":::MLLOG {\"key\": \"sut_name\", \"value\": \"x\", \"metadata\": [true]}\n");
+    assert_eq!((log.text("sut_name"), log.errors.count, log.unmarked), (Some("x"), 0, Some(1)));
+    let flagged = |key: &str, metadata: &str| {
+        scan(&format!(":::MLLOG {{\"key\": {key}, \"value\": 1, \"metadata\": {metadata}}}\n"))
+    };
+    let log = flagged("5", "{\"is_error\": true}");
+    assert_eq!((log.errors.count, log.unmarked, log.malformed_to_python), (1, None, None));
+    let log = flagged("[5]", "{\"is_error\": true}");
+    assert_eq!(log.malformed_to_python, Some(1), "a list is no key");
+    let log = flagged("\"a\"", "{\"is_error\": true, \"is_error\": false}");
+    assert_eq!((log.errors.count, log.unmarked), (0, None), "the last flag counts");
+    let log = flagged("\"a\"", "{\"is_error\": \"no\"}");
+    assert_eq!(log.errors.count, 1, "a text that is not empty is true");
+}
+
 #[test]
 fn lists_of_numbers_must_be_json_as_well() {
     for (list, is_json) in [

@@ -2,6 +2,7 @@
 
 mod catalogue;
 mod check;
+mod compat;
 mod documents;
 mod early;
 mod early_checkers;

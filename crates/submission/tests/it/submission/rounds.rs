@@ -269,6 +269,45 @@ fn systems_of_one_name_are_told_apart_by_their_folder() {
 }
 
 #[test]
+fn a_log_of_two_systems_is_a_warning_and_one_of_two_targets_is_not() {
+    let folder = tree("v5.1");
+    let log = format!("{RESULT}/Offline/{RUN}");
+    let times = made::line("power_begin", "\"07-23-2025 02:30:20.039\"")
+        + &made::line("power_end", "\"07-23-2025 02:40:21.100\"");
+    folder.write(&log, folder.read(&log) + &times);
+    let results = folder.path().join("closed/acme/results");
+    crate::made::folder::copy(&results.join("box"), &results.join("box2"));
+    folder.write("closed/acme/systems/box2.json", folder.read("closed/acme/systems/box.json"));
+    assert_eq!(severities(&rules(&folder, "v5.1"), "result.copied"), [Severity::Warning]);
+    assert_eq!(severities(&forensic(&folder, "v5.1"), "result.copied"), [Severity::Warning]);
+    let copy = format!("closed/acme/results/box2/resnet50/Offline/{RUN}");
+    folder.edit(&copy, "02:40:21.100", "02:40:21.101");
+    assert!(severities(&rules(&folder, "v5.1"), "result.copied").is_empty());
+
+    // A run may count for both targets of a benchmark.
+    let (folder, model) = (tree_of("3d-unet-99", "v5.1"), "closed/acme/results/box/3d-unet-99");
+    let log = format!("{model}/Offline/{RUN}");
+    folder.write(&log, folder.read(&log) + &times);
+    crate::made::folder::copy(
+        &folder.path().join(model),
+        &folder.path().join(format!("{model}.9")),
+    );
+    assert!(severities(&rules(&folder, "v5.1"), "result.copied").is_empty());
+}
+
+#[test]
+fn two_folders_of_one_model_are_one_row_of_a_system_in_the_closed_division() {
+    let folder = tree("v5.1");
+    for part in ["results", "measurements"] {
+        let models = folder.path().join("closed/acme").join(part).join("box");
+        crate::made::folder::copy(&models.join("resnet50"), &models.join("resnet"));
+    }
+    // The final table has the column MlperfModel and the folder of the system, which are equal.
+    let found = severities(&rules(&folder, "v5.1"), "result.twice");
+    assert_eq!(found, [Severity::Warning; 3]);
+}
+
+#[test]
 fn tables_of_a_tag_have_its_columns_and_accuracy() {
     let row = |tag: &str| {
         let checked = as_of(&tree(tag), tag);
