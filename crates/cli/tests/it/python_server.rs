@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::program::{Folder, ProgramResult};
+use crate::servers::gateways::files_with;
 
 const SCRIPT: &str = include_str!("python_server/server.py");
 
@@ -206,6 +207,65 @@ fn a_refused_request_comes_again_when_the_server_allows_it() {
     assert!(csv.lines().next().unwrap().ends_with("failure,retries,retry_wait_ns"), "{csv}");
     let metrics = folder.dyno("export out --format metrics").exits(0).stdout;
     assert!(metrics.contains(&format!(",retry_wait,ns,1,{},", waits[0])), "{metrics}");
+}
+
+/// Credentials of a client, of which no file may hold the last two.
+const KEY_ID: &str = "AKIDPLANTED0815";
+const SECRET_KEY: &str = "planted/key+4711";
+const SESSION_TOKEN: &str = "planted/session+4711==";
+
+/// Runs the program with signed requests at a server that computes each signature again. Returns the
+/// requests that the server logged, in order.
+fn run_signed(folder: &Folder, key_of_server: &str) -> Option<(ProgramResult, Vec<Value>)> {
+    folder.write("log.jsonl", "");
+    let options = json!({"log": "log.jsonl", "secret": key_of_server, "refusals": 1});
+    let script = include_str!("python_server/signed.py");
+    let server = PythonServer::of_script(folder, script, &options.to_string())?;
+    let url = format!("http://127.0.0.1:{}/v1?b=2&a=x%20y", server.port);
+    let keys = "api=completions,stream=false,retries=1,sigv4=bedrock/eu-test-1,sigv4-env=PLANTED";
+    let mut command = folder.command(&format!(
+        "run {url},{keys} --max-concurrency 1 --num-prompts 4 --set max_client_lag_ns=0 --out out"
+    ));
+    command.env("PLANTED_ACCESS_KEY_ID", KEY_ID).env("PLANTED_SECRET_ACCESS_KEY", SECRET_KEY);
+    let output = command.env("PLANTED_SESSION_TOKEN", SESSION_TOKEN).output().unwrap();
+    let log = folder.read("log.jsonl");
+    Some((output.into(), log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()))
+}
+
+#[test]
+fn signed_requests_are_valid_for_another_implementation_also_when_they_come_again() {
+    let folder = Folder::new();
+    let Some((ran, all)) = run_signed(&folder, SECRET_KEY) else { return };
+    assert!(all.iter().all(|one| one["is_valid"] == true), "{all:#?}\n{}", ran.stderr);
+    assert!(all.iter().any(|one| one["method"] == "GET"), "questions are signed: {all:#?}");
+    let (date, _) = all[0]["date"].as_str().unwrap().split_once('T').unwrap();
+    let scope = format!("Credential={KEY_ID}/{date}/bedrock/eu-test-1/aws4_request");
+    assert!(all[0]["authorization"].as_str().unwrap().contains(&scope), "{scope}");
+    let is_measured =
+        |one: &&Value| one["body"]["max_tokens"].as_u64().is_some_and(|most| most > 1);
+    let sent: Vec<&Value> = all.iter().filter(is_measured).collect();
+    let statuses: Vec<u64> = sent.iter().map(|one| one["status"].as_u64().unwrap()).collect();
+    assert_eq!(statuses, [429, 200, 200, 200, 200], "{}", ran.stderr);
+    assert_eq!(sent[0]["body"], sent[1]["body"], "the same request");
+    assert_ne!(sent[0]["signature"], sent[1]["signature"], "at another time");
+    assert_eq!(test(&folder)["metrics"]["answers"]["whole"], 4);
+    for secret in [SECRET_KEY, SESSION_TOKEN] {
+        assert!(files_with(&folder.0.join("out"), secret).is_empty(), "{secret}");
+    }
+}
+
+#[test]
+fn signed_requests_that_a_server_rejects_and_repeats_are_not_shown() {
+    let folder = Folder::new();
+    let Some((ran, all)) = run_signed(&folder, "another key") else { return };
+    let shown = ran.exits(3);
+    assert!(shown.stderr.contains("The signature does not match"), "{}", shown.stderr);
+    assert!(!all.is_empty() && all.iter().all(|one| one["status"] == 403), "{all:#?}");
+    for one in &all {
+        let signature = one["signature"].as_str().unwrap();
+        assert!(!shown.stderr.contains(signature) && !shown.stdout.contains(signature));
+    }
+    assert!(!shown.stderr.contains(KEY_ID), "{}", shown.stderr);
 }
 
 #[test]

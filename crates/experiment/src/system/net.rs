@@ -145,7 +145,9 @@ pub(super) const RAW: SystemKind = SystemKind {
            (environment variable with USER:PASSWORD for the proxy), header.NAME=TEXT and \
            query.NAME=TEXT, or header-env.NAME=VARIABLE, header-file.NAME=FILE, \
            query-env.NAME=VARIABLE, query-file.NAME=FILE (values are never written), \
-           token-env=NAME (environment variable with a bearer token)",
+           token-env=NAME (environment variable with a bearer token), sigv4=SERVICE/REGION \
+           (requests are signed for AWS with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and \
+           AWS_SESSION_TOKEN of the environment; sigv4-env=NAME replaces AWS in these names)",
     accepts: &["data", "warm-up", "ready-timeout", "max-concurrency"],
     resources: |operand| named("raw", operand),
     check: None,
