@@ -353,10 +353,10 @@ impl Demands {
         Demand { most: most.map(count), least: least.map(count), choices }
     }
 
-    /// Returns the number of ranks that a request asks for; `None` if it asks for all.
-    fn first_ranks(&self, prompt: &Prompt) -> Option<usize> {
-        let is_sent = !self.without.iter().any(|name| name == "top_n");
-        let member = prompt.members.get("top_n").or_else(|| self.others.get("top_n"));
+    /// Returns the number of results that a request asks for in this member; `None` if it has none.
+    fn results(&self, prompt: &Prompt, member: &str) -> Option<usize> {
+        let is_sent = !self.without.iter().any(|name| name == member);
+        let member = prompt.members.get(member).or_else(|| self.others.get(member));
         usize::try_from(member.filter(|_| is_sent)?.as_u64()?).ok()
     }
 }
@@ -440,11 +440,14 @@ impl Reader for AnswerReader {
             Input::Ranking { documents, .. } => documents.len(),
             _ => 1,
         };
-        let first_ranks = match &prompt.input {
-            Input::Ranking { .. } => self.demands.first_ranks(prompt),
-            _ => None,
+        let results = |member| self.demands.results(prompt, member);
+        expected.items = match &prompt.input {
+            _ if *api == Api::Images => results("n").unwrap_or(1),
+            Input::Ranking { .. } => {
+                results("top_n").map_or(expected.inputs, |most| most.min(expected.inputs))
+            }
+            _ => expected.inputs,
         };
-        expected.items = first_ranks.map_or(expected.inputs, |most| most.min(expected.inputs));
     }
 
     fn begin(&mut self, status: u16, fields: &dyn Fields) -> Result<(), Trouble> {

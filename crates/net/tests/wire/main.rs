@@ -7,6 +7,7 @@
 mod answers;
 mod anthropic;
 mod grpc;
+mod images;
 mod interfaces;
 mod oip_grpc;
 mod oip_http;
