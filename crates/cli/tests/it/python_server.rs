@@ -433,6 +433,36 @@ fn users_send_their_turns_at_an_interval_by_the_servers_log() {
     assert!(turns[0] >= turns[1] && turns[1] >= turns[2] && turns[2] > 0, "{turns:?}");
 }
 
+#[test]
+fn turns_with_recorded_answers_follow_each_other_by_the_servers_log() {
+    let folder = Folder::new();
+    let Some(server) = PythonServer::start(&folder, &json!({})) else { return };
+    let message = |role: &str, conversation: usize, turn: usize| {
+        let content = format!("{role} {conversation}.{turn}");
+        json!({"role": role, "content": content})
+    };
+    let recorded = |conversation: usize| -> Vec<Value> {
+        let turn = |turn| ["user", "assistant"].map(|role| message(role, conversation, turn));
+        (0..3).flat_map(turn).collect()
+    };
+    let lines = (0..4).map(|number| json!({"messages": recorded(number)}).to_string() + "\n");
+    folder.write("chats.jsonl", &lines.collect::<String>());
+    let keys = "/v1,model=only,sessions=once,history=recorded";
+    let ran = server.run(&folder, keys, "--data chats.jsonl --max-concurrency 2");
+    let seen = requests(&folder);
+    assert_eq!(seen.len(), 12, "{}", ran.stderr);
+    // The server answers other words, which no request contains.
+    let mut turns = [0; 4];
+    for one in &seen {
+        let messages = one["body"]["messages"].as_array().unwrap();
+        let number = (0..4).find(|number| messages[0] == message("user", *number, 0)).unwrap();
+        assert_eq!(messages[..], recorded(number)[..=2 * turns[number]], "{one}");
+        turns[number] += 1;
+    }
+    assert_eq!(turns, [3; 4]);
+    assert_eq!(test(&folder)["metrics"]["answers"]["whole"], 12);
+}
+
 /// Writes a certificate and its key for a name with the program openssl; `None` without it.
 fn certify(folder: &Folder, name: &str) -> Option<()> {
     let mut openssl = Command::new("openssl");

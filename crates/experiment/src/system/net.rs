@@ -98,7 +98,8 @@ pub(super) const OPENAI: SystemKind = SystemKind {
            tokens below N), image=WxH*N, documents=N. exact-input=usage, tokenize or tokenizer \
            fits words to tokens, force-output=true forces the length of answers, \
            unique-prefix=true keeps requests out of caches. sessions=live runs conversations whose \
-           turns contain the server's own answers (sessions=once: each once), with think=TIMES \
+           turns contain the server's own answers (history=recorded: the recorded ones; sessions=once: \
+           each once), with think=TIMES \
            before each turn, or every=TIME from one due time of a user to the next (as many users as \
            --max-concurrency), and turns=LENGTHS if they are generated. models=A*3+B mixes models by \
            weight. tools=COMMAND runs a program for each call of a tool (its words, without a shell; \
