@@ -5,10 +5,11 @@ mod consent;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dyno_loadgen::clock::Clock;
+use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_loadgen::drive::real::RealTime;
 use dyno_loadgen::drive::{Job, RunOutcome, TenantOutcome};
 use dyno_loadgen::qsl::SampleLibrary;
+use dyno_loadgen::record::Record;
 use dyno_loadgen::settings::Scenario;
 use dyno_loadgen::share::Share;
 use dyno_net::client::ClientStatistics;
@@ -106,23 +107,35 @@ impl Rig for WorkerRig {
         Ok(Instrument { driver: Box::new(driver.start(gate.by(clock))), monitor: Some(monitor) })
     }
 
+    fn expect(&self, job: &Job<'_>) {
+        if let Some(remote) = self.system.as_ref().and_then(System::remote) {
+            remote.exclude_ramp(ramp(job));
+        }
+    }
+
     fn report(&self, job: &Job<'_>, played: &RunOutcome) -> Vec<u8> {
         let begun = lock(&self.begun);
+        // The coordinator judges the measured part; it cuts the columns below itself.
+        let measured: Vec<Record> = played
+            .tenants
+            .iter()
+            .zip(&job.tenants)
+            .map(|(part, tenant)| measured_part(&part.record, tenant.plan.ramp))
+            .collect();
         let observer = lock(&self.heart).take().map(|heart| {
             let targets = job
                 .tenants
                 .iter()
                 .map(|tenant| JudgedPercentiles::from_target(tenant.plan.load.percentile()));
-            let records = played.tenants.iter().map(|part| &part.record);
-            let tenants: Vec<_> = records.zip(targets).collect();
-            run::observer(self.system(), heart.end(0), &tenants)
+            let tenants: Vec<_> = measured.iter().zip(targets).collect();
+            run::observer(self.system(), heart.end(ramp(job)), &tenants)
         });
         let (Some(remote), Some((clock, before))) =
             (self.system.as_ref().and_then(System::remote), &*begun)
         else {
             return WorkerReport { observer, ..WorkerReport::default() }.bytes();
         };
-        let lateness = |(tenant, part): (u8, &TenantOutcome)| remote.lateness(tenant, &part.record);
+        let lateness = |(tenant, record): (u8, &Record)| remote.lateness(tenant, record);
         let wire: Vec<WireTimes> = (0..)
             .zip(&played.tenants)
             .map(|(tenant, part)| remote.wire_times(tenant, &part.record))
@@ -134,7 +147,7 @@ impl Rig for WorkerRig {
             seen: Some(remote.seen().since(before)),
             threads: remote.threads,
             took: clock.now(),
-            lateness: (0..).zip(&played.tenants).map(lateness).collect(),
+            lateness: (0..).zip(&measured).map(lateness).collect(),
             sent: wire.iter().map(|times| times.sent.clone()).collect(),
             retry_times: wire.into_iter().map(|times| times.retries).collect(),
             ledger: (0..).zip(&played.tenants).map(ledger).collect(),
@@ -144,6 +157,18 @@ impl Rig for WorkerRig {
         };
         report.bytes()
     }
+}
+
+/// Returns a record without queries that are not measured.
+fn measured_part(record: &Record, ramp: Nanos) -> Record {
+    let mut record = record.clone();
+    record.exclude(ramp);
+    record
+}
+
+/// Returns the length of the ramp of a run, ns; 0 without one.
+fn ramp(job: &Job<'_>) -> Nanos {
+    job.tenants.iter().map(|tenant| tenant.plan.ramp).max().unwrap_or(0)
 }
 
 /// Locks a mutex. A poisoned mutex is used, because its data is consistent wherever a thread may

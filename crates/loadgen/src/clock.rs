@@ -80,7 +80,7 @@ fn monotonic() -> Nanos {
     std::time::Instant::now().duration_since(origin).as_nanos() as Nanos
 }
 
-/// Wall-clock time, for log headers and power markers only.
+/// Wall-clock time, for log headers, power markers and dates in requests only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WallTime {
     /// Nanoseconds since 1970-01-01 00:00 UTC.

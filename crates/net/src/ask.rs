@@ -4,6 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;
+use dyno_loadgen::clock::WallTime;
 use http::HeaderMap;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
@@ -251,6 +252,13 @@ impl ServerQuery<'_> {
         let path = self.endpoint.target(&request.path);
         let authority = self.endpoint.authority();
         let scheme = if self.endpoint.is_tls() { "https" } else { "http" };
+        let own = request.fields.iter().map(|(name, value)| (*name, value.as_str()));
+        let common = self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let fields: Vec<(&str, &str)> = own.chain(common).collect();
+        let signature = self.endpoint.signer().map_or_else(Vec::new, |signer| {
+            let payload = signer.payload_hash(&request.body);
+            signer.fields(self.endpoint, request, &fields, &payload, WallTime::now())
+        });
         let is_forwarded = self.endpoint.proxy().is_some() && !self.endpoint.is_tls();
         let (uri, host) = match self.version {
             HttpVersion::Http1 if is_forwarded => {
@@ -268,11 +276,11 @@ impl ServerQuery<'_> {
         {
             built = built.header(crate::proxy::LOGIN, login);
         }
-        for (name, value) in &request.fields {
-            built = built.header(*name, value);
-        }
-        for (name, value) in self.fields {
+        for (name, value) in fields {
             built = built.header(name, value);
+        }
+        for (name, value) in &signature {
+            built = built.header(*name, value);
         }
         built
             .body(Full::new(request.body.clone()))

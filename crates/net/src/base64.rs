@@ -15,6 +15,16 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     out
 }
 
+/// Returns the number of bytes that a text holds in Base64, with padding; `None` if it is not Base64.
+pub(crate) fn decoded_length(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let padding = bytes.iter().rev().take_while(|byte| **byte == b'=').count();
+    let digits = &bytes[..bytes.len() - padding];
+    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+    let is_whole = bytes.len().is_multiple_of(4) && padding <= 2 && digits.iter().all(is_digit);
+    is_whole.then_some(digits.len() * 3 / 4)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -26,6 +36,10 @@ mod tests {
             [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
         {
             assert_eq!(base64(text.as_bytes()), expected);
+            assert_eq!(decoded_length(expected), Some(text.len()));
+        }
+        for odd in ["Zg", "Zg=", "Z===", "Zm9v\n", "Zm-_", "Z=9v", "===="] {
+            assert_eq!(decoded_length(odd), None, "{odd}");
         }
     }
 }

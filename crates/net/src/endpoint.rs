@@ -3,8 +3,10 @@
 use std::fmt::{self, Write as _};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::base64::base64;
+use crate::signature::Signer;
 use crate::trouble::{Kind, Trouble};
 
 /// A server: scheme, host, port, the path that all its requests begin with, and their query.
@@ -32,6 +34,8 @@ pub struct Endpoint {
     proxy: Option<Box<Endpoint>>,
     /// User and password for this endpoint as a proxy, as the value of `Proxy-Authorization`; a secret.
     login: Option<String>,
+    /// Signs all requests to this endpoint.
+    signer: Option<Arc<Signer>>,
 }
 
 /// Reason why a text is not an endpoint.
@@ -118,7 +122,8 @@ impl FromStr for Endpoint {
             },
         };
         let path = path.trim_end_matches('/').to_owned();
-        Ok(Self { is_tls, host, port, path, query: query.to_owned(), proxy: None, login: None })
+        let query = query.to_owned();
+        Ok(Self { is_tls, host, port, path, query, proxy: None, login: None, signer: None })
     }
 }
 
@@ -185,8 +190,8 @@ impl Endpoint {
     #[must_use]
     pub fn with_query(mut self, name: &str, value: &str) -> Self {
         let separator = if self.query.is_empty() { "" } else { "&" };
-        let _ =
-            write!(self.query, "{separator}{}={}", PercentEncoding(name), PercentEncoding(value));
+        let encoded = |text: &str| PercentEncoding(text.as_bytes()).to_string();
+        let _ = write!(self.query, "{separator}{}={}", encoded(name), encoded(value));
         self
     }
 
@@ -206,6 +211,18 @@ impl Endpoint {
     #[must_use]
     pub fn with_login(self, login: &str) -> Self {
         Self { login: Some(format!("Basic {}", base64(login.as_bytes()))), ..self }
+    }
+
+    /// Returns the endpoint with signed requests.
+    #[must_use]
+    pub fn signed_by(self, signer: Arc<Signer>) -> Self {
+        Self { signer: Some(signer), ..self }
+    }
+
+    /// Returns the signer of all requests to this endpoint, if they are signed.
+    #[must_use]
+    pub fn signer(&self) -> Option<&Arc<Signer>> {
+        self.signer.as_ref()
     }
 
     /// Returns the value of `Proxy-Authorization` for the proxy on the way, if that demands a login.
@@ -275,7 +292,8 @@ impl Endpoint {
             return Some(Self { path: base.trim_end_matches('/').to_owned(), ..self.clone() });
         }
         let target: Self = base.parse().ok()?;
-        Some(Self { query: self.query.clone(), proxy: self.proxy.clone(), ..target })
+        let Self { query, proxy, signer, .. } = self.clone();
+        Some(Self { query, proxy, signer, ..target })
     }
 
     /// Returns the addresses of the host, or of the proxy on the way, in the order of the system's
@@ -305,12 +323,12 @@ impl Endpoint {
     }
 }
 
-/// Text with the characters that a query cannot hold as `%XX` (RFC 3986, section 3.4).
-pub(crate) struct PercentEncoding<'a>(pub &'a str);
+/// UTF-8 text with the characters that a query cannot hold as `%XX` (RFC 3986, section 3.4).
+pub(crate) struct PercentEncoding<'a>(pub &'a [u8]);
 
 impl fmt::Display for PercentEncoding<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for &byte in self.0.as_bytes() {
+        for &byte in self.0 {
             match byte {
                 b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
                     f.write_char(char::from(byte))?;

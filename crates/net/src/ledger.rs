@@ -392,6 +392,8 @@ pub struct Entry {
     pub choices: u16,
     /// Choices that are finished.
     pub finished: u16,
+    /// Images that came; 0 of a text.
+    pub images: u16,
     /// Parts with output; 0 of a whole answer.
     pub parts: u32,
     /// Bytes of output.

@@ -63,6 +63,7 @@ pub mod scrape;
 pub mod secrets;
 pub mod serve;
 pub mod server_metrics;
+pub mod signature;
 pub mod sink;
 pub mod sse;
 pub mod tls;

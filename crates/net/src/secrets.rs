@@ -44,7 +44,33 @@ pub fn hide(words: &str, fields: &[(String, String)], secrets: &[String]) -> Str
             hidden = hidden.replace(form.as_str(), "***");
         }
     }
+    let hidden = without_signatures(hidden);
     if forms.is_empty() { hidden } else { without_beginnings(&hidden, &forms) }
+}
+
+/// Replaces the signatures of requests (SigV4): hexadecimal digits after the word, an equals sign in any
+/// form between them.
+fn without_signatures(mut text: String) -> String {
+    const WORD: &str = "Signature";
+    /// Digits that are replaced; a signature has 64, unless the text was cut off.
+    const FEWEST: usize = 16;
+    /// Longest form of an equals sign, with a quotation mark.
+    const LONGEST_SIGN: usize = 8;
+    let mut from = 0;
+    while let Some(at) = text[from..].find(WORD) {
+        from += at + WORD.len();
+        let digits_from = |begin: usize| {
+            let rest = text.as_bytes()[begin..].iter();
+            rest.take_while(|byte| byte.is_ascii_hexdigit()).count()
+        };
+        let begins = from..text.len().min(from + LONGEST_SIGN);
+        let mut found = begins.map(|begin| (begin, digits_from(begin)));
+        let found = found.find(|(_, digits)| *digits >= FEWEST);
+        if let Some((begin, digits)) = found {
+            text.replace_range(begin..begin + digits, "***");
+        }
+    }
+    text
 }
 
 /// Replaces beginnings of secrets before each mark of a shortened text, which other words may follow.
@@ -97,7 +123,7 @@ fn forms(value: &str) -> Vec<String> {
     };
     let html = value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     let html = html.replace('"', "&quot;");
-    let percent = PercentEncoding(value).to_string();
+    let percent = PercentEncoding(value.as_bytes()).to_string();
     let mut forms = vec![
         value.to_owned(),
         ascii(&json),
@@ -153,6 +179,20 @@ mod tests {
         let within = "it begins with \"HTTP/9 Wal/ru...\"; a Wal/r... and more";
         let shown = "it begins with \"HTTP/9 ***...\"; a ***... and more";
         assert_eq!(hide(within, &[], &secrets), shown);
+    }
+
+    #[test]
+    fn signatures_of_requests_are_hidden() {
+        let digits = "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31";
+        let all =
+            |sign: &str, digits: &str| format!("Credential=A, Signature{sign}{digits}; Signature");
+        for sign in ["=", "%3D", ": ", "\\u003d", "=\""] {
+            let hidden = hide(&all(sign, digits), &[], &[]);
+            assert!(!hidden.contains(&digits[2..]), "{hidden}");
+            assert!(hidden.contains("***; Signature"), "{hidden}");
+        }
+        let other = all("=", "5fa00fa3");
+        assert_eq!(hide(&other, &[], &[]), other);
     }
 
     #[test]

@@ -219,6 +219,9 @@ fn scenarios() -> String {
 
 /// Environment variables and their effects.
 pub const VARIABLES: &[(&str, &str)] = &[
+    ("AWS_ACCESS_KEY_ID", "id of the key with which `sigv4=` signs requests."),
+    ("AWS_SECRET_ACCESS_KEY", "key with which `sigv4=` signs requests."),
+    ("AWS_SESSION_TOKEN", "token of temporary credentials of `sigv4=`."),
     ("CLICOLOR", "0 disables colors."),
     (
         "CLICOLOR_FORCE",

@@ -116,6 +116,7 @@ fn name(metric: &str) -> &str {
         "itl" => "ITL",
         "e2el" => "E2E latency",
         "requests_per_s" => "requests/s",
+        "images_per_s" => "images/s",
         "input_tokens_per_s" => "input tokens/s",
         "output_tokens_per_s" => "output tokens/s",
         "input_tokens" => "input tokens",

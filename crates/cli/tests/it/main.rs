@@ -19,6 +19,7 @@ mod foreign;
 mod formats;
 mod gates;
 mod http_request;
+mod images;
 mod launch;
 mod launch_tune;
 mod lengths;

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::program::{Folder, ProgramResult};
+use crate::servers::gateways::files_with;
 
 const SCRIPT: &str = include_str!("python_server/server.py");
 
@@ -208,6 +209,65 @@ fn a_refused_request_comes_again_when_the_server_allows_it() {
     assert!(metrics.contains(&format!(",retry_wait,ns,1,{},", waits[0])), "{metrics}");
 }
 
+/// Credentials of a client, of which no file may hold the last two.
+const KEY_ID: &str = "AKIDPLANTED0815";
+const SECRET_KEY: &str = "planted/key+4711";
+const SESSION_TOKEN: &str = "planted/session+4711==";
+
+/// Runs the program with signed requests at a server that computes each signature again. Returns the
+/// requests that the server logged, in order.
+fn run_signed(folder: &Folder, key_of_server: &str) -> Option<(ProgramResult, Vec<Value>)> {
+    folder.write("log.jsonl", "");
+    let options = json!({"log": "log.jsonl", "secret": key_of_server, "refusals": 1});
+    let script = include_str!("python_server/signed.py");
+    let server = PythonServer::of_script(folder, script, &options.to_string())?;
+    let url = format!("http://127.0.0.1:{}/v1?b=2&a=x%20y", server.port);
+    let keys = "api=completions,stream=false,retries=1,sigv4=bedrock/eu-test-1,sigv4-env=PLANTED";
+    let mut command = folder.command(&format!(
+        "run {url},{keys} --max-concurrency 1 --num-prompts 4 --set max_client_lag_ns=0 --out out"
+    ));
+    command.env("PLANTED_ACCESS_KEY_ID", KEY_ID).env("PLANTED_SECRET_ACCESS_KEY", SECRET_KEY);
+    let output = command.env("PLANTED_SESSION_TOKEN", SESSION_TOKEN).output().unwrap();
+    let log = folder.read("log.jsonl");
+    Some((output.into(), log.lines().map(|line| serde_json::from_str(line).unwrap()).collect()))
+}
+
+#[test]
+fn signed_requests_are_valid_for_another_implementation_also_when_they_come_again() {
+    let folder = Folder::new();
+    let Some((ran, all)) = run_signed(&folder, SECRET_KEY) else { return };
+    assert!(all.iter().all(|one| one["is_valid"] == true), "{all:#?}\n{}", ran.stderr);
+    assert!(all.iter().any(|one| one["method"] == "GET"), "questions are signed: {all:#?}");
+    let (date, _) = all[0]["date"].as_str().unwrap().split_once('T').unwrap();
+    let scope = format!("Credential={KEY_ID}/{date}/bedrock/eu-test-1/aws4_request");
+    assert!(all[0]["authorization"].as_str().unwrap().contains(&scope), "{scope}");
+    let is_measured =
+        |one: &&Value| one["body"]["max_tokens"].as_u64().is_some_and(|most| most > 1);
+    let sent: Vec<&Value> = all.iter().filter(is_measured).collect();
+    let statuses: Vec<u64> = sent.iter().map(|one| one["status"].as_u64().unwrap()).collect();
+    assert_eq!(statuses, [429, 200, 200, 200, 200], "{}", ran.stderr);
+    assert_eq!(sent[0]["body"], sent[1]["body"], "the same request");
+    assert_ne!(sent[0]["signature"], sent[1]["signature"], "at another time");
+    assert_eq!(test(&folder)["metrics"]["answers"]["whole"], 4);
+    for secret in [SECRET_KEY, SESSION_TOKEN] {
+        assert!(files_with(&folder.0.join("out"), secret).is_empty(), "{secret}");
+    }
+}
+
+#[test]
+fn signed_requests_that_a_server_rejects_and_repeats_are_not_shown() {
+    let folder = Folder::new();
+    let Some((ran, all)) = run_signed(&folder, "another key") else { return };
+    let shown = ran.exits(3);
+    assert!(shown.stderr.contains("The signature does not match"), "{}", shown.stderr);
+    assert!(!all.is_empty() && all.iter().all(|one| one["status"] == 403), "{all:#?}");
+    for one in &all {
+        let signature = one["signature"].as_str().unwrap();
+        assert!(!shown.stderr.contains(signature) && !shown.stdout.contains(signature));
+    }
+    assert!(!shown.stderr.contains(KEY_ID), "{}", shown.stderr);
+}
+
 #[test]
 fn what_the_server_rejects_is_not_sent_in_the_run() {
     for (rejected, instead) in
@@ -371,6 +431,36 @@ fn users_send_their_turns_at_an_interval_by_the_servers_log() {
         turns[answered.len()] += 1;
     }
     assert!(turns[0] >= turns[1] && turns[1] >= turns[2] && turns[2] > 0, "{turns:?}");
+}
+
+#[test]
+fn turns_with_recorded_answers_follow_each_other_by_the_servers_log() {
+    let folder = Folder::new();
+    let Some(server) = PythonServer::start(&folder, &json!({})) else { return };
+    let message = |role: &str, conversation: usize, turn: usize| {
+        let content = format!("{role} {conversation}.{turn}");
+        json!({"role": role, "content": content})
+    };
+    let recorded = |conversation: usize| -> Vec<Value> {
+        let turn = |turn| ["user", "assistant"].map(|role| message(role, conversation, turn));
+        (0..3).flat_map(turn).collect()
+    };
+    let lines = (0..4).map(|number| json!({"messages": recorded(number)}).to_string() + "\n");
+    folder.write("chats.jsonl", &lines.collect::<String>());
+    let keys = "/v1,model=only,sessions=once,history=recorded";
+    let ran = server.run(&folder, keys, "--data chats.jsonl --max-concurrency 2");
+    let seen = requests(&folder);
+    assert_eq!(seen.len(), 12, "{}", ran.stderr);
+    // The server answers other words, which no request contains.
+    let mut turns = [0; 4];
+    for one in &seen {
+        let messages = one["body"]["messages"].as_array().unwrap();
+        let number = (0..4).find(|number| messages[0] == message("user", *number, 0)).unwrap();
+        assert_eq!(messages[..], recorded(number)[..=2 * turns[number]], "{one}");
+        turns[number] += 1;
+    }
+    assert_eq!(turns, [3; 4]);
+    assert_eq!(test(&folder)["metrics"]["answers"]["whole"], 12);
 }
 
 /// Writes a certificate and its key for a name with the program openssl; `None` without it.

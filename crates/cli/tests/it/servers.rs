@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::http_request::{read_request, target};
 use crate::program::Folder;
 
-mod gateways;
+pub mod gateways;
 mod hostile;
 mod tensors;
 mod urls;

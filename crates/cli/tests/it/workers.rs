@@ -349,6 +349,35 @@ fn what_the_clients_of_all_workers_saw_is_put_together() {
 }
 
 #[test]
+fn a_ramp_is_shared_by_workers_and_not_measured() {
+    let folder = Folder::new();
+    let server = dyno_net::faults::FaultServer::start("127.0.0.1:0").unwrap();
+    let summary = shared_by_two(
+        &folder,
+        &format!(
+            "run --system openai:http://{}/ok,model=m --scenario server --mode performance \
+             --request-rate 50 --ramp 1s --num-prompts 60 --seed 5 --no-progress",
+            server.address
+        ),
+    );
+    let (test, client) = (&summary["tests"][0], &summary["clients"][0]);
+    let metrics = &test["metrics"];
+    // A rate that rises to 50/s in 1 s: 25 requests, within 4 standard deviations.
+    let ramp = metrics["excluded"]["ramp_requests"].as_u64().unwrap();
+    assert!((5..=45).contains(&ramp), "{ramp}");
+    assert_eq!(metrics["query_count"], 60);
+    assert_eq!(metrics["answers"]["whole"], 60);
+    assert_eq!(metrics["tokens"]["output"], 180, "three tokens an answer");
+    assert_eq!(client["sent"], 60);
+    assert_eq!(client["lateness_ns"]["count"], 60);
+    let workers = client["workers"].as_array().unwrap();
+    for key in ["queries", "sent"] {
+        let all: Vec<u64> = workers.iter().map(|worker| worker[key].as_u64().unwrap()).collect();
+        assert_eq!(all, [30, 30], "{key}: every second query");
+    }
+}
+
+#[test]
 fn answers_of_a_test_after_a_warm_up_are_those_of_the_test() {
     let folder = Folder::new();
     let server = dyno_net::faults::FaultServer::start("127.0.0.1:0").unwrap();

@@ -224,18 +224,12 @@ pub fn stages(facts: &Facts<'_>) -> Option<UnmetNeed> {
     ))
 }
 
-/// Needs a load that can rise, from this process.
+/// Needs a load that can rise.
 pub fn ramp(facts: &Facts<'_>) -> Option<UnmetNeed> {
-    if facts.run.stages.is_some() {
-        return Some(UnmetNeed::new(
+    facts.run.stages.is_some().then(|| {
+        UnmetNeed::new(
             "rises to one rate, and --stages has several",
             "begin with a stage such as 10s@0-8 instead, or keep one of the two",
-        ));
-    }
-    facts.run.remote_workers.is_some().then(|| {
-        UnmetNeed::new(
-            "rises from one process, and remote workers share the load",
-            "remove it, or --remote-workers",
         )
     })
 }

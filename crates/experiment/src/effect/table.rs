@@ -38,7 +38,7 @@ pub const ROWS: &[Row] = &[
         &[
             Performance,
             Need::Scenario(Scenario::Server),
-            Other("one rate or concurrency, without remote workers", need::ramp),
+            Other("one rate or concurrency", need::ramp),
         ],
     ),
     ("seed", &[]),

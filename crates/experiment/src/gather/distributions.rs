@@ -25,6 +25,7 @@ pub fn distributions(
     let times = times(record, percentiles, &Part::whole(0..Nanos::MAX));
     let (mut input, mut output) = (Vec::new(), Vec::new());
     let mut seconds = Seconds::new(metrics.lasted_ns);
+    let (mut answers, mut images) = (0_u64, 0);
     for (sample, entry) in accounts.answered() {
         input.extend(entry.input.map(|tokens| (f64::from(tokens), 1)));
         output.extend(entry.output.map(|tokens| (f64::from(tokens), 1)));
@@ -32,6 +33,8 @@ pub fn distributions(
         let first = record.first_token_at.get(sample).copied().unwrap_or(0);
         let output = TokenTimes::new(first, done, entry.output.map_or(0, u64::from));
         seconds.add(done, entry.input, output);
+        seconds.add_images(done, entry.images);
+        (answers, images) = (answers + 1, images + u64::from(entry.images));
     }
     let tokens = metrics.tokens.as_ref();
     let rate = |metric: &str, per_second: Vec<(f64, u64)>, mean: Option<f64>| {
@@ -45,8 +48,10 @@ pub fn distributions(
         Some(MetricDistribution { mean, ..found.unwrap_or_else(unknown) })
     };
     let requests = metrics.rates.completed_samples_per_s.or(metrics.rates.samples_per_s);
+    let images = requests.filter(|_| images > 0).map(|rate| rate * images as f64 / answers as f64);
     let others = [
         rate("requests_per_s", seconds.requests, requests),
+        images.and_then(|mean| rate("images_per_s", seconds.images, Some(mean))),
         rate("input_tokens_per_s", seconds.input, tokens.and_then(|t| t.input_per_s)),
         rate("output_tokens_per_s", seconds.output, tokens.and_then(|t| t.output_per_s)),
         percentiles.distribution("input_tokens", "tokens", input),
@@ -146,7 +151,8 @@ pub fn inter_token(gaps: &Gaps, percentiles: &Percentiles) -> Option<MetricDistr
     percentiles.distribution("itl", "ns", spans.collect())
 }
 
-/// Rates of completed requests, of their input tokens, and of output tokens in each second of a run.
+/// Rates of completed requests, of their images and input tokens, and of output tokens in each second of a
+/// run.
 ///
 /// The part of a second at the end belongs to the second before it. Every completion is in one of them,
 /// so the mean of the run lies between the lowest and the highest rate.
@@ -154,6 +160,7 @@ struct Seconds {
     /// Length of the last one, in seconds.
     last: f64,
     requests: Vec<(f64, u64)>,
+    images: Vec<(f64, u64)>,
     input: Vec<(f64, u64)>,
     output: Vec<(f64, u64)>,
 }
@@ -166,24 +173,32 @@ impl Seconds {
         let whole = (lasted / SECOND).clamp(1, MOST_SECONDS);
         let last = (lasted - (whole - 1) * SECOND) as f64 / SECOND as f64;
         let rates = if lasted > 0 { vec![(0.0, 1); whole as usize] } else { Vec::new() };
-        Self { last, requests: rates.clone(), input: rates.clone(), output: rates }
+        let [requests, images, input] = [(); 3].map(|()| rates.clone());
+        Self { last, requests, images, input, output: rates }
     }
 
     /// Adds an answer that was complete at `at`, with its input tokens and the times of its output
     /// tokens.
     fn add(&mut self, at: Nanos, input: Option<u32>, output: TokenTimes) {
-        let add = |to: &mut Vec<(f64, u64)>, second: u64, count: u64| {
-            let second = usize::try_from(second).unwrap_or(usize::MAX);
-            let end = to.len().saturating_sub(1);
-            if let Some((rate, _)) = to.get_mut(second.min(end)) {
-                *rate += count as f64 / if second < end { 1.0 } else { self.last };
-            }
-        };
-        add(&mut self.requests, at / SECOND, 1);
-        add(&mut self.input, at / SECOND, input.map_or(0, u64::from));
+        count(&mut self.requests, self.last, at / SECOND, 1);
+        count(&mut self.input, self.last, at / SECOND, input.map_or(0, u64::from));
         for (second, tokens) in output.by_slot(SECOND) {
-            add(&mut self.output, second, tokens);
+            count(&mut self.output, self.last, second, tokens);
         }
+    }
+
+    /// Adds the images of an answer that was complete at `at`.
+    fn add_images(&mut self, at: Nanos, images: u16) {
+        count(&mut self.images, self.last, at / SECOND, images.into());
+    }
+}
+
+/// Adds things to the rate of a second; the last one lasts `last` seconds.
+fn count(rates: &mut [(f64, u64)], last: f64, second: u64, things: u64) {
+    let second = usize::try_from(second).unwrap_or(usize::MAX);
+    let end = rates.len().saturating_sub(1);
+    if let Some((rate, _)) = rates.get_mut(second.min(end)) {
+        *rate += things as f64 / if second < end { 1.0 } else { last };
     }
 }
 
@@ -244,6 +259,10 @@ mod tests {
         seconds.add(2_400_000_000, Some(7), output);
         assert_eq!(seconds.requests, [(10.0, 1), (1.0 / 1.5, 1)]);
         assert_eq!(seconds.input, [(70.0, 1), (7.0 / 1.5, 1)]);
+
+        seconds.add_images(900_000_000, 4);
+        seconds.add_images(2_400_000_000, 3);
+        assert_eq!(seconds.images, [(4.0, 1), (2.0, 1)]);
 
         let mut short = Seconds::new(500_000_000);
         short.add(500_000_000, None, TokenTimes::new(0, 500_000_000, 3));

@@ -88,7 +88,7 @@ pub(super) const OPENAI: SystemKind = SystemKind {
            chat=true or false, max-tokens=N, limit-member=max_tokens or max_completion_tokens \
            (member of the limit; by default what the server accepts), usage=false where the server \
            refuses stream_options or counts wrongly, api=NAME (completions, chat, responses, \
-           generate, messages, tgi, transcriptions, embeddings or rerank), tokenizer=FILE.json, accept-answers=CLASS,... (empty, \
+           generate, messages, tgi, transcriptions, embeddings, rerank or images), tokenizer=FILE.json, accept-answers=CLASS,... (empty, \
            cut, aborted, filtered or short: further answers that count as success), KEY:=JSON for \
            any member of the request, KEY:= or without=KEY to remove one, body-env.KEY=VARIABLE \
            and body-file.KEY=FILE for a secret one. --data FILE or FOLDER contains the prompts \
@@ -99,7 +99,8 @@ pub(super) const OPENAI: SystemKind = SystemKind {
            tokens below N), image=WxH*N, documents=N. exact-input=usage, tokenize or tokenizer \
            fits words to tokens, force-output=true forces the length of answers, \
            unique-prefix=true keeps requests out of caches. sessions=live runs conversations whose \
-           turns contain the server's own answers (sessions=once: each once), with think=TIMES \
+           turns contain the server's own answers (history=recorded: the recorded ones; sessions=once: \
+           each once), with think=TIMES \
            before each turn, or every=TIME from one due time of a user to the next (as many users as \
            --max-concurrency), and turns=LENGTHS if they are generated. models=A*3+B mixes models by \
            weight. tools=COMMAND runs a program for each call of a tool (its words, without a shell; \
@@ -146,7 +147,9 @@ pub(super) const RAW: SystemKind = SystemKind {
            (environment variable with USER:PASSWORD for the proxy), header.NAME=TEXT and \
            query.NAME=TEXT, or header-env.NAME=VARIABLE, header-file.NAME=FILE, \
            query-env.NAME=VARIABLE, query-file.NAME=FILE (values are never written), \
-           token-env=NAME (environment variable with a bearer token)",
+           token-env=NAME (environment variable with a bearer token), sigv4=SERVICE/REGION \
+           (requests are signed for AWS with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and \
+           AWS_SESSION_TOKEN of the environment; sigv4-env=NAME replaces AWS in these names)",
     accepts: &["data", "warm-up", "ready-timeout", "max-concurrency"],
     resources: |operand| named("raw", operand),
     check: None,

@@ -27,7 +27,7 @@ pub struct ExcludedQueries {
 impl Record {
     /// Removes the queries that are due in the first `ramp` ns, and those that the client cancelled.
     /// Then times count from the end of the ramp. Queries have one sample each.
-    pub(crate) fn exclude(&mut self, ramp: Nanos) {
+    pub fn exclude(&mut self, ramp: Nanos) {
         let is_cancelled = |why: &Failure| *why == Failure::Cancelled;
         let is_whole = ramp == 0 && !self.failed.iter().any(|(_, why)| is_cancelled(why));
         if is_whole || self.samples_per_query != 1 {

@@ -79,6 +79,8 @@ pub(super) struct Tenant {
     pub(super) completed_samples: u64,
     min_queries: u64,
     max_queries: u64,
+    /// Queries of all clients in the ramp before the trace.
+    before: u64,
     /// Queries issued in the ramp.
     ramp_queries: u64,
     /// Queries that early stopping needs beyond the trace.
@@ -145,6 +147,7 @@ impl Tenant {
             completed_samples: 0,
             min_queries: lane.share(share.part(min_queries)),
             max_queries: lane.share(share.part(plan.max_query_count)),
+            before: 0,
             ramp_queries: 0,
             further: 0,
             shift: 0,
@@ -194,6 +197,8 @@ impl Tenant {
         if !matches!(self.pacing, Pacing::ClosedLoop { .. }) {
             self.scheduled.reserve(expected.min(1 << 32));
         }
+        let ramp = self.ramp_arrivals();
+        self.before = ramp.as_ref().map_or(0, |times| times.len() as u64);
         let mut skipped = Vec::new();
         let offline = self.plan.scenario() == Scenario::Offline;
         // Queries of the share are numbered consecutively.
@@ -212,7 +217,9 @@ impl Tenant {
             }
         }
         self.generated = self.trace.generated();
-        self.prepend_ramp();
+        if let Some(times) = ramp {
+            self.prepend_ramp(times);
+        }
         if offline && self.share != Share::WHOLE {
             let range = self.share.range(self.indices.len());
             self.indices = self.indices[range.clone()].to_vec();
@@ -230,7 +237,7 @@ impl Tenant {
         let most = self.plan.max_query_count;
         // With the whole trace, the end conditions enforce the maximum.
         let is_wanted = self.share == Share::WHOLE || self.accuracy || most == 0 || sequence < most;
-        offline || (self.share.has(sequence) && is_wanted)
+        offline || (self.share.has(self.before + sequence) && is_wanted)
     }
 
     /// Returns the mapping of the samples of the share to positions in the trace.
@@ -263,7 +270,7 @@ impl Tenant {
         }
         let mut skipped = Vec::new();
         let at = loop {
-            let mine = self.share.has(self.trace.generated().queries);
+            let mine = self.share.has(self.before + self.trace.generated().queries);
             let indices = if mine { &mut self.indices } else { &mut skipped };
             let Some(at) = self.trace.beyond(indices) else { return false };
             if mine {
@@ -351,7 +358,7 @@ impl Tenant {
                 }
             }
             Pacing::ClosedLoop { in_flight } => {
-                let (in_flight, next_at) = self.plan.ramped(in_flight, now);
+                let (in_flight, next_at) = self.ramped(in_flight, now);
                 let room = in_flight * self.samples_per_query as u64;
                 if self.outstanding_samples() + self.samples_per_query as u64 <= room {
                     TenantStep::Ready { due: self.ready_since }
@@ -482,7 +489,8 @@ impl Tenant {
         };
         let ended = ended.or_else(|| {
             let limit = self.max_queries;
-            (plan.max_query_count != 0 && measured >= limit)
+            // Without a query of the trace, a client still issues its part of the ramp.
+            (plan.max_query_count != 0 && measured >= limit && issued >= self.ramp_queries)
                 .then_some(EndReason::MaxQueryCount { issued })
         });
         let ended = ended.or_else(|| {

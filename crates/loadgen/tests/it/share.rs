@@ -60,7 +60,11 @@ impl SimulatedSystem for IndexedSystem {
 }
 
 fn played(settings: &TestSettings, accuracy: bool, share: Share) -> TenantOutcome {
-    let plan = Arc::new(Plan::resolve(settings, LIBRARY).unwrap());
+    played_plan(Plan::resolve(settings, LIBRARY).unwrap(), accuracy, share)
+}
+
+fn played_plan(plan: Plan, accuracy: bool, share: Share) -> TenantOutcome {
+    let plan = Arc::new(plan);
     let set = loadable_sets(&plan, accuracy, 50).swap_remove(0);
     let mut system = IndexedSystem::default();
     let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
@@ -142,6 +146,71 @@ proptest! {
             assert_same(&whole, &joined(&settings, accuracy, clients));
         }
     }
+}
+
+/// Returns what clients play together of a plan.
+fn joined_plan(plan: &Plan, clients: u32) -> TenantOutcome {
+    let shares = (0..clients).map(|index| Share { index, clients });
+    join(plan, shares.map(|share| played_plan(plan.clone(), false, share)).collect())
+}
+
+#[test]
+fn a_ramp_of_a_rate_is_divided_like_the_load_behind_it() {
+    for arrivals in [Arrivals::Poisson, Arrivals::Constant, Arrivals::Gamma(0.5)] {
+        for seed in 0..10 {
+            let settings = TestSettings {
+                scenario: Scenario::Server,
+                server_arrivals: arrivals.clone(),
+                server_target_qps: 900.0,
+                min_duration_ms: 300,
+                min_query_count: 17,
+                schedule_rng_seed: seed,
+                sample_index_rng_seed: seed ^ 5,
+                use_token_latencies: true,
+                ..TestSettings::default()
+            };
+            let ramp = |settings: &TestSettings| {
+                Plan::resolve(settings, LIBRARY).unwrap().with_ramp(201_000_000).unwrap()
+            };
+            let plan = ramp(&settings);
+            let whole = played_plan(plan.clone(), false, Share::WHOLE);
+            let in_ramp = whole.record.scheduled_at.iter().filter(|due| **due < 201_000_000);
+            assert!(in_ramp.count() > 30, "90 are expected");
+            // The ramp's length is no multiple of these numbers at every seed.
+            for clients in [1, 2, 4, 7] {
+                assert_same(&whole, &joined_plan(&plan, clients));
+            }
+            let capped = ramp(&TestSettings { max_query_count: 50, ..settings });
+            let whole = played_plan(capped.clone(), false, Share::WHOLE).record;
+            let joined = joined_plan(&capped, 4).record;
+            assert_eq!((joined.indices, joined.scheduled_at), (whole.indices, whole.scheduled_at));
+        }
+    }
+}
+
+#[test]
+fn queries_in_flight_of_a_ramp_grow_one_by_one_over_all_clients() {
+    let settings = TestSettings {
+        scenario: Scenario::Server,
+        server_arrivals: Arrivals::Concurrency(6),
+        min_duration_ms: 300,
+        min_query_count: 100,
+        ..TestSettings::default()
+    };
+    let ramp: Nanos = 500_000_000;
+    let plan = Plan::resolve(&settings, LIBRARY).unwrap().with_ramp(ramp).unwrap();
+    let record = joined_plan(&plan, 4).record;
+    let in_flight = |at: Nanos| {
+        let issued = record.issued_at.iter().filter(|issued| **issued <= at).count();
+        issued - record.completed_at.iter().filter(|done| **done <= at && **done > 0).count()
+    };
+    assert_eq!(in_flight(0), 1);
+    for at in record.issued_at.iter().copied().filter(|at| *at < ramp) {
+        // By hand: the second one after a fifth of the ramp, and so on.
+        let most = 1 + usize::try_from(5 * at / ramp).unwrap();
+        assert!(in_flight(at) <= most, "{} at {at} ns", in_flight(at));
+    }
+    assert_eq!(in_flight(ramp), 6);
 }
 
 #[test]

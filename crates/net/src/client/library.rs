@@ -29,6 +29,17 @@ pub(super) struct EncodedRequest {
     pub wrong: Option<Trouble>,
     /// The node that it must go to, if it is a later turn of a session.
     pub node: Option<usize>,
+    /// The request before it is signed, which happens when it is sent; nothing else is set then.
+    unsigned: Option<Arc<UnsignedRequest>>,
+}
+
+/// A request that is signed when it is sent.
+#[derive(Debug)]
+struct UnsignedRequest {
+    sample: SampleIndex,
+    request: Request,
+    /// Hash of the body; `None` if the body differs each time.
+    payload: Option<String>,
 }
 
 impl EncodedRequest {
@@ -57,9 +68,20 @@ impl Requests {
         Self { protocol, nodes, fields, unique: UniqueDigits::new(), loaded }
     }
 
+    /// Returns the request of a sample as it is sent to a node now. Each call makes another signature,
+    /// and other unique digits.
+    #[inline]
+    pub(super) fn for_node(&self, sample: SampleIndex, node: usize) -> Arc<EncodedRequest> {
+        let encoded = self.encoded(sample);
+        match encoded.unsigned.clone() {
+            None => encoded,
+            Some(unsigned) => Arc::new(self.signed(&unsigned, node)),
+        }
+    }
+
     /// Returns the request of a sample; encodes it now if it was not loaded.
     #[inline]
-    pub(super) fn encoded(&self, sample: SampleIndex) -> Arc<EncodedRequest> {
+    fn encoded(&self, sample: SampleIndex) -> Arc<EncodedRequest> {
         let slot = self.loaded.get(sample as usize);
         let loaded =
             slot.and_then(|slot| slot.read().unwrap_or_else(PoisonError::into_inner).clone());
@@ -106,17 +128,55 @@ impl Requests {
         Some(has_other_tools)
     }
 
+    /// Encodes a request, unless it must be signed later.
     fn encode(&self, sample: SampleIndex, request: Request) -> EncodedRequest {
+        // All nodes share the signer.
+        match self.nodes.iter().find_map(Endpoint::signer) {
+            None => self.in_wire_format(sample, &request, &[]),
+            Some(signer) => {
+                let payload = Some(signer.payload_hash(&request.body));
+                let unsigned = Some(Arc::new(UnsignedRequest { sample, request, payload }));
+                EncodedRequest { unsigned, ..EncodedRequest::default() }
+            }
+        }
+    }
+
+    /// Returns a request to a node with a signature of the present time.
+    fn signed(&self, unsigned: &UnsignedRequest, node: usize) -> EncodedRequest {
+        let UnsignedRequest { sample, request, payload } = unsigned;
+        let endpoint = &self.nodes[node];
+        let signature = endpoint.signer().map_or_else(Vec::new, |signer| {
+            let payload = payload.clone().unwrap_or_else(|| signer.payload_hash(&request.body));
+            let fields = self.fields_of(request);
+            signer.fields(endpoint, request, &fields, &payload, WallTime::now())
+        });
+        self.in_wire_format(*sample, request, &signature)
+    }
+
+    /// Returns the header fields of a request, without those of its signature.
+    fn fields_of<'a>(&'a self, request: &'a Request) -> Vec<(&'a str, &'a str)> {
         let own = request.fields.iter().map(|(name, value)| (*name, value.as_str()));
         let common = self.fields.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let fields: Vec<(&str, &str)> = own.chain(common).collect();
+        own.chain(common).collect()
+    }
+
+    /// Encodes a request to all nodes. A signature is valid for one of them.
+    fn in_wire_format(
+        &self,
+        sample: SampleIndex,
+        request: &Request,
+        signature: &[(&'static str, String)],
+    ) -> EncodedRequest {
+        let mut fields = self.fields_of(request);
+        fields.extend(signature.iter().map(|(name, value)| (*name, value.as_str())));
         // The stricter check applies to both versions; it rejects characters that would break
         // heads.
         let streams: Result<Box<[_]>, http::Error> =
-            self.nodes.iter().map(|node| stream(node, &fields, &request)).collect();
+            self.nodes.iter().map(|node| stream(node, &fields, request)).collect();
         let streams = match (streams, self.protocol.version()) {
             (Ok(streams), HttpVersion::Http2) => {
-                return EncodedRequest { streams, rest: request.body, ..EncodedRequest::default() };
+                let rest = request.body.clone();
+                return EncodedRequest { streams, rest, ..EncodedRequest::default() };
             }
             (streams, _) => streams,
         };
@@ -127,14 +187,14 @@ impl Requests {
         }
         let is_small = request.body.len() <= LARGEST_COPIED;
         let heads = self.nodes.iter().map(|node| {
-            let mut bytes = head(node, &fields, &request).into_bytes();
+            let mut bytes = head(node, &fields, request).into_bytes();
             if is_small {
                 bytes.extend_from_slice(&request.body);
             }
             Bytes::from(bytes)
         });
         let heads = heads.collect();
-        let rest = if is_small { Bytes::new() } else { request.body };
+        let rest = if is_small { Bytes::new() } else { request.body.clone() };
         EncodedRequest { heads, rest, ..EncodedRequest::default() }
     }
 
@@ -178,12 +238,18 @@ impl UniqueDigits {
                 bytes.into()
             }
         };
+        let replaced = |unsigned: &UnsignedRequest| {
+            let body = replace(&unsigned.request.body);
+            let request = Request { body, ..unsigned.request.clone() };
+            UnsignedRequest { sample: unsigned.sample, request, payload: None }
+        };
         EncodedRequest {
             heads: request.heads.iter().map(replace).collect(),
             streams: request.streams.clone(),
             rest: replace(&request.rest),
             wrong: request.wrong.clone(),
             node: request.node,
+            unsigned: request.unsigned.as_deref().map(|unsigned| Arc::new(replaced(unsigned))),
         }
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn members(request: &Request, api: Api) -> Map<String, Value> {
 
 fn input(input: &Input, api: Api, body: &mut Map<String, Value>) {
     let name = match api {
-        Api::Completions => "prompt",
+        Api::Completions | Api::Images => "prompt",
         Api::Chat | Api::Messages => "messages",
         Api::Tgi => "inputs",
         Api::Responses | Api::Embeddings => "input",

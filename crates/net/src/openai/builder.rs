@@ -3,7 +3,7 @@
 use super::answer::{AnswerSink, CallPart, in_band, no_answer, read_into, without_choices};
 use super::usage::Claim;
 use super::vectors::Expectation;
-use super::{Api, generate, messages, responses, tgi, transcription, vectors};
+use super::{Api, generate, images, messages, responses, tgi, transcription, vectors};
 use crate::ledger::{Class, Contradiction, Demand, Entry, Finish, Oddity};
 use crate::openai::DONE;
 use crate::protocol::{Reply, TokenCounter};
@@ -59,7 +59,7 @@ pub(super) struct AnswerBuilder {
     pub reply: Option<Reply>,
     /// Trouble that makes further reading pointless.
     pub trouble: Option<Trouble>,
-    /// Vectors or ranks that came, and those expected, if they differ.
+    /// Vectors, ranks or images that came, and those expected, if they differ.
     pub items: Option<(usize, usize)>,
     /// Bytes of text of the last part that repeated the text so far.
     repeated: usize,
@@ -310,6 +310,7 @@ impl AnswerBuilder {
             Api::Transcriptions => transcription::whole(json, self),
             Api::Embeddings => vectors::embeddings(json, expected, self),
             Api::Rerank => vectors::ranks(json, expected, self),
+            Api::Images => images::whole(json, expected.items, self),
         };
         self.trouble = match read {
             Ok(true) => None,
@@ -359,6 +360,7 @@ impl AnswerBuilder {
             demand,
             finish: self.choices().filter_map(|choice| choice.finish).max().unwrap_or_default(),
             choices: self.choices().count() as u16,
+            images: self.images(),
             finished: finished as u16,
             parts: if form == Form::Stream { self.parts } else { 0 },
             bytes: u32::try_from(self.text.len()).unwrap_or(u32::MAX),
@@ -372,6 +374,12 @@ impl AnswerBuilder {
         self.count_output(&mut entry, form, tokenizer);
         entry.class = self.class(&entry, form);
         entry
+    }
+
+    /// Returns the number of images.
+    fn images(&self) -> u16 {
+        let is_there = |choice: &Choice| self.api == Api::Images && choice.bytes > 0;
+        self.choices().filter(is_there).count() as u16
     }
 
     /// Iterates over the received choices.
@@ -413,7 +421,7 @@ impl AnswerBuilder {
         };
         // Usage without any count is not a count of 0, but it is not reliable either.
         let counts_nothing = claim.output.is_none() && claim.input.is_none();
-        // Vectors and ranks have no output tokens to count.
+        // Vectors, ranks and images have no output tokens to count.
         let is_zero = self.api.is_text()
             && (claim.output == Some(0)
                 || (counts_nothing && !claim.oddities.contains(Oddity::NoCount)));

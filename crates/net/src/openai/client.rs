@@ -394,11 +394,14 @@ impl Reader for AnswerReader {
             Input::Ranking { documents, .. } => documents.len(),
             _ => 1,
         };
-        let first_ranks = match &prompt.input {
-            Input::Ranking { .. } => self.demands.first_ranks(prompt),
-            _ => None,
+        let results = |member| self.demands.results(prompt, member);
+        expected.items = match &prompt.input {
+            _ if *api == Api::Images => results("n").unwrap_or(1),
+            Input::Ranking { .. } => {
+                results("top_n").map_or(expected.inputs, |most| most.min(expected.inputs))
+            }
+            _ => expected.inputs,
         };
-        expected.items = first_ranks.map_or(expected.inputs, |most| most.min(expected.inputs));
     }
 
     fn begin(&mut self, status: u16, fields: &dyn Fields) -> Result<(), Trouble> {

@@ -1,4 +1,4 @@
-//! Demands of requests on their answers: lengths, choices, ranks, and the model.
+//! Demands of requests on their answers: lengths, choices, results, and the model.
 
 use serde_json::{Map, Value};
 
@@ -71,10 +71,10 @@ impl Demands {
         Demand { most: most.map(count), least: least.map(count), choices }
     }
 
-    /// Returns the number of ranks that a request asks for; `None` if it asks for all.
-    pub(super) fn first_ranks(&self, prompt: &Prompt) -> Option<usize> {
-        let is_sent = !self.without.iter().any(|name| name == "top_n");
-        let member = prompt.members.get("top_n").or_else(|| self.others.get("top_n"));
+    /// Returns the number of results that a request asks for in this member; `None` if it has none.
+    pub(super) fn results(&self, prompt: &Prompt, member: &str) -> Option<usize> {
+        let is_sent = !self.without.iter().any(|name| name == member);
+        let member = prompt.members.get(member).or_else(|| self.others.get(member));
         usize::try_from(member.filter(|_| is_sent)?.as_u64()?).ok()
     }
 }

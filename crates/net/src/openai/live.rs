@@ -1,4 +1,5 @@
-//! Sessions with live answers: each request holds the server's own answers to the turns before it.
+//! Sessions with live answers: each request holds the server's own answers to the turns before it, or the
+//! recorded ones.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -35,7 +36,7 @@ impl LiveConversations {
     /// Returns the messages of the turn that follows the answer to a sample; `None` if that was the
     /// last turn of its conversation.
     ///
-    /// The results of tools get the ids of the answer's calls, in their order. A result without a
+    /// A recorded history is sent as it is. Otherwise the results of tools get the ids of the answer's calls, in their order. A result without a
     /// call is sent as text of the user, and a call without a recorded result gets an empty one,
     /// because servers refuse calls and results that do not match.
     pub(super) fn continued(
@@ -55,9 +56,15 @@ impl LiveConversations {
             history.clear();
             append(&mut history, &conversation.turns[0].messages);
         }
-        append(&mut history, &[assistant(reply)]);
-        let (messages, has_other_tools) = with_results(&next.messages, &reply.calls);
-        append(&mut history, &messages);
+        let has_other_tools = if next.recorded.is_empty() {
+            append(&mut history, &[assistant(reply)]);
+            let (messages, has_other_tools) = with_results(&next.messages, &reply.calls);
+            append(&mut history, &messages);
+            has_other_tools
+        } else {
+            append(&mut history, &next.recorded);
+            false
+        };
         let mut messages = Vec::with_capacity(history.len() + 2);
         messages.push(b'[');
         messages.extend_from_slice(&history);
@@ -142,16 +149,20 @@ fn with_results(recorded: &[Value], calls: &[ToolCall]) -> (Vec<Value>, bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::Format;
+    use crate::workload::{Format, History};
 
     fn call(id: &str) -> ToolCall {
         ToolCall { id: id.into(), name: "f".into(), arguments: "{}".into(), result: None }
     }
 
     fn continued(line: &str, replies: &[Reply]) -> (Value, bool) {
+        continued_with(line, History::Live, replies)
+    }
+
+    fn continued_with(line: &str, history: History, replies: &[Reply]) -> (Value, bool) {
         let rows = Format::JsonLines.rows(line.as_bytes()).unwrap();
         let rows: Vec<_> = rows.collect::<Result<_, _>>().unwrap();
-        let workload = Workload::of_conversations(&rows).unwrap();
+        let workload = Workload::of_conversations(&rows, history).unwrap();
         let live = LiveConversations::new(&workload).unwrap();
         let mut last = None;
         for (sample, reply) in (0..).zip(replies) {
@@ -175,6 +186,24 @@ mod tests {
             {"role": "user", "content": "3"},
         ]);
         assert_eq!((messages, has_other), (expected, false));
+    }
+
+    #[test]
+    fn a_recorded_history_is_sent_whatever_the_server_answers() {
+        let recorded = json!([
+            {"role": "user", "content": "1"},
+            {"role": "assistant", "content": null, "tool_calls": [{"id": "old", "type": "function",
+                "function": {"name": "f", "arguments": "{}"}}]},
+            {"role": "tool", "tool_call_id": "old", "content": "r"},
+            {"role": "assistant", "content": "recorded"},
+            {"role": "user", "content": "2"},
+        ]);
+        let line = json!({"messages": recorded}).to_string();
+        let reply = Reply { text: "live".into(), calls: vec![call("new")] };
+        let sent = |replies: &[Reply]| continued_with(&line, History::Recorded, replies);
+        let after_two: Vec<Value> = recorded.as_array().unwrap()[..3].to_vec();
+        assert_eq!(sent(std::slice::from_ref(&reply)), (after_two.into(), false));
+        assert_eq!(sent(&[reply.clone(), reply]), (recorded.clone(), false));
     }
 
     #[test]

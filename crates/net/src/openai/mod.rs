@@ -1,6 +1,6 @@
 //! Interfaces of servers of language models, without sockets: completions and chats in both
-//! directions, and clients of Responses, transcriptions, embeddings, rankings, SGLang's `/generate`, Anthropic's
-//! Messages, and Text Generation Inference.
+//! directions, and clients of Responses, transcriptions, embeddings, rankings, images, SGLang's `/generate`,
+//! Anthropic's Messages, and Text Generation Inference.
 //!
 //! Source: the API reference of OpenAI ("Completions", "Chat", "Responses", "Embeddings",
 //! "Streaming"), those of Jina (rerank) and SGLang (native API), and observed deviations of
@@ -16,6 +16,7 @@ mod content;
 mod demands;
 mod fit;
 mod generate;
+mod images;
 mod live;
 mod message;
 mod messages;
@@ -63,11 +64,13 @@ pub enum Api {
     Embeddings,
     /// Returns a score for each document.
     Rerank,
+    /// Returns images for a description.
+    Images,
 }
 
 impl Api {
     /// All endpoints.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Completions,
         Self::Chat,
         Self::Responses,
@@ -77,6 +80,7 @@ impl Api {
         Self::Transcriptions,
         Self::Embeddings,
         Self::Rerank,
+        Self::Images,
     ];
 
     /// Returns the name in settings.
@@ -92,6 +96,7 @@ impl Api {
             Self::Transcriptions => "transcriptions",
             Self::Embeddings => "embeddings",
             Self::Rerank => "rerank",
+            Self::Images => "images",
         }
     }
 
@@ -109,6 +114,7 @@ impl Api {
             Self::Transcriptions => "/audio/transcriptions",
             Self::Embeddings => "/embeddings",
             Self::Rerank => "/rerank",
+            Self::Images => "/images/generations",
         }
     }
 
@@ -130,7 +136,7 @@ impl Api {
     /// Returns whether answers are texts, which can be streamed.
     #[must_use]
     pub fn is_text(self) -> bool {
-        !matches!(self, Self::Embeddings | Self::Rerank)
+        !matches!(self, Self::Embeddings | Self::Rerank | Self::Images)
     }
 
     /// Returns the member that demands a number of output tokens; `None` if there is none.
@@ -144,7 +150,8 @@ impl Api {
             | Self::Tgi
             | Self::Transcriptions
             | Self::Embeddings
-            | Self::Rerank => None,
+            | Self::Rerank
+            | Self::Images => None,
         }
     }
 
@@ -155,7 +162,7 @@ impl Api {
             Self::Completions | Self::Chat | Self::Messages => Some("max_tokens"),
             Self::Responses => Some("max_output_tokens"),
             Self::Generate | Self::Tgi => Some("max_new_tokens"),
-            Self::Transcriptions | Self::Embeddings | Self::Rerank => None,
+            Self::Transcriptions | Self::Embeddings | Self::Rerank | Self::Images => None,
         }
     }
 }

@@ -55,10 +55,10 @@ struct Rank {
     relevance_score: Option<f64>,
 }
 
-/// What a request expects of vectors or ranks.
+/// What a request expects of vectors, ranks or images.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Expectation {
-    /// Vectors or ranks.
+    /// Vectors, ranks or images.
     pub items: usize,
     /// Texts or documents of the request.
     pub inputs: usize,

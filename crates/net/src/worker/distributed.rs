@@ -5,7 +5,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos, WallTime};
-use dyno_loadgen::drive::{self, Driver, Job, Process, RunOutcome, TenantOutcome};
+use dyno_loadgen::drive::{self, Driver, Job, JobTenant, Process, RunOutcome, TenantOutcome};
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::record::Record;
@@ -137,15 +137,15 @@ impl DistributedDriver<'_> {
             // reads the connection notices that it is lost.
             let _ = peer.send(Body::Ping(self.coordinator.clock.now()));
         }
-        let tenant =
-            |(tenant, settings): (&dyno_loadgen::drive::JobTenant<'_>, &TestSettings)| PlayTenant {
-                settings: plans::pairs(settings),
-                load: plans::load(settings, self.library, &tenant.plan),
-                plan_hash: plans::hash(&tenant.plan),
-                set: tenant.set.samples.clone(),
-                set_end: tenant.set.end as u64,
-                samples_before: tenant.samples_before,
-            };
+        let tenant = |(tenant, settings): (&JobTenant<'_>, &TestSettings)| PlayTenant {
+            settings: plans::pairs(settings),
+            load: plans::load(settings, self.library, &tenant.plan),
+            plan_hash: plans::hash(&tenant.plan),
+            set: tenant.set.samples.clone(),
+            set_end: tenant.set.end as u64,
+            samples_before: tenant.samples_before,
+            ramp: tenant.plan.ramp,
+        };
         let tenants = job.tenants.iter().zip(&self.settings).map(tenant).collect();
         let epoch = u32::from(job.epoch);
         let order = Body::Play(Play { tenants, accuracy: job.accuracy, epoch });
@@ -324,7 +324,8 @@ impl<'a> Run<'a> {
             };
             match tenants.filter(is_possible) {
                 Some(tenants) => {
-                    shares.push(self.share(at, &played, &tenants, report.unwrap_or_default()));
+                    let report = report.unwrap_or_default();
+                    shares.push(self.share(at, &played, (&tenants[..], job), report));
                     parts.iter_mut().zip(tenants).for_each(|(all, part)| all.push(part));
                 }
                 None => self.lose(at, "its record is invalid"),
@@ -342,7 +343,7 @@ impl<'a> Run<'a> {
         self.note_precision();
         let lost = self.coordinator.lost();
         let of = self.coordinator.workers();
-        let join = |(parts, tenant): (Vec<TenantOutcome>, &dyno_loadgen::drive::JobTenant<'_>)| {
+        let join = |(parts, tenant): (Vec<TenantOutcome>, &JobTenant<'_>)| {
             let mut whole =
                 if parts.is_empty() { nothing() } else { drive::join(&tenant.plan, parts) };
             if let Some(lost) = &lost {
@@ -365,23 +366,30 @@ impl<'a> Run<'a> {
         &self,
         at: usize,
         played: &wire::PlayReport,
-        parts: &[TenantOutcome],
+        (parts, job): (&[TenantOutcome], &Job<'_>),
         report: Vec<u8>,
     ) -> WorkerShare {
         let peer = &self.coordinator.peers[at];
-        let lag = |part: &TenantOutcome| {
-            let mut lag = part.record.client_lag.clone();
+        let measured = |(part, tenant): (&TenantOutcome, &JobTenant<'_>)| {
+            let (record, ramp) = (&part.record, tenant.plan.ramp);
+            let queries = 0..record.query_count();
+            queries.filter(|query| record.scheduled(*query) >= ramp).collect::<Vec<usize>>()
+        };
+        let measured: Vec<Vec<usize>> = parts.iter().zip(&job.tenants).map(measured).collect();
+        let lag = |(part, queries): (&TenantOutcome, &Vec<usize>)| {
+            let lag = queries.iter().filter_map(|query| part.record.client_lag.get(*query));
+            let mut lag: Vec<_> = lag.copied().collect();
             lag.sort_unstable();
             lag
         };
         WorkerShare {
             worker: at as u32,
             name: peer.name.clone(),
-            queries: parts.iter().map(|part| part.record.query_count() as u64).sum(),
+            queries: measured.iter().map(|queries| queries.len() as u64).sum(),
             late: played.late,
             lasted: played.lasted,
             longest_silence: peer.longest_silence(),
-            client_lag: parts.iter().map(lag).collect(),
+            client_lag: parts.iter().zip(&measured).map(lag).collect(),
             places: Vec::new(),
             report,
         }

@@ -60,6 +60,8 @@ pub trait Rig {
     /// # Errors
     /// A message.
     fn begin(&self, scenario: Scenario, gate: &Gate) -> Result<Instrument<'_>, String>;
+    /// Prepares for a run, which begins afterwards.
+    fn expect(&self, _job: &Job<'_>) {}
     /// Returns data for the coordinator besides the record of a run, in a format of its own. Called
     /// after each run.
     fn report(&self, _job: &Job<'_>, _played: &RunOutcome) -> Vec<u8> {
@@ -396,6 +398,7 @@ impl Member {
             share: self.share,
             epoch: u16::try_from(play.epoch).unwrap_or(1),
         };
+        rig.expect(&job);
         let played = driver.play(&job);
         let found = lock(&self.shared.monitor).as_ref().and_then(Monitor::failing);
         let failing = found.map(|found| wire::FailingWindow {
@@ -417,7 +420,8 @@ impl Member {
         let library = size(rig.library());
         let (mut plans, mut sets) = (Vec::new(), Vec::new());
         for sent in &play.tenants {
-            let plan = plans::plan(&sent.settings, sent.load, library, &sent.plan_hash)
+            let changes = (sent.load, sent.ramp);
+            let plan = plans::plan(&sent.settings, changes, library, &sent.plan_hash)
                 .map_err(|error| MemberError::Failed(error.to_string()))?;
             plans.push(Arc::new(plan));
             let samples = sent.set.clone();

@@ -1,5 +1,6 @@
 //! Plans in messages: as the settings from which they were resolved, with a hash of the plan.
 
+use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::settings::{FIELDS, TestSettings};
 
@@ -35,11 +36,17 @@ pub fn pairs(settings: &TestSettings) -> Vec<Pair> {
     FIELDS.iter().map(pair).collect()
 }
 
+/// Returns the plan of settings with a ramp of this length, ns; 0 without one.
+fn resolved(settings: &TestSettings, ramp: Nanos, library: Library) -> Result<Plan, String> {
+    let plan = Plan::resolve(settings, library).map_err(|errors| errors.to_string())?;
+    if ramp > 0 { plan.with_ramp(ramp) } else { Ok(plan) }
+}
+
 /// Returns the load of a plan that a search or a repetition has changed; `None` if it is that of
 /// the settings.
 #[must_use]
 pub fn load(settings: &TestSettings, library: Library, plan: &Plan) -> Option<f64> {
-    let is_same = Plan::resolve(settings, library).is_ok_and(|of| of == *plan);
+    let is_same = resolved(settings, plan.ramp, library).is_ok_and(|of| of == *plan);
     (!is_same).then(|| plan.peak_load())
 }
 
@@ -50,13 +57,13 @@ pub fn hash(plan: &Plan) -> Vec<u8> {
     ring::digest::digest(&ring::digest::SHA256, text.as_bytes()).as_ref().to_vec()
 }
 
-/// Returns the plan that was sent.
+/// Returns the plan that was sent, with a ramp of this length, ns.
 ///
 /// # Errors
 /// [`PlanError`].
 pub fn plan(
     pairs: &[Pair],
-    load: Option<f64>,
+    (load, ramp): (Option<f64>, Nanos),
     library: Library,
     expected: &[u8],
 ) -> Result<Plan, PlanError> {
@@ -67,8 +74,7 @@ pub fn plan(
         (field.set)(&mut settings, value)
             .map_err(|expected| PlanError::Setting { name: name.clone(), expected })?;
     }
-    let plan = Plan::resolve(&settings, library)
-        .map_err(|errors| PlanError::Unresolved(errors.to_string()))?;
+    let plan = resolved(&settings, ramp, library).map_err(PlanError::Unresolved)?;
     let plan = match load {
         Some(load) => plan.at_load(load),
         None => plan,
@@ -93,14 +99,21 @@ mod tests {
         let library = Library { total: 10, performance: 5 };
         let sent = Plan::resolve(&settings, library).unwrap();
         assert_eq!(load(&settings, library, &sent), None);
-        assert_eq!(plan(&pairs(&settings), None, library, &hash(&sent)), Ok(sent.clone()));
+        assert_eq!(plan(&pairs(&settings), (None, 0), library, &hash(&sent)), Ok(sent.clone()));
         let faster = sent.at_load(77.7);
         let at = load(&settings, library, &faster);
-        assert_eq!(plan(&pairs(&settings), at, library, &hash(&faster)), Ok(faster));
+        assert_eq!(plan(&pairs(&settings), (at, 0), library, &hash(&faster)), Ok(faster));
+        let rising = sent.clone().with_ramp(9).unwrap();
+        assert_eq!(load(&settings, library, &rising), None);
+        let arrived = |ramp| plan(&pairs(&settings), (None, ramp), library, &hash(&rising));
+        assert_eq!((arrived(9), arrived(0)), (Ok(rising.clone()), Err(PlanError::Other)));
+        let faster = rising.at_load(77.7);
+        let at = load(&settings, library, &faster);
+        assert_eq!(plan(&pairs(&settings), (at, 9), library, &hash(&faster)), Ok(faster));
         let smaller = Library { total: 9, performance: 5 };
-        let other = plan(&pairs(&settings), None, smaller, &hash(&sent));
+        let other = plan(&pairs(&settings), (None, 0), smaller, &hash(&sent));
         assert_eq!(other, Err(PlanError::Other));
         let unknown = [Pair { name: "server_target_qqs".into(), value: "1".into() }];
-        assert!(plan(&unknown, None, library, &hash(&sent)).is_err());
+        assert!(plan(&unknown, (None, 0), library, &hash(&sent)).is_err());
     }
 }

@@ -251,6 +251,9 @@ pub struct PlayTenant {
     /// Number of samples generated before.
     #[prost(uint64, tag = "6")]
     pub samples_before: u64,
+    /// Length of the ramp, ns; 0 without one.
+    #[prost(uint64, tag = "7")]
+    pub ramp: u64,
 }
 
 /// A piece of one column of a record.

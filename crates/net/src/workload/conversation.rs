@@ -1,6 +1,7 @@
 //! Conversations for live sessions: the messages of the user, and those of tools, turn by turn. The
-//! answers between them are those that the server gives in the run.
+//! answers between them are those that the server gives in the run, or the recorded ones.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
@@ -25,11 +26,35 @@ pub struct Conversation {
     pub turns: Vec<RecordedTurn>,
 }
 
+/// Answers that the requests of later turns contain.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum History {
+    /// Those of the server.
+    #[default]
+    Live,
+    /// The recorded ones, whatever the server answers.
+    Recorded,
+}
+
+impl FromStr for History {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "live" => Ok(Self::Live),
+            "recorded" => Ok(Self::Recorded),
+            other => Err(format!("expected live or recorded, found `{other}`")),
+        }
+    }
+}
+
 /// What is sent in one turn, after the answers before it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct RecordedTurn {
     /// Messages since the last answer, as members of a request.
     pub messages: Vec<Value>,
+    /// Later turns with a recorded history: these messages with the recorded answers before them.
+    pub recorded: Vec<Value>,
     /// Time from the answer before it to this turn, ns, if recorded.
     pub think: Option<Nanos>,
 }
@@ -88,7 +113,7 @@ impl SyntheticConversations {
                 let system = is_first.then(|| json!({"role": "system", "content": prefix}));
                 let most = self.output.as_ref().map(|output| output.draw(&mut rng));
                 let messages = system.into_iter().chain([asked]).collect();
-                let turn = RecordedTurn { messages, think: None };
+                let turn = RecordedTurn { messages, ..RecordedTurn::default() };
                 Ok(PlannedTurn { turn, most, members: Map::new() })
             });
             let turns: Vec<_> = turns.collect::<Result<_, String>>()?;
@@ -100,15 +125,15 @@ impl SyntheticConversations {
 }
 
 impl Workload {
-    /// Returns the conversations of rows, for sessions with live answers.
+    /// Returns the conversations of rows, for sessions with this history.
     ///
     /// A row holds a whole conversation (`messages`, `conversations`, or `turns`), whose recorded
-    /// answers are left out, or one turn of the session that its `session_id` names. Any other row
-    /// with a text is a conversation of one turn.
+    /// answers are left out of a live history, or one turn of the session that its `session_id`
+    /// names. Any other row with a text is a conversation of one turn.
     ///
     /// # Errors
-    /// A row that is not a conversation.
-    pub fn of_conversations(rows: &[Row]) -> Result<Self, ReadError> {
+    /// A row that is not a conversation, or one without the answers of a recorded history.
+    pub fn of_conversations(rows: &[Row], history: History) -> Result<Self, ReadError> {
         let mut workload = Self::default();
         let mut sessions: Vec<Session> = Vec::new();
         let mut by_name = std::collections::HashMap::new();
@@ -127,6 +152,9 @@ impl Workload {
             let begins_at = trace::time(&mut row).map_err(wrong)?;
             let own = members.select(row, RowMembers::default());
             turns.iter_mut().for_each(|turn| turn.members.clone_from(&own));
+            if history == History::Live {
+                turns.iter_mut().for_each(|turn| turn.turn.recorded = Vec::new());
+            }
             match id {
                 Some((_, id)) => {
                     let new = sessions.len();
@@ -160,6 +188,9 @@ impl Workload {
         }
         workload.remarks.extend(members.remarks(RowMembers::default()));
         workload.arrivals = arrivals(&mut sessions)?;
+        if history == History::Recorded {
+            sessions.iter().try_for_each(check_answers)?;
+        }
         for session in sessions {
             workload.add_conversation(session.turns);
         }
@@ -218,6 +249,22 @@ struct Session {
     /// When it began, in ns in the recording's own time.
     begins_at: Option<i128>,
     row: usize,
+}
+
+/// Checks that a recorded answer precedes each later turn of a session.
+fn check_answers(session: &Session) -> Result<(), ReadError> {
+    let mut later = (2..).zip(session.turns.iter().skip(1));
+    match later.find(|(_, planned)| planned.turn.recorded.is_empty()) {
+        None => Ok(()),
+        Some((number, _)) => {
+            let why = format!(
+                "turn {number} has no recorded answer before it, which history=recorded needs; give \
+                 whole conversations ({})",
+                MESSAGES.join(", ")
+            );
+            Err(row_error(session.row, why))
+        }
+    }
 }
 
 /// Puts sessions in the order of their recorded times. Returns the times since the first one;
@@ -282,7 +329,8 @@ fn turns_of_row(row: &mut Row) -> Result<Vec<PlannedTurn>, String> {
 }
 
 fn user(text: &str) -> RecordedTurn {
-    RecordedTurn { messages: vec![json!({"role": "user", "content": text})], think: None }
+    let messages = vec![json!({"role": "user", "content": text})];
+    RecordedTurn { messages, ..RecordedTurn::default() }
 }
 
 /// Returns a turn of a list `turns`: a text, or an object with a text.
@@ -351,15 +399,20 @@ fn by_answers(messages: Vec<Map<String, Value>>) -> Vec<RecordedTurn> {
     let mut asks = false;
     for message in messages {
         let role = message.get("role").and_then(Value::as_str).unwrap_or_default();
-        if role == "assistant" && (asks || !turns.is_empty()) {
-            if asks {
-                turns.push(std::mem::take(&mut turn));
-            }
+        let is_answer = role == "assistant" && (asks || !turns.is_empty());
+        let is_question = matches!(role, "user" | "tool" | "function");
+        if is_answer && asks {
+            turns.push(std::mem::take(&mut turn));
             asks = false;
-            continue;
         }
-        asks |= matches!(role, "user" | "tool" | "function");
-        turn.messages.push(message.into());
+        let message = Value::Object(message);
+        if !turns.is_empty() {
+            turn.recorded.push(message.clone());
+        }
+        if !is_answer {
+            asks |= is_question;
+            turn.messages.push(message);
+        }
     }
     if asks {
         turns.push(turn);
@@ -373,8 +426,12 @@ mod tests {
     use super::*;
 
     fn read(lines: &str) -> Result<Workload, ReadError> {
+        read_with(lines, History::Live)
+    }
+
+    fn read_with(lines: &str, history: History) -> Result<Workload, ReadError> {
         let rows = Format::JsonLines.rows(lines.as_bytes())?.collect::<Result<Vec<_>, _>>()?;
-        Workload::of_conversations(&rows)
+        Workload::of_conversations(&rows, history)
     }
 
     /// Returns the roles and contents of each turn of a conversation.
@@ -421,6 +478,29 @@ mod tests {
             {"role":"assistant","content":"x"}]}"#;
         let workload = read(&line.replace('\n', "")).unwrap();
         assert_eq!(said(&workload, 0), ["user:1", "tool:r"]);
+    }
+
+    #[test]
+    fn a_recorded_history_has_every_message_in_order() {
+        let line = r#"{"messages": [{"role":"system","content":"s"},{"role":"user","content":"1"},
+            {"role":"assistant","content":"a"},{"role":"assistant","content":"b"},
+            {"role":"system","content":"t"},{"role":"user","content":"2"},
+            {"role":"assistant","content":"c"}]}"#;
+        let line = line.replace('\n', "");
+        let workload = read_with(&line, History::Recorded).unwrap();
+        assert_eq!(said(&workload, 0), ["system:s user:1", "system:t user:2"]);
+        let turns = &workload.conversations[0].turns;
+        let contents = |turn: &RecordedTurn| -> Vec<String> {
+            turn.recorded.iter().map(|message| message["content"].to_string()).collect()
+        };
+        assert_eq!(contents(&turns[1]), [r#""a""#, r#""b""#, r#""t""#, r#""2""#]);
+        assert!(read(&line).unwrap().conversations[0].turns[1].recorded.is_empty());
+        let without = read_with(r#"{"turns": ["1", "2"]}"#, History::Recorded).unwrap_err();
+        assert!(
+            without.to_string().contains("turn 2 has no recorded answer before it"),
+            "{without}"
+        );
+        read_with(r#"{"turns": ["1"]}"#, History::Recorded).unwrap();
     }
 
     #[test]

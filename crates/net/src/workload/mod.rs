@@ -19,7 +19,7 @@ use dyno_loadgen::clock::Nanos;
 use serde_json::{Map, Value};
 
 use budget::SizeBudget;
-pub use conversation::{Conversation, RecordedTurn, SyntheticConversations, ThinkTimes};
+pub use conversation::{Conversation, History, RecordedTurn, SyntheticConversations, ThinkTimes};
 pub use lengths::{LengthMix, LengthPair, Lengths};
 pub use members::RowMembers;
 pub use read::{Format, ReadError, Row, Rows};

@@ -9,6 +9,7 @@ mod anthropic;
 mod cuts;
 mod gateways;
 mod grpc;
+mod images;
 mod interfaces;
 mod oip_grpc;
 mod oip_http;

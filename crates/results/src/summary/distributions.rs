@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MetricDistribution {
-    /// `ttft`, `tpot`, `itl`, `e2el`, `requests_per_s`, `input_tokens_per_s`, `output_tokens_per_s`,
-    /// `input_tokens` or `output_tokens`
+    /// `ttft`, `tpot`, `itl`, `e2el`, `requests_per_s`, `images_per_s`, `input_tokens_per_s`,
+    /// `output_tokens_per_s`, `input_tokens` or `output_tokens`
     pub metric: String,
     /// `ns`, `1/s` or `tokens`
     pub unit: String,

@@ -127,10 +127,11 @@ pub const METRICS: [Metric; 30] = [
         keys: &["distributions", "peak_concurrency", "stages", "models", "steady"],
         what: "for each metric, the mean, the standard deviation (of all values, not of a \
                sample), the extremes and percentiles, sorted[floor(count * q)]. For rates, the \
-               mean covers the whole run; the other figures describe the requests, their input \
-               tokens and the output tokens in each second, where less than a second at the end \
+               mean covers the whole run; the other figures describe the requests, their images, \
+               their input tokens and the output tokens in each second, where less than a second at the end \
                counts with the second before it. The output tokens of an answer are spread evenly \
-               from its first to its last token, because their own times are not recorded. \
+               from its first to its last token, because their own times are not recorded. The mean of \
+               images/s is that of requests/s, times the mean number of images in an answer. \
                peak_concurrency is the maximum number of requests on the wire; a request that \
                waits in the client, also for its retry, is not. stages and steady are parts of the run: the stages of --stages, or the steady part. The steady part \
                begins where the variance of the means of five latencies each, divided by their \

@@ -14,7 +14,7 @@ pub fn check(given: &SpecKeys, api: Option<Api>) -> Result<(), Failure> {
     if api.is_some_and(|api| !api.is_text())
         && let Some(key) = OF_ANSWERS.into_iter().find(|key| given.has(key))
     {
-        let why = "has no effect: embeddings and rankings have no output tokens; remove it";
+        let why = format!("has no effect: {} have no output tokens; remove it", results(api));
         return Err(given.wrong(key, why));
     }
     let members = key_members(given, api);
@@ -32,6 +32,11 @@ pub fn check(given: &SpecKeys, api: Option<Api>) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Returns the name of answers that are no texts.
+pub fn results(api: Option<Api>) -> &'static str {
+    if api == Some(Api::Images) { "images" } else { "embeddings and rankings" }
 }
 
 /// Keys that only concern answers of text.
@@ -71,6 +76,8 @@ mod tests {
             let given = SpecKeys::read("openai", &format!("http://a,{keys}")).unwrap();
             let problem = check(&given, Some(Api::Embeddings)).unwrap_err();
             assert!(problem.problems()[0].contains("has no effect: embeddings"), "{keys}");
+            let problem = check(&given, Some(Api::Images)).unwrap_err();
+            assert!(problem.problems()[0].contains("has no effect: images have"), "{keys}");
             check(&given, Some(Api::Completions)).unwrap();
         }
     }

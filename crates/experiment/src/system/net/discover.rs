@@ -323,8 +323,11 @@ impl Questions<'_> {
     /// Returns the failure of an answer that demands a token.
     fn unauthorized(&self, base: &str, answer: &HttpAnswer) -> Failure {
         let trouble = Trouble::of_status(Kind::Request, answer.status, &self.words(answer));
-        Failure::set_up(format!("{base}: {trouble}"))
-            .hint("pass the environment variable of the token with token-env=NAME")
+        Failure::set_up(format!("{base}: {trouble}")).hint(if self.route.is_signed() {
+            "check the credentials, and the service and the region of sigv4="
+        } else {
+            "pass the environment variable of the token with token-env=NAME"
+        })
     }
 
     /// Returns the message of an answer, without the values of fields that it repeats.

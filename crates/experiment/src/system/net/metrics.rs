@@ -82,7 +82,8 @@ impl SpecKeys {
             },
         };
         let page = |endpoint: &Endpoint, path: String| {
-            let is_node = nodes.iter().any(|node| node.is_same_origin(endpoint));
+            let node = nodes.iter().find(|node| node.is_same_origin(endpoint));
+            let is_node = node.is_some();
             let fields = if is_node { options.fields.clone() } else { Vec::new() };
             let version = if is_node { version } else { HttpVersion::Http1 };
             // Neither the fingerprint nor the certificate of the client is meant for other servers.
@@ -92,7 +93,10 @@ impl SpecKeys {
                 let trust = options.trust.clone();
                 Trust { fingerprints: Vec::new(), identity: None, ..trust }
             };
-            let endpoint = endpoint.origin();
+            let endpoint = match node.and_then(Endpoint::signer) {
+                Some(signer) => endpoint.origin().signed_by(signer.clone()),
+                None => endpoint.origin(),
+            };
             let secrets = options.secrets.clone();
             MetricsPage { endpoint, path, version, fields, trust, secrets, model: None }
         };

@@ -175,7 +175,8 @@ fn settings(
     let streams = is_text && api != Some(Api::Transcriptions);
     let is_streaming = given.switch("stream", streams)?;
     if is_streaming && !is_text {
-        return Err(given.wrong("stream", "embeddings and rankings are not streamed; remove it"));
+        let why = format!("{} are not streamed; remove it", contradictions::results(api));
+        return Err(given.wrong("stream", why));
     }
     let tokenizer = tokenizer(given)?;
     let (others, without) = members(given)?;
@@ -322,6 +323,7 @@ fn adapted(
     let tokens = match settings.api {
         // The fewest that the interface allows.
         Some(Api::Responses) => "16 tokens",
+        Some(Api::Images) => "an answer",
         _ => "one token",
     };
     remarks.push(format!(

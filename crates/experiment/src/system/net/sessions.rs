@@ -7,7 +7,7 @@ use dyno_loadgen::plan::Chain;
 use dyno_net::endpoint::Endpoint;
 use dyno_net::exchange::HttpVersion;
 use dyno_net::openai::{Api, Settings};
-use dyno_net::workload::{Lengths, SyntheticConversations, ThinkTimes, Workload};
+use dyno_net::workload::{History, Lengths, SyntheticConversations, ThinkTimes, Workload};
 use dyno_results::units::parse_duration;
 
 use super::{SpecKeys, prompts};
@@ -38,7 +38,14 @@ pub fn sessions(
 ) -> Result<Option<(Workload, Sessions)>, Failure> {
     let (think, interval) = (think(given)?, interval(given)?);
     let pauses = (think.is_some(), interval.is_some());
-    let Some(is_once) = mode(given, pauses)? else { return Ok(None) };
+    let history: Option<History> = given.read_as("history")?;
+    let Some(is_once) = mode(given, pauses)? else {
+        return match history {
+            Some(_) => Err(given.wrong("history", "it belongs to sessions; add sessions=live")),
+            None => Ok(None),
+        };
+    };
+    let history = history.unwrap_or_default();
     let turns: Option<Lengths> = given.read_as("turns")?;
     if api.is_some_and(|api| api != Api::Chat) {
         return Err(given.wrong("sessions", "conversations always use chat; remove api and chat"));
@@ -54,6 +61,7 @@ pub fn sessions(
         return Err(given.wrong("think", why));
     }
     reject_others(run, "sessions=live")?;
+    check_history(given, run, history)?;
     let seed = run.seed_of(RandomStream::Sessions);
     let mut workload = match prompts::rows_of(run)? {
         Some(_) if turns.is_some() => {
@@ -62,7 +70,7 @@ pub fn sessions(
         Some(rows) => {
             let output: Option<Lengths> = given.read_as("output")?;
             let path = run.data.first().map(|(_, path)| path.display().to_string());
-            let mut workload = Workload::of_conversations(&rows).map_err(|error| {
+            let mut workload = Workload::of_conversations(&rows, history).map_err(|error| {
                 Failure::set_up(format!("{}: {error}", path.unwrap_or_default()))
             })?;
             match output {
@@ -91,12 +99,32 @@ pub fn sessions(
     let chains = workload.chains(think, seed);
     let turns = workload.prompts.len() as f64 / chains.len() as f64;
     workload.remarks.push(format!(
-        "{} conversations of {turns:.1} turns on average; each turn contains the server's own \
-         answers to the earlier turns.",
-        chains.len()
+        "{} conversations of {turns:.1} turns on average; each turn contains {} answers to the \
+         earlier turns.",
+        chains.len(),
+        match history {
+            History::Live => "the server's own",
+            History::Recorded => "the recorded",
+        }
     ));
     workload.remarks.extend(interval.map(remark_on_interval));
     Ok(Some((workload, Sessions { chains, is_once, interval })))
+}
+
+/// Rejects a recorded history without a recording, and programs for calls that it answers.
+fn check_history(given: &SpecKeys, run: &RunOptions, history: History) -> Result<(), Failure> {
+    if history == History::Live {
+        return Ok(());
+    }
+    if run.data.is_empty() {
+        return Err(given.wrong("history", "has no effect without --data FILE; remove it"));
+    }
+    if given.has("tools") {
+        let why =
+            "has no effect: history=recorded sends the recorded results; remove one of the two";
+        return Err(given.wrong("tools", why));
+    }
+    Ok(())
 }
 
 fn remark_on_interval(interval: Nanos) -> String {
@@ -231,6 +259,9 @@ mod tests {
             ("sessions=dead", "expected live or once, found `dead`"),
             ("sessions=live,exact-input=usage", "cannot be changed"),
             ("think=1s", "add sessions=live"),
+            ("history=recorded", "add sessions=live"),
+            ("sessions=live,history=recorded", "without --data FILE"),
+            ("sessions=live,history=old", "expected live or recorded, found `old`"),
             ("every=1s", "add sessions=live"),
             ("sessions=live,every=0s", "a time above 0"),
             ("sessions=live,every=1s,think=1s", "remove every or think"),

@@ -1,6 +1,7 @@
 //! Parser of specifications of servers: a URL, then keys with values.
 
 mod numbers;
+mod route;
 
 use std::fmt::Display;
 use std::num::NonZero;
@@ -17,11 +18,11 @@ use dyno_results::units::parse_duration;
 use dyno_tensors::files;
 
 use self::numbers::expected_number;
+pub use self::route::Route;
+use self::route::signing_variables;
 use super::Resources;
 use super::model_names::{quoted, unquoted};
-use super::secrets::{
-    REDACTED, SECRET_PLACES, is_secret_member, query_secrets, without_credentials,
-};
+use super::secrets::{REDACTED, SECRET_PLACES, query_secrets};
 use crate::failure::Failure;
 use crate::options::{RandomStream, RunOptions};
 
@@ -36,6 +37,8 @@ pub struct SpecKeys {
     known: Vec<&'static str>,
     /// Secrets of queries and bodies taken so far.
     secrets: Vec<String>,
+    /// Whether requests are signed, so that no field may authorize them in another way.
+    is_signed: bool,
 }
 
 /// Keys whose values are not files, even if a file of that name exists.
@@ -59,6 +62,7 @@ pub fn named(system: &str, argument: &str) -> Resources {
     let first = std::iter::once(given.url.clone());
     let urls = first.chain(given.all("node")).chain(given.all("proxy")).collect();
     let mut variables = [given.all("token-env"), given.all("proxy-login-env")].concat();
+    variables.extend(signing_variables(&mut given));
     let mut files =
         ["ca", "client-cert", "client-key", "tokenizer"].map(|key| given.all(key)).concat();
     let named = |keys: Vec<(String, String)>| keys.into_iter().map(|(_, value)| value);
@@ -122,7 +126,7 @@ impl SpecKeys {
         let nodes = keys.iter().filter(|(key, _)| key == "node").map(|(_, url)| url);
         let secrets = std::iter::once(&url).chain(nodes).flat_map(|url| query_secrets(url));
         let secrets = secrets.map(str::to_owned).collect();
-        Ok(Self { system, url, keys, known: Vec::new(), secrets })
+        Ok(Self { system, url, keys, known: Vec::new(), secrets, is_signed: false })
     }
 
     /// Returns the failure of an invalid value of a key.
@@ -273,56 +277,6 @@ impl SpecKeys {
         texts.iter().map(|text| route.to(text).map_err(|why| self.wrong("URL", why))).collect()
     }
 
-    /// Takes what all URLs share: the query of `query.NAME=` and the proxy.
-    ///
-    /// # Errors
-    /// An invalid proxy, or a missing file or variable.
-    pub fn route(&mut self) -> Result<Route, Failure> {
-        let mut query = self.beginning("query.");
-        check_redacted("query", &query)?;
-        let secret = query.iter().filter(|(name, _)| is_secret_member(name));
-        self.secrets.extend(secret.map(|(_, value)| value.clone()));
-        query.extend(self.secrets_of("query")?);
-        let proxy = self.text("proxy");
-        let proxy = proxy.map(|text| match text.parse::<Endpoint>() {
-            Ok(proxy) if proxy.is_tls() || !proxy.target("").is_empty() => {
-                Err(self.wrong("proxy", format!("expected http://HOST:PORT, found `{proxy}`")))
-            }
-            read => read.map_err(|error| {
-                self.wrong("proxy", format!("{error}, in `{}`", without_credentials(&text)))
-            }),
-        });
-        let proxy = proxy.transpose()?;
-        if proxy.is_none() && self.has("proxy-login-env") {
-            return Err(self.wrong("proxy-login-env", "expected it together with proxy="));
-        }
-        let proxy = match (proxy, self.proxy_login()?) {
-            (Some(proxy), Some(login)) => Some(proxy.with_login(&login)),
-            (proxy, _) => proxy,
-        };
-        Ok(Route { query, proxy })
-    }
-
-    /// Takes the user and the password for the proxy, which are written nowhere.
-    ///
-    /// # Errors
-    /// The environment variable is not set, or has another form.
-    fn proxy_login(&mut self) -> Result<Option<String>, Failure> {
-        let Some(variable) = self.text("proxy-login-env") else { return Ok(None) };
-        let login = std::env::var(&variable).unwrap_or_default().trim().to_owned();
-        if !login.contains(':') || login.contains(char::is_control) {
-            let problem = format!(
-                "proxy-login-env: the environment variable {variable} has no USER:PASSWORD"
-            );
-            let hint =
-                format!("export {variable}=USER:PASSWORD; Dyno sends it and never writes it");
-            return Err(Failure::set_up(problem).hint(hint));
-        }
-        self.secrets.push(login.clone());
-        self.secrets.extend(login.split_once(':').map(|(_, password)| password.to_owned()));
-        Ok(Some(login))
-    }
-
     /// Takes the values of `PLACE-env.NAME=VARIABLE` and `PLACE-file.NAME=FILE`, which are written
     /// nowhere.
     ///
@@ -393,6 +347,7 @@ impl SpecKeys {
             }
             fields.push(("authorization".into(), format!("Bearer {token}")));
         }
+        self.check_signed(&fields)?;
         Ok(Options {
             connections: connections.map_or(default.connections, NonZero::get),
             grows: connections.is_none(),
@@ -495,33 +450,6 @@ fn no_comma(key: Option<&(String, String)>) -> &'static str {
 pub(super) fn is_cut_off(json: &str) -> bool {
     serde_json::from_str::<serde_json::Value>(json)
         .is_err_and(|error| error.is_eof() && !json.is_empty())
-}
-
-/// What the requests to all servers of a specification share.
-pub struct Route {
-    query: Vec<(String, String)>,
-    proxy: Option<Endpoint>,
-}
-
-impl Route {
-    /// Returns the server of a URL.
-    ///
-    /// # Errors
-    /// The text is not a URL.
-    pub fn to(&self, url: &str) -> Result<Endpoint, String> {
-        if url.contains(REDACTED) {
-            return Err(format!("{REDACTED} replaces a secret value of `{url}`"));
-        }
-        let parsed = url.parse::<Endpoint>();
-        let parsed =
-            parsed.map_err(|error| format!("{error}, in `{}`", without_credentials(url)))?;
-        let with = |to: Endpoint, (name, value): &(String, String)| to.with_query(name, value);
-        let endpoint = self.query.iter().fold(parsed, with);
-        Ok(match &self.proxy {
-            Some(proxy) => endpoint.through(proxy.clone()),
-            None => endpoint,
-        })
-    }
 }
 
 /// Rejects values that an earlier output of Dyno left out.

@@ -2,22 +2,48 @@
 
 use super::{Pacing, Tenant};
 use crate::clock::Nanos;
+use crate::plan::{Load, Server};
+use crate::qsl::SampleIndex;
+use crate::settings::Arrivals;
 
 impl Tenant {
+    /// Returns the arrivals of the ramp of all clients; `None` if no ramp precedes the trace.
+    pub(super) fn ramp_arrivals(&self) -> Option<Vec<Nanos>> {
+        let is_open = matches!(self.pacing, Pacing::OpenLoop { .. });
+        (is_open && !self.accuracy && self.plan.ramp > 0).then(|| self.plan.ramp_arrivals())
+    }
+
     /// Puts the arrivals of the ramp before the trace, which begins when the ramp ends. Their samples
     /// come from a generator of their own, so that the trace is the same with and without a ramp.
-    pub(super) fn prepend_ramp(&mut self) {
-        if self.accuracy || !matches!(self.pacing, Pacing::OpenLoop { .. }) || self.plan.ramp == 0 {
-            return;
-        }
-        let times = self.plan.ramp_arrivals();
+    /// Clients issue the queries of ramp and trace in turn.
+    pub(super) fn prepend_ramp(&mut self, times: Vec<Nanos>) {
         let samples = self.trace.other_samples(!self.plan.seeds.sample_index, times.len());
+        let (share, all) = (self.share, (0..).zip(times.into_iter().zip(samples)));
+        let own = all.filter(|(number, _)| share.has(*number)).map(|(_, query)| query);
+        let (times, samples): (Vec<Nanos>, Vec<SampleIndex>) = own.unzip();
+        let last = self.before.saturating_add(self.plan.max_query_count);
+        self.max_queries = share.part(last) - share.part(self.before);
         self.shift = self.plan.ramp;
         self.scheduled.iter_mut().for_each(|due| *due = due.saturating_add(self.shift));
         self.known += times.len();
         self.ramp_queries = times.len() as u64;
         self.indices.splice(0..0, samples);
         self.scheduled.splice(0..0, times);
+    }
+
+    /// Returns how many queries of this client may be in flight at `now`, if `in_flight` may after the
+    /// ramp, and when that number grows. The clients together have one more after the other.
+    #[inline]
+    pub(super) fn ramped(&self, in_flight: u64, now: Nanos) -> (u64, Option<Nanos>) {
+        match &self.plan.load {
+            Load::Server(Server { arrivals: Arrivals::Concurrency(all), .. })
+                if now < self.plan.ramp =>
+            {
+                let (all, next_at) = self.plan.ramped(u64::from(*all), now);
+                (self.share.part(all), next_at)
+            }
+            _ => (in_flight, None),
+        }
     }
 
     /// Notes that query number `first` is issued at `now`. Those of a trace are known before.

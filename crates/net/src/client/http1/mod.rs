@@ -360,7 +360,7 @@ impl Pool {
     /// Writes the request of a sample to a connection on which no other thread writes.
     #[inline]
     fn send(&self, connection: &Connection, job: Job, responder: &Responder) -> SendOutcome {
-        let request = self.shared.requests.encoded(job.index);
+        let request = self.shared.requests.for_node(job.index, connection.node);
         if let Some(wrong) = &request.wrong {
             let failed = FailedAttempt::unheard(wrong);
             self.failed(job, responder, &failed, self.shared.clock.now());

@@ -36,7 +36,7 @@ struct OpenStream {
 
 /// Opens a stream for a sample; if that fails, the sample goes to another connection.
 pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Responder) {
-    let encoded = lane.shared.requests.encoded(job.index);
+    let encoded = lane.shared.requests.for_node(job.index, link.node);
     if let Some(wrong) = &encoded.wrong {
         let now = lane.shared.clock.now();
         return lane.failed(job, &responder, &FailedAttempt::unheard(wrong), now);

@@ -1,18 +1,18 @@
 //! One, two and four workers come to the same result as a single client.
 
-use dyno_loadgen::clock::WallTime;
+use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::log::{LogFiles, LogSettings};
 use dyno_loadgen::run::{Event, RecordRetention, RunLog, TestLog, run};
 use dyno_loadgen::settings::{Arrivals, Repetition, Scenario, TestMode, TestSettings};
 use dyno_loadgen::verdict::Verdict;
 
-use super::rig::{ByIndex, Numbers, Time, gathered, played, tenant};
+use super::rig::{ByIndex, Numbers, Time, gathered, played, played_with_ramp, tenant};
 
-fn alone(settings: &TestSettings) -> TestLog {
+fn alone(settings: &TestSettings, ramp: Nanos) -> TestLog {
     let mut system = ByIndex::default();
     let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
-    run(&mut driver, &[tenant(settings, &Numbers)], RecordRetention::Every, &mut |_| {})
+    run(&mut driver, &[tenant(settings, ramp, &Numbers)], RecordRetention::Every, &mut |_| {})
         .swap_remove(0)
 }
 
@@ -61,7 +61,8 @@ fn server() -> TestSettings {
     }
 }
 
-fn cases() -> Vec<(&'static str, TestSettings)> {
+/// Settings, and the length of the ramp before the load, ns.
+fn cases() -> Vec<(&'static str, TestSettings, Nanos)> {
     let gamma = Arrivals::Gamma(0.3);
     let offline = TestSettings {
         scenario: Scenario::Offline,
@@ -70,25 +71,26 @@ fn cases() -> Vec<(&'static str, TestSettings)> {
         ..server()
     };
     vec![
-        ("server", server()),
-        ("gamma", TestSettings { server_arrivals: gamma, ..server() }),
-        ("both", TestSettings { mode: TestMode::SubmissionRun, ..server() }),
-        ("offline", offline.clone()),
-        ("offline accuracy", TestSettings { mode: TestMode::AccuracyOnly, ..offline }),
-        ("peak", TestSettings { mode: TestMode::FindPeakPerformance, ..server() }),
-        ("repeated", TestSettings { repetition: Repetition::Minimum(3), ..server() }),
+        ("server", server(), 0),
+        ("gamma", TestSettings { server_arrivals: gamma, ..server() }, 0),
+        ("ramp", server(), 301_000_000),
+        ("both", TestSettings { mode: TestMode::SubmissionRun, ..server() }, 0),
+        ("offline", offline.clone(), 0),
+        ("offline accuracy", TestSettings { mode: TestMode::AccuracyOnly, ..offline }, 0),
+        ("peak", TestSettings { mode: TestMode::FindPeakPerformance, ..server() }, 0),
+        ("repeated", TestSettings { repetition: Repetition::Minimum(3), ..server() }, 0),
     ]
 }
 
 #[test]
 fn one_two_and_four_workers_write_the_logs_of_a_single_client() {
     let expected: Vec<_> =
-        cases().iter().map(|(_, settings)| files(&placed(alone(settings)))).collect();
+        cases().iter().map(|(_, settings, ramp)| files(&placed(alone(settings, *ramp)))).collect();
     for workers in [1, 2, 4] {
         let (coordinator, threads) = gathered(workers, || Time::Virtual);
         coordinator.set_up(&[], &|| true).unwrap();
-        for ((name, settings), expected) in cases().iter().zip(&expected) {
-            let log = placed(played(&coordinator, settings));
+        for ((name, settings, ramp), expected) in cases().iter().zip(&expected) {
+            let log = placed(played_with_ramp(&coordinator, settings, *ramp));
             let got = files(&log);
             for (file, (got, expected)) in
                 ["summary", "detail", "accuracy", "trace"].iter().zip(got.iter().zip(expected))
@@ -108,7 +110,7 @@ fn one_two_and_four_workers_write_the_logs_of_a_single_client() {
 #[test]
 fn workers_in_real_time_issue_the_trace_of_one_and_begin_together() {
     let settings = TestSettings { min_duration_ms: 300, ..server() };
-    let trace = alone(&settings).runs().next().unwrap().record.clone();
+    let trace = alone(&settings, 0).runs().next().unwrap().record.clone();
     let (coordinator, threads) = gathered(3, || Time::Real);
     coordinator.set_up(&[], &|| true).unwrap();
     let log = played(&coordinator, &settings);

@@ -187,15 +187,29 @@ pub fn gathered(workers: u32, played: fn() -> Time) -> (Coordinator, Vec<Worker>
     (listening.gather(&patience(), &mut |_| {}).unwrap(), threads)
 }
 
-pub fn tenant<'a>(settings: &TestSettings, library: &'a dyn SampleLibrary) -> Tenant<'a> {
+/// Returns a tenant with a ramp of this length before its load; 0 without one.
+pub fn tenant<'a>(
+    settings: &TestSettings,
+    ramp: Nanos,
+    library: &'a dyn SampleLibrary,
+) -> Tenant<'a> {
     let plan = Plan::resolve(settings, SIZE).unwrap();
+    let plan = if ramp > 0 { plan.with_ramp(ramp).unwrap() } else { plan };
     Tenant { settings: settings.clone().into(), plan, library, messages: Vec::new() }
 }
 
 pub fn played(coordinator: &Coordinator, settings: &TestSettings) -> TestLog {
+    played_with_ramp(coordinator, settings, 0)
+}
+
+pub fn played_with_ramp(
+    coordinator: &Coordinator,
+    settings: &TestSettings,
+    ramp: Nanos,
+) -> TestLog {
     let library = coordinator.library(&Numbers);
     let system = ("by index", SIZE);
     let mut driver = coordinator.begin(system, settings.scenario, vec![settings.clone()]);
-    let tenants = [tenant(settings, &library)];
+    let tenants = [tenant(settings, ramp, &library)];
     run(&mut driver, &tenants, RecordRetention::Every, &mut |_| {}).swap_remove(0)
 }

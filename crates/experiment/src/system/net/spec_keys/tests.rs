@@ -79,6 +79,25 @@ fn a_token_comes_of_the_environment_alone() {
 }
 
 #[test]
+fn signatures_have_a_service_and_credentials_of_the_environment() {
+    let problem = |keys: &str| {
+        let mut given = SpecKeys::read("openai", &format!("https://a,{keys}")).unwrap();
+        given.route().err().unwrap().problems()[0].clone()
+    };
+    assert!(problem("sigv4=bedrock").contains("expected SERVICE/REGION"));
+    assert!(problem("sigv4-env=AWS").contains("together with sigv4="));
+    let found = problem("sigv4=bedrock/us-east-1,sigv4-env=DYNO_TEST_NO_SUCH");
+    assert!(found.contains("DYNO_TEST_NO_SUCH_ACCESS_KEY_ID"), "{found}");
+    let variables = |keys: &str| named("openai", &format!("https://a,{keys}")).variables;
+    assert_eq!(variables("sigv4=bedrock/us-east-1")[1], "AWS_SECRET_ACCESS_KEY");
+    assert_eq!(variables("sigv4=bedrock/us-east-1,sigv4-env=B")[2], "B_SESSION_TOKEN");
+    let mut given = SpecKeys::read("openai", "https://a,header.authorization=Basic x").unwrap();
+    given.is_signed = true;
+    let problem = given.options(&RunOptions::default()).err().unwrap().problems()[0].clone();
+    assert!(problem.contains("the signature sets the header field authorization"), "{problem}");
+}
+
+#[test]
 fn names_of_models_can_be_quoted() {
     let text = "http://h/v1,model=\"org/m@v1\\u002c2\",chat=true";
     let mut given = SpecKeys::read("openai", text).unwrap();

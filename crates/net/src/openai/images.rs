@@ -1,0 +1,107 @@
+//! Answers of the interface that generates images.
+//!
+//! Source: the API reference of OpenAI ("Create image").
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::answer::{AnswerSink as _, in_band, no_answer};
+use super::builder::AnswerBuilder;
+use super::usage::Claim;
+use crate::base64::decoded_length;
+use crate::ledger::Flags;
+use crate::trouble::{Kind, Trouble, in_short};
+
+#[derive(Deserialize)]
+struct Wire<'a> {
+    #[serde(borrow, default)]
+    data: Option<Vec<Image<'a>>>,
+    #[serde(borrow, default)]
+    model: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
+}
+
+/// An image, or where it is.
+#[derive(Deserialize)]
+struct Image<'a> {
+    #[serde(borrow, default)]
+    url: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    b64_json: Option<Cow<'a, str>>,
+}
+
+impl Image<'_> {
+    /// Returns the URL, or the size of the image; `None` if there is neither.
+    ///
+    /// # Errors
+    /// Not Base64, or not a URL.
+    fn summary(&self) -> Result<Option<String>, Trouble> {
+        let wrong = |what: &str, found: &str| {
+            let words = format!("expected an image as {what}, found: {}", in_short(found));
+            Trouble::new(Kind::Malformed, words)
+        };
+        let decoded = |text: &str| match decoded_length(text) {
+            None => Err(wrong("Base64", text)),
+            Some(0) => Ok(None),
+            Some(bytes) => Ok(Some(format!("an image of {bytes} bytes"))),
+        };
+        let base64 = self.b64_json.as_deref().unwrap_or_default();
+        if !base64.is_empty() {
+            // Some servers write a data URL here.
+            return decoded(data_of(base64).unwrap_or(base64));
+        }
+        let url = self.url.as_deref().unwrap_or_default();
+        match data_of(url) {
+            Some(data) => decoded(data),
+            None if url.is_empty() => Ok(None),
+            None if url.starts_with("http://") || url.starts_with("https://") => {
+                Ok(Some(url.to_owned()))
+            }
+            None => Err(wrong("a URL", url)),
+        }
+    }
+}
+
+/// Returns the Base64 of a data URL (RFC 2397).
+fn data_of(url: &str) -> Option<&str> {
+    Some(url.strip_prefix("data:")?.split_once(";base64,")?.1)
+}
+
+/// Reads images, of which each is a choice of the answer. Only their sizes or their URLs are kept.
+///
+/// # Errors
+/// Not an answer of the interface, an image that cannot be decoded, or the server's message if it
+/// reports an error.
+pub(super) fn whole(
+    json: &[u8],
+    expected: usize,
+    take: &mut AnswerBuilder,
+) -> Result<bool, Trouble> {
+    let wire: Wire<'_> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
+    if wire.error.is_some_and(|error| error.get() != "null") {
+        return Err(in_band(json));
+    }
+    let Some(images) = &wire.data else { return Ok(false) };
+    wire.model.iter().for_each(|model| take.model(model.get()));
+    for (at, image) in images.iter().enumerate() {
+        take.choice(at);
+        if let Some(summary) = image.summary()? {
+            take.output(if at > 0 { "\n" } else { "" }, false);
+            take.output(&summary, false);
+        }
+        take.finish("stop");
+    }
+    if let Some(claim) = wire.usage.and_then(|usage| Claim::read(usage.get())) {
+        // Tokens of images are no text.
+        take.usage(Claim { output: None, oddities: Flags::default(), ..claim });
+    }
+    if images.len() != expected {
+        take.items = Some((images.len(), expected));
+    }
+    Ok(true)
+}

@@ -1,0 +1,73 @@
+//! Generation of images. The answers follow the example in OpenAI's reference.
+
+use dyno_net::ledger::{Class, Finish};
+use dyno_net::openai::{Api, Input, OpenAi, Settings};
+use dyno_net::protocol::{Protocol, TokenCounter};
+use dyno_net::trouble::Kind;
+use serde_json::{Value, json};
+
+use crate::interfaces::{JSON, protocol, read};
+
+/// Returns requests for so many images each.
+fn images(count: u64) -> OpenAi {
+    let others = [("n".to_owned(), json!(count)), ("size".to_owned(), json!("8x8"))];
+    let settings = Settings { others: others.into_iter().collect(), ..Settings::default() };
+    protocol(Api::Images, Input::Text("A white cat".into()), settings)
+}
+
+fn answer(data: &Value) -> String {
+    json!({"created": 1_589_478_378, "data": data}).to_string()
+}
+
+#[test]
+fn a_request_has_a_prompt_and_its_members_and_is_never_streamed() {
+    let request = images(2).request(0);
+    assert_eq!(request.path, "/images/generations");
+    let body: Value = serde_json::from_slice(&request.body).unwrap();
+    assert_eq!(body, json!({"model": "m", "prompt": "A white cat", "n": 2, "size": "8x8"}));
+}
+
+#[test]
+fn an_answer_has_all_images_as_urls_or_base64() {
+    // "foobar" in Base64, by RFC 4648.
+    let data = json!([{"url": "https://a/1.png", "b64_json": null}, {"b64_json": "Zm9vYmFy"}]);
+    let (said, beats, entry) = read(&images(2), JSON, &answer(&data));
+    assert_eq!((said.unwrap(), beats), ("https://a/1.png\nan image of 6 bytes".into(), 0));
+    assert_eq!((entry.class, entry.finish, entry.images), (Class::Whole, Finish::Stop, 2));
+    assert_eq!((entry.output, entry.counted_by), (None, TokenCounter::Nobody));
+
+    let data = json!([{"url": "data:image/png;base64,Zm8="}]);
+    let usage = json!({"input_tokens": 50, "output_tokens": 4160, "total_tokens": 4210});
+    let body = json!({"data": data, "usage": usage}).to_string();
+    let (said, _, entry) = read(&images(1), JSON, &body);
+    assert_eq!((said.unwrap(), entry.class), ("an image of 2 bytes".into(), Class::Whole));
+    assert_eq!((entry.input, entry.output, entry.images), (Some(50), None, 1));
+    assert!(entry.contradictions.is_empty());
+}
+
+#[test]
+fn fewer_images_and_what_is_no_image_are_no_success() {
+    let (said, _, entry) = read(&images(2), JSON, &answer(&json!([{"b64_json": "Zm9v"}])));
+    assert_eq!(said.unwrap_err().words, "the answer has 1 of the 2 requested results");
+    assert_eq!((entry.class, entry.images), (Class::Cut, 1));
+    let (_, _, entry) = read(&images(1), JSON, &answer(&json!([])));
+    assert_eq!((entry.class, entry.images), (Class::Cut, 0));
+    for empty in [json!([{}]), json!([{"url": "", "b64_json": ""}]), json!([{"url": null}])] {
+        assert_eq!(read(&images(1), JSON, &answer(&empty)).2.class, Class::Empty, "{empty}");
+    }
+    for (wrong, words) in [
+        (json!([{"b64_json": "Zm9vY"}]), "expected an image as Base64, found: Zm9vY"),
+        (json!([{"b64_json": "not an image"}]), "expected an image as Base64"),
+        (json!([{"url": "cat.png"}]), "expected an image as a URL, found: cat.png"),
+    ] {
+        let trouble = read(&images(1), JSON, &answer(&wrong)).0.unwrap_err();
+        assert_eq!(trouble.kind, Kind::Malformed, "{wrong}");
+        assert!(trouble.words.starts_with(words), "{trouble}");
+    }
+    for malformed in ["{}", "[]", r#"{"data": [1]}"#, "no JSON"] {
+        let trouble = read(&images(1), JSON, malformed).0.unwrap_err();
+        assert_eq!(trouble.kind, Kind::Malformed, "{malformed}: {trouble}");
+    }
+    let refused = r#"{"error": {"message": "rejected by the safety system"}}"#;
+    assert_eq!(read(&images(1), JSON, refused).2.class, Class::InBand);
+}
