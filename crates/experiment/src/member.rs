@@ -107,12 +107,6 @@ impl Rig for WorkerRig {
         Ok(Instrument { driver: Box::new(driver.start(gate.by(clock))), monitor: Some(monitor) })
     }
 
-    fn expect(&self, job: &Job<'_>) {
-        if let Some(remote) = self.system.as_ref().and_then(System::remote) {
-            remote.exclude_ramp(ramp(job));
-        }
-    }
-
     fn report(&self, job: &Job<'_>, played: &RunOutcome) -> Vec<u8> {
         let begun = lock(&self.begun);
         // The coordinator judges the measured part; it cuts the columns below itself.

@@ -8,6 +8,7 @@ usage: rnn_streams_load.py DYNO FOLDER UNITS STREAMS P99_MS SECONDS
 
 import heapq
 import json
+import math
 import os
 import subprocess
 import sys
@@ -69,16 +70,18 @@ def peer(lstm, units, streams, rate, seconds):
 
 
 def ours(dyno, url, units, streams, rate, seconds, folder):
+    # Streams start one after another within one think time, and none ends during the test, as at the peer.
     think = f"{round(streams / rate * 1e6)}us"
-    steps = max(2, round(seconds * rate / streams / 2))
+    steps = 2 + 2 * math.ceil(seconds * rate / streams)
     with tempfile.TemporaryDirectory(dir=folder) as out:
         command = [dyno, "run", "--system", f"oip:{url}/m,binary=true,sequences={streams},steps={steps},think={think}"]
         command += ["--shape", f"sequence=1x1x{units}"]
-        command += ["--scenario", "server", "--max-concurrency", str(streams), "--duration", f"{seconds}s"]
+        command += ["--scenario", "server", "--max-concurrency", str(streams)]
+        command += ["--ramp", think, "--duration", f"{seconds}s"]
         command += ["--mode", "performance", "--json", "--no-progress", "--out", os.path.join(out, "run")]
         printed = subprocess.run(command, stdout=subprocess.PIPE).stdout
     metrics = json.loads(printed)["tests"][0]["metrics"]
-    return metrics["completed_samples_per_s"], metrics["latency_ns"]["p99"] / 1e6
+    return metrics["rates"]["completed_samples_per_s"], metrics["latency_ns"]["p99"] / 1e6
 
 
 def peak(play, bound):

@@ -335,7 +335,7 @@ impl Compare {
         let control = Control { watch: &watched, interrupt: Some(&interrupt), most: None };
         let looks = looks(layout.until_decided);
         let mut decide = |sides: &Sides| -> Result<bool, Failure> {
-            Ok(ComparisonReport::from_sides(sides, self.question(looks, false))?.is_decided())
+            Ok(ComparisonReport::from_sides(sides, self.question(looks))?.is_decided())
         };
         let (end, pairs) = schedule.play(&directory, &layout, control, &mut decide)?;
         if end != End::Valid {

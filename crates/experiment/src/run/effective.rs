@@ -50,11 +50,8 @@ pub fn effective_toml(run: &Run, options: &Options) -> String {
         let own = options.tenants.iter().find(|tenant| tenant.name == name);
         let system = own.and_then(|tenant| tenant.system.as_deref()).map(without_secrets);
         let system = system.map_or(String::new(), |spec| format!("system = {}\n", quoted(&spec)));
-        let _ = writeln!(
-            text,
-            "\n[[tenants]]\nname = {}\n{system}\n[tenants.settings]",
-            quoted(name)
-        );
+        let _ =
+            writeln!(text, "\n[[tenants]]\nname = {}\n{system}\n[tenants.settings]", quoted(name));
         text += &rows(test);
     }
     text

@@ -237,8 +237,9 @@ fn load(name: &str, request: &Request<'_>) -> Result<LoadedServer, Failure> {
             of_tenant.push(0);
             continue;
         };
-        let identified =
-            is_url(spec).then(|| discover::system_of(spec, run, Some(request.watch))).transpose()?;
+        let identified = is_url(spec)
+            .then(|| discover::system_of(spec, run, Some(request.watch)))
+            .transpose()?;
         let spec = identified.as_ref().unwrap_or(spec);
         let (name, argument) = spec.split_once(':').unwrap_or((spec, ""));
         if !NAMES.contains(&name) {

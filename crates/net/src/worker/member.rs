@@ -60,8 +60,6 @@ pub trait Rig {
     /// # Errors
     /// A message.
     fn begin(&self, scenario: Scenario, gate: &Gate) -> Result<Instrument<'_>, String>;
-    /// Prepares for a run, which begins afterwards.
-    fn expect(&self, _job: &Job<'_>) {}
     /// Returns data for the coordinator besides the record of a run, in a format of its own. Called
     /// after each run.
     fn report(&self, _job: &Job<'_>, _played: &RunOutcome) -> Vec<u8> {
@@ -398,7 +396,6 @@ impl Member {
             share: self.share,
             epoch: u16::try_from(play.epoch).unwrap_or(1),
         };
-        rig.expect(&job);
         let played = driver.play(&job);
         let found = lock(&self.shared.monitor).as_ref().and_then(Monitor::failing);
         let failing = found.map(|found| wire::FailingWindow {

@@ -135,7 +135,7 @@ fn workers_in_real_time_issue_the_trace_of_one_and_begin_together() {
 fn reports_come_with_the_places_of_their_samples() {
     let (coordinator, threads) = gathered(3, || Time::Virtual);
     coordinator.set_up(&[], &|| true).unwrap();
-    for (name, settings) in cases() {
+    for (name, settings, _) in cases() {
         let log = played(&coordinator, &settings);
         let record = &log.runs().last().unwrap().record;
         let shares = coordinator.shares();
