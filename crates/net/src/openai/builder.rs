@@ -365,6 +365,13 @@ impl AnswerBuilder {
     }
 }
 
+/// Returns whether a line of a stream is an event whatever follows it: a JSON object, or `[DONE]`.
+pub(super) fn is_event(line: &[u8]) -> bool {
+    let line = line.trim_ascii();
+    let has_braces = line.starts_with(b"{") && line.ends_with(b"}");
+    line == DONE || has_braces && serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok()
+}
+
 /// Returns whether more bytes could make these complete JSON.
 fn is_cut_off(json: &[u8]) -> bool {
     let read = serde_json::from_slice::<serde::de::IgnoredAny>(json);
