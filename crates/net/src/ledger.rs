@@ -13,14 +13,15 @@
 //! assert!(settle(Class::Cut, accepted, || "ended early".into()).is_err());
 //! ```
 
-use std::fmt;
-use std::marker::PhantomData;
+mod flags;
 
 use dyno_loadgen::clock::Nanos;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::protocol::TokenCounter;
 use crate::trouble::{Kind, Trouble};
+
+pub use flags::{Flag, Flags};
 
 /// Class of an answer. Only a whole answer is a success, unless a setting accepts its class.
 #[derive(
@@ -186,7 +187,7 @@ impl Finish {
 pub enum Contradiction {
     /// Usage counts no output tokens, and there is output.
     NoTokens,
-    /// Usage counts more output tokens than the output has bytes.
+    /// Usage counts more output tokens than the output has bytes: those of one answer, or of a run.
     MoreTokensThanBytes,
     /// Usage counts fewer output tokens than parts with output.
     FewerTokensThanParts,
@@ -235,14 +236,20 @@ pub enum Oddity {
     ByteOrderMark,
     /// In a live session: calls of tools that are not those whose results were recorded.
     OtherTools,
-}
-
-/// An element of [`Flags`].
-pub trait Flag: Copy + 'static {
-    /// All elements, at most 16.
-    const ALL: &'static [Self];
-    /// Position in [`ALL`](Self::ALL).
-    fn position(self) -> u16;
+    /// Usage counts thoughts beside the output tokens; the total shows it.
+    ThoughtsBeside,
+    /// The total exceeds input and output, and no thoughts are stated.
+    LargerTotal,
+    /// Usage is a member of a choice.
+    ChoiceUsage,
+    /// Usage of a part counts the tokens of this part alone.
+    PartUsage,
+    /// Usage counts a few more output tokens than the output has bytes.
+    InvisibleTokens,
+    /// Events that no empty line separates, or that are no data by the standard.
+    JoinedEvents,
+    /// An error that is empty or 0.
+    EmptyError,
 }
 
 impl Flag for Contradiction {
@@ -279,76 +286,17 @@ impl Flag for Oddity {
         Self::NoChoices,
         Self::ByteOrderMark,
         Self::OtherTools,
+        Self::ThoughtsBeside,
+        Self::LargerTotal,
+        Self::ChoiceUsage,
+        Self::PartUsage,
+        Self::InvisibleTokens,
+        Self::JoinedEvents,
+        Self::EmptyError,
     ];
 
     fn position(self) -> u16 {
         self as u16
-    }
-}
-
-/// A set of flags.
-#[derive(Clone, Copy)]
-pub struct Flags<F>(u16, PhantomData<F>);
-
-impl<F> Default for Flags<F> {
-    fn default() -> Self {
-        Self(0, PhantomData)
-    }
-}
-
-impl<F> PartialEq for Flags<F> {
-    fn eq(&self, other: &Self) -> bool {
-        self.0 == other.0
-    }
-}
-
-impl<F> Eq for Flags<F> {}
-
-impl<F> Serialize for Flags<F> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u16(self.0)
-    }
-}
-
-impl<'de, F> Deserialize<'de> for Flags<F> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        u16::deserialize(deserializer).map(|flags| Self(flags, PhantomData))
-    }
-}
-
-impl<F: Flag> Flags<F> {
-    /// Adds a flag.
-    pub fn insert(&mut self, flag: F) {
-        self.0 |= 1 << flag.position();
-    }
-
-    /// Whether a flag is in the set.
-    #[must_use]
-    pub fn contains(self, flag: F) -> bool {
-        self.0 & (1 << flag.position()) != 0
-    }
-
-    /// Whether the set is empty.
-    #[must_use]
-    pub fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// The flags of both sets.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self(self.0 | other.0, PhantomData)
-    }
-
-    /// The flags in the set.
-    pub fn iter(self) -> impl Iterator<Item = F> {
-        F::ALL.iter().copied().filter(move |flag| self.contains(*flag))
-    }
-}
-
-impl<F: Flag + fmt::Debug> fmt::Debug for Flags<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.iter()).finish()
     }
 }
 
@@ -398,6 +346,8 @@ pub struct Entry {
     pub parts: u32,
     /// Bytes of output.
     pub bytes: u32,
+    /// Most counted output tokens without bytes: hidden thoughts, ends of choices, markup of calls.
+    pub unseen: u32,
     /// Counts that cannot all be right.
     pub contradictions: Flags<Contradiction>,
     /// Peculiarities.
@@ -499,6 +449,13 @@ impl Oddity {
             Self::NoChoices => "a part without choices",
             Self::ByteOrderMark => "a byte order mark",
             Self::OtherTools => "tool calls that differ from the recorded ones",
+            Self::ThoughtsBeside => "usage counts thoughts beside the output",
+            Self::LargerTotal => "a total above input and output tokens",
+            Self::ChoiceUsage => "usage within a choice",
+            Self::PartUsage => "usage of each part alone",
+            Self::InvisibleTokens => "usage counts tokens without text",
+            Self::JoinedEvents => "events without an empty line or without data:",
+            Self::EmptyError => "an empty error",
         }
     }
 }
@@ -520,6 +477,8 @@ pub fn settle(
 
 #[cfg(test)]
 mod tests {
+    use std::fmt;
+
     use super::*;
 
     #[test]

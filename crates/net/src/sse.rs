@@ -5,6 +5,9 @@
 //! versions of llama.cpp report an error in a field `error`, which the standard does not know: it is
 //! read as the data of an event of the type `error`. The standard permits a byte order mark before the
 //! first line; some servers write one before each event.
+//!
+//! Some proxies omit the empty lines between events, and some write errors without `data:`. A parser
+//! [for complete lines](Parser::for_lines) reads both.
 
 use memchr::memchr2;
 
@@ -47,7 +50,20 @@ pub struct Parser {
     after_return: bool,
     /// A line begins with a byte order mark.
     has_marks: bool,
+    /// Returns whether a line of data is an event whatever follows it.
+    is_event: Option<fn(&[u8]) -> bool>,
+    /// The last event was passed on although no empty line has ended it yet.
+    is_open: bool,
+    /// No empty line separates two events, or an event is no data.
+    has_joined: bool,
+    /// Lines that the standard ignores, joined by line feeds.
+    ignored: Vec<u8>,
 }
+
+/// Names of fields with their colon.
+const FIELDS: [&[u8]; 5] = [b"data:", b"error:", b"event:", b"id:", b"retry:"];
+/// Maximum bytes that are kept of ignored lines.
+const MOST_IGNORED: usize = 4 << 10;
 
 /// Data of the current event, borrowed from the input as long as possible.
 #[derive(Clone, Copy)]
@@ -62,6 +78,14 @@ impl Parser {
     /// Maximum bytes of a line and of an event's data.
     pub const LIMIT: usize = 64 << 20;
 
+    /// Creates a parser that passes on each line of data for which `is_event` returns true as an event of
+    /// its own, as soon as the line is read, and also if it lacks `data:`. It keeps other lines that the
+    /// standard ignores.
+    #[must_use]
+    pub fn for_lines(is_event: fn(&[u8]) -> bool) -> Self {
+        Self { is_event: Some(is_event), ..Self::default() }
+    }
+
     /// Returns the bytes that are kept of an incomplete event.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
@@ -74,12 +98,27 @@ impl Parser {
         self.reset_event();
         self.after_return = false;
         self.has_marks = false;
+        self.is_open = false;
+        self.has_joined = false;
+        self.ignored.clear();
     }
 
     /// Returns whether a line of the stream begins with a byte order mark.
     #[must_use]
     pub fn has_marks(&self) -> bool {
         self.has_marks
+    }
+
+    /// Returns whether no empty line separates two events, or an event is no data.
+    #[must_use]
+    pub fn has_joined_events(&self) -> bool {
+        self.has_joined
+    }
+
+    /// Returns the begin of the lines that the standard ignores, if this parser keeps them.
+    #[must_use]
+    pub fn ignored(&self) -> &[u8] {
+        &self.ignored
     }
 
     /// Takes bytes, and passes on each event that they complete.
@@ -95,7 +134,7 @@ impl Parser {
             self.after_return = false;
             bytes = bytes.strip_prefix(b"\n").unwrap_or(bytes);
         }
-        let mut data = Data::Kept;
+        let (mut data, mut has_line) = (Data::Kept, false);
         while let Some(end) = memchr2(b'\n', b'\r', bytes) {
             let (line, rest) = bytes.split_at(end);
             bytes = match *rest {
@@ -106,6 +145,7 @@ impl Parser {
                 }
                 _ => &rest[1..],
             };
+            has_line = true;
             if self.line.is_empty() {
                 data = self.take_line(line, data, &mut event)?;
             } else {
@@ -118,6 +158,10 @@ impl Parser {
                 self.line = whole;
                 self.line.clear();
             }
+        }
+        if has_line && self.pass_on(data, &mut event) {
+            self.is_open = true;
+            data = Data::Kept;
         }
         self.keep(data)?;
         match self.line.len() + bytes.len() {
@@ -135,8 +179,10 @@ impl Parser {
     /// # Errors
     /// [`TooLongError`].
     pub fn finish(&mut self, mut event: impl FnMut(Event<'_>)) -> Result<(), TooLongError> {
-        if !self.line.is_empty() {
-            let line = std::mem::take(&mut self.line);
+        let line = std::mem::take(&mut self.line);
+        let is_cut =
+            FIELDS.iter().any(|field| field.len() > line.len() && field.starts_with(&line));
+        if !is_cut {
             let data = self.take_line(&line, Data::Kept, &mut event)?;
             self.keep(data)?;
         }
@@ -151,7 +197,7 @@ impl Parser {
     fn take_line<'a>(
         &mut self,
         mut line: &'a [u8],
-        data: Data<'a>,
+        mut data: Data<'a>,
         event: &mut impl FnMut(Event<'_>),
     ) -> Result<Data<'a>, TooLongError> {
         if let Some(rest) = line.strip_prefix(b"\xef\xbb\xbf") {
@@ -159,6 +205,7 @@ impl Parser {
             line = rest;
         }
         if let Some(value) = line.strip_prefix(b"data:") {
+            let data = self.end_line(data, event);
             return self.take_data(value.strip_prefix(b" ").unwrap_or(value), data);
         }
         if line.is_empty() {
@@ -170,10 +217,14 @@ impl Parser {
                 event(Event { name: &self.name, data });
             }
             self.reset_event();
+            self.is_open = false;
             return Ok(Data::Kept);
         }
         if line == b"data" {
             return self.take_data(b"", data);
+        }
+        if self.has_joined && line.starts_with(b"event") {
+            data = self.end_line(data, event);
         }
         if line == b"event" {
             self.name.clear();
@@ -181,11 +232,70 @@ impl Parser {
             self.name.clear();
             self.name.extend_from_slice(value.strip_prefix(b" ").unwrap_or(value));
         } else if let Some(value) = line.strip_prefix(b"error:") {
+            data = self.end_line(data, event);
             self.name.clear();
             self.name.extend_from_slice(b"error");
             return self.take_data(value.strip_prefix(b" ").unwrap_or(value), data);
+        } else {
+            data = self.take_other(line, data, event);
         }
         Ok(data)
+    }
+
+    /// Processes a line that the standard ignores; returns the updated data.
+    fn take_other<'a>(
+        &mut self,
+        line: &[u8],
+        mut data: Data<'a>,
+        event: &mut impl FnMut(Event<'_>),
+    ) -> Data<'a> {
+        let is_field = |name: &[u8]| {
+            let rest = line.strip_prefix(name);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b":"))
+        };
+        let Some(is_event) = self.is_event else { return data };
+        if line.starts_with(b":") || is_field(b"id") || is_field(b"retry") {
+            return data;
+        }
+        if is_event(line) {
+            data = self.end_line(data, event);
+            self.has_joined = true;
+            event(Event { name: &self.name, data: line });
+            self.name.clear();
+        } else {
+            let free = MOST_IGNORED.saturating_sub(self.ignored.len() + 1);
+            if !self.ignored.is_empty() && free > 0 {
+                self.ignored.push(b'\n');
+            }
+            self.ignored.extend_from_slice(&line[..line.len().min(free)]);
+        }
+        data
+    }
+
+    /// Passes on the current event before a further line, if it is complete without an empty line;
+    /// returns the updated data.
+    #[inline]
+    fn end_line<'a>(&mut self, data: Data<'a>, event: &mut impl FnMut(Event<'_>)) -> Data<'a> {
+        let is_joined = std::mem::take(&mut self.is_open) || self.pass_on(data, event);
+        self.has_joined |= is_joined;
+        if is_joined { Data::Kept } else { data }
+    }
+
+    /// Passes on the current event if its only line is an event whatever follows; returns whether it is.
+    #[inline]
+    fn pass_on(&mut self, data: Data<'_>, event: &mut impl FnMut(Event<'_>)) -> bool {
+        let Some(is_event) = self.is_event else { return false };
+        let line = match data {
+            Data::Here(line) => line,
+            Data::Kept if self.lines == 1 => self.data.as_slice(),
+            Data::Kept => return false,
+        };
+        let is_complete = is_event(line);
+        if is_complete {
+            event(Event { name: &self.name, data: line });
+            self.reset_event();
+        }
+        is_complete
     }
 
     #[inline]
@@ -298,6 +408,57 @@ mod tests {
         let every: Vec<usize> = (0..stream.len()).collect();
         assert_eq!(events(stream, &[]), expected);
         assert_eq!(events(stream, &every), expected);
+    }
+
+    /// The events of a stream for a parser that takes each line in braces as an event, joined by bars, and
+    /// what that parser notes.
+    fn line_events(stream: &[u8], piece: usize) -> (String, bool, String) {
+        let mut parser = Parser::for_lines(|line| line.starts_with(b"{") && line.ends_with(b"}"));
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        let mut found = Vec::new();
+        let mut take = |event: Event<'_>| found.push(text(event.name) + &text(event.data));
+        stream.chunks(piece).for_each(|piece| parser.push(piece, &mut take).unwrap());
+        parser.finish(&mut take).unwrap();
+        (found.join("|"), parser.has_joined_events(), text(parser.ignored()))
+    }
+
+    #[test]
+    fn lines_may_be_events_of_their_own() {
+        for (stream, expected, is_joined, ignored) in [
+            // The standard, also with several lines.
+            ("data: {1}\n\nevent: a\ndata: {2}\r\n\r\n", "{1}|a{2}", false, ""),
+            ("data: {1}\n: c\nid: 7\nretry\n\ndata: {\ndata: 2}\n\n", "{1}|{\n2}", false, ""),
+            // No empty lines, or some.
+            ("data: {1}\ndata: {2}\ndata: x\n", "{1}|{2}|x", true, ""),
+            ("data: {1}\ndata: {2}\n\ndata: {3}\n\n", "{1}|{2}|{3}", true, ""),
+            ("data: {1}\nerror: {2}\n\n", "{1}|error{2}", true, ""),
+            ("data: {0}\ndata: {1}\nevent: a\ndata: {2}\n", "{0}|{1}|a{2}", true, ""),
+            // No field.
+            ("data: {1}\n\n{2}\n", "{1}|{2}", true, ""),
+            ("data: {1}\n{2}", "{1}|{2}", true, ""),
+            ("event: error\n{2}\n\n", "error{2}", true, ""),
+            ("data: {1}\n\nan error: 7\nidle\n", "{1}", false, "an error: 7\nidle"),
+            // The begin of a field that is cut off.
+            ("data: {1}\n\nda", "{1}", false, ""),
+        ] {
+            for piece in [1, 2, 3, 7, 1_000] {
+                let found = line_events(stream.as_bytes(), piece);
+                let expected = (expected.to_owned(), is_joined, ignored.to_owned());
+                assert_eq!(found, expected, "{stream:?}, {piece}");
+            }
+        }
+        let (_, _, long) = line_events(&[b'x'; 9_000], 10);
+        assert!(long.len() <= MOST_IGNORED);
+    }
+
+    #[test]
+    fn an_event_is_passed_on_when_its_line_is_read() {
+        let mut parser = Parser::for_lines(|line| line == b"1");
+        let mut found = Vec::new();
+        parser.push(b"data: 1\n", |event| found.push(event.data.to_vec())).unwrap();
+        assert_eq!(found, [b"1"]);
+        parser.push(b"\n", |_| unreachable!("it was passed on")).unwrap();
+        assert!(!parser.has_joined_events());
     }
 
     #[test]

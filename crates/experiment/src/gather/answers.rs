@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::{Failure, Record};
-use dyno_net::ledger::{Class, Entry, Finish, Oddity};
+use dyno_net::ledger::{Class, Contradiction, Entry, Finish, Flags, Oddity};
 use dyno_net::protocol::TokenCounter;
 use dyno_results::summary::answers::{Answers, Lengths, Tokens};
 use dyno_results::summary::metrics::Distribution;
@@ -16,13 +16,42 @@ pub struct Accounts<'a> {
     record: &'a Record,
     entries: &'a [Option<Entry>],
     failed: HashMap<u64, Failure>,
+    /// The tokens without text of single answers make more tokens than bytes in all answers together.
+    exceeds_bytes: bool,
 }
 
 impl<'a> Accounts<'a> {
     /// Returns the accounts of a run; `None` if answers are not text.
     pub fn new(record: &'a Record, entries: &'a [Option<Entry>]) -> Option<Self> {
         let is_text = entries.iter().any(Option::is_some);
-        is_text.then(|| Self { record, entries, failed: record.failed.iter().copied().collect() })
+        is_text.then(|| {
+            let failed = record.failed.iter().copied().collect();
+            let mut accounts = Self { record, entries, failed, exceeds_bytes: false };
+            accounts.exceeds_bytes = accounts.has_more_tokens_than_bytes();
+            accounts
+        })
+    }
+
+    /// Returns whether the server counts more output tokens than all answers have bytes, apart from tokens
+    /// that need none.
+    fn has_more_tokens_than_bytes(&self) -> bool {
+        let counted = self.answered().map(|(_, entry)| entry);
+        let counted = counted.filter(|entry| entry.counted_by == TokenCounter::Server);
+        let (mut tokens, mut most) = (0_u64, 0_u64);
+        for entry in counted {
+            tokens += u64::from(entry.claimed.unwrap_or(0));
+            most += u64::from(entry.bytes) + u64::from(entry.unseen);
+        }
+        tokens > most
+    }
+
+    /// Returns the contradictions of an answer, among them that of all answers together.
+    fn contradictions(&self, entry: &Entry) -> Flags<Contradiction> {
+        let mut all = entry.contradictions;
+        if self.exceeds_bytes && has_invisible_tokens(entry) {
+            all.insert(Contradiction::MoreTokensThanBytes);
+        }
+        all
     }
 
     /// Returns the accounts of answered samples with their numbers.
@@ -101,7 +130,7 @@ impl<'a> Accounts<'a> {
                 lengths.answers += 1;
                 lengths.shorter += u64::from(u64::from(output) < most);
             }
-            for contradiction in entry.contradictions.iter() {
+            for contradiction in self.contradictions(entry).iter() {
                 let all = found.contradictions.entry(contradiction.name().into()).or_default();
                 if all.answers == 0 {
                     all.first = contradiction.example(entry);
@@ -129,13 +158,24 @@ impl<'a> Accounts<'a> {
     /// Returns the number of answers with contradictory counts of output tokens, and the first
     /// contradiction.
     pub fn doubtful_output(&self) -> Option<(u64, String)> {
-        self.doubtful(Entry::is_output_doubtful)
+        self.doubtful(|entry| self.is_output_doubtful(entry))
     }
 
     /// Returns the number of answers with contradictory counts of input tokens, and the first
     /// contradiction.
     pub fn doubtful_input(&self) -> Option<(u64, String)> {
-        self.doubtful(|entry| entry.is_input_doubtful() && !entry.is_output_doubtful())
+        self.doubtful(|entry| entry.is_input_doubtful() && !self.is_output_doubtful(entry))
+    }
+
+    fn is_output_doubtful(&self, entry: &Entry) -> bool {
+        entry.is_output_doubtful() || self.exceeds_bytes && has_invisible_tokens(entry)
+    }
+
+    /// Returns the number of answers with counted tokens that have no text, if they are not contradictory.
+    pub fn with_invisible_tokens(&self) -> u64 {
+        let is_sound =
+            |entry: &Entry| has_invisible_tokens(entry) && !self.is_output_doubtful(entry);
+        self.answered().filter(|(_, entry)| is_sound(entry)).count() as u64
     }
 
     /// Returns the number of answers whose contradiction a tokenizer resolved.
@@ -149,7 +189,7 @@ impl<'a> Accounts<'a> {
     fn doubtful(&self, is_doubtful: impl Fn(&Entry) -> bool) -> Option<(u64, String)> {
         let mut doubtful = self.answered().filter(|(_, entry)| is_doubtful(entry));
         let (_, first) = doubtful.next()?;
-        let words = first.contradictions.iter().next().map(|flag| flag.example(first));
+        let words = self.contradictions(first).iter().next().map(|flag| flag.example(first));
         Some((1 + doubtful.count() as u64, words.unwrap_or_default()))
     }
 
@@ -175,6 +215,11 @@ impl<'a> Accounts<'a> {
         column.resize(self.record.completed_at.len(), 0);
         column
     }
+}
+
+/// Returns whether the count of the server includes tokens without text.
+fn has_invisible_tokens(entry: &Entry) -> bool {
+    entry.counted_by == TokenCounter::Server && entry.oddities.contains(Oddity::InvisibleTokens)
 }
 
 fn finish_reason(finish: Finish) -> &'static str {
@@ -256,6 +301,41 @@ mod tests {
         let found = Accounts::new(&record, &partly).unwrap().tokens(0);
         assert_eq!((found.input, found.output, found.total_per_s), (None, None, None));
         assert_eq!(found.output_counted_by["server"], 2);
+    }
+
+    #[test]
+    fn tokens_without_text_must_not_exceed_the_bytes_of_all_answers() {
+        let record = record(&[]);
+        let entry = |tokens: u32, bytes: u32| {
+            let mut oddities = Flags::default();
+            if tokens > bytes {
+                oddities.insert(Oddity::InvisibleTokens);
+            }
+            let (claimed, unseen) = (Some(tokens), 1);
+            let counted_by = TokenCounter::Server;
+            Some(Entry {
+                claimed,
+                output: claimed,
+                bytes,
+                unseen,
+                oddities,
+                counted_by,
+                ..Entry::default()
+            })
+        };
+        // 6 tokens for 2 bytes, and 9 for 40: 15 of at most 44.
+        let entries = [entry(6, 2), entry(9, 40), None, None];
+        let accounts = Accounts::new(&record, &entries).unwrap();
+        assert_eq!((accounts.doubtful_output(), accounts.with_invisible_tokens()), (None, 1));
+        assert!(accounts.tokens(1).contradictions.is_empty());
+        // 15 tokens of at most 14, of which one answer has no more than its bytes.
+        let entries = [entry(6, 2), entry(6, 2), entry(3, 7), None];
+        let accounts = Accounts::new(&record, &entries).unwrap();
+        let words = "usage counts 6 output tokens for 2 bytes of output".to_owned();
+        assert_eq!(accounts.doubtful_output(), Some((2, words.clone())));
+        assert_eq!((accounts.doubtful_input(), accounts.with_invisible_tokens()), (None, 0));
+        let found = &accounts.tokens(1).contradictions["more_tokens_than_bytes"];
+        assert_eq!((found.answers, &found.first), (2, &words));
     }
 
     #[test]

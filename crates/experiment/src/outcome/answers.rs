@@ -204,6 +204,14 @@ fn judge_tokens(test: &mut summary::Test, accounts: &Accounts<'_>, tokens: &Toke
         );
         test.add_reason_after_failures(Reason::new(ReasonKind::Tokens, text));
     }
+    let invisible = accounts.with_invisible_tokens();
+    if invisible > 0 {
+        test.notes.push(format!(
+            "In {} of {answers} answers the server counts a few more output tokens than the output has \
+             bytes, such as those of thoughts that it removes. Output tokens and tokens/s include them.",
+            count(invisible)
+        ));
+    }
     let settled = accounts.settled();
     if settled > 0 {
         test.notes.push(format!(

@@ -55,6 +55,10 @@ pub(super) trait AnswerSink {
     fn content_parts(&mut self);
     /// Counts of tokens.
     fn usage(&mut self, claim: Claim);
+    /// Counts of tokens within a choice.
+    fn choice_usage(&mut self, _claim: Claim) {}
+    /// An error that is empty or 0, beside choices.
+    fn empty_error(&mut self) {}
 }
 
 /// What a text of a tool call is.
@@ -100,6 +104,8 @@ struct Choice<'a> {
     message: Option<MessageText<'a>>,
     #[serde(borrow, default)]
     finish_reason: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
 }
 
 /// A message, or the addition to a message.
@@ -163,6 +169,9 @@ pub fn read_part(json: &[u8], text: &mut Vec<u8>) -> Result<Part, Trouble> {
         fn usage(&mut self, claim: Claim) {
             self.part.usage = Some(claim);
         }
+        fn choice_usage(&mut self, claim: Claim) {
+            self.part.usage = Some(claim);
+        }
     }
     let mut alone = PartSink { text, part: Part::default() };
     if read_into(json, &mut alone)? { Ok(alone.part) } else { Err(without_choices()) }
@@ -199,12 +208,13 @@ pub(super) fn no_answer(json: &[u8]) -> Trouble {
 
 fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, Trouble> {
     let is_set = |value: &&RawValue| !matches!(value.get(), "null" | "false" | "\"\"");
+    let is_answer = matches!(wire.choices, Some(Some(_)));
     // Older servers send the error itself instead of a member of this name.
     let is_error_itself = wire.object.is_some_and(|object| object.get() == "\"error\"")
         || (wire.choices.is_none()
             && wire.usage.is_none()
             && [wire.message, wire.detail].into_iter().flatten().any(|value| is_set(&value)));
-    if wire.error.as_ref().is_some_and(is_set) || is_error_itself {
+    if is_error_itself || states_error(wire.error, is_answer, take) {
         return Err(in_band(json));
     }
     let Some(choices) = wire.choices.or_else(|| wire.usage.map(|_| None)) else {
@@ -250,11 +260,37 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
                 take.finish(&reason);
             }
         }
+        if let Some(claim) = choice.usage.and_then(|usage| Claim::read(usage.get())) {
+            take.choice_usage(claim);
+        }
     }
     if let Some(claim) = wire.usage.and_then(|usage| Claim::read(usage.get())) {
         take.usage(claim);
     }
     Ok(true)
+}
+
+/// Returns whether a member states an error. Beside an answer, one that is 0 or empty states none, and is
+/// noted.
+pub(super) fn states_error(
+    error: Option<&RawValue>,
+    is_answer: bool,
+    take: &mut dyn AnswerSink,
+) -> bool {
+    let Some(error) = error.map(RawValue::get) else { return false };
+    let is_empty = match serde_json::from_str(error) {
+        Ok(Value::Null) => return false,
+        Ok(Value::Bool(is_error)) => !is_error,
+        Ok(Value::String(text)) if text.is_empty() => true,
+        Ok(Value::Number(number)) => is_answer && number.as_f64() == Some(0.0),
+        Ok(Value::Array(list)) => is_answer && list.is_empty(),
+        Ok(Value::Object(members)) => is_answer && members.is_empty(),
+        Ok(Value::String(_)) | Err(_) => false,
+    };
+    if is_empty {
+        take.empty_error();
+    }
+    !is_empty
 }
 
 /// Returns the text of a finish reason: a string, or the type of an object.

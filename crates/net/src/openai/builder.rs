@@ -1,14 +1,15 @@
-//! State of an answer during its arrival (text, choices, counts) and its account.
+//! State of an answer during its arrival: text, choices, counts.
+
+mod account;
 
 use super::answer::{AnswerSink, CallPart, in_band, no_answer, read_into, without_choices};
-use super::usage::Claim;
+use super::usage::{Claim, PartCounts};
 use super::vectors::Expectation;
 use super::{Api, generate, images, messages, responses, tgi, transcription, vectors};
-use crate::ledger::{Class, Contradiction, Demand, Entry, Finish, Oddity};
+use crate::ledger::Finish;
 use crate::openai::DONE;
-use crate::protocol::{Reply, TokenCounter};
+use crate::protocol::Reply;
 use crate::sse::Event;
-use crate::tokens::Tokenize;
 use crate::trouble::{Kind, Trouble};
 
 /// Maximum number of distinct choices; further ones count as the last.
@@ -19,9 +20,6 @@ const MOST_CALLS: usize = 128;
 
 /// Types of events that only keep a connection open.
 const SIGNS_OF_LIFE: [&[u8]; 4] = [b"ping", b"keepalive", b"keep-alive", b"heartbeat"];
-
-/// Maximum number of markup tokens of a tool call beside its name and arguments.
-const MARKUP_OF_CALL: u32 = 32;
 
 /// Form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +62,11 @@ pub(super) struct AnswerBuilder {
     /// Bytes of text of the last part that repeated the text so far.
     repeated: usize,
     claim: Option<Claim>,
+    /// Counts within a choice, the last ones.
+    choice_claim: Option<Claim>,
+    /// Counts in the current part.
+    part_claim: Option<Claim>,
+    part_counts: PartCounts,
     choices: Vec<Choice>,
     /// Index of the current choice.
     current: usize,
@@ -75,6 +78,8 @@ pub(super) struct AnswerBuilder {
     has_blanks: bool,
     /// A part of a stream has no `choices`.
     lacks_choices: bool,
+    /// A part has an error that is empty or 0.
+    has_empty_error: bool,
     is_decreasing: bool,
     is_usage_late: bool,
     /// The end of the stream or of the body came within an event or within the JSON.
@@ -162,10 +167,19 @@ impl AnswerSink for AnswerBuilder {
 
     fn usage(&mut self, claim: Claim) {
         self.is_usage_late |= self.is_done;
+        self.part_claim = Some(claim);
         match &mut self.claim {
             Some(before) => self.is_decreasing |= before.update(claim),
             before => *before = Some(claim),
         }
+    }
+
+    fn choice_usage(&mut self, claim: Claim) {
+        self.choice_claim = Some(claim);
+    }
+
+    fn empty_error(&mut self) {
+        self.has_empty_error = true;
     }
 }
 
@@ -186,6 +200,9 @@ impl AnswerBuilder {
             items: None,
             repeated: 0,
             claim: None,
+            choice_claim: None,
+            part_claim: None,
+            part_counts: PartCounts::default(),
             choices: Vec::new(),
             current: 0,
             thought_bytes: 0,
@@ -194,6 +211,7 @@ impl AnswerBuilder {
             has_signs_of_life: false,
             has_blanks: false,
             lacks_choices: false,
+            has_empty_error: false,
             is_decreasing: false,
             is_usage_late: false,
             is_cut_off: false,
@@ -233,7 +251,7 @@ impl AnswerBuilder {
 
     /// Returns whether the server has counted tokens.
     pub fn has_usage(&self) -> bool {
-        self.claim.is_some()
+        self.claim.or(self.choice_claim).is_some()
     }
 
     /// Processes an event of a stream.
@@ -281,6 +299,7 @@ impl AnswerBuilder {
     fn part(&mut self, json: &[u8], name: &[u8]) {
         let before = self.text.len();
         self.has_silent_token = false;
+        self.part_claim = None;
         self.is_stream = true;
         let read = match self.api {
             Api::Responses => responses::event(json, name, self).map(|()| true),
@@ -294,8 +313,9 @@ impl AnswerBuilder {
             Ok(has_choices) => self.lacks_choices |= !has_choices,
             Err(trouble) => self.trouble = Some(trouble),
         }
-        let is_silent = before > 0 && self.has_silent_token;
-        self.parts += u32::from(self.text.len() > before || is_silent);
+        let (bytes, is_silent) = (self.text.len() - before, before > 0 && self.has_silent_token);
+        self.part_counts.add(bytes, self.part_claim);
+        self.parts += u32::from(bytes > 0 || is_silent);
     }
 
     /// Processes a whole answer.
@@ -339,217 +359,17 @@ impl AnswerBuilder {
         }
     }
 
-    /// Returns the account of the finished answer; `tokenizer` counts if the server does not, or
-    /// contradicts itself.
-    pub fn entry(
-        &self,
-        demand: Demand,
-        form: Form,
-        tokenizer: Option<&dyn Tokenize>,
-        ignores_usage: bool,
-    ) -> Entry {
-        let claim = self.claim.filter(|_| !ignores_usage);
-        let shown = claim.unwrap_or_default();
-        let finished = self.choices().filter(|choice| choice.finish.is_some()).count();
-        let mut entry = Entry {
-            input: shown.input,
-            cached: shown.cached,
-            reasoning: shown.reasoning,
-            claimed: shown.output,
-            total: shown.total,
-            demand,
-            finish: self.choices().filter_map(|choice| choice.finish).max().unwrap_or_default(),
-            choices: self.choices().count() as u16,
-            images: self.images(),
-            finished: finished as u16,
-            parts: if form == Form::Stream { self.parts } else { 0 },
-            bytes: u32::try_from(self.text.len()).unwrap_or(u32::MAX),
-            oddities: shown.oddities,
-            ..Entry::default()
-        };
-        self.note_oddities(&mut entry, form, claim.is_some());
-        if let Some(claim) = claim {
-            self.find_contradictions(&claim, &mut entry);
-        }
-        self.count_output(&mut entry, form, tokenizer);
-        entry.class = self.class(&entry, form);
-        entry
-    }
-
-    /// Returns the number of images.
-    fn images(&self) -> u16 {
-        let is_there = |choice: &Choice| self.api == Api::Images && choice.bytes > 0;
-        self.choices().filter(is_there).count() as u16
-    }
-
-    /// Iterates over the received choices.
-    fn choices(&self) -> impl Iterator<Item = Choice> {
-        self.choices.iter().copied().filter(|choice| choice.is_there)
-    }
-
-    fn note_oddities(&self, entry: &mut Entry, form: Form, has_usage: bool) {
-        let found = [
-            (Oddity::ContentParts, self.has_content_parts),
-            (Oddity::LateUsage, self.is_usage_late && has_usage),
-            (Oddity::NoDone, form == Form::Stream && !self.is_done),
-            (Oddity::DoneBlanks, self.has_blanks),
-            (Oddity::SignsOfLife, self.has_signs_of_life),
-            (Oddity::NoChoices, self.lacks_choices),
-            (
-                Oddity::NoFinishReason,
-                entry.choices > 0 && entry.finished == 0 && self.items.is_none(),
-            ),
-        ];
-        for (oddity, _) in found.into_iter().filter(|(_, is_found)| *is_found) {
-            entry.oddities.insert(oddity);
-        }
-    }
-
-    fn find_contradictions(&self, claim: &Claim, entry: &mut Entry) {
-        let output = claim.output.unwrap_or(0);
-        let has_output = entry.bytes > 0 || self.tool_calls > 0;
-        // Thoughts that are counted but not sent have no bytes.
-        let hidden = if self.thought_bytes == 0 { claim.reasoning.unwrap_or(0) } else { 0 };
-        let sent = u64::from(output.saturating_sub(hidden));
-        // A token has at least one byte, except for end-of-choice tokens and markup.
-        let most = u64::from(entry.bytes)
-            + u64::from(entry.choices.max(1))
-            + u64::from(self.tool_calls) * u64::from(MARKUP_OF_CALL);
-        let sum = claim.input.zip(claim.output).map(|(a, b)| u64::from(a) + u64::from(b));
-        let is_more = |part: Option<u32>, whole: Option<u32>| {
-            part.is_some_and(|part| whole.is_some_and(|whole| part > whole))
-        };
-        // Usage without any count is not a count of 0, but it is not reliable either.
-        let counts_nothing = claim.output.is_none() && claim.input.is_none();
-        // Vectors, ranks and images have no output tokens to count.
-        let is_zero = self.api.is_text()
-            && (claim.output == Some(0)
-                || (counts_nothing && !claim.oddities.contains(Oddity::NoCount)));
-        let is_counted = output > 0;
-        let found = [
-            (Contradiction::NoTokens, has_output && is_zero),
-            (Contradiction::MoreTokensThanBytes, has_output && is_counted && sent > most),
-            (Contradiction::FewerTokensThanParts, is_counted && output < entry.parts),
-            (Contradiction::Decreasing, self.is_decreasing),
-            (Contradiction::ReasoningExceedsOutput, is_more(claim.reasoning, claim.output)),
-            (Contradiction::CachedExceedsInput, is_more(claim.cached, claim.input)),
-            (
-                Contradiction::TotalDiffers,
-                sum.is_some_and(|sum| claim.total.is_some_and(|total| sum != u64::from(total))),
-            ),
-        ];
-        for (contradiction, _) in found.into_iter().filter(|(_, is_found)| *is_found) {
-            entry.contradictions.insert(contradiction);
-        }
-    }
-
-    /// Counts output tokens: by the server unless something contradicts its count, otherwise by the
-    /// tokenizer, otherwise one per part with output.
-    fn count_output(&self, entry: &mut Entry, form: Form, tokenizer: Option<&dyn Tokenize>) {
-        use Contradiction::{FewerTokensThanParts, MoreTokensThanBytes, NoTokens};
-        let is_absurd = [NoTokens, MoreTokensThanBytes, FewerTokensThanParts]
-            .iter()
-            .any(|flag| entry.contradictions.contains(*flag));
-        let is_doubtful = entry.is_output_doubtful();
-        let claimed = entry.claimed.filter(|_| !is_absurd);
-        (entry.output, entry.counted_by) = match (claimed, tokenizer) {
-            (Some(tokens), _) if !is_doubtful => (Some(tokens), TokenCounter::Server),
-            (_, Some(tokenizer)) => {
-                let tokens = tokenizer.count(&String::from_utf8_lossy(&self.text));
-                (Some(u32::try_from(tokens).unwrap_or(u32::MAX)), TokenCounter::Tokenizer)
-            }
-            (Some(tokens), None) => (Some(tokens), TokenCounter::Server),
-            (None, None) if form == Form::Stream => (Some(self.parts), TokenCounter::Events),
-            (None, None) => (None, TokenCounter::Nobody),
-        };
-    }
-
-    fn class(&self, entry: &Entry, form: Form) -> Class {
-        let is_short = |entry: &Entry| {
-            let least = entry.demand.least.map(u64::from).filter(|least| *least > 0);
-            let all = least.map(|least| least * u64::from(entry.demand.choices.max(1)));
-            // Only the server's own count, and only without contradictions.
-            let output = entry.output.filter(|_| {
-                entry.counted_by == TokenCounter::Server && !entry.is_output_doubtful()
-            });
-            all.zip(output).is_some_and(|(least, output)| u64::from(output) < least)
-        };
-        match entry.finish {
-            Finish::Abort => return Class::Aborted,
-            Finish::Filter => return Class::Filtered,
-            _ => {}
-        }
-        let is_over = form == Form::Whole || self.is_done;
-        let is_partly_finished = (1..entry.choices).contains(&entry.finished);
-        // Demanded choices that never came, if at least one came.
-        let lacks_choices = (1..entry.demand.choices).contains(&entry.choices);
-        let is_cut_off = self.is_cut_off && !self.is_done;
-        let is_partial = is_partly_finished || lacks_choices || self.items.is_some() || is_cut_off;
-        if is_partial || (!is_over && entry.finished == 0) {
-            return Class::Cut;
-        }
-        let is_without = |choice: Choice| choice.bytes == 0;
-        if self.text.is_empty() || self.choices().any(is_without) {
-            Class::Empty
-        } else if is_short(entry) {
-            Class::Short
-        } else {
-            Class::Whole
-        }
-    }
-
-    /// Explains the class of an answer for people.
-    pub fn words(&self, entry: &Entry) -> String {
-        let reason = match &*self.reason {
-            "" => String::new(),
-            reason => format!(" (finish_reason {:?})", crate::trouble::in_short(reason)),
-        };
-        let (choices, demanded) = (entry.choices, entry.demand.choices);
-        match entry.class {
-            Class::Whole | Class::InBand => String::new(),
-            Class::Empty if choices > 1 => {
-                let empty = self.choices().filter(|choice| choice.bytes == 0).count();
-                format!("{empty} of {choices} choices have no output{reason}")
-            }
-            Class::Empty => format!("the answer has no output{reason}"),
-            Class::Cut if self.is_cut_off && !self.is_done => {
-                "the answer was cut off in the middle of an event or of its JSON".into()
-            }
-            Class::Cut if choices > 0 && choices < demanded => {
-                format!("the answer has {choices} of the {demanded} requested choices")
-            }
-            Class::Cut if self.items.is_some() => {
-                let (items, expected) = self.items.unwrap_or_default();
-                format!("the answer has {items} of the {expected} requested results")
-            }
-            Class::Cut if entry.finished > 0 => {
-                format!(
-                    "the answer ended when {} of {choices} choices had finished",
-                    entry.finished
-                )
-            }
-            Class::Cut if self.api == Api::Responses => {
-                "the answer has no end event such as response.completed".into()
-            }
-            Class::Cut if self.api == Api::Messages => {
-                "the answer has neither a stop_reason nor the event message_stop".into()
-            }
-            Class::Cut if self.api == Api::Tgi => "the stream ended without generated_text".into(),
-            Class::Cut => "the stream ended with neither [DONE] nor a finish_reason".into(),
-            Class::Aborted => format!("the server aborted the answer{reason}"),
-            Class::Filtered => format!("a filter of the server stopped the answer{reason}"),
-            Class::Short => format!(
-                "the answer has {} output tokens, but the request demanded {}{reason}",
-                entry.output.unwrap_or(0),
-                u64::from(entry.demand.least.unwrap_or(0)) * u64::from(demanded.max(1))
-            ),
-        }
-    }
-
     /// Returns whether trouble is an error that the server reported within its answer.
     pub fn is_in_band(trouble: &Trouble) -> bool {
         matches!(trouble.kind, Kind::InBand | Kind::Refused | Kind::Request)
     }
+}
+
+/// Returns whether a line of a stream is an event whatever follows it: a JSON object, or `[DONE]`.
+pub(super) fn is_event(line: &[u8]) -> bool {
+    let line = line.trim_ascii();
+    let has_braces = line.starts_with(b"{") && line.ends_with(b"}");
+    line == DONE || has_braces && serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok()
 }
 
 /// Returns whether more bytes could make these complete JSON.

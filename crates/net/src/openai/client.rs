@@ -5,8 +5,8 @@ use std::sync::Arc;
 use dyno_loadgen::qsl::SampleIndex;
 use serde_json::{Map, Value};
 
-use super::answer::without_choices;
-use super::builder::{AnswerBuilder, Form};
+use super::answer::{in_band, without_choices};
+use super::builder::{AnswerBuilder, Form, is_event};
 use super::demands::Demands;
 use super::live::{LiveConversations, recorded};
 use super::vectors::Expectation;
@@ -306,7 +306,7 @@ impl Protocol for OpenAi {
             status: 0,
             form: None,
             claims_stream: false,
-            events: sse::Parser::default(),
+            events: sse::Parser::for_lines(is_event),
             body: Vec::new(),
             has_mark: false,
             builder,
@@ -353,7 +353,7 @@ impl AnswerReader {
     /// Returns the trouble of reading, and creates the account of the answer.
     fn settle(&mut self) -> Result<(), Trouble> {
         let form = self.form();
-        let trouble = self.builder.trouble.take();
+        let mut trouble = self.builder.trouble.take();
         let is_text = self.expects.0.is_text();
         let tokenizer = self.tokenizer.as_deref().filter(|_| trouble.is_none() && is_text);
         let mut entry = self.builder.entry(self.demand, form, tokenizer, self.ignores_usage);
@@ -366,6 +366,17 @@ impl AnswerReader {
         }
         if self.events.has_marks() || self.has_mark {
             entry.oddities.insert(Oddity::ByteOrderMark);
+        }
+        if self.events.has_joined_events() {
+            entry.oddities.insert(Oddity::JoinedEvents);
+        }
+        // What a server writes between events explains why they end.
+        let words = self.events.ignored();
+        if trouble.is_none()
+            && !words.is_empty()
+            && matches!(entry.class, Class::Cut | Class::Empty)
+        {
+            trouble = Some(in_band(words));
         }
         match trouble {
             Some(trouble) if AnswerBuilder::is_in_band(&trouble) => {

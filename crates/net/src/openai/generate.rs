@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::answer::{AnswerSink as _, in_band, no_answer};
+use super::answer::{AnswerSink as _, in_band, no_answer, states_error};
 use super::builder::AnswerBuilder;
 use super::repair::parsed;
 use super::usage::Claim;
@@ -41,7 +41,7 @@ pub(super) fn read(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Troubl
     };
     let mut repair = Vec::new();
     let wire: Wire<'_> = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
-    if wire.error.is_some_and(|error| error.get() != "null") {
+    if states_error(wire.error, wire.text.is_some(), take) {
         return Err(in_band(json));
     }
     let Some(text) = wire.text else { return Ok(false) };

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::answer::{AnswerSink as _, in_band, no_answer};
+use super::answer::{AnswerSink as _, in_band, no_answer, states_error};
 use super::builder::AnswerBuilder;
 use super::usage::Claim;
 use crate::base64::decoded_length;
@@ -83,7 +83,7 @@ pub(super) fn whole(
     take: &mut AnswerBuilder,
 ) -> Result<bool, Trouble> {
     let wire: Wire<'_> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
-    if wire.error.is_some_and(|error| error.get() != "null") {
+    if states_error(wire.error, wire.data.is_some(), take) {
         return Err(in_band(json));
     }
     let Some(images) = &wire.data else { return Ok(false) };

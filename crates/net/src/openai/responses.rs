@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::answer::{AnswerSink as _, in_band, no_answer};
+use super::answer::{AnswerSink as _, in_band, no_answer, states_error};
 use super::builder::AnswerBuilder;
 use super::content::Content;
 use super::repair::parsed;
@@ -136,7 +136,7 @@ fn response(json: &[u8], status: Option<&str>, take: &mut AnswerBuilder) -> Resu
     let mut repair = Vec::new();
     let wire: ResponseWire<'_> = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
     let status = wire.status.as_deref().or(status);
-    if status == Some("failed") || wire.error.is_some_and(|error| error.get() != "null") {
+    if status == Some("failed") || states_error(wire.error, wire.output.is_some(), take) {
         return Err(in_band(json));
     }
     if wire.output.is_none() && status.is_none() {

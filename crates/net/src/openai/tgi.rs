@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::answer::{AnswerSink as _, in_band};
+use super::answer::{AnswerSink as _, in_band, states_error};
 use super::builder::AnswerBuilder;
 use super::repair::parsed;
 use super::usage::Claim;
@@ -59,10 +59,11 @@ pub(super) fn read(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Troubl
     };
     let mut repair = Vec::new();
     let wire: Wire<'_> = parsed(json, &mut repair).ok_or_else(no_answer)?;
-    if wire.error.is_some_and(|error| error.get() != "null") {
+    let is_answer = wire.token.is_some() || wire.generated_text.is_some();
+    if states_error(wire.error, is_answer, take) {
         return Err(in_band(json));
     }
-    if wire.token.is_none() && wire.generated_text.is_none() {
+    if !is_answer {
         return Err(no_answer());
     }
     take.choice(0);

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::answer::{AnswerSink as _, in_band, read_into};
+use super::answer::{AnswerSink as _, in_band, read_into, states_error};
 use super::builder::AnswerBuilder;
 use super::message::Recording;
 use super::repair::parsed;
@@ -87,7 +87,7 @@ pub(super) fn whole(body: &[u8], take: &mut AnswerBuilder) -> Result<bool, Troub
     }
     let mut repair = Vec::new();
     let wire: Wire<'_> = parsed(body, &mut repair).ok_or_else(refused)?;
-    if wire.error.is_some_and(|error| error.get() != "null") {
+    if states_error(wire.error, wire.text.is_some(), take) {
         return Err(in_band(body));
     }
     let Some(text) = wire.text else { return Err(refused()) };

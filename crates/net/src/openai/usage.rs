@@ -99,6 +99,59 @@ impl Claim {
         }
         is_less
     }
+
+    /// Returns the counts with thoughts among the output tokens. xAI counts them beside the output
+    /// tokens, and Gemini only in the total.
+    pub(super) fn with_thoughts(mut self) -> Self {
+        let (Some(input), Some(output), Some(total)) = (self.input, self.output, self.total) else {
+            return self;
+        };
+        let beyond = u64::from(total).saturating_sub(u64::from(input) + u64::from(output));
+        match self.reasoning {
+            None if beyond > 0 => self.oddities.insert(Oddity::LargerTotal),
+            Some(thoughts) if beyond > 0 && u64::from(thoughts) == beyond => {
+                self.output = Some(output + thoughts);
+                self.oddities.insert(Oddity::ThoughtsBeside);
+            }
+            _ => {}
+        }
+        self
+    }
+}
+
+/// Counts of the parts of a stream, as long as each part may count its own tokens alone.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct PartCounts {
+    /// Parts with output.
+    parts: u32,
+    sum: u32,
+    last: u32,
+    is_ambiguous: bool,
+}
+
+impl PartCounts {
+    /// Adds a part with this many bytes of output. A count of all tokens so far grows with each part
+    /// that has output, and exceeds the bytes of a short one.
+    pub(super) fn add(&mut self, bytes: usize, claim: Option<Claim>) {
+        let tokens = claim.and_then(|claim| claim.output).unwrap_or(0);
+        let has_thoughts = claim.and_then(|claim| claim.reasoning).is_some_and(|n| n > 0);
+        let is_own = if bytes == 0 {
+            tokens == 0
+        } else {
+            (1..=bytes).contains(&(tokens as usize)) && (self.parts == 0 || tokens <= self.last)
+        };
+        self.is_ambiguous |= has_thoughts || !is_own;
+        if bytes > 0 {
+            self.parts = self.parts.saturating_add(1);
+            self.sum = self.sum.saturating_add(tokens);
+            self.last = tokens;
+        }
+    }
+
+    /// Returns the tokens of all parts; `None` if a part may count otherwise.
+    pub(super) fn sum(self) -> Option<u32> {
+        (self.parts > 1 && !self.is_ambiguous).then_some(self.sum)
+    }
 }
 
 impl From<Usage> for Claim {
@@ -177,6 +230,21 @@ mod tests {
             "completion_tokens_details":"x"}"#;
         let claim = Claim::read(odd).unwrap();
         assert_eq!((claim.cached, claim.reasoning), (None, None));
+    }
+
+    #[test]
+    fn thoughts_beside_the_output_are_found_by_the_total() {
+        let claim = |output: u32, reasoning: Option<u32>, total: u32| {
+            let (input, output, total) = (Some(5), Some(output), Some(total));
+            let claim = Claim { input, output, reasoning, total, ..Claim::default() };
+            let claim = claim.with_thoughts();
+            (claim.output, claim.oddities.iter().next())
+        };
+        assert_eq!(claim(2, Some(3), 10), (Some(5), Some(Oddity::ThoughtsBeside)));
+        assert_eq!(claim(5, Some(3), 10), (Some(5), None));
+        assert_eq!(claim(2, None, 10), (Some(2), Some(Oddity::LargerTotal)));
+        assert_eq!(claim(2, Some(2), 10), (Some(2), None));
+        assert_eq!(claim(2, None, 6), (Some(2), None));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::answer::{AnswerSink as _, in_band, no_answer};
+use super::answer::{AnswerSink as _, in_band, no_answer, states_error};
 use super::builder::AnswerBuilder;
 use super::usage::Claim;
 use crate::ledger::Flags;
@@ -76,7 +76,7 @@ pub(super) fn embeddings(
     expected: Expectation,
     take: &mut AnswerBuilder,
 ) -> Result<bool, Trouble> {
-    let wire = wire(json)?;
+    let wire = wire(json, take)?;
     let Some(data) = &wire.data else { return Ok(false) };
     wire.model.iter().for_each(|model| take.model(model.get()));
     let mut expected_dimension = expected.dimension;
@@ -122,7 +122,7 @@ pub(super) fn ranks(
     let (results, usage) = if json.trim_ascii_start().starts_with(b"[") {
         (serde_json::from_slice(json).map_err(|_| no_answer(json))?, None)
     } else {
-        let wire = wire(json)?;
+        let wire = wire(json, take)?;
         wire.model.iter().for_each(|model| take.model(model.get()));
         let Some(results) = wire.results.or(wire.data) else { return Ok(false) };
         (results, wire.usage)
@@ -162,14 +162,15 @@ fn check_positions(
     Err(Trouble::new(Kind::Malformed, words))
 }
 
-fn wire(json: &[u8]) -> Result<Wire<'_>, Trouble> {
-    let wire: Wire<'_> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
-    match wire.error {
-        Some(error) if error.get() != "null" => Err(in_band(json)),
-        _ if wire.data.is_none() && wire.results.is_none() && wire.usage.is_none() => {
-            Err(no_answer(json))
-        }
-        _ => Ok(wire),
+fn wire<'a>(json: &'a [u8], take: &mut AnswerBuilder) -> Result<Wire<'a>, Trouble> {
+    let wire: Wire<'a> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
+    let is_answer = wire.data.is_some() || wire.results.is_some();
+    if states_error(wire.error, is_answer, take) {
+        Err(in_band(json))
+    } else if is_answer || wire.usage.is_some() {
+        Ok(wire)
+    } else {
+        Err(no_answer(json))
     }
 }
 

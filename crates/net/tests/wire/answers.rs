@@ -430,8 +430,8 @@ fn counts_that_contradict_each_other_are_found() {
     let down = [3, 2].map(|n| usage(&json!({"prompt_tokens": 5, "completion_tokens": n})));
     let words = "the count of output tokens decreases between parts, to 2";
     check_contradiction(&down, Decreasing, 2, Server, words);
-    let total = of(json!({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 9}));
-    let words = "usage counts 5 input and 2 output tokens, and a total of 9";
+    let total = of(json!({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 6}));
+    let words = "usage counts 5 input and 2 output tokens, and a total of 6";
     check_contradiction(&total, TotalDiffers, 2, Server, words);
     let cached = of(json!({"prompt_tokens": 5, "completion_tokens": 2,
         "prompt_tokens_details": {"cached_tokens": 6}}));

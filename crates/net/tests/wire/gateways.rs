@@ -1,8 +1,9 @@
 //! Peculiarities of servers and gateways that no figure may depend on. The bodies are what such servers
 //! send; what is expected follows from the meaning of their members.
 
-use dyno_net::ledger::{Class, Entry};
+use dyno_net::ledger::{Class, Entry, Oddity};
 use dyno_net::openai::{Api, Settings};
+use dyno_net::trouble::Kind;
 use serde_json::json;
 
 use crate::answers::{DONE, EVENTS, JSON, ends, read, says, settings, stream, usage};
@@ -105,4 +106,49 @@ fn lines_end_in_any_way_and_data_have_several() {
     let lines = "data: {\"choices\":[{\"delta\":\ndata: {\"content\":\"a\"},\n\
                  data: \"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
     assert_eq!(read(&settings(), EVENTS, lines).0, Ok(("a".into(), 1)));
+}
+
+#[test]
+fn events_need_no_empty_line_between_them() {
+    let counts = usage(&json!({"prompt_tokens": 5, "completion_tokens": 2}));
+    let events = stream(&[&says("a"), &says("b"), &ends("stop"), &counts, DONE]);
+    for line_end in ["\n", "\r\n", "\r"] {
+        let body = events.replace("\n\n", line_end);
+        let (found, entry) = read(&settings(), EVENTS, &body);
+        let entry = entry.unwrap();
+        assert_eq!((found, entry.parts), (Ok(("ab".into(), 2)), 2), "{line_end:?}");
+        assert!(entry.oddities.contains(Oddity::JoinedEvents));
+    }
+    let (_, entry) = read(&settings(), EVENTS, &events);
+    assert!(!entry.unwrap().oddities.contains(Oddity::JoinedEvents));
+}
+
+#[test]
+fn an_error_between_events_has_the_words_of_the_server() {
+    let begin = stream(&[&says("a")]);
+    for (line, kind, words) in [
+        (
+            "{\"error\": {\"message\": \"engine died\", \"code\": 500}}\n",
+            Kind::InBand,
+            "engine died",
+        ),
+        ("{\"error\": \"full\"}", Kind::InBand, "full"),
+        ("{\"object\":\"error\",\"message\":\"busy\",\"code\":503}\n\n", Kind::Refused, "busy"),
+        ("{\n  \"error\": {\"message\": \"lost\"}\n}\n", Kind::InBand, "lost"),
+        ("upstream connect error: reset\n", Kind::InBand, "upstream connect error: reset"),
+        ("Internal Server Error", Kind::InBand, "Internal Server Error"),
+    ] {
+        let (found, entry) = read(&settings(), EVENTS, &format!("{begin}{line}"));
+        let trouble = found.unwrap_err();
+        assert_eq!((trouble.kind, entry.unwrap().class), (kind, Class::InBand), "{line}");
+        let expected = format!("the server reports an error in its answer: {words}");
+        assert_eq!(trouble.words, expected);
+    }
+    // A stream of nothing else.
+    let (found, _) = read(&settings(), EVENTS, "no healthy upstream\n\n");
+    assert!(found.unwrap_err().words.ends_with(": no healthy upstream"));
+    // A whole answer needs no explanation.
+    let (found, entry) =
+        read(&settings(), EVENTS, &format!("{begin}x\n\n{}", stream(&[&ends("stop"), DONE])));
+    assert_eq!((found.unwrap().0.as_str(), entry.unwrap().class), ("a", Class::Whole));
 }

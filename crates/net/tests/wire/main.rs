@@ -6,6 +6,7 @@
 
 mod answers;
 mod anthropic;
+mod counts;
 mod cuts;
 mod gateways;
 mod grpc;

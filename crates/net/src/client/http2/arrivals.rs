@@ -24,8 +24,10 @@ struct Frames {
     left: usize,
     /// Bytes of padding in the frame.
     padding: usize,
-    /// Payload of the current frame of settings, as far as received.
+    /// Payload of the current frame of settings or of a window, as far as received.
     settings: Vec<u8>,
+    /// Bytes by which the server has raised the window of the connection.
+    raised: u64,
     /// Window of new streams in the settings of the server; `None` if they state none.
     initial_window: Option<u32>,
 }
@@ -80,11 +82,16 @@ const HEAD: usize = 9;
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const SETTINGS: u8 = 4;
+const WINDOW_UPDATE: u8 = 8;
+/// Window of a connection that is not raised (RFC 9113, section 6.9.2).
+const CONNECTION_WINDOW: u64 = 65_535;
 /// Number of the setting of the window of new streams, and bytes of a setting.
 const INITIAL_WINDOW_SIZE: u16 = 4;
 const SETTING: usize = 6;
 const END_STREAM: u8 = 1;
 const PADDED: u8 = 8;
+/// The bits of a number of a stream or of a raise; the first one is reserved.
+const STREAM_BITS: u32 = 0x7fff_ffff;
 
 impl Arrivals {
     fn frames(&self) -> MutexGuard<'_, Frames> {
@@ -117,6 +124,11 @@ impl Arrivals {
         self.frames().initial_window == Some(0)
     }
 
+    /// Returns how many bytes of bodies the server has permitted on the connection so far.
+    pub(super) fn permitted_bytes(&self) -> u64 {
+        CONNECTION_WINDOW + self.frames().raised
+    }
+
     /// Returns when the frame that ended a stream was read.
     pub(super) fn ended_at(&self, stream: u32) -> Option<Nanos> {
         Some(self.frames().streams.get(&stream)?.ended_at).filter(|&at| at > 0)
@@ -142,7 +154,7 @@ impl Frames {
                     self.padding = 1 + usize::from(bytes[0]);
                 }
                 let n = bytes.len().min(self.left);
-                if self.head[3] == SETTINGS {
+                if matches!(self.head[3], SETTINGS | WINDOW_UPDATE) {
                     self.settings.extend_from_slice(&bytes[..n]);
                 }
                 self.left -= n;
@@ -175,13 +187,19 @@ impl Frames {
                     self.initial_window = Some(u32::from_be_bytes(value));
                 }
             }
-            self.settings.clear();
         }
+        if kind == WINDOW_UPDATE
+            && u32::from_be_bytes(id) & STREAM_BITS == 0
+            && let Ok(raise) = <[u8; 4]>::try_from(&self.settings[..])
+        {
+            self.raised += u64::from(u32::from_be_bytes(raise) & STREAM_BITS);
+        }
+        self.settings.clear();
         if kind != DATA && kind != HEADERS {
             return;
         }
         let len = u32::try_from(self.len().saturating_sub(self.padding)).unwrap_or(u32::MAX);
-        let Some(stream) = self.streams.get_mut(&(u32::from_be_bytes(id) & 0x7fff_ffff)) else {
+        let Some(stream) = self.streams.get_mut(&(u32::from_be_bytes(id) & STREAM_BITS)) else {
             return;
         };
         if kind == DATA && len > 0 {
@@ -252,6 +270,18 @@ mod tests {
                 frame(SETTINGS, 1, 0, &[]).chunks(piece).for_each(|b| arrivals.read(b, 1));
                 assert_eq!(arrivals.has_no_window(), has_none, "{payload:?}");
             }
+        }
+    }
+
+    #[test]
+    fn raises_of_the_connection_are_added_up_wherever_reads_end() {
+        let raise = |stream: u32, by: u32| frame(WINDOW_UPDATE, 0, stream, &by.to_be_bytes());
+        let wire = [raise(0, 1_000), raise(1, 70_000), raise(0, 0x8000_0005), wire()].concat();
+        for piece in [1, 4, 7, 500] {
+            let arrivals = Arrivals::default();
+            assert_eq!(arrivals.permitted_bytes(), 65_535);
+            wire.chunks(piece).for_each(|bytes| arrivals.read(bytes, 1));
+            assert_eq!(arrivals.permitted_bytes(), 65_535 + 1_005);
         }
     }
 

@@ -1,5 +1,4 @@
-//! Servers that permit no stream for a while (`SETTINGS_MAX_CONCURRENT_STREAMS`), or accept no body
-//! (`SETTINGS_INITIAL_WINDOW_SIZE`).
+//! Servers that permit no stream for a while (`SETTINGS_MAX_CONCURRENT_STREAMS`).
 
 use std::sync::atomic::Ordering::Relaxed;
 

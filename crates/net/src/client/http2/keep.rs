@@ -218,6 +218,7 @@ fn stands(
         arrivals,
         streams: AtomicUsize::new(0),
         answers: AtomicU64::new(0),
+        body_bytes: AtomicU64::new(0),
         is_asked: AtomicBool::new(false),
         is_closed: AtomicBool::new(false),
         is_listed: AtomicBool::new(false),

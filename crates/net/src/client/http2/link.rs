@@ -24,6 +24,8 @@ pub(super) struct Link {
     pub streams: AtomicUsize,
     /// Answers received.
     pub answers: AtomicU64,
+    /// Bytes of the bodies of requests, without those that had no answer.
+    pub body_bytes: AtomicU64,
     /// Whether any stream was opened.
     pub is_asked: AtomicBool,
     pub is_closed: AtomicBool,

@@ -28,8 +28,8 @@ struct OpenStream {
     /// `None` once the answer was handed over or has failed.
     reading: Option<Reading>,
     has_begun: bool,
-    /// The request has a body, which needs a window.
-    has_body: bool,
+    /// Bytes of the body of the request, which needs a window.
+    body_bytes: u32,
     /// How long after the stream was opened the client gives the request up, ns.
     given_up_after: Option<Nanos>,
 }
@@ -45,7 +45,7 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
     let body = encoded.rest.clone();
     // Before the request is handed over: the connection may flush at once.
     link.departures.note(job.id, responder.clone());
-    let has_body = !body.is_empty();
+    let body_bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
     let sent = {
         let mut requests = link.requests.lock().unwrap_or_else(PoisonError::into_inner);
         requests.send_request(request, body.is_empty())
@@ -70,6 +70,7 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
             return lane.failed(job, &responder, &FailedAttempt::unheard(&trouble), now);
         }
     };
+    link.body_bytes.fetch_add(body_bytes.into(), Relaxed);
     link.streams.fetch_add(1, Relaxed);
     lane.streams.fetch_add(1, Relaxed);
     link.is_asked.store(true, Relaxed);
@@ -83,7 +84,7 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
     let reading = Some(Reading::Here(answering));
     let lane = lane.clone();
     let has_begun = false;
-    let open = OpenStream { lane, link, stream, reading, has_begun, has_body, given_up_after };
+    let open = OpenStream { lane, link, stream, reading, has_begun, body_bytes, given_up_after };
     tokio::spawn(open.settle(answer));
 }
 
@@ -108,7 +109,11 @@ impl OpenStream {
             }
             Err(trouble) => Err(trouble),
         };
-        let Self { lane, link, stream, reading, .. } = self;
+        let Self { lane, link, stream, reading, has_begun, body_bytes, .. } = self;
+        if !has_begun {
+            // Whether its body was sent is unknown.
+            link.body_bytes.fetch_sub(body_bytes.into(), Relaxed);
+        }
         link.arrivals.forget(stream);
         link.streams.fetch_sub(1, Relaxed);
         lane.streams.fetch_sub(1, Relaxed);
@@ -181,8 +186,17 @@ impl OpenStream {
         }
         let endpoint = &self.lane.shared.nodes[self.link.node].endpoint;
         let mut trouble = self.lane.shared.timed_out(endpoint, self.has_begun);
-        if self.has_body && !self.has_begun && self.link.arrivals.has_no_window() {
+        if self.body_bytes == 0 || self.has_begun {
+            return trouble;
+        }
+        let permitted = self.link.arrivals.permitted_bytes();
+        if self.link.arrivals.has_no_window() {
             trouble.words += "; its SETTINGS_INITIAL_WINDOW_SIZE is 0, which holds bodies back";
+        } else if self.link.body_bytes.load(Relaxed) > permitted {
+            trouble.words += &format!(
+                "; it permits {permitted} bytes of bodies on the connection so far (WINDOW_UPDATE), \
+                 which holds further ones back"
+            );
         }
         trouble
     }

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use dyno_loadgen::clock::{Clock, MILLISECOND, SECOND};
+use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::settings::Scenario;
 use dyno_net::client::{Cancellation, Options};
-use dyno_net::exchange::HttpVersion;
-use dyno_net::protocol::Protocol;
+use dyno_net::exchange::{HttpVersion, Request};
+use dyno_net::protocol::{Protocol, Reader};
 use dyno_net::trouble::Kind;
 
 use super::faults::Faulty;
@@ -380,6 +381,42 @@ fn a_server_that_accepts_no_body_is_waited_for_as_long_as_for_an_answer() {
     });
     let words = "its SETTINGS_INITIAL_WINDOW_SIZE is 0";
     check_all_fail(lines, &endpoint(server.address), &impatient(), Kind::TimedOut, words);
+}
+
+/// Lines with a body that is larger than the window of a connection.
+struct LongBodies(Lines);
+
+impl Protocol for LongBodies {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn version(&self) -> HttpVersion {
+        self.0.version()
+    }
+    fn sample_count(&self) -> usize {
+        self.0.sample_count()
+    }
+    fn request(&self, sample: SampleIndex) -> Request {
+        Request { body: vec![b'x'; 100_000].into(), ..self.0.request(sample) }
+    }
+    fn is_streaming(&self) -> bool {
+        self.0.is_streaming()
+    }
+    fn reader(&self) -> Box<dyn Reader> {
+        self.0.reader()
+    }
+}
+
+#[test]
+fn a_server_that_never_raises_the_window_of_a_connection_is_named() {
+    let server = Faulty::start(|socket| {
+        let Some(mut frames) = Frames::greet(socket, 100) else { return };
+        frames.set(INITIAL_WINDOW_SIZE, 1 << 20);
+        while frames.receive().is_some() {}
+    });
+    let long = || -> Box<dyn Protocol> { Box::new(LongBodies(Lines(HttpVersion::Http2))) };
+    let words = "it permits 65535 bytes of bodies on the connection so far (WINDOW_UPDATE)";
+    check_all_fail(long, &endpoint(server.address), &impatient(), Kind::TimedOut, words);
 }
 
 /// The client learns the limit of 0 before it opens a stream, and the higher one while samples wait.
