@@ -447,6 +447,8 @@ mod tests {
         let files = |operand| model_file(operand).files;
         assert_eq!(files("m.onnx,output=y"), [PathBuf::from("m.onnx")]);
         assert_eq!(files("output=y"), Vec::<PathBuf>::new());
-        assert!(has_choice_of_output("tract:m.onnx") && !has_choice_of_output("tuned:model=m.onnx"));
+        assert!(
+            has_choice_of_output("tract:m.onnx") && !has_choice_of_output("tuned:model=m.onnx")
+        );
     }
 }

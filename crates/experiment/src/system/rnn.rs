@@ -334,8 +334,7 @@ fn read(text: &str, system: &str) -> Result<Spec, Failure> {
     let is_onnx = |model: &str| {
         Path::new(model).extension().is_some_and(|end| end.eq_ignore_ascii_case("onnx"))
     };
-    let is_whole =
-        !spec.as_layers && matches!(&spec.models[..], [(model, _)] if is_onnx(model));
+    let is_whole = !spec.as_layers && matches!(&spec.models[..], [(model, _)] if is_onnx(model));
     let (key, why) = if !spec.verify {
         ("verify=off", "only whole ONNX models are verified")
     } else if spec.output.is_some() {
