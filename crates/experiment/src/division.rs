@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::failure::Failure;
 use crate::options::{Options, Rules, RunOptions};
-use crate::system::{System, tuned};
+use crate::system::{System, onnx, tuned};
 
 /// Result of `dyno task equivalence --json` for the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -72,7 +72,9 @@ fn measured(run: &RunOptions) -> Option<PathBuf> {
             let model = run.with.iter().find(|(name, _)| name == "model");
             model.map(|(_, path)| path.clone())
         }
-        Some(("onnx" | "tract", file)) if !file.is_empty() => Some(file.into()),
+        Some(("onnx" | "tract", operand)) if !onnx::parse(operand).file.is_empty() => {
+            Some(onnx::parse(operand).file.into())
+        }
         Some(("tuned", text)) => tuned::model(text).or_else(|| run.model.clone()),
         _ => run.model.clone(),
     }

@@ -14,6 +14,7 @@ use dyno_loadgen::settings::Scenario;
 use dyno_loadgen::share::Share;
 use dyno_net::client::ClientStatistics;
 use dyno_net::worker::member::{Gate, Instrument, Rig};
+use dyno_net::worker::plans::PlannedSessions;
 use dyno_net::worker::wire::Pair;
 
 use crate::gather::observer::JudgedPercentiles;
@@ -90,6 +91,10 @@ impl Rig for WorkerRig {
 
     fn library(&self) -> &dyn SampleLibrary {
         &*self.system().library
+    }
+
+    fn sessions(&self) -> Option<PlannedSessions> {
+        self.system().remote().and_then(Remote::planned_sessions)
     }
 
     fn begin(&self, scenario: Scenario, gate: &Gate) -> Result<Instrument<'_>, String> {

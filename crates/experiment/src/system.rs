@@ -11,7 +11,7 @@ pub mod net;
 pub mod npu;
 mod null;
 mod numbers;
-mod onnx;
+pub(crate) mod onnx;
 mod plugin;
 mod policy;
 mod python;
@@ -159,16 +159,24 @@ impl System {
         if let Drive::Engine(engine) = &drive {
             let info = engine.info();
             remarks.extend(info.remarks);
-            if let ([first, _, ..], true) = (&info.outputs[..], labels.is_some()) {
+            let has_others = info.outputs.len() > 1;
+            if let ([answer, _, ..], true) = (&info.outputs[..], labels.is_some()) {
                 remarks.push(format!(
-                    "The model has {} outputs; labels are compared with the first one, `{}`.",
+                    "The model has {} outputs; labels are compared with `{}`.",
                     info.outputs.len(),
-                    first.name
+                    answer.name
                 ));
             }
             let output = info.outputs.into_iter().next();
             if let Some(output) = output.as_ref().filter(|_| labels.is_some()) {
-                shapes::check_scores(output, run)?;
+                let has_choice = has_others && onnx::has_choice_of_output(&spec);
+                shapes::check_scores(output, run).map_err(|failure| {
+                    if has_choice {
+                        failure.hint("output=NAME of the system scores another output")
+                    } else {
+                        failure
+                    }
+                })?;
             }
             let classes = output.and_then(|output| shapes::classes(&output.shape));
             shapes::check_labels(labels.as_deref(), classes, run)?;

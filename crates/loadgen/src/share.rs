@@ -3,7 +3,8 @@
 //! Every client draws the whole trace from the same seeds and issues its share. The trace is
 //! therefore the same for any number of clients. Client i of N issues every N-th query from the
 //! i-th on. The single query of Offline is cut into N ranges of samples. Queries in flight are
-//! divided among the clients. A share numbers its queries from 0;
+//! divided among the clients. Of the sessions of a plan, client i of N plays every N-th one from the
+//! i-th on, each with all its turns. A share numbers its queries from 0;
 //! [`join`](crate::drive::join) puts them back at their position in the trace.
 //!
 //! ```
@@ -19,7 +20,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use crate::plan::{Load, Plan};
+use crate::plan::{Load, Plan, SampleChoice};
 use crate::settings::{Arrivals, EarlyStopping, Scenario};
 
 /// The part of a load that one of several clients issues.
@@ -106,6 +107,16 @@ pub enum IndivisibleLoad {
     },
     /// Whether the run is extended depends on the latencies of all clients.
     Extended,
+    /// There are more clients than sessions, each of which one client plays.
+    TooFewSessions {
+        /// Sessions.
+        sessions: usize,
+        /// Clients.
+        clients: u32,
+    },
+    /// A number of turns is taken from sessions that are played once, and have different numbers of
+    /// turns.
+    LimitedSessions,
 }
 
 impl fmt::Display for IndivisibleLoad {
@@ -123,6 +134,13 @@ impl fmt::Display for IndivisibleLoad {
                 "a Server run under early_stopping = extend looks at all latencies while it is \
                  on, which none of several clients can",
             ),
+            Self::TooFewSessions { sessions, clients } => {
+                write!(f, "{sessions} sessions cannot be divided among {clients}")
+            }
+            Self::LimitedSessions => f.write_str(
+                "a number of turns of sessions that are played once cannot be divided: play all \
+                 turns, or repeat the sessions",
+            ),
         }
     }
 }
@@ -134,8 +152,19 @@ impl std::error::Error for IndivisibleLoad {}
 /// # Errors
 /// The reason why the load cannot be divided.
 pub fn divisible(plan: &Plan, clients: u32) -> Result<(), IndivisibleLoad> {
+    if clients <= 1 {
+        return Ok(());
+    }
+    if let Some(chains) = &plan.sessions {
+        let sessions = chains.len();
+        if (sessions as u64) < u64::from(clients) {
+            return Err(IndivisibleLoad::TooFewSessions { sessions, clients });
+        }
+        if plan.choice == SampleChoice::Unique && plan.max_query_count > 0 {
+            return Err(IndivisibleLoad::LimitedSessions);
+        }
+    }
     match &plan.load {
-        _ if clients <= 1 => Ok(()),
         Load::SingleStream { .. } | Load::MultiStream { .. } => {
             Err(IndivisibleLoad::OneAtATime(plan.scenario()))
         }

@@ -90,7 +90,7 @@ pub struct EngineInfo {
     pub provider: Option<String>,
     /// Inputs of the model.
     pub inputs: Vec<Port>,
-    /// Outputs of the model; the first one is the answer.
+    /// Outputs of the model, first that of which answers are made.
     pub outputs: Vec<Port>,
     /// Maximum number of samples per call; 0 means no limit.
     pub largest_batch: usize,

@@ -319,3 +319,42 @@ fn a_missing_file_of_weights_is_an_error_of_every_command() {
         assert!(ran.stderr.contains("two.onnx"), "{command}: {}", ran.stderr);
     }
 }
+
+/// The greatest number of a row of `x.npy` is its label, so `same` is always right and `turned`, the
+/// first output, is always wrong. The cosine of the two is -1.
+#[test]
+fn an_output_is_chosen_by_its_name() {
+    let folder = Folder::new();
+    one_operator(&folder, "Identity", &[]);
+    let mut net = Builder::new("two", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("batch"), 3.into()]);
+    for (name, op) in [("turned", "Neg"), ("same", "Identity")] {
+        let y = net.node(op, &[&x], &[]).unwrap();
+        net.output(name, &y).unwrap();
+    }
+    std::fs::write(folder.0.join("two.onnx"), net.finish().to_bytes().unwrap()).unwrap();
+    for (key, name, correct) in [("", "turned", 0), (",output=same", "same", 40)] {
+        let system = format!("--system rnn:two.onnx{key} --labels labels.npy --out {name}");
+        let ran = measured(&folder, &system);
+        let accuracy = &ran.json()["tests"][0]["accuracy"];
+        assert_eq!(accuracy["correct"], correct, "{}", ran.stderr);
+        let remark = format!("The model has 2 outputs; labels are compared with `{name}`.");
+        assert!(ran.stdout.contains(&remark), "{}", ran.stdout);
+    }
+    let ran = measured(&folder, "--system rnn:two.onnx,output=same --out cosine").exits(0);
+    let cosine = ran.json()["tests"][0]["accuracy"]["value"].as_f64().unwrap();
+    assert!(cosine > 0.99, "{cosine}");
+
+    let rejected = |system: &str, expected: &[&str]| {
+        let ran = measured(&folder, &format!("--system {system} --out out")).exits(2);
+        for part in expected {
+            assert!(ran.stderr.contains(part), "{system}: {}", ran.stderr);
+        }
+    };
+    let outputs = "its outputs are turned, same";
+    for engine in ["rnn", "onnx"] {
+        let system = format!("{engine}:two.onnx,output=other");
+        rejected(&system, &["output=other: two.onnx has no output of this name", outputs]);
+    }
+    rejected("rnn:one.onnx,as=layers,output=y", &["output= has no effect: only whole ONNX models"]);
+}

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::http_request::read_request;
 use crate::program::Folder;
+use crate::workers::shared_by_two;
 
 /// A request for an answer and what became of it.
 #[derive(Clone)]
@@ -462,6 +463,37 @@ fn a_run_that_cannot_play_sessions_is_refused_before_it_begins() {
     let ran = run("--scenario Offline").exits(2);
     assert!(ran.stderr.contains("--scenario server"), "{}", ran.stderr);
     let ran = run("--max-concurrency 1 --remote-workers 2").exits(2);
-    assert!(ran.stderr.contains("workers do not share sessions"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("cannot be divided among 2 workers"), "{}", ran.stderr);
+    let ran = run("--request-rate 9 --remote-workers 3").exits(2);
+    assert!(ran.stderr.contains("2 sessions cannot be divided among 3"), "{}", ran.stderr);
     assert!(server.exchanges().is_empty());
+}
+
+#[test]
+fn two_workers_share_conversations_and_one_plays_each_whole() {
+    let status = |asked: &str| if asked == "two 1" { 500 } else { 200 };
+    let (server, folder) = (ChatServer::start(status), Folder::new());
+    folder.write("chats.jsonl", &conversations(6));
+    let summary = shared_by_two(
+        &folder,
+        &format!(
+            "run --system openai:http://{},model=m,sessions=once --data chats.jsonl \
+             --scenario server --mode performance --max-concurrency 4 --no-progress",
+            server.address
+        ),
+    );
+    // Each conversation once: five of three turns, and one of two.
+    let exchanges = server.exchanges();
+    assert_eq!(exchanges.len(), 17);
+    assert_eq!(assert_live(&exchanges, |_| Duration::ZERO), 11);
+    let found = sessions(&summary);
+    let counts = ["started", "completed", "aborted", "turns_not_sent", "cut_off"];
+    assert_eq!(counts.map(|name| found[name].as_u64().unwrap()), [6, 5, 1, 1, 0]);
+    let by_turn = found["by_turn"].as_array().unwrap();
+    let row = |row: &Value| ["issued", "answered"].map(|name| row[name].as_u64().unwrap());
+    assert_eq!(by_turn.iter().map(row).collect::<Vec<_>>(), [[6, 6], [6, 5], [5, 5]]);
+    // Conversations 0, 2 and 4 are those of the first worker: 9 requests. The other one has 8.
+    let workers = summary["clients"][0]["workers"].as_array().unwrap();
+    let queries: Vec<u64> = workers.iter().map(|one| one["queries"].as_u64().unwrap()).collect();
+    assert_eq!(queries, [9, 8]);
 }

@@ -5,7 +5,7 @@ use dyno_loadgen::settings::{Arrivals, Scenario, Settings, TestMode};
 
 use super::{Facts, UnmetNeed};
 use crate::options::is_open;
-use crate::system::{SYSTEMS, System};
+use crate::system::{SYSTEMS, System, onnx};
 
 /// A need of an option.
 #[derive(Debug, Clone, Copy)]
@@ -398,7 +398,7 @@ const TOKENS: &str = "bound the latency, or measure a system that streams tokens
 /// Needs a system whose specification does not name the model.
 pub fn model(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let named = match facts.system {
-        "onnx" | "tract" => Some(facts.argument).filter(|file| !file.is_empty()),
+        "onnx" | "tract" => Some(onnx::parse(facts.argument).file).filter(|file| !file.is_empty()),
         _ => facts.argument.split(',').find_map(|part| part.strip_prefix("model=")),
     };
     named.map(|file| {

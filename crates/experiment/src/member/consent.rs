@@ -227,6 +227,10 @@ mod tests {
             needs(&run("openai:http://[::1]:8000/v1,tokenizer=t.json,model=m,ignore_eos:=true")),
             ["hosts:[::1]:8000", "files:t.json"]
         );
+        assert_eq!(
+            needs(&run("openai:http://h:1,model=m,sessions=live,tools=./absent/tool --fast")),
+            ["hosts:h:1", "libraries:./absent/tool"]
+        );
         assert_eq!(needs(&run("oip-grpc:h:8001/m")), ["hosts:h:8001"]);
         assert_eq!(needs(&run("onnx:/m.onnx")), ["files:/m.onnx"]);
         assert_eq!(needs(&run("tuned:model=a,formats=b")), ["files:a", "files:b"]);

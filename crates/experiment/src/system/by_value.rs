@@ -113,10 +113,14 @@ pub fn warm_up(
 }
 
 fn load_onnx(
-    file: &str,
+    operand: &str,
     batch: usize,
     run: &RunOptions,
 ) -> Result<dyno_sut::infer::RowModel, Failure> {
+    let onnx::Operand { file, output } = onnx::parse(operand);
+    if let Some(name) = output {
+        return Err(onnx::no_choice_of_output("onnx", name));
+    }
     let path = PathBuf::from(file);
     if !path.is_file() {
         return Err(Failure::no_file("model", &path).hint("use --system onnx:FILE.onnx"));

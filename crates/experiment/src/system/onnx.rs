@@ -26,7 +26,7 @@ pub(super) const ONNX: SystemKind = SystemKind {
     help: if CAN_LOAD {
         "an ONNX model in ONNX Runtime (pip install onnxruntime); --data FILE.npy contains the \
          samples, --labels FILE.npy their classes. Without --data the samples are random and \
-         measure only speed"
+         measure only speed. onnx:FILE,output=NAME scores another output than the first one"
     } else {
         "not available in this build: it is a static program, which cannot load ONNX Runtime; \
          use tract:FILE, or the program for glibc of the same release"
@@ -52,7 +52,8 @@ pub(super) const ONNX: SystemKind = SystemKind {
 pub(super) const TRACT: SystemKind = SystemKind {
     name: "tract",
     help: if cfg!(feature = "tract") {
-        "an ONNX model in tract, which is built in; --data and --labels as for onnx:FILE"
+        "an ONNX model in tract, which is built in; --data, --labels and output=NAME as for \
+         onnx:FILE"
     } else {
         "an ONNX model in tract; needs a build with --features tract"
     },
@@ -72,19 +73,61 @@ pub(super) const TRACT: SystemKind = SystemKind {
     ..ONNX
 };
 
-fn model_file(file: &str) -> Resources {
+/// Operand of `onnx:` and `tract:`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operand<'a> {
+    /// File of the model; empty if `--model` names it.
+    pub file: &'a str,
+    /// Name of the output of which answers are made; the first one by default.
+    pub output: Option<&'a str>,
+}
+
+/// Key of the output, with its separators.
+const OUTPUT: &str = ",output=";
+
+/// Splits an operand such as `model.onnx,output=logits`.
+pub fn parse(operand: &str) -> Operand<'_> {
+    if let Some(output) = operand.strip_prefix(&OUTPUT[1..]) {
+        return Operand { file: "", output: Some(output) };
+    }
+    match operand.split_once(OUTPUT) {
+        Some((file, output)) => Operand { file, output: Some(output) },
+        None => Operand { file: operand, output: None },
+    }
+}
+
+/// Returns whether a specification may choose the output of which answers are made.
+pub fn has_choice_of_output(spec: &str) -> bool {
+    let name = spec.split_once(':').map_or(spec, |(name, _)| name);
+    matches!(name, "onnx" | "tract" | "rnn")
+}
+
+/// Returns the failure for `output=` of a served model.
+pub fn no_choice_of_output(system: &str, name: &str) -> Failure {
+    let problem = format!(
+        "system {system}: output={name} has no effect: a served model answers with all outputs"
+    );
+    Failure::usage(problem)
+        .hint("remove it; a client chooses the output with --system oip:URL/MODEL,output=NAME")
+}
+
+fn model_file(operand: &str) -> Resources {
+    let file = parse(operand).file;
     Resources::files((!file.is_empty()).then(|| file.into()).into_iter().collect())
 }
 
-/// Checks shapes, which a file has without an engine.
-fn check(file: &str, run: &RunOptions) -> Result<(), Failure> {
+/// Checks shapes and the name of an output, which a file has without an engine.
+fn check(operand: &str, run: &RunOptions) -> Result<(), Failure> {
+    let Operand { file, output } = parse(operand);
     let file = if file.is_empty() { run.model.as_deref() } else { Some(Path::new(file)) };
-    file.map_or(Ok(()), |file| shapes::check_file(file, run))
+    let Some(file) = file else { return Ok(()) };
+    shapes::check_output(file, output)?;
+    shapes::check_file(file, run)
 }
 
 fn open(engine: &str, request: &Request<'_>) -> Result<OpenedSystem, Failure> {
     let Request { operand, run, .. } = *request;
-    let loaded = load(engine, operand, &Spans::new(), None, run)?;
+    let loaded = load(engine, parse(operand), &Spans::new(), None, run)?;
     Ok(OpenedSystem {
         labels: loaded.library.labels().map(<[i64]>::to_vec),
         tensors: Some(loaded.library.clone()),
@@ -106,15 +149,15 @@ pub struct LoadedModel {
 /// are the ranges of random integers, `fitting` bounds the batch size.
 ///
 /// # Errors
-/// A missing file or engine, or samples that do not fit the model.
+/// A missing file, output or engine, or samples that do not fit the model.
 pub fn load(
     engine: &str,
-    file: &str,
+    operand: Operand<'_>,
     spans: &Spans<'_>,
     fitting: Option<NonZero<usize>>,
     run: &RunOptions,
 ) -> Result<LoadedModel, Failure> {
-    let path = match (file, &run.model) {
+    let path = match (operand.file, &run.model) {
         ("", Some(path)) => path.clone(),
         ("", None) => {
             return Err(Failure::usage(format!("system `{engine}` needs a model"))
@@ -125,9 +168,10 @@ pub fn load(
     if !path.is_file() {
         return Err(Failure::no_file("model", &path));
     }
+    let output = shapes::output(&path, operand.output)?;
     match engine {
-        "onnx" => load_ort(&path, spans, fitting, run),
-        _ => load_tract(&path, spans, run),
+        "onnx" => load_ort(&path, output, spans, fitting, run),
+        _ => load_tract(&path, output, spans, run),
     }
 }
 
@@ -136,6 +180,7 @@ pub fn load(
 /// workers, each has a session of its own and a share of the cores.
 fn load_ort(
     path: &Path,
+    output: usize,
     spans: &Spans<'_>,
     fitting: Option<NonZero<usize>>,
     run: &RunOptions,
@@ -147,7 +192,7 @@ fn load_ort(
     shapes::check_ranks(path, model.inputs())?;
     let library = Arc::new(library(model.inputs(), || shapes::symbols(path), spans, run)?);
     let inputs = model.inputs().to_vec();
-    let mut options = options(run);
+    let mut options = options(output, run);
     options.largest_batch =
         fitting.map_or(options.largest_batch, |most| most.get().min(options.largest_batch));
     let engine = model.engine(&library, options);
@@ -192,20 +237,30 @@ pub fn ort_options(run: &RunOptions) -> OrtOptions {
 }
 
 #[cfg(feature = "tract")]
-fn load_tract(path: &Path, spans: &Spans<'_>, run: &RunOptions) -> Result<LoadedModel, Failure> {
+fn load_tract(
+    path: &Path,
+    output: usize,
+    spans: &Spans<'_>,
+    run: &RunOptions,
+) -> Result<LoadedModel, Failure> {
     use dyno_sut::onnx::tract::TractModel;
 
     let model = TractModel::open(path).map_err(|error| missing(error, &[], run))?;
     shapes::check_ranks(path, model.inputs())?;
     let library = Arc::new(library(model.inputs(), || shapes::symbols(path), spans, run)?);
     let inputs = model.inputs().to_vec();
-    let engine = model.engine(&library, options(run));
+    let engine = model.engine(&library, options(output, run));
     let engine = engine.map_err(|error| missing(error, &inputs, run))?;
     Ok(LoadedModel { engine: Arc::new(engine), library, offline_workers: environment::cores() })
 }
 
 #[cfg(not(feature = "tract"))]
-fn load_tract(_path: &Path, _spans: &Spans<'_>, _run: &RunOptions) -> Result<LoadedModel, Failure> {
+fn load_tract(
+    _path: &Path,
+    _output: usize,
+    _spans: &Spans<'_>,
+    _run: &RunOptions,
+) -> Result<LoadedModel, Failure> {
     Err(Failure::set_up("this build does not include tract")
         .hint("build with --features tract, or use --system onnx:FILE"))
 }
@@ -275,12 +330,13 @@ fn dimension(dimension: &Option<usize>) -> String {
     dimension.map_or("?".into(), |n| n.to_string())
 }
 
-/// Returns the options of an engine. Labels are classes, and are compared with the index of the
-/// largest output.
-pub fn options(run: &RunOptions) -> EngineOptions {
+/// Returns the options of an engine that answers with the output of this index. Labels are classes,
+/// and are compared with the index of its greatest element.
+pub fn options(output: usize, run: &RunOptions) -> EngineOptions {
     EngineOptions {
         answer: if run.labels.is_some() { Answer::Argmax } else { Answer::Output },
         largest_batch: largest_batch(run).get(),
+        output,
     }
 }
 
@@ -372,4 +428,27 @@ pub fn named_files(
         files.push((name, path.clone()));
     }
     Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operand_is_a_file_and_perhaps_an_output() {
+        let check = |operand: &str, file: &str, output: Option<&str>| {
+            let expected = Operand { file, output };
+            assert_eq!(parse(operand), expected, "{operand}");
+        };
+        check("", "", None);
+        check("a,b.onnx", "a,b.onnx", None);
+        check("m.onnx,output=scores/1:0", "m.onnx", Some("scores/1:0"));
+        check("output=scores", "", Some("scores"));
+        let files = |operand| model_file(operand).files;
+        assert_eq!(files("m.onnx,output=y"), [PathBuf::from("m.onnx")]);
+        assert_eq!(files("output=y"), Vec::<PathBuf>::new());
+        assert!(
+            has_choice_of_output("tract:m.onnx") && !has_choice_of_output("tuned:model=m.onnx")
+        );
+    }
 }

@@ -50,7 +50,7 @@ pub(super) const KIND: SystemKind = SystemKind {
     resources: |operand| Resources::files(files(operand)),
     check: Some(|operand, run| {
         let Ok(spec) = spec::parse(operand) else { return Ok(()) };
-        whole::file(&spec).map_or(Ok(()), |path| whole::check(path, run))
+        whole::file(&spec).map_or(Ok(()), |path| whole::check(path, &spec, run))
     }),
     open: |request| {
         let spec = read(request.operand, "rnn")?;
@@ -334,14 +334,19 @@ fn read(text: &str, system: &str) -> Result<Spec, Failure> {
     let is_onnx = |model: &str| {
         Path::new(model).extension().is_some_and(|end| end.eq_ignore_ascii_case("onnx"))
     };
-    let is_whole = !spec.as_layers && spec.models.iter().any(|(model, _)| is_onnx(model));
-    if !spec.verify && !is_whole {
-        let problem = format!(
-            "system `{system}:{text}`: verify=off has no effect: only whole ONNX models are verified"
-        );
-        return Err(Failure::usage(problem).hint("remove verify=off"));
+    let is_whole = !spec.as_layers && matches!(&spec.models[..], [(model, _)] if is_onnx(model));
+    let (key, why) = if !spec.verify {
+        ("verify=off", "only whole ONNX models are verified")
+    } else if spec.output.is_some() {
+        ("output=", "only whole ONNX models have several outputs")
+    } else {
+        return Ok(spec);
+    };
+    if is_whole {
+        return Ok(spec);
     }
-    Ok(spec)
+    let problem = format!("system `{system}:{text}`: {key} has no effect: {why}");
+    Err(Failure::usage(problem).hint(format!("remove {key}")))
 }
 
 /// Returns a short name of the models for folders.

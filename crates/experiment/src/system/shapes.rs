@@ -117,6 +117,32 @@ pub fn check_file(path: &Path, run: &RunOptions) -> Result<(), Failure> {
     bound(&inputs, || symbols(path), run).map(drop)
 }
 
+/// Returns the index of an output in a model, the first one without a name.
+///
+/// # Errors
+/// A file that cannot be read, or a name that no output has, with the names of all outputs.
+pub fn output(path: &Path, name: Option<&str>) -> Result<usize, Failure> {
+    let Some(name) = name else { return Ok(0) };
+    let model = dyno_onnx::Model::read(path).map_err(|error| {
+        Failure::set_up(format!("{}: output={name} cannot be checked: {error}", path.display()))
+            .hint("remove output= to score the first output")
+    })?;
+    let names: Vec<&str> = model.outputs.iter().map(|port| port.name.as_str()).collect();
+    names.iter().position(|found| *found == name).ok_or_else(|| {
+        let problem = format!("output={name}: {} has no output of this name", path.display());
+        Failure::usage(problem).hint(format!("its outputs are {}", names.join(", ")))
+    })
+}
+
+/// Checks, without an engine, the name of an output. An unreadable file is reported when it is loaded.
+///
+/// # Errors
+/// A name that no output has, with the names of all outputs.
+pub fn check_output(path: &Path, name: Option<&str>) -> Result<(), Failure> {
+    let is_readable = name.is_some() && dyno_onnx::Model::read(path).is_ok();
+    if is_readable { output(path, name).map(drop) } else { Ok(()) }
+}
+
 /// Returns the name of a dimension.
 fn symbol<'s>(symbols: &'s Symbols, input: &ModelInput, axis: usize) -> Option<&'s str> {
     symbols.get(&input.name)?.get(axis)?.as_deref()

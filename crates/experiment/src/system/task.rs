@@ -92,7 +92,9 @@ fn shaped(graph: &Graph, cache: &Cache, run: &RunOptions) -> Result<OpenedSystem
     let run = RunOptions { samples: run.samples.or(samples), ..run.clone() };
     let fitting = shape::fitting_batch(graph).map_err(Failure::set_up)?;
     let fitting = run.batch.is_none().then_some(fitting);
-    let loaded = onnx::load("onnx", &path.to_string_lossy(), &graph.spans(), fitting, &run)?;
+    let file = path.to_string_lossy();
+    let model = onnx::Operand { file: &file, output: None };
+    let loaded = onnx::load("onnx", model, &graph.spans(), fitting, &run)?;
     Ok(OpenedSystem {
         tensors: Some(loaded.library.clone()),
         is_synthetic: true,

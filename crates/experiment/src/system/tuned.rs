@@ -211,6 +211,7 @@ fn load_file(
     let options = EngineOptions {
         answer: if run.labels.is_some() { Answer::Argmax } else { Answer::Output },
         largest_batch: onnx::largest_batch(run).get(),
+        output: 0,
     };
     let inputs = model.inputs().to_vec();
     let engine = model.engine(&library, options);

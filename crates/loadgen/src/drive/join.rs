@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use super::TenantOutcome;
 use crate::plan::Plan;
-use crate::record::{LoggedResponse, Record, Responses};
+use crate::record::{LoggedResponse, PlayedSessions, Record, Responses, Turn};
 use crate::session::EndReason;
 use crate::settings::Scenario;
 
-/// Joins the parts of one tenant's run, in the order of the trace.
+/// Joins the parts of one tenant's run, in the order of the trace; turns of sessions in the order in
+/// which they were issued.
 ///
 /// The parts are in the order of their shares, and their times count from the same instant.
 /// Parts may end at different queries (closed loops, an abort), and a part may be lost. Gaps are
@@ -28,6 +29,7 @@ pub fn join(plan: &Plan, mut parts: Vec<TenantOutcome>) -> TenantOutcome {
     let records: Vec<Record> = parts.into_iter().map(|part| part.record).collect();
     let record = match plan.scenario() {
         Scenario::Offline => concatenated(records),
+        _ if plan.sessions.is_some() => merged(&records),
         _ => dealt(&records),
     };
     TenantOutcome { ended, generated, record }
@@ -95,6 +97,57 @@ fn dealt(parts: &[Record]) -> Record {
         let (query, within) = ((sample / spq) as usize, sample % spq);
         let before = |(other, len): (usize, &usize)| (*len).min(query + usize::from(other < part));
         lens.iter().enumerate().map(before).sum::<usize>() as u64 * spq + within
+    };
+    add_rest(&mut whole, parts, place);
+    whole
+}
+
+/// Joins turns of sessions by the time of their issue, as a single client issues them. Sessions are
+/// numbered in turn: the first one of each part, the second one of each part, and so on.
+fn merged(parts: &[Record]) -> Record {
+    let numbered = |part: usize, session: u32| {
+        let number = u64::from(session) * parts.len() as u64 + part as u64;
+        u32::try_from(number).unwrap_or(u32::MAX)
+    };
+    let session = |part: usize, query: usize| {
+        let turn = parts[part].sessions.as_ref().and_then(|played| played.turns.get(query));
+        turn.map_or(0, |turn| numbered(part, turn.session))
+    };
+    let queries = |(part, record): (usize, &Record)| {
+        (0..record.query_count()).map(move |query| (part, query))
+    };
+    let mut order: Vec<(usize, usize)> = parts.iter().enumerate().flat_map(queries).collect();
+    order.sort_by_key(|&(part, query)| {
+        let record = &parts[part];
+        (record.issued_at[query], record.scheduled(query), session(part, query))
+    });
+    let mut whole = Record { samples_per_query: 1, ..Record::default() };
+    let mut played = PlayedSessions::default();
+    let mut places: Vec<Vec<u64>> = parts.iter().map(|part| vec![0; part.query_count()]).collect();
+    for (place, (part, query)) in (0..).zip(order) {
+        let record = &parts[part];
+        places[part][query] = place;
+        whole.issued_at.push(record.issued_at[query]);
+        whole.scheduled_at.extend(record.scheduled_at.get(query));
+        whole.client_lag.extend(record.client_lag.get(query));
+        append_samples(&mut whole, record, query..query + 1);
+        let Some(own) = &record.sessions else { continue };
+        let turn = own.turns.get(query);
+        let turn = turn.map(|turn| Turn { session: numbered(part, turn.session), ..*turn });
+        played.turns.extend(turn);
+        played.ready_at.extend(own.ready_at.get(query));
+    }
+    for own in parts.iter().filter_map(|part| part.sessions.as_ref()) {
+        played.held = played.held.saturating_add(own.held);
+        played.ended_at = played.ended_at.max(own.ended_at);
+        played.cancelled = played.cancelled.saturating_add(own.cancelled);
+        played.cancelled_at_first =
+            played.cancelled_at_first.saturating_add(own.cancelled_at_first);
+    }
+    whole.sessions = Some(played);
+    let place = |part: usize, sample: u64| {
+        let place = usize::try_from(sample).ok().and_then(|query| places[part].get(query));
+        place.copied().unwrap_or(sample)
     };
     add_rest(&mut whole, parts, place);
     whole

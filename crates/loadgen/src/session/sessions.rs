@@ -80,19 +80,14 @@ pub(super) enum NextTurn {
 }
 
 impl Sessions {
-    /// Returns sessions of which `places` are in progress at a time. The places begin one after the
-    /// other, spread evenly over `spread` ns.
+    /// Returns sessions of which as many are in progress at a time as there are places, which begin
+    /// at these times.
     pub(super) fn with_places(
         chains: Arc<[Chain]>,
         is_once: bool,
-        places: u64,
-        spread: Nanos,
+        begins: impl Iterator<Item = Nanos>,
     ) -> Self {
-        let places = places.min(chains.len() as u64);
-        let begin = |number: u64| u128::from(spread) * u128::from(number) / u128::from(places);
-        let due = |number| Nanos::try_from(begin(number)).unwrap_or(Nanos::MAX);
-        let place = |number| FreePlace { due: due(number), since: 0 };
-        let free = (0..places).map(|number| Reverse(place(number))).collect();
+        let free = begins.map(|due| Reverse(FreePlace { due, since: 0 })).collect();
         Self::new(chains, is_once, Starts::Places(free))
     }
 

@@ -175,7 +175,7 @@ impl Tenant {
             }
             Pacing::Sessions => match &self.plan.load {
                 Load::Server(Server { arrivals: Arrivals::Concurrency(n), .. }) => {
-                    InFlight::AtMost(u64::from(*n))
+                    InFlight::AtMost(self.share.part(u64::from(*n)))
                 }
                 _ => InFlight::Unknown,
             },

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::drive::{Driver, Job, JobTenant, TenantOutcome, join};
-use dyno_loadgen::plan::{Library, Plan};
-use dyno_loadgen::record::{Failure, Outcome};
+use dyno_loadgen::plan::{Chain, Library, Plan};
+use dyno_loadgen::record::{Failure, Outcome, Turn};
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSettings};
 use dyno_loadgen::share::{IndivisibleLoad, Share, divisible};
@@ -279,4 +279,89 @@ fn what_waits_for_itself_cannot_be_divided() {
     assert!(divisible(&few, 4).unwrap_err().to_string().contains("3 queries in flight"));
     let extended = plan(Scenario::Server, Arrivals::Poisson, EarlyStopping::Extend);
     assert_eq!(divisible(&extended, 2), Err(IndivisibleLoad::Extended));
+}
+
+/// Returns ten sessions of four turns, whose think times differ.
+fn sessions() -> Arc<[Chain]> {
+    let think = |number: u32, turn: u32| Nanos::from(7 * number + turn) * 1_000_000;
+    let chain = |number| Chain {
+        first: 4 * number,
+        thinks: (0..4).map(|turn| think(number, turn)).collect(),
+    };
+    (0..10).map(chain).collect()
+}
+
+#[test]
+fn sessions_that_begin_at_arrivals_are_those_of_one_client() {
+    for arrivals in [Arrivals::Poisson, Arrivals::Constant] {
+        for (seed, ramp) in (0..10).zip([0, 0, 201_000_000].into_iter().cycle()) {
+            let settings = TestSettings {
+                scenario: Scenario::Server,
+                server_arrivals: arrivals.clone(),
+                server_target_qps: 60.0,
+                min_duration_ms: 300,
+                min_query_count: 12,
+                performance_issue_unique: true,
+                schedule_rng_seed: seed,
+                ..TestSettings::default()
+            };
+            let plan = Plan::resolve(&settings, LIBRARY).unwrap();
+            let plan = if ramp > 0 { plan.with_ramp(ramp).unwrap() } else { plan };
+            let plan = plan.with_sessions(sessions()).unwrap();
+            let whole = played_plan(plan.clone(), false, Share::WHOLE);
+            // Samples 3, 20 and 37 fail: turn 3 of session 0, turn 0 of session 5 and turn 1 of
+            // session 9. The others have four turns.
+            assert_eq!(whole.record.query_count(), 7 * 4 + 4 + 1 + 2);
+            for clients in [1, 2, 4, 7] {
+                assert_same(&whole, &joined_plan(&plan, clients));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_session_is_played_whole_by_one_client_and_users_begin_one_after_the_other() {
+    let settings = TestSettings {
+        scenario: Scenario::Server,
+        server_arrivals: Arrivals::Concurrency(3),
+        min_duration_ms: 2_000,
+        min_query_count: 1,
+        ..TestSettings::default()
+    };
+    let plan = Plan::resolve(&settings, LIBRARY).unwrap().with_sessions(sessions()).unwrap();
+    let plan = plan.with_turn_interval(300_000_000).unwrap();
+    for index in 0..2 {
+        let record = played_plan(plan.clone(), false, Share { index, clients: 2 }).record;
+        assert!(record.query_count() > 4);
+        // Session i has the samples 4 i to 4 i + 3.
+        assert!(record.indices.iter().all(|sample| sample / 4 % 2 == index));
+    }
+    let record = joined_plan(&plan, 2).record;
+    assert_eq!(record.scheduled_at[..3], [0, 100_000_000, 200_000_000]);
+    assert_eq!(record.indices[..3], [0, 4, 8]);
+    let turns = record.sessions.unwrap().turns;
+    let first = |number| Turn { session: number, number: 0, turns: 4 };
+    assert_eq!(turns[..3], [first(0), first(1), first(2)]);
+    // Turns of one session follow each other.
+    for session in 0..3 {
+        let own = turns.iter().filter(|turn| turn.session == session);
+        assert!(own.zip(0..).all(|(turn, number)| turn.number == number));
+    }
+}
+
+#[test]
+fn few_sessions_and_a_number_of_turns_cannot_be_divided() {
+    let settings =
+        TestSettings { scenario: Scenario::Server, min_query_count: 1, ..TestSettings::default() };
+    let plan = |settings: &TestSettings| {
+        Plan::resolve(settings, LIBRARY).unwrap().with_sessions(sessions()).unwrap()
+    };
+    assert_eq!(divisible(&plan(&settings), 10), Ok(()));
+    let few = IndivisibleLoad::TooFewSessions { sessions: 10, clients: 11 };
+    assert_eq!(divisible(&plan(&settings), 11), Err(few));
+    let limited = TestSettings { max_query_count: 30, ..settings };
+    assert_eq!(divisible(&plan(&limited), 2), Ok(()));
+    let once = TestSettings { performance_issue_unique: true, ..limited };
+    assert_eq!(divisible(&plan(&once), 2), Err(IndivisibleLoad::LimitedSessions));
+    assert_eq!(divisible(&plan(&once), 1), Ok(()));
 }

@@ -6,7 +6,9 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::TenantOutcome;
 use dyno_loadgen::plan::{Load, Plan, StreamPacing};
 use dyno_loadgen::qsl::SampleIndex;
-use dyno_loadgen::record::{Failure, LoggedResponse, Misuse, Record, Responses};
+use dyno_loadgen::record::{
+    Failure, LoggedResponse, Misuse, PlayedSessions, Record, Responses, Turn,
+};
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::Arrivals;
 use dyno_loadgen::trace::{LoadedSet, TraceSize};
@@ -31,8 +33,17 @@ pub(super) fn columns(record: &Record) -> Vec<(Column, Vec<u8>)> {
         (Column::Failed, failed(&record.failed)),
         (Column::Responses, responses(&record.responses)),
     ];
+    if let Some(played) = &record.sessions {
+        columns.push((Column::Turns, turns(&played.turns)));
+        columns.push((Column::ReadyAt, words(&played.ready_at)));
+    }
     columns.retain(|(_, bytes)| !bytes.is_empty());
     columns
+}
+
+fn turns(turns: &[Turn]) -> Vec<u8> {
+    let numbers = turns.iter().flat_map(|turn| [turn.session, turn.number, turn.turns]);
+    numbers.flat_map(u32::to_le_bytes).collect()
 }
 
 fn failed(failed: &[(u64, Failure)]) -> Vec<u8> {
@@ -74,6 +85,9 @@ pub(super) fn tenant_report(part: &TenantOutcome) -> wire::TenantReport {
         EndReason::Lost { worker, workers } => vec![8, worker.into(), workers.into()],
     };
     let m = part.record.misuse;
+    let sessions = part.record.sessions.as_ref().map_or_else(Vec::new, |played| {
+        vec![played.held, played.ended_at, played.cancelled, played.cancelled_at_first]
+    });
     wire::TenantReport {
         ended,
         generated: vec![queries, samples_per_query, duration],
@@ -89,6 +103,7 @@ pub(super) fn tenant_report(part: &TenantOutcome) -> wire::TenantReport {
             m.tokens_negative,
             m.impossible_times,
         ],
+        sessions,
     }
 }
 
@@ -97,7 +112,8 @@ pub(super) fn part(
     report: &wire::TenantReport,
     mut arrived: ReceivedColumns,
 ) -> Option<TenantOutcome> {
-    let mut take = |column| arrived.remove(&column).unwrap_or_default();
+    let mut take = |column: Column| arrived.remove(&column).unwrap_or_default();
+    let [turns, ready_at] = [Column::Turns, Column::ReadyAt].map(&mut take);
     let samples_per_query = usize::try_from(report.samples_per_query).ok()?.max(1);
     let record = Record {
         samples_per_query,
@@ -111,6 +127,7 @@ pub(super) fn part(
         failed: read_failed(&take(Column::Failed))?,
         responses: read_responses(&take(Column::Responses))?,
         misuse: misuse(&report.misuse)?,
+        sessions: read_sessions(&report.sessions, &turns, &ready_at)?,
         ..Record::default()
     };
     let [queries, samples_per_query, duration] = report.generated[..] else { return None };
@@ -126,6 +143,9 @@ fn is_consistent(record: &Record) -> bool {
     let is = |len: usize, full: usize| len == full;
     let is_or_none = |len: usize, full: usize| len == 0 || len == full;
     let is_sample = |sample: u64| sample < samples as u64;
+    let has_turns = |played: &PlayedSessions| {
+        is(played.turns.len(), queries) && is(played.ready_at.len(), queries)
+    };
     is(record.indices.len(), samples)
         && is(record.completed_at.len(), samples)
         && is_or_none(record.scheduled_at.len(), queries)
@@ -134,6 +154,7 @@ fn is_consistent(record: &Record) -> bool {
         && is(record.tokens.len(), record.first_token_at.len())
         && record.failed.iter().all(|(sample, _)| is_sample(*sample))
         && record.responses.iter().all(|response| is_sample(response.sequence))
+        && record.sessions.as_ref().is_none_or(has_turns)
 }
 
 /// Maximum time in a record, in ns: 73 years. Sums and differences of times do not overflow.
@@ -154,6 +175,8 @@ pub(super) fn is_possible(record: &Record, plan: &Plan, set: &LoadedSet) -> bool
         record.samples_per_query as u64 == plan.samples_per_query
     };
     let is_scheduled = match &plan.load {
+        // The turns of sessions are due at set times in every load.
+        _ if plan.sessions.is_some() => true,
         Load::SingleStream { .. } => false,
         Load::MultiStream { pacing, .. } => matches!(pacing, StreamPacing::FixedInterval { .. }),
         Load::Server(server) => !matches!(server.arrivals, Arrivals::Concurrency(_)),
@@ -174,8 +197,29 @@ pub(super) fn is_possible(record: &Record, plan: &Plan, set: &LoadedSet) -> bool
         && answers.all(|(done, &issued)| {
             done.iter().all(|&at| at == 0 || (issued..=LAST_TIME).contains(&at))
         })
-        && record.indices.iter().all(|&index| is_loaded(index))
+        // Sessions play all their samples, which `has_possible_turns` checks.
+        && (plan.sessions.is_some() || record.indices.iter().all(|&index| is_loaded(index)))
         && failed.windows(2).all(|pair| pair[0] != pair[1])
+        && has_possible_turns(record, plan)
+}
+
+/// Returns whether the turns of a record are those of the sessions of a plan.
+fn has_possible_turns(record: &Record, plan: &Plan) -> bool {
+    let (Some(played), Some(chains)) = (&record.sessions, &plan.sessions) else {
+        return record.sessions.is_none() && plan.sessions.is_none();
+    };
+    let turns: HashMap<SampleIndex, usize> =
+        chains.iter().map(|chain| (chain.first, chain.thinks.len())).collect();
+    // At the end, a session of each chain may have begun without a turn.
+    let most = record.query_count() + chains.len();
+    let is_turn = |(turn, index): (&Turn, &SampleIndex)| {
+        let first = index.checked_sub(turn.number);
+        (turn.session as usize) < most
+            && turn.number < turn.turns
+            && first.and_then(|first| turns.get(&first)) == Some(&(turn.turns as usize))
+    };
+    let mut times = played.ready_at.iter().chain([&played.ended_at]);
+    played.turns.iter().zip(&record.indices).all(is_turn) && times.all(|&at| at <= LAST_TIME)
 }
 
 /// Returns a test whether an index of the data set is loaded.
@@ -238,6 +282,21 @@ fn halves(bytes: &[u8]) -> Option<Vec<u32>> {
     Some(words.iter().map(|word| u32::from_le_bytes(*word)).collect())
 }
 
+/// Returns the sessions of a record, if it has any; `None` if they are inconsistent.
+fn read_sessions(numbers: &[u64], turns: &[u8], ready_at: &[u8]) -> Option<Option<PlayedSessions>> {
+    let [held, ended_at, cancelled, cancelled_at_first] = *numbers else {
+        let is_empty = numbers.is_empty() && turns.is_empty() && ready_at.is_empty();
+        return is_empty.then_some(None);
+    };
+    let all = halves(turns)?;
+    let (turns, []) = all.as_chunks::<3>() else { return None };
+    let turn = |&[session, number, turns]: &[u32; 3]| Turn { session, number, turns };
+    let turns = turns.iter().map(turn).collect();
+    let ready_at = words(ready_at)?;
+    let played = PlayedSessions { turns, held, ended_at, ready_at, cancelled, cancelled_at_first };
+    Some(Some(played))
+}
+
 fn read_failed(bytes: &[u8]) -> Option<Vec<(u64, Failure)>> {
     let (entries, []) = bytes.as_chunks::<9>() else { return None };
     let entry = |entry: &[u8; 9]| {
@@ -276,15 +335,44 @@ fn read_responses(mut rest: &[u8]) -> Option<Responses> {
 
 #[cfg(test)]
 mod tests {
+    use dyno_loadgen::plan::{Chain, Library};
+    use dyno_loadgen::settings::{Scenario, TestSettings};
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn turns_are_those_of_sessions_of_the_plan() {
+        let settings = TestSettings {
+            scenario: Scenario::Server,
+            server_arrivals: Arrivals::Concurrency(1),
+            ..TestSettings::default()
+        };
+        let plan = Plan::resolve(&settings, Library { total: 4, performance: 4 }).unwrap();
+        let chains = [0, 2].map(|first| Chain { first, thinks: [0, 0].into() });
+        let plan = plan.with_sessions(chains.into()).unwrap();
+        let is_possible = |index, session, number, turns| {
+            let turns = vec![Turn { session, number, turns }];
+            let sessions =
+                Some(PlayedSessions { turns, ready_at: vec![0], ..PlayedSessions::default() });
+            let (issued_at, indices) = (vec![1], vec![index]);
+            let record = Record { issued_at, indices, sessions, ..Record::default() };
+            has_possible_turns(&record, &plan)
+        };
+        assert!(is_possible(3, 0, 1, 2) && is_possible(2, 2, 0, 2));
+        assert!(!is_possible(3, 3, 1, 2), "one query and two sessions have no session 3");
+        assert!(!is_possible(3, 0, 0, 2), "sample 3 is no first turn");
+        assert!(!is_possible(1, 0, 1, 3), "its session has two turns");
+        assert!(!is_possible(0, 0, 1, 2), "sample 0 is the first turn");
+        assert!(!has_possible_turns(&Record::default(), &plan));
+    }
 
     fn parts() -> impl Strategy<Value = TenantOutcome> {
         let queries = prop::collection::vec((any::<u64>(), any::<u32>()), 0..20);
         (queries, 1_usize..4, any::<bool>(), 0_u64..8).prop_map(|(queries, spq, tokens, end)| {
             let samples = queries.len() * spq;
             let column = |i: usize| if tokens { samples * i } else { 0 };
+            let turn = |session: u32| Turn { session, number: session ^ 1, turns: session + 1 };
             let mut responses = Responses::default();
             for sequence in (0..samples as u64).step_by(3) {
                 let data = [sequence as u8; 5];
@@ -303,6 +391,13 @@ mod tests {
                 failed: (0..samples as u64).step_by(2).map(|s| (s, Failure::TimedOut)).collect(),
                 misuse: Misuse { stale: 5, tokens_negative: end, ..Misuse::default() },
                 responses,
+                sessions: (end % 2 == 1).then(|| PlayedSessions {
+                    turns: (7..).map(turn).take(queries.len()).collect(),
+                    held: end,
+                    ended_at: 78,
+                    ready_at: queries.iter().map(|q| q.0 ^ 9).collect(),
+                    ..PlayedSessions::default()
+                }),
                 ..Record::default()
             };
             let words = match end {

@@ -145,6 +145,7 @@ impl DistributedDriver<'_> {
             set_end: tenant.set.end as u64,
             samples_before: tenant.samples_before,
             ramp: tenant.plan.ramp,
+            has_sessions: tenant.plan.sessions.is_some(),
         };
         let tenants = job.tenants.iter().zip(&self.settings).map(tenant).collect();
         let epoch = u32::from(job.epoch);
@@ -419,9 +420,11 @@ fn places(plan: &Plan, parts: &[&Record]) -> Vec<Vec<usize>> {
         next += record.indices.len() as u32;
         let numbers = Record {
             samples_per_query: record.samples_per_query,
+            scheduled_at: record.scheduled_at.clone(),
             issued_at: record.issued_at.clone(),
             indices: (first..next).collect(),
             completed_at: record.completed_at.clone(),
+            sessions: record.sessions.clone(),
             ..Record::default()
         };
         TenantOutcome {

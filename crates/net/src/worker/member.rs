@@ -17,6 +17,7 @@ use dyno_loadgen::trace::LoadedSet;
 
 use super::channel::{Channel, ChannelReader};
 use super::door::{self, Role};
+use super::plans::{Additions, PlannedSessions};
 use super::wire::{
     self, Beat, Body, CHUNK, Chunk, Column, Hello, MOST, MOST_OF_STRANGERS, Pair, Play, Pong,
     Ready, WireError,
@@ -55,6 +56,11 @@ pub trait Rig {
     }
     /// Returns the data set.
     fn library(&self) -> &dyn SampleLibrary;
+    /// Returns the sessions that performance runs of the system play; `None` if queries are
+    /// independent.
+    fn sessions(&self) -> Option<PlannedSessions> {
+        None
+    }
     /// Starts the system for a test.
     ///
     /// # Errors
@@ -417,8 +423,9 @@ impl Member {
         let library = size(rig.library());
         let (mut plans, mut sets) = (Vec::new(), Vec::new());
         for sent in &play.tenants {
-            let changes = (sent.load, sent.ramp);
-            let plan = plans::plan(&sent.settings, changes, library, &sent.plan_hash)
+            let sessions = if sent.has_sessions { rig.sessions() } else { None };
+            let additions = Additions { ramp: sent.ramp, sessions };
+            let plan = plans::plan(&sent.settings, sent.load, &additions, library, &sent.plan_hash)
                 .map_err(|error| MemberError::Failed(error.to_string()))?;
             plans.push(Arc::new(plan));
             let samples = sent.set.clone();

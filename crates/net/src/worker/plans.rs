@@ -1,7 +1,9 @@
 //! Plans in messages: as the settings from which they were resolved, with a hash of the plan.
 
+use std::sync::Arc;
+
 use dyno_loadgen::clock::Nanos;
-use dyno_loadgen::plan::{Library, Plan};
+use dyno_loadgen::plan::{Chain, Library, Plan};
 use dyno_loadgen::settings::{FIELDS, TestSettings};
 
 use super::wire::Pair;
@@ -23,7 +25,8 @@ pub enum PlanError {
     Unresolved(String),
     /// The settings resolve to another plan on this worker.
     #[error(
-        "the settings give a different plan than on the coordinator; use the same build on both"
+        "the settings give a different plan than on the coordinator; use the same build and the \
+         same files on both"
     )]
     Other,
 }
@@ -36,17 +39,49 @@ pub fn pairs(settings: &TestSettings) -> Vec<Pair> {
     FIELDS.iter().map(pair).collect()
 }
 
-/// Returns the plan of settings with a ramp of this length, ns; 0 without one.
-fn resolved(settings: &TestSettings, ramp: Nanos, library: Library) -> Result<Plan, String> {
-    let plan = Plan::resolve(settings, library).map_err(|errors| errors.to_string())?;
-    if ramp > 0 { plan.with_ramp(ramp) } else { Ok(plan) }
+/// Sessions that a plan plays.
+#[derive(Debug, Clone)]
+pub struct PlannedSessions {
+    /// The sessions.
+    pub chains: Arc<[Chain]>,
+    /// Time from when a turn was due to when the next turn of its user is, ns; 0 without users at an
+    /// interval.
+    pub interval: Nanos,
+}
+
+/// What a plan has besides its settings.
+#[derive(Debug, Clone, Default)]
+pub struct Additions {
+    /// Length of the ramp, ns; 0 without one.
+    pub ramp: Nanos,
+    /// Sessions; `None` if queries are independent.
+    pub sessions: Option<PlannedSessions>,
+}
+
+impl Additions {
+    fn from_plan(plan: &Plan) -> Self {
+        let interval = plan.turn_interval;
+        let sessions = plan.sessions.clone().map(|chains| PlannedSessions { chains, interval });
+        Self { ramp: plan.ramp, sessions }
+    }
+
+    /// Returns the plan of settings with these additions.
+    fn plan(&self, settings: &TestSettings, library: Library) -> Result<Plan, String> {
+        let mut plan = Plan::resolve(settings, library).map_err(|errors| errors.to_string())?;
+        if self.ramp > 0 {
+            plan = plan.with_ramp(self.ramp)?;
+        }
+        let Some(PlannedSessions { chains, interval }) = &self.sessions else { return Ok(plan) };
+        let plan = plan.with_sessions(Arc::clone(chains))?;
+        if *interval > 0 { plan.with_turn_interval(*interval) } else { Ok(plan) }
+    }
 }
 
 /// Returns the load of a plan that a search or a repetition has changed; `None` if it is that of
 /// the settings.
 #[must_use]
 pub fn load(settings: &TestSettings, library: Library, plan: &Plan) -> Option<f64> {
-    let is_same = resolved(settings, plan.ramp, library).is_ok_and(|of| of == *plan);
+    let is_same = Additions::from_plan(plan).plan(settings, library).is_ok_and(|of| of == *plan);
     (!is_same).then(|| plan.peak_load())
 }
 
@@ -57,13 +92,14 @@ pub fn hash(plan: &Plan) -> Vec<u8> {
     ring::digest::digest(&ring::digest::SHA256, text.as_bytes()).as_ref().to_vec()
 }
 
-/// Returns the plan that was sent, with a ramp of this length, ns.
+/// Returns the plan that was sent, with these additions.
 ///
 /// # Errors
 /// [`PlanError`].
 pub fn plan(
     pairs: &[Pair],
-    (load, ramp): (Option<f64>, Nanos),
+    load: Option<f64>,
+    additions: &Additions,
     library: Library,
     expected: &[u8],
 ) -> Result<Plan, PlanError> {
@@ -74,7 +110,7 @@ pub fn plan(
         (field.set)(&mut settings, value)
             .map_err(|expected| PlanError::Setting { name: name.clone(), expected })?;
     }
-    let plan = resolved(&settings, ramp, library).map_err(PlanError::Unresolved)?;
+    let plan = additions.plan(&settings, library).map_err(PlanError::Unresolved)?;
     let plan = match load {
         Some(load) => plan.at_load(load),
         None => plan,
@@ -97,23 +133,53 @@ mod tests {
             ..TestSettings::default()
         };
         let library = Library { total: 10, performance: 5 };
+        let none = Additions::default();
         let sent = Plan::resolve(&settings, library).unwrap();
         assert_eq!(load(&settings, library, &sent), None);
-        assert_eq!(plan(&pairs(&settings), (None, 0), library, &hash(&sent)), Ok(sent.clone()));
+        let arrived = |load, additions: &Additions, expected: &Plan| {
+            plan(&pairs(&settings), load, additions, library, &hash(expected))
+        };
+        assert_eq!(arrived(None, &none, &sent), Ok(sent.clone()));
         let faster = sent.at_load(77.7);
         let at = load(&settings, library, &faster);
-        assert_eq!(plan(&pairs(&settings), (at, 0), library, &hash(&faster)), Ok(faster));
+        assert_eq!(arrived(at, &none, &faster), Ok(faster.clone()));
         let rising = sent.clone().with_ramp(9).unwrap();
         assert_eq!(load(&settings, library, &rising), None);
-        let arrived = |ramp| plan(&pairs(&settings), (None, ramp), library, &hash(&rising));
-        assert_eq!((arrived(9), arrived(0)), (Ok(rising.clone()), Err(PlanError::Other)));
+        let ramp = Additions { ramp: 9, ..Additions::default() };
+        assert_eq!(arrived(None, &ramp, &rising), Ok(rising.clone()));
+        assert_eq!(arrived(None, &none, &rising), Err(PlanError::Other));
         let faster = rising.at_load(77.7);
         let at = load(&settings, library, &faster);
-        assert_eq!(plan(&pairs(&settings), (at, 9), library, &hash(&faster)), Ok(faster));
+        assert_eq!(arrived(at, &ramp, &faster), Ok(faster.clone()));
         let smaller = Library { total: 9, performance: 5 };
-        let other = plan(&pairs(&settings), (None, 0), smaller, &hash(&sent));
+        let other = plan(&pairs(&settings), None, &none, smaller, &hash(&sent));
         assert_eq!(other, Err(PlanError::Other));
         let unknown = [Pair { name: "server_target_qqs".into(), value: "1".into() }];
-        assert!(plan(&unknown, (None, 0), library, &hash(&sent)).is_err());
+        assert!(plan(&unknown, None, &none, library, &hash(&sent)).is_err());
+    }
+
+    #[test]
+    fn sessions_of_a_plan_are_those_of_the_worker() {
+        let settings = TestSettings {
+            scenario: Scenario::Server,
+            server_arrivals: Arrivals::Concurrency(2),
+            ..TestSettings::default()
+        };
+        let library = Library { total: 10, performance: 10 };
+        let chains = |thinks: [Nanos; 3]| -> Arc<[Chain]> {
+            [0, 3].map(|first| Chain { first, thinks: thinks.into() }).into()
+        };
+        let (own, other) = (chains([0, 5, 5]), chains([0, 5, 6]));
+        let plain = Plan::resolve(&settings, library).unwrap();
+        let sent = plain.with_sessions(own.clone()).unwrap().with_turn_interval(70).unwrap();
+        assert_eq!(load(&settings, library, &sent), None);
+        let arrived = |chains: &Arc<[Chain]>, interval| {
+            let sessions = Some(PlannedSessions { chains: chains.clone(), interval });
+            let additions = Additions { ramp: 0, sessions };
+            plan(&pairs(&settings), None, &additions, library, &hash(&sent))
+        };
+        assert_eq!(arrived(&own, 70), Ok(sent.clone()));
+        assert_eq!(arrived(&own, 0), Err(PlanError::Other));
+        assert_eq!(arrived(&other, 70), Err(PlanError::Other));
     }
 }

@@ -11,7 +11,7 @@ use super::channel::Channel;
 
 /// Version of the protocol, equal on both sides. Their releases must be equal as well, because a
 /// plan depends on the code that resolves it.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// Maximum bytes of a frame once a worker has proved that it knows the token.
 pub const MOST: u32 = 8 << 20;
@@ -254,6 +254,9 @@ pub struct PlayTenant {
     /// Length of the ramp, ns; 0 without one.
     #[prost(uint64, tag = "7")]
     pub ramp: u64,
+    /// Whether the plan plays the sessions of the system.
+    #[prost(bool, tag = "8")]
+    pub has_sessions: bool,
 }
 
 /// A piece of one column of a record.
@@ -284,6 +287,10 @@ pub enum Column {
     Responses = 8,
     /// Not a column: the report of the rig, in one piece.
     Report = 9,
+    /// Session, number and turns of each query that is a turn.
+    Turns = 10,
+    /// When each query that is a turn could be issued at the earliest.
+    ReadyAt = 11,
 }
 
 /// Report of a worker about its run, sent after all columns.
@@ -341,6 +348,10 @@ pub struct TenantReport {
     /// Counts of misuse, in the order of their fields.
     #[prost(uint64, repeated, tag = "4")]
     pub misuse: Vec<u64>,
+    /// Numbers of the sessions besides their columns, in the order of their fields; empty without
+    /// sessions.
+    #[prost(uint64, repeated, tag = "5")]
+    pub sessions: Vec<u64>,
 }
 
 /// Reason why no more messages can be read from a peer.

@@ -21,9 +21,9 @@ use dyno_loadgen::sut::SystemUnderTest;
 use dyno_sut::batch::{self, Policy};
 use dyno_sut::digits::Perceptron;
 use dyno_sut::engine::{Engine, InlineSystem};
+use dyno_sut::onnx::EngineOptions;
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::{Search, environment};
-use dyno_sut::onnx::{Answer, EngineOptions};
 use dyno_sut::tensors::{Elements, ModelInput, Spans, TensorLibrary};
 use ort::session::{Session, SessionInputValue};
 use ort::value::TensorRef;
@@ -109,7 +109,7 @@ fn compare(case: &Case, search: &Search, rounds: usize, seconds: f64) {
     let inputs = model.inputs().to_vec();
     let library =
         Arc::new(TensorLibrary::synthetic(&inputs, SAMPLES, 1, &Spans::new(), 1).unwrap());
-    let options = EngineOptions { answer: Answer::Output, largest_batch: case.batch };
+    let options = EngineOptions { largest_batch: case.batch, ..EngineOptions::default() };
     let engine: Arc<dyn Engine> = Arc::new(model.engine(&library, options).unwrap());
     let builder = Session::builder(&environment(search).unwrap()).unwrap();
     let mut builder = builder.with_intra_threads(case.threads).unwrap();

@@ -14,12 +14,12 @@ use crate::tensors::Elements;
 /// Making the answer is part of the call and is therefore timed.
 #[derive(Clone, Default)]
 pub enum Answer {
-    /// The sample's part of the first output, as little-endian bytes.
+    /// The sample's part of the first output that is passed, as little-endian bytes.
     #[default]
     Output,
-    /// The class of the sample's part of the first output, encoded by [`crate::top1::encode`]: the
-    /// position of the greatest element, or the element itself if it is a single integer. A part with
-    /// NaN has no class, and its answer has no bytes.
+    /// The class of the sample's part of the first output that is passed, encoded by
+    /// [`crate::top1::encode`]: the position of the greatest element, or the element itself if it is
+    /// a single integer. A part with NaN has no class, and its answer has no bytes.
     Argmax,
     /// The result of a function of all outputs of the call.
     Function(Arc<AnswerFn>),
@@ -56,7 +56,7 @@ impl Answer {
         Self::Function(Arc::new(make))
     }
 
-    /// Returns how many outputs of a call it reads, from the first one.
+    /// Returns how many of the passed outputs of a call it reads, from the first one.
     pub(super) fn outputs(&self) -> usize {
         match self {
             Self::Output | Self::Argmax | Self::Windows(_) => 1,

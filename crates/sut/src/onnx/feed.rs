@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::answer::{Answer, Outputs};
 use super::windows::{Volume, WindowBatch, Windows};
 use super::{EngineOptions, OnnxError};
-use crate::engine::{Answers, Engine};
+use crate::engine::{Answers, Engine, Port};
 use crate::infer::Trial;
 use crate::tensors::{
     Element, Elements, LoadedSamples, ModelInput, Sample, SampleTensor, Scalar, Store,
@@ -36,6 +36,8 @@ pub(super) struct Feed {
     first_sample: Vec<Vec<usize>>,
     largest_batch: usize,
     answer: Answer,
+    /// Index in the model of the output of which answers are made.
+    output: usize,
     /// Set during the trial of a sample, in which one call is enough to show that the model runs.
     is_tried: Arc<AtomicBool>,
     /// Whether answers are outputs instead of classes, to compare them.
@@ -53,7 +55,7 @@ struct Shapes {
 }
 
 /// Function that makes one call of a model. It takes the inputs and the samples of the call, and
-/// passes all outputs to a callback.
+/// passes the outputs to a callback, in the order of [`Feed::outputs`].
 pub(super) type Call<'c> = dyn FnMut(
         CallInputs<'_>,
         &[QuerySample],
@@ -115,6 +117,7 @@ impl Feed {
             first_sample,
             largest_batch,
             answer: options.answer,
+            output: options.output,
             is_tried: Arc::default(),
             is_compared: Arc::default(),
             failure_reason: OnceLock::new(),
@@ -393,9 +396,20 @@ impl Feed {
         Err(OnnxError::Mixed { why: why.to_owned() })
     }
 
-    /// Returns how many outputs of a call the answers need, from the first one.
-    pub(super) fn outputs(&self) -> usize {
-        self.answer.outputs()
+    /// Returns which of the `count` outputs of a call the answers need, by their index in the model:
+    /// first that of which answers are made, then the others in their order.
+    pub(super) fn outputs(&self, count: usize) -> impl Iterator<Item = usize> {
+        let own = self.output;
+        let others = (0..count).filter(move |&index| index != own);
+        (own..count).take(1).chain(others).take(self.answer.outputs())
+    }
+
+    /// Moves the description of the output of which answers are made before the others.
+    pub(super) fn answer_first(&self, mut outputs: Vec<Port>) -> Vec<Port> {
+        if let Some(front) = outputs.get_mut(..=self.output) {
+            front.rotate_right(1);
+        }
+        outputs
     }
 
     /// Returns the maximum number of samples per call.
@@ -416,7 +430,7 @@ impl Shapes {
     }
 }
 
-/// Returns the type of the first output.
+/// Returns the type of the output of which answers are made, the first one that the engine lists.
 fn first_element(engine: &dyn Engine) -> Option<Element> {
     engine.info().outputs.first().and_then(|port| Elements::type_from_name(&port.element))
 }

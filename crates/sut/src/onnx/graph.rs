@@ -106,7 +106,11 @@ impl GraphModel {
         options: EngineOptions,
     ) -> Result<GraphEngine, OnnxError> {
         let feed = Feed::new(&self.inputs, library, options)?;
-        let info = EngineInfo { largest_batch: feed.largest_batch(), ..self.info() };
+        let info = EngineInfo {
+            outputs: feed.answer_first(self.outputs.clone()),
+            largest_batch: feed.largest_batch(),
+            ..self.info()
+        };
         let mut engine = GraphEngine { name: self.name(), sessions: self.sessions, feed, info };
         (engine.info.first_call, engine.info.remarks) = engine.feed.trial(&engine)?;
         Ok(engine)
@@ -181,8 +185,9 @@ impl GraphEngine {
             let values = inputs.iter().map(|(shape, elements)| of_elements(shape, elements));
             let values = values.collect::<Result<Vec<_>, _>>()?;
             let outputs = session.run(&values).map_err(|error| error.to_string())?;
-            let ports = session.graph().outputs().iter();
-            let all = ports.zip(&outputs).map(|(port, value)| {
+            let ports = session.graph().outputs();
+            let all = self.feed.outputs(ports.len()).map(|index| {
+                let (port, value) = (&ports[index], &outputs[index]);
                 let elements = value.elements(port.element.unwrap_or(value.element()));
                 let elements = elements.ok_or_else(|| {
                     format!("has elements of type {}, not the declared one", value.element())

@@ -36,11 +36,14 @@ pub struct EngineOptions {
     /// Maximum number of samples per call, at least 1. It applies to models with a dynamic first
     /// dimension.
     pub largest_batch: usize,
+    /// Index in the model of the output of which answers are made. [`Answer::Function`] reads all
+    /// outputs by name.
+    pub output: usize,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { answer: Answer::Output, largest_batch: 64 }
+        Self { answer: Answer::Output, largest_batch: 64, output: 0 }
     }
 }
 

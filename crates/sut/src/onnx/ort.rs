@@ -97,9 +97,10 @@ impl OrtModel {
         let feed = Feed::new(&self.inputs, library, options)?;
         let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
         let outputs = self.sessions[0].outputs().iter();
+        let outputs = outputs.map(|output| port(output.name(), output.dtype()));
         let info = EngineInfo {
             inputs: self.inputs.iter().map(Port::from).collect(),
-            outputs: outputs.map(|output| port(output.name(), output.dtype())).collect(),
+            outputs: feed.answer_first(outputs.collect()),
             largest_batch: feed.largest_batch(),
             ..Self::info()
         };
@@ -190,9 +191,9 @@ impl OrtEngine {
             let values = values.map_err(|error| error.to_string())?;
             let outputs = session.run(&values[..]).map_err(|error| error.to_string())?;
             // Reading an output costs time, so only those that the answers need are read.
-            let ports = self.info.outputs.iter().enumerate().take(self.feed.outputs());
-            let all =
-                ports.map(|(number, port)| output(&port.name, &outputs[number], samples.len()));
+            let ports = &self.info.outputs;
+            let ports = self.feed.outputs(ports.len()).zip(ports);
+            let all = ports.map(|(index, port)| output(&port.name, &outputs[index], samples.len()));
             take(&Outputs::new(all).for_samples(samples))
         });
     }

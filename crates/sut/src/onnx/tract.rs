@@ -162,10 +162,11 @@ fn info(inputs: &[ModelInput], plan: &TypedRunnableModel, feed: &Feed) -> Engine
         let element = named.unwrap_or_else(|| format!("{:?}", fact.datum_type));
         Some(Port { name: name.clone(), element, shape: fact.shape.iter().map(fixed).collect() })
     };
+    let outputs = (0..plan.model().outputs.len()).filter_map(output);
     EngineInfo {
         runtime: Some("tract".into()),
         inputs: inputs.iter().map(Port::from).collect(),
-        outputs: (0..plan.model().outputs.len()).filter_map(output).collect(),
+        outputs: feed.answer_first(outputs.collect()),
         largest_batch: feed.largest_batch(),
         ..EngineInfo::default()
     }
@@ -222,9 +223,8 @@ impl Engine for TractEngine {
                 self.plan.run(values.collect::<TractResult<_>>()?)
             };
             let outputs = call().map_err(|error| format!("{error:#}"))?;
-            let names = self.info.outputs.iter().map(|port| &port.name[..]);
-            let all = names.zip(&outputs);
-            let all = all.map(|(name, tensor)| output(name, tensor, samples.len()));
+            let ports = self.feed.outputs(outputs.len()).zip(&self.info.outputs);
+            let all = ports.map(|(index, port)| output(&port.name, &outputs[index], samples.len()));
             take(&Outputs::new(all).for_samples(samples))
         });
     }

@@ -102,7 +102,8 @@ fn check_foreign_samples_fail(engine: &dyn Engine) {
     assert_eq!(answers, [Err(Failure::Rejected)]);
 }
 
-const ARGMAX: EngineOptions = EngineOptions { answer: Answer::Argmax, largest_batch: 64 };
+const ARGMAX: EngineOptions =
+    EngineOptions { answer: Answer::Argmax, largest_batch: 64, output: 0 };
 
 /// Says on stderr, past what tests hold back, that a test is skipped for want of ONNX Runtime.
 ///
@@ -338,6 +339,39 @@ fn a_model_whose_output_is_nan_has_a_remark() {
         let odd = remarks(vec![4.0, -1.0, 4.0, 9.0], options.clone());
         assert!(odd.iter().any(|remark| remark.contains("NaN")), "{odd:?}");
         assert_eq!(remarks(vec![4.0, 1.0, 4.0, 9.0], options), Vec::<String>::new());
+    }
+}
+
+/// For [4, 1] the first output is [-4, -1], whose class is 1; the second one is [4, 1], with class 0.
+#[test]
+fn answers_are_made_of_the_chosen_output() {
+    let mut net = Builder::new("two", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), 2.into()]);
+    for (name, operator) in [("negative", "Neg"), ("positive", "Relu")] {
+        let y = net.node(operator, &[&x], &[]).unwrap();
+        net.output(name, &y).unwrap();
+    }
+    let folder = Folder::new("two");
+    let path = folder.file("two.onnx", &net.finish().to_bytes().unwrap());
+    let elements = Elements::F32(vec![4.0, 1.0].into());
+    let tensor = Tensor { name: "x".into(), sample_shape: vec![2], elements };
+    let library = Arc::new(TensorLibrary::new("x", vec![tensor], None).unwrap());
+    let check = |engine: &dyn Engine, first: &str, class: i64| {
+        let mut answers = Answers::new();
+        engine.answer(&samples([0].into_iter()), &mut answers);
+        let (_, data) = answers.iter().next().unwrap();
+        assert_eq!(top1::decode(data.unwrap()), Some(class), "{}", engine.name());
+        let names: Vec<String> = engine.info().outputs.into_iter().map(|port| port.name).collect();
+        assert_eq!((names.len(), names[0].as_str()), (2, first));
+    };
+    for (output, first, class) in [(0, "negative", 1), (1, "positive", 0)] {
+        let options = EngineOptions { output, ..ARGMAX };
+        let model = GraphModel::open(&path, &SessionOptions::default(), NonZero::<usize>::MIN);
+        check(&model.unwrap().engine(&library, options.clone()).unwrap(), first, class);
+        if let Some(search) = onnx_runtime() {
+            let model = OrtModel::open(&path, &search, OrtOptions::default()).unwrap();
+            check(&model.engine(&library, options).unwrap(), first, class);
+        }
     }
 }
 

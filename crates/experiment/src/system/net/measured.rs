@@ -9,6 +9,7 @@ use dyno_loadgen::record::Record;
 use dyno_loadgen::settings::{Arrivals, Scenario, TestMode};
 use dyno_net::client::RetryTimes;
 use dyno_net::ledger::Entry;
+use dyno_net::worker::plans::PlannedSessions;
 use dyno_results::summary::{Limits, NO_BOUND};
 use dyno_results::units::duration;
 
@@ -47,6 +48,13 @@ impl Remote {
         self.check_choices(run, plan)?;
         self.check_length(run, plan)?;
         self.check_duration(plan)
+    }
+
+    /// Returns the sessions of a plan on a worker; `None` if samples are independent.
+    pub fn planned_sessions(&self) -> Option<PlannedSessions> {
+        let sessions = self.sessions.as_ref()?;
+        let interval = sessions.interval.unwrap_or(0);
+        Some(PlannedSessions { chains: sessions.chains.clone(), interval })
     }
 
     /// Checks that a recorded trace lasts as long as the run must.

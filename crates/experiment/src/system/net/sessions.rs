@@ -171,10 +171,6 @@ fn interval(given: &mut SpecKeys) -> Result<Option<Nanos>, Failure> {
 
 /// Rejects options that sessions do not support. `key` is the key that asks for them.
 pub(super) fn reject_others(run: &RunOptions, key: &str) -> Result<(), Failure> {
-    if run.remote_workers.is_some() {
-        return Err(Failure::usage(format!("{key}: workers do not share sessions"))
-            .hint("remove --remote-workers, or sessions"));
-    }
     if !run.tenant_systems.is_empty() {
         return Err(Failure::usage(format!("{key}: a run with tenants cannot have sessions"))
             .hint("measure the tenants one by one"));

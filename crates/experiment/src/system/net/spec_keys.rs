@@ -23,6 +23,7 @@ use self::route::signing_variables;
 use super::Resources;
 use super::model_names::{quoted, unquoted};
 use super::secrets::{REDACTED, SECRET_PLACES, query_secrets};
+use super::tools;
 use crate::failure::Failure;
 use crate::options::{RandomStream, RunOptions};
 
@@ -70,6 +71,9 @@ pub fn named(system: &str, argument: &str) -> Resources {
         variables.extend(named(given.beginning(&format!("{place}-env."))));
         files.extend(named(given.beginning(&format!("{place}-file."))));
     }
+    // A program that answers calls of tools is code that runs.
+    let commands = given.all("tools");
+    let libraries = commands.iter().filter_map(|command| tools::program(command)).collect();
     let bodies = given.all("body");
     files.extend(bodies.iter().filter_map(|body| body.strip_prefix('@')).map(str::to_owned));
     // The values of other keys are files if such files exist.
@@ -81,7 +85,7 @@ pub fn named(system: &str, argument: &str) -> Resources {
         }
     }
     let files = files.into_iter().map(PathBuf::from).collect();
-    Resources { urls, files, variables, ..Resources::default() }
+    Resources { urls, files, variables, libraries }
 }
 
 impl SpecKeys {

@@ -1,7 +1,7 @@
 //! Tools of live sessions: a program that answers each call.
 
 use std::io::{self, Read as _, Write as _};
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -51,7 +51,7 @@ pub fn tools(given: &mut SpecKeys, has_sessions: bool) -> Result<Option<ToolRunn
     let Some(name) = words.next() else {
         return Err(given.wrong("tools", "expected a program and its arguments"));
     };
-    if !exists(&name) {
+    if find(&name).is_none() {
         let problem = format!("tools: the program `{name}` was not found");
         return Err(Failure::set_up(problem).hint("give its path, or a name in PATH"));
     }
@@ -59,16 +59,25 @@ pub fn tools(given: &mut SpecKeys, has_sessions: bool) -> Result<Option<ToolRunn
     Ok(Some(Arc::new(move |call: &ToolCall, run: &RunEnd| program.answer(call, run))))
 }
 
-/// Returns whether a program is at this path, or in `PATH` if it is a bare name.
-fn exists(name: &str) -> bool {
+/// Returns the program of a command: its path, or its name if it does not exist; `None` for a command
+/// without words.
+pub fn program(command: &str) -> Option<PathBuf> {
+    let name = command.split_whitespace().next()?;
+    Some(find(name).unwrap_or_else(|| name.into()))
+}
+
+/// Returns the path of a program, which is in `PATH` if it is a bare name; `None` without such a file.
+fn find(name: &str) -> Option<PathBuf> {
     if name.contains(std::path::is_separator) {
-        return Path::new(name).is_file();
+        return Some(PathBuf::from(name)).filter(|path| path.is_file());
     }
     let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders).any(|folder| {
+    let mut files = std::env::split_paths(&folders).flat_map(|folder| {
         let path = folder.join(name);
-        path.is_file() || path.with_extension("exe").is_file()
-    })
+        let program = path.with_extension("exe");
+        [path, program]
+    });
+    files.find(|path| path.is_file())
 }
 
 /// A program that is started for each call, without a shell. It reads the call as JSON from its standard

@@ -12,8 +12,8 @@ use dyno_sut::cores::Cores;
 /// Grammar for help texts.
 pub const GRAMMAR: &str = "recurrent networks in Dyno's own engine: MODEL is FILE.onnx, a whole \
      model with its own inputs and outputs (,verify=off skips the comparison with an independent \
-     evaluator), or layers: FILE.onnx,as=layers if they follow one another, FILE.safetensors, one \
-     of the layers as FILE#LAYER, FILE?nonlinearity=relu for options that weights do not \
+     evaluator, ,output=NAME scores another output than the first one), or layers: \
+     FILE.onnx,as=layers if they follow one another, FILE.safetensors, one of the layers as FILE#LAYER, FILE?nonlinearity=relu for options that weights do not \
      determine, a layer by its shape such as lstm:256x256x1x100 (inputs, units, rows, steps), or \
      one of the networks of DeepCPU, text-similarity, reader or bidaf, whose samples are random \
      words; several models with + between them, each on its own cores as MODEL@0-3. Then any of \
@@ -24,8 +24,18 @@ pub const GRAMMAR: &str = "recurrent networks in Dyno's own engine: MODEL is FIL
      [samples, steps, inputs] and --data lengths=FILE.npy; their answers are last states, \
      compared with the layers in double precision or with --with reference=FILE.npy";
 
-const KEYS: [&str; 9] =
-    ["precision", "lengths", "near", "documents", "tune", "as", "verify", "outputs", "states"];
+const KEYS: [&str; 10] = [
+    "precision",
+    "lengths",
+    "near",
+    "documents",
+    "tune",
+    "as",
+    "verify",
+    "output",
+    "outputs",
+    "states",
+];
 
 /// A parsed specification of recurrent models.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,6 +47,8 @@ pub struct Spec {
     pub as_layers: bool,
     /// Whether a whole model is compared with an independent evaluator.
     pub verify: bool,
+    /// Output of a whole model of which answers are made; the first one by default.
+    pub output: Option<String>,
     pub lengths: Option<RangeInclusive<usize>>,
     /// Lengths that share a batch; `None` is the default.
     pub near: Option<LengthClasses>,
@@ -66,6 +78,7 @@ pub fn parse(text: &str) -> Result<Spec, String> {
         precision: Precision::F32,
         as_layers: false,
         verify: true,
+        output: None,
         lengths: None,
         near: None,
         documents: None,
@@ -123,6 +136,10 @@ fn option(spec: &mut Spec, key: &str, value: &str) -> Result<(), String> {
             })?);
         }
         "tune" => spec.tune = Some(Duration::from_nanos(parse_duration(value)?)),
+        "output" if value.is_empty() => {
+            return Err("expected output=NAME, found no name".to_owned());
+        }
+        "output" => spec.output = Some(value.to_owned()),
         "outputs" => {
             spec.outputs = value.split('+').map(str::to_owned).collect();
             if value.is_empty() {
@@ -192,6 +209,7 @@ mod tests {
             ("a,documents=0", "expected documents from 1 to 10000, found `0`"),
             ("a,as=chain", "expected as=layers, found `as=chain`"),
             ("a,verify=on", "expected verify=off, found `verify=on`"),
+            ("a,output=", "expected output=NAME, found no name"),
             ("a,outputs=", "expected outputs such as Y+Y_h, found none"),
             ("a,states=h", "expected states such as h:hn+c:cn (INPUT:OUTPUT), found `h`"),
             ("a,near=1", "expected a ratio of 1.05 or more, found `1`"),

@@ -36,11 +36,13 @@ pub fn file(spec: &Spec) -> Option<&Path> {
     (!spec.as_layers && is_onnx && path.is_file()).then_some(path)
 }
 
-/// Checks, before anything is loaded, that random samples have a shape.
+/// Checks, before anything is loaded, that random samples have a shape, and that the model has the
+/// output of which answers are made.
 ///
 /// # Errors
-/// Dimensions without a size, with the flags that set them.
-pub fn check(path: &Path, run: &RunOptions) -> Result<(), Failure> {
+/// Dimensions without a size, with the flags that set them, or another name of an output.
+pub fn check(path: &Path, spec: &Spec, run: &RunOptions) -> Result<(), Failure> {
+    shapes::check_output(path, spec.output.as_deref())?;
     shapes::check_file(path, run)
 }
 
@@ -49,6 +51,7 @@ pub fn check(path: &Path, run: &RunOptions) -> Result<(), Failure> {
 /// # Errors
 /// A model that cannot run as a whole, options that it does not have, or samples that do not fit.
 pub fn open(path: &Path, spec: &Spec, run: &RunOptions) -> Result<OpenedSystem, Failure> {
+    let output = shapes::output(path, spec.output.as_deref())?;
     let model = model(path, spec, run)?;
     let _bound = policy::bound(cores(spec, run))?;
     let symbols = || shapes::symbols(path);
@@ -58,8 +61,9 @@ pub fn open(path: &Path, spec: &Spec, run: &RunOptions) -> Result<OpenedSystem, 
     if let Some(sample) = call(&library, &inputs, 0) {
         remarks.push(verified(&model, spec, &sample)?.1);
     }
-    let judge = judge(path, spec, &inputs, &library, run, &mut remarks)?;
-    let engine = model.engine(&library, onnx::options(run));
+    let source = JudgedModel { path, output, inputs: &inputs };
+    let judge = judge(source, spec, &library, run, &mut remarks)?;
+    let engine = model.engine(&library, onnx::options(output, run));
     let engine = engine.map_err(|error| onnx::missing(error, &inputs, run))?;
     Ok(OpenedSystem {
         labels: library.labels().map(<[i64]>::to_vec),
@@ -82,6 +86,9 @@ pub fn by_value(
     batch: usize,
     run: &RunOptions,
 ) -> Result<(Arc<dyn InferenceModel>, Option<String>), Failure> {
+    if let Some(name) = &spec.output {
+        return Err(onnx::no_choice_of_output("rnn", name));
+    }
     let model = model(path, spec, run)?;
     let _bound = policy::bound(cores(spec, run))?;
     let inputs = if run.shapes.is_empty() {
@@ -219,11 +226,19 @@ fn verified(model: &GraphModel, spec: &Spec, inputs: &[Value]) -> Result<(bool, 
     }
 }
 
+/// A model file, as the oracle evaluates it to judge answers.
+#[derive(Clone, Copy)]
+struct JudgedModel<'a> {
+    path: &'a Path,
+    /// Index of the output of which answers are made.
+    output: usize,
+    inputs: &'a [ModelInput],
+}
+
 /// Returns the judge of answers without labels: the user's references, or the oracle's outputs.
 fn judge(
-    path: &Path,
+    model: JudgedModel<'_>,
     spec: &Spec,
-    inputs: &[ModelInput],
     library: &Arc<TensorLibrary>,
     run: &RunOptions,
     remarks: &mut Vec<String>,
@@ -240,11 +255,11 @@ fn judge(
     }
     match super::reference(run)? {
         Some(reference) => {
-            check_reference(&reference, path, inputs, library)?;
+            check_reference(&reference, model, library)?;
             oracle::judge(reference, spec.precision).map(Some)
         }
         None if spec.verify && matches!(run.mode, None | Some(Mode::Accuracy | Mode::Both)) => {
-            match rows(path, inputs, library) {
+            match rows(model, library) {
                 Ok(vectors) => {
                     let by = "those of an independent ONNX evaluator in double precision";
                     Ok(oracle::computed_judge(vectors, spec.precision, by, remarks))
@@ -264,8 +279,7 @@ fn judge(
 /// when it is opened to score.
 fn check_reference(
     reference: &Path,
-    model: &Path,
-    inputs: &[ModelInput],
+    model: JudgedModel<'_>,
     library: &TensorLibrary,
 ) -> Result<(), Failure> {
     let array = dyno_tensors::npy::Npy::parse(&std::fs::read(reference).unwrap_or_default());
@@ -284,10 +298,9 @@ fn check_reference(
         let rows = rows.unwrap_or(0);
         return Err(refused(format!("has {rows} rows, but there are {samples} samples")));
     }
-    let names: Vec<&str> = inputs.iter().map(|input| &input.name[..]).collect();
-    let (oracle, call) = (Oracle::read(model, JUDGED_WORK), call(library, inputs, 0));
+    let (oracle, call) = (Oracle::read(model.path, JUDGED_WORK), call(library, model.inputs, 0));
     if let (Ok(oracle), Some(call)) = (oracle, call)
-        && let Ok(answer) = first_output(&oracle, &names, &call)
+        && let Ok(answer) = model.answer(&oracle, &call)
         && width != Some(answer.len())
     {
         return Err(refused(format!(
@@ -299,15 +312,18 @@ fn check_reference(
     Ok(())
 }
 
-/// Returns the file with the oracle's first outputs for all samples.
-fn rows(path: &Path, inputs: &[ModelInput], library: &TensorLibrary) -> Result<PathBuf, Failure> {
+/// Returns the file with the oracle's answers for all samples.
+fn rows(model: JudgedModel<'_>, library: &TensorLibrary) -> Result<PathBuf, Failure> {
+    let JudgedModel { path, output, inputs } = model;
     let total = library.total_sample_count();
     let refused = |why: String| Failure::set_up(why);
     let judge = Oracle::read(path, JUDGED_WORK / total.max(1) as u64).map_err(refused)?;
     let mut hasher = DefaultHasher::new();
     (env!("CARGO_PKG_VERSION"), "whole, without overflow").hash(&mut hasher);
     hash_files(path, &mut hasher).map_err(refused)?;
-    let names: Vec<&str> = inputs.iter().map(|input| &input.name[..]).collect();
+    if output > 0 {
+        ("output", output).hash(&mut hasher);
+    }
     let mut calls = Vec::new();
     for index in 0..total {
         let values = call(library, inputs, index as u32)
@@ -321,7 +337,7 @@ fn rows(path: &Path, inputs: &[ModelInput], library: &TensorLibrary) -> Result<P
         calls.push(values);
     }
     oracle::stored(hasher.finish(), || {
-        let answer = |index: usize| first_output(&judge, &names, &calls[index]);
+        let answer = |index: usize| model.answer(&judge, &calls[index]);
         let rows = oracle::each(total, &answer).map_err(refused)?;
         check_lengths(&rows).map_err(refused)?;
         Ok(rows)
@@ -344,19 +360,22 @@ fn check_lengths(rows: &[Vec<f64>]) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the oracle's first output. If a number of the run exceeds its type, the numbers are NaN: an
-/// engine in float32 may have others.
-fn first_output(judge: &Oracle, names: &[&str], inputs: &[Value]) -> Result<Vec<f64>, String> {
-    let value = |Value { shape, elements }: &Value| {
-        dyno_graph::Value::from_elements(shape, elements.slice(0..elements.len()))
-    };
-    let inputs = inputs.iter().map(value).collect::<Result<Vec<_>, _>>()?;
-    let outputs = judge.run(names, &inputs)?;
-    let first = outputs.into_iter().next().ok_or("the model has no outputs")?;
-    if !first.is_float32 {
-        return Err(format!("output '{}' is not float32", first.name));
+impl JudgedModel<'_> {
+    /// Returns the oracle's answer. If a number of the run exceeds its type, the numbers are NaN: an
+    /// engine in float32 may have others.
+    fn answer(self, judge: &Oracle, inputs: &[Value]) -> Result<Vec<f64>, String> {
+        let value = |Value { shape, elements }: &Value| {
+            dyno_graph::Value::from_elements(shape, elements.slice(0..elements.len()))
+        };
+        let inputs = inputs.iter().map(value).collect::<Result<Vec<_>, _>>()?;
+        let names: Vec<&str> = self.inputs.iter().map(|input| &input.name[..]).collect();
+        let outputs = judge.run(&names, &inputs)?;
+        let own = outputs.into_iter().nth(self.output).ok_or("the model has no outputs")?;
+        if !own.is_float32 {
+            return Err(format!("output '{}' is not float32", own.name));
+        }
+        Ok(if own.has_overflow { vec![f64::NAN; own.numbers.len()] } else { own.numbers })
     }
-    Ok(if first.has_overflow { vec![f64::NAN; first.numbers.len()] } else { first.numbers })
 }
 
 /// Hashes a model and the sizes and times of its files of weights.

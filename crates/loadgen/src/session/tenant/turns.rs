@@ -1,26 +1,30 @@
 //! The sessions of a tenant: when their turns are due, and when a run of sessions ends.
 
+use std::sync::Arc;
+
 use super::{Pacing, Tenant, TenantStep};
 use crate::clock::Nanos;
-use crate::plan::{Plan, SampleChoice};
+use crate::plan::{Chain, Plan, SampleChoice};
 use crate::session::Lane;
 use crate::session::sessions::Sessions;
 use crate::share::Share;
 use crate::sut::SettledSample;
 
 impl Tenant {
-    /// Draws the trace, or the times at which sessions begin. Sessions are played by one client and
-    /// one thread.
+    /// Draws the trace, or the times at which sessions begin. Sessions are played by one thread. Of
+    /// several clients, each plays the sessions whose numbers are in its share.
     pub(super) fn prepare(&mut self) {
-        let is_whole = self.share == Share::WHOLE && self.lane == Lane::WHOLE;
-        let chains = self.plan.sessions.clone().filter(|_| is_whole && !self.accuracy);
-        let Some(chains) = chains else { return self.generate() };
+        let is_whole = self.lane == Lane::WHOLE;
+        let all = self.plan.sessions.clone().filter(|_| is_whole && !self.accuracy);
+        let Some(all) = all else { return self.generate() };
+        let share = self.share;
         let is_once = self.plan.choice == SampleChoice::Unique;
         let Plan { ramp, turn_interval: interval, .. } = *self.plan;
-        let sessions = if let Pacing::ClosedLoop { in_flight } = self.pacing {
+        let sessions = if let Some(places) = self.plan.in_flight() {
             // Users at an interval begin one after the other, so that their requests do.
             let spread = if ramp > 0 { ramp } else { interval };
-            Sessions::with_places(chains, is_once, in_flight, spread).with_interval(interval)
+            let begins = begins(places.min(all.len()) as u64, spread, share);
+            Sessions::with_places(shared(&all, share), is_once, begins).with_interval(interval)
         } else {
             let (mut times, mut samples) = (self.plan.ramp_arrivals(), Vec::new());
             while let Some(at) = self.trace.next_query(&mut samples) {
@@ -28,7 +32,9 @@ impl Tenant {
                 times.push(at.saturating_add(ramp));
             }
             self.generated = self.trace.generated();
-            Sessions::at_times(chains, is_once, times)
+            let own = (0..).zip(times).filter(|(number, _)| share.has(*number));
+            let own = own.map(|(_, at)| at).collect();
+            Sessions::at_times(shared(&all, share), is_once, own)
         };
         (self.sessions, self.pacing) = (Some(sessions), Pacing::Sessions);
     }
@@ -67,4 +73,22 @@ impl Tenant {
             sessions.settle(look);
         }
     }
+}
+
+/// Returns the sessions of a client.
+fn shared(all: &Arc<[Chain]>, share: Share) -> Arc<[Chain]> {
+    if share == Share::WHOLE {
+        return Arc::clone(all);
+    }
+    let own = (0..).zip(all.iter()).filter(|(number, _)| share.has(*number));
+    own.map(|(_, chain)| chain.clone()).collect()
+}
+
+/// Returns when the places of a client begin, ns. The `places` of all clients begin one after the other,
+/// spread evenly over `spread` ns.
+fn begins(places: u64, spread: Nanos, share: Share) -> impl Iterator<Item = Nanos> {
+    let begin = move |number: u64| u128::from(spread) * u128::from(number) / u128::from(places);
+    (0..places)
+        .filter(move |number| share.has(*number))
+        .map(move |number| Nanos::try_from(begin(number)).unwrap_or(Nanos::MAX))
 }

@@ -57,7 +57,7 @@ fn ragged() -> (Arc<RaggedSource>, Arc<TensorLibrary>) {
 fn feed(library: &Arc<TensorLibrary>, answer: Answer, largest_batch: usize) -> Feed {
     let (name, element) = ("x".to_owned(), Element::I32);
     let input = ModelInput { name, element, shape: vec![None, None] };
-    Feed::new(&[input], library, EngineOptions { answer, largest_batch }).unwrap()
+    Feed::new(&[input], library, EngineOptions { answer, largest_batch, output: 0 }).unwrap()
 }
 
 fn query(indices: &[u64]) -> Vec<QuerySample> {
