@@ -555,7 +555,7 @@ impl AnswerBuilder {
 /// Returns whether more bytes could make these complete JSON.
 fn is_cut_off(json: &[u8]) -> bool {
     let read = serde_json::from_slice::<serde::de::IgnoredAny>(json);
-    !json.trim_ascii().is_empty() && read.is_err_and(|error| error.is_eof())
+    read.is_err_and(|error| Kind::of_invalid_json(json, &error) == Kind::Cut)
 }
 
 #[cfg(test)]
