@@ -354,7 +354,7 @@ impl InvalidReasons {
         if test.judged() != Verdict::Invalid {
             return found;
         }
-        let is_judged_alone = |text: &str| {
+        let is_alone = |text: &str| {
             let mut named = test.requirements.iter().filter(|of| text.contains(&of.requirement));
             named.any(|of| requirement::over_slices(of, std::slice::from_ref(observed)).is_none())
         };
@@ -364,7 +364,7 @@ impl InvalidReasons {
                     found.failures = Some(text.clone());
                 }
                 Some(reason) if reason.undecided || reason.kind == ReasonKind::Consequence => {}
-                Some(reason) if reason.kind == ReasonKind::Requirement && !is_judged_alone(text) => {
+                Some(reason) if reason.kind == ReasonKind::Requirement && !is_alone(text) => {
                     found.missed.push(text.clone());
                 }
                 _ => found.others.push(text.clone()),
