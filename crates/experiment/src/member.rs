@@ -2,6 +2,7 @@
 
 mod consent;
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -115,7 +116,7 @@ impl Rig for WorkerRig {
     fn report(&self, job: &Job<'_>, played: &RunOutcome) -> Vec<u8> {
         let begun = lock(&self.begun);
         // The coordinator judges the measured part; it cuts the columns below itself.
-        let measured: Vec<Record> = played
+        let measured: Vec<Cow<'_, Record>> = played
             .tenants
             .iter()
             .zip(&job.tenants)
@@ -126,7 +127,7 @@ impl Rig for WorkerRig {
                 .tenants
                 .iter()
                 .map(|tenant| JudgedPercentiles::from_target(tenant.plan.load.percentile()));
-            let tenants: Vec<_> = measured.iter().zip(targets).collect();
+            let tenants: Vec<_> = measured.iter().map(|record| &**record).zip(targets).collect();
             run::observer(self.system(), heart.end(ramp(job)), &tenants)
         });
         let (Some(remote), Some((clock, before))) =
@@ -134,7 +135,7 @@ impl Rig for WorkerRig {
         else {
             return WorkerReport { observer, ..WorkerReport::default() }.bytes();
         };
-        let lateness = |(tenant, record): (u8, &Record)| remote.lateness(tenant, record);
+        let lateness = |(tenant, record): (u8, &Cow<'_, Record>)| remote.lateness(tenant, record);
         let wire: Vec<WireTimes> = (0..)
             .zip(&played.tenants)
             .map(|(tenant, part)| remote.wire_times(tenant, &part.record))
@@ -158,10 +159,12 @@ impl Rig for WorkerRig {
     }
 }
 
-/// Returns a record without queries that are not measured.
-fn measured_part(record: &Record, ramp: Nanos) -> Record {
-    let mut record = record.clone();
-    record.exclude(ramp);
+/// Returns a record without queries that are not measured. It is copied only if there are any.
+fn measured_part(record: &Record, ramp: Nanos) -> Cow<'_, Record> {
+    let mut record = Cow::Borrowed(record);
+    if record.has_excluded(ramp) {
+        record.to_mut().exclude(ramp);
+    }
     record
 }
 

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::base64::base64;
+use crate::percent::PercentEncoding;
 use crate::signature::Signer;
 use crate::trouble::{Kind, Trouble};
 
@@ -320,23 +321,6 @@ impl Endpoint {
                 }
             }
         }
-    }
-}
-
-/// UTF-8 text with the characters that a query cannot hold as `%XX` (RFC 3986, section 3.4).
-pub(crate) struct PercentEncoding<'a>(pub &'a [u8]);
-
-impl fmt::Display for PercentEncoding<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for &byte in self.0 {
-            match byte {
-                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                    f.write_char(char::from(byte))?;
-                }
-                _ => write!(f, "%{byte:02X}")?,
-            }
-        }
-        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ use prost::Message;
 
 use crate::coding::Coding;
 use crate::exchange::Fields;
+pub use crate::percent::decoded;
 use crate::trouble::{Kind, Trouble, in_short};
 
 /// The value of `content-type`; `application/grpc+proto` is the same.
@@ -287,29 +288,6 @@ pub fn encoded(words: &str) -> String {
             b'%' => out.push_str("%25"),
             b' '..=b'~' => out.push(byte.into()),
             _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
-}
-
-/// Decodes a percent-encoded text. Invalid sequences stay as they are.
-#[must_use]
-pub fn decoded(field: &[u8]) -> Vec<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let mut out = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let Some((&byte, after)) = rest.split_first() {
-        let pair = after.first_chunk::<2>().filter(|_| byte == b'%');
-        let code = pair.and_then(|&[high, low]| Some(digit(high)? * 16 + digit(low)?));
-        match code {
-            Some(code) => {
-                out.push(code as u8);
-                rest = &after[2..];
-            }
-            None => {
-                out.push(byte);
-                rest = after;
-            }
         }
     }
     out

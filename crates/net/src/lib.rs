@@ -56,6 +56,7 @@ pub mod launch;
 pub mod ledger;
 pub mod oip;
 pub mod openai;
+mod percent;
 pub mod protocol;
 mod proxy;
 pub mod raw;

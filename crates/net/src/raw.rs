@@ -223,8 +223,7 @@ impl WholeReader {
     fn point(&mut self, pointer: &str) -> Result<(), Trouble> {
         let malformed = |words: String| Trouble::new(Kind::Malformed, words);
         let json: Value = serde_json::from_slice(&self.body).map_err(|error| {
-            let is_cut = error.is_eof() && !self.body.trim_ascii().is_empty();
-            let kind = if is_cut { Kind::Cut } else { Kind::Malformed };
+            let kind = Kind::of_invalid_json(&self.body, &error);
             Trouble::new(kind, format!("the answer is not JSON: {error}"))
         })?;
         let found = json.pointer(pointer);

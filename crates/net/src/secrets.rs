@@ -1,7 +1,7 @@
 //! Secrets of requests, which must not appear in messages.
 
 use crate::base64::base64;
-use crate::endpoint::PercentEncoding;
+use crate::percent::PercentEncoding;
 
 /// Values shorter than this are not hidden: they are no secrets, and appear by chance.
 const SHORTEST: usize = 6;

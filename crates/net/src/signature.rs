@@ -9,8 +9,9 @@ use std::str::FromStr;
 use dyno_loadgen::clock::WallTime;
 use ring::{digest, hmac};
 
-use crate::endpoint::{Endpoint, PercentEncoding};
+use crate::endpoint::Endpoint;
 use crate::exchange::Request;
+use crate::percent::{PercentEncoding, decoded};
 
 /// Service and region that signatures are for.
 ///
@@ -228,7 +229,7 @@ fn canonical_query(query: &str) -> String {
     let mut members: Vec<(String, String)> = members
         .map(|member| {
             let (name, value) = member.split_once('=').unwrap_or((member, ""));
-            let encoded = |part: &str| PercentEncoding(&decoded(part)).to_string();
+            let encoded = |part: &str| PercentEncoding(&decoded(part.as_bytes())).to_string();
             (encoded(name), encoded(value))
         })
         .collect();
@@ -236,24 +237,6 @@ fn canonical_query(query: &str) -> String {
     let members: Vec<String> =
         members.iter().map(|(name, value)| format!("{name}={value}")).collect();
     members.join("&")
-}
-
-/// Returns a part of a query without percent-encoding.
-fn decoded(part: &str) -> Vec<u8> {
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let (mut bytes, mut rest) = (Vec::with_capacity(part.len()), part.as_bytes());
-    while let [first, after @ ..] = rest {
-        rest = after;
-        let mut byte = *first;
-        if let (b'%', [high, low, behind @ ..]) = (byte, after)
-            && let (Some(high), Some(low)) = (digit(*high), digit(*low))
-        {
-            byte = (high * 16 + low) as u8;
-            rest = behind;
-        }
-        bytes.push(byte);
-    }
-    bytes
 }
 
 /// Returns the authentication code of a text (HMAC with SHA-256).

@@ -105,6 +105,12 @@ impl Kind {
             ..200 | 300..400 => Some(Self::Malformed),
         }
     }
+
+    /// Returns the kind of an answer that is not valid JSON: cut off if more bytes could complete it. Blanks
+    /// alone are no beginning of an answer.
+    pub(crate) fn of_invalid_json(json: &[u8], error: &serde_json::Error) -> Self {
+        if error.is_eof() && !json.trim_ascii().is_empty() { Self::Cut } else { Self::Malformed }
+    }
 }
 
 impl Trouble {

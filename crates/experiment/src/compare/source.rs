@@ -17,6 +17,7 @@ use super::{accuracy, figures, label, server, tokens};
 
 use crate::failure::{Failure, refuse_device};
 use crate::options::Profile;
+use crate::requirement;
 
 /// A run that is compared.
 #[derive(Debug, Clone)]
@@ -208,10 +209,11 @@ impl ComparedTest {
             has_accuracy: Some(run.tests.iter().any(is_accuracy)),
             ..Conditions::from_test(test)
         };
-        let InvalidReasons { others: invalid, missed, failures } = InvalidReasons::of_test(test);
         let exact = figures::of_all_queries(run, test, &records);
         let observed = observation(&records, &test.scenario, &test.plan);
         let observed = compare::Run { exact, ..observed };
+        let InvalidReasons { others: invalid, missed, failures } =
+            InvalidReasons::of_test(test, &observed);
         Ok(Self {
             conditions,
             state: test.state,
@@ -340,23 +342,21 @@ impl ComparedRun {
 struct InvalidReasons {
     /// Those of failures; `None` if they do not make it INVALID.
     failures: Option<String>,
-    /// Those of missed requirements on figures that are compared.
+    /// Those of missed requirements that can be judged over slices.
     missed: Vec<String>,
     /// All others.
     others: Vec<String>,
 }
 
 impl InvalidReasons {
-    fn of_test(test: &summary::Test) -> Self {
+    fn of_test(test: &summary::Test, observed: &compare::Run) -> Self {
         let mut found = Self::default();
         if test.judged() != Verdict::Invalid {
             return found;
         }
-        // Slices do not keep the lag of the client.
-        let lag = |required: &&summary::Requirement| required.metric.starts_with("lag");
-        let is_on_lag = |text: &str| {
-            let mut on_lag = test.requirements.iter().filter(lag);
-            on_lag.any(|required| text.contains(&required.requirement))
+        let is_alone = |text: &str| {
+            let mut named = test.requirements.iter().filter(|of| text.contains(&of.requirement));
+            named.any(|of| requirement::over_slices(of, std::slice::from_ref(observed)).is_none())
         };
         for text in &test.reasons {
             match test.causes.iter().find(|reason| reason.text == *text) {
@@ -364,7 +364,7 @@ impl InvalidReasons {
                     found.failures = Some(text.clone());
                 }
                 Some(reason) if reason.undecided || reason.kind == ReasonKind::Consequence => {}
-                Some(reason) if reason.kind == ReasonKind::Requirement && !is_on_lag(text) => {
+                Some(reason) if reason.kind == ReasonKind::Requirement && !is_alone(text) => {
                     found.missed.push(text.clone());
                 }
                 _ => found.others.push(text.clone()),
@@ -428,9 +428,12 @@ mod tests {
             "verdict": "INVALID", "reasons": [], "notes": [], "settings": {},
         }))
         .unwrap();
-        for (metric, requirement) in
-            [("errors", "errors <= 3 %"), ("lag.p99", "client lag <= 1 ms")]
-        {
+        // Neither the lag of the client nor the times of tokens of several samples are in slices.
+        for (metric, requirement) in [
+            ("errors", "errors <= 3 %"),
+            ("lag.p99", "client lag <= 1 ms"),
+            ("tpot.p99", "tpot.p99 <= 1 ms"),
+        ] {
             let text = format!("The requirement {requirement} is missed: a.");
             test.add_reason(Reason::new(ReasonKind::Requirement, text));
             test.requirements.push(Requirement {
@@ -439,9 +442,14 @@ mod tests {
                 ..Requirement::default()
             });
         }
-        let found = InvalidReasons::of_test(&test);
+        let observed = compare::Run { failed: vec![true; 8], ..compare::Run::default() };
+        let found = InvalidReasons::of_test(&test, &observed);
         assert_eq!(found.missed, ["The requirement errors <= 3 % is missed: a."]);
-        assert_eq!(found.others, ["The requirement client lag <= 1 ms is missed: a."]);
+        let others = [
+            "The requirement client lag <= 1 ms is missed: a.",
+            "The requirement tpot.p99 <= 1 ms is missed: a.",
+        ];
+        assert_eq!(found.others, others);
         assert_eq!(found.failures, None);
     }
 }

@@ -89,8 +89,9 @@ impl ScaleSearch<'_> {
             return Err("no format of --from fits a weight of the model and is smaller".into());
         }
         let part = subset(self.samples, &searched);
-        check_chance(self.model, &part)?;
-        let base = outcomes(self.model, &part)?.mean();
+        let (predictions, labels) = predictions(self.model, &part)?;
+        check_chance(&predictions, labels)?;
+        let base = right_ones(&predictions, labels).mean();
         let mut evaluations = 0;
         let mut evaluate = |choice: &[Option<ScaledFormat>]| {
             if interrupt.is_asked() {
@@ -167,9 +168,8 @@ impl ScaleSearch<'_> {
 }
 
 /// Rejects labels that FLOAT 32 predicts no better than chance.
-fn check_chance(model: &Model, samples: &GraphSamples) -> Result<(), String> {
-    let (predictions, labels) = predictions(model, samples)?;
-    match Chance::new(&predictions, labels) {
+fn check_chance(predictions: &[usize], labels: &[usize]) -> Result<(), String> {
+    match Chance::new(predictions, labels) {
         Some(found) if !found.is_exceeded() => Err(format!(
             "FLOAT 32 has accuracy {:.4} on {} samples, and chance has {:.4}: nothing was searched. Compare \
              the order of the labels with that of the inputs, and both with the model",
@@ -182,7 +182,12 @@ fn check_chance(model: &Model, samples: &GraphSamples) -> Result<(), String> {
 /// Returns which samples a model answers rightly.
 fn outcomes(model: &Model, samples: &GraphSamples) -> Result<SampleOutcomes, String> {
     let (predictions, labels) = predictions(model, samples)?;
-    Ok(SampleOutcomes::from_right(predictions.iter().zip(labels).map(|(a, b)| a == b)))
+    Ok(right_ones(&predictions, labels))
+}
+
+/// Returns which predictions are right.
+fn right_ones(predictions: &[usize], labels: &[usize]) -> SampleOutcomes {
+    SampleOutcomes::from_right(predictions.iter().zip(labels).map(|(a, b)| a == b))
 }
 
 /// Returns the predicted class of each sample, and the labels.

@@ -25,14 +25,20 @@ pub struct ExcludedQueries {
 }
 
 impl Record {
+    /// Returns whether [`exclude`](Self::exclude) may change the record.
+    #[must_use]
+    pub fn has_excluded(&self, ramp: Nanos) -> bool {
+        let is_cancelled = || self.failed.iter().any(|(_, why)| *why == Failure::Cancelled);
+        self.samples_per_query == 1 && (ramp > 0 || is_cancelled())
+    }
+
     /// Removes the queries that are due in the first `ramp` ns, and those that the client cancelled.
     /// Then times count from the end of the ramp. Queries have one sample each.
     pub fn exclude(&mut self, ramp: Nanos) {
-        let is_cancelled = |why: &Failure| *why == Failure::Cancelled;
-        let is_whole = ramp == 0 && !self.failed.iter().any(|(_, why)| is_cancelled(why));
-        if is_whole || self.samples_per_query != 1 {
+        if !self.has_excluded(ramp) {
             return;
         }
+        let is_cancelled = |why: &Failure| *why == Failure::Cancelled;
         let failed: HashMap<u64, Failure> = self.failed.iter().copied().collect();
         let mut cancelled = Vec::new();
         let mut excluded = ExcludedQueries { ramp_length: ramp, ..ExcludedQueries::default() };

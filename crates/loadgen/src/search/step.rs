@@ -12,9 +12,9 @@ const ALLOWED_EVENTS: f64 = 5.0;
 /// Divisor of the allowed share up to which a share is far below it.
 const FAR_BELOW: f64 = 4.0;
 
-/// Returns the neighbors of a step: the highest load that passed, and the lowest one that failed. `runs`
-/// has the load of each run, and its counts for each of `limits`. Returns `None` if the share of a run is
-/// near the allowed one, or if a load passed above one that failed.
+/// Returns the neighbors of a step: the highest load that passed in a run with enough queries, and the lowest
+/// one that failed. `runs` has the load of each run, and its counts for each of `limits`. Returns `None` if
+/// the share of a run is near the allowed one, or if a load passed above one that failed.
 pub fn neighbors(
     runs: impl Iterator<Item = (f64, Vec<Block>)>,
     limits: &[Limit],

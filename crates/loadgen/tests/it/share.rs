@@ -214,6 +214,24 @@ fn queries_in_flight_of_a_ramp_grow_one_by_one_over_all_clients() {
 }
 
 #[test]
+fn a_client_without_a_part_of_the_ramp_begins_behind_it() {
+    let settings = TestSettings {
+        scenario: Scenario::Server,
+        server_arrivals: Arrivals::Concurrency(1),
+        min_duration_ms: 300,
+        min_query_count: 10,
+        ..TestSettings::default()
+    };
+    let ramp: Nanos = 500_000_000;
+    let plan = Plan::resolve(&settings, LIBRARY).unwrap().with_ramp(ramp).unwrap();
+    let begins = |index| {
+        let record = played_plan(plan.clone(), false, Share { index, clients: 2 }).record;
+        record.issued_at.first().copied()
+    };
+    assert_eq!([begins(0), begins(1)], [Some(0), Some(ramp)]);
+}
+
+#[test]
 fn more_workers_than_queries_leave_some_idle() {
     let settings = TestSettings {
         scenario: Scenario::Server,

@@ -200,7 +200,8 @@ impl PendingAnswer {
         let body_at = self.last_bytes.map_or(ended_at, NonZero::get);
         let unpacked = match &mut self.decoder {
             Some(decoder) if !self.is_done => decoder.end().map_err(|error| {
-                Trouble::new(Kind::Cut, format!("the compressed answer is incomplete: {error}"))
+                let words = format!("the compressed answer is incomplete or damaged: {error}");
+                Trouble::new(Kind::Cut, words)
             }),
             _ => Ok(()),
         };

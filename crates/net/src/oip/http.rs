@@ -12,6 +12,7 @@ use super::{
     Datatype, InferRequest, InferResponse, RequestedOutput, SequenceId, SequenceStep, Tensor,
     elements, sequence,
 };
+use crate::percent::PercentEncoding;
 use crate::trouble::{Kind, Trouble};
 
 /// Field with the length of a body's JSON, in lower case.
@@ -86,7 +87,8 @@ impl InferRequest {
         head_length: Option<usize>,
     ) -> Result<Self, Trouble> {
         let (json, mut rest) = split(body, head_length)?;
-        let head: Head<'_> = serde_json::from_slice(&json).map_err(|e| no_json("request", &e))?;
+        let head: Head<'_> =
+            serde_json::from_slice(&json).map_err(|e| no_json("request", &json, &e))?;
         let inputs = head.inputs.ok_or_else(|| malformed("the request has no 'inputs'"))?;
         let inputs = inputs.into_iter().map(|tensor| read(tensor, &mut rest));
         let wanted = |tensor: JsonTensor<'_>| RequestedOutput {
@@ -137,7 +139,8 @@ impl InferResponse {
         {
             json = quoted.into();
         }
-        let head: Head<'_> = serde_json::from_slice(&json).map_err(|e| no_json("answer", &e))?;
+        let head: Head<'_> =
+            serde_json::from_slice(&json).map_err(|e| no_json("answer", &json, &e))?;
         let outputs = match (head.outputs, head.error) {
             (Some(outputs), _) => outputs,
             (None, Some(error)) => return Err(Trouble::new(Kind::Server, error)),
@@ -189,16 +192,7 @@ pub fn error_words(body: &[u8]) -> String {
 
 /// Percent-encodes the characters that a path segment cannot contain.
 pub(crate) fn escaped(segment: &str) -> String {
-    let mut out = String::with_capacity(segment.len());
-    for byte in segment.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                out.push(byte.into());
-            }
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
+    PercentEncoding(segment.as_bytes()).to_string()
 }
 
 /// Splits a body into JSON and the bytes after it.
@@ -265,11 +259,9 @@ fn cut(words: &str) -> Trouble {
     Trouble::new(Kind::Cut, words)
 }
 
-fn no_json(what: &str, error: &serde_json::Error) -> Trouble {
-    // An empty body is no beginning of an answer.
-    let is_cut = error.is_eof() && (error.line(), error.column()) != (1, 0);
+fn no_json(what: &str, json: &[u8], error: &serde_json::Error) -> Trouble {
     let words = format!("the {what} is not JSON of the protocol: {error}");
-    if is_cut { cut(&words) } else { malformed(&words) }
+    Trouble::new(Kind::of_invalid_json(json, error), words)
 }
 
 /// Builder of a body.

@@ -375,7 +375,7 @@ pub(super) fn is_event(line: &[u8]) -> bool {
 /// Returns whether more bytes could make these complete JSON.
 fn is_cut_off(json: &[u8]) -> bool {
     let read = serde_json::from_slice::<serde::de::IgnoredAny>(json);
-    !json.trim_ascii().is_empty() && read.is_err_and(|error| error.is_eof())
+    read.is_err_and(|error| Kind::of_invalid_json(json, &error) == Kind::Cut)
 }
 
 #[cfg(test)]

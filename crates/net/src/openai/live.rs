@@ -1,4 +1,4 @@
-//! Sessions with live answers: each request holds the server's own answers to the turns before it, or the
+//! Sessions of conversations: each request holds the server's own answers to the turns before it, or the
 //! recorded ones.
 
 use std::sync::{Mutex, PoisonError};
@@ -36,9 +36,10 @@ impl LiveConversations {
     /// Returns the messages of the turn that follows the answer to a sample; `None` if that was the
     /// last turn of its conversation.
     ///
-    /// A recorded history is sent as it is. Otherwise the results of tools get the ids of the answer's calls, in their order. A result without a
-    /// call is sent as text of the user, and a call without a recorded result gets an empty one,
-    /// because servers refuse calls and results that do not match.
+    /// A recorded history is sent as it is. Otherwise the results of tools get the ids of the
+    /// answer's calls, in their order. A result without a call is sent as text of the user, and a call
+    /// without a recorded result gets an empty one, because servers refuse calls and results that do
+    /// not match.
     pub(super) fn continued(
         &self,
         workload: &Workload,

@@ -4,14 +4,17 @@ use serde::Deserialize;
 
 use crate::oip::with_quoted_numbers;
 
-/// Parses JSON; if it is invalid, what [`repaired`] returns, which is kept in `repair`. `None` if that is
-/// invalid, too.
+/// Parses JSON. If its syntax is invalid, this parses what [`repaired`] returns, which is kept in `repair`.
+/// Returns `None` if that is invalid, too, or if the JSON is cut off or has members of other types.
 pub(super) fn parsed<'a, T: Deserialize<'a>>(json: &'a [u8], repair: &'a mut Vec<u8>) -> Option<T> {
-    if let Ok(value) = serde_json::from_slice(json) {
-        return Some(value);
+    match serde_json::from_slice(json) {
+        Ok(value) => Some(value),
+        Err(error) if error.is_syntax() => {
+            *repair = repaired(json);
+            serde_json::from_slice(repair).ok()
+        }
+        Err(_) => None,
     }
-    *repair = repaired(json);
-    serde_json::from_slice(repair).ok()
 }
 
 /// Returns JSON with U+FFFD in place of halves of characters, and with strings in place of numbers that are
@@ -54,6 +57,22 @@ fn unit(text: &str) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_syntax_is_repaired() {
+        for (json, expected, is_repaired) in [
+            ("[\"a\"]", Some("a"), false),
+            ("[\"\\ud83d\"]", Some("\u{fffd}"), true),
+            ("[NaN]", Some("NaN"), true),
+            ("[7]", None, false),
+            ("[\"a\"", None, false),
+        ] {
+            let mut repair = Vec::new();
+            let found: Option<Vec<String>> = parsed(json.as_bytes(), &mut repair);
+            assert_eq!(found, expected.map(|text| vec![text.to_owned()]), "{json}");
+            assert_eq!(!repair.is_empty(), is_repaired, "{json}");
+        }
+    }
 
     #[test]
     fn half_a_pair_is_replaced_and_nothing_else() {

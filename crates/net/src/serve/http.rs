@@ -134,7 +134,7 @@ async fn plain(
         ["v1", ..] => openai::answer(state, &path, request).await,
         ["v2", "models", name, rest @ ..] => {
             let decoded = |segment: &str| {
-                String::from_utf8_lossy(&crate::grpc::decoded(segment.as_bytes())).into_owned()
+                String::from_utf8_lossy(&crate::percent::decoded(segment.as_bytes())).into_owned()
             };
             let (version, rest) = match rest {
                 ["versions", version, rest @ ..] => (decoded(version), rest),

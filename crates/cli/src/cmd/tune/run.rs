@@ -305,6 +305,7 @@ impl Run {
             let folder = self.folder(network)?;
             let trials = folder.join("trials");
             std::fs::create_dir_all(&trials).map_err(|error| cannot_write(&trials, &error))?;
+            // Samples that no system can be played with leave no journal.
             data.subset(Subset::Small).map_err(Failure::set_up)?;
             let journal = open_journal(&folder.join(JOURNAL), &about)?;
             let runs = Runs::new(system, &home.join(&built_in.model), &data, &trials);

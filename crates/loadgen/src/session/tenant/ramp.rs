@@ -40,7 +40,8 @@ impl Tenant {
                 if now < self.plan.ramp =>
             {
                 let (all, next_at) = self.plan.ramped(u64::from(*all), now);
-                (self.share.part(all), next_at)
+                // After the ramp each client has at least one.
+                (self.share.part(all), next_at.or(Some(self.plan.ramp)))
             }
             _ => (in_flight, None),
         }

@@ -14,10 +14,13 @@ impl Lane {
     /// samples that have waited for any permission as long as a request may take.
     pub(super) fn check_permissions(&self, now: Nanos) {
         let Some((node, since)) = self.list_permitted(now) else { return };
+        let Some(responder) = self.mailbox().responder.clone() else { return };
+        // A run that is over fails no sample, and leaves none to the next run.
+        if responder.is_over() {
+            return self.drop_waiting();
+        }
         let Some(limit) = self.shared.options.time_limit else { return };
-        let (mut due, responder) = (Vec::new(), self.mailbox().responder.clone());
-        // A run that is over fails no sample.
-        let Some(responder) = responder.filter(|responder| !responder.is_over()) else { return };
+        let mut due = Vec::new();
         {
             let mut mailbox = self.mailbox();
             while let Some((job, waits_since)) = mailbox.waiting.front().copied()

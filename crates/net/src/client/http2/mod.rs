@@ -267,11 +267,7 @@ impl Lane {
         drop(mailbox);
         let responder = responder.expect("samples wait for somebody");
         if responder.is_over() {
-            let mut mailbox = self.mailbox();
-            if mailbox.responder.as_ref().is_some_and(Responder::is_over) {
-                mailbox.waiting.clear();
-                mailbox.responder = None;
-            }
+            self.drop_waiting();
             // Later samples come with their own notification.
             return false;
         }
@@ -288,6 +284,15 @@ impl Lane {
         }
         stream::open(self, link, job, responder);
         true
+    }
+
+    /// Drops the waiting samples of a run that was ended early.
+    fn drop_waiting(&self) {
+        let mut mailbox = self.mailbox();
+        if mailbox.responder.as_ref().is_some_and(Responder::is_over) {
+            mailbox.waiting.clear();
+            mailbox.responder = None;
+        }
     }
 
     /// Lists a connection that may have room again.
