@@ -5,6 +5,7 @@ pub(crate) mod control;
 mod convolution;
 mod elementwise;
 mod gather;
+mod integer;
 mod layout;
 mod normalization;
 mod pool;

@@ -1,8 +1,8 @@
 //! Operators of quantized models.
 
-use super::convolution::{Convolution, Filters};
+use super::convolution::Convolution;
 use super::elementwise::{cast_to, zip};
-use super::product::PackedMatrix;
+use super::integer::{IntegerFilters, IntegerMatrix};
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
@@ -75,8 +75,7 @@ fn matrix_product(
 ) -> Result<Product, String> {
     let constant = match constant_weights(reader, [b, b_zero], -1)? {
         Some(b) if b.dims().len() == 2 && !b.is_empty() => {
-            let b = layout::transposed(&b, None)?;
-            Parts::split(&b, |part| Ok(PackedMatrix::new(part.dims()[1], part.all()?)))?
+            IntegerMatrix::new(&layout::transposed(&b, None)?)?
         }
         _ => None,
     };
@@ -85,12 +84,12 @@ fn matrix_product(
         reader.consume(b_zero);
     }
     Ok(Box::new(move |frame: &Frame<'_>| {
-        let a = shifted(frame.input(a)?, frame.get(a_zero), -2)?;
-        let isa = frame.workspace.isa;
-        match &constant {
-            Some(parts) => parts.sum(|weights| weights.multiply(isa, &a)),
-            None => whole_product(&a, &shifted(frame.input(b)?, frame.get(b_zero), -1)?),
+        let (a, a_zero) = (frame.input(a)?, frame.get(a_zero));
+        if let Some(weights) = &constant {
+            return weights.multiply(frame.workspace.isa, a, &row_zeros(a, a_zero)?);
         }
+        let b = shifted(frame.input(b)?, frame.get(b_zero), -1)?;
+        whole_product(&shifted(a, a_zero, -2)?, &b)
     }))
 }
 
@@ -100,29 +99,26 @@ fn convolution(
 ) -> Result<Product, String> {
     let convolution = Convolution::read(reader)?;
     let groups = convolution.groups();
-    let pack = move |w: &Value| {
-        let window: usize = w.dims().iter().skip(1).product();
-        let parts = Parts::split(w, |part| Filters::new(part, groups))?;
-        parts.ok_or_else(|| format!("windows of {window} numbers are not supported"))
-    };
-    let constant = constant_weights(reader, [w, w_zero], 0)?.map(|w| pack(&w)).transpose()?;
+    let constant = constant_weights(reader, [w, w_zero], 0)?;
+    let constant = constant.map(|w| IntegerFilters::new(&w, groups)).transpose()?;
     if constant.is_some() {
         reader.consume(w);
         reader.consume(w_zero);
     }
     Ok(Box::new(move |frame: &Frame<'_>| {
         expect_single(frame, &[x_zero])?;
-        let x = shifted(frame.input(x)?, frame.get(x_zero), 0)?;
-        let isa = frame.workspace.isa;
+        let (x, isa) = (frame.input(x)?, frame.workspace.isa);
+        let zero = row_zeros(x, frame.get(x_zero))?[0];
         let packed;
-        let parts = match &constant {
-            Some(parts) => parts,
+        let filters = match &constant {
+            Some(filters) => filters,
             None => {
-                packed = pack(&shifted(frame.input(w)?, frame.get(w_zero), 0)?)?;
+                let w = shifted(frame.input(w)?, frame.get(w_zero), 0)?;
+                packed = IntegerFilters::new(&w, groups)?;
                 &packed
             }
         };
-        parts.sum(|filters| convolution.run(isa, &x, None, filters))
+        filters.convolve(isa, x, zero, &convolution)
     }))
 }
 
@@ -191,53 +187,6 @@ fn constant_weights(
         (Some(weights), zero) => shifted(weights, zero, along).map(Some),
         (None, _) => Ok(None),
     }
-}
-
-/// Weights of an exact product of integers: packed parts and the factors of their sums.
-struct Parts<T>(Vec<(i32, T)>);
-
-impl<T> Parts<T> {
-    /// Packs rows of weights of 9 bits. Sums of a part times numbers of 9 bits are exact in `f32`, in
-    /// any order: one part, or 16 times one of up to 16 and another of up to 8. `None` if rows are so
-    /// long that two parts are not enough.
-    fn split(
-        rows: &Value,
-        pack: impl Fn(&Value) -> Result<T, String>,
-    ) -> Result<Option<Self>, String> {
-        let factor = Value::scalar(16.0_f32);
-        let high = zip::<f32, f32>(rows, &factor, |w, by| (w / by).round_ties_even())?;
-        if is_exact(rows)? {
-            return Ok(Some(Self(vec![(1, pack(rows)?)])));
-        }
-        let low = zip::<f32, f32>(rows, &high, |w, high| w - 16.0 * high)?;
-        if !is_exact(&high)? || !is_exact(&low)? {
-            return Ok(None);
-        }
-        Ok(Some(Self(vec![(16, pack(&high)?), (1, pack(&low)?)])))
-    }
-
-    /// Returns the sum of the products with all parts.
-    fn sum(&self, product: impl Fn(&T) -> Result<Value, String>) -> Result<Value, String> {
-        let scaled = |(factor, part): &(i32, T)| {
-            let sums = cast_to(product(part)?, Element::I32)?;
-            match factor {
-                1 => Ok(sums),
-                _ => zip::<i32, i32>(&sums, &Value::scalar(*factor), |sum, by| sum * by),
-            }
-        };
-        let (first, rest) = self.0.split_first().ok_or("expected weights")?;
-        rest.iter().try_fold(scaled(first)?, |all, part| {
-            zip::<i32, i32>(&all, &scaled(part)?, |a, b| a + b)
-        })
-    }
-}
-
-/// Returns whether sums of these weights times numbers of 9 bits are exact in `f32`.
-fn is_exact(rows: &Value) -> Result<bool, String> {
-    const EXACT: f32 = (1 << 24) as f32;
-    let row = rows.dims().iter().skip(1).product::<usize>().max(1);
-    let magnitude = |row: &[f32]| row.iter().map(|w| w.abs()).sum::<f32>();
-    Ok(rows.all::<f32>()?.chunks(row).all(|row| 255.0 * magnitude(row) < EXACT))
 }
 
 /// Returns the axis of scales and zero points, or `None` if there can only be one of each.
@@ -354,16 +303,40 @@ fn dynamically_quantized(value: &Value) -> Result<Vec<Value>, String> {
     Ok(vec![bytes, Value::scalar(scale), Value::scalar(zero as u8)])
 }
 
-/// Returns bytes minus their zero point, which may be one per row or column.
-fn shifted(value: &Value, zero: Option<&Value>, along: i64) -> Result<Value, String> {
+/// Checks that a value has bytes, and its zero point, too.
+fn expect_bytes(value: &Value, zero: Option<&Value>) -> Result<(), String> {
     if !matches!(value.data(), Data::U8(_) | Data::I8(_)) {
         return Err(format!("expected bytes, found {}", value.element()));
     }
+    match zero.map(Value::element).filter(|zero| *zero != value.element()) {
+        Some(zero) => Err(format!("a zero point of {zero} for {}", value.element())),
+        None => Ok(()),
+    }
+}
+
+/// Returns the zero point of all rows of bytes, or that of each row.
+fn row_zeros(value: &Value, zero: Option<&Value>) -> Result<Vec<i16>, String> {
+    expect_bytes(value, zero)?;
+    let Some(zero) = zero else { return Ok(vec![0]) };
+    let mut dims = value.dims().to_vec();
+    let each = match (zero.len(), dims.last_mut()) {
+        (1, _) | (_, None) => zero.clone(),
+        (_, Some(last)) => {
+            *last = 1;
+            let is_list = zero.dims().len() == 1;
+            let zero = if is_list { aligned(zero, &dims, -2)? } else { zero.clone() };
+            layout::expanded_to(&zero, &dims)?
+        }
+    };
+    // Bytes have 8 of the 16 bits.
+    Ok(each.integers()?.iter().map(|zero| *zero as i16).collect())
+}
+
+/// Returns bytes minus their zero point, which may be one per row or column.
+fn shifted(value: &Value, zero: Option<&Value>, along: i64) -> Result<Value, String> {
+    expect_bytes(value, zero)?;
     let wide = cast_to(value.clone(), Element::F32)?;
     let Some(zero) = zero else { return Ok(wide) };
-    if zero.element() != value.element() {
-        return Err(format!("a zero point of {} for {}", zero.element(), value.element()));
-    }
     let zero = cast_to(zero.clone(), Element::F32)?;
     let zero = if zero.dims().len() > 1 {
         layout::expanded_to(&zero, value.dims())?
