@@ -1,6 +1,7 @@
 //! Operators: each reader turns a node into an operation.
 
 mod activation;
+mod broadcast;
 pub(crate) mod control;
 mod convolution;
 mod elementwise;

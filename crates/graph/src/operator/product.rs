@@ -8,7 +8,7 @@ use dyno_kernels::{
     multiply_windows, sum_windows,
 };
 
-use super::elementwise::{broadcast, broadcast_strides, for_each_row, zip};
+use super::broadcast::{broadcast, broadcast_strides, for_each_row, zip};
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::value::{Data, Value, count, zeros};
