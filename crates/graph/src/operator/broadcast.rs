@@ -134,8 +134,8 @@ pub(super) fn zip_into<T: Number>(
     zip(&a, &b, f)
 }
 
-/// Combines each element of `a` with one of `b`, which is broadcast to it. Returns whether it could:
-/// other values may share the elements of `a`.
+/// Replaces each element of `a` by its combination with one of `b`, which is broadcast to it. Returns
+/// false, and changes nothing, if other values share the elements of `a`.
 fn replace<T: Number>(a: &mut Value, b: &Value, f: impl Fn(T, T) -> T) -> Result<bool, String> {
     let y = b.all::<T>()?;
     let own = [broadcast_strides(a.dims(), a.dims()), broadcast_strides(b.dims(), a.dims())];
@@ -164,7 +164,7 @@ mod tests {
         Value::new(dims, (0..count).map(|at| first + at * at).collect()).expect("as many")
     }
 
-    /// Returns the element of a value for an index of the result, by the definition of broadcasting.
+    /// Returns the element of a value for an index of the result, by the definition.
     fn element(value: &Value, dims: &[usize], mut index: usize) -> i64 {
         let (mut at, mut step) = (0, 1);
         for (axis, size) in dims.iter().enumerate().rev() {

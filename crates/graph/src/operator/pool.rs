@@ -67,7 +67,8 @@ fn global(value: &Value, combine: impl Fn(&[f32]) -> f32) -> Result<Value, Strin
     Value::new(dims, all.chunks_exact(inner).map(combine).collect())
 }
 
-/// Combines the elements of each window one after the other, from `start` on. Returns the axes, too.
+/// Combines the elements of each window one after the other, from `start` on. Returns the result and
+/// the axes.
 fn pool(
     value: &Value,
     sliding: &Sliding,

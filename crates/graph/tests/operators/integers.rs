@@ -207,7 +207,8 @@ impl Case {
         (0..3).map(windows).collect()
     }
 
-    /// Returns the sums by the definition, in `i64`: `x` and `w` return numbers less their zero points.
+    /// Returns the windows along each axis, and the sums by the definition. `x` and `w` return numbers
+    /// less their zero points.
     fn sums(self, x: impl Fn(usize) -> i64, w: impl Fn(usize) -> i64) -> (Vec<usize>, Vec<i32>) {
         let (sizes, out) = ([self.planes, self.side, self.side], self.windows());
         let (channels, filters) = (self.channels / self.groups, self.filters / self.groups);
@@ -215,7 +216,8 @@ impl Case {
         let mut sums = Vec::new();
         for filter in 0..self.filters {
             for window in 0..out.iter().product::<usize>() {
-                let window = [window / (out[1] * out[2]), window / out[2] % out[1], window % out[2]];
+                let window =
+                    [window / (out[1] * out[2]), window / out[2] % out[1], window % out[2]];
                 let mut sum = 0;
                 for place in 0..channels * places {
                     let [_, j, l] = self.kernel;
@@ -248,7 +250,7 @@ impl Case {
     }
 }
 
-/// Channels that do not fill words, all forms of windows, and groups with few and with many filters.
+/// Channels that do not fill words, all forms of windows, and groups with few and many filters.
 #[test]
 fn convolutions_of_codes_are_exact_in_all_forms() {
     let case = Case::CASE;
