@@ -295,8 +295,10 @@ fn with_channels_last<U: Copy, T: Copy>(
     let padded = axes.map(|axis| axis.padded());
     let size = count(&[padded[0], padded[1], padded[2], step], size_of::<T>())?;
     let mut pixels = vec![padding; size];
-    let [depth, height, width] = axes.map(|axis| axis.size);
-    let plane = depth * height * width;
+    let sizes = axes.map(|axis| axis.size);
+    let plane = sizes.iter().product::<usize>();
+    // Without padding, a plane is one row.
+    let [depth, height, width] = if padded == sizes { [1, 1, plane] } else { sizes };
     for row in 0..depth * height {
         let (z, y) = (row / height + axes[0].before, row % height + axes[1].before);
         let start = ((z * padded[1] + y) * padded[2] + axes[2].before) * step;

@@ -265,10 +265,11 @@ mod tests {
         assert_eq!(weight_type(&[128.0, 0.0], 2), Some(WeightType::I16));
         assert_eq!(weight_type(&[-255.0, 255.0], 1), Some(WeightType::I16));
         // 255 * 255 * 33,025 = 2,147,450,625, and 255 * 255 more exceed 2,147,483,647.
-        assert_eq!(weight_type(&vec![255.0; 33_025], 33_025), Some(WeightType::I16));
-        assert_eq!(weight_type(&vec![255.0; 33_026], 33_026), None);
+        let long = vec![255.0_f32; 33_026];
+        assert_eq!(weight_type(&long[1..], 33_025), Some(WeightType::I16));
+        assert_eq!(weight_type(&long, 33_026), None);
         // Products with 258 and 259 weights of 255 are 16,776,450 and 16,841,475.
-        assert!(is_exact(&vec![255.0; 258], 258) && !is_exact(&vec![255.0; 259], 259));
+        assert!(is_exact(&long[..258], 258) && !is_exact(&long[..259], 259));
     }
 
     /// Rows that do not fill words, with a zero point for each row.

@@ -8,7 +8,7 @@ use dyno_kernels::{
     multiply_windows, sum_windows,
 };
 
-use super::broadcast::{broadcast, broadcast_strides, for_each_row, zip};
+use super::broadcast::{broadcast, broadcast_strides, for_each_row, zip, zip_into};
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::value::{Data, Value, count, zeros};
@@ -381,11 +381,13 @@ fn gemm(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         }
         let Some(bias) = frame.get(2) else { return Ok(sums) };
         let bias = if beta == 1.0 { bias.clone() } else { scaled(bias, beta)? };
-        let bias = layout::expanded_to(&bias, sums.dims())?;
+        if broadcast(bias.dims(), sums.dims())? != sums.dims() {
+            return Err(format!("cannot broadcast {:?} to {:?}", bias.dims(), sums.dims()));
+        }
         match sums.element() {
-            dyno_tensors::Element::F32 => zip::<f32, f32>(&sums, &bias, |x, y| x + y),
-            dyno_tensors::Element::F64 => zip::<f64, f64>(&sums, &bias, |x, y| x + y),
-            _ => zip::<i64, i64>(&sums, &bias, i64::wrapping_add),
+            dyno_tensors::Element::F32 => zip_into::<f32>(sums, bias, |x, y| x + y),
+            dyno_tensors::Element::F64 => zip_into::<f64>(sums, bias, |x, y| x + y),
+            _ => zip_into::<i64>(sums, bias, i64::wrapping_add),
         }
     })
 }
