@@ -1,10 +1,12 @@
 //! Operators: each reader turns a node into an operation.
 
 mod activation;
+mod broadcast;
 pub(crate) mod control;
 mod convolution;
 mod elementwise;
 mod gather;
+mod integer;
 mod layout;
 mod normalization;
 mod pool;

@@ -59,6 +59,13 @@ macro_rules! numbers {
                 }
             }
 
+            fn unshared(data: &mut Data) -> Option<&mut [Self]> {
+                match data {
+                    Data::$variant(all) => Arc::get_mut(all).map(Vec::as_mut_slice),
+                    _ => None,
+                }
+            }
+
             fn take(data: Data) -> Option<Vec<Self>> {
                 match data {
                     Data::$variant(all) => {
@@ -78,6 +85,7 @@ mod private {
     pub trait Storage: Sized {
         fn wrap(all: Vec<Self>) -> Data;
         fn slice(data: &Data) -> Option<&[Self]>;
+        fn unshared(data: &mut Data) -> Option<&mut [Self]>;
         fn take(data: Data) -> Option<Vec<Self>>;
     }
 }
@@ -233,12 +241,18 @@ impl Value {
 
     /// Returns whether a number is NaN.
     pub(crate) fn has_nan(&self) -> bool {
-        each!(self, all => all.iter().any(|x| is_nan(*x)))
+        // Without an early end, compilers make vectors of the loop.
+        each!(self, all => all.iter().fold(false, |found, x| found | is_nan(*x)))
     }
 
     /// Returns the elements, or an error that names both types.
     pub(crate) fn all<T: Number>(&self) -> Result<&[T], String> {
         self.as_slice().ok_or_else(|| format!("expected {}, found {}", T::TYPE, self.element()))
+    }
+
+    /// Returns the elements, if they are of this type and no other value shares them.
+    pub(crate) fn unshared<T: Number>(&mut self) -> Option<&mut [T]> {
+        T::unshared(&mut self.data)
     }
 
     /// Returns the elements as a vector, without a copy if no other value shares them.

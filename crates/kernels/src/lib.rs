@@ -78,4 +78,4 @@ pub use program::{
 };
 pub use rows::{Rows, dots, mix};
 pub use team::{Team, WaitPolicy};
-pub use windows::{WindowWeights, Windows, Words, multiply_windows};
+pub use windows::{WindowWeights, Windows, Words, multiply_windows, sum_windows};

@@ -101,7 +101,7 @@ impl Panels {
         Self::packed(precision, vectors, units, k, None, row)
     }
 
-    /// Packs weights in [`Precision::Int8`] that are integer multiples of `unit` from -127 to 127;
+    /// Packs weights in [`Precision::Int8`] that are integer multiples of `unit` from -128 to 127;
     /// they are stored exactly.
     ///
     /// # Panics

@@ -161,6 +161,42 @@ impl WindowWeights {
 /// A window exceeds the words or does not have the weights' k, words and weights differ in
 /// precision, or `to` does not have one number per window and output.
 pub fn multiply_windows(isa: Isa, windows: &Windows<'_>, weights: &WindowWeights, to: &mut [f32]) {
+    multiply(isa, windows, weights, to, false);
+}
+
+/// Multiplies like [`multiply_windows`], and returns the sums of integers without scale and unit.
+/// They are exact: numbers of [`Words::Bytes`] count from 128 on, and sums beyond 32 bits wrap.
+///
+/// ```
+/// use dyno_kernels::{Isa, Panels, WindowWeights, Windows, Words, sum_windows};
+///
+/// let row = [1.0, -2.0, 3.0, -128.0];
+/// let weights = WindowWeights::from(Panels::pack_whole(1, 16, 4, 1.0, |_, _| &row));
+/// let words = Words::Bytes { bytes: &[129, 128, 127, 255], unit: 1.0 };
+/// let windows = Windows { words, starts: &[0], runs: 1, run: 1, apart: 0 };
+/// let mut sums = [0; 16];
+/// sum_windows(Isa::best(), &windows, &weights, &mut sums);
+/// assert_eq!(sums, [1 - 3 - 127 * 128; 16]);
+/// ```
+///
+/// # Panics
+/// Under the conditions of [`multiply_windows`], or the words are not integers.
+pub fn sum_windows(isa: Isa, windows: &Windows<'_>, weights: &WindowWeights, to: &mut [i32]) {
+    assert!(windows.words.unit().is_some(), "sums of integers");
+    // SAFETY: both types have the same size and alignment, and all bits are values of either. The
+    // slice is borrowed as long as this one.
+    let to = unsafe { std::slice::from_raw_parts_mut(to.as_mut_ptr().cast::<f32>(), to.len()) };
+    multiply(isa, windows, weights, to, true);
+}
+
+/// Multiplies all windows by all weights. If `is_exact`, `to` receives the bits of `i32`.
+fn multiply(
+    isa: Isa,
+    windows: &Windows<'_>,
+    weights: &WindowWeights,
+    to: &mut [f32],
+    is_exact: bool,
+) {
     let Windows { words, starts, runs, run, apart } = *windows;
     assert!(words.fit(weights), "words of the other side are held as those of weights");
     let (width, weights) = (weights.width(), &weights.panels);
@@ -177,18 +213,19 @@ pub fn multiply_windows(isa: Isa, windows: &Windows<'_>, weights: &WindowWeights
     if let (Words::Bytes { bytes, unit }, Some(amx)) = (words, isa.tiles())
         && starts.len() >= tiles::LEAST_ROWS
     {
+        let unit = (!is_exact).then_some(unit);
         return tiles::multiply(amx, windows, (bytes, unit), weights, to);
     }
     match words {
-        Words::F32(_) => isa.run(WindowsKernel::<F32> { windows, weights, to, dot: PhantomData }),
+        Words::F32(_) => isa.run(WindowsKernel::<F32>::new(windows, weights, to, is_exact)),
         Words::Bytes { .. } if weights.few().is_some() => {
-            isa.run(WindowsKernel::<SmallBytes> { windows, weights, to, dot: PhantomData });
+            isa.run(WindowsKernel::<SmallBytes>::new(windows, weights, to, is_exact));
         }
         Words::Bytes { .. } => {
-            isa.run(WindowsKernel::<Int8> { windows, weights, to, dot: PhantomData });
+            isa.run(WindowsKernel::<Int8>::new(windows, weights, to, is_exact));
         }
         Words::Int16 { .. } => {
-            isa.run(WindowsKernel::<Int16> { windows, weights, to, dot: PhantomData });
+            isa.run(WindowsKernel::<Int16>::new(windows, weights, to, is_exact));
         }
     }
 }
@@ -236,6 +273,8 @@ struct SumScale {
     scales: *const f32,
     excess: *const i32,
     unit: f32,
+    /// Whether sums are stored as `i32`, without scale and unit.
+    is_exact: bool,
 }
 
 impl SumStore for F32 {
@@ -268,7 +307,7 @@ macro_rules! put_whole {
     };
 }
 
-/// Stores integer sums minus the excess, times scale and unit.
+/// Stores integer sums minus the excess, times scale and unit unless they are exact.
 ///
 /// # Safety
 /// Under the conditions of [`SumStore::put`].
@@ -276,9 +315,13 @@ macro_rules! put_whole {
 unsafe fn put_sum<S: Lanes>(s: S, to: *mut f32, sum: S::I, whole: SumScale) {
     // SAFETY: the caller guarantees that `to`, excess and scales are valid for 16 numbers each.
     unsafe {
-        let sum = s.to_f32(s.sub_i32(sum, s.load_i32(whole.excess)));
-        let worth = s.mul(s.load(whole.scales), s.splat(whole.unit));
-        s.store(to, s.mul(sum, worth));
+        let sum = s.sub_i32(sum, s.load_i32(whole.excess));
+        if whole.is_exact {
+            s.store_i32(to.cast(), sum);
+        } else {
+            let worth = s.mul(s.load(whole.scales), s.splat(whole.unit));
+            s.store(to, s.mul(s.to_f32(sum), worth));
+        }
     }
 }
 
@@ -305,7 +348,19 @@ struct WindowsKernel<'a, D> {
     windows: &'a Windows<'a>,
     weights: &'a Panels,
     to: &'a mut [f32],
+    is_exact: bool,
     dot: PhantomData<D>,
+}
+
+impl<'a, D> WindowsKernel<'a, D> {
+    fn new(
+        windows: &'a Windows<'a>,
+        weights: &'a Panels,
+        to: &'a mut [f32],
+        is_exact: bool,
+    ) -> Self {
+        Self { windows, weights, to, is_exact, dot: PhantomData }
+    }
 }
 
 impl<D: SumStore> Kernel for WindowsKernel<'_, D> {
@@ -327,7 +382,8 @@ impl<D: SumStore> Kernel for WindowsKernel<'_, D> {
                 Some(_) => self.weights.whole(panel..panel + 1),
             };
             let (scales, excess) = (scales.as_ptr(), excess.as_ptr());
-            let whole = SumScale { scales, excess, unit: unit.unwrap_or(1.0) };
+            let unit = unit.unwrap_or(1.0);
+            let whole = SumScale { scales, excess, unit, is_exact: self.is_exact };
             let mut done = 0;
             while done < starts.len() {
                 let left = starts.len() - done;
@@ -373,9 +429,9 @@ impl WindowTile {
     #[inline(always)]
     fn at_vector(self, vector: usize) -> Self {
         let by = vector * LANES;
-        let SumScale { scales, excess, unit } = self.whole;
-        let whole =
-            SumScale { scales: scales.wrapping_add(by), excess: excess.wrapping_add(by), unit };
+        let SumScale { scales, excess, .. } = self.whole;
+        let (scales, excess) = (scales.wrapping_add(by), excess.wrapping_add(by));
+        let whole = SumScale { scales, excess, ..self.whole };
         Self { panel: self.panel.wrapping_add(by), to: self.to.wrapping_add(by), whole, ..self }
     }
 }
@@ -462,11 +518,11 @@ impl<D: SumStore, const R: usize, const V: usize, const W: usize> Kernel for Siz
             settle::<S, D, R, V>(s, &mut all, &mut sums);
             for (r, sums) in all.iter().enumerate() {
                 for (v, sum) in sums.iter().enumerate() {
-                    let SumScale { scales, excess, unit } = part.whole;
+                    let SumScale { scales, excess, .. } = part.whole;
                     let at = v * LANES;
                     let (scales, excess) = (scales.wrapping_add(at), excess.wrapping_add(at));
                     let to = part.to.add(r * part.stride + at);
-                    D::put(s, to, *sum, SumScale { scales, excess, unit });
+                    D::put(s, to, *sum, SumScale { scales, excess, ..part.whole });
                 }
             }
         }

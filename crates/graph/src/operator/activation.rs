@@ -171,15 +171,18 @@ fn gelu(frame: &mut Frame<'_>) -> Result<Value, String> {
 pub(super) fn exp(x: f32) -> f32 {
     const WHOLE: f32 = 12_582_912.0;
     let limited = x.clamp(-104.0, 89.0);
-    // x = n ln 2 + r; adding 1.5 * 2^23 rounds to an integer.
-    let n = limited * std::f32::consts::LOG2_E + WHOLE - WHOLE;
+    // x = n ln 2 + r; adding 1.5 * 2^23 rounds to an integer, which the lower bits hold.
+    let whole = limited * std::f32::consts::LOG2_E + WHOLE;
+    let n = whole - WHOLE;
     let r = limited - n * 0.693_359_4 + n * 2.121_944_4e-4;
     let sum = [1.398_2e-3, 8.333_452e-3, 4.166_579_6e-2, 1.666_666_5e-1, 0.5];
     let sum = sum.into_iter().fold(1.987_569_1e-4, |sum, next| sum * r + next);
     let fraction = sum * r * r + r + 1.0;
-    // Two factors, so that neither overflows for a result at the ends of the range.
-    let half = (n as i32) >> 1;
-    let power = |n: i32| f32::from_bits(((n + 127) as u32) << 23);
-    let result = fraction * power(half) * power(n as i32 - half);
+    // Two factors, so that neither overflows for a result at the ends of the range. The bits of NaN,
+    // which is returned below, may wrap.
+    let n = whole.to_bits().wrapping_sub(WHOLE.to_bits()).cast_signed();
+    let half = n >> 1;
+    let power = |n: i32| f32::from_bits(n.wrapping_add(127).cast_unsigned() << 23);
+    let result = fraction * power(half) * power(n.wrapping_sub(half));
     if x.is_nan() { x } else { result }
 }

@@ -2,14 +2,16 @@
 
 use dyno_kernels::{Isa, Windows, Words};
 
-use super::product::PackedMatrix;
+use super::product::{Operand, PackedMatrix};
 use super::sliding::{Axis, Padding, Sliding};
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};
-use crate::value::{Value, count, zeros};
+use crate::value::{Number, Value, count, zeros};
 
 /// Groups with fewer outputs would leave most of a panel empty.
 const FEW_OUTPUTS: usize = 8;
+/// Pixels and windows that are moved at a time: as many as a cache line has numbers.
+const TILE: usize = 16;
 /// Numbers of the windows that are copied at a time.
 const COPIED: usize = 1 << 16;
 
@@ -38,7 +40,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             }
         };
         let bias = frame.get(2).map(|bias| bias.all::<f32>()).transpose()?;
-        convolution.run(isa, frame.input(0)?, bias, filters)
+        filters.convolve(isa, frame.input(0)?, bias, &convolution)
     })
 }
 
@@ -58,25 +60,117 @@ impl Convolution {
     pub fn groups(&self) -> usize {
         self.groups
     }
+}
 
-    pub fn run(
+/// Dimensions of a convolution's weights.
+pub(super) struct FilterDims {
+    pub groups: usize,
+    /// Channels and filters of a group.
+    pub channels: usize,
+    pub outputs: usize,
+    kernel: Vec<usize>,
+}
+
+impl FilterDims {
+    pub fn new(weights: &Value, groups: usize) -> Result<Self, String> {
+        let &[filters, channels, ref kernel @ ..] = weights.dims() else {
+            return Err("expected weights of filters and channels".into());
+        };
+        if !filters.is_multiple_of(groups) || weights.is_empty() {
+            return Err(format!("cannot divide {filters} filters into {groups} groups"));
+        }
+        Ok(Self { groups, channels, outputs: filters / groups, kernel: kernel.to_vec() })
+    }
+
+    /// Returns whether the products of a group are computed without packed weights.
+    pub fn is_plain(&self) -> bool {
+        self.groups > 1 && self.outputs < FEW_OUTPUTS
+    }
+
+    /// Returns the weights of a filter.
+    pub fn window(&self) -> usize {
+        self.channels * self.kernel.iter().product::<usize>()
+    }
+
+    /// Returns the channels of a pixel, in whole words.
+    fn whole_channels<T: Operand>(&self) -> usize {
+        self.channels.next_multiple_of(T::PER_WORD)
+    }
+
+    /// Packs the filters of a group, with the channels as the last axis.
+    pub fn pack<T: Operand>(&self, group: &[f32]) -> PackedMatrix<T> {
+        let places: usize = self.kernel.iter().product();
+        let rest = self.whole_channels::<T>() - self.channels;
+        let mut turned = Vec::with_capacity(group.len());
+        for filter in group.chunks_exact(self.channels * places) {
+            for at in 0..places {
+                turned.extend((0..self.channels).map(|channel| filter[channel * places + at]));
+                turned.extend(std::iter::repeat_n(0.0, rest));
+            }
+        }
+        PackedMatrix::new(self.whole_channels::<T>() * places, &turned)
+    }
+
+    /// Convolves images with these dimensions. `add` adds the products of a group: it receives the
+    /// group, its channels of an image, and its outputs, which hold the bias.
+    pub fn convolve<U, S: Number>(
+        &self,
+        (dims, from): (&[usize], &[U]),
+        bias: Option<&[S]>,
+        convolution: &Convolution,
+        mut add: impl FnMut(usize, &[U], &[Axis; 3], &mut [S]) -> Result<(), String>,
+    ) -> Result<Value, String> {
+        let &[images, channels, ref sizes @ ..] = dims else {
+            return Err("expected channels".into());
+        };
+        if channels != self.channels * self.groups {
+            let expected = self.channels * self.groups;
+            return Err(format!("expected {expected} channels, found {channels}"));
+        }
+        let filters = self.outputs * self.groups;
+        if bias.is_some_and(|bias| bias.len() != filters) {
+            return Err(format!("expected {filters} biases"));
+        }
+        let axes = convolution.sliding.axes(sizes, Some(&self.kernel))?;
+        let mut dims = vec![images, filters];
+        dims.extend(axes[3 - sizes.len()..].iter().map(|axis| axis.windows));
+        let mut to: Vec<S> = zeros(&dims)?;
+        let windows: usize = axes.iter().map(|axis| axis.windows).product();
+        let input = self.channels * sizes.iter().product::<usize>();
+        let output = self.outputs * windows;
+        for at in 0..images * self.groups {
+            let group = at % self.groups;
+            let to = &mut to[at * output..][..output];
+            if let Some(bias) = bias {
+                let bias = &bias[group * self.outputs..][..self.outputs];
+                to.chunks_exact_mut(windows).zip(bias).for_each(|(to, bias)| to.fill(*bias));
+            }
+            add(group, &from[at * input..][..input], &axes, to)?;
+        }
+        Value::new(dims, to)
+    }
+
+    /// Adds the products of all windows of an image. `convert` returns the number of an element;
+    /// `padding` is the number around the image.
+    pub fn add_packed<T: Operand, U: Copy>(
         &self,
         isa: Isa,
-        value: &Value,
-        bias: Option<&[f32]>,
-        filters: &Filters,
-    ) -> Result<Value, String> {
-        filters.convolve(isa, value, bias, &self.sliding)
+        (image, axes): (&[U], &[Axis; 3]),
+        (padding, convert): (T, impl Fn(U) -> T),
+        weights: &PackedMatrix<T>,
+        to: &mut [T::Sum],
+    ) -> Result<(), String> {
+        let channels = [self.channels, self.whole_channels::<T>()];
+        let pixels = with_channels_last(image, channels, axes, padding, convert)?;
+        packed(isa, &pixels, channels[1], axes, weights, to);
+        Ok(())
     }
 }
 
 /// Weights of a convolution.
 pub(super) struct Filters {
+    dims: FilterDims,
     groups: Vec<Group>,
-    /// Channels and filters of a group.
-    channels: usize,
-    outputs: usize,
-    kernel: Vec<usize>,
 }
 
 enum Group {
@@ -87,87 +181,51 @@ enum Group {
 
 impl Filters {
     pub fn new(weights: &Value, groups: usize) -> Result<Self, String> {
-        let (&[filters, channels, ref kernel @ ..], all) = (weights.dims(), weights.all::<f32>()?)
-        else {
-            return Err("expected weights of filters and channels".into());
-        };
-        if !filters.is_multiple_of(groups) || all.is_empty() {
-            return Err(format!("cannot divide {filters} filters into {groups} groups"));
-        }
-        let outputs = filters / groups;
-        let window: usize = kernel.iter().product();
-        let k = channels * window;
+        let dims = FilterDims::new(weights, groups)?;
         let group = |numbers: &[f32]| {
-            if groups > 1 && outputs < FEW_OUTPUTS {
-                return Group::Plain(numbers.to_vec());
+            if dims.is_plain() {
+                Group::Plain(numbers.to_vec())
+            } else {
+                Group::Packed(dims.pack(numbers))
             }
-            // Channels become the last axis.
-            let mut turned = Vec::with_capacity(numbers.len());
-            for filter in numbers.chunks_exact(k) {
-                for at in 0..window {
-                    turned.extend((0..channels).map(|channel| filter[channel * window + at]));
-                }
-            }
-            Group::Packed(PackedMatrix::new(k, &turned))
         };
-        let groups = all.chunks_exact(outputs * k).map(group).collect();
-        Ok(Self { groups, channels, outputs, kernel: kernel.to_vec() })
+        let numbers = weights.all::<f32>()?;
+        let groups = numbers.chunks_exact(dims.outputs * dims.window()).map(group).collect();
+        Ok(Self { dims, groups })
     }
 
-    fn convolve(
+    pub fn convolve(
         &self,
         isa: Isa,
         value: &Value,
         bias: Option<&[f32]>,
-        sliding: &Sliding,
+        convolution: &Convolution,
     ) -> Result<Value, String> {
-        let (&[images, channels, ref sizes @ ..], from) = (value.dims(), value.all::<f32>()?)
-        else {
-            return Err("expected channels".into());
-        };
-        if channels != self.channels * self.groups.len() {
-            let expected = self.channels * self.groups.len();
-            return Err(format!("expected {expected} channels, found {channels}"));
-        }
-        let filters = self.outputs * self.groups.len();
-        if bias.is_some_and(|bias| bias.len() != filters) {
-            return Err(format!("expected {filters} biases"));
-        }
-        let axes = sliding.axes(sizes, Some(&self.kernel))?;
-        let mut dims = vec![images, filters];
-        dims.extend(axes[3 - sizes.len()..].iter().map(|axis| axis.windows));
-        let mut to: Vec<f32> = zeros(&dims)?;
-        let windows: usize = axes.iter().map(|axis| axis.windows).product();
-        let (plane, count) = (sizes.iter().product::<usize>(), images * self.groups.len());
-        let input = self.channels * plane;
-        let output = self.outputs * windows;
-        for at in 0..count {
-            let group = at % self.groups.len();
-            let to = &mut to[at * output..][..output];
-            if let Some(bias) = bias {
-                let bias = &bias[group * self.outputs..][..self.outputs];
-                to.chunks_exact_mut(windows).zip(bias).for_each(|(to, bias)| to.fill(*bias));
-            }
-            let image = &from[at * input..][..input];
+        let value = (value.dims(), value.all::<f32>()?);
+        self.dims.convolve(value, bias, convolution, |group, image, axes, to| {
             match &self.groups[group] {
-                Group::Packed(weights) => packed(isa, image, self.channels, &axes, weights, to)?,
-                Group::Plain(weights) => plain(image, self.channels, &axes, weights, to),
+                Group::Packed(weights) => {
+                    self.dims.add_packed(isa, (image, axes), (0.0, |x| x), weights, to)
+                }
+                Group::Plain(weights) => {
+                    plain(image, self.dims.channels, axes, weights, to);
+                    Ok(())
+                }
             }
-        }
-        Value::new(dims, to)
+        })
     }
 }
 
-/// Adds the products of all windows of an image.
-fn packed(
+/// Adds the products of all windows of an image, whose pixels have their channels next to each
+/// other.
+fn packed<T: Operand>(
     isa: Isa,
-    image: &[f32],
+    pixels: &[T],
     channels: usize,
     axes: &[Axis; 3],
-    weights: &PackedMatrix,
-    to: &mut [f32],
-) -> Result<(), String> {
-    let pixels = with_channels_last(image, channels, axes)?;
+    weights: &PackedMatrix<T>,
+    to: &mut [T::Sum],
+) {
     let [_, height, width] = axes.map(|axis| axis.padded());
     let [z, y, x] = *axes;
     let total = z.windows * y.windows * x.windows;
@@ -176,11 +234,13 @@ fn packed(
         let row = plane * z.stride * height + at / x.windows * y.stride;
         (row * width + at % x.windows * x.stride) * channels
     };
-    let mut put = |first: usize, sums: &[f32], width: usize| {
-        let rows = sums.len() / width;
-        for (output, to) in to.chunks_exact_mut(total).enumerate() {
-            let to = to[first..][..rows].iter_mut();
-            to.zip(sums.chunks_exact(width)).for_each(|(to, sums)| *to += sums[output]);
+    let mut put = |first: usize, sums: &[T::Sum], width: usize| {
+        for (tile, sums) in sums.chunks(TILE * width).enumerate() {
+            let (first, rows) = (first + tile * TILE, sums.len() / width);
+            for (output, to) in to.chunks_exact_mut(total).enumerate() {
+                let to = to[first..][..rows].iter_mut();
+                to.zip(sums.chunks_exact(width)).for_each(|(to, sums)| *to += sums[output]);
+            }
         }
     };
     // Places of a window that follow each other at one distance.
@@ -192,14 +252,14 @@ fn packed(
         None
     };
     if let Some((runs, run, apart)) = runs {
-        let starts: Vec<usize> = (0..total).map(start).collect();
-        let windows = Windows { words: Words::F32(&pixels), starts: &starts, runs, run, apart };
+        let (starts, run): (Vec<usize>, _) = ((0..total).map(start).collect(), run / T::PER_WORD);
+        let windows = Windows { words: T::words(pixels), starts: &starts, runs, run, apart };
         weights.each_block(isa, &windows, put);
-        return Ok(());
+        return;
     }
     let k = z.kernel * y.kernel * x.kernel * channels;
     let rows = (COPIED / k).clamp(1, total.max(1));
-    let starts: Vec<usize> = (0..rows).map(|row| row * k).collect();
+    let (starts, run): (Vec<usize>, _) = ((0..rows).map(|row| row * k).collect(), k / T::PER_WORD);
     let mut copied = Vec::with_capacity(rows * k);
     for first in (0..total).step_by(rows) {
         copied.clear();
@@ -212,10 +272,9 @@ fn packed(
             }
         }
         let starts = &starts[..count];
-        let windows = Windows { words: Words::F32(&copied), starts, runs: 1, run: k, apart: 0 };
+        let windows = Windows { words: T::words(&copied), starts, runs: 1, run, apart: 0 };
         weights.each_block(isa, &windows, |block, sums, width| put(first + block, sums, width));
     }
-    Ok(())
 }
 
 /// Places of a window.
@@ -224,24 +283,33 @@ fn places(axes: &[Axis; 3]) -> impl Iterator<Item = (usize, usize, usize)> {
     (0..z * y * x).map(move |at| (at / (y * x), at / x % y, at % x))
 }
 
-/// Returns an image with padding, and with the channels of each pixel next to each other.
-fn with_channels_last(
-    image: &[f32],
-    channels: usize,
+/// Returns an image with padding, and with the channels of each pixel next to each other: those of
+/// the image, and `padding` as further ones up to `step`.
+fn with_channels_last<U: Copy, T: Copy>(
+    image: &[U],
+    [channels, step]: [usize; 2],
     axes: &[Axis; 3],
-) -> Result<Vec<f32>, String> {
+    padding: T,
+    convert: impl Fn(U) -> T,
+) -> Result<Vec<T>, String> {
     let padded = axes.map(|axis| axis.padded());
-    let mut pixels: Vec<f32> = zeros(&[padded[0], padded[1], padded[2], channels])?;
-    let [depth, height, width] = axes.map(|axis| axis.size);
-    let plane = depth * height * width;
+    let size = count(&[padded[0], padded[1], padded[2], step], size_of::<T>())?;
+    let mut pixels = vec![padding; size];
+    let sizes = axes.map(|axis| axis.size);
+    let plane = sizes.iter().product::<usize>();
+    // Without padding, a plane is one row.
+    let [depth, height, width] = if padded == sizes { [1, 1, plane] } else { sizes };
     for row in 0..depth * height {
         let (z, y) = (row / height + axes[0].before, row % height + axes[1].before);
-        let start = ((z * padded[1] + y) * padded[2] + axes[2].before) * channels;
-        let to = &mut pixels[start..][..width * channels];
-        for channel in 0..channels {
-            let from = &image[channel * plane + row * width..][..width];
-            let to = to[channel..].iter_mut().step_by(channels);
-            to.zip(from).for_each(|(to, x)| *to = *x);
+        let start = ((z * padded[1] + y) * padded[2] + axes[2].before) * step;
+        let to = &mut pixels[start..][..width * step];
+        for (tile, to) in to.chunks_mut(TILE * step).enumerate() {
+            let first = row * width + tile * TILE;
+            for channel in 0..channels {
+                let from = &image[channel * plane + first..][..to.len() / step];
+                let to = to[channel..].iter_mut().step_by(step);
+                to.zip(from).for_each(|(to, x)| *to = convert(*x));
+            }
         }
     }
     Ok(pixels)
@@ -257,14 +325,10 @@ fn plain(image: &[f32], channels: usize, axes: &[Axis; 3], weights: &[f32], to: 
             let weights = &weights[(filter * channels + channel) * window..][..window];
             let image = &image[channel * plane..][..plane];
             for ((i, j, l), weight) in places(axes).zip(weights) {
-                // Windows whose element at this place is in the image.
-                let inside = (0..x.windows).filter(|at| x.at(*at, l).is_some());
-                let Some((first, last)) = inside.fold(None, |range: Option<(usize, usize)>, at| {
-                    Some(range.map_or((at, at), |(first, _)| (first, at)))
-                }) else {
+                let inside = x.inside(l);
+                let Some(column) = x.at(inside.start, l).filter(|_| !inside.is_empty()) else {
                     continue;
                 };
-                let column = x.at(first, l).expect("it is inside");
                 for (row, to) in to.chunks_exact_mut(x.windows).enumerate() {
                     let (Some(depth), Some(line)) =
                         (z.at(row / y.windows, i), y.at(row % y.windows, j))
@@ -272,8 +336,14 @@ fn plain(image: &[f32], channels: usize, axes: &[Axis; 3], weights: &[f32], to: 
                         continue;
                     };
                     let from = &image[(depth * y.size + line) * x.size + column..];
-                    let to = to[first..=last].iter_mut();
-                    to.zip(from.iter().step_by(x.stride)).for_each(|(to, x)| *to += weight * x);
+                    let to = &mut to[inside.clone()];
+                    // A step of a known size makes vectors of the loop.
+                    if x.stride == 1 {
+                        to.iter_mut().zip(from).for_each(|(to, x)| *to += weight * x);
+                    } else {
+                        let from = from.iter().step_by(x.stride);
+                        to.iter_mut().zip(from).for_each(|(to, x)| *to += weight * x);
+                    }
                 }
             }
         }
@@ -304,7 +374,8 @@ fn transposed(
             )))
         };
         let parts = all.chunks_exact(channels * columns).map(group).collect::<Result<_, _>>()?;
-        Ok(Filters { groups: parts, channels, outputs, kernel: kernel.to_vec() })
+        let dims = FilterDims { groups, channels, outputs, kernel: kernel.to_vec() };
+        Ok(Filters { dims, groups: parts })
     };
     let constant = reader.constant(1).map(&pack).transpose()?;
     if constant.is_some() {
@@ -335,13 +406,13 @@ fn spread(
     (extra, shape): (Option<&[usize]>, Option<&[usize]>),
 ) -> Result<Vec<Axis>, String> {
     let &[_, _, ref sizes @ ..] = value.dims() else { return Err("expected channels".into()) };
-    let rank = filters.kernel.len();
+    let rank = filters.dims.kernel.len();
     let fits = |given: Option<&[usize]>| given.is_none_or(|given| given.len() == rank);
     if sizes.len() != rank || !fits(extra) || !fits(shape) {
         return Err(format!("expected {rank} spatial axes"));
     }
     let mut axes = Vec::new();
-    for (at, numbers) in sliding.numbers(&filters.kernel)?.into_iter().enumerate() {
+    for (at, numbers) in sliding.numbers(&filters.dims.kernel)?.into_iter().enumerate() {
         let [kernel, stride, dilation, before, after] = numbers;
         let extra = extra.map_or(0, |extra| extra[at]);
         let reach = (kernel - 1).checked_mul(dilation).ok_or("sizes overflow")?;
@@ -383,12 +454,11 @@ impl Filters {
         bias: Option<&[f32]>,
         own: &[Axis],
     ) -> Result<Value, String> {
-        let (images, channels) = (value.dims()[0], value.dims()[1]);
-        let filters = self.outputs * self.groups.len();
-        if channels != self.channels * self.groups.len()
-            || bias.is_some_and(|bias| bias.len() != filters)
-        {
-            return Err(format!("found {channels} channels, and biases of {filters} filters"));
+        let (images, found) = (value.dims()[0], value.dims()[1]);
+        let FilterDims { groups, channels, outputs, .. } = self.dims;
+        let filters = outputs * groups;
+        if found != channels * groups || bias.is_some_and(|bias| bias.len() != filters) {
+            return Err(format!("found {found} channels, and biases of {filters} filters"));
         }
         let mut axes =
             [Axis { size: 1, kernel: 1, stride: 1, dilation: 1, before: 0, after: 0, windows: 1 };
@@ -399,24 +469,23 @@ impl Filters {
         let mut to: Vec<f32> = zeros(&dims)?;
         let plane: usize = axes.iter().map(|axis| axis.size).product();
         let total: usize = axes.iter().map(|axis| axis.windows).product();
-        let grouped =
-            value.clone().reshaped(vec![images * self.groups.len(), self.channels, total])?;
+        let grouped = value.clone().reshaped(vec![images * groups, channels, total])?;
         let pixels = layout::transposed(&grouped, Some(&[0, 2, 1]))?;
         let pixels = pixels.all::<f32>()?;
-        let starts: Vec<usize> = (0..total).map(|at| at * self.channels).collect();
+        let starts: Vec<usize> = (0..total).map(|at| at * channels).collect();
         let window: usize = axes.iter().map(|axis| axis.kernel).product();
-        for (at, to) in to.chunks_exact_mut((self.outputs * plane).max(1)).enumerate() {
-            let group = at % self.groups.len();
+        for (at, to) in to.chunks_exact_mut((outputs * plane).max(1)).enumerate() {
+            let group = at % groups;
             if let Some(bias) = bias {
-                let bias = &bias[group * self.outputs..];
+                let bias = &bias[group * outputs..];
                 to.chunks_exact_mut(plane).zip(bias).for_each(|(to, bias)| to.fill(*bias));
             }
             let Group::Packed(weights) = &self.groups[group] else { continue };
-            let words = Words::F32(&pixels[at * total * self.channels..][..total * self.channels]);
-            let windows = Windows { words, starts: &starts, runs: 1, run: self.channels, apart: 0 };
+            let words = Words::F32(&pixels[at * total * channels..][..total * channels]);
+            let windows = Windows { words, starts: &starts, runs: 1, run: channels, apart: 0 };
             weights.each_block(isa, &windows, |first, sums, width| {
                 for (row, sums) in sums.chunks_exact(width).enumerate() {
-                    add_window(first + row, &sums[..self.outputs * window], &axes, to);
+                    add_window(first + row, &sums[..outputs * window], &axes, to);
                 }
             });
         }

@@ -3,10 +3,11 @@
 use dyno_tensors::Element;
 use half::{bf16, f16};
 
+use super::broadcast::{broadcast, broadcast_strides, for_each_row, joined, zip, zip_into};
 use super::{name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
-use crate::value::{Data, Number, Value, count, each, each_number, strides};
+use crate::value::{Data, Number, Value, count, each, each_number};
 
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     if let Some(operation) = binary(reader)? {
@@ -165,12 +166,12 @@ macro_rules! arithmetic {
     ($real:expr, $whole:ident) => {
         one(move |frame| {
             pairs(frame, |a, b| match a.element() {
-                Element::F32 => zip::<f32, f32>(a, b, $real),
-                Element::F64 => zip::<f64, f64>(a, b, $real),
-                Element::I64 => zip::<i64, i64>(a, b, |x, y| x.$whole(y)),
-                Element::I32 => zip::<i32, i32>(a, b, |x, y| x.$whole(y)),
-                Element::I8 => zip::<i8, i8>(a, b, |x, y| x.$whole(y)),
-                Element::U8 => zip::<u8, u8>(a, b, |x, y| x.$whole(y)),
+                Element::F32 => zip_into::<f32>(a, b, $real),
+                Element::F64 => zip_into::<f64>(a, b, $real),
+                Element::I64 => zip_into::<i64>(a, b, |x, y| x.$whole(y)),
+                Element::I32 => zip_into::<i32>(a, b, |x, y| x.$whole(y)),
+                Element::I8 => zip_into::<i8>(a, b, |x, y| x.$whole(y)),
+                Element::U8 => zip_into::<u8>(a, b, |x, y| x.$whole(y)),
                 _ => Err("expected numbers, found bool".into()),
             })
         })
@@ -182,12 +183,12 @@ macro_rules! comparison {
     ($compare:expr) => {
         one(move |frame| {
             pairs(frame, |a, b| match a.element() {
-                Element::F32 => zip::<f32, bool>(a, b, $compare),
-                Element::F64 => zip::<f64, bool>(a, b, $compare),
-                Element::I64 => zip::<i64, bool>(a, b, $compare),
-                Element::I32 => zip::<i32, bool>(a, b, $compare),
-                Element::I8 => zip::<i8, bool>(a, b, $compare),
-                Element::U8 => zip::<u8, bool>(a, b, $compare),
+                Element::F32 => zip::<f32, bool>(&a, &b, $compare),
+                Element::F64 => zip::<f64, bool>(&a, &b, $compare),
+                Element::I64 => zip::<i64, bool>(&a, &b, $compare),
+                Element::I32 => zip::<i32, bool>(&a, &b, $compare),
+                Element::I8 => zip::<i8, bool>(&a, &b, $compare),
+                Element::U8 => zip::<u8, bool>(&a, &b, $compare),
                 _ => Err("expected numbers, found bool".into()),
             })
         })
@@ -204,8 +205,8 @@ fn binary(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         "Div" => one(|frame| {
             if frame.input(0)?.element().is_real() {
                 return pairs(frame, |a, b| match a.element() {
-                    Element::F64 => zip::<f64, f64>(a, b, |x, y| x / y),
-                    _ => zip::<f32, f32>(a, b, |x, y| x / y),
+                    Element::F64 => zip_into::<f64>(a, b, |x, y| x / y),
+                    _ => zip_into::<f32>(a, b, |x, y| x / y),
                 });
             }
             let divisor = frame.input(1)?;
@@ -213,10 +214,10 @@ fn binary(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
                 return Err("a number is divided by zero".into());
             }
             pairs(frame, |a, b| match a.element() {
-                Element::I64 => zip::<i64, i64>(a, b, i64::wrapping_div),
-                Element::I32 => zip::<i32, i32>(a, b, i32::wrapping_div),
-                Element::I8 => zip::<i8, i8>(a, b, i8::wrapping_div),
-                _ => zip::<u8, u8>(a, b, u8::wrapping_div),
+                Element::I64 => zip_into::<i64>(a, b, i64::wrapping_div),
+                Element::I32 => zip_into::<i32>(a, b, i32::wrapping_div),
+                Element::I8 => zip_into::<i8>(a, b, i8::wrapping_div),
+                _ => zip_into::<u8>(a, b, u8::wrapping_div),
             })
         }),
         "Max" => arithmetic!(|x, y| if x > y || x.is_nan() { x } else { y }, max),
@@ -224,8 +225,8 @@ fn binary(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         "Mean" => {
             let count = reader.node.inputs.len() as f32;
             one(move |frame| {
-                let sum = pairs(frame, |a, b| zip::<f32, f32>(a, b, |x, y| x + y))?;
-                zip::<f32, f32>(&sum, &Value::scalar(count), |x, y| x / y)
+                let sum = pairs(frame, |a, b| zip_into::<f32>(a, b, |x, y| x + y))?;
+                zip_into::<f32>(sum, Value::scalar(count), |x, y| x / y)
             })
         }
         "PRelu" => one(|frame| {
@@ -235,9 +236,9 @@ fn binary(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             }
             pairs(frame, |a, b| match a.element() {
                 Element::F64 => {
-                    zip::<f64, f64>(a, b, |x, slope| if x < 0.0 { slope * x } else { x })
+                    zip_into::<f64>(a, b, |x, slope| if x < 0.0 { slope * x } else { x })
                 }
-                _ => zip::<f32, f32>(a, b, |x, slope| if x < 0.0 { slope * x } else { x }),
+                _ => zip_into::<f32>(a, b, |x, slope| if x < 0.0 { slope * x } else { x }),
             })
         }),
         "Pow" => one(|frame| power(frame.input(0)?, frame.input(1)?)),
@@ -249,15 +250,15 @@ fn binary(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             fn equal<T: Number>(a: &Value, b: &Value, _: &[T]) -> Result<Value, String> {
                 zip::<T, bool>(a, b, |x, y| x == y)
             }
-            pairs(frame, |a, b| each!(a, all => equal(a, b, all)))
+            pairs(frame, |a, b| each!(a, all => equal(&a, &b, all)))
         }),
         "Greater" => comparison!(|x, y| x > y),
         "Less" => comparison!(|x, y| x < y),
         "GreaterOrEqual" => comparison!(|x, y| x >= y),
         "LessOrEqual" => comparison!(|x, y| x <= y),
-        "And" => one(|frame| pairs(frame, |a, b| zip::<bool, bool>(a, b, |x, y| x && y))),
-        "Or" => one(|frame| pairs(frame, |a, b| zip::<bool, bool>(a, b, |x, y| x || y))),
-        "Xor" => one(|frame| pairs(frame, |a, b| zip::<bool, bool>(a, b, |x, y| x != y))),
+        "And" => one(|frame| pairs(frame, |a, b| zip_into::<bool>(a, b, |x, y| x && y))),
+        "Or" => one(|frame| pairs(frame, |a, b| zip_into::<bool>(a, b, |x, y| x || y))),
+        "Xor" => one(|frame| pairs(frame, |a, b| zip_into::<bool>(a, b, |x, y| x != y))),
         _ => Ok(None),
     }
 }
@@ -265,12 +266,12 @@ fn binary(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
 /// Combines all inputs from the first to the last.
 fn pairs(
     frame: &mut Frame<'_>,
-    combine: impl Fn(&Value, &Value) -> Result<Value, String>,
+    combine: impl Fn(Value, Value) -> Result<Value, String>,
 ) -> Result<Value, String> {
     let mut all = frame.take_all().into_iter().flatten();
     let mut result = all.next().ok_or("expected inputs")?;
     for next in all {
-        result = combine(&result, &next)?;
+        result = combine(result, next)?;
     }
     Ok(result)
 }
@@ -338,93 +339,6 @@ fn remainder(a: &Value, b: &Value, is_float: bool) -> Result<Value, String> {
     }
 }
 
-/// Returns the dimensions of a value to which both are broadcast.
-pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>, String> {
-    let rank = a.len().max(b.len());
-    let size =
-        |dims: &[usize], at: usize| (at + dims.len()).checked_sub(rank).map_or(1, |at| dims[at]);
-    let join = |at| match (size(a, at), size(b, at)) {
-        (1, n) | (n, 1) => Ok(n),
-        (n, m) if n == m => Ok(n),
-        _ => Err(format!("cannot broadcast {a:?} and {b:?}")),
-    };
-    (0..rank).map(join).collect()
-}
-
-/// Returns the strides of a value among these dimensions: 0 where it is repeated.
-pub(super) fn broadcast_strides(from: &[usize], to: &[usize]) -> Vec<usize> {
-    let own = strides(from);
-    let stride = |at: usize| {
-        (at + from.len())
-            .checked_sub(to.len())
-            .map_or(0, |at| if from[at] == 1 { 0 } else { own[at] })
-    };
-    (0..to.len()).map(stride).collect()
-}
-
-/// Calls a function for each row along the last axis, with the offsets of the row in each operand.
-pub(super) fn for_each_row<const N: usize>(
-    dims: &[usize],
-    strides: &[Vec<usize>; N],
-    mut run: impl FnMut([usize; N]),
-) {
-    let outer = dims.len().saturating_sub(1);
-    if dims.contains(&0) {
-        return;
-    }
-    let mut index = vec![0; outer];
-    let mut offsets = [0; N];
-    loop {
-        run(offsets);
-        let mut axis = outer;
-        loop {
-            let Some(next) = axis.checked_sub(1) else { return };
-            axis = next;
-            index[axis] += 1;
-            for (offset, strides) in offsets.iter_mut().zip(strides) {
-                *offset += strides[axis];
-            }
-            if index[axis] < dims[axis] {
-                break;
-            }
-            for (offset, strides) in offsets.iter_mut().zip(strides) {
-                *offset -= strides[axis] * dims[axis];
-            }
-            index[axis] = 0;
-        }
-    }
-}
-
-/// Combines two values of equal types with broadcasting.
-pub(super) fn zip<T: Number, U: Number>(
-    a: &Value,
-    b: &Value,
-    f: impl Fn(T, T) -> U,
-) -> Result<Value, String> {
-    let (x, y) = (a.all::<T>()?, b.all::<T>()?);
-    if a.dims() == b.dims() {
-        return Value::new(a.dims(), x.iter().zip(y).map(|(x, y)| f(*x, *y)).collect());
-    }
-    if let ([y], true) = (y, b.dims().len() <= a.dims().len()) {
-        return Value::new(a.dims(), x.iter().map(|x| f(*x, *y)).collect());
-    }
-    if let ([x], true) = (x, a.dims().len() <= b.dims().len()) {
-        return Value::new(b.dims(), y.iter().map(|y| f(*x, *y)).collect());
-    }
-    let dims = broadcast(a.dims(), b.dims())?;
-    let mut all = Vec::with_capacity(count(&dims, size_of::<U>())?);
-    let own = [broadcast_strides(a.dims(), &dims), broadcast_strides(b.dims(), &dims)];
-    let width = dims.last().copied().unwrap_or(1);
-    let steps = [0, 1].map(|at| own[at].last().copied().unwrap_or(0));
-    for_each_row(&dims, &own, |[i, j]| match steps {
-        [1, 1] => all.extend(x[i..][..width].iter().zip(&y[j..][..width]).map(|(x, y)| f(*x, *y))),
-        [1, 0] => all.extend(x[i..][..width].iter().map(|x| f(*x, y[j]))),
-        [0, 1] => all.extend(y[j..][..width].iter().map(|y| f(x[i], *y))),
-        _ => all.extend((0..width).map(|at| f(x[i + at * steps[0]], y[j + at * steps[1]]))),
-    });
-    Value::new(dims, all)
-}
-
 fn select(frame: &mut Frame<'_>) -> Result<Value, String> {
     fn selected<T: Number>(
         condition: &Value,
@@ -437,9 +351,10 @@ fn select(frame: &mut Frame<'_>) -> Result<Value, String> {
         let dims = broadcast(&broadcast(condition.dims(), a.dims())?, b.dims())?;
         let mut all = Vec::with_capacity(count(&dims, size_of::<T>())?);
         let strides = [condition, a, b].map(|value| broadcast_strides(value.dims(), &dims));
-        let width = dims.last().copied().unwrap_or(1);
+        let (sizes, strides) = joined(&dims, &strides);
+        let width = sizes.last().copied().unwrap_or(1);
         let [c, s, t] = [0, 1, 2].map(|at: usize| strides[at].last().copied().unwrap_or(0));
-        for_each_row(&dims, &strides, |[i, j, k]| {
+        for_each_row(&sizes, &strides, |[i, j, k]| {
             let pick = |at| if choose[i + at * c] { x[j + at * s] } else { y[k + at * t] };
             all.extend((0..width).map(pick));
         });
@@ -527,11 +442,16 @@ fn integer_range(element: Element) -> Option<(f64, f64)> {
 
 /// Checks that an integer type has each number without its fraction.
 fn check_range(
-    mut all: impl Iterator<Item = f64>,
+    mut all: impl Iterator<Item = f64> + Clone,
     (least, end): (f64, f64),
     to: Element,
 ) -> Result<(), String> {
-    let is_defined = |x: f64| (least..end).contains(&x.trunc());
+    // The number below the least integer may not be a float.
+    let is_defined = |x: f64| ((x >= least) | (x > least - 1.0)) & (x < end);
+    // Without an early end, compilers make vectors of the loop.
+    if all.clone().fold(true, |are_defined, x| are_defined & is_defined(x)) {
+        return Ok(());
+    }
     match all.find(|x| !is_defined(*x)) {
         None => Ok(()),
         Some(x) if x.is_nan() => Err(format!("NaN has no value of type {to}")),

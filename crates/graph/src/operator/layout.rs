@@ -1,6 +1,6 @@
 //! Operators that move elements: they change dimensions, cut, join and repeat.
 
-use super::elementwise::{broadcast, broadcast_strides};
+use super::broadcast::{broadcast, broadcast_strides};
 use super::{name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;

@@ -86,7 +86,7 @@ fn by_moments(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             let epsilon = reader.float("epsilon", 1e-5)?;
             Ok(Some(Box::new(move |frame| {
                 let add =
-                    |a: &Value, b: &Value| super::elementwise::zip::<f32, f32>(a, b, |a, b| a + b);
+                    |a: &Value, b: &Value| super::broadcast::zip::<f32, f32>(a, b, |a, b| a + b);
                 let mut sum = add(frame.input(0)?, frame.input(1)?)?;
                 if let Some(bias) = frame.get(4) {
                     sum = add(&sum, bias)?;

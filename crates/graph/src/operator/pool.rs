@@ -25,8 +25,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
                     return Err(format!("elements of type {element} are not supported"));
                 }
                 let value = cast_to(frame.take(0)?, Element::F32)?;
-                let found =
-                    pool(&value, &sliding, |window, _| window.fold(f32::NEG_INFINITY, greater))?;
+                let (found, _) = pool(&value, &sliding, f32::NEG_INFINITY, greater)?;
                 cast_to(found, element)
             })
         }
@@ -34,15 +33,8 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             let sliding = Sliding::read(reader)?;
             let counts_padding = reader.flag("count_include_pad")?;
             one(move |frame| {
-                let value = frame.input(0)?;
-                pool(value, &sliding, |window, with_padding| {
-                    let (mut sum, mut found) = (0.0, 0_usize);
-                    for x in window {
-                        sum += x;
-                        found += 1;
-                    }
-                    sum / if counts_padding { with_padding } else { found } as f32
-                })
+                let (sums, axes) = pool(frame.input(0)?, &sliding, 0.0, |sum, x| sum + x)?;
+                averages(sums, &axes, counts_padding)
             })
         }
         "GlobalAveragePool" => one(|frame| {
@@ -75,45 +67,83 @@ fn global(value: &Value, combine: impl Fn(&[f32]) -> f32) -> Result<Value, Strin
     Value::new(dims, all.chunks_exact(inner).map(combine).collect())
 }
 
-/// Combines each window: the elements inside, and their number with padding.
+/// Combines the elements of each window one after the other, from `start` on. Returns the result and
+/// the axes.
 fn pool(
     value: &Value,
     sliding: &Sliding,
-    combine: impl Fn(&mut dyn Iterator<Item = f32>, usize) -> f32,
-) -> Result<Value, String> {
+    start: f32,
+    combine: impl Fn(f32, f32) -> f32,
+) -> Result<(Value, [Axis; 3]), String> {
     let (&[_, _, ref sizes @ ..], from) = (value.dims(), value.all::<f32>()?) else {
         return Err("expected channels".into());
     };
     let axes = sliding.axes(sizes, None)?;
     let mut dims = value.dims()[..2].to_vec();
     dims.extend(axes[3 - sizes.len()..].iter().map(|axis| axis.windows));
-    let mut all = Vec::with_capacity(count(&dims, 4)?);
-    let range = |axis: &Axis, window: usize| -> Vec<usize> {
-        (0..axis.kernel).filter_map(|place| axis.at(window, place)).collect()
-    };
-    // Elements of a window that are within the padded axis.
-    let reach = |axis: &Axis, window: usize| {
-        let last = axis.padded();
-        (0..axis.kernel).filter(|at| window * axis.stride + at * axis.dilation < last).count()
-    };
-    let each = axes.map(|axis| {
-        (0..axis.windows).map(|at| (range(&axis, at), reach(&axis, at))).collect::<Vec<_>>()
-    });
-    let [_, height, width] = axes.map(|axis| axis.size);
     let plane: usize = sizes.iter().product();
     if plane == 0 {
-        return Value::new(dims, all);
+        return Ok((Value::new(dims, Vec::<f32>::new())?, axes));
     }
-    for plane in from.chunks_exact(plane) {
-        for (z, z_count) in &each[0] {
-            for (y, y_count) in &each[1] {
-                for (x, x_count) in &each[2] {
-                    let rows = z.iter().flat_map(|z| y.iter().map(move |y| z * height + y));
-                    let mut window =
-                        rows.flat_map(|row| x.iter().map(move |x| plane[row * width + x]));
-                    all.push(combine(&mut window, z_count * y_count * x_count));
+    let mut all = vec![start; count(&dims, 4)?];
+    let [z, y, x] = axes;
+    for (from, to) in from.chunks_exact(plane).zip(all.chunks_exact_mut(windows(&axes))) {
+        for (row, to) in to.chunks_exact_mut(x.windows).enumerate() {
+            let (deep, line) = (row / y.windows, row % y.windows);
+            for i in (0..z.kernel).filter_map(|place| z.at(deep, place)) {
+                for j in (0..y.kernel).filter_map(|place| y.at(line, place)) {
+                    let from = &from[(i * y.size + j) * x.size..][..x.size];
+                    combine_row(from, &x, to, &combine);
                 }
             }
+        }
+    }
+    Ok((Value::new(dims, all)?, axes))
+}
+
+/// Combines the windows along one axis with their elements.
+fn combine_row(from: &[f32], axis: &Axis, to: &mut [f32], combine: impl Fn(f32, f32) -> f32) {
+    for place in 0..axis.kernel {
+        let inside = axis.inside(place);
+        let Some(first) = axis.at(inside.start, place).filter(|_| !inside.is_empty()) else {
+            continue;
+        };
+        let (from, to) = (&from[first..], &mut to[inside]);
+        // A step of a known size makes vectors of the loop.
+        match axis.stride {
+            1 => to.iter_mut().zip(from).for_each(|(to, x)| *to = combine(*to, *x)),
+            step => to
+                .iter_mut()
+                .zip(from.iter().step_by(step))
+                .for_each(|(to, x)| *to = combine(*to, *x)),
+        }
+    }
+}
+
+/// Returns the number of windows of a plane.
+fn windows(axes: &[Axis; 3]) -> usize {
+    axes.iter().map(|axis| axis.windows).product()
+}
+
+/// Divides the sum of each window by its elements, with those of the padding if they count.
+fn averages(sums: Value, axes: &[Axis; 3], counts_padding: bool) -> Result<Value, String> {
+    let elements = |axis: &Axis, window: usize| {
+        let is_counted = |place: &usize| match counts_padding {
+            // A window may extend beyond the padding.
+            true => window * axis.stride + place * axis.dilation < axis.padded(),
+            false => axis.at(window, *place).is_some(),
+        };
+        (0..axis.kernel).filter(is_counted).count()
+    };
+    let [z, y, x] = axes
+        .each_ref()
+        .map(|axis| (0..axis.windows).map(|at| elements(axis, at)).collect::<Vec<usize>>());
+    let dims = sums.dims().to_vec();
+    let mut all = sums.into_vec::<f32>()?;
+    for plane in all.chunks_exact_mut(windows(axes)) {
+        for (row, sums) in plane.chunks_exact_mut(x.len()).enumerate() {
+            let rows = z[row / y.len()] * y[row % y.len()];
+            sums.iter_mut().zip(&x).for_each(|(sum, count)| *sum /= (rows * count) as f32);
         }
     }
     Value::new(dims, all)

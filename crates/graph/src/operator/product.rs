@@ -1,17 +1,22 @@
 //! Matrix products.
 
+use std::marker::PhantomData;
+use std::ops::AddAssign;
+
 use dyno_kernels::{
     Isa, LANES, MAX_VECTORS, Panels, Precision, Rows, WindowWeights, Windows, Words, dots, mix,
-    multiply_windows,
+    multiply_windows, sum_windows,
 };
 
-use super::elementwise::{broadcast, broadcast_strides, for_each_row, zip};
+use super::broadcast::{broadcast, broadcast_strides, for_each_row, zip, zip_into};
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::value::{Data, Value, count, zeros};
 
 /// Numbers of a block of sums, so that they stay in the L2 cache until they are moved.
 const BLOCK: usize = 1 << 15;
+/// Minimum windows of a block: each block reads all weights, which may exceed the caches.
+const BLOCK_ROWS: usize = 48;
 /// Products with fewer rows are sums of weighted rows, without a transposed operand.
 const FEW_ROWS: usize = 4;
 
@@ -46,15 +51,104 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
     }
 }
 
-/// A constant matrix, packed for the kernels.
-pub(super) struct PackedMatrix {
+/// Numbers that packed weights multiply.
+pub(super) trait Operand: Copy + Default {
+    /// Type of the sums of products.
+    type Sum: Copy + Default + AddAssign;
+    /// Numbers in a word of the kernels.
+    const PER_WORD: usize;
+
+    /// Packs rows of `k` weights, which must be integers unless the numbers are `f32`.
+    fn pack<'a>(
+        vectors: usize,
+        units: usize,
+        k: usize,
+        row: impl Fn(usize, usize) -> &'a [f32],
+    ) -> WindowWeights;
+
+    fn words(all: &[Self]) -> Words<'_>;
+
+    fn multiply(isa: Isa, windows: &Windows<'_>, weights: &WindowWeights, to: &mut [Self::Sum]);
+}
+
+impl Operand for f32 {
+    type Sum = f32;
+    const PER_WORD: usize = 1;
+
+    fn pack<'a>(
+        vectors: usize,
+        units: usize,
+        k: usize,
+        row: impl Fn(usize, usize) -> &'a [f32],
+    ) -> WindowWeights {
+        Panels::pack(Precision::F32, vectors, units, k, row).into()
+    }
+
+    fn words(all: &[Self]) -> Words<'_> {
+        Words::F32(all)
+    }
+
+    fn multiply(isa: Isa, windows: &Windows<'_>, weights: &WindowWeights, to: &mut [f32]) {
+        multiply_windows(isa, windows, weights, to);
+    }
+}
+
+/// Counts from 128 on; weights are integers from -128 to 127.
+impl Operand for u8 {
+    type Sum = i32;
+    const PER_WORD: usize = 4;
+
+    fn pack<'a>(
+        vectors: usize,
+        units: usize,
+        k: usize,
+        row: impl Fn(usize, usize) -> &'a [f32],
+    ) -> WindowWeights {
+        Panels::pack_whole(vectors, units, k, 1.0, row).into()
+    }
+
+    fn words(all: &[Self]) -> Words<'_> {
+        Words::Bytes { bytes: all, unit: 1.0 }
+    }
+
+    fn multiply(isa: Isa, windows: &Windows<'_>, weights: &WindowWeights, to: &mut [i32]) {
+        sum_windows(isa, windows, weights, to);
+    }
+}
+
+/// Weights are integers of 16 bits.
+impl Operand for i16 {
+    type Sum = i32;
+    const PER_WORD: usize = 2;
+
+    fn pack<'a>(
+        vectors: usize,
+        units: usize,
+        k: usize,
+        row: impl Fn(usize, usize) -> &'a [f32],
+    ) -> WindowWeights {
+        WindowWeights::int16(vectors, units, k, 1.0, row)
+    }
+
+    fn words(all: &[Self]) -> Words<'_> {
+        Words::Int16 { numbers: all, unit: 1.0 }
+    }
+
+    fn multiply(isa: Isa, windows: &Windows<'_>, weights: &WindowWeights, to: &mut [i32]) {
+        sum_windows(isa, windows, weights, to);
+    }
+}
+
+/// A constant matrix, packed for the kernels, and multiplied by numbers of type `T`.
+pub(super) struct PackedMatrix<T = f32> {
     weights: WindowWeights,
     /// Rows of the other operand's numbers.
     k: usize,
     outputs: usize,
+    operand: PhantomData<T>,
 }
 
-impl PackedMatrix {
+impl<T: Operand> PackedMatrix<T> {
     /// Packs outputs x `k` numbers.
     pub fn new(k: usize, numbers: &[f32]) -> Self {
         let outputs = numbers.len() / k.max(1);
@@ -62,11 +156,11 @@ impl PackedMatrix {
         let vectors = outputs.div_ceil(LANES).clamp(1, MAX_VECTORS);
         let zeros = vec![0.0; k];
         let units = outputs.div_ceil(vectors * LANES) * LANES;
-        let panels = Panels::pack(Precision::F32, vectors, units, k, |vector, unit| {
+        let weights = T::pack(vectors, units, k, |vector, unit| {
             let output = (unit / LANES * vectors + vector) * LANES + unit % LANES;
             if output < outputs { &numbers[output * k..][..k] } else { &zeros }
         });
-        Self { weights: WindowWeights::from(panels), k, outputs }
+        Self { weights, k, outputs, operand: PhantomData }
     }
 
     /// Multiplies windows, and passes the sums of some windows at a time: the index of the first
@@ -75,18 +169,22 @@ impl PackedMatrix {
         &self,
         isa: Isa,
         windows: &Windows<'_>,
-        mut take: impl FnMut(usize, &[f32], usize),
+        mut take: impl FnMut(usize, &[T::Sum], usize),
     ) {
-        let width = self.weights.width();
-        let rows = (BLOCK / width.max(1)).clamp(1, windows.starts.len().max(1));
-        let mut sums = vec![0.0; rows * width];
+        let (width, all) = (self.weights.width(), windows.starts.len());
+        // Blocks of similar sizes: the kernels compute a few rows that are left one by one.
+        let most = (BLOCK / width.max(1)).max(BLOCK_ROWS);
+        let rows = all.div_ceil(all.div_ceil(most).max(1)).max(1);
+        let mut sums = vec![T::Sum::default(); rows.min(all) * width];
         for (block, starts) in windows.starts.chunks(rows).enumerate() {
             let sums = &mut sums[..starts.len() * width];
-            multiply_windows(isa, &Windows { starts, ..*windows }, &self.weights, sums);
+            T::multiply(isa, &Windows { starts, ..*windows }, &self.weights, sums);
             take(block * rows, sums, width);
         }
     }
+}
 
+impl PackedMatrix {
     /// Multiplies the last axis.
     pub fn multiply(&self, isa: Isa, value: &Value) -> Result<Value, String> {
         let (k, from) = (value.dims().last().copied().unwrap_or(0), value.all::<f32>()?);
@@ -283,11 +381,13 @@ fn gemm(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         }
         let Some(bias) = frame.get(2) else { return Ok(sums) };
         let bias = if beta == 1.0 { bias.clone() } else { scaled(bias, beta)? };
-        let bias = layout::expanded_to(&bias, sums.dims())?;
+        if broadcast(bias.dims(), sums.dims())? != sums.dims() {
+            return Err(format!("cannot broadcast {:?} to {:?}", bias.dims(), sums.dims()));
+        }
         match sums.element() {
-            dyno_tensors::Element::F32 => zip::<f32, f32>(&sums, &bias, |x, y| x + y),
-            dyno_tensors::Element::F64 => zip::<f64, f64>(&sums, &bias, |x, y| x + y),
-            _ => zip::<i64, i64>(&sums, &bias, i64::wrapping_add),
+            dyno_tensors::Element::F32 => zip_into::<f32>(sums, bias, |x, y| x + y),
+            dyno_tensors::Element::F64 => zip_into::<f64>(sums, bias, |x, y| x + y),
+            _ => zip_into::<i64>(sums, bias, i64::wrapping_add),
         }
     })
 }

@@ -1,8 +1,9 @@
 //! Operators of quantized models.
 
-use super::convolution::{Convolution, Filters};
-use super::elementwise::{cast_to, zip};
-use super::product::PackedMatrix;
+use super::broadcast::{zip, zip_into};
+use super::convolution::Convolution;
+use super::elementwise::cast_to;
+use super::integer::{IntegerFilters, IntegerMatrix};
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
@@ -75,8 +76,7 @@ fn matrix_product(
 ) -> Result<Product, String> {
     let constant = match constant_weights(reader, [b, b_zero], -1)? {
         Some(b) if b.dims().len() == 2 && !b.is_empty() => {
-            let b = layout::transposed(&b, None)?;
-            Parts::split(&b, |part| Ok(PackedMatrix::new(part.dims()[1], part.all()?)))?
+            IntegerMatrix::new(&layout::transposed(&b, None)?)?
         }
         _ => None,
     };
@@ -85,12 +85,12 @@ fn matrix_product(
         reader.consume(b_zero);
     }
     Ok(Box::new(move |frame: &Frame<'_>| {
-        let a = shifted(frame.input(a)?, frame.get(a_zero), -2)?;
-        let isa = frame.workspace.isa;
-        match &constant {
-            Some(parts) => parts.sum(|weights| weights.multiply(isa, &a)),
-            None => whole_product(&a, &shifted(frame.input(b)?, frame.get(b_zero), -1)?),
+        let (a, a_zero) = (frame.input(a)?, frame.get(a_zero));
+        if let Some(weights) = &constant {
+            return weights.multiply(frame.workspace.isa, a, &row_zeros(a, a_zero)?);
         }
+        let b = shifted(frame.input(b)?, frame.get(b_zero), -1)?;
+        whole_product(&shifted(a, a_zero, -2)?, &b)
     }))
 }
 
@@ -100,29 +100,26 @@ fn convolution(
 ) -> Result<Product, String> {
     let convolution = Convolution::read(reader)?;
     let groups = convolution.groups();
-    let pack = move |w: &Value| {
-        let window: usize = w.dims().iter().skip(1).product();
-        let parts = Parts::split(w, |part| Filters::new(part, groups))?;
-        parts.ok_or_else(|| format!("windows of {window} numbers are not supported"))
-    };
-    let constant = constant_weights(reader, [w, w_zero], 0)?.map(|w| pack(&w)).transpose()?;
+    let constant = constant_weights(reader, [w, w_zero], 0)?;
+    let constant = constant.map(|w| IntegerFilters::new(&w, groups)).transpose()?;
     if constant.is_some() {
         reader.consume(w);
         reader.consume(w_zero);
     }
     Ok(Box::new(move |frame: &Frame<'_>| {
         expect_single(frame, &[x_zero])?;
-        let x = shifted(frame.input(x)?, frame.get(x_zero), 0)?;
-        let isa = frame.workspace.isa;
+        let (x, isa) = (frame.input(x)?, frame.workspace.isa);
+        let zero = row_zeros(x, frame.get(x_zero))?[0];
         let packed;
-        let parts = match &constant {
-            Some(parts) => parts,
+        let filters = match &constant {
+            Some(filters) => filters,
             None => {
-                packed = pack(&shifted(frame.input(w)?, frame.get(w_zero), 0)?)?;
+                let w = shifted(frame.input(w)?, frame.get(w_zero), 0)?;
+                packed = IntegerFilters::new(&w, groups)?;
                 &packed
             }
         };
-        parts.sum(|filters| convolution.run(isa, &x, None, filters))
+        filters.convolve(isa, x, zero, &convolution)
     }))
 }
 
@@ -144,7 +141,7 @@ fn with_bias(sums: Value, bias: Option<&Value>) -> Result<Value, String> {
         return Err(format!("expected a bias of each filter, found {}", bias.len()));
     }
     let bias = aligned(&cast_to(bias.clone(), Element::I64)?, sums.dims(), 1)?;
-    zip::<i64, i64>(&cast_to(sums, Element::I64)?, &bias, |sum, bias| sum + bias)
+    zip_into::<i64>(cast_to(sums, Element::I64)?, bias, |sum, bias| sum + bias)
 }
 
 /// Returns the codes of sums of products: the sums times the scales of both operands, in steps of the
@@ -158,16 +155,37 @@ fn requantized(
         let scale = cast_to(frame.input(input)?.clone(), Element::F64)?;
         aligned(&scale, sums.dims(), along)
     };
-    let factors = zip::<f64, f64>(&scale(1, rows)?, &scale(4, columns)?, |x, w| x * w)?;
-    let sums_of_numbers = cast_to(sums.clone(), Element::F64)?;
-    let numbers = zip::<f64, f64>(&sums_of_numbers, &factors, |sum, by| sum * by)?;
-    let steps = zip::<f64, f64>(&numbers, &scale(6, rows)?, |x, step| x / step)?;
+    let factors = zip_into::<f64>(scale(1, rows)?, scale(4, columns)?, |x, w| x * w)?;
+    let numbers = cast_to(sums.clone(), Element::F64)?;
+    let numbers = zip_into::<f64>(numbers, factors, |sum, by| sum * by)?;
+    let steps = zip_into::<f64>(numbers, scale(6, rows)?, |x, step| x / step)?;
     let zero = frame.input(7)?;
     let (least, most) = limits(zero.element())?;
     let shift = aligned(&cast_to(zero.clone(), Element::F64)?, sums.dims(), rows)?;
-    let code =
-        |x: f64, zero: f64| (x.round_ties_even() + zero).clamp(f64::from(least), f64::from(most));
-    cast_to(zip::<f64, f64>(&steps, &shift, code)?, zero.element())
+    let code = |x: f64, zero: f64| (rounded(x) + zero).clamp(f64::from(least), f64::from(most));
+    cast_to(zip_into::<f64>(steps, shift, code)?, zero.element())
+}
+
+/// Returns the nearest integer, ties to even, of a number that is limited to 2^20, beyond which all
+/// codes saturate. Unlike the function of the standard library, compilers make vectors of it.
+fn rounded(x: f64) -> f64 {
+    const LIMIT: f64 = (1 << 20) as f64;
+    // 1.5 * 2^52: sums have no bits of fractions.
+    const WHOLE: f64 = 6_755_399_441_055_744.0;
+    x.clamp(-LIMIT, LIMIT) + WHOLE - WHOLE
+}
+
+/// Returns the bits of a code: the nearest integer, ties to even, plus the zero point, within
+/// limits of 8 bits. 0 for NaN.
+fn code(x: f32, zero: f32, [least, most]: [f32; 2]) -> u8 {
+    // Beyond this number, all codes saturate.
+    const LIMIT: f32 = 1024.0;
+    // 1.5 * 2^23: sums have no bits of fractions, and end in the bits of integers.
+    const WHOLE: f32 = 12_582_912.0;
+    let step = x.clamp(-LIMIT, LIMIT) + WHOLE - WHOLE;
+    let code = (step + zero).clamp(least, most);
+    let code = if code.is_nan() { 0.0 } else { code };
+    (code + WHOLE).to_bits() as u8
 }
 
 /// Returns the least and the greatest code of a type.
@@ -191,53 +209,6 @@ fn constant_weights(
         (Some(weights), zero) => shifted(weights, zero, along).map(Some),
         (None, _) => Ok(None),
     }
-}
-
-/// Weights of an exact product of integers: packed parts and the factors of their sums.
-struct Parts<T>(Vec<(i32, T)>);
-
-impl<T> Parts<T> {
-    /// Packs rows of weights of 9 bits. Sums of a part times numbers of 9 bits are exact in `f32`, in
-    /// any order: one part, or 16 times one of up to 16 and another of up to 8. `None` if rows are so
-    /// long that two parts are not enough.
-    fn split(
-        rows: &Value,
-        pack: impl Fn(&Value) -> Result<T, String>,
-    ) -> Result<Option<Self>, String> {
-        let factor = Value::scalar(16.0_f32);
-        let high = zip::<f32, f32>(rows, &factor, |w, by| (w / by).round_ties_even())?;
-        if is_exact(rows)? {
-            return Ok(Some(Self(vec![(1, pack(rows)?)])));
-        }
-        let low = zip::<f32, f32>(rows, &high, |w, high| w - 16.0 * high)?;
-        if !is_exact(&high)? || !is_exact(&low)? {
-            return Ok(None);
-        }
-        Ok(Some(Self(vec![(16, pack(&high)?), (1, pack(&low)?)])))
-    }
-
-    /// Returns the sum of the products with all parts.
-    fn sum(&self, product: impl Fn(&T) -> Result<Value, String>) -> Result<Value, String> {
-        let scaled = |(factor, part): &(i32, T)| {
-            let sums = cast_to(product(part)?, Element::I32)?;
-            match factor {
-                1 => Ok(sums),
-                _ => zip::<i32, i32>(&sums, &Value::scalar(*factor), |sum, by| sum * by),
-            }
-        };
-        let (first, rest) = self.0.split_first().ok_or("expected weights")?;
-        rest.iter().try_fold(scaled(first)?, |all, part| {
-            zip::<i32, i32>(&all, &scaled(part)?, |a, b| a + b)
-        })
-    }
-}
-
-/// Returns whether sums of these weights times numbers of 9 bits are exact in `f32`.
-fn is_exact(rows: &Value) -> Result<bool, String> {
-    const EXACT: f32 = (1 << 24) as f32;
-    let row = rows.dims().iter().skip(1).product::<usize>().max(1);
-    let magnitude = |row: &[f32]| row.iter().map(|w| w.abs()).sum::<f32>();
-    Ok(rows.all::<f32>()?.chunks(row).all(|row| 255.0 * magnitude(row) < EXACT))
 }
 
 /// Returns the axis of scales and zero points, or `None` if there can only be one of each.
@@ -299,18 +270,21 @@ fn quantize(
     let dims = value.dims();
     let to = zero.map_or(Element::U8, Value::element);
     let (least, most) = limits(to)?;
-    let steps = zip::<f32, f32>(value, &aligned(scale, dims, along)?, |x, scale| {
-        (x / scale).round_ties_even()
-    })?;
-    let steps = match zero {
-        Some(zero) => {
-            let zero = aligned(&cast_to(zero.clone(), Element::F32)?, dims, along)?;
-            zip::<f32, f32>(&steps, &zero, |x, zero| x + zero)?
-        }
-        None => steps,
+    let steps = zip::<f32, f32>(value, &aligned(scale, dims, along)?, |x, scale| x / scale)?;
+    if steps.has_nan() {
+        return Err(format!("NaN has no value of type {to}"));
+    }
+    let limits = [least, most];
+    let zero = match zero {
+        Some(zero) => aligned(&cast_to(zero.clone(), Element::F32)?, dims, along)?,
+        None => Value::scalar(0.0_f32),
     };
-    let limited = steps.all::<f32>()?.iter().map(|x| x.clamp(least, most)).collect();
-    cast_to(Value::new(steps.dims(), limited)?, to)
+    match to {
+        Element::I8 => {
+            zip::<f32, i8>(&steps, &zero, |x, zero| code(x, zero, limits).cast_signed())
+        }
+        _ => zip::<f32, u8>(&steps, &zero, |x, zero| code(x, zero, limits)),
+    }
 }
 
 fn dequantize(
@@ -326,44 +300,90 @@ fn dequantize(
     if zero.is_some_and(|zero| zero.element() != value.element()) {
         return Err("the zero point has another type than the codes".into());
     }
+    // Differences of bytes are exact in `f32`; other integers have more bits.
+    let is_byte = matches!(value.element(), Element::U8 | Element::I8);
+    let wide = cast_to(value.clone(), if is_byte { Element::F32 } else { Element::I64 })?;
     let steps = match zero {
         Some(zero) => {
-            let wide = cast_to(value.clone(), Element::I64)?;
-            let zero = aligned(&cast_to(zero.clone(), Element::I64)?, dims, along)?;
-            zip::<i64, i64>(&wide, &zero, i64::wrapping_sub)?
+            let zero = aligned(&cast_to(zero.clone(), wide.element())?, dims, along)?;
+            if is_byte {
+                zip_into::<f32>(wide, zero, |x, zero| x - zero)?
+            } else {
+                zip_into::<i64>(wide, zero, i64::wrapping_sub)?
+            }
         }
-        None => value.clone(),
+        None => wide,
     };
     let scale = aligned(scale, dims, along)?;
-    zip::<f32, f32>(&cast_to(steps, Element::F32)?, &scale, |x, scale| x * scale)
+    zip_into::<f32>(cast_to(steps, Element::F32)?, scale, |x, scale| x * scale)
 }
 
 /// Quantizes to bytes between the least and the greatest number, and zero.
 fn dynamically_quantized(value: &Value) -> Result<Vec<Value>, String> {
     let all = value.all::<f32>()?;
-    if value.has_nan() {
-        return Err("NaN has no quantized value".into());
-    }
-    let (least, most) =
-        all.iter().fold((0.0_f32, 0.0_f32), |(least, most), x| (least.min(*x), most.max(*x)));
+    let [least, most] = extremes(all).ok_or("NaN has no quantized value")?;
     // A value of zeros has any scale; ONNX Runtime returns 1.
     let scale = if most == least { 1.0 } else { (most - least) / 255.0 };
     let zero = (-least / scale).clamp(0.0, 255.0).round_ties_even();
-    let step = |x: &f32| ((x / scale).round_ties_even() + zero).clamp(0.0, 255.0) as u8;
-    let bytes = Value::new(value.dims(), all.iter().map(step).collect())?;
+    let bytes = all.iter().map(|x| code(x / scale, zero, [0.0, 255.0])).collect();
+    let bytes = Value::new(value.dims(), bytes)?;
     Ok(vec![bytes, Value::scalar(scale), Value::scalar(zero as u8)])
+}
+
+/// Returns the least and the greatest of all numbers and zero, or `None` if a number is NaN.
+fn extremes(all: &[f32]) -> Option<[f32; 2]> {
+    /// Numbers that are compared at once.
+    const LANES: usize = 16;
+    let (mut least, mut most, mut nan) = ([0.0_f32; LANES], [0.0_f32; LANES], [0_u32; LANES]);
+    let (rows, rest) = all.as_chunks::<LANES>();
+    let mut last = [0.0; LANES];
+    last[..rest.len()].copy_from_slice(rest);
+    for row in rows.iter().chain(std::iter::once(&last)) {
+        for (lane, x) in row.iter().enumerate() {
+            least[lane] = if *x < least[lane] { *x } else { least[lane] };
+            most[lane] = if *x > most[lane] { *x } else { most[lane] };
+            nan[lane] |= u32::from(x.is_nan());
+        }
+    }
+    let least = least.into_iter().fold(0.0, f32::min);
+    let most = most.into_iter().fold(0.0, f32::max);
+    nan.iter().all(|nan| *nan == 0).then_some([least, most])
+}
+
+/// Checks that a value has bytes, and its zero point, too.
+fn expect_bytes(value: &Value, zero: Option<&Value>) -> Result<(), String> {
+    if !matches!(value.data(), Data::U8(_) | Data::I8(_)) {
+        return Err(format!("expected bytes, found {}", value.element()));
+    }
+    match zero.map(Value::element).filter(|zero| *zero != value.element()) {
+        Some(zero) => Err(format!("a zero point of {zero} for {}", value.element())),
+        None => Ok(()),
+    }
+}
+
+/// Returns the zero point of all rows of bytes, or that of each row.
+fn row_zeros(value: &Value, zero: Option<&Value>) -> Result<Vec<i16>, String> {
+    expect_bytes(value, zero)?;
+    let Some(zero) = zero else { return Ok(vec![0]) };
+    let mut dims = value.dims().to_vec();
+    let each = match (zero.len(), dims.last_mut()) {
+        (1, _) | (_, None) => zero.clone(),
+        (_, Some(last)) => {
+            *last = 1;
+            let is_list = zero.dims().len() == 1;
+            let zero = if is_list { aligned(zero, &dims, -2)? } else { zero.clone() };
+            layout::expanded_to(&zero, &dims)?
+        }
+    };
+    // Bytes have 8 of the 16 bits.
+    Ok(each.integers()?.iter().map(|zero| *zero as i16).collect())
 }
 
 /// Returns bytes minus their zero point, which may be one per row or column.
 fn shifted(value: &Value, zero: Option<&Value>, along: i64) -> Result<Value, String> {
-    if !matches!(value.data(), Data::U8(_) | Data::I8(_)) {
-        return Err(format!("expected bytes, found {}", value.element()));
-    }
+    expect_bytes(value, zero)?;
     let wide = cast_to(value.clone(), Element::F32)?;
     let Some(zero) = zero else { return Ok(wide) };
-    if zero.element() != value.element() {
-        return Err(format!("a zero point of {} for {}", zero.element(), value.element()));
-    }
     let zero = cast_to(zero.clone(), Element::F32)?;
     let zero = if zero.dims().len() > 1 {
         layout::expanded_to(&zero, value.dims())?
@@ -378,4 +398,42 @@ fn whole_product(a: &Value, b: &Value) -> Result<Value, String> {
     let [a, b] = [a, b].map(|value| cast_to(value.clone(), Element::F64));
     let product = super::product::matmul(dyno_kernels::Isa::best(), &a?, &b?)?;
     layout::expanded(&cast_to(product.clone(), Element::I32)?, product.dims())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ties, limits of both types, numbers far beyond them, and zeros of both signs.
+    #[test]
+    fn codes_are_rounded_to_even_and_saturate() {
+        let halves = (-4_000..4_000).map(|half| half as f32 * 0.5);
+        let others = [1e30, -1e30, f32::INFINITY, f32::NEG_INFINITY, -0.0, 0.499_999_97, 1.499_999];
+        for x in halves.chain(others) {
+            for zero in [-128_i16, -1, 0, 3, 127, 255] {
+                let (least, most) = if zero > 127 { (0_i16, 255_i16) } else { (-128, 127) };
+                let sum = f64::from(x).round_ties_even() + f64::from(zero);
+                let expected = sum.clamp(f64::from(least), f64::from(most)) as i16;
+                let limits = [f32::from(least), f32::from(most)];
+                assert_eq!(code(x, f32::from(zero), limits), expected as u8, "{x} {zero}");
+                let is_near = x.abs() < 1e6;
+                assert!(!is_near || rounded(x.into()) == f64::from(x).round_ties_even(), "{x}");
+            }
+        }
+        assert_eq!(code(f32::NAN, 7.0, [0.0, 255.0]), 0);
+    }
+
+    #[test]
+    fn extremes_include_zero_and_find_nan() {
+        let mut all: Vec<f32> = (1..40).map(|at| at as f32).collect();
+        assert_eq!(extremes(&[]), Some([0.0, 0.0]));
+        assert_eq!(extremes(&all), Some([0.0, 39.0]));
+        for at in [0, 15, 16, 38] {
+            let before = std::mem::replace(&mut all[at], -5.0);
+            assert_eq!(extremes(&all), Some([-5.0, if at == 38 { 38.0 } else { 39.0 }]));
+            all[at] = f32::NAN;
+            assert_eq!(extremes(&all), None);
+            all[at] = before;
+        }
+    }
 }

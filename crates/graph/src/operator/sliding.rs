@@ -1,5 +1,7 @@
 //! Windows that slide over up to three spatial axes.
 
+use std::ops::Range;
+
 use crate::node::NodeReader;
 use crate::value::count;
 
@@ -46,6 +48,14 @@ impl Axis {
     pub fn at(&self, window: usize, place: usize) -> Option<usize> {
         let at = (window * self.stride + place * self.dilation).checked_sub(self.before)?;
         (at < self.size).then_some(at)
+    }
+
+    /// Returns the windows whose element at a place is not padding.
+    pub fn inside(&self, place: usize) -> Range<usize> {
+        let place = place * self.dilation;
+        let first = self.before.saturating_sub(place).div_ceil(self.stride);
+        let end = (self.size + self.before).saturating_sub(place).div_ceil(self.stride);
+        first..end.min(self.windows).max(first)
     }
 
     pub fn padded(&self) -> usize {
@@ -161,5 +171,30 @@ impl Sliding {
             windows += 1;
         }
         Ok(Axis { size, kernel, stride, dilation, before, after, windows })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_with_an_element_at_a_place_are_those_inside() {
+        for size in 1..6 {
+            for (stride, dilation, before) in
+                (1..4).flat_map(|a| (1..3).flat_map(move |b| (0..4).map(move |c| (a, b, c))))
+            {
+                for windows in 1..5 {
+                    let axis =
+                        Axis { size, kernel: 3, stride, dilation, before, after: 2, windows };
+                    for place in 0..3 {
+                        let found: Vec<usize> = axis.inside(place).collect();
+                        let expected: Vec<usize> =
+                            (0..windows).filter(|at| axis.at(*at, place).is_some()).collect();
+                        assert_eq!(found, expected, "{axis:?} {place}");
+                    }
+                }
+            }
+        }
     }
 }

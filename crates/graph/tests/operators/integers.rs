@@ -159,3 +159,165 @@ fn parameters_of_codes_fit_their_axis() {
     let error = reason("QuantizeLinear", 13, &inputs, &[]);
     assert!(error.contains("'node' (QuantizeLinear)"), "{error}");
 }
+
+/// Codes that repeat no short pattern.
+fn codes(count: usize) -> Vec<u8> {
+    (0..count).map(|at| (at * 89 + at / 7 * 31) as u8).collect()
+}
+
+/// Sizes of a convolution of one image of `planes` x `side` x `side`. One plane has no padding.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    channels: usize,
+    filters: usize,
+    groups: usize,
+    planes: usize,
+    side: usize,
+    kernel: [usize; 3],
+    stride: usize,
+    dilation: usize,
+    pad: usize,
+}
+
+impl Case {
+    const CASE: Self = Self {
+        channels: 3,
+        filters: 5,
+        groups: 1,
+        planes: 1,
+        side: 5,
+        kernel: [1, 3, 3],
+        stride: 1,
+        dilation: 1,
+        pad: 1,
+    };
+
+    /// Returns the padding before and after an axis.
+    fn pad(self, axis: usize) -> usize {
+        if axis == 0 && self.planes == 1 { 0 } else { self.pad }
+    }
+
+    /// Returns the number of windows along each axis.
+    fn windows(self) -> Vec<usize> {
+        let sizes = [self.planes, self.side, self.side];
+        let windows = |axis: usize| {
+            let reach = (self.kernel[axis] - 1) * self.dilation + 1;
+            (sizes[axis] + 2 * self.pad(axis) - reach) / self.stride + 1
+        };
+        (0..3).map(windows).collect()
+    }
+
+    /// Returns the windows along each axis, and the sums by the definition. `x` and `w` return numbers
+    /// less their zero points.
+    fn sums(self, x: impl Fn(usize) -> i64, w: impl Fn(usize) -> i64) -> (Vec<usize>, Vec<i32>) {
+        let (sizes, out) = ([self.planes, self.side, self.side], self.windows());
+        let (channels, filters) = (self.channels / self.groups, self.filters / self.groups);
+        let places = self.kernel.iter().product::<usize>();
+        let mut sums = Vec::new();
+        for filter in 0..self.filters {
+            for window in 0..out.iter().product::<usize>() {
+                let window =
+                    [window / (out[1] * out[2]), window / out[2] % out[1], window % out[2]];
+                let mut sum = 0;
+                for place in 0..channels * places {
+                    let [_, j, l] = self.kernel;
+                    let at = [place / (j * l) % self.kernel[0], place / l % j, place % l];
+                    let at: Vec<Option<usize>> = (0..3)
+                        .map(|axis| {
+                            let at = window[axis] * self.stride + at[axis] * self.dilation;
+                            at.checked_sub(self.pad(axis)).filter(|at| *at < sizes[axis])
+                        })
+                        .collect();
+                    let [Some(z), Some(y), Some(column)] = at[..] else { continue };
+                    let channel = filter / filters * channels + place / places;
+                    let pixel = ((channel * sizes[0] + z) * sizes[1] + y) * sizes[2] + column;
+                    sum += x(pixel) * w(filter * channels * places + place);
+                }
+                sums.push(i32::try_from(sum).expect("few products"));
+            }
+        }
+        (out, sums)
+    }
+
+    fn attributes(self, axes: usize) -> Vec<(&'static str, Attribute)> {
+        let all = |n: usize, count: usize| Attribute::Ints(vec![n as i64; count]);
+        vec![
+            ("group", Attribute::Int(self.groups as i64)),
+            ("strides", all(self.stride, axes)),
+            ("dilations", all(self.dilation, axes)),
+            ("pads", all(self.pad, 2 * axes)),
+        ]
+    }
+}
+
+/// Channels that do not fill words, all forms of windows, and groups with few and many filters.
+#[test]
+fn convolutions_of_codes_are_exact_in_all_forms() {
+    let case = Case::CASE;
+    let deep = Case { planes: 4, kernel: [2, 3, 2], ..case };
+    for case in [
+        case,
+        Case { channels: 1, ..case },
+        Case { channels: 8, filters: 17, side: 21, ..case },
+        Case { kernel: [1, 1, 1], pad: 0, side: 9, ..case },
+        Case { stride: 2, ..case },
+        Case { dilation: 2, side: 7, ..case },
+        deep,
+        Case { channels: 4, stride: 2, ..deep },
+        Case { channels: 6, filters: 6, groups: 6, ..case },
+        Case { channels: 6, filters: 6, groups: 6, stride: 2, pad: 2, ..case },
+        Case { channels: 6, filters: 16, groups: 2, ..case },
+    ] {
+        let axes = if case.planes == 1 { 2 } else { 3 };
+        let count = case.channels * case.planes * case.side * case.side;
+        let weights =
+            case.filters * case.channels / case.groups * case.kernel.iter().product::<usize>();
+        let (x, w) = (codes(count), codes(weights));
+        let (mut x_dims, mut w_dims) =
+            (vec![1, case.channels], vec![case.filters, case.channels / case.groups]);
+        x_dims.extend(&[case.planes, case.side, case.side][3 - axes..]);
+        w_dims.extend(&case.kernel[3 - axes..]);
+        let signed_x: Vec<i8> = x.iter().map(|x| x.cast_signed()).collect();
+        let signed_w: Vec<i8> = w.iter().map(|w| w.cast_signed()).collect();
+        // Weights of 8 bits, and weights of 9 bits less their zero point.
+        for zero in [0_i8, 77] {
+            let w = |at: usize| i64::from(signed_w[at]) - i64::from(zero);
+            for (codes, x_zero, expected) in [
+                (
+                    bytes(&x_dims, &x),
+                    Value::scalar(131_u8),
+                    case.sums(|at| i64::from(x[at]) - 131, w),
+                ),
+                (
+                    signed(&x_dims, &signed_x),
+                    Value::scalar(-7_i8),
+                    case.sums(|at| i64::from(signed_x[at]) + 7, w),
+                ),
+            ] {
+                let inputs = [codes, signed(&w_dims, &signed_w), x_zero, Value::scalar(zero)];
+                let found = run("ConvInteger", 10, &inputs, &case.attributes(axes));
+                let mut dims = vec![1, case.filters];
+                dims.extend(&expected.0[3 - axes..]);
+                assert_eq!(found, words(&dims, &expected.1), "{case:?} {zero}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_of_codes_have_zero_points_of_their_own() {
+    let inputs = [
+        // Less the zero points of rows: -128, 0, 127 and 0, 1, 2.
+        signed(&[2, 3], &[-128, 0, 127, 1, 2, 3]),
+        signed(&[3, 2], &[1, -1, 2, -2, 3, -128]),
+        signed(&[2], &[0, 1]),
+    ];
+    // -128 + 381, 128 - 127 * 128, 2 + 6, and -2 - 256.
+    let expected = words(&[2, 2], &[253, 128 - 16_256, 8, -258]);
+    assert_eq!(run("MatMulInteger", 10, &inputs, &[]), expected);
+    // A zero point for each number is no zero point of a row.
+    let mut each = inputs;
+    each[2] = signed(&[2, 3], &[0; 6]);
+    let error = reason("MatMulInteger", 10, &each, &[]);
+    assert!(error.contains("'node' (MatMulInteger)"), "{error}");
+}

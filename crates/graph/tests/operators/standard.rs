@@ -190,3 +190,58 @@ fn factors_have_one_type() {
     let y = Value::new(vec![2, 1], vec![1.0_f64, 2.0]).expect("a valid case");
     check_failure("MatMul", 13, &[x, y], &[], "cannot multiply");
 }
+
+/// Strides, dilations, and padding on one side only.
+#[test]
+fn windows_of_pools_skip_padding() {
+    let line = floats(&[1, 1, 4], &[1.0, 5.0, 2.0, 4.0]);
+    let attributes =
+        [integers("kernel_shape", &[3]), integers("strides", &[2]), integers("pads", &[1, 1])];
+    let line = std::slice::from_ref(&line);
+    check("MaxPool", 12, line, &attributes, &floats(&[1, 1, 2], &[5.0, 5.0]));
+    check("AveragePool", 11, line, &attributes, &floats(&[1, 1, 2], &[3.0, 11.0 / 3.0]));
+    let plane = floats(&[1, 1, 2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let plane = std::slice::from_ref(&plane);
+    let mut attributes = vec![
+        integers("kernel_shape", &[2, 3]),
+        integers("strides", &[1, 2]),
+        integers("pads", &[0, 1, 1, 1]),
+    ];
+    check("MaxPool", 12, plane, &attributes, &floats(&[1, 1, 2, 2], &[5.0, 6.0, 5.0, 6.0]));
+    check("AveragePool", 11, plane, &attributes, &floats(&[1, 1, 2, 2], &[3.0, 4.0, 4.5, 5.5]));
+    attributes.push(integer("count_include_pad", 1));
+    let counted = floats(&[1, 1, 2, 2], &[2.0, 16.0 / 6.0, 1.5, 11.0 / 6.0]);
+    check("AveragePool", 11, plane, &attributes, &counted);
+    let square: Vec<f32> = (1..10).map(|x| x as f32).collect();
+    let attributes = [integers("kernel_shape", &[2, 2]), integers("dilations", &[2, 2])];
+    let square = floats(&[1, 1, 3, 3], &square);
+    check("MaxPool", 12, &[square], &attributes, &floats(&[1, 1, 1, 1], &[9.0]));
+    // The last window extends beyond the axis, and beyond its padding.
+    let five = floats(&[1, 1, 5], &[1.0, 2.0, 3.0, 4.0, 5.0]);
+    let attributes = [
+        integers("kernel_shape", &[2]),
+        integers("strides", &[2]),
+        integer("ceil_mode", 1),
+        integer("count_include_pad", 1),
+    ];
+    check("AveragePool", 19, &[five], &attributes, &floats(&[1, 1, 3], &[1.5, 3.5, 5.0]));
+}
+
+/// More rows than are multiplied at a time, for more outputs than a panel has.
+#[test]
+fn products_of_many_rows_and_outputs_are_exact() {
+    let (rows, k, outputs) = (101, 3, 1_001);
+    let x = |row: usize, at: usize| row as f32 + at as f32;
+    let w = |at: usize, output: usize| output as f32 - 2.0 * at as f32;
+    let all = |count: usize, width: usize, f: &dyn Fn(usize, usize) -> f32| -> Vec<f32> {
+        (0..count * width).map(|at| f(at / width, at % width)).collect()
+    };
+    let inputs = [
+        floats(&[rows, k], &all(rows, k, &x)),
+        floats(&[k, outputs], &all(k, outputs, &w)),
+    ];
+    // Sums of integers below 2 to the power of 24 are exact.
+    let sum = |row: usize, output: usize| (0..k).map(|at| x(row, at) * w(at, output)).sum::<f32>();
+    let expected = floats(&[rows, outputs], &all(rows, outputs, &sum));
+    assert_eq!(run("MatMul", 13, &inputs, &[]), expected);
+}

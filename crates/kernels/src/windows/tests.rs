@@ -90,6 +90,15 @@ proptest! {
                 let expected: f32 = row.iter().enumerate().map(|(i, w)| w * value(i)).sum();
                 prop_assert_eq!(*found, expected * unit, "{} {}", at, isa);
             }
+            if held == Packing::F32 {
+                continue;
+            }
+            let mut sums = vec![i32::MIN; to.len()];
+            sum_windows(isa, &windows, &weights, &mut sums);
+            for (found, scaled) in sums.iter().zip(&to) {
+                // All sums are below 2 to the power of 24, so that `f32` is exact.
+                prop_assert_eq!(*found as f32 * unit, *scaled, "{}", isa);
+            }
         }
     }
 }
@@ -200,4 +209,40 @@ fn both_sides_are_held_alike() {
     // Stored in the layout of bfloat16, but not bfloat16.
     let bf16 = WindowWeights::from(Panels::pack(Precision::Bf16, 1, 16, 8, |_, _| &[0.0; 8]));
     assert!(words.iter().all(|words| !words.fit(&bf16)));
+}
+
+/// Sums that `f32` would round: the least weight times the greatest byte.
+#[test]
+fn sums_beyond_24_bits_are_exact() {
+    let (k, rows) = (4_001, 33);
+    let weights: [WindowWeights; 2] = [
+        Panels::pack_whole(3, 16, k, 1.0, |_, _| &[-128.0; 4_001]).into(),
+        WindowWeights::int16(3, 16, k, 1.0, |_, _| &[-255.0; 4_001]),
+    ];
+    let (bytes, halves) = (vec![255_u8; k + 3], vec![255_i16; k + 1]);
+    let words = [
+        Words::Bytes { bytes: &bytes, unit: 1.0 },
+        Words::Int16 { numbers: &halves, unit: 1.0 },
+    ];
+    let starts = vec![0; rows];
+    // Bytes count from 128 on.
+    for ((words, weights), sum) in words.into_iter().zip(&weights).zip([-127 * 128, -255 * 255]) {
+        let run = weights.panels.words();
+        let windows = Windows { words, starts: &starts, runs: 1, run, apart: 0 };
+        for isa in Isa::all() {
+            let mut to = vec![0; rows * weights.width()];
+            sum_windows(isa, &windows, weights, &mut to);
+            assert!(to.iter().all(|found| *found == sum * k as i32), "{isa} {}", to[0]);
+        }
+    }
+}
+
+/// Sums of `f32` are not integers.
+#[test]
+fn exact_sums_are_those_of_integers() {
+    let (weights, _) = packed(Packing::F32, 1, 16, 4, 3);
+    let windows = Windows { words: Words::F32(&[0.0; 4]), starts: &[0], runs: 1, run: 4, apart: 0 };
+    let mut to = [0; LANES];
+    let run = || sum_windows(Isa::scalar(), &windows, &weights, &mut to);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
 }

@@ -1,5 +1,5 @@
 //! Windows of bytes on AMX tiles: rows are laid out first, integer sums are computed in place and
-//! then converted to `f32`.
+//! then converted to `f32` unless they are exact.
 
 use std::cell::RefCell;
 
@@ -19,12 +19,12 @@ thread_local! {
     static LAID: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Multiplies like [`super::multiply_windows`], which has checked all bounds, for these bytes with
-/// this unit. There are at least [`LEAST_ROWS`] rows.
+/// Multiplies like [`super::multiply`], which has checked all bounds, for these bytes with this
+/// unit; sums are exact without one. There are at least [`LEAST_ROWS`] rows.
 pub(super) fn multiply(
     amx: Amx,
     windows: &Windows<'_>,
-    (bytes, unit): (&[u8], f32),
+    (bytes, unit): (&[u8], Option<f32>),
     weights: &Panels,
     to: &mut [f32],
 ) {
@@ -134,11 +134,11 @@ impl RowLayout<'_> {
     }
 }
 
-/// Converts integer sums to `f32`.
+/// Subtracts the excess of integer sums, and converts them to `f32` if they have a unit.
 struct Finalization<'a> {
     weights: &'a Panels,
     width: usize,
-    unit: f32,
+    unit: Option<f32>,
     to: &'a mut [f32],
 }
 
@@ -152,7 +152,8 @@ impl Kernel for Finalization<'_> {
             for (at, to) in row.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
                 let (scales, excess) =
                     (scales[at * LANES..].as_ptr(), excess[at * LANES..].as_ptr());
-                let whole = SumScale { scales, excess, unit: self.unit };
+                let (unit, is_exact) = (self.unit.unwrap_or(1.0), self.unit.is_none());
+                let whole = SumScale { scales, excess, unit, is_exact };
                 // SAFETY: `to` has 16 numbers, integers until now, and each number of a row has a
                 // scale and an excess.
                 unsafe { put_sum(s, to.as_mut_ptr(), s.load_i32(to.as_ptr().cast()), whole) };
