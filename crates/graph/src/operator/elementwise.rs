@@ -531,7 +531,9 @@ fn check_range(
     (least, end): (f64, f64),
     to: Element,
 ) -> Result<(), String> {
-    let is_defined = |x: f64| (least..end).contains(&x.trunc());
+    // Fractions are lost, so numbers above the integer below the least one are in range, too. In 64
+    // bits, `least - 1.0` is `least`.
+    let is_defined = |x: f64| x < end && (x >= least || x > least - 1.0);
     match all.find(|x| !is_defined(*x)) {
         None => Ok(()),
         Some(x) if x.is_nan() => Err(format!("NaN has no value of type {to}")),
