@@ -18,10 +18,6 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         "Dropout" => {
             reader.ignore("ratio");
             reader.ignore("seed");
-            let mask = reader.node.outputs.get(1).filter(|name| !name.is_empty());
-            if reader.version < 10 && mask.is_some() {
-                return Err("masks before version 10 are not supported".into());
-            }
             if reader.constant(2).is_some_and(|training| training.integer() == Ok(1)) {
                 return Err("training is not supported".into());
             }
