@@ -105,8 +105,8 @@ impl Evaluation {
         Self { is_failed: true, note: Some(why), ..Self::from_accuracy(0.0) }
     }
 
-    /// Returns whether the accuracy, as a share or in percent, states the mean of its samples to less
-    /// than one sample. Programs may print fewer digits.
+    /// Returns whether the accuracy, as a share or in percent, states the mean of its samples to
+    /// less than one sample. Programs may print fewer digits.
     pub(super) fn is_exact(&self) -> bool {
         let Some(outcomes) = &self.outcomes else { return false };
         let (mean, count) = (outcomes.mean(), outcomes.len() as f64);
