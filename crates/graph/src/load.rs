@@ -219,8 +219,13 @@ impl<'m> Loader<'m> {
     }
 
     fn outputs(&mut self, node: &'m Node) -> Vec<Option<usize>> {
+        // Before version 10, the standard does not define the mask. Many files name it, but do not
+        // use it.
+        let is_old_dropout =
+            node.op == "Dropout" && node.domain.is_empty() && self.version("") < 10;
+        let defined = if is_old_dropout { 1 } else { usize::MAX };
         let slot = |name: &'m String| (!name.is_empty()).then(|| self.slot(name));
-        node.outputs.iter().map(slot).collect()
+        node.outputs.iter().take(defined).map(slot).collect()
     }
 
     /// Reads the branch of an `If` whose condition is known, in place of the node.

@@ -186,7 +186,8 @@ fn is_equal(own: f64, expected: f64) -> bool {
     own == expected || (own.is_nan() && expected.is_nan())
 }
 
-/// Converts a value for the oracle. Values of types of 16 bits are held as `f32`.
+/// Converts a value for the oracle. Values of types of 16 bits are held as `f32`. A session rounds
+/// them, and the oracle does not.
 fn tensor(value: &Value, declared: Option<Judged>) -> Result<Tensor, String> {
     let own = match value.element() {
         Element::F32 => Judged::Float32,
@@ -204,7 +205,8 @@ fn tensor(value: &Value, declared: Option<Judged>) -> Result<Tensor, String> {
     };
     let elements = value.elements(value.element()).ok_or("a value has no elements")?;
     let made = if own.is_float() {
-        Tensor::floats(element, value.dims(), elements.to_f64())
+        let numbers = elements.to_f64().into_iter().map(|x| element.round(x)).collect();
+        Tensor::floats(element, value.dims(), numbers)
     } else {
         let integers = elements.to_i64().ok_or("expected integers")?;
         Tensor::integers(element, value.dims(), integers.into_owned())
@@ -214,7 +216,31 @@ fn tensor(value: &Value, declared: Option<Judged>) -> Result<Tensor, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use dyno_onnx::{Builder, Weights};
+
     use super::*;
+    use crate::graph::Graph;
+    use crate::session::SessionOptions;
+
+    /// Between 1 and the next float16 is 1/1024, so that 1.0001 becomes 1 for both.
+    #[test]
+    fn inputs_of_16_bits_are_rounded_for_both() {
+        let mut net = Builder::new("net", Weights::seeded(1));
+        let x = net.input("x", Element::F16, &[2.into()]);
+        let y = net.node("Neg", &[&x], &[]).expect("a valid node");
+        net.output("y", &y).expect("a valid output");
+        let net = net.finish();
+        let bytes = net.to_bytes().expect("weights in memory");
+        let oracle =
+            Oracle { model: dyno_oracle::Model::from_bytes(&bytes).expect("a known model") };
+        let graph = Arc::new(Graph::new(&net).expect("a known model"));
+        let mut session = Session::new(graph, &SessionOptions::default());
+        let input = Value::new(vec![2], vec![1.0001_f32, 1.0]).expect("a valid case");
+        let expected = Verification::Compared { difference: 0.0, output: "y".into(), beyond: 0 };
+        assert_eq!(oracle.verify(&mut session, &[input]), expected);
+    }
 
     fn verify(own: &[f32], numbers: &[f64], has_overflow: bool) -> Verification {
         let dims = vec![own.len()];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dyno_onnx::{Attribute, Builder, Dim, Element, Weights, infer};
+use dyno_onnx::{Attribute, Builder, Dim, Element, Node, Tensor, Weights, infer};
 
 #[test]
 fn a_shape_may_have_a_range_of_axes() {
@@ -27,5 +27,39 @@ fn a_backward_slice_begins_at_the_first_element_at_the_latest() {
         net.output("y", &slice).unwrap();
         let facts = infer(&net.finish(), &BTreeMap::new()).facts;
         assert_eq!(facts["y"].shape, [size.into()], "{start}");
+    }
+}
+
+/// Axes, sizes and steps may be those of an operator that is not known, which are not the defaults.
+#[test]
+fn shapes_that_depend_on_an_unknown_input_are_unknown() {
+    let mut net = Builder::new("net", Weights::seeded(1));
+    net.input("x", Element::F32, &[1.into(), 3.into()]);
+    let mut net = net.finish();
+    let constant = |name: &str, number: i64| Tensor::from_i64(name, &[1], &[number]);
+    net.tensors = vec![constant("zero", 0), constant("one", 1)];
+    let node = |op: &str, domain: &str, inputs: &str, output: &str| Node {
+        name: op.into(),
+        op: op.into(),
+        domain: domain.into(),
+        inputs: inputs.split(',').map(str::to_owned).collect(),
+        outputs: vec![output.into()],
+        attributes: Vec::new(),
+    };
+    for (op, inputs) in [
+        ("Squeeze", "x,computed"),
+        ("Unsqueeze", "x,computed"),
+        ("ReduceSum", "x,computed"),
+        ("Split", "x,computed"),
+        ("Slice", "x,zero,one,computed"),
+        ("Slice", "x,zero,one,zero,computed"),
+    ] {
+        net.nodes = vec![node("Other", "other", "x", "computed"), node(op, "", inputs, "y")];
+        let facts = infer(&net, &BTreeMap::new()).facts;
+        assert!(!facts.contains_key("y"), "{op} of {inputs}");
+        // Without the input, all but Unsqueeze have defaults.
+        net.nodes[1].inputs.retain(|name| name != "computed");
+        let facts = infer(&net, &BTreeMap::new()).facts;
+        assert!(op == "Unsqueeze" || facts.contains_key("y"), "{op} by default");
     }
 }

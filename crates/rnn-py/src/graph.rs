@@ -193,7 +193,7 @@ fn value(py: Python<'_>, port: &Port, given: &Bound<'_, PyAny>) -> PyResult<Valu
         // Python has no buffers of Rust's type for booleans.
         Element::Bool => {
             // The view of an array of wider numbers would have other dimensions.
-            let name = given.getattr("dtype").map(|of| of.to_string());
+            let name = given.getattr("dtype").map(|dtype| dtype.to_string());
             if name.is_ok_and(|name| !["bool", "uint8"].contains(&name.as_str())) {
                 return Err(unfit(port, Element::Bool, given));
             }

@@ -19,10 +19,6 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         "Dropout" => {
             reader.ignore("ratio");
             reader.ignore("seed");
-            let mask = reader.node.outputs.get(1).filter(|name| !name.is_empty());
-            if reader.version < 10 && mask.is_some() {
-                return Err("masks before version 10 are not supported".into());
-            }
             if reader.constant(2).is_some_and(|training| training.integer() == Ok(1)) {
                 return Err("training is not supported".into());
             }
@@ -446,7 +442,8 @@ fn check_range(
     (least, end): (f64, f64),
     to: Element,
 ) -> Result<(), String> {
-    // The number below the least integer may not be a float.
+    // Fractions are lost, so numbers above the integer below the least one are in range, too. In 64
+    // bits, `least - 1.0` is `least`.
     let is_defined = |x: f64| ((x >= least) | (x > least - 1.0)) & (x < end);
     // Without an early end, compilers make vectors of the loop.
     if all.clone().fold(true, |are_defined, x| are_defined & is_defined(x)) {

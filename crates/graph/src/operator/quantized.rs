@@ -41,9 +41,14 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         ("", "QLinearMatMul") => {
             let product = matrix_product(reader, CODES)?;
             one(move |frame| {
-                // A vector has no rows.
-                if frame.get(3).is_some_and(|b| b.dims().len() < 2) {
+                // The product of a vector has no rows, and a vector on the right has no columns.
+                let is_vector =
+                    |input| frame.get(input).is_some_and(|value| value.dims().len() < 2);
+                if is_vector(0) || is_vector(3) {
                     expect_single(frame, &[1, 6, 7])?;
+                }
+                if is_vector(3) {
+                    expect_single(frame, &[4, 5])?;
                 }
                 requantized(frame, &product(frame)?, [-2, -1])
             })

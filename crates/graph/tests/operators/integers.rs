@@ -134,6 +134,32 @@ fn codes_of_a_matrix_product_have_scales_of_rows_and_columns() {
     assert_eq!(run("QLinearMatMul", 10, &inputs, &[]), expected);
 }
 
+/// The product of a vector has no rows, and a vector on the right has no columns.
+#[test]
+fn a_vector_has_one_scale() {
+    let scalar = Value::scalar(1.0_f32);
+    let inputs = |a: Value, a_scale: &Value, b: Value, b_scale: &Value| {
+        let zeros = [Value::scalar(0_u8), Value::scalar(0_i8), Value::scalar(0_i8)];
+        let [a_zero, b_zero, y_zero] = zeros;
+        let (a_scale, b_scale) = (a_scale.clone(), b_scale.clone());
+        [a, a_scale, a_zero, b, b_scale, b_zero, scalar.clone(), y_zero]
+    };
+    let two = floats(&[2], &[1.0, 2.0]);
+    let (matrix, column) = (bytes(&[2, 2], &[1, 2, 3, 4]), signed(&[2], &[1, 1]));
+    // Sums of rows.
+    let valid = inputs(matrix.clone(), &scalar, column.clone(), &scalar);
+    assert_eq!(run("QLinearMatMul", 10, &valid, &[]), signed(&[2], &[3, 7]));
+    let batches = signed(&[2, 2, 2], &[1; 8]);
+    for inputs in [
+        inputs(matrix.clone(), &scalar, column.clone(), &two),
+        inputs(matrix, &two, column, &scalar),
+        inputs(bytes(&[2], &[1, 1]), &two, batches, &scalar),
+    ] {
+        let error = reason("QLinearMatMul", 10, &inputs, &[]);
+        assert!(error.contains("expected one number in input"), "{error}");
+    }
+}
+
 #[test]
 fn parameters_of_codes_fit_their_axis() {
     let mut scales = convolution(0.5);

@@ -89,6 +89,15 @@ pub struct Confirmation {
     pub problem: String,
 }
 
+impl Confirmation {
+    /// Returns the looks with the verdict UNDECIDED, because a problem of the evaluations leaves no
+    /// statement about the margin.
+    pub(super) fn without_statement(self, problem: &str) -> Self {
+        let Self { margin, held_out, looks, answer, .. } = self;
+        Self { looks, answer, ..undecided(margin, held_out, None, problem) }
+    }
+}
+
 /// Fewest different results from which equal ones on other samples are no chance.
 const FEWEST_RESULTS: usize = 3;
 
@@ -146,18 +155,14 @@ impl Trials<'_, '_> {
         {
             let problem = "each configuration has exactly the result that it has on the samples of \
                            the search; cmd_confirmation seems to read the same samples";
-            self.confirmation = Some(Confirmation {
-                verdict: MarginVerdict::Undecided,
-                needed: None,
-                problem: problem.into(),
-                ..earlier
-            });
+            self.confirmation = Some(earlier.without_statement(problem));
         }
         Ok(answer)
     }
 
     /// Returns whether a program gives held-out samples the results of the samples of the search:
-    /// the results of all configurations are equal on both, and they are several.
+    /// the results of all configurations are equal on both, and they are several. Results with few
+    /// digits are equal by chance.
     fn has_seen_held_out(&self, rungs: &[TuneAnswer]) -> bool {
         if self.network().external.is_none() {
             return false;
@@ -171,7 +176,9 @@ impl Trials<'_, '_> {
                 .find_map(|subset| self.known(subset, assignment));
             let held_out = self.known(Subset::Confirmation, assignment);
             match (searched, held_out) {
-                (Some(a), Some(b)) if a.accuracy.to_bits() == b.accuracy.to_bits() => {
+                (Some(a), Some(b))
+                    if a.accuracy.to_bits() == b.accuracy.to_bits() && b.is_exact() =>
+                {
                     results.push(a.accuracy.to_bits());
                 }
                 _ => return false,

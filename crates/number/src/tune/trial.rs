@@ -105,6 +105,15 @@ impl Evaluation {
         Self { is_failed: true, note: Some(why), ..Self::from_accuracy(0.0) }
     }
 
+    /// Returns whether the accuracy, as a share or in percent, states the mean of its samples to
+    /// less than one sample. Programs may print fewer digits.
+    pub(super) fn is_exact(&self) -> bool {
+        let Some(outcomes) = &self.outcomes else { return false };
+        let (mean, count) = (outcomes.mean(), outcomes.len() as f64);
+        let is_near = |scale: f64| (mean * scale - self.accuracy).abs() < 0.5 * scale / count;
+        [1.0, 100.0, 0.01].into_iter().any(is_near)
+    }
+
     /// Returns an evaluation with nothing but an accuracy.
     #[must_use]
     pub fn from_accuracy(accuracy: f64) -> Self {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Confirmation, Point, TuneOutcome, confirm};
+use super::{Point, TuneOutcome, confirm};
 
 /// Fewest configurations on one set of samples from which equal metrics are no chance.
 const FEWEST: usize = 5;
@@ -40,15 +40,9 @@ impl TuneOutcome {
             "all {count} evaluations have exactly the result of FLOAT 32, from 32 bits to few; \
              {reader} does not seem to read {{config}}, the file with the formats"
         );
-        let found = confirm::undecided(margin, 0, None, &problem);
         self.confirmation = Some(match self.confirmation.take() {
-            Some(earlier) => Confirmation {
-                looks: earlier.looks,
-                answer: earlier.answer,
-                held_out: earlier.held_out,
-                ..found
-            },
-            None => found,
+            Some(earlier) => earlier.without_statement(&problem),
+            None => confirm::undecided(margin, 0, None, &problem),
         });
     }
 }

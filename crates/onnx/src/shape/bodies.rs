@@ -6,6 +6,7 @@ use dyno_tensors::Element;
 
 use super::{
     Dim, Fact, Facts, InferredShapes, ShapeError, format_shape, infer_nodes, input, misfit,
+    optional,
 };
 use crate::graph::{Attribute, Body, Node, Port};
 
@@ -39,8 +40,8 @@ pub fn body_runs<'a>(
     if node.op == "Loop" {
         let limit = input(0).and_then(|fact| fact.integers.as_deref());
         // A condition may end the loop before its limit.
-        let count = match (limit, input(1)) {
-            (Some(&[limit]), None) => u64::try_from(limit).ok(),
+        let count = match (limit, optional(node, inputs, 1)) {
+            (Some(&[limit]), Ok(None)) => u64::try_from(limit).ok(),
             _ => None,
         };
         let mut body_inputs = vec![

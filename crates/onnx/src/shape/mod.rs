@@ -304,7 +304,7 @@ fn infer_standard(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
         "Squeeze" | "Unsqueeze" => moves::squeeze(node, inputs),
         "Concat" => moves::concat(node, inputs),
         "Split" => moves::split(node, inputs),
-        "Slice" => moves::slice(inputs),
+        "Slice" => moves::slice(node, inputs),
         "Gather" => moves::gather(node, first()?, input(inputs, 1)?),
         "Expand" => moves::expand(first()?, input(inputs, 1)?),
         "Pad" => moves::pad(node, inputs),
@@ -345,6 +345,21 @@ fn infer_layer(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
 /// [`ShapeError::Unknown`].
 fn input<'a>(inputs: &[Option<&'a Fact>], at: usize) -> Result<&'a Fact, ShapeError> {
     inputs.get(at).copied().flatten().ok_or(ShapeError::Unknown(at))
+}
+
+/// Returns the facts about an optional input; `None` if the node does not have it.
+///
+/// # Errors
+/// [`ShapeError::Unknown`] if the node has the input, but its shape is unknown.
+fn optional<'a>(
+    node: &Node,
+    inputs: &[Option<&'a Fact>],
+    at: usize,
+) -> Result<Option<&'a Fact>, ShapeError> {
+    match node.inputs.get(at).filter(|name| !name.is_empty()) {
+        Some(_) => input(inputs, at).map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Returns the index of an axis, which may also be the rank. A negative axis counts from the end.

@@ -2,7 +2,7 @@
 
 use dyno_tensors::Element;
 
-use super::{Dim, Fact, Facts, ShapeError, axis, format_shape, input, misfit};
+use super::{Dim, Fact, Facts, ShapeError, axis, format_shape, input, misfit, optional};
 use crate::graph::{Attribute, Node};
 use crate::tensor::{Tensor, element_of};
 
@@ -224,11 +224,11 @@ fn transpose_integers(values: &[i64], shape: &[Dim], order: &[i64]) -> Option<Ve
 /// Returns the axes of a node: an attribute in old versions of an operator, the second input in new
 /// ones.
 fn axes(node: &Node, inputs: &[Option<&Fact>]) -> Result<Option<Vec<i64>>, ShapeError> {
-    match (node.ints("axes"), inputs.get(1).copied().flatten()) {
-        (Some(axes), _) => Ok(Some(axes.to_vec())),
-        (None, Some(fact)) => known_integers(fact).map(|axes| Some(axes.to_vec())),
-        (None, None) => Ok(None),
-    }
+    let axes = match node.ints("axes") {
+        Some(axes) => Some(axes),
+        None => optional(node, inputs, 1)?.map(known_integers).transpose()?,
+    };
+    Ok(axes.map(<[i64]>::to_vec))
 }
 
 /// Infers the output of a `Squeeze` or `Unsqueeze`.
@@ -303,10 +303,9 @@ pub fn split(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let Some(size) = data.shape.get(at).and_then(Dim::fixed) else {
         return misfit(format!("{} split along axis {at}", format_shape(&data.shape)));
     };
-    let declared = match (node.ints("split"), inputs.get(1).copied().flatten()) {
-        (Some(sizes), _) => Some(sizes),
-        (None, Some(fact)) => Some(known_integers(fact)?),
-        (None, None) => None,
+    let declared = match node.ints("split") {
+        Some(sizes) => Some(sizes),
+        None => optional(node, inputs, 1)?.map(known_integers).transpose()?,
     };
     let even = size.div_ceil(parts);
     let sizes: Vec<usize> = match declared {
@@ -326,7 +325,7 @@ pub fn split(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
 }
 
 /// Infers the output of a `Slice`.
-pub fn slice(inputs: &[Option<&Fact>]) -> Facts {
+pub fn slice(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let data = input(inputs, 0)?;
     let (starts, ends) = (input(inputs, 1)?, input(inputs, 2)?);
     let [count] = &starts.shape[..] else { return misfit("a slice has a row of starts") };
@@ -334,12 +333,12 @@ pub fn slice(inputs: &[Option<&Fact>]) -> Facts {
     if count > data.shape.len() {
         return misfit(format!("{count} slices of {}", format_shape(&data.shape)));
     }
-    let optional = |at: usize, default: Vec<i64>| match inputs.get(at).copied().flatten() {
+    let numbers = |at: usize, default: Vec<i64>| match optional(node, inputs, at)? {
         Some(fact) => known_integers(fact).map(<[i64]>::to_vec),
         None => Ok(default),
     };
-    let axes = optional(3, (0..count as i64).collect())?;
-    let steps = optional(4, vec![1; count])?;
+    let axes = numbers(3, (0..count as i64).collect())?;
+    let steps = numbers(4, vec![1; count])?;
     let counts = [starts, ends].map(|fact| fact.integers.as_ref().map_or(count, Vec::len));
     if counts.into_iter().chain([axes.len(), steps.len()]).any(|n| n != count) {
         return misfit("a slice has as many starts, ends, axes and steps");

@@ -196,7 +196,7 @@ checks! {
     RUN_LOWER "performance.lower_target" [N O O] "the result for the lower target is not a copy of the result for the higher target", "no action: a result that reaches the higher target may be submitted for both";
     RUN_TWICE "performance.run_twice" [E O O] "a result has as many distinct runs as the round requires", "submit every run with its own logs, unchanged";
     RESULT_TWICE "result.twice" [E O O] "every result is distinct in the table of results; an error in the network division only", "remove one of the two results, or rename one of the systems";
-    RESULT_COPIED "result.copied" [W O O] "no log is of two systems or of two benchmarks", "measure every result, or remove the copy";
+    RESULT_COPIED "result.copied" [W O O] "no log belongs to two systems or to two benchmarks", "measure every result, or remove the copy";
     SERVER_METRIC "performance.server_metric" [N O O] "the round determines which rate of Server counts", "no action: both rates are shown";
     ACCURACY_HASH_FORMAT "accuracy.hash_format" [E O O] "the hash is a SHA-256", "truncate the log with `dyno package`, which writes the hash";
     ACCURACY_HASH_DIFFERS "accuracy.hash_differs" [E O O] "the hash matches the accuracy log", "run the accuracy script on this log, then truncate the log with `dyno package`";

@@ -71,8 +71,10 @@ pub fn check_power_files(place: &Place<'_, '_>, folder: Node<'_>, issues: &mut I
     let is_one_file = place.options.program.one_file().is_some();
     let files = above.flat_map(|folder| {
         let mut files: Vec<Node<'_>> = folder.files().collect();
-        // The single-file checker looks at the last file that the operating system lists.
-        files.sort_by_key(|file| if is_one_file { file.position() } else { 0 });
+        if is_one_file {
+            // It looks at the last file that the operating system lists.
+            files.sort_by_key(|file| file.position());
+        }
         files
     });
     let files: Vec<Node<'_>> = files.collect();

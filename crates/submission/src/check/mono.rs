@@ -539,7 +539,7 @@ fn check_accuracy_run(
         crashes.crash(at, "the accuracy run had errors");
     }
     issues.append(errors);
-    if let Some(line) = performance::unread_mark(log, place.options.program) {
+    if let Some(line) = performance::unflagged_line(log, place.options.program) {
         crashes.crash(at.line(Some(line)), "a line has no `metadata.is_error`");
     }
     if let Some(line) = log.broken(true) {

@@ -193,7 +193,7 @@ impl Run<'_, '_> {
     pub(super) fn errors(&self, issues: &mut Issues) {
         let errors = &self.log.errors;
         let exceptions = self.place.options.submission_exceptions;
-        if let Some(line) = unread_mark(self.log, issues.program()) {
+        if let Some(line) = unflagged_line(self.log, issues.program()) {
             let message = "a line has no `metadata.is_error`, which the program reads";
             issues.add(&RUN_UNREADABLE, self.at("").line(Some(line)), message);
         }
@@ -536,9 +536,9 @@ pub(super) fn has_errors(log: &DetailLog, program: Program) -> bool {
     counted.map_or(log.errors.count > 0, |count| python::number(count) != Some(0.0))
 }
 
-/// Returns the first line without an error flag if a single-file checker reads the flags, which
-/// raises an exception then. It reads them to count errors, and to list errors that the log counts.
-pub(super) fn unread_mark(log: &DetailLog, program: Program) -> Option<usize> {
+/// Returns the first line without an error flag if a single-file checker reads the flags: to count
+/// errors, or to list errors that the log counts. It raises an exception at such a line.
+pub(super) fn unflagged_line(log: &DetailLog, program: Program) -> Option<usize> {
     let is_asked = program.one_file().is_some() && !program.does(Behavior::ErrorWords);
     let counts = program.does(Behavior::ErrorLines) || log.value("num_errors").is_none();
     log.unmarked.filter(|_| is_asked && (counts || has_errors(log, program)))

@@ -135,7 +135,8 @@ impl ValidResult<'_, '_> {
         if path.to_str().is_none() {
             issues.crash(at, "the path is not UTF-8");
         }
-        // The same tags accept a datacenter result without Server and Interactive.
+        // Tags that accept a datacenter result without Server and Interactive have no unit for
+        // Interactive.
         let no_interactive = issues.program().does(Behavior::NoServerOrInteractive);
         let has_unit = match self.place.scenario {
             None => false,

@@ -185,10 +185,25 @@ fn samples_of_the_search_confirm_nothing() {
         if losses.len() > 2 {
             assert_eq!(found.verdict, MarginVerdict::Undecided, "{seed}: {losses:?}");
             assert!(found.problem.contains("the same samples"), "{}", found.problem);
+            assert!(found.proven_margin.is_infinite(), "{}", found.proven_margin);
             doubted += 1;
         }
     }
     assert!(doubted > 0, "configurations with several losses were tested");
+}
+
+/// Equal results with few digits do not show that their samples are the same.
+#[test]
+fn results_with_few_digits_are_not_exact() {
+    let outcomes = SampleOutcomes::from_right((0..10_000).map(|at| at < 7_613));
+    for (printed, is_exact) in
+        [(0.7613, true), (76.13, true), (0.7614, false), (0.76, false), (76.1, false)]
+    {
+        let outcomes = Some(outcomes.clone());
+        let evaluation = Evaluation { outcomes, ..Evaluation::from_accuracy(printed) };
+        assert_eq!(evaluation.is_exact(), is_exact, "{printed}");
+    }
+    assert!(!Evaluation::from_accuracy(0.76).is_exact());
 }
 
 /// Too few errors to confirm a margin of them: no number of right answers is stated.

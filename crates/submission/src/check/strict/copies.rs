@@ -1,7 +1,7 @@
-//! Finds logs that results of two systems or of two benchmarks share.
+//! Finds logs that belong to results of two systems or of two benchmarks.
 //!
-//! No other run has the same times and the same results. A run may stand for other scenarios of
-//! its benchmark and for its lower target, so these are no copies here.
+//! Two runs never have the same times and the same results. A run may count for other scenarios of
+//! its benchmark and for its lower target, so these are not reported.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
