@@ -235,9 +235,14 @@ impl IntegerFilters {
                 let by = C::MIDDLE - i32::from(shift);
                 let bias: Vec<i32> = totals.iter().map(|total| by * total).collect();
                 let bytes = (zero.byte(), |code: C| code.byte());
-                self.dims.convolve((dims, all), Some(&bias[..]), convolution, |group, x, axes, to| {
-                    self.dims.add_packed(isa, (x, axes), bytes, &groups[group], to)
-                })
+                self.dims.convolve(
+                    (dims, all),
+                    Some(&bias[..]),
+                    convolution,
+                    |group, x, axes, to| {
+                        self.dims.add_packed(isa, (x, axes), bytes, &groups[group], to)
+                    },
+                )
             }
             PackedFilters::I16(groups) => {
                 let bias = None::<&[i32]>;

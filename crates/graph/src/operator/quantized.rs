@@ -285,9 +285,7 @@ fn quantize(
         None => Value::scalar(0.0_f32),
     };
     match to {
-        Element::I8 => {
-            zip::<f32, i8>(&steps, &zero, |x, zero| code(x, zero, limits).cast_signed())
-        }
+        Element::I8 => zip::<f32, i8>(&steps, &zero, |x, zero| code(x, zero, limits).cast_signed()),
         _ => zip::<f32, u8>(&steps, &zero, |x, zero| code(x, zero, limits)),
     }
 }

@@ -240,10 +240,8 @@ fn products_of_many_rows_and_outputs_are_exact() {
     let all = |count: usize, width: usize, f: &dyn Fn(usize, usize) -> f32| -> Vec<f32> {
         (0..count * width).map(|at| f(at / width, at % width)).collect()
     };
-    let inputs = [
-        floats(&[rows, k], &all(rows, k, &x)),
-        floats(&[k, outputs], &all(k, outputs, &w)),
-    ];
+    let inputs =
+        [floats(&[rows, k], &all(rows, k, &x)), floats(&[k, outputs], &all(k, outputs, &w))];
     // Sums of integers below 2 to the power of 24 are exact.
     let sum = |row: usize, output: usize| (0..k).map(|at| x(row, at) * w(at, output)).sum::<f32>();
     let expected = floats(&[rows, outputs], &all(rows, outputs, &sum));

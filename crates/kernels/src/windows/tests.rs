@@ -220,10 +220,8 @@ fn sums_beyond_24_bits_are_exact() {
         WindowWeights::int16(3, 16, k, 1.0, |_, _| &[-255.0; 4_001]),
     ];
     let (bytes, halves) = (vec![255_u8; k + 3], vec![255_i16; k + 1]);
-    let words = [
-        Words::Bytes { bytes: &bytes, unit: 1.0 },
-        Words::Int16 { numbers: &halves, unit: 1.0 },
-    ];
+    let words =
+        [Words::Bytes { bytes: &bytes, unit: 1.0 }, Words::Int16 { numbers: &halves, unit: 1.0 }];
     let starts = vec![0; rows];
     // Bytes count from 128 on.
     for ((words, weights), sum) in words.into_iter().zip(&weights).zip([-127 * 128, -255 * 255]) {
