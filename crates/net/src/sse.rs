@@ -180,9 +180,9 @@ impl Parser {
     /// [`TooLongError`].
     pub fn finish(&mut self, mut event: impl FnMut(Event<'_>)) -> Result<(), TooLongError> {
         let line = std::mem::take(&mut self.line);
-        let is_cut =
-            FIELDS.iter().any(|field| field.len() > line.len() && field.starts_with(&line));
-        if !is_cut {
+        let is_begin = |field: &&[u8]| field.len() > line.len() && field.starts_with(&line);
+        let is_cut = self.is_event.is_some() && FIELDS.iter().any(is_begin);
+        if !line.is_empty() && !is_cut {
             let data = self.take_line(&line, Data::Kept, &mut event)?;
             self.keep(data)?;
         }

@@ -128,10 +128,13 @@ fn windows(axes: &[Axis; 3]) -> usize {
 /// Divides the sum of each window by its elements, with those of the padding if they count.
 fn averages(sums: Value, axes: &[Axis; 3], counts_padding: bool) -> Result<Value, String> {
     let elements = |axis: &Axis, window: usize| {
-        let is_counted = |place: &usize| match counts_padding {
-            // A window may extend beyond the padding.
-            true => window * axis.stride + place * axis.dilation < axis.padded(),
-            false => axis.at(window, *place).is_some(),
+        let is_counted = |place: &usize| {
+            if counts_padding {
+                // A window may extend beyond the padding.
+                window * axis.stride + place * axis.dilation < axis.padded()
+            } else {
+                axis.at(window, *place).is_some()
+            }
         };
         (0..axis.kernel).filter(is_counted).count()
     };

@@ -109,7 +109,7 @@ pub struct Script {
     status: u16,
     /// Bytes of each read from the socket, and its time.
     reads: Vec<(Nanos, Vec<u8>)>,
-    /// When each part with output is complete on the wire.
+    /// When the line of each part with output is complete on the wire.
     pub outputs: Vec<Nanos>,
     /// Output tokens as the client must count them.
     pub tokens: i64,
@@ -199,8 +199,8 @@ impl Script {
             tokens += of_part;
             let reason = (is_joined && part + 1 == parts).then(|| self.form.reason());
             let content = format!("\"content\":\"{}\"", "ab ".repeat(of_part));
-            self.push(now, &chunk(&content, reason), draw);
-            self.outputs.push(now);
+            let output = self.push(now, &chunk(&content, reason), draw);
+            self.outputs.push(output);
         }
         self.tokens = if self.has_usage { tokens } else { parts } as i64;
         if pace.has_tail && draw.chance(0.5) {
@@ -215,7 +215,9 @@ impl Script {
     /// Writes what comes after the last part with output and the finish reason.
     fn write_end(&mut self, now: Nanos, tokens: usize, draw: &mut Stream) {
         match self.form {
-            Form::Cut => self.push(now, &chunk("", None), draw),
+            Form::Cut => {
+                self.push(now, &chunk("", None), draw);
+            }
             Form::Disconnect | Form::Cancel => {
                 self.reads.push((now, b"data: {\"cho".to_vec()));
             }
@@ -236,21 +238,27 @@ impl Script {
     }
 
     /// Appends an event that is complete at `at`. Its beginning may come with the read before it, or
-    /// all of it if that read is at the same time.
-    fn push(&mut self, at: Nanos, event: &str, draw: &mut Stream) {
+    /// all of it if that read is at the same time. Returns when the line of its data is complete: only
+    /// the empty line may come later.
+    fn push(&mut self, at: Nanos, event: &str, draw: &mut Stream) -> Nanos {
         let mut bytes = event.as_bytes();
+        let mut line_at = at;
         if let Some((before, last)) = self.reads.last_mut() {
             if *before == at && draw.chance(0.5) {
                 last.extend_from_slice(bytes);
-                return;
+                return at;
             }
             if draw.chance(0.2) {
                 let cut = draw.below(bytes.len() as u64) as usize;
                 last.extend_from_slice(&bytes[..cut]);
                 bytes = &bytes[cut..];
+                if bytes == b"\n" {
+                    line_at = *before;
+                }
             }
         }
         self.reads.push((at, bytes.to_vec()));
+        line_at
     }
 
     /// Returns how the answer counts, by the table of classes in `docs/reference/summary-json.md`. A

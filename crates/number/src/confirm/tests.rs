@@ -167,7 +167,7 @@ fn samples_without_an_error_prove_nothing_about_errors() {
     }
 }
 
-/// Of 60 samples, 1 - 0.05^(1/60) = 4.9 % may be unseen at 95 %. If each of them falls from 1 to 0, 5 % are
+/// 60 samples may leave 1 - 0.05^(1/60) = 4.9 % unseen at 95 %. If each of them falls from 1 to 0, 5 % are
 /// lost; if each falls to -1, 10 %.
 #[test]
 fn scores_below_0_can_lose_more() {
