@@ -250,5 +250,6 @@ fn decisions_between_streams_of_one_network_alternate() {
     let taken = decisions.iter().map(|decision| decision["taken"].as_u64().unwrap());
     let memory: Vec<u64> = taken.filter(|stream| *stream > 0).collect();
     assert!(memory.len() > 10, "{memory:?}");
-    assert!(memory.iter().zip([1, 2].iter().cycle()).all(|(one, other)| one == other), "{memory:?}");
+    let mut in_turn = memory.iter().zip([1, 2].into_iter().cycle());
+    assert!(in_turn.all(|(found, expected)| *found == expected), "{memory:?}");
 }
