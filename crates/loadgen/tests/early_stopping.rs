@@ -52,6 +52,21 @@ fn minima_equal_the_reference_tables() {
     }
 }
 
+#[test]
+fn the_documentation_counts_late_queries_among_those_that_are_needed() {
+    let page = include_str!("../../../docs/concepts/early-stopping.md");
+    let row = |name: &str| -> Vec<u64> {
+        let line = page.lines().find_map(|line| line.strip_prefix(name));
+        let cells = line.expect("the table has the row").split('|');
+        cells.filter_map(|cell| cell.trim().replace(',', "").parse().ok()).collect()
+    };
+    // `h_min` of the reference's tables, and the late queries.
+    let expected: [u64; 8] =
+        [459, 662, 838, 1302 + 5, 2000 + 10, 3284 + 20, 6848 + 50, 12471 + 100];
+    assert_eq!(row("| late |"), [0, 1, 2, 5, 10, 20, 50, 100]);
+    assert_eq!(row("| queries |"), expected);
+}
+
 /// A natural number in base 2^32, least digit first, for the exact check.
 #[derive(Clone, PartialEq, Eq)]
 struct Natural(Vec<u32>);

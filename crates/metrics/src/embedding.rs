@@ -126,11 +126,8 @@ impl Agreement {
     }
 
     /// Returns the number of texts whose nearest other text is also a nearest one by the
-    /// references.
+    /// references. There must be at least two valid answers.
     fn count_agreeing(&self) -> u64 {
-        if self.samples.len() < 2 {
-            return self.samples.len() as u64;
-        }
         let references: Vec<&[f64]> =
             self.samples.iter().map(|sample| self.references.row(*sample)).collect();
         let answers: Vec<&[f64]> = self.answers.chunks_exact(self.references.columns).collect();
@@ -306,7 +303,8 @@ impl Scorer for Agreement {
         let (total, percent) = (self.total, 100.0 / self.total.max(1) as f64);
         let cosine = percent * self.cosines;
         // A single text has no neighbor.
-        let nearest = if total < 2 { f64::NAN } else { percent * self.count_agreeing() as f64 };
+        let is_single = self.samples.len() < 2;
+        let nearest = if is_single { f64::NAN } else { percent * self.count_agreeing() as f64 };
         Scores {
             figures: vec![
                 Figure { metric: "cosine", value: cosine },
@@ -402,6 +400,11 @@ mod tests {
         assert_eq!(figures(&mut narrow), [100.0, 100.0]);
         let mut single = agreement(&[1.0, 0.0]);
         assert_eq!(single.take(0, &vector([1.0, 0.0])), Ok(()));
+        assert!(single.scores().figure("nearest").unwrap().is_nan());
+        // A malformed answer is no neighbor.
+        let mut single = agreement(&[1.0, 0.0, 0.0, 1.0]);
+        assert_eq!(single.take(0, &vector([1.0, 0.0])), Ok(()));
+        assert!(single.take(1, &vector([0.0, 0.0])).is_err());
         assert!(single.scores().figure("nearest").unwrap().is_nan());
     }
 

@@ -206,13 +206,13 @@ impl Clicks {
     }
 }
 
-/// Converts a prediction, unless it is NaN.
+/// Converts a prediction, unless it is NaN or infinite.
 fn parse_prediction(prediction: f64) -> Result<f32, AnswerError> {
-    let expected = || "a prediction".to_owned();
-    let is_number = !prediction.is_nan();
-    is_number
-        .then_some(prediction as f32)
-        .ok_or_else(|| AnswerError::Content { expected: expected(), found: "NaN".to_owned() })
+    let converted = prediction as f32;
+    converted.is_finite().then_some(converted).ok_or_else(|| AnswerError::Content {
+        expected: "a prediction".to_owned(),
+        found: prediction.to_string(),
+    })
 }
 
 fn parse_label(value: f64) -> Result<f32, AnswerError> {
@@ -305,11 +305,14 @@ mod tests {
         assert_eq!(clicks.take(0, &answer(&[0.9, 1.0, 0.5, 0.0])), Ok(()));
         let error = clicks.take(1, &answer(&[0.9, 1.0, 0.5, 2.0])).unwrap_err();
         assert_eq!(error.to_string(), "expected a label of 0 or 1, found 2");
-        assert!(clicks.take(2, &answer(&[f32::NAN, 1.0])).is_err());
+        for (wrong, found) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf")] {
+            let error = clicks.take(2, &answer(&[wrong, 1.0])).unwrap_err();
+            assert_eq!(error.to_string(), format!("expected a prediction, found {found}"));
+        }
         assert!(clicks.take(3, &answer(&[0.9])).is_err());
         let scores = clicks.scores();
         assert_checker_reads("v5.0", "dlrm-v2-99.9", &scores);
         let text = scores.text;
-        assert_eq!(text, "AUC=100.000%, accuracy=100.000%, good=2, total=2, queries=4\n");
+        assert_eq!(text, "AUC=100.000%, accuracy=100.000%, good=2, total=2, queries=5\n");
     }
 }

@@ -2,8 +2,8 @@
 //! thesis.
 //!
 //! A stream requests its next pass as soon as the previous one is fetched, so the scheduler can always choose among one
-//! block per stream. A pass of a batch counts as one pass. The simulation uses no random numbers: equal passes, limits
-//! and schedulers give equal results.
+//! block per stream. A pass of a batch counts as one pass. Streams of the same network are served first come, first
+//! served. The simulation uses no random numbers: equal passes, limits and schedulers give equal results.
 
 #[cfg(test)]
 mod tests;
@@ -82,7 +82,8 @@ pub fn simulate(
 }
 
 /// Simulates streams like [`simulate`], and calls `observe` for each placed block: the stream, the block's position in
-/// its pass, and the block's times.
+/// its pass, and the block's times. The stream is the scheduler's pick, or another stream of the same network whose
+/// request for the same block came first.
 ///
 /// # Panics
 /// Panics if the scheduler picks a job that does not exist.
@@ -96,13 +97,15 @@ pub fn simulate_observed(
     let mut machine = Machine::new(limits);
     let new = |(at, pass): (usize, &Arc<Pass>)| PassJob::new(at, Arc::clone(pass), 0, Picos::MAX);
     let mut jobs: Vec<PassJob> = passes.iter().enumerate().map(new).collect();
+    let mut turns = EqualStreams::new(passes);
     let mut streams = vec![StreamResult::default(); passes.len()];
     let mut blocks = 0;
     // This terminates because each pass takes time (see `Pass::new`).
     while machine.compute_free() < time && !jobs.is_empty() {
         let now = machine.memory_free();
-        let index =
+        let picked =
             scheduler.pick(&SchedulerView { machine: &machine, jobs: &jobs, queues: &[], now });
+        let index = turns.first(&jobs, picked);
         let placement = machine.place(&jobs[index].block, index, 0);
         observe(index, jobs[index].next, &placement);
         blocks += 1;
@@ -110,6 +113,7 @@ pub fn simulate_observed(
             jobs[index].restart();
             // The next request arrives when this one is fetched, so that first come, first served takes turns.
             jobs[index].arrived = placement.fetch_end;
+            turns.request(index);
             let stream = &mut streams[index];
             stream.passes += 1;
             stream.longest = stream.longest.max(placement.compute_end - stream.ended);
@@ -129,6 +133,43 @@ pub fn simulate_observed(
         memory_busy: machine.memory_busy(),
         blocks,
         streams,
+    }
+}
+
+/// Streams of the same network, and the order in which they requested their passes. Arrival times do not order the
+/// requests of passes that fetch nothing.
+#[derive(Debug)]
+struct EqualStreams {
+    /// The other streams of the network of each stream.
+    others: Vec<Vec<usize>>,
+    /// Number of the request of each stream. The first requests arrive together, as number 0.
+    requested: Vec<u64>,
+    requests: u64,
+}
+
+impl EqualStreams {
+    fn new(passes: &[Arc<Pass>]) -> Self {
+        let others = |at: usize| -> Vec<usize> {
+            let is_other = |&other: &usize| other != at && passes[other] == passes[at];
+            (0..passes.len()).filter(is_other).collect()
+        };
+        let others = (0..passes.len()).map(others).collect();
+        Self { others, requested: vec![0; passes.len()], requests: 0 }
+    }
+
+    /// Records that a stream requests its next pass.
+    fn request(&mut self, stream: usize) {
+        self.requests += 1;
+        self.requested[stream] = self.requests;
+    }
+
+    /// Returns the first request among the picked one and those that wait for the same block of the same network. A
+    /// scheduler that compares only the work of blocks would pick the same stream forever, and starve its equals.
+    fn first(&self, jobs: &[PassJob], picked: usize) -> usize {
+        let is_equal = |other: &usize| jobs[*other].next == jobs[picked].next;
+        let equals = self.others[picked].iter().copied().filter(is_equal);
+        // Of requests that arrived together, the scheduler's pick comes first.
+        std::iter::once(picked).chain(equals).min_by_key(|&at| self.requested[at]).unwrap_or(picked)
     }
 }
 

@@ -237,3 +237,19 @@ fn a_decision_is_explained_by_what_each_candidate_lets_stand_still() {
     assert!(text.contains("decision 31 at "), "{text}");
     assert_eq!(folder.dyno("npu explain RN --decisions 0").code, Some(2));
 }
+
+/// Layerweaver compares only the work of blocks, which is equal in both streams of a network.
+#[test]
+fn decisions_between_streams_of_one_network_alternate() {
+    let folder = Folder::new();
+    folder.write("compute.csv", "name,compute_us,fetch_us,bytes\na,10,1,1000\n");
+    folder.write("memory.csv", "name,compute_us,fetch_us,bytes\nb,1,10,1000\n");
+    let command = "npu explain compute.csv memory.csv memory.csv --decisions 40 --json";
+    let explained = folder.dyno(command).exits(0).json();
+    let decisions = explained["decisions"].as_array().unwrap();
+    let taken = decisions.iter().map(|decision| decision["taken"].as_u64().unwrap());
+    let memory: Vec<u64> = taken.filter(|stream| *stream > 0).collect();
+    assert!(memory.len() > 10, "{memory:?}");
+    let mut in_turn = memory.iter().zip([1, 2].into_iter().cycle());
+    assert!(in_turn.all(|(found, expected)| *found == expected), "{memory:?}");
+}

@@ -108,13 +108,19 @@ fn a_task_judges_a_log_as_its_run_does() {
 
 #[test]
 fn where_nothing_is_scored_there_is_no_figure() {
-    let cases: [(&[Answer<'_>], &str, &str); 4] = [
+    let cases: [(&[Answer<'_>], &str, &str); 5] = [
         (&[], SCORE, "the log has no answers"),
         (&[(0, THREE)], "task score top1 --log log.json --with labels=labels.txt", "--element"),
         (&[(0, "0000003f")], "task score roc-auc --log log.json", "a multiple of 8"),
         (
             &[(0, "0000003f0000803f")],
             "task score roc-auc --log log.json",
+            "the metric is undefined",
+        ),
+        // Time, query, and one candidate with the prediction 0.5, the label 1 and the weight 1.
+        (
+            &[(0, "00000000000000000000003f0000803f0000803f0000803f")],
+            "task score normalized-entropy --log log.json",
             "the metric is undefined",
         ),
     ];

@@ -258,7 +258,7 @@ fn by_method(
     // The first bound of the deciding figure is its target.
     let others = targets.iter().enumerate().filter(|(at, _)| own != Some(*at));
     for (_, Target { metric, bound, .. }) in others {
-        let Some(value) = scored.scores.figure(metric) else {
+        let Some(value) = scored.scores.figure(metric).filter(|value| value.is_finite()) else {
             reasons.push(format!("These answers give no {metric}."));
             continue;
         };
@@ -357,8 +357,11 @@ mod tests {
         let (accuracy, _) = judged(clip, &bounds, &found(&[("CLIP", 31.5)]));
         assert_eq!(accuracy.short_of, ["CLIP of 31.5000 is above the upper limit, 31.2000."]);
         let bounds = [("CLIP", Bound::AtLeast(31.0)), ("FID", Bound::AtMost(24.0))];
-        let (_, reasons) = judged(clip, &bounds, &found(&[("CLIP", 31.5)]));
-        assert_eq!(reasons, ["These answers give no FID."]);
+        let undefined = [("CLIP", 31.5), ("FID", f64::NAN)];
+        for figures in [&undefined[..1], &undefined] {
+            let (_, reasons) = judged(clip, &bounds, &found(figures));
+            assert_eq!(reasons, ["These answers give no FID."], "{figures:?}");
+        }
     }
 
     #[test]

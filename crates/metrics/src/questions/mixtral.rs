@@ -140,10 +140,13 @@ impl Scorer for Mixture {
             figures = self.sums.figures();
             formatted = self.sums.formatted("");
         }
-        let value = 100.0 * self.right as f64 / self.numbers.max(1) as f64;
-        figures.push(Figure { metric: "gsm8k_accuracy", value });
+        if self.numbers > 0 {
+            let value = 100.0 * self.right as f64 / self.numbers as f64;
+            figures.push(Figure { metric: "gsm8k_accuracy", value });
+            formatted.push(format!("'gsm8k': {value:?}"));
+        }
         let (length, count) = (self.sums.characters(), self.entries);
-        formatted.push(format!("'gsm8k': {value:?}, 'gen_len': {length}, 'gen_num': {count}"));
+        formatted.push(format!("'gen_len': {length}, 'gen_num': {count}"));
         let mut notes = self.decoder.notes();
         if self.decoder.has_tokens() {
             figures.push(summarization::tokens_per_sample(self.tokens, count));
@@ -188,5 +191,20 @@ mod tests {
         );
         assert_checker_reads_some("v4.1", "mixtral-8x7b", &scores, &["mbxp_accuracy"]);
         assert!(scores.notes[1].starts_with("1 answers of MBXP"));
+    }
+
+    #[test]
+    fn without_answers_of_a_part_its_metric_has_no_figure() {
+        let mut mixture = Mixture::default();
+        let cat = mixture.text_reference("The cat");
+        mixture.references = vec![cat, Reference::Number(Some(4.0)), Reference::Program];
+        assert_eq!(mixture.take(0, b"The cat"), Ok(()));
+        let scores = mixture.scores();
+        assert_eq!(scores.figure("ROUGE1"), Some(100.0));
+        assert_eq!(scores.figure("gsm8k_accuracy"), None);
+        let references = vec![Reference::Program];
+        let mut programs = Mixture { references, ..Mixture::default() };
+        assert_eq!(programs.take(0, b"def f(): pass"), Ok(()));
+        assert!(programs.scores().figures.is_empty());
     }
 }

@@ -90,9 +90,14 @@ impl Ratings {
         }
     }
 
-    /// Returns the cross entropy divided by that of predicting the mean label.
+    /// Returns the cross entropy divided by that of predicting the mean label; NaN if all labels
+    /// with a weight are equal, because the mean label then predicts them without entropy.
     #[must_use]
     pub fn normalized_entropy(&self) -> f64 {
+        // TorchRec divides by the entropy of a mean label just above 0 or below 1 instead.
+        if self.positive == 0.0 || self.negative == 0.0 {
+            return f64::NAN;
+        }
         let mean = (self.positive / self.weight).clamp(ETA, 1.0 - ETA);
         self.entropy / -(self.positive * mean.log2() + self.negative * (1.0 - mean).log2())
     }
@@ -176,6 +181,7 @@ impl Scorer for Ratings {
         let accuracy = self.right / self.weight;
         // TorchRec adds these terms, so that the AUC is one half without groups.
         let auc = (self.groups.0 + 1e-9) / (self.groups.1 as f64 + 2e-9);
+        let note = "no answer has two labels and two predictions: the AUC is 0.5 by definition";
         let figure = |metric, value| Figure { metric, value };
         Scores {
             figures: vec![
@@ -187,7 +193,7 @@ impl Scorer for Ratings {
                 "metric/lifetime_ne/rating: {entropy:?}\nmetric/lifetime_accuracy/rating: \
                  {accuracy:?}\nmetric/lifetime_gauc/rating: {auc:?}\n"
             ),
-            ..Scores::default()
+            notes: if self.groups.1 == 0 { vec![note.to_owned()] } else { Vec::new() },
         }
     }
 }
@@ -210,6 +216,19 @@ mod tests {
         assert_checker_reads("v6.1", "dlrm-v3", &ratings.scores());
         assert_eq!(ratings.scores().figure("DLRM_ACC"), Some(0.75));
         assert_eq!(ratings.scores().figure("DLRM_AUC"), Some(0.5));
+    }
+
+    #[test]
+    fn equal_labels_have_no_normalized_entropy() {
+        assert!(Ratings::new(Element::F32).normalized_entropy().is_nan());
+        for label in [0.0, 1.0] {
+            let mut ratings = Ratings::new(Element::F32);
+            ratings.add(&rate(&[(0.25, label), (0.75, label)]));
+            // The other label has no weight.
+            ratings.add(&[Candidate { prediction: 0.5, label: 1.0 - label, weight: 0.0 }]);
+            assert!(ratings.normalized_entropy().is_nan(), "{label}");
+            assert_eq!(ratings.scores().notes.len(), 1, "no answer has an AUC");
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Mean Dice of any classes: for each class, twice the positions that answer and reference share,
-//! divided by the sum of the positions of both. No benchmark's script computes it.
+//! divided by the sum of the positions of both. The Dice of a class is the mean over all samples,
+//! as in `accuracy_kits.py` of the benchmark 3D-UNet. No benchmark's script has other classes.
 
 use super::super::arrays::npy::Npy;
-use super::super::payload::Element;
+use super::super::payload::{self, Element};
 use super::super::{AnswerError, DataError, Figure, Inputs, Method, Need, Scorer, Scores};
 
 const LABELS: Need = Need {
@@ -54,6 +55,8 @@ pub struct Dice {
     /// Sums over all answers, by class from 1.
     sums: Vec<f64>,
     entries: u64,
+    /// Positions whose class is above that of all labels, or negative.
+    strays: u64,
 }
 
 impl Dice {
@@ -76,7 +79,7 @@ impl Dice {
     pub fn new(places: usize, labels: Vec<u8>, element: Element) -> Self {
         assert!(places > 0, "a sample has places");
         let greatest = labels.iter().max().copied().unwrap_or(0);
-        Self { places, labels, element, sums: vec![0.0; greatest.into()], entries: 0 }
+        Self { places, labels, element, sums: vec![0.0; greatest.into()], entries: 0, strays: 0 }
     }
 
     fn samples(&self) -> usize {
@@ -84,19 +87,25 @@ impl Dice {
     }
 }
 
-/// Returns the Dice of each class from 1. It is 1 for a class that both lack.
-fn dice(truth: &[u8], found: &[u8], classes: usize) -> Vec<f64> {
+/// Returns the Dice of each class from 1, and the number of positions whose class is above
+/// `classes`. The Dice is 1 for a class that both lack.
+fn dice(truth: &[u8], found: impl Iterator<Item = usize>, classes: usize) -> (Vec<f64>, u64) {
     let (mut common, mut either) = (vec![0_u64; classes + 1], vec![0_u64; classes + 1]);
+    let mut strays = 0;
     for (truth, found) in truth.iter().zip(found) {
-        common[usize::from(*truth)] += u64::from(truth == found);
-        either[usize::from(*truth)] += 1;
-        either[usize::from(*found)] += 1;
+        let truth = usize::from(*truth);
+        common[truth] += u64::from(truth == found);
+        either[truth] += 1;
+        match either.get_mut(found) {
+            Some(count) => *count += 1,
+            None => strays += 1,
+        }
     }
     let share = |(common, either): (&u64, &u64)| match *either {
         0 => 1.0,
         either => (2 * common) as f64 / either as f64,
     };
-    common.iter().zip(&either).skip(1).map(share).collect()
+    (common.iter().zip(&either).skip(1).map(share).collect(), strays)
 }
 
 impl Scorer for Dice {
@@ -112,14 +121,15 @@ impl Scorer for Dice {
             let expected = format!("{bytes} ({} of {})", self.places, self.element.name());
             return Err(AnswerError::Length { expected, found: answer.len() });
         }
-        let found = super::labels(self.element, answer)?;
         let classes = self.sums.len();
-        if let Some(other) = found.iter().find(|label| usize::from(**label) > classes) {
-            let expected = format!("classes from 0 to {classes}");
-            return Err(AnswerError::Content { expected, found: other.to_string() });
-        }
-        let shares = dice(truth, &found, classes);
+        let (shares, strays) = if matches!(self.element, Element::U8) {
+            dice(truth, answer.iter().map(|class| usize::from(*class)), classes)
+        } else {
+            let found = payload::wholes(self.element, answer)?;
+            dice(truth, found.map(|class| usize::try_from(class).unwrap_or(usize::MAX)), classes)
+        };
         self.sums.iter_mut().zip(shares).for_each(|(sum, share)| *sum += share);
+        self.strays += strays;
         Ok(())
     }
 
@@ -132,10 +142,11 @@ impl Scorer for Dice {
             self.sums.iter().map(|sum| sum / self.entries.max(1) as f64).collect();
         let value = means.iter().sum::<f64>() / means.len() as f64;
         let each = means.iter().zip(1..).map(|(mean, class)| format!(", {class} = {mean:.4}"));
+        let note = format!("places of a class that no label has count as wrong: {}", self.strays);
         Scores {
             figures: vec![Figure { metric: "DICE", value }],
             text: format!("Accuracy: mean = {value:.5}{}\n", each.collect::<String>()),
-            ..Scores::default()
+            notes: if self.strays > 0 { vec![note] } else { Vec::new() },
         }
     }
 }
@@ -173,9 +184,27 @@ mod tests {
         let error = scorer.take(1, &[0; 3]).unwrap_err();
         assert_eq!(error.to_string(), "expected 2 (2 of uint8) bytes, found 3");
         assert_eq!(scorer.take(2, &[0, 1]), Err(AnswerError::Sample { references: 2 }));
-        let error = scorer.take(1, &[2, 1]).unwrap_err();
-        assert_eq!(error.to_string(), "expected classes from 0 to 1, found 2");
-        assert_eq!(scorer.scores().figure("DICE"), Some(0.25));
+        let scores = scorer.scores();
+        assert_eq!((scores.figure("DICE"), scores.notes.len()), (Some(1.0 / 3.0), 0));
+    }
+
+    #[test]
+    fn a_class_of_no_label_is_wrong() {
+        // f1_score of scikit-learn with labels=[1]: class 1 is found; then one of two places, 2/3.
+        let mut scorer = scorer("dice-stray.npy", &[0, 1, 1, 1], "(2, 2)").unwrap();
+        assert_eq!(scorer.take(0, &[2, 1]), Ok(()));
+        assert_eq!(scorer.take(1, &[7, 1]), Ok(()));
+        let scores = scorer.scores();
+        assert_eq!(scores.text, "Accuracy: mean = 0.83333, 1 = 0.8333\n");
+        assert_eq!(scores.notes, ["places of a class that no label has count as wrong: 2"]);
+        // A class that does not fit in a byte is not the class 255, which is missed. Of 255
+        // classes, 1 is found, and 253 are in neither.
+        for stray in [300_i16, -1] {
+            let mut scorer = Dice::new(2, vec![1, 255], Element::I16);
+            let answer = [1, stray].map(i16::to_le_bytes).concat();
+            assert_eq!(scorer.take(0, &answer), Ok(()));
+            assert_eq!(scorer.scores().figure("DICE"), Some(254.0 / 255.0), "{stray}");
+        }
     }
 
     #[test]

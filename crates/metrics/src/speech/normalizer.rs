@@ -378,6 +378,10 @@ mod tests {
             ("He won't realise; she's been 1,234,567", "he will not realize she has been 1234567"),
             ("fifty per cent % .x", "50% x"),
             ("\u{130}stanbul \u{153}uvre \u{bd}", "istanbul oeuvre one 2"),
+            // Suffixes join figures, and no words.
+            ("q 80 s, eighty s, eighty \u{2019}s", "q 80s 80 s 80 s"),
+            ("five-s five th 5 th", "5 s 5 th 5th"),
+            ("it \u{2019}s eighty \u{2019}s best", "it s 80 s best"),
         ];
         let spellings = HashMap::from([("realise".to_owned(), "realize".to_owned())]);
         let normalizer = Normalizer::new(spellings);

@@ -245,6 +245,9 @@ mod tests {
     fn up_to_three_words_are_one() {
         assert_eq!(errors("icecream never the less", "ice cream nevertheless"), 0);
         assert_eq!(errors("oneandtwoand", "one and two and"), 4);
+        // A suffix that the normalizer leaves apart is joined, too. The script counts 0 and 1.
+        assert_eq!(errors("q 80s", "q 80 s"), 0);
+        assert_eq!(errors("q it is 80s best", "q it s 80 s best"), 1);
         // With the additional word no words are joined.
         assert_eq!(errors("so ice cream", "icecream"), 3);
         assert_eq!(errors("", "a b"), 2);

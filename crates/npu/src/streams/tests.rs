@@ -157,6 +157,36 @@ fn first_come_first_served_takes_turns_since_the_next_request_is_there_when_one_
     assert_eq!(order, [0, 0, 1, 2, 0, 0, 1, 2]);
 }
 
+/// Scheduler that always picks the job of one stream.
+struct OneStream(usize);
+
+impl Scheduler for OneStream {
+    fn pick(&mut self, _view: &SchedulerView<'_>) -> usize {
+        self.0
+    }
+
+    fn reason(&self) -> &'static str {
+        "the one"
+    }
+}
+
+#[test]
+fn streams_of_one_network_take_turns_whichever_of_them_the_scheduler_picks() {
+    let order = |passes: &[Arc<Pass>], picked| -> Vec<[usize; 2]> {
+        let (_, observed) = watched(passes, &mut OneStream(picked), 70);
+        observed.iter().map(|one| [one.0, one.1]).take(6).collect()
+    };
+    // Streams 1 and 2 have equal passes, in allocations of their own.
+    let passes = [pass(&[(9, 1)]), pass(&[(4, 4), (2, 9)]), pass(&[(4, 4), (2, 9)])];
+    // The pick wins among the first requests, which arrive together. Later the stream that has waited longer is first;
+    // its second block has no equal until the other stream reaches it.
+    assert_eq!(order(&passes, 2), [[2, 0], [2, 1], [1, 0], [2, 0], [1, 1], [2, 1]]);
+    // A fetch without time moves no arrival time.
+    assert_eq!(order(&[pass(&[(9, 0)]), pass(&[(9, 0)])], 0), [0, 1, 0, 1, 0, 1].map(|at| [at, 0]));
+    // A network that is served alone has no equal.
+    assert_eq!(order(&passes, 0), [[0, 0]; 6]);
+}
+
 #[test]
 fn without_streams_or_time_the_result_is_empty() {
     let nothing = StreamsResult {

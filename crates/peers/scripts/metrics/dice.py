@@ -19,6 +19,8 @@ def make(folder, size, rng):
     found = numpy.where(rng.random(shape) < 0.8, labels, rng.integers(0, 5, shape))
     found[::6] = numpy.minimum(found[::6], 2)
     numpy.save(folder / "labels.npy", labels)
+    # Classes of no label.
+    found[2::6, 0] = numpy.array([-1, 9, 300])[rng.integers(0, 3, found[2::6, 0].shape)]
     found = found.astype(numpy.int16)
     order = rng.permutation(size)
     answers = [(int(at), found[at].tobytes()) for at in order]

@@ -8,7 +8,7 @@ use dyno_experiment::Failure;
 use dyno_npu::deploy::Deployment;
 use dyno_npu::profile::Picos;
 use dyno_npu::schedule::{IdleTime, Scheduler, SchedulerSpec, SchedulerView, idle_time};
-use dyno_npu::streams::simulate;
+use dyno_npu::streams::simulate_observed;
 use dyno_results::units::shortened;
 use serde_json::{Value, json};
 
@@ -113,6 +113,17 @@ impl Scheduler for ObservedScheduler {
     }
 }
 
+impl ObservedScheduler {
+    /// Records the stream that each decision placed: an equal stream that waited longer takes the place of the pick.
+    fn record_taken(&mut self, placed: &[usize]) {
+        for (decision, stream) in self.decisions.iter_mut().zip(placed) {
+            let is_placed = |candidate: &Candidate| candidate.stream == *stream;
+            decision.taken =
+                decision.candidates.iter().position(is_placed).expect("each stream is a candidate");
+        }
+    }
+}
+
 impl Explain {
     /// Simulates the streams up to the last decision, and prints the decisions requested.
     ///
@@ -144,7 +155,14 @@ impl Explain {
             return Err(Failure::usage("the decisions are too many for such short blocks")
                 .hint("lower --from, or check that times are in us"));
         }
-        simulate(&passes, deployment.limits, &mut observed, time);
+        let (wanted, mut number, mut placed) = (observed.wanted.clone(), 0, Vec::new());
+        simulate_observed(&passes, deployment.limits, &mut observed, time, |stream, _, _| {
+            number += 1;
+            if wanted.contains(&number) {
+                placed.push(stream);
+            }
+        });
+        observed.record_taken(&placed);
         let text = if self.json {
             let document = document(&scheduler, &deployment, &observed.decisions);
             serde_json::to_string_pretty(&document).expect("keys are texts") + "\n"

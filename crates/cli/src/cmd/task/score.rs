@@ -210,7 +210,7 @@ impl Score {
 /// Checks that the figures are meaningful.
 ///
 /// # Errors
-/// The log has no answers, no valid answer, or no finite figure.
+/// The log has no answers, no valid answer, or a figure that is not finite.
 fn counts(scored: &ScoreReport) -> Result<(), Failure> {
     let first = scored.first_malformed.first();
     let first = first.map(|entry| format!(": line {}: {}", entry.line, entry.problem));
@@ -228,7 +228,9 @@ fn counts(scored: &ScoreReport) -> Result<(), Failure> {
         ScoreReport { malformed: 1.., counts_malformed: false, .. } => {
             wrong("the log has invalid answers, which the metric cannot count as wrong")
         }
-        ScoreReport { scores, .. } if !scores.figures.iter().all(is_number) => {
+        ScoreReport { scores, .. }
+            if scores.figures.is_empty() || !scores.figures.iter().all(is_number) =>
+        {
             wrong("the metric is undefined for these answers, for example if all clicks are equal")
         }
         _ => Ok(()),

@@ -2,6 +2,7 @@
 
 use super::invariants::readings;
 use super::*;
+use crate::streams::simulate_observed;
 
 /// Serves requests of one network that arrive at these times, and returns their tickets as they are answered.
 fn answered(spec: &SchedulerSpec, blocks: &[(Picos, Picos)], arrivals: &[Picos]) -> Vec<u64> {
@@ -33,6 +34,27 @@ proptest! {
         let all: Vec<u64> = (0..arrivals.len() as u64).collect();
         for spec in readings() {
             prop_assert_eq!(answered(&spec, &blocks, &arrivals), all.clone(), "{}", spec);
+        }
+    }
+
+    #[test]
+    fn streams_of_one_network_are_served_first_come_first_served(
+        profiles in profiles(1..3), capacity in 40..200u64,
+    ) {
+        for spec in readings() {
+            let limits = spec.limits(limits(capacity));
+            // Two streams of the first network.
+            let streams = profiles.iter().chain(profiles.first());
+            let passes: Vec<Arc<Pass>> =
+                streams.filter_map(|profile| Pass::new(profile, limits)).map(Arc::new).collect();
+            let (last, most) = (passes.len() - 1, passes[0].blocks.len() as i64);
+            let mut ahead = 0_i64;
+            simulate_observed(&passes, limits, spec.make(&passes).as_mut(), 3_000, |stream, _, _| {
+                ahead += i64::from(stream == 0) - i64::from(stream == last);
+                // A pass waits at each block for an earlier pass of the other stream, so no stream gains more than a
+                // pass.
+                assert!(ahead.abs() <= most, "{spec}: {ahead} blocks of {most} ahead");
+            });
         }
     }
 
