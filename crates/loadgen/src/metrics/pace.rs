@@ -100,7 +100,9 @@ pub fn closed_loop(issued_at: &[Nanos], settled: usize, in_flight: usize) -> Opt
 ///
 /// A system that never queues has a constant latency, which shifts the answers and does not slow them
 /// down. A queue delays each answer more than the one before: the linear trend of the latency is the
-/// time by which the answers take longer than the arrivals.
+/// time by which the answers take longer than the arrivals. If the system does not answer in the order
+/// of the arrivals, the trend of the k-th answer behind the k-th arrival replaces that of the latency,
+/// where it is significantly larger.
 ///
 /// ```
 /// use dyno_loadgen::metrics::open_loop;
@@ -117,22 +119,40 @@ pub fn open_loop(due: &[Nanos], answered_at: &[Nanos], lasted: Nanos) -> Option<
     let gaps = due.len().checked_sub(1).filter(|gaps| *gaps > 0)?;
     // As many intervals as queries, because each query brings an answer.
     let load = last as f64 * (due.len() as f64 / gaps as f64);
-    let length = load * (1.0 + latency_growth(due, answered_at).max(0.0));
+    let length = load * (1.0 + growth(due, answered_at));
     Some(length.min((lasted as f64).max(load)).round() as Nanos)
 }
 
-/// Returns the slope of the latency over the due time, by least squares; 0 if it has none.
-fn latency_growth(due: &[Nanos], answered_at: &[Nanos]) -> f64 {
-    let points = || {
-        let answered = due.iter().zip(answered_at).filter(|(_, at)| **at > 0);
-        answered.map(|(due, at)| (*due as f64, at.saturating_sub(*due) as f64))
-    };
+/// Returns the growth of the time from arrivals to answers, per time of arrivals (>= 0).
+fn growth(due: &[Nanos], answered_at: &[Nanos]) -> f64 {
+    let answered = || due.iter().copied().zip(answered_at.iter().copied()).filter(|(_, at)| *at > 0);
+    let by_query = trend(answered()).max(0.0);
+    let (mut arrivals, mut answers): (Vec<Nanos>, Vec<Nanos>) = answered().unzip();
+    arrivals.sort_unstable();
+    answers.sort_unstable();
+    let (Some(&first), Some(&last)) = (arrivals.first(), arrivals.last()) else { return 0.0 };
+    // While the system fills and drains, answers are not at their pace, also without a queue.
+    let mut latencies: Vec<Nanos> = answered().map(|(due, at)| at.saturating_sub(due)).collect();
+    let most = latencies.len() * 99 / 100;
+    let (_, &mut fill, _) = latencies.select_nth_unstable(most);
+    let fill = fill.min((last - first) / 4);
+    let inner = first + fill..=last - fill;
+    let pairs = arrivals.iter().copied().zip(answers.iter().copied());
+    let by_count = trend(pairs.filter(|(due, _)| inner.contains(due)));
+    // Two standard deviations of the number of arrivals.
+    let chance = 2.0 / (answered().count() as f64).sqrt();
+    if by_count > by_query + chance { by_count } else { by_query }
+}
+
+/// Returns the slope of the time from `due` to `at` over `due`, by least squares; 0 if it has none.
+fn trend(points: impl Iterator<Item = (Nanos, Nanos)> + Clone) -> f64 {
+    let points = || points.clone().map(|(due, at)| (due as f64, at as f64 - due as f64));
     let count = points().count() as f64;
     let mean_due = points().map(|(due, _)| due).sum::<f64>() / count;
-    let mean_latency = points().map(|(_, latency)| latency).sum::<f64>() / count;
+    let mean_time = points().map(|(_, time)| time).sum::<f64>() / count;
     let (mut products, mut squares) = (0.0, 0.0);
-    for (due, latency) in points() {
-        products += (due - mean_due) * (latency - mean_latency);
+    for (due, time) in points() {
+        products += (due - mean_due) * (time - mean_time);
         squares += (due - mean_due).powi(2);
     }
     if squares > 0.0 { products / squares } else { 0.0 }
@@ -235,6 +255,30 @@ mod tests {
         let length = open_loop(&due, &stopped, 20 * SECOND).unwrap();
         let completed = 100.0 * SECOND as f64 / length as f64;
         assert!((completed - 5.0).abs() < 0.01, "{completed}");
+    }
+
+    /// A system that answers 16 queries per second, in any order, is offered 20 per second for 60 s.
+    #[test]
+    fn the_order_of_the_answers_does_not_change_the_rate() {
+        let due: Vec<Nanos> = (0..1_200).map(|query| query * SECOND / 20).collect();
+        let mut random = Mt19937::new(1);
+        for is_last_first in [true, false] {
+            let (mut waiting, mut done) = (Vec::new(), vec![0; due.len()]);
+            let mut arrivals = due.iter().enumerate().peekable();
+            for answer in 1..=due.len() as u64 {
+                let now = answer * SECOND / 16;
+                while let Some((query, _)) = arrivals.next_if(|(_, at)| **at <= now) {
+                    waiting.push(query);
+                }
+                let newest = waiting.len() - 1;
+                let drawn = (random.canonical() * waiting.len() as f64) as usize;
+                let query = waiting.remove(if is_last_first { newest } else { drawn });
+                done[query] = now;
+            }
+            let length = open_loop(&due, &done, *done.iter().max().unwrap()).unwrap();
+            let completed = 1_200.0 * SECOND as f64 / length as f64;
+            assert!((completed - 16.0).abs() < 0.1, "{completed}");
+        }
     }
 
     #[test]
