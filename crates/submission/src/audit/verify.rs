@@ -4,7 +4,7 @@ use super::evidence::{Evidence, RunFolder};
 use super::plan::{AuditPlan, PlannedRun};
 use super::quality;
 use super::reason::Reason;
-use super::{AuditResult, AuditTest, Part, Verdict, data, entropy, score, text, tokens};
+use super::{AuditResult, AuditTest, Part, Verdict, data, entropy, score, selection, text, tokens};
 use dyno_rules::Version;
 
 /// Judges an audit by the logs of its runs. Missing and unreadable logs are reasons to fail.
@@ -18,7 +18,11 @@ pub fn verify(plan: &AuditPlan, evidence: &Evidence) -> AuditResult {
     };
     // The official scripts do not check whether a run has the settings of the audit. The
     // comparison of scores here checks them as well.
-    let wrong = || score::settings_of(run, audited).unwrap_or_else(|reason| vec![reason]);
+    let wrong = || {
+        let mut reasons = score::settings_of(run, audited).unwrap_or_else(|reason| vec![reason]);
+        reasons.extend(selection::check(audited));
+        reasons
+    };
     match plan.test {
         AuditTest::Test01 => {
             result.parts.push(answers(plan, evidence, audited, &mut result.notes));
@@ -37,7 +41,7 @@ pub fn verify(plan: &AuditPlan, evidence: &Evidence) -> AuditResult {
                      require it. Its settings are not judged."
                         .into(),
                 );
-                Vec::new()
+                selection::check(audited)
             } else {
                 wrong()
             };
@@ -107,9 +111,10 @@ fn answers(
         let keys = ["effective_accuracy_sample_count", "qsl_reported_total_count"];
         keys.iter().find_map(|key| detail.whole(key).filter(|count| *count > 0))
     });
-    let (reference, audited) = (accuracy.accuracy_path(), audited.accuracy_path());
+    let (reference, log) = (accuracy.accuracy_path(), audited.accuracy_path());
+    let wrong = selection::check(audited);
     let element = evidence.element;
-    let mut part = data::answers(&reference, &audited, element, needs_match, samples, notes);
+    let mut part = data::answers(&reference, &log, element, needs_match, samples, wrong);
     let is_passed = part.corrected.is_passed() && part.official.is_passed();
     let Some(qualities) = evidence.qualities.as_ref().filter(|_| !is_passed) else { return part };
     let close = quality::close(qualities, plan);
