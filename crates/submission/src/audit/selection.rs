@@ -1,7 +1,7 @@
 //! Checks that the accuracy log of an audited run is complete.
 //!
-//! LoadGen selects the responses that a performance run logs by settings that its detail log states.
-//! An entry that was deleted from the accuracy log is therefore missed.
+//! LoadGen selects the responses that a performance run logs by settings that its detail log
+//! states. An entry that was deleted from the accuracy log is therefore missed.
 
 use std::collections::HashSet;
 
@@ -17,8 +17,8 @@ use super::reason::{Reason, Side};
 /// Relative error of numbers in logs, which are rounded to six digits.
 const ROUNDING: f64 = 5e-6;
 
-/// Returns the reasons against the entries of an audited run: answers that are missing, repeated, or
-/// all empty. The comparison of answers reports an unreadable log.
+/// Returns the reasons against the entries of an audited run: answers that are missing, repeated,
+/// or all empty. The comparison of answers reports an unreadable log.
 pub(super) fn check(audited: &RunFolder) -> Vec<Reason> {
     let (mut entries, mut empty, mut repeated) = (0_u64, 0_u64, 0_u64);
     let mut logged = HashSet::new();
@@ -102,15 +102,11 @@ fn least_share(detail: &Detail) -> Result<f64, Reason> {
     Ok(target as f64 / expected.max(1.0))
 }
 
-/// Returns how many samples the run issued at least and generated in advance. Later samples of a run
-/// that continues its trace are not logged.
+/// Returns how many samples the run issued at least and generated in advance. Later samples of a
+/// run that continues its trace are not logged.
 fn issued(detail: &Detail) -> u64 {
     let whole = |key: &str| detail.whole(key);
     let each = whole("generated_samples_per_query").or(whole("effective_samples_per_query"));
-    // The first queries of a ramp are not counted, and have the first numbers.
-    if detail.entries.iter().any(|entry| entry.key.starts_with("dyno_ramp")) {
-        return 0;
-    }
     let samples = if is_offline(detail) {
         // The number of queries may be that of samples if samples are issued equally often.
         each.or(whole("effective_min_sample_count")).unwrap_or(0)

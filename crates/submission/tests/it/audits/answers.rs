@@ -52,8 +52,8 @@ fn answers_that_are_all_empty_prove_nothing() {
     assert_eq!(reasons(&[(0, vec![]), (1, vec![7])]), []);
 }
 
-/// Sequence numbers that the reference LoadGen 6.0.17 logged in a SingleStream run of 400 queries with
-/// the seed of TEST01, a sampling target of 64 and no minimum duration
+/// Sequence numbers that the reference LoadGen 6.0.17 logged in a SingleStream run of 400 queries
+/// with the seed of TEST01, a sampling target of 64 and no minimum duration
 /// (`loadgen/testdata/traces/audit-accuracy-sampling.json`).
 const LOGGED_BY_LOADGEN: [u64; 54] = [
     5, 17, 39, 53, 56, 65, 82, 87, 89, 92, 103, 107, 113, 116, 119, 129, 137, 140, 155, 167, 170,

@@ -111,8 +111,8 @@ impl Performance {
         self
     }
 
-    /// Returns the settings that select logged answers, and the counts of a run that logged all of its
-    /// answers if it has an accuracy log.
+    /// Returns the settings that select logged answers, and the counts of a run that logged all of
+    /// its answers if it has an accuracy log.
     fn issued(&self, run: &RunFolder) -> Vec<(String, String)> {
         let mut rows = vec![
             ("effective_target_qps", 1),
