@@ -3,13 +3,42 @@
 use super::evidence::{Evidence, RunFolder};
 use super::plan::{AuditPlan, PlannedRun};
 use super::quality;
-use super::reason::Reason;
+use super::reason::{Reason, Side};
 use super::{AuditResult, AuditTest, Part, Verdict, data, entropy, score, selection, text, tokens};
+use dyno_loadgen::log::read::Value;
 use dyno_rules::Version;
 
 /// Judges an audit by the logs of its runs. Missing and unreadable logs are reasons to fail.
 #[must_use]
 pub fn verify(plan: &AuditPlan, evidence: &Evidence) -> AuditResult {
+    let mut result = judge(plan, evidence);
+    explain_invalid_runs(plan, evidence, &mut result);
+    result
+}
+
+/// Adds the reasons that the logs of INVALID runs state.
+fn explain_invalid_runs(plan: &AuditPlan, evidence: &Evidence, result: &mut AuditResult) {
+    let reference = match plan.test {
+        AuditTest::Test04Pair => evidence.audited.first(),
+        _ => evidence.performance.as_ref(),
+    };
+    let reasons = result.corrected();
+    for (side, run) in [(Side::Reference, reference), (Side::Audit, evidence.audited.last())] {
+        let detail = run.and_then(|run| run.detail().ok());
+        let is_invalid = reasons.reasons().contains(&Reason::NotValid { side });
+        let Some(detail) = detail.filter(|_| is_invalid) else { continue };
+        let texts = detail.values("result_invalid_reason").filter_map(|value| match value {
+            Value::Text(text) => Some(text.trim()),
+            _ => None,
+        });
+        let why = texts.collect::<Vec<_>>().join(" ");
+        if !why.is_empty() {
+            result.notes.push(format!("The {side} run is INVALID by its log: {why}"));
+        }
+    }
+}
+
+fn judge(plan: &AuditPlan, evidence: &Evidence) -> AuditResult {
     let mut result = AuditResult { test: plan.test, parts: Vec::new(), notes: Vec::new() };
     let runs: Vec<(&PlannedRun, &RunFolder)> = plan.runs.iter().zip(&evidence.audited).collect();
     let Some(&(run, audited)) = runs.last().filter(|_| runs.len() == plan.runs.len()) else {

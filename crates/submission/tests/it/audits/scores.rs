@@ -43,6 +43,18 @@ fn one_sample_may_not_be_faster_by_a_tenth() {
     assert_eq!(offline(1.0), BOTH);
 }
 
+#[test]
+fn a_note_states_why_a_run_is_not_valid() {
+    let plan = plan(AuditTest::Test04, round("v5.1"), None, Scenario::Offline).unwrap();
+    let good = Performance::new(Scenario::Offline, 100.0);
+    let why = "Increase expected QPS so the loadgen pre-generates a larger (coalesced) query.";
+    let settings = vec![("result_invalid_reason".to_owned(), why.to_owned())];
+    let bad = Performance { validity: "INVALID", settings, ..good.clone() };
+    let expected = format!("The reference run is INVALID by its log: {why}");
+    assert_eq!(audit(&plan, &bad, &good).notes, [expected]);
+    assert_eq!(audit(&plan, &good, &good).notes, [""; 0]);
+}
+
 /// Values that are no latency are not replaced by those of the summary.
 #[test]
 fn a_score_that_is_no_number_is_no_score() {
