@@ -140,6 +140,15 @@ pub enum Reason {
         /// Number of entries whose sequence number occurred before.
         count: u64,
     },
+    /// A sample has more answers than a random choice of samples permits.
+    FrequentSample {
+        /// Sample.
+        sample: u64,
+        /// Number of its answers.
+        count: u64,
+        /// Permitted number.
+        most: u64,
+    },
     /// All logged answers are empty.
     EmptyAnswers {
         /// Number of logged answers.
@@ -303,6 +312,11 @@ impl Reason {
                 let entries = counted(*count, "entry", "entries");
                 write!(f, "{entries} of the audited run repeat the seq_id of another entry")
             }
+            Self::FrequentSample { sample, count, most } => write!(
+                f,
+                "{count} logged answers are to sample {sample}, expected at most {most}; samples \
+                 are chosen at random"
+            ),
             Self::EmptyAnswers { count } => {
                 let answers = counted(*count, "logged answer", "logged answers");
                 write!(f, "the audited run has {answers}, all empty, which prove nothing")

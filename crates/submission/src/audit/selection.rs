@@ -1,9 +1,10 @@
 //! Checks that the accuracy log of an audited run is complete.
 //!
 //! LoadGen selects the responses that a performance run logs by settings that its detail log
-//! states. An entry that was deleted from the accuracy log is therefore missed.
+//! states. An entry that was deleted from the accuracy log is therefore missed. Which sample an
+//! entry must have is not checked, because builds of LoadGen choose samples differently.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use dyno_loadgen::log::read::Detail;
 use dyno_loadgen::plan::MAX_TRACE_SAMPLES;
@@ -17,15 +18,22 @@ use super::reason::{Reason, Side};
 /// Relative error of numbers in logs, which are rounded to six digits.
 const ROUNDING: f64 = 5e-6;
 
-/// Returns the reasons against the entries of an audited run: answers that are missing, repeated,
-/// or all empty. The comparison of answers reports an unreadable log.
+/// Standard deviations by which the number of answers to one sample may exceed its mean. Samples
+/// are chosen at random, so that the numbers are nearly Poisson.
+const FREQUENCY_DEVIATIONS: f64 = 8.0;
+
+/// Returns the reasons against the entries of an audited run: answers that are missing, repeated or
+/// all empty, or too many answers to one sample. The comparison of answers reports an unreadable
+/// log.
 pub(super) fn check(audited: &RunFolder) -> Vec<Reason> {
     let (mut entries, mut empty, mut repeated) = (0_u64, 0_u64, 0_u64);
     let mut logged = HashSet::new();
+    let mut frequencies: BTreeMap<u64, u64> = BTreeMap::new();
     let read = read_entries(&audited.accuracy_path(), |entry| {
         entries += 1;
         empty += u64::from(entry.data.is_empty());
         repeated += u64::from(!logged.insert(entry.seq_id));
+        *frequencies.entry(entry.qsl_idx).or_default() += 1;
     });
     if read.is_err() {
         return Vec::new();
@@ -40,6 +48,7 @@ pub(super) fn check(audited: &RunFolder) -> Vec<Reason> {
     // A missing detail log is reported where the rules require it.
     if let Ok(detail) = audited.detail() {
         reasons.extend(missing(&detail, &logged).unwrap_or_else(Some));
+        reasons.extend(frequent_sample(&detail, entries, &frequencies));
     }
     reasons
 }
@@ -64,6 +73,20 @@ fn missing(detail: &Detail, logged: &HashSet<u64>) -> Result<Option<Reason>, Rea
     let lost: u64 = lost.iter().filter_map(|key| detail.whole(key)).fold(0, u64::saturating_add);
     let reason = |first| Reason::MissingAnswers { missing, expected, first };
     Ok(first.filter(|_| missing > lost).map(reason))
+}
+
+/// Returns a reason if a sample occurs more often than a random choice permits.
+fn frequent_sample(
+    detail: &Detail,
+    entries: u64,
+    frequencies: &BTreeMap<u64, u64>,
+) -> Option<Reason> {
+    let loaded = detail.whole("effective_performance_sample_count").filter(|count| *count > 0)?;
+    let mean = entries as f64 / loaded as f64;
+    let most = mean + FREQUENCY_DEVIATIONS * (mean.sqrt() + 1.0);
+    let (sample, count) = frequencies.iter().max_by_key(|(_, count)| **count)?;
+    let (sample, count, most) = (*sample, *count, most as u64);
+    (count > most).then_some(Reason::FrequentSample { sample, count, most })
 }
 
 fn required<T>(

@@ -124,6 +124,12 @@ fn answers_that_loadgen_logs_must_be_in_the_log() {
             Reason::MissingAnswers { missing: 53, expected: 54, first: 17 },
         ]
     );
+    // The mean is 54 / 400 = 0.135, so that 0.135 + 8 * (0.367 + 1) = 11.07 are permitted.
+    let loaded = ("effective_performance_sample_count", "400");
+    assert_eq!(
+        logged_as(&all, &[loaded]),
+        [Reason::FrequentSample { sample: 0, count: 54, most: 11 }]
+    );
     // Failed samples have no answers.
     assert_eq!(logged_as(&all[1..], &[("dyno_failed_samples", "1")]), []);
 }
