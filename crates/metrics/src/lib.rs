@@ -42,6 +42,7 @@ pub mod text;
 pub mod translation;
 mod unicode;
 
+use std::hash::{DefaultHasher, Hasher};
 use std::io::BufRead;
 use std::ops::AddAssign;
 
@@ -55,6 +56,9 @@ use sample_set::SampleSet;
 
 /// Malformed answers that a [`ScoreReport`] lists.
 const LISTED_MALFORMED: usize = 20;
+
+/// Samples whose answers are compared with each other.
+const COMPARED_SAMPLES: usize = 1 << 24;
 
 /// Answers that a thread judges at a time.
 const BATCH_ANSWERS: usize = 128;
@@ -234,6 +238,9 @@ pub struct ScoreReport {
     pub samples: u64,
     /// Number of samples in the references; `None` if answers contain their references.
     pub references: Option<u64>,
+    /// Number of answers that differ from the first one to their sample, if only the first counts.
+    /// Samples from number 2^24 on are not compared.
+    pub contradicting: u64,
     /// The figures count malformed answers as wrong. See [`Scorer::counts_malformed`].
     pub counts_malformed: bool,
     /// Number of malformed answers.
@@ -316,6 +323,8 @@ struct Scoring<'a> {
     scorer: &'a mut dyn Scorer,
     repeat_policy: RepeatPolicy,
     answered: SampleSet,
+    /// Digests of the first answers, by sample.
+    digests: Vec<u32>,
     report: ScoreReport,
 }
 
@@ -328,6 +337,7 @@ impl<'a> Scoring<'a> {
             repeat_policy: scorer.repeat_policy(),
             scorer,
             answered: SampleSet::default(),
+            digests: Vec::new(),
             report,
         }
     }
@@ -344,6 +354,10 @@ impl<'a> Scoring<'a> {
             if is_new || self.repeat_policy == RepeatPolicy::All {
                 lines.push(*line);
                 answers.push((*index, *data));
+            }
+            if self.repeat_policy == RepeatPolicy::First {
+                report.contradicting +=
+                    u64::from(contradicts(&mut self.digests, is_new, *index, data));
             }
         }
         for Rejection { position, error } in self.scorer.take_all(&answers) {
@@ -367,6 +381,31 @@ impl<'a> Scoring<'a> {
     fn end(self) -> ScoreReport {
         ScoreReport { scores: self.scorer.scores(), ..self.report }
     }
+}
+
+/// Returns whether an answer differs from the first one to its sample. Stores the first one.
+fn contradicts(digests: &mut Vec<u32>, is_new: bool, index: u64, answer: &[u8]) -> bool {
+    let Ok(index) = usize::try_from(index) else { return false };
+    if index >= COMPARED_SAMPLES {
+        return false;
+    }
+    if is_new {
+        digests.resize(digests.len().max(index + 1), 0);
+        digests[index] = digest(answer);
+        return false;
+    }
+    digests.get(index).is_some_and(|first| *first != digest(answer))
+}
+
+/// Returns a digest of an answer: of its length, its beginning and its end.
+#[expect(clippy::cast_possible_truncation, reason = "half of a hash is a hash")]
+fn digest(answer: &[u8]) -> u32 {
+    const PART: usize = 4096;
+    let mut hasher = DefaultHasher::new();
+    hasher.write_usize(answer.len());
+    hasher.write(&answer[..answer.len().min(PART)]);
+    hasher.write(&answer[answer.len().saturating_sub(PART)..]);
+    hasher.finish() as u32
 }
 
 /// Asserts that the checker of a round reads each figure from the text as the scorer computed it.

@@ -315,6 +315,10 @@ fn an_audit_that_makes_no_sense_is_refused_before_anything_is_played() {
         ("audit TEST07 --least-quality nan --", "error: --least-quality expects a finite number"),
         ("audit TEST04 -- --sistem x", "error: after --: unexpected argument '--sistem' found"),
         ("audit TEST04 -- --mode peak", "error: after --: the audit sets --mode itself"),
+        (
+            "audit TEST04 -- --scenario server --qps 10 --ramp 1s",
+            "error: after --: an audit has no ramp",
+        ),
         ("audit TEST03 --", "error: TEST03 needs a custom data set"),
         ("audit TEST03 --custom dat=x --", "error: --custom dat=x: expected a flag of dyno run"),
         ("audit TEST04 -- --system cheat:cacheing", "the nearest is caching"),

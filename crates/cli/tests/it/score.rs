@@ -48,6 +48,22 @@ fn answers_that_are_none_are_told_and_are_no_success() {
     }
 }
 
+/// The official script of this metric skips a sample that it has seen.
+#[test]
+fn the_first_of_two_answers_counts_with_a_warning() {
+    let ran = folder(&[(0, THREE), (1, THREE), (0, THREE)]).dyno(SCORE).exits(0);
+    assert!(!ran.stderr.contains("differ"), "{}", ran.stderr);
+    let ran = folder(&[(0, THREE), (1, THREE), (0, "0400000000000000")]).dyno(SCORE).exits(0);
+    assert_eq!(ran.stdout, "accuracy=50.000%, good=1, total=2\n");
+    let warning = "warning: 1 answers differ from the first answer to their sample";
+    assert!(ran.stderr.contains(warning), "{}", ran.stderr);
+    let twice = folder(&[(0, THREE)]);
+    let entry = twice.read("log.json").replace(" }", ", \"qsl_idx\" : 0 }");
+    twice.write("log.json", &entry);
+    let ran = twice.dyno(SCORE).exits(3);
+    assert!(ran.stderr.contains("field `qsl_idx` occurs twice"), "{}", ran.stderr);
+}
+
 /// NaN and infinity are no class. As an integer, NaN would be 0.
 #[test]
 fn answers_with_nan_count_as_wrong_and_are_listed() {

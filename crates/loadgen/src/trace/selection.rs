@@ -21,7 +21,7 @@ pub enum LogSelection {
         values: Mt19937,
         /// Shift, in [0, 1).
         offset: f64,
-        /// Threshold, in [0, 1].
+        /// Threshold; every response is logged from 1 on.
         probability: f64,
     },
 }
@@ -33,14 +33,33 @@ impl LogSelection {
         if accuracy {
             return Self::All;
         }
-        let probability = logged_share(plan);
-        if probability <= 0.0 {
+        let mut selection = Self::sampled(plan.seeds.accuracy_log, logged_share(plan));
+        if let Self::Sampled { values, .. } = &mut selection {
+            values.discard(2 * samples_generated);
+        }
+        selection
+    }
+
+    /// Returns the selection of a performance test from its first sample on, by the seed of the
+    /// audit and the share of the responses that are logged.
+    ///
+    /// ```
+    /// use dyno_loadgen::trace::LogSelection;
+    ///
+    /// let mut all = LogSelection::sampled(7, 1.0);
+    /// assert!((0..100).all(|_| all.next_sample()));
+    /// assert!(!LogSelection::sampled(7, 0.0).next_sample());
+    /// ```
+    #[must_use]
+    pub fn sampled(accuracy_log_seed: u64, probability: f64) -> Self {
+        if probability.is_nan() || probability <= 0.0 {
             return Self::None;
         }
-        let mut values = Mt19937::new(Mt19937::DEFAULT_SEED);
-        values.discard(2 * samples_generated);
-        let offset = Mt19937::new(plan.seeds.accuracy_log).canonical();
-        Self::Sampled { values, offset, probability }
+        Self::Sampled {
+            values: Mt19937::new(Mt19937::DEFAULT_SEED),
+            offset: Mt19937::new(accuracy_log_seed).canonical(),
+            probability,
+        }
     }
 
     /// Returns whether the response to the next sample is logged.

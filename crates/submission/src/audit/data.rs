@@ -97,8 +97,6 @@ struct Comparison {
     different: u64,
     first_different: u64,
     unmatched: u64,
-    /// Number of logged answers without bytes.
-    empty: u64,
     stops: Option<Reason>,
 }
 
@@ -106,24 +104,21 @@ struct Comparison {
 ///
 /// The script of v0.5 passed if nothing could be compared; `needs_match` is false for it.
 /// `samples` is the number of samples to which the accuracy run must have an answer, if its log
-/// states it.
+/// states it. `wrong` contains reasons that already speak against the audited run.
 pub(super) fn answers(
     reference: &Path,
     audited: &Path,
     element: Element,
     needs_match: bool,
     samples: Option<u64>,
-    notes: &mut Vec<String>,
+    wrong: Vec<Reason>,
 ) -> Part {
     let compared = match compare(reference, audited, element) {
         Ok(compared) => compared,
         Err(reason) => return Part::failed("answers", text::ACCURACY, &reason),
     };
     let counts = compared.counts;
-    if counts.logged > 0 && compared.empty == counts.logged {
-        notes.push("All logged answers are empty; their equality proves nothing.".into());
-    }
-    let mut corrected = Vec::new();
+    let mut corrected = wrong;
     if compared.different > 0 {
         corrected.push(Reason::Answers {
             different: compared.different,
@@ -187,7 +182,6 @@ fn compare(reference: &Path, audited: &Path, element: Element) -> Result<Compari
     let mut overwritten: HashMap<u64, AnswerDigest> = HashMap::new();
     read_entries(audited, |entry| {
         let (index, digest) = (entry.qsl_idx, AnswerDigest::new(&entry.data));
-        compared.empty += u64::from(entry.data.is_empty());
         let counts = &mut compared.counts;
         counts.logged += 1;
         match known.get(&index) {

@@ -27,6 +27,7 @@ mod quality;
 pub(crate) mod ratio;
 pub(crate) mod reason;
 mod score;
+mod selection;
 mod text;
 mod tokens;
 mod verify;

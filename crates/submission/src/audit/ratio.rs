@@ -11,6 +11,7 @@ use super::AuditTest;
 use super::evidence::scenario_named;
 use super::plan::{AuditPlan, Deviation, PlannedRun};
 use super::reason::{Reason, Side};
+use dyno_rules::Version;
 
 /// SingleStream latency, in ns, up to which the rules allow a larger tolerance because of
 /// operating system noise.
@@ -22,6 +23,9 @@ const SHORT_MULTI_STREAM_NS: f64 = 1_600_000.0;
 pub(crate) trait LogValues {
     /// Returns the value of the last line with this key, as text.
     fn value_text(&self, key: &str) -> Option<Cow<'_, str>>;
+
+    /// Whether the log has a line with this key.
+    fn has(&self, key: &str) -> bool;
 
     /// Returns the number of error lines.
     fn errors(&self) -> u64;
@@ -39,6 +43,10 @@ impl LogValues for Detail {
             Value::Text(text) => text.as_str().into(),
             Value::Null | Value::List(_) | Value::Map(_) => return None,
         })
+    }
+
+    fn has(&self, key: &str) -> bool {
+        self.value(key).is_some()
     }
 
     fn errors(&self) -> u64 {
@@ -101,13 +109,50 @@ pub(crate) struct Score {
     pub value: f64,
 }
 
+/// Score as a log states it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum LoggedScore {
+    /// No key of the score is in the log.
+    Absent,
+    /// LoadGen and Dyno write 0 without early stopping.
+    Zero,
+    /// The value is not a positive number.
+    Unusable,
+    Value(Score),
+}
+
+impl LoggedScore {
+    /// Reads the first of the keys that the log has.
+    fn read(log: &dyn LogValues, keys: &[(ScoreKind, &str)]) -> Self {
+        let Some((kind, key)) = keys.iter().find(|(_, key)| log.has(key)) else {
+            return Self::Absent;
+        };
+        match number(log, key) {
+            Some(value) if value == 0.0 => Self::Zero,
+            Some(value) if value > 0.0 && value.is_finite() => {
+                Self::Value(Score { kind: *kind, value })
+            }
+            _ => Self::Unusable,
+        }
+    }
+
+    fn value(self) -> Option<Score> {
+        match self {
+            Self::Value(score) => Some(score),
+            Self::Absent | Self::Zero | Self::Unusable => None,
+        }
+    }
+}
+
 /// Properties of a performance run that audits judge.
 pub(crate) struct RunFacts<'a> {
     pub log: &'a dyn LogValues,
     pub scenario: Option<Scenario>,
     pub score: Option<Score>,
+    /// Score as the detail log states it.
+    logged_score: LoggedScore,
     /// Score by the scripts up to v2.0, which read percentiles and scheduled rates.
-    early_score: Option<Score>,
+    early_score: LoggedScore,
     pub mean_latency: Option<f64>,
     is_valid: Option<bool>,
 }
@@ -116,11 +161,14 @@ impl<'a> RunFacts<'a> {
     /// Reads the properties from the detail log.
     pub fn from_log(log: &'a dyn LogValues) -> Self {
         let scenario = log.value_text("effective_scenario").and_then(|name| scenario_named(&name));
+        let absent = LoggedScore::Absent;
+        let logged_score = scenario.map_or(absent, |scenario| logged_score(log, scenario));
         Self {
             log,
             scenario,
-            score: scenario.and_then(|scenario| score(log, scenario)),
-            early_score: scenario.and_then(|scenario| early_score(log, scenario)),
+            score: logged_score.value(),
+            logged_score,
+            early_score: scenario.map_or(absent, |scenario| early_score(log, scenario)),
             mean_latency: number(log, "result_mean_latency_ns").filter(|mean| *mean > 0.0),
             is_valid: log.value_text("result_validity").map(|validity| validity == "VALID"),
         }
@@ -131,13 +179,18 @@ impl<'a> RunFacts<'a> {
         self.scenario.is_some() && self.score.is_some() && self.is_valid.is_some()
     }
 
-    /// Fills in values that the detail log does not contain from the summary.
+    /// Fills in values that the detail log does not contain from the summary. A score that is not a
+    /// number is not replaced.
     pub fn or_summary(self, summary: &Summary<'_>) -> Self {
         let verdict = summary.value("Result is").map(|verdict| verdict == "VALID");
         let scenario = self.scenario.or_else(|| scenario_named(summary.value("Scenario")?));
+        let score = match self.logged_score {
+            LoggedScore::Absent | LoggedScore::Zero => summary_score(summary),
+            LoggedScore::Unusable | LoggedScore::Value(_) => self.score,
+        };
         Self {
             scenario,
-            score: self.score.or_else(|| summary_score(summary)),
+            score,
             is_valid: self.is_valid.or(verdict),
             ..self
         }
@@ -146,9 +199,16 @@ impl<'a> RunFacts<'a> {
     pub fn is_valid(&self) -> bool {
         self.is_valid == Some(true)
     }
+
+    /// Returns the score that counts in a round. With early stopping, a run without an estimate has
+    /// none.
+    fn score_in(&self, round: Version) -> Option<Score> {
+        let is_estimated = round >= Version::new(2, 0);
+        self.score.filter(|_| self.logged_score != LoggedScore::Zero || !is_estimated)
+    }
 }
 
-fn score(log: &dyn LogValues, scenario: Scenario) -> Option<Score> {
+fn logged_score(log: &dyn LogValues, scenario: Scenario) -> LoggedScore {
     // The first key that exists counts. Percentiles and scheduled rates are the results of early
     // rounds.
     let keys: &[(ScoreKind, &str)] = match scenario {
@@ -165,16 +225,13 @@ fn score(log: &dyn LogValues, scenario: Scenario) -> Option<Score> {
         ],
         Scenario::Offline => &[(ScoreKind::Rate, "result_samples_per_second")],
     };
-    let mut found = keys
-        .iter()
-        .filter_map(|(kind, key)| number(log, key).map(|value| Score { kind: *kind, value }));
-    found.next().filter(is_score)
+    LoggedScore::read(log, keys)
 }
 
 /// Returns the score that the scripts of TEST04-A and TEST04-B read. Before v2.0, they read the number
 /// of streams in MultiStream, which is the same in both runs; what a cache improves is the latency.
-fn early_score(log: &dyn LogValues, scenario: Scenario) -> Option<Score> {
-    let (kind, key) = match scenario {
+fn early_score(log: &dyn LogValues, scenario: Scenario) -> LoggedScore {
+    let key = match scenario {
         Scenario::SingleStream => (ScoreKind::Latency, "result_90.00_percentile_latency_ns"),
         Scenario::MultiStream => {
             (ScoreKind::Latency, "result_99.00_percentile_per_query_latency_ns")
@@ -182,7 +239,7 @@ fn early_score(log: &dyn LogValues, scenario: Scenario) -> Option<Score> {
         Scenario::Server => (ScoreKind::Rate, "result_scheduled_samples_per_sec"),
         Scenario::Offline => (ScoreKind::Rate, "result_samples_per_second"),
     };
-    number(log, key).map(|value| Score { kind, value }).filter(is_score)
+    LoggedScore::read(log, &[key])
 }
 
 fn is_score(score: &Score) -> bool {
@@ -235,8 +292,12 @@ pub(crate) fn compare(
 ) -> Vec<Reason> {
     let mut reasons = check_preconditions(plan, run, a, b);
     let is_pair = plan.test == AuditTest::Test04Pair;
-    let early = a.early_score.zip(b.early_score).filter(|_| is_pair);
-    let (reference, audited) = early.map_or((a.score, b.score), |(a, b)| (Some(a), Some(b)));
+    let absent = LoggedScore::Absent;
+    let is_early = is_pair && a.early_score != absent && b.early_score != absent;
+    let score = |facts: &RunFacts<'_>| {
+        if is_early { facts.early_score.value() } else { facts.score_in(plan.round) }
+    };
+    let (reference, audited) = (score(a), score(b));
     match (a.scenario, reference, audited) {
         (_, None, _) => reasons.push(Reason::NoScore { side: Side::Reference }),
         (_, _, None) => reasons.push(Reason::NoScore { side: Side::Audit }),

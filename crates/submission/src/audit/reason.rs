@@ -126,6 +126,34 @@ pub enum Reason {
         /// Required number.
         expected: u64,
     },
+    /// Answers are missing that the load generator logs by the settings of the run.
+    MissingAnswers {
+        /// Number of missing answers.
+        missing: u64,
+        /// Number of answers that must be logged.
+        expected: u64,
+        /// Sequence number of the first missing one.
+        first: u64,
+    },
+    /// Several entries of the log have one sequence number.
+    RepeatedAnswers {
+        /// Number of entries whose sequence number occurred before.
+        count: u64,
+    },
+    /// A sample has more answers than a random choice of samples permits.
+    FrequentSample {
+        /// Sample.
+        sample: u64,
+        /// Number of its answers.
+        count: u64,
+        /// Permitted number.
+        most: u64,
+    },
+    /// All logged answers are empty.
+    EmptyAnswers {
+        /// Number of logged answers.
+        count: u64,
+    },
     /// The official script ends with a traceback.
     ScriptStops {
         /// Cause.
@@ -266,15 +294,33 @@ impl fmt::Display for Reason {
                      benchmark, or pass the value"
                 )
             }
-            token_reason => token_reason.fmt_token_reason(f),
+            answer_reason => answer_reason.fmt_answer_reason(f),
         }
     }
 }
 
 impl Reason {
-    /// Formats the reasons that concern tokens.
-    fn fmt_token_reason(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Formats the reasons that concern entries of the log and their tokens.
+    fn fmt_answer_reason(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::MissingAnswers { missing, expected, first } => write!(
+                f,
+                "{missing} of {expected} answers are missing that the run logs by its settings; \
+                 the first is that with seq_id {first}"
+            ),
+            Self::RepeatedAnswers { count } => {
+                let entries = counted(*count, "entry", "entries");
+                write!(f, "{entries} of the audited run repeat the seq_id of another entry")
+            }
+            Self::FrequentSample { sample, count, most } => write!(
+                f,
+                "{count} logged answers are to sample {sample}, expected at most {most}; samples \
+                 are chosen at random"
+            ),
+            Self::EmptyAnswers { count } => {
+                let answers = counted(*count, "logged answer", "logged answers");
+                write!(f, "the audited run has {answers}, all empty, which prove nothing")
+            }
             Self::FirstToken { count, first } => {
                 many(f, *count, *first, "do not begin with the first tokens reported")
             }

@@ -3,13 +3,42 @@
 use super::evidence::{Evidence, RunFolder};
 use super::plan::{AuditPlan, PlannedRun};
 use super::quality;
-use super::reason::Reason;
-use super::{AuditResult, AuditTest, Part, Verdict, data, entropy, score, text, tokens};
+use super::reason::{Reason, Side};
+use super::{AuditResult, AuditTest, Part, Verdict, data, entropy, score, selection, text, tokens};
+use dyno_loadgen::log::read::Value;
 use dyno_rules::Version;
 
 /// Judges an audit by the logs of its runs. Missing and unreadable logs are reasons to fail.
 #[must_use]
 pub fn verify(plan: &AuditPlan, evidence: &Evidence) -> AuditResult {
+    let mut result = judge(plan, evidence);
+    explain_invalid_runs(plan, evidence, &mut result);
+    result
+}
+
+/// Adds the reasons that the logs of INVALID runs state.
+fn explain_invalid_runs(plan: &AuditPlan, evidence: &Evidence, result: &mut AuditResult) {
+    let reference = match plan.test {
+        AuditTest::Test04Pair => evidence.audited.first(),
+        _ => evidence.performance.as_ref(),
+    };
+    let reasons = result.corrected();
+    for (side, run) in [(Side::Reference, reference), (Side::Audit, evidence.audited.last())] {
+        let detail = run.and_then(|run| run.detail().ok());
+        let is_invalid = reasons.reasons().contains(&Reason::NotValid { side });
+        let Some(detail) = detail.filter(|_| is_invalid) else { continue };
+        let texts = detail.values("result_invalid_reason").filter_map(|value| match value {
+            Value::Text(text) => Some(text.trim()),
+            _ => None,
+        });
+        let why = texts.collect::<Vec<_>>().join(" ");
+        if !why.is_empty() {
+            result.notes.push(format!("The {side} run is INVALID by its log: {why}"));
+        }
+    }
+}
+
+fn judge(plan: &AuditPlan, evidence: &Evidence) -> AuditResult {
     let mut result = AuditResult { test: plan.test, parts: Vec::new(), notes: Vec::new() };
     let runs: Vec<(&PlannedRun, &RunFolder)> = plan.runs.iter().zip(&evidence.audited).collect();
     let Some(&(run, audited)) = runs.last().filter(|_| runs.len() == plan.runs.len()) else {
@@ -18,7 +47,11 @@ pub fn verify(plan: &AuditPlan, evidence: &Evidence) -> AuditResult {
     };
     // The official scripts do not check whether a run has the settings of the audit. The
     // comparison of scores here checks them as well.
-    let wrong = || score::settings_of(run, audited).unwrap_or_else(|reason| vec![reason]);
+    let wrong = || {
+        let mut reasons = score::settings_of(run, audited).unwrap_or_else(|reason| vec![reason]);
+        reasons.extend(selection::check(audited));
+        reasons
+    };
     match plan.test {
         AuditTest::Test01 => {
             result.parts.push(answers(plan, evidence, audited, &mut result.notes));
@@ -37,7 +70,7 @@ pub fn verify(plan: &AuditPlan, evidence: &Evidence) -> AuditResult {
                      require it. Its settings are not judged."
                         .into(),
                 );
-                Vec::new()
+                selection::check(audited)
             } else {
                 wrong()
             };
@@ -107,9 +140,10 @@ fn answers(
         let keys = ["effective_accuracy_sample_count", "qsl_reported_total_count"];
         keys.iter().find_map(|key| detail.whole(key).filter(|count| *count > 0))
     });
-    let (reference, audited) = (accuracy.accuracy_path(), audited.accuracy_path());
+    let (reference, log) = (accuracy.accuracy_path(), audited.accuracy_path());
+    let wrong = selection::check(audited);
     let element = evidence.element;
-    let mut part = data::answers(&reference, &audited, element, needs_match, samples, notes);
+    let mut part = data::answers(&reference, &log, element, needs_match, samples, wrong);
     let is_passed = part.corrected.is_passed() && part.official.is_passed();
     let Some(qualities) = evidence.qualities.as_ref().filter(|_| !is_passed) else { return part };
     let close = quality::close(qualities, plan);

@@ -200,7 +200,7 @@ checks! {
     SERVER_METRIC "performance.server_metric" [N O O] "the round determines which rate of Server counts", "no action: both rates are shown";
     ACCURACY_HASH_FORMAT "accuracy.hash_format" [E O O] "the hash is a SHA-256", "truncate the log with `dyno package`, which writes the hash";
     ACCURACY_HASH_DIFFERS "accuracy.hash_differs" [E O O] "the hash matches the accuracy log", "run the accuracy script on this log, then truncate the log with `dyno package`";
-    ACCURACY_LOG_EMPTY "accuracy.log_empty" [E O O] "the accuracy log has samples", "submit the log of the accuracy run";
+    ACCURACY_LOG_EMPTY "accuracy.log_empty" [E O O] "the accuracy log has samples, and one answer to each", "submit the log of the accuracy run";
     ACCURACY_COUNTS "accuracy.counts" [E O O] "an accuracy has one value, and matches the counts beside it", "submit accuracy.txt unchanged, as the script wrote it";
     ACCURACY_UNIT "accuracy.unit" [E O O] "quality reaches its target in the unit of the target", "use weights that reach the target, or submit to the open division";
     ACCURACY_PLACEHOLDER "accuracy.placeholder" [N O O] "the bounds of the round are known", "no action: the official table has a placeholder";

@@ -180,6 +180,16 @@ pub enum PackageError {
         /// Its folder.
         folder: PathBuf,
     },
+    /// The output of the accuracy script lacks a metric of the benchmark.
+    #[error("the accuracy in {} has no {metric}, which {benchmark} requires", folder.display())]
+    MetricMissing {
+        /// Folder of the accuracy run.
+        folder: PathBuf,
+        /// Benchmark.
+        benchmark: String,
+        /// Metric of the round.
+        metric: String,
+    },
     /// The log does not allow inference.
     #[error(
         "{} cannot be inferred from the log in {}: it has no early-stopping estimate of the 99th \
@@ -270,7 +280,7 @@ impl PackageError {
             Self::NoTests { .. } => {
                 Some("name a run directory of `dyno run`, or a folder with mlperf_log_detail.txt")
             }
-            Self::NotScored { .. } => Some(
+            Self::NotScored { .. } | Self::MetricMissing { .. } => Some(
                 "write the output of the benchmark's accuracy script to accuracy.txt beside the \
                  log",
             ),

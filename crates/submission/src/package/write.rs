@@ -15,6 +15,7 @@ use super::truncate::{LIMIT_BYTES, TruncatedLog, shorten};
 use super::{
     MissingField, PackageError, PackageRequest, completeness, describe, existing, user_conf,
 };
+use crate::audit::metrics_in;
 use crate::entry::DivisionFolder;
 use crate::facts::loadgen;
 use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, Layout, RESULTS, SUMMARY, SYSTEMS};
@@ -427,7 +428,7 @@ impl TreeWriter<'_> {
         result: &PlannedResult<'_>,
     ) -> Result<(), PackageError> {
         let folder = self.below(RESULTS, result);
-        self.accuracy(benchmark, result.accuracy, &folder.join("accuracy"))?;
+        self.accuracy(benchmark, result, &folder.join("accuracy"))?;
         for (number, test) in (1..).zip(&result.performance) {
             let target = folder.join(format!("performance/run_{number}"));
             for name in [SUMMARY, DETAIL] {
@@ -463,9 +464,10 @@ impl TreeWriter<'_> {
     fn accuracy(
         &mut self,
         benchmark: &Benchmark,
-        test: &TestRun,
+        result: &PlannedResult<'_>,
         target: &Path,
     ) -> Result<(), PackageError> {
+        let test = result.accuracy;
         for name in [SUMMARY, DETAIL] {
             self.copy(&test.folder.join(name), &target.join(name))?;
         }
@@ -476,6 +478,10 @@ impl TreeWriter<'_> {
                 return Err(PackageError::NotScored { folder: test.folder.clone() });
             }
         };
+        if let Some(metric) = missing_metric(self.request, benchmark, result, &text) {
+            let (folder, benchmark) = (test.folder.clone(), benchmark.name.clone());
+            return Err(PackageError::MetricMissing { folder, benchmark, metric });
+        }
         let log = test.folder.join(ACCURACY_LOG);
         let look = |read: &mut dyn Read| completeness::check(read, &log, &test.detail);
         self.accuracy_log(&log, &text, target, look)?;
@@ -504,6 +510,23 @@ impl TreeWriter<'_> {
         }
         Ok(written)
     }
+}
+
+/// Returns the first metric with a target that the output of an accuracy script lacks.
+fn missing_metric(
+    request: &PackageRequest<'_>,
+    benchmark: &Benchmark,
+    result: &PlannedResult<'_>,
+    text: &[u8],
+) -> Option<String> {
+    let targets = benchmark.accuracy.iter().filter(|target| {
+        let is_here = target.scenario.is_none_or(|scenario| scenario == result.scenario);
+        is_here && target.at_least.is_some()
+    });
+    let names: Vec<&str> = targets.map(|target| target.metric.as_str()).collect();
+    let values = metrics_in(&String::from_utf8_lossy(text), request.round, &names);
+    let mut missing = names.iter().zip(values).filter(|(_, value)| value.is_none());
+    missing.next().map(|(name, _)| (*name).to_owned())
 }
 
 /// Returns a page that describes how the result was produced and how to reproduce it.

@@ -270,7 +270,7 @@ fn unanswered(scored: &ScoreReport) -> u64 {
 
 /// Returns the counts of answers, and the problems of invalid ones.
 fn counts_text(scored: &ScoreReport, is_partial: bool) -> String {
-    let ScoreReport { entries, samples, references, malformed, .. } = *scored;
+    let ScoreReport { entries, samples, references, malformed, contradicting, .. } = *scored;
     let total = references.map(|references| format!(" of {references}")).unwrap_or_default();
     let mut text = format!("{entries} answers to {samples}{total} samples\n");
     match unanswered(scored) {
@@ -285,6 +285,13 @@ fn counts_text(scored: &ScoreReport, is_partial: bool) -> String {
                  set; complete the run, or use --partial to accept the score of a part"
             );
         }
+    }
+    if contradicting > 0 {
+        let _ = writeln!(
+            text,
+            "warning: {contradicting} answers differ from the first answer to their sample; the \
+             first one counts, as in most official scripts"
+        );
     }
     if malformed > 0 {
         let _ = writeln!(

@@ -168,7 +168,6 @@ impl<R: BufRead> AccuracyReader<R> {
     fn entry(&mut self, data: &mut Vec<u8>) -> Result<AccuracyEntry, ProblemKind> {
         let mut entry = AccuracyEntry { line: self.line, ..AccuracyEntry::default() };
         let (mut seq_id, mut qsl_idx, mut has_data) = (None, None, false);
-        let start = data.len();
         loop {
             let mut key = Word::default();
             if !self.eat(b'"')? {
@@ -178,11 +177,21 @@ impl<R: BufRead> AccuracyReader<R> {
             if !self.eat(b'"')? || !self.eat(b':')? {
                 return Err(LAYOUT);
             }
+            let repeated = match key.bytes() {
+                b"seq_id" if seq_id.is_some() => Some("seq_id"),
+                b"qsl_idx" if qsl_idx.is_some() => Some("qsl_idx"),
+                b"data" if has_data => Some("data"),
+                b"token_data" if entry.token_data.is_some() => Some("token_data"),
+                b"token_count" if entry.token_count.is_some() => Some("token_count"),
+                _ => None,
+            };
+            if let Some(field) = repeated {
+                return Err(ProblemKind::Repeated { field });
+            }
             match key.bytes() {
                 b"seq_id" => seq_id = Some(self.integer("seq_id")?),
                 b"qsl_idx" => qsl_idx = Some(self.integer("qsl_idx")?),
                 b"data" => {
-                    data.truncate(start);
                     self.hex("data", data)?;
                     has_data = true;
                 }
@@ -467,6 +476,14 @@ mod tests {
     #[test]
     fn a_wrong_entry_is_named() {
         for (text, expected) in [
+            (
+                "[\n{ \"seq_id\" : 1, \"qsl_idx\" : 1, \"data\" : \"01\", \"data\" : \"02\" }\n]\n",
+                "line 2: field `data` occurs twice",
+            ),
+            (
+                "[\n{ \"seq_id\" : 1, \"qsl_idx\" : 1, \"qsl_idx\" : 1, \"data\" : \"01\" }\n]\n",
+                "line 2: field `qsl_idx` occurs twice",
+            ),
             (
                 "[\n{ \"seq_id\" : x, \"qsl_idx\" : 1, \"data\" : \"01\" }\n]\n",
                 "line 2: field `seq_id`",

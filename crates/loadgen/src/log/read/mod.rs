@@ -41,6 +41,11 @@ pub enum ProblemKind {
         /// Name of the field.
         field: &'static str,
     },
+    /// A field of an entry occurs twice.
+    Repeated {
+        /// Name of the field.
+        field: &'static str,
+    },
     /// The value of a key cannot be parsed.
     Value {
         /// Name of the key.
@@ -64,6 +69,7 @@ impl fmt::Display for LogReadProblem {
         match &self.kind {
             ProblemKind::Foreign { expected } => write!(f, "expected {expected}"),
             ProblemKind::Field { field } => write!(f, "field `{field}` is missing or unreadable"),
+            ProblemKind::Repeated { field } => write!(f, "field `{field}` occurs twice"),
             ProblemKind::Value { key } => write!(f, "the value of `{key}` does not read"),
             ProblemKind::Truncated { expected } => write!(
                 f,

@@ -39,6 +39,10 @@ impl LogValues for DetailLog {
         })
     }
 
+    fn has(&self, key: &str) -> bool {
+        self.entry(key).is_some()
+    }
+
     fn errors(&self) -> u64 {
         self.errors.count as u64
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::check::catalogue::RUN_TARGET_LATENCY;
+use crate::check::catalogue::{RUN_CONSISTENT, RUN_TARGET_LATENCY};
 use crate::check::issues::{Issues, Location};
 use crate::check::place::Place;
 use crate::facts::detail::DetailLog;
@@ -21,13 +21,24 @@ pub(super) fn check(
 ) {
     let is_fixed = place.submitter.division.is_closed_or_network();
     let Some(benchmark) = place.model.benchmark.filter(|_| is_fixed) else { return };
+    let key = "effective_target_latency_percentile";
+    let pair = log.number(key).zip(place.round.percentile(benchmark, played));
+    // A tighter percentile breaks no rule, but is not that of the result. Consistency checks report
+    // values of 1 and more.
+    let is_other = |(requested, least): &(f64, f64)| {
+        *requested < 1.0 && *requested > least + PERCENTILE_TOLERANCE
+    };
+    let has_percentile = played != RuleScenario::Offline;
+    if let Some((requested, least)) = pair.filter(|_| has_percentile).filter(is_other) {
+        let at = Location::path(path).line(log.line_of(key));
+        let message = format!("{key} is {requested}, which is not the percentile of the round");
+        issues.add_expected(&RUN_CONSISTENT, at, message, least.to_string());
+    }
     let mut looser = |key: &str, requested: f64, expected: String| {
         let message = format!("{key} is {requested}: early stopping used a looser bound");
         let at = Location::path(path).line(log.line_of(key));
         issues.add_expected(&RUN_TARGET_LATENCY, at, message, expected);
     };
-    let key = "effective_target_latency_percentile";
-    let pair = log.number(key).zip(place.round.percentile(benchmark, played));
     let is_looser = |(requested, least): &(f64, f64)| requested + PERCENTILE_TOLERANCE < *least;
     if let Some((requested, least)) = pair.filter(is_looser) {
         looser(key, requested, format!("at least {least}"));

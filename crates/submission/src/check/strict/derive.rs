@@ -27,6 +27,10 @@ pub(super) const RANKS: [(&str, f64); 6] = [
 /// Keys with texts of early stopping.
 pub(super) const STOPPING: [&str; 3] =
     ["early_stopping_result", "early_stopping_ttft_result", "early_stopping_tpot_result"];
+/// Keys of Dyno with samples that have no answer.
+const LOST: [&str; 2] = ["dyno_failed_samples", "dyno_missing_samples"];
+/// Beginning of the percentiles of the time per output token.
+const TIME_PER_TOKEN: &str = "result_time_per_output_token_";
 /// Scenario of a run, and how the rules of the round judge it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RunRules {
@@ -68,7 +72,9 @@ pub(super) fn check(log: &DetailLog, path: &Path, rules: RunRules, issues: &mut 
     run.check_least(issues);
     for family in &FAMILIES {
         run.check_order(family, issues);
+        run.check_mean(family, issues);
     }
+    run.check_percentile(issues);
     run.check_first_tokens(issues);
     run.check_counts(issues);
     run.check_rates(issues);
@@ -96,7 +102,7 @@ const FAMILIES: [Family; 4] = [
     LATENCY,
     FIRST_TOKEN,
     Family {
-        begin: "result_time_per_output_token_",
+        begin: TIME_PER_TOKEN,
         end: "_percentile_ns",
         least: "result_time_to_output_token_min",
         mean: "result_time_to_output_token_mean",
@@ -202,6 +208,64 @@ impl Run<'_> {
         }
     }
 
+    /// Checks that the percentiles permit the mean. The percentiles are latencies at known places
+    /// in ascending order, so each other latency lies between two of them.
+    fn check_mean(&self, family: &Family, issues: &mut Issues) {
+        // Samples of one token have no time per output token, so that the count is unknown.
+        let has_count = family.begin != TIME_PER_TOKEN;
+        let Some(count) = self.answered().filter(|_| has_count) else { return };
+        let shares = once(0.0).chain(RANKS.map(|(_, share)| share)).chain(once(1.0));
+        let known: Vec<(f64, f64)> = shares
+            .zip(family.ordered())
+            .filter_map(|(share, key)| Some((share, self.log.number(&key)?)))
+            .collect();
+        let edges = self.log.number(family.least).zip(self.log.number(family.most));
+        let Some(((least, most), mean)) = edges.zip(self.log.number(family.mean)) else { return };
+        // `check_order` reports the other contradictions.
+        let is_ordered = known.windows(2).all(|pair| pair[0].1 <= pair[1].1);
+        if !is_ordered || mean < least || mean > most {
+            return;
+        }
+        let sum = |side: usize| -> f64 {
+            known.windows(2).map(|pair| (pair[1].0 - pair[0].0) * pair[side].1).sum()
+        };
+        // Indices are whole, and so are means.
+        let tolerance = 2.0 * (most - least) / count + 1.0;
+        let (low, high) = (sum(0) - tolerance, sum(1) + tolerance);
+        if (mean < low || mean > high) && !self.is_wrapped(mean, low, high) {
+            let message = format!("{} is {mean}, which the percentiles exclude", family.mean);
+            let expected = format!("{:.0} to {:.0}", low.ceil(), high.floor());
+            issues.add_expected(&RUN_CONSISTENT, self.at(family.mean), message, expected);
+        }
+    }
+
+    /// Returns the smallest number of answers from which the percentiles may be.
+    fn answered(&self) -> Option<f64> {
+        let issued = match self.rules.played {
+            RuleScenario::Offline => {
+                OfflineCounts::read(self.log)?.samples().fold(f64::MAX, f64::min)
+            }
+            _ => self.log.number("result_query_count")?,
+        };
+        Some((issued - self.lost()).max(1.0))
+    }
+
+    /// Returns how many samples have no answer. Only Dyno completes such runs.
+    pub(super) fn lost(&self) -> f64 {
+        LOST.iter().filter_map(|key| self.log.number(key)).sum()
+    }
+
+    /// Checks that the percentile of the bound is a share. Offline has no bound, and early releases
+    /// logged uninitialized memory.
+    fn check_percentile(&self, issues: &mut Issues) {
+        let key = "effective_target_latency_percentile";
+        let Some(share) = self.log.number(key) else { return };
+        if self.rules.played != RuleScenario::Offline && (share <= 0.0 || share >= 1.0) {
+            let message = format!("{key} is {share}");
+            issues.add_expected(&RUN_CONSISTENT, self.at(key), message, "above 0 and below 1");
+        }
+    }
+
     /// Whether a mean outside of its bounds is due to a sum that overflowed.
     fn is_wrapped(&self, mean: f64, least: f64, most: f64) -> bool {
         let counts = OfflineCounts::read(self.log);
@@ -224,9 +288,10 @@ impl Run<'_> {
     }
 
     /// Whether the run generates more queries after the prepared ones. The reference stops
-    /// there.
+    /// there. Offline has a single query.
     fn goes_on(&self) -> bool {
-        [("dyno_continue_trace", "true"), ("dyno_early_stopping", "extend")]
+        let is_offline = self.rules.played == RuleScenario::Offline;
+        !is_offline && [("dyno_continue_trace", "true"), ("dyno_early_stopping", "extend")]
             .iter()
             .any(|(key, value)| self.log.text(key) == Some(value))
     }
@@ -395,6 +460,52 @@ pub(super) mod tests {
         ] {
             assert!(!run(key, value).is_empty(), "{key} {value}");
         }
+    }
+
+    /// 1000 latencies: the percentiles are at indices 500, 900 and 990. At least 500 latencies are
+    /// 100, 400 are 200, 90 are 300, 9 are 400 and the last is 1000: the sum is at least 161 600.
+    /// At most 501 are 200, 400 are 300, 90 are 400 and 9 are 1000: the sum is at most 265 200. The
+    /// tolerance of the mean is 2 * 900 / 1000 + 1 = 2.8.
+    #[test]
+    fn the_percentiles_bound_the_mean() {
+        let run = |mean: &'static str| {
+            let pairs = [
+                ("result_query_count", "1000"),
+                ("result_min_latency_ns", "100"),
+                ("result_50.00_percentile_latency_ns", "200"),
+                ("result_90.00_percentile_latency_ns", "300"),
+                ("result_99.00_percentile_latency_ns", "400"),
+                ("result_max_latency_ns", "1000"),
+                ("result_mean_latency_ns", mean),
+            ];
+            found(RuleScenario::Server, &pairs)
+        };
+        for (mean, findings) in [("162", 0), ("265", 0), ("157", 1), ("270", 1), ("99", 1)] {
+            let found = run(mean);
+            assert_eq!(found.len(), findings, "{mean}: {found:?}");
+        }
+        assert!(run("157")[0].contains("which the percentiles exclude"));
+    }
+
+    #[test]
+    fn the_percentile_of_a_bound_is_a_share() {
+        let run = |played, value| found(played, &[("effective_target_latency_percentile", value)]);
+        for value in ["1.0", "1.99", "8.98", "0.0", "-0.9"] {
+            assert_eq!(run(RuleScenario::SingleStream, value).len(), 1, "{value}");
+        }
+        assert_eq!(run(RuleScenario::Server, "0.99"), [""; 0]);
+        assert_eq!(run(RuleScenario::Offline, "0.0"), [""; 0]);
+    }
+
+    #[test]
+    fn offline_issues_the_queries_that_it_generated() {
+        let run = |queries| {
+            let goes_on = ("dyno_early_stopping", "\"extend\"");
+            let generated = ("generated_query_count", "1");
+            found(RuleScenario::Offline, &[generated, ("result_query_count", queries), goes_on])
+        };
+        assert_eq!(run("1"), [""; 0]);
+        assert_eq!(run("9").len(), 1);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Checks the accuracy run: its hash, its log, and values in the unit of their target.
 
+use std::collections::HashMap;
 use std::path::Path;
 
+use dyno_loadgen::log::read::{AccuracyReader, LogReadProblem, ProblemKind};
 use sha2::{Digest, Sha256};
 
 use crate::check::accuracy::ERROR;
@@ -94,6 +96,35 @@ pub(super) fn check_hash(
             let message = "the hash does not match mlperf_log_accuracy.json, which is not \
                  truncated";
             issues.add_expected(&ACCURACY_HASH_DIFFERS, at, message, real);
+        }
+    }
+}
+
+/// Checks that a complete log of the accuracy run has one answer to each sample. Most official
+/// scripts score the first one, and some the last one.
+pub(super) fn check_answers(log: Option<Node<'_>>, issues: &mut Issues) {
+    let Some(file) = log else { return };
+    // `check_hash` reports a log that is not complete.
+    let Some(bytes) = read_complete(file, &mut issues.another()) else { return };
+    let path = file.path();
+    let mut known: HashMap<u64, Vec<u8>> = HashMap::new();
+    for entry in AccuracyReader::new(&bytes[..]) {
+        match entry {
+            Ok(entry) => {
+                let first = known.entry(entry.qsl_idx).or_insert_with(|| entry.data.clone());
+                if *first != entry.data {
+                    let at = Location::path(&path).line(Some(entry.line));
+                    let message = format!("has another answer to sample {}", entry.qsl_idx);
+                    issues.add_expected(&ACCURACY_LOG_EMPTY, at, message, "one answer");
+                }
+            }
+            Err(LogReadProblem { line, kind: kind @ ProblemKind::Repeated { .. } }) => {
+                let problem = LogReadProblem { line, kind };
+                let at = Location::path(&path).line(Some(line));
+                issues.add(&ACCURACY_LOG_EMPTY, at, problem.to_string());
+            }
+            // The official programs do not parse the log, either.
+            Err(_) => {}
         }
     }
 }

@@ -92,6 +92,11 @@ impl Run<'_> {
             let expected = format!("about {:.6}", queries * each / span);
             contradicts(completed_key, completed, "power_begin and power_end", expected);
         }
+        let most = span * (1.0 + RATE_TOLERANCE) + SPAN_TOLERANCE_S;
+        if took - self.lost() / completed > most {
+            let expected = format!("at most {:.0}", most * completed / each);
+            contradicts("result_query_count", queries, "the rates and the times", expected);
+        }
     }
 
     /// Checks that both pairs of rates imply the same number of tokens per sample.
@@ -143,6 +148,27 @@ mod tests {
         };
         assert_eq!(offline("110.0"), [""; 0]);
         assert_eq!(offline("1100.0").len(), 1);
+    }
+
+    #[test]
+    fn queries_of_server_fit_into_the_run() {
+        let run = |queries| {
+            let pairs = [
+                ("result_query_count", queries),
+                ("dyno_early_stopping", "\"extend\""),
+                ("generated_query_count", "26736"),
+                ("generated_samples_per_query", "1"),
+                ("result_max_latency_ns", "5399301127"),
+                ("power_begin", "\"07-23-2025 02:30:20.000\""),
+                ("power_end", "\"07-23-2025 02:41:35.734\""),
+                ("result_scheduled_samples_per_sec", "39.6388"),
+                ("result_completed_samples_per_sec", "39.5644"),
+            ];
+            found(RuleScenario::Server, &pairs)
+        };
+        assert_eq!(run("26736"), [""; 0]);
+        // 53472 queries at 39.5644 queries/s take 1351.5 s. The run took 675.7 s.
+        assert!(run("53472")[0].contains("result_query_count is 53472"));
     }
 
     /// Values of Server runs of real systems, for images and for text.

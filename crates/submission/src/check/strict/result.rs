@@ -218,6 +218,7 @@ impl Work<'_, '_, SystemInfo> {
             Ok(content) => {
                 found = accuracy::check_text(place, content, &text, &mut own);
                 quality::check_hash(content, &text, folder.file(ACCURACY_LOG), issues);
+                quality::check_answers(folder.file(ACCURACY_LOG), issues);
                 quality::check_repeats(content, &text, issues);
                 if let Some(benchmark) = self.model.benchmark {
                     quality::check_units(benchmark, place.scenario, content, &text, &mut own);

@@ -56,6 +56,7 @@ impl Run<'_> {
         if over > queries {
             return;
         }
+        self.check_over(queries, over, bound, issues);
         let needed = minimum_queries(over, &Params::rules(percentile));
         let met = queries >= needed;
         let logged = self.log.flag("early_stopping_met");
@@ -68,22 +69,36 @@ impl Run<'_> {
             let expected = format!("{met}: that needs {needed} queries");
             issues.add_expected(&RUN_STOPPING, self.at("early_stopping_met"), message, expected);
         }
-        let name =
-            RANKS.iter().find(|(_, share)| (share - percentile).abs() < 1e-9).map(|(name, _)| name);
-        let key = format!("result_{}_percentile_latency_ns", name.unwrap_or(&"99.00"));
-        let Some(reached) = self.log.number(&key).filter(|_| name.is_some()) else { return };
-        let share = over as f64 / queries as f64;
-        // One query more or less may be the one at the percentile.
-        let slack = 2.0 / queries as f64;
-        let contradicts = if reached > bound {
-            share < 1.0 - percentile - slack
-        } else {
-            share > 1.0 - percentile + slack
+    }
+
+    /// Checks the count of queries over the bound by minimum, percentiles and maximum. Queries
+    /// without an answer are over the bound, and have no latency.
+    fn check_over(&self, queries: u64, over: u64, bound: f64, issues: &mut Issues) {
+        let (queries, over, lost) = (queries as f64, over as f64, self.lost());
+        let answered = (queries - lost).max(0.0);
+        let rank = |(name, share): (&str, f64)| {
+            let key = format!("result_{name}_percentile_latency_ns");
+            // One query more or less may be the one at the percentile.
+            (key, ((1.0 - share) * answered - 2.0, (1.0 - share) * answered + 2.0))
         };
-        if contradicts {
-            let message =
-                format!("{key} is {reached}, with {over} of {queries} queries over {bound} ns");
-            issues.add(&RUN_STOPPING, self.at(&key), message);
+        let [least, most] = ["min", "max"].map(|edge| format!("result_{edge}_latency_ns"));
+        // All queries are at least the minimum. One or more are the maximum.
+        let known = std::iter::once((least, (answered, f64::MAX)))
+            .chain(RANKS.into_iter().map(rank))
+            .chain(std::iter::once((most, (1.0, 0.0))));
+        for (key, (fewest, most)) in known {
+            let Some(reached) = self.log.number(&key) else { continue };
+            let contradicts =
+                if reached > bound { over < fewest + lost } else { over > most + lost };
+            if contradicts {
+                let message =
+                    format!("{key} is {reached}, with {over} of {queries} queries over {bound} ns");
+                return issues.add(&RUN_STOPPING, self.at(&key), message);
+            }
+        }
+        if over < lost {
+            let message = format!("{over} queries are over {bound} ns, but {lost} have no answer");
+            issues.add(&RUN_STOPPING, self.at("result_overlatency_query_count"), message);
         }
     }
 
@@ -183,5 +198,38 @@ mod tests {
         let early = |over, p99| by(Decision::Percentile, over, "true", p99);
         assert_eq!(early("990", "14900000"), [""; 0]);
         assert!(early("1100", "14900000")[0].contains("result_99.00"));
+    }
+
+    /// 10 of 10 000 latencies are at least the percentile 99.9, and one is the maximum.
+    #[test]
+    fn every_percentile_bounds_the_queries_over_the_bound() {
+        let run = |over: &'static str, p999: &'static str, most: &'static str, failed| {
+            let pairs = [
+                ("effective_target_latency_ns", "100"),
+                ("effective_target_latency_percentile", "0.99"),
+                ("result_query_count", "10000"),
+                ("result_overlatency_query_count", over),
+                ("result_min_latency_ns", "1"),
+                ("result_99.90_percentile_latency_ns", p999),
+                ("result_max_latency_ns", most),
+                ("dyno_failed_samples", failed),
+            ];
+            found_by(Decision::EarlyStopping, RuleScenario::Server, &pairs)
+        };
+        assert_eq!(run("0", "90", "100", "0"), [""; 0]);
+        assert_eq!(run("1", "90", "101", "0"), [""; 0]);
+        assert_eq!(run("10", "101", "110", "0"), [""; 0]);
+        assert_eq!(run("3", "90", "100", "3"), [""; 0]);
+        for (over, p999, most, failed, part) in [
+            ("1", "90", "100", "0", "result_max"),
+            ("0", "90", "101", "0", "result_max"),
+            ("20", "90", "110", "0", "result_99.90"),
+            ("7", "101", "110", "0", "result_99.90"),
+            ("2", "90", "100", "3", "3 have no answer"),
+        ] {
+            let found = run(over, p999, most, failed);
+            let [message] = &found[..] else { panic!("{over} {p999} {most}: {found:?}") };
+            assert!(message.contains(part), "{message}");
+        }
     }
 }

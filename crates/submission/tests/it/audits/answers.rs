@@ -38,17 +38,100 @@ fn verdicts(result: &AuditResult) -> (bool, bool) {
     (result.corrected().is_passed(), result.official().is_passed())
 }
 
+/// An image without objects has an empty answer. If all are empty, nothing was computed.
 #[test]
-fn empty_answers_are_the_same_and_are_told() {
-    let notes = |logged: &[(u64, Vec<u8>)]| {
+fn answers_that_are_all_empty_prove_nothing() {
+    let reasons = |logged: &[(u64, Vec<u8>)]| {
         let folder = Folder::new();
         let known = [(0, vec![]), (1, vec![7])];
         let (result, _) = audit(&folder, &planned("v5.1"), [&known, logged], Element::I8);
-        assert!(result.is_passed(), "{result:?}");
-        result.notes.len()
+        assert!(result.official().is_passed(), "{result:?}");
+        result.corrected().reasons().to_vec()
     };
-    assert_eq!(notes(&[(0, vec![])]), 1);
-    assert_eq!(notes(&[(0, vec![]), (1, vec![7])]), 0);
+    assert_eq!(reasons(&[(0, vec![])]), [Reason::EmptyAnswers { count: 1 }]);
+    assert_eq!(reasons(&[(0, vec![]), (1, vec![7])]), []);
+}
+
+/// Sequence numbers that the reference LoadGen 6.0.17 logged in a SingleStream run of 400 queries
+/// with the seed of TEST01, a sampling target of 64 and no minimum duration
+/// (`loadgen/testdata/traces/audit-accuracy-sampling.json`).
+const LOGGED_BY_LOADGEN: [u64; 54] = [
+    5, 17, 39, 53, 56, 65, 82, 87, 89, 92, 103, 107, 113, 116, 119, 129, 137, 140, 155, 167, 170,
+    182, 188, 200, 210, 221, 222, 223, 236, 250, 257, 263, 279, 287, 289, 293, 301, 304, 313, 321,
+    327, 329, 339, 345, 346, 348, 349, 365, 366, 372, 380, 384, 393, 394,
+];
+
+/// Verifies TEST01 of a run that should log as LoadGen did, with entries of these sequence numbers.
+fn logged_as(numbers: &[u64], lines: &[(&str, &str)]) -> Vec<Reason> {
+    let folder = Folder::new();
+    let mut plan =
+        plan(AuditTest::Test01, round("v5.1"), Some("resnet"), Scenario::SingleStream).unwrap();
+    for (field, value) in &mut plan.runs[0].settings {
+        if *field == "accuracy_log_sampling_target" {
+            *value = "64".into();
+        }
+    }
+    let runs = ["accuracy", "performance", "audit"].map(|name| folder.run(name));
+    write_answers(&runs[0], &[(0, vec![7])]);
+    let entry = |number: &u64| {
+        format!("{{ \"seq_id\" : {number}, \"qsl_idx\" : 0, \"data\" : \"07\" }}")
+    };
+    let entries: Vec<String> = numbers.iter().map(entry).collect();
+    std::fs::write(runs[2].accuracy_path(), format!("[\n{}\n]\n", entries.join(",\n"))).unwrap();
+    let performance = Performance::new(Scenario::SingleStream, 1e6);
+    performance.write(&runs[1]);
+    let mut audited = performance.planned(&plan, 0);
+    let counts = [
+        ("effective_target_qps", "1000"),
+        ("effective_min_query_count", "400"),
+        ("generated_query_count", "400"),
+        ("generated_samples_per_query", "1"),
+    ];
+    for (key, value) in counts.iter().chain(lines) {
+        audited.settings.push(((*key).to_owned(), (*value).to_owned()));
+    }
+    audited.write(&runs[2]);
+    // The last line of a key counts, and `write` has the number of entries.
+    let detail = std::fs::read_to_string(runs[2].detail_path()).unwrap();
+    let queries = detail.lines().find(|line| line.contains("\"result_query_count\"")).unwrap();
+    let old = format!("\"value\": {}", numbers.len());
+    let all = queries.replace(&old, "\"value\": 400");
+    std::fs::write(runs[2].detail_path(), detail.replace(queries, &all)).unwrap();
+    let [accuracy, performance, audited] = runs;
+    let mut evidence = Evidence::new(vec![audited], Element::I8);
+    evidence.accuracy = Some(accuracy);
+    evidence.performance = Some(performance);
+    verify(&plan, &evidence).parts[0].corrected.reasons().to_vec()
+}
+
+#[test]
+fn answers_that_loadgen_logs_must_be_in_the_log() {
+    let all = LOGGED_BY_LOADGEN;
+    assert_eq!(logged_as(&all, &[]), []);
+    assert_eq!(
+        logged_as(&all[1..], &[]),
+        [Reason::MissingAnswers { missing: 1, expected: 54, first: 5 }]
+    );
+    assert_eq!(
+        logged_as(&all[..1], &[]),
+        [Reason::MissingAnswers { missing: 53, expected: 54, first: 17 }]
+    );
+    let repeated = [5; 54];
+    assert_eq!(
+        logged_as(&repeated, &[]),
+        [
+            Reason::RepeatedAnswers { count: 53 },
+            Reason::MissingAnswers { missing: 53, expected: 54, first: 17 },
+        ]
+    );
+    // The mean is 54 / 400 = 0.135, so that 0.135 + 8 * (0.367 + 1) = 11.07 are permitted.
+    let loaded = ("effective_performance_sample_count", "400");
+    assert_eq!(
+        logged_as(&all, &[loaded]),
+        [Reason::FrequentSample { sample: 0, count: 54, most: 11 }]
+    );
+    // Failed samples have no answers.
+    assert_eq!(logged_as(&all[1..], &[("dyno_failed_samples", "1")]), []);
 }
 
 #[test]

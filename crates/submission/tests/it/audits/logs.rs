@@ -111,6 +111,30 @@ impl Performance {
         self
     }
 
+    /// Returns the settings that select logged answers, and the counts of a run that logged all of
+    /// its answers if it has an accuracy log.
+    fn issued(&self, run: &RunFolder) -> Vec<(String, String)> {
+        let mut rows = vec![
+            ("effective_target_qps", 1),
+            ("effective_min_duration_ms", 0),
+            ("effective_min_query_count", 1),
+            ("effective_min_sample_count", 1),
+            ("effective_samples_per_query", 1),
+            ("effective_accuracy_log_rng_seed", 0),
+            ("effective_accuracy_log_probability", 0),
+            ("effective_accuracy_log_sampling_target", 0),
+        ];
+        if let Ok(answers) = fs::read_to_string(run.accuracy_path()) {
+            let logged = answers.matches("\"seq_id\"").count();
+            let is_offline = self.scenario == Scenario::Offline;
+            let (queries, each) = if is_offline { (1, logged) } else { (logged, 1) };
+            rows.push(("generated_query_count", queries));
+            rows.push(("generated_samples_per_query", each));
+            rows.push(("result_query_count", queries));
+        }
+        rows.into_iter().map(|(key, value)| (key.to_owned(), value.to_string())).collect()
+    }
+
     pub fn write(&self, run: &RunFolder) {
         let (key, label) = match self.scenario {
             Scenario::SingleStream => ("early_stopping_latency_ss", None),
@@ -131,6 +155,7 @@ impl Performance {
         for seed in ["qsl", "sample_index", "schedule"] {
             rows.push((format!("effective_{seed}_rng_seed"), self.seeds.to_string()));
         }
+        rows.extend(self.issued(run));
         // A setting that is given twice was changed; results keep both lines.
         let is_changed = |key: &String, later: &[(String, String)]| {
             key.starts_with("effective_") && later.iter().any(|(other, _)| other == key)

@@ -43,6 +43,51 @@ fn one_sample_may_not_be_faster_by_a_tenth() {
     assert_eq!(offline(1.0), BOTH);
 }
 
+#[test]
+fn a_note_states_why_a_run_is_not_valid() {
+    let plan = plan(AuditTest::Test04, round("v5.1"), None, Scenario::Offline).unwrap();
+    let good = Performance::new(Scenario::Offline, 100.0);
+    let why = "Increase expected QPS so the loadgen pre-generates a larger (coalesced) query.";
+    let settings = vec![("result_invalid_reason".to_owned(), why.to_owned())];
+    let bad = Performance { validity: "INVALID", settings, ..good.clone() };
+    let expected = format!("The reference run is INVALID by its log: {why}");
+    assert_eq!(audit(&plan, &bad, &good).notes, [expected]);
+    assert_eq!(audit(&plan, &good, &good).notes, [""; 0]);
+}
+
+/// Values that are no latency are not replaced by those of the summary.
+#[test]
+fn a_score_that_is_no_number_is_no_score() {
+    let key = "early_stopping_latency_ss";
+    let reasons = |name: &str, value: &str| {
+        let test = if name == "v1.1" { AuditTest::Test05 } else { AuditTest::Test04 };
+        let plan = plan(test, round(name), None, Scenario::SingleStream).unwrap();
+        let folder = Folder::new();
+        let [first, second] = ["first", "second"].map(|name| folder.run(name));
+        let run = Performance::new(Scenario::SingleStream, 1e6);
+        run.write(&first);
+        run.planned(&plan, 0).write(&second);
+        let detail = std::fs::read_to_string(second.detail_path()).unwrap();
+        let (good, bad) = (
+            format!("\"{key}\", \"value\": 1000000,"),
+            format!("\"{key}\", \"value\": {value},"),
+        );
+        assert!(detail.contains(&good), "{detail}");
+        std::fs::write(second.detail_path(), detail.replace(&good, &bad)).unwrap();
+        let mut evidence = Evidence::new(vec![second], Element::I8);
+        evidence.performance = Some(first);
+        verify(&plan, &evidence).corrected().reasons().to_vec()
+    };
+    assert_eq!(reasons("v5.1", "1000000"), []);
+    for value in ["0", "-5", "\"NaN\"", "null"] {
+        let found = reasons("v5.1", value);
+        assert_eq!(found, [Reason::NoScore { side: Side::Audit }], "{value}");
+    }
+    // Rounds without early stopping have no estimate: their score is the percentile.
+    assert_eq!(reasons("v1.1", "0"), []);
+    assert_eq!(reasons("v1.1", "-5"), [Reason::NoScore { side: Side::Audit }]);
+}
+
 /// SPEC 2.3: the script checks whether a speed, in queries/s, is at most 200,000, which holds
 /// from 5 us on.
 #[test]

@@ -473,6 +473,12 @@ fn a_run_by_the_rules_of_interactive_is_one_of_interactive() {
         suite: Suite::Datacenter,
         ..open(round, &run)
     };
+    // Dyno scored classes, of which this benchmark has none.
+    let error = package(&asked, &out).unwrap_err();
+    assert!(matches!(&error, PackageError::MetricMissing { metric, .. } if metric == "ROUGE1"));
+    assert!(!out.exists());
+    let text = "{'rouge1': 44.4, 'rouge2': 22.1, 'rougeL': 28.7, 'tokens_per_sample': 294.4}\n";
+    fs::write(run.join("Server/accuracy/accuracy.txt"), text).unwrap();
     assert_eq!(package(&asked, &out).unwrap().results, [(RuleScenario::Interactive, None)]);
     assert!(out.join("open/Us/results/box/own/Interactive/performance/run_1").is_dir());
 }

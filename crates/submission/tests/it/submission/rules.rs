@@ -77,6 +77,18 @@ fn a_text_that_was_changed_after_the_run_is_found() {
         (format!("{run}/{DETAIL}"), "num_errors", "sut_name", "log.repeated_keys"),
         (format!("{accuracy}/mlperf_log_accuracy.json"), "5F", "5E", "accuracy.hash_differs"),
         (format!("{accuracy}/mlperf_log_accuracy.json"), "[", "", "accuracy.log_empty"),
+        (
+            format!("{accuracy}/mlperf_log_accuracy.json"),
+            "\"5F000000\" }",
+            "\"5F000000\" },\n{ \"seq_id\" : 1, \"qsl_idx\" : 49999, \"data\" : \"00000000\" }",
+            "accuracy.log_empty",
+        ),
+        (
+            format!("{accuracy}/mlperf_log_accuracy.json"),
+            "49999",
+            "49999, \"qsl_idx\" : 7",
+            "accuracy.log_empty",
+        ),
         (format!("{accuracy}/accuracy.txt"), "hash=", "hash=x", "accuracy.hash_format"),
         (format!("{accuracy}/accuracy.txt"), "76.100", "0.761", "accuracy.unit"),
         (
