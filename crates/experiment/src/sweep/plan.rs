@@ -344,7 +344,7 @@ fn length_of_tests(options: Options) -> Option<Nanos> {
 fn is_virtual(options: &Options) -> bool {
     const SIMULATED: [&str; 3] = ["model:", "npu:", "cheat:"];
     let spec = options.run.system.as_deref().unwrap_or_default();
-    options.run.is_virtual || SIMULATED.iter().any(|kind| spec.starts_with(kind))
+    options.run.is_virtual == Some(true) || SIMULATED.iter().any(|kind| spec.starts_with(kind))
 }
 
 /// Distance of the seeds of two repeats in virtual time.
