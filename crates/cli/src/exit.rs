@@ -52,7 +52,7 @@ impl Exit {
                 "invalid command line or configuration file, or results that cannot be compared"
             }
             Self::SetUp => {
-                "something is missing (a file, a library, disk space), or the system failed a first probe"
+                "the run cannot begin: something is missing (a file, a library, disk space), the folder of --out is in use or not empty, or the system failed a first probe"
             }
             Self::Aborted => "aborted: the system stopped answering, or failed most answers",
             Self::Interrupted => "interrupted by Ctrl-C; the results so far are written",
