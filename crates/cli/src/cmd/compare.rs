@@ -325,6 +325,9 @@ impl Compare {
         let resumed = self.out().filter(|_| self.resume);
         let layout = schedule.layout(resumed.as_deref())?;
         let plan = schedule.plan(&layout)?;
+        if self.dry_run {
+            schedule.check_planned()?;
+        }
         if !self.announce(plan)? {
             return Ok(Err(Exit::Valid));
         }
@@ -351,6 +354,9 @@ impl Compare {
     /// Prints the plan of the runs. Returns whether they follow.
     fn announce(&self, plan: String) -> Result<bool, Failure> {
         if self.dry_run {
+            if self.out().is_some() {
+                self.directory()?;
+            }
             output::show(plan)?;
         } else if !self.quiet {
             output::say(plan);

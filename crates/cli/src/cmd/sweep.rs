@@ -12,7 +12,7 @@ use dyno_experiment::sweep::play::{Limits, Player, StopReason, hand_out};
 use dyno_experiment::sweep::resume::{self, Lock};
 use dyno_experiment::{Failure, Watch};
 use dyno_loadgen::clock::{Nanos, WallTime};
-use dyno_results::run_directory::free_folder;
+use dyno_results::run_directory::{check_free, free_folder};
 use dyno_results::summary::DISCLAIMER;
 use dyno_results::sweep::{Axis, PointState, SCHEMA, SCHEMA_VERSION, State, Sweep};
 use dyno_results::write::{pretty, replace};
@@ -138,6 +138,7 @@ impl SweepCommand {
         let table = plan.table.clone();
         let mut sweep = begin(plan.definition, plan.points, plan.name);
         if self.dry_run {
+            plan.out.as_deref().map_or(Ok(()), check_free)?;
             return self.print_plan(&sweep, &table);
         }
         let directory = free_folder(plan.out.as_deref(), &sweep.name)?;
