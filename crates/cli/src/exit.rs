@@ -46,13 +46,13 @@ impl Exit {
         match self {
             Self::Valid => "success: every result is VALID and every target is met",
             Self::Invalid => {
-                "done, but a result is INVALID or UNDECIDED, an accuracy below its target, a requirement missed or undecided, a candidate worse than its baseline (with --strict also an inconclusive comparison), or a search found or confirmed nothing"
+                "done, but a result is INVALID or UNDECIDED, an accuracy below its target, a requirement missed or undecided, a candidate worse than its baseline or a side of a comparison INVALID (with --strict also an inconclusive comparison), or a search or sweep found no point that meets its bounds"
             }
             Self::Usage => {
                 "invalid command line or configuration file, or results that cannot be compared"
             }
             Self::SetUp => {
-                "something is missing (a file, a library, disk space), or the system failed a first probe"
+                "the run cannot begin: something is missing (a file, a library, disk space), the folder of --out is in use or not empty, or the system failed a first probe"
             }
             Self::Aborted => "aborted: the system stopped answering, or failed most answers",
             Self::Interrupted => "interrupted by Ctrl-C; the results so far are written",

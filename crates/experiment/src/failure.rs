@@ -65,7 +65,7 @@ impl Failure {
         Self::new(FailureKind::Interrupted, vec![problem.to_string()])
     }
 
-    fn new(kind: FailureKind, problems: Vec<String>) -> Self {
+    pub(crate) fn new(kind: FailureKind, problems: Vec<String>) -> Self {
         Self { kind, problems, hints: Vec::new() }
     }
 

@@ -115,6 +115,22 @@ pub struct System {
     pub remote_workers: Option<RemoteWorkers>,
 }
 
+/// Rejects a kind of time that the system does not have.
+fn check_time(spec: &str, drive: &Drive, run: &RunOptions) -> Result<(), Failure> {
+    let (problem, hint) = match (run.is_virtual, drive.is_virtual()) {
+        (Some(true), false) => (
+            format!("`{spec}` computes in real time and cannot run in virtual time"),
+            "remove --virtual, or simulate: --system model:exponential=2ms",
+        ),
+        (Some(false), true) => (
+            format!("`{spec}` is simulated and cannot run in real time"),
+            "remove --virtual=false and `virtual = false`, or measure a real system, such as null",
+        ),
+        _ => return Ok(()),
+    };
+    Err(Failure::usage(problem).hint(hint))
+}
+
 /// Returns the files that options name: models, data, and those of the system.
 pub(crate) fn named_files(run: &RunOptions) -> Vec<PathBuf> {
     let spec = run.system.as_deref().unwrap_or_default();
@@ -187,11 +203,7 @@ impl System {
             return Err(Failure::usage(problem)
                 .hint("tenants may load different servers: see docs/tasks/tenants.md"));
         }
-        if run.is_virtual && !drive.is_virtual() {
-            let problem = format!("`{spec}` computes in real time and cannot run in virtual time");
-            return Err(Failure::usage(problem)
-                .hint("remove --virtual, or simulate: --system model:exponential=2ms"));
-        }
+        check_time(&spec, &drive, run)?;
         let policies = Policies::new(drive.is_virtual(), run);
         let is_server = matches!(drive, Drive::Remote(_));
         Ok(Self {

@@ -39,6 +39,9 @@ pub struct ServerQuery<'a> {
     pub limit: Duration,
 }
 
+/// Time limit of the handshake that shows whether a server speaks TLS.
+const HANDSHAKE: Duration = Duration::from_secs(2);
+
 /// Answer with any status.
 #[derive(Debug, Clone)]
 pub struct HttpAnswer {
@@ -191,6 +194,33 @@ impl ServerQuery<'_> {
         runtime
             .block_on(answered)
             .map_err(|trouble| Trouble::new(trouble.kind, self.hidden(&trouble.words)))
+    }
+
+    /// Returns whether the server completes a TLS handshake, or has a certificate that is not trusted.
+    #[must_use]
+    pub fn speaks_tls(&self) -> bool {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else {
+            return false;
+        };
+        let handshake = async {
+            let addresses = self.endpoint.resolve().ok()?;
+            let stream = TcpStream::connect(addresses.as_slice()).await.ok()?;
+            let config = tls::config(self.trust, self.version).ok()?;
+            let name = tls::server_name(self.endpoint).ok()?;
+            match tokio_rustls::TlsConnector::from(config).connect(name, stream).await {
+                Ok(_) => Some(()),
+                // Bytes of another protocol are another error.
+                Err(error) => match error.get_ref()?.downcast_ref::<rustls::Error>()? {
+                    rustls::Error::InvalidCertificate(_) | rustls::Error::AlertReceived(_) => {
+                        Some(())
+                    }
+                    _ => None,
+                },
+            }
+        };
+        let limit = self.limit.min(HANDSHAKE);
+        let found = runtime.block_on(async { tokio::time::timeout(limit, handshake).await });
+        found.is_ok_and(|found| found.is_some())
     }
 
     async fn connect_and_exchange(&self, request: &Request) -> Result<HttpAnswer, Trouble> {

@@ -84,8 +84,8 @@ pub struct Compare {
     /// Exit with 1 also if the comparison is inconclusive
     #[arg(long)]
     strict: bool,
-    /// Also compare runs that differ in tests, loads, bounds or lengths of answers, or are INVALID or
-    /// incomplete; never other scenarios or data
+    /// Also compare runs that differ in tests, loads, bounds or lengths of answers, or are incomplete,
+    /// and use the figures of INVALID runs; never other scenarios or data
     #[arg(long)]
     force: bool,
     /// Print JSON instead of tables
@@ -119,8 +119,9 @@ The flags from --system on apply to both sides of --interleave and --with, as in
 The last line is WORSE, BETTER, EQUIVALENT or INCONCLUSIVE. A CI gate needs --strict; without it an
 inconclusive comparison passes. With --with it is EQUIVALENT, DIFFERENT or INCONCLUSIVE, and the
 exit code is 0 without --strict.
-Exit codes: 0 better or equivalent, and inconclusive without --strict, 1 worse, and inconclusive
-with --strict, 2 usage, or runs that cannot be compared, 3 set-up, 4 aborted, 130 interrupted.";
+Exit codes: 0 better or equivalent, and inconclusive without --strict, 1 worse, or a side is INVALID
+(without --force), and inconclusive with --strict, 2 usage, or runs that cannot be compared, 3 set-up,
+4 aborted, 130 interrupted.";
 
 /// The runs of both sides, and how often they are looked at.
 type ComparisonInput = (Sides, LookPolicy);
@@ -263,17 +264,14 @@ impl Compare {
                 return Ok(Ok((sides, looks(layout.until_decided))));
             }
             ([a, b], _) => [vec![ComparedRun::read(a)?], vec![ComparedRun::read(b)?]],
-            (_, false) => {
-                let sides = [read(&self.baseline)?, read(&self.candidate)?];
-                sides.iter().try_for_each(|side| refuse_copies(side))?;
-                sides
-            }
+            (_, false) => [read(&self.baseline)?, read(&self.candidate)?],
             (_, true) => {
                 return Err(Failure::usage("expected two runs, found none").hint(
                     "use dyno compare runs/A runs/B, or dyno compare --interleave 5 A.toml B.toml",
                 ));
             }
         };
+        refuse_copies(&runs)?;
         let mut sides = Sides { runs, configs: None, peer: None };
         interleave::place(&mut sides);
         Ok(Ok((sides, LookPolicy::One)))
@@ -327,6 +325,9 @@ impl Compare {
         let resumed = self.out().filter(|_| self.resume);
         let layout = schedule.layout(resumed.as_deref())?;
         let plan = schedule.plan(&layout)?;
+        if self.dry_run {
+            schedule.check_planned()?;
+        }
         if !self.announce(plan)? {
             return Ok(Err(Exit::Valid));
         }
@@ -353,6 +354,9 @@ impl Compare {
     /// Prints the plan of the runs. Returns whether they follow.
     fn announce(&self, plan: String) -> Result<bool, Failure> {
         if self.dry_run {
+            if self.out().is_some() {
+                self.directory()?;
+            }
             output::show(plan)?;
         } else if !self.quiet {
             output::say(plan);

@@ -9,6 +9,7 @@ use dyno_experiment::options::{CommandLine, arguments};
 use dyno_experiment::search::{self, Job, SearchRequest};
 use dyno_experiment::{Control, Failure, Watch};
 use dyno_loadgen::clock::Nanos;
+use dyno_results::run_directory::check_free;
 use dyno_results::search::{Load, Phase, State, headline};
 use dyno_results::units;
 use dyno_results::write::pretty;
@@ -146,6 +147,8 @@ impl Search {
             ask.from = ask.from.or(Some(before.definition.from));
         }
         if self.dry_run {
+            let out = prepared.0.options.run.out.as_deref().filter(|_| before.is_none());
+            out.map_or(Ok(()), check_free)?;
             let job = Job::new(prepared, &ask, None)?.expect("without a probe nobody interrupts");
             output::show(render::search::plan(&job))?;
             return Ok(Exit::Valid);

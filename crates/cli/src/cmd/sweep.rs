@@ -12,7 +12,7 @@ use dyno_experiment::sweep::play::{Limits, Player, StopReason, hand_out};
 use dyno_experiment::sweep::resume::{self, Lock};
 use dyno_experiment::{Failure, Watch};
 use dyno_loadgen::clock::{Nanos, WallTime};
-use dyno_results::run_directory::free_folder;
+use dyno_results::run_directory::{check_free, free_folder};
 use dyno_results::summary::DISCLAIMER;
 use dyno_results::sweep::{Axis, PointState, SCHEMA, SCHEMA_VERSION, State, Sweep};
 use dyno_results::write::{pretty, replace};
@@ -72,7 +72,8 @@ pub struct SweepCommand {
     /// Maximum number of points to run
     #[arg(long, value_name = "N")]
     limit: Option<NonZeroUsize>,
-    /// Also report the point with the highest throughput whose p99 is below this
+    /// Also report the point with the highest throughput whose p99 is below this; exit with 1 if a
+    /// scenario has none
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     p99_below: Option<Nanos>,
     /// With a load as the only axis: skip higher loads once two in a row gain less than 5 %
@@ -113,8 +114,8 @@ const AFTER_HELP: &str = "\
 Each point is a dyno run in a process and directory of its own, below DIR/points. DIR/sweep.json has the
 state after each point. Ctrl-C ends the current point, and dyno sweep --resume DIR continues with it.
 A point that fails is recorded and does not end the sweep.
-Exit codes: 0 every point is valid, 1 some are undecided, invalid, failed or not run, 2 usage,
-3 set-up, 4 two points in a row failed alike, 130 interrupted.";
+Exit codes: 0 every point is valid, 1 some are undecided, invalid, failed or not run, or none meets
+--p99-below, 2 usage, 3 set-up, 4 two points in a row failed alike, 130 interrupted.";
 
 impl SweepCommand {
     /// Runs the points.
@@ -137,6 +138,7 @@ impl SweepCommand {
         let table = plan.table.clone();
         let mut sweep = begin(plan.definition, plan.points, plan.name);
         if self.dry_run {
+            plan.out.as_deref().map_or(Ok(()), check_free)?;
             return self.print_plan(&sweep, &table);
         }
         let directory = free_folder(plan.out.as_deref(), &sweep.name)?;
@@ -326,7 +328,7 @@ impl SweepCommand {
             ));
             say_why(stopped, sweep, directory);
         }
-        Ok(exit(stopped, sweep))
+        Ok(exit(stopped, sweep, table.p99_below))
     }
 
     fn print_results(&self, sweep: &Sweep, table: &SweepTable) -> Result<(), Failure> {
@@ -367,15 +369,16 @@ fn begin(
     }
 }
 
-fn exit(stopped: StopReason, sweep: &Sweep) -> Exit {
+fn exit(stopped: StopReason, sweep: &Sweep, p99_below: Option<Nanos>) -> Exit {
     let is_done = |point: &dyno_results::sweep::Point| {
         matches!(point.state, PointState::Done | PointState::Skipped)
     };
     match stopped {
         StopReason::Interrupted => Exit::Interrupted,
         StopReason::Failing => Exit::Aborted,
-        _ if sweep.points.iter().all(is_done) => Exit::Valid,
-        _ => Exit::Invalid,
+        _ if !sweep.points.iter().all(is_done) => Exit::Invalid,
+        _ if p99_below.is_some_and(|bound| !render::sweep::is_met(sweep, bound)) => Exit::Invalid,
+        _ => Exit::Valid,
     }
 }
 

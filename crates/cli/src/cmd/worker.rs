@@ -33,7 +33,8 @@ pub struct Worker {
     /// Let the coordinator use these files, variables, libraries or servers; repeatable
     #[arg(long, value_name = "WHAT")]
     allow: Vec<Grant>,
-    /// Place among the workers, from 1; 0 takes any
+    /// Place among the workers, from 1; 0 takes any. The coordinator refuses a place that does not
+    /// exist or is taken
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
     seat: u32,
     /// How long to keep retrying the connection
@@ -157,6 +158,9 @@ impl Worker {
                         "start dyno run --remote-workers N --listen ADDRESS on that machine, or \
                          raise --within",
                     ),
+                    MemberError::Refused(_) if self.seat > 0 => {
+                        failure.hint("without --seat, a worker takes any free seat")
+                    }
                     _ => failure,
                 });
             }

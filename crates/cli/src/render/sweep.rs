@@ -212,6 +212,21 @@ fn spread(row: &Row) -> String {
     }
 }
 
+/// Returns whether each scenario and tenant has a valid point whose p99 is at most this.
+pub fn is_met(sweep: &Sweep, p99_below: Nanos) -> bool {
+    let rows = rows(sweep);
+    // A point without results has no scenario.
+    rows.iter().filter(|row| !row.scenario.is_empty()).all(|row| {
+        let is_same = |other: &&Row| other.scenario == row.scenario && other.tenant == row.tenant;
+        let mut same = rows.iter().filter(is_same);
+        same.any(|other| other.is_valid() && is_within(other, p99_below))
+    })
+}
+
+fn is_within(row: &Row, p99_below: Nanos) -> bool {
+    row.p99_ns.is_some_and(|ns| ns <= p99_below as f64)
+}
+
 fn best(
     frame: &mut Frame,
     rows: &[Row],
@@ -239,7 +254,7 @@ fn best(
         timed.clone().min_by(|a, b| a.p99_ns.partial_cmp(&b.p99_ns).expect("no NaN")),
     );
     if let Some(bound) = p99_below {
-        let within = timed.filter(|row| row.p99_ns.is_some_and(|ns| ns <= bound as f64));
+        let within = timed.filter(|row| is_within(row, bound));
         let what =
             format!("highest throughput with p99 below {}", units::duration(bound.cast_signed()));
         say(&what, within.max_by(by_rate));

@@ -108,7 +108,8 @@ fn a_proven_loss_of_accuracy_is_worse_whatever_the_speed() {
     let report = folder.dyno("compare wrong right --json").json();
     assert_eq!(report["tests"][0]["accuracy"]["finding"], "better");
     // Equal counts prove no change, and change no verdict.
-    let report = folder.dyno("compare right right --json").exits(0).json();
+    play("twin", "", "both");
+    let report = folder.dyno("compare right twin --json").json();
     let accuracy = &report["tests"][0]["accuracy"];
     assert_eq!((&accuracy["change"], &accuracy["finding"]), (&0.0.into(), &"inconclusive".into()));
     play("quick", "", "performance");
@@ -198,8 +199,8 @@ fn a_workflow_of_github_gets_an_annotation_and_a_table() {
     let table = folder.read("summary.md");
     assert!(table.contains("### dyno compare: worse") && table.contains("| p50 |"), "{table}");
     assert!(with("compare a b --json").exits(1).json()["verdict"] == "worse", "stdout stays JSON");
-    assert!(!with("compare a a --annotate none").exits(0).stdout.contains("::"));
-    let asked = folder.dyno("compare a a --annotate github").exits(0);
+    assert!(!with("compare b a --annotate none").exits(0).stdout.contains("::"));
+    let asked = folder.dyno("compare b a --annotate github").exits(0);
     assert!(asked.stdout.contains("::notice title="), "{}", asked.stdout);
     assert!(table.contains("- one run per side: the intervals do not"), "{table}");
 }
@@ -219,7 +220,9 @@ fn the_table_of_github_says_what_the_terminal_says() {
     assert!(table.contains(row), "{table}");
     assert!(table.contains("- p99 latency is left out: it needs"), "{table}");
     assert!(ran.stdout.contains("+100.00 pp"), "{}", ran.stdout);
-    let back = folder.dyno("compare b a").exits(0);
+    // The baseline, of which all requests failed, is INVALID.
+    let back = folder.dyno("compare b a --annotate github").exits(1);
+    assert!(back.stdout.contains("::error title="), "{}", back.stdout);
     assert!(back.stdout.contains("-100.00 pp"), "{}", back.stdout);
 }
 
@@ -278,22 +281,28 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
     refused("a a --until-decided 5s", "a is a folder, and a finished run cannot be measured again");
     refused("a a --metric p101", "expected a metric");
     refused("a a --metric p99.999999999", "expected a metric");
-    // A run given twice is not a second run, and a missing run has no pair.
+    // A run given twice is not a second run, and a missing run has no pair. In virtual time, equal
+    // seeds give equal runs.
     refused("--baseline a a --candidate a", "a and a are the same run");
+    refused("a a --strict", "a and a are the same run");
     play(&folder, "again", "lognormal=2ms,servers=4", "");
+    refused("a again --force", "a and again are the same run");
     refused("--baseline a again --candidate cut", "is cut off");
     refused("--baseline a again --candidate a", "a and again are the same run");
-    play(&folder, "other", "lognormal=2ms,servers=4", "--seed 9");
+    play(&folder, "other", "lognormal=2ms,servers=4", "--seed 3");
+    play(&folder, "third", "lognormal=2ms,servers=4", "--seed 5");
+    refused("--paired --baseline a other --candidate third a", "a and a are the same run");
     let unmeasured = "the baseline does not measure the p99 time to first token";
     refused("a other --metric ttft-p99", unmeasured);
     refused(
-        "--paired --baseline a other --candidate a",
+        "--paired --baseline a other --candidate third",
         "the same number of runs on both sides, found 2",
     );
     refused("--interleave 1 a.toml b.toml", "1 is not in 2..");
     refused("--interleave 2 a.toml", "--interleave needs two configurations, found 1");
 
-    let summary = folder.read("a/summary.json").replace("\"complete\"", "\"interrupted\"");
+    let summary = folder.read("other/summary.json").replace("\"complete\"", "\"interrupted\"");
+    let bytes = std::fs::read(folder.0.join("other/Server/performance/records.bin")).unwrap();
     std::fs::create_dir_all(folder.0.join("half/Server/performance")).unwrap();
     folder.write("half/summary.json", &summary);
     std::fs::write(folder.0.join("half/Server/performance/records.bin"), &bytes).unwrap();
@@ -461,11 +470,13 @@ fn an_invalid_run_is_neither_better_nor_equivalent() {
     let bound = "--set server_target_latency_ns=3000000";
     play(&folder, "slow", "lognormal=2.4ms,servers=4", bound);
     play(&folder, "fast", "lognormal=1ms,servers=4", &format!("--seed 3 {bound}"));
-    let better = folder.dyno("compare slow fast --json").exits(0).json();
+    // The gate fails on an INVALID side, unless its use is forced.
+    let better = folder.dyno("compare slow fast --json").exits(1).json();
     assert_eq!(better["verdict"], "inconclusive", "{better}");
     assert_eq!(better["tests"][0]["metrics"][0]["doubt"], "conditions");
     folder.dyno("compare slow fast --strict").exits(1);
-    assert_eq!(folder.dyno("compare slow fast --force --json").json()["verdict"], "better");
+    let forced = folder.dyno("compare slow fast --force --json").exits(0).json();
+    assert_eq!(forced["verdict"], "better");
     // A run that violates its bound because it is worse stays worse.
     assert_eq!(folder.dyno("compare fast slow --json").exits(1).json()["verdict"], "worse");
 }

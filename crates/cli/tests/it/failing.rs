@@ -248,6 +248,34 @@ fn trials_of_other_commands_end_with_the_same_words() {
     assert_eq!(server.requests(), of_search + 60, "after two points");
 }
 
+/// Returns the lines that state the problems and their remedies.
+fn problems(ran: &ProgramResult) -> Vec<String> {
+    let is_problem = |line: &&str| line.starts_with("error: ") || line.starts_with("hint: ");
+    ran.stderr.lines().filter(is_problem).map(String::from).collect()
+}
+
+#[test]
+fn a_sweep_without_a_point_that_can_begin_ends_like_a_run() {
+    let folder = Folder::new();
+    // Its listener is closed at once.
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    for system in [
+        format!("openai:http://{address},model=m"),
+        format!("raw:http://{address}/x,token-env=NO_SUCH_TOKEN"),
+        "tract:missing.onnx".into(),
+    ] {
+        let more = format!("--system {system} --scenario SingleStream --mode performance");
+        let run = folder.dyno(&format!("run {more} --seed 1 --out out")).exits(3);
+        let sweep = folder.dyno(&format!("sweep {more} --over seed=1,2 --out out")).exits(3);
+        assert_eq!(problems(&sweep), problems(&run));
+        assert!(!folder.0.join("out").exists(), "{system}");
+    }
+    let plan = "--system tract:missing.onnx --scenario SingleStream --dry-run";
+    let run = folder.dyno(&format!("run {plan}")).exits(3);
+    let sweep = folder.dyno(&format!("sweep {plan} --over seed=1,2")).exits(3);
+    assert_eq!(problems(&sweep), problems(&run));
+}
+
 #[test]
 fn a_fixed_number_of_queries_in_flight_needs_no_probe_and_is_never_exceeded() {
     let wait = Duration::from_millis(5);

@@ -108,7 +108,13 @@ fn vllm_latencies_are_kept_without_details_and_of_embeddings() {
     let figures = without(without(vllm(), &DETAILS), &["latencies", "queue_times"]);
     folder.write("figures.json", &figures.to_string());
     folder.dyno("export figures.json").exits(3);
-    let told = folder.dyno("compare figures.json figures.json --json").exits(0).json();
+    let mut other = figures.clone();
+    other["p99_ttft_ms"] = 30.0.into();
+    folder.write("other.json", &other.to_string());
+    folder.write("copy.json", &figures.to_string());
+    let ran = folder.dyno("compare figures.json copy.json").exits(2);
+    assert!(ran.stderr.contains("figures.json and copy.json are the same run"), "{}", ran.stderr);
+    let told = folder.dyno("compare figures.json other.json --json").exits(0).json();
     let remarks = told["remarks"].to_string();
     assert!(remarks.contains("latency counts from when the request was sent"), "{remarks}");
 
@@ -139,6 +145,7 @@ fn vllm_arrivals_are_those_that_it_says() {
     folder.write("poisson.json", &vllm().to_string());
     let mut saved = vllm();
     saved["burstiness"] = 1.0.into();
+    saved["latencies"][2] = 0.071.into();
     folder.write("same.json", &saved.to_string());
     folder.dyno("compare poisson.json same.json").exits(0);
     saved["burstiness"] = 0.25.into();
@@ -464,11 +471,13 @@ fn results_of_one_tool_are_compared_by_their_raw_records() {
     assert!((p50.as_f64().unwrap() - 0.5).abs() < 0.01, "{p50}");
     let remarks = worse["remarks"].to_string();
     assert!(remarks.contains("vLLM does not record its data and bounds"), "{remarks}");
-    let same = folder.dyno("compare a.json a.json --json").exits(0).json();
+    folder.write("again.json", &vllm_run(1.001).to_string());
+    let again = "compare a.json again.json --threshold 1% --margin 5% --json";
+    let same = folder.dyno(again).exits(0).json();
     // How much runs differ is assumed, not measured.
     assert_eq!(same["verdict"], "inconclusive", "{same}");
     assert_eq!(same["between_runs"], 0.05);
-    let same = folder.dyno("compare a.json a.json --between-runs 0% --json").exits(0).json();
+    let same = folder.dyno(&format!("{again} --between-runs 0%")).exits(0).json();
     assert_eq!(same["verdict"], "equivalent", "{same}");
 }
 
@@ -564,7 +573,10 @@ fn several_benchmarks_of_one_file_are_compared_by_their_names() {
     second["config"]["strategy"]["rate"] = 4.0.into();
     several["benchmarks"].as_array_mut().unwrap().push(second);
     folder.write("a.json", &several.to_string());
-    let json = folder.dyno("compare a.json a.json --json").exits(0).json();
+    let requests = &mut several["benchmarks"][1]["requests"]["successful"];
+    requests[0]["request_latency"] = 0.11.into();
+    folder.write("b.json", &several.to_string());
+    let json = folder.dyno("compare a.json b.json --json").exits(0).json();
     assert_eq!(json["tests"].as_array().unwrap().len(), 2, "{json}");
     folder.write("one.json", &guidellm().to_string());
     // A single test is compared with the test of its load.

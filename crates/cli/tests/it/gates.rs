@@ -254,6 +254,18 @@ fn a_dry_run_rejects_a_folder_that_is_taken() {
     check_rejected(&folder, "--out out", 3, "exists and is not empty");
     folder.write("file", "");
     check_rejected(&folder, "--out file/out", 3, "file/out");
+    let config = "version = 1\n[run]\nsystem = \"model:fixed=1ms\"\nscenario = \"server\"\nqps = 5\n";
+    folder.write("a.toml", config);
+    for command in [
+        "sweep --system model:fixed=1ms --scenario server --qps 5 --over seed=1,2",
+        "search --system model:fixed=1ms --limit p99<=9ms --from 100",
+        "compare --interleave 2 a.toml a.toml",
+    ] {
+        for dry_run in ["", "--dry-run"] {
+            let ran = folder.dyno(&format!("{command} --out out {dry_run}")).exits(3);
+            assert!(ran.stderr.contains("not empty"), "{command} {dry_run}: {}", ran.stderr);
+        }
+    }
 }
 
 /// Files of the test images, changed by `change`, and of their labels.

@@ -154,6 +154,9 @@ fn impossible_settings_are_refused_before_anything_starts() {
     );
     check("run --seed -1", 2, &["flag --seed: expected a whole number from 0, found `-1`"]);
     check("run --system null --virtual", 2, &["cannot run in virtual time"]);
+    let real = "run --system model:fixed=1ms --virtual=false";
+    check(real, 2, &["`model:fixed=1ms` is simulated and cannot run in real time"]);
+    check(&format!("{real} --dry-run"), 2, &["remove --virtual=false"]);
     check("run --mode peak --scenario offline --dry-run", 2, &["only Server has a rate"]);
     let endless = "run --system null --scenario server --qps 1e9 --duration 100h --dry-run";
     check(endless, 2, &["of memory", "lower the rate"]);

@@ -141,10 +141,10 @@ fn a_search_keeps_to_its_schema() {
 #[test]
 fn a_comparison_keeps_to_its_schema() {
     let folder = Folder::new();
-    for (out, failed) in [("a", ""), ("b", ",failed=0.1"), ("c", "")] {
+    for (out, failed, seed) in [("a", "", 1), ("b", ",failed=0.1", 1), ("c", "", 3)] {
         let run = format!(
             "run --quiet --system model:exponential=2ms,servers=4{failed} --scenario server \
-             --mode performance --qps 200 --duration 10s --out {out}"
+             --mode performance --qps 200 --duration 10s --seed {seed} --out {out}"
         );
         assert!(matches!(folder.dyno(&run).code, Some(0 | 1)));
     }

@@ -79,6 +79,8 @@ fn the_highest_rate_below_a_latency_is_that_of_the_theory() {
     assert!(ran.stdout.contains(expected), "{}", ran.stdout);
     // Each rate has more throughput and a higher p99 than the one before.
     assert_eq!(ran.stdout.matches("│ *   qps-").count(), 4, "{}", ran.stdout);
+    let none = folder.dyno("sweep --resume out --p99-below 3ms").exits(1).stdout;
+    assert!(none.contains("with p99 below 3.00 ms: no valid point"), "{none}");
 }
 
 #[test]

@@ -62,6 +62,11 @@ impl Doubts {
         }
     }
 
+    /// Returns whether a side is INVALID, and its figures are not used anyway.
+    pub fn has_invalid_side(&self) -> bool {
+        !self.invalid.is_empty() && !self.is_forced
+    }
+
     /// Returns whether further slices could remove all doubts.
     pub fn may_end(&self) -> bool {
         let is_by_slices = !self.invalid.is_empty() && !self.is_final;
@@ -215,6 +220,17 @@ mod tests {
             observations: failures.map(slice).to_vec(),
             ..ComparedTest::empty()
         }
+    }
+
+    #[test]
+    fn force_uses_the_figures_of_an_invalid_side() {
+        let invalid = ComparedTest { invalid: vec!["late".into()], ..ComparedTest::empty() };
+        let doubts = |baseline: ComparedTest, is_forced: bool| {
+            Doubts::new(&[baseline], &[ComparedTest::empty()], None, is_forced)
+        };
+        assert!(doubts(invalid.clone(), false).has_invalid_side());
+        assert!(!doubts(invalid, true).has_invalid_side());
+        assert!(!doubts(ComparedTest::empty(), false).has_invalid_side());
     }
 
     #[test]

@@ -378,6 +378,17 @@ impl Schedule<'_> {
         Failure::usage(problem).hint(format!("raise {flag}, or shorten the runs"))
     }
 
+    /// Rejects sides that cannot be compared, unless this depends on the rates of a probe.
+    ///
+    /// # Errors
+    /// The differences between their conditions.
+    pub fn check_planned(&self) -> Result<(), Failure> {
+        if self.prepare(0, &[])?.is_probed() {
+            return Ok(());
+        }
+        self.check(&[])
+    }
+
     /// Rejects sides that cannot be compared before anything is played.
     fn check(&self, rates: &[String]) -> Result<(), Failure> {
         let [a, b] = [0, 1].map(|side| -> Result<Vec<Conditions>, Failure> {

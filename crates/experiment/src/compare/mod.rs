@@ -148,6 +148,8 @@ pub struct TestReport {
     /// Whether conditions make metrics inconclusive that further pairs could change: the share of
     /// failures over all slices.
     pub may_recover: bool,
+    /// Whether a side is INVALID and its use is not forced.
+    pub has_invalid_side: bool,
     /// Notes for readers.
     pub notes: Vec<String>,
 }
@@ -249,17 +251,19 @@ impl ComparisonReport {
         })
     }
 
-    /// Returns how a gate on this comparison ends; `is_strict` fails on an inconclusive one. For
-    /// another load generator, only that fails, and differences.
+    /// Returns how a gate on this comparison ends: it fails if the candidate is worse or a side is
+    /// INVALID, with `is_strict` also if the comparison is inconclusive. For another load generator,
+    /// it fails only with `is_strict`, also on differences.
     pub fn end(&self, is_strict: bool) -> End {
-        match self.verdict() {
-            Verdict::Equivalent => End::Valid,
-            _ if self.peer.is_some() && is_strict => End::Invalid,
-            _ if self.peer.is_some() => End::Valid,
-            Verdict::Worse => End::Invalid,
-            Verdict::Inconclusive if is_strict => End::Invalid,
-            Verdict::Inconclusive | Verdict::Better => End::Valid,
-        }
+        let verdict = self.verdict();
+        let fails = if self.peer.is_some() {
+            is_strict && verdict != Verdict::Equivalent
+        } else {
+            verdict == Verdict::Worse
+                || (verdict == Verdict::Inconclusive && is_strict)
+                || self.tests.iter().any(|test| test.has_invalid_side)
+        };
+        if fails { End::Invalid } else { End::Valid }
     }
 
     /// Returns the document for programs.
@@ -469,6 +473,7 @@ impl TestReport {
             output_tokens,
             server,
             may_recover: doubts.may_end(),
+            has_invalid_side: doubts.has_invalid_side(),
             notes,
         })
     }

@@ -167,30 +167,54 @@ impl ComparedRun {
     }
 }
 
-/// Rejects a side that has a run twice, because copies suggest that runs never differ.
+/// Rejects runs that are given twice: copies on one side suggest that runs never differ, and a run is
+/// always equivalent to itself.
 ///
 /// # Errors
-/// The copies.
-pub fn refuse_copies(side: &[ComparedRun]) -> Result<(), Failure> {
-    for (at, run) in side.iter().enumerate() {
-        let Some(same) = side[..at].iter().find(|other| other.is_copy_of(run)) else { continue };
-        let problem = format!("{} and {} are the same run", same.label, run.label);
-        return Err(Failure::usage(problem)
-            .hint("pass different runs; in virtual time use a different --seed N for each run"));
-    }
-    Ok(())
+/// The first pair of copies.
+pub fn refuse_copies(sides: &[Vec<ComparedRun>; 2]) -> Result<(), Failure> {
+    let [baseline, candidate] = sides;
+    let across = candidate.iter().find_map(|run| {
+        let is_same = |other: &&ComparedRun| run.is_copy_of(other) && run.has_set_up_of(other);
+        Some((baseline.iter().find(is_same)?, run))
+    });
+    let within = sides.iter().find_map(|side| {
+        side.iter().enumerate().find_map(|(at, run)| {
+            let same = side[..at].iter().find(|other| other.is_copy_of(run))?;
+            Some((same, run))
+        })
+    });
+    let Some((first, second)) = within.or(across) else { return Ok(()) };
+    Err(Failure::usage(format!("{} and {} are the same run", first.label, second.label))
+        .hint("pass different runs; in virtual time use a different --seed N for each run"))
 }
 
 impl ComparedRun {
+    /// Returns whether both have the same path or the same measurements.
     fn is_copy_of(&self, other: &Self) -> bool {
         let place = |run: &Self| std::fs::canonicalize(&run.label).ok();
         let is_alike = |(a, b): (&ComparedTest, &ComparedTest)| {
-            let has_any = !a.scheduled.is_empty();
-            has_any && a.scheduled == b.scheduled && a.observations == b.observations
+            if a.has_records || b.has_records {
+                let has_any = !a.scheduled.is_empty();
+                has_any && a.scheduled == b.scheduled && a.observations == b.observations
+            } else {
+                !a.figures.is_empty() && a.figures == b.figures
+            }
         };
         let mut tests = self.tests.iter().zip(&other.tests);
         let has_same = self.tests.len() == other.tests.len() && !self.tests.is_empty();
         (place(self).is_some() && place(self) == place(other)) || (has_same && tests.all(is_alike))
+    }
+
+    /// Returns whether both have the same system, options, conditions and accuracies. Different systems
+    /// may have equal latencies, for example in virtual time.
+    fn has_set_up_of(&self, other: &Self) -> bool {
+        let is_alike = |(a, b): (&ComparedTest, &ComparedTest)| {
+            a.conditions == b.conditions && a.accuracy == b.accuracy
+        };
+        self.system == other.system
+            && self.given == other.given
+            && self.tests.iter().zip(&other.tests).all(is_alike)
     }
 }
 
@@ -420,6 +444,48 @@ mod tests {
     use dyno_results::summary::{Reason, Requirement};
 
     use super::*;
+
+    #[test]
+    fn a_run_is_rejected_as_its_own_candidate() {
+        let run = |label: &str, system: &str, latency: u64| ComparedRun {
+            label: label.into(),
+            system: system.into(),
+            time: "virtual".into(),
+            started_at: String::new(),
+            build: String::new(),
+            machine: String::new(),
+            is_foreign: false,
+            given: BTreeMap::new(),
+            tests: vec![ComparedTest {
+                has_records: true,
+                scheduled: vec![0, 100],
+                observations: vec![compare::Run {
+                    latency: vec![latency, 2 * latency],
+                    ..compare::Run::default()
+                }],
+                ..ComparedTest::empty()
+            }],
+            remarks: Vec::new(),
+        };
+        let check = |baseline: &ComparedRun, candidate: &ComparedRun| {
+            refuse_copies(&[vec![baseline.clone()], vec![candidate.clone()]])
+        };
+        // The paths do not exist, so only the content counts.
+        let first = run("no-such-run/a", "model:fixed=1us", 1_000);
+        let problem = check(&first, &run("no-such-run/b", "model:fixed=1us", 1_000)).unwrap_err();
+        assert_eq!(problem.problems(), ["no-such-run/a and no-such-run/b are the same run"]);
+        assert!(check(&first, &run("no-such-run/b", "model:fixed=1us", 1_001)).is_ok());
+        // Another system may be exactly as fast.
+        let other = run("no-such-run/c", "model:fixed=1us,servers=2", 1_000);
+        assert!(check(&first, &other).is_ok());
+        // With another accuracy, it has another result.
+        let mut scored = run("no-such-run/d", "model:fixed=1us", 1_000);
+        scored.tests[0].accuracy = vec![Accuracy { correct: Some(1), ..Accuracy::default() }];
+        assert!(check(&first, &scored).is_ok());
+        // Copies on one side are rejected whatever their system.
+        let side = vec![first.clone(), other];
+        assert!(refuse_copies(&[side, vec![run("no-such-run/e", "null", 2_000)]]).is_err());
+    }
 
     #[test]
     fn missed_requirements_are_apart_from_other_reasons() {

@@ -97,7 +97,8 @@ pub struct RunOptions {
     pub percentile_metrics: Option<Vec<String>>,
     pub metric_percentiles: Option<Vec<f64>>,
     pub equivalence: Option<PathBuf>,
-    pub is_virtual: bool,
+    /// Whether the time is virtual; `None` is the default of the system.
+    pub is_virtual: Option<bool>,
     pub conf: Vec<PathBuf>,
     pub conf_model: Option<String>,
     pub audit: Option<PathBuf>,
@@ -244,7 +245,7 @@ keys! {
     "batch-wait" "TIME" "How long the oldest sample of a batch waits for more samples" "0ns"
         |o, v, _| { o.batch_wait = Some(units::parse_duration(v)?); Ok(()) };
     "virtual" "" "Run in virtual time; simulated systems only" "on for model:, otherwise off"
-        |o, v, _| { o.is_virtual = switch(v)?; Ok(()) };
+        |o, v, _| { o.is_virtual = Some(switch(v)?); Ok(()) };
     "remote-workers" "N" "Number of dyno worker processes that share the load, here or on other machines" "none: this process issues the whole load"
         |o, v, _| { o.remote_workers = Some(at_least_one(v)?); Ok(()) };
     "listen" "ADDRESS" "Address where remote workers join; port 0 selects a free port" "127.0.0.1:7700"

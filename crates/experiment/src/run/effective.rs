@@ -106,7 +106,7 @@ fn system_rows(options: &Options) -> String {
         ("records", (run.records != Keep::default()).then(|| quoted(run.records.name()))),
         ("trace_log", run.trace_log.then(|| "true".to_string())),
         ("texts", run.keeps_texts.then(|| "true".to_string())),
-        ("virtual", run.is_virtual.then(|| "true".to_string())),
+        ("virtual", (run.is_virtual == Some(true)).then(|| "true".to_string())),
         ("goodput", run.goodput.map(|limits| quoted(&limits.to_string()))),
         ("equivalence", file(&run.equivalence)),
         ("require", (!required.is_empty()).then(|| format!("[{}]", required.join(", ")))),

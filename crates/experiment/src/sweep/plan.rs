@@ -1,10 +1,8 @@
 //! Plans a sweep: turns its options into points, and rejects invalid ones before the first point
 //! runs.
 
-use std::collections::hash_map::{DefaultHasher, Entry};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::hash::{Hash, Hasher};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -12,17 +10,16 @@ use dyno_loadgen::clock::{MILLISECOND, Nanos};
 use dyno_loadgen::settings::{Arrivals, Scenario, TestMode};
 use dyno_results::sweep::{Axis, Definition, InputFile, LoadKind, Point, PointState};
 
+use super::check::Check;
 use super::combinations::{Combination, check_selection, combinations, is_selected};
 use super::names::{NAME_CHARS, names};
-use super::same::SameRuns;
-use crate::effect::{Common, Facts, check_system};
 use crate::failure::{Failure, refuse_device};
 use crate::options::{
-    Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, RunOptions, SweepKey, SweepTable, meaning,
+    Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, SweepKey, SweepTable, meaning,
 };
 use crate::run::{PreparedRun, variables};
-use crate::system::net::{literal_secret, without_secrets};
-use crate::system::{System, SystemKind, cost};
+use crate::system::net::literal_secret;
+use crate::system::{System, SystemKind};
 use crate::test::PlannedTest;
 use crate::watch::quiet;
 
@@ -255,141 +252,6 @@ pub fn command_line(fixed: &CommandLine, combination: &Combination) -> Result<Co
     Ok(command_line)
 }
 
-/// Checks of all combinations before the first one runs.
-#[derive(Default)]
-struct Check {
-    /// Each problem with the first point that has it, and the number of such points.
-    problems: Vec<(String, String, usize)>,
-    /// Options without effect at all points.
-    common: Common,
-    /// Name of the combination for each hash of its options.
-    effects: HashMap<u64, String>,
-    same: SameRuns,
-    files: Vec<InputFile>,
-    /// Operations per sample for each system and model.
-    operations: HashMap<(Option<String>, Option<PathBuf>), Option<f64>>,
-}
-
-/// Maximum number of problems that are listed.
-const MOST_PROBLEMS: usize = 10;
-
-impl Check {
-    /// Checks a point. Returns the operations of the model, if known.
-    fn point(
-        &mut self,
-        fixed: &CommandLine,
-        combination: &Combination,
-        name: &str,
-        number: u64,
-    ) -> Option<f64> {
-        let name = format!("{number} ({name})");
-        let read = command_line(fixed, combination)
-            .map_err(Failure::usage)
-            .and_then(|line| Options::read(&line, variables()));
-        let options = match read {
-            Ok(options) => options,
-            Err(failure) => return self.note(&failure, &name),
-        };
-        self.note_files(fixed, &options);
-        match self.effects.entry(effect(&options)) {
-            Entry::Vacant(free) => _ = free.insert(name.clone()),
-            Entry::Occupied(taken) => {
-                let problem = format!(
-                    "points {} and {name} are the same run: another setting overrides their \
-                     difference",
-                    taken.get()
-                );
-                return self.note(&Failure::usage(problem), &name);
-            }
-        }
-        let system = without_secrets(options.run.system.as_deref().unwrap_or("digits"));
-        let run = options.run.clone();
-        let facts = Facts::new(&options, None);
-        self.common.add(&facts);
-        self.same.add(&facts, combination, &name);
-        if let Err(failure) = check_system(&facts) {
-            return self.note(&failure, &name);
-        }
-        // Engines take long to load and are loaded when their point is run.
-        let quick = SystemKind::of_spec(&system)
-            .ok()
-            .and_then(|(kind, operand)| Some((kind.check?)(operand, &options.run)));
-        let checked = quick.unwrap_or_else(|| {
-            System::load(&options.run, &quiet())
-                .and_then(|system| PreparedRun::from_system(options, system).tests().map(|_| ()))
-        });
-        if let Err(failure) = checked {
-            return self.note(&failure, &name);
-        }
-        self.operations(&run)
-    }
-
-    /// Returns the operations of a system per sample, if known. Each model is counted once.
-    fn operations(&mut self, run: &RunOptions) -> Option<f64> {
-        let model = (run.system.clone(), run.model.clone());
-        *self.operations.entry(model).or_insert_with(|| cost::operations(run))
-    }
-
-    fn note(&mut self, failure: &Failure, name: &str) -> Option<f64> {
-        for problem in failure.problems() {
-            match self.problems.iter_mut().find(|(known, ..)| known == problem) {
-                Some((.., count)) => *count += 1,
-                None => self.problems.push((problem.clone(), name.to_string(), 1)),
-            }
-        }
-        None
-    }
-
-    fn note_files(&mut self, fixed: &CommandLine, options: &Options) {
-        let run = &options.run;
-        let named = run.system.as_deref().and_then(|spec| {
-            let (kind, operand) = SystemKind::of_spec(spec).ok()?;
-            let named = (kind.resources)(operand);
-            let code = named.libraries.into_iter().filter(|path| path.is_file());
-            Some(named.files.into_iter().chain(code))
-        });
-        let paths = [&fixed.config, &run.model, &run.labels, &run.audit, &run.ort_lib];
-        let paths = paths.into_iter().flatten().cloned().chain(named.into_iter().flatten());
-        let data = run.data.iter().map(|(_, path)| path.clone());
-        // A data folder of a task cannot be hashed like a file.
-        let with = run.with.iter().map(|(_, path)| path.clone()).filter(|path| path.is_file());
-        for path in paths.chain(data).chain(with).chain(run.conf.iter().cloned()) {
-            if self.files.iter().all(|file| file.path != path) {
-                self.files.extend(look_at(&path, Path::new("")));
-                self.files.extend(external_weights(&path));
-            }
-        }
-    }
-
-    fn finish(&self) -> Result<(), Failure> {
-        if self.problems.is_empty() {
-            return self.common.check().and_then(|()| self.same.check());
-        }
-        let mut problems: Vec<String> = Vec::new();
-        for (problem, point, count) in self.problems.iter().take(MOST_PROBLEMS) {
-            let others = match count {
-                1 => String::new(),
-                count => format!(" and {} others", count - 1),
-            };
-            problems.push(format!("{problem}\n  in point {point}{others}"));
-        }
-        if let Some(more @ 1..) = self.problems.len().checked_sub(MOST_PROBLEMS) {
-            problems.push(format!("and {more} further problems"));
-        }
-        Err(Failure::usages(problems)
-            .hint("use [[sweep.exclude]] in a file to leave out invalid combinations"))
-    }
-}
-
-/// Returns the files beside an ONNX model that hold its weights.
-fn external_weights(path: &Path) -> Vec<InputFile> {
-    if path.extension().is_none_or(|extension| extension != "onnx") {
-        return Vec::new();
-    }
-    let Ok(model) = dyno_onnx::Model::read(path) else { return Vec::new() };
-    model.external_files().into_iter().filter_map(|file| look_at(file, Path::new(""))).collect()
-}
-
 /// Returns the current hash and size of a file; `None` if it cannot be read, which the run reports.
 /// Comments and spacing of a `dyno.toml` are ignored.
 pub fn look_at(path: &Path, base: &Path) -> Option<InputFile> {
@@ -420,22 +282,6 @@ pub fn look_at(path: &Path, base: &Path) -> Option<InputFile> {
 /// Returns the settings of the environment.
 pub fn environment() -> BTreeMap<String, String> {
     variables().filter(|(name, _)| name.starts_with(ENVIRONMENT_PREFIX)).collect()
-}
-
-/// Returns a hash of all options of a run.
-fn effect(options: &Options) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    format!("{:?}", options.run).hash(&mut hasher);
-    for scenario in options.scenarios() {
-        for &mode in options.modes() {
-            let mut settings = options.settings(scenario, mode, None);
-            options.complete(&mut settings);
-            for (field, value, _) in settings.rows() {
-                (field.name, value).hash(&mut hasher);
-            }
-        }
-    }
-    hasher.finish()
 }
 
 /// Returns the minimum duration of a point, ns, with all runs of a repetition; `None` in virtual time,
@@ -498,7 +344,7 @@ fn length_of_tests(options: Options) -> Option<Nanos> {
 fn is_virtual(options: &Options) -> bool {
     const SIMULATED: [&str; 3] = ["model:", "npu:", "cheat:"];
     let spec = options.run.system.as_deref().unwrap_or_default();
-    options.run.is_virtual || SIMULATED.iter().any(|kind| spec.starts_with(kind))
+    options.run.is_virtual == Some(true) || SIMULATED.iter().any(|kind| spec.starts_with(kind))
 }
 
 /// Distance of the seeds of two repeats in virtual time.

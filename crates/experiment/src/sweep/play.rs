@@ -119,7 +119,7 @@ impl Player<'_> {
                 return self.stop(stopped);
             }
             let words = words_of_failure(&self.sweep.points[at]);
-            if words.is_some() && words == failing && turn + 1 < order.len() {
+            if words.is_some() && words == failing {
                 return self.stop(StopReason::Failing);
             }
             failing = words;
@@ -308,11 +308,18 @@ fn note_complete(point: &mut Point, run: &summary::Run) {
 }
 
 /// Returns the message of a point whose system failed the probe or most answers, or could not be
-/// set up. It does not name the folder of the point, which differs where the failure is the same.
+/// set up. It contains neither the name of the point's folder, which its partial folder contains too, nor
+/// sizes: both differ where the failure is the same.
 fn words_of_failure(point: &Point) -> Option<String> {
     let codes = [exit_code::SET_UP, exit_code::ABORTED].map(Some);
     let words = point.message.as_ref().filter(|_| codes.contains(&point.exit_code))?;
-    Some(words.replace(&point.folder, "FOLDER"))
+    let name = point.folder.rsplit('/').next().unwrap_or_default();
+    let words: Vec<&str> = words.split(' ').collect();
+    let is_size = |at: usize| words.get(at + 1) == Some(&"MB");
+    let common = words.iter().enumerate().map(|(at, word)| {
+        if is_size(at) { "N".to_string() } else { word.replace(name, "FOLDER") }
+    });
+    Some(common.collect::<Vec<_>>().join(" "))
 }
 
 /// Records the outcome of the process of a point.
@@ -398,12 +405,14 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_the_same_failure_in_each_folder() {
-        let full = |folder: &str| {
-            failed(folder, &format!("cannot write to /s/{folder}: No space left on device"))
+        let full = |name: &str, needed: u64| {
+            let place = format!("/s/points/.{name}.partial/trial");
+            let problem = format!("the logs take {needed} MB and `{place}` has 0 MB free");
+            failed(&format!("points/{name}"), &problem)
         };
-        let words = words_of_failure(&full("001-qps=100"));
-        assert_eq!(words, words_of_failure(&full("002-qps=200")));
+        let words = words_of_failure(&full("001-qps=100", 5));
+        assert_eq!(words, words_of_failure(&full("002-qps=200", 12)));
         assert_ne!(words, words_of_failure(&failed("003", "the server refuses connections")));
-        assert_eq!(words_of_failure(&Point { exit_code: Some(1), ..full("004") }), None);
+        assert_eq!(words_of_failure(&Point { exit_code: Some(1), ..full("004", 5) }), None);
     }
 }

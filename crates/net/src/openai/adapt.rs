@@ -36,7 +36,7 @@ const MOST_REQUESTS: u64 = 4;
 ///
 /// # Errors
 /// A redirection that cannot be followed: to another path of the interface, to another origin, to itself,
-/// or to a further redirection.
+/// or to a further redirection. A server with TLS at an endpoint without it.
 pub fn adapt(
     query: &ServerQuery<'_>,
     workload: &Arc<Workload>,
@@ -60,6 +60,11 @@ pub fn adapt(
         let answer = match server.exchange(&request) {
             Ok(answer) => answer,
             Err(trouble) => {
+                let is_plain = !query.endpoint.is_tls() && query.endpoint.proxy().is_none();
+                if trouble.kind == Kind::Closed && is_plain && server.speaks_tls() {
+                    let words = format!("{} expects TLS: use https://", adapted.endpoint);
+                    return Err(Trouble::new(Kind::Tls, words));
+                }
                 adapted.note_silence(&trouble, query);
                 break;
             }

@@ -14,6 +14,7 @@ use dyno_loadgen::drive::real::{AnswerWindow, MassFailure};
 use super::channel::{Channel, ChannelReader, Identity};
 use super::door::{self, Role};
 use super::peer::{Event, Peer};
+use super::seats;
 use super::strangers::Strangers;
 use super::wire::{self, Body, Challenge, MOST_OF_STRANGERS, Pair, Ready, SetUp, Welcome, plain};
 
@@ -246,10 +247,14 @@ impl WorkerListener {
                 }
                 Err(_) => continue,
             };
-            let wanted = (candidate.seat as usize).checked_sub(1);
-            let wanted = wanted.filter(|&at| seats.get(at).is_some_and(Option::is_none));
-            let at = wanted.or_else(|| seats.iter().position(Option::is_none));
-            let at = at.expect("some have not joined");
+            let at = match seats::choose(&seats, candidate.seat) {
+                Ok(at) => at,
+                Err(why) => {
+                    say(&format!("{} did not join: {why}", candidate.name));
+                    let _ = wire::send(&candidate.channel, Body::Refused(why));
+                    continue;
+                }
+            };
             let name = candidate.name.clone();
             if let Some(peer) = self.seat(candidate, at, clock, &sender) {
                 seats[at] = Some(peer);

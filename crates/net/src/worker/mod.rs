@@ -20,6 +20,7 @@ pub mod member;
 pub mod offset;
 mod peer;
 pub mod plans;
+mod seats;
 mod strangers;
 pub mod wire;
 

@@ -54,9 +54,19 @@ pub(super) fn run(launch: &Launch) -> Result<Exit, Failure> {
     }
     // Collects complete points, and runs the others here.
     let mut command = Command::new(&own);
-    command.args(["sweep", "--resume", &hand_out.directory]).env(LIFELINE, "1");
+    command.args(["sweep", "--resume", &hand_out.directory]).args(gate(&launch.command));
+    command.env(LIFELINE, "1");
     let last = ManagedProcess::start(command, "the end of the sweep")?;
     last.wait_for(&interrupt, &mut []).map(exit_of)
+}
+
+/// Returns the flag of the command's gate, which the recorded sweep does not contain.
+fn gate(command: &[String]) -> &[String] {
+    let Some(at) = command.iter().position(|word| word.starts_with("--p99-below")) else {
+        return &[];
+    };
+    let words = if command[at].contains('=') { 1 } else { 2 };
+    command.get(at..at + words).unwrap_or_default()
 }
 
 fn on_ray(launch: &Launch, hand_out: &HandOut, interrupt: &Interrupt) -> Result<(), Failure> {
@@ -97,4 +107,20 @@ fn here(launch: &Launch, hand_out: &HandOut, interrupt: &Interrupt) -> Result<()
         dyno_experiment::sweep::pause(PAUSE, &mut |_| false);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gate_of_a_sweep_is_that_of_its_end() {
+        let check = |command: &str, expected: &str| {
+            let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
+            assert_eq!(gate(&words).join(" "), expected, "{command}");
+        };
+        check("sweep --over qps=1,2 --p99-below 3ms --quiet", "--p99-below 3ms");
+        check("sweep --p99-below=3ms --over qps=1,2", "--p99-below=3ms");
+        check("sweep --over qps=1,2", "");
+    }
 }

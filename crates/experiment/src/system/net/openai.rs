@@ -12,7 +12,7 @@ use dyno_net::openai::{
 };
 use dyno_net::secrets;
 use dyno_net::tokens::Tokenize;
-use dyno_net::trouble::Trouble;
+use dyno_net::trouble::{Kind, Trouble};
 use dyno_net::workload::Workload;
 use serde_json::{Map, Value};
 
@@ -305,8 +305,7 @@ fn adapted(
     let (mut servers, mut requests, mut remarks) = (Vec::new(), 0, Vec::new());
     for endpoint in nodes {
         let query = query(&endpoint, options, &settings, SHORT_REQUEST);
-        let learned = adapt(&query, workload, settings)
-            .map_err(|trouble| Failure::server(trouble.kind, trouble))?;
+        let learned = adapt(&query, workload, settings).map_err(unusable)?;
         if let (Some(refusal), Some(_)) = (learned.refusal, run.ready_timeout) {
             return Err(Failure::server(refusal.kind, refusal));
         }
@@ -319,6 +318,8 @@ fn adapted(
         requests += learned.requests;
         remarks.extend(learned.remarks);
     }
+    // Each worker loads the system as this process does.
+    requests *= 1 + run.remote_workers.map_or(0, |workers| workers.get() as u64);
     let plural = if requests == 1 { "request" } else { "requests" };
     let tokens = match settings.api {
         // The fewest that the interface allows.
@@ -331,6 +332,13 @@ fn adapted(
          run of a URL sends one more to identify the server."
     ));
     Ok((servers, settings, remarks))
+}
+
+/// Returns the failure of a server that cannot be measured at its endpoint.
+fn unusable(trouble: Trouble) -> Failure {
+    let is_encrypted = trouble.kind == Kind::Tls;
+    let failure = Failure::server(trouble.kind, trouble);
+    if is_encrypted { failure.hint("write https:// in the URL of the server") } else { failure }
 }
 
 /// Returns the failure of a request for one token that a server rejects before the run.

@@ -18,6 +18,7 @@ use dyno_net::tls::Trust;
 use dyno_net::trouble::Kind;
 use dyno_net::workload::{Prompt, Workload};
 
+use super::encrypted::certified;
 use super::faults::{Faulty, request};
 use super::played::{client, endpoint, play, settings};
 
@@ -168,6 +169,35 @@ fn adapted(
         limit: Duration::from_secs(20),
     };
     adapt(&query, &workload(), openai()).map_err(|trouble| trouble.to_string())
+}
+
+#[test]
+fn a_server_with_tls_at_an_endpoint_without_it_is_an_error() {
+    let (config, _) = certified("localhost", 2999, b"http/1.1");
+    let secure = Faulty::start(move |stream| {
+        let connection = rustls::ServerConnection::new(config.clone()).unwrap();
+        let _ = request(&mut rustls::StreamOwned::new(connection, stream));
+    });
+    let plain = Faulty::start(|mut stream| {
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n");
+    });
+    for (server, is_secure) in [(&secure, true), (&plain, false)] {
+        let endpoint = format!("http://localhost:{}", server.address.port());
+        let query = ServerQuery {
+            endpoint: &endpoint.parse().unwrap(),
+            version: dyno_net::exchange::HttpVersion::Http1,
+            fields: &[],
+            trust: &Trust::default(),
+            secrets: &[],
+            limit: Duration::from_secs(20),
+        };
+        assert_eq!(query.speaks_tls(), is_secure);
+        if is_secure {
+            let trouble = adapt(&query, &workload(), openai()).map(drop).unwrap_err();
+            assert_eq!(trouble.kind, Kind::Tls, "{trouble}");
+            assert!(trouble.words.contains("use https://"), "{trouble}");
+        }
+    }
 }
 
 #[test]

@@ -240,6 +240,28 @@ fn a_system_that_a_worker_lacks_is_named_with_the_worker() {
     }
 }
 
+#[test]
+fn a_seat_that_does_not_exist_or_is_taken_is_refused() {
+    let listening = WorkerListener::begin(listen(2)).unwrap();
+    let address = listening.address();
+    let workers = std::thread::spawn(move || {
+        let member = |seat| Member::join(&JoinSettings { seat, ..join(address) });
+        let refused = member(3).unwrap_err().to_string();
+        let second = member(2).unwrap();
+        let taken = member(2).unwrap_err().to_string();
+        (refused, taken, second, member(1).unwrap())
+    });
+    let mut said = Vec::new();
+    let gathered = listening.gather(&patience(), &mut |line| said.push(line.to_owned()));
+    let (refused, taken, second, first) = workers.join().unwrap();
+    let why = "seat 3 does not exist: the run has 2 workers";
+    assert_eq!(refused, format!("the coordinator refused this worker: {why}"));
+    assert_eq!(taken, "the coordinator refused this worker: seat 2 is taken by another worker");
+    assert_eq!((first.share().index, second.share().index), (0, 1));
+    assert!(said.contains(&format!("a thread did not join: {why}")), "{said:?}");
+    drop(gathered.unwrap());
+}
+
 fn ready() -> wire::Ready {
     let (system, library) = ("by index".into(), "numbers".into());
     wire::Ready { system, library, total: 50, performance: 40 }
