@@ -224,7 +224,7 @@ fn read(tensor: JsonTensor<'_>, rest: &mut Bytes) -> Result<Tensor, Trouble> {
         let wrong = || malformed(&format!("tensor '{name}' has a dimension of {dimension}"));
         usize::try_from(dimension).map_err(|_| wrong())
     });
-    let shape = shape.collect::<Result<_, _>>()?;
+    let shape: Vec<usize> = shape.collect::<Result<_, _>>()?;
     let data = match (parameters.and_then(|all| all.binary_data_size), data) {
         (Some(size), _) => match usize::try_from(size) {
             Ok(size) if size <= rest.len() => rest.split_to(size),
@@ -235,7 +235,7 @@ fn read(tensor: JsonTensor<'_>, rest: &mut Bytes) -> Result<Tensor, Trouble> {
                 )));
             }
         },
-        (None, Some(json)) => elements::read(datatype, json.get())
+        (None, Some(json)) => elements::read(datatype, &shape, json.get())
             .map_err(|error| malformed(&format!("tensor '{name}': {error}")))?
             .into(),
         (None, None) => return Err(missing("data")),
