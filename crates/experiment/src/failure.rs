@@ -7,6 +7,7 @@ use dyno_net::trouble::Kind;
 use dyno_report::WriteError;
 use dyno_results::export::ExportError;
 use dyno_results::run_directory::DirectoryError;
+use dyno_tensors::files;
 
 /// Kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,16 +120,25 @@ impl From<WriteError> for Failure {
     }
 }
 
-/// Refuses a device in place of a file: most of them, such as `/dev/zero`, have no end.
-pub(crate) fn refuse_device(path: &Path) -> Result<(), Failure> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::FileTypeExt as _;
-        let kind = std::fs::metadata(path).map(|metadata| metadata.file_type());
-        if kind.is_ok_and(|kind| kind.is_char_device() || kind.is_block_device()) {
-            let problem = format!("`{}` is a device; expected a file", path.display());
-            return Err(Failure::usage(problem));
+/// Rejects a device, a socket or a named pipe in place of a file: reading most devices never ends, and
+/// opening a named pipe waits for a writer.
+pub(crate) fn reject_special(path: &Path) -> Result<(), Failure> {
+    match files::special_kind(path) {
+        Some(kind) => {
+            let problem = format!("`{}` is a {kind}; expected a file", path.display());
+            Err(Failure::usage(problem))
         }
+        None => Ok(()),
+    }
+}
+
+/// Rejects what [`reject_special`] rejects, and pipes such as `/dev/stdin`, in place of a file that is read
+/// several times.
+pub(crate) fn reject_pipe(path: &Path) -> Result<(), Failure> {
+    reject_special(path)?;
+    if files::is_open_pipe(path) {
+        let problem = format!("`{}` is a pipe; expected a file", path.display());
+        return Err(Failure::usage(problem).hint("save it as a file: Dyno reads it several times"));
     }
     Ok(())
 }

@@ -16,7 +16,7 @@ use super::combinations::{Combination, check_selection, combinations, is_selecte
 use super::names::{NAME_CHARS, names};
 use super::same::SameRuns;
 use crate::effect::{Common, Facts, check_system};
-use crate::failure::{Failure, refuse_device};
+use crate::failure::{Failure, reject_special};
 use crate::options::{
     Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, RunOptions, SweepKey, SweepTable, meaning,
 };
@@ -393,7 +393,7 @@ fn external_weights(path: &Path) -> Vec<InputFile> {
 /// Returns the current hash and size of a file; `None` if it cannot be read, which the run reports.
 /// Comments and spacing of a `dyno.toml` are ignored.
 pub fn look_at(path: &Path, base: &Path) -> Option<InputFile> {
-    refuse_device(&base.join(path)).ok()?;
+    reject_special(&base.join(path)).ok()?;
     let mut file = File::open(base.join(path)).ok()?;
     let mut looked_at = InputFile { path: path.to_path_buf(), bytes: 0, crc32: 0 };
     if path.extension().is_some_and(|extension| extension == "toml") {
