@@ -90,6 +90,13 @@ impl InferRequest {
         let head: Head<'_> =
             serde_json::from_slice(&json).map_err(|e| no_json("request", &json, &e))?;
         let inputs = head.inputs.ok_or_else(|| malformed("the request has no 'inputs'"))?;
+        let is_binary = |input: &JsonTensor<'_>| {
+            input.parameters.as_ref().is_some_and(|all| all.binary_data_size.is_some())
+        };
+        if let Some(odd) = inputs.iter().find(|input| input.data.is_some() && is_binary(input)) {
+            let name = &odd.name;
+            return Err(malformed(&format!("tensor '{name}' has 'data' and 'binary_data_size'")));
+        }
         let inputs = inputs.into_iter().map(|tensor| read(tensor, &mut rest));
         let wanted = |tensor: JsonTensor<'_>| RequestedOutput {
             name: tensor.name,

@@ -219,7 +219,9 @@ async fn infer_model(
     let head_length = match head.headers.get(HEAD_LENGTH) {
         None => None,
         Some(value) => {
-            let length = value.to_str().ok().and_then(|value| value.parse().ok());
+            let is_number = |value: &&str| value.bytes().all(|byte| byte.is_ascii_digit());
+            let length = value.to_str().ok().filter(is_number);
+            let length = length.and_then(|value| value.parse().ok());
             Some(length.ok_or_else(|| {
                 let words = format!("'{HEAD_LENGTH}' is {value:?}; expected a number of bytes");
                 RefusalKind::Invalid.because(words)

@@ -168,6 +168,9 @@ fn what_a_server_is_asked_is_read() {
     assert!(wrong(alone, None).contains("'sequence_end' without a sequence"));
     assert!(wrong(b"{}", Some(3)).contains("whose JSON has 3"));
     assert!(wrong(b"{\"inputs\":[]}abc", Some(13)).contains("3 bytes after"));
+    let both = br#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[1],
+        "parameters":{"binary_data_size":1}}]}"#;
+    assert!(wrong(both, None).contains("'x' has 'data' and 'binary_data_size'"));
     let missing = br#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT8"}]}"#;
     assert!(wrong(missing, None).contains("'x' has no 'data'"));
     let beyond = br#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[128]}]}"#;
