@@ -130,7 +130,7 @@ impl<'de> Visitor<'de> for Flat<'_> {
         match self.shape.get(self.depth) {
             Some(&expected) if *self.form == Some(Arrangement::Nested) && count != expected => {
                 Err(A::Error::custom(format!(
-                    "an array at level {} has {count} items; expected {expected} for the shape {:?}",
+                    "an array at level {} has {count} items; expected {expected} for shape {:?}",
                     self.depth + 1,
                     self.shape
                 )))

@@ -266,8 +266,8 @@ impl<'a> Source<'a> {
             return Err(ExportError::NoRecords("dyno run --mode performance measures"));
         }
         if measured().all(|test| !file_of(test).exists()) {
-            let advice = "the run had --records none, or is of an earlier version of Dyno; dyno run \
-                          --records all keeps every row";
+            let advice = "the run had --records none, or is of an earlier version of Dyno; dyno \
+                          run --records all keeps every row";
             return Err(ExportError::NoRecords(advice));
         }
         for test in measured() {
@@ -395,7 +395,7 @@ impl ExportError {
                     .into()
             }
             Self::Records(_) => {
-                "restore the file, or select the other tests with --test, such as --test Server".into()
+                "restore the file, or select other tests with --test, such as --test Server".into()
             }
             Self::NoRecords(advice) | Self::NoForeignRecords { advice, .. } => (*advice).into(),
             _ => return None,
