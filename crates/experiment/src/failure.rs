@@ -120,25 +120,15 @@ impl From<WriteError> for Failure {
     }
 }
 
-/// Rejects a device, a socket or a named pipe in place of a file: reading most devices never ends, and
-/// opening a named pipe waits for a writer.
+/// Rejects a device, a socket or a pipe in place of a file: reading most devices never ends, opening a named
+/// pipe waits for a writer, and files of options, models and samples are read several times.
 pub(crate) fn reject_special(path: &Path) -> Result<(), Failure> {
-    match files::special_kind(path) {
+    let kind = files::special_kind(path).or(files::is_open_pipe(path).then_some("pipe"));
+    match kind {
         Some(kind) => {
             let problem = format!("`{}` is a {kind}; expected a file", path.display());
-            Err(Failure::usage(problem))
+            Err(Failure::usage(problem).hint("save the content as a file"))
         }
         None => Ok(()),
     }
-}
-
-/// Rejects what [`reject_special`] rejects, and pipes such as `/dev/stdin`, in place of a file that is read
-/// several times.
-pub(crate) fn reject_pipe(path: &Path) -> Result<(), Failure> {
-    reject_special(path)?;
-    if files::is_open_pipe(path) {
-        let problem = format!("`{}` is a pipe; expected a file", path.display());
-        return Err(Failure::usage(problem).hint("save it as a file: Dyno reads it several times"));
-    }
-    Ok(())
 }

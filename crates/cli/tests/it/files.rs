@@ -358,26 +358,23 @@ fn named_pipes_and_devices_are_rejected_in_place_of_files() {
     }
 }
 
-/// A process substitution of a shell is a pipe with a writer.
+/// A process substitution of a shell is such a pipe. Configurations and samples are read several times, of
+/// which all but the first would find nothing.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_configuration_is_read_from_a_pipe_of_the_process() {
+fn pipes_of_the_process_are_rejected_for_files_that_are_read_several_times() {
     use std::io::Write as _;
 
     let folder = Folder::new();
-    let piped = |arguments: &str, text: &[u8]| -> crate::program::ProgramResult {
-        let mut command = folder.command(arguments);
+    for command in [
+        "run --config /dev/stdin --dry-run",
+        "run --system openai:http://127.0.0.1:9,model=m --data /dev/stdin",
+    ] {
         let (reader, mut writer) = std::io::pipe().unwrap();
-        writer.write_all(text).unwrap();
+        writer.write_all(b"version = 1\n").unwrap();
         drop(writer);
-        command.stdin(reader).output().unwrap().into()
-    };
-    let run = "run --config /dev/stdin --dry-run";
-    piped(run, b"version = 1\n[run]\nscenario = \"Server\"\n").exits(0);
-    let ran = piped(run, b"version = 1\n[run]\nnonsense = 2\n").exits(2);
-    assert!(ran.stderr.contains("nonsense"), "{}", ran.stderr);
-    // Samples are read several times.
-    let data = "run --system openai:http://127.0.0.1:9,model=m --data /dev/stdin";
-    let ran = piped(data, b"{\"prompt\": \"a\"}\n").exits(2);
-    assert!(ran.stderr.contains("`/dev/stdin` is a pipe; expected a file"), "{}", ran.stderr);
+        let output = folder.command(command).stdin(reader).output().unwrap();
+        let ran = crate::program::ProgramResult::from(output).exits(2);
+        assert!(ran.stderr.contains("`/dev/stdin` is a pipe; expected a file"), "{}", ran.stderr);
+    }
 }

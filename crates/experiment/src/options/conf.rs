@@ -85,7 +85,7 @@ const MOST_NAMES: usize = 10;
 /// Reads a configuration file of LoadGen.
 ///
 /// # Errors
-/// Every problem of the file, or that it is a device, a socket or a named pipe.
+/// Every problem of the file, or that it is a device, a socket or a pipe.
 fn load_conf(path: &Path) -> Result<Conf, Vec<String>> {
     reject_special(path).map_err(|failure| failure.problems().to_vec())?;
     Conf::load(path).map_err(|error| lines(&error.to_string()))
