@@ -7,6 +7,7 @@ use dyno_net::trouble::Kind;
 use dyno_report::WriteError;
 use dyno_results::export::ExportError;
 use dyno_results::run_directory::DirectoryError;
+use dyno_tensors::files;
 
 /// Kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,16 +120,15 @@ impl From<WriteError> for Failure {
     }
 }
 
-/// Refuses a device in place of a file: most of them, such as `/dev/zero`, have no end.
-pub(crate) fn refuse_device(path: &Path) -> Result<(), Failure> {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::FileTypeExt as _;
-        let kind = std::fs::metadata(path).map(|metadata| metadata.file_type());
-        if kind.is_ok_and(|kind| kind.is_char_device() || kind.is_block_device()) {
-            let problem = format!("`{}` is a device; expected a file", path.display());
-            return Err(Failure::usage(problem));
+/// Rejects a device, a socket or a pipe in place of a file: reading most devices never ends, opening a named
+/// pipe waits for a writer, and files of options, models and samples are read several times.
+pub(crate) fn reject_special(path: &Path) -> Result<(), Failure> {
+    let kind = files::special_kind(path).or(files::is_open_pipe(path).then_some("pipe"));
+    match kind {
+        Some(kind) => {
+            let problem = format!("`{}` is a {kind}; expected a file", path.display());
+            Err(Failure::usage(problem).hint("save the content as a file"))
         }
+        None => Ok(()),
     }
-    Ok(())
 }

@@ -44,7 +44,7 @@ use dyno_sut::null::Null;
 use dyno_sut::tensors::TensorLibrary;
 use dyno_task::judge::Judge;
 
-use crate::failure::{Failure, refuse_device};
+use crate::failure::{Failure, reject_special};
 use crate::options::{RunOptions, is_chosen, is_open};
 use crate::watch::Watch;
 use crate::workers::RemoteWorkers;
@@ -149,7 +149,7 @@ impl System {
         let spec = run.system.as_deref().unwrap_or("digits");
         let (kind, operand) = SystemKind::of_spec(spec)
             .map_err(|unknown| Failure::usage(unknown).hint(target::systems()))?;
-        named_files(run).iter().try_for_each(|path| refuse_device(path))?;
+        named_files(run).iter().chain(&run.ort_lib).try_for_each(|path| reject_special(path))?;
         let opened = (kind.open)(&Request { spec, operand, run, watch })?;
         Self::from_opened(spec, opened, run)
     }

@@ -5,9 +5,10 @@
 
 pub mod entropy;
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
+
+use dyno_tensors::files;
 
 use super::data::read_text;
 use super::payload::{self, Element};
@@ -154,7 +155,7 @@ impl Labels {
         }
         let pairs = starts[starts.len() - 1];
         let unreadable = |error| DataError::unreadable(path, &error);
-        let mut day = BufReader::with_capacity(1 << 20, File::open(path).map_err(unreadable)?);
+        let mut day = BufReader::with_capacity(1 << 20, files::open(path).map_err(unreadable)?);
         let (mut is_clicked, mut line) = (Vec::new(), Vec::new());
         while is_clicked.len() < pairs {
             line.clear();

@@ -1,5 +1,7 @@
 //! Secrets of requests, which must not appear in messages.
 
+mod encoded;
+
 use crate::base64::base64;
 use crate::percent::PercentEncoding;
 
@@ -18,8 +20,9 @@ pub fn is_secret_field(name: &str) -> bool {
 
 /// Replaces each value of these header fields, and each of these other secrets, in a message, such as a
 /// token that a server repeats in its error. A token without the `Bearer` before it is replaced as well.
-/// So are the forms in which a server may repeat a value: JSON, HTML, percent-encoded, or cut off where a
-/// text was shortened.
+/// So are the forms in which a server may repeat a whole value: with any characters as HTML entities, JSON
+/// escapes or percent-encoded, in hexadecimal digits, and in Base64, also within a longer text in Base64.
+/// The beginning of a value is replaced where a text was shortened; other parts of a value are not.
 ///
 /// ```
 /// use dyno_net::secrets::hide;
@@ -35,7 +38,8 @@ pub fn hide(words: &str, fields: &[(String, String)], secrets: &[String]) -> Str
     });
     let mut hidden = words.to_owned();
     let values = of_fields.chain(secrets.iter().map(String::as_str));
-    let mut forms: Vec<String> = values.flat_map(forms).collect();
+    let values: Vec<&str> = values.filter(|value| value.len() >= SHORTEST).collect();
+    let mut forms: Vec<String> = values.iter().flat_map(|value| forms(value)).collect();
     // A secret may be part of another one.
     forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
     forms.dedup();
@@ -44,7 +48,7 @@ pub fn hide(words: &str, fields: &[(String, String)], secrets: &[String]) -> Str
             hidden = hidden.replace(form.as_str(), "***");
         }
     }
-    let hidden = without_signatures(hidden);
+    let hidden = without_signatures(encoded::without_encoded(hidden, &values));
     if forms.is_empty() { hidden } else { without_beginnings(&hidden, &forms) }
 }
 
@@ -100,11 +104,8 @@ fn begun_at(text: &str, secret: &str) -> Option<usize> {
     Some(text.len() - longest)
 }
 
-/// Returns the forms of a value that are replaced; none if it is too short.
+/// Returns the forms of a value that are replaced.
 fn forms(value: &str) -> Vec<String> {
-    if value.len() < SHORTEST {
-        return Vec::new();
-    }
     let json = serde_json::to_string(value).unwrap_or_default();
     let json = json[1..json.len() - 1].to_owned();
     let ascii = |text: &str| {
@@ -133,14 +134,30 @@ fn forms(value: &str) -> Vec<String> {
         html.replace('\'', "&#39;"),
         html.replace('\'', "&#x27;"),
         html,
-        // As in the header field of a login.
-        base64(value.as_bytes()),
         lower_escapes(&percent),
         percent.replace("%20", "+"),
         percent,
+        value.bytes().map(|byte| format!("{byte:02x}")).collect(),
+        value.bytes().map(|byte| format!("{byte:02X}")).collect(),
     ];
+    for text in base64_forms(value.as_bytes()) {
+        forms.extend([text.replace('+', "-").replace('/', "_"), text]);
+    }
     forms.sort();
     forms.dedup();
+    forms
+}
+
+/// Returns a value in Base64 as in the header field of a login, without padding, and as it occurs after one
+/// or two other bytes: the digits that depend on the value alone.
+fn base64_forms(value: &[u8]) -> Vec<String> {
+    let whole = base64(value);
+    let mut forms = vec![whole.trim_end_matches('=').to_owned(), whole];
+    for before in 0..3 {
+        let text = base64(&[&[0_u8; 2][..before], value].concat());
+        let (begin, end) = ((before * 8).div_ceil(6), (before + value.len()) * 8 / 6);
+        forms.push(text[begin..end].to_owned());
+    }
     forms
 }
 
@@ -179,6 +196,37 @@ mod tests {
         let within = "it begins with \"HTTP/9 Wal/ru...\"; a Wal/r... and more";
         let shown = "it begins with \"HTTP/9 ***...\"; a ***... and more";
         assert_eq!(hide(within, &[], &secrets), shown);
+    }
+
+    /// The encoded texts are those of Python's `base64`, `bytes.hex`, `html` and `urllib.parse`.
+    #[test]
+    fn encoded_values_are_hidden() {
+        let secret = ["sesame>?".to_owned()];
+        for (text, expected) in [
+            ("&#115;&#101;&#115;&#97;&#109;&#101;&#62;&#63;.", "***."),
+            ("&#x73;&#x65;&#x73;&#x61;&#x6D;&#X65;&#x3e;&#x003F;.", "***."),
+            ("a sesame&gt;&quest; b", "a *** b"),
+            ("a sesame&#62;? b &amp; c", "a *** b &amp; c"),
+            ("736573616d653e3f", "***"),
+            ("0x736573616D653E3F.", "0x***."),
+            ("c2VzYW1lPj8=", "***"),
+            ("c2VzYW1lPj8.", "***."),
+            ("user:c2VzYW1lPj8", "user:***"),
+            // `user:sesame>?`
+            ("dXNlcjpzZXNhbWU+Pw==", "dXNlcjp***w=="),
+            ("dXNlcjpzZXNhbWU-Pw", "dXNlcjp***w"),
+            // `xsesame>?yz`
+            ("eHNlc2FtZT4/eXo=", "eH***eXo="),
+            ("eHNlc2FtZT4_eXo", "eH***eXo"),
+            ("sesame%3e?", "***"),
+            ("%73esame>%3F", "***"),
+            ("sesame\\u003e?", "***"),
+            ("sesame\\x3e\\x3f\\n", "***\\n"),
+            ("sesame&gt;", "sesame&gt;"),
+            ("100 % &unknown; &#; \\u12 %zz", "100 % &unknown; &#; \\u12 %zz"),
+        ] {
+            assert_eq!(hide(text, &[], &secret), expected, "{text}");
+        }
     }
 
     #[test]

@@ -106,7 +106,7 @@ impl Choices {
     /// # Errors
     /// The file cannot be read, or a line is not a choice.
     pub fn read(path: &Path) -> Result<Self, ChoicesError> {
-        let text = match fs::read_to_string(path) {
+        let text = match dyno_tensors::files::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(ChoicesError::File { path: path.to_owned(), error }),

@@ -1,6 +1,5 @@
 //! Reads files within zip archives.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -37,7 +36,7 @@ pub struct ArchiveError {
 /// The archive cannot be read, lacks the file, or the file has more than a gigabyte.
 pub fn entry(path: &Path, file: &'static str) -> Result<Vec<u8>, ArchiveError> {
     let refused = |why: String| ArchiveError { path: path.to_owned(), file, why };
-    let archive = File::open(path).map_err(|error| refused(error.to_string()))?;
+    let archive = dyno_tensors::files::open(path).map_err(|error| refused(error.to_string()))?;
     let mut archive = ZipArchive::new(archive).map_err(|error| refused(error.to_string()))?;
     let entry = archive.by_name(file).map_err(|error| refused(error.to_string()))?;
     let mut bytes = Vec::new();

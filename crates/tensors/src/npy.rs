@@ -152,11 +152,23 @@ impl Header {
                 descr.split_once(", 'fortran_order'").filter(|(list, _)| list.ends_with(']'))?
             }
         };
-        let is_fortran = value("fortran_order")?.starts_with("True");
+        let order = value("fortran_order")?;
+        let is_fortran = order.starts_with("True");
+        if !is_fortran && !order.starts_with("False") {
+            return None;
+        }
         // A tuple such as `(540, 64)`, `(540,)` or `()`.
         let (inside, _) = value("shape")?.strip_prefix('(')?.split_once(')')?;
-        let numbers = inside.split(',').map(str::trim).filter(|number| !number.is_empty());
-        let shape = numbers.map(|number| number.parse().ok()).collect::<Option<_>>()?;
+        let inside = inside.trim();
+        let numbers = inside.strip_suffix(',').unwrap_or(inside).split(',').map(str::trim);
+        let number = |number: &str| -> Option<usize> {
+            let is_number = number.bytes().all(|digit| digit.is_ascii_digit());
+            number.parse().ok().filter(|_| is_number)
+        };
+        let shape = match inside {
+            "" => Vec::new(),
+            _ => numbers.map(number).collect::<Option<_>>()?,
+        };
         Some(Self { code: code.to_owned(), shape, is_fortran, start })
     }
 
@@ -402,6 +414,23 @@ mod tests {
         let long = "{'descr': '<f4', 'fortran_order': False, 'shape': (2,), }";
         assert_eq!(problem(long), NpyError::Length { expected: 8, found: 4 });
     }
+
+    #[test]
+    fn headers_that_numpy_does_not_read_are_refused() {
+        let shape = |order: &str, shape: &str| {
+            let head = format!("{{'descr': '|u1', 'fortran_order': {order}, 'shape': {shape}, }}");
+            Header::parse(&file(&head, &[])).map(|header| header.shape)
+        };
+        assert_eq!(shape("False", "()"), Ok(vec![]));
+        assert_eq!(shape("False", "(2,)"), Ok(vec![2]));
+        assert_eq!(shape("True", "(2, 3)"), Ok(vec![2, 3]));
+        assert_eq!(shape("False", "(2, 3, )"), Ok(vec![2, 3]));
+        for odd in ["(,)", "(2,,3)", "(+2,)", "(2,,)", "(2 3)", "(-1,)", "(2.0,)"] {
+            assert!(shape("False", odd).is_err(), "{odd}");
+        }
+        assert!(shape("Maybe", "(2,)").is_err());
+    }
+
     #[test]
     fn arrays_in_fortran_order_are_transposed_or_refused() {
         let header = "{'descr': '|u1', 'fortran_order': True, 'shape': (2, 3), }";

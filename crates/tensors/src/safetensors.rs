@@ -147,7 +147,7 @@ impl<'a> Safetensors<'a> {
         let malformed = |error: serde_json::Error| SafetensorsError::Header(error.to_string());
         let header: BTreeMap<String, &RawValue> =
             serde_json::from_slice(header).map_err(malformed)?;
-        let (mut tensors, mut left) = (BTreeMap::new(), data.len());
+        let (mut tensors, mut ranges) = (BTreeMap::new(), Vec::new());
         let mut metadata = BTreeMap::new();
         for (name, entry) in header {
             if name == METADATA {
@@ -157,10 +157,16 @@ impl<'a> Safetensors<'a> {
             }
             let entry: Entry = serde_json::from_str(entry.get())
                 .map_err(|error| SafetensorsError::Header(format!("'{name}': {error}")))?;
+            let [begin, end] = entry.data_offsets;
+            if begin < end {
+                ranges.push((begin, end));
+            }
             let tensor = tensor(&name, entry, data)?;
-            let length = tensor.as_ref().map_or(0, |view| view.bytes.len());
-            left = left.checked_sub(length).ok_or(SafetensorsError::Shared)?;
             tensors.insert(name, tensor);
+        }
+        ranges.sort_unstable();
+        if ranges.windows(2).any(|pair| pair[1].0 < pair[0].1) {
+            return Err(SafetensorsError::Shared);
         }
         Ok(Self { tensors, metadata })
     }
@@ -296,6 +302,10 @@ mod tests {
         assert!(matches!(refused_entry("F32", "[-2]", "[0, 8]"), SafetensorsError::Header(_)));
         let twice = entry("F32", "[2]", "[0, 8]");
         let error = refused(&format!(r#"{{"x":{twice},"y":{twice}}}"#), &[0; 8]);
+        assert_eq!(error, SafetensorsError::Shared);
+        // Together, they are no longer than the data.
+        let (one, other) = (entry("U8", "[3]", "[0, 3]"), entry("U8", "[3]", "[2, 5]"));
+        let error = refused(&format!(r#"{{"x":{one},"y":{other}}}"#), &[0; 8]);
         assert_eq!(error, SafetensorsError::Shared);
         for header in ["", "[]", "{", r#"{"x":1}"#, r#"{"x":{}}"#, "\u{0}"] {
             assert!(matches!(refused(header, &[]), SafetensorsError::Header(_)), "{header}");

@@ -117,9 +117,39 @@ pub struct Serve {
     /// Serve faulty answers instead of a system, to test clients: a mode, such as cut or hang, or
     /// `path` for the mode that the first segment of each request's path names; `list` prints all.
     /// MODE:SHARE% gives that share of the requests the fault, and correct answers to the others
-    #[arg(long, value_name = "MODE[:SHARE%]", conflicts_with_all = ["grpc", "cert", "key"])]
+    #[arg(long, value_name = "MODE[:SHARE%]", conflicts_with_all = SYSTEM_FLAGS)]
     faults: Option<String>,
 }
+
+/// Flags that have no effect with `--faults`: all except `--http`.
+const SYSTEM_FLAGS: [&str; 26] = [
+    "system",
+    "model_name",
+    "node",
+    "grpc",
+    "cert",
+    "key",
+    "client_ca",
+    "queue",
+    "max_body",
+    "body_memory",
+    "compress",
+    "connections",
+    "request_limit",
+    "head_limit",
+    "idle_limit",
+    "drain_limit",
+    "workers",
+    "batch",
+    "batch_wait",
+    "sequences",
+    "sequence_limit",
+    "threads",
+    "cores",
+    "warm_up",
+    "shape",
+    "ort_lib",
+];
 
 /// Default number of waiting requests.
 const QUEUE_DEFAULT: NonZero<usize> = NonZero::new(1_024).expect("1024 is not 0");
@@ -165,6 +195,7 @@ impl Serve {
         if let Some(mode) = &self.faults {
             return self.serve_faults(mode, &interrupt);
         }
+        let token = token()?;
         let given = [
             ("threads", self.threads.is_some()),
             ("cores", self.cores.is_some()),
@@ -202,7 +233,7 @@ impl Serve {
             node: self.node_name(&listeners),
             limits: self.limits(),
             compresses: self.compress,
-            token: token()?,
+            token,
         };
         self.warn_beyond_loopback(settings.token.is_some(), &listeners);
         let scheme = if self.cert.is_some() { "https" } else { "http" };
@@ -354,7 +385,14 @@ fn token() -> Result<Option<Token>, Failure> {
             Err(Failure::usage(format!("{TOKEN_VARIABLE} is empty"))
                 .hint("unset it, or set it to a token"))
         }
-        Ok(token) => Ok(Some(Token::new(token.trim()))),
+        Ok(token) if token.trim() != token || token.contains(char::is_control) => {
+            let problem = format!(
+                "{TOKEN_VARIABLE} has control characters, or blanks at its ends, which no header \
+                 field can carry"
+            );
+            Err(Failure::usage(problem).hint("remove them, such as a newline at the end"))
+        }
+        Ok(token) => Ok(Some(Token::new(&token))),
         Err(std::env::VarError::NotPresent) => Ok(None),
         Err(error) => Err(Failure::usage(format!("{TOKEN_VARIABLE}: {error}"))),
     }

@@ -183,13 +183,33 @@ fn thinned_records_are_told() {
 }
 
 #[test]
-fn a_damaged_record_is_told_and_the_rest_is_exported() {
+fn damaged_or_missing_records_of_one_test_fail_the_export() {
     let folder = runs();
-    folder.write("out/Server/performance/records.bin", "dyno.records 1\nnonsense");
-    let ran = folder.dyno("export out").exits(0);
-    assert!(ran.stderr.contains("records.bin: the header is damaged"), "{}", ran.stderr);
-    assert!(csv(&ran.stdout).iter().all(|row| row["test"] == "Offline/performance"));
-    folder.dyno("export out --test server").exits(3);
+    let file = "out/Server/performance/records.bin";
+    folder.write(file, "dyno.records 1\nnonsense");
+    for format in ["csv", "jsonl"] {
+        for test in ["", " --test server"] {
+            let ran = folder.dyno(&format!("export out --format {format}{test}")).exits(3);
+            assert!(ran.stderr.contains("records.bin: the header is damaged"), "{}", ran.stderr);
+            assert!(ran.stderr.contains("--test"), "{}", ran.stderr);
+        }
+    }
+    folder.dyno("export out --out rows.csv").exits(3);
+    assert!(!folder.0.join("rows.csv").exists());
+    let others = csv(&folder.dyno("export out --test offline").exits(0).stdout);
+    assert!(others.iter().all(|row| row["test"] == "Offline/performance"));
+    assert!(!others.is_empty());
+
+    // Damage of all tests is not a matter of options.
+    folder.write("out/Offline/performance/records.bin", "");
+    let ran = folder.dyno("export out").exits(3);
+    assert!(ran.stderr.contains("records.bin"), "{}", ran.stderr);
+    assert!(!ran.stderr.contains("no test has raw records"), "{}", ran.stderr);
+
+    let folder = runs();
+    std::fs::remove_file(folder.0.join(file)).unwrap();
+    let ran = folder.dyno("export out").exits(3);
+    assert!(ran.stderr.contains("Server/performance/records.bin is missing"), "{}", ran.stderr);
 }
 
 #[cfg(not(feature = "parquet"))]

@@ -333,3 +333,48 @@ fn numbers_at_their_ends_are_no_panic() {
     let ran = folder.dyno(&format!("run --dry-run --set Offline.min_duration_ms={most}"));
     assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
 }
+
+/// Without the check, each command waits for a writer of the pipe.
+#[cfg(unix)]
+#[test]
+fn named_pipes_and_devices_are_rejected_in_place_of_files() {
+    let folder = Folder::new();
+    let made = std::process::Command::new("mkfifo").arg(folder.0.join("pipe")).status().unwrap();
+    assert!(made.success());
+    let server = "run --system openai:http://127.0.0.1:9,model=m";
+    for command in [
+        "run --config FILE".into(),
+        "run --system onnx:FILE".into(),
+        format!("{server} --data FILE"),
+        "compare FILE FILE".into(),
+        "export FILE".into(),
+        "task score top1 --log FILE --with labels=FILE".into(),
+    ] {
+        for (file, kind) in [("pipe", "named pipe"), ("/dev/zero", "device")] {
+            let ran = folder.dyno(&command.replace("FILE", file));
+            assert!(matches!(ran.code, Some(2 | 3)), "{command}: {:?} {}", ran.code, ran.stderr);
+            assert!(ran.stderr.contains(kind), "{command} {file}: {}", ran.stderr);
+        }
+    }
+}
+
+/// A process substitution of a shell is such a pipe. Configurations and samples are read several times, of
+/// which all but the first would find nothing.
+#[cfg(target_os = "linux")]
+#[test]
+fn pipes_of_the_process_are_rejected_for_files_that_are_read_several_times() {
+    use std::io::Write as _;
+
+    let folder = Folder::new();
+    for command in [
+        "run --config /dev/stdin --dry-run",
+        "run --system openai:http://127.0.0.1:9,model=m --data /dev/stdin",
+    ] {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        writer.write_all(b"version = 1\n").unwrap();
+        drop(writer);
+        let output = folder.command(command).stdin(reader).output().unwrap();
+        let ran = crate::program::ProgramResult::from(output).exits(2);
+        assert!(ran.stderr.contains("`/dev/stdin` is a pipe; expected a file"), "{}", ran.stderr);
+    }
+}

@@ -269,3 +269,27 @@ fn sequences_of_layers_that_run_backward_are_refused() {
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     assert!(answer.contains("sequence 7: ") && answer.contains("runs backward"), "{answer}");
 }
+
+#[test]
+fn flags_of_a_system_are_rejected_with_faults() {
+    let folder = Folder::new();
+    for flag in ["--system digits", "--queue 5", "--compress", "--request-limit 1s", "--node a"] {
+        let ran = folder.dyno(&format!("serve --faults cut {flag}")).exits(2);
+        let name = flag.split(' ').next().unwrap();
+        assert!(ran.stderr.contains("cannot be used with"), "{flag}: {}", ran.stderr);
+        assert!(ran.stderr.contains(name), "{flag}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_token_that_no_header_can_carry_is_rejected() {
+    let folder = Folder::new();
+    for token in ["secret\n", " secret", "se\ncret", "se\u{1}cret", "secret\t"] {
+        let mut command = folder.command("serve --http 127.0.0.1:0");
+        let output = command.env("DYNO_SERVE_TOKEN", token).output().unwrap();
+        let ran = crate::program::ProgramResult::from(output).exits(2);
+        let expected = "DYNO_SERVE_TOKEN has control characters, or blanks at its ends";
+        assert!(ran.stderr.contains(expected), "{token:?}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("cret"), "{token:?}: {}", ran.stderr);
+    }
+}

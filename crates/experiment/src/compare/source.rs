@@ -15,7 +15,7 @@ use dyno_results::summary::{self, Accuracy, ReasonKind, State, Verdict};
 use super::conditions::Conditions;
 use super::{accuracy, figures, label, server, tokens};
 
-use crate::failure::{Failure, refuse_device};
+use crate::failure::{Failure, reject_special};
 use crate::options::Profile;
 use crate::requirement;
 
@@ -98,7 +98,7 @@ impl ComparedRun {
                 .hint("pass run directories of dyno run, by default below runs/"));
         }
         if !path.join(summary::FILE).is_file() {
-            refuse_device(path)?;
+            reject_special(path)?;
             return foreign::read(path).map(|of| Self::foreign(path, of)).map_err(Failure::usage);
         }
         let run = summary::Run::read(path)

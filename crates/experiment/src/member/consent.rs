@@ -232,6 +232,9 @@ mod tests {
             ["hosts:h:1", "libraries:./absent/tool"]
         );
         assert_eq!(needs(&run("oip-grpc:h:8001/m")), ["hosts:h:8001"]);
+        // Workers read no metrics pages: see `gather::server::unread`.
+        let metrics = "openai:http://h:1,model=m,metrics=http://other:9/metrics";
+        assert_eq!(needs(&run(metrics)), ["hosts:h:1"]);
         assert_eq!(needs(&run("onnx:/m.onnx")), ["files:/m.onnx"]);
         assert_eq!(needs(&run("tuned:model=a,formats=b")), ["files:a", "files:b"]);
         assert_eq!(needs(&run("rnn:/a.onnx#x@0+lstm:4x8")), ["files:/a.onnx"]);

@@ -6,7 +6,7 @@ use dyno_loadgen::config::{Conf, ConfType, built_in_models};
 use dyno_loadgen::settings::nearest;
 
 use super::Options;
-use crate::failure::refuse_device;
+use crate::failure::reject_special;
 
 impl Options {
     /// Reads the files of `--conf` and `--audit`.
@@ -85,9 +85,9 @@ const MOST_NAMES: usize = 10;
 /// Reads a configuration file of LoadGen.
 ///
 /// # Errors
-/// Every problem of the file, or that it is a device.
+/// Every problem of the file, or that it is a device, a socket or a pipe.
 fn load_conf(path: &Path) -> Result<Conf, Vec<String>> {
-    refuse_device(path).map_err(|failure| failure.problems().to_vec())?;
+    reject_special(path).map_err(|failure| failure.problems().to_vec())?;
     Conf::load(path).map_err(|error| lines(&error.to_string()))
 }
 

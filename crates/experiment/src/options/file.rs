@@ -15,7 +15,7 @@ use toml::de::{DeTable, DeValue};
 use super::KeyOrigin;
 use super::assignment::{Assignment, BadAssignment};
 use super::keys::{self, RunOptions};
-use crate::failure::refuse_device;
+use crate::failure::reject_special;
 pub use meaning::meaning;
 pub use sweep::{Annotation, SWEEP_KEYS, SweepTable};
 
@@ -56,7 +56,7 @@ impl ConfigFile {
     /// # Errors
     /// Every problem, as `FILE:LINE: what is wrong`.
     pub fn read(path: &Path) -> Result<Self, Vec<String>> {
-        refuse_device(path).map_err(|failure| failure.problems().to_vec())?;
+        reject_special(path).map_err(|failure| failure.problems().to_vec())?;
         let text = files::read_to_string(path)
             .map_err(|error| vec![format!("cannot read {}: {error}", path.display())])?;
         Self::parse(&text, path)

@@ -13,7 +13,7 @@ use dyno_results::sweep::{Axis, Definition, InputFile, LoadKind, Point, PointSta
 use super::check::Check;
 use super::combinations::{Combination, check_selection, combinations, is_selected};
 use super::names::{NAME_CHARS, names};
-use crate::failure::{Failure, refuse_device};
+use crate::failure::{Failure, reject_special};
 use crate::options::{
     Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, SweepKey, SweepTable, meaning,
 };
@@ -255,7 +255,7 @@ pub fn command_line(fixed: &CommandLine, combination: &Combination) -> Result<Co
 /// Returns the current hash and size of a file; `None` if it cannot be read, which the run reports.
 /// Comments and spacing of a `dyno.toml` are ignored.
 pub fn look_at(path: &Path, base: &Path) -> Option<InputFile> {
-    refuse_device(&base.join(path)).ok()?;
+    reject_special(&base.join(path)).ok()?;
     let mut file = File::open(base.join(path)).ok()?;
     let mut looked_at = InputFile { path: path.to_path_buf(), bytes: 0, crc32: 0 };
     if path.extension().is_some_and(|extension| extension == "toml") {

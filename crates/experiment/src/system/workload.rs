@@ -2,7 +2,6 @@
 //! reads, for comparisons.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -101,7 +100,7 @@ pub(super) fn files(spec: &str, run: &RunOptions) -> BTreeMap<String, String> {
 /// Returns the first 32 bits of the SHA-256 of a file.
 fn hash(path: &Path) -> io::Result<String> {
     let mut hasher = Sha256::new();
-    io::copy(&mut File::open(path)?, &mut hasher)?;
+    io::copy(&mut dyno_tensors::files::open(path)?, &mut hasher)?;
     Ok(hasher.finalize().iter().take(4).map(|byte| format!("{byte:02x}")).collect())
 }
 

@@ -3,10 +3,10 @@
 //! Source: `nifti1.h` of the NIfTI data format working group: a header of 348 bytes, and voxels
 //! from `vox_offset` on, with the first axis the fastest. Scaling follows NiBabel.
 
-use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
+use dyno_tensors::files;
 use flate2::read::MultiGzDecoder;
 
 use super::super::DataError;
@@ -115,7 +115,7 @@ impl Volume {
     /// ```
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let unreadable = |error: io::Error| DataError::unreadable(path, &error);
-        let mut file = BufReader::with_capacity(CHUNK, File::open(path).map_err(unreadable)?);
+        let mut file = BufReader::with_capacity(CHUNK, files::open(path).map_err(unreadable)?);
         let mut magic = Vec::new();
         file.by_ref().take(2).read_to_end(&mut magic).map_err(unreadable)?;
         let is_compressed = magic == [0x1f, 0x8b];

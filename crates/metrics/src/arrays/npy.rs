@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use dyno_tensors::files;
 use dyno_tensors::npy::{Header, NpyError};
 
 use super::super::DataError;
@@ -77,7 +78,7 @@ impl Npy {
     /// ```
     pub fn open(path: &Path) -> Result<Self, DataError> {
         let unreadable = |error: io::Error| DataError::unreadable(path, &error);
-        let file = File::open(path).map_err(unreadable)?;
+        let file = files::open(path).map_err(unreadable)?;
         let length = file.metadata().map_err(unreadable)?.len();
         let mut file = BufReader::with_capacity(CHUNK, file);
         let other =
@@ -110,7 +111,7 @@ impl Npy {
     /// [`DataError`] if the file cannot be read, or ends within an element.
     pub fn open_or_raw(path: &Path, element: Element) -> Result<Self, DataError> {
         let unreadable = |error: io::Error| DataError::unreadable(path, &error);
-        let mut file = BufReader::with_capacity(CHUNK, File::open(path).map_err(unreadable)?);
+        let mut file = BufReader::with_capacity(CHUNK, files::open(path).map_err(unreadable)?);
         let header = Header::read(&mut file).map_err(unreadable)?;
         if !matches!(header, Err(NpyError::NotNpy)) {
             return Self::open(path);

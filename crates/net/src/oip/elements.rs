@@ -1,5 +1,5 @@
-//! Elements as JSON: numbers, truth values and strings, flat or nested, to little-endian bytes
-//! and back.
+//! Elements as JSON: numbers, truth values and strings, in one flat array or nested as the shape, to
+//! little-endian bytes and back.
 
 use std::fmt;
 
@@ -56,21 +56,41 @@ fn join<T: serde::Serialize>(out: &mut Vec<u8>, values: impl Iterator<Item = T>)
     }
 }
 
-/// Reads an array, flat or nested, to little-endian bytes.
+/// Reads an array, flat or nested as the shape, to little-endian bytes. Does not check the number of
+/// elements of a flat array.
 ///
 /// # Errors
-/// What is no element of this type.
-pub(super) fn read(datatype: Datatype, json: &str) -> Result<Vec<u8>, serde_json::Error> {
+/// An element that the type cannot represent, or nested arrays that differ from the shape.
+pub(super) fn read(
+    datatype: Datatype,
+    shape: &[usize],
+    json: &str,
+) -> Result<Vec<u8>, serde_json::Error> {
     let mut out = Vec::new();
     let mut deserializer = serde_json::Deserializer::from_str(json);
-    Flat { datatype, out: &mut out }.deserialize(&mut deserializer)?;
+    let seed = Flat { datatype, shape, depth: 0, form: &mut None, out: &mut out };
+    seed.deserialize(&mut deserializer)?;
     deserializer.end()?;
     Ok(out)
+}
+
+/// Arrangement of the elements of an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arrangement {
+    /// All elements are in one array.
+    Flat,
+    /// Each dimension of the shape has its own level of arrays.
+    Nested,
 }
 
 /// Appends one element, or those of an array.
 struct Flat<'a> {
     datatype: Datatype,
+    shape: &'a [usize],
+    /// Number of arrays around the value.
+    depth: usize,
+    /// Arrangement of the values before this one.
+    form: &'a mut Option<Arrangement>,
     out: &'a mut Vec<u8>,
 }
 
@@ -89,12 +109,38 @@ impl<'de> Visitor<'de> for Flat<'_> {
         write!(f, "an array of elements of type {}", self.datatype)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<(), A::Error> {
-        while all.next_element_seed(Flat { datatype: self.datatype, out: self.out })?.is_some() {}
-        Ok(())
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut all: A) -> Result<(), A::Error> {
+        if self.depth > 0 {
+            self.check_array::<A::Error>()?;
+        }
+        let mut count = 0;
+        loop {
+            let item = Flat {
+                datatype: self.datatype,
+                shape: self.shape,
+                depth: self.depth + 1,
+                form: &mut *self.form,
+                out: &mut *self.out,
+            };
+            if all.next_element_seed(item)?.is_none() {
+                break;
+            }
+            count += 1;
+        }
+        match self.shape.get(self.depth) {
+            Some(&expected) if *self.form == Some(Arrangement::Nested) && count != expected => {
+                Err(A::Error::custom(format!(
+                    "an array at level {} has {count} items; expected {expected} for shape {:?}",
+                    self.depth + 1,
+                    self.shape
+                )))
+            }
+            _ => Ok(()),
+        }
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<(), E> {
+    fn visit_bool<E: Error>(mut self, value: bool) -> Result<(), E> {
+        self.check_element::<E>()?;
         match self.datatype {
             Datatype::Bool => self.out.push(value.into()),
             _ => return Err(E::invalid_type(serde::de::Unexpected::Bool(value), &self)),
@@ -110,7 +156,17 @@ impl<'de> Visitor<'de> for Flat<'_> {
         self.integer(i128::from(value))
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<(), E> {
+    fn visit_f64<E: Error>(mut self, value: f64) -> Result<(), E> {
+        self.check_element::<E>()?;
+        let stays_finite = match self.datatype {
+            Datatype::Fp16 => f16::from_f64(value).is_finite(),
+            Datatype::Bf16 => bf16::from_f64(value).is_finite(),
+            Datatype::Fp32 => (value as f32).is_finite(),
+            _ => true,
+        };
+        if value.is_finite() && !stays_finite {
+            return Err(E::custom(format!("{value:e} is too large for {}", self.datatype)));
+        }
         match self.datatype {
             Datatype::Fp16 => self.out.extend(f16::from_f64(value).to_le_bytes()),
             Datatype::Bf16 => self.out.extend(bf16::from_f64(value).to_le_bytes()),
@@ -134,7 +190,8 @@ impl<'de> Visitor<'de> for Flat<'_> {
         }
     }
 
-    fn visit_str<E: Error>(self, value: &str) -> Result<(), E> {
+    fn visit_str<E: Error>(mut self, value: &str) -> Result<(), E> {
+        self.check_element::<E>()?;
         match (self.datatype, u32::try_from(value.len())) {
             (Datatype::Bytes, Ok(length)) => {
                 self.out.extend(length.to_le_bytes());
@@ -176,7 +233,38 @@ pub(crate) fn with_quoted_numbers(json: &[u8]) -> Option<Vec<u8>> {
 }
 
 impl Flat<'_> {
-    fn integer<E: Error>(self, value: i128) -> Result<(), E> {
+    /// Checks that the shape has a level for an array within an array.
+    fn check_array<E: Error>(&mut self) -> Result<(), E> {
+        if *self.form == Some(Arrangement::Flat) || self.depth >= self.shape.len() {
+            return Err(self.wrong_level("an array"));
+        }
+        *self.form = Some(Arrangement::Nested);
+        Ok(())
+    }
+
+    /// Checks that the arrays around an element are one flat array, or as many as the shape has
+    /// dimensions.
+    fn check_element<E: Error>(&mut self) -> Result<(), E> {
+        let is_nested = *self.form == Some(Arrangement::Nested);
+        if is_nested && self.depth == self.shape.len() {
+            return Ok(());
+        }
+        if is_nested || self.depth > 1 || (self.depth == 0 && !self.shape.is_empty()) {
+            return Err(self.wrong_level("an element"));
+        }
+        *self.form = Some(Arrangement::Flat);
+        Ok(())
+    }
+
+    fn wrong_level<E: Error>(&self, what: &str) -> E {
+        E::custom(format!(
+            "{what} within {} arrays; expected one flat array, or arrays nested as the shape {:?}",
+            self.depth, self.shape
+        ))
+    }
+
+    fn integer<E: Error>(mut self, value: i128) -> Result<(), E> {
+        self.check_element::<E>()?;
         macro_rules! push {
             ($type:ty) => {
                 match <$type>::try_from(value) {

@@ -175,10 +175,14 @@ fn from_messages(tensors: Vec<TensorMessage>, raw: Vec<Bytes>) -> Result<Vec<Ten
             usize::try_from(dimension).map_err(|_| wrong(format!("has a dimension of {dimension}")))
         });
         let shape = shape.collect::<Result<_, _>>()?;
-        let data = match raw.next() {
+        let (raw, contents) = (raw.next(), contents.unwrap_or_default());
+        // Two readers could take different ones.
+        if contents.list_count() + usize::from(raw.is_some()) > 1 {
+            return Err(wrong("has several contents; expected one list or raw contents".into()));
+        }
+        let data = match raw {
             Some(raw) => raw,
             None => contents
-                .unwrap_or_default()
                 .to_raw(datatype)
                 .ok_or_else(|| wrong(format!("has no contents of type {datatype}")))?
                 .into(),
@@ -226,6 +230,21 @@ impl Tensor {
 }
 
 impl TensorContents {
+    /// Returns the number of lists with elements.
+    fn list_count(&self) -> usize {
+        let are_empty = [
+            self.bools.is_empty(),
+            self.ints.is_empty(),
+            self.longs.is_empty(),
+            self.unsigned_ints.is_empty(),
+            self.unsigned_longs.is_empty(),
+            self.floats.is_empty(),
+            self.doubles.is_empty(),
+            self.strings.is_empty(),
+        ];
+        are_empty.iter().filter(|is_empty| !**is_empty).count()
+    }
+
     /// Returns elements of this type as raw bytes; `None` if one is out of range or there is no
     /// list for the type.
     fn to_raw(&self, datatype: Datatype) -> Option<Vec<u8>> {

@@ -90,6 +90,13 @@ impl InferRequest {
         let head: Head<'_> =
             serde_json::from_slice(&json).map_err(|e| no_json("request", &json, &e))?;
         let inputs = head.inputs.ok_or_else(|| malformed("the request has no 'inputs'"))?;
+        let is_binary = |input: &JsonTensor<'_>| {
+            input.parameters.as_ref().is_some_and(|all| all.binary_data_size.is_some())
+        };
+        if let Some(odd) = inputs.iter().find(|input| input.data.is_some() && is_binary(input)) {
+            let name = &odd.name;
+            return Err(malformed(&format!("tensor '{name}' has 'data' and 'binary_data_size'")));
+        }
         let inputs = inputs.into_iter().map(|tensor| read(tensor, &mut rest));
         let wanted = |tensor: JsonTensor<'_>| RequestedOutput {
             name: tensor.name,
@@ -224,7 +231,7 @@ fn read(tensor: JsonTensor<'_>, rest: &mut Bytes) -> Result<Tensor, Trouble> {
         let wrong = || malformed(&format!("tensor '{name}' has a dimension of {dimension}"));
         usize::try_from(dimension).map_err(|_| wrong())
     });
-    let shape = shape.collect::<Result<_, _>>()?;
+    let shape: Vec<usize> = shape.collect::<Result<_, _>>()?;
     let data = match (parameters.and_then(|all| all.binary_data_size), data) {
         (Some(size), _) => match usize::try_from(size) {
             Ok(size) if size <= rest.len() => rest.split_to(size),
@@ -235,7 +242,7 @@ fn read(tensor: JsonTensor<'_>, rest: &mut Bytes) -> Result<Tensor, Trouble> {
                 )));
             }
         },
-        (None, Some(json)) => elements::read(datatype, json.get())
+        (None, Some(json)) => elements::read(datatype, &shape, json.get())
             .map_err(|error| malformed(&format!("tensor '{name}': {error}")))?
             .into(),
         (None, None) => return Err(missing("data")),

@@ -95,6 +95,9 @@ fn trailers(code: Code, words: &str) -> HeaderMap {
 fn timeout(fields: &HeaderMap) -> Option<Duration> {
     let field = fields.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = field.split_at_checked(field.len().checked_sub(1)?)?;
+    if digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
     let count: u64 = digits.parse().ok()?;
     Some(match unit {
         "H" => Duration::from_secs(count.saturating_mul(3_600)),

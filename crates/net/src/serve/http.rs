@@ -26,10 +26,10 @@ pub(super) async fn answer(state: Arc<State>, request: Request<Incoming>) -> Res
     // Load balancers ask for health without a token.
     let path = request.uri().path();
     let is_health = matches!(path, "/health" | "/v2/health/live" | "/v2/health/ready");
-    let access = match &state.settings.token {
+    let access = check_fields(&request).and_then(|()| match &state.settings.token {
         Some(token) if !is_health => token.check(request.headers()),
         _ => Ok(()),
-    };
+    });
     let (protocol, code, mut response) = if is_grpc {
         let (code, response) = match access {
             Ok(()) => grpc::answer(&state, request).await,
@@ -59,6 +59,44 @@ pub(super) async fn answer(state: Arc<State>, request: Request<Incoming>) -> Res
     let seconds = (state.clock.now() - began) as f64 / 1e9;
     state.counts.answered(protocol, &code, seconds);
     response
+}
+
+/// Header fields that a request may have only once. If a proxy and this server read different ones, they
+/// see different requests.
+const SINGLE_FIELDS: [&str; 6] = [
+    "host",
+    "authorization",
+    "content-type",
+    "content-encoding",
+    "grpc-encoding",
+    HEAD_LENGTH,
+];
+
+/// Checks the header fields of a request. Source: RFC 9112, section 3.2, for `Host`.
+fn check_fields<B>(request: &Request<B>) -> Result<(), Refusal> {
+    let fields = request.headers();
+    let is_repeated = |name: &&&str| fields.get_all(**name).iter().nth(1).is_some();
+    if let Some(name) = SINGLE_FIELDS.iter().find(is_repeated) {
+        let words = format!("the request has several '{name}' fields; expected one");
+        return Err(RefusalKind::Invalid.because(words));
+    }
+    match fields.get(header::HOST) {
+        None if request.version() == http::Version::HTTP_11 => {
+            Err(RefusalKind::Invalid.because("the request has no 'host' field"))
+        }
+        Some(host) if !is_host(host) => {
+            let words = format!("'host' is {host:?}; expected a host name or an address");
+            Err(RefusalKind::Invalid.because(words))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns whether the value of `Host` is empty, or a host with an optional port.
+fn is_host(value: &HeaderValue) -> bool {
+    let bytes = value.as_bytes();
+    let is_authority = http::uri::Authority::try_from(bytes).is_ok() && !bytes.contains(&b'@');
+    bytes.is_empty() || is_authority
 }
 
 /// Returns the coding of an answer, if this server compresses answers and the client accepts one.
@@ -181,7 +219,9 @@ async fn infer_model(
     let head_length = match head.headers.get(HEAD_LENGTH) {
         None => None,
         Some(value) => {
-            let length = value.to_str().ok().and_then(|value| value.parse().ok());
+            let is_number = |value: &&str| value.bytes().all(|byte| byte.is_ascii_digit());
+            let length = value.to_str().ok().filter(is_number);
+            let length = length.and_then(|value| value.parse().ok());
             Some(length.ok_or_else(|| {
                 let words = format!("'{HEAD_LENGTH}' is {value:?}; expected a number of bytes");
                 RefusalKind::Invalid.because(words)

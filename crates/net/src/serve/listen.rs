@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use dyno_tensors::files;
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -61,16 +62,17 @@ pub fn tls(
         why: why.to_string(),
     };
     let read = |path: &Path| {
-        let chain = CertificateDer::pem_file_iter(path)
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-            .map_err(|error| wrong(path, &error))?;
+        let bytes = files::read(path).map_err(|error| wrong(path, &error))?;
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+        let chain = chain.map_err(|error| wrong(path, &error))?;
         if chain.is_empty() {
             return Err(wrong(path, &"expected a certificate in PEM, found none"));
         }
         Ok(chain)
     };
     let chain = read(certificates)?;
-    let pair = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
+    let bytes = files::read(key).map_err(|error| wrong(key, &error))?;
+    let pair = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| wrong(key, &error))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier = match clients {
         None => WebPkiClientVerifier::no_client_auth(),

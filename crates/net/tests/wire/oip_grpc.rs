@@ -126,6 +126,8 @@ fn contents_that_are_not_the_type_are_told() {
     assert!(message("INT8", ints(128)).unwrap_err().contains("no contents of type INT8"));
     assert!(message("FP16", ints(1)).unwrap_err().contains("no contents of type FP16"));
     assert!(message("FP32", ints(1)).unwrap_err().contains("0 bytes, expected 1 elements"));
+    let two = TensorContents { longs: vec![1], ..ints(1) };
+    assert!(message("INT8", two).unwrap_err().contains("'x' has several contents"));
     let raw = ModelInferRequest {
         raw_input_contents: vec![Bytes::new()],
         ..ModelInferRequest::default()

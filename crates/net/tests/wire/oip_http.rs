@@ -168,6 +168,9 @@ fn what_a_server_is_asked_is_read() {
     assert!(wrong(alone, None).contains("'sequence_end' without a sequence"));
     assert!(wrong(b"{}", Some(3)).contains("whose JSON has 3"));
     assert!(wrong(b"{\"inputs\":[]}abc", Some(13)).contains("3 bytes after"));
+    let both = br#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[1],
+        "parameters":{"binary_data_size":1}}]}"#;
+    assert!(wrong(both, None).contains("'x' has 'data' and 'binary_data_size'"));
     let missing = br#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT8"}]}"#;
     assert!(wrong(missing, None).contains("'x' has no 'data'"));
     let beyond = br#"{"inputs":[{"name":"x","shape":[1],"datatype":"INT8","data":[128]}]}"#;
@@ -175,6 +178,73 @@ fn what_a_server_is_asked_is_read() {
     let large = br#"{"inputs":[{"name":"x","shape":[4],"datatype":"INT8",
         "parameters":{"binary_data_size":4}}]}"#;
     assert!(wrong(large, Some(large.len())).contains("with 0 bytes left"));
+}
+
+/// Reads one tensor of a request, and returns its bytes or the error.
+fn tensor(datatype: &str, shape: &str, data: &str) -> Result<Vec<u8>, String> {
+    let body = format!(
+        r#"{{"inputs":[{{"name":"x","datatype":"{datatype}","shape":{shape},"data":{data}}}]}}"#
+    );
+    let request = InferRequest::from_http("m", "", &Bytes::from(body), None);
+    request.map(|request| request.inputs[0].data.to_vec()).map_err(|trouble| trouble.words)
+}
+
+#[test]
+fn arrays_are_flat_or_nested_as_the_shape() {
+    for (shape, data, bytes) in [
+        ("[2,3]", "[1,2,3,4,5,6]", &[1, 2, 3, 4, 5, 6][..]),
+        ("[2,3]", "[[1,2,3],[4,5,6]]", &[1, 2, 3, 4, 5, 6][..]),
+        ("[1,2,1]", "[[[1],[2]]]", &[1, 2][..]),
+        ("[2,0]", "[[],[]]", &[][..]),
+        ("[2,0]", "[]", &[][..]),
+        ("[0,2]", "[]", &[][..]),
+        ("[]", "7", &[7][..]),
+        ("[]", "[7]", &[7][..]),
+    ] {
+        assert_eq!(tensor("UINT8", shape, data).as_deref(), Ok(bytes), "{shape} {data}");
+    }
+    for (shape, data) in [
+        ("[2,3]", "[[1,2,3,4,5],[6]]"),
+        ("[2,3]", "[[1,2],[3,4],[5,6]]"),
+        ("[2,3]", "[[1,2,3],4,5,6]"),
+        ("[2,3]", "[1,2,3,[4,5,6]]"),
+        ("[2,3]", "[[[1],[2],[3]],[[4],[5],[6]]]"),
+        ("[2,3]", "[[1,2,3],[]]"),
+        ("[2,3]", "[[1,2,3],[4,[5],6]]"),
+        ("[1,2,1]", "[[1,2]]"),
+        ("[6]", "[[1,2,3],[4,5,6]]"),
+        ("[2,3]", "[1,2,3,4,5]"),
+        ("[1]", "7"),
+        ("[]", "[[7]]"),
+    ] {
+        assert!(tensor("UINT8", shape, data).is_err(), "{shape} {data}");
+    }
+}
+
+/// The largest and smallest values are those of IEEE 754 and of two's complement.
+#[test]
+fn numbers_beyond_their_type_are_rejected() {
+    for (datatype, inside, beyond) in [
+        ("BOOL", "1", "2"),
+        ("UINT8", "255", "-1"),
+        ("UINT16", "65535", "65536"),
+        ("INT8", "-128", "300"),
+        ("INT16", "-32768", "-32769"),
+        ("INT64", "9223372036854775807", "9223372036854775808"),
+        ("INT64", "-9223372036854775808", "-9223372036854775809"),
+        ("UINT64", "18446744073709551615", "18446744073709551616"),
+        ("FP16", "65504", "70000"),
+        ("FP16", "-65504.0", "-7e4"),
+        ("BF16", "3e38", "3.4e39"),
+        ("FP32", "3.4e38", "1e39"),
+        ("FP64", "1e308", "1e309"),
+        ("INT32", "3.0", "3.5"),
+    ] {
+        assert!(tensor(datatype, "[1]", &format!("[{inside}]")).is_ok(), "{datatype} {inside}");
+        assert!(tensor(datatype, "[1]", &format!("[{beyond}]")).is_err(), "{datatype} {beyond}");
+    }
+    let error = tensor("FP32", "[1]", "[1e39]").unwrap_err();
+    assert!(error.contains("1e39 is too large for FP32"), "{error}");
 }
 
 #[test]

@@ -115,8 +115,6 @@ impl FromStr for Format {
 pub struct Source<'a> {
     path: &'a Path,
     contents: Contents,
-    /// Whether the user selected tests.
-    is_chosen: bool,
 }
 
 enum Contents {
@@ -156,7 +154,7 @@ impl<'a> Source<'a> {
                 return Err(ExportError::NoSuchTest { path, test, names });
             }
         }
-        Ok(Self { path, contents, is_chosen: test.is_some() })
+        Ok(Self { path, contents })
     }
 
     /// Writes the export, and passes warnings and notes about the data to `note`.
@@ -254,26 +252,26 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Calls `write` for each test of a run; holds the records of one test in memory at a time.
+    /// Calls `write` for each test of a run; holds the records of one test in memory at a time. A test whose
+    /// records are missing or damaged is an error, because an export without its rows looks complete.
     fn each_of_run(
         &self,
         run: &summary::Run,
         note: &mut dyn FnMut(String),
         mut write: impl FnMut(TestRecords<'_>) -> Result<(), ExportError>,
     ) -> Result<(), ExportError> {
-        let (mut found, mut missing) = (false, None::<RecordsError>);
-        for test in run.tests.iter().filter(|test| test.metrics.is_some()) {
-            let path = self.path.join(&test.folder).join(records::FILE);
-            let records = match Records::read(&path) {
-                Ok(records) => records,
-                Err(error) if self.is_chosen => return Err(error.into()),
-                Err(error) => {
-                    note(format!("warning: {error}"));
-                    missing = Some(error);
-                    continue;
-                }
-            };
-            found = true;
+        let measured = || run.tests.iter().filter(|test| test.metrics.is_some());
+        let file_of = |test: &summary::Test| self.path.join(&test.folder).join(records::FILE);
+        if measured().next().is_none() {
+            return Err(ExportError::NoRecords("dyno run --mode performance measures"));
+        }
+        if measured().all(|test| !file_of(test).exists()) {
+            let advice = "the run had --records none, or is of an earlier version of Dyno; dyno \
+                          run --records all keeps every row";
+            return Err(ExportError::NoRecords(advice));
+        }
+        for test in measured() {
+            let records = Records::read(&file_of(test))?;
             note_thinning(test, &records, note);
             write(TestRecords {
                 name: &test.folder,
@@ -283,11 +281,7 @@ impl<'a> Source<'a> {
                 records: &records,
             })?;
         }
-        match missing {
-            _ if found => Ok(()),
-            Some(_) => Err(ExportError::NoRecords("dyno run --records all keeps every row")),
-            None => Err(ExportError::NoRecords("dyno run --mode performance measures")),
-        }
+        Ok(())
     }
 
     fn each_of_foreign(
@@ -342,7 +336,7 @@ pub enum ExportError {
     /// A result of another tool cannot be read.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
-    /// The raw records of a selected test cannot be read.
+    /// The raw records of a test cannot be read.
     #[error(transparent)]
     Records(#[from] RecordsError),
     /// No test matches the selection.
@@ -399,6 +393,9 @@ impl ExportError {
                 "use a released binary, or build with cargo install --path crates/cli --features \
                  parquet, or use --format csv"
                     .into()
+            }
+            Self::Records(_) => {
+                "restore the file, or select other tests with --test, such as --test Server".into()
             }
             Self::NoRecords(advice) | Self::NoForeignRecords { advice, .. } => (*advice).into(),
             _ => return None,

@@ -1,12 +1,11 @@
 //! Logs of LoadGen: settings and figures from the detail log, and raw records from the trace, if
 //! the run wrote one.
 
-use std::fs::File;
 use std::io::{BufReader, ErrorKind};
 use std::path::Path;
 
 use dyno_loadgen::log::read::{
-    Detail, TraceReader, read_detail_file, read_summary, record_of, samples_of,
+    Detail, TraceReader, open_file, read_detail_file, read_summary, record_of, samples_of,
 };
 
 use super::{Figures, ForeignError, ForeignResult, Test, Tool, text};
@@ -138,7 +137,7 @@ fn figures(detail: &Detail) -> Figures {
 /// # Errors
 /// What is wrong with the trace.
 fn records(folder: &Path, detail: &Detail, scenario: &str) -> Result<Option<Records>, String> {
-    let Ok(file) = File::open(folder.join(TRACE)) else { return Ok(None) };
+    let Ok(file) = open_file(&folder.join(TRACE)) else { return Ok(None) };
     let (samples, problems) = samples_of(TraceReader::new(BufReader::new(file)));
     let Some(first) = samples.iter().map(|sample| sample.scheduled_at).min() else {
         return match problems.first().filter(|problem| problem.line > 1) {

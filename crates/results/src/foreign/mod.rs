@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use dyno_loadgen::log::read::open_file;
 use serde_json::Value;
 use thiserror::Error;
 
@@ -268,7 +269,8 @@ fn finite(text: &str) -> Cow<'_, str> {
 }
 
 fn text(path: &Path) -> Result<String, ForeignError> {
-    let text = std::fs::read_to_string(path).map_err(|error| ForeignError::Unreadable {
+    let text = open_file(path).and_then(std::io::read_to_string);
+    let text = text.map_err(|error| ForeignError::Unreadable {
         path: path.into(),
         reason: match error.kind() {
             ErrorKind::NotFound => "it is missing".into(),

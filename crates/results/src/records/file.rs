@@ -1,9 +1,10 @@
 //! File format: a line that names the format, the length of the header, the header as JSON, the
 //! columns, and the checksum of what is before the columns.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
+use dyno_loadgen::log::read::open_file;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -138,7 +139,9 @@ impl Records {
     /// # Errors
     /// If the file is missing, unreadable, damaged or of another version.
     pub fn read(path: &Path) -> Result<Self, RecordsError> {
-        let bytes = std::fs::read(path).map_err(|error| match error.kind() {
+        let mut bytes = Vec::new();
+        let read = open_file(path).and_then(|mut file| file.read_to_end(&mut bytes));
+        read.map_err(|error| match error.kind() {
             ErrorKind::NotFound => RecordsError::Missing(path.into()),
             _ => RecordsError::Unreadable(path.into(), error.to_string()),
         })?;

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use dyno_loadgen::log::read::open_file;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use thiserror::Error;
@@ -56,7 +57,8 @@ pub fn read_json<T: DeserializeOwned>(
     version: u32,
 ) -> Result<T, ReadError> {
     let path = path.to_path_buf();
-    let text = std::fs::read_to_string(&path).map_err(|error| match error.kind() {
+    let text = open_file(&path).and_then(std::io::read_to_string);
+    let text = text.map_err(|error| match error.kind() {
         ErrorKind::NotFound => ReadError::Missing { path: path.clone() },
         _ => ReadError::Unreadable { path: path.clone(), reason: error.to_string() },
     })?;

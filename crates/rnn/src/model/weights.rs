@@ -33,7 +33,7 @@ pub(super) fn read(
     options: &str,
     named: Option<&str>,
 ) -> Result<(Vec<Layer>, Option<String>), ModelError> {
-    let bytes = std::fs::read(path)
+    let bytes = dyno_tensors::files::read(path)
         .map_err(|why| ModelError::Unreadable { path: path.to_owned(), why: why.to_string() })?;
     let failed = |error| ModelError::Import { path: path.to_owned(), error };
     let file = Safetensors::new(&bytes).map_err(failed)?;

@@ -1,6 +1,5 @@
 //! Evidence of an audit: the logs of finished runs.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::log::read::{Detail, read_detail_file, read_summary};
@@ -9,7 +8,7 @@ use dyno_loadgen::settings::{Scenario, TestMode};
 use super::quality::Accuracies;
 use super::reason::Reason;
 use dyno_rules::RuleScenario;
-use dyno_tensors::Element;
+use dyno_tensors::{Element, files};
 
 const DETAIL: &str = "mlperf_log_detail.txt";
 const SUMMARY: &str = "mlperf_log_summary.txt";
@@ -96,7 +95,7 @@ impl RunFolder {
     /// Reads the summary.
     pub(super) fn summary(&self) -> Result<String, Reason> {
         let path = self.summary_path();
-        let bytes = fs::read(&path).map_err(|error| unreadable(&path, &error))?;
+        let bytes = files::read(&path).map_err(|error| unreadable(&path, &error))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }

@@ -235,7 +235,7 @@ impl Sequences {
 }
 
 fn read(path: &Path) -> Result<Npy, SequencesError> {
-    let bytes = std::fs::read(path).map_err(|why| SequencesError::Unreadable {
+    let bytes = dyno_tensors::files::read(path).map_err(|why| SequencesError::Unreadable {
         path: path.to_owned(),
         why: why.to_string(),
     })?;

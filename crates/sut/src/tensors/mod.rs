@@ -451,7 +451,7 @@ fn rows<'a, T: Scalar>(
 }
 
 fn read(path: &Path) -> Result<Npy, TensorError> {
-    let bytes = std::fs::read(path).map_err(|error| TensorError::Unreadable {
+    let bytes = dyno_tensors::files::read(path).map_err(|error| TensorError::Unreadable {
         path: path.to_path_buf(),
         why: error.to_string(),
     })?;

@@ -5,7 +5,6 @@
 //! which names the trace. The reference draws sizes with Python's generators and publishes the
 //! result; other sizes are drawn here with a fixed seed.
 
-use std::fs::File;
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
@@ -66,7 +65,7 @@ impl Aggregation {
             found,
         };
         let unreadable = |error: io::Error| refused(error.to_string());
-        let file = File::open(path).map_err(unreadable)?;
+        let file = dyno_tensors::files::open(path).map_err(unreadable)?;
         let bytes = file.metadata().map_err(unreadable)?.len();
         if bytes > LONGEST {
             return Err(refused(format!("{bytes} bytes")));
@@ -223,7 +222,7 @@ mod tests {
     #[test]
     fn a_file_that_is_far_too_long_is_not_read() {
         let path = std::env::temp_dir().join(format!("dyno-long-{}", std::process::id()));
-        File::create(&path).unwrap().set_len(LONGEST + 1).unwrap();
+        std::fs::File::create(&path).unwrap().set_len(LONGEST + 1).unwrap();
         let error = Aggregation::read(&path).unwrap_err();
         std::fs::remove_file(&path).unwrap();
         assert_eq!((error.line, &error.found[..]), (None, "1073741825 bytes"));

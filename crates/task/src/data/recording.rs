@@ -63,7 +63,7 @@ impl Recording {
     /// # Errors
     /// [`RecordingError`] if the file has another format or its size shows that it is truncated.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
-        let mut file = File::open(path).map_err(|error| unreadable(path, error))?;
+        let mut file = dyno_tensors::files::open(path).map_err(|error| unreadable(path, error))?;
         let mut magic = [0; 4];
         let is_flac = file.read_exact(&mut magic).is_ok() && magic == *b"fLaC";
         file.rewind().map_err(|error| unreadable(path, error))?;

@@ -6,11 +6,11 @@
 //! `dyno_task::answers::phonemes` cuts off what follows the end of a word.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use dyno_onnx::{BuildError, Builder, Dim, Element, Fill, Model, Name, Tensor, Weights};
 use dyno_tensors::Elements;
+use dyno_tensors::files;
 use dyno_tensors::npy::Npy;
 use dyno_tensors::npz::{self, NpzError};
 use thiserror::Error;
@@ -62,7 +62,7 @@ pub enum G2pError {
 /// # Errors
 /// [`G2pError`] if the file does not have these weights.
 pub fn weights(path: &Path) -> Result<Weights, G2pError> {
-    let file = File::open(path).map_err(|error| NpzError::Archive(error.to_string()));
+    let file = files::open(path).map_err(|error| NpzError::Archive(error.to_string()));
     let arrays = file.and_then(npz::read);
     let arrays = arrays.map_err(|error| G2pError::File { path: path.to_owned(), error })?;
     let floats = |name: &str, expected: &[usize]| {

@@ -71,7 +71,7 @@ fn is_parquet(path: &Path) -> bool {
 
     let begin = || {
         let mut begin = [0; 4];
-        std::fs::File::open(path).ok()?.read_exact(&mut begin).ok()?;
+        files::open(path).ok()?.read_exact(&mut begin).ok()?;
         Some(begin)
     };
     path.extension().is_some_and(|extension| extension == "parquet") || begin() == Some(*b"PAR1")
@@ -227,7 +227,7 @@ fn parquet_rows(path: &Path) -> Result<Rows, ReadError> {
     use parquet::file::reader::SerializedFileReader;
 
     let wrong = |why: &dyn std::fmt::Display| ReadError { row: 0, why: why.to_string() };
-    let file = std::fs::File::open(path).map_err(|error| wrong(&error))?;
+    let file = files::open(path).map_err(|error| wrong(&error))?;
     let reader = SerializedFileReader::new(file).map_err(|error| wrong(&error))?;
     let row = |(at, row): (usize, parquet::errors::Result<parquet::record::Row>)| {
         let row = row.map_err(|error| ReadError { row: at + 1, why: error.to_string() })?;

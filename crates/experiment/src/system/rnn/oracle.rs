@@ -15,6 +15,7 @@ use dyno_rnn::Precision;
 use dyno_sut::rnn::{SequenceLibrary, Sequences};
 use dyno_task::card::{Bound, Unit};
 use dyno_task::judge::{Judge, Target};
+use dyno_tensors::files;
 use dyno_tensors::npy::{self, Npy};
 
 use super::source::Source;
@@ -62,7 +63,7 @@ pub fn computed_judge(
 /// Returns how many rows of a file have no direction, and how many rows there are.
 fn rows_without_direction(path: &Path) -> Result<[usize; 2], String> {
     let told = |error: String| format!("{}: {error}", path.display());
-    let bytes = fs::read(path).map_err(|error| told(error.to_string()))?;
+    let bytes = files::read(path).map_err(|error| told(error.to_string()))?;
     let array = Npy::parse(&bytes).map_err(|error| told(error.to_string()))?;
     let total = array.shape.first().copied().unwrap_or(0);
     let numbers = array.elements.to_f32();

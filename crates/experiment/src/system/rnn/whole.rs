@@ -12,6 +12,7 @@ use dyno_sut::infer::{InferenceModel, StatefulModel, Value};
 use dyno_sut::onnx::graph::GraphModel;
 use dyno_sut::tensors::{ModelInput, Spans, TensorLibrary};
 use dyno_task::judge::Judge;
+use dyno_tensors::files;
 
 use super::oracle;
 use super::spec::Spec;
@@ -282,7 +283,8 @@ fn check_reference(
     model: JudgedModel<'_>,
     library: &TensorLibrary,
 ) -> Result<(), Failure> {
-    let array = dyno_tensors::npy::Npy::parse(&std::fs::read(reference).unwrap_or_default());
+    let bytes = files::read(reference).unwrap_or_default();
+    let array = dyno_tensors::npy::Npy::parse(&bytes);
     let Ok(array) = array else { return Ok(()) };
     let refused = |problem: String| {
         Failure::usage(format!("{}: {problem}", reference.display()))
@@ -381,7 +383,7 @@ impl JudgedModel<'_> {
 /// Hashes a model and the sizes and times of its files of weights.
 fn hash_files(path: &Path, hasher: &mut DefaultHasher) -> Result<(), String> {
     let told = |error: std::io::Error| format!("{}: {error}", path.display());
-    std::fs::read(path).map_err(told)?.hash(hasher);
+    files::read(path).map_err(told)?.hash(hasher);
     let model = dyno_onnx::Model::read(path).map_err(|error| error.to_string())?;
     for file in model.external_files() {
         let about = std::fs::metadata(file).map_err(told)?;

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::Path;
 use std::str::FromStr;
 
-use super::{LogReadProblem, ProblemKind};
+use super::{LogReadProblem, ProblemKind, open_file};
 
 /// Entry of an accuracy log.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -85,7 +85,7 @@ impl Word {
 /// # Errors
 /// The file cannot be opened.
 pub fn open_accuracy(path: &Path) -> io::Result<AccuracyReader<BufReader<File>>> {
-    Ok(AccuracyReader::new(BufReader::with_capacity(1 << 18, File::open(path)?)))
+    Ok(AccuracyReader::new(BufReader::with_capacity(1 << 18, open_file(path)?)))
 }
 
 impl<R: BufRead> AccuracyReader<R> {

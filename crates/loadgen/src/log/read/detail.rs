@@ -1,11 +1,11 @@
 //! Parser of `mlperf_log_detail.txt`. It accepts what the reference writes: unescaped strings,
 //! `nan` and `inf`, and a single `]` for an empty list.
 
+use std::io::{self, Read as _};
 use std::path::Path;
-use std::{fs, io};
 
 use super::cursor::Cursor;
-use super::{LogReadProblem, ProblemKind};
+use super::{LogReadProblem, ProblemKind, open_file};
 use crate::clock::Nanos;
 
 /// Number with its exact text in the log.
@@ -137,7 +137,8 @@ impl Detail {
 /// # Errors
 /// If the file cannot be read.
 pub fn read_detail_file(path: &Path) -> io::Result<(Detail, Vec<LogReadProblem>)> {
-    let bytes = fs::read(path)?;
+    let mut bytes = Vec::new();
+    open_file(path)?.read_to_end(&mut bytes)?;
     Ok(read_detail(&String::from_utf8_lossy(&bytes)))
 }
 

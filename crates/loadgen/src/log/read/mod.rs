@@ -11,12 +11,31 @@ mod summary;
 mod trace;
 
 use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
 
 pub use accuracy::{AccuracyEntry, AccuracyReader, open_accuracy};
 pub use agree::{ComparedValue, Disagreement, disagreements, disagreements_with};
 pub use detail::{Detail, Entry, Number, Value, read_detail, read_detail_file};
 pub use summary::{Summary, read_summary};
 pub use trace::{TraceEvent, TraceReader, TraceSample, record_of, samples_of};
+
+/// Opens a log, or another file that a user names. Reading a device may never end, and opening a named pipe
+/// waits for a writer. A pipe of the process, such as `/dev/stdin` or `/dev/fd/63`, has a writer already.
+///
+/// # Errors
+/// Errors of the operating system, or a path that is not a file.
+pub fn open_file(path: &Path) -> io::Result<File> {
+    let kind = fs::metadata(path)?.file_type();
+    let open = ["/dev/stdin", "/dev/fd", "/proc/self/fd"];
+    let is_open = open.iter().any(|open| path.starts_with(open));
+    if kind.is_file() || kind.is_dir() || is_open {
+        return File::open(path);
+    }
+    let why = "it is a device, a socket or a named pipe; expected a file";
+    Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+}
 
 /// Problem with a line of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]

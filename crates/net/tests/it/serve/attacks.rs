@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dyno_net::serve::{Limits, Server, Token};
 
-use super::wire::{connect, get, post, request};
+use super::wire::{connect, get, post, request, send};
 use super::{digits, guarded_server, until};
 
 const INFER: &str = "/v2/models/digits/infer";
@@ -227,3 +227,52 @@ fn without_the_token_only_health_is_answered() {
 }
 
 const RIGHT: &str = "authorization: Bearer secret\r\n";
+
+#[test]
+fn fields_that_two_readers_could_read_differently_are_rejected() {
+    let (_server, address) = with_token();
+    let status = |fields: &str| {
+        let request = format!("GET /v2/health/live HTTP/1.1\r\nconnection: close\r\n{fields}\r\n");
+        send(address, request.as_bytes()).status
+    };
+    for (fields, expected) in [
+        ("host: test\r\n", 200),
+        ("Host: [::1]:8000\r\n", 200),
+        ("host:\r\n", 200),
+        ("", 400),
+        ("host: a\r\nhost: a\r\n", 400),
+        ("host: a b\r\n", 400),
+        ("host: user@a\r\n", 400),
+        ("host: a\r\ncontent-type: text/plain\r\ncontent-type: text/html\r\n", 400),
+    ] {
+        assert_eq!(status(fields), expected, "{fields:?}");
+    }
+    let old = send(address, b"GET /v2/health/live HTTP/1.0\r\n\r\n");
+    assert_eq!(old.status, 200, "HTTP/1.0 has no host");
+    for second in [RIGHT, "authorization: Bearer wrong\r\n"] {
+        let fields = format!("{RIGHT}{second}");
+        let refused = post(address, INFER, &fields, honest().as_bytes());
+        assert_eq!(refused.status, 400, "{}", refused.text());
+        assert!(refused.text().contains("several 'authorization' fields"), "{}", refused.text());
+    }
+    let grpc = format!("content-type: application/grpc\r\n{RIGHT}{RIGHT}");
+    let path = "/inference.GRPCInferenceService/ServerLive";
+    // INVALID_ARGUMENT
+    assert_eq!(post(address, path, &grpc, &[0; 5]).field("grpc-status"), Some("3"));
+}
+
+#[test]
+fn tensors_whose_json_contradicts_their_shape_or_type_are_rejected() {
+    let (_server, address) = digits(Limits::default());
+    let status = |shape: &str, data: &str| {
+        let body = DIGITS.replace("[1,64]", shape).replace("[DATA]", data);
+        post(address, INFER, "", body.as_bytes()).status
+    };
+    let row = |count: usize| format!("[{}]", vec!["0"; count].join(","));
+    assert_eq!(status("[2,64]", &format!("[{},{}]", row(64), row(64))), 200);
+    assert_eq!(status("[2,64]", &row(128)), 200);
+    assert_eq!(status("[2,64]", &format!("[{},{}]", row(127), row(1))), 400);
+    assert_eq!(status("[1,64]", &row(64).replacen('0', "3e38", 1)), 200);
+    assert_eq!(status("[1,64]", &row(64).replacen('0', "1e39", 1)), 400);
+    assert_eq!(status("[1,64]", &row(64).replacen('0', "-1e39", 1)), 400);
+}

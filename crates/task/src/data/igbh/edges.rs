@@ -89,7 +89,7 @@ pub(super) fn adjacency(
 
 impl<'a> EdgeFile<'a> {
     fn open(path: &'a Path) -> Result<Self, FileError> {
-        let mut file = File::open(path).map_err(FileError::unreadable(path))?;
+        let mut file = dyno_tensors::files::open(path).map_err(FileError::unreadable(path))?;
         let length = file.metadata().map_err(FileError::unreadable(path))?.len();
         let mut head = Vec::new();
         let read = file.by_ref().take(LONGEST_HEAD).read_to_end(&mut head);

@@ -1,7 +1,6 @@
 //! Reads Parquet files, which `pandas.DataFrame.to_parquet` writes.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +23,7 @@ pub(super) fn columns(path: &Path, wanted: &[&str]) -> Result<BTreeMap<String, V
 }
 
 fn read(path: &Path, wanted: &[&str]) -> Result<BTreeMap<String, Vec<Cell>>, ParquetError> {
-    let reader = SerializedFileReader::new(File::open(path)?)?;
+    let reader = SerializedFileReader::new(dyno_tensors::files::open(path)?)?;
     let schema = reader.metadata().file_metadata().schema();
     let fields = schema.get_fields().iter().filter(|field| wanted.contains(&field.name()));
     let fields: Vec<Arc<Type>> = fields.cloned().collect();
