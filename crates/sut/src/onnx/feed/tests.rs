@@ -57,7 +57,8 @@ fn ragged() -> (Arc<RaggedSource>, Arc<TensorLibrary>) {
 fn feed(library: &Arc<TensorLibrary>, answer: Answer, largest_batch: usize) -> Feed {
     let (name, element) = ("x".to_owned(), Element::I32);
     let input = ModelInput { name, element, shape: vec![None, None] };
-    Feed::new(&[input], library, EngineOptions { answer, largest_batch, output: 0 }).unwrap()
+    let options = EngineOptions { answer, largest_batch, ..EngineOptions::default() };
+    Feed::new(&[input], library, options).unwrap()
 }
 
 fn query(indices: &[u64]) -> Vec<QuerySample> {
