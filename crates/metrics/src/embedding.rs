@@ -60,6 +60,8 @@ pub struct Agreement {
     references: Matrix,
     /// Samples whose reference has no direction, in ascending order.
     excluded: Vec<usize>,
+    /// Number of answers to these samples.
+    left_out: u64,
     element: Element,
     /// Samples with a valid answer.
     samples: Vec<usize>,
@@ -117,6 +119,7 @@ impl Agreement {
         Self {
             references,
             excluded,
+            left_out: 0,
             element,
             samples: Vec::new(),
             answers: Vec::new(),
@@ -275,6 +278,7 @@ impl Scorer for Agreement {
             return Err(AnswerError::Sample { references });
         }
         if self.excluded.binary_search(&(index as usize)).is_ok() {
+            self.left_out += 1;
             return Ok(());
         }
         self.total += 1;
@@ -300,6 +304,10 @@ impl Scorer for Agreement {
 
     fn references(&self) -> Option<u64> {
         Some(self.references.rows() as u64)
+    }
+
+    fn excluded(&self) -> u64 {
+        self.left_out
     }
 
     fn scores(&mut self) -> Scores {

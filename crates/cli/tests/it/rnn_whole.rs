@@ -177,12 +177,18 @@ fn numbers_beyond_float32_are_not_compared() {
     let mut rows = [1.0; 40];
     rows[39] = 200.0;
     write(rows);
-    let ran = measured(&folder, "--system rnn:one.onnx --out last").exits(0);
+    let ran = measured(&folder, "--system rnn:one.onnx --out last").exits(1);
     assert!(ran.stdout.contains("1 of 40 are not comparable"), "{}", ran.stdout);
+    let test = &ran.json()["tests"][0];
+    assert_eq!((&test["verdict"], &test["accuracy"]["scored"]), (&"UNDECIDED".into(), &39.into()));
+    assert!(test["reasons"].to_string().contains("39 of 40 samples were compared"), "{test}");
+    let accepting = "--system rnn:one.onnx --accuracy-target 0.999 --out accepted";
+    let ran = measured(&folder, accepting).exits(0);
+    assert_eq!(ran.json()["tests"][0]["accuracy"]["excluded"], 1);
     // The same numbers of the first sample, beside one that is compared.
     rows.reverse();
     write(rows);
-    let ran = measured(&folder, "--system rnn:one.onnx --out first").exits(0);
+    let ran = measured(&folder, "--system rnn:one.onnx --out first").exits(1);
     assert!(ran.stdout.contains("2 infinite numbers and NaN were not compared"), "{}", ran.stdout);
 }
 
