@@ -389,6 +389,7 @@ mod tests {
             let _ = scorer.take(index, &vector(answer));
         }
         assert_eq!(figures(&mut scorer), [100.0, 100.0]);
+        assert_eq!(Scorer::excluded(&scorer), 3);
         let references = Matrix { columns: 2, values: vec![f64::INFINITY, 1.0] };
         assert_eq!(Agreement::new(references, Element::F32).map(drop), Err(0));
     }
