@@ -364,3 +364,31 @@ fn an_output_is_chosen_by_its_name() {
     }
     rejected("rnn:one.onnx,as=layers,output=y", &["output= has no effect: only whole ONNX models"]);
 }
+
+/// Writes `one.onnx`: each sample plus 0 times the maximum over all samples of the call.
+pub fn combining(folder: &Folder) {
+    one_operator(folder, "Identity", &[]);
+    let mut net = Builder::new("combining", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("batch"), 3.into()]);
+    let most = net.node("ReduceMax", &[&x], &[("axes", Attribute::Ints(vec![0]))]).unwrap();
+    let zero = net.number(0.0);
+    let nothing = net.node("Mul", &[&most, &zero], &[]).unwrap();
+    let y = net.node("Add", &[&x, &nothing], &[]).unwrap();
+    net.output("y", &y).unwrap();
+    std::fs::write(folder.0.join("one.onnx"), net.finish().to_bytes().unwrap()).unwrap();
+}
+
+/// No trial finds this influence, because it is 0 for the samples at hand.
+#[test]
+fn samples_that_an_operator_combines_are_computed_alone() {
+    let folder = Folder::new();
+    combining(&folder);
+    let system = "--system rnn:one.onnx --labels labels.npy";
+    let ran = measured(&folder, &format!("{system} --out out")).exits(0);
+    let why = "node `ReduceMax_0` (ReduceMax) combines the samples of a call";
+    assert!(ran.stdout.contains(&format!("Samples do not share calls: {why}.")), "{}", ran.stdout);
+    assert_eq!(ran.json()["tests"][0]["accuracy"]["correct"], 40);
+    let ran = measured(&folder, &format!("{system} --batch 5 --out batch")).exits(2);
+    let expected = format!("--batch has no effect: the model takes one sample per call, because {why}");
+    assert!(ran.stderr.contains(&expected), "{}", ran.stderr);
+}

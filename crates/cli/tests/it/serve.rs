@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::program::Folder;
-use crate::tuned_graph;
+use crate::{rnn_whole, tuned_graph};
 
 /// A server that is ready, and its output; stopped if a test fails.
 pub struct ServerProcess {
@@ -268,4 +268,14 @@ fn sequences_of_layers_that_run_backward_are_refused() {
     ));
     assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
     assert!(answer.contains("sequence 7: ") && answer.contains("runs backward"), "{answer}");
+}
+
+#[test]
+fn a_server_states_why_requests_share_no_calls() {
+    let folder = Folder::new();
+    rnn_whole::combining(&folder);
+    let serving = ServerProcess::start(&folder, "--system rnn:one.onnx");
+    let said = serving.said.join("\n");
+    let expected = "Requests do not share calls: node `ReduceMax_0` (ReduceMax) combines";
+    assert!(said.contains(expected), "{said}");
 }
