@@ -121,6 +121,21 @@ fn samples_of_one_shape_share_a_call_and_broken_ones_fail() {
 }
 
 #[test]
+fn samples_that_must_not_share_a_call_are_computed_alone() {
+    let (_, library) = ragged();
+    library.load(&[1, 3]);
+    let input =
+        ModelInput { name: "x".to_owned(), element: Element::I32, shape: vec![None, None] };
+    let separate = Some("node `y` (Softmax) combines the samples of a call".to_owned());
+    let options = EngineOptions { separate, ..EngineOptions::default() };
+    let feed = Feed::new(&[input], &library, options).unwrap();
+    let mut answers = Answers::new();
+    assert_eq!(echo(&feed, &[1, 3], &mut answers), [[1, 2], [1, 2]]);
+    assert_eq!(answer_list(&answers), [(1, numbers(1, 2)), (3, numbers(3, 2))]);
+    assert_eq!(feed.largest_batch(), 1);
+}
+
+#[test]
 fn unloaded_samples_are_gone() {
     let (_, library) = ragged();
     library.load(&[1, 2]);
