@@ -5,6 +5,7 @@ mod answers;
 mod failures;
 mod quality;
 mod reasons;
+mod scenarios;
 
 use std::collections::BTreeMap;
 
@@ -29,6 +30,7 @@ use dyno_results::{series, units};
 use self::failures::Failures;
 pub use self::failures::{Troubles, explained};
 pub use self::reasons::{Context, allowed, judge_failures};
+pub use self::scenarios::compare_accuracies;
 
 use crate::options::in_short;
 use crate::system::System;

@@ -194,7 +194,7 @@ impl System {
                     }
                 })?;
             }
-            let classes = output.and_then(|output| shapes::classes(&output.shape));
+            let classes = output.and_then(|output| shapes::classes(&output.element, &output.shape));
             shapes::check_labels(labels.as_deref(), classes, run)?;
         }
         let has_servers = run.tenant_systems.iter().any(Option::is_some);

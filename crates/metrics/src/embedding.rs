@@ -60,6 +60,8 @@ pub struct Agreement {
     references: Matrix,
     /// Samples whose reference has no direction, in ascending order.
     excluded: Vec<usize>,
+    /// Number of answers to these samples.
+    left_out: u64,
     element: Element,
     /// Samples with a valid answer.
     samples: Vec<usize>,
@@ -117,6 +119,7 @@ impl Agreement {
         Self {
             references,
             excluded,
+            left_out: 0,
             element,
             samples: Vec::new(),
             answers: Vec::new(),
@@ -272,6 +275,7 @@ impl Scorer for Agreement {
             return Err(AnswerError::Sample { references });
         }
         if self.excluded.binary_search(&(index as usize)).is_ok() {
+            self.left_out += 1;
             return Ok(());
         }
         self.total += 1;
@@ -297,6 +301,10 @@ impl Scorer for Agreement {
 
     fn references(&self) -> Option<u64> {
         Some(self.references.rows() as u64)
+    }
+
+    fn excluded(&self) -> u64 {
+        self.left_out
     }
 
     fn scores(&mut self) -> Scores {
@@ -379,6 +387,7 @@ mod tests {
             let _ = scorer.take(index, &vector(answer));
         }
         assert_eq!(figures(&mut scorer), [100.0, 100.0]);
+        assert_eq!(Scorer::excluded(&scorer), 3);
         let references = Matrix { columns: 2, values: vec![f64::INFINITY, 1.0] };
         assert_eq!(Agreement::new(references, Element::F32).map(drop), Err(0));
     }

@@ -104,6 +104,12 @@ pub trait Scorer {
     /// Returns the number of samples in the references; `None` if answers contain their references.
     fn references(&self) -> Option<u64>;
 
+    /// Returns the number of answers that were taken but not judged, because their references cannot be
+    /// compared with any answer.
+    fn excluded(&self) -> u64 {
+        0
+    }
+
     /// Returns the figures. Call it once, after the last answer.
     fn scores(&mut self) -> Scores;
 }
@@ -241,6 +247,8 @@ pub struct ScoreReport {
     /// Number of answers that differ from the first one to their sample, if only the first counts.
     /// Samples from number 2^24 on are not compared.
     pub contradicting: u64,
+    /// Number of answers without a comparable reference, which the figures leave out.
+    pub excluded: u64,
     /// The figures count malformed answers as wrong. See [`Scorer::counts_malformed`].
     pub counts_malformed: bool,
     /// Number of malformed answers.
@@ -379,7 +387,8 @@ impl<'a> Scoring<'a> {
     }
 
     fn end(self) -> ScoreReport {
-        ScoreReport { scores: self.scorer.scores(), ..self.report }
+        let excluded = self.scorer.excluded();
+        ScoreReport { scores: self.scorer.scores(), excluded, ..self.report }
     }
 }
 

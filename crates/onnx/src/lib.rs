@@ -3,7 +3,8 @@
 //! Nothing is executed here; engines are in `dyno-sut`. [`Model::read`] reads a file and
 //! [`Builder`] builds a model. [`infer`] computes the shapes of its values, [`count`] what it
 //! costs, and [`products::products`] its matrix products. [`Constants`] computes values that do
-//! not depend on the inputs. [`in_floats`] writes quantized models with products of floats.
+//! not depend on the inputs. [`batch_obstacle`] states why samples must not share a call.
+//! [`in_floats`] writes quantized models with products of floats.
 //!
 //! ```
 //! use dyno_onnx::{Builder, Dim, Element, Fill, Weights, count};
@@ -23,6 +24,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod batch;
 mod build;
 mod count;
 mod fold;
@@ -39,6 +41,7 @@ mod write;
 
 pub use dyno_tensors::Element;
 
+pub use batch::batch_obstacle;
 pub use build::{BuildError, Builder, Name, Weights};
 pub use count::{Cost, Layer, UncountedNode, count, count_with};
 pub use fold::Constants;

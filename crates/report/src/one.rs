@@ -257,6 +257,9 @@ fn accuracy_overview(html: &mut String, run: &Run) {
         };
         let correct = match (accuracy.correct, accuracy.scored) {
             (Some(correct), Some(scored)) => format!("{} of {}", count(correct), count(scored)),
+            (None, Some(scored)) if accuracy.excluded > 0 => {
+                format!("{} of {} compared", count(scored), count(scored + accuracy.excluded))
+            }
             _ => "–".into(),
         };
         let at_most = if accuracy.lower_is_better { "at most " } else { "" };

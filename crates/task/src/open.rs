@@ -65,7 +65,8 @@ impl TaskModel {
         match self {
             Self::Model { path, answer, largest_batch: model_limit } => {
                 let largest = model_limit.map_or(largest_batch, |most| most.min(largest_batch));
-                let options = EngineOptions { answer, largest_batch: largest.get(), output: 0 };
+                let largest_batch = largest.get();
+                let options = EngineOptions { answer, largest_batch, ..EngineOptions::default() };
                 Ok(Arc::new(open(&path)?.engine(library, options)?))
             }
             Self::Pipeline(UnloadedPipeline(load)) => {

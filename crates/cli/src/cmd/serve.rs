@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::num::NonZero;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
@@ -184,6 +185,19 @@ fn time(text: &str) -> Result<Duration, String> {
 /// Interval between two checks for an interrupt.
 const GLANCE: Duration = Duration::from_millis(20);
 
+/// Waits for an interrupt, and reports once that requests of a model no longer share calls.
+fn wait(interrupt: &Interrupt, model: Option<&dyn InferenceModel>) {
+    let mut is_reported = false;
+    while !interrupt.is_asked() {
+        std::thread::park_timeout(GLANCE);
+        let why = model.filter(|_| !is_reported).and_then(InferenceModel::contradiction);
+        if let Some(why) = why {
+            is_reported = true;
+            output::say(format_args!("warning: requests do not share calls from now on: {why}"));
+        }
+    }
+}
+
 impl Serve {
     /// Serves until an interrupt.
     ///
@@ -208,7 +222,7 @@ impl Serve {
         let listeners = self.listeners()?;
         let loaded = by_value::load(&self.system, self.queue.get(), &run)?;
         let name = self.model_name.clone().unwrap_or_else(|| default_name(&self.system));
-        let mut page = String::new();
+        let (mut page, mut served) = (String::new(), None);
         let answers = match loaded {
             ServerModel::Text(tokens) => {
                 let _ = writeln!(page, "model {name}: text to text (OpenAI interface)");
@@ -222,6 +236,7 @@ impl Serve {
                 let max_size = largest.map_or(self.batch, |largest| self.batch.min(largest));
                 let policy = Policy { max_size, max_wait: self.batch_wait };
                 let sequences = SequenceLimits { most: self.sequences, idle: self.sequence_limit };
+                served = Some(Arc::clone(&model));
                 let queue = Queue::start(model, policy, stations, self.queue.get(), sequences);
                 Answers::Tensors(queue.map_err(|error| {
                     Failure::set_up(format!("cannot start workers: {error}"))
@@ -244,9 +259,7 @@ impl Serve {
             let _ = writeln!(page, "{what} {scheme}://{address}");
         }
         output::print(format!("{page}node {node}\nready\n"))?;
-        while !interrupt.is_asked() {
-            std::thread::park_timeout(GLANCE);
-        }
+        wait(&interrupt, served.as_deref());
         output::say("stopping: draining accepted requests; a second signal stops at once");
         match server.drain(self.drain_limit) {
             DrainOutcome::Answered => Ok(Exit::Valid),

@@ -177,12 +177,18 @@ fn numbers_beyond_float32_are_not_compared() {
     let mut rows = [1.0; 40];
     rows[39] = 200.0;
     write(rows);
-    let ran = measured(&folder, "--system rnn:one.onnx --out last").exits(0);
+    let ran = measured(&folder, "--system rnn:one.onnx --out last").exits(1);
     assert!(ran.stdout.contains("1 of 40 are not comparable"), "{}", ran.stdout);
+    let test = &ran.json()["tests"][0];
+    assert_eq!((&test["verdict"], &test["accuracy"]["scored"]), (&"UNDECIDED".into(), &39.into()));
+    assert!(test["reasons"].to_string().contains("39 of 40 samples were compared"), "{test}");
+    let accepting = "--system rnn:one.onnx --accuracy-target 0.999 --out accepted";
+    let ran = measured(&folder, accepting).exits(0);
+    assert_eq!(ran.json()["tests"][0]["accuracy"]["excluded"], 1);
     // The same numbers of the first sample, beside one that is compared.
     rows.reverse();
     write(rows);
-    let ran = measured(&folder, "--system rnn:one.onnx --out first").exits(0);
+    let ran = measured(&folder, "--system rnn:one.onnx --out first").exits(1);
     assert!(ran.stdout.contains("2 infinite numbers and NaN were not compared"), "{}", ran.stdout);
 }
 
@@ -357,4 +363,32 @@ fn an_output_is_chosen_by_its_name() {
         rejected(&system, &["output=other: two.onnx has no output of this name", outputs]);
     }
     rejected("rnn:one.onnx,as=layers,output=y", &["output= has no effect: only whole ONNX models"]);
+}
+
+/// Writes `one.onnx`: each sample plus 0 times the maximum over all samples of the call.
+pub fn combining(folder: &Folder) {
+    one_operator(folder, "Identity", &[]);
+    let mut net = Builder::new("combining", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("batch"), 3.into()]);
+    let most = net.node("ReduceMax", &[&x], &[("axes", Attribute::Ints(vec![0]))]).unwrap();
+    let zero = net.number(0.0);
+    let nothing = net.node("Mul", &[&most, &zero], &[]).unwrap();
+    let y = net.node("Add", &[&x, &nothing], &[]).unwrap();
+    net.output("y", &y).unwrap();
+    std::fs::write(folder.0.join("one.onnx"), net.finish().to_bytes().unwrap()).unwrap();
+}
+
+/// No trial finds this influence, because it is 0 for the samples at hand.
+#[test]
+fn samples_that_an_operator_combines_are_computed_alone() {
+    let folder = Folder::new();
+    combining(&folder);
+    let system = "--system rnn:one.onnx --labels labels.npy";
+    let ran = measured(&folder, &format!("{system} --out out")).exits(0);
+    let why = "node `ReduceMax_0` (ReduceMax) combines the samples of a call";
+    assert!(ran.stdout.contains(&format!("Samples do not share calls: {why}.")), "{}", ran.stdout);
+    assert_eq!(ran.json()["tests"][0]["accuracy"]["correct"], 40);
+    let ran = measured(&folder, &format!("{system} --batch 5 --out batch")).exits(2);
+    let expected = format!("the model takes one sample per call, because {why}");
+    assert!(ran.stderr.contains(&expected), "{}", ran.stderr);
 }

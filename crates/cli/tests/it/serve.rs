@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::program::Folder;
-use crate::tuned_graph;
+use crate::{rnn_whole, tuned_graph};
 
 /// A server that is ready, and its output; stopped if a test fails.
 pub struct ServerProcess {
@@ -292,4 +292,14 @@ fn a_token_that_no_header_can_carry_is_rejected() {
         assert!(ran.stderr.contains(expected), "{token:?}: {}", ran.stderr);
         assert!(!ran.stderr.contains("cret"), "{token:?}: {}", ran.stderr);
     }
+}
+
+#[test]
+fn a_server_states_why_requests_share_no_calls() {
+    let folder = Folder::new();
+    rnn_whole::combining(&folder);
+    let serving = ServerProcess::start(&folder, "--system rnn:one.onnx");
+    let said = serving.said.join("\n");
+    let expected = "Requests do not share calls: node `ReduceMax_0` (ReduceMax) combines";
+    assert!(said.contains(expected), "{said}");
 }

@@ -291,8 +291,14 @@ pub fn batches(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let is_larger = |scenario: &Scenario| batch.size(*scenario).is_some_and(|most| most.get() > 1);
     let takes_one = system.is_engine() && system.about().largest_batch == 1;
     if takes_one && facts.scenarios.iter().any(is_larger) {
+        let remarks = system.about().remarks;
+        let why = remarks.iter().find_map(|all| all.strip_prefix("Samples do not share calls: "));
+        let why = why.map(|why| format!(", because {}", why.trim_end_matches('.')));
         return Some(UnmetNeed::new(
-            "has no effect: the model takes one sample per call",
+            format!(
+                "has no effect: the model takes one sample per call{}",
+                why.unwrap_or_default()
+            ),
             "remove it, or export the model with an open first dimension",
         ));
     }

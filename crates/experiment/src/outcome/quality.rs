@@ -75,6 +75,10 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, context: 
                     Add --labels, or score mlperf_log_accuracy.json with dyno task score.";
         test.add_reason(Reason::new(ReasonKind::Accuracy, text).undecided());
     }
+    if accuracy.excluded > 0 && log.complete && system.accuracy_target.is_none() {
+        let text = not_compared(&accuracy);
+        test.add_reason(Reason::new(ReasonKind::Accuracy, text).undecided());
+    }
     test.accuracy = Some(accuracy);
     for text in reasons {
         test.add_reason(Reason::new(ReasonKind::Accuracy, text));
@@ -227,7 +231,8 @@ fn by_method(
     accuracy.target = asked.or(bound);
     // Samples without an answer count as wrong where malformed answers do.
     let failed = if scored.counts_malformed { unanswered } else { 0 };
-    accuracy.scored = Some(scored.samples + failed);
+    accuracy.scored = Some((scored.samples + failed).saturating_sub(scored.excluded));
+    accuracy.excluded = scored.excluded;
     accuracy.malformed = Some(scored.malformed);
     // If malformed answers do not count as wrong, figures exclude them and samples without an answer.
     let counts = scored.malformed + unanswered == 0 || scored.counts_malformed;
@@ -272,6 +277,16 @@ fn by_method(
         }
     }
     reasons
+}
+
+/// Returns the reason why a figure that leaves out samples decides nothing.
+fn not_compared(accuracy: &Accuracy) -> String {
+    let compared = accuracy.scored.unwrap_or(0);
+    format!(
+        "{compared} of {} samples were compared; the references of the others are all 0, infinite or \
+         NaN. Check the model and its inputs, or accept this with --accuracy-target.",
+        compared + accuracy.excluded
+    )
 }
 
 fn short_of(accuracy: &Accuracy) -> String {
@@ -362,6 +377,16 @@ mod tests {
             let (_, reasons) = judged(clip, &bounds, &found(figures));
             assert_eq!(reasons, ["These answers give no FID."], "{figures:?}");
         }
+    }
+
+    #[test]
+    fn answers_without_a_comparable_reference_are_not_scored() {
+        let scored = ScoreReport { excluded: 3, ..found(&[("cosine", 100.0)]) };
+        let (accuracy, reasons) = judged(("cosine", Unit::Percent), &[], &scored);
+        assert_eq!((accuracy.scored, accuracy.excluded, reasons.len()), (Some(1), 3, 0));
+        let text = accuracy.text().unwrap();
+        assert_eq!(text, "cosine 100.00 % (1 of 4 samples compared)");
+        assert!(not_compared(&accuracy).starts_with("1 of 4 samples were compared;"));
     }
 
     #[test]

@@ -32,7 +32,7 @@ use crate::failure::Failure;
 use crate::gather::server::ServerFindings;
 use crate::measure::PlayedTest;
 use crate::options::{CommandLine, Options, Profile, Requirement};
-use crate::outcome::{Context, Outcome, log_folder};
+use crate::outcome::{Context, Outcome, compare_accuracies, log_folder};
 use crate::system::System;
 use crate::system::net::Remote;
 use crate::test::{PlannedTest, TestTenant};
@@ -304,6 +304,7 @@ impl PreparedRun {
             run.finished_at = units::utc(now);
             run.duration_ns = now.unix_ns.saturating_sub(begun.unix_ns);
         }
+        compare_accuracies(&mut run.tests);
         run.settle();
         run.division = Some(division::statement(&run, &self.options, &self.system));
         Ok(self.finish(run, &plots, texts, directory, control.watch))

@@ -48,7 +48,7 @@ pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<ServerModel,
             } else {
                 shapes::bound(model.inputs(), symbols, run)?
             };
-            let remark = model.try_rows(&inputs).as_deref().map(onnx::mixed_remark);
+            let remark = onnx::separate(&mut model, Some(argument.as_ref()), &inputs);
             return Ok(ServerModel::Tensors(Arc::new(model), stations(), remark));
         }
         "tuned" => {
@@ -62,7 +62,10 @@ pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<ServerModel,
                 };
                 shapes::bound(model.inputs(), symbols, run)?
             };
-            let remark = model.try_rows(&inputs).as_deref().map(onnx::mixed_remark);
+            // A packed model is not an ONNX file.
+            let is_onnx = |file: &PathBuf| dyno_onnx::Model::read(file).is_ok();
+            let file = tuned::model(argument).filter(is_onnx);
+            let remark = onnx::separate(&mut model, file.as_deref(), &inputs);
             return Ok(ServerModel::Tensors(Arc::new(model), stations(), remark));
         }
         "rnn" | "digits-lstm" => {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use dyno_loadgen::settings::{Scenario, nearest};
 use dyno_sut::engine::Engine;
+use dyno_sut::infer::RowModel;
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::{CAN_LOAD, Search};
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
@@ -192,7 +193,7 @@ fn load_ort(
     shapes::check_ranks(path, model.inputs())?;
     let library = Arc::new(library(model.inputs(), || shapes::symbols(path), spans, run)?);
     let inputs = model.inputs().to_vec();
-    let mut options = options(output, run);
+    let mut options = options(path, output, run);
     options.largest_batch =
         fitting.map_or(options.largest_batch, |most| most.get().min(options.largest_batch));
     let engine = model.engine(&library, options);
@@ -249,7 +250,7 @@ fn load_tract(
     shapes::check_ranks(path, model.inputs())?;
     let library = Arc::new(library(model.inputs(), || shapes::symbols(path), spans, run)?);
     let inputs = model.inputs().to_vec();
-    let engine = model.engine(&library, options(output, run));
+    let engine = model.engine(&library, options(path, output, run));
     let engine = engine.map_err(|error| missing(error, &inputs, run))?;
     Ok(LoadedModel { engine: Arc::new(engine), library, offline_workers: environment::cores() })
 }
@@ -312,9 +313,32 @@ pub fn missing(error: OnnxError, inputs: &[ModelInput], run: &RunOptions) -> Fai
     hints.into_iter().fold(Failure::set_up(error), Failure::hint)
 }
 
-/// Returns a sentence on a served model whose requests influence each other within a call.
-pub fn mixed_remark(why: &str) -> String {
-    format!("Requests do not share calls, because they influence each other: {why}.")
+/// Returns why samples must not share a call of a model; `None` if nothing is against it. `output` is
+/// the only output that matters; by default, all do.
+pub fn obstacle(path: &Path, output: Option<usize>) -> Option<String> {
+    match dyno_onnx::Model::read(path) {
+        Ok(model) => dyno_onnx::batch_obstacle(model, output),
+        Err(error) => Some(format!("the file cannot be checked: {error}")),
+    }
+}
+
+/// Separates the requests of a served model unless each output has one row per request, which depends
+/// on this request only. Returns a sentence with the reason. `file` is the model as an ONNX file;
+/// `inputs` are its inputs with the dimensions of a trial.
+pub fn separate(
+    model: &mut RowModel,
+    file: Option<&Path>,
+    inputs: &[ModelInput],
+) -> Option<String> {
+    if !model.is_shared() {
+        return None;
+    }
+    if let Some(why) = file.and_then(|file| obstacle(file, None)) {
+        model.separate();
+        return Some(format!("Requests do not share calls: {why}."));
+    }
+    let why = model.try_rows(inputs)?;
+    Some(format!("Requests do not share calls, because they influence each other: {why}."))
 }
 
 /// Describes inputs, such as `ink float32 [?, 64]`.
@@ -330,13 +354,15 @@ fn dimension(dimension: &Option<usize>) -> String {
     dimension.map_or("?".into(), |n| n.to_string())
 }
 
-/// Returns the options of an engine that answers with the output of this index. Labels are classes,
-/// and are compared with the index of its greatest element.
-pub fn options(output: usize, run: &RunOptions) -> EngineOptions {
+/// Returns the options of an engine of this file that answers with the output of this index. Labels are
+/// classes, and are compared with the index of its greatest element.
+pub fn options(path: &Path, output: usize, run: &RunOptions) -> EngineOptions {
+    let largest_batch = largest_batch(run).get();
     EngineOptions {
         answer: if run.labels.is_some() { Answer::Argmax } else { Answer::Output },
-        largest_batch: largest_batch(run).get(),
+        largest_batch,
         output,
+        separate: if largest_batch > 1 { obstacle(path, Some(output)) } else { None },
     }
 }
 

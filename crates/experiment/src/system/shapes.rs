@@ -8,6 +8,7 @@ use dyno_onnx::Dim;
 use dyno_results::summary::InputShape;
 use dyno_sut::engine::Port;
 use dyno_sut::tensors::{Element, ModelInput, TensorError, TensorLibrary};
+use dyno_tensors::npy::Npy;
 
 use crate::failure::Failure;
 use crate::options::{RunOptions, ShapeOption};
@@ -255,11 +256,12 @@ pub fn effective(library: &TensorLibrary, inputs: &[Port]) -> Vec<InputShape> {
     shape.collect()
 }
 
-/// Returns the number of classes of an output of this shape, whose first dimension is the batch;
-/// `None` if unknown.
-pub fn classes(shape: &[Option<usize>]) -> Option<usize> {
+/// Returns the number of classes of an output of this type and shape, whose first dimension is the
+/// batch; `None` if unknown. A single boolean is one of two classes.
+pub fn classes(element: &str, shape: &[Option<usize>]) -> Option<usize> {
     let (_, scores) = shape.split_first()?;
     let all = scores.iter().try_fold(1_usize, |all, n| all.checked_mul((*n)?))?;
+    let all = if all == 1 && element.eq_ignore_ascii_case("bool") { 2 } else { all };
     (all > 1).then_some(all)
 }
 
@@ -293,7 +295,7 @@ pub fn check_scores(output: &Port, run: &RunOptions) -> Result<(), Failure> {
     .hint("labels need an output [batch, classes] of scores, or [batch] of integers"))
 }
 
-/// Rejects labels that are not a class of the model.
+/// Rejects labels that are not a class of the model, and booleans for a model without two classes.
 ///
 /// # Errors
 /// The first of them, with its file and its index.
@@ -302,14 +304,24 @@ pub fn check_labels(
     classes: Option<usize>,
     run: &RunOptions,
 ) -> Result<(), Failure> {
-    let (Some(labels), Some(classes), Some(path)) = (labels, classes, &run.labels) else {
-        return Ok(());
-    };
+    let (Some(labels), Some(path)) = (labels, &run.labels) else { return Ok(()) };
+    if classes != Some(2) && is_boolean(path) {
+        let problem = format!("{}: the labels are booleans, expected classes", path.display());
+        return Err(Failure::set_up(problem)
+            .hint("if false and true are the classes 0 and 1, save array.astype('int64')"));
+    }
+    let Some(classes) = classes else { return Ok(()) };
     let is_class = |label: i64| usize::try_from(label).is_ok_and(|label| label < classes);
     let Some(index) = labels.iter().position(|label| !is_class(*label)) else { return Ok(()) };
     let (path, found) = (path.clone(), labels[index].to_string());
     Err(Failure::set_up(TensorError::Label { path, index, found, classes: Some(classes) })
-        .hint(format!("the model's answer has {classes} scores")))
+        .hint(format!("the model's answer has {classes} classes")))
+}
+
+/// Returns whether a file of labels has booleans. The loader reports unreadable files.
+fn is_boolean(path: &Path) -> bool {
+    let array = std::fs::read(path).ok().and_then(|bytes| Npy::parse(&bytes).ok());
+    array.is_some_and(|array| array.elements.element() == Element::Bool)
 }
 
 #[cfg(test)]
@@ -396,14 +408,33 @@ mod tests {
 
     #[test]
     fn labels_are_classes_of_the_model() {
-        assert_eq!(classes(&[None, Some(10)]), Some(10));
-        assert_eq!(classes(&[Some(1), Some(2), Some(5)]), Some(10));
-        assert_eq!([classes(&[None]), classes(&[None, None]), classes(&[])], [None; 3]);
+        let scores = |shape: &[Option<usize>]| classes("float32", shape);
+        assert_eq!(scores(&[None, Some(10)]), Some(10));
+        assert_eq!(scores(&[Some(1), Some(2), Some(5)]), Some(10));
+        assert_eq!([scores(&[None]), scores(&[None, None]), scores(&[])], [None; 3]);
+        assert_eq!([classes("bool", &[None]), classes("BOOL", &[None, Some(1)])], [Some(2); 2]);
+        assert_eq!(classes("bool", &[None, Some(5)]), Some(5));
         let run = RunOptions { labels: Some("y.npy".into()), ..RunOptions::default() };
         assert!(check_labels(Some(&[0, 9]), Some(10), &run).is_ok());
         assert!(check_labels(Some(&[0, 99]), None, &run).is_ok());
         let failure = check_labels(Some(&[0, 9, 10]), Some(10), &run).unwrap_err();
         let expected = "y.npy: label 10 at [2], expected a class from 0 to 9";
         assert_eq!(failure.problems(), [expected]);
+        let failure = check_labels(Some(&[0, 1, 4]), classes("bool", &[None]), &run).unwrap_err();
+        let expected = "y.npy: label 4 at [2], expected a class from 0 to 1";
+        assert_eq!(failure.problems(), [expected]);
+    }
+
+    #[test]
+    fn booleans_are_labels_of_two_classes_only() {
+        let path = std::env::temp_dir().join(format!("dyno-labels-{}.npy", std::process::id()));
+        let header = "{'descr': '|b1', 'fortran_order': False, 'shape': (2,), }\n";
+        let length = (header.len() as u16).to_le_bytes();
+        let bytes = [b"\x93NUMPY\x01\x00", &length[..], header.as_bytes(), &[0_u8, 1][..]].concat();
+        std::fs::write(&path, bytes).unwrap();
+        let run = RunOptions { labels: Some(path.clone()), ..RunOptions::default() };
+        let check = |classes| check_labels(Some(&[0, 1]), classes, &run).is_ok();
+        assert_eq!([Some(2), Some(5), None].map(check), [true, false, false]);
+        std::fs::remove_file(path).unwrap();
     }
 }

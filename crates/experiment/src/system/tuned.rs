@@ -212,6 +212,9 @@ fn load_file(
         answer: if run.labels.is_some() { Answer::Argmax } else { Answer::Output },
         largest_batch: onnx::largest_batch(run).get(),
         output: 0,
+        separate: dyno_onnx::Model::read(path)
+            .ok()
+            .and_then(|model| dyno_onnx::batch_obstacle(model, Some(0))),
     };
     let inputs = model.inputs().to_vec();
     let engine = model.engine(&library, options);

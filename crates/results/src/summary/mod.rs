@@ -312,6 +312,9 @@ pub struct Accuracy {
     /// metrics that miss their target, one sentence each; the reasons of the test include them
     #[serde(default)]
     pub short_of: Vec<String>,
+    /// answers that the value leaves out, because nothing can be compared with their references
+    #[serde(default)]
+    pub excluded: u64,
 }
 
 /// The unit of a figure of quality.
@@ -581,6 +584,9 @@ impl Accuracy {
         let (value, name) = (self.value?, self.metric.as_ref()?);
         let scored = match (self.correct, self.scored?) {
             (Some(correct), scored) => format!("{correct} of {scored}"),
+            (None, scored) if self.excluded > 0 => {
+                format!("{scored} of {} samples compared", scored + self.excluded)
+            }
             (None, scored) => format!("{scored} samples"),
         };
         Some(format!("{name} {} ({scored})", self.shown(value)))

@@ -12,10 +12,10 @@ const ROUNDING: f64 = 1e-4;
 pub struct Trial {
     /// Answers to two equal samples of one call.
     pub twice: [Vec<f64>; 2],
-    /// Answers to two different samples of one call.
-    pub both: [Vec<f64>; 2],
-    /// Answers to these two samples in calls of their own.
-    pub alone: [Vec<f64>; 2],
+    /// Answers to different samples of one call, or of several calls with several samples.
+    pub together: Vec<Vec<f64>>,
+    /// Answers to these samples in calls of their own, in this order.
+    pub alone: Vec<Vec<f64>>,
 }
 
 impl Trial {
@@ -43,8 +43,11 @@ impl Trial {
     }
 
     fn apart(&self) -> f64 {
-        let apart = (0..2).map(|at| difference(&self.both[at], &self.alone[at]));
-        apart.fold(0.0, f64::max)
+        if self.together.len() != self.alone.len() {
+            return f64::INFINITY;
+        }
+        let pairs = self.together.iter().zip(&self.alone);
+        pairs.map(|(together, alone)| difference(together, alone)).fold(0.0, f64::max)
     }
 }
 
@@ -70,7 +73,8 @@ mod tests {
 
     fn mixed(twice: [f64; 2], both: [f64; 2]) -> Option<String> {
         let answers = |all: [f64; 2]| all.map(|x| vec![x, 1.0]);
-        Trial { twice: answers(twice), both: answers(both), alone: answers([0.5, 0.25]) }.mixed()
+        let (together, alone) = (answers(both).into(), answers([0.5, 0.25]).into());
+        Trial { twice: answers(twice), together, alone }.mixed()
     }
 
     #[test]
@@ -79,8 +83,8 @@ mod tests {
         assert_eq!(mixed([0.5, 0.5], [0.51, 0.26]), None, "a scale for the whole call");
         let scaled = Trial {
             twice: [vec![1.0], vec![1.0]],
-            both: [vec![1.0], vec![0.99]],
-            alone: [vec![1.0], vec![1.0]],
+            together: vec![vec![1.0], vec![0.99]],
+            alone: vec![vec![1.0], vec![1.0]],
         };
         assert!(scaled.influence().is_some_and(|apart| apart > 0.009));
         assert!(mixed([0.5, 0.6], [0.5, 0.25]).unwrap().contains("two equal samples"));
@@ -98,8 +102,8 @@ mod tests {
     fn answers_of_other_lengths_are_different() {
         let trial = Trial {
             twice: [vec![1.0], vec![1.0, 2.0]],
-            both: [vec![], vec![]],
-            alone: [vec![], vec![]],
+            together: vec![vec![], vec![]],
+            alone: vec![vec![], vec![]],
         };
         assert!(trial.mixed().is_some());
     }

@@ -55,6 +55,10 @@ pub trait InferenceModel: Send + Sync {
     /// Answers requests in their order. All requests [fit](fit()) the inputs and have the same class. A
     /// request that fails does not affect the others.
     fn infer(&self, requests: &[&[Value]]) -> Vec<Result<Vec<Value>, Refusal>>;
+    /// Returns why requests share no calls since a call has shown that they cannot, if one has.
+    fn contradiction(&self) -> Option<&str> {
+        None
+    }
     /// Checks that the model can carry the states of a sequence from one request to the next.
     ///
     /// # Errors

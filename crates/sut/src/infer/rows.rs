@@ -2,6 +2,7 @@
 //! concatenated.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 use dyno_loadgen::record::Failure;
 
@@ -43,6 +44,8 @@ pub struct RowModel {
     info: EngineInfo,
     /// Maximum number of rows per call; 1 if requests cannot share a call.
     largest: usize,
+    /// Why requests cannot share calls, as a call has shown.
+    contradiction: OnceLock<String>,
     call: Box<RowFunction>,
 }
 
@@ -61,24 +64,44 @@ impl RowModel {
             && info.outputs.iter().all(|port| counts(&port.shape));
         let largest = if shares { info.largest_batch.max(1) } else { 1 };
         let info = EngineInfo { largest_batch: largest, ..info };
-        Self { name: name.into(), inputs, info, largest, call }
+        Self { name: name.into(), inputs, info, largest, contradiction: OnceLock::new(), call }
+    }
+
+    /// Returns whether several requests may share a call.
+    #[must_use]
+    pub fn is_shared(&self) -> bool {
+        self.limit() > 1
+    }
+
+    /// Computes each request in a call of its own from now on.
+    pub fn separate(&mut self) {
+        (self.largest, self.info.largest_batch) = (1, 1);
+    }
+
+    /// Returns the maximum number of rows per call of several requests.
+    fn limit(&self) -> usize {
+        if self.contradiction.get().is_some() { 1 } else { self.largest }
     }
 
     /// Tries whether requests of one call influence each other, as they do in a model whose first
-    /// dimension counts steps. If so, requests no longer share calls, and the reason is returned.
-    /// `inputs` are the inputs of the model with the dimensions of the trial.
+    /// dimension counts steps, or whether an output has another number of rows. If so, requests no
+    /// longer share calls, and the reason is returned. `inputs` are the inputs of the model with the
+    /// dimensions of the trial.
     pub fn try_rows(&mut self, inputs: &[ModelInput]) -> Option<String> {
-        if self.largest == 1 {
+        if !self.is_shared() {
             return None;
         }
         // A model may not accept every size of its dynamic dimensions.
-        let trial = TRIED_SIZES.iter().find_map(|size| self.trial(inputs, *size))?;
-        let slightly = || {
-            let apart = trial.influence()?;
-            Some(format!("alone and with another request the answers differ by {apart:.1e}"))
+        let trial = TRIED_SIZES.iter().find_map(|size| self.trial(inputs, *size));
+        let influence = || {
+            let trial = trial.as_ref()?;
+            trial.mixed().or_else(|| {
+                let apart = trial.influence()?;
+                Some(format!("alone and with another request the answers differ by {apart:.1e}"))
+            })
         };
-        let why = trial.mixed().or_else(slightly)?;
-        (self.largest, self.info.largest_batch) = (1, 1);
+        let why = self.contradiction.get().cloned().or_else(influence)?;
+        self.separate();
         Some(why)
     }
 
@@ -93,6 +116,8 @@ impl RowModel {
             Some(sample.into_iter().map(value).collect())
         };
         let [first, second] = [request(0)?, request(1)?];
+        // Random numbers are positive, and of one magnitude.
+        let others = [scaled(&first, 0.0), scaled(&first, -1.0), scaled(&second, 8.0)];
         let numbers = |answer: Vec<Value>| -> Vec<f64> {
             answer.iter().flat_map(|value| value.elements.to_f64()).collect()
         };
@@ -101,11 +126,21 @@ impl RowModel {
             Some([answers.next()?, answers.next()?])
         };
         let alone = |request: &[Value]| self.answer_alone(request).ok().map(numbers);
-        Some(Trial {
-            twice: pair([&first, &first])?,
-            both: pair([&first, &second])?,
-            alone: [alone(&first)?, alone(&second)?],
-        })
+        let (twice, both) = (pair([&first, &first])?, pair([&first, &second])?);
+        let mut apart = vec![alone(&first)?, alone(&second)?];
+        let (mut together, mut requests) = (Vec::from(both), vec![first, second]);
+        apart.extend_from_within(..);
+        for request in others {
+            if let Some(answer) = alone(&request) {
+                requests.push(request);
+                apart.push(answer);
+            }
+        }
+        for group in requests.chunks(self.largest) {
+            let group: Vec<&[Value]> = group.iter().map(Vec::as_slice).collect();
+            together.extend(self.answer_together(&group)?.into_iter().map(numbers));
+        }
+        Some(Trial { twice, together, alone: apart })
     }
 
     /// Returns whether two requests may share a call.
@@ -118,14 +153,22 @@ impl RowModel {
     }
 
     /// Returns the answers to requests in one call. Returns `None` if the call fails; then each
-    /// request is computed separately, and fails separately.
+    /// request is computed separately, and fails separately. If an output has another number of rows
+    /// than the inputs, no requests share calls from now on: in other calls the numbers could be equal
+    /// by chance.
     fn answer_together(&self, requests: &[&[Value]]) -> Option<Vec<Vec<Value>>> {
         let inputs = (0..self.inputs.len())
             .map(|at| joined(requests.iter().map(|request| &request[at])))
             .collect::<Vec<_>>();
         let outputs = (self.call)(&inputs).ok()?;
         let rows = rows_of(&inputs);
-        if outputs.iter().any(|output| output.shape.first() != Some(&rows)) {
+        let is_odd = |output: &Value| output.shape.first() != Some(&rows);
+        if let Some(at) = outputs.iter().position(is_odd) {
+            let name = self.info.outputs.get(at).map_or("", |port| port.name.as_str());
+            let shape = &outputs[at].shape;
+            self.contradiction.get_or_init(|| {
+                format!("output `{name}` has the shape {shape:?} in a call of {rows} rows")
+            });
             return None;
         }
         let mut first = 0;
@@ -136,6 +179,18 @@ impl RowModel {
         });
         Some(answers.collect())
     }
+}
+
+/// Returns a request with multiples of its numbers of type float32.
+fn scaled(request: &[Value], factor: f32) -> Vec<Value> {
+    let scale = |value: &Value| match &value.elements {
+        Elements::F32(all) => {
+            let elements = Elements::F32(all.iter().map(|x| factor * x).collect());
+            Value { shape: value.shape.clone(), elements }
+        }
+        _ => value.clone(),
+    };
+    request.iter().map(scale).collect()
 }
 
 fn rows_of(request: &[Value]) -> usize {
@@ -162,7 +217,11 @@ impl InferenceModel for RowModel {
     }
 
     fn info(&self) -> EngineInfo {
-        self.info.clone()
+        EngineInfo { largest_batch: self.limit(), ..self.info.clone() }
+    }
+
+    fn contradiction(&self) -> Option<&str> {
+        self.contradiction.get().map(String::as_str)
     }
 
     fn infer(&self, requests: &[&[Value]]) -> Vec<Result<Vec<Value>, Refusal>> {
@@ -174,16 +233,16 @@ impl InferenceModel for RowModel {
             }
             // Requests of other shapes are computed in other calls. A request with too many rows is
             // computed alone.
-            let mut rows = 0;
+            let (mut rows, limit) = (0, self.limit());
             let shares = |(at, answer): (usize, &Option<_>)| {
                 let own = rows_of(requests[at]);
                 let fits = answer.is_none()
-                    && (rows == 0 || rows + own <= self.largest)
+                    && (rows == 0 || rows + own <= limit)
                     && Self::is_alike(requests[first], requests[at]);
                 rows += if fits { own } else { 0 };
                 fits.then_some(at)
             };
-            let members: Vec<usize> = match self.largest {
+            let members: Vec<usize> = match limit {
                 1 => vec![first],
                 _ => answers.iter().enumerate().skip(first).filter_map(shares).collect(),
             };
@@ -302,6 +361,58 @@ mod tests {
         let mut model = sums(None, &calls);
         assert_eq!(model.try_rows(&[input]), None);
         assert_eq!(model.info().largest_batch, 4);
+    }
+
+    /// Returns a model whose output has a row for each number other than 0.
+    fn nonzeros() -> (RowModel, ModelInput) {
+        let input =
+            ModelInput { name: "x".into(), element: Element::F32, shape: vec![None, Some(2)] };
+        let port = Port::from(&input);
+        let info = EngineInfo { outputs: vec![port], largest_batch: 4, ..EngineInfo::default() };
+        let call = |inputs: &[Value]| {
+            let all = inputs[0].elements.to_f32().into_owned();
+            let found: Vec<f32> = all.into_iter().filter(|x| *x != 0.0).collect();
+            let shape = vec![found.len(), 1];
+            Ok(vec![Value { shape, elements: Elements::F32(found.into()) }])
+        };
+        (RowModel::new("nonzeros", vec![input.clone()], info, Box::new(call)), input)
+    }
+
+    #[test]
+    fn another_number_of_rows_ends_sharing() {
+        let (mut model, input) = nonzeros();
+        // Two random requests have four numbers other than 0.
+        let why = model.try_rows(&[input]).unwrap();
+        assert_eq!(why, "output `x` has the shape [4, 1] in a call of 2 rows");
+        assert!(!model.is_shared());
+        let (model, _) = nonzeros();
+        assert!(model.is_shared());
+        // A call of two rows has three numbers, and the next one would have two by chance.
+        let three = [value(&[1, 2], &[1.0, 2.0]), value(&[1, 2], &[0.0, 3.0])];
+        assert_eq!(answers(&model, &three), [Ok(vec![1.0, 2.0]), Ok(vec![3.0])]);
+        let why = "output `x` has the shape [3, 1] in a call of 2 rows";
+        assert_eq!(model.contradiction(), Some(why));
+        let two = [value(&[1, 2], &[1.0, 2.0]), value(&[1, 2], &[0.0, 0.0])];
+        assert_eq!(answers(&model, &two), [Ok(vec![1.0, 2.0]), Ok(vec![])]);
+        assert_eq!(model.info().largest_batch, 1);
+    }
+
+    #[test]
+    fn a_branch_by_all_requests_of_a_call_is_found() {
+        let shape = vec![None, Some(2)];
+        let input = ModelInput { name: "x".into(), element: Element::F32, shape };
+        let port = Port::from(&input);
+        let info = EngineInfo { outputs: vec![port], largest_batch: 4, ..EngineInfo::default() };
+        // Random numbers are positive, so that two random requests select the same branch.
+        let branch = |inputs: &[Value]| {
+            let mut all = inputs[0].elements.to_f32().into_owned();
+            if all.iter().sum::<f32>() <= 0.0 {
+                all.iter_mut().for_each(|x| *x = 3.0 * *x + 1.0);
+            }
+            Ok(vec![Value { shape: inputs[0].shape.clone(), elements: Elements::F32(all.into()) }])
+        };
+        let mut model = RowModel::new("branch", vec![input.clone()], info, Box::new(branch));
+        assert!(model.try_rows(&[input]).is_some());
     }
 
     #[test]

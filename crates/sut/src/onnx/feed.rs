@@ -40,6 +40,8 @@ pub(super) struct Feed {
     output: usize,
     /// Set during the trial of a sample, in which one call is enough to show that the model runs.
     is_tried: Arc<AtomicBool>,
+    /// Why each sample is computed alone, except to compare answers.
+    separate: Option<String>,
     /// Whether answers are outputs instead of classes, to compare them.
     is_compared: Arc<AtomicBool>,
     failure_reason: OnceLock<String>,
@@ -69,6 +71,9 @@ pub(super) type CallInputs<'a> = SmallVec<[CallInput<'a>; 4]>;
 
 /// Shape and elements of an input.
 pub(super) type CallInput<'a> = (Cow<'a, [usize]>, Elements<'a>);
+
+/// Maximum number of different samples in the comparison of calls.
+const TRIED_SAMPLES: u64 = 8;
 
 /// Samples of one shape, with their tensors.
 type Group = (Vec<QuerySample>, Vec<Arc<[SampleTensor]>>);
@@ -118,6 +123,7 @@ impl Feed {
             largest_batch,
             answer: options.answer,
             output: options.output,
+            separate: options.separate,
             is_tried: Arc::default(),
             is_compared: Arc::default(),
             failure_reason: OnceLock::new(),
@@ -250,9 +256,11 @@ impl Feed {
         Ok(inputs)
     }
 
-    /// Returns the number of samples that share a call; 1 if a sample needs several calls.
+    /// Returns the number of samples that share a call; 1 if a sample needs several calls, or must be
+    /// computed alone.
     fn at_once(&self, shapes: &Shapes) -> usize {
-        windows(&self.answer).map_or(shapes.batch, |_| 1)
+        let is_alone = self.separate.is_some() && !self.is_compared.load(Ordering::Relaxed);
+        if is_alone || windows(&self.answer).is_some() { 1 } else { shapes.batch }
     }
 
     fn answer_call(
@@ -331,7 +339,10 @@ impl Feed {
                  each sample alone."
             )
         });
-        Ok((Some(took), odd.into_iter().chain(mixed).collect()))
+        // If samples are computed alone, no answer depends on another sample.
+        let alone = self.separate.as_ref().filter(|_| self.first.batch > 1);
+        let alone = alone.map(|why| format!("Samples do not share calls: {why}."));
+        Ok((Some(took), odd.into_iter().chain(alone.or(mixed)).collect()))
     }
 
     /// Returns whether the answer to sample 0 has NaN, or no class because of it.
@@ -352,7 +363,7 @@ impl Feed {
     fn check_batch(&self, engine: &dyn Engine) -> Result<Option<f64>, OnnxError> {
         let is_plain = matches!(self.answer, Answer::Output | Answer::Argmax);
         let element = first_element(engine);
-        let Some(element) = element.filter(|_| is_plain && self.at_once(&self.first) > 1) else {
+        let Some(element) = element.filter(|_| is_plain && self.first.batch > 1) else {
             return Ok(None);
         };
         self.is_compared.store(true, Ordering::Relaxed);
@@ -365,12 +376,13 @@ impl Feed {
         }
     }
 
-    /// Computes two samples in one call and in calls of their own. Returns `None` if one of them fails
-    /// alone, which the run reports.
+    /// Computes samples in calls of two and of all of them, and in calls of their own. Returns `None` if
+    /// one of the first two fails alone, which the run reports.
     fn compare(&self, engine: &dyn Engine, element: Element) -> Result<Option<Trial>, OnnxError> {
         // Of samples that are prepared during the run, only the first is there now.
         let is_held = matches!(self.library.store(), Store::Memory(_));
-        let other = u64::from(is_held && self.library.total_sample_count() > 1);
+        let total = if is_held { self.library.total_sample_count() as u64 } else { 1 };
+        let other = u64::from(total > 1);
         let answers = |indices: &[u64]| -> Option<Vec<Vec<f64>>> {
             let sample = |(at, index): (usize, &u64)| QuerySample {
                 id: ResponseId(at as u64 + 1),
@@ -386,14 +398,28 @@ impl Feed {
             Some(numbers)
         };
         let pair = |indices: &[u64; 2]| <[Vec<f64>; 2]>::try_from(answers(indices)?).ok();
-        let alone = || Some([answers(&[0])?.pop()?, answers(&[other])?.pop()?]);
-        let Some(alone) = alone() else { return Ok(None) };
+        let alone = |index: u64| answers(&[index])?.pop();
+        let (Some(first), Some(second)) = (alone(0), alone(other)) else { return Ok(None) };
         // A run makes calls of any number of samples up to the largest batch.
-        if let (Some(twice), Some(both)) = (pair(&[0, 0]), pair(&[0, other])) {
-            return Ok(Some(Trial { twice, both, alone }));
+        let (Some(twice), Some(both)) = (pair(&[0, 0]), pair(&[0, other])) else {
+            let why = self.failure_reason().unwrap_or("a call of two samples fails");
+            return Err(OnnxError::Mixed { why: why.to_owned() });
+        };
+        let (mut together, mut apart) = (Vec::from(both), vec![first, second]);
+        // Few samples can agree by chance, for example in the sign of a sum that selects a branch.
+        let most = total.min(TRIED_SAMPLES).min(self.first.batch as u64);
+        if most > 2 {
+            let spread: Vec<u64> = (0..most).map(|at| at * total / most).collect();
+            let each: Option<Vec<Vec<f64>>> = spread.iter().map(|index| alone(*index)).collect();
+            let Some(each) = each else { return Ok(Some(Trial { twice, together, alone: apart })) };
+            let Some(all) = answers(&spread) else {
+                let why = self.failure_reason().unwrap_or("a call of several samples fails");
+                return Err(OnnxError::Mixed { why: why.to_owned() });
+            };
+            together.extend(all);
+            apart.extend(each);
         }
-        let why = self.failure_reason().unwrap_or("a call of two samples fails");
-        Err(OnnxError::Mixed { why: why.to_owned() })
+        Ok(Some(Trial { twice, together, alone: apart }))
     }
 
     /// Returns which of the `count` outputs of a call the answers need, by their index in the model:
@@ -414,7 +440,7 @@ impl Feed {
 
     /// Returns the maximum number of samples per call.
     pub(super) fn largest_batch(&self) -> usize {
-        self.first.batch
+        if self.separate.is_some() { 1 } else { self.first.batch }
     }
 }
 

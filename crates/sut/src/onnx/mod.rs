@@ -39,11 +39,14 @@ pub struct EngineOptions {
     /// Index in the model of the output of which answers are made. [`Answer::Function`] reads all
     /// outputs by name.
     pub output: usize,
+    /// Why samples must not share a call, if the model is known to combine them, or not known to keep
+    /// them apart. Each sample is then computed alone.
+    pub separate: Option<String>,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { answer: Answer::Output, largest_batch: 64, output: 0 }
+        Self { answer: Answer::Output, largest_batch: 64, output: 0, separate: None }
     }
 }
 

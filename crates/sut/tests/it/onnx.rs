@@ -103,7 +103,7 @@ fn check_foreign_samples_fail(engine: &dyn Engine) {
 }
 
 const ARGMAX: EngineOptions =
-    EngineOptions { answer: Answer::Argmax, largest_batch: 64, output: 0 };
+    EngineOptions { answer: Answer::Argmax, largest_batch: 64, output: 0, separate: None };
 
 /// Says on stderr, past what tests hold back, that a test is skipped for want of ONNX Runtime.
 ///

@@ -390,6 +390,7 @@ pub const METRICS: [Metric; 30] = [
             "scored",
             "malformed",
             "short_of",
+            "excluded",
             "answered",
             "lower_is_better",
         ],

@@ -274,7 +274,7 @@ fn classes(metadata: &ModelMetadata, wanted: Option<&str>) -> Option<usize> {
     let mut outputs = metadata.outputs.iter();
     let output = outputs.find(|output| wanted.is_none_or(|name| output.name == name))?;
     let shape: Vec<Option<usize>> = output.shape.iter().map(|&n| usize::try_from(n).ok()).collect();
-    shapes::classes(&shape)
+    shapes::classes(&output.datatype, &shape)
 }
 
 /// Rejects a model that its server reports as not ready; servers without such a report are asked

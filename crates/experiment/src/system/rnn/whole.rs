@@ -64,7 +64,7 @@ pub fn open(path: &Path, spec: &Spec, run: &RunOptions) -> Result<OpenedSystem, 
     }
     let source = JudgedModel { path, output, inputs: &inputs };
     let judge = judge(source, spec, &library, run, &mut remarks)?;
-    let engine = model.engine(&library, onnx::options(output, run));
+    let engine = model.engine(&library, onnx::options(path, output, run));
     let engine = engine.map_err(|error| onnx::missing(error, &inputs, run))?;
     Ok(OpenedSystem {
         labels: library.labels().map(<[i64]>::to_vec),
@@ -111,7 +111,7 @@ pub fn by_value(
         }
     }
     let mut model = model.by_value(batch);
-    let mixed = model.try_rows(&inputs).as_deref().map(onnx::mixed_remark);
+    let mixed = onnx::separate(&mut model, Some(path), &inputs);
     let remarks: Vec<String> = remark.into_iter().chain(mixed).collect();
     let remark = (!remarks.is_empty()).then(|| remarks.join("\n"));
     if spec.states.is_empty() {

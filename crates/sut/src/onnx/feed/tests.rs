@@ -57,7 +57,8 @@ fn ragged() -> (Arc<RaggedSource>, Arc<TensorLibrary>) {
 fn feed(library: &Arc<TensorLibrary>, answer: Answer, largest_batch: usize) -> Feed {
     let (name, element) = ("x".to_owned(), Element::I32);
     let input = ModelInput { name, element, shape: vec![None, None] };
-    Feed::new(&[input], library, EngineOptions { answer, largest_batch, output: 0 }).unwrap()
+    let options = EngineOptions { answer, largest_batch, ..EngineOptions::default() };
+    Feed::new(&[input], library, options).unwrap()
 }
 
 fn query(indices: &[u64]) -> Vec<QuerySample> {
@@ -117,6 +118,21 @@ fn samples_of_one_shape_share_a_call_and_broken_ones_fail() {
     read.sort_unstable();
     assert_eq!(read, [0, 1, 2, 3, 4, 5], "each once, and sample 0 for the model's sake");
     assert_eq!((library.total_sample_count(), library.performance_sample_count()), (8, 4));
+}
+
+#[test]
+fn samples_that_must_not_share_a_call_are_computed_alone() {
+    let (_, library) = ragged();
+    library.load(&[1, 3]);
+    let input =
+        ModelInput { name: "x".to_owned(), element: Element::I32, shape: vec![None, None] };
+    let separate = Some("node `y` (Softmax) combines the samples of a call".to_owned());
+    let options = EngineOptions { separate, ..EngineOptions::default() };
+    let feed = Feed::new(&[input], &library, options).unwrap();
+    let mut answers = Answers::new();
+    assert_eq!(echo(&feed, &[1, 3], &mut answers), [[1, 2], [1, 2]]);
+    assert_eq!(answer_list(&answers), [(1, numbers(1, 2)), (3, numbers(3, 2))]);
+    assert_eq!(feed.largest_batch(), 1);
 }
 
 #[test]

@@ -1,0 +1,155 @@
+//! Small models whose samples can or cannot share a call.
+
+use super::*;
+use crate::{Attribute, BuildError, Builder, Element, Fill, Name, Weights};
+
+/// Returns the obstacle of a model with the input `x [N, 4]` and the weight `w [4, 4]`.
+fn obstacle(
+    build: impl FnOnce(&mut Builder, &Name, &Name) -> Result<Name, BuildError>,
+) -> Option<String> {
+    let mut net = Builder::new("net", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), 4.into()]);
+    let w = net.weight("w", &[4, 4], Fill::he(4)).unwrap();
+    let y = build(&mut net, &x, &w).unwrap();
+    net.output("y", &y).unwrap();
+    batch_obstacle(net.finish(), None)
+}
+
+#[test]
+fn layers_of_rows_share_calls() {
+    let found = obstacle(|net, x, w| {
+        let y = net.node("MatMul", &[x, w], &[])?;
+        let y = net.node("Softmax", &[&y], &[("axis", (-1_i64).into())])?;
+        net.node("ReduceMax", &[&y], &[("axes", [1].into())])
+    });
+    assert_eq!(found, None);
+    // The reduced axis of the transposed value is that of the features.
+    let found = obstacle(|net, x, _| {
+        let y = net.node("Transpose", &[x], &[("perm", [1, 0].into())])?;
+        let y = net.node("Softmax", &[&y], &[("axis", 0_i64.into())])?;
+        net.node("Transpose", &[&y], &[("perm", [1, 0].into())])
+    });
+    assert_eq!(found, None);
+}
+
+#[test]
+fn operators_across_samples_are_obstacles() {
+    let across: [(&str, &[(&str, Attribute)]); 3] = [
+        ("Softmax", &[("axis", Attribute::Int(0))]),
+        ("LpNormalization", &[("axis", Attribute::Int(0))]),
+        ("Trilu", &[]),
+    ];
+    for (op, attributes) in across {
+        let found = obstacle(|net, x, _| net.node(op, &[x], attributes)).unwrap();
+        assert!(found.contains(&format!("({op}) combines")), "{found}");
+    }
+    // Each sample minus the mean of the call.
+    let found = obstacle(|net, x, _| {
+        let mean = net.node("ReduceMean", &[x], &[("axes", [0].into())])?;
+        net.node("Sub", &[x, &mean], &[])
+    });
+    assert!(found.unwrap().contains("(ReduceMean) combines"));
+    let found = obstacle(|net, x, _| {
+        let axis = net.integers(&[0]);
+        net.node("CumSum", &[x, &axis], &[])
+    });
+    assert!(found.unwrap().contains("(CumSum) combines"));
+    let found = obstacle(|net, x, _| {
+        let found = net.node("NonZero", &[x], &[])?;
+        net.node("Transpose", &[&found], &[])
+    });
+    assert!(found.unwrap().contains("(NonZero) combines"));
+}
+
+#[test]
+fn a_branch_by_values_of_the_call_is_an_obstacle() {
+    let found = obstacle(|net, x, w| {
+        // A size does not depend on the elements of the samples.
+        let size = net.node("Size", &[x], &[])?;
+        let condition = net.node("Cast", &[&size], &[("to", Element::Bool.into())])?;
+        let branch = |net: &Builder, name: &str| {
+            let mut body = net.body(name);
+            let y = body.node("MatMul", &[x, w], &[])?;
+            body.output(&format!("{name}_y"), &y)?;
+            Ok::<_, BuildError>(Attribute::from(body.finish_body()))
+        };
+        let branches = [("then_branch", branch(net, "a")?), ("else_branch", branch(net, "b")?)];
+        net.node("If", &[&condition], &branches)
+    });
+    assert_eq!(found, None);
+    let node = |op: &str, input: &str, output: &str| Node {
+        name: String::new(),
+        op: op.into(),
+        domain: String::new(),
+        inputs: vec![input.into()],
+        outputs: vec![output.into()],
+        attributes: Vec::new(),
+    };
+    let mut data = HashSet::from(["x".to_owned()]);
+    let nodes = [node("Foo", "x", "condition"), node("If", "condition", "y")];
+    let found = follow(&nodes, &mut data);
+    assert_eq!(found.as_deref(), Some("node `y` (If) decides by values of all samples of a call"));
+    let mut data = HashSet::from(["x".to_owned()]);
+    let nodes = [node("Shape", "x", "condition"), node("If", "condition", "y")];
+    assert_eq!(follow(&nodes, &mut data), None);
+}
+
+#[test]
+fn an_output_needs_the_first_dimension_of_the_inputs() {
+    let table = obstacle(|net, x, w| {
+        let same = net.node("Identity", &[x], &[])?;
+        net.output("same", &same)?;
+        net.node("Identity", &[w], &[])
+    });
+    let expected = "output `y` is not proven to have one row per sample: its first dimension is 4, \
+                    that of the inputs is N";
+    assert_eq!(table.as_deref(), Some(expected));
+}
+
+/// Returns a model of one operator that no inference knows, with these first dimensions.
+fn unknown(input: &str, output: Option<&str>) -> Model {
+    let mut net = Builder::new("net", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol(input), 4.into()]);
+    net.output("y", &x).unwrap();
+    let mut model = net.finish();
+    model.nodes[0].op = "Unheard".into();
+    model.outputs[0].shape = output.map(|name| vec![Dim::symbol(name), 4.into()]);
+    model
+}
+
+#[test]
+fn without_inference_the_declared_name_decides() {
+    assert_eq!(batch_obstacle(unknown("N", Some("N")), None), None);
+    for output in [Some("M"), Some("?"), None] {
+        let found = batch_obstacle(unknown("N", output), None).unwrap();
+        let first = output.filter(|name| *name != "?").unwrap_or("unknown");
+        assert!(found.contains(&format!("dimension is {first}, that of the inputs is N")));
+    }
+    let found = batch_obstacle(unknown("?", Some("?")), None).unwrap();
+    assert!(found.ends_with("dimension is unknown, that of the inputs is unnamed"), "{found}");
+}
+
+#[test]
+fn only_the_chosen_output_matters() {
+    let model = || {
+        let mut net = Builder::new("net", Weights::seeded(1));
+        let x = net.input("x", Element::F32, &[Dim::symbol("N"), 4.into()]);
+        let same = net.node("Relu", &[&x], &[]).unwrap();
+        net.output("rows", &same).unwrap();
+        let mean = net.node("ReduceMean", &[&x], &[("axes", [0].into())]).unwrap();
+        net.output("mean", &mean).unwrap();
+        net.finish()
+    };
+    assert_eq!(batch_obstacle(model(), Some(0)), None);
+    assert!(batch_obstacle(model(), Some(1)).is_some());
+    assert!(batch_obstacle(model(), None).is_some());
+}
+
+#[test]
+fn a_fixed_first_dimension_has_no_batch() {
+    let mut net = Builder::new("net", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[1.into(), 4.into()]);
+    let y = net.node("Softmax", &[&x], &[("axis", 0_i64.into())]).unwrap();
+    net.output("y", &y).unwrap();
+    assert_eq!(batch_obstacle(net.finish(), None), None);
+}
