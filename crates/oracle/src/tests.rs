@@ -438,3 +438,19 @@ fn resize_reads_the_coordinates_of_its_mode() {
     let old = node("Resize", &["x", "scales"], &["y"], vec![]);
     assert!(error(10, vec![old], &half).contains("only whole scales"));
 }
+
+/// Three windows of one element, two apart, cover five elements. Others are 0.
+#[test]
+fn an_asked_output_may_exceed_the_windows_of_a_transposed_convolution() {
+    let list =
+        |name: &str, ints: &[i64]| AttributeProto { ints: ints.to_vec(), ..attribute(name, 7) };
+    let inputs = [("x", floats(&[1, 1, 3], &[1., 2., 3.])), ("w", floats(&[1, 1, 1], &[10.]))];
+    for attributes in [
+        vec![list("strides", &[2]), list("output_shape", &[6])],
+        vec![list("strides", &[2]), text("auto_pad", "SAME_LOWER")],
+    ] {
+        let spread = node("ConvTranspose", &["x", "w"], &["y"], attributes);
+        let y = compute(11, vec![spread], &inputs, &["y"]).unwrap();
+        assert_close(&y[0], &[1, 1, 6], &[10., 0., 20., 0., 30., 0.]);
+    }
+}
