@@ -454,3 +454,20 @@ fn an_asked_output_may_exceed_the_windows_of_a_transposed_convolution() {
         assert_close(&y[0], &[1, 1, 6], &[10., 0., 20., 0., 30., 0.]);
     }
 }
+
+/// The square of 1e-30 is 1e-60, far below the least number of float32, and that of 1e30 above.
+#[test]
+fn numbers_beyond_the_range_of_their_type_are_noted() {
+    for (element, x, expected) in [
+        (Element::Float32, 1e-30, (false, true)),
+        (Element::Float32, 1e30, (true, false)),
+        (Element::Float32, 0., (false, false)),
+        (Element::Float64, 1e-30, (false, false)),
+    ] {
+        let nodes = vec![node("Mul", &["x", "x"], &["y"], vec![])];
+        let model = bytes(13, graph(nodes, &[("x", element)], &["y"]));
+        let x = Tensor::floats(element, &[1], vec![x]).unwrap();
+        let found = Model::from_bytes(&model).unwrap().evaluate(&[("x", x)]).unwrap();
+        assert_eq!((found.has_overflow, found.has_underflow), expected, "{element}");
+    }
+}

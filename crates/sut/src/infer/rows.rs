@@ -5,12 +5,9 @@ use std::fmt;
 
 use dyno_loadgen::record::Failure;
 
-use super::{InferenceModel, Refusal, Trial, Value, joined};
+use super::{InferenceModel, Refusal, Trial, Value, joined, trials};
 use crate::engine::EngineInfo;
-use crate::tensors::{Elements, ModelInput, SampleTensor, Scalar, Spans, TensorLibrary, each_type};
-
-/// Sizes of dynamic dimensions, except the first one, in a trial.
-const TRIED_SIZES: [usize; 4] = [3, 16, 128, 1];
+use crate::tensors::{Elements, ModelInput, SampleTensor, Scalar, TensorLibrary, each_type};
 
 /// Function that computes all outputs from all inputs, in the order of the model. Its error is a
 /// message.
@@ -71,8 +68,7 @@ impl RowModel {
         if self.largest == 1 {
             return None;
         }
-        // A model may not accept every size of its dynamic dimensions.
-        let trial = TRIED_SIZES.iter().find_map(|size| self.trial(inputs, *size))?;
+        let trial = trials(inputs, 2).find_map(|library| self.trial(&library))?;
         let slightly = || {
             let apart = trial.influence()?;
             Some(format!("alone and with another request the answers differ by {apart:.1e}"))
@@ -82,8 +78,7 @@ impl RowModel {
         Some(why)
     }
 
-    fn trial(&self, inputs: &[ModelInput], size: usize) -> Option<Trial> {
-        let library = TensorLibrary::synthetic(inputs, 2, size, &Spans::new(), 0).ok()?;
+    fn trial(&self, library: &TensorLibrary) -> Option<Trial> {
         let request = |index: u32| -> Option<Vec<Value>> {
             let sample = library.sample(index).ok()?;
             let value = |(_, tensor): (&str, SampleTensor)| {
