@@ -48,7 +48,8 @@ pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<ServerModel,
             } else {
                 shapes::bound(model.inputs(), symbols, run)?
             };
-            let remark = model.try_rows(&inputs).as_deref().map(onnx::mixed_remark);
+            let remark = shapes::allow_other_rows(&mut model, &symbols())
+                .or_else(|| model.try_rows(&inputs).as_deref().map(onnx::mixed_remark));
             return Ok(ServerModel::Tensors(Arc::new(model), stations(), remark));
         }
         "tuned" => {

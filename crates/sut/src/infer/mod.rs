@@ -17,7 +17,7 @@ use dyno_loadgen::record::Failure;
 use crate::engine::EngineInfo;
 use crate::tensors::{Elements, ModelInput, Scalar, Spans, TensorLibrary, each_type};
 
-pub use fit::{FitError, fit};
+pub use fit::{FitError, RequestRules, fit};
 pub(crate) use mixed::Trial;
 pub use rows::{RowFunction, RowModel};
 pub use stateful::StatefulModel;
@@ -45,6 +45,10 @@ pub trait InferenceModel: Send + Sync {
     fn name(&self) -> &str;
     /// Returns the inputs, in the order of the values of a request.
     fn inputs(&self) -> &[ModelInput];
+    /// Returns what a request may contain.
+    fn rules(&self) -> RequestRules {
+        RequestRules::default()
+    }
     /// Returns a description. Its outputs are in the order of the values of an answer.
     fn info(&self) -> EngineInfo;
     /// Returns the class of a request. Requests of the same class may share a call. Classes are

@@ -5,7 +5,7 @@ use std::fmt;
 
 use dyno_loadgen::record::Failure;
 
-use super::{InferenceModel, Refusal, Trial, Value, joined, trials};
+use super::{InferenceModel, Refusal, RequestRules, Trial, Value, joined, trials};
 use crate::engine::EngineInfo;
 use crate::tensors::{Elements, ModelInput, SampleTensor, Scalar, TensorLibrary, each_type};
 
@@ -40,6 +40,7 @@ pub struct RowModel {
     info: EngineInfo,
     /// Maximum number of rows per call; 1 if requests cannot share a call.
     largest: usize,
+    rules: RequestRules,
     call: Box<RowFunction>,
 }
 
@@ -58,7 +59,21 @@ impl RowModel {
             && info.outputs.iter().all(|port| counts(&port.shape));
         let largest = if shares { info.largest_batch.max(1) } else { 1 };
         let info = EngineInfo { largest_batch: largest, ..info };
-        Self { name: name.into(), inputs, info, largest, call }
+        Self { name: name.into(), inputs, info, largest, rules: RequestRules::default(), call }
+    }
+
+    /// Returns the model for requests with empty dimensions, which the function must accept.
+    #[must_use]
+    pub fn with_empty_dimensions(mut self) -> Self {
+        self.rules.allows_empty = true;
+        self
+    }
+
+    /// Accepts requests whose inputs have different first dimensions, which are no rows that requests
+    /// could share. Each request has a call of its own.
+    pub fn allow_other_rows(&mut self) {
+        self.rules.allows_other_rows = true;
+        (self.largest, self.info.largest_batch) = (1, 1);
     }
 
     /// Tries whether requests of one call influence each other, as they do in a model whose first
@@ -154,6 +169,10 @@ impl InferenceModel for RowModel {
 
     fn inputs(&self) -> &[ModelInput] {
         &self.inputs
+    }
+
+    fn rules(&self) -> RequestRules {
+        self.rules
     }
 
     fn info(&self) -> EngineInfo {
@@ -307,5 +326,21 @@ mod tests {
         let found = answers(&model, &[value(&[1, 1], &[2.0]), value(&[1, 1], &[3.0])]);
         assert_eq!(found, [Ok(vec![2.0]), Ok(vec![3.0])]);
         assert_eq!(*calls.lock().unwrap(), [1, 1]);
+    }
+    #[test]
+    fn requests_without_rows_share_calls_and_have_empty_answers() {
+        let shape = vec![None, Some(2)];
+        let input = ModelInput { name: "x".into(), element: Element::F32, shape: shape.clone() };
+        let port = Port { name: "y".into(), element: "float32".into(), shape };
+        let info = EngineInfo { outputs: vec![port], largest_batch: 4, ..EngineInfo::default() };
+        let model =
+            RowModel::new("same", vec![input], info, Box::new(|all: &[Value]| Ok(all.to_vec())));
+        let model = model.with_empty_dimensions();
+        assert!(model.rules().allows_empty);
+        let requests = [value(&[0, 2], &[]), value(&[1, 2], &[5.0, 6.0]), value(&[0, 2], &[])];
+        let requests: Vec<&[Value]> = requests.iter().map(std::slice::from_ref).collect();
+        let answers = model.infer(&requests).into_iter().map(|answer| answer.unwrap().remove(0));
+        let expected = [value(&[0, 2], &[]), value(&[1, 2], &[5.0, 6.0]), value(&[0, 2], &[])];
+        assert_eq!(answers.collect::<Vec<_>>(), expected);
     }
 }

@@ -136,7 +136,7 @@ impl GraphModel {
             };
             outputs.iter().zip(&elements).map(read).collect()
         };
-        RowModel::new(name, inputs, info, Box::new(call))
+        RowModel::new(name, inputs, info, Box::new(call)).with_empty_dimensions()
     }
 
     fn name(&self) -> String {

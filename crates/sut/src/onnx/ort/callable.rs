@@ -133,7 +133,7 @@ impl CallableModel {
             };
             outputs.iter().map(read).collect()
         };
-        RowModel::new(name, inputs, info, Box::new(call))
+        RowModel::new(name, inputs, info, Box::new(call)).with_empty_dimensions()
     }
 
     /// Returns the position of the input with this name.
