@@ -20,7 +20,8 @@ pub type Symbols = BTreeMap<String, Vec<Option<String>>>;
 /// the loader reports.
 pub fn symbols(path: &Path) -> Symbols {
     let name = |dim: &Dim| match dim {
-        Dim::Symbol(name) => Some(name.clone()).filter(|name| !name.is_empty()),
+        // The reader of files calls dimensions without a name so.
+        Dim::Symbol(name) => Some(name.clone()).filter(|name| !name.is_empty() && name != "?"),
         Dim::Fixed(_) => None,
     };
     let inputs = dyno_onnx::Model::read(path).map(|model| model.inputs).unwrap_or_default();
