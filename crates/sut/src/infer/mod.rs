@@ -49,6 +49,14 @@ pub trait InferenceModel: Send + Sync {
     fn rules(&self) -> RequestRules {
         RequestRules::default()
     }
+    /// Returns the values of a request in the order of the inputs. If the request has an input that
+    /// others may omit, all such inputs follow.
+    ///
+    /// # Errors
+    /// As [`fit()`].
+    fn fit(&self, values: Vec<(String, Value)>) -> Result<Vec<Value>, FitError> {
+        fit(self.inputs(), self.rules(), values)
+    }
     /// Returns a description. Its outputs are in the order of the values of an answer.
     fn info(&self) -> EngineInfo;
     /// Returns the class of a request. Requests of the same class may share a call. Classes are

@@ -5,7 +5,7 @@ use std::fmt;
 
 use dyno_loadgen::record::Failure;
 
-use super::{InferenceModel, Refusal, RequestRules, Trial, Value, joined, trials};
+use super::{FitError, InferenceModel, Refusal, RequestRules, Trial, Value, fit, joined, trials};
 use crate::engine::EngineInfo;
 use crate::tensors::{Elements, ModelInput, SampleTensor, Scalar, TensorLibrary, each_type};
 
@@ -42,6 +42,15 @@ pub struct RowModel {
     largest: usize,
     rules: RequestRules,
     call: Box<RowFunction>,
+    optional: Option<OptionalInputs>,
+}
+
+/// Inputs that requests may omit.
+struct OptionalInputs {
+    inputs: Vec<ModelInput>,
+    defaults: Vec<Value>,
+    /// Computes all outputs from all inputs, these last.
+    call: Box<RowFunction>,
 }
 
 impl RowModel {
@@ -59,7 +68,21 @@ impl RowModel {
             && info.outputs.iter().all(|port| counts(&port.shape));
         let largest = if shares { info.largest_batch.max(1) } else { 1 };
         let info = EngineInfo { largest_batch: largest, ..info };
-        Self { name: name.into(), inputs, info, largest, rules: RequestRules::default(), call }
+        let (name, rules, optional) = (name.into(), RequestRules::default(), None);
+        Self { name, inputs, info, largest, rules, call, optional }
+    }
+
+    /// Returns the model with inputs that requests may omit, and their defaults. `call` computes a
+    /// request that has one: all inputs, the optional ones last. Such a request shares no call.
+    #[must_use]
+    pub fn with_optional(
+        mut self,
+        inputs: Vec<(ModelInput, Value)>,
+        call: Box<RowFunction>,
+    ) -> Self {
+        let (inputs, defaults): (Vec<_>, Vec<_>) = inputs.into_iter().unzip();
+        self.optional = (!inputs.is_empty()).then_some(OptionalInputs { inputs, defaults, call });
+        self
     }
 
     /// Returns the model for requests with empty dimensions, which the function must accept.
@@ -124,7 +147,14 @@ impl RowModel {
     }
 
     fn answer_alone(&self, request: &[Value]) -> Result<Vec<Value>, Refusal> {
-        (self.call)(request).map_err(|why| (Failure::Internal, why))
+        let optional = self.optional.as_ref().filter(|_| self.has_optional(request));
+        let call = optional.map_or(&self.call, |optional| &optional.call);
+        call(request).map_err(|why| (Failure::Internal, why))
+    }
+
+    /// Returns whether a request has optional inputs.
+    fn has_optional(&self, request: &[Value]) -> bool {
+        request.len() > self.inputs.len()
     }
 
     /// Returns the answers to requests in one call. Returns `None` if the call fails; then each
@@ -175,6 +205,25 @@ impl InferenceModel for RowModel {
         self.rules
     }
 
+    fn fit(&self, values: Vec<(String, Value)>) -> Result<Vec<Value>, FitError> {
+        let Some(optional) = &self.optional else { return fit(&self.inputs, self.rules, values) };
+        let is_optional =
+            |(name, _): &(String, Value)| optional.inputs.iter().any(|input| input.name == *name);
+        let (mut own, others): (Vec<_>, Vec<_>) = values.into_iter().partition(is_optional);
+        let mut fitted = fit(&self.inputs, self.rules, others)?;
+        if own.is_empty() {
+            return Ok(fitted);
+        }
+        for (input, default) in optional.inputs.iter().zip(&optional.defaults) {
+            if !own.iter().any(|(name, _)| *name == input.name) {
+                own.push((input.name.clone(), default.clone()));
+            }
+        }
+        let rules = RequestRules { allows_other_rows: true, ..self.rules };
+        fitted.extend(fit(&optional.inputs, rules, own)?);
+        Ok(fitted)
+    }
+
     fn info(&self) -> EngineInfo {
         self.info.clone()
     }
@@ -191,9 +240,12 @@ impl InferenceModel for RowModel {
             let mut rows = 0;
             let shares = |(at, answer): (usize, &Option<_>)| {
                 let own = rows_of(requests[at]);
-                let fits = answer.is_none()
-                    && (rows == 0 || rows + own <= self.largest)
-                    && Self::is_alike(requests[first], requests[at]);
+                let is_alike = at == first
+                    || !self.has_optional(requests[first])
+                        && !self.has_optional(requests[at])
+                        && Self::is_alike(requests[first], requests[at]);
+                let fits =
+                    answer.is_none() && (rows == 0 || rows + own <= self.largest) && is_alike;
                 rows += if fits { own } else { 0 };
                 fits.then_some(at)
             };
