@@ -1,6 +1,6 @@
 //! Graphs that are ready to run: steps, and the slots of their values.
 
-use dyno_onnx::{Model, Port};
+use dyno_onnx::{Element, Model, Port};
 use thiserror::Error;
 
 use crate::load;
@@ -24,6 +24,8 @@ pub(crate) struct Block {
     pub steps: Vec<Step>,
     pub inputs: Vec<usize>,
     pub outputs: Vec<usize>,
+    /// Type and dimensions of each output, if they are declared. A dimension without a size is 0.
+    pub types: Vec<Option<(Element, Vec<usize>)>>,
     /// Slots that are released at the end.
     pub frees: Vec<usize>,
 }

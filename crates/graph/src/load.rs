@@ -121,7 +121,12 @@ impl<'m> Loader<'m> {
         };
         let outputs = source.outputs.iter().map(output).collect::<Result<Vec<_>, _>>()?;
         self.names.pop();
-        let mut block = Block { steps, inputs, outputs, frees: Vec::new() };
+        let declared = |port: &Port| {
+            let dims = port.shape.as_ref()?.iter().map(|dim| dim.fixed().unwrap_or(0));
+            Some((port.element?, dims.collect::<Vec<usize>>()))
+        };
+        let types = source.outputs.iter().map(declared).collect();
+        let mut block = Block { steps, inputs, outputs, types, frees: Vec::new() };
         let is_own = |slot: usize| slot >= first && !self.constants.contains_key(&slot);
         release(&mut block, &is_own);
         Ok(block)

@@ -20,15 +20,19 @@ pub enum Verification {
         /// Output with this difference.
         output: String,
         /// Numbers that are not compared: infinite or NaN here, where the oracle's numbers or their
-        /// terms exceed the range of their type.
+        /// terms are outside of the range of their type; or those of an output that vanishes in
+        /// float32.
         beyond: usize,
     },
     /// Both fail on these inputs, with the session's error.
     Failed(String),
-    /// The session has other outputs or other dimensions, or fails where the oracle does not.
+    /// The session fails on these inputs, with this error, and the oracle does not. Inputs that the
+    /// standard does not define are an example.
+    Refused(String),
+    /// The session has other outputs or other dimensions.
     Contradiction(String),
-    /// The oracle does not compute this model, or not within the limit; or all numbers exceed the range
-    /// of their type. A clause that completes "not verified".
+    /// The oracle does not compute this model, or not within the limit; or all numbers are outside of
+    /// the range of their type. A clause that completes "not verified".
     Unjudged(String),
 }
 
@@ -43,12 +47,20 @@ impl fmt::Display for Verification {
                 )?;
                 match beyond {
                     0 => Ok(()),
-                    beyond => write!(f, "; {beyond} numbers beyond float32 are not compared"),
+                    beyond => write!(
+                        f,
+                        "; {beyond} numbers outside the range of float32 are not compared"
+                    ),
                 }
             }
             Self::Contradiction(reason) => {
                 write!(f, "an independent evaluator contradicts this model's result: {reason}")
             }
+            Self::Refused(reason) => write!(
+                f,
+                "not verified: the model fails on these inputs, which an independent evaluator \
+                 computes: {reason}"
+            ),
             Self::Failed(reason) => write!(f, "the model fails on these inputs: {reason}"),
             Self::Unjudged(reason) => {
                 write!(f, "not verified: {reason}")
@@ -87,14 +99,15 @@ impl Oracle {
             given.push((*name, tensor(value, declared)?));
         }
         let found = self.model.evaluate(&given).map_err(|error| error.to_string())?;
-        let has_overflow = found.has_overflow;
+        let (has_overflow, has_underflow) = (found.has_overflow, found.has_underflow);
         let judgement = |(name, tensor): (String, Tensor)| {
             let numbers = match tensor.values() {
                 Values::Floats(values) => values.clone(),
                 Values::Integers(values) => values.iter().map(|value| *value as f64).collect(),
             };
             let is_float32 = tensor.element() == Judged::Float32;
-            Judgement { name, dims: tensor.shape().to_vec(), is_float32, numbers, has_overflow }
+            let dims = tensor.shape().to_vec();
+            Judgement { name, dims, is_float32, numbers, has_overflow, has_underflow }
         };
         Ok(found.outputs.into_iter().map(judgement).collect())
     }
@@ -115,7 +128,7 @@ impl Oracle {
         };
         let found = match session.run(inputs) {
             Ok(found) => found,
-            Err(error) => return Verification::Contradiction(error.to_string()),
+            Err(error) => return Verification::Refused(error.to_string()),
         };
         compare(&found, &expected)
     }
@@ -134,7 +147,21 @@ pub struct Judgement {
     pub numbers: Vec<f64>,
     /// Whether a number of the run, maybe of another value, exceeds the range of its type.
     pub has_overflow: bool,
+    /// Whether a number of the run, maybe of another value, is so small that it may be 0 in its type.
+    pub has_underflow: bool,
 }
+
+impl Judgement {
+    /// Returns whether an output of float32 has only zeros and numbers that may be 0 in this type.
+    fn vanishes(&self) -> bool {
+        let finite = self.numbers.iter().filter(|number| number.is_finite());
+        let most = finite.fold(0.0, |most: f64, number| most.max(number.abs()));
+        self.is_float32 && most > 0.0 && most < LEAST
+    }
+}
+
+/// Least normal number of float32.
+const LEAST: f64 = f32::MIN_POSITIVE as f64;
 
 fn compare(found: &[Value], expected: &[Judgement]) -> Verification {
     if found.len() != expected.len() {
@@ -143,7 +170,10 @@ fn compare(found: &[Value], expected: &[Judgement]) -> Verification {
     }
     let mut worst = expected.first().map_or(String::new(), |output| output.name.clone());
     let (mut most, mut compared, mut beyond) = (0.0, 0_usize, 0_usize);
-    for (found, Judgement { name, dims, numbers, has_overflow, .. }) in found.iter().zip(expected) {
+    for (found, output) in found.iter().zip(expected) {
+        let Judgement { name, dims, numbers, .. } = output;
+        let (is_beyond, vanishes) =
+            (output.has_overflow || output.has_underflow, output.vanishes());
         if found.dims() != dims {
             return Verification::Contradiction(format!(
                 "output '{name}': expected dimensions {dims:?}, found {:?}",
@@ -153,7 +183,8 @@ fn compare(found: &[Value], expected: &[Judgement]) -> Verification {
         let own = found.elements(found.element()).map(|all| all.to_f64()).unwrap_or_default();
         let all = own.into_iter().zip(numbers.iter().copied());
         let (pairs, others): (Vec<_>, Vec<_>) = all.partition(|(own, expected)| {
-            own.is_finite() || !has_overflow || is_equal(*own, *expected)
+            let is_lost = vanishes && own.abs() < LEAST;
+            !is_lost && (own.is_finite() || !is_beyond || is_equal(*own, *expected))
         });
         (compared, beyond) = (compared + pairs.len(), beyond + others.len());
         let scale = pairs
@@ -175,7 +206,8 @@ fn compare(found: &[Value], expected: &[Judgement]) -> Verification {
     }
     if compared == 0 && beyond > 0 {
         return Verification::Unjudged(
-            "all numbers of its outputs, or their terms, exceed the range of float32".to_owned(),
+            "all numbers of its outputs, or their terms, are outside the range of float32"
+                .to_owned(),
         );
     }
     Verification::Compared { difference: most, output: worst, beyond }
@@ -250,6 +282,7 @@ mod tests {
             is_float32: true,
             numbers: numbers.to_vec(),
             has_overflow,
+            has_underflow: numbers.iter().any(|x| *x != 0.0 && x.abs() < LEAST),
         };
         compare(&[Value::new(dims, own.to_vec()).expect("a valid case")], &[expected])
     }
@@ -268,5 +301,40 @@ mod tests {
         assert_eq!(verify(&[1.0], &[7e86], true), compared(1.0, 0));
         assert!(matches!(verify(&[inf], &[7e86], true), Verification::Unjudged(_)));
         assert_eq!(verify(&[inf], &[f64::INFINITY], true), compared(0.0, 0));
+    }
+    /// A product of 125 random numbers is such a number: 0 in float32, and not in float64.
+    #[test]
+    fn numbers_below_float32_are_not_compared() {
+        let compared =
+            |difference, beyond| Verification::Compared { difference, output: "y".into(), beyond };
+        assert!(matches!(verify(&[0.0, 0.0], &[1e-60, 0.0], false), Verification::Unjudged(_)));
+        // The logarithm of such a number is infinite.
+        let inf = f32::NEG_INFINITY;
+        assert_eq!(verify(&[inf, 1.0], &[1e-60, 1.0], false), compared(0.0, 1));
+        // Beside larger numbers they are 0, and instead of them larger numbers are wrong.
+        assert_eq!(verify(&[0.0, 1.5], &[1e-60, 1.0], false), compared(0.5, 0));
+        assert!(matches!(
+            verify(&[1.0], &[1e-60], false),
+            Verification::Compared { difference, .. } if difference > 1.0
+        ));
+    }
+
+    /// The model of the session is one of three numbers, and that of the oracle one of two.
+    #[test]
+    fn a_session_that_fails_alone_is_not_contradicted() {
+        let net = |size: usize| {
+            let mut net = Builder::new("net", Weights::seeded(1));
+            let x = net.input("x", Element::F32, &[size.into()]);
+            let y = net.node("Neg", &[&x], &[]).expect("a valid node");
+            net.output("y", &y).expect("a valid output");
+            net.finish()
+        };
+        let bytes = net(2).to_bytes().expect("weights in memory");
+        let model = dyno_oracle::Model::from_bytes(&bytes).expect("a known model");
+        let graph = Arc::new(Graph::new(&net(3)).expect("a known model"));
+        let mut session = Session::new(graph, &SessionOptions::default());
+        let input = Value::new(vec![2], vec![1.0_f32, 2.0]).expect("a valid case");
+        let found = Oracle { model }.verify(&mut session, &[input]);
+        assert!(matches!(&found, Verification::Refused(why) if why.contains("'x'")), "{found:?}");
     }
 }

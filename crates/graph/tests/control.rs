@@ -80,6 +80,41 @@ fn loops_carry_values_and_join_slices() {
     assert_eq!(run(2).unwrap(), [vec![8.0], vec![4.0, 8.0]]);
 }
 
+/// Without an iteration, the declared type decides: no slices of two numbers.
+#[test]
+fn joined_slices_of_no_iteration_have_the_declared_type() {
+    let sized = |name: &str, dims: Vec<dyno_onnx::Dim>| Port {
+        name: name.into(),
+        element: Some(Element::I64),
+        shape: Some(dims),
+    };
+    let run = |slice: Port| {
+        let nodes = vec![
+            node("Identity", &["go"], &["more"], vec![]),
+            node("Identity", &["x"], &["slice"], vec![]),
+        ];
+        let inner = Body {
+            name: "body".into(),
+            inputs: vec![port("i"), port("go")],
+            outputs: vec![port("more"), slice],
+            value_info: Vec::new(),
+            nodes,
+            tensors: Vec::new(),
+        };
+        let all = node("Loop", &["trips", ""], &["ys"], vec![("body", inner.into())]);
+        let mut session = session(&["trips", "x"], &["ys"], vec![all], vec![]);
+        let x = Value::new(vec![2], vec![7_i64, 8]).expect("a valid case");
+        session.run(&[Value::scalar(0_i64), x]).map(|mut found| found.remove(0))
+    };
+    let none = |dims: &[usize]| Value::new(dims, Vec::<i64>::new()).expect("a valid case");
+    assert_eq!(run(sized("slice", vec![2.into()])), Ok(none(&[0, 2])));
+    // As in ONNX Runtime, a dimension without a size is 0.
+    let open = dyno_onnx::Dim::Symbol("n".into());
+    assert_eq!(run(sized("slice", vec![open, 3.into()])), Ok(none(&[0, 0, 3])));
+    let error = run(port("slice")).expect_err("an invalid case").to_string();
+    assert!(error.contains("'Loop_0' (Loop)") && error.contains("declares no type"), "{error}");
+}
+
 #[test]
 fn a_loop_without_an_end_is_an_error() {
     let inner =

@@ -97,6 +97,26 @@ impl Model {
         Self::from_proto(bytes, &Folder::new(folder))
     }
 
+    /// Returns the inputs of a file that have a default, an initializer of the same name. A model that
+    /// is read has them as constants. Files of IR version 3 and below list all constants as inputs, and
+    /// have no defaults.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn optional_inputs(path: &Path) -> Result<Vec<Port>, ReadError> {
+        let bytes = dyno_tensors::files::read(path)
+            .map_err(|reason| ReadError::File { path: path.to_owned(), reason })?;
+        let proto = ModelProto::decode(&bytes[..])
+            .map_err(|reason| ReadError::Format(reason.to_string()))?;
+        let Some(graph) = proto.graph.filter(|_| proto.ir_version > 3) else {
+            return Ok(Vec::new());
+        };
+        let initializers: HashSet<String> =
+            graph.initializer.into_iter().map(|tensor| tensor.name).collect();
+        let inputs = graph.input.into_iter().filter(|input| initializers.contains(&input.name));
+        Ok(inputs.map(read_port).collect())
+    }
+
     fn from_proto(bytes: &[u8], folder: &Folder) -> Result<Self, ReadError> {
         let proto =
             ModelProto::decode(bytes).map_err(|reason| ReadError::Format(reason.to_string()))?;

@@ -63,3 +63,26 @@ fn shapes_that_depend_on_an_unknown_input_are_unknown() {
         assert!(op == "Unsqueeze" || facts.contains_key("y"), "{op} by default");
     }
 }
+
+/// Windows of three elements, two apart, over four cover 2 * 3 + 3 elements.
+#[test]
+fn the_output_of_a_transposed_convolution_follows_its_padding() {
+    let name = |mode: &str| Attribute::Text(mode.into());
+    for (attribute, size) in [
+        (("group", Attribute::Int(1)), 9_usize),
+        (("pads", Attribute::Ints(vec![1, 1])), 7),
+        (("auto_pad", name("VALID")), 9),
+        (("auto_pad", name("SAME_UPPER")), 8),
+        (("output_shape", Attribute::Ints(vec![10])), 10),
+    ] {
+        let mut net = Builder::new("net", Weights::seeded(1));
+        let x = net.input("x", Element::F32, &[1.into(), 1.into(), 4.into()]);
+        let w = net.input("w", Element::F32, &[1.into(), 2.into(), 3.into()]);
+        let shown = format!("{attribute:?}");
+        let attributes = [("strides", Attribute::Ints(vec![2])), attribute];
+        let y = net.node("ConvTranspose", &[&x, &w], &attributes).unwrap();
+        net.output("y", &y).unwrap();
+        let facts = infer(&net.finish(), &BTreeMap::new()).facts;
+        assert_eq!(facts["y"].shape, [1.into(), 2.into(), size.into()], "{shown}");
+    }
+}

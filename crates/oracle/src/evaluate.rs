@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::call::{Budget, Call};
+use crate::element::Element;
 use crate::fault::{Fault, OracleError, fault};
 use crate::model::{Dimension, Graph, Node, Port};
 use crate::operators;
@@ -18,8 +19,10 @@ const MAX_HELD: usize = 1 << 29;
 pub(crate) struct Setting<'a> {
     pub opsets: &'a BTreeMap<String, i64>,
     pub budget: &'a Budget,
-    /// Whether a node computed a number that its type cannot hold.
+    /// Whether a node computed a number that is too large for its type.
     pub has_overflow: Cell<bool>,
+    /// Whether a node computed a number that is too small for its type.
+    pub has_underflow: Cell<bool>,
 }
 
 /// Values that nodes of a graph see: its own, and those of the graphs around it.
@@ -44,6 +47,9 @@ pub struct Evaluation {
     /// Whether a node computed a finite number that is infinite in its floating-point type. An engine
     /// has infinity there, and may have NaN in what follows from it.
     pub has_overflow: bool,
+    /// Whether a node computed a number that is not 0, but less than the least normal number of its
+    /// floating-point type. An engine may have 0 there, and infinity or NaN in what follows from it.
+    pub has_underflow: bool,
 }
 
 /// Computes the outputs of a model.
@@ -54,7 +60,8 @@ pub(crate) fn run(
     inputs: &[(&str, Tensor)],
 ) -> Result<Evaluation, OracleError> {
     let budget = Budget { limit, left: Cell::new(limit) };
-    let setting = Setting { opsets, budget: &budget, has_overflow: Cell::new(false) };
+    let (has_overflow, has_underflow) = (Cell::new(false), Cell::new(false));
+    let setting = Setting { opsets, budget: &budget, has_overflow, has_underflow };
     for (number, (name, _)) in inputs.iter().enumerate() {
         if inputs[..number].iter().any(|(earlier, _)| earlier == name) {
             return Err(OracleError::Input(format!("input {name:?} is given twice")));
@@ -80,7 +87,8 @@ pub(crate) fn run(
     let outputs = evaluate(graph, values, None, &setting)?;
     let names = graph.outputs.iter().map(|port| port.name.clone());
     let outputs = names.zip(outputs.iter().map(|tensor| Tensor::clone(tensor))).collect();
-    Ok(Evaluation { outputs, has_overflow: setting.has_overflow.get() })
+    let Setting { has_overflow, has_underflow, .. } = setting;
+    Ok(Evaluation { outputs, has_overflow: has_overflow.get(), has_underflow: has_underflow.get() })
 }
 
 /// Checks an input against what the model states.
@@ -185,6 +193,9 @@ fn evaluate_node(
         if overflows(output) {
             setting.has_overflow.set(true);
         }
+        if underflows(output) {
+            setting.has_underflow.set(true);
+        }
     }
     Ok(outputs)
 }
@@ -194,4 +205,14 @@ fn overflows(tensor: &Tensor) -> bool {
     let Values::Floats(values) = tensor.values() else { return false };
     let magnitudes = values.iter().map(|x| x.abs()).filter(|x| x.is_finite());
     tensor.element().round(magnitudes.fold(0.0, f64::max)).is_infinite()
+}
+
+/// Returns whether a number that is not 0 may be 0 in the type of the tensor. Engines hold types of 16
+/// bits in float32.
+fn underflows(tensor: &Tensor) -> bool {
+    let Values::Floats(values) = tensor.values() else { return false };
+    let element = tensor.element();
+    let is_lost =
+        |x: f64| x != 0.0 && (x.abs() < f64::from(f32::MIN_POSITIVE) || element.round(x) == 0.0);
+    element != Element::Float64 && values.iter().any(|x| is_lost(*x))
 }

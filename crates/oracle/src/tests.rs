@@ -438,3 +438,36 @@ fn resize_reads_the_coordinates_of_its_mode() {
     let old = node("Resize", &["x", "scales"], &["y"], vec![]);
     assert!(error(10, vec![old], &half).contains("only whole scales"));
 }
+
+/// Three windows of one element, two apart, cover five elements. Others are 0.
+#[test]
+fn an_asked_output_may_exceed_the_windows_of_a_transposed_convolution() {
+    let list =
+        |name: &str, ints: &[i64]| AttributeProto { ints: ints.to_vec(), ..attribute(name, 7) };
+    let inputs = [("x", floats(&[1, 1, 3], &[1., 2., 3.])), ("w", floats(&[1, 1, 1], &[10.]))];
+    for attributes in [
+        vec![list("strides", &[2]), list("output_shape", &[6])],
+        vec![list("strides", &[2]), text("auto_pad", "SAME_LOWER")],
+    ] {
+        let spread = node("ConvTranspose", &["x", "w"], &["y"], attributes);
+        let y = compute(11, vec![spread], &inputs, &["y"]).unwrap();
+        assert_close(&y[0], &[1, 1, 6], &[10., 0., 20., 0., 30., 0.]);
+    }
+}
+
+/// The square of 1e-30 is 1e-60, far below the least number of float32, and that of 1e30 above.
+#[test]
+fn numbers_beyond_the_range_of_their_type_are_noted() {
+    for (element, x, expected) in [
+        (Element::Float32, 1e-30, (false, true)),
+        (Element::Float32, 1e30, (true, false)),
+        (Element::Float32, 0., (false, false)),
+        (Element::Float64, 1e-30, (false, false)),
+    ] {
+        let nodes = vec![node("Mul", &["x", "x"], &["y"], vec![])];
+        let model = bytes(13, graph(nodes, &[("x", element)], &["y"]));
+        let x = Tensor::floats(element, &[1], vec![x]).unwrap();
+        let found = Model::from_bytes(&model).unwrap().evaluate(&[("x", x)]).unwrap();
+        assert_eq!((found.has_overflow, found.has_underflow), expected, "{element}");
+    }
+}

@@ -189,7 +189,7 @@ fn numbers_beyond_float32_are_not_compared() {
     rows.reverse();
     write(rows);
     let ran = measured(&folder, "--system rnn:one.onnx --out first").exits(1);
-    assert!(ran.stdout.contains("2 infinite numbers and NaN were not compared"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("2 numbers were not compared, because values"), "{}", ran.stdout);
 }
 
 /// There is no log to consult: the message of the engine is the only explanation.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dyno_net::serve::{Station, Tokens};
 use dyno_number::Dictionary;
 use dyno_sut::digits::DigitsPerceptron;
-use dyno_sut::infer::{InferenceModel, zeros};
+use dyno_sut::infer::{InferenceModel, Value, trial_zeros};
 use dyno_sut::null::Null;
 use dyno_sut::onnx::ort::OrtModel;
 use dyno_sut::onnx::runtime::Search;
@@ -48,7 +48,8 @@ pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<ServerModel,
             } else {
                 shapes::bound(model.inputs(), symbols, run)?
             };
-            let remark = onnx::separate(&mut model, Some(argument.as_ref()), &inputs);
+            let remark = shapes::allow_other_rows(&mut model, &symbols())
+                .or_else(|| onnx::separate(&mut model, Some(argument.as_ref()), &inputs));
             return Ok(ServerModel::Tensors(Arc::new(model), stations(), remark));
         }
         "tuned" => {
@@ -82,8 +83,8 @@ pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<ServerModel,
     Ok(ServerModel::Tensors(model, stations(), None))
 }
 
-/// Calls a model `calls` times with zeros. Dynamic dimensions are those of `--shape`, or 1 without
-/// one, because requests have their own shapes.
+/// Calls a model `calls` times with zeros. Dynamic dimensions are those of `--shape`, or without one
+/// the least of a few sizes that the model accepts, because requests have their own shapes.
 ///
 /// # Errors
 /// The model fails, or a shape does not fit it.
@@ -99,20 +100,23 @@ pub fn warm_up(
         let file = named.unwrap_or_else(|| PathBuf::from(argument));
         shapes::symbols(&file)
     };
-    let zeros = if run.shapes.is_empty() {
-        zeros(model.inputs())
+    let inputs = if run.shapes.is_empty() {
+        model.inputs().to_vec()
     } else {
-        zeros(&shapes::bound(model.inputs(), symbols, run)?)
+        shapes::bound(model.inputs(), symbols, run)?
     };
-    for _ in 0..calls {
-        for answer in model.infer(&[&zeros]) {
-            answer.map_err(|(_, why)| {
-                Failure::set_up(format!("{} fails on zeros: {why}", model.name()))
-                    .hint("--shape sets dimensions other than 1; --warm-up 0 skips these calls")
-            })?;
+    let call = |request: &[Value]| model.infer(&[request]).remove(0);
+    let mut refused = None;
+    for request in trial_zeros(&inputs).take_while(|_| calls > 0) {
+        match (0..calls).try_for_each(|_| call(&request).map(drop)) {
+            Ok(()) => return Ok(()),
+            Err((_, why)) => refused = refused.or(Some(why)),
         }
     }
-    Ok(())
+    refused.map_or(Ok(()), |why| {
+        Err(Failure::set_up(format!("{} fails on zeros: {why}", model.name()))
+            .hint("--shape sets dimensions other than 1; --warm-up 0 skips these calls"))
+    })
 }
 
 fn load_onnx(
@@ -159,4 +163,32 @@ fn tuned_model(text: &str) -> Result<TunedModel, Failure> {
         }
     };
     opened.map_err(Failure::set_up)
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_sut::engine::EngineInfo;
+    use dyno_sut::infer::RowModel;
+    use dyno_sut::tensors::{Element, ModelInput};
+
+    use super::*;
+
+    /// A window of four elements needs as many, which 1 and 3 are not, and 16 is.
+    #[test]
+    fn a_warm_up_tries_larger_sizes() {
+        let model = |least: usize| {
+            let shape = vec![None, None];
+            let input = ModelInput { name: "x".into(), element: Element::F32, shape };
+            let call = move |values: &[Value]| match values[0].shape[1] {
+                width if width < least => Err(format!("a window of {least} over {width}")),
+                _ => Ok(values.to_vec()),
+            };
+            RowModel::new("window", vec![input], EngineInfo::default(), Box::new(call))
+        };
+        let run = RunOptions::default();
+        assert!(warm_up(&model(4), 2, "", &run).is_ok());
+        let error = warm_up(&model(1_000), 1, "", &run).unwrap_err().problems().join(" ");
+        assert!(error.contains("fails on zeros: a window of 1000 over 1"), "{error}");
+        assert!(warm_up(&model(1_000), 0, "", &run).is_ok());
+    }
 }

@@ -7,6 +7,7 @@ use dyno_loadgen::settings::nearest;
 use dyno_onnx::Dim;
 use dyno_results::summary::InputShape;
 use dyno_sut::engine::Port;
+use dyno_sut::infer::{InferenceModel, RowModel};
 use dyno_sut::tensors::{Element, ModelInput, TensorError, TensorLibrary};
 use dyno_tensors::npy::Npy;
 
@@ -20,7 +21,8 @@ pub type Symbols = BTreeMap<String, Vec<Option<String>>>;
 /// the loader reports.
 pub fn symbols(path: &Path) -> Symbols {
     let name = |dim: &Dim| match dim {
-        Dim::Symbol(name) => Some(name.clone()).filter(|name| !name.is_empty()),
+        // The reader of files calls dimensions without a name so.
+        Dim::Symbol(name) => Some(name.clone()).filter(|name| !name.is_empty() && name != "?"),
         Dim::Fixed(_) => None,
     };
     let inputs = dyno_onnx::Model::read(path).map(|model| model.inputs).unwrap_or_default();
@@ -28,6 +30,25 @@ pub fn symbols(path: &Path) -> Symbols {
         .into_iter()
         .filter_map(|input| Some((input.name, input.shape?.iter().map(name).collect::<Vec<_>>())));
     named.collect()
+}
+
+/// Lets requests of a served model have inputs with different first dimensions if these have different
+/// names, such as steps and rows. Returns a remark on that.
+pub fn allow_other_rows(model: &mut RowModel, symbols: &Symbols) -> Option<String> {
+    let is_open = |input: &&ModelInput| input.shape.first() == Some(&None);
+    let inputs = model.inputs().iter().filter(is_open);
+    let mut names: Vec<&str> = inputs.filter_map(|input| symbol(symbols, input, 0)).collect();
+    // tf2onnx numbers the batches of all inputs.
+    names.retain(|name| !name.starts_with("unk__"));
+    names.sort_unstable();
+    names.dedup();
+    let [_, _, ..] = &names[..] else { return None };
+    let names = names.join("`, `");
+    model.allow_other_rows();
+    Some(format!(
+        "Requests do not share calls, because the first dimensions of the inputs have different \
+         names: `{names}`."
+    ))
 }
 
 /// Rejects inputs of which the file does not even state the number of dimensions. Engines show them as
@@ -326,6 +347,8 @@ fn is_boolean(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use dyno_sut::engine::EngineInfo;
+    use dyno_sut::infer::Value;
     use dyno_sut::tensors::Element;
 
     use super::*;
@@ -436,5 +459,27 @@ mod tests {
         let check = |classes| check_labels(Some(&[0, 1]), classes, &run).is_ok();
         assert_eq!([Some(2), Some(5), None].map(check), [true, false, false]);
         std::fs::remove_file(path).unwrap();
+    }
+    /// Steps in front of rows, as in a recurrent network whose lengths are an input.
+    #[test]
+    fn first_dimensions_of_different_names_are_no_rows() {
+        let allowed = |names: [&str; 2]| {
+            let inputs = vec![input("x", &[None, None]), input("lengths", &[None])];
+            let call = |values: &[Value]| Ok(values.to_vec());
+            let info = EngineInfo { largest_batch: 8, ..EngineInfo::default() };
+            let mut model = RowModel::new("model", inputs, info, Box::new(call));
+            let name = |name: &str| Some(name.to_string());
+            let symbols = Symbols::from([
+                ("x".to_string(), vec![name(names[0]), name("N")]),
+                ("lengths".to_string(), vec![name(names[1])]),
+            ]);
+            let remark = allow_other_rows(&mut model, &symbols);
+            (remark, model.rules().allows_other_rows, model.info().largest_batch)
+        };
+        assert_eq!(allowed(["N", "N"]), (None, false, 8));
+        assert_eq!(allowed(["unk__1", "unk__2"]), (None, false, 8));
+        let (remark, allows_other_rows, largest) = allowed(["T", "N"]);
+        assert!(remark.is_some_and(|remark| remark.ends_with("different names: `N`, `T`.")));
+        assert!(allows_other_rows && largest == 1);
     }
 }

@@ -98,7 +98,8 @@ pub(crate) fn run_loop(
     let mut goes_on = number(1, 1)? != 0;
     let carried: Option<Vec<Value>> = inputs.into_iter().skip(2).collect();
     let mut carried = carried.ok_or_else(|| failed("expected all carried values".into()))?;
-    let mut joined = vec![Vec::new(); body.outputs.len() - 1 - carried.len()];
+    let first = 1 + carried.len();
+    let mut joined = vec![Vec::new(); body.outputs.len() - first];
     let mut trip = 0;
     while goes_on && trip < trips {
         if !is_stated && trip == MAX_UNSTATED {
@@ -120,8 +121,8 @@ pub(crate) fn run_loop(
         joined.iter_mut().zip(outputs).for_each(|(all, slice)| all.push(slice));
         trip += 1;
     }
-    for slices in joined {
-        carried.push(layout::stack(&slices, 0, false).map_err(failed)?);
+    for (slices, declared) in joined.into_iter().zip(&body.types[first..]) {
+        carried.push(layout::stack(&slices, 0, false, declared.as_ref()).map_err(failed)?);
     }
     Ok(carried)
 }
@@ -163,8 +164,9 @@ pub(crate) fn run_scan(
         states.extend(outputs.by_ref().take(scan.states));
         joined.iter_mut().zip(outputs).for_each(|(all, slice)| all.push(slice));
     }
-    for (slices, (along, back)) in joined.into_iter().zip(&scan.outputs) {
-        states.push(layout::stack(&slices, *along, *back).map_err(failed)?);
+    let types = scan.body.types[scan.states..].iter().map(Option::as_ref);
+    for ((slices, (along, back)), declared) in joined.into_iter().zip(&scan.outputs).zip(types) {
+        states.push(layout::stack(&slices, *along, *back, declared).map_err(failed)?);
     }
     Ok(states)
 }

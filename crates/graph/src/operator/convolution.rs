@@ -426,7 +426,8 @@ fn spread(
         };
         let (before, after) = match asked {
             Some(asked) => {
-                let total = whole.checked_sub(asked).ok_or("the output exceeds all windows")?;
+                // Elements of an output that exceeds all windows hold the bias alone.
+                let total = whole.saturating_sub(asked);
                 let less = total / 2;
                 if sliding.padding() == Padding::SameUpper {
                     (less, total - less)
@@ -457,8 +458,11 @@ impl Filters {
         let (images, found) = (value.dims()[0], value.dims()[1]);
         let FilterDims { groups, channels, outputs, .. } = self.dims;
         let filters = outputs * groups;
-        if found != channels * groups || bias.is_some_and(|bias| bias.len() != filters) {
-            return Err(format!("found {found} channels, and biases of {filters} filters"));
+        if found != channels * groups {
+            return Err(format!("expected {} channels, found {found}", channels * groups));
+        }
+        if let Some(bias) = bias.filter(|bias| bias.len() != filters) {
+            return Err(format!("expected {filters} biases, found {}", bias.len()));
         }
         let mut axes =
             [Axis { size: 1, kernel: 1, stride: 1, dilation: 1, before: 0, after: 0, windows: 1 };
@@ -478,7 +482,7 @@ impl Filters {
             let group = at % groups;
             if let Some(bias) = bias {
                 let bias = &bias[group * outputs..];
-                to.chunks_exact_mut(plane).zip(bias).for_each(|(to, bias)| to.fill(*bias));
+                to.chunks_exact_mut(plane.max(1)).zip(bias).for_each(|(to, bias)| to.fill(*bias));
             }
             let Group::Packed(weights) = &self.groups[group] else { continue };
             let words = Words::F32(&pixels[at * total * channels..][..total * channels]);

@@ -19,11 +19,14 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         "Dropout" => {
             reader.ignore("ratio");
             reader.ignore("seed");
-            if reader.constant(2).is_some_and(|training| training.integer() == Ok(1)) {
+            let [ratio, training] = [1, 2].map(|input| reader.constant(input));
+            // A ratio that is not constant is read in the run.
+            let is_fed = reader.node.inputs.get(1).is_some_and(|name| !name.is_empty());
+            if (ratio.is_some() || !is_fed) && drops(ratio, training)? {
                 return Err("training is not supported".into());
             }
             Ok(Some(Box::new(|frame| {
-                if frame.get(2).map(Value::integer).transpose()? == Some(1) {
+                if drops(frame.get(1), frame.get(2))? {
                     return Err("training is not supported".into());
                 }
                 let value = frame.take(0)?;
@@ -58,6 +61,17 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         }
         _ => Ok(None),
     }
+}
+
+/// Returns whether a `Dropout` in training mode drops elements. It drops half of them without a ratio,
+/// and none with a ratio of 0.
+fn drops(ratio: Option<&Value>, training: Option<&Value>) -> Result<bool, String> {
+    if training.map(Value::integer).transpose()?.is_none_or(|training| training == 0) {
+        return Ok(false);
+    }
+    let Some(ratio) = ratio else { return Ok(true) };
+    let ratio = ratio.elements(ratio.element()).ok_or("expected a ratio")?;
+    Ok(ratio.to_f64().iter().any(|ratio| *ratio != 0.0))
 }
 
 fn sign_f32(x: f32) -> f32 {

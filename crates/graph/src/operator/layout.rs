@@ -1,5 +1,7 @@
 //! Operators that move elements: they change dimensions, cut, join and repeat.
 
+use dyno_tensors::{Element, Elements};
+
 use super::broadcast::{broadcast, broadcast_strides};
 use super::{name, one};
 use crate::node::{NodeReader, Operation};
@@ -267,15 +269,24 @@ pub(super) fn concat(all: &[Value], along: i64) -> Result<Value, String> {
     each!(first, from => joined(from, all, at, dims))
 }
 
-/// Joins values along a new axis, in reverse order if `back`.
-pub(super) fn stack(all: &[Value], along: i64, back: bool) -> Result<Value, String> {
+/// Joins values along a new axis, in reverse order if `back`. Without values, the declared type and
+/// dimensions of a value are those of the result.
+pub(super) fn stack(
+    all: &[Value],
+    along: i64,
+    back: bool,
+    declared: Option<&(Element, Vec<usize>)>,
+) -> Result<Value, String> {
     let mut slices: Vec<Value> =
         all.iter().map(|value| unsqueeze(value.clone(), &[along])).collect::<Result<_, _>>()?;
     if back {
         slices.reverse();
     }
     if slices.is_empty() {
-        return Err("joins no slices; the type of the result is not known".into());
+        let unknown = "joins no slices, and the body declares no type and dimensions of its output";
+        let (element, mut dims) = declared.cloned().ok_or(unknown)?;
+        dims.insert(axis(along, dims.len() + 1)?, 0);
+        return Value::from_elements(&dims, Elements::read(element, &[]).ok_or(unknown)?);
     }
     concat(&slices, along)
 }

@@ -258,13 +258,11 @@ pub(super) fn matmul(isa: Isa, a: &Value, b: &Value) -> Result<Value, String> {
             });
             Value::new(dims, to)?
         }
+        _ if !left.element().is_real() => whole(&left, &right, [batch_a, batch_b], dims, k)?,
         _ => {
             let [x, y] = [&left, &right].map(|value| {
                 super::elementwise::cast_to(value.clone(), dyno_tensors::Element::F64)
             });
-            if !left.element().is_real() {
-                return whole(&left, &right, [batch_a, batch_b], dims, k);
-            }
             let (x, y) = (x?, y?);
             let (x, y) = (x.all::<f64>()?, y.all::<f64>()?);
             let mut to = zeros(&dims)?;

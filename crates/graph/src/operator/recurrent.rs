@@ -131,7 +131,15 @@ impl RecurrentNode {
                 if self.imported.batch_first { turned(value, &[1, 0, 2])? } else { value.clone() };
             let expected = [self.directions, rows, layer.units()];
             if value.dims() != expected {
-                return Err(format!("expected states of {expected:?}, found {:?}", value.dims()));
+                let found = value.dims();
+                // Exports of `proj_size` have cells that are wider than the output.
+                let is_projected = at == 6 && found.last() > expected.last();
+                let cause = if is_projected {
+                    "; the LSTM of ONNX has no projection, such as proj_size of PyTorch"
+                } else {
+                    ""
+                };
+                return Err(format!("expected states of {expected:?}, found {found:?}{cause}"));
             }
             value.into_vec()
         };

@@ -104,7 +104,76 @@ fn sizes_that_depend_on_the_reader_are_errors() {
     let expected = floats(&[1, 1, 3], &[1.0, 12.0, 20.0]);
     let inputs = [x, w];
     check("ConvTranspose", 11, &inputs, &[integers("output_shape", &[3])], &expected);
-    check_failure("ConvTranspose", 11, &inputs, &[integers("output_shape", &[5])], "exceeds");
+    // Elements beyond the windows are 0, as in the standard's test `convtranspose_output_shape`.
+    let expected = floats(&[1, 1, 5], &[1.0, 12.0, 20.0, 0.0, 0.0]);
+    check("ConvTranspose", 11, &inputs, &[integers("output_shape", &[5])], &expected);
+    // Windows of one element, two apart: SAME has two elements for each one.
+    let [x, _] = inputs;
+    let inputs = [x, floats(&[1, 1, 1], &[3.0]), floats(&[1], &[0.5])];
+    let same = [text("auto_pad", "SAME_UPPER"), integers("strides", &[2])];
+    let expected = floats(&[1, 1, 4], &[3.5, 0.5, 6.5, 0.5]);
+    check("ConvTranspose", 11, &inputs, &same, &expected);
+}
+
+/// The error of a transposed convolution names what differs.
+#[test]
+fn channels_and_biases_of_transposed_convolutions_fit() {
+    let (x, w) = (floats(&[1, 1, 2], &[1.0, 2.0]), floats(&[2, 3, 1], &[1.0; 6]));
+    check_failure("ConvTranspose", 11, &[x, w.clone()], &[], "expected 2 channels, found 1");
+    let inputs = [floats(&[1, 2, 1], &[1.0, 2.0]), w, floats(&[2], &[0.0; 2])];
+    check_failure("ConvTranspose", 11, &inputs, &[], "expected 3 biases, found 2");
+}
+
+/// In training mode, a ratio of 0 drops nothing.
+#[test]
+fn a_dropout_that_drops_nothing_is_the_identity() {
+    let x = floats(&[2], &[5.0, -1.0]);
+    for (ratio, training) in [(0.0_f32, false), (0.0, true), (0.5, false)] {
+        let inputs = [x.clone(), Value::scalar(ratio), Value::scalar(training)];
+        check("Dropout", 13, &inputs, &[], &x);
+    }
+    let inputs = [x, Value::scalar(0.5_f32), Value::scalar(true)];
+    check_failure("Dropout", 13, &inputs, &[], "training is not supported");
+}
+
+/// A vector is a row on the left and a column on the right, and its product lacks that axis.
+#[test]
+fn products_of_vectors_lack_the_added_axis_for_all_types() {
+    for element in [Element::I64, Element::I32, Element::F64, Element::F32] {
+        let value = |dims: &[usize], all: &[i64]| typed(element, dims, all);
+        let x = value(&[2], &[1, 2]);
+        for (y, expected) in [
+            (value(&[2, 3], &[3, 4, 5, 6, 7, 8]), value(&[3], &[15, 18, 21])),
+            (value(&[2], &[3, 4]), value(&[], &[11])),
+            (value(&[2, 2, 1], &[1, 2, 3, 4]), value(&[2, 1], &[5, 11])),
+        ] {
+            assert_eq!(run("MatMul", 13, &[x.clone(), y], &[]), expected, "{element}");
+        }
+        // The rows (1, 2), (3, 4) and (5, 6) times the column (7, 8).
+        let inputs = [value(&[3, 2], &[1, 2, 3, 4, 5, 6]), value(&[2], &[7, 8])];
+        assert_eq!(run("MatMul", 13, &inputs, &[]), value(&[3], &[23, 53, 83]), "{element}");
+    }
+    let bytes = |dims: &[usize], all: &[u8]| Value::new(dims, all.to_vec()).expect("a valid case");
+    let words = |dims: &[usize], all: &[i32]| Value::new(dims, all.to_vec()).expect("a valid case");
+    for (left, right, expected) in [
+        (bytes(&[2], &[1, 2]), bytes(&[2, 3], &[3, 4, 5, 6, 7, 8]), words(&[3], &[15, 18, 21])),
+        (bytes(&[3, 2], &[1, 2, 3, 4, 5, 6]), bytes(&[2], &[7, 8]), words(&[3], &[23, 53, 83])),
+        (bytes(&[2], &[1, 2]), bytes(&[2], &[3, 4]), words(&[], &[11])),
+    ] {
+        assert_eq!(run("MatMulInteger", 10, &[left, right], &[]), expected);
+    }
+}
+
+/// Returns integers as a value of a type.
+fn typed(element: Element, dims: &[usize], all: &[i64]) -> Value {
+    let floats = || all.iter().map(|x| *x as f64);
+    match element {
+        Element::I64 => Value::new(dims, all.to_vec()),
+        Element::I32 => Value::new(dims, all.iter().map(|x| *x as i32).collect()),
+        Element::F64 => Value::new(dims, floats().collect()),
+        _ => Value::new(dims, floats().map(|x| x as f32).collect()),
+    }
+    .expect("a valid case")
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Inference between the codecs and the queue, shared by HTTP and gRPC.
 
-use dyno_sut::infer::{Value, fit};
+use dyno_sut::infer::Value;
 use dyno_tensors::Elements;
 
 use super::queue::Queue;
@@ -25,7 +25,7 @@ pub(super) async fn infer(state: &State, request: InferRequest) -> Result<InferR
         return Err(RefusalKind::Invalid.because(words));
     }
     let given = request.inputs.into_iter().map(value).collect::<Result<_, _>>()?;
-    let values = fit(queue.model().inputs(), given);
+    let values = queue.model().fit(given);
     let values = values.map_err(|unfit| RefusalKind::Invalid.because(unfit.to_string()))?;
     let answer = queue.offer(&model.name, values, request.sequence)?;
     // A worker disappears without an answer only at the end of the process.

@@ -114,13 +114,24 @@ pub fn conv_transpose(node: &Node, data: &Fact, weights: &Fact) -> Facts {
     }
     let mut shape = vec![data.shape[0].clone(), sizes[1].saturating_mul(groups).into()];
     let extra = node.ints("output_padding").unwrap_or_default();
+    let asked = node.ints("output_shape").filter(|asked| asked.len() == kernel.len());
+    let auto_pad = node.text("auto_pad");
     for (at, window) in windows(node, &kernel)?.into_iter().enumerate() {
+        if let Some(asked) = asked {
+            shape.push(fixed(asked[at].into())?);
+            continue;
+        }
         let Some(size) = data.shape[at + 2].fixed() else {
             return misfit(format!("a window over {}", format_shape(&data.shape)));
         };
         let Window { reach, stride, padding, .. } = window;
         let extra = extra.get(at).copied().map_or(0, i128::from);
-        shape.push(fixed((size as i128 - 1) * stride + reach - padding + extra)?);
+        let whole = (size as i128 - 1) * stride + reach + extra;
+        shape.push(fixed(match auto_pad {
+            "VALID" => whole,
+            same if same.starts_with("SAME") => size as i128 * stride,
+            _ => whole - padding,
+        })?);
     }
     Ok(vec![data.with_shape(shape)])
 }

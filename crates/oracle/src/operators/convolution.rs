@@ -181,10 +181,8 @@ fn transposed_sizes(
             None => None,
         };
         if let Some(wanted) = wanted {
-            let Some(total) = full.checked_sub(wanted) else {
-                return fault(format!("{wanted} elements of {full} with negative padding"));
-            };
-            windows.place(axis, total, mode != "SAME_UPPER");
+            // Elements beyond all windows are 0, without negative padding, as in ONNX Runtime.
+            windows.place(axis, full.saturating_sub(wanted), mode != "SAME_UPPER");
             results.push(wanted);
         } else {
             let pads = windows.begins[axis] + windows.ends[axis];

@@ -36,7 +36,7 @@ pub enum FitError {
     },
     /// The shape does not match.
     #[error(
-        "input '{}' has the shape {found:?}; expected {}, each dimension at least 1",
+        "input '{}' has the shape {found:?}; expected {}{rule}",
         .input.name, signature(.input)
     )]
     Shape {
@@ -44,6 +44,8 @@ pub enum FitError {
         input: ModelInput,
         /// Shape of the request.
         found: Vec<usize>,
+        /// Further clause on what is expected, or nothing.
+        rule: &'static str,
     },
     /// Two inputs have different numbers of rows.
     #[error(
@@ -58,6 +60,15 @@ pub enum FitError {
     },
 }
 
+/// What the requests of a model may contain.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RequestRules {
+    /// Whether dynamic dimensions may be 0.
+    pub allows_empty: bool,
+    /// Whether the dynamic first dimensions of the inputs may differ.
+    pub allows_other_rows: bool,
+}
+
 fn signature(input: &ModelInput) -> String {
     let dimension = |n: &Option<usize>| n.map_or("-1".into(), |n| n.to_string());
     let shape: Vec<String> = input.shape.iter().map(dimension).collect();
@@ -70,18 +81,23 @@ fn signature(input: &ModelInput) -> String {
 /// [`FitError`] with the mismatch and the expected input.
 ///
 /// ```
-/// use dyno_sut::infer::{Value, fit};
+/// use dyno_sut::infer::{RequestRules, Value, fit};
 /// use dyno_sut::tensors::{Element, Elements, ModelInput};
 ///
 /// let input = ModelInput { name: "x".into(), element: Element::F32, shape: vec![None, Some(2)] };
 /// let value = Value { shape: vec![1, 2], elements: Elements::F32(vec![0.5, 1.5].into()) };
-/// let fitted = fit(std::slice::from_ref(&input), vec![("x".into(), value.clone())])?;
+/// let rules = RequestRules::default();
+/// let fitted = fit(std::slice::from_ref(&input), rules, vec![("x".into(), value.clone())])?;
 /// assert_eq!(fitted, [value]);
-/// let error = fit(&[input], Vec::new()).unwrap_err();
+/// let error = fit(&[input], rules, Vec::new()).unwrap_err();
 /// assert_eq!(error.to_string(), "input 'x' is missing; expected float32 of shape [-1, 2]");
 /// # Ok::<(), dyno_sut::infer::FitError>(())
 /// ```
-pub fn fit(inputs: &[ModelInput], values: Vec<(String, Value)>) -> Result<Vec<Value>, FitError> {
+pub fn fit(
+    inputs: &[ModelInput],
+    rules: RequestRules,
+    values: Vec<(String, Value)>,
+) -> Result<Vec<Value>, FitError> {
     let mut places: Vec<Option<Value>> = inputs.iter().map(|_| None).collect();
     for (name, value) in values {
         let Some(at) = inputs.iter().position(|input| input.name == name) else {
@@ -92,6 +108,7 @@ pub fn fit(inputs: &[ModelInput], values: Vec<(String, Value)>) -> Result<Vec<Va
             return Err(FitError::Duplicate(name));
         }
     }
+    let least = usize::from(!rules.allows_empty);
     let mut rows: Option<(&str, usize)> = None;
     let mut fitted = Vec::with_capacity(inputs.len());
     for (input, value) in inputs.iter().zip(places) {
@@ -102,11 +119,12 @@ pub fn fit(inputs: &[ModelInput], values: Vec<(String, Value)>) -> Result<Vec<Va
         }
         let pairs = || input.shape.iter().zip(&value.shape);
         let fits = input.shape.len() == value.shape.len()
-            && pairs().all(|(takes, n)| *n > 0 && takes.is_none_or(|takes| takes == *n));
+            && pairs().all(|(takes, n)| takes.map_or(*n >= least, |takes| takes == *n));
         if !fits {
-            return Err(FitError::Shape { input: input.clone(), found: value.shape });
+            let rule = if least == 0 { "" } else { ", each dimension at least 1" };
+            return Err(FitError::Shape { input: input.clone(), found: value.shape, rule });
         }
-        if input.shape.first() == Some(&None) {
+        if input.shape.first() == Some(&None) && !rules.allows_other_rows {
             let own = (&input.name[..], value.shape[0]);
             let first = *rows.get_or_insert(own);
             if first.1 != own.1 {
@@ -140,7 +158,7 @@ mod tests {
     #[test]
     fn values_come_in_the_order_of_the_inputs() {
         let given = vec![("b".into(), value(&[3, 7])), ("a".into(), value(&[3, 2]))];
-        let fitted = fit(&inputs(), given).unwrap();
+        let fitted = fit(&inputs(), RequestRules::default(), given).unwrap();
         let shapes: Vec<_> = fitted.into_iter().map(|value| value.shape).collect();
         assert_eq!(shapes, [vec![3, 2], vec![3, 7]]);
     }
@@ -179,7 +197,24 @@ mod tests {
                 "input 'a' has 1 rows and input 'b' has 2; expected the same number",
             ),
         ] {
-            assert_eq!(fit(&inputs(), given).unwrap_err().to_string(), expected);
+            let error = fit(&inputs(), RequestRules::default(), given).unwrap_err();
+            assert_eq!(error.to_string(), expected);
         }
+    }
+    #[test]
+    fn rules_allow_empty_dimensions_and_other_rows() {
+        let given =
+            |a: &[usize], b: &[usize]| vec![("a".to_owned(), value(a)), ("b".to_owned(), value(b))];
+        let fits = |a: &[usize], b: &[usize], allows_empty: bool, allows_other_rows: bool| {
+            let rules = RequestRules { allows_empty, allows_other_rows };
+            fit(&inputs(), rules, given(a, b)).is_ok()
+        };
+        assert!(fits(&[0, 2], &[0, 7], true, false) && !fits(&[0, 2], &[0, 7], false, true));
+        assert!(fits(&[3, 2], &[1, 7], false, true) && !fits(&[3, 2], &[1, 7], true, false));
+        // A dimension that the model fixes has its size.
+        let rules = RequestRules { allows_empty: true, allows_other_rows: true };
+        let error = fit(&inputs(), rules, given(&[1, 0], &[1, 1])).unwrap_err().to_string();
+        let expected = "input 'a' has the shape [1, 0]; expected float32 of shape [-1, 2]";
+        assert_eq!(error, expected);
     }
 }

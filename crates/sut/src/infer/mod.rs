@@ -15,9 +15,9 @@ mod stateful;
 use dyno_loadgen::record::Failure;
 
 use crate::engine::EngineInfo;
-use crate::tensors::{Elements, ModelInput, Scalar, each_type};
+use crate::tensors::{Elements, ModelInput, Scalar, Spans, TensorLibrary, each_type};
 
-pub use fit::{FitError, fit};
+pub use fit::{FitError, RequestRules, fit};
 pub(crate) use mixed::Trial;
 pub use rows::{RowFunction, RowModel};
 pub use stateful::StatefulModel;
@@ -45,6 +45,18 @@ pub trait InferenceModel: Send + Sync {
     fn name(&self) -> &str;
     /// Returns the inputs, in the order of the values of a request.
     fn inputs(&self) -> &[ModelInput];
+    /// Returns what a request may contain.
+    fn rules(&self) -> RequestRules {
+        RequestRules::default()
+    }
+    /// Returns the values of a request in the order of the inputs. If the request has an input that
+    /// others may omit, all such inputs follow.
+    ///
+    /// # Errors
+    /// As [`fit()`].
+    fn fit(&self, values: Vec<(String, Value)>) -> Result<Vec<Value>, FitError> {
+        fit(self.inputs(), self.rules(), values)
+    }
     /// Returns a description. Its outputs are in the order of the values of an answer.
     fn info(&self) -> EngineInfo;
     /// Returns the class of a request. Requests of the same class may share a call. Classes are
@@ -80,6 +92,34 @@ pub trait InferenceModel: Send + Sync {
     }
 }
 
+/// Sizes of dynamic dimensions, except the first one, in a trial. A model may not accept every size.
+const TRIAL_SIZES: [usize; 4] = [3, 16, 128, 1];
+/// Maximum bytes of the inputs of a trial, unless the fixed dimensions of the model need more: many
+/// dynamic dimensions of 128 would exhaust the memory.
+const TRIAL_BYTES: usize = 1 << 22;
+
+/// Returns libraries of random samples to try a model with, one for each size of its dynamic dimensions
+/// that needs little memory.
+pub fn trials(inputs: &[ModelInput], samples: usize) -> impl Iterator<Item = TensorLibrary> {
+    let library =
+        move |size| TensorLibrary::synthetic(inputs, samples, size, &Spans::new(), 0).ok();
+    trial_sizes(inputs, TRIAL_SIZES).filter_map(library)
+}
+
+/// Returns requests of zeros, one for each size of the dynamic dimensions that needs little memory.
+/// The first one is that of [`zeros`].
+pub fn trial_zeros(inputs: &[ModelInput]) -> impl Iterator<Item = Vec<Value>> {
+    let mut sizes = TRIAL_SIZES;
+    sizes.sort_unstable();
+    trial_sizes(inputs, sizes).map(move |size| zeros_of(inputs, size))
+}
+
+fn trial_sizes(inputs: &[ModelInput], sizes: [usize; 4]) -> impl Iterator<Item = usize> {
+    let bytes = move |size: usize| TensorLibrary::random_sample_bytes(inputs, size);
+    let most = TRIAL_BYTES.max(bytes(1));
+    sizes.into_iter().filter(move |size| bytes(*size) <= most)
+}
+
 /// Returns a request for warm-up calls: zeros for each input, with 1 for each dynamic dimension.
 ///
 /// ```
@@ -94,8 +134,15 @@ pub trait InferenceModel: Send + Sync {
 /// ```
 #[must_use]
 pub fn zeros(inputs: &[ModelInput]) -> Vec<Value> {
+    zeros_of(inputs, 1)
+}
+
+/// Returns zeros for each input. A dynamic dimension is `size`, and 1 if it is the first one.
+fn zeros_of(inputs: &[ModelInput], size: usize) -> Vec<Value> {
     let one = |input: &ModelInput| {
-        let shape: Vec<usize> = input.shape.iter().map(|n| n.unwrap_or(1)).collect();
+        let sizes = input.shape.iter().enumerate();
+        let sizes = sizes.map(|(axis, n)| n.unwrap_or(if axis == 0 { 1 } else { size }));
+        let shape: Vec<usize> = sizes.collect();
         let bytes = vec![0; shape.iter().product::<usize>() * input.element.size()];
         Value {
             shape,
@@ -122,4 +169,31 @@ fn joined<'a>(values: impl Iterator<Item = &'a Value> + Clone) -> Value {
     shape[0] = values.clone().map(|value| value.shape[0]).sum();
     let elements = each_type!(&first.elements, all => joined_like(all, values));
     Value { shape, elements }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensors::Element;
+
+    fn image(shape: &[Option<usize>]) -> [ModelInput; 1] {
+        [ModelInput { name: "x".into(), element: Element::F32, shape: shape.to_vec() }]
+    }
+
+    /// Four numbers of 128 would be 2^28 elements, and 16 to the fourth is 2^16.
+    #[test]
+    fn trials_of_many_dynamic_dimensions_are_small() {
+        let elements = |inputs: &[ModelInput]| -> Vec<usize> {
+            let all = trials(inputs, 1);
+            all.map(|library| library.sample(0).expect("it exists")[0].1.elements.len()).collect()
+        };
+        assert_eq!(elements(&image(&[None; 5])), [81, 65_536, 1]);
+        assert_eq!(elements(&image(&[None, Some(3), None])), [9, 48, 384, 3]);
+        // A model may fix more.
+        let large = [None, Some(1 << 21), None];
+        assert_eq!(elements(&image(&large)), [1 << 21]);
+        let zeros: Vec<Vec<usize>> =
+            trial_zeros(&image(&[None; 5])).map(|request| request[0].shape.clone()).collect();
+        assert_eq!(zeros, [[1, 1, 1, 1, 1], [1, 3, 3, 3, 3], [1, 16, 16, 16, 16]]);
+    }
 }

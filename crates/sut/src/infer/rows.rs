@@ -6,12 +6,9 @@ use std::sync::OnceLock;
 
 use dyno_loadgen::record::Failure;
 
-use super::{InferenceModel, Refusal, Trial, Value, joined};
+use super::{FitError, InferenceModel, Refusal, RequestRules, Trial, Value, fit, joined, trials};
 use crate::engine::EngineInfo;
-use crate::tensors::{Elements, ModelInput, SampleTensor, Scalar, Spans, TensorLibrary, each_type};
-
-/// Sizes of dynamic dimensions, except the first one, in a trial.
-const TRIED_SIZES: [usize; 4] = [3, 16, 128, 1];
+use crate::tensors::{Elements, ModelInput, SampleTensor, Scalar, TensorLibrary, each_type};
 
 /// Function that computes all outputs from all inputs, in the order of the model. Its error is a
 /// message.
@@ -46,6 +43,16 @@ pub struct RowModel {
     largest: usize,
     /// Why requests cannot share calls, as a call has shown.
     contradiction: OnceLock<String>,
+    rules: RequestRules,
+    call: Box<RowFunction>,
+    optional: Option<OptionalInputs>,
+}
+
+/// Inputs that requests may omit.
+struct OptionalInputs {
+    inputs: Vec<ModelInput>,
+    defaults: Vec<Value>,
+    /// Computes all outputs from all inputs, these last.
     call: Box<RowFunction>,
 }
 
@@ -64,7 +71,36 @@ impl RowModel {
             && info.outputs.iter().all(|port| counts(&port.shape));
         let largest = if shares { info.largest_batch.max(1) } else { 1 };
         let info = EngineInfo { largest_batch: largest, ..info };
-        Self { name: name.into(), inputs, info, largest, contradiction: OnceLock::new(), call }
+        let (name, rules, optional) = (name.into(), RequestRules::default(), None);
+        let contradiction = OnceLock::new();
+        Self { name, inputs, info, largest, contradiction, rules, call, optional }
+    }
+
+    /// Returns the model with inputs that requests may omit, and their defaults. `call` computes a
+    /// request that has one: all inputs, the optional ones last. Such a request shares no call.
+    #[must_use]
+    pub fn with_optional(
+        mut self,
+        inputs: Vec<(ModelInput, Value)>,
+        call: Box<RowFunction>,
+    ) -> Self {
+        let (inputs, defaults): (Vec<_>, Vec<_>) = inputs.into_iter().unzip();
+        self.optional = (!inputs.is_empty()).then_some(OptionalInputs { inputs, defaults, call });
+        self
+    }
+
+    /// Returns the model for requests with empty dimensions, which the function must accept.
+    #[must_use]
+    pub fn with_empty_dimensions(mut self) -> Self {
+        self.rules.allows_empty = true;
+        self
+    }
+
+    /// Accepts requests whose inputs have different first dimensions, which are no rows that requests
+    /// could share. Each request has a call of its own.
+    pub fn allow_other_rows(&mut self) {
+        self.rules.allows_other_rows = true;
+        self.separate();
     }
 
     /// Returns whether several requests may share a call.
@@ -91,8 +127,7 @@ impl RowModel {
         if !self.is_shared() {
             return None;
         }
-        // A model may not accept every size of its dynamic dimensions.
-        let trial = TRIED_SIZES.iter().find_map(|size| self.trial(inputs, *size));
+        let trial = trials(inputs, 2).find_map(|library| self.trial(&library));
         let influence = || {
             let trial = trial.as_ref()?;
             trial.mixed().or_else(|| {
@@ -105,8 +140,7 @@ impl RowModel {
         Some(why)
     }
 
-    fn trial(&self, inputs: &[ModelInput], size: usize) -> Option<Trial> {
-        let library = TensorLibrary::synthetic(inputs, 2, size, &Spans::new(), 0).ok()?;
+    fn trial(&self, library: &TensorLibrary) -> Option<Trial> {
         let request = |index: u32| -> Option<Vec<Value>> {
             let sample = library.sample(index).ok()?;
             let value = |(_, tensor): (&str, SampleTensor)| {
@@ -149,7 +183,14 @@ impl RowModel {
     }
 
     fn answer_alone(&self, request: &[Value]) -> Result<Vec<Value>, Refusal> {
-        (self.call)(request).map_err(|why| (Failure::Internal, why))
+        let optional = self.optional.as_ref().filter(|_| self.has_optional(request));
+        let call = optional.map_or(&self.call, |optional| &optional.call);
+        call(request).map_err(|why| (Failure::Internal, why))
+    }
+
+    /// Returns whether a request has optional inputs.
+    fn has_optional(&self, request: &[Value]) -> bool {
+        request.len() > self.inputs.len()
     }
 
     /// Returns the answers to requests in one call. Returns `None` if the call fails; then each
@@ -216,6 +257,29 @@ impl InferenceModel for RowModel {
         &self.inputs
     }
 
+    fn rules(&self) -> RequestRules {
+        self.rules
+    }
+
+    fn fit(&self, values: Vec<(String, Value)>) -> Result<Vec<Value>, FitError> {
+        let Some(optional) = &self.optional else { return fit(&self.inputs, self.rules, values) };
+        let is_optional =
+            |(name, _): &(String, Value)| optional.inputs.iter().any(|input| input.name == *name);
+        let (mut own, others): (Vec<_>, Vec<_>) = values.into_iter().partition(is_optional);
+        let mut fitted = fit(&self.inputs, self.rules, others)?;
+        if own.is_empty() {
+            return Ok(fitted);
+        }
+        for (input, default) in optional.inputs.iter().zip(&optional.defaults) {
+            if !own.iter().any(|(name, _)| *name == input.name) {
+                own.push((input.name.clone(), default.clone()));
+            }
+        }
+        let rules = RequestRules { allows_other_rows: true, ..self.rules };
+        fitted.extend(fit(&optional.inputs, rules, own)?);
+        Ok(fitted)
+    }
+
     fn info(&self) -> EngineInfo {
         EngineInfo { largest_batch: self.limit(), ..self.info.clone() }
     }
@@ -236,9 +300,11 @@ impl InferenceModel for RowModel {
             let (mut rows, limit) = (0, self.limit());
             let shares = |(at, answer): (usize, &Option<_>)| {
                 let own = rows_of(requests[at]);
-                let fits = answer.is_none()
-                    && (rows == 0 || rows + own <= limit)
-                    && Self::is_alike(requests[first], requests[at]);
+                let is_alike = at == first
+                    || !self.has_optional(requests[first])
+                        && !self.has_optional(requests[at])
+                        && Self::is_alike(requests[first], requests[at]);
+                let fits = answer.is_none() && (rows == 0 || rows + own <= limit) && is_alike;
                 rows += if fits { own } else { 0 };
                 fits.then_some(at)
             };
@@ -423,5 +489,21 @@ mod tests {
         let found = answers(&model, &[value(&[1, 1], &[2.0]), value(&[1, 1], &[3.0])]);
         assert_eq!(found, [Ok(vec![2.0]), Ok(vec![3.0])]);
         assert_eq!(*calls.lock().unwrap(), [1, 1]);
+    }
+    #[test]
+    fn requests_without_rows_share_calls_and_have_empty_answers() {
+        let shape = vec![None, Some(2)];
+        let input = ModelInput { name: "x".into(), element: Element::F32, shape: shape.clone() };
+        let port = Port { name: "y".into(), element: "float32".into(), shape };
+        let info = EngineInfo { outputs: vec![port], largest_batch: 4, ..EngineInfo::default() };
+        let model =
+            RowModel::new("same", vec![input], info, Box::new(|all: &[Value]| Ok(all.to_vec())));
+        let model = model.with_empty_dimensions();
+        assert!(model.rules().allows_empty);
+        let requests = [value(&[0, 2], &[]), value(&[1, 2], &[5.0, 6.0]), value(&[0, 2], &[])];
+        let requests: Vec<&[Value]> = requests.iter().map(std::slice::from_ref).collect();
+        let answers = model.infer(&requests).into_iter().map(|answer| answer.unwrap().remove(0));
+        let expected = [value(&[0, 2], &[]), value(&[1, 2], &[5.0, 6.0]), value(&[0, 2], &[])];
+        assert_eq!(answers.collect::<Vec<_>>(), expected);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use dyno_loadgen::record::Failure;
 
-use super::{InferenceModel, Refusal, SequenceState, Value, zeros};
+use super::{InferenceModel, Refusal, RequestRules, SequenceState, Value, zeros};
 use crate::engine::{EngineInfo, Port};
 use crate::tensors::ModelInput;
 
@@ -140,6 +140,10 @@ impl<M: InferenceModel> InferenceModel for StatefulModel<M> {
 
     fn inputs(&self) -> &[ModelInput] {
         &self.inputs
+    }
+
+    fn rules(&self) -> RequestRules {
+        self.inner.rules()
     }
 
     fn info(&self) -> EngineInfo {

@@ -10,7 +10,7 @@ use dyno_loadgen::sut::QuerySample;
 
 use super::answer::{Output, Outputs};
 use super::feed::Feed;
-use super::{EngineOptions, OnnxError};
+use super::{EngineOptions, OnnxError, optional};
 use crate::engine::{Answers, Engine, EngineInfo, Port, repeat_first};
 use crate::idle::idle;
 use crate::infer::{RowModel, Value};
@@ -38,6 +38,7 @@ pub struct GraphModel {
     inputs: Vec<ModelInput>,
     outputs: Vec<Port>,
     sessions: Vec<Mutex<Session>>,
+    options: SessionOptions,
 }
 
 impl GraphModel {
@@ -74,7 +75,8 @@ impl GraphModel {
         let graph = Arc::new(graph);
         let session = |_| Mutex::new(Session::new(Arc::clone(&graph), options));
         let sessions = (0..sessions.get()).map(session).collect();
-        Ok(Self { path: path.to_path_buf(), inputs, outputs, sessions })
+        let (path, options) = (path.to_path_buf(), options.clone());
+        Ok(Self { path, inputs, outputs, sessions, options })
     }
 
     /// Returns the inputs of the model.
@@ -121,22 +123,17 @@ impl GraphModel {
     pub fn by_value(self, largest_batch: usize) -> RowModel {
         let info = EngineInfo { largest_batch, ..self.info() };
         let (name, inputs, sessions) = (self.name(), self.inputs, self.sessions);
-        let elements: Vec<_> = {
-            let session = idle(&sessions, 0);
-            session.graph().outputs().iter().map(|port| port.element).collect()
+        let call = move |values: &[Value]| run(&mut idle(&sessions, 0), values);
+        let model = RowModel::new(name, inputs, info, Box::new(call)).with_empty_dimensions();
+        let optional = optional::read(&self.path);
+        let names: Vec<String> = optional.iter().map(|(input, _)| input.name.clone()).collect();
+        let (path, options) = (self.path, self.options);
+        let overridden = move |values: &[Value]| {
+            let (inputs, own) = values.split_at(values.len().saturating_sub(names.len()));
+            let mut session = overridden(&path, names.iter().zip(own), &options)?;
+            run(&mut session, inputs)
         };
-        let call = move |values: &[Value]| {
-            let inputs = values.iter().map(|value| of_elements(&value.shape, &value.elements));
-            let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
-            let outputs = idle(&sessions, 0).run(&inputs).map_err(|error| error.to_string())?;
-            let read = |(output, declared): (&dyno_graph::Value, &Option<_>)| {
-                let elements = output.elements(declared.unwrap_or(output.element()));
-                let elements = elements.ok_or("an output does not have the declared type")?;
-                Ok(Value { shape: output.dims().to_vec(), elements: elements.into_owned() })
-            };
-            outputs.iter().zip(&elements).map(read).collect()
-        };
-        RowModel::new(name, inputs, info, Box::new(call))
+        model.with_optional(optional, Box::new(overridden))
     }
 
     fn name(&self) -> String {
@@ -169,6 +166,39 @@ impl fmt::Debug for GraphModel {
 
 fn of_elements(shape: &[usize], elements: &Elements<'_>) -> Result<dyno_graph::Value, String> {
     dyno_graph::Value::from_elements(shape, elements.slice(0..elements.len()))
+}
+
+/// Computes all outputs from all inputs.
+fn run(session: &mut Session, values: &[Value]) -> Result<Vec<Value>, String> {
+    let inputs = values.iter().map(|value| of_elements(&value.shape, &value.elements));
+    let inputs = inputs.collect::<Result<Vec<_>, _>>()?;
+    let outputs = session.run(&inputs).map_err(|error| error.to_string())?;
+    let read = |(output, port): (&dyno_graph::Value, &dyno_onnx::Port)| {
+        let elements = output.elements(port.element.unwrap_or(output.element()));
+        let elements = elements.ok_or("an output does not have the declared type")?;
+        Ok(Value { shape: output.dims().to_vec(), elements: elements.into_owned() })
+    };
+    outputs.iter().zip(session.graph().outputs()).map(read).collect()
+}
+
+/// Returns a session of a file whose initializers have these values. It is built for one call, because
+/// initializers are folded and packed.
+fn overridden<'a>(
+    path: &Path,
+    values: impl Iterator<Item = (&'a String, &'a Value)>,
+    options: &SessionOptions,
+) -> Result<Session, String> {
+    let mut model = dyno_onnx::Model::read(path).map_err(|error| error.to_string())?;
+    for (name, Value { shape, elements }) in values {
+        let tensor = model.tensors.iter_mut().find(|tensor| tensor.name == *name);
+        let tensor = tensor.ok_or_else(|| format!("the file has no initializer '{name}'"))?;
+        let mut bytes = Vec::new();
+        elements.write(&mut bytes);
+        tensor.shape.clone_from(shape);
+        tensor.values = dyno_onnx::Values::Bytes(bytes);
+    }
+    let graph = Graph::new(&model).map_err(|error| error.to_string())?;
+    Ok(Session::new(Arc::new(graph), options))
 }
 
 /// Engine of a model and its samples.

@@ -5,6 +5,7 @@
 pub mod answer;
 mod feed;
 pub mod graph;
+mod optional;
 pub mod ort;
 pub mod runtime;
 #[cfg(feature = "tract")]

@@ -11,6 +11,7 @@ use dyno_loadgen::sut::{QuerySample, ResponseId};
 use dyno_onnx::{Builder, Dim, Weights};
 use dyno_sut::digits::{self, Perceptron};
 use dyno_sut::engine::{Answers, Engine};
+use dyno_sut::infer::{InferenceModel, Value};
 use dyno_sut::onnx::graph::GraphModel;
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
 use dyno_sut::onnx::runtime::{RuntimeError, Search};
@@ -437,4 +438,46 @@ fn attention_masks_of_random_samples_hide_nothing() {
     let is_ones = |at: usize| sample[at].1.elements.to_f64().iter().all(|x| *x == 1.0);
     // Ids are random, floats are no mask by their name alone, and a span has the last word.
     assert_eq!([0, 1, 2, 3, 4, 5].map(is_ones), [false, true, true, true, false, false]);
+}
+
+/// The rows of x and of the initializer w, which is an input, too, are added.
+#[test]
+fn an_initializer_that_is_an_input_may_be_overridden() {
+    let mut net = Builder::new("sum", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), 2.into()]);
+    let w = net.input("w", Element::F32, &[2.into()]);
+    let y = net.node("Add", &[&x, &w], &[]).unwrap();
+    net.output("y", &y).unwrap();
+    let mut net = net.finish();
+    net.tensors.push(dyno_onnx::Tensor::from_f32("w", &[2], &[10.0, 20.0]));
+    let folder = Folder::new("optional");
+    let path = folder.file("sum.onnx", &net.to_bytes().unwrap());
+    let named = |name: &str, shape: &[usize], numbers: &[f32]| {
+        let elements = Elements::F32(numbers.to_vec().into());
+        (name.to_owned(), Value { shape: shape.to_vec(), elements })
+    };
+    let x = || named("x", &[1, 2], &[1.0, 2.0]);
+    let check = |model: &dyn InferenceModel| {
+        assert_eq!(model.inputs().len(), 1, "{}", model.name());
+        let plain = model.fit(vec![x()]).unwrap();
+        let other = model.fit(vec![named("w", &[2], &[0.5, 0.25]), x()]).unwrap();
+        let answers = model.infer(&[&plain, &other, &plain]).into_iter();
+        let answers: Vec<Vec<f64>> =
+            answers.map(|answer| answer.unwrap()[0].elements.to_f64()).collect();
+        assert_eq!(answers, [[11.0, 22.0], [1.5, 2.25], [11.0, 22.0]], "{}", model.name());
+        let error = model.fit(vec![x(), named("w", &[3], &[0.0; 3])]).unwrap_err().to_string();
+        assert_eq!(error, "input 'w' has the shape [3]; expected float32 of shape [2]");
+    };
+    let model = GraphModel::open(&path, &SessionOptions::default(), NonZero::<usize>::MIN);
+    check(&model.unwrap().by_value(4));
+    if let Some(search) = onnx_runtime() {
+        let model = OrtModel::open(&path, &search, OrtOptions::default()).unwrap();
+        check(&model.into_callable().by_value(4));
+    }
+    // Files of version 3 list all constants as inputs.
+    net.ir_version = 3;
+    let path = folder.file("old.onnx", &net.to_bytes().unwrap());
+    let model = GraphModel::open(&path, &SessionOptions::default(), NonZero::<usize>::MIN);
+    let error = model.unwrap().by_value(4).fit(vec![x(), named("w", &[2], &[0.0; 2])]);
+    assert!(error.unwrap_err().to_string().contains("has no input 'w'"));
 }

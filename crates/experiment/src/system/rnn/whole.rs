@@ -8,7 +8,7 @@ use std::sync::Arc;
 use dyno_graph::{Oracle, SessionOptions, Verification};
 use dyno_loadgen::qsl::SampleLibrary as _;
 use dyno_rnn::Precision;
-use dyno_sut::infer::{InferenceModel, StatefulModel, Value};
+use dyno_sut::infer::{InferenceModel, StatefulModel, Value, trials};
 use dyno_sut::onnx::graph::GraphModel;
 use dyno_sut::tensors::{ModelInput, Spans, TensorLibrary};
 use dyno_task::judge::Judge;
@@ -97,21 +97,10 @@ pub fn by_value(
     } else {
         shapes::bound(model.inputs(), || shapes::symbols(path), run)?
     };
-    let mut remark = None;
-    // A model may not accept every size of its dynamic dimensions.
-    for size in SIZES {
-        let library = TensorLibrary::synthetic(&inputs, 1, size, &Spans::new(), 0);
-        let Some(sample) = library.ok().and_then(|library| call(&library, &inputs, 0)) else {
-            continue;
-        };
-        let (is_compared, sentence) = verified(&model, spec, &sample)?;
-        remark = Some(sentence);
-        if is_compared {
-            break;
-        }
-    }
+    let remark = verified_on_trials(&model, spec, &inputs)?;
     let mut model = model.by_value(batch);
-    let mixed = onnx::separate(&mut model, Some(path), &inputs);
+    let mixed = shapes::allow_other_rows(&mut model, &shapes::symbols(path))
+        .or_else(|| onnx::separate(&mut model, Some(path), &inputs));
     let remarks: Vec<String> = remark.into_iter().chain(mixed).collect();
     let remark = (!remarks.is_empty()).then(|| remarks.join("\n"));
     if spec.states.is_empty() {
@@ -124,8 +113,24 @@ pub fn by_value(
     Ok((Arc::new(model), remark))
 }
 
-/// Sizes of dynamic dimensions in the request that a served model is verified with.
-const SIZES: [usize; 4] = [3, 16, 128, 1];
+/// Compares a model with the oracle on random inputs. A model may not accept every size of its dynamic
+/// dimensions, so several sizes are tried. Returns a sentence on the comparison.
+fn verified_on_trials(
+    model: &GraphModel,
+    spec: &Spec,
+    inputs: &[ModelInput],
+) -> Result<Option<String>, Failure> {
+    let mut remark = None;
+    for library in trials(inputs, 1) {
+        let Some(sample) = call(&library, inputs, 0) else { continue };
+        let (is_compared, sentence) = verified(model, spec, &sample)?;
+        remark = Some(sentence);
+        if is_compared {
+            break;
+        }
+    }
+    Ok(remark)
+}
 
 fn model(path: &Path, spec: &Spec, run: &RunOptions) -> Result<GraphModel, Failure> {
     for (key, is_given) in [
@@ -206,16 +211,21 @@ fn verified(model: &GraphModel, spec: &Spec, inputs: &[Value]) -> Result<(bool, 
             );
             if beyond > 0 {
                 sentence += &format!(
-                    " {beyond} infinite numbers and NaN were not compared, because values of the \
-                     evaluator exceed float32."
+                    " {beyond} numbers were not compared, because values of the evaluator are \
+                     outside the range of float32."
                 );
             }
             Ok((true, sentence))
         }
         Verification::Contradiction(reason) => Err(wrong(reason)),
-        Verification::Failed(reason) => {
-            Ok((false, format!("The model fails on the inputs that verify it: {reason}.")))
-        }
+        // Random inputs may be no valid axes, indices or lengths.
+        Verification::Failed(reason) | Verification::Refused(reason) => Ok((
+            false,
+            format!(
+                "The model was not verified, because it fails on the inputs of the comparison: \
+                 {reason}. --shape sets other sizes."
+            ),
+        )),
         Verification::Unjudged(reason) => {
             // Some of the evaluator's errors begin with the same words.
             let reason = reason.trim_start_matches("not verified: ").trim_end_matches('.');

@@ -2,8 +2,8 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use ort::session::{Session, SessionInputValue};
 use ort::value::DynValue;
@@ -13,8 +13,8 @@ use super::{OrtModel, output, port, value};
 use crate::engine::{EngineInfo, Port};
 use crate::idle::idle;
 use crate::infer::{RowModel, Value};
-use crate::onnx::OnnxError;
 use crate::onnx::answer::Output;
+use crate::onnx::{OnnxError, optional};
 use crate::tensors::{Elements, ModelInput};
 
 /// A model that can be called by as many threads at once as it has sessions.
@@ -121,19 +121,43 @@ impl CallableModel {
             largest_batch,
             ..OrtModel::info()
         };
+        let optional = optional::read(&self.path);
+        let names = inputs.iter().chain(optional.iter().map(|(input, _)| input));
+        let names: Vec<String> = names.map(|input| input.name.clone()).collect();
+        let model = Arc::new(self);
+        let read = |outputs: Vec<OutputValue>| {
+            let read = |output: &OutputValue| {
+                let (shape, elements) = output.read()?;
+                Ok(Value { shape, elements: elements.into_owned() })
+            };
+            outputs.iter().map(read).collect::<Result<Vec<_>, String>>()
+        };
+        let overridden = {
+            let model = Arc::clone(&model);
+            move |values: &[Value]| read(model.call_by_name(&names, values)?)
+        };
         let call = move |values: &[Value]| {
             let inputs = values.iter().map(|value| {
                 let elements = value.elements.slice(0..value.elements.len());
                 InputValue::Elements(&value.shape, elements)
             });
-            let outputs = self.call(&inputs.collect::<Vec<_>>())?;
-            let read = |output: &OutputValue| {
-                let (shape, elements) = output.read()?;
-                Ok(Value { shape, elements: elements.into_owned() })
-            };
-            outputs.iter().map(read).collect()
+            read(model.call(&inputs.collect::<Vec<_>>())?)
         };
         RowModel::new(name, inputs, info, Box::new(call))
+            .with_empty_dimensions()
+            .with_optional(optional, Box::new(overridden))
+    }
+
+    /// Computes all outputs from inputs and overridden initializers by their names.
+    fn call_by_name(&self, names: &[String], values: &[Value]) -> Result<Vec<OutputValue>, String> {
+        let failed = |error: ort::Error| format!("{}: {error}", self.name);
+        let mut inputs = Vec::with_capacity(names.len());
+        for (name, Value { shape, elements }) in names.iter().zip(values) {
+            inputs.push((name.as_str(), value(shape, elements).map_err(failed)?));
+        }
+        let mut session = idle(&self.sessions, self.preferred.load(Ordering::Relaxed));
+        let outputs = session.run(inputs).map_err(failed)?;
+        Ok(outputs.into_iter().map(|(_, value)| OutputValue(value)).collect())
     }
 
     /// Returns the position of the input with this name.
