@@ -483,8 +483,8 @@ mod tests {
         assert_eq!(all, [vec!["user:1", "user:2"], vec!["user:4"], vec!["user:5"]]);
         assert_eq!(
             workload.remarks,
-            ["Conversations: 2 rows: skipped: fewer than two turns; 1 row: skipped: they begin with \
-              an answer; 1 row: truncated before a message without text."]
+            ["Conversations: 2 rows: skipped: fewer than two turns; 1 row: skipped: they begin \
+              with an answer; 1 row: truncated before a message without text."]
         );
         let short = read(r#"{"conversations": [{"from":"human","value":"alone"}]}"#).unwrap_err();
         assert!(short.to_string().contains("1 row: skipped"), "{short}");

@@ -399,8 +399,8 @@ mod tests {
         let found = QueueGrowth::find(&times).unwrap();
         assert_eq!(
             found.note(),
-            "Completed 16.00/s of 18.70/s offered: the queue grew during the test; figures depend on \
-             the length of the test."
+            "Completed 16.00/s of 18.70/s offered: the queue grew during the test; figures depend \
+             on the length of the test."
         );
         let record = Record {
             samples_per_query: 1,

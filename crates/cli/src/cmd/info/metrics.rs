@@ -145,8 +145,8 @@ pub const METRICS: [Metric; 30] = [
     Metric {
         name: "requests that are not measured",
         keys: &["excluded", "ramp_ns", "ramp_requests", "ramp_lost", "cancelled"],
-        what: "requests that the run sent and does not measure: those due in the ramp (--ramp), and \
-               those after it that the client cancelled on purpose (cancel=). No other figure \
+        what: "requests that the run sent and does not measure: those due in the ramp (--ramp), \
+               and those after it that the client cancelled on purpose (cancel=). No other figure \
                includes them, except that the scheduled rate includes the cancelled ones. Times \
                count from the end of the ramp. A request that is complete before it would be \
                cancelled counts as usual.",
