@@ -156,7 +156,8 @@ fn an_overload_is_noted_if_it_does_not_decide_the_verdict() {
     let grown = (1..=6).filter(has_growth).count();
     assert!(grown >= 4, "{grown}");
     // Half of that load is no overload.
-    let ran = folder.dyno(&format!("{} --json --out half", model.replace("--qps 20", "--qps 8")));
+    let half = model.replace("--qps 20 --duration 30s", "--qps 8 --duration 90s");
+    let ran = folder.dyno(&format!("{half} --json --out half"));
     assert!(!ran.json()["tests"][0]["notes"].to_string().contains("the queue grew"));
 }
 
