@@ -307,15 +307,7 @@ fn offered_rate(plan: &plan::Plan, metrics: &Metrics, times: &[Nanos]) -> Option
     if plan.sessions.is_some() {
         return rate_of(times);
     }
-    let cancelled = metrics.excluded.as_ref().map_or(0, |excluded| excluded.cancelled);
-    if cancelled == 0 {
-        return metrics.rates.scheduled_samples_per_s.filter(|rate| rate.is_finite());
-    }
-    // The seed decides which queries are cancelled, and the rate must not depend on it.
-    let sent = metrics.query_count.saturating_add(cancelled);
-    let sent = times.len().min(usize::try_from(sent).unwrap_or(usize::MAX));
-    let last = *times.get(sent.checked_sub(1)?)?;
-    (last > 0).then(|| (sent - 1) as f64 * 1e9 / last as f64)
+    metrics.rates.scheduled_samples_per_s.filter(|rate| rate.is_finite())
 }
 
 /// Returns the rate of ascending times, per second; `None` if all are at once.

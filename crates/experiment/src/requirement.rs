@@ -2,7 +2,7 @@
 //! it.
 
 use dyno_loadgen::compare;
-use dyno_loadgen::compare::bound::{self, Finding, Judgment};
+use dyno_loadgen::compare::bound::{self, FEWEST_QUERIES, Finding, Judgment};
 use dyno_loadgen::metrics::Definitions;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::search::{Limit, Quantity};
@@ -260,6 +260,12 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
                      {} would decide it: raise --num-prompts or --duration.",
                     units::counted(more, "more query", "more queries")
                 ),
+                Some(more) if found.low.is_none() => format!(
+                    "Fewer than {FEWEST_QUERIES} queries do not show whether neighboring queries \
+                     have similar times. About {} would decide it: raise --num-prompts or \
+                     --duration.",
+                    units::counted(more, "more query", "more queries")
+                ),
                 Some(more) => format!(
                     "About {} would decide it: raise --num-prompts or --duration.",
                     units::counted(more, "more query", "more queries")
@@ -339,6 +345,11 @@ mod tests {
         assert_eq!((few.finding, few.low), (RequirementFinding::Undecided, None));
         // 299 answers below the bound are enough for a p99.
         assert_eq!(few.more_queries, Some(209));
+        // Independent times would meet this bound: 0.9^90 < 0.05.
+        let short = finding("p90<=10s", &record(90, 0));
+        assert_eq!((short.more_queries, short.is_correlated), (Some(10), false));
+        let text = reason(&short).unwrap().text;
+        assert!(text.contains("Fewer than 100 queries do not show"), "{text}");
         let none = finding("ttft.p90<=10s", &record(2_000, 0));
         assert_eq!((none.finding, none.more_queries), (RequirementFinding::Undecided, None));
         assert!(reason(&none).unwrap().text.contains("does not measure this"));
@@ -466,6 +477,13 @@ mod tests {
         let more = none.more_queries.unwrap();
         assert!((900..1_100).contains(&more), "{more}");
         assert_eq!(finding("errors<=1%", &record(2_000, 0)).finding, RequirementFinding::Met);
+        // Each 13th query fails: the upper limit of 7 of 91 is 13.96 %.
+        let few = record(91, 7);
+        assert_eq!(finding("errors<=30%", &few).finding, RequirementFinding::Met);
+        let near = finding("errors<=10%", &few);
+        assert_eq!(near.finding, RequirementFinding::Undecided, "{near:?}");
+        let text = reason(&near).unwrap().text;
+        assert!(!text.contains("in rows") && !text.contains("no upper limit"), "{text}");
         let many = finding("errors<=1%", &record(2_000, 100));
         assert_eq!(many.finding, RequirementFinding::Missed, "{many:?}");
         assert!(reason(&many).unwrap().text.contains("Find the cause of the failures"));

@@ -192,7 +192,7 @@ pub struct ScenarioEstimates {
 pub struct Metrics {
     /// Queries issued, without those that the record excludes.
     pub query_count: u64,
-    /// Queries issued that the client cancelled, which no other figure includes.
+    /// Queries issued that the client cancelled. Of other figures, only the scheduled rate includes them.
     pub cancelled: u64,
     /// When the last of them was due, ns: they are part of the length of the run.
     pub cancelled_until: Nanos,
@@ -277,9 +277,11 @@ impl Metrics {
 
         let final_query = FinalQuery::from_record(record);
         let pace = definitions.pace(record, plan, sample_count, final_query.done);
+        let cancelled_until = record.excluded.as_ref().map_or(0, |of| of.cancelled_until);
         let span = Denominators {
             samples: sample_count,
-            issued: times.issued_samples,
+            issued: times.issued_samples + record.cancelled(),
+            last_due: final_query.scheduled.max(cancelled_until),
             mean: latency.mean,
             max_latency: times.max_latency,
             final_query,
@@ -288,7 +290,7 @@ impl Metrics {
         Self {
             query_count: record.query_count() as u64,
             cancelled: record.cancelled(),
-            cancelled_until: record.excluded.as_ref().map_or(0, |of| of.cancelled_until),
+            cancelled_until,
             lasted: record.lasted(),
             sample_count,
             failed: FailureCounts::from_record(record),
@@ -512,7 +514,9 @@ impl FailureCounts {
 /// Numerators and denominators of rates.
 struct Denominators {
     samples: u64,
+    /// Samples that were issued, and when the last of them was due; cancelled ones belong to the load.
     issued: u64,
+    last_due: Nanos,
     mean: i64,
     max_latency: Nanos,
     final_query: FinalQuery,
@@ -529,7 +533,7 @@ impl Denominators {
             },
             Load::MultiStream { .. } => Rates::MultiStream,
             Load::Server(_) => Rates::Server {
-                scheduled: gaps(self.issued) / seconds(self.final_query.scheduled),
+                scheduled: gaps(self.issued) / seconds(self.last_due),
                 completed: self.throughput.0 / seconds(self.throughput.1),
             },
             Load::Offline => {

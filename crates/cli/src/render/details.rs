@@ -134,11 +134,9 @@ fn offered(arrivals: &str, test: &Test, metrics: &Metrics) -> String {
 }
 
 /// Returns the rate of the drawn arrivals, which differs from the target by chance; `None` where arrivals
-/// are not the samples that are measured: sessions, cancelled requests, and queries of several samples.
+/// are not samples: sessions, and queries of several samples.
 fn scheduled(test: &Test, metrics: &Metrics) -> Option<f64> {
-    let cancelled = metrics.excluded.as_ref().map_or(0, |excluded| excluded.cancelled);
-    let is_of_samples =
-        metrics.sessions.is_none() && cancelled == 0 && test.plan.samples_per_query == 1;
+    let is_of_samples = metrics.sessions.is_none() && test.plan.samples_per_query == 1;
     let found = metrics.rates.scheduled_samples_per_s.filter(|_| is_of_samples);
     found.filter(|rate| rate.is_finite() && *rate > 0.0)
 }

@@ -269,6 +269,19 @@ fn a_cancelled_request_is_neither_success_nor_failure() {
 }
 
 #[test]
+fn cancelled_requests_are_part_of_the_offered_rate() {
+    let (server, folder) = (PacedServer::start(40, Duration::from_millis(5)), Folder::new());
+    let load = "--request-rate 50 --set server_arrivals=constant --num-prompts 40 --seed 3";
+    let ran = server.measure(&folder, ",model=m,cancel=30%@20ms", &format!("{load} --out out"));
+    let metrics = &first_test(&folder)["metrics"];
+    assert!(metrics["excluded"]["cancelled"].as_u64() > Some(0), "{metrics}");
+    // One request each 20 ms, whichever are cancelled.
+    let offered = metrics["rates"]["scheduled_samples_per_s"].as_f64().unwrap();
+    assert!((offered - 50.0).abs() < 0.1, "{offered}");
+    assert!(ran.stdout.contains("offered 50.00/s"), "{}", ran.stdout);
+}
+
+#[test]
 fn a_run_of_which_every_request_was_cancelled_proves_nothing() {
     let (server, folder) = (PacedServer::start(40, Duration::from_millis(5)), Folder::new());
     let options = "--max-concurrency 4 --num-prompts 8 --out out";

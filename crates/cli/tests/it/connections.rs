@@ -142,6 +142,54 @@ fn a_server_that_permits_too_few_streams_is_named_with_its_limit() {
     assert!(first.contains("samples waited for a"), "{reasons}");
 }
 
+/// Forwards connections to a server, and counts them.
+fn counted(server: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, count) = (listener.local_addr().unwrap(), Arc::<AtomicUsize>::default());
+    let accepted = Arc::clone(&count);
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            accepted.fetch_add(1, SeqCst);
+            let (client, server) = (client.unwrap(), TcpStream::connect(server).unwrap());
+            let pairs = [(&client, &server), (&server, &client)];
+            for (from, to) in pairs {
+                let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+                std::thread::spawn(move || {
+                    let _ = std::io::copy(&mut from, &mut to);
+                    let _ = to.shutdown(std::net::Shutdown::Both);
+                });
+            }
+        }
+    });
+    (address, count)
+}
+
+#[test]
+fn a_concurrency_over_http2_opens_few_connections() {
+    let answer = StreamedAnswer {
+        pieces: 2,
+        piece: "a".into(),
+        last: "b".into(),
+        interval: 10 * MILLISECOND,
+        held_until: 0,
+        streams: 100,
+    };
+    let server = Http2::start("127.0.0.1:0".parse().unwrap(), answer).unwrap();
+    for (in_flight, connections) in [(8, 1), (40, 3)] {
+        let (folder, (address, count)) = (Folder::new(), counted(server.address()));
+        folder.write("rows.jsonl", "{\"n\": 1}\n");
+        let ran = folder.dyno(&format!(
+            "run --system raw:http://{address}/x,method=GET,http2=true,max-concurrency={in_flight} \
+             --data rows.jsonl --mode performance --duration 1ms --scenario Server --set \
+             server_arrivals=concurrency:{in_flight} --set min_query_count=200 --out out"
+        ));
+        assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+        // 16 requests on each, and at most two more before the run.
+        let opened = count.load(SeqCst);
+        assert!((connections..=connections + 2).contains(&opened), "{in_flight}: {opened}");
+    }
+}
+
 #[test]
 fn the_option_for_streams_is_named_over_http2() {
     let answer = StreamedAnswer {

@@ -6,7 +6,7 @@ use dyno_loadgen::run::TestLog;
 use dyno_net::client::ClientStatistics;
 use dyno_net::ledger::Entry;
 use dyno_results::series::Timeline;
-use dyno_results::summary::backlog::{BacklogGrowth, LateTurns};
+use dyno_results::summary::backlog::{BacklogGrowth, LateTurns, QueueGrowth};
 use dyno_results::summary::distributions::MetricDistribution;
 use dyno_results::summary::{self, Cause, Observer, Reason, ReasonKind, State};
 use dyno_results::units::{count, counted, duration};
@@ -33,7 +33,8 @@ pub(super) fn troubles(system: &System, before: Option<&ClientStatistics>) -> Tr
 }
 
 /// Makes a test UNDECIDED if its backlog still grew when one of its runs ended: at one rate that of the
-/// requests (`judges_growth`), with users at an interval that of their turns.
+/// requests (`judges_growth`), with users at an interval that of their turns. A smaller growth at one rate
+/// becomes a note.
 pub(super) fn judge_backlog(test: &mut summary::Test, runs: &[JudgedRun<'_>], judges_growth: bool) {
     if test.state != State::Complete {
         return;
@@ -50,7 +51,27 @@ pub(super) fn judge_backlog(test: &mut summary::Test, runs: &[JudgedRun<'_>], ju
     if let Some(reason) = runs.iter().find_map(find) {
         test.add_reason_after_failures(reason);
         test.settle();
+    } else if judges_growth && let Some(shown) = runs.first() {
+        let note = growth_note(test, shown.record);
+        test.notes.extend(note);
     }
+}
+
+/// Returns a note on the growth of the queue in the run that is shown, with the rates of its figures.
+fn growth_note(test: &summary::Test, record: &Record) -> Option<String> {
+    let found = QueueGrowth::in_record(record)?;
+    let rates = &test.metrics.as_ref()?.rates;
+    let shown = rates.scheduled_samples_per_s.zip(rates.completed_samples_per_s);
+    // The offered rate includes cancelled requests, which do not make the queue grow.
+    let shown = shown.filter(|(offered, completed)| completed < offered && record.cancelled() == 0);
+    let found = shown.map_or(found, |(offered_per_s, completed_per_s)| QueueGrowth {
+        offered_per_s,
+        completed_per_s,
+    });
+    Some(match &test.tenant {
+        Some(name) => format!("Tenant {name}: {}", found.note()),
+        None => found.note(),
+    })
 }
 
 /// Returns the client's part of the summary of a test, which may show that its figures do not

@@ -7,6 +7,9 @@
 //! neighbors are similar. It follows from sums over blocks of the run: those of independent events have
 //! a known variance.
 //!
+//! Runs of fewer than 100 queries have too few blocks. They decide nothing about times. A share of
+//! events is met if it is far below the bound: a row of events counts as one, and rare events as four.
+//!
 //! A run without a time over the bound does not show in which rows such times come. The times above its
 //! median and above its p90 then show it. A rise that is small against the distance to the bound does
 //! not matter, such as a drift by 1 % under a bound of twice the times.
@@ -23,8 +26,8 @@
 //!
 //! Sources: as of the intervals of a run, and Clopper and Pearson, 1934.
 
-use super::probability::{at_most, binomial_low, normal, share_limits, student};
-use super::within::BATCHES;
+use super::cluster::{SHORT_EFFECT, count, design_effect, effect_of_few};
+use super::probability::{at_most, binomial_low, share_limits};
 use crate::clock::Nanos;
 
 /// Result of a comparison with a bound.
@@ -51,18 +54,19 @@ pub struct Judgment {
     /// Approximate number of further queries that decide an undecided finding if the share of events
     /// stays; `None` if no feasible number does.
     pub more: Option<u64>,
-    /// Whether the bound would be met if the queries were independent.
+    /// Whether the bound would be met if the queries were independent, and the run shows that they are
+    /// not.
     pub is_correlated: bool,
 }
 
-/// Minimum number of queries for limits: blocks of shorter runs show no correlation.
-const FEWEST_QUERIES: usize = 100;
+/// Minimum number of queries for limits of times: blocks of shorter runs show no correlation.
+pub const FEWEST_QUERIES: usize = 100;
 /// Minimum number of queries of a missed bound.
 const FEWEST_MISSED: f64 = 20.0;
-/// Assumed design effect of a run that is too short to show it.
-const SHORT_EFFECT: f64 = 4.0;
 /// Minimum number of independent queries of a met bound.
 const FEWEST_INDEPENDENT: f64 = 30.0;
+/// Minimum number of independent queries of a met share of events in a short run.
+const FEWEST_OF_FEW: f64 = 20.0;
 /// Minimum number of independent queries if it is estimated from the similarity of neighbors.
 const FEWEST_STRETCHES: f64 = 100.0;
 /// Design effect from which on queries count as correlated.
@@ -94,9 +98,11 @@ pub fn judge_times(times: &[Nanos], allowed: f64, bound: Nanos, risk: f64) -> Ju
 /// Each limit is wrong with probability `risk`. The run has at least one query.
 #[must_use]
 pub fn judge_events(events: &[bool], allowed: f64, risk: f64) -> Judgment {
-    let effect = of_length(design_effect(events, false), events.len());
+    let is_short = events.len() < FEWEST_QUERIES;
+    let effect = if is_short { effect_of_few(events) } else { design_effect(events, false) };
     let effects = Effects { all: effect, rises: effect };
-    let counts = Counts::new(count(events), events.len(), allowed, risk);
+    let fewest = is_short.then_some(FEWEST_OF_FEW);
+    let counts = Counts { fewest, ..Counts::new(count(events), events.len(), allowed, risk) };
     let independent = counts.trials / effect;
     let limits = share_limits(counts.events / effect, independent, risk);
     counts.judgment(effects, allowed, limits.map(Some))
@@ -147,11 +153,22 @@ struct Counts {
     /// Allowed share of events.
     allowed: f64,
     risk: f64,
+    /// Minimum number of independent queries of a met bound, if it does not follow from the effect.
+    fewest: Option<f64>,
 }
 
 impl Counts {
     fn new(events: usize, trials: usize, allowed: f64, risk: f64) -> Self {
-        Self { events: events as f64, trials: trials as f64, allowed, risk }
+        Self { events: events as f64, trials: trials as f64, allowed, risk, fewest: None }
+    }
+
+    fn fewest(&self, effect: f64) -> f64 {
+        self.fewest.unwrap_or_else(|| fewest(effect))
+    }
+
+    /// Returns whether the effect is the assumed one of a short run, which ends with its length.
+    fn is_assumed(&self, effect: f64) -> bool {
+        self.trials < FEWEST_QUERIES as f64 && effect <= SHORT_EFFECT
     }
 
     fn finding(&self, effects: Effects) -> Finding {
@@ -166,7 +183,7 @@ impl Counts {
 
     fn is_met(&self, effect: f64) -> bool {
         let independent = self.trials / effect;
-        independent >= fewest(effect)
+        independent >= self.fewest(effect)
             && at_most(self.events / effect, independent, self.allowed) <= self.risk
     }
 
@@ -186,7 +203,7 @@ impl Counts {
             (count >= 0.0).then_some(count as usize)
         };
         let last = self.trials as usize - 1;
-        let is_enough = independent >= fewest(effect);
+        let is_enough = independent >= self.fewest(effect);
         let high = most(self.allowed).filter(|_| is_enough);
         [
             most(1.0 - self.allowed).map(|below| below.min(last)),
@@ -207,7 +224,7 @@ impl Counts {
             low,
             high,
             more: if is_undecided { self.more(effects) } else { None },
-            is_correlated: is_undecided && self.is_met(1.0),
+            is_correlated: is_undecided && !self.is_assumed(effects.rises) && self.is_met(1.0),
         }
     }
 
@@ -217,11 +234,14 @@ impl Counts {
         let share = self.events / self.trials;
         let is_below = share < self.allowed;
         let effect = if is_below { effects.rises } else { effects.all };
-        // The assumption for a short run ends with its length.
-        let is_assumed = self.trials < FEWEST_QUERIES as f64 && effect <= SHORT_EFFECT;
-        let effect = if is_assumed { 1.0 } else { effect };
+        let effect = if self.is_assumed(effect) { 1.0 } else { effect };
         let decides = |trials: u64| {
-            let longer = Self { events: share * trials as f64, trials: trials as f64, ..*self };
+            let longer = Self {
+                events: share * trials as f64,
+                trials: trials as f64,
+                fewest: None,
+                ..*self
+            };
             trials >= FEWEST_QUERIES as u64
                 && if is_below { longer.is_met(effect) } else { longer.is_missed(effect) }
         };
@@ -249,107 +269,6 @@ impl Counts {
 /// similar times is too uncertain.
 fn fewest(effect: f64) -> f64 {
     if effect < CORRELATED { FEWEST_INDEPENDENT } else { FEWEST_STRETCHES }
-}
-
-/// Sums of events over blocks of equal length.
-struct Blocks {
-    length: usize,
-    count: usize,
-    /// Variance of a sum, divided by that of independent events.
-    effect: f64,
-    /// Correlation of neighboring sums, at most [`CORRELATION_MOST`].
-    correlation: f64,
-}
-
-/// Shortest block, unless the run is shorter than [`BATCHES`] of them.
-const SHORTEST: usize = 16;
-/// Length of a block in design effects from which on its sums are nearly independent.
-const LONG_ENOUGH: f64 = 10.0;
-/// Deviations of a variance of blocks that independent events hardly ever reach.
-const DEVIATIONS: f64 = 3.0;
-/// Maximum correlation of blocks: above it, the run is too short for them.
-const CORRELATION_MOST: f64 = 0.9;
-
-impl Blocks {
-    /// Returns the blocks of this length; `before[n]` is the number of events before trial `n`.
-    fn new(before: &[u32], length: usize, share: f64) -> Self {
-        let (count, mean) = ((before.len() - 1) / length, length as f64 * share);
-        let deviations: Vec<f64> = (0..count)
-            .map(|block| f64::from(before[(block + 1) * length] - before[block * length]) - mean)
-            .collect();
-        let squares: f64 = deviations.iter().map(|of| of * of).sum();
-        let products: f64 = deviations.windows(2).map(|pair| pair[0] * pair[1]).sum();
-        let variance = squares / (count as f64 - 1.0);
-        let correlation = if squares > 0.0 { products / squares } else { 0.0 };
-        Self {
-            length,
-            count,
-            effect: variance / (mean * (1.0 - share)),
-            correlation: correlation.clamp(0.0, CORRELATION_MOST),
-        }
-    }
-
-    /// Returns whether the blocks are so long that their sums are nearly independent.
-    fn is_long(&self) -> bool {
-        self.length as f64 >= LONG_ENOUGH * self.effect.max(1.0)
-    }
-
-    /// Returns whether the sums differ more than those of independent events, of which the rarer kind
-    /// occurs this many times.
-    fn is_clustered(&self, rarer: f64) -> bool {
-        let variance = 2.0 / (self.count as f64 - 1.0) + 1.0 / rarer;
-        self.effect > 1.0 + DEVIATIONS * variance.sqrt()
-    }
-
-    /// Returns the design effect. Neighboring sums of the longest blocks may still be correlated, as in
-    /// an autoregressive process.
-    fn corrected(&self, is_longest: bool) -> f64 {
-        let correlation = if is_longest { self.correlation } else { 0.0 };
-        self.effect * (1.0 + correlation) / (1.0 - correlation)
-    }
-}
-
-/// Returns how many trials are equivalent to one independent trial; at least 1, and 1 for events that
-/// never or always happen.
-///
-/// The blocks are those from the first length on that is much longer than the effect: shorter ones
-/// overestimate the effect of a period. If `is_tested`, blocks whose sums do not differ more than those
-/// of independent events do not count.
-fn design_effect(events: &[bool], is_tested: bool) -> f64 {
-    let (trials, happened) = (events.len(), count(events));
-    let longest = trials / BATCHES;
-    if longest == 0 || happened == 0 || happened == trials {
-        return 1.0;
-    }
-    let share = happened as f64 / trials as f64;
-    let mut before = vec![0_u32];
-    before.extend(events.iter().scan(0, |sum, &event| {
-        *sum += u32::from(event);
-        Some(*sum)
-    }));
-    let shorter = std::iter::successors(Some(SHORTEST), |length| Some(2 * length));
-    let lengths = shorter.take_while(|&length| length < longest).chain([longest]);
-    let mut blocks: Vec<Blocks> =
-        lengths.map(|length| Blocks::new(&before, length, share)).collect();
-    let first = blocks.iter().position(Blocks::is_long).unwrap_or(blocks.len() - 1);
-    blocks.drain(..first);
-    let rarer = happened.min(trials - happened) as f64;
-    blocks.retain(|of| !is_tested || of.is_clustered(rarer));
-    let effects = blocks.iter().map(|of| {
-        let effect = of.corrected(of.length == longest);
-        if is_tested { effect * uncertainty(of.count) } else { effect }
-    });
-    effects.fold(1.0, f64::max)
-}
-
-/// Returns the factor of a variance that is estimated from this number of blocks.
-fn uncertainty(blocks: usize) -> f64 {
-    const TAIL: f64 = 0.05;
-    (student(TAIL, blocks as f64 - 1.0) / normal(TAIL)).powi(2)
-}
-
-fn count(events: &[bool]) -> usize {
-    events.iter().filter(|&&event| event).count()
 }
 
 #[cfg(test)]
@@ -560,6 +479,25 @@ mod tests {
         let each = |every: usize| (0..3_000).map(|at| at % every == 0).collect::<Vec<_>>();
         assert_eq!(judge_events(&each(25), ALLOWED, RISK).finding, Missed);
         assert_eq!(judge_events(&each(1_000), ALLOWED, RISK).finding, Met);
+        // By Clopper and Pearson, at most 13.9 % fail if 7 of 91 do, independently.
+        let isolated = |at: usize| at % 13 == 12;
+        let few = |is_event: &dyn Fn(usize) -> bool| (0..91).map(is_event).collect::<Vec<_>>();
+        let judged = judge_events(&few(&isolated), 0.3, RISK);
+        assert_eq!((judged.finding, judged.is_correlated), (Met, false));
+        assert!(judged.high.is_some_and(|high| (0.13..0.145).contains(&high)), "{judged:?}");
+        // Nearer to the share, more queries are needed, and nothing shows that failures come in rows.
+        let near = judge_events(&few(&isolated), 0.1, RISK);
+        assert_eq!((near.finding, near.is_correlated), (Undecided, false));
+        // In one row they do.
+        for row in [7, 9] {
+            let in_row = judge_events(&few(&|at| (40..40 + row).contains(&at)), 0.3, RISK);
+            assert_eq!((in_row.finding, in_row.is_correlated), (Undecided, true), "{in_row:?}");
+        }
+        // Without failures, 91 queries count as 22.75: 0.05^(1 / 22.75) = 0.8766.
+        let none = judge_events(&[false; 91], 0.3, RISK);
+        assert_eq!(none.finding, Met);
+        assert!(none.high.is_some_and(|high| (high - 0.1234).abs() < 1e-3), "{none:?}");
+        assert_eq!(judge_events(&[false; 91], 0.05, RISK).finding, Undecided);
         // The same events in one row are one observation.
         let row: Vec<bool> = (0..3_000).map(|at| (1_000..1_120).contains(&at)).collect();
         assert_eq!(judge_events(&row, ALLOWED, RISK).finding, Undecided);

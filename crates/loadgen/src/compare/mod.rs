@@ -27,6 +27,7 @@
 mod anytime;
 mod between;
 pub mod bound;
+mod cluster;
 mod drift;
 pub mod probability;
 pub mod single_run;

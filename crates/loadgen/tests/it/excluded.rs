@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
-use dyno_loadgen::metrics::Metrics;
+use dyno_loadgen::metrics::{Metrics, Rates};
 use dyno_loadgen::plan::{Chain, Library, Plan};
 use dyno_loadgen::record::{Failure, Outcome, Record};
 use dyno_loadgen::run::{RecordRetention, RunLog, Tenant, run};
@@ -127,6 +127,13 @@ fn cancelled_queries_are_neither_successes_nor_failures() {
     // All 101 were issued, as required.
     assert!(judge(&metrics, &run.plan, run.ended).min_queries_met);
     assert_eq!(run.record.number_in_run(3), 4);
+    assert_eq!(offered(&metrics), 100.0);
+}
+
+/// Returns the offered rate, rounded to whole queries per second.
+fn offered(metrics: &Metrics) -> f64 {
+    let Rates::Server { scheduled, .. } = metrics.rates else { panic!("{:?}", metrics.rates) };
+    scheduled.round()
 }
 
 #[test]
@@ -139,6 +146,7 @@ fn cancelled_queries_at_the_end_are_part_of_the_length_of_the_run() {
     assert!(metrics.final_query.scheduled < 500 * MS, "{:?}", metrics.final_query);
     let judgement = judge(&metrics, &run.plan, run.ended);
     assert!(judgement.min_duration_met, "{:?}", judgement.verdict);
+    assert_eq!(offered(&metrics), 100.0);
 }
 
 fn sessions(count: u32, turns: u32) -> Arc<[Chain]> {

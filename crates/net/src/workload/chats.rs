@@ -1,7 +1,7 @@
 //! Conversations in rows: messages with `role` and `content`, or with `from` and `value` as in
 //! ShareGPT.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::members::RowCount;
 use crate::openai::Message;
@@ -27,8 +27,7 @@ impl ConversationReader {
         let Value::Array(all) = value else {
             return Err(format!("`{name}` is not a list of messages"));
         };
-        let is_recording = all.iter().any(|message| message.get("from").is_some());
-        if is_recording || (all.is_empty() && name.starts_with("conversation")) {
+        if is_recording(name, &all) {
             return self.recorded(name, &all);
         }
         if all.is_empty() {
@@ -50,7 +49,14 @@ impl ConversationReader {
     }
 
     /// Reads a conversation as ShareGPT has it. A message without text ends it.
-    fn recorded(&mut self, name: &str, all: &[Value]) -> Result<Option<Vec<Message>>, String> {
+    ///
+    /// # Errors
+    /// A message without a speaker.
+    pub(super) fn recorded(
+        &mut self,
+        name: &str,
+        all: &[Value],
+    ) -> Result<Option<Vec<Message>>, String> {
         let mut messages = Vec::with_capacity(all.len());
         for message in all {
             let said = |names: [&str; 2]| names.iter().find_map(|name| message.get(name)?.as_str());
@@ -84,6 +90,34 @@ impl ConversationReader {
             found.map(|(rows, what)| format!("{}: {what}", RowCount(*rows))).collect();
         (!found.is_empty()).then(|| format!("Conversations: {}.", found.join("; ")))
     }
+}
+
+/// Returns whether the messages of a column have the form of ShareGPT.
+pub(super) fn is_recording(name: &str, all: &[Value]) -> bool {
+    let has_speaker = all.iter().any(|message| message.get("from").is_some());
+    has_speaker || (all.is_empty() && name.starts_with("conversation"))
+}
+
+/// Returns a message in the form of a request, from that form or from that of ShareGPT.
+pub(super) fn as_message(name: &str, value: &Value) -> Result<Map<String, Value>, String> {
+    let mut message = value
+        .as_object()
+        .cloned()
+        .ok_or_else(|| format!("an element of `{name}` is not a message"))?;
+    let speaker = message.shift_remove("role").or_else(|| message.shift_remove("from"));
+    let Some(role) = speaker.as_ref().and_then(Value::as_str).map(role) else {
+        return Err(format!("a message of `{name}` has no `role`"));
+    };
+    let content = message.shift_remove("content").or_else(|| message.shift_remove("value"));
+    let has_calls = message.contains_key("tool_calls");
+    if content.is_none() && !has_calls {
+        return Err(format!("a message of `{name}` has no `content`"));
+    }
+    let mut whole = Map::new();
+    whole.insert("role".into(), role.into());
+    whole.insert("content".into(), content.unwrap_or(Value::Null));
+    whole.extend(message);
+    Ok(whole)
 }
 
 /// Returns the role of a chat for the name of a speaker.

@@ -10,12 +10,13 @@ use dyno_loadgen::rng::Mt19937;
 use serde_json::{Map, Value, json};
 
 use super::budget::SizeBudget;
+use super::chats::{ConversationReader, as_message, is_recording};
 use super::members::MemberCounts;
 use super::rows::{MESSAGES, MOST, SYSTEM, TEXT, blank, number, take, text};
 use super::{
     Lengths, Prompt, ReadError, Row, RowMembers, WORDS_REMARK, Workload, draw_words, trace,
 };
-use crate::openai::Input;
+use crate::openai::{Input, Message};
 
 /// A conversation. Its turns are consecutive samples.
 #[derive(Debug, Clone, PartialEq)]
@@ -138,13 +139,16 @@ impl Workload {
         let mut sessions: Vec<Session> = Vec::new();
         let mut by_name = std::collections::HashMap::new();
         let (mut without_turns, mut timed_turns) = (0_usize, 0_usize);
+        let mut reader = ConversationReader::default();
         let mut members = MemberCounts::default();
         for (at, row) in rows.iter().enumerate() {
             let wrong = |why| row_error(at + 1, why);
             let mut row = row.clone();
             let id =
                 take(&mut row, &["session_id"]).or_else(|| take(&mut row, &["conversation_id"]));
-            let mut turns = turns_of_row(&mut row).map_err(wrong)?;
+            // Several rows of one session have a part of it each.
+            let reader = id.is_none().then_some(&mut reader);
+            let Some(mut turns) = turns_of_row(&mut row, reader).map_err(wrong)? else { continue };
             if turns.is_empty() {
                 without_turns += 1;
                 continue;
@@ -170,8 +174,11 @@ impl Workload {
             }
         }
         if sessions.is_empty() {
-            return Err(row_error(0, "no conversation has a user message".into()));
+            let why = reader.remark();
+            let why = why.unwrap_or_else(|| "no conversation has a user message".into());
+            return Err(row_error(0, why));
         }
+        workload.remarks.extend(reader.remark());
         if without_turns > 0 {
             let plural = if without_turns == 1 { "row has" } else { "rows have" };
             workload.remarks.push(format!(
@@ -286,8 +293,12 @@ fn arrivals(sessions: &mut [Session]) -> Result<Option<Arc<[Nanos]>>, ReadError>
     sessions.iter().map(time).collect::<Result<Vec<_>, _>>().map(|times| Some(times.into()))
 }
 
-/// Takes the turns of a row; none if no message of the row asks for an answer.
-fn turns_of_row(row: &mut Row) -> Result<Vec<PlannedTurn>, String> {
+/// Takes the turns of a row; none if no message of the row asks for an answer. Returns `None` if
+/// `reader` skips its recording.
+fn turns_of_row(
+    row: &mut Row,
+    reader: Option<&mut ConversationReader>,
+) -> Result<Option<Vec<PlannedTurn>>, String> {
     let most = match number(row, MOST)? {
         // Servers reject a limit of 0, and a turn cannot be left out of its session.
         None => trace::output_length(row)?.map(|tokens| tokens.max(1)),
@@ -301,6 +312,13 @@ fn turns_of_row(row: &mut Row) -> Result<Vec<PlannedTurn>, String> {
         all.iter().map(|turn| listed_turn(turn, most)).collect::<Result<_, _>>()?
     } else if let Some((name, value)) = take(row, MESSAGES) {
         let all = value.as_array().ok_or_else(|| format!("`{name}` is not a list of messages"))?;
+        let all = match reader.filter(|_| is_recording(&name, all)) {
+            None => all.clone(),
+            Some(reader) => match reader.recorded(&name, all)? {
+                Some(messages) => messages.iter().map(Message::to_json).collect(),
+                None => return Ok(None),
+            },
+        };
         let messages = all.iter().map(|message| as_message(&name, message));
         let turns = by_answers(messages.collect::<Result<_, _>>()?);
         turns.into_iter().map(planned).collect()
@@ -325,7 +343,7 @@ fn turns_of_row(row: &mut Row) -> Result<Vec<PlannedTurn>, String> {
         let listed = each.get(number).map(milliseconds).transpose()?;
         planned.turn.think = planned.turn.think.or(listed).or(own);
     }
-    Ok(turns)
+    Ok(Some(turns))
 }
 
 fn user(text: &str) -> RecordedTurn {
@@ -365,31 +383,6 @@ fn milliseconds(value: &Value) -> Result<Nanos, String> {
     let number = number.filter(|ms| (0.0..most).contains(ms));
     let number = number.ok_or_else(|| format!("expected a think time in ms, found {value}"))?;
     Ok((number * MILLISECOND as f64).round() as Nanos)
-}
-
-/// Returns a message in the form of a request, from that form or from that of ShareGPT.
-fn as_message(name: &str, value: &Value) -> Result<Map<String, Value>, String> {
-    let mut message = value
-        .as_object()
-        .cloned()
-        .ok_or_else(|| format!("an element of `{name}` is not a message"))?;
-    let role = message.shift_remove("role").or_else(|| message.shift_remove("from"));
-    let role = match role.as_ref().and_then(Value::as_str) {
-        Some("human") => "user",
-        Some("gpt" | "model" | "bing" | "chatgpt") => "assistant",
-        Some(role) => role,
-        None => return Err(format!("a message of `{name}` has no `role`")),
-    };
-    let content = message.shift_remove("content").or_else(|| message.shift_remove("value"));
-    let has_calls = message.contains_key("tool_calls");
-    if content.is_none() && !has_calls {
-        return Err(format!("a message of `{name}` has no `content`"));
-    }
-    let mut whole = Map::new();
-    whole.insert("role".into(), role.into());
-    whole.insert("content".into(), content.unwrap_or(Value::Null));
-    whole.extend(message);
-    Ok(whole)
 }
 
 /// Splits messages at the recorded answers. Messages behind the last answer are a turn, too; an
@@ -450,10 +443,10 @@ mod tests {
         let workload = read(
             r#"{"messages": [{"role":"system","content":"s"},{"role":"user","content":"1"},
                 {"role":"assistant","content":"x"},{"role":"user","content":"2"}]}
-            {"conversations": [{"from":"gpt","value":"hi"},{"from":"human","value":"3"},
-                {"from":"gpt","value":"y"},{"from":"gpt","value":"z"}]}
+            {"messages": [{"role":"assistant","content":"hi"},{"role":"user","content":"3"},
+                {"role":"assistant","content":"y"},{"role":"assistant","content":"z"}]}
             {"turns": ["4", {"text": "5", "delay": 1500}], "system": "t"}
-            {"conversations": [{"from":"gpt","value":"alone"}]}
+            {"messages": [{"role":"assistant","content":"alone"}]}
             {"prompt": "6", "max_tokens": 9}"#
                 .replace("\n                ", "")
                 .as_str(),
@@ -468,6 +461,33 @@ mod tests {
         assert_eq!(workload.remarks, ["1 row has no user message and is left out."]);
         let chains = workload.chains(None, 1);
         assert_eq!((chains[2].first, &*chains[2].thinks), (3, &[0, 1_500 * MILLISECOND][..]));
+    }
+
+    #[test]
+    fn recordings_of_sharegpt_are_skipped_as_those_of_single_prompts_are() {
+        let workload = read(
+            r#"{"conversations": [{"from":"human","value":"1"},{"from":"gpt","value":"x"},
+                {"from":"human","value":"2"},{"from":"gpt","value":"y"}]}
+            {"conversations": [{"from":"human","value":"alone"}]}
+            {"conversations": [{"from":"gpt","value":"hi"},{"from":"human","value":"3"}]}
+            {"conversations": []}
+            {"conversations": [{"from":"human","value":"4"},{"from":"bard","value":"z"},
+                {"from":"human","value":" "},{"from":"gpt","value":"?"}]}
+            {"session_id": 7, "conversations": [{"from":"human","value":"5"}]}"#
+                .replace("\n                ", "")
+                .as_str(),
+        )
+        .unwrap();
+        let all: Vec<Vec<String>> = (0..3).map(|at| said(&workload, at)).collect();
+        assert_eq!(workload.conversations.len(), 3);
+        assert_eq!(all, [vec!["user:1", "user:2"], vec!["user:4"], vec!["user:5"]]);
+        assert_eq!(
+            workload.remarks,
+            ["Conversations: 2 rows: skipped: fewer than two turns; 1 row: skipped: they begin \
+              with an answer; 1 row: truncated before a message without text."]
+        );
+        let short = read(r#"{"conversations": [{"from":"human","value":"alone"}]}"#).unwrap_err();
+        assert!(short.to_string().contains("1 row: skipped"), "{short}");
     }
 
     #[test]

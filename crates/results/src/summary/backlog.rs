@@ -114,6 +114,105 @@ impl BacklogGrowth {
     }
 }
 
+/// Growth of the queue of a run at one rate, for a note: it may be too small to leave the verdict undecided.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct QueueGrowth {
+    /// Requests that were due, per second.
+    pub offered_per_s: f64,
+    /// Requests that the server completes per second, by the growth of the latency.
+    pub completed_per_s: f64,
+}
+
+/// Least difference between the rates, in standard errors.
+const NOTED_ERRORS: f64 = 2.0;
+/// Least number of answers of a note.
+const NOTED_ANSWERS: usize = 20;
+/// Variance of the arrivals per interval, divided by their mean, above which they come in bursts.
+const BURSTS: f64 = 2.0;
+
+impl QueueGrowth {
+    /// Returns the growth in a recorded run, as [`QueueGrowth::find`] defines it; `None` for sessions, whose
+    /// turns are due after answers.
+    #[must_use]
+    pub fn in_record(record: &Record) -> Option<Self> {
+        if record.sessions.is_some() {
+            return None;
+        }
+        let each = record.samples_per_query.max(1);
+        let mut answered = record.completed_at.clone();
+        answered.truncate(record.query_count() * each);
+        for (sample, _) in &record.failed {
+            let at = usize::try_from(*sample).ok();
+            if let Some(at) = at.and_then(|at| answered.get_mut(at)) {
+                *at = 0;
+            }
+        }
+        let times = answered.iter().enumerate().filter(|(_, at)| **at > 0);
+        let times = times.map(|(sample, at)| (record.scheduled(sample / each), *at));
+        Self::find(&times.collect::<Vec<_>>())
+    }
+
+    /// Returns the growth if the server completes at least 5 % less than is offered, and the difference is
+    /// at least 2 standard errors: of Poisson counts, and of the trend of the latency. `times` has when
+    /// each request was due and when it was answered.
+    ///
+    /// The trend is the time by which each second of arrivals takes longer to answer, so that answers
+    /// that merely take long are no growth.
+    #[must_use]
+    pub fn find(times: &[(Nanos, Nanos)]) -> Option<Self> {
+        let last = times.iter().map(|(due, _)| *due).max().filter(|last| *last > 0)?;
+        if times.len() < NOTED_ANSWERS {
+            return None;
+        }
+        let count = times.len() as f64;
+        let points =
+            || times.iter().map(|(due, at)| (*due as f64, at.saturating_sub(*due) as f64));
+        let mean_due = points().map(|(due, _)| due).sum::<f64>() / count;
+        let mean_latency = points().map(|(_, latency)| latency).sum::<f64>() / count;
+        let (mut products, mut squares, mut spread) = (0.0, 0.0, 0.0);
+        for (due, latency) in points() {
+            products += (due - mean_due) * (latency - mean_latency);
+            squares += (due - mean_due).powi(2);
+            spread += (latency - mean_latency).powi(2);
+        }
+        let slope = products / squares;
+        let residual = (spread - slope * products).max(0.0) / (count - 2.0);
+        let offered_per_s = (count - 1.0) * SECOND as f64 / last as f64;
+        let completed_per_s = offered_per_s / (1.0 + slope);
+        let completed = count / (1.0 + slope);
+        let counted = ((count + completed) * burstiness(times, last)).sqrt();
+        let is_growing = slope > NOTED_ERRORS * (residual / squares).sqrt()
+            && count - completed > LEAST_SHARE * count
+            && count - completed > NOTED_ERRORS * counted;
+        is_growing.then_some(Self { offered_per_s, completed_per_s })
+    }
+
+    /// Returns the finding as a note.
+    #[must_use]
+    pub fn note(&self) -> String {
+        format!(
+            "Completed {}/s of {}/s offered: the queue grew during the test; figures depend on the \
+             length of the test.",
+            units::rate(self.completed_per_s),
+            units::rate(self.offered_per_s)
+        )
+    }
+}
+
+/// Returns by how much the variance of the arrivals is above that of a Poisson process, if they come in
+/// bursts, and 1 otherwise.
+fn burstiness(times: &[(Nanos, Nanos)], last: Nanos) -> f64 {
+    let mut counts = [0.0_f64; INTERVALS];
+    for (due, _) in times {
+        let at = u128::from(*due) * INTERVALS as u128 / (u128::from(last) + 1);
+        counts[at as usize] += 1.0;
+    }
+    let mean = times.len() as f64 / INTERVALS as f64;
+    let squares: f64 = counts.iter().map(|count| (count - mean).powi(2)).sum();
+    let dispersion = squares / (INTERVALS - 1) as f64 / mean;
+    if dispersion > BURSTS { dispersion } else { 1.0 }
+}
+
 /// Lateness of turns that are due at an interval, which grew during a run: the users want more turns
 /// than the server answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -289,6 +388,52 @@ mod tests {
         assert_eq!(BacklogGrowth::find(Vec::new(), Vec::new()), None);
         assert_eq!(BacklogGrowth::find(vec![0; 200], vec![Nanos::MAX; 200]), None);
         assert_eq!(BacklogGrowth::find(vec![Nanos::MAX; 200], Vec::new()), None);
+    }
+
+    #[test]
+    fn an_overload_is_noted_with_both_rates() {
+        // 561 requests at 18.7/s, which are completed at 16/s in their order.
+        let due = |at: u64| at * SECOND * 10 / 187;
+        let times: Vec<(Nanos, Nanos)> =
+            (0..561).map(|at| (due(at), (at + 1) * SECOND / 16)).collect();
+        let found = QueueGrowth::find(&times).unwrap();
+        assert_eq!(
+            found.note(),
+            "Completed 16.00/s of 18.70/s offered: the queue grew during the test; figures depend \
+             on the length of the test."
+        );
+        let record = Record {
+            samples_per_query: 1,
+            scheduled_at: times.iter().map(|time| time.0).collect(),
+            issued_at: times.iter().map(|time| time.0).collect(),
+            completed_at: times.iter().map(|time| time.1).collect(),
+            ..Record::default()
+        };
+        assert_eq!(QueueGrowth::in_record(&record), Some(found));
+        // 40 arrivals and 34 completions differ by less than 2 * sqrt(74).
+        assert_eq!(QueueGrowth::find(&times[..40]), None);
+        // Answers that take 20 s are no growth, nor is an overload by 3 %.
+        let late = |time: &(Nanos, Nanos)| (time.0, time.0 + 20 * SECOND);
+        assert_eq!(QueueGrowth::find(&times.iter().map(late).collect::<Vec<_>>()), None);
+        let slight = |at: u64| (due(at), due(at) * 103 / 100);
+        assert_eq!(QueueGrowth::find(&(0..5_000).map(slight).collect::<Vec<_>>()), None);
+        assert_eq!(QueueGrowth::find(&[(0, SECOND); 200]), None);
+        assert_eq!(QueueGrowth::find(&[(7, SECOND); 200]), None);
+    }
+
+    #[test]
+    fn a_stable_queue_is_rarely_noted() {
+        let noted = |rate: f64| {
+            let is_noted = |seed: &u64| {
+                let [due, done] = play(*seed, rate, 600.0, &Order::First);
+                let times: Vec<(Nanos, Nanos)> = due.into_iter().zip(done).collect();
+                QueueGrowth::find(&times).is_some()
+            };
+            (1..=200).filter(is_noted).count()
+        };
+        // By a simulation, of 400 such runs none at 80 % and one at 95 % of the load is noted.
+        assert!(noted(0.8) <= 1);
+        assert!(noted(0.95) <= 6);
     }
 
     #[test]

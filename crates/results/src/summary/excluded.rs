@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::{count, counted, duration};
 
-/// Requests that were sent and are not measured: no other figure includes them.
+/// Requests that were sent and are not measured. Of other figures, only the scheduled rate includes the
+/// cancelled ones.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -50,7 +51,7 @@ impl ExcludedRequests {
         if self.cancelled > 0 {
             notes.push(format!(
                 "The client cancelled {} of {} requests on purpose. They count as neither success nor \
-                 failure; the verdict and all figures are without them.",
+                 failure; the verdict and all figures but the offered rate are without them.",
                 count(self.cancelled),
                 count(self.cancelled.saturating_add(measured))
             ));

@@ -34,7 +34,8 @@ pub struct Requirement {
     /// approximate number of further queries that would decide an undecided requirement; null if
     /// unknown
     pub more_queries: Option<u64>,
-    /// the requirement would be met if the figures of neighboring queries were independent
+    /// the requirement would be met if the figures of neighboring queries were independent, and the run
+    /// shows that they are not
     #[serde(default)]
     pub is_correlated: bool,
 }

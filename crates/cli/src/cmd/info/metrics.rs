@@ -97,7 +97,9 @@ pub const METRICS: [Metric; 30] = [
     Metric {
         name: "scheduled queries/s (Server)",
         keys: &["scheduled_samples_per_s"],
-        what: "(issued queries - 1) / time at which the last of them was due: the offered load.",
+        what: "(issued queries - 1) / time at which the last of them was due: the offered load. \
+               Queries that failed and those that the client cancelled (cancel=) belong to it; \
+               those of the ramp do not.",
         elsewhere: "",
     },
     Metric {
@@ -147,8 +149,9 @@ pub const METRICS: [Metric; 30] = [
     Metric {
         name: "requests that are not measured",
         keys: &["excluded", "ramp_ns", "ramp_requests", "ramp_lost", "cancelled"],
-        what: "requests that the run sent and that no other figure includes: those due in the ramp \
-               (--ramp), and those after it that the client cancelled on purpose (cancel=). Times \
+        what: "requests that the run sent and does not measure: those due in the ramp (--ramp), \
+               and those after it that the client cancelled on purpose (cancel=). No other figure \
+               includes them, except that the scheduled rate includes the cancelled ones. Times \
                count from the end of the ramp. A request that is complete before it would be \
                cancelled counts as usual.",
         elsewhere: "warmup requests and cancelled requests (aiperf)",

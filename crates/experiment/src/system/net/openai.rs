@@ -19,7 +19,7 @@ use serde_json::{Map, Value};
 use super::models::ModelMix;
 use super::secrets::member_secrets;
 use super::sessions::Sessions;
-use super::spec_keys::check_redacted;
+use super::spec_keys::{check_redacted, fit_connections};
 use super::{
     Answers, ServerGroup, SpecKeys, StartedServer, contradictions, prompts, sessions, tools,
     version,
@@ -45,6 +45,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     let tools = tools::tools(given, sessions.is_some())?;
     let mut options = Options { keeps_texts: run.keeps_texts, tools, ..given.options(run)? };
     add_fields(&mut options, api);
+    fit_connections(&mut options, settings.version);
     let metrics = given.metrics(&nodes, &options, settings.version, true)?;
     given.finish()?;
     sessions::check(sessions.as_ref(), &nodes, &settings)?;

@@ -11,6 +11,7 @@ use dyno_net::workload::Row;
 use dyno_tensors::files;
 
 use super::secrets::{REDACTED, member_secrets};
+use super::spec_keys::fit_connections;
 use super::{
     Answers, MetricsSource, ServerGroup, Sessions, SpecKeys, StartedServer, prompts, version,
 };
@@ -43,7 +44,8 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     }
     let content_type = given.text("content-type").unwrap_or_else(|| "application/json".into());
     let fields = if body.is_empty() { Vec::new() } else { vec![("content-type", content_type)] };
-    let (http, options) = (version(given)?, given.options(run)?);
+    let (http, mut options) = (version(given)?, given.options(run)?);
+    fit_connections(&mut options, http);
     let metrics = given.metrics(&nodes, &options, http, false)?;
     given.finish()?;
     let rows = prompts::rows_of(run)?;

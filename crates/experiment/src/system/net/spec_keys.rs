@@ -12,6 +12,7 @@ use dyno_loadgen::settings::nearest;
 use dyno_net::client::{Cancellation, Options};
 use dyno_net::coding::Coding;
 use dyno_net::endpoint::Endpoint;
+use dyno_net::exchange::HttpVersion;
 use dyno_net::ledger::AcceptedClasses;
 use dyno_net::tls::{Authorities, Identity, Trust};
 use dyno_results::units::parse_duration;
@@ -509,6 +510,15 @@ const MODEL: &str = "model";
 
 /// Key of the classes of answers that count as success.
 const ACCEPTED: &str = "accept-answers";
+
+/// Lowers the default number of HTTP/2 connections to each server to those that a limit of the requests in
+/// flight needs. A connection carries fewer streams than servers usually permit (100 or more).
+pub fn fit_connections(options: &mut Options, version: HttpVersion) {
+    let is_default = options.grows;
+    if let (HttpVersion::Http2, true, Some(most)) = (version, is_default, options.max_in_flight) {
+        options.connections = most.get().div_ceil(options.streams).min(MOST_CONNECTIONS);
+    }
+}
 
 /// Default number of streams per connection of HTTP/2. With the default number of connections it
 /// equals the default number of waiting requests of `dyno serve`.

@@ -1,6 +1,6 @@
 //! Rates, tokens/s and goodput. Sources as in [`super`].
 
-use super::{Arrivals, Findings, Goodput, Limits, NO_BOUND, Report, Run, Settings};
+use super::{Arrivals, Ending, Findings, Goodput, Limits, NO_BOUND, Report, Run, Settings};
 use crate::oracle::Scenario;
 
 /// Relative error of arithmetic.
@@ -111,11 +111,21 @@ impl Run<'_> {
         Some(longer.min(load.max(lasted as f64)).round() as u64)
     }
 
+    /// Returns when the last cancelled query after the ramp was due; 0 without one.
+    fn cancelled_until(&self) -> u64 {
+        let requests = self.issued.all.iter().zip(&self.issued.due);
+        let cancelled =
+            requests.filter(|(request, _)| matches!(request.ending, Ending::Cancelled { .. }));
+        let due = cancelled.filter_map(|(_, due)| due.checked_sub(self.s.ramp_ns));
+        due.max().unwrap_or(0)
+    }
+
     /// Returns rates by the key of the summary, and the relative error that their definition leaves.
     fn rates(&self, counted: u64) -> Vec<(&'static str, f64, f64)> {
         let answered = self.answers.len() as f64;
         let last = self.measured.last().copied();
         let last_due = last.map_or(0, |at| self.issued.due[at] - self.s.ramp_ns);
+        let last_due = last_due.max(self.cancelled_until());
         let last_issue = last.map_or(0, |at| self.issued.all[at].issued_ns - self.s.ramp_ns);
         let sum: u64 = self.answers.iter().map(|answer| answer.latency).sum();
         // The mean is truncated to whole ns.
@@ -124,7 +134,11 @@ impl Run<'_> {
         let longest = seconds(longest.unwrap_or(0));
         let mut found = match self.s.scenario {
             Scenario::Server => vec![
-                ("scheduled_samples_per_s", gaps(self.count()) / seconds(last_due), EXACT),
+                (
+                    "scheduled_samples_per_s",
+                    gaps(self.count() + self.cancelled) / seconds(last_due),
+                    EXACT,
+                ),
                 ("completed_samples_per_s", answered / seconds(counted), EXACT),
             ],
             Scenario::SingleStream => vec![

@@ -79,7 +79,10 @@ struct LaneState {
 impl Http2 {
     pub(super) fn start(shared: &Arc<ClientCore>) -> io::Result<Self> {
         let mut http2 = Self { lanes: Vec::new(), threads: Vec::new(), next: AtomicUsize::new(0) };
-        for thread in 0..shared.threads.len() {
+        // A single lane counts all streams if their number is limited, and has all connections.
+        let is_limited = shared.options.max_in_flight.is_some();
+        let lanes = if is_limited { 1 } else { shared.threads.len() };
+        for thread in 0..lanes {
             let clock = shared.clock;
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .on_thread_park(move || kernel::is_about_to_wait(clock.now()))
@@ -87,7 +90,7 @@ impl Http2 {
                 .build()?;
             let nodes = shared.nodes.len();
             let connections = 0..nodes * shared.options.connections;
-            let mine = connections.filter(|n| n / nodes % shared.threads.len() == thread);
+            let mine = connections.filter(|n| n / nodes % lanes == thread);
             let mine: Vec<usize> = mine.map(|number| number % nodes).collect();
             if mine.is_empty() {
                 continue;
@@ -122,14 +125,6 @@ impl Http2 {
         Ok(http2)
     }
 
-    /// Returns the lanes in use; a single lane counts all streams if their number is limited.
-    fn used(&self) -> &[Arc<Lane>] {
-        match self.lanes[0].shared.options.max_in_flight {
-            Some(_) => &self.lanes[..1],
-            None => &self.lanes,
-        }
-    }
-
     pub(super) fn prepare(&self, samples: usize) {
         let longest = Duration::from_nanos(self.lanes[0].shared.options.connect_limit);
         for lane in &self.lanes {
@@ -148,10 +143,9 @@ impl Http2 {
     }
 
     pub(super) fn issue(&self, samples: &[QuerySample], responder: &Responder) {
-        let used = self.used();
-        let lanes = used.len();
+        let lanes = self.lanes.len();
         let first = self.next.fetch_add(samples.len(), Ordering::Relaxed);
-        for (turn, lane) in used.iter().cycle().skip(first % lanes).take(lanes).enumerate() {
+        for (turn, lane) in self.lanes.iter().cycle().skip(first % lanes).take(lanes).enumerate() {
             let share = samples.iter().skip(turn).step_by(lanes);
             if share.len() > 0 {
                 lane.take(share.map(Job::for_sample), responder);

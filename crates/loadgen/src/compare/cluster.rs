@@ -1,0 +1,122 @@
+//! Design effects of events: how many trials are equivalent to one independent trial.
+
+use super::probability::{normal, student};
+use super::within::BATCHES;
+
+/// Assumed design effect of a run that is too short to show it.
+pub(super) const SHORT_EFFECT: f64 = 4.0;
+/// Minimum number of events, and of other trials, that show in a short run whether events come in rows.
+const FEWEST_SHOWN: usize = 5;
+
+/// Returns the design effect of a run that is too short for blocks. It is at least the longest row of
+/// the rarer kind (events or other trials), and the assumed effect if that kind is too rare to show
+/// rows. Isolated events thus count as independent.
+pub(super) fn effect_of_few(events: &[bool]) -> f64 {
+    let happened = count(events);
+    let rarer = happened.min(events.len() - happened);
+    let rarer_kind = 2 * happened <= events.len();
+    let rows = events.split(|&event| event != rarer_kind).map(<[bool]>::len);
+    let effect = design_effect(events, false).max(rows.max().unwrap_or(0) as f64);
+    if rarer < FEWEST_SHOWN { effect.max(SHORT_EFFECT) } else { effect }
+}
+
+/// Sums of events over blocks of equal length.
+struct Blocks {
+    length: usize,
+    count: usize,
+    /// Variance of a sum, divided by that of independent events.
+    effect: f64,
+    /// Correlation of neighboring sums, at most [`CORRELATION_MOST`].
+    correlation: f64,
+}
+
+/// Shortest block, unless the run is shorter than [`BATCHES`] of them.
+const SHORTEST: usize = 16;
+/// Length of a block in design effects from which on its sums are nearly independent.
+const LONG_ENOUGH: f64 = 10.0;
+/// Deviations of a variance of blocks that independent events hardly ever reach.
+const DEVIATIONS: f64 = 3.0;
+/// Maximum correlation of blocks: above it, the run is too short for them.
+const CORRELATION_MOST: f64 = 0.9;
+
+impl Blocks {
+    /// Returns the blocks of this length; `before[n]` is the number of events before trial `n`.
+    fn new(before: &[u32], length: usize, share: f64) -> Self {
+        let (count, mean) = ((before.len() - 1) / length, length as f64 * share);
+        let deviations: Vec<f64> = (0..count)
+            .map(|block| f64::from(before[(block + 1) * length] - before[block * length]) - mean)
+            .collect();
+        let squares: f64 = deviations.iter().map(|of| of * of).sum();
+        let products: f64 = deviations.windows(2).map(|pair| pair[0] * pair[1]).sum();
+        let variance = squares / (count as f64 - 1.0);
+        let correlation = if squares > 0.0 { products / squares } else { 0.0 };
+        Self {
+            length,
+            count,
+            effect: variance / (mean * (1.0 - share)),
+            correlation: correlation.clamp(0.0, CORRELATION_MOST),
+        }
+    }
+
+    /// Returns whether the blocks are so long that their sums are nearly independent.
+    fn is_long(&self) -> bool {
+        self.length as f64 >= LONG_ENOUGH * self.effect.max(1.0)
+    }
+
+    /// Returns whether the sums differ more than those of independent events, of which the rarer kind
+    /// occurs this many times.
+    fn is_clustered(&self, rarer: f64) -> bool {
+        let variance = 2.0 / (self.count as f64 - 1.0) + 1.0 / rarer;
+        self.effect > 1.0 + DEVIATIONS * variance.sqrt()
+    }
+
+    /// Returns the design effect. Neighboring sums of the longest blocks may still be correlated, as in
+    /// an autoregressive process.
+    fn corrected(&self, is_longest: bool) -> f64 {
+        let correlation = if is_longest { self.correlation } else { 0.0 };
+        self.effect * (1.0 + correlation) / (1.0 - correlation)
+    }
+}
+
+/// Returns how many trials are equivalent to one independent trial; at least 1, and 1 for events that
+/// never or always happen.
+///
+/// The blocks are those from the first length on that is much longer than the effect: shorter ones
+/// overestimate the effect of a period. If `is_tested`, blocks whose sums do not differ more than those
+/// of independent events do not count.
+pub(super) fn design_effect(events: &[bool], is_tested: bool) -> f64 {
+    let (trials, happened) = (events.len(), count(events));
+    let longest = trials / BATCHES;
+    if longest == 0 || happened == 0 || happened == trials {
+        return 1.0;
+    }
+    let share = happened as f64 / trials as f64;
+    let mut before = vec![0_u32];
+    before.extend(events.iter().scan(0, |sum, &event| {
+        *sum += u32::from(event);
+        Some(*sum)
+    }));
+    let shorter = std::iter::successors(Some(SHORTEST), |length| Some(2 * length));
+    let lengths = shorter.take_while(|&length| length < longest).chain([longest]);
+    let mut blocks: Vec<Blocks> =
+        lengths.map(|length| Blocks::new(&before, length, share)).collect();
+    let first = blocks.iter().position(Blocks::is_long).unwrap_or(blocks.len() - 1);
+    blocks.drain(..first);
+    let rarer = happened.min(trials - happened) as f64;
+    blocks.retain(|of| !is_tested || of.is_clustered(rarer));
+    let effects = blocks.iter().map(|of| {
+        let effect = of.corrected(of.length == longest);
+        if is_tested { effect * uncertainty(of.count) } else { effect }
+    });
+    effects.fold(1.0, f64::max)
+}
+
+/// Returns the factor of a variance that is estimated from this number of blocks.
+fn uncertainty(blocks: usize) -> f64 {
+    const TAIL: f64 = 0.05;
+    (student(TAIL, blocks as f64 - 1.0) / normal(TAIL)).powi(2)
+}
+
+pub(super) fn count(events: &[bool]) -> usize {
+    events.iter().filter(|&&event| event).count()
+}
