@@ -79,6 +79,18 @@ pub fn plan(job: &Job) -> String {
         let (each, from) = (time(at_first), job.load.show(rules.from));
         let _ = writeln!(text, "             a try takes {each} at {from}, less at a higher load");
     }
+    // Runs near the peak are longer if their limits or the rate need it.
+    let refining = job.refining_at(rules.from);
+    if is_from_known && refining > rules.short {
+        let long = rules.short.saturating_mul(BRACKETS);
+        let long = long.saturating_add(refining.saturating_mul(LEAST_LENGTHS));
+        let long = time(long.saturating_add(at_first));
+        let (each, from) = (time(refining), job.load.show(rules.from));
+        let _ = writeln!(
+            text,
+            "             runs near the peak take {each} each, {long} in all, if it is {from}"
+        );
+    }
     if best > rules.max_time {
         text += "             too short to finish: raise --max-time\n";
     }

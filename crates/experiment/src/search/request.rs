@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use dyno_loadgen::clock::{Nanos, SECOND};
+use dyno_loadgen::early_stopping;
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::search::{Limit, Quantity, Rules};
 use dyno_loadgen::settings::{
@@ -245,7 +246,8 @@ pub fn first_load(
 }
 
 /// Returns the minimum number of queries of a run that counts. Fewer queries are too few to be certain
-/// of a percentile even if all of them keep the limit. With early stopping, that decides.
+/// of a percentile even if all of them keep the limit. Early stopping demands more of them, and at a rate
+/// near the peak some are over the limit.
 pub fn least_queries(
     prepared: &PreparedRun,
     load: Load,
@@ -253,13 +255,26 @@ pub fn least_queries(
 ) -> Option<SettingOverride> {
     let settings = prepared.options.settings(load.scenario(), TestMode::PerformanceOnly, None);
     let key = "min_query_count";
-    let is_left_open = settings.values.early_stopping == EarlyStopping::Never
+    let has_early_stopping = settings.values.early_stopping != EarlyStopping::Never;
+    let is_left_open = (!has_early_stopping || load == Load::Qps)
         && settings.values.max_query_count == 0
         && !is_chosen(&settings, key);
-    let needed = limits.iter().filter_map(limits::queries_to_be_certain).max()?;
+    let certain = limits.iter().filter(|limit| limits::queries_to_be_certain(limit).is_some());
+    let early = |limit: &Limit| {
+        let params = early_stopping::Params::rules(1.0 - limit.allowed);
+        NEAR_PEAK.saturating_mul(early_stopping::minimum_underlatency(0, &params))
+    };
+    let needed = match has_early_stopping {
+        true => certain.map(early).max()?,
+        false => certain.filter_map(limits::queries_to_be_certain).max()?,
+    };
     let queries = needed.max(settings.values.min_query_count);
     is_left_open.then(|| (key, queries.to_string()))
 }
+
+/// Queries of a full run at a rate as a multiple of those that early stopping demands if none is over the
+/// limit.
+const NEAR_PEAK: u64 = 4;
 
 /// Returns the rate that a probe finds; `None` if it was interrupted.
 fn probed_rate(prepared: &PreparedRun, control: Control<'_>) -> Result<Option<f64>, Failure> {
