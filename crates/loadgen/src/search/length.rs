@@ -6,8 +6,14 @@
 //! `4 B² load / ln² a`. Bounds for which that takes longer than `16 / (tolerance² load)` are reached
 //! within half a tolerance of the capacity, so that runs need not be longer.
 
-use super::{Block, Limit, Observation, Probe, Purpose, Quantity, Search, Unit};
+use super::backlog::Change;
+use super::{Block, LONGEST, Limit, Observation, Probe, Purpose, Quantity, Search, Unit};
 use crate::clock::{Nanos, SECOND};
+use crate::record::Record;
+
+/// Difference of two loads near the capacity that runs of the greatest length of a memory hardly show, in
+/// tolerances: the standard deviation of their arrivals and completions is `sqrt(2 / (load length))`.
+pub const RESOLUTION: f64 = 0.354;
 
 /// Length of a full run, in times within which the queue forgets its state.
 const FULL_MEMORIES: u64 = 4;
@@ -50,18 +56,25 @@ impl Search {
         self.memory(load) > self.rules.short
     }
 
-    /// Returns whether a run passes only if its backlog returns to its earlier level
-    /// ([`backlog_returns`](super::backlog_returns)): its limits are so wide that a growing queue may keep
-    /// them until its end.
+    /// Returns whether a run at a rate that kept every limit fails by its backlog. If its limits are so wide
+    /// that a growing queue may keep them until its end, a full run passes only if its backlog returned to
+    /// its earlier level, and a refining run if it did not stay above that.
     #[must_use]
-    pub fn judges_backlog(&self, probe: &Probe) -> bool {
-        probe.purpose != Purpose::Bracket && self.is_wide_at(probe.load)
+    pub fn fails_by_backlog(&self, probe: &Probe, record: &Record) -> bool {
+        if probe.purpose == Purpose::Bracket || !self.is_wide_at(probe.load) {
+            return false;
+        }
+        match Change::of_run(record) {
+            None | Some(Change::Returned) => false,
+            Some(Change::Open) => matches!(probe.purpose, Purpose::Confirm { .. }),
+            Some(Change::Grown) => true,
+        }
     }
 
     /// Returns the minimum and the maximum length of a refining run at this load, ns.
     #[must_use]
     pub fn refining_at(&self, load: f64) -> [Nanos; 2] {
-        let (short, longest) = (self.rules.short, self.longest());
+        let short = self.rules.short;
         let most = self.rules.max_time / PARTS;
         let queries = match self.rules.unit {
             Unit::Rate => LEAST_EVENTS / self.strictest_share(),
@@ -70,7 +83,8 @@ impl Search {
         let by_count = (queries / load * SECOND as f64) as Nanos;
         let memory = self.memory(load);
         let least = short.max(memory.max(by_count).min(most));
-        [least, longest.max(least).max(memory.saturating_mul(FULL_MEMORIES).min(most))]
+        let longer = memory.saturating_mul(FULL_MEMORIES).max(by_count.saturating_mul(LONGEST));
+        [least, self.longest().max(least).max(longer.min(most))]
     }
 
     /// Returns the least share that a limit other than that on errors allows; 1 without one.

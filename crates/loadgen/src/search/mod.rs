@@ -44,7 +44,6 @@ mod peak;
 mod rules;
 mod step;
 
-pub use backlog::backlog_returns;
 pub use limit::{BLOCKS, Block, Limit, Quantity};
 pub use peak::Peak;
 pub use rules::{Rules, Unit};
@@ -575,7 +574,9 @@ impl Search {
         let runs = self.observations.iter().map(counts);
         // Whether a run passes a wide limit near the capacity is a matter of chance, not of a step.
         let is_wide = self.is_wide_at(peak.load);
-        if let Some(pair) = step::neighbors(runs, &self.rules.limits).filter(|_| !is_wide) {
+        if is_wide {
+            peak.widen(length::RESOLUTION * self.rules.tolerance);
+        } else if let Some(pair) = step::neighbors(runs, &self.rules.limits) {
             peak.narrow(pair, &self.rules);
         }
         peak

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use dyno_loadgen::clock::MILLISECOND;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::{RunLog, TestLog};
-use dyno_loadgen::search::{Probe, backlog_returns};
+use dyno_loadgen::search::Probe;
 use dyno_loadgen::settings::TestMode;
 use dyno_results::run_directory::make_way;
 use dyno_results::summary::backlog::BacklogGrowth;
@@ -109,8 +109,7 @@ impl Job {
         if let Some(growth) = BacklogGrowth::in_record(record) {
             return Some(growth.sentence());
         }
-        let stays = self.search.judges_backlog(probe) && backlog_returns(record) == Some(false);
-        stays.then(|| {
+        self.search.fails_by_backlog(probe, record).then(|| {
             "The backlog did not return to its earlier level before the run ended. The limits are so              wide that only a longer run may miss them."
                 .into()
         })
