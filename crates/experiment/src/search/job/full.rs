@@ -110,7 +110,8 @@ impl Job {
             return Some(growth.sentence());
         }
         self.search.fails_by_backlog(probe, record).then(|| {
-            "The backlog did not return to its earlier level before the run ended. The limits are so              wide that only a longer run may miss them."
+            "The backlog did not return to its earlier level before the run ended. The limits are so \
+             wide that only a longer run may miss them."
                 .into()
         })
     }
