@@ -246,8 +246,7 @@ pub fn first_load(
 }
 
 /// Returns the minimum number of queries of a run that counts. Fewer queries are too few to be certain
-/// of a percentile even if all of them keep the limit. Early stopping demands more of them, and at a rate
-/// near the peak some are over the limit.
+/// of a percentile even if all of them keep the limit. With early stopping, that decides.
 pub fn least_queries(
     prepared: &PreparedRun,
     load: Load,
@@ -255,26 +254,13 @@ pub fn least_queries(
 ) -> Option<SettingOverride> {
     let settings = prepared.options.settings(load.scenario(), TestMode::PerformanceOnly, None);
     let key = "min_query_count";
-    let has_early_stopping = settings.values.early_stopping != EarlyStopping::Never;
-    let is_left_open = (!has_early_stopping || load == Load::Qps)
+    let is_left_open = settings.values.early_stopping == EarlyStopping::Never
         && settings.values.max_query_count == 0
         && !is_chosen(&settings, key);
-    let certain = limits.iter().filter(|limit| limits::queries_to_be_certain(limit).is_some());
-    let early = |limit: &Limit| {
-        let params = early_stopping::Params::rules(1.0 - limit.allowed);
-        NEAR_PEAK.saturating_mul(early_stopping::minimum_underlatency(0, &params))
-    };
-    let needed = match has_early_stopping {
-        true => certain.map(early).max()?,
-        false => certain.filter_map(limits::queries_to_be_certain).max()?,
-    };
+    let needed = limits.iter().filter_map(limits::queries_to_be_certain).max()?;
     let queries = needed.max(settings.values.min_query_count);
     is_left_open.then(|| (key, queries.to_string()))
 }
-
-/// Queries of a full run at a rate as a multiple of those that early stopping demands if none is over the
-/// limit.
-const NEAR_PEAK: u64 = 4;
 
 /// Returns the rate that a probe finds; `None` if it was interrupted.
 fn probed_rate(prepared: &PreparedRun, control: Control<'_>) -> Result<Option<f64>, Failure> {
@@ -361,11 +347,31 @@ pub fn rules(
         short: ask.short.unwrap_or(if is_quick { 2 * SECOND } else { 10 * SECOND }),
         full,
         full_queries: plan.min_query_count,
+        certain_queries: early_stopping_queries(prepared, load, limits),
         full_runs,
         most_queries: MOST_QUERIES,
         max_time: ask.max_time.unwrap_or(most),
         confirmations: if ask.confirm { CONFIRMATIONS } else { 0 },
     }
+}
+
+/// Queries of a full run at a rate as a multiple of those that early stopping demands if none is over the
+/// limit: near the peak, some are.
+const NEAR_PEAK: u64 = 4;
+
+/// Returns how many queries of a full run at a rate let early stopping pass it; 0 if that does not decide.
+fn early_stopping_queries(prepared: &PreparedRun, load: Load, limits: &[Limit]) -> u64 {
+    let settings = prepared.options.settings(load.scenario(), TestMode::PerformanceOnly, None);
+    let values = &settings.values;
+    if values.early_stopping == EarlyStopping::Never || values.max_query_count != 0 {
+        return 0;
+    }
+    let is_percentile = |limit: &&Limit| limits::queries_to_be_certain(limit).is_some();
+    let least = |limit: &Limit| {
+        let params = early_stopping::Params::rules(1.0 - limit.allowed);
+        NEAR_PEAK.saturating_mul(early_stopping::minimum_queries(0, &params))
+    };
+    limits.iter().filter(is_percentile).map(least).max().unwrap_or(0)
 }
 
 /// Returns the limits on the system. The lag is a property of the client: a run with too much lag

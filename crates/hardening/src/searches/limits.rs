@@ -69,6 +69,7 @@ impl SearchCase {
             short: s.short_ns,
             full: s.full_ns,
             full_queries: 0,
+            certain_queries: 0,
             full_runs: 1,
             most_queries: u64::MAX,
             max_time: s.max_time_ns,

@@ -105,7 +105,12 @@ impl Search {
     /// Returns the length of the first full run at this load, ns.
     #[must_use]
     pub fn full_at(&self, load: f64) -> Nanos {
-        self.set_length(load).max(self.memory(load).saturating_mul(FULL_MEMORIES))
+        let certain = match self.rules.unit {
+            Unit::Rate => self.rules.certain_queries as f64 / load * SECOND as f64,
+            Unit::Whole => 0.0,
+        };
+        let memories = self.memory(load).saturating_mul(FULL_MEMORIES);
+        self.set_length(load).max(certain as Nanos).max(memories)
     }
 
     /// Returns the length of a full run after this many that failed, ns. Early stopping demands a lower

@@ -27,6 +27,7 @@
 //!     short: SECOND,
 //!     full: 60 * SECOND,
 //!     full_queries: 1_000,
+//!     certain_queries: 0,
 //!     full_runs: 1,
 //!     most_queries: 1_000_000,
 //!     max_time: 3_600 * SECOND,

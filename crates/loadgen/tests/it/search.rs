@@ -29,6 +29,7 @@ fn rules(limit: Limit, from: f64, unit: Unit) -> Rules {
         short: 10 * SECOND,
         full: FULL,
         full_queries: 0,
+        certain_queries: 0,
         full_runs: 1,
         most_queries: 5_000_000,
         max_time: 24 * 3_600 * SECOND,
