@@ -498,7 +498,7 @@ impl Search {
         let mut load = peak.load_that_passes(self.full_after(attempt - 1, peak.load), &self.rules);
         if self.is_wide_at(peak.load) {
             // Near the capacity, a run above the peak may pass by chance.
-            load = load.min(peak.low);
+            load = load.min(peak.low * (-length::RESOLUTION * self.rules.tolerance).exp());
         }
         let before =
             self.observations.iter().rev().find(|observation| observation.is_failed_attempt());
