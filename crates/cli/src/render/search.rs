@@ -73,14 +73,44 @@ pub fn plan(job: &Job) -> String {
         time(rules.max_time),
         if job.is_virtual() { " of virtual time" } else { "" }
     );
-    if confirms && !is_from_known && job.load.unit() == Unit::Rate {
-        text += "             longer if the rate is low\n";
-    } else if at_first > full {
-        let (each, from) = (time(at_first), job.load.show(rules.from));
-        let _ = writeln!(text, "             a try takes {each} at {from}, less at a higher load");
-    }
+    text += &at_first_load(job, [at_first, full]);
     if best > rules.max_time {
         text += "             too short to finish: raise --max-time\n";
+    }
+    text
+}
+
+/// Returns how long runs take that the load or wide limits make longer, if the peak is at the first load.
+/// `at_first` is the time of a try at that load, and `full` that at a high one.
+fn at_first_load(job: &Job, [at_first, full]: [Nanos; 2]) -> String {
+    let (rules, from) = (job.rules(), job.load.show(job.rules().from));
+    if !job.is_from_known {
+        let is_rate = rules.confirmations > 0 && job.load.unit() == Unit::Rate;
+        return if is_rate {
+            "             longer if the rate is low\n".into()
+        } else {
+            String::new()
+        };
+    }
+    let mut text = String::new();
+    if at_first > full {
+        // A higher rate completes its queries sooner; a wide limit needs longer runs near the capacity.
+        let is_less = job.confirmation_at(2.0 * rules.from) < at_first;
+        let when = if is_less {
+            format!("at {from}, less at a higher load")
+        } else {
+            format!("if the peak is {from}")
+        };
+        let _ = writeln!(text, "             a try takes {} {when}", time(at_first));
+    }
+    let refining = job.refining_at(rules.from);
+    if refining > rules.short {
+        let near = refining.saturating_mul(LEAST_LENGTHS);
+        let all = rules.short.saturating_mul(BRACKETS).saturating_add(near);
+        let (each, all) = (time(refining), time(all.saturating_add(at_first)));
+        let line =
+            format!("             short runs then take {each} each, all runs at least {all}");
+        let _ = writeln!(text, "{line}");
     }
     text
 }

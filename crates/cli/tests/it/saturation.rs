@@ -196,3 +196,16 @@ fn the_option_belongs_to_runs_that_can_be_saturated() {
     let ran = folder.dyno("run --system digits --scenario Offline --stop-on-saturation on");
     assert_eq!(ran.code, Some(2), "{}", ran.stderr);
 }
+
+/// 150 queries/s arrive and 100 are answered: after 20 s, 1,000 wait, for 10 s of the allowed 60 s.
+#[test]
+fn a_run_by_the_rules_notes_a_backlog_that_grew() {
+    let folder = Folder::new();
+    let run = "run --system model:fixed=10ms --scenario Server --profile rules --mode performance \
+               --qps 150 --set server_target_latency_ns=60000000000 --set min_duration_ms=20000 \
+               --set min_query_count=1 --json --out ruled";
+    let found = folder.dyno(run).json();
+    let notes = found["tests"][0]["notes"].to_string();
+    assert!(notes.contains("The backlog still grew when the run ended"), "{found}");
+    assert_ne!(found["verdict"], "UNDECIDED", "{found}");
+}

@@ -338,3 +338,37 @@ fn an_unclear_search_states_no_peak_and_names_the_limit() {
         serde_json::from_str(&folder.read("unclear/search.json")).unwrap();
     assert_eq!(found["peak"], serde_json::Value::Null);
 }
+
+/// P(T > 1 s) = exp(-(100 - rate)) is 1 % at 95.4 queries/s, of a capacity of 100. In 5 s, a queue reaches
+/// this limit only at 120 queries/s.
+#[test]
+fn no_load_above_the_capacity_is_confirmed() {
+    let folder = Folder::new();
+    for limit in ["p99<=1s", "p99<=10min"] {
+        let search = format!(
+            "search --system model:exponential=10ms --limit {limit} --from 40 --tolerance 5% --json"
+        );
+        let found = folder.dyno(&search).exits(0).json();
+        assert_eq!(found["state"], "confirmed");
+        let confirmed = found["confirmed"]["load"].as_f64().unwrap();
+        assert!((70.0..100.0).contains(&confirmed), "{limit}: {confirmed}");
+        let peak = found["peak"]["load"].as_f64().unwrap();
+        assert!((85.0..106.0).contains(&peak), "{limit}: {peak}");
+    }
+}
+
+/// A server of 10 queries/s has its p99 at 500 ms at about 5.61 queries/s. 5 s have 28 queries at that rate.
+#[test]
+fn the_peak_of_a_slow_system_is_confirmed() {
+    let folder = Folder::new();
+    let search = "search --system model:fixed=100ms,servers=1 --limit p99<=500ms --from 3 \
+                  --tolerance 5% --json --out slow";
+    let found = folder.dyno(search).exits(0).json();
+    let peak = found["peak"]["load"].as_f64().unwrap();
+    assert!((peak / 5.61 - 1.0).abs() < 0.1, "{peak}");
+    let folder_of_run = found["confirmed"]["folder"].as_str().unwrap();
+    let run: serde_json::Value =
+        serde_json::from_str(&folder.read(&format!("slow/{folder_of_run}/summary.json"))).unwrap();
+    let queries = run["tests"][0]["metrics"]["query_count"].as_u64().unwrap();
+    assert!(queries > 1_000, "{queries}");
+}

@@ -22,11 +22,13 @@ pub(super) struct Ending<'a> {
     pub failures: FailureRule,
 }
 
-/// Whether a backlog that still grows at the end leaves the verdict undecided.
+/// What a backlog that still grows at the end does to the verdict: it leaves it undecided, or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BacklogCheck {
-    /// The load varies by itself, or the rules of MLPerf alone decide.
+    /// The load varies by itself.
     Never,
+    /// The rules of MLPerf alone decide; a note states the growth.
+    Noted,
     /// In any case, as the first reason after failures.
     Always,
     /// If the test would be VALID otherwise.
@@ -44,7 +46,7 @@ impl BacklogCheck {
         } else if test.stops_saturated {
             Self::Always
         } else if is_of_rules {
-            Self::Never
+            Self::Noted
         } else if prepared.system.remote().is_some() {
             Self::Always
         } else {
@@ -77,11 +79,14 @@ impl OutcomeSink<'_> {
         } else {
             let has_reasons = !tenant.reasons.is_empty();
             let judges_growth = match ending.backlog {
-                BacklogCheck::Never => false,
+                BacklogCheck::Never | BacklogCheck::Noted => false,
                 BacklogCheck::Always => true,
                 BacklogCheck::IfValid => !has_reasons,
             };
             seen::judge_backlog(tenant, &runs, judges_growth);
+            if ending.backlog == BacklogCheck::Noted {
+                seen::note_backlog(tenant, &runs);
+            }
         }
         if test.mode == TestMode::PerformanceOnly {
             let own = |bound: &&Requirement| bound.is_for(test.scenario);

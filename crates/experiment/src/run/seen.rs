@@ -74,6 +74,22 @@ fn growth_note(test: &summary::Test, record: &Record) -> Option<String> {
     })
 }
 
+/// Adds a note to a test whose verdict is that of the rules if its backlog still grew when one of its runs
+/// ended.
+pub(super) fn note_backlog(test: &mut summary::Test, runs: &[JudgedRun<'_>]) {
+    if test.state != State::Complete {
+        return;
+    }
+    let note = |run: &JudgedRun<'_>| {
+        let sentence = BacklogGrowth::in_record(run.record)?.sentence();
+        Some(match &run.name {
+            Some(name) => format!("In {name}: {sentence}"),
+            None => sentence,
+        })
+    };
+    test.notes.extend(runs.iter().find_map(note));
+}
+
 /// Returns the client's part of the summary of a test, which may show that its figures do not
 /// count.
 pub(super) fn seen_by_client(

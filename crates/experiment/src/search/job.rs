@@ -1,20 +1,20 @@
 //! Execution of a search: plays its runs and writes its state after each.
 
+mod full;
 mod observed;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, WallTime};
-use dyno_loadgen::run::{RunLog, TestLog};
+use dyno_loadgen::run::TestLog;
 use dyno_loadgen::search::{Block, Limit, Observation, Probe, Purpose, Rules, Search, Step};
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Origin, Repetition, Setting, TestMode};
-use dyno_results::run_directory::{free_folder, make_way};
+use dyno_results::run_directory::free_folder;
 use dyno_results::search::{
     Confirmed, Definition, Disturbed, Load, Phase, Point, State, Unfinished,
 };
-use dyno_results::summary::backlog::BacklogGrowth;
 use dyno_results::{summary, units};
 
 use self::observed::is_of_client;
@@ -132,6 +132,11 @@ impl Job {
     /// Returns the minimum duration of a confirmation at a load, ns.
     pub fn confirmation_at(&self, load: f64) -> Nanos {
         self.search.confirmation_at(load)
+    }
+
+    /// Returns the minimum duration of a run near the peak, ns, if the peak is at this load.
+    pub fn refining_at(&self, load: f64) -> Nanos {
+        self.search.refining_at(load)[0]
     }
 
     /// Returns whether runs are in virtual time.
@@ -393,11 +398,11 @@ impl Job {
         observation.overloaded = is_early && self.load == Load::Qps;
         // A short run may keep a wide limit while queries pile up, which a longer run misses.
         let keeps_limits = !is_ended && test.has_one_rate() && self.search.keeps_all(&observation);
-        let growth = if keeps_limits { BacklogGrowth::in_record(&run.record) } else { None };
+        let growth = if keeps_limits { self.growth(probe, &run.record) } else { None };
         observation.overloaded |= growth.is_some();
         observation.passed = !is_ended && self.search.keeps_all(&observation);
         let mut told = self.told(probe, observation, (&[run], run), None);
-        told.reasons.extend(growth.map(|growth| format!("    {}", growth.sentence())));
+        told.reasons.extend(growth.map(|growth| format!("    {growth}")));
         if !is_failing {
             told.disturb(&judged);
         }
@@ -464,67 +469,6 @@ impl Job {
         }
         let test = self.prepared.performance_test(scenario, &on_top, &ORIGIN)?;
         Ok(PlannedTest { reads_metrics: false, ..test })
-    }
-
-    /// Plays a confirmation: a full run with its own directory.
-    fn confirm(&mut self, probe: &Probe, control: Control<'_>) -> Result<Attempt, Failure> {
-        let mut on_top = self.load.bounds(&self.limits);
-        on_top.push(self.load.setting(probe.load));
-        self.prepared.options.depart(self.load.scenario(), &on_top, &ORIGIN);
-        on_top.extend(request::repetition(&self.prepared, self.load));
-        on_top.extend(request::least_queries(&self.prepared, self.load, &self.limits));
-        let test = self.prepared.performance_test(self.load.scenario(), &on_top, &ORIGIN)?;
-        // A confirmation is judged by its whole length.
-        let tests = [PlannedTest { stops_saturated: false, ..test }];
-        let (folder, path) = self.confirm_folder()?;
-        let directory = self.prepared.directory(&tests, Some(&path))?;
-        let mut made = None;
-        let mut see = |log: &TestLog| {
-            let Some(run) = log.result() else { return };
-            let took = self.took(log);
-            made = Some(self.without_result(log, took).unwrap_or_else(|| {
-                let runs: Vec<&RunLog> = log.runs().collect();
-                let mut observation = self.observe(probe, &runs, took);
-                let mut limits = self.rules().limits.iter().zip(&observation.blocks);
-                observation.passed = limits.all(|(limit, blocks)| limit.is_kept(blocks));
-                Attempt::Report(Box::new(self.told(
-                    probe,
-                    observation,
-                    (&runs, run),
-                    Some(folder.as_str()),
-                )))
-            }));
-        };
-        let control = Control { most: Some(self.left()), ..control };
-        let measured =
-            self.prepared.measure_and_see(&tests, control, directory, &mut see)?.stored()?;
-        if let Some(failing) = measured.failing() {
-            return Ok(Attempt::Failing(failing.clone()));
-        }
-        let mut made = made.ok_or_else(|| Failure::set_up("a run left no record"))?;
-        if let Attempt::Report(told) = &mut made {
-            told.observation.passed &= measured.summary.is_valid();
-            told.point.passed = told.observation.passed;
-            let reasons = measured.summary.tests.iter().flat_map(|test| &test.reasons);
-            let first_line =
-                |reason: &String| reason.lines().next().unwrap_or_default().to_string();
-            told.reasons = reasons.map(|reason| format!("   {}", first_line(reason))).collect();
-            told.disturb(&measured.summary.tests);
-        }
-        Ok(made)
-    }
-
-    /// Returns name and path of the folder of a confirmation: `confirm`, or `confirm-2` and so on
-    /// for further tries. The remains of an interrupted try are replaced.
-    fn confirm_folder(&self) -> Result<(String, PathBuf), Failure> {
-        let tried = self.state.points.iter().filter(|point| point.folder.is_some()).count();
-        let folder = match tried {
-            0 => "confirm".to_string(),
-            _ => format!("confirm-{}", tried + 1),
-        };
-        let path = self.directory.join(&folder);
-        make_way(&path)?;
-        Ok((folder, path))
     }
 }
 

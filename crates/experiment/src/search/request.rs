@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use dyno_loadgen::clock::{Nanos, SECOND};
+use dyno_loadgen::early_stopping;
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::search::{Limit, Quantity, Rules};
 use dyno_loadgen::settings::{
@@ -346,11 +347,31 @@ pub fn rules(
         short: ask.short.unwrap_or(if is_quick { 2 * SECOND } else { 10 * SECOND }),
         full,
         full_queries: plan.min_query_count,
+        certain_queries: early_stopping_queries(prepared, load, limits),
         full_runs,
         most_queries: MOST_QUERIES,
         max_time: ask.max_time.unwrap_or(most),
         confirmations: if ask.confirm { CONFIRMATIONS } else { 0 },
     }
+}
+
+/// Queries of a full run at a rate as a multiple of those that early stopping demands if none is over the
+/// limit: near the peak, some are.
+const NEAR_PEAK: u64 = 4;
+
+/// Returns how many queries of a full run at a rate let early stopping pass it; 0 if that does not decide.
+fn early_stopping_queries(prepared: &PreparedRun, load: Load, limits: &[Limit]) -> u64 {
+    let settings = prepared.options.settings(load.scenario(), TestMode::PerformanceOnly, None);
+    let values = &settings.values;
+    if values.early_stopping == EarlyStopping::Never || values.max_query_count != 0 {
+        return 0;
+    }
+    let is_percentile = |limit: &&Limit| limits::queries_to_be_certain(limit).is_some();
+    let least = |limit: &Limit| {
+        let params = early_stopping::Params::rules(1.0 - limit.allowed);
+        NEAR_PEAK.saturating_mul(early_stopping::minimum_queries(0, &params))
+    };
+    limits.iter().filter(is_percentile).map(least).max().unwrap_or(0)
 }
 
 /// Returns the limits on the system. The lag is a property of the client: a run with too much lag

@@ -69,6 +69,7 @@ fn rules(from: f64) -> Rules {
         short: 10 * SECOND,
         full: 600 * SECOND,
         full_queries: 0,
+        certain_queries: 0,
         full_runs: 1,
         most_queries: 5_000_000,
         max_time: 24 * 3_600 * SECOND,

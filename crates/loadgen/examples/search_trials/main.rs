@@ -103,6 +103,7 @@ fn search(case: &Case, from: f64, seed: u64) -> Trial {
         short: SHORT,
         full: FULL,
         full_queries: 0,
+        certain_queries: 0,
         full_runs: 1,
         most_queries: 5_000_000,
         max_time: 24 * 3_600 * SECOND,

@@ -9,7 +9,8 @@
 //!
 //! Short runs are biased towards low latencies, because they begin with an empty queue. Their
 //! beginning is therefore ignored, and runs become longer as the search becomes more certain, so
-//! that the remaining bias stays below the random error.
+//! that the remaining bias stays below the random error. A wide limit needs longer runs ([`length`]), and
+//! passes only with a backlog that returns to its earlier level.
 //!
 //! ```
 //! use dyno_loadgen::clock::{MILLISECOND, SECOND};
@@ -26,6 +27,7 @@
 //!     short: SECOND,
 //!     full: 60 * SECOND,
 //!     full_queries: 1_000,
+//!     certain_queries: 0,
 //!     full_runs: 1,
 //!     most_queries: 1_000_000,
 //!     max_time: 3_600 * SECOND,
@@ -35,7 +37,9 @@
 //! assert_eq!((probe.load, probe.purpose), (10.0, Purpose::Bracket));
 //! ```
 
+mod backlog;
 mod fit;
+mod length;
 mod limit;
 mod peak;
 mod rules;
@@ -252,7 +256,7 @@ impl Search {
             return self.done(End::Confirmed, confirmed);
         }
         let is_wide = self.refinements() >= MOST_WIDE && (peak.high / peak.low).ln() > WIDE;
-        if is_wide {
+        if is_wide || (!is_certain && self.fails_at_any_load()) {
             return self.done(End::Unclear, None);
         }
         if !is_certain && self.refinements() < MOST_REFINEMENTS {
@@ -441,18 +445,9 @@ impl Search {
         };
         let lengths = self.refining().map(|run| run.probe.duration);
         let so_far = lengths.fold(0, |sum: Nanos, d| sum.saturating_add(d));
-        let duration = (so_far / GROWTH).clamp(self.rules.short, self.longest());
+        let [least, most] = self.refining_at(load);
+        let duration = (so_far / GROWTH).clamp(least, most);
         self.probe(load, duration, Purpose::Refine)
-    }
-
-    /// Returns the length of a full run at this load, ns.
-    #[must_use]
-    pub fn full_at(&self, load: f64) -> Nanos {
-        let by_count = match self.rules.unit {
-            Unit::Rate => self.rules.full_queries as f64 / load * SECOND as f64,
-            Unit::Whole => 0.0,
-        };
-        self.rules.full.max(by_count as Nanos)
     }
 
     /// Returns the minimum time of a confirmation at this load, ns.
@@ -500,7 +495,11 @@ impl Search {
     }
 
     fn confirmation(&self, peak: &Peak, attempt: u32) -> Step {
-        let mut load = peak.load_that_passes(self.full_at(peak.load), &self.rules);
+        let mut load = peak.load_that_passes(self.full_after(attempt - 1, peak.load), &self.rules);
+        if self.is_wide_at(peak.load) {
+            // Near the capacity, a run above the peak may pass by chance.
+            load = load.min(peak.low * (-length::RESOLUTION * self.rules.tolerance).exp());
+        }
         let before =
             self.observations.iter().rev().find(|observation| observation.is_failed_attempt());
         if let Some(before) = before {
@@ -516,15 +515,16 @@ impl Search {
                 return self.done(End::Unconfirmed, None);
             }
         }
-        if self.takes(self.confirmation_at(load)) > self.left() {
+        let duration = self.full_after(attempt - 1, load);
+        let all = duration.saturating_mul(u64::from(self.rules.full_runs));
+        if self.takes(all) > self.left() {
             return self.done(End::OutOfTime, None);
         }
-        let duration = self.full_at(load);
         Step::Run(self.probe(load, duration, Purpose::Confirm { attempt }))
     }
 
     /// Returns how far below a failed full run the next one is, as a logarithm: by how much it
-    /// missed its limits (the next run has the same arrivals), and a little more.
+    /// missed its limits, and a little more.
     fn missed_by(&self, failed: &Observation, peak: &Peak) -> f64 {
         let tolerance = self.rules.tolerance;
         let missed = |(at, limit): (usize, &Limit)| {
@@ -573,7 +573,11 @@ impl Search {
             (run.probe.load, (0..self.rules.limits.len()).map(of_limit).collect::<Vec<Block>>())
         };
         let runs = self.observations.iter().map(counts);
-        if let Some(pair) = step::neighbors(runs, &self.rules.limits) {
+        // Whether a run passes a wide limit near the capacity is a matter of chance, not of a step.
+        let is_wide = self.is_wide_at(peak.load);
+        if is_wide {
+            peak.widen(length::RESOLUTION * self.rules.tolerance);
+        } else if let Some(pair) = step::neighbors(runs, &self.rules.limits) {
             peak.narrow(pair, &self.rules);
         }
         peak

@@ -19,6 +19,8 @@ pub struct Peak {
     pub binds: Vec<f64>,
     /// Relative half width of the interval of 95 % of the posterior.
     pub(super) spread: f64,
+    /// Part of the interval on either side that is not part of the posterior, as a logarithm.
+    margin: f64,
     fits: Vec<Fit>,
 }
 
@@ -51,6 +53,7 @@ impl Peak {
             high: 0.0,
             binds: Vec::new(),
             spread: 0.0,
+            margin: 0.0,
             fits,
         };
         let whole = |load: f64| match unit {
@@ -75,6 +78,12 @@ impl Peak {
         }
     }
 
+    /// Widens the interval on either side by what even long runs cannot tell, as a logarithm of the load.
+    pub(super) fn widen(&mut self, margin: f64) {
+        self.margin = margin;
+        (self.low, self.high) = (self.low * (-margin).exp(), self.high * margin.exp());
+    }
+
     /// Returns the limit that most likely binds.
     #[must_use]
     pub fn binding(&self) -> usize {
@@ -84,7 +93,7 @@ impl Peak {
 
     /// Returns the relative half width of the interval that is compared with the tolerance.
     pub(super) fn half_width(&self) -> f64 {
-        (self.high / self.low).ln() / 2.0 * (1.96 / DEVIATIONS)
+        ((self.high / self.low).ln() / 2.0 - self.margin) * (1.96 / DEVIATIONS)
     }
 
     /// Returns the load below which the peak lies with this probability.

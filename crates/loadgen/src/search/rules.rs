@@ -22,6 +22,9 @@ pub struct Rules {
     pub full: Nanos,
     /// Minimum number of queries of a full run.
     pub full_queries: u64,
+    /// Number of queries that a full run at a rate needs to be valid near the peak; 0 if any number is
+    /// enough. The run is longer than its settings make it if they have fewer.
+    pub certain_queries: u64,
     /// Full runs per confirmation (>= 1).
     pub full_runs: u32,
     /// Maximum number of queries of a short run.

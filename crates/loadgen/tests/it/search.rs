@@ -29,6 +29,7 @@ fn rules(limit: Limit, from: f64, unit: Unit) -> Rules {
         short: 10 * SECOND,
         full: FULL,
         full_queries: 0,
+        certain_queries: 0,
         full_runs: 1,
         most_queries: 5_000_000,
         max_time: 24 * 3_600 * SECOND,
@@ -51,8 +52,8 @@ fn play(rules: Rules, play: &mut dyn FnMut(&Search, Probe) -> Observation) -> (O
     }
 }
 
-/// A run of a queue with exponential service of mean 1 ms.
-fn run_of_queue(search: &Search, probe: Probe, seed: u64) -> Observation {
+/// A run of a queue with exponential service, of which the server completes `capacity` a second.
+fn run_of_queue(search: &Search, probe: Probe, seed: u64, capacity: f64) -> Observation {
     let settings = TestSettings {
         scenario: Scenario::Server,
         server_target_qps: probe.load,
@@ -63,7 +64,7 @@ fn run_of_queue(search: &Search, probe: Probe, seed: u64) -> Observation {
         ..TestSettings::default()
     };
     let mut random = Mt19937::new(seed + 1);
-    let mut system = OneServer::new(|| (random.exponential(1_000.0) * 1e9) as Nanos);
+    let mut system = OneServer::new(|| (random.exponential(capacity) * 1e9) as Nanos);
     let library = NullLibrary::new(1_000, 1_000);
     let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
     let log = run(&mut driver, &[tenant(&settings, &library)], RecordRetention::Every, &mut |_| {})
@@ -71,11 +72,14 @@ fn run_of_queue(search: &Search, probe: Probe, seed: u64) -> Observation {
     let run = log.runs().next().unwrap();
     let limit = search.rules().limits[0];
     let blocks = limit.blocks(&run.record, probe.duration);
+    // As in the command, the backlog decides only about runs that keep the limit.
+    let is_kept = limit.is_kept(&blocks);
+    let overloaded = is_kept && search.fails_by_backlog(&probe, &run.record);
     Observation {
         probe,
         took: run.finished_at,
-        overloaded: matches!(run.ended, EndReason::TooManyOutstanding { .. }),
-        passed: limit.is_kept(&blocks),
+        overloaded: overloaded || matches!(run.ended, EndReason::TooManyOutstanding { .. }),
+        passed: is_kept && !overloaded,
         blocks: vec![blocks],
     }
 }
@@ -88,7 +92,7 @@ fn the_peak_of_m_m_1_is_found_within_two_percent_in_less_than_half_the_time() {
     for seed in 0..4_u64 {
         let from = 60.0 + 70.0 * seed as f64;
         let mut of_queue = |search: &Search, probe: Probe| {
-            run_of_queue(search, probe, 1_000 * seed + 2 * probe.number)
+            run_of_queue(search, probe, 1_000 * seed + 2 * probe.number, 1_000.0)
         };
         let (outcome, search) =
             play(rules(latency(0.01, 50_000_000), from, Unit::Rate), &mut of_queue);
@@ -103,6 +107,50 @@ fn the_peak_of_m_m_1_is_found_within_two_percent_in_less_than_half_the_time() {
         spent += search.spent() as f64;
     }
     assert!(spent < 0.5 * plain, "{} of the time of plain bisection", spent / plain);
+}
+
+/// A run of a few seconds at a load above the capacity keeps a limit of 1 s on p90: at 105 queries/s, 0.05 s
+/// of waiting is added each second. Below the capacity of 100 queries/s, P(T > 1 s) = exp(-(100 - rate)) is
+/// 10 % at 97.7 queries/s. With a limit of 1 min, the peak is within 0.04 of the capacity.
+#[test]
+fn no_load_above_the_capacity_is_confirmed_for_a_wide_limit() {
+    const CAPACITY: f64 = 100.0;
+    for (bound, seed) in [(1, 0_u64), (1, 1), (60, 2), (60, 3)] {
+        let peak = CAPACITY - 10.0_f64.ln() / bound as f64;
+        let mut of_queue = |search: &Search, probe: Probe| {
+            run_of_queue(search, probe, 1_000 * seed + 2 * probe.number, CAPACITY)
+        };
+        let wide = Rules {
+            tolerance: 0.05,
+            short: 2 * SECOND,
+            full: 5 * SECOND,
+            ..rules(latency(0.1, bound * SECOND), 20.0, Unit::Rate)
+        };
+        let (outcome, _) = play(wide, &mut of_queue);
+        assert_eq!(outcome.end, End::Confirmed, "{bound} s: {outcome:?}");
+        let (found, confirmed) = (outcome.peak.unwrap(), outcome.confirmed.unwrap());
+        assert!((0.75 * CAPACITY..CAPACITY).contains(&confirmed), "{bound} s: {confirmed}");
+        assert!((found.load / peak - 1.0).abs() < 0.05, "{bound} s: {found:?}");
+    }
+}
+
+/// A full run of 5 s at 45 queries/s has 225 queries. Early stopping passes no run with fewer than 459.
+#[test]
+fn full_runs_of_a_slow_system_have_enough_queries() {
+    let slow = Rules {
+        full: 5 * SECOND,
+        short: 2 * SECOND,
+        certain_queries: 4 * 459,
+        ..rules(latency(0.01, SECOND / 5), 10.0, Unit::Rate)
+    };
+    let search = Search::new(slow);
+    assert_eq!(search.full_at(45.0), 1_836 * SECOND / 45);
+    // A refining run has 300 queries, of which a p99 allows three over the limit.
+    assert_eq!(search.refining_at(50.0)[0], 6 * SECOND);
+    // The queue that is at this limit at 1,000 queries/s forgets its state within 4 * 0.2^2 * 1000 / 4.605^2
+    // = 7.54 s. A full run is four times as long.
+    assert_eq!(search.refining_at(1_000.0)[0] / (SECOND / 100), 754);
+    assert_eq!(search.full_at(1_000.0) / (SECOND / 100), 3_017);
 }
 
 /// Returns the observation of an ideal system with this share over the bound.

@@ -88,7 +88,13 @@ pub fn headline(state: &State, directory: &Path) -> (String, bool) {
         }
         Phase::Estimated => "Found, not confirmed (--no-confirm)".into(),
         Phase::Unconfirmed => {
-            "Not confirmed: no full run near the peak was VALID and kept every limit".into()
+            let failed = "Not confirmed: no full run near the peak was VALID and kept every limit";
+            let mut full = state.points.iter().filter(|point| point.folder.is_some());
+            if full.any(|point| point.overloaded) {
+                format!("{failed} without a growing backlog")
+            } else {
+                failed.into()
+            }
         }
         Phase::OutOfTime => format!("Out of time; continue with: {go_on} --max-time TIME"),
         Phase::Unclear => {

@@ -27,9 +27,9 @@ pub(super) const GROWTH_ADVICE: &str =
 /// Number of intervals whose growth is compared.
 const INTERVALS: usize = 16;
 /// Least growth, in standard errors of the mean of an interval.
-const LEAST_ERRORS: f64 = 4.0;
-/// Least growth as a share of the arrivals.
-const LEAST_SHARE: f64 = 0.05;
+const LEAST_ERRORS: f64 = 3.5;
+/// Least growth as a share of the arrivals. A smaller one is that of whole requests.
+const LEAST_SHARE: f64 = 0.002;
 /// Least growth of the second half as a share of that of the first. Below, the backlog levels off.
 const LEAST_LATE_GROWTH: f64 = 0.5;
 /// Most completions of the second half as a multiple of those of the first. Above, the first answers
