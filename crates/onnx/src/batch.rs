@@ -226,8 +226,14 @@ impl Analysis {
             "Softmax" | "LogSoftmax" | "Hardmax" | "LpNormalization" => has(node.int("axis", -1)),
             "LayerNormalization" | "RMSNormalization" => from(node.int("axis", -1)),
             "GroupNormalization" => from(1),
-            "InstanceNormalization" | "Conv" | "ConvInteger" | "ConvTranspose" | "QLinearConv"
-            | "MaxPool" | "AveragePool" | "LpPool" => from(2),
+            "InstanceNormalization"
+            | "Conv"
+            | "ConvInteger"
+            | "ConvTranspose"
+            | "QLinearConv"
+            | "MaxPool"
+            | "AveragePool"
+            | "LpPool" => from(2),
             // Each channel is normalized over all other axes.
             "BatchNormalization" => {
                 node.int("training_mode", 0) == 1 && data.iter().any(|at| *at != 1)

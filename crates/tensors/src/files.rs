@@ -30,8 +30,7 @@ pub fn special_kind(path: &Path) -> Option<&'static str> {
 /// Returns whether the path is a pipe of the process, which can be read only once.
 #[must_use]
 pub fn is_open_pipe(path: &Path) -> bool {
-    is_descriptor(path)
-        && std::fs::metadata(path).is_ok_and(|about| kind_of(&about) == Some(PIPE))
+    is_descriptor(path) && std::fs::metadata(path).is_ok_and(|about| kind_of(&about) == Some(PIPE))
 }
 
 /// Opens a file, or a pipe of the process.

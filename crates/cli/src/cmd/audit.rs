@@ -173,9 +173,8 @@ impl Audit {
         // A run by the rules of a round is audited by the same round.
         let options = Options::read(&line, variables())?.run;
         if options.ramp.is_some_and(|ramp| ramp > 0) {
-            return Err(Failure::usage("after --: an audit has no ramp").hint(
-                "remove --ramp; an audit checks that all answers of its run are logged",
-            ));
+            return Err(Failure::usage("after --: an audit has no ramp")
+                .hint("remove --ramp; an audit checks that all answers of its run are logged"));
         }
         let round = self.rules.round.clone().or(options.round);
         let round = audit::round(round.as_deref(), test)?;

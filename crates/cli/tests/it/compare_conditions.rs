@@ -87,11 +87,9 @@ fn a_ramp_is_a_condition() {
     );
     run(&folder, "a.toml", "a", "");
     run(&folder, "b.toml", "b", "");
-    for compared in [
-        "a b",
-        "--interleave 2 a.toml b.toml --out no",
-        "--interleave 2 a.toml b.toml --dry-run",
-    ] {
+    for compared in
+        ["a b", "--interleave 2 a.toml b.toml --out no", "--interleave 2 a.toml b.toml --dry-run"]
+    {
         let ran = folder.dyno(&format!("compare {compared}")).exits(2);
         assert!(ran.stderr.contains("Server: ramp: none against 5.00 s"), "{}", ran.stderr);
     }

@@ -254,7 +254,8 @@ fn a_dry_run_rejects_a_folder_that_is_taken() {
     check_rejected(&folder, "--out out", 3, "exists and is not empty");
     folder.write("file", "");
     check_rejected(&folder, "--out file/out", 3, "file/out");
-    let config = "version = 1\n[run]\nsystem = \"model:fixed=1ms\"\nscenario = \"server\"\nqps = 5\n";
+    let config =
+        "version = 1\n[run]\nsystem = \"model:fixed=1ms\"\nscenario = \"server\"\nqps = 5\n";
     folder.write("a.toml", config);
     for command in [
         "sweep --system model:fixed=1ms --scenario server --qps 5 --over seed=1,2",

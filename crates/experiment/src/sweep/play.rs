@@ -316,9 +316,10 @@ fn words_of_failure(point: &Point) -> Option<String> {
     let name = point.folder.rsplit('/').next().unwrap_or_default();
     let words: Vec<&str> = words.split(' ').collect();
     let is_size = |at: usize| words.get(at + 1) == Some(&"MB");
-    let common = words.iter().enumerate().map(|(at, word)| {
-        if is_size(at) { "N".to_string() } else { word.replace(name, "FOLDER") }
-    });
+    let common = words
+        .iter()
+        .enumerate()
+        .map(|(at, word)| if is_size(at) { "N".to_string() } else { word.replace(name, "FOLDER") });
     Some(common.collect::<Vec<_>>().join(" "))
 }
 

@@ -125,7 +125,8 @@ pub fn open_loop(due: &[Nanos], answered_at: &[Nanos], lasted: Nanos) -> Option<
 
 /// Returns the growth of the time from arrivals to answers, per time of arrivals (>= 0).
 fn growth(due: &[Nanos], answered_at: &[Nanos]) -> f64 {
-    let answered = || due.iter().copied().zip(answered_at.iter().copied()).filter(|(_, at)| *at > 0);
+    let answered =
+        || due.iter().copied().zip(answered_at.iter().copied()).filter(|(_, at)| *at > 0);
     let by_query = trend(answered()).max(0.0);
     let (mut arrivals, mut answers): (Vec<Nanos>, Vec<Nanos>) = answered().unzip();
     arrivals.sort_unstable();

@@ -63,14 +63,8 @@ pub(super) async fn answer(state: Arc<State>, request: Request<Incoming>) -> Res
 
 /// Header fields that a request may have only once. If a proxy and this server read different ones, they
 /// see different requests.
-const SINGLE_FIELDS: [&str; 6] = [
-    "host",
-    "authorization",
-    "content-type",
-    "content-encoding",
-    "grpc-encoding",
-    HEAD_LENGTH,
-];
+const SINGLE_FIELDS: [&str; 6] =
+    ["host", "authorization", "content-type", "content-encoding", "grpc-encoding", HEAD_LENGTH];
 
 /// Checks the header fields of a request. Source: RFC 9112, section 3.2, for `Host`.
 fn check_fields<B>(request: &Request<B>) -> Result<(), Refusal> {

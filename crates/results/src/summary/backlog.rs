@@ -165,8 +165,7 @@ impl QueueGrowth {
             return None;
         }
         let count = times.len() as f64;
-        let points =
-            || times.iter().map(|(due, at)| (*due as f64, at.saturating_sub(*due) as f64));
+        let points = || times.iter().map(|(due, at)| (*due as f64, at.saturating_sub(*due) as f64));
         let mean_due = points().map(|(due, _)| due).sum::<f64>() / count;
         let mean_latency = points().map(|(_, latency)| latency).sum::<f64>() / count;
         let (mut products, mut squares, mut spread) = (0.0, 0.0, 0.0);

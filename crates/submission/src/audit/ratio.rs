@@ -188,12 +188,7 @@ impl<'a> RunFacts<'a> {
             LoggedScore::Absent | LoggedScore::Zero => summary_score(summary),
             LoggedScore::Unusable | LoggedScore::Value(_) => self.score,
         };
-        Self {
-            scenario,
-            score,
-            is_valid: self.is_valid.or(verdict),
-            ..self
-        }
+        Self { scenario, score, is_valid: self.is_valid.or(verdict), ..self }
     }
 
     pub fn is_valid(&self) -> bool {

@@ -291,9 +291,10 @@ impl Run<'_> {
     /// there. Offline has a single query.
     fn goes_on(&self) -> bool {
         let is_offline = self.rules.played == RuleScenario::Offline;
-        !is_offline && [("dyno_continue_trace", "true"), ("dyno_early_stopping", "extend")]
-            .iter()
-            .any(|(key, value)| self.log.text(key) == Some(value))
+        !is_offline
+            && [("dyno_continue_trace", "true"), ("dyno_early_stopping", "extend")]
+                .iter()
+                .any(|(key, value)| self.log.text(key) == Some(value))
     }
 
     /// Checks that the run did not complete more queries than it generated, and that early

@@ -73,9 +73,8 @@ fn logged_as(numbers: &[u64], lines: &[(&str, &str)]) -> Vec<Reason> {
     }
     let runs = ["accuracy", "performance", "audit"].map(|name| folder.run(name));
     write_answers(&runs[0], &[(0, vec![7])]);
-    let entry = |number: &u64| {
-        format!("{{ \"seq_id\" : {number}, \"qsl_idx\" : 0, \"data\" : \"07\" }}")
-    };
+    let entry =
+        |number: &u64| format!("{{ \"seq_id\" : {number}, \"qsl_idx\" : 0, \"data\" : \"07\" }}");
     let entries: Vec<String> = numbers.iter().map(entry).collect();
     std::fs::write(runs[2].accuracy_path(), format!("[\n{}\n]\n", entries.join(",\n"))).unwrap();
     let performance = Performance::new(Scenario::SingleStream, 1e6);

@@ -68,10 +68,8 @@ fn a_score_that_is_no_number_is_no_score() {
         run.write(&first);
         run.planned(&plan, 0).write(&second);
         let detail = std::fs::read_to_string(second.detail_path()).unwrap();
-        let (good, bad) = (
-            format!("\"{key}\", \"value\": 1000000,"),
-            format!("\"{key}\", \"value\": {value},"),
-        );
+        let (good, bad) =
+            (format!("\"{key}\", \"value\": 1000000,"), format!("\"{key}\", \"value\": {value},"));
         assert!(detail.contains(&good), "{detail}");
         std::fs::write(second.detail_path(), detail.replace(&good, &bad)).unwrap();
         let mut evidence = Evidence::new(vec![second], Element::I8);

@@ -124,8 +124,7 @@ fn samples_of_one_shape_share_a_call_and_broken_ones_fail() {
 fn samples_that_must_not_share_a_call_are_computed_alone() {
     let (_, library) = ragged();
     library.load(&[1, 3]);
-    let input =
-        ModelInput { name: "x".to_owned(), element: Element::I32, shape: vec![None, None] };
+    let input = ModelInput { name: "x".to_owned(), element: Element::I32, shape: vec![None, None] };
     let separate = Some("node `y` (Softmax) combines the samples of a call".to_owned());
     let options = EngineOptions { separate, ..EngineOptions::default() };
     let feed = Feed::new(&[input], &library, options).unwrap();
