@@ -239,7 +239,7 @@ fn signed_requests_are_valid_for_another_implementation_also_when_they_come_agai
     assert!(all.iter().all(|one| one["is_valid"] == true), "{all:#?}\n{}", ran.stderr);
     assert!(all.iter().any(|one| one["method"] == "GET"), "questions are signed: {all:#?}");
     let (date, _) = all[0]["date"].as_str().unwrap().split_once('T').unwrap();
-    let scope = format!("Credential={KEY_ID}/{date}/bedrock/eu-test-1/aws4_request");
+    let scope = format!("Credential={KEY_ID}/{date}/eu-test-1/bedrock/aws4_request");
     assert!(all[0]["authorization"].as_str().unwrap().contains(&scope), "{scope}");
     let is_measured =
         |one: &&Value| one["body"]["max_tokens"].as_u64().is_some_and(|most| most > 1);

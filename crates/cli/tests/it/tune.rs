@@ -414,7 +414,7 @@ fn an_error_rate_is_confirmed_if_it_does_not_rise() {
     let descriptor = folder.read("net/toy.toml").replace("'accuracy = ", "'wer = ");
     folder.write("net/toy.toml", &descriptor);
     let ran = folder.dyno("tune run net/toy.toml --closed current --out out").exits(0);
-    assert!(ran.stdout.contains("confirmed: wer 0.1"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("confirmed: error 0.101 "), "{}", ran.stdout);
     assert!(!ran.stdout.contains("NOT CONFIRMED"), "{}", ran.stdout);
     assert!(!folder.read("out/report.html").contains("NOT CONFIRMED"));
 }

@@ -343,7 +343,7 @@ fn rows_of_codes_have_zero_points_of_their_own() {
     assert_eq!(run("MatMulInteger", 10, &inputs, &[]), expected);
     // A zero point for each number is no zero point of a row.
     let mut each = inputs;
-    each[2] = signed(&[2, 3], &[0; 6]);
+    each[2] = signed(&[2, 3], &[0, 0, 0, 0, 0, 1]);
     let error = reason("MatMulInteger", 10, &each, &[]);
     assert!(error.contains("'node' (MatMulInteger)"), "{error}");
 }
