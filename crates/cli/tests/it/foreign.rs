@@ -546,7 +546,7 @@ fn a_run_is_compared_with_the_logs_of_loadgen() {
     let run = "run --quiet --system null --scenario server --mode performance --trace-log --qps 2000 \
                --duration 1s --set min_query_count=100 --out out";
     folder.dyno(run);
-    let same = folder.dyno("compare out out/Server/performance --json").exits(0).json();
+    let same = folder.dyno("compare out out/Server/performance --json --force").exits(0).json();
     assert_eq!(same["tests"][0]["has_records"], true);
     for row in same["tests"][0]["metrics"].as_array().unwrap() {
         assert_eq!(row["baseline"], row["candidate"], "{row}");
@@ -555,7 +555,7 @@ fn a_run_is_compared_with_the_logs_of_loadgen() {
 
     // Missing traces and other data are reported.
     std::fs::write(folder.0.join("out/Server/performance/mlperf_log_trace.json"), "").unwrap();
-    let told = folder.dyno("compare out out/Server/performance").exits(0).stdout;
+    let told = folder.dyno("compare out out/Server/performance --force").exits(0).stdout;
     assert!(told.contains("enable_trace") && told.contains("INCONCLUSIVE"), "{told}");
     let other = reference("Server-PerformanceOnly-trace");
     let ran = folder.dyno(&format!("compare out {other} --force")).exits(2);

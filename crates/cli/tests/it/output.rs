@@ -107,7 +107,7 @@ fn no_text_of_a_foreign_summary_controls_the_terminal_or_a_page() {
     }
     folder.write("out/summary.json", &summary.to_string());
     let is_obeyed = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
-    for command in ["compare out longer --annotate github", "report out"] {
+    for command in ["compare out longer --force --annotate github", "report out"] {
         let mut command = folder.command(command);
         command.env("GITHUB_STEP_SUMMARY", "summary.md");
         let ran: ProgramResult = command.output().unwrap().into();

@@ -103,7 +103,7 @@ fn a_queue_without_bound_ends_the_run_with_that_finding() {
 fn a_backlog_of_refused_requests_leaves_the_verdict_undecided() {
     let ((address, _), folder) = (start(Busy::Refuses), Folder::new());
     let ran = folder.dyno(&format!(
-        "run --system openai:http://{address},model=m,stream=false,metrics=off,retries=1000 \
+        "run --system openai:http://{address},model=m,stream=false,metrics=off,retries=250 \
          --scenario Server --out out -q --qps 100 --duration 12s"
     ));
     let summary = std::fs::read_to_string(folder.0.join("out/summary.json"));

@@ -132,11 +132,14 @@ fn growth(due: &[Nanos], answered_at: &[Nanos]) -> f64 {
     arrivals.sort_unstable();
     answers.sort_unstable();
     let (Some(&first), Some(&last)) = (arrivals.first(), arrivals.last()) else { return 0.0 };
-    // While the system fills and drains, answers are not at their pace, also without a queue.
     let mut latencies: Vec<Nanos> = answered().map(|(due, at)| at.saturating_sub(due)).collect();
-    let most = latencies.len() * 99 / 100;
-    let (_, &mut fill, _) = latencies.select_nth_unstable(most);
-    let fill = fill.min((last - first) / 4);
+    latencies.sort_unstable();
+    // A load that is not much longer than a latency mostly fills and drains the system.
+    if latencies[latencies.len() / 2] > (last - first) / 8 {
+        return by_query;
+    }
+    // While the system fills and drains, answers are not at their pace, also without a queue.
+    let fill = latencies[latencies.len() * 99 / 100].min((last - first) / 4);
     let inner = first + fill..=last - fill;
     let pairs = arrivals.iter().copied().zip(answers.iter().copied());
     let by_count = trend(pairs.filter(|(due, _)| inner.contains(due)));

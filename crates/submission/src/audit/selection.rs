@@ -14,6 +14,7 @@ use dyno_loadgen::trace::LogSelection;
 use super::data::read_entries;
 use super::evidence::{RunFolder, scenario_named};
 use super::reason::{Reason, Side};
+use crate::facts::loadgen::is_simulated;
 
 /// Relative error of numbers in logs, which are rounded to six digits.
 const ROUNDING: f64 = 5e-6;
@@ -39,7 +40,11 @@ pub(super) fn check(audited: &RunFolder) -> Vec<Reason> {
         return Vec::new();
     }
     let mut reasons = Vec::new();
-    if entries > 0 && empty == entries {
+    // A simulated system has no answers; `check` warns of its runs.
+    let is_simulated = audited.detail().is_ok_and(|detail| {
+        is_simulated(detail.text("loadgen_version"), detail.text("power_begin"))
+    });
+    if entries > 0 && empty == entries && !is_simulated {
         reasons.push(Reason::EmptyAnswers { count: entries });
     }
     if repeated > 0 {

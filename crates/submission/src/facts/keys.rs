@@ -185,6 +185,8 @@ const fn optional(name: &'static str, value_type: ValueType) -> Key {
 pub(super) const KEYS: [Key; 125] = [
     optional("dyno_continue_trace", Text),
     optional("dyno_early_stopping", Text),
+    optional("dyno_failed_samples", Whole),
+    optional("dyno_missing_samples", Whole),
     optional("dyno_result_samples_per_query", Whole),
     optional("dyno_result_target_qps", Number),
     Key { name: "early_stopping_latency_ms", value_type: Whole, requirements: &[required(SingleStream, V2_0), required(MultiStream, V2_0)] },

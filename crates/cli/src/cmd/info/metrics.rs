@@ -85,12 +85,13 @@ pub const METRICS: [Metric; 30] = [
                the due time, by least squares over the answered samples, or 0 if it is negative. \
                If answers come in another order than queries, S is that of the k-th answer behind \
                the k-th due time, if this exceeds the slope of the latency by more than 2 / \
-               sqrt(answers); it leaves out both ends of the load, each as long as the 99th \
-               percentile of the latency, at most a quarter of the load. counted_over_ns is at \
-               most lasted_ns, or L if that is longer. A system that never queues completes what \
-               it is offered, however long its answers take. It is lasted_ns if there is only one \
-               query or all are due at the start, and for sessions that begin at a rate. Other \
-               runs at a rate, as in the logs: (answered samples - 1) / time \
+               sqrt(answers), and the median latency is at most an eighth of the load; it leaves \
+               out both ends of the load, each as long as the 99th percentile of the latency, at \
+               most a quarter of the load. counted_over_ns is at most lasted_ns, or L if that is \
+               longer. A system that never queues completes what it is offered, however long its \
+               answers take. It is lasted_ns if there is only one query or all are due at the \
+               start, and for sessions that begin at a rate. Other runs at a rate, as in the \
+               logs: (answered samples - 1) / time \
                until the last issued query was complete.",
         elsewhere: "request_throughput (vllm bench, aiperf) is answered requests / duration; qps of the official endpoints tool is this by default for Poisson",
     },

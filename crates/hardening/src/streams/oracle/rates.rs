@@ -107,7 +107,11 @@ impl Run<'_> {
         let load = last as f64 * queries as f64 / (queries - 1) as f64;
         let answered = self.measured.iter().filter_map(|&at| Some((at, self.answer(at)?.latency)));
         let points = answered.map(|(at, latency)| (i128::from(due(at)), i128::from(latency)));
-        let longer = load * (1.0 + slope(&points.collect::<Vec<_>>()).max(0.0));
+        let points: Vec<(i128, i128)> = points.collect();
+        let growth = slope(&points).max(0.0);
+        let chance = 2.0 / (points.len() as f64).sqrt();
+        let of_counts = slope_of_counts(&points).filter(|slope| *slope > growth + chance);
+        let longer = load * (1.0 + of_counts.unwrap_or(growth));
         Some(longer.min(load.max(lasted as f64)).round() as u64)
     }
 
@@ -244,4 +248,25 @@ fn slope(points: &[(i128, i128)]) -> f64 {
     let products = count * sum(&|point| point.0 * point.1) - x * y;
     let squares = count * sum(&|point| point.0 * point.0) - x * x;
     if squares == 0 { 0.0 } else { products as f64 / squares as f64 }
+}
+
+/// Returns the slope of the time from the k-th due time to the k-th answer over the due time, away from both
+/// ends of the load; `None` if the load is short compared with the latencies. `points` are due times and
+/// latencies.
+fn slope_of_counts(points: &[(i128, i128)]) -> Option<f64> {
+    let sorted = |mut all: Vec<i128>| {
+        all.sort_unstable();
+        all
+    };
+    let due = sorted(points.iter().map(|(due, _)| *due).collect());
+    let done = sorted(points.iter().map(|(due, latency)| due + latency).collect());
+    let latencies = sorted(points.iter().map(|(_, latency)| *latency).collect());
+    let (begin, end) = (*due.first()?, *due.last()?);
+    if latencies[points.len() / 2] > (end - begin) / 8 {
+        return None;
+    }
+    let margin = latencies[points.len() * 99 / 100].min((end - begin) / 4);
+    let pairs = due.iter().zip(&done).map(|(due, done)| (*due, done - due));
+    let inner = pairs.filter(|(due, _)| (begin + margin..=end - margin).contains(due));
+    Some(slope(&inner.collect::<Vec<_>>()))
 }
