@@ -182,7 +182,7 @@ const fn optional(name: &'static str, value_type: ValueType) -> Key {
 
 /// All keys, sorted by their bytes.
 #[rustfmt::skip]
-pub(super) const KEYS: [Key; 125] = [
+pub(super) const KEYS: [Key; 127] = [
     optional("dyno_continue_trace", Text),
     optional("dyno_early_stopping", Text),
     optional("dyno_failed_samples", Whole),
