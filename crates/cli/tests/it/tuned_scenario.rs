@@ -101,7 +101,8 @@ fn formats_are_tuned_for_latencies() {
     assert_eq!(row(&told, "objective qos")["late"].as_array().unwrap().len(), 2);
     let (_, shown) = ran.stdout.split_once("│ p99 ").unwrap();
     let shown: f64 = shown.split(' ').next().unwrap().parse().unwrap();
-    assert!((shown - 100.0 * found).abs() < 0.051, "{found}: {}", ran.stdout);
+    // The objective has four decimals, of which one of a percent is shown.
+    assert!((shown - 100.0 * found).abs() < 0.0551, "{found}: {}", ran.stdout);
 }
 
 /// The search of the objective `bits` gets the doubts of the first one.
