@@ -221,9 +221,9 @@ impl Scenario {
             ScenarioGoal::Throughput => {
                 ("stp", "1/STP", |value| format!("STP {:.3}", rounded(1.0 / value)))
             }
-            ScenarioGoal::Latency => {
-                ("qos", "p99/limit", |value| format!("p99 {:.1} % of the limit", 100.0 * rounded(value)))
-            }
+            ScenarioGoal::Latency => ("qos", "p99/limit", |value| {
+                format!("p99 {:.1} % of the limit", 100.0 * rounded(value))
+            }),
         };
         let value = Arc::new(move |bits: &[LayerBits]| scenario.value(bits));
         Objective::Function(BitsFunction { name: name.into(), unit, value, text })

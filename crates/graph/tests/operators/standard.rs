@@ -213,7 +213,7 @@ fn types_of_16_bits_round() {
     let mut like = model("CastLike", 15, 2, &[]);
     like.inputs = vec![port("x0", Element::F32), port("x1", Element::F16)];
     let found = session(&like).run(&[x.clone(), rounded.clone()]).expect("a valid case");
-    assert_eq!(found, [rounded.clone()]);
+    assert_eq!(found, std::slice::from_ref(&rounded));
     let mut identity = model("Identity", 13, 1, &[]);
     identity.inputs = vec![port("x0", Element::F16)];
     let found = session(&identity).run(std::slice::from_ref(&x)).expect("a valid case");

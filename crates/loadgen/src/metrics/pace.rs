@@ -127,7 +127,7 @@ pub fn open_loop(due: &[Nanos], answered_at: &[Nanos], lasted: Nanos) -> Option<
 fn growth(due: &[Nanos], answered_at: &[Nanos]) -> f64 {
     let answered =
         || due.iter().copied().zip(answered_at.iter().copied()).filter(|(_, at)| *at > 0);
-    let by_query = trend(answered()).max(0.0);
+    let by_query = trend(&answered()).max(0.0);
     let (mut arrivals, mut answers): (Vec<Nanos>, Vec<Nanos>) = answered().unzip();
     arrivals.sort_unstable();
     answers.sort_unstable();
@@ -142,14 +142,14 @@ fn growth(due: &[Nanos], answered_at: &[Nanos]) -> f64 {
     let fill = latencies[latencies.len() * 99 / 100].min((last - first) / 4);
     let inner = first + fill..=last - fill;
     let pairs = arrivals.iter().copied().zip(answers.iter().copied());
-    let by_count = trend(pairs.filter(|(due, _)| inner.contains(due)));
+    let by_count = trend(&pairs.filter(|(due, _)| inner.contains(due)));
     // Two standard deviations of the number of arrivals.
     let chance = 2.0 / (answered().count() as f64).sqrt();
     if by_count > by_query + chance { by_count } else { by_query }
 }
 
 /// Returns the slope of the time from `due` to `at` over `due`, by least squares; 0 if it has none.
-fn trend(points: impl Iterator<Item = (Nanos, Nanos)> + Clone) -> f64 {
+fn trend(points: &(impl Iterator<Item = (Nanos, Nanos)> + Clone)) -> f64 {
     let points = || points.clone().map(|(due, at)| (due as f64, at as f64 - due as f64));
     let count = points().count() as f64;
     let mean_due = points().map(|(due, _)| due).sum::<f64>() / count;

@@ -128,7 +128,7 @@ impl LoggedScore {
             return Self::Absent;
         };
         match number(log, key) {
-            Some(value) if value == 0.0 => Self::Zero,
+            Some(0.0) => Self::Zero,
             Some(value) if value > 0.0 && value.is_finite() => {
                 Self::Value(Score { kind: *kind, value })
             }

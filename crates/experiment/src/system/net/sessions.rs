@@ -27,6 +27,19 @@ pub struct Sessions {
 /// Default number of turns of a session that is made up.
 const TURNS: Lengths = Lengths::Fixed(3);
 
+/// Describes conversations with so many turns in all.
+fn remark_on_history(conversations: usize, turns: usize, history: History) -> String {
+    let turns = turns as f64 / conversations as f64;
+    let answers = match history {
+        History::Live => "the server's own",
+        History::Recorded => "the recorded",
+    };
+    format!(
+        "{conversations} conversations of {turns:.1} turns on average; each turn contains {answers} \
+         answers to the earlier turns."
+    )
+}
+
 /// Returns the conversations and their sessions if `sessions=` asks for them.
 ///
 /// # Errors
@@ -97,16 +110,7 @@ pub fn sessions(
         .map_err(|why| Failure::usage(why).hint("see --samples, turns= and input="))?,
     };
     let chains = workload.chains(think, seed);
-    let turns = workload.prompts.len() as f64 / chains.len() as f64;
-    workload.remarks.push(format!(
-        "{} conversations of {turns:.1} turns on average; each turn contains {} answers to the \
-         earlier turns.",
-        chains.len(),
-        match history {
-            History::Live => "the server's own",
-            History::Recorded => "the recorded",
-        }
-    ));
+    workload.remarks.push(remark_on_history(chains.len(), workload.prompts.len(), history));
     workload.remarks.extend(interval.map(remark_on_interval));
     Ok(Some((workload, Sessions { chains, is_once, interval })))
 }
