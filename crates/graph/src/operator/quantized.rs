@@ -388,7 +388,15 @@ fn shifted(value: &Value, zero: Option<&Value>, along: i64) -> Result<Value, Str
     let wide = cast_to(value.clone(), Element::F32)?;
     let Some(zero) = zero else { return Ok(wide) };
     let zero = cast_to(zero.clone(), Element::F32)?;
-    let zero = if zero.dims().len() > 1 {
+    let zero = if let [.., rows, columns] = *zero.dims() {
+        // One for each row has one column, and one for each column has one row.
+        let other = if along == -1 { rows } else { columns };
+        if other != 1 {
+            return Err(format!(
+                "zero points of shape {:?} differ within a row or column",
+                zero.dims()
+            ));
+        }
         layout::expanded_to(&zero, value.dims())?
     } else {
         aligned(&zero, value.dims(), along)?
