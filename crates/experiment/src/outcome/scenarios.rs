@@ -76,7 +76,7 @@ mod tests {
         summary::Test { accuracy: Some(accuracy), state: State::Complete, verdict, ..test }
     }
 
-    /// Of 100 samples, 100 and 65 are right: the deviation is the root of 0.825 * 0.175 * 0.02, which is
+    /// In two scenarios 100 and 65 of 100 answers are right: the deviation is the root of 0.825 * 0.175 * 0.02, which is
     /// 0.054, and the difference is 6.5 of them. 80 and 75 differ by 0.85 deviations.
     #[test]
     fn accuracies_that_differ_by_more_than_chance_decide_nothing() {
