@@ -4,8 +4,8 @@ usage: witness.py DYNO SERVER FOLDER RUNS [SEED]
 
 DYNO is the program, SERVER is witness/server.c, compiled. Half a minute for ten runs. A line for each run on stderr; at the
 end one JSON line a figure:
-  truth.wrong_valid            runs that count although p50, p90 or p99 of the latency or of the time to first token is not
-                               the server's, by more than 5 % and 200 us; or although the client was stopped for more than
+  truth.wrong_valid            runs that count although p50, p90 or p99 of the latency, the time to first token or the
+                               time per output token is not the server's, by more than 5 % and 200 us; or although the client was stopped for more than
                                6 % of the run and 60 ms, so that the rate is not the server's
   truth.wrong_invalid_percent  of all runs, those that are INVALID because of the client although all is the server's and
                                the client was stopped for less than 4 % of the run (dyno's limit is 5 %)
@@ -146,21 +146,24 @@ def played(number, scenario, kind, group, chance):
 
 
 def known(scenario, requests, samples):
-    """The server's latencies and times to first token, of the run alone: a probe came before it."""
+    """The server's latencies, times to first token and per further token, of the run alone: a probe came before it."""
     requests = requests[-samples:]
     first = sorted(first - arrived for arrived, first, _ in requests)
+    # Each answer has two tokens.
+    further = sorted(last - first for _, first, last in requests)
     if scenario != "MultiStream":
-        return sorted(last - arrived for arrived, _, last in requests), first
+        return sorted(last - arrived for arrived, _, last in requests), first, further
     queries = [requests[at : at + STREAMS] for at in range(0, len(requests), STREAMS)]
-    return sorted(max(last for *_, last in query) - query[0][0] for query in queries), first
+    return sorted(max(last for *_, last in query) - query[0][0] for query in queries), first, further
 
 
 def wrong_figures(scenario, test, requests):
     metrics = test["metrics"]
-    latency, first = known(scenario, requests, metrics["sample_count"])
     timed = metrics.get("query_latency_ns") or metrics["latency_ns"]
+    measurements = (timed, metrics["first_token_ns"], metrics["time_per_output_token_ns"])
     shown, wrong = [], []
-    for name, measured, truth in (("latency", timed, latency), ("TTFT", metrics["first_token_ns"], first)):
+    truths = known(scenario, requests, metrics["sample_count"])
+    for name, measured, truth in zip(("latency", "TTFT", "TPOT"), measurements, truths):
         for label, quantile in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99)):
             found, right = measured[label], at(truth, quantile)
             if name == "latency":
