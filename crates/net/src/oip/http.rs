@@ -5,6 +5,7 @@
 //! `binary_data_size`, in the order of the JSON header.
 
 use bytes::Bytes;
+use serde::de::IgnoredAny;
 use serde_json::json;
 
 use super::json::{Head, JsonTensor};
@@ -88,15 +89,13 @@ impl InferRequest {
     ) -> Result<Self, Trouble> {
         let (json, mut rest) = split(body, head_length)?;
         let head: Head<'_> =
-            serde_json::from_slice(&json).map_err(|e| no_json("request", &json, &e))?;
+            serde_json::from_slice(&json).map_err(|e| no_json("request", body, head_length, &e))?;
         let inputs = head.inputs.ok_or_else(|| malformed("the request has no 'inputs'"))?;
-        let is_binary = |input: &JsonTensor<'_>| {
-            input.parameters.as_ref().is_some_and(|all| all.binary_data_size.is_some())
-        };
         if let Some(odd) = inputs.iter().find(|input| input.data.is_some() && is_binary(input)) {
             let name = &odd.name;
             return Err(malformed(&format!("tensor '{name}' has 'data' and 'binary_data_size'")));
         }
+        check_head_length("request", &inputs, head_length)?;
         let inputs = inputs.into_iter().map(|tensor| read(tensor, &mut rest));
         let wanted = |tensor: JsonTensor<'_>| RequestedOutput {
             name: tensor.name,
@@ -147,12 +146,13 @@ impl InferResponse {
             json = quoted.into();
         }
         let head: Head<'_> =
-            serde_json::from_slice(&json).map_err(|e| no_json("answer", &json, &e))?;
+            serde_json::from_slice(&json).map_err(|e| no_json("answer", body, head_length, &e))?;
         let outputs = match (head.outputs, head.error) {
             (Some(outputs), _) => outputs,
             (None, Some(error)) => return Err(Trouble::new(Kind::Server, error)),
             (None, None) => return Err(malformed("the answer has no 'outputs'")),
         };
+        check_head_length("answer", &outputs, head_length)?;
         let outputs = outputs.into_iter().map(|tensor| read(tensor, &mut rest));
         let response = Self {
             outputs: outputs.collect::<Result<_, _>>()?,
@@ -266,9 +266,46 @@ fn cut(words: &str) -> Trouble {
     Trouble::new(Kind::Cut, words)
 }
 
-fn no_json(what: &str, json: &[u8], error: &serde_json::Error) -> Trouble {
+/// Returns the trouble of a body whose JSON cannot be read. Without a length of the JSON, bytes after it are
+/// probably those of tensors.
+fn no_json(
+    what: &str,
+    body: &[u8],
+    head_length: Option<usize>,
+    error: &serde_json::Error,
+) -> Trouble {
+    let mut values = serde_json::Deserializer::from_slice(body).into_iter::<IgnoredAny>();
+    if head_length.is_none() && matches!(values.next(), Some(Ok(_))) {
+        let rest = body.len() - values.byte_offset();
+        if rest > 0 {
+            let words =
+                format!("the {what} has {rest} bytes after its JSON, but no field {HEAD_LENGTH}");
+            return malformed(&words);
+        }
+    }
+    let json = head_length.and_then(|length| body.get(..length)).unwrap_or(body);
     let words = format!("the {what} is not JSON of the protocol: {error}");
     Trouble::new(Kind::of_invalid_json(json, error), words)
+}
+
+/// Returns whether the elements of a tensor are bytes after the JSON.
+fn is_binary(tensor: &JsonTensor<'_>) -> bool {
+    tensor.parameters.as_ref().is_some_and(|all| all.binary_data_size.is_some())
+}
+
+/// Checks that the length of the JSON is known if bytes of tensors follow it.
+fn check_head_length(
+    what: &str,
+    tensors: &[JsonTensor<'_>],
+    head_length: Option<usize>,
+) -> Result<(), Trouble> {
+    match tensors.iter().find(|tensor| head_length.is_none() && is_binary(tensor)) {
+        None => Ok(()),
+        Some(JsonTensor { name, .. }) => Err(malformed(&format!(
+            "tensor '{name}' of the {what} has 'binary_data_size', but there is no field \
+             {HEAD_LENGTH}"
+        ))),
+    }
 }
 
 /// Builder of a body.

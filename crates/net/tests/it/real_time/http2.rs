@@ -161,6 +161,20 @@ fn a_body_that_ends_before_its_length() {
 }
 
 #[test]
+fn a_body_that_is_longer_than_its_length() {
+    for length in ["0", "3"] {
+        let server = serve(None, move |_, mut respond| async move {
+            let answer = http::Response::builder().header("content-length", length).body(());
+            let mut sending = respond.send_response(answer.unwrap(), false).unwrap();
+            sending.send_data(Bytes::from_static(b"x\n"), false).unwrap();
+            sending.send_data(Bytes::from_static(b"y\n"), true).unwrap();
+        });
+        let words = "sent a longer answer than its content-length announced";
+        check_all_fail(lines, &endpoint(server), &options(), Kind::Malformed, words);
+    }
+}
+
+#[test]
 fn streams_that_are_refused() {
     let server = serve(None, |_, mut respond| async move {
         respond.send_reset(h2::Reason::REFUSED_STREAM);
