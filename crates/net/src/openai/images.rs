@@ -5,26 +5,13 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
-use super::answer::{AnswerSink as _, in_band, no_answer, states_error};
+use super::answer::{AnswerSink as _, no_answer};
 use super::builder::AnswerBuilder;
-use super::usage::Claim;
+use super::vectors::{count_input, items};
 use crate::base64::decoded_length;
 use crate::percent::decoded;
 use crate::trouble::{Kind, Trouble, in_short};
-
-#[derive(Deserialize)]
-struct Wire<'a> {
-    #[serde(borrow, default)]
-    data: Option<Vec<Image<'a>>>,
-    #[serde(borrow, default)]
-    model: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    usage: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    error: Option<&'a RawValue>,
-}
 
 /// An image, or where it is.
 #[derive(Deserialize)]
@@ -103,13 +90,10 @@ pub(super) fn whole(
     expected: usize,
     take: &mut AnswerBuilder,
 ) -> Result<bool, Trouble> {
-    let wire: Wire<'_> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
-    if states_error(wire.error, wire.data.is_some(), take) {
-        return Err(in_band(json));
-    }
+    let wire = items(json, take)?;
     let Some(images) = &wire.data else { return Ok(false) };
-    wire.model.iter().for_each(|model| take.model(model.get()));
     for (at, image) in images.iter().enumerate() {
+        let image: Image<'_> = serde_json::from_str(image.get()).map_err(|_| no_answer(json))?;
         take.choice(at);
         if let Some(summary) = image.summary()? {
             take.output(if at > 0 { "\n" } else { "" }, false);
@@ -117,10 +101,7 @@ pub(super) fn whole(
         }
         take.finish("stop");
     }
-    if let Some(claim) = wire.usage.and_then(|usage| Claim::read(usage.get())) {
-        // Tokens of images are no text.
-        take.usage(Claim { output: None, oddities: Flags::default(), ..claim });
-    }
+    count_input(wire.usage, take);
     if images.len() != expected {
         take.items = Some((images.len(), expected));
     }
