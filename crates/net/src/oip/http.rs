@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use serde::de::IgnoredAny;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::json::{Head, JsonTensor};
 use super::{
@@ -181,20 +181,71 @@ pub fn error_body(words: &str) -> Vec<u8> {
     json!({"error": words}).to_string().into_bytes()
 }
 
-/// Returns the message of an error body: of this protocol, of common server frameworks, or the
-/// first part of the text itself.
+/// Maximum number of lines of an error body that are read one by one.
+const ERROR_LINES: usize = 32;
+
+/// Returns the message of an error body: of this protocol, of common server frameworks, of a page, or the
+/// first part of the text itself. Some servers send errors as an event of a stream.
 #[must_use]
 pub fn error_words(body: &[u8]) -> String {
-    let said = serde_json::from_slice::<serde_json::Value>(body).ok().and_then(|json| {
-        if let serde_json::Value::String(text) = json {
-            return Some(text);
-        }
-        let said = ["error", "detail", "message"].iter().find_map(|key| json.get(key))?;
-        let inner = said.get("message").unwrap_or(said);
-        Some(inner.as_str().map_or_else(|| inner.to_string(), str::to_owned))
+    let text = String::from_utf8_lossy(body);
+    let text = text.trim();
+    let lines = text.lines().take(ERROR_LINES).map(|line| {
+        let line = line.strip_prefix("data:").unwrap_or(line).trim();
+        if line.starts_with(['{', '[']) { line } else { "" }
     });
-    let words = said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
+    let said = std::iter::once(text).chain(lines).find_map(words_in_json);
+    let words = said.or_else(|| page_words(text)).unwrap_or_else(|| text.to_owned());
     crate::trouble::in_short(&words)
+}
+
+/// Returns the message of an error in JSON.
+fn words_in_json(json: &str) -> Option<String> {
+    const MEMBERS: [&str; 9] = [
+        "error",
+        "detail",
+        "message",
+        "errors",
+        "msg",
+        "error_msg",
+        "error_message",
+        "Message",
+        "title",
+    ];
+    let mut json: Value = serde_json::from_str(json).ok()?;
+    // Some gateways send a list of one error.
+    if let Value::Array(list) = &mut json
+        && list.len() == 1
+    {
+        json = list.remove(0);
+    }
+    let states_words = |said: &&Value| match said {
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+    };
+    let text = |said: &Value| said.as_str().map_or_else(|| said.to_string(), str::to_owned);
+    if json.is_string() {
+        return Some(text(&json));
+    }
+    let said = MEMBERS.iter().find_map(|name| json.get(*name).filter(states_words))?;
+    let one = said.get(0).filter(|one| one.get("message").is_some()).unwrap_or(said);
+    Some(text(one.get("message").filter(states_words).unwrap_or(one)))
+}
+
+/// Returns the title of an HTML page, or the message of an error in XML.
+fn page_words(text: &str) -> Option<String> {
+    if !text.starts_with('<') {
+        return None;
+    }
+    let lower = text.to_ascii_lowercase();
+    ["title", "message"].iter().find_map(|name| {
+        let begin = lower.find(&format!("<{name}>"))? + name.len() + 2;
+        let end = begin + lower[begin..].find("</")?;
+        let words = text[begin..end].split_whitespace().collect::<Vec<_>>().join(" ");
+        (!words.is_empty()).then_some(words)
+    })
 }
 
 /// Percent-encodes the characters that a path segment cannot contain.
@@ -250,7 +301,7 @@ fn read(tensor: JsonTensor<'_>, rest: &mut Bytes) -> Result<Tensor, Trouble> {
     Tensor::new(name, datatype, shape, data)
 }
 
-fn requested_output(output: &RequestedOutput) -> serde_json::Value {
+fn requested_output(output: &RequestedOutput) -> Value {
     match output.is_binary {
         Some(is_binary) => json!({"name": output.name, "parameters": {"binary_data": is_binary}}),
         None => json!({"name": output.name}),

@@ -283,6 +283,25 @@ fn words_of_errors_are_found_wherever_servers_put_them() {
     assert_eq!(error_words(b"{\"detail\":[1]}"), "[1]");
     assert_eq!(error_words(b"plain\ntext\x07"), "plain");
     assert_eq!(error_words(&[b'x'; 300]).len(), 203);
+    for (body, words) in [
+        ("[{\n \"error\": {\n \"code\": 400, \"message\": \"no key\"}}\n]\n", "no key"),
+        ("event: error\ndata: {\"error\": {\"message\": \"late\"}}\n\n", "late"),
+        ("{\"success\":false,\"errors\":[{\"code\":1,\"message\":\"over quota\"}]}", "over quota"),
+        ("{\"error\":true,\"message\":\"busy\"}", "busy"),
+        ("{\"error\":null,\"detail\":\"\",\"msg\":\"not found\"}", "not found"),
+        ("{\"error\":{\"message\":null,\"code\":7}}", "{\"message\":null,\"code\":7}"),
+        (
+            "<html>\r\n<head><TITLE>503 Service\n Unavailable</TITLE></head></html>",
+            "503 Service Unavailable",
+        ),
+        ("<?xml version=\"1.0\"?>\n<Error><Message>denied</Message></Error>", "denied"),
+        ("<html>\n<body>down</body>", "<html>"),
+        ("<title>", "<title>"),
+        ("{\"a\": 1}", "{\"a\": 1}"),
+        ("[]", "[]"),
+    ] {
+        assert_eq!(error_words(body.as_bytes()), words, "{body}");
+    }
     assert_eq!(model_path("a b/c", "1"), "/v2/models/a%20b%2Fc/versions/1");
 }
 
