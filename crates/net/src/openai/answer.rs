@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::content::Content;
-use super::repair::parsed;
+use super::repair::{parsed, without_list};
 use super::usage::Claim;
 use crate::trouble::{Kind, Trouble, in_short};
 
@@ -189,7 +189,7 @@ pub(super) fn without_choices() -> Trouble {
 /// Not a valid answer, or the server's message if it reports an error.
 pub(super) fn read_into(json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, Trouble> {
     let mut repair = Vec::new();
-    let wire = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
+    let wire = parsed(without_list(json), &mut repair).ok_or_else(|| no_answer(json))?;
     part(wire, json, take)
 }
 
@@ -340,7 +340,7 @@ fn function(called: Function<'_>, index: Option<usize>, take: &mut dyn AnswerSin
 /// Returns the trouble of an error within an answer whose status was success. `json` is the object
 /// that holds the error, or the error itself.
 pub(super) fn in_band(json: &[u8]) -> Trouble {
-    let whole: Value = serde_json::from_slice(json).unwrap_or(Value::Null);
+    let whole: Value = serde_json::from_slice(without_list(json)).unwrap_or(Value::Null);
     let error = whole.get("error").filter(|error| error.is_object()).unwrap_or(&whole);
     // Codes are numbers, numbers as strings, or names.
     let code = |name: &str| match error.get(name)? {
@@ -359,6 +359,7 @@ pub(super) fn in_band(json: &[u8]) -> Trouble {
         _ => Kind::InBand,
     };
     let words = error_words(json);
+    let words = if words.is_empty() { "no message" } else { &words };
     Trouble::new(kind, format!("the server reports an error in its answer: {words}"))
 }
 
