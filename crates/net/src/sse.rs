@@ -187,6 +187,10 @@ impl Parser {
             let data = self.take_line(&line, Data::Kept, &mut event)?;
             self.keep(data)?;
         }
+        if self.lines == 0 {
+            // The data of its event may be lost.
+            self.name.clear();
+        }
         self.take_line(b"", Data::Kept, &mut event)?;
         self.reset_event();
         self.after_return = false;

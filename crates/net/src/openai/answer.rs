@@ -124,6 +124,9 @@ struct MessageText<'a> {
     tool_calls: Option<Vec<ToolCall<'a>>>,
     #[serde(borrow, default)]
     function_call: Option<Function<'a>>,
+    /// Speech, of which the text is output.
+    #[serde(borrow, default)]
+    audio: Option<Content<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -134,14 +137,17 @@ struct ToolCall<'a> {
     id: Option<Content<'a>>,
     #[serde(borrow, default)]
     function: Option<Function<'a>>,
+    /// A tool that takes a text instead of JSON.
+    #[serde(borrow, default)]
+    custom: Option<Function<'a>>,
 }
 
 #[derive(Deserialize)]
 struct Function<'a> {
     #[serde(borrow, default)]
     name: Option<Content<'a>>,
-    /// A string that contains JSON, or the JSON itself.
-    #[serde(borrow, default)]
+    /// A string that contains JSON, or the JSON itself; the input of a tool that takes a text.
+    #[serde(borrow, default, alias = "input")]
     arguments: Option<&'a RawValue>,
 }
 
@@ -240,13 +246,16 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
             }
             content(message.content, false, take);
             content(message.refusal, false, take);
+            if let Some(speech @ Content::Parts(_)) = &message.audio {
+                speech.each_text(|text| take.output(text, false));
+            }
             for (position, call) in message.tool_calls.into_iter().flatten().enumerate() {
                 let index = call.index.and_then(|index| index.get().parse().ok());
                 let index = index.unwrap_or(position);
                 if let Some(id) = &call.id {
                     id.each_text(|id| take.called(index, CallPart::Id, id));
                 }
-                if let Some(called) = call.function {
+                if let Some(called) = call.function.or(call.custom) {
                     function(called, Some(index), take);
                 }
             }

@@ -52,8 +52,8 @@ impl Vector {
 #[derive(Deserialize)]
 struct Rank {
     index: Option<u64>,
-    #[serde(alias = "score")]
     relevance_score: Option<f64>,
+    score: Option<f64>,
 }
 
 /// What a request expects of vectors, ranks or images.
@@ -130,7 +130,7 @@ pub(super) fn ranks(
     for item in &results {
         let item: &RawValue = item;
         let rank: Rank = serde_json::from_str(item.get()).map_err(|_| no_answer(json))?;
-        let (Some(index), Some(_)) = (rank.index, rank.relevance_score) else {
+        let (Some(index), Some(_)) = (rank.index, rank.relevance_score.or(rank.score)) else {
             return Err(Trouble::new(Kind::Malformed, "a result without its index or its score"));
         };
         seen.push(index);
