@@ -273,7 +273,7 @@ impl AnswerBuilder {
             return;
         }
         if data == DONE {
-            self.has_blanks = data != event.data;
+            self.has_blanks = event.data.trim_ascii() != event.data;
             self.is_done = true;
             return;
         }

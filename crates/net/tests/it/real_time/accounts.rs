@@ -172,7 +172,7 @@ fn gzip_without_end(content: &str) -> Vec<u8> {
 fn a_status_counts_although_its_body_cannot_be_decompressed() {
     for (coding, body, words) in [
         ("gzip", &b""[..], "HTTP status 429"),
-        ("gzip", b"no gzip", "HTTP status 429: compressed content cannot be read"),
+        ("gzip", b"no gzip at all", "HTTP status 429: compressed content cannot be read"),
         ("br", b"\x8b\x02", "HTTP status 429: the answer is compressed with 'br'"),
     ] {
         let length = body.len();
@@ -193,7 +193,7 @@ fn a_status_counts_although_its_body_cannot_be_decompressed() {
         assert_eq!(failed, [Failure::Rejected; 3], "{coding}: {:?}", client.trouble());
         let (count, first) = &client.statistics().troubles[&Kind::Refused];
         assert_eq!(*count, 3);
-        assert!(first.starts_with(words), "{first}");
+        assert!(first.contains(words), "{first}");
     }
 }
 
