@@ -327,10 +327,11 @@ fn no_json(
 ) -> Trouble {
     let mut values = serde_json::Deserializer::from_slice(body).into_iter::<IgnoredAny>();
     if head_length.is_none() && matches!(values.next(), Some(Ok(_))) {
-        let rest = body.len() - values.byte_offset();
-        if rest > 0 {
+        let rest = &body[values.byte_offset()..];
+        if !rest.trim_ascii().is_empty() {
+            let length = rest.len();
             let words =
-                format!("the {what} has {rest} bytes after its JSON, but no field {HEAD_LENGTH}");
+                format!("the {what} has {length} bytes after its JSON, but no field {HEAD_LENGTH}");
             return malformed(&words);
         }
     }

@@ -367,8 +367,8 @@ pub(super) fn in_band(json: &[u8]) -> Trouble {
         }
         _ => Kind::InBand,
     };
-    let words = error_words(json);
-    let words = if words.is_empty() { "no message" } else { &words };
+    let said = error_words(json);
+    let words = if said.is_empty() { "no message" } else { said.as_str() };
     Trouble::new(kind, format!("the server reports an error in its answer: {words}"))
 }
 

@@ -172,8 +172,8 @@ fn gzip_without_end(content: &str) -> Vec<u8> {
 fn a_status_counts_although_its_body_cannot_be_decompressed() {
     for (coding, body, words) in [
         ("gzip", &b""[..], "HTTP status 429"),
-        ("gzip", b"no gzip at all", "HTTP status 429: compressed content cannot be read"),
-        ("br", b"\x8b\x02", "HTTP status 429: the answer is compressed with 'br'"),
+        ("gzip", &b"no gzip at all"[..], "HTTP status 429: compressed content cannot be read"),
+        ("br", &b"\x8b\x02"[..], "HTTP status 429: the answer is compressed with 'br'"),
     ] {
         let length = body.len();
         let head = format!(
