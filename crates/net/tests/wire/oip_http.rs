@@ -118,12 +118,12 @@ fn binary_tensors_without_the_length_of_the_json_are_named() {
     );
     for (tail, words) in [
         (&b"\0\0\x80\x3e\0\0\xc0\x7f"[..], "the answer has 8 bytes after its JSON, but no field"),
-        (b"12345678", "the answer has 8 bytes after its JSON, but no field"),
+        (&b"12345678"[..], "the answer has 8 bytes after its JSON, but no field"),
         (
-            b"        ",
+            &b"        "[..],
             "tensor 'scores' of the answer has 'binary_data_size', but there is no field",
         ),
-        (b"", "tensor 'scores' of the answer has 'binary_data_size', but there is no field"),
+        (&b""[..], "tensor 'scores' of the answer has 'binary_data_size', but there is no field"),
     ] {
         let body = [head.as_bytes(), tail].concat();
         let protocol = protocol(Form::Binary, Some("scores"));

@@ -75,6 +75,7 @@ fn more_samples_than_streams_are_all_answered() {
 
 #[test]
 fn connections_are_opened_as_a_load_needs_them() {
+    use Scenario::{Offline, Server, SingleStream};
     let answer = StreamedAnswer {
         pieces: 1,
         piece: Bytes::from_static(b"x\n"),
@@ -96,7 +97,6 @@ fn connections_are_opened_as_a_load_needs_them() {
         };
         runs.iter().map(after).collect()
     };
-    use Scenario::{Offline, Server, SingleStream};
     // Four streams on each connection, and no more than 8 connections; none is closed between runs.
     let runs = [(SingleStream, 5), (Offline, 10), (Offline, 1_000), (SingleStream, 5)];
     assert_eq!(connects(4, &runs), [1, 3, 8, 8]);
