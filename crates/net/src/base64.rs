@@ -15,14 +15,23 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     out
 }
 
-/// Returns the number of bytes that a text holds in Base64, with padding; `None` if it is not Base64.
+/// Returns the number of bytes that a text holds in Base64; `None` if it is not Base64. Padding may be
+/// missing, the digits may be those of URLs (RFC 4648, section 5), and lines may end within (RFC 2045), as
+/// common decoders accept.
 pub(crate) fn decoded_length(text: &str) -> Option<usize> {
-    let bytes = text.as_bytes();
+    let bytes = text.trim_ascii().as_bytes();
+    let count = |part: &[u8], is_counted: fn(&u8) -> bool| {
+        part.iter().filter(|byte| is_counted(byte)).count()
+    };
     let padding = bytes.iter().rev().take_while(|byte| **byte == b'=').count();
-    let digits = &bytes[..bytes.len() - padding];
-    let is_digit = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
-    let is_whole = bytes.len().is_multiple_of(4) && padding <= 2 && digits.iter().all(is_digit);
-    is_whole.then_some(digits.len() * 3 / 4)
+    let body = &bytes[..bytes.len() - padding];
+    let digits = count(body, |byte| byte.is_ascii_alphanumeric() || b"+/-_".contains(byte));
+    let line_ends = count(body, |byte| matches!(byte, b'\r' | b'\n'));
+    let is_padded = padding <= 2 && (digits + padding).is_multiple_of(4);
+    let has_any = |digits: &[u8]| body.iter().any(|byte| digits.contains(byte));
+    let is_mixed = has_any(b"+/") && has_any(b"-_");
+    let is_whole = digits + line_ends == body.len() && digits % 4 != 1 && !is_mixed;
+    (is_whole && (padding == 0 || is_padded)).then_some(digits * 3 / 4)
 }
 
 #[cfg(test)]
@@ -38,8 +47,12 @@ mod tests {
             assert_eq!(base64(text.as_bytes()), expected);
             assert_eq!(decoded_length(expected), Some(text.len()));
         }
-        for odd in ["Zg", "Zg=", "Z===", "Zm9v\n", "Zm-_", "Z=9v", "===="] {
+        for odd in ["Z", "Zg=", "Zg===", "Z===", "Zm9v=", "Z=9v", "Zm 9v", "+-__", "====", "Zm9*"] {
             assert_eq!(decoded_length(odd), None, "{odd}");
+        }
+        for (loose, length) in [("Zg", 1), ("Zm8", 2), ("Zm-_", 3), ("-_8=", 2), ("Zm\r\n9v\n", 3)]
+        {
+            assert_eq!(decoded_length(loose), Some(length), "{loose}");
         }
     }
 }

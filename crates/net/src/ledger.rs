@@ -142,7 +142,7 @@ impl Finish {
     /// Returns the meaning of a finish reason. Unknown reasons end an answer as `stop` does.
     #[must_use]
     pub fn of_reason(reason: &str) -> Self {
-        const ABORTS: [&str; 14] = [
+        const ABORTS: [&str; 22] = [
             "abort",
             "aborted",
             "error",
@@ -157,8 +157,16 @@ impl Finish {
             "timeout",
             "overloaded",
             "insufficient_system_resource",
+            "time_limit",
+            "user_cancel",
+            "error_limit",
+            "malformed_function_call",
+            "malformed_model_output",
+            "malformed_tool_use",
+            "unexpected_tool_call",
+            "too_many_tool_calls",
         ];
-        const FILTERS: [&str; 9] = [
+        const FILTERS: [&str; 14] = [
             "content_filter",
             "content_filtered",
             "safety",
@@ -168,13 +176,24 @@ impl Finish {
             "sensitive",
             "guardrail_intervened",
             "refusal",
+            "error_toxic",
+            "spii",
+            "image_safety",
+            "image_prohibited_content",
+            "image_recitation",
         ];
         let reason = reason.trim().to_ascii_lowercase();
         match &*reason {
             // Some servers write the missing reason of a part as a text.
             "" | "null" | "none" => Self::Unstated,
-            "length" | "max_tokens" | "model_context_window_exceeded" => Self::Length,
-            "tool_calls" | "function_call" | "tool_use" => Self::Tools,
+            "length"
+            | "max_tokens"
+            | "max_output_tokens"
+            | "max_length"
+            | "model_length"
+            | "token_limit"
+            | "model_context_window_exceeded" => Self::Length,
+            "tool_calls" | "tool_call" | "function_call" | "tool_use" => Self::Tools,
             reason if ABORTS.contains(&reason) => Self::Abort,
             reason if FILTERS.contains(&reason) => Self::Filter,
             _ => Self::Stop,
@@ -516,7 +535,13 @@ mod tests {
             ("STOP", Finish::Stop),
             ("length", Finish::Length),
             ("MAX_TOKENS", Finish::Length),
+            ("model_length", Finish::Length),
             ("tool_calls", Finish::Tools),
+            ("TOOL_CALL", Finish::Tools),
+            ("MALFORMED_FUNCTION_CALL", Finish::Abort),
+            ("USER_CANCEL", Finish::Abort),
+            ("ERROR_TOXIC", Finish::Filter),
+            ("SPII", Finish::Filter),
             ("abort", Finish::Abort),
             ("Error", Finish::Abort),
             ("cancelled", Finish::Abort),

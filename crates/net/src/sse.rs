@@ -7,7 +7,8 @@
 //! first line; some servers write one before each event.
 //!
 //! Some proxies omit the empty lines between events, and some write errors without `data:`. A parser
-//! [for complete lines](Parser::for_lines) reads both.
+//! [for complete lines](Parser::for_lines) reads both. It also passes on an event of the type `error` that
+//! has no data or has its words in a comment, as servers of NVIDIA Dynamo write them.
 
 use memchr::memchr2;
 
@@ -186,6 +187,10 @@ impl Parser {
             let data = self.take_line(&line, Data::Kept, &mut event)?;
             self.keep(data)?;
         }
+        if self.lines == 0 {
+            // The data of its event may be lost.
+            self.name.clear();
+        }
         self.take_line(b"", Data::Kept, &mut event)?;
         self.reset_event();
         self.after_return = false;
@@ -213,7 +218,9 @@ impl Parser {
                 Data::Here(data) => Some(data),
                 Data::Kept => (self.lines > 0).then_some(self.data.as_slice()),
             };
-            if let Some(data) = found {
+            let is_bare_error = self.is_event.is_some() && self.name == b"error";
+            // The standard drops an event without data, which would make an error a success.
+            if let Some(data) = found.or_else(|| is_bare_error.then_some(&b""[..])) {
                 event(Event { name: &self.name, data });
             }
             self.reset_event();
@@ -236,10 +243,20 @@ impl Parser {
             self.name.clear();
             self.name.extend_from_slice(b"error");
             return self.take_data(value.strip_prefix(b" ").unwrap_or(value), data);
+        } else if let Some(words) = self.comment_of_error(line) {
+            return self.take_data(words, data);
         } else {
             data = self.take_other(line, data, event);
         }
         Ok(data)
+    }
+
+    /// Returns the comment of a line within an event of the type `error`, where NVIDIA Dynamo puts the words of
+    /// an error.
+    fn comment_of_error<'a>(&self, line: &'a [u8]) -> Option<&'a [u8]> {
+        let is_error = self.is_event.is_some() && self.name == b"error";
+        let words = line.strip_prefix(b":").filter(|_| is_error)?;
+        Some(words.strip_prefix(b" ").unwrap_or(words)).filter(|words| !words.is_empty())
     }
 
     /// Processes a line that the standard ignores; returns the updated data.

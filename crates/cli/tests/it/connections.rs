@@ -175,18 +175,24 @@ fn a_concurrency_over_http2_opens_few_connections() {
         streams: 100,
     };
     let server = Http2::start("127.0.0.1:0".parse().unwrap(), answer).unwrap();
-    for (in_flight, connections) in [(8, 1), (40, 3)] {
+    for (in_flight, connections, key) in [
+        (8, 1, "max-concurrency=8"),
+        (40, 3, "max-concurrency=40"),
+        // Each thread has its own connections.
+        (8, 1, "threads=1"),
+        (40, 3, "threads=1"),
+    ] {
         let (folder, (address, count)) = (Folder::new(), counted(server.address()));
         folder.write("rows.jsonl", "{\"n\": 1}\n");
         let ran = folder.dyno(&format!(
-            "run --system raw:http://{address}/x,method=GET,http2=true,max-concurrency={in_flight} \
+            "run --system raw:http://{address}/x,method=GET,http2=true,{key} \
              --data rows.jsonl --mode performance --duration 1ms --scenario Server --set \
              server_arrivals=concurrency:{in_flight} --set min_query_count=200 --out out"
         ));
         assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
         // 16 requests on each, and at most two more before the run.
         let opened = count.load(SeqCst);
-        assert!((connections..=connections + 2).contains(&opened), "{in_flight}: {opened}");
+        assert!((connections..=connections + 2).contains(&opened), "{key}, {in_flight}: {opened}");
     }
 }
 

@@ -52,6 +52,8 @@ pub(super) struct PendingAnswer {
     is_done: bool,
     /// Time for which the server asks to wait before a retry, in ns.
     requested_wait: Option<Nanos>,
+    /// The status, if it is not success.
+    refusal: Option<(Kind, u16)>,
 }
 
 /// Times of reads with output, and whether one read brought output together with later data. The
@@ -115,28 +117,30 @@ impl PendingAnswer {
             decoder: None,
             is_done: false,
             requested_wait: None,
+            refusal: None,
         }
     }
 
     /// Reads the head. A compressed body is decompressed even if the request did not permit it,
-    /// which is counted.
+    /// which is counted. A status other than success counts also if its body cannot be decompressed.
     fn begin(
         &mut self,
         shared: &ClientCore,
         status: u16,
         fields: &dyn Fields,
     ) -> Result<(), Trouble> {
+        self.refusal = Kind::of_status(status).map(|kind| (kind, status));
+        self.requested_wait = requested_wait(status, fields);
         let coding = Coding::of_field(fields.field("content-encoding")).map_err(|other| {
             let words =
                 format!("the answer is compressed with '{other}'; expected gzip, deflate or none");
-            Trouble::new(Kind::Malformed, words)
+            unreadable(self.refusal, Trouble::new(Kind::Malformed, words))
         })?;
         if coding.is_some() && shared.options.accept.is_none() {
             let counter = &shared.threads[self.thread].unrequested_compression;
             counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
         self.decoder = coding.map(|coding| Box::new(Decoder::new(coding)));
-        self.requested_wait = requested_wait(status, fields);
         self.reader.begin(status, fields)
     }
 
@@ -159,7 +163,9 @@ impl PendingAnswer {
         self.last_bytes = NonZero::new(at);
         let heard = match &mut self.decoder {
             None => self.reader.data(bytes)?,
-            Some(decoder) => decoder.read(bytes, &mut *self.reader)?,
+            Some(decoder) => decoder
+                .read(bytes, &mut *self.reader)
+                .map_err(|trouble| unreadable(self.refusal, trouble))?,
         };
         self.is_done |= heard.is_done;
         self.beat(shared, heard, at);
@@ -199,10 +205,13 @@ impl PendingAnswer {
         let shared = carrier.shared();
         let body_at = self.last_bytes.map_or(ended_at, NonZero::get);
         let unpacked = match &mut self.decoder {
-            Some(decoder) if !self.is_done => decoder.end().map_err(|error| {
-                let words = format!("the compressed answer is incomplete or damaged: {error}");
-                Trouble::new(Kind::Cut, words)
-            }),
+            // A body without any bytes is not compressed, whatever its head states.
+            Some(decoder) if !self.is_done && self.last_bytes.is_some() => {
+                decoder.end().map_err(|error| {
+                    let words = format!("the compressed answer is incomplete or damaged: {error}");
+                    unreadable(self.refusal, Trouble::new(Kind::Cut, words))
+                })
+            }
             _ => Ok(()),
         };
         let finished = unpacked.and_then(|()| self.reader.finish());
@@ -260,9 +269,18 @@ impl PendingAnswer {
         let ended_at = self.responder.time_of(&shared.clock, at);
         shared.enter(self.job, self.reader.entry(), ended_at);
         let is_heard = self.outputs.last.is_some();
-        let failed = FailedAttempt { is_heard, ..FailedAttempt::unheard(trouble) };
+        let requested_wait = self.requested_wait;
+        let failed = FailedAttempt { trouble, is_heard, requested_wait };
         carrier.failed(self.job, &self.responder, &failed, at);
         self.reader
+    }
+}
+
+/// Returns the trouble of a body that cannot be decompressed: that of the status unless it is success.
+fn unreadable(refusal: Option<(Kind, u16)>, trouble: Trouble) -> Trouble {
+    match refusal {
+        Some((kind, status)) => Trouble::of_status(kind, status, &trouble.words),
+        None => trouble,
     }
 }
 

@@ -19,10 +19,10 @@ const LARGEST_COPIED: usize = 16 << 10;
 /// A request in wire format.
 #[derive(Debug, Default)]
 pub(super) struct EncodedRequest {
-    /// HTTP/1.1, by node: the head, and the body if it is small.
-    pub heads: Box<[Bytes]>,
-    /// HTTP/2, by node: the head, which each connection compresses.
-    pub streams: Box<[http::Request<()>]>,
+    /// HTTP/1.1, by node: the head, and the body if it is small. A signed request has one only.
+    heads: Box<[Bytes]>,
+    /// HTTP/2, by node: the head, which each connection compresses. A signed request has one only.
+    streams: Box<[http::Request<()>]>,
     /// Body after the head; empty if the head includes it.
     pub rest: Bytes,
     /// Reason why it cannot be sent.
@@ -43,9 +43,20 @@ struct UnsignedRequest {
 }
 
 impl EncodedRequest {
+    /// Returns the head of the request to a node over HTTP/1.1. The node of a signed request is that of its
+    /// signature.
+    pub(super) fn head(&self, node: usize) -> &Bytes {
+        &self.heads[node.min(self.heads.len() - 1)]
+    }
+
+    /// Returns the head of the request to a node over HTTP/2, as [`head`](Self::head) does.
+    pub(super) fn stream(&self, node: usize) -> &http::Request<()> {
+        &self.streams[node.min(self.streams.len() - 1)]
+    }
+
     /// Returns the bytes of the request to a node.
     pub(super) fn len(&self, node: usize) -> usize {
-        self.heads[node].len() + self.rest.len()
+        self.head(node).len() + self.rest.len()
     }
 }
 
@@ -132,7 +143,7 @@ impl Requests {
     fn encode(&self, sample: SampleIndex, request: Request) -> EncodedRequest {
         // All nodes share the signer.
         match self.nodes.iter().find_map(Endpoint::signer) {
-            None => self.in_wire_format(sample, &request, &[]),
+            None => self.in_wire_format(sample, &request, &self.nodes, &[]),
             Some(signer) => {
                 let payload = Some(signer.payload_hash(&request.body));
                 let unsigned = Some(Arc::new(UnsignedRequest { sample, request, payload }));
@@ -150,7 +161,7 @@ impl Requests {
             let fields = self.fields_of(request);
             signer.fields(endpoint, request, &fields, &payload, WallTime::now())
         });
-        self.in_wire_format(*sample, request, &signature)
+        self.in_wire_format(*sample, request, std::slice::from_ref(endpoint), &signature)
     }
 
     /// Returns the header fields of a request, without those of its signature.
@@ -160,11 +171,12 @@ impl Requests {
         own.chain(common).collect()
     }
 
-    /// Encodes a request to all nodes. A signature is valid for one of them.
+    /// Encodes a request to these nodes. A signature is valid for one node.
     fn in_wire_format(
         &self,
         sample: SampleIndex,
         request: &Request,
+        nodes: &[Endpoint],
         signature: &[(&'static str, String)],
     ) -> EncodedRequest {
         let mut fields = self.fields_of(request);
@@ -172,7 +184,7 @@ impl Requests {
         // The stricter check applies to both versions; it rejects characters that would break
         // heads.
         let streams: Result<Box<[_]>, http::Error> =
-            self.nodes.iter().map(|node| stream(node, &fields, request)).collect();
+            nodes.iter().map(|node| stream(node, &fields, request)).collect();
         let streams = match (streams, self.protocol.version()) {
             (Ok(streams), HttpVersion::Http2) => {
                 let rest = request.body.clone();
@@ -186,7 +198,7 @@ impl Requests {
             return EncodedRequest { wrong, ..EncodedRequest::default() };
         }
         let is_small = request.body.len() <= LARGEST_COPIED;
-        let heads = self.nodes.iter().map(|node| {
+        let heads = nodes.iter().map(|node| {
             let mut bytes = head(node, &fields, request).into_bytes();
             if is_small {
                 bytes.extend_from_slice(&request.body);

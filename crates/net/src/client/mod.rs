@@ -78,7 +78,8 @@ pub struct Options {
     /// requests. A run opens the connections that it needs before its clock starts.
     pub connections: usize,
     /// Whether a run may open more connections: as many as its fixed concurrency, and as many as
-    /// its rate turns out to need, which are opened on demand and closed when idle.
+    /// its rate turns out to need, which are opened on demand and, over HTTP/1.1, closed when idle. Over
+    /// HTTP/2 a run opens no more than `connections`, and only those that its requests need.
     pub grows: bool,
     /// Maximum number of concurrent requests to all nodes together; others wait. Their wait is part
     /// of their latency and is counted separately from waits for connections.
@@ -505,8 +506,7 @@ impl SystemUnderTest for Client {
     fn expect(&self, in_flight: &[InFlight]) {
         match &self.transport {
             Transport::Http1(http1) => http1.expect(in_flight),
-            // Streams need no connection of their own.
-            Transport::Http2(_) => {}
+            Transport::Http2(http2) => http2.expect(in_flight),
         }
     }
 

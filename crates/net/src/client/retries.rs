@@ -22,12 +22,18 @@ const FIRST_WAIT: Nanos = 100 * MILLISECOND;
 const LONGEST_WAIT: Nanos = 5 * SECOND;
 
 /// Returns the time for which an answer of a full server asks to wait, in ns (RFC 9110, section
-/// 10.2.3): seconds, or a date, which a server writes by its own clock.
+/// 10.2.3): seconds, or a date, which a server writes by its own clock. OpenAI and Azure also state
+/// milliseconds, which are more precise.
 pub(super) fn requested_wait(status: u16, fields: &dyn Fields) -> Option<Nanos> {
     if !matches!(status, 429 | 503 | 529) {
         return None;
     }
-    let text = std::str::from_utf8(fields.field("retry-after")?).ok()?;
+    let field = |name| std::str::from_utf8(fields.field(name)?).ok();
+    let milliseconds = field("retry-after-ms").and_then(|text| text.trim().parse::<f64>().ok());
+    if let Some(milliseconds) = milliseconds.filter(|milliseconds| *milliseconds >= 0.0) {
+        return Some((milliseconds * MILLISECOND as f64) as Nanos);
+    }
+    let text = field("retry-after")?;
     let Ok(seconds) = text.trim().parse::<f64>() else {
         let date = httpdate::HttpDate::from_str(text.trim()).ok()?;
         let sent = fields.field("date").and_then(|date| std::str::from_utf8(date).ok());
@@ -337,6 +343,15 @@ mod tests {
         .collect();
         assert_eq!(requested_wait(503, &dated), Some(3 * SECOND));
         assert_eq!(requested_wait(429, &http::HeaderMap::new()), None);
+        for (milliseconds, expected) in [("250", SECOND / 4), ("soon", SECOND), ("-1", SECOND)] {
+            let both: http::HeaderMap = [
+                ("retry-after-ms".parse().unwrap(), milliseconds.parse().unwrap()),
+                ("retry-after".parse().unwrap(), "1".parse().unwrap()),
+            ]
+            .into_iter()
+            .collect();
+            assert_eq!(requested_wait(429, &both), Some(expected), "{milliseconds}");
+        }
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! `binary_data_size`, in the order of the JSON header.
 
 use bytes::Bytes;
-use serde_json::json;
+use serde::de::IgnoredAny;
+use serde_json::{Value, json};
 
 use super::json::{Head, JsonTensor};
 use super::{
@@ -88,15 +89,13 @@ impl InferRequest {
     ) -> Result<Self, Trouble> {
         let (json, mut rest) = split(body, head_length)?;
         let head: Head<'_> =
-            serde_json::from_slice(&json).map_err(|e| no_json("request", &json, &e))?;
+            serde_json::from_slice(&json).map_err(|e| no_json("request", body, head_length, &e))?;
         let inputs = head.inputs.ok_or_else(|| malformed("the request has no 'inputs'"))?;
-        let is_binary = |input: &JsonTensor<'_>| {
-            input.parameters.as_ref().is_some_and(|all| all.binary_data_size.is_some())
-        };
         if let Some(odd) = inputs.iter().find(|input| input.data.is_some() && is_binary(input)) {
             let name = &odd.name;
             return Err(malformed(&format!("tensor '{name}' has 'data' and 'binary_data_size'")));
         }
+        check_head_length("request", &inputs, head_length)?;
         let inputs = inputs.into_iter().map(|tensor| read(tensor, &mut rest));
         let wanted = |tensor: JsonTensor<'_>| RequestedOutput {
             name: tensor.name,
@@ -147,12 +146,13 @@ impl InferResponse {
             json = quoted.into();
         }
         let head: Head<'_> =
-            serde_json::from_slice(&json).map_err(|e| no_json("answer", &json, &e))?;
+            serde_json::from_slice(&json).map_err(|e| no_json("answer", body, head_length, &e))?;
         let outputs = match (head.outputs, head.error) {
             (Some(outputs), _) => outputs,
             (None, Some(error)) => return Err(Trouble::new(Kind::Server, error)),
             (None, None) => return Err(malformed("the answer has no 'outputs'")),
         };
+        check_head_length("answer", &outputs, head_length)?;
         let outputs = outputs.into_iter().map(|tensor| read(tensor, &mut rest));
         let response = Self {
             outputs: outputs.collect::<Result<_, _>>()?,
@@ -181,20 +181,71 @@ pub fn error_body(words: &str) -> Vec<u8> {
     json!({"error": words}).to_string().into_bytes()
 }
 
-/// Returns the message of an error body: of this protocol, of common server frameworks, or the
-/// first part of the text itself.
+/// Maximum number of lines of an error body that are read one by one.
+const ERROR_LINES: usize = 32;
+
+/// Returns the message of an error body: of this protocol, of common server frameworks, of a page, or the
+/// first part of the text itself. Some servers send errors as an event of a stream.
 #[must_use]
 pub fn error_words(body: &[u8]) -> String {
-    let said = serde_json::from_slice::<serde_json::Value>(body).ok().and_then(|json| {
-        if let serde_json::Value::String(text) = json {
-            return Some(text);
-        }
-        let said = ["error", "detail", "message"].iter().find_map(|key| json.get(key))?;
-        let inner = said.get("message").unwrap_or(said);
-        Some(inner.as_str().map_or_else(|| inner.to_string(), str::to_owned))
+    let text = String::from_utf8_lossy(body);
+    let text = text.trim();
+    let lines = text.lines().take(ERROR_LINES).map(|line| {
+        let line = line.strip_prefix("data:").unwrap_or(line).trim();
+        if line.starts_with(['{', '[']) { line } else { "" }
     });
-    let words = said.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());
+    let said = std::iter::once(text).chain(lines).find_map(words_in_json);
+    let words = said.or_else(|| page_words(text)).unwrap_or_else(|| text.to_owned());
     crate::trouble::in_short(&words)
+}
+
+/// Returns the message of an error in JSON.
+fn words_in_json(json: &str) -> Option<String> {
+    const MEMBERS: [&str; 9] = [
+        "error",
+        "detail",
+        "message",
+        "errors",
+        "msg",
+        "error_msg",
+        "error_message",
+        "Message",
+        "title",
+    ];
+    let mut json: Value = serde_json::from_str(json).ok()?;
+    // Some gateways send a list of one error.
+    if let Value::Array(list) = &mut json
+        && list.len() == 1
+    {
+        json = list.remove(0);
+    }
+    let states_words = |said: &&Value| match said {
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(list) => !list.is_empty(),
+        Value::Object(members) => !members.is_empty(),
+    };
+    let text = |said: &Value| said.as_str().map_or_else(|| said.to_string(), str::to_owned);
+    if json.is_string() {
+        return Some(text(&json));
+    }
+    let said = MEMBERS.iter().find_map(|name| json.get(*name).filter(states_words))?;
+    let one = said.get(0).filter(|one| one.get("message").is_some()).unwrap_or(said);
+    Some(text(one.get("message").filter(states_words).unwrap_or(one)))
+}
+
+/// Returns the title of an HTML page, or the message of an error in XML.
+fn page_words(text: &str) -> Option<String> {
+    if !text.starts_with('<') {
+        return None;
+    }
+    let lower = text.to_ascii_lowercase();
+    ["title", "message"].iter().find_map(|name| {
+        let begin = lower.find(&format!("<{name}>"))? + name.len() + 2;
+        let end = begin + lower[begin..].find("</")?;
+        let words = text[begin..end].split_whitespace().collect::<Vec<_>>().join(" ");
+        (!words.is_empty()).then_some(words)
+    })
 }
 
 /// Percent-encodes the characters that a path segment cannot contain.
@@ -250,7 +301,7 @@ fn read(tensor: JsonTensor<'_>, rest: &mut Bytes) -> Result<Tensor, Trouble> {
     Tensor::new(name, datatype, shape, data)
 }
 
-fn requested_output(output: &RequestedOutput) -> serde_json::Value {
+fn requested_output(output: &RequestedOutput) -> Value {
     match output.is_binary {
         Some(is_binary) => json!({"name": output.name, "parameters": {"binary_data": is_binary}}),
         None => json!({"name": output.name}),
@@ -266,9 +317,47 @@ fn cut(words: &str) -> Trouble {
     Trouble::new(Kind::Cut, words)
 }
 
-fn no_json(what: &str, json: &[u8], error: &serde_json::Error) -> Trouble {
+/// Returns the trouble of a body whose JSON cannot be read. Without a length of the JSON, bytes after it are
+/// probably those of tensors.
+fn no_json(
+    what: &str,
+    body: &[u8],
+    head_length: Option<usize>,
+    error: &serde_json::Error,
+) -> Trouble {
+    let mut values = serde_json::Deserializer::from_slice(body).into_iter::<IgnoredAny>();
+    if head_length.is_none() && matches!(values.next(), Some(Ok(_))) {
+        let rest = &body[values.byte_offset()..];
+        if !rest.trim_ascii().is_empty() {
+            let length = rest.len();
+            let words =
+                format!("the {what} has {length} bytes after its JSON, but no field {HEAD_LENGTH}");
+            return malformed(&words);
+        }
+    }
+    let json = head_length.and_then(|length| body.get(..length)).unwrap_or(body);
     let words = format!("the {what} is not JSON of the protocol: {error}");
     Trouble::new(Kind::of_invalid_json(json, error), words)
+}
+
+/// Returns whether the elements of a tensor are bytes after the JSON.
+fn is_binary(tensor: &JsonTensor<'_>) -> bool {
+    tensor.parameters.as_ref().is_some_and(|all| all.binary_data_size.is_some())
+}
+
+/// Checks that the length of the JSON is known if bytes of tensors follow it.
+fn check_head_length(
+    what: &str,
+    tensors: &[JsonTensor<'_>],
+    head_length: Option<usize>,
+) -> Result<(), Trouble> {
+    match tensors.iter().find(|tensor| head_length.is_none() && is_binary(tensor)) {
+        None => Ok(()),
+        Some(JsonTensor { name, .. }) => Err(malformed(&format!(
+            "tensor '{name}' of the {what} has 'binary_data_size', but there is no field \
+             {HEAD_LENGTH}"
+        ))),
+    }
 }
 
 /// Builder of a body.

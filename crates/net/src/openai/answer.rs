@@ -7,7 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::content::Content;
-use super::repair::parsed;
+use super::repair::{parsed, without_list};
 use super::usage::Claim;
 use crate::trouble::{Kind, Trouble, in_short};
 
@@ -124,6 +124,9 @@ struct MessageText<'a> {
     tool_calls: Option<Vec<ToolCall<'a>>>,
     #[serde(borrow, default)]
     function_call: Option<Function<'a>>,
+    /// Speech, of which the text is output.
+    #[serde(borrow, default)]
+    audio: Option<Content<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -134,14 +137,17 @@ struct ToolCall<'a> {
     id: Option<Content<'a>>,
     #[serde(borrow, default)]
     function: Option<Function<'a>>,
+    /// A tool that takes a text instead of JSON.
+    #[serde(borrow, default)]
+    custom: Option<Function<'a>>,
 }
 
 #[derive(Deserialize)]
 struct Function<'a> {
     #[serde(borrow, default)]
     name: Option<Content<'a>>,
-    /// A string that contains JSON, or the JSON itself.
-    #[serde(borrow, default)]
+    /// A string that contains JSON, or the JSON itself; the input of a tool that takes a text.
+    #[serde(borrow, default, alias = "input")]
     arguments: Option<&'a RawValue>,
 }
 
@@ -189,7 +195,7 @@ pub(super) fn without_choices() -> Trouble {
 /// Not a valid answer, or the server's message if it reports an error.
 pub(super) fn read_into(json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, Trouble> {
     let mut repair = Vec::new();
-    let wire = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
+    let wire = parsed(without_list(json), &mut repair).ok_or_else(|| no_answer(json))?;
     part(wire, json, take)
 }
 
@@ -240,13 +246,16 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
             }
             content(message.content, false, take);
             content(message.refusal, false, take);
+            if let Some(speech @ Content::Parts(_)) = &message.audio {
+                speech.each_text(|text| take.output(text, false));
+            }
             for (position, call) in message.tool_calls.into_iter().flatten().enumerate() {
                 let index = call.index.and_then(|index| index.get().parse().ok());
                 let index = index.unwrap_or(position);
                 if let Some(id) = &call.id {
                     id.each_text(|id| take.called(index, CallPart::Id, id));
                 }
-                if let Some(called) = call.function {
+                if let Some(called) = call.function.or(call.custom) {
                     function(called, Some(index), take);
                 }
             }
@@ -340,7 +349,7 @@ fn function(called: Function<'_>, index: Option<usize>, take: &mut dyn AnswerSin
 /// Returns the trouble of an error within an answer whose status was success. `json` is the object
 /// that holds the error, or the error itself.
 pub(super) fn in_band(json: &[u8]) -> Trouble {
-    let whole: Value = serde_json::from_slice(json).unwrap_or(Value::Null);
+    let whole: Value = serde_json::from_slice(without_list(json)).unwrap_or(Value::Null);
     let error = whole.get("error").filter(|error| error.is_object()).unwrap_or(&whole);
     // Codes are numbers, numbers as strings, or names.
     let code = |name: &str| match error.get(name)? {
@@ -358,7 +367,8 @@ pub(super) fn in_band(json: &[u8]) -> Trouble {
         }
         _ => Kind::InBand,
     };
-    let words = error_words(json);
+    let said = error_words(json);
+    let words = if said.is_empty() { "no message" } else { said.as_str() };
     Trouble::new(kind, format!("the server reports an error in its answer: {words}"))
 }
 

@@ -10,7 +10,7 @@ use crate::ledger::Finish;
 use crate::openai::DONE;
 use crate::protocol::Reply;
 use crate::sse::Event;
-use crate::trouble::{Kind, Trouble};
+use crate::trouble::{Kind, Trouble, in_short};
 
 /// Maximum number of distinct choices; further ones count as the last.
 const MOST_CHOICES: usize = 128;
@@ -51,6 +51,8 @@ pub(super) struct AnswerBuilder {
     pub model: String,
     /// The current part has a counted token without text, such as the end of a sequence.
     pub has_silent_token: bool,
+    /// Calls of tools come with an event before their content.
+    pub announces_calls: bool,
     /// `[DONE]` came.
     pub is_done: bool,
     /// Message of the first choice, if it is collected.
@@ -76,8 +78,8 @@ pub(super) struct AnswerBuilder {
     has_signs_of_life: bool,
     /// There are blanks around `[DONE]`.
     has_blanks: bool,
-    /// A part of a stream has no `choices`.
-    lacks_choices: bool,
+    /// Begin of the first part of a stream without `choices`; empty if there is none.
+    other_part: String,
     /// A part has an error that is empty or 0.
     has_empty_error: bool,
     is_decreasing: bool,
@@ -194,6 +196,7 @@ impl AnswerBuilder {
             parts: 0,
             model: String::new(),
             has_silent_token: false,
+            announces_calls: false,
             is_done: false,
             reply: None,
             trouble: None,
@@ -210,7 +213,7 @@ impl AnswerBuilder {
             has_content_parts: false,
             has_signs_of_life: false,
             has_blanks: false,
-            lacks_choices: false,
+            other_part: String::new(),
             has_empty_error: false,
             is_decreasing: false,
             is_usage_late: false,
@@ -263,14 +266,14 @@ impl AnswerBuilder {
             self.trouble = Some(in_band(event.data));
             return;
         }
-        let data = event.data.trim_ascii();
+        let data = unquoted(event.data.trim_ascii());
         if data.is_empty() || SIGNS_OF_LIFE.iter().any(|name| event.name.eq_ignore_ascii_case(name))
         {
             self.has_signs_of_life = true;
             return;
         }
         if data == DONE {
-            self.has_blanks = data != event.data;
+            self.has_blanks = event.data.trim_ascii() != event.data;
             self.is_done = true;
             return;
         }
@@ -284,7 +287,7 @@ impl AnswerBuilder {
     /// Processes an event that the stream ended without an empty line, which some servers omit after
     /// their last event. One that cannot be read was cut off.
     pub fn unended_event(&mut self, event: Event<'_>) {
-        let data = event.data.trim_ascii();
+        let data = unquoted(event.data.trim_ascii());
         let is_part_of_done = !data.is_empty() && data != DONE && DONE.starts_with(data);
         if !self.is_done && (is_part_of_done || is_cut_off(data)) {
             self.is_cut_off = true;
@@ -310,7 +313,10 @@ impl AnswerBuilder {
             _ => read_into(json, self),
         };
         match read {
-            Ok(has_choices) => self.lacks_choices |= !has_choices,
+            Ok(false) if self.other_part.is_empty() => {
+                self.other_part = in_short(&String::from_utf8_lossy(json));
+            }
+            Ok(_) => {}
             Err(trouble) => self.trouble = Some(trouble),
         }
         let (bytes, is_silent) = (self.text.len() - before, before > 0 && self.has_silent_token);
@@ -335,7 +341,9 @@ impl AnswerBuilder {
         self.trouble = match read {
             Ok(true) => None,
             Ok(false) if matches!(self.api, Api::Completions | Api::Chat) => {
-                Some(without_choices())
+                let found = in_short(&String::from_utf8_lossy(json));
+                let words = format!("{}: {found}", without_choices().words);
+                Some(Trouble::new(Kind::Malformed, words))
             }
             Ok(false) => Some(no_answer(json)),
             Err(trouble) if trouble.kind == Kind::Malformed && is_cut_off(json) => {
@@ -365,9 +373,15 @@ impl AnswerBuilder {
     }
 }
 
+/// Returns `[DONE]` without the quotes that some servers write around it; other data unchanged.
+fn unquoted(data: &[u8]) -> &[u8] {
+    let inside = data.strip_prefix(b"\"").and_then(|rest| rest.strip_suffix(b"\""));
+    inside.filter(|inside| *inside == DONE).unwrap_or(data)
+}
+
 /// Returns whether a line of a stream is an event whatever follows it: a JSON object, or `[DONE]`.
 pub(super) fn is_event(line: &[u8]) -> bool {
-    let line = line.trim_ascii();
+    let line = unquoted(line.trim_ascii());
     let has_braces = line.starts_with(b"{") && line.ends_with(b"}");
     line == DONE || has_braces && serde_json::from_slice::<serde::de::IgnoredAny>(line).is_ok()
 }

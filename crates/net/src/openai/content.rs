@@ -106,7 +106,7 @@ impl<'de> Visitor<'de> for ContentVisitor {
         let mut parts = Vec::new();
         while let Some(name) = map.next_key::<Cow<'de, str>>()? {
             match &*name {
-                "text" | "content" | "refusal" => {
+                "text" | "content" | "refusal" | "transcript" => {
                     map.next_value::<Content<'de>>()?.append_to(false, &mut parts);
                 }
                 "thinking" | "reasoning" | "reasoning_content" => {
@@ -142,6 +142,7 @@ mod tests {
         let thought = r#"[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},
             {"type":"text","text":"x"},{"type":"image_url","image_url":{"url":"u"}}]"#;
         assert_eq!(parts(thought), [(true, "hm".into()), (false, "x".into())]);
+        assert_eq!(parts(r#"{"id":"a","data":"AAAA","transcript":"y"}"#), text("y"));
         for nothing in ["null", "1", "-1", "1.5", "true", "[]", "{}", "[null]"] {
             assert_eq!(parts(nothing), [], "{nothing}");
         }

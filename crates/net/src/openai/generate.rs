@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::answer::{AnswerSink as _, in_band, no_answer, states_error};
 use super::builder::AnswerBuilder;
-use super::repair::parsed;
+use super::repair::{parsed, without_list};
 use super::usage::Claim;
 use crate::trouble::Trouble;
 
@@ -34,11 +34,7 @@ struct MetaInfo {
 /// # Errors
 /// Not an answer of the interface, or the server's message if it reports an error.
 pub(super) fn read(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Trouble> {
-    // A request for one answer may come back as a list of one.
-    let json = match json.trim_ascii() {
-        [b'[', inside @ .., b']'] => inside,
-        json => json,
-    };
+    let json = without_list(json);
     let mut repair = Vec::new();
     let wire: Wire<'_> = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
     if states_error(wire.error, wire.text.is_some(), take) {

@@ -5,26 +5,13 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
-use super::answer::{AnswerSink as _, in_band, no_answer, states_error};
+use super::answer::{AnswerSink as _, no_answer};
 use super::builder::AnswerBuilder;
-use super::usage::Claim;
+use super::vectors::{count_input, items};
 use crate::base64::decoded_length;
-use crate::ledger::Flags;
+use crate::percent::decoded;
 use crate::trouble::{Kind, Trouble, in_short};
-
-#[derive(Deserialize)]
-struct Wire<'a> {
-    #[serde(borrow, default)]
-    data: Option<Vec<Image<'a>>>,
-    #[serde(borrow, default)]
-    model: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    usage: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    error: Option<&'a RawValue>,
-}
 
 /// An image, or where it is.
 #[derive(Deserialize)]
@@ -45,7 +32,7 @@ impl Image<'_> {
             let words = format!("expected an image as {what}, found: {}", in_short(found));
             Trouble::new(Kind::Malformed, words)
         };
-        let decoded = |text: &str| match decoded_length(text) {
+        let shown = |length: Option<usize>, text: &str| match length {
             None => Err(wrong("Base64", text)),
             Some(0) => Ok(None),
             Some(bytes) => Ok(Some(format!("an image of {bytes} bytes"))),
@@ -53,23 +40,44 @@ impl Image<'_> {
         let base64 = self.b64_json.as_deref().unwrap_or_default();
         if !base64.is_empty() {
             // Some servers write a data URL here.
-            return decoded(data_of(base64).unwrap_or(base64));
+            let data = data_of(base64);
+            return shown(data.map_or_else(|| decoded_length(base64), data_length), base64);
         }
         let url = self.url.as_deref().unwrap_or_default();
         match data_of(url) {
-            Some(data) => decoded(data),
+            Some(data) => shown(data_length(data), url),
             None if url.is_empty() => Ok(None),
-            None if url.starts_with("http://") || url.starts_with("https://") => {
-                Ok(Some(url.to_owned()))
-            }
+            None if has_scheme(url) => Ok(Some(url.to_owned())),
             None => Err(wrong("a URL", url)),
         }
     }
 }
 
-/// Returns the Base64 of a data URL (RFC 2397).
+/// Returns what follows the scheme of a data URL (RFC 2397).
 fn data_of(url: &str) -> Option<&str> {
-    Some(url.strip_prefix("data:")?.split_once(";base64,")?.1)
+    let (scheme, data) = url.split_once(':')?;
+    scheme.eq_ignore_ascii_case("data").then_some(data)
+}
+
+/// Returns the number of bytes that a data URL holds; `None` if they cannot be decoded.
+fn data_length(data: &str) -> Option<usize> {
+    let (kind, data) = data.split_once(',')?;
+    let is_base64 = kind.rsplit(';').next().is_some_and(|last| last.eq_ignore_ascii_case("base64"));
+    if is_base64 && !data.contains('%') {
+        return decoded_length(data);
+    }
+    let bytes = decoded(data.as_bytes());
+    if is_base64 { decoded_length(std::str::from_utf8(&bytes).ok()?) } else { Some(bytes.len()) }
+}
+
+/// Returns whether a text begins with the scheme of a URL, such as `https:` or `s3:` (RFC 3986, section
+/// 3.1).
+fn has_scheme(url: &str) -> bool {
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    url.split_once(':').is_some_and(|(scheme, rest)| {
+        let begins = scheme.starts_with(|first: char| first.is_ascii_alphabetic());
+        begins && scheme.bytes().all(is_name) && !rest.is_empty()
+    })
 }
 
 /// Reads images, of which each is a choice of the answer. Only their sizes or their URLs are kept.
@@ -82,13 +90,10 @@ pub(super) fn whole(
     expected: usize,
     take: &mut AnswerBuilder,
 ) -> Result<bool, Trouble> {
-    let wire: Wire<'_> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
-    if states_error(wire.error, wire.data.is_some(), take) {
-        return Err(in_band(json));
-    }
+    let wire = items(json, take)?;
     let Some(images) = &wire.data else { return Ok(false) };
-    wire.model.iter().for_each(|model| take.model(model.get()));
     for (at, image) in images.iter().enumerate() {
+        let image: Image<'_> = serde_json::from_str(image.get()).map_err(|_| no_answer(json))?;
         take.choice(at);
         if let Some(summary) = image.summary()? {
             take.output(if at > 0 { "\n" } else { "" }, false);
@@ -96,10 +101,7 @@ pub(super) fn whole(
         }
         take.finish("stop");
     }
-    if let Some(claim) = wire.usage.and_then(|usage| Claim::read(usage.get())) {
-        // Tokens of images are no text.
-        take.usage(Claim { output: None, oddities: Flags::default(), ..claim });
-    }
+    count_input(wire.usage, take);
     if images.len() != expected {
         take.items = Some((images.len(), expected));
     }

@@ -5,15 +5,35 @@ use serde::Deserialize;
 use crate::oip::with_quoted_numbers;
 
 /// Parses JSON. If its syntax is invalid, this parses what [`repaired`] returns, which is kept in `repair`.
-/// Returns `None` if that is invalid, too, or if the JSON is cut off or has members of other types.
+/// The last of several members with one name counts, as in Python and JavaScript. Returns `None` if the JSON
+/// is still invalid, is cut off, or has members of other types.
 pub(super) fn parsed<'a, T: Deserialize<'a>>(json: &'a [u8], repair: &'a mut Vec<u8>) -> Option<T> {
     match serde_json::from_slice(json) {
-        Ok(value) => Some(value),
-        Err(error) if error.is_syntax() => {
-            *repair = repaired(json);
-            serde_json::from_slice(repair).ok()
-        }
-        Err(_) => None,
+        Ok(value) => return Some(value),
+        Err(error) if error.is_syntax() => *repair = repaired(json),
+        Err(error) if has_members_twice(&error) => *repair = without_duplicates(json)?,
+        Err(_) => return None,
+    }
+    serde_json::from_slice(repair).ok()
+}
+
+/// Returns whether the error is that a member occurs twice. The library has no other sign of it.
+fn has_members_twice(error: &serde_json::Error) -> bool {
+    error.is_data() && error.to_string().starts_with("duplicate field")
+}
+
+/// Returns JSON with the last of several members with one name.
+fn without_duplicates(json: &[u8]) -> Option<Vec<u8>> {
+    let value: serde_json::Value = serde_json::from_slice(json).ok()?;
+    serde_json::to_vec(&value).ok()
+}
+
+/// Returns the content of a list in JSON, which is valid JSON if the list has one element; other JSON
+/// unchanged. A request for one answer may come back as a list of one, and so do errors of some gateways.
+pub(super) fn without_list(json: &[u8]) -> &[u8] {
+    match json.trim_ascii() {
+        [b'[', inside @ .., b']'] => inside,
+        json => json,
     }
 }
 
@@ -71,6 +91,24 @@ mod tests {
             let found: Option<Vec<String>> = parsed(json.as_bytes(), &mut repair);
             assert_eq!(found, expected.map(|text| vec![text.to_owned()]), "{json}");
             assert_eq!(!repair.is_empty(), is_repaired, "{json}");
+        }
+    }
+
+    #[test]
+    fn the_last_of_several_members_counts() {
+        #[derive(Deserialize, PartialEq, Debug)]
+        struct Members {
+            a: Option<u32>,
+            b: Option<u32>,
+        }
+        for (json, expected) in [
+            (r#"{"a":1,"b":2,"a":3}"#, Some(Members { a: Some(3), b: Some(2) })),
+            (r#"{"a":1,"a":null}"#, Some(Members { a: None, b: None })),
+            (r#"{"a":1,"a":"x"}"#, None),
+            (r#"{"a":1,"a":2"#, None),
+        ] {
+            let mut repair = Vec::new();
+            assert_eq!(parsed(json.as_bytes(), &mut repair), expected, "{json}");
         }
     }
 

@@ -57,6 +57,9 @@ struct Item<'a> {
     name: Option<Content<'a>>,
     #[serde(borrow, default)]
     arguments: Option<Content<'a>>,
+    /// What a custom tool takes instead of arguments.
+    #[serde(borrow, default)]
+    input: Option<Content<'a>>,
     #[serde(borrow, default)]
     content: Option<Content<'a>>,
     #[serde(borrow, default)]
@@ -65,7 +68,7 @@ struct Item<'a> {
 
 impl<'a> Item<'a> {
     fn is_call(&self) -> bool {
-        self.kind.as_deref() == Some("function_call")
+        matches!(self.kind.as_deref(), Some("function_call" | "custom_tool_call" | "mcp_call"))
     }
 
     /// Returns the output, and whether each part is a thought.
@@ -74,7 +77,8 @@ impl<'a> Item<'a> {
         // A summary repeats the thought where both are sent.
         let content = self.content.filter(|content| *content != Content::Nothing);
         let said = content.or(self.summary).map(|content| (content, is_thought));
-        let call = [self.name, self.arguments].into_iter().flatten().map(|text| (text, false));
+        let call = [self.name, self.arguments, self.input].into_iter().flatten();
+        let call = call.map(|text| (text, false));
         said.into_iter().chain(call)
     }
 }
@@ -91,19 +95,25 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
     match &*kind {
         "response.output_text.delta"
         | "response.refusal.delta"
-        | "response.function_call_arguments.delta" => say(wire.delta, false, take),
-        "response.reasoning_text.delta" | "response.reasoning_summary_text.delta" => {
-            say(wire.delta, true, take);
-        }
+        | "response.function_call_arguments.delta"
+        | "response.custom_tool_call_input.delta"
+        | "response.mcp_call_arguments.delta"
+        | "response.audio.transcript.delta"
+        | "response.output_audio_transcript.delta" => say(wire.delta, false, take),
+        "response.reasoning_text.delta"
+        | "response.reasoning.delta"
+        | "response.reasoning_summary_text.delta"
+        | "response.reasoning_summary.delta" => say(wire.delta, true, take),
         "response.output_item.added" => {
             if let Some(item) = wire.item.filter(Item::is_call) {
                 take.choice(0);
                 take.tool_call();
+                take.announces_calls = true;
                 say(item.name, false, take);
             }
         }
         // Some servers send calls only when they are complete.
-        "response.output_item.done" if !take.has_tool_calls() => {
+        "response.output_item.done" if !take.announces_calls => {
             if let Some(item) = wire.item.filter(Item::is_call) {
                 take.choice(0);
                 take.tool_call();

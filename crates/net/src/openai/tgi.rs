@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::answer::{AnswerSink as _, in_band, states_error};
 use super::builder::AnswerBuilder;
-use super::repair::parsed;
+use super::repair::{parsed, without_list};
 use super::usage::Claim;
 use crate::trouble::{Kind, Trouble, in_short};
 
@@ -52,11 +52,7 @@ pub(super) fn read(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Troubl
         let words = format!("expected an answer of Text Generation Inference, found: {found}");
         Trouble::new(Kind::Malformed, words)
     };
-    // A request for one answer may come back as a list of one.
-    let json = match json.trim_ascii() {
-        [b'[', inside @ .., b']'] => inside,
-        json => json,
-    };
+    let json = without_list(json);
     let mut repair = Vec::new();
     let wire: Wire<'_> = parsed(json, &mut repair).ok_or_else(no_answer)?;
     let is_answer = wire.token.is_some() || wire.generated_text.is_some();

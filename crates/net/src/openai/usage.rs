@@ -44,12 +44,14 @@ impl Claim {
                 claim.cached = detail(of, "cached_tokens");
                 let of = ["completion_tokens_details", "output_tokens_details"];
                 claim.reasoning = detail(of, "reasoning_tokens");
-                if claim.cached.is_none()
-                    && let Some(cached) = usage.get("cached_tokens")
-                {
-                    // SGLang's own interface states it beside the other counts.
-                    claim.cached = count(cached, odd);
-                }
+                // SGLang and others state them beside the other counts, DeepSeek under a name of its own.
+                let mut beside = |names: &[&str]| {
+                    let found = names.iter().find_map(|name| usage.get(*name));
+                    found.and_then(|value| count(value, odd))
+                };
+                claim.cached =
+                    claim.cached.or_else(|| beside(&["cached_tokens", "prompt_cache_hit_tokens"]));
+                claim.reasoning = claim.reasoning.or_else(|| beside(&["reasoning_tokens"]));
                 if claim.input.is_none() || claim.output.is_none() {
                     claim.oddities.insert(Oddity::PartialUsage);
                 }
@@ -226,6 +228,9 @@ mod tests {
             "completion_tokens_details":{"reasoning_tokens":6}}"#;
         let claim = Claim::read(json).unwrap();
         assert_eq!((claim.cached, claim.reasoning, claim.total), (Some(4), Some(6), Some(17)));
+        let beside = r#"{"prompt_tokens":9,"completion_tokens":8,"total_tokens":17,
+            "prompt_tokens_details":null,"prompt_cache_hit_tokens":4,"reasoning_tokens":6}"#;
+        assert_eq!(Claim::read(beside), Some(claim));
         let odd = r#"{"prompt_tokens":9,"completion_tokens":8,"prompt_tokens_details":null,
             "completion_tokens_details":"x"}"#;
         let claim = Claim::read(odd).unwrap();

@@ -9,16 +9,17 @@ use super::usage::Claim;
 use crate::ledger::Flags;
 use crate::trouble::{Kind, Trouble};
 
+/// An answer that is a list of vectors, ranks or images.
 #[derive(Deserialize)]
-struct Wire<'a> {
+pub(super) struct Items<'a> {
     #[serde(borrow, default)]
-    data: Option<Vec<&'a RawValue>>,
+    pub data: Option<Vec<&'a RawValue>>,
     #[serde(borrow, default)]
     results: Option<Vec<&'a RawValue>>,
     #[serde(borrow, default)]
     model: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    usage: Option<&'a RawValue>,
+    pub usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
@@ -51,8 +52,8 @@ impl Vector {
 #[derive(Deserialize)]
 struct Rank {
     index: Option<u64>,
-    #[serde(alias = "score")]
     relevance_score: Option<f64>,
+    score: Option<f64>,
 }
 
 /// What a request expects of vectors, ranks or images.
@@ -76,9 +77,8 @@ pub(super) fn embeddings(
     expected: Expectation,
     take: &mut AnswerBuilder,
 ) -> Result<bool, Trouble> {
-    let wire = wire(json, take)?;
+    let wire = items(json, take)?;
     let Some(data) = &wire.data else { return Ok(false) };
-    wire.model.iter().for_each(|model| take.model(model.get()));
     let mut expected_dimension = expected.dimension;
     let mut seen = Vec::with_capacity(data.len());
     for item in data {
@@ -104,7 +104,7 @@ pub(super) fn embeddings(
 
 /// Returns the dimension of the first vector of an answer.
 pub(super) fn dimension(json: &[u8]) -> Option<usize> {
-    let wire: Wire<'_> = serde_json::from_slice(json).ok()?;
+    let wire: Items<'_> = serde_json::from_slice(json).ok()?;
     let first: Embedding = serde_json::from_str(wire.data?.first()?.get()).ok()?;
     Some(first.embedding.dimension())
 }
@@ -122,8 +122,7 @@ pub(super) fn ranks(
     let (results, usage) = if json.trim_ascii_start().starts_with(b"[") {
         (serde_json::from_slice(json).map_err(|_| no_answer(json))?, None)
     } else {
-        let wire = wire(json, take)?;
-        wire.model.iter().for_each(|model| take.model(model.get()));
+        let wire = items(json, take)?;
         let Some(results) = wire.results.or(wire.data) else { return Ok(false) };
         (results, wire.usage)
     };
@@ -131,7 +130,7 @@ pub(super) fn ranks(
     for item in &results {
         let item: &RawValue = item;
         let rank: Rank = serde_json::from_str(item.get()).map_err(|_| no_answer(json))?;
-        let (Some(index), Some(_)) = (rank.index, rank.relevance_score) else {
+        let (Some(index), Some(_)) = (rank.index, rank.relevance_score.or(rank.score)) else {
             return Err(Trouble::new(Kind::Malformed, "a result without its index or its score"));
         };
         seen.push(index);
@@ -162,15 +161,28 @@ fn check_positions(
     Err(Trouble::new(Kind::Malformed, words))
 }
 
-fn wire<'a>(json: &'a [u8], take: &mut AnswerBuilder) -> Result<Wire<'a>, Trouble> {
-    let wire: Wire<'a> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
+/// Reads an answer that is a list, and takes its model.
+///
+/// # Errors
+/// Not an answer of the interface, or the server's message if it reports an error.
+pub(super) fn items<'a>(json: &'a [u8], take: &mut AnswerBuilder) -> Result<Items<'a>, Trouble> {
+    let wire: Items<'a> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
     let is_answer = wire.data.is_some() || wire.results.is_some();
     if states_error(wire.error, is_answer, take) {
         Err(in_band(json))
     } else if is_answer || wire.usage.is_some() {
+        wire.model.iter().for_each(|model| take.model(model.get()));
         Ok(wire)
     } else {
         Err(no_answer(json))
+    }
+}
+
+/// Takes the count of input tokens. Vectors, ranks and images are no text: a count of output tokens is
+/// neither one nor missing.
+pub(super) fn count_input(usage: Option<&RawValue>, take: &mut AnswerBuilder) {
+    if let Some(claim) = usage.and_then(|usage| Claim::read(usage.get())) {
+        take.usage(Claim { output: None, oddities: Flags::default(), ..claim });
     }
 }
 
@@ -185,10 +197,7 @@ fn settle(
     for item in items {
         take.output(item.get(), false);
     }
-    if let Some(claim) = usage.and_then(|usage| Claim::read(usage.get())) {
-        // There are no output tokens: a count of them is neither one nor missing.
-        take.usage(Claim { output: None, oddities: Flags::default(), ..claim });
-    }
+    count_input(usage, take);
     if items.len() == expected {
         take.finish("stop");
     } else {

@@ -137,6 +137,14 @@ fn answers_without_output_are_empty() {
     check_class(&[role, &ends("stop"), &zero, DONE], Class::Empty, words);
     check_class(&[role, &ends("stop"), DONE], Class::Empty, words);
     check_class(&[DONE], Class::Empty, "no output");
+    check_class(&["\"[DONE]\""], Class::Empty, "no output");
+    // Errors that no interface describes.
+    let busy = r#"{"code":1002,"msg":"busy"}"#;
+    let words = "the answer has no output; it has {\"code\":1002,\"msg\":\"busy\"}";
+    check_class(&[busy, DONE], Class::Empty, words);
+    check_class(&[busy], Class::Cut, &busy[1..]);
+    let trouble = read(&settings(), JSON, busy).0.unwrap_err();
+    assert_eq!(trouble.words, format!("an answer without 'choices': {busy}"));
     // One token that ends the answer is no contradiction.
     let one = usage(&json!({"prompt_tokens": 5, "completion_tokens": 1}));
     let entry = check_class(&[role, &ends("stop"), &one, DONE], Class::Empty, "no output");
@@ -160,6 +168,8 @@ fn thoughts_refusals_and_calls_of_tools_are_output() {
         delta(json!({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": ""}}]})),
         delta(json!({"tool_calls": [{"function": {"arguments": {"a": 1}}}]})),
         delta(json!({"function_call": {"name": "f"}})),
+        delta(json!({"tool_calls": [{"type": "custom", "custom": {"name": "f", "input": "x"}}]})),
+        delta(json!({"audio": {"id": "a", "transcript": "t", "data": "AAAA"}})),
     ] {
         check_class(&[&delta, &ends("tool_calls"), DONE], Class::Whole, "");
     }
@@ -200,7 +210,7 @@ fn an_answer_that_lacks_an_end_is_cut() {
 
 #[test]
 fn an_answer_that_was_given_up_or_filtered_is_no_success() {
-    for reason in ["abort", "error", "cancelled"] {
+    for reason in ["abort", "error", "cancelled", "MALFORMED_FUNCTION_CALL", "USER_CANCEL"] {
         let words = format!("the server aborted the answer (finish_reason \"{reason}\")");
         check_class(&[&says("a"), &ends(reason), DONE], Class::Aborted, &words);
     }

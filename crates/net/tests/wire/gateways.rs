@@ -68,6 +68,15 @@ fn a_text_that_is_cut_within_a_surrogate_pair_is_read() {
 }
 
 #[test]
+fn the_last_of_several_members_counts() {
+    let part = r#"{"choices":[{"delta":{"content":"x","reasoning":null,"content":"a"}}],
+        "usage":null,"usage":{"prompt_tokens":5,"completion_tokens":1}}"#
+        .replace('\n', "");
+    let (text, entry) = answer(&[&part, &ends("stop"), DONE]);
+    assert_eq!((text.as_str(), entry.input, entry.output), ("a", Some(5), Some(1)));
+}
+
+#[test]
 fn probabilities_may_be_infinite() {
     let part = r#"{"choices":[{"delta":{"content":"NaN"},"logprobs":{"content":
         [{"token":"NaN","logprob":-Infinity},{"token":"x","logprob":NaN}]}}]}"#
@@ -143,6 +152,34 @@ fn an_error_between_events_has_the_words_of_the_server() {
         assert_eq!((trouble.kind, entry.unwrap().class), (kind, Class::InBand), "{line}");
         let expected = format!("the server reports an error in its answer: {words}");
         assert_eq!(trouble.words, expected);
+    }
+    // NVIDIA Dynamo writes the words of an error as a comment, also beside data without any.
+    for (event, words) in [
+        ("event: error\n: engine died\n\n", "engine died"),
+        (":\nevent: error\n: engine died\ndata: {}\n\n", "engine died"),
+        ("event: error\n: ping\ndata: {\"error\":{\"message\":\"lost\"}}\n\n", "lost"),
+        ("event: error\n\n", "no message"),
+    ] {
+        for done in ["", "data: [DONE]\n\n"] {
+            let body = format!("{begin}{event}{done}");
+            let (found, entry) = read(&settings(), EVENTS, &body);
+            let trouble = found.unwrap_err();
+            assert_eq!((trouble.kind, entry.unwrap().class), (Kind::InBand, Class::InBand));
+            let expected = format!("the server reports an error in its answer: {words}");
+            assert_eq!(trouble.words, expected, "{body}");
+        }
+    }
+    // A comment elsewhere is no error, nor is the type of an event that has ended.
+    let comments = format!("{begin}: engine died\n\nevent: x\n: error\n\n");
+    let whole = format!("{comments}{}", stream(&[&ends("stop"), DONE]));
+    assert_eq!(read(&settings(), EVENTS, &whole).1.unwrap().class, Class::Whole);
+    // Gemini sends a list of one error.
+    let list = r#"[{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED"}}]"#;
+    for (kind, body) in [(JSON, list.to_owned()), (EVENTS, format!("{begin}data: {list}\n\n"))] {
+        let (found, entry) = read(&settings(), kind, &body);
+        let trouble = found.unwrap_err();
+        assert_eq!((trouble.kind, entry.unwrap().class), (Kind::Refused, Class::InBand));
+        assert!(trouble.words.ends_with(": quota"), "{trouble}");
     }
     // A stream of nothing else.
     let (found, _) = read(&settings(), EVENTS, "no healthy upstream\n\n");

@@ -46,6 +46,29 @@ fn an_answer_has_all_images_as_urls_or_base64() {
 }
 
 #[test]
+fn urls_of_any_scheme_and_loose_base64_are_images() {
+    // "foob" in Base64, by RFC 4648; decoders take it without padding, in digits of URLs, and in lines.
+    for (image, expected) in [
+        (json!({"b64_json": "Zm9vYg"}), "an image of 4 bytes"),
+        (json!({"b64_json": "Zm9v\r\nYg==\n"}), "an image of 4 bytes"),
+        (json!({"b64_json": "-_8"}), "an image of 2 bytes"),
+        (json!({"b64_json": "data:image/png;base64,Zm9vYg"}), "an image of 4 bytes"),
+        (json!({"url": "DATA:image/png;charset=x;BASE64,Zm9vYg%3D%3D"}), "an image of 4 bytes"),
+        (json!({"url": "data:image/svg+xml,%3Csvg/%3E"}), "an image of 6 bytes"),
+        (json!({"url": "s3://images/1.png"}), "s3://images/1.png"),
+        (json!({"url": "file:///tmp/1.png"}), "file:///tmp/1.png"),
+        (json!({"url": "HTTPS://a/1.png"}), "HTTPS://a/1.png"),
+    ] {
+        let (said, _, entry) = read(&images(1), JSON, &answer(&json!([image])));
+        assert_eq!((said.unwrap(), entry.class), (expected.into(), Class::Whole), "{image}");
+    }
+    for wrong in ["data:image/png;base64", "data:image/png;base64,Zm9vY", "/1.png", "1x:a", "s3:"] {
+        let trouble = read(&images(1), JSON, &answer(&json!([{"url": wrong}]))).0.unwrap_err();
+        assert_eq!(trouble.kind, Kind::Malformed, "{wrong}");
+    }
+}
+
+#[test]
 fn fewer_images_and_what_is_no_image_are_no_success() {
     let (said, _, entry) = read(&images(2), JSON, &answer(&json!([{"b64_json": "Zm9v"}])));
     assert_eq!(said.unwrap_err().words, "the answer has 1 of the 2 requested results");

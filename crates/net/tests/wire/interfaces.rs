@@ -160,6 +160,41 @@ fn calls_of_functions_are_output_of_responses() {
 }
 
 #[test]
+fn several_calls_and_those_of_custom_tools_are_output_of_responses() {
+    let call = |name: &str| json!({"type": "function_call", "name": name, "arguments": "{}"});
+    let done = |item: &Value| json!({"type": "response.output_item.done", "item": item});
+    let calls = [call("f"), call("g")];
+    let body = events(&[
+        done(&calls[0]),
+        done(&calls[1]),
+        end("completed", json!({"output": calls, "usage": null})),
+    ]);
+    let (said, beats, entry) = read(&text(Api::Responses), EVENTS, &body);
+    assert_eq!((said.unwrap().as_str(), beats, entry.finish), ("f{}g{}", 2, Finish::Tools));
+    let custom = |input: &str| json!({"type": "custom_tool_call", "name": "sh", "input": input});
+    let body = events(&[
+        json!({"type": "response.output_item.added", "item": custom("")}),
+        delta("custom_tool_call_input", "l"),
+        delta("custom_tool_call_input", "s"),
+        done(&custom("ls")),
+        end("completed", json!({"output": [custom("ls")], "usage": null})),
+    ]);
+    let (said, beats, entry) = read(&text(Api::Responses), EVENTS, &body);
+    assert_eq!((said.unwrap().as_str(), beats, entry.finish), ("shls", 3, Finish::Tools));
+    let whole = end("completed", json!({"output": [custom("ls")]}))["response"].to_string();
+    assert_eq!(read(&text(Api::Responses), JSON, &whole).0.unwrap(), "shls");
+    // Other names of thoughts, and of what is said.
+    let body = events(&[
+        delta("reasoning", "h"),
+        delta("reasoning_summary", "m"),
+        delta("output_audio_transcript", "Hi"),
+        end("completed", json!({"usage": null})),
+    ]);
+    let (said, beats, _) = read(&text(Api::Responses), EVENTS, &body);
+    assert_eq!((said.unwrap().as_str(), beats), ("hmHi", 3));
+}
+
+#[test]
 fn a_whole_response_is_read() {
     let body = end("completed", json!({}))["response"].to_string();
     let settings = Settings::default();
@@ -313,6 +348,10 @@ fn each_document_has_a_score() {
     let two = format!("{{\"results\":{results}]{usage}}}");
     assert_eq!(read(&ranking(None), JSON, &two).2.class, Class::Cut);
     assert_eq!(read(&ranking(Some(2)), JSON, &two).2.class, Class::Whole);
+    // Some servers state a score under both names.
+    let both = r#"[{"index":0,"score":0.9,"relevance_score":0.9},{"index":1,"score":0.1},
+        {"index":2,"relevance_score":0.2,"score":null}]"#;
+    assert_eq!(read(&ranking(None), JSON, both).2.class, Class::Whole);
     let list = r#"[{"index":0,"score":0.9},{"index":1,"score":0.1},{"index":2,"score":0.2}]"#;
     assert_eq!(read(&ranking(None), JSON, list).2.class, Class::Whole);
     for odd in [

@@ -111,6 +111,35 @@ fn answers_are_read_as_json_and_as_bytes() {
 }
 
 #[test]
+fn binary_tensors_without_the_length_of_the_json_are_named() {
+    let head = concat!(
+        r#"{"model_name":"mymodel","outputs":[{"name":"scores","datatype":"FP32","shape":[1,2],"#,
+        r#""parameters":{"binary_data_size":8}}]}"#
+    );
+    for (tail, words) in [
+        (&b"\0\0\x80\x3e\0\0\xc0\x7f"[..], "the answer has 8 bytes after its JSON, but no field"),
+        (&b"12345678"[..], "the answer has 8 bytes after its JSON, but no field"),
+        (
+            &b"        "[..],
+            "tensor 'scores' of the answer has 'binary_data_size', but there is no field",
+        ),
+        (&b""[..], "tensor 'scores' of the answer has 'binary_data_size', but there is no field"),
+    ] {
+        let body = [head.as_bytes(), tail].concat();
+        let protocol = protocol(Form::Binary, Some("scores"));
+        let trouble = read(&protocol, 200, &[], &body, None, 7).unwrap_err();
+        assert_eq!(trouble.kind, Kind::Malformed, "{trouble}");
+        let words = format!("{words} inference-header-content-length");
+        assert_eq!(trouble.words, words);
+    }
+    let length = head.len().to_string();
+    let field: &[(&'static str, &str)] = &[("inference-header-content-length", &length)];
+    let body = [head.as_bytes(), b"\0\0\x80"].concat();
+    let cut = read(&protocol(Form::Binary, Some("scores")), 200, field, &body, None, 7);
+    assert_eq!(cut.unwrap_err().kind, Kind::Cut);
+}
+
+#[test]
 fn what_is_no_answer_is_told() {
     let kind = |status: u16, body: &[u8]| {
         read(&protocol(Form::Json, None), status, &[], body, None, 5).unwrap_err()
@@ -254,6 +283,25 @@ fn words_of_errors_are_found_wherever_servers_put_them() {
     assert_eq!(error_words(b"{\"detail\":[1]}"), "[1]");
     assert_eq!(error_words(b"plain\ntext\x07"), "plain");
     assert_eq!(error_words(&[b'x'; 300]).len(), 203);
+    for (body, words) in [
+        ("[{\n \"error\": {\n \"code\": 400, \"message\": \"no key\"}}\n]\n", "no key"),
+        ("event: error\ndata: {\"error\": {\"message\": \"late\"}}\n\n", "late"),
+        ("{\"success\":false,\"errors\":[{\"code\":1,\"message\":\"over quota\"}]}", "over quota"),
+        ("{\"error\":true,\"message\":\"busy\"}", "busy"),
+        ("{\"error\":null,\"detail\":\"\",\"msg\":\"not found\"}", "not found"),
+        ("{\"error\":{\"message\":null,\"code\":7}}", "{\"message\":null,\"code\":7}"),
+        (
+            "<html>\r\n<head><TITLE>503 Service\n Unavailable</TITLE></head></html>",
+            "503 Service Unavailable",
+        ),
+        ("<?xml version=\"1.0\"?>\n<Error><Message>denied</Message></Error>", "denied"),
+        ("<html>\n<body>down</body>", "<html>"),
+        ("<title>", "<title>"),
+        ("{\"a\": 1}", "{\"a\": 1}"),
+        ("[]", "[]"),
+    ] {
+        assert_eq!(error_words(body.as_bytes()), words, "{body}");
+    }
     assert_eq!(model_path("a b/c", "1"), "/v2/models/a%20b%2Fc/versions/1");
 }
 

@@ -149,7 +149,7 @@ impl Connection {
         if self.is_tls() {
             return self.write_encrypted(request, from);
         }
-        let head = &request.heads[self.node];
+        let head = request.head(self.node);
         let (len, mut at) = (head.len() + request.rest.len(), from);
         loop {
             let written = if request.rest.is_empty() {
@@ -180,7 +180,7 @@ impl Connection {
         let tls = &mut self.tls().expect("the caller has asked").tls;
         if from == 0 {
             let mut writer = tls.writer();
-            let head = writer.write_all(&request.heads[self.node]);
+            let head = writer.write_all(request.head(self.node));
             if head.and_then(|()| writer.write_all(&request.rest)).is_err() {
                 return WriteOutcome::Broken(0);
             }

@@ -54,6 +54,12 @@ impl Stream {
         }
     }
 
+    /// Returns the bytes that were not taken.
+    fn untaken(&self) -> u64 {
+        let others = self.others.iter().flat_map(|others| others.iter());
+        others.map(|(bytes, _)| u64::from(*bytes)).sum::<u64>() + u64::from(self.first.0)
+    }
+
     /// Takes this many bytes. Returns when the last of them was read.
     fn take(&mut self, mut bytes: usize) -> Option<Nanos> {
         let mut read_at = None;
@@ -117,6 +123,11 @@ impl Arrivals {
     /// `None` if they were not followed.
     pub(super) fn take(&self, stream: u32, bytes: usize) -> Option<Nanos> {
         self.frames().streams.get_mut(&stream)?.take(bytes)
+    }
+
+    /// Returns the data bytes of a stream that were read from the socket and not taken.
+    pub(super) fn untaken(&self, stream: u32) -> u64 {
+        self.frames().streams.get(&stream).map_or(0, Stream::untaken)
     }
 
     /// Returns whether the settings of the server let no data pass on new streams.
@@ -299,7 +310,9 @@ mod tests {
             }
             // The number of the piece that holds the last byte of a frame.
             let at = |frame: usize| Some(1 + (ends[frame] as u64 - 1) / piece as u64);
-            assert_eq!((arrivals.take(1, 2), arrivals.take(1, 1)), (at(2), at(2)));
+            assert_eq!((arrivals.untaken(1), arrivals.untaken(3)), (3, 5));
+            assert_eq!((arrivals.take(1, 2), arrivals.untaken(1)), (at(2), 1));
+            assert_eq!((arrivals.take(1, 1), arrivals.untaken(1)), (at(2), 0));
             assert_eq!((arrivals.take(3, 5), arrivals.take(3, 1)), (at(5), None));
             assert_eq!((arrivals.ended_at(3), arrivals.ended_at(1)), (at(5), at(7)));
             assert_eq!((arrivals.take(5, 1), arrivals.ended_at(7)), (None, None));

@@ -2,6 +2,7 @@
 
 mod arrivals;
 mod blocked;
+mod growth;
 mod keep;
 mod link;
 mod metered;
@@ -24,6 +25,7 @@ use super::statistics::ThreadCounters;
 use super::{ClientCore, FailedAttempt, Job, WaitCause, kernel, make_room};
 use crate::client::backoff::DialState;
 use crate::trouble::Trouble;
+use growth::Growth;
 use link::Link;
 
 /// Lanes: threads with their own connections, used in turn.
@@ -73,6 +75,7 @@ struct LaneState {
     open: usize,
     /// Connections that are neither established nor known to fail.
     unsettled: usize,
+    growth: Growth,
     dialed: Vec<DialState>,
 }
 
@@ -106,17 +109,16 @@ impl Http2 {
                 heard_at: AtomicU64::new(0),
                 own: Mutex::new(LaneState {
                     dialed: shared.nodes.iter().map(|_| DialState::default()).collect(),
-                    unsettled: mine.len(),
+                    growth: Growth::new(mine, nodes),
                     ..LaneState::default()
                 }),
                 settled: Condvar::new(),
             });
+            let first = if shared.options.grows { nodes } else { usize::MAX };
+            lane.own().provide(first);
             http2.lanes.push(lane.clone());
             let builder = std::thread::Builder::new().name(format!("net-client-{thread}"));
             http2.threads.push(builder.spawn(move || {
-                for node in mine {
-                    runtime.spawn(keep::keep(lane.clone(), node));
-                }
                 runtime.block_on(lane.run());
                 // Tasks hold the lane and end with the runtime.
                 drop(runtime);
@@ -216,6 +218,7 @@ impl Lane {
             for (job, responder) in self.shared.due_retries(now) {
                 self.take(std::iter::once(job), &responder);
             }
+            self.grow();
             let mut opened = 0;
             while opened < AT_ONCE && self.open_stream() {
                 opened += 1;

@@ -41,7 +41,7 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
         let now = lane.shared.clock.now();
         return lane.failed(job, &responder, &FailedAttempt::unheard(wrong), now);
     }
-    let request = encoded.streams[link.node].clone();
+    let request = encoded.stream(link.node).clone();
     let body = encoded.rest.clone();
     // Before the request is handed over: the connection may flush at once.
     link.departures.note(job.id, responder.clone());
@@ -133,7 +133,7 @@ impl OpenStream {
     /// before the body ended.
     async fn read(&mut self, answer: ResponseFuture) -> Result<Option<RecvStream>, Trouble> {
         let (mut body, mut left) = {
-            let answer = answer.await.map_err(|error| self.broke(&error, false))?;
+            let answer = answer.await.map_err(|error| self.broke(&error, None))?;
             let (head, body) = answer.into_parts();
             self.has_begun = true;
             self.lane.hears();
@@ -144,8 +144,8 @@ impl OpenStream {
             (body, content_length(&head.headers))
         };
         while let Some(bytes) = poll_fn(|cx| body.poll_data(cx)).await {
-            let bytes = bytes.map_err(|error| self.broke(&error, left > 0))?;
-            left = left.saturating_sub(bytes.len() as u64);
+            let bytes = bytes.map_err(|error| self.broke(&error, left))?;
+            left = left.map(|left| left.saturating_sub(bytes.len() as u64));
             self.lane.hears();
             let _ = body.flow_control().release_capacity(bytes.len());
             let read_at = self.link.arrivals.take(self.stream, bytes.len());
@@ -159,7 +159,7 @@ impl OpenStream {
             reading.nudge();
         }
         let trailers = poll_fn(|cx| Pin::new(&mut body).poll_trailers(cx)).await;
-        let trailers = trailers.map_err(|error| self.broke(&error, left > 0))?;
+        let trailers = trailers.map_err(|error| self.broke(&error, left))?;
         let ended_at = self.link.arrivals.ended_at(self.stream);
         let at = ended_at.unwrap_or_else(|| self.lane.shared.clock.now());
         self.complete(trailers.as_ref(), at);
@@ -201,23 +201,30 @@ impl OpenStream {
         trouble
     }
 
-    /// Returns the trouble of an error; `is_short` if the answer has announced more bytes than came.
-    fn broke(&self, error: &h2::Error, is_short: bool) -> Trouble {
+    /// Returns the trouble of an error. `left` is what has not come of the bytes that the answer announced,
+    /// if it announced any number.
+    fn broke(&self, error: &h2::Error, left: Option<u64>) -> Trouble {
         let trouble = trouble(&self.lane, &self.link, error, self.has_begun);
-        // The library calls an early end of the stream a violation of HTTP/2.
-        if !is_short || trouble.kind != Kind::Malformed {
+        // The library calls a body of another length a violation of HTTP/2, and drops the data that
+        // shows it.
+        let (Some(left), Kind::Malformed) = (left, trouble.kind) else { return trouble };
+        let endpoint = &self.lane.shared.nodes[self.link.node].endpoint;
+        if self.link.arrivals.untaken(self.stream) > left {
+            let words =
+                format!("{endpoint} sent a longer answer than its content-length announced");
+            return Trouble::new(Kind::Malformed, words);
+        }
+        if left == 0 {
             return trouble;
         }
-        let endpoint = &self.lane.shared.nodes[self.link.node].endpoint;
         let words = format!("{endpoint} ended an answer before the length that it announced");
         Trouble::new(Kind::Cut, words)
     }
 }
 
-/// Returns the bytes that the fields of a head announce; 0 if they announce none.
-fn content_length(fields: &HeaderMap) -> u64 {
-    let length = fields.get("content-length").and_then(|length| length.to_str().ok());
-    length.and_then(|length| length.parse().ok()).unwrap_or(0)
+/// Returns the bytes that the fields of a head announce; `None` if they announce no number.
+fn content_length(fields: &HeaderMap) -> Option<u64> {
+    fields.get("content-length")?.to_str().ok()?.parse().ok()
 }
 
 /// Time limit for the rest of an answer that declared itself complete.

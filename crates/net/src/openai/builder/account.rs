@@ -86,7 +86,7 @@ impl AnswerBuilder {
             (Oddity::NoDone, form == Form::Stream && !self.is_done),
             (Oddity::DoneBlanks, self.has_blanks),
             (Oddity::SignsOfLife, self.has_signs_of_life),
-            (Oddity::NoChoices, self.lacks_choices),
+            (Oddity::NoChoices, !self.other_part.is_empty()),
             (Oddity::EmptyError, self.has_empty_error),
             (
                 Oddity::NoFinishReason,
@@ -198,8 +198,16 @@ impl AnswerBuilder {
         }
     }
 
-    /// Explains the class of an answer for people.
+    /// Explains the class of an answer for people. A part that is none of an answer may hold the words of the
+    /// server.
     pub fn words(&self, entry: &Entry) -> String {
+        let words = self.words_of_class(entry);
+        let is_unexplained =
+            matches!(entry.class, Class::Empty | Class::Cut) && !self.other_part.is_empty();
+        if is_unexplained { format!("{words}; it has {}", self.other_part) } else { words }
+    }
+
+    fn words_of_class(&self, entry: &Entry) -> String {
         let reason = match &*self.reason {
             "" => String::new(),
             reason => format!(" (finish_reason {:?})", crate::trouble::in_short(reason)),

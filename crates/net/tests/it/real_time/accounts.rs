@@ -169,6 +169,35 @@ fn gzip_without_end(content: &str) -> Vec<u8> {
 }
 
 #[test]
+fn a_status_counts_although_its_body_cannot_be_decompressed() {
+    for (coding, body, words) in [
+        ("gzip", &b""[..], "HTTP status 429"),
+        ("gzip", &b"no gzip at all"[..], "HTTP status 429: compressed content cannot be read"),
+        ("br", &b"\x8b\x02"[..], "HTTP status 429: the answer is compressed with 'br'"),
+    ] {
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 429 Too Many Requests\r\ncontent-encoding: {coding}\r\n\
+             content-length: {length}\r\n\r\n"
+        );
+        let answer = [head.as_bytes(), body].concat();
+        let server = Faulty::start(move |mut stream| {
+            while request(&mut stream).is_some() && stream.write_all(&answer).is_ok() {}
+        });
+        let time_limit = Some(30 * SECOND);
+        let options = Options { connections: 1, time_limit, ..Options::default() };
+        let (client, library) =
+            client(protocol(HttpVersion::Http1), &[endpoint(server.address)], options);
+        let played = play(&client, &library, &settings(Scenario::SingleStream, 3, 1.0));
+        let failed: Vec<_> = played.record.failed.iter().map(|(_, why)| *why).collect();
+        assert_eq!(failed, [Failure::Rejected; 3], "{coding}: {:?}", client.trouble());
+        let (count, first) = &client.statistics().troubles[&Kind::Refused];
+        assert_eq!(*count, 3);
+        assert!(first.contains(words), "{first}");
+    }
+}
+
+#[test]
 fn an_answer_that_the_end_of_the_connection_ends_too_early_is_cut() {
     const EVENT: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"ab\"},\
                          \"finish_reason\":\"stop\"}]}\n\n";

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
@@ -70,6 +71,37 @@ fn more_samples_than_streams_are_all_answered() {
     assert_eq!((seen.answered, seen.counted_by[&TokenCounter::Events]), (samples, samples));
     assert_eq!((seen.gaps.count(), seen.connects, sink.requests()), (4 * samples, 2, samples));
     assert!(seen.gaps.quantile(0.9).unwrap() > MILLISECOND / 10);
+}
+
+#[test]
+fn connections_are_opened_as_a_load_needs_them() {
+    use Scenario::{Offline, Server, SingleStream};
+    let answer = StreamedAnswer {
+        pieces: 1,
+        piece: Bytes::from_static(b"x\n"),
+        last: Bytes::from_static(b"end\n"),
+        interval: 0,
+        held_until: 0,
+        streams: 100,
+    };
+    let sink = Http2::start(LOOPBACK.parse().unwrap(), answer).unwrap();
+    let connects = |streams: usize, runs: &[(Scenario, u64)]| -> Vec<u64> {
+        let threads = NonZero::new(1);
+        let options = Options { connections: 8, streams, grows: true, threads, ..options() };
+        let (client, library) =
+            client(Lines(HttpVersion::Http2), &[endpoint(sink.address())], options);
+        let after = |(scenario, queries): &(Scenario, u64)| {
+            let played = play(&client, &library, &settings(*scenario, *queries, 1_000.0));
+            assert_eq!((played.record.missing(), played.record.failed.len()), (0, 0));
+            client.statistics().connects
+        };
+        runs.iter().map(after).collect()
+    };
+    // Four streams on each connection, and no more than 8 connections; none is closed between runs.
+    let runs = [(SingleStream, 5), (Offline, 10), (Offline, 1_000), (SingleStream, 5)];
+    assert_eq!(connects(4, &runs), [1, 3, 8, 8]);
+    // A rate begins with places for 64 requests.
+    assert_eq!(connects(16, &[(Server, 20)]), [4]);
 }
 
 #[test]
@@ -158,6 +190,20 @@ fn a_body_that_ends_before_its_length() {
     });
     let words = "before the length that it announced";
     check_all_fail(lines, &endpoint(server), &options(), Kind::Cut, words);
+}
+
+#[test]
+fn a_body_that_is_longer_than_its_length() {
+    for length in ["0", "3"] {
+        let server = serve(None, move |_, mut respond| async move {
+            let answer = http::Response::builder().header("content-length", length).body(());
+            let mut sending = respond.send_response(answer.unwrap(), false).unwrap();
+            sending.send_data(Bytes::from_static(b"x\n"), false).unwrap();
+            sending.send_data(Bytes::from_static(b"y\n"), true).unwrap();
+        });
+        let words = "sent a longer answer than its content-length announced";
+        check_all_fail(lines, &endpoint(server), &options(), Kind::Malformed, words);
+    }
 }
 
 #[test]
