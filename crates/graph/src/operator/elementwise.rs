@@ -399,15 +399,8 @@ pub(super) fn cast_to(value: Value, to: Element) -> Result<Value, String> {
             _ => {}
         }
     }
-    if value.element() == Element::F32 && matches!(to, Element::F16 | Element::BF16) {
-        let dims = value.dims().to_vec();
-        let mut all = value.into_vec::<f32>()?;
-        let round = |x: f32| match to {
-            Element::F16 => f16::from_f32(x).to_f32(),
-            _ => bf16::from_f32(x).to_f32(),
-        };
-        all.iter_mut().for_each(|x| *x = round(*x));
-        return Value::new(dims, all);
+    if matches!(to, Element::F16 | Element::BF16) {
+        return shortened(value, to);
     }
     if let Some(all) = value.as_slice::<bool>() {
         let numbers = Value::new(value.dims(), all.iter().map(|x| u8::from(*x)).collect())?;
@@ -433,9 +426,49 @@ pub(super) fn cast_to(value: Value, to: Element) -> Result<Value, String> {
             }
             each_number!(&value, all => Value::new(dims, all.iter().map(is_set).collect()))
         }
-        // First to `f32`, then rounded.
-        _ => cast_to(cast_to(value, Element::F32)?, to),
+        _ => Err(format!("casts to type {to} are not supported")),
     }
+}
+
+/// Rounds each number once to a type of 16 bits. The results stay `f32`.
+fn shortened(value: Value, to: Element) -> Result<Value, String> {
+    let dims = value.dims().to_vec();
+    let mut all: Vec<f32> = match value.data() {
+        Data::F64(all) => all.iter().map(|x| odd(*x)).collect(),
+        Data::I64(all) => all.iter().map(|x| odd(odd_whole(*x))).collect(),
+        Data::I32(all) => all.iter().map(|x| odd(f64::from(*x))).collect(),
+        // Shorter integers are exact in `f32`.
+        _ => cast_to(value, Element::F32)?.into_vec()?,
+    };
+    let round = |x: f32| match to {
+        Element::F16 => f16::from_f32(x).to_f32(),
+        _ => bf16::from_f32(x).to_f32(),
+    };
+    all.iter_mut().for_each(|x| *x = round(*x));
+    Value::new(dims, all)
+}
+
+/// Returns the number as `f32`. If it has none, returns the neighbor whose last bit is set: it is no
+/// tie between shorter numbers, so that rounding it to 16 bits gives the nearest one to the number.
+fn odd(x: f64) -> f32 {
+    let near = x as f32;
+    let (found, bits) = (f64::from(near), near.to_bits());
+    if found == x || x.is_nan() {
+        near
+    } else if found.abs() > x.abs() {
+        f32::from_bits((bits - 1) | 1)
+    } else {
+        f32::from_bits(bits | 1)
+    }
+}
+
+/// Returns the integer as `f64`. One of more than 53 bits has the last of them set if others are lost.
+fn odd_whole(x: i64) -> f64 {
+    const LOST: i64 = (1 << 10) - 1;
+    if x.unsigned_abs() < 1 << 53 {
+        return x as f64;
+    }
+    ((x & !LOST) | (i64::from(x & LOST != 0) << 10)) as f64
 }
 
 /// Returns the least integer of a type, and the first one above its range. `None` for other types.
