@@ -1,6 +1,6 @@
 //! Operators that compute each element on its own, with broadcasting.
 
-use dyno_tensors::Element;
+use dyno_tensors::{Element, nearest_bf16, nearest_f16};
 use half::{bf16, f16};
 
 use super::broadcast::{broadcast, broadcast_strides, for_each_row, joined, zip, zip_into};
@@ -432,37 +432,31 @@ pub(super) fn cast_to(value: Value, to: Element) -> Result<Value, String> {
 
 /// Rounds each number once to a type of 16 bits. The results stay `f32`.
 fn shortened(value: Value, to: Element) -> Result<Value, String> {
+    let round = |x: f64| match to {
+        Element::F16 => nearest_f16(x).to_f32(),
+        _ => nearest_bf16(x).to_f32(),
+    };
     let dims = value.dims().to_vec();
-    let mut all: Vec<f32> = match value.data() {
-        Data::F64(all) => all.iter().map(|x| odd(*x)).collect(),
-        Data::I64(all) => all.iter().map(|x| odd(odd_whole(*x))).collect(),
-        Data::I32(all) => all.iter().map(|x| odd(f64::from(*x))).collect(),
+    let all = match value.data() {
+        Data::F64(all) => all.iter().map(|x| round(*x)).collect(),
+        Data::I64(all) => all.iter().map(|x| round(odd_whole(*x))).collect(),
+        Data::I32(all) => all.iter().map(|x| round(f64::from(*x))).collect(),
         // Shorter integers are exact in `f32`.
-        _ => cast_to(value, Element::F32)?.into_vec()?,
+        _ => {
+            let round = |x: f32| match to {
+                Element::F16 => f16::from_f32(x).to_f32(),
+                _ => bf16::from_f32(x).to_f32(),
+            };
+            let mut all = cast_to(value, Element::F32)?.into_vec::<f32>()?;
+            all.iter_mut().for_each(|x| *x = round(*x));
+            all
+        }
     };
-    let round = |x: f32| match to {
-        Element::F16 => f16::from_f32(x).to_f32(),
-        _ => bf16::from_f32(x).to_f32(),
-    };
-    all.iter_mut().for_each(|x| *x = round(*x));
     Value::new(dims, all)
 }
 
-/// Returns the number as `f32`. If it has none, returns the neighbor whose last bit is set: it is no
-/// tie between shorter numbers, so that rounding it to 16 bits gives the nearest one to the number.
-fn odd(x: f64) -> f32 {
-    let near = x as f32;
-    let (found, bits) = (f64::from(near), near.to_bits());
-    if found == x || x.is_nan() {
-        near
-    } else if found.abs() > x.abs() {
-        f32::from_bits((bits - 1) | 1)
-    } else {
-        f32::from_bits(bits | 1)
-    }
-}
-
-/// Returns the integer as `f64`. One of more than 53 bits has the last of them set if others are lost.
+/// Returns the integer as `f64`. One of more than 53 bits has the last of them set if others are lost, so
+/// that it is no tie between shorter numbers.
 fn odd_whole(x: i64) -> f64 {
     const LOST: i64 = (1 << 10) - 1;
     if x.unsigned_abs() < 1 << 53 {

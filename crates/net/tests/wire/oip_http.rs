@@ -236,6 +236,8 @@ fn numbers_beyond_their_type_are_rejected() {
         ("UINT64", "18446744073709551615", "18446744073709551616"),
         ("FP16", "65504", "70000"),
         ("FP16", "-65504.0", "-7e4"),
+        // The middle to the next number of as many bits, which rounds to it.
+        ("FP16", "65519.99999999999", "65520"),
         ("BF16", "3e38", "3.4e39"),
         ("FP32", "3.4e38", "1e39"),
         ("FP64", "1e308", "1e309"),
