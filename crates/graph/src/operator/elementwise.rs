@@ -7,7 +7,7 @@ use super::broadcast::{broadcast, broadcast_strides, for_each_row, joined, zip, 
 use super::{name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
-use crate::value::{Data, Number, Value, count, each, each_number};
+use crate::value::{Data, Number, Value, count, each, each_number, is_nan};
 
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     if let Some(operation) = binary(reader)? {
@@ -52,6 +52,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         "Cast" => cast(reader),
         "CastLike" => {
             reader.ignore("saturate");
+            reader.ignore("round_mode");
             // Values of types of 16 bits are `f32` when the model runs.
             let short = reader.element(1).filter(|to| matches!(to, Element::F16 | Element::BF16));
             one(move |frame| {
@@ -147,10 +148,16 @@ fn clip(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         });
     }
     let (least, most) = (reader.float("min", f32::MIN)?, reader.float("max", f32::MAX)?);
+    if least.is_nan() || most.is_nan() {
+        return Err(NAN_LIMIT.into());
+    }
     one(move |frame| {
         real(frame, |x| limited(x, least, most), |x| limited(x, least.into(), most.into()))
     })
 }
+
+/// NaN exceeds no number in ONNX Runtime, and every number in `onnx.reference`.
+const NAN_LIMIT: &str = "a limit is NaN, which the standard does not define";
 
 /// Returns the number, or the limit that it exceeds. NaN stays NaN.
 fn limited<T: PartialOrd>(x: T, least: T, most: T) -> T {
@@ -162,6 +169,9 @@ fn limited<T: PartialOrd>(x: T, least: T, most: T) -> T {
 fn extreme(value: Value, limit: &Value, greater: bool) -> Result<Value, String> {
     fn extremes<T: Number>(value: Value, limit: &[T], greater: bool) -> Result<Value, String> {
         let &[limit] = limit else { return Err("expected one limit".into()) };
+        if is_nan(limit) {
+            return Err(NAN_LIMIT.into());
+        }
         let dims = value.dims().to_vec();
         let mut all = value.into_vec::<T>()?;
         let is_beyond = |x: &T| if greater { *x < limit } else { *x > limit };
@@ -375,8 +385,9 @@ fn select(frame: &mut Frame<'_>) -> Result<Value, String> {
 }
 
 fn cast(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
-    // Concerns floats of 8 bits only.
+    // They concern floats of 8 bits only.
     reader.ignore("saturate");
+    reader.ignore("round_mode");
     let code = reader.int("to", 0)?;
     let to = i32::try_from(code).ok().and_then(dyno_onnx::element_of);
     let to = to.filter(|to| dyno_tensors::Elements::TYPES.contains(to));

@@ -325,6 +325,10 @@ fn split(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
                     return Err(format!("cannot split {whole} into {outputs} equal parts"));
                 }
                 let each = whole.div_ceil(outputs.max(1));
+                if each * outputs.saturating_sub(1) > whole {
+                    // Only the last part may be shorter.
+                    return Err(format!("cannot split {whole} into {outputs} parts of {each}"));
+                }
                 (0..outputs).map(|at| whole.saturating_sub(at * each).min(each)).collect()
             }
         };
@@ -490,13 +494,15 @@ fn padded(value: &Value, pads: &[[i64; 2]], mode: &str, fill: &Value) -> Result<
         let padded = padded.filter(|n| *n >= 0).ok_or("padding exceeds the axis")?;
         dims.push(padded as usize);
         count(&dims, 1)?;
-        if mode == "reflect" && (*before.max(after) >= size.max(1)) {
-            return Err(format!("cannot reflect {size} elements over {}", before.max(after)));
+        // What is cut cannot be reflected.
+        let rest = size + (*before).min(0) + (*after).min(0);
+        if mode == "reflect" && (*before.max(after) >= rest.max(1)) {
+            return Err(format!("cannot reflect {rest} elements over {}", before.max(after)));
         }
         if mode == "wrap" && (*before).min(*after) < 0 {
             return Err("cannot cut an axis and wrap it around".into());
         }
-        if mode != "constant" && size == 0 && padded > 0 {
+        if mode != "constant" && rest <= 0 && padded > 0 {
             return Err("cannot pad an axis without elements".into());
         }
         let source = |at: i64| {

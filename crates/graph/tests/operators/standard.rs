@@ -5,21 +5,21 @@ use dyno_onnx::{Attribute, Element, Port};
 
 use super::{check, floats, ints, model, run, session};
 
-fn integer(name: &'static str, n: i64) -> (&'static str, Attribute) {
+pub(super) fn integer(name: &'static str, n: i64) -> (&'static str, Attribute) {
     (name, Attribute::Int(n))
 }
 
-fn integers(name: &'static str, all: &[i64]) -> (&'static str, Attribute) {
+pub(super) fn integers(name: &'static str, all: &[i64]) -> (&'static str, Attribute) {
     (name, Attribute::Ints(all.to_vec()))
 }
 
-fn text(name: &'static str, text: &str) -> (&'static str, Attribute) {
+pub(super) fn text(name: &'static str, text: &str) -> (&'static str, Attribute) {
     (name, Attribute::Text(text.into()))
 }
 
 /// Checks that a node fails when it runs, with its name.
 #[track_caller]
-fn check_failure(
+pub(super) fn check_failure(
     op: &str,
     version: i64,
     inputs: &[Value],
