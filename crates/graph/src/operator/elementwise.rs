@@ -134,14 +134,20 @@ fn judged(frame: &Frame<'_>, judge: impl Fn(f64) -> bool) -> Result<Value, Strin
 
 fn clip(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     if reader.version >= 11 {
-        return one(|frame| {
+        let declared = reader.element(0);
+        return one(move |frame| {
             let value = frame.take(0)?;
-            let least = frame.get(1).cloned();
-            let value = match least {
-                Some(least) => extreme(value, &least, true)?,
+            let greatest = greatest_number(declared.unwrap_or(value.element()));
+            let default = |sign: f64| {
+                let limit = greatest.map(|most| Value::scalar(sign * most));
+                limit.map(|limit| cast_to(limit, value.element())).transpose()
+            };
+            let [least, most] = [default(-1.0)?, default(1.0)?];
+            let value = match frame.get(1).or(least.as_ref()) {
+                Some(least) => extreme(value, least, true)?,
                 None => value,
             };
-            match frame.get(2) {
+            match frame.get(2).or(most.as_ref()) {
                 Some(most) => extreme(value, most, false),
                 None => Ok(value),
             }
@@ -154,6 +160,18 @@ fn clip(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     one(move |frame| {
         real(frame, |x| limited(x, least, most), |x| limited(x, least.into(), most.into()))
     })
+}
+
+/// Returns the greatest finite number of a floating-point type, which is the default limit. `None` for
+/// integers, which do not exceed theirs.
+fn greatest_number(element: Element) -> Option<f64> {
+    match element {
+        Element::F32 => Some(f32::MAX.into()),
+        Element::F64 => Some(f64::MAX),
+        Element::F16 => Some(f16::MAX.to_f64()),
+        Element::BF16 => Some(bf16::MAX.to_f64()),
+        _ => None,
+    }
 }
 
 /// NaN exceeds no number in ONNX Runtime, and every number in `onnx.reference`.

@@ -2,7 +2,7 @@
 //! those of its text, with which `onnx.reference` 1.23 and ONNX Runtime 1.32 agree.
 
 use dyno_graph::{Graph, Value};
-use dyno_onnx::{Attribute, Port};
+use dyno_onnx::{Attribute, Element, Port};
 
 use super::standard::{check_failure, integer, integers, text};
 use super::{check, floats, ints, model, run, session};
@@ -48,6 +48,25 @@ fn a_limit_is_not_nan() {
     let old = model("Clip", 7, 1, &[("min", Attribute::Float(f32::NAN))]);
     let error = Graph::new(&old).expect_err("an invalid case").to_string();
     assert!(error.contains("a limit is NaN"), "{error}");
+}
+
+/// The default limits are the least and the greatest finite number; ONNX Runtime has them, too.
+#[test]
+fn infinite_numbers_exceed_the_default_limits() {
+    let x = floats(&[3], &[f32::INFINITY, f32::NEG_INFINITY, 1.0]);
+    let inputs = std::slice::from_ref(&x);
+    let limited = floats(&[3], &[f32::MAX, f32::MIN, 1.0]);
+    assert_eq!(run("Clip", 13, inputs, &[]), limited);
+    assert_eq!(run("Clip", 7, inputs, &[]), limited);
+    let inputs = [x.clone(), Value::scalar(0.0_f32)];
+    assert_eq!(run("Clip", 13, &inputs, &[]), floats(&[3], &[f32::MAX, 0.0, 1.0]));
+    let mut short = model("Clip", 13, 1, &[]);
+    short.inputs[0].element = Some(Element::F16);
+    short.inputs[0].shape = Some(vec![3.into()]);
+    let found = session(&short).run(&[x]).expect("a valid case");
+    assert_eq!(found, [floats(&[3], &[65_504.0, -65_504.0, 1.0])]);
+    let whole = ints(&[i64::MAX, i64::MIN]);
+    assert_eq!(run("Clip", 13, std::slice::from_ref(&whole), &[]), whole);
 }
 
 /// The text rounds down, its shape inference and ONNX Runtime round up.
