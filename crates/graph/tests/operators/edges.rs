@@ -100,6 +100,23 @@ fn padding_comes_from_what_a_cut_leaves() {
     check("Pad", 18, &pad(3, -5), &mode("constant"), &floats(&[2], &[0.0, 0.0]));
 }
 
+/// The other axis of the output has no elements, so that none would be interpolated.
+#[test]
+fn axes_without_elements_are_not_enlarged() {
+    let none = floats(&[0, 3], &[]);
+    for mode in ["nearest", "linear"] {
+        let mut net = model("Resize", 13, 4, &[text("mode", mode)]);
+        net.nodes[0].inputs[1].clear();
+        net.nodes[0].inputs[2].clear();
+        net.inputs.drain(1..3);
+        let mut session = session(&net);
+        let error = session.run(&[none.clone(), ints(&[5, 0])]).expect_err("an invalid case");
+        assert!(error.to_string().contains("expected elements"), "{error}");
+        let found = session.run(&[none.clone(), ints(&[0, 6])]).expect("a valid case");
+        assert_eq!(found, [floats(&[0, 6], &[])], "{mode}");
+    }
+}
+
 /// Five elements in four parts of two would be 2, 2, 1 and 0.
 #[test]
 fn only_the_last_part_is_shorter() {
