@@ -55,7 +55,7 @@ mod tests {
         for bits in 0..0x7bff_u16 {
             let [low, high] = [bits, bits + 1].map(|bits| f16::from_bits(bits).to_f64());
             let middle = f64::midpoint(low, high);
-            let even = if bits % 2 == 0 { low } else { high };
+            let even = if bits.is_multiple_of(2) { low } else { high };
             for (x, expected) in [
                 (low, low),
                 (middle.next_down(), low),
@@ -77,7 +77,7 @@ mod tests {
         for bits in (0..0x7f7f_u16).step_by(61) {
             let [low, high] = [bits, bits + 1].map(|bits| bf16::from_bits(bits).to_f64());
             let middle = f64::midpoint(low, high);
-            let even = if bits % 2 == 0 { low } else { high };
+            let even = if bits.is_multiple_of(2) { low } else { high };
             for (x, expected) in
                 [(middle.next_down(), low), (middle, even), (middle.next_up(), high)]
             {

@@ -325,7 +325,7 @@ fn split(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
                     return Err(format!("cannot split {whole} into {outputs} equal parts"));
                 }
                 let each = whole.div_ceil(outputs.max(1));
-                if each * outputs.saturating_sub(1) > whole {
+                if each.saturating_mul(outputs.saturating_sub(1)) > whole {
                     // Only the last part may be shorter.
                     return Err(format!("cannot split {whole} into {outputs} parts of {each}"));
                 }

@@ -141,7 +141,7 @@ impl<T: Operand> PackedMatrix<T> {
             let output = (unit / LANES * vectors + vector) * LANES + unit % LANES;
             if output < outputs { &numbers[output * k..][..k] } else { &zeros[..] }
         };
-        let weights = match T::WEIGHTS {
+        let weights: WindowWeights = match T::WEIGHTS {
             WeightForm::F32 => Panels::pack(Precision::F32, vectors, units, k, row).into(),
             WeightForm::I8 => Panels::pack_whole(vectors, units, k, 1.0, row).into(),
             WeightForm::I16 => WindowWeights::int16(vectors, units, k, 1.0, row),
