@@ -529,6 +529,8 @@ fn depth(reader: &NodeReader<'_>, to_space: bool) -> Result<Option<Operation>, S
     }
     reader.expect_rank(0, 4)?;
     let is_depth_first = mode == "DCR";
+    // Other axes may be empty, so that a size has no limit.
+    let times = |size: usize, block: usize| size.checked_mul(block).ok_or("sizes overflow");
     one(move |frame| {
         let value = frame.take(0)?;
         let &[n, c, h, w] = value.dims() else { return Err("expected four dimensions".into()) };
@@ -542,12 +544,8 @@ fn depth(reader: &NodeReader<'_>, to_space: bool) -> Result<Option<Operation>, S
             } else {
                 (vec![n, c, block, block, h, w], [0, 1, 4, 2, 5, 3])
             };
-            return transposed(&value.reshaped(split)?, Some(&order))?.reshaped(vec![
-                n,
-                c,
-                h * block,
-                w * block,
-            ]);
+            let [h, w] = [times(h, block)?, times(w, block)?];
+            return transposed(&value.reshaped(split)?, Some(&order))?.reshaped(vec![n, c, h, w]);
         }
         if h % block != 0 || w % block != 0 {
             return Err(format!("cannot divide {h} x {w} into blocks of {block}"));
@@ -555,7 +553,7 @@ fn depth(reader: &NodeReader<'_>, to_space: bool) -> Result<Option<Operation>, S
         let (h, w) = (h / block, w / block);
         let split = value.reshaped(vec![n, c, h, block, w, block])?;
         let order = if is_depth_first { [0, 3, 5, 1, 2, 4] } else { [0, 1, 3, 5, 2, 4] };
-        transposed(&split, Some(&order))?.reshaped(vec![n, c * block * block, h, w])
+        transposed(&split, Some(&order))?.reshaped(vec![n, times(c, block * block)?, h, w])
     })
 }
 
