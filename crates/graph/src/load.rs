@@ -13,8 +13,8 @@ use crate::operator::control::Scan;
 use crate::session::{Frame, SessionOptions, Workspace};
 use crate::value::Value;
 
-/// Versions of the standard operator set that are implemented.
-const VERSIONS: std::ops::RangeInclusive<i64> = 7..=23;
+/// Versions of the standard operator set that are implemented. Versions 24 to 26 add operators and types.
+const VERSIONS: std::ops::RangeInclusive<i64> = 7..=26;
 /// Maximum bytes of a folded value. Larger ones, such as an expanded mask, are computed at run time.
 const FOLDED_BYTES: usize = 1 << 24;
 

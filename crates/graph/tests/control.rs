@@ -68,16 +68,28 @@ fn loops_carry_values_and_join_slices() {
     ];
     let limit = vec![Tensor::from_f32("limit", &[], &[10.0])];
     let inner = body(&["i", "go", "s"], &["more", "next", "next"], nodes, limit);
-    let all = node("Loop", &["trips", "", "start"], &["last", "sums"], vec![("body", inner)]);
-    let mut session = session(&["trips", "start", "x"], &["last", "sums"], vec![all], vec![]);
-    let mut run = |trips: i64| {
-        let inputs = [Value::scalar(trips), Value::scalar(0.0_f32), Value::scalar(4.0_f32)];
-        session.run(&inputs).map(|found| {
+    let all = |condition: &str| {
+        let inputs = ["trips", condition, "start"];
+        let all = node("Loop", &inputs, &["last", "sums"], vec![("body", inner.clone())]);
+        session(&["trips", "begins", "start", "x"], &["last", "sums"], vec![all], vec![])
+    };
+    let run = |mut session: Session, trips: i64, begins: bool| {
+        let (trips, begins) = (Value::scalar(trips), Value::scalar(begins));
+        let inputs = [trips, begins, Value::scalar(0.0_f32), Value::scalar(4.0_f32)];
+        session.run(&inputs).map_err(|error| error.to_string()).map(|found| {
             found.iter().map(|value| value.as_slice::<f32>().unwrap().to_vec()).collect::<Vec<_>>()
         })
     };
-    assert_eq!(run(100).unwrap(), [vec![12.0], vec![4.0, 8.0, 12.0]]);
-    assert_eq!(run(2).unwrap(), [vec![8.0], vec![4.0, 8.0]]);
+    assert_eq!(run(all("begins"), 100, true).unwrap(), [vec![12.0], vec![4.0, 8.0, 12.0]]);
+    assert_eq!(run(all("begins"), 2, true).unwrap(), [vec![8.0], vec![4.0, 8.0]]);
+    // ONNX: without a condition, that of the body is ignored; ONNX Runtime ends the loop.
+    for trips in [2, 3] {
+        let sums: Vec<f32> = (1..=trips).map(|n| 4.0 * n as f32).collect();
+        let last = sums[sums.len() - 1..].to_vec();
+        assert_eq!(run(all(""), trips, false).unwrap(), [last, sums]);
+    }
+    let error = run(all(""), 4, false).unwrap_err();
+    assert!(error.contains("'Loop_0' (Loop)") && error.contains("after 3 iterations"), "{error}");
 }
 
 /// Without an iteration, the declared type decides: no slices of two numbers.

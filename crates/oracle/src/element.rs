@@ -85,12 +85,23 @@ impl Element {
         matches!(self, Float16 | BFloat16 | Float32 | Float64)
     }
 
+    /// Returns the largest finite value of a floating-point type.
+    #[must_use]
+    pub fn largest(self) -> f64 {
+        match self {
+            Float16 => 65504.0,
+            BFloat16 => f64::from(f32::from_bits(0x7f7f_0000)),
+            Float32 => f64::from(f32::MAX),
+            _ => f64::MAX,
+        }
+    }
+
     /// Returns the value of this floating-point type that is nearest, ties to even.
     #[must_use]
     pub fn round(self, value: f64) -> f64 {
         match self {
-            Float16 => round_to(value, 10, -14, 65504.0),
-            BFloat16 => round_to(value, 7, -126, f64::from(f32::from_bits(0x7f7f_0000))),
+            Float16 => round_to(value, 10, -14, self.largest()),
+            BFloat16 => round_to(value, 7, -126, self.largest()),
             Float32 => f64::from(value as f32),
             _ => value,
         }

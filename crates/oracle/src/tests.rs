@@ -455,6 +455,46 @@ fn an_asked_output_may_exceed_the_windows_of_a_transposed_convolution() {
     }
 }
 
+/// Peers compute these nodes differently, and the standard's text decides none.
+#[test]
+fn what_peers_compute_differently_is_an_error() {
+    let list =
+        |name: &str, ints: &[i64]| AttributeProto { ints: ints.to_vec(), ..attribute(name, 7) };
+    let inputs = [("x", floats(&[1, 1, 3], &[1., 2., 3.])), ("w", floats(&[1, 1, 1], &[10.]))];
+    for attributes in [
+        vec![list("strides", &[2]), list("output_shape", &[7])],
+        vec![list("strides", &[2]), text("auto_pad", "SAME_UPPER")],
+    ] {
+        let spread = node("ConvTranspose", &["x", "w"], &["y"], attributes);
+        let reason = error(11, vec![spread], &inputs);
+        assert!(reason.contains("windows cover 5 of"), "{reason}");
+    }
+    let limits = [("x", floats(&[1], &[1.0])), ("low", floats(&[], &[f64::NAN]))];
+    let clip = node("Clip", &["x", "low"], &["y"], vec![]);
+    assert!(error(13, vec![clip], &limits).contains("a limit is NaN"));
+    // Its body ends the loop, which has no condition, after the first of two iterations.
+    let body = graph(
+        vec![node("Not", &["condition"], &["goes_on"], vec![])],
+        &[("number", Element::Int64), ("condition", Element::Bool), ("state", Element::Float32)],
+        &["goes_on", "state"],
+    );
+    let body = AttributeProto { g: Some(body), ..attribute("body", 5) };
+    let inputs = [("x", floats(&[1], &[2.0])), ("count", integers(&[], &[2]))];
+    let counted = node("Loop", &["count", "", "x"], &["y"], vec![body]);
+    assert!(error(13, vec![counted], &inputs).contains("its body ends it"));
+}
+
+/// ONNX: the default limits are the least and the greatest finite number.
+#[test]
+fn infinite_numbers_exceed_the_default_limits() {
+    let inputs = [("x", floats(&[2], &[f64::INFINITY, f64::NEG_INFINITY]))];
+    for opset in [7, 13] {
+        let y = compute(opset, vec![node("Clip", &["x"], &["y"], vec![])], &inputs, &["y"]);
+        let most = f64::from(f32::MAX);
+        assert_eq!(y.unwrap()[0].values(), &Values::Floats(vec![most, -most]), "{opset}");
+    }
+}
+
 /// The square of 1e-30 is 1e-60, far below the least number of float32, and that of 1e30 above.
 #[test]
 fn numbers_beyond_the_range_of_their_type_are_noted() {

@@ -90,6 +90,8 @@ pub struct EngineInfo {
     pub provider: Option<String>,
     /// Inputs of the model.
     pub inputs: Vec<Port>,
+    /// Inputs that requests may omit.
+    pub optional_inputs: Vec<Port>,
     /// Outputs of the model, first that of which answers are made.
     pub outputs: Vec<Port>,
     /// Maximum number of samples per call; 0 means no limit.

@@ -16,6 +16,7 @@
 mod element;
 mod elements;
 pub mod files;
+mod halves;
 pub mod npy;
 pub mod npz;
 pub mod pickle;
@@ -23,4 +24,5 @@ pub mod safetensors;
 
 pub use element::Element;
 pub use elements::{Elements, Scalar};
+pub use halves::{nearest_bf16, nearest_f16};
 pub use safetensors::View;

@@ -95,6 +95,7 @@ pub(crate) fn run_loop(
     };
     let trips = number(0, i64::MAX)?;
     let is_stated = u64::try_from(trips).is_ok_and(|trips| trips <= MAX_ITERATIONS);
+    let has_condition = matches!(inputs.get(1), Some(Some(_)));
     let mut goes_on = number(1, 1)? != 0;
     let carried: Option<Vec<Value>> = inputs.into_iter().skip(2).collect();
     let mut carried = carried.ok_or_else(|| failed("expected all carried values".into()))?;
@@ -120,6 +121,12 @@ pub(crate) fn run_loop(
         carried.extend(outputs.by_ref().take(body.inputs.len() - 2));
         joined.iter_mut().zip(outputs).for_each(|(all, slice)| all.push(slice));
         trip += 1;
+        if !goes_on && !has_condition && trip < trips {
+            return Err(failed(format!(
+                "its body ends it after {trip} iterations, but it has no input 1: the standard \
+                 ignores the body's condition then, and ONNX Runtime does not; connect a condition"
+            )));
+        }
     }
     for (slices, declared) in joined.into_iter().zip(&body.types[first..]) {
         carried.push(layout::stack(&slices, 0, false, declared.as_ref()).map_err(failed)?);

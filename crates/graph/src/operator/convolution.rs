@@ -425,16 +425,7 @@ fn spread(
             _ => None,
         };
         let (before, after) = match asked {
-            Some(asked) => {
-                // Elements of an output that exceeds all windows hold the bias alone.
-                let total = whole.saturating_sub(asked);
-                let less = total / 2;
-                if sliding.padding() == Padding::SameUpper {
-                    (less, total - less)
-                } else {
-                    (total - less, less)
-                }
-            }
+            Some(asked) => padding_for(asked, whole, sliding.padding())?,
             None if sliding.padding() == Padding::None => (0, 0),
             None => (before, after),
         };
@@ -444,6 +435,24 @@ fn spread(
         axes.push(Axis { size, kernel, stride, dilation, before, after, windows: sizes[at] });
     }
     Ok(axes)
+}
+
+/// Returns the padding of an output of `asked` elements, when all windows cover `whole` ones.
+///
+/// # Errors
+/// The output exceeds the windows. The standard halves the negative padding, without a rule for the
+/// rounding. Its test `convtranspose_output_shape` shows that one element more is at the end, unless
+/// the padding is `SAME_UPPER`.
+fn padding_for(asked: usize, whole: usize, padding: Padding) -> Result<(usize, usize), String> {
+    let beyond = asked.saturating_sub(whole);
+    if beyond > usize::from(padding != Padding::SameUpper) {
+        return Err(format!(
+            "the standard does not define an output of {asked} elements if windows cover {whole}"
+        ));
+    }
+    let total = whole.saturating_sub(asked);
+    let less = total / 2;
+    Ok(if padding == Padding::SameUpper { (less, total - less) } else { (total - less, less) })
 }
 
 impl Filters {

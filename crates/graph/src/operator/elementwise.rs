@@ -1,13 +1,13 @@
 //! Operators that compute each element on its own, with broadcasting.
 
-use dyno_tensors::Element;
+use dyno_tensors::{Element, nearest_bf16, nearest_f16};
 use half::{bf16, f16};
 
 use super::broadcast::{broadcast, broadcast_strides, for_each_row, joined, zip, zip_into};
 use super::{name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
-use crate::value::{Data, Number, Value, count, each, each_number};
+use crate::value::{Data, Number, Value, count, each, each_number, is_nan};
 
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     if let Some(operation) = binary(reader)? {
@@ -52,6 +52,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         "Cast" => cast(reader),
         "CastLike" => {
             reader.ignore("saturate");
+            reader.ignore("round_mode");
             // Values of types of 16 bits are `f32` when the model runs.
             let short = reader.element(1).filter(|to| matches!(to, Element::F16 | Element::BF16));
             one(move |frame| {
@@ -133,24 +134,48 @@ fn judged(frame: &Frame<'_>, judge: impl Fn(f64) -> bool) -> Result<Value, Strin
 
 fn clip(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     if reader.version >= 11 {
-        return one(|frame| {
+        let declared = reader.element(0);
+        return one(move |frame| {
             let value = frame.take(0)?;
-            let least = frame.get(1).cloned();
-            let value = match least {
-                Some(least) => extreme(value, &least, true)?,
+            let greatest = greatest_number(declared.unwrap_or(value.element()));
+            let default = |sign: f64| {
+                let limit = greatest.map(|most| Value::scalar(sign * most));
+                limit.map(|limit| cast_to(limit, value.element())).transpose()
+            };
+            let [least, most] = [default(-1.0)?, default(1.0)?];
+            let value = match frame.get(1).or(least.as_ref()) {
+                Some(least) => extreme(value, least, true)?,
                 None => value,
             };
-            match frame.get(2) {
+            match frame.get(2).or(most.as_ref()) {
                 Some(most) => extreme(value, most, false),
                 None => Ok(value),
             }
         });
     }
     let (least, most) = (reader.float("min", f32::MIN)?, reader.float("max", f32::MAX)?);
+    if least.is_nan() || most.is_nan() {
+        return Err(NAN_LIMIT.into());
+    }
     one(move |frame| {
         real(frame, |x| limited(x, least, most), |x| limited(x, least.into(), most.into()))
     })
 }
+
+/// Returns the greatest finite number of a floating-point type, which is the default limit. `None` for
+/// integers, which do not exceed theirs.
+fn greatest_number(element: Element) -> Option<f64> {
+    match element {
+        Element::F32 => Some(f32::MAX.into()),
+        Element::F64 => Some(f64::MAX),
+        Element::F16 => Some(f16::MAX.to_f64()),
+        Element::BF16 => Some(bf16::MAX.to_f64()),
+        _ => None,
+    }
+}
+
+/// NaN exceeds no number in ONNX Runtime, and every number in `onnx.reference`.
+const NAN_LIMIT: &str = "a limit is NaN, which the standard does not define";
 
 /// Returns the number, or the limit that it exceeds. NaN stays NaN.
 fn limited<T: PartialOrd>(x: T, least: T, most: T) -> T {
@@ -162,6 +187,9 @@ fn limited<T: PartialOrd>(x: T, least: T, most: T) -> T {
 fn extreme(value: Value, limit: &Value, greater: bool) -> Result<Value, String> {
     fn extremes<T: Number>(value: Value, limit: &[T], greater: bool) -> Result<Value, String> {
         let &[limit] = limit else { return Err("expected one limit".into()) };
+        if is_nan(limit) {
+            return Err(NAN_LIMIT.into());
+        }
         let dims = value.dims().to_vec();
         let mut all = value.into_vec::<T>()?;
         let is_beyond = |x: &T| if greater { *x < limit } else { *x > limit };
@@ -375,8 +403,9 @@ fn select(frame: &mut Frame<'_>) -> Result<Value, String> {
 }
 
 fn cast(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
-    // Concerns floats of 8 bits only.
+    // They concern floats of 8 bits only.
     reader.ignore("saturate");
+    reader.ignore("round_mode");
     let code = reader.int("to", 0)?;
     let to = i32::try_from(code).ok().and_then(dyno_onnx::element_of);
     let to = to.filter(|to| dyno_tensors::Elements::TYPES.contains(to));
@@ -399,15 +428,8 @@ pub(super) fn cast_to(value: Value, to: Element) -> Result<Value, String> {
             _ => {}
         }
     }
-    if value.element() == Element::F32 && matches!(to, Element::F16 | Element::BF16) {
-        let dims = value.dims().to_vec();
-        let mut all = value.into_vec::<f32>()?;
-        let round = |x: f32| match to {
-            Element::F16 => f16::from_f32(x).to_f32(),
-            _ => bf16::from_f32(x).to_f32(),
-        };
-        all.iter_mut().for_each(|x| *x = round(*x));
-        return Value::new(dims, all);
+    if matches!(to, Element::F16 | Element::BF16) {
+        return shortened(value, to);
     }
     if let Some(all) = value.as_slice::<bool>() {
         let numbers = Value::new(value.dims(), all.iter().map(|x| u8::from(*x)).collect())?;
@@ -433,9 +455,43 @@ pub(super) fn cast_to(value: Value, to: Element) -> Result<Value, String> {
             }
             each_number!(&value, all => Value::new(dims, all.iter().map(is_set).collect()))
         }
-        // First to `f32`, then rounded.
-        _ => cast_to(cast_to(value, Element::F32)?, to),
+        _ => Err(format!("casts to type {to} are not supported")),
     }
+}
+
+/// Rounds each number once to a type of 16 bits. The results stay `f32`.
+fn shortened(value: Value, to: Element) -> Result<Value, String> {
+    let round = |x: f64| match to {
+        Element::F16 => nearest_f16(x).to_f32(),
+        _ => nearest_bf16(x).to_f32(),
+    };
+    let dims = value.dims().to_vec();
+    let all = match value.data() {
+        Data::F64(all) => all.iter().map(|x| round(*x)).collect(),
+        Data::I64(all) => all.iter().map(|x| round(odd_whole(*x))).collect(),
+        Data::I32(all) => all.iter().map(|x| round(f64::from(*x))).collect(),
+        // Shorter integers are exact in `f32`.
+        _ => {
+            let round = |x: f32| match to {
+                Element::F16 => f16::from_f32(x).to_f32(),
+                _ => bf16::from_f32(x).to_f32(),
+            };
+            let mut all = cast_to(value, Element::F32)?.into_vec::<f32>()?;
+            all.iter_mut().for_each(|x| *x = round(*x));
+            all
+        }
+    };
+    Value::new(dims, all)
+}
+
+/// Returns the integer as `f64`. One of more than 53 bits has the last of them set if others are lost, so
+/// that it is no tie between shorter numbers.
+fn odd_whole(x: i64) -> f64 {
+    const LOST: i64 = (1 << 10) - 1;
+    if x.unsigned_abs() < 1 << 53 {
+        return x as f64;
+    }
+    ((x & !LOST) | (i64::from(x & LOST != 0) << 10)) as f64
 }
 
 /// Returns the least integer of a type, and the first one above its range. `None` for other types.

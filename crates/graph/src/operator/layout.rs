@@ -325,6 +325,10 @@ fn split(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
                     return Err(format!("cannot split {whole} into {outputs} equal parts"));
                 }
                 let each = whole.div_ceil(outputs.max(1));
+                if each.saturating_mul(outputs.saturating_sub(1)) > whole {
+                    // Only the last part may be shorter.
+                    return Err(format!("cannot split {whole} into {outputs} parts of {each}"));
+                }
                 (0..outputs).map(|at| whole.saturating_sub(at * each).min(each)).collect()
             }
         };
@@ -490,13 +494,15 @@ fn padded(value: &Value, pads: &[[i64; 2]], mode: &str, fill: &Value) -> Result<
         let padded = padded.filter(|n| *n >= 0).ok_or("padding exceeds the axis")?;
         dims.push(padded as usize);
         count(&dims, 1)?;
-        if mode == "reflect" && (*before.max(after) >= size.max(1)) {
-            return Err(format!("cannot reflect {size} elements over {}", before.max(after)));
+        // What is cut cannot be reflected.
+        let rest = size + (*before).min(0) + (*after).min(0);
+        if mode == "reflect" && (*before.max(after) >= rest.max(1)) {
+            return Err(format!("cannot reflect {rest} elements over {}", before.max(after)));
         }
         if mode == "wrap" && (*before).min(*after) < 0 {
             return Err("cannot cut an axis and wrap it around".into());
         }
-        if mode != "constant" && size == 0 && padded > 0 {
+        if mode != "constant" && rest <= 0 && padded > 0 {
             return Err("cannot pad an axis without elements".into());
         }
         let source = |at: i64| {
@@ -523,6 +529,8 @@ fn depth(reader: &NodeReader<'_>, to_space: bool) -> Result<Option<Operation>, S
     }
     reader.expect_rank(0, 4)?;
     let is_depth_first = mode == "DCR";
+    // Other axes may be empty, so that a size has no limit.
+    let times = |size: usize, block: usize| size.checked_mul(block).ok_or("sizes overflow");
     one(move |frame| {
         let value = frame.take(0)?;
         let &[n, c, h, w] = value.dims() else { return Err("expected four dimensions".into()) };
@@ -536,12 +544,8 @@ fn depth(reader: &NodeReader<'_>, to_space: bool) -> Result<Option<Operation>, S
             } else {
                 (vec![n, c, block, block, h, w], [0, 1, 4, 2, 5, 3])
             };
-            return transposed(&value.reshaped(split)?, Some(&order))?.reshaped(vec![
-                n,
-                c,
-                h * block,
-                w * block,
-            ]);
+            let [h, w] = [times(h, block)?, times(w, block)?];
+            return transposed(&value.reshaped(split)?, Some(&order))?.reshaped(vec![n, c, h, w]);
         }
         if h % block != 0 || w % block != 0 {
             return Err(format!("cannot divide {h} x {w} into blocks of {block}"));
@@ -549,7 +553,7 @@ fn depth(reader: &NodeReader<'_>, to_space: bool) -> Result<Option<Operation>, S
         let (h, w) = (h / block, w / block);
         let split = value.reshaped(vec![n, c, h, block, w, block])?;
         let order = if is_depth_first { [0, 3, 5, 1, 2, 4] } else { [0, 1, 3, 5, 2, 4] };
-        transposed(&split, Some(&order))?.reshaped(vec![n, c * block * block, h, w])
+        transposed(&split, Some(&order))?.reshaped(vec![n, times(c, block * block)?, h, w])
     })
 }
 

@@ -54,88 +54,69 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
 /// Numbers that packed weights multiply.
 pub(super) trait Operand: Copy + Default {
     /// Type of the sums of products.
-    type Sum: Copy + Default + AddAssign;
+    type Sum: Sum;
     /// Numbers in a word of the kernels.
     const PER_WORD: usize;
-
-    /// Packs rows of `k` weights, which must be integers unless the numbers are `f32`.
-    fn pack<'a>(
-        vectors: usize,
-        units: usize,
-        k: usize,
-        row: impl Fn(usize, usize) -> &'a [f32],
-    ) -> WindowWeights;
+    /// Form of the weights that multiply these numbers.
+    const WEIGHTS: WeightForm;
 
     fn words(all: &[Self]) -> Words<'_>;
-
-    fn multiply(isa: Isa, windows: &Windows<'_>, weights: &WindowWeights, to: &mut [Self::Sum]);
 }
 
-impl Operand for f32 {
-    type Sum = f32;
-    const PER_WORD: usize = 1;
+/// Form of packed weights.
+pub(super) enum WeightForm {
+    F32,
+    /// Integers from -128 to 127.
+    I8,
+    /// Integers of 16 bits.
+    I16,
+}
 
-    fn pack<'a>(
-        vectors: usize,
-        units: usize,
-        k: usize,
-        row: impl Fn(usize, usize) -> &'a [f32],
-    ) -> WindowWeights {
-        Panels::pack(Precision::F32, vectors, units, k, row).into()
-    }
+/// A type of sums of products.
+pub(super) trait Sum: Copy + Default + AddAssign {
+    fn multiply(isa: Isa, windows: &Windows<'_>, weights: &WindowWeights, to: &mut [Self]);
+}
 
-    fn words(all: &[Self]) -> Words<'_> {
-        Words::F32(all)
-    }
-
+impl Sum for f32 {
     fn multiply(isa: Isa, windows: &Windows<'_>, weights: &WindowWeights, to: &mut [f32]) {
         multiply_windows(isa, windows, weights, to);
     }
 }
 
-/// Counts from 128 on; weights are integers from -128 to 127.
-impl Operand for u8 {
-    type Sum = i32;
-    const PER_WORD: usize = 4;
-
-    fn pack<'a>(
-        vectors: usize,
-        units: usize,
-        k: usize,
-        row: impl Fn(usize, usize) -> &'a [f32],
-    ) -> WindowWeights {
-        Panels::pack_whole(vectors, units, k, 1.0, row).into()
-    }
-
-    fn words(all: &[Self]) -> Words<'_> {
-        Words::Bytes { bytes: all, unit: 1.0 }
-    }
-
+impl Sum for i32 {
     fn multiply(isa: Isa, windows: &Windows<'_>, weights: &WindowWeights, to: &mut [i32]) {
         sum_windows(isa, windows, weights, to);
     }
 }
 
-/// Weights are integers of 16 bits.
+impl Operand for f32 {
+    type Sum = f32;
+    const PER_WORD: usize = 1;
+    const WEIGHTS: WeightForm = WeightForm::F32;
+
+    fn words(all: &[Self]) -> Words<'_> {
+        Words::F32(all)
+    }
+}
+
+/// Counts from 128 on.
+impl Operand for u8 {
+    type Sum = i32;
+    const PER_WORD: usize = 4;
+    const WEIGHTS: WeightForm = WeightForm::I8;
+
+    fn words(all: &[Self]) -> Words<'_> {
+        Words::Bytes { bytes: all, unit: 1.0 }
+    }
+}
+
 impl Operand for i16 {
     type Sum = i32;
     const PER_WORD: usize = 2;
-
-    fn pack<'a>(
-        vectors: usize,
-        units: usize,
-        k: usize,
-        row: impl Fn(usize, usize) -> &'a [f32],
-    ) -> WindowWeights {
-        WindowWeights::int16(vectors, units, k, 1.0, row)
-    }
+    const WEIGHTS: WeightForm = WeightForm::I16;
 
     fn words(all: &[Self]) -> Words<'_> {
         Words::Int16 { numbers: all, unit: 1.0 }
-    }
-
-    fn multiply(isa: Isa, windows: &Windows<'_>, weights: &WindowWeights, to: &mut [i32]) {
-        sum_windows(isa, windows, weights, to);
     }
 }
 
@@ -156,10 +137,15 @@ impl<T: Operand> PackedMatrix<T> {
         let vectors = outputs.div_ceil(LANES).clamp(1, MAX_VECTORS);
         let zeros = vec![0.0; k];
         let units = outputs.div_ceil(vectors * LANES) * LANES;
-        let weights = T::pack(vectors, units, k, |vector, unit| {
+        let row = |vector: usize, unit: usize| {
             let output = (unit / LANES * vectors + vector) * LANES + unit % LANES;
-            if output < outputs { &numbers[output * k..][..k] } else { &zeros }
-        });
+            if output < outputs { &numbers[output * k..][..k] } else { &zeros[..] }
+        };
+        let weights: WindowWeights = match T::WEIGHTS {
+            WeightForm::F32 => Panels::pack(Precision::F32, vectors, units, k, row).into(),
+            WeightForm::I8 => Panels::pack_whole(vectors, units, k, 1.0, row).into(),
+            WeightForm::I16 => WindowWeights::int16(vectors, units, k, 1.0, row),
+        };
         Self { weights, k, outputs, operand: PhantomData }
     }
 
@@ -178,7 +164,7 @@ impl<T: Operand> PackedMatrix<T> {
         let mut sums = vec![T::Sum::default(); rows.min(all) * width];
         for (block, starts) in windows.starts.chunks(rows).enumerate() {
             let sums = &mut sums[..starts.len() * width];
-            T::multiply(isa, &Windows { starts, ..*windows }, &self.weights, sums);
+            T::Sum::multiply(isa, &Windows { starts, ..*windows }, &self.weights, sums);
             take(block * rows, sums, width);
         }
     }

@@ -130,8 +130,8 @@ fn reduced(
     dims: Vec<usize>,
     kind: Kind,
 ) -> Result<Value, String> {
-    if inner == 0 && matches!(kind, Kind::Max | Kind::Min | Kind::Mean) {
-        return Err("expected elements to combine".into());
+    if inner == 0 && kind == Kind::Mean {
+        return Err("the standard does not define the mean of no elements".into());
     }
     /// Combines floating-point numbers as `f64`, and rounds the results.
     fn real<T: Number>(
@@ -154,6 +154,9 @@ fn reduced(
     let size = (outer, inner);
     if matches!(kind, Kind::Max | Kind::Min) {
         let greatest = kind == Kind::Max;
+        if inner == 0 {
+            return layout::expanded(&extreme_of_none(value.element(), greatest)?, &dims);
+        }
         return each!(value, all => real(all, size, dims, |row| extreme(row, greatest)));
     }
     match value.data() {
@@ -176,11 +179,38 @@ fn reduced(
     }
 }
 
+/// Returns the greatest or the least of no elements: that with which every number is an extreme.
+fn extreme_of_none(element: Element, greatest: bool) -> Result<Value, String> {
+    macro_rules! number {
+        ($least:expr, $most:expr) => {
+            Value::scalar(if greatest { $least } else { $most })
+        };
+    }
+    Ok(match element {
+        Element::F32 => number!(f32::NEG_INFINITY, f32::INFINITY),
+        Element::F64 => number!(f64::NEG_INFINITY, f64::INFINITY),
+        Element::I64 => number!(i64::MIN, i64::MAX),
+        Element::I32 => number!(i32::MIN, i32::MAX),
+        Element::I8 => number!(i8::MIN, i8::MAX),
+        Element::U8 => number!(u8::MIN, u8::MAX),
+        Element::Bool => number!(false, true),
+        other => return Err(format!("elements of type {other} are not supported")),
+    })
+}
+
 fn combined(row: impl ExactSizeIterator<Item = f64> + Clone, kind: Kind) -> f64 {
-    let count = row.len() as f64;
+    let count = row.len();
+    if count == 0 {
+        // Sums of the standard library begin with -0.
+        return match kind {
+            Kind::Product => 1.0,
+            Kind::LogSum | Kind::LogSumExp => f64::NEG_INFINITY,
+            _ => 0.0,
+        };
+    }
     match kind {
         Kind::Sum => row.sum(),
-        Kind::Mean => row.sum::<f64>() / count,
+        Kind::Mean => row.sum::<f64>() / count as f64,
         Kind::Product => row.product(),
         Kind::L1 => row.map(f64::abs).sum(),
         Kind::L2 => row.map(|x| x * x).sum::<f64>().sqrt(),

@@ -123,7 +123,7 @@ fn target(
         _ => return Err("expected a scale or a size of each axis".into()),
     }
     count(&dims, 4)?;
-    if value.is_empty() && !dims.contains(&0) {
+    if value.dims().iter().zip(&dims).any(|(from, to)| *from == 0 && *to > 0) {
         return Err("expected elements to interpolate".into());
     }
     Ok((dims, scale))

@@ -165,6 +165,12 @@ impl Sliding {
         let room = padded
             .checked_sub(reach)
             .ok_or_else(|| format!("a window of {reach} elements exceeds an axis of {padded}"))?;
+        if self.rounds_up && self.padding == Padding::None && room % stride != 0 {
+            // The text rounds down nevertheless. Its shape inference and ONNX Runtime round up.
+            return Err(
+                "ceil_mode with auto_pad VALID is not clearly defined; use pads of 0".into()
+            );
+        }
         let mut windows = room / stride + 1;
         // A window that begins in the padding at the end does not count.
         if self.rounds_up && room % stride != 0 && windows * stride < size + before {

@@ -1,5 +1,6 @@
 //! Operators against numbers worked out by hand from the ONNX standard.
 
+mod edges;
 mod integers;
 mod standard;
 

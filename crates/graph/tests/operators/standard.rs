@@ -5,21 +5,21 @@ use dyno_onnx::{Attribute, Element, Port};
 
 use super::{check, floats, ints, model, run, session};
 
-fn integer(name: &'static str, n: i64) -> (&'static str, Attribute) {
+pub(super) fn integer(name: &'static str, n: i64) -> (&'static str, Attribute) {
     (name, Attribute::Int(n))
 }
 
-fn integers(name: &'static str, all: &[i64]) -> (&'static str, Attribute) {
+pub(super) fn integers(name: &'static str, all: &[i64]) -> (&'static str, Attribute) {
     (name, Attribute::Ints(all.to_vec()))
 }
 
-fn text(name: &'static str, text: &str) -> (&'static str, Attribute) {
+pub(super) fn text(name: &'static str, text: &str) -> (&'static str, Attribute) {
     (name, Attribute::Text(text.into()))
 }
 
 /// Checks that a node fails when it runs, with its name.
 #[track_caller]
-fn check_failure(
+pub(super) fn check_failure(
     op: &str,
     version: i64,
     inputs: &[Value],
@@ -104,15 +104,58 @@ fn sizes_that_depend_on_the_reader_are_errors() {
     let expected = floats(&[1, 1, 3], &[1.0, 12.0, 20.0]);
     let inputs = [x, w];
     check("ConvTranspose", 11, &inputs, &[integers("output_shape", &[3])], &expected);
-    // Elements beyond the windows are 0, as in the standard's test `convtranspose_output_shape`.
-    let expected = floats(&[1, 1, 5], &[1.0, 12.0, 20.0, 0.0, 0.0]);
-    check("ConvTranspose", 11, &inputs, &[integers("output_shape", &[5])], &expected);
+    // The element beyond the windows is 0 and at the end, as in the standard's test
+    // `convtranspose_output_shape`.
+    let expected = floats(&[1, 1, 4], &[1.0, 12.0, 20.0, 0.0]);
+    check("ConvTranspose", 11, &inputs, &[integers("output_shape", &[4])], &expected);
+    // The equations place two elements on both sides, and ONNX Runtime rejects them.
+    let two = [integers("output_shape", &[5])];
+    check_failure("ConvTranspose", 11, &inputs, &two, "does not define an output of 5");
     // Windows of one element, two apart: SAME has two elements for each one.
     let [x, _] = inputs;
     let inputs = [x, floats(&[1, 1, 1], &[3.0]), floats(&[1], &[0.5])];
-    let same = [text("auto_pad", "SAME_UPPER"), integers("strides", &[2])];
+    let same = |padding: &str| [text("auto_pad", padding), integers("strides", &[2])];
     let expected = floats(&[1, 1, 4], &[3.5, 0.5, 6.5, 0.5]);
-    check("ConvTranspose", 11, &inputs, &same, &expected);
+    check("ConvTranspose", 11, &inputs, &same("SAME_LOWER"), &expected);
+    // Half of -1 is 0 or -1, so that the element beyond the windows is the last or the first one.
+    let upper = same("SAME_UPPER");
+    check_failure("ConvTranspose", 11, &inputs, &upper, "does not define an output of 4");
+}
+
+/// Expected numbers are those of ONNX Runtime 1.32, with which `onnx.reference` 1.23 agrees where it
+/// computes the case: windows of two elements, two apart, over three elements.
+#[test]
+fn asked_outputs_of_transposed_convolutions_have_the_padding_of_the_equations() {
+    let inputs = [floats(&[1, 1, 3], &[1.0, 2.0, 3.0]), floats(&[1, 1, 2], &[1.0, 10.0])];
+    let strides = || integers("strides", &[2]);
+    let shape = |size: i64| integers("output_shape", &[size]);
+    let upper = || text("auto_pad", "SAME_UPPER");
+    let more = || integers("output_padding", &[1]);
+    let all = [1.0, 10.0, 2.0, 20.0, 3.0, 30.0];
+    for (attributes, expected) in [
+        (vec![strides(), shape(3)], vec![2.0, 20.0, 3.0]),
+        (vec![strides(), shape(3), upper()], vec![10.0, 2.0, 20.0]),
+        (vec![strides(), shape(5)], all[1..].to_vec()),
+        (vec![strides(), shape(5), upper()], all[..5].to_vec()),
+        // Seven elements with the one of `output_padding`, of which one is cut at either end.
+        (vec![strides(), shape(5), more()], all[1..].to_vec()),
+        (vec![strides(), upper(), more()], all.to_vec()),
+        (
+            vec![strides(), text("auto_pad", "SAME_LOWER"), more()],
+            vec![10.0, 2.0, 20.0, 3.0, 30.0, 0.0],
+        ),
+        (
+            vec![strides(), text("auto_pad", "VALID"), more()],
+            vec![1.0, 10.0, 2.0, 20.0, 3.0, 30.0, 0.0],
+        ),
+        (
+            vec![strides(), shape(5), more(), integers("dilations", &[2])],
+            vec![12.0, 0.0, 23.0, 0.0, 30.0],
+        ),
+    ] {
+        let expected = floats(&[1, 1, expected.len()], &expected);
+        check("ConvTranspose", 11, &inputs, &attributes, &expected);
+    }
 }
 
 /// The error of a transposed convolution names what differs.
@@ -219,6 +262,48 @@ fn types_of_16_bits_round() {
     let found = session(&identity).run(std::slice::from_ref(&x)).expect("a valid case");
     assert_eq!(found, [rounded]);
     assert_eq!(run("Identity", 13, std::slice::from_ref(&x), &[]), x);
+}
+
+/// Numbers next to the middle of two numbers of 16 bits, which `f32` rounds to the middle. Neighbors
+/// of 1 are 2^-10 apart in float16, and 2^-7 in bfloat16.
+#[test]
+fn casts_to_16_bits_round_once() {
+    const F16: i64 = 10;
+    const BF16: i64 = 16;
+    let power = |exponent: i32| 2_f64.powi(exponent);
+    let real = |x: f64| Value::new(vec![1], vec![x]).expect("a valid case");
+    let word = |x: i32| Value::new(vec![1], vec![x]).expect("a valid case");
+    for (x, to, expected) in [
+        (real(1.0 + power(-11) + power(-40)), F16, 1.0 + power(-10)),
+        (real(1.0 + power(-11)), F16, 1.0),
+        (real(1.0 + 3.0 * power(-11) - power(-40)), F16, 1.0 + power(-10)),
+        (real(1.0 + 3.0 * power(-11)), F16, 1.0 + power(-9)),
+        (real(-1.0 - power(-8) - power(-50)), BF16, -1.0 - power(-7)),
+        (real(-1.0 - power(-8)), BF16, -1.0),
+        // Numbers below the least one of float16, and around half of it.
+        (real(power(-25) + power(-70)), F16, power(-24)),
+        (real(power(-25)), F16, 0.0),
+        (real(1e-300), F16, 0.0),
+        // Numbers from 65520 on are infinite in float16.
+        (real(65_520.0 - power(-30)), F16, 65_504.0),
+        (real(65_520.0), F16, f64::INFINITY),
+        (real(-1e300), BF16, f64::NEG_INFINITY),
+        (real(f64::INFINITY), F16, f64::INFINITY),
+        // 2^30 + 2^22 is the middle of two numbers of bfloat16.
+        (word((1 << 30) + (1 << 22) + 1), BF16, power(30) + power(23)),
+        (word((1 << 30) + (1 << 22)), BF16, power(30)),
+        (ints(&[(1 << 62) + (1 << 54) + 1]), BF16, power(62) + power(55)),
+        (ints(&[-(1 << 62) - (1 << 54) - 1]), BF16, -power(62) - power(55)),
+        (ints(&[(1 << 62) + (3 << 54) - 1]), BF16, power(62) + power(55)),
+        (ints(&[(1 << 62) + (1 << 54)]), BF16, power(62)),
+        (ints(&[2_049]), F16, 2_048.0),
+        (ints(&[65_519]), F16, 65_504.0),
+    ] {
+        let found = run("Cast", 13, std::slice::from_ref(&x), &[integer("to", to)]);
+        assert_eq!(found, floats(&[1], &[expected as f32]), "{x:?}");
+    }
+    let nan = run("Cast", 13, &[real(f64::NAN)], &[integer("to", F16)]);
+    assert!(nan.as_slice::<f32>().expect("numbers")[0].is_nan());
 }
 
 /// Ranks, equations and batch dimensions are checked when a model is loaded.

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use dyno_tensors::{nearest_bf16, nearest_f16};
 use half::{bf16, f16};
 use serde::de::{DeserializeSeed, Deserializer, Error, SeqAccess, Visitor};
 
@@ -159,8 +160,8 @@ impl<'de> Visitor<'de> for Flat<'_> {
     fn visit_f64<E: Error>(mut self, value: f64) -> Result<(), E> {
         self.check_element::<E>()?;
         let stays_finite = match self.datatype {
-            Datatype::Fp16 => f16::from_f64(value).is_finite(),
-            Datatype::Bf16 => bf16::from_f64(value).is_finite(),
+            Datatype::Fp16 => nearest_f16(value).is_finite(),
+            Datatype::Bf16 => nearest_bf16(value).is_finite(),
             Datatype::Fp32 => (value as f32).is_finite(),
             _ => true,
         };
@@ -168,8 +169,8 @@ impl<'de> Visitor<'de> for Flat<'_> {
             return Err(E::custom(format!("{value:e} is too large for {}", self.datatype)));
         }
         match self.datatype {
-            Datatype::Fp16 => self.out.extend(f16::from_f64(value).to_le_bytes()),
-            Datatype::Bf16 => self.out.extend(bf16::from_f64(value).to_le_bytes()),
+            Datatype::Fp16 => self.out.extend(nearest_f16(value).to_le_bytes()),
+            Datatype::Bf16 => self.out.extend(nearest_bf16(value).to_le_bytes()),
             Datatype::Fp32 => self.out.extend((value as f32).to_le_bytes()),
             Datatype::Fp64 => self.out.extend(value.to_le_bytes()),
             // Some writers of JSON write all numbers with a point.

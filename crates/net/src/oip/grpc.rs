@@ -286,7 +286,9 @@ impl TensorContents {
 impl From<ModelMetadata> for ModelMetadataResponse {
     fn from(model: ModelMetadata) -> Self {
         let ModelMetadata { name, versions, platform, inputs, outputs } = model;
-        let inputs = inputs.into_iter().map(Into::into).collect();
+        // The message has no field for optional inputs. A client would send all that it names.
+        let inputs = inputs.into_iter().filter(|input| !input.is_optional);
+        let inputs = inputs.map(Into::into).collect();
         let outputs = outputs.into_iter().map(Into::into).collect();
         Self { name, versions, platform, inputs, outputs }
     }

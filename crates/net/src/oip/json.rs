@@ -82,6 +82,9 @@ struct JsonModel {
     platform: String,
     #[serde(deserialize_with = "or_default")]
     inputs: Vec<JsonTensorMetadata>,
+    /// Not in the protocol, whose `inputs` are those that a model requires.
+    #[serde(default, deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
+    optional_inputs: Vec<JsonTensorMetadata>,
     #[serde(deserialize_with = "or_default")]
     outputs: Vec<JsonTensorMetadata>,
 }
@@ -92,7 +95,8 @@ struct JsonTensorMetadata {
     datatype: String,
     #[serde(default, deserialize_with = "dimensions")]
     shape: Vec<i64>,
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    /// Some servers mark optional inputs among the others.
+    #[serde(default, skip_serializing)]
     optional: bool,
 }
 
@@ -138,13 +142,17 @@ impl ModelMetadata {
     /// Returns the answer to `GET /v2/models/NAME`.
     #[must_use]
     pub fn to_json(&self) -> Vec<u8> {
-        let tensors = |all: &[TensorMetadata]| all.iter().map(JsonTensorMetadata::from).collect();
+        let tensors = |all: &[TensorMetadata], is_optional: bool| {
+            let all = all.iter().filter(|tensor| tensor.is_optional == is_optional);
+            all.map(JsonTensorMetadata::from).collect()
+        };
         let json = JsonModel {
             name: self.name.clone(),
             versions: self.versions.clone(),
             platform: self.platform.clone(),
-            inputs: tensors(&self.inputs),
-            outputs: tensors(&self.outputs),
+            inputs: tensors(&self.inputs, false),
+            optional_inputs: tensors(&self.inputs, true),
+            outputs: tensors(&self.outputs, false),
         };
         serde_json::to_vec(&json).expect("strings and numbers are JSON")
     }
@@ -155,14 +163,15 @@ impl ModelMetadata {
     /// Not a valid answer.
     pub fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
         let json: JsonModel = serde_json::from_slice(json)?;
-        let tensors =
-            |all: Vec<JsonTensorMetadata>| all.into_iter().map(TensorMetadata::from).collect();
+        let tensors = |all: Vec<JsonTensorMetadata>| all.into_iter().map(TensorMetadata::from);
+        let optional = tensors(json.optional_inputs);
+        let optional = optional.map(|input| TensorMetadata { is_optional: true, ..input });
         Ok(Self {
             name: json.name,
             versions: json.versions,
             platform: json.platform,
-            inputs: tensors(json.inputs),
-            outputs: tensors(json.outputs),
+            inputs: tensors(json.inputs).chain(optional).collect(),
+            outputs: tensors(json.outputs).collect(),
         })
     }
 }

@@ -80,16 +80,17 @@ pub(super) fn metadata(model: &Model) -> ModelMetadata {
         Answers::Text(_) => ("dyno_tokens".to_owned(), Vec::new(), Vec::new()),
         Answers::Tensors(queue) => {
             let about = queue.model().info();
-            let of = |port: &dyno_sut::engine::Port| {
+            let of = |port: &dyno_sut::engine::Port, is_optional| {
                 let datatype = Elements::type_from_name(&port.element);
                 let datatype = datatype.and_then(Datatype::from_element).map(Datatype::name);
                 let datatype = datatype.unwrap_or(&port.element).to_owned();
                 let dimension = |n: &Option<usize>| n.map_or(-1, |n| n as i64);
                 let shape = port.shape.iter().map(dimension).collect();
-                TensorMetadata { name: port.name.clone(), datatype, shape, is_optional: false }
+                TensorMetadata { name: port.name.clone(), datatype, shape, is_optional }
             };
-            let inputs = about.inputs.iter().map(of).collect();
-            let outputs = about.outputs.iter().map(of).collect();
+            let optional = about.optional_inputs.iter().map(|port| of(port, true));
+            let inputs = about.inputs.iter().map(|port| of(port, false)).chain(optional).collect();
+            let outputs = about.outputs.iter().map(|port| of(port, false)).collect();
             (about.runtime.unwrap_or_else(|| "dyno".into()), inputs, outputs)
         }
     };

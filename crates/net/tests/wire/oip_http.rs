@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dyno_net::oip::http::{error_words, model_path};
+use dyno_net::oip::messages::ModelMetadataResponse;
 use dyno_net::oip::{
     Datatype, Form, InferRequest, InferResponse, Model, ModelMetadata, Oip, RequestedOutput,
     Samples, SequenceId, SequenceStep, ServerMetadata, StringInput, Tensor, TensorMetadata,
@@ -264,6 +265,8 @@ fn numbers_beyond_their_type_are_rejected() {
         ("UINT64", "18446744073709551615", "18446744073709551616"),
         ("FP16", "65504", "70000"),
         ("FP16", "-65504.0", "-7e4"),
+        // The middle to the next number of as many bits, which rounds to it.
+        ("FP16", "65519.99999999999", "65520"),
         ("BF16", "3e38", "3.4e39"),
         ("FP32", "3.4e38", "1e39"),
         ("FP64", "1e308", "1e309"),
@@ -309,6 +312,16 @@ fn words_of_errors_are_found_wherever_servers_put_them() {
 fn metadata_comes_back_and_may_lack_what_servers_leave_out() {
     let model = metadata();
     assert_eq!(ModelMetadata::from_json(&model.to_json()).unwrap(), model);
+    // The protocol's `inputs` are those that a model requires.
+    let mut optional = model.clone();
+    let (name, datatype) = ("w".to_owned(), "FP32".to_owned());
+    optional.inputs.push(TensorMetadata { name, datatype, shape: vec![2], is_optional: true });
+    let json: serde_json::Value = serde_json::from_slice(&optional.to_json()).unwrap();
+    assert_eq!(json["inputs"].as_array().unwrap().len(), 1);
+    assert_eq!(json["optional_inputs"][0]["name"], "w");
+    assert_eq!(ModelMetadata::from_json(&optional.to_json()).unwrap(), optional);
+    let message = ModelMetadataResponse::from(optional);
+    assert_eq!(message.inputs.len(), 1);
     let bare = ModelMetadata::from_json(b"{\"name\":\"iris\",\"inputs\":[],\"versions\":null}");
     assert_eq!(bare.unwrap(), ModelMetadata { name: "iris".into(), ..ModelMetadata::default() });
     let server = ServerMetadata {

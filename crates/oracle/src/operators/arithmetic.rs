@@ -188,9 +188,10 @@ fn parametric_relu(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
 /// Limits numbers to a range that attributes give before opset 11, and inputs since.
 fn clip(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
     let input = call.input(0)?;
+    let largest = input.element().largest();
     if call.opset < 11 {
-        let low = call.optional_float("min")?.unwrap_or(f64::NEG_INFINITY);
-        let high = call.optional_float("max")?.unwrap_or(f64::INFINITY);
+        let low = call.optional_float("min")?.unwrap_or(f64::from(f32::MIN));
+        let high = call.optional_float("max")?.unwrap_or(f64::from(f32::MAX));
         return super::activation::each(call, |x| limit(x, low, high));
     }
     if call.has("min") || call.has("max") {
@@ -205,8 +206,11 @@ fn clip(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
     let [low, high] = limits;
     let output = match input.values() {
         Values::Floats(values) => {
-            let low = low.map_or(Ok(f64::NEG_INFINITY), Tensor::as_float)?;
-            let high = high.map_or(Ok(f64::INFINITY), Tensor::as_float)?;
+            let low = low.map_or(Ok(-largest), Tensor::as_float)?;
+            let high = high.map_or(Ok(largest), Tensor::as_float)?;
+            if low.is_nan() || high.is_nan() {
+                return fault("a limit is NaN");
+            }
             let values = values.iter().map(|value| limit(*value, low, high)).collect();
             Tensor::of_floats(input.element(), input.shape(), values)
         }

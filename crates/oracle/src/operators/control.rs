@@ -77,6 +77,10 @@ fn repeat(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
         let new_parts = outputs.split_off(outputs.len() - scans);
         states = outputs.split_off(1);
         continues = truth(&outputs[0])?;
+        let is_last = limit.is_some_and(|limit| iteration + 1 >= limit);
+        if !continues && call.optional(1).is_none() && !is_last {
+            return fault("its body ends it, but the standard ignores that without a condition");
+        }
         for (parts, part) in parts.iter_mut().zip(new_parts) {
             parts.push(part);
         }

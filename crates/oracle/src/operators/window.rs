@@ -37,6 +37,9 @@ impl Windows {
             let Some(room) = padded.checked_sub(extent) else {
                 return fault(format!("a window of {extent} on {padded} elements"));
             };
+            if rounds_up && mode == "VALID" && room % stride != 0 {
+                return fault("the text and the shape inference of VALID round differently");
+            }
             let mut count = if rounds_up { room.div_ceil(stride) } else { room / stride } + 1;
             // Windows that would start after the last element do not count.
             if rounds_up && (count - 1) * stride >= size + windows.begins[axis] {

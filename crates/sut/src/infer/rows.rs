@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use dyno_loadgen::record::Failure;
 
 use super::{FitError, InferenceModel, Refusal, RequestRules, Trial, Value, fit, joined, trials};
-use crate::engine::EngineInfo;
+use crate::engine::{EngineInfo, Port};
 use crate::tensors::{Elements, ModelInput, SampleTensor, Scalar, TensorLibrary, each_type};
 
 /// Function that computes all outputs from all inputs, in the order of the model. Its error is a
@@ -85,6 +85,7 @@ impl RowModel {
         call: Box<RowFunction>,
     ) -> Self {
         let (inputs, defaults): (Vec<_>, Vec<_>) = inputs.into_iter().unzip();
+        self.info.optional_inputs = inputs.iter().map(Port::from).collect();
         self.optional = (!inputs.is_empty()).then_some(OptionalInputs { inputs, defaults, call });
         self
     }

@@ -148,7 +148,7 @@ impl<M: InferenceModel> InferenceModel for StatefulModel<M> {
 
     fn info(&self) -> EngineInfo {
         let inputs = self.inputs.iter().map(Port::from).collect();
-        EngineInfo { inputs, ..self.inner.info() }
+        EngineInfo { inputs, optional_inputs: Vec::new(), ..self.inner.info() }
     }
 
     fn infer(&self, requests: &[&[Value]]) -> Vec<Result<Vec<Value>, Refusal>> {

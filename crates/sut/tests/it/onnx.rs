@@ -459,6 +459,10 @@ fn an_initializer_that_is_an_input_may_be_overridden() {
     let x = || named("x", &[1, 2], &[1.0, 2.0]);
     let check = |model: &dyn InferenceModel| {
         assert_eq!(model.inputs().len(), 1, "{}", model.name());
+        assert_eq!(model.info().inputs.len(), 1, "{}", model.name());
+        let optional = model.info().optional_inputs;
+        let optional = optional.iter().map(|port| (&port.name[..], &port.shape[..]));
+        assert_eq!(optional.collect::<Vec<_>>(), [("w", &[Some(2)][..])], "{}", model.name());
         let plain = model.fit(vec![x()]).unwrap();
         let other = model.fit(vec![named("w", &[2], &[0.5, 0.25]), x()]).unwrap();
         let answers = model.infer(&[&plain, &other, &plain]).into_iter();

@@ -1,0 +1,146 @@
+//! Values at the edges of what the standard defines: no elements, NaN, and cuts. Expected numbers are
+//! those of its text, with which `onnx.reference` 1.23 and ONNX Runtime 1.32 agree.
+
+use dyno_graph::{Graph, Value};
+use dyno_onnx::{Attribute, Element, Port};
+
+use super::standard::{check_failure, integer, integers, text};
+use super::{check, floats, ints, model, run, session};
+
+/// Only the mean is not defined. Sums are 0, not -0.
+#[test]
+fn reductions_of_no_elements_are_those_of_the_text() {
+    let x = floats(&[2, 0], &[]);
+    for (op, expected) in [
+        ("ReduceMax", f32::NEG_INFINITY),
+        ("ReduceMin", f32::INFINITY),
+        ("ReduceSum", 0.0),
+        ("ReduceProd", 1.0),
+        ("ReduceL1", 0.0),
+        ("ReduceL2", 0.0),
+        ("ReduceSumSquare", 0.0),
+        ("ReduceLogSum", f32::NEG_INFINITY),
+        ("ReduceLogSumExp", f32::NEG_INFINITY),
+    ] {
+        let found = run(op, 18, &[x.clone(), ints(&[1])], &[]);
+        assert_eq!(found.dims(), [2, 1], "{op}");
+        let found = found.as_slice::<f32>().expect("numbers").iter().map(|x| x.to_bits());
+        assert_eq!(found.collect::<Vec<_>>(), [expected.to_bits(); 2], "{op}");
+    }
+    check_failure("ReduceMean", 18, &[x, ints(&[1])], &[], "mean of no elements");
+    let none = Value::new(vec![1, 0], Vec::<i64>::new()).expect("a valid case");
+    let drop = [integer("keepdims", 0)];
+    for (op, expected) in [("ReduceMax", i64::MIN), ("ReduceMin", i64::MAX), ("ReduceSum", 0)] {
+        assert_eq!(run(op, 20, &[none.clone(), ints(&[1])], &drop), ints(&[expected]), "{op}");
+    }
+    let none = Value::new(vec![0], Vec::<bool>::new()).expect("a valid case");
+    assert_eq!(run("ReduceMax", 20, &[none], &drop), Value::scalar(false));
+}
+
+/// NaN limits all numbers in `onnx.reference`, and none in ONNX Runtime.
+#[test]
+fn a_limit_is_not_nan() {
+    let x = floats(&[2], &[1.0, f32::NAN]);
+    for limits in [[f32::NAN, 3.0], [0.0, f32::NAN]] {
+        let inputs = [x.clone(), Value::scalar(limits[0]), Value::scalar(limits[1])];
+        check_failure("Clip", 13, &inputs, &[], "a limit is NaN");
+    }
+    let old = model("Clip", 7, 1, &[("min", Attribute::Float(f32::NAN))]);
+    let error = Graph::new(&old).expect_err("an invalid case").to_string();
+    assert!(error.contains("a limit is NaN"), "{error}");
+}
+
+/// The default limits are the least and the greatest finite number; ONNX Runtime has them, too.
+#[test]
+fn infinite_numbers_exceed_the_default_limits() {
+    let x = floats(&[3], &[f32::INFINITY, f32::NEG_INFINITY, 1.0]);
+    let inputs = std::slice::from_ref(&x);
+    let limited = floats(&[3], &[f32::MAX, f32::MIN, 1.0]);
+    assert_eq!(run("Clip", 13, inputs, &[]), limited);
+    assert_eq!(run("Clip", 7, inputs, &[]), limited);
+    let inputs = [x.clone(), Value::scalar(0.0_f32)];
+    assert_eq!(run("Clip", 13, &inputs, &[]), floats(&[3], &[f32::MAX, 0.0, 1.0]));
+    let mut short = model("Clip", 13, 1, &[]);
+    short.inputs[0].element = Some(Element::F16);
+    short.inputs[0].shape = Some(vec![3.into()]);
+    let found = session(&short).run(&[x]).expect("a valid case");
+    assert_eq!(found, [floats(&[3], &[65_504.0, -65_504.0, 1.0])]);
+    let whole = ints(&[i64::MAX, i64::MIN]);
+    assert_eq!(run("Clip", 13, std::slice::from_ref(&whole), &[]), whole);
+}
+
+/// The text rounds down, its shape inference and ONNX Runtime round up.
+#[test]
+fn valid_windows_that_round_up_fit_the_axis() {
+    let attributes = [
+        integers("kernel_shape", &[2]),
+        integers("strides", &[2]),
+        integer("ceil_mode", 1),
+        text("auto_pad", "VALID"),
+    ];
+    let x = [floats(&[1, 1, 4], &[1.0, 2.0, 3.0, 4.0])];
+    check("MaxPool", 12, &x, &attributes, &floats(&[1, 1, 2], &[2.0, 4.0]));
+    let x = [floats(&[1, 1, 5], &[1.0, 2.0, 3.0, 4.0, 5.0])];
+    check_failure("MaxPool", 12, &x, &attributes, "auto_pad VALID");
+    check("MaxPool", 12, &x, &attributes[..3], &floats(&[1, 1, 3], &[2.0, 4.0, 5.0]));
+}
+
+/// Expected numbers are those of ONNX Runtime; `onnx.reference` cuts nothing.
+#[test]
+fn padding_comes_from_what_a_cut_leaves() {
+    let x = floats(&[4], &[1.0, 2.0, 3.0, 4.0]);
+    let pad = |before: i64, after: i64| [x.clone(), ints(&[before, after])];
+    let mode = |mode: &str| [text("mode", mode)];
+    let reflected = floats(&[5], &[2.0, 3.0, 4.0, 3.0, 2.0]);
+    check("Pad", 18, &pad(-1, 2), &mode("reflect"), &reflected);
+    check_failure("Pad", 18, &pad(2, -3), &mode("reflect"), "cannot reflect 1 elements over 2");
+    let repeated = floats(&[4], &[1.0, 1.0, 1.0, 2.0]);
+    check("Pad", 18, &pad(2, -2), &mode("edge"), &repeated);
+    check_failure("Pad", 18, &pad(2, -5), &mode("edge"), "without elements");
+    check("Pad", 18, &pad(3, -5), &mode("constant"), &floats(&[2], &[0.0, 0.0]));
+}
+
+/// The other axis of the output has no elements, so that none would be interpolated.
+#[test]
+fn axes_without_elements_are_not_enlarged() {
+    let none = floats(&[0, 3], &[]);
+    for mode in ["nearest", "linear"] {
+        let mut net = model("Resize", 13, 4, &[text("mode", mode)]);
+        net.nodes[0].inputs[1].clear();
+        net.nodes[0].inputs[2].clear();
+        net.inputs.drain(1..3);
+        let mut session = session(&net);
+        let error = session.run(&[none.clone(), ints(&[5, 0])]).expect_err("an invalid case");
+        assert!(error.to_string().contains("expected elements"), "{error}");
+        let found = session.run(&[none.clone(), ints(&[0, 6])]).expect("a valid case");
+        assert_eq!(found, [floats(&[0, 6], &[])], "{mode}");
+    }
+}
+
+/// Five elements in four parts of two would be 2, 2, 1 and 0.
+#[test]
+fn only_the_last_part_is_shorter() {
+    let mut net = model("Split", 18, 1, &[integer("num_outputs", 4)]);
+    for name in ["b", "c", "d"] {
+        net.nodes[0].outputs.push(name.into());
+        net.outputs.push(Port { name: name.into(), element: None, shape: None });
+    }
+    let mut session = session(&net);
+    let parts = session.run(&[floats(&[3], &[1.0, 2.0, 3.0])]).expect("a valid case");
+    let part = |x: f32| floats(&[1], &[x]);
+    assert_eq!(parts, [part(1.0), part(2.0), part(3.0), floats(&[0], &[])]);
+    let error = session.run(&[floats(&[5], &[0.0; 5])]).expect_err("an invalid case").to_string();
+    assert!(error.contains("'node' (Split)") && error.contains("4 parts of 2"), "{error}");
+}
+
+/// Versions 24 to 26 change the types of operators, and add some.
+#[test]
+fn new_versions_compute_the_same() {
+    let x = floats(&[2], &[1.0, -3.0]);
+    check("Swish", 24, std::slice::from_ref(&x), &[], &floats(&[2], &[0.731_058_6, -0.142_277_6]));
+    let to = [integer("to", 7), text("round_mode", "up")];
+    assert_eq!(run("Cast", 25, std::slice::from_ref(&x), &to), ints(&[1, -3]));
+    check("Relu", 26, &[x], &[], &floats(&[2], &[1.0, 0.0]));
+    let error = Graph::new(&model("Relu", 27, 1, &[])).expect_err("an invalid case").to_string();
+    assert!(error.contains("versions 7 to 26"), "{error}");
+}
