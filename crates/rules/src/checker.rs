@@ -34,6 +34,8 @@ pub enum Behavior {
     MlperfConf,
     /// Limits of token latencies overrule the verdict of the log.
     TokenLimitsDecide,
+    /// Limits of token latencies also hold for SingleStream and MultiStream.
+    TokenLimitsOfStreams,
     /// Server and Interactive may both be missing.
     NoServerOrInteractive,
     /// The open division needs no accuracy at all.
@@ -184,6 +186,9 @@ impl Behavior {
             Self::EqualIssueByConf => "`mlperf.conf` or `user.conf` is the proof of equal issue",
             Self::MlperfConf => "a measurement needs `mlperf.conf`",
             Self::TokenLimitsDecide => "token limits overrule the verdict of the log",
+            Self::TokenLimitsOfStreams => {
+                "SingleStream and MultiStream have the token limits of Server"
+            }
             Self::NoServerOrInteractive => "Server and Interactive may both be missing",
             Self::OpenWithoutAccuracy => "a result of the open division needs no accuracy",
             Self::LastAccuracy => "the last accuracy of a text decides, not each",
