@@ -188,7 +188,7 @@ checks! {
     LOG_KEY_UNKNOWN "log.keys_unknown" [W O O] "a log has the keys that LoadGen of its version may have written", "no action if the log is unchanged";
     LOG_SIMULATED "log.simulated" [W O O] "the run measured a system, not a simulation in virtual time", "measure the system in real time: `dyno run` without `--virtual`, of a real system";
     LOG_SYSTEM "log.system" [E O O] "the runs of a result and of its audits are of one system and one sample library", "repeat the run on the system of the result";
-    LOG_RELEASE "log.release" [W O O] "the runs of a result and of its audits are of one build of LoadGen", "no action if LoadGen was built again between the runs";
+    LOG_RELEASE "log.release" [W O O] "the runs of a result and of its audits are of one release of LoadGen", "repeat the run with the LoadGen of the result";
     LOG_RELEASE_OLD "log.old_release" [W O O] "LoadGen is not older than that of the round before", "repeat the run with the LoadGen of the round";
     MEASUREMENT_SETTINGS "measurement.settings" [W O O] "user.conf has the settings of the run", "submit the user.conf of the run; no action if the program set the value after it read the file";
     RUN_SUMMARY "performance.summary" [E O O] "summary and detail log agree", "submit both logs of the same run unchanged, as the load generator wrote them";
