@@ -371,5 +371,8 @@ mod tests {
         assert!(v4_1.requires_equal_issue("3d-unet-99"));
         assert!(!v4_1.requires_equal_issue("3d-unet-99.9"), "commas are missing in its list");
         assert!(OneFileChecker::LAST.requires_equal_issue("3d-unet-99.9"));
+        let (v5_0, name) = (OneFileChecker::new(Version::new(5, 0)), "llama2-70b-interactive-99");
+        assert!(v5_0.requires_equal_issue(name));
+        assert!(!OneFileChecker::LAST.requires_equal_issue(name), "v5.1.1:1144 lacks it");
     }
 }
