@@ -34,6 +34,8 @@ pub enum Behavior {
     MlperfConf,
     /// Limits of token latencies overrule the verdict of the log.
     TokenLimitsDecide,
+    /// Limits of token latencies also hold for SingleStream and MultiStream.
+    TokenLimitsOfStreams,
     /// Server and Interactive may both be missing.
     NoServerOrInteractive,
     /// The open division needs no accuracy at all.
@@ -184,6 +186,9 @@ impl Behavior {
             Self::EqualIssueByConf => "`mlperf.conf` or `user.conf` is the proof of equal issue",
             Self::MlperfConf => "a measurement needs `mlperf.conf`",
             Self::TokenLimitsDecide => "token limits overrule the verdict of the log",
+            Self::TokenLimitsOfStreams => {
+                "SingleStream and MultiStream have the token limits of Server"
+            }
             Self::NoServerOrInteractive => "Server and Interactive may both be missing",
             Self::OpenWithoutAccuracy => "a result of the open division needs no accuracy",
             Self::LastAccuracy => "the last accuracy of a text decides, not each",
@@ -366,5 +371,8 @@ mod tests {
         assert!(v4_1.requires_equal_issue("3d-unet-99"));
         assert!(!v4_1.requires_equal_issue("3d-unet-99.9"), "commas are missing in its list");
         assert!(OneFileChecker::LAST.requires_equal_issue("3d-unet-99.9"));
+        let (v5_0, name) = (OneFileChecker::new(Version::new(5, 0)), "llama2-70b-interactive-99");
+        assert!(v5_0.requires_equal_issue(name));
+        assert!(!OneFileChecker::LAST.requires_equal_issue(name), "v5.1.1:1144 lacks it");
     }
 }

@@ -187,6 +187,10 @@ checks! {
     LOG_KEY "log.keys" [E O O] "the detail log of a performance run has the keys that every LoadGen of its version writes", "submit the log unchanged, as the load generator wrote it";
     LOG_KEY_UNKNOWN "log.keys_unknown" [W O O] "a log has the keys that LoadGen of its version may have written", "no action if the log is unchanged";
     LOG_SIMULATED "log.simulated" [W O O] "the run measured a system, not a simulation in virtual time", "measure the system in real time: `dyno run` without `--virtual`, of a real system";
+    LOG_SYSTEM "log.system" [E O O] "the runs of a result and of its audits are of one system and one sample library", "repeat the run on the system of the result";
+    LOG_RELEASE "log.release" [W O O] "the runs of a result and of its audits are of one release of LoadGen", "repeat the run with the LoadGen of the result";
+    LOG_RELEASE_OLD "log.old_release" [W O O] "LoadGen is not older than that of the round before", "repeat the run with the LoadGen of the round";
+    MEASUREMENT_SETTINGS "measurement.settings" [W O O] "user.conf has the settings of the run", "submit the user.conf of the run; no action if the program set the value after it read the file";
     RUN_SUMMARY "performance.summary" [E O O] "summary and detail log agree", "submit both logs of the same run unchanged, as the load generator wrote them";
     RUN_SUMMARY_EMPTY "performance.summary_empty" [E O O] "the summary is not empty", "submit mlperf_log_summary.txt unchanged, as the load generator wrote it";
     RUN_CONSISTENT "performance.consistent" [E O O] "percentiles, rates and conditions of a run are consistent", "submit the log unchanged, as the load generator wrote it";

@@ -276,16 +276,28 @@ impl<'a, 't> Progress<'a, 't> {
         let mut missing: Vec<&str> =
             wanted.required.iter().filter(is_missing).map(|scenario| scenario.name()).collect();
         let either = [RuleScenario::Server, RuleScenario::Interactive];
+        let mut rejected = Some(&path).filter(|_| !missing.is_empty()).cloned();
         let is_either = !options.program.does(Behavior::NoServerOrInteractive);
         if is_either && either.iter().all(|one| wanted.optional.contains(one) && is_missing(&one)) {
             missing.push("Server or Interactive");
+            rejected = rejected.or_else(|| self.last_listed());
         }
         if closed && !missing.is_empty() {
             let message = format!("no valid {}", missing.join(", "));
             self.report.issues.add(&SCENARIOS_MISSING, Location::path(&path), message);
-            self.report.listed.push((path, Outcome::Invalid));
+            let rejected = rejected.unwrap_or(path);
+            self.report.listed.push((rejected, Outcome::Invalid));
         }
         self.report
+    }
+
+    /// Returns the result that the operating system lists last. The program rejects this one if
+    /// Server and Interactive are both missing, because it uses the name of the last one
+    /// (v5.1.1:2872).
+    fn last_listed(&self) -> Option<PathBuf> {
+        let skipped = &self.work.options.scenarios_to_skip;
+        let listed = self.work.model.results.iter().filter(|one| !skipped.contains(&one.name));
+        listed.max_by_key(|one| one.folder.position()).map(|one| one.folder.path())
     }
 
     /// Sets the column of errors. The count goes on from result to result of a model, in the order

@@ -10,7 +10,7 @@ use crate::facts::json::JsonFile;
 use crate::power::Energy;
 use crate::python;
 use crate::table::{Column, Row};
-use dyno_rules::{Behavior, RuleScenario, Version};
+use dyno_rules::{Behavior, OneFileChecker, RuleScenario, Version};
 
 /// Language models whose results are in tokens.
 const TOKENS: [&str; 9] = [
@@ -191,6 +191,7 @@ impl ValidResult<'_, '_> {
 pub fn unit(model: &str, scenario: RuleScenario, program: Program) -> &'static str {
     let has_tokens = !program.does(Behavior::PlainUnits);
     let is_one_file = program.one_file().is_some();
+    let is_later = program == Program::Modular || program.one_file() == Some(OneFileChecker::LAST);
     use RuleScenario::{Interactive, MultiStream, Offline, Server, SingleStream};
     match (model, scenario) {
         ("wan-2.2-t2v-a14b", SingleStream) => "Latency (s)",
@@ -200,6 +201,10 @@ pub fn unit(model: &str, scenario: RuleScenario, program: Program) -> &'static s
         ("llama3.1-8b", Interactive) if is_one_file => "Queries/s",
         ("e2e-rag-qna", Offline) => "Tasks/s",
         (model, Offline | Server | Interactive) if has_tokens && TOKENS.contains(&model) => {
+            "Tokens/s"
+        }
+        // The later programs have no unit for these models of v5.0.
+        (model, Offline | Server) if model.starts_with("llama2-70b-interactive-") && !is_later => {
             "Tokens/s"
         }
         (_, Offline) => "Samples/s",

@@ -8,6 +8,7 @@
 mod answers;
 mod audits;
 mod bounds;
+mod conf;
 mod copies;
 mod datacenter;
 mod derive;
@@ -20,6 +21,7 @@ mod network;
 mod quality;
 mod rates;
 mod result;
+mod runs;
 mod settings;
 mod stopping;
 mod summary;

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::copies::SubmittedLog;
 use super::logs::Purpose;
 use super::{
-    SystemInfo, audits, bounds, copies, datacenter, derive, inferred, keys, logs, lower, marks,
-    quality, settings, summary,
+    SystemInfo, audits, bounds, conf, copies, datacenter, derive, inferred, keys, logs, lower,
+    marks, quality, runs, settings, summary,
 };
 use crate::check::catalogue::*;
 use crate::check::endpoint::EndpointResult;
@@ -82,6 +82,8 @@ impl Work<'_, '_, SystemInfo> {
             }
         };
         lower::check_copy(&place, &mut issues);
+        runs::check(&place, facts, &mut issues);
+        conf::check(&place, facts, &mut issues);
         let energy = entry.power().and_then(|_| powered::judge(&place, facts, &mut issues));
         if let Some(result) = &endpoint_result {
             result.audits(&mut issues);

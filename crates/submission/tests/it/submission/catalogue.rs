@@ -168,6 +168,22 @@ const SAID: &[(&str, &str, Edit)] = &[
         tree.log(run, "loadgen_version", "\"6.0.17 (dyno 0.2.0)\"");
         tree.log(run, "power_begin", "\"01-01-1970 00:00:00.000\"");
     }),
+    ("log.system", "v5.1", |tree| {
+        let log = format!("{RESULT}/Offline/accuracy/mlperf_log_detail.txt");
+        tree.replace(&log, "\"made\"", "\"another\"");
+    }),
+    ("log.release", "v5.1", |tree| {
+        tree.log("Offline/performance/run_1", "loadgen_version", "\"5.1.0 @ a\"");
+        tree.log("Offline/accuracy", "loadgen_version", "\"5.0.25 @ b\"");
+    }),
+    ("log.old_release", "v5.1", |tree| {
+        tree.log("Offline/performance/run_1", "loadgen_version", "\"4.1 @ a\"");
+    }),
+    ("measurement.settings", "v5.1", |tree| {
+        let conf = "closed/acme/measurements/box/resnet50/Offline/user.conf";
+        tree.write(conf, "*.Offline.target_qps = 10\n");
+        tree.log("Offline/performance/run_1", "effective_target_qps", "20");
+    }),
     ("accuracy.keys", "v5.1", |_| ()),
     ("tree.results", "v5.1", |tree| _ = tree.remove("closed/acme")),
     ("tree.divisions", "v5.1", |tree| _ = tree.write("close/acme/a", "")),

@@ -15,6 +15,7 @@ use crate::made::folder::{Folder, each_file};
 
 const MODEL: &str = "closed/acme/results/box/resnet50";
 const OFFLINE: &str = "closed/acme/results/box/resnet50/Offline";
+const LANGUAGE: &str = "closed/acme/results/box/llama2-70b-99";
 const SYSTEM: &str = "closed/acme/systems/box.json";
 const RUN: &str = "performance/run_1/mlperf_log_detail.txt";
 const ACCURACY_RUN: &str = "accuracy/mlperf_log_detail.txt";
@@ -51,6 +52,35 @@ fn moved(round: &str, model: &str, division: &str) -> Folder {
     });
     to.set_field(&format!("{division}/acme/systems/box.json"), "division", division);
     to
+}
+
+/// Returns a generated result of a language model on a datacenter system, valid but for audits.
+fn language(tag: &str, scenario: &str) -> Folder {
+    let folder = moved(tag, "llama2-70b-99", "closed");
+    folder.edit(SYSTEM, "\"edge\"", "\"datacenter\"");
+    for part in ["results", "measurements"] {
+        let model = folder.path().join(format!("closed/acme/{part}/box/llama2-70b-99"));
+        fs::remove_dir_all(model.join("SingleStream")).unwrap();
+        fs::remove_dir_all(model.join("MultiStream")).unwrap();
+        fs::rename(model.join("Offline"), model.join("moved")).unwrap();
+        fs::rename(model.join("moved"), model.join(scenario)).unwrap();
+    }
+    let mut log = made::log(Round::named(tag).unwrap(), scenario);
+    for (key, value) in [
+        ("requested_use_token_latencies", "true"),
+        ("effective_sample_concatenate_permutation", "true"),
+        ("result_first_token_99.00_percentile_latency_ns", "1"),
+        ("result_time_per_output_token_99.00_percentile_ns", "1"),
+        ("result_tokens_per_second", "77"),
+    ] {
+        log += &made::line(key, value);
+    }
+    let result = format!("{LANGUAGE}/{scenario}");
+    folder.write(&format!("{result}/{RUN}"), log);
+    folder.set(&format!("{result}/{RUN}"), "effective_performance_sample_count", "24576");
+    let text = "{'rouge1': 44.5, 'rouge2': 22.1, 'rougeL': 29.0, 'tokens_per_sample': 294.45}";
+    folder.write(&format!("{result}/accuracy/accuracy.txt"), format!("{text}\nhash=00\n"));
+    folder
 }
 
 /// Returns the column of errors of each result, and whether the result is listed after another.
@@ -200,6 +230,68 @@ fn a_token_latency_that_is_no_number_is_below_no_limit() {
         + &made::line("result_time_per_output_token_99.00_percentile_ns", "1");
     folder.write(&format!("closed/acme/results/box/llama2-70b-99/Server/{RUN}"), log);
     assert!(has(&as_of(&folder, "v5.1"), "performance.token_limits", "Server"));
+}
+
+/// v4.1:1112 replaces the verdict of the log, v5.0.1:1404 adds to it.
+#[test]
+fn token_limits_overrule_the_verdict_of_the_log_up_to_v4_1() {
+    for (tag, overrule) in [("v4.0", true), ("v4.1", true), ("v5.0", false), ("v5.1", false)] {
+        let folder = language(tag, "Server");
+        folder.set(&format!("{LANGUAGE}/Server/{RUN}"), "result_validity", "\"INVALID\"");
+        let found = has(&as_of(&folder, tag), "performance.result", "Server");
+        assert_eq!(found, !overrule, "{tag}");
+    }
+}
+
+/// v5.0.1:1307 exempts Offline alone, v5.1.1:1491 everything but Server and Interactive.
+#[test]
+fn token_limits_hold_for_streams_up_to_v5_0() {
+    for (tag, hold) in [("v4.0", true), ("v5.0", true), ("v5.1", false)] {
+        let folder = language(tag, "SingleStream");
+        let log = format!("{LANGUAGE}/SingleStream/{RUN}");
+        folder.set(&log, "result_time_per_output_token_99.00_percentile_ns", "900000000");
+        // The closed division does not know the scenario, so that the program stops before.
+        let open = Folder::new("open");
+        crate::made::folder::copy(&folder.path().join("closed"), &open.path().join("open"));
+        open.set_field("open/acme/systems/box.json", "division", "open");
+        let checked = as_of(&open, tag);
+        assert_eq!(has(&checked, "performance.token_limits", "SingleStream"), hold, "{tag}");
+    }
+}
+
+/// v4.0:1383, where the table names models for every round.
+#[test]
+fn an_offline_result_of_a_language_model_is_in_tokens_since_v4_0() {
+    for tag in ["v4.0", "v4.1", "v5.0"] {
+        let checked = as_of(&language(tag, "Offline"), tag);
+        let found = metric(&checked, &format!("{LANGUAGE}/Offline"));
+        assert_eq!(found, Some(77.0), "{tag}: {:#?}", checked.findings);
+    }
+}
+
+/// v5.0.1:2873 asks for both scenarios. v5.1.1:2872 rejects the result that it listed last instead of
+/// the model.
+#[test]
+fn without_server_and_interactive_v5_1_rejects_the_result_that_is_listed_last() {
+    for (tag, rejects) in [("v5.0", false), ("v5.1", true)] {
+        let checked = as_of(&language(tag, "Offline"), tag);
+        let found = metric(&checked, &format!("{LANGUAGE}/Offline"));
+        assert_eq!(found.is_none(), rejects, "{tag}: {:#?}", checked.findings);
+        assert_eq!(checked.results.contains_key(Path::new(LANGUAGE)), !rejects, "{tag}");
+        assert!(has(&checked, "model.scenarios", "llama2-70b-99"), "{tag}");
+    }
+}
+
+/// v5.0.1:613 has a bound, and the table at v5.1.1:700 lacks the model.
+#[test]
+fn gpt_j_has_a_bound_of_offline_samples_except_in_the_last_program() {
+    let folder = moved("v5.0", "gptj-99", "closed");
+    let round = Round::named("v5.0").unwrap();
+    let last = check(folder.path(), round, &Options::new(Program::Mono)).unwrap();
+    let rules = check(folder.path(), round, &Options::new(Program::Strict)).unwrap();
+    for (checked, rejects) in [(as_of(&folder, "v5.0"), false), (rules, false), (last, true)] {
+        assert_eq!(has(&checked, "performance.offline_samples", "Offline"), rejects);
+    }
 }
 
 /// `log_parser.py` returns the value of `num_errors`, which is compared with 0, or reads the flag of

@@ -65,6 +65,40 @@ fn a_check_without_a_written_source_rejects_only_with_forensic() {
 }
 
 #[test]
+fn a_user_conf_that_is_not_of_the_run_is_a_warning() {
+    let conf = "closed/acme/measurements/box/resnet50/Offline/user.conf";
+    for (text, differs) in [
+        ("*.Offline.target_qps = 200\n", false),
+        ("*.Offline.target_qps = 100\n", true),
+        // The system may have looked up any name.
+        ("a.Offline.target_qps = 100\nb.Offline.target_qps = 200\n", false),
+        ("resnet50.*.target_qps = 100\n", true),
+        ("*.Server.target_qps = 100\n", false),
+        ("*.*.max_duration = 5\n", false),
+        // LoadGen uses nothing of a file that it cannot parse.
+        ("*.Offline.target_qps = 100\nmade\n", false),
+    ] {
+        let folder = tree("v5.1");
+        folder.write(conf, text);
+        let log = format!("{RESULT}/Offline/{RUN}");
+        folder.write(&log, folder.read(&log) + &made::line("effective_target_qps", "200"));
+        let expected = if differs { vec![Severity::Warning] } else { Vec::new() };
+        for checked in [rules(&folder, "v5.1"), forensic(&folder, "v5.1")] {
+            assert_eq!(severities(&checked, "measurement.settings"), expected, "{text}");
+        }
+    }
+}
+
+#[test]
+fn an_audit_of_another_system_is_a_warning_and_an_error_with_forensic() {
+    let folder = tree("v5.1");
+    let audit = "closed/acme/compliance/box/resnet50/Offline/TEST01";
+    folder.set(&format!("{audit}/{RUN}"), "sut_name", "\"another\"");
+    assert_eq!(severities(&rules(&folder, "v5.1"), "log.system"), [Severity::Warning]);
+    assert_eq!(severities(&forensic(&folder, "v5.1"), "log.system"), [Severity::Error]);
+}
+
+#[test]
 fn a_file_in_the_root_rejects_all_results_since_v3_1_and_can_be_skipped() {
     for (round, rejects) in [("v3.0", false), ("v3.1", true), ("v5.1", true)] {
         let folder = tree(round);
