@@ -51,7 +51,7 @@ impl LaneState {
 
 impl Http2 {
     /// Opens the connections that the next run needs. Those of earlier runs stay open.
-    pub(super) fn expect(&self, in_flight: &[InFlight]) {
+    pub(in crate::client) fn expect(&self, in_flight: &[InFlight]) {
         let Some(lane) = self.lanes.first() else { return };
         let options = &lane.shared.options;
         if !options.grows {
