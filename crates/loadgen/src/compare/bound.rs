@@ -14,6 +14,11 @@
 //! median and above its p90 then show it. A rise that is small against the distance to the bound does
 //! not matter, such as a drift by 1 % under a bound of twice the times.
 //!
+//! Rare events that are closer to each other than by chance come in rows. A run with few rows hardly
+//! shows their length: the events of one row count as 15 times as many, those of three rows as twice as
+//! many. A run without an event shows nothing about rows. A bound that it meets is met on the
+//! assumption that events come independently, or as independently as the other times.
+//!
 //! ```
 //! use dyno_loadgen::compare::bound::{Finding, judge_times};
 //!
@@ -26,7 +31,9 @@
 //!
 //! Sources: as of the intervals of a run, and Clopper and Pearson, 1934.
 
-use super::cluster::{SHORT_EFFECT, count, design_effect, effect_of_few};
+use super::cluster::{
+    SHORT_EFFECT, count, design_effect, effect_of_few, effect_of_rows, row_length,
+};
 use super::probability::{at_most, binomial_low, share_limits};
 use crate::clock::Nanos;
 
@@ -57,6 +64,9 @@ pub struct Judgment {
     /// Whether the bound would be met if the queries were independent, and the run shows that they are
     /// not.
     pub is_correlated: bool,
+    /// Whether the bound is met and the run has no event. It then does not show in which rows events
+    /// come: the finding assumes that they are as independent as the other times, or independent.
+    pub assumes_independence: bool,
 }
 
 /// Minimum number of queries for limits of times: blocks of shorter runs show no correlation.
@@ -86,8 +96,11 @@ pub fn judge_times(times: &[Nanos], allowed: f64, bound: Nanos, risk: f64) -> Ju
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
     let effects = Effects::of_times(times, &sorted, bound);
-    let over = sorted.len() - sorted.partition_point(|&time| time <= bound);
-    let counts = Counts::new(over, times.len(), allowed, risk);
+    let over: Vec<bool> = times.iter().map(|&time| time > bound).collect();
+    let counts = Counts {
+        row: row_length(&over),
+        ..Counts::new(count(&over), times.len(), allowed, risk)
+    };
     let limits = (times.len() >= FEWEST_QUERIES).then(|| counts.ranks(effects.all));
     let low = limits.map(|[low, _]| low.map_or(0.0, |rank| sorted[rank] as f64));
     let high = limits.and_then(|[_, high]| high).map(|rank| sorted[rank] as f64);
@@ -102,10 +115,12 @@ pub fn judge_events(events: &[bool], allowed: f64, risk: f64) -> Judgment {
     let effect = if is_short { effect_of_few(events) } else { design_effect(events, false) };
     let effects = Effects { all: effect, rises: effect };
     let fewest = is_short.then_some(FEWEST_OF_FEW);
-    let counts = Counts { fewest, ..Counts::new(count(events), events.len(), allowed, risk) };
-    let independent = counts.trials / effect;
-    let limits = share_limits(counts.events / effect, independent, risk);
-    counts.judgment(effects, allowed, limits.map(Some))
+    let row = if is_short { 1.0 } else { row_length(events) };
+    let counts = Counts { fewest, row, ..Counts::new(count(events), events.len(), allowed, risk) };
+    let limits =
+        |effect: f64| share_limits(counts.events / effect, counts.trials / effect, risk).map(Some);
+    let [low, high] = [limits(effect)[0], limits(counts.with_rows(effect))[1]];
+    counts.judgment(effects, allowed, [low, high])
 }
 
 /// Design effects: how many queries are equivalent to one independent query.
@@ -155,11 +170,13 @@ struct Counts {
     risk: f64,
     /// Minimum number of independent queries of a met bound, if it does not follow from the effect.
     fewest: Option<f64>,
+    /// Length of the rows of events, as [`row_length`] returns it.
+    row: f64,
 }
 
 impl Counts {
     fn new(events: usize, trials: usize, allowed: f64, risk: f64) -> Self {
-        Self { events: events as f64, trials: trials as f64, allowed, risk, fewest: None }
+        Self { events: events as f64, trials: trials as f64, allowed, risk, fewest: None, row: 1.0 }
     }
 
     fn fewest(&self, effect: f64) -> f64 {
@@ -181,7 +198,13 @@ impl Counts {
         }
     }
 
+    /// Returns a design effect that is at least the one of the rows.
+    fn with_rows(&self, effect: f64) -> f64 {
+        effect.max(effect_of_rows(self.row, self.events))
+    }
+
     fn is_met(&self, effect: f64) -> bool {
+        let effect = self.with_rows(effect);
         let independent = self.trials / effect;
         independent >= self.fewest(effect)
             && at_most(self.events / effect, independent, self.allowed) <= self.risk
@@ -197,16 +220,17 @@ impl Counts {
     /// order: the smallest bound that is not missed, and the smallest one that is met.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to trials")]
     fn ranks(&self, effect: f64) -> [Option<usize>; 2] {
-        let independent = self.trials / effect;
-        let most = |share: f64| {
+        let most = |share: f64, effect: f64| {
+            let independent = self.trials / effect;
             let count = binomial_low(independent, share, self.risk) / independent * self.trials;
             (count >= 0.0).then_some(count as usize)
         };
         let last = self.trials as usize - 1;
-        let is_enough = independent >= self.fewest(effect);
-        let high = most(self.allowed).filter(|_| is_enough);
+        let of_high = self.with_rows(effect);
+        let is_enough = self.trials / of_high >= self.fewest(of_high);
+        let high = most(self.allowed, of_high).filter(|_| is_enough);
         [
-            most(1.0 - self.allowed).map(|below| below.min(last)),
+            most(1.0 - self.allowed, effect).map(|below| below.min(last)),
             high.map(|over| last.saturating_sub(over)),
         ]
     }
@@ -219,12 +243,16 @@ impl Counts {
             Finding::Missed | Finding::Undecided => high.filter(|&high| high > bound),
         };
         let is_undecided = finding == Finding::Undecided;
+        let independent = Self { row: 1.0, ..*self };
         Judgment {
             finding,
             low,
             high,
             more: if is_undecided { self.more(effects) } else { None },
-            is_correlated: is_undecided && !self.is_assumed(effects.rises) && self.is_met(1.0),
+            is_correlated: is_undecided
+                && !self.is_assumed(effects.rises)
+                && independent.is_met(1.0),
+            assumes_independence: finding == Finding::Met && self.events == 0.0,
         }
     }
 
