@@ -97,10 +97,8 @@ pub fn judge_times(times: &[Nanos], allowed: f64, bound: Nanos, risk: f64) -> Ju
     sorted.sort_unstable();
     let effects = Effects::of_times(times, &sorted, bound);
     let over: Vec<bool> = times.iter().map(|&time| time > bound).collect();
-    let counts = Counts {
-        row: row_length(&over),
-        ..Counts::new(count(&over), times.len(), allowed, risk)
-    };
+    let counts =
+        Counts { row: row_length(&over), ..Counts::new(count(&over), times.len(), allowed, risk) };
     let limits = (times.len() >= FEWEST_QUERIES).then(|| counts.ranks(effects.all));
     let low = limits.map(|[low, _]| low.map_or(0.0, |rank| sorted[rank] as f64));
     let high = limits.and_then(|[_, high]| high).map(|rank| sorted[rank] as f64);
@@ -529,5 +527,72 @@ mod tests {
         // The same events in one row are one observation.
         let row: Vec<bool> = (0..3_000).map(|at| (1_000..1_120).contains(&at)).collect();
         assert_eq!(judge_events(&row, ALLOWED, RISK).finding, Undecided);
+    }
+
+    /// Returns which of the queries fail: this share of them, this many in a row in the mean.
+    fn failures(count: usize, share: f64, row: f64, seed: u64) -> Vec<bool> {
+        let mut source = Source(Mt19937::new(seed));
+        let mut fails = source.unit() < share;
+        let begins = share / (1.0 - share) / row;
+        let next = |_| {
+            let now = fails;
+            fails ^= source.unit() < if now { 1.0 / row } else { begins };
+            now
+        };
+        (0..count).map(next).collect()
+    }
+
+    #[test]
+    fn few_rows_of_failures_rarely_meet_a_bound_at_their_share() {
+        for (count, row) in [(2_000, 20.0), (5_000, 20.0), (20_000, 200.0)] {
+            let judged = (0..RUNS).map(|seed| {
+                let run = failures(count, 0.02, row, seed);
+                (run.contains(&true), judge_events(&run, 0.02, RISK))
+            });
+            let judged: Vec<(bool, Judgment)> = judged.collect();
+            let wrong = judged.iter().filter(|(fails, of)| *fails && of.finding == Met).count();
+            assert!(wrong <= MOST_WRONG, "{count}, {row}: {wrong}");
+            for (fails, of) in judged {
+                assert_eq!(of.assumes_independence, !fails && of.finding == Met, "{of:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn independent_failures_far_below_the_bound_meet_it() {
+        for share in [0.0, 0.001, 0.002, 0.005] {
+            let run = |seed| failures(2_000, share, 1.0 / (1.0 - share), seed);
+            let is_met = |&seed: &u64| judge_events(&run(seed), 0.02, RISK).finding == Met;
+            let met = (0..RUNS).filter(is_met).count();
+            assert!(met >= 195, "{share}: {met}");
+        }
+    }
+
+    #[test]
+    fn a_row_counts_as_one_event_of_unknown_length() {
+        let at = |failed: [usize; 3]| {
+            let run: Vec<bool> = (0..2_000).map(|at| failed.contains(&at)).collect();
+            judge_events(&run, 0.02, RISK)
+        };
+        assert_eq!(at([300, 900, 1_700]).finding, Met);
+        for failed in [[300, 301, 302], [300, 303, 307]] {
+            let row = at(failed);
+            assert_eq!((row.finding, row.is_correlated), (Undecided, true), "{row:?}");
+            assert!(row.high.is_none_or(|high| high > 0.02), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn more_rows_decide_after_the_advised_number_of_queries() {
+        let of = |count: usize| {
+            let run: Vec<bool> = (0..count).map(|at| at % 20_000 < 10).collect();
+            judge_events(&run, 0.001, RISK)
+        };
+        let short = of(20_000);
+        assert_eq!((short.finding, short.is_correlated), (Undecided, true), "{short:?}");
+        let more = short.more.unwrap() as usize;
+        let rows = (20_000 + more).div_ceil(20_000);
+        assert_eq!(of(20_000 * (rows + 1)).finding, Met, "{more}");
+        assert_eq!(of(20_000 * (rows / 2)).finding, Undecided, "{more}");
     }
 }
