@@ -105,6 +105,7 @@ fn found(limit: &Limit, record: &Record, rows: Option<&Records>) -> summary::Req
     found.more_queries = found.more_queries.map(|more| more.saturating_mul(rows.stride));
     if found.unmeasured > 0 && found.finding == RequirementFinding::Met {
         found.finding = RequirementFinding::Undecided;
+        found.assumes_independence = false;
     }
     found
 }
@@ -140,6 +141,7 @@ fn add(found: &mut summary::Requirement, Measurement { value, judgment }: Measur
     };
     found.more_queries = judgment.more;
     found.is_correlated = judgment.is_correlated;
+    found.assumes_independence = judgment.assumes_independence;
 }
 
 /// Times of tokens of the answered samples of a run. Rows of several samples do not have them.
@@ -256,7 +258,7 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
                     units::count(found.unmeasured)
                 ),
                 Some(more) if found.is_correlated => format!(
-                    "{similar}, so the run has too few independent ones to meet the bound. At least \
+                    "{similar}, so the run has too few independent ones to meet the bound. About \
                      {} would decide it: raise --num-prompts or --duration.",
                     units::counted(more, "more query", "more queries")
                 ),
@@ -476,7 +478,10 @@ mod tests {
         assert_eq!(none.finding, RequirementFinding::Undecided, "{none:?}");
         let more = none.more_queries.unwrap();
         assert!((900..1_100).contains(&more), "{more}");
-        assert_eq!(finding("errors<=1%", &record(2_000, 0)).finding, RequirementFinding::Met);
+        let met = finding("errors<=1%", &record(2_000, 0));
+        assert_eq!((met.finding, met.assumes_independence), (RequirementFinding::Met, true));
+        let some = finding("errors<=2%", &record(2_000, 3));
+        assert_eq!((some.finding, some.assumes_independence), (RequirementFinding::Met, false));
         // Each 13th query fails: the upper limit of 7 of 91 is 13.96 %.
         let few = record(91, 7);
         assert_eq!(finding("errors<=30%", &few).finding, RequirementFinding::Met);

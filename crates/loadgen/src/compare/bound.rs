@@ -14,6 +14,11 @@
 //! median and above its p90 then show it. A rise that is small against the distance to the bound does
 //! not matter, such as a drift by 1 % under a bound of twice the times.
 //!
+//! Rare events that are closer to each other than by chance come in rows. A run with few rows hardly
+//! shows their length: the events of one row count as 15 times as many, those of three rows as twice as
+//! many. A run without an event shows nothing about rows. A bound that it meets is met on the
+//! assumption that events come independently, or as independently as the other times.
+//!
 //! ```
 //! use dyno_loadgen::compare::bound::{Finding, judge_times};
 //!
@@ -26,7 +31,9 @@
 //!
 //! Sources: as of the intervals of a run, and Clopper and Pearson, 1934.
 
-use super::cluster::{SHORT_EFFECT, count, design_effect, effect_of_few};
+use super::cluster::{
+    SHORT_EFFECT, count, design_effect, effect_of_few, effect_of_rows, row_length,
+};
 use super::probability::{at_most, binomial_low, share_limits};
 use crate::clock::Nanos;
 
@@ -57,6 +64,9 @@ pub struct Judgment {
     /// Whether the bound would be met if the queries were independent, and the run shows that they are
     /// not.
     pub is_correlated: bool,
+    /// Whether the bound is met and the run has no event. It then does not show in which rows events
+    /// come: the finding assumes that they are as independent as the other times, or independent.
+    pub assumes_independence: bool,
 }
 
 /// Minimum number of queries for limits of times: blocks of shorter runs show no correlation.
@@ -86,8 +96,9 @@ pub fn judge_times(times: &[Nanos], allowed: f64, bound: Nanos, risk: f64) -> Ju
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
     let effects = Effects::of_times(times, &sorted, bound);
-    let over = sorted.len() - sorted.partition_point(|&time| time <= bound);
-    let counts = Counts::new(over, times.len(), allowed, risk);
+    let over: Vec<bool> = times.iter().map(|&time| time > bound).collect();
+    let counts =
+        Counts { row: row_length(&over), ..Counts::new(count(&over), times.len(), allowed, risk) };
     let limits = (times.len() >= FEWEST_QUERIES).then(|| counts.ranks(effects.all));
     let low = limits.map(|[low, _]| low.map_or(0.0, |rank| sorted[rank] as f64));
     let high = limits.and_then(|[_, high]| high).map(|rank| sorted[rank] as f64);
@@ -102,10 +113,12 @@ pub fn judge_events(events: &[bool], allowed: f64, risk: f64) -> Judgment {
     let effect = if is_short { effect_of_few(events) } else { design_effect(events, false) };
     let effects = Effects { all: effect, rises: effect };
     let fewest = is_short.then_some(FEWEST_OF_FEW);
-    let counts = Counts { fewest, ..Counts::new(count(events), events.len(), allowed, risk) };
-    let independent = counts.trials / effect;
-    let limits = share_limits(counts.events / effect, independent, risk);
-    counts.judgment(effects, allowed, limits.map(Some))
+    let row = if is_short { 1.0 } else { row_length(events) };
+    let counts = Counts { fewest, row, ..Counts::new(count(events), events.len(), allowed, risk) };
+    let limits =
+        |effect: f64| share_limits(counts.events / effect, counts.trials / effect, risk).map(Some);
+    let [low, high] = [limits(effect)[0], limits(counts.with_rows(effect))[1]];
+    counts.judgment(effects, allowed, [low, high])
 }
 
 /// Design effects: how many queries are equivalent to one independent query.
@@ -155,11 +168,13 @@ struct Counts {
     risk: f64,
     /// Minimum number of independent queries of a met bound, if it does not follow from the effect.
     fewest: Option<f64>,
+    /// Length of the rows of events, as [`row_length`] returns it.
+    row: f64,
 }
 
 impl Counts {
     fn new(events: usize, trials: usize, allowed: f64, risk: f64) -> Self {
-        Self { events: events as f64, trials: trials as f64, allowed, risk, fewest: None }
+        Self { events: events as f64, trials: trials as f64, allowed, risk, fewest: None, row: 1.0 }
     }
 
     fn fewest(&self, effect: f64) -> f64 {
@@ -181,7 +196,13 @@ impl Counts {
         }
     }
 
+    /// Returns a design effect that is at least the one of the rows.
+    fn with_rows(&self, effect: f64) -> f64 {
+        effect.max(effect_of_rows(self.row, self.events))
+    }
+
     fn is_met(&self, effect: f64) -> bool {
+        let effect = self.with_rows(effect);
         let independent = self.trials / effect;
         independent >= self.fewest(effect)
             && at_most(self.events / effect, independent, self.allowed) <= self.risk
@@ -197,16 +218,17 @@ impl Counts {
     /// order: the smallest bound that is not missed, and the smallest one that is met.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to trials")]
     fn ranks(&self, effect: f64) -> [Option<usize>; 2] {
-        let independent = self.trials / effect;
-        let most = |share: f64| {
+        let most = |share: f64, effect: f64| {
+            let independent = self.trials / effect;
             let count = binomial_low(independent, share, self.risk) / independent * self.trials;
             (count >= 0.0).then_some(count as usize)
         };
         let last = self.trials as usize - 1;
-        let is_enough = independent >= self.fewest(effect);
-        let high = most(self.allowed).filter(|_| is_enough);
+        let of_high = self.with_rows(effect);
+        let is_enough = self.trials / of_high >= self.fewest(of_high);
+        let high = most(self.allowed, of_high).filter(|_| is_enough);
         [
-            most(1.0 - self.allowed).map(|below| below.min(last)),
+            most(1.0 - self.allowed, effect).map(|below| below.min(last)),
             high.map(|over| last.saturating_sub(over)),
         ]
     }
@@ -219,12 +241,16 @@ impl Counts {
             Finding::Missed | Finding::Undecided => high.filter(|&high| high > bound),
         };
         let is_undecided = finding == Finding::Undecided;
+        let independent = Self { row: 1.0, ..*self };
         Judgment {
             finding,
             low,
             high,
             more: if is_undecided { self.more(effects) } else { None },
-            is_correlated: is_undecided && !self.is_assumed(effects.rises) && self.is_met(1.0),
+            is_correlated: is_undecided
+                && !self.is_assumed(effects.rises)
+                && independent.is_met(1.0),
+            assumes_independence: finding == Finding::Met && self.events == 0.0,
         }
     }
 
@@ -501,5 +527,72 @@ mod tests {
         // The same events in one row are one observation.
         let row: Vec<bool> = (0..3_000).map(|at| (1_000..1_120).contains(&at)).collect();
         assert_eq!(judge_events(&row, ALLOWED, RISK).finding, Undecided);
+    }
+
+    /// Returns which of the queries fail: this share of them, this many in a row in the mean.
+    fn failures(count: usize, share: f64, row: f64, seed: u64) -> Vec<bool> {
+        let mut source = Source(Mt19937::new(seed));
+        let mut fails = source.unit() < share;
+        let begins = share / (1.0 - share) / row;
+        let next = |_| {
+            let now = fails;
+            fails ^= source.unit() < if now { 1.0 / row } else { begins };
+            now
+        };
+        (0..count).map(next).collect()
+    }
+
+    #[test]
+    fn few_rows_of_failures_rarely_meet_a_bound_at_their_share() {
+        for (count, row) in [(2_000, 20.0), (5_000, 20.0), (20_000, 200.0)] {
+            let judged = (0..RUNS).map(|seed| {
+                let run = failures(count, 0.02, row, seed);
+                (run.contains(&true), judge_events(&run, 0.02, RISK))
+            });
+            let judged: Vec<(bool, Judgment)> = judged.collect();
+            let wrong = judged.iter().filter(|(fails, of)| *fails && of.finding == Met).count();
+            assert!(wrong <= MOST_WRONG, "{count}, {row}: {wrong}");
+            for (fails, of) in judged {
+                assert_eq!(of.assumes_independence, !fails && of.finding == Met, "{of:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn independent_failures_far_below_the_bound_meet_it() {
+        for share in [0.0, 0.001, 0.002, 0.005] {
+            let run = |seed| failures(2_000, share, 1.0 / (1.0 - share), seed);
+            let is_met = |&seed: &u64| judge_events(&run(seed), 0.02, RISK).finding == Met;
+            let met = (0..RUNS).filter(is_met).count();
+            assert!(met >= 195, "{share}: {met}");
+        }
+    }
+
+    #[test]
+    fn a_row_counts_as_one_event_of_unknown_length() {
+        let at = |failed: [usize; 3]| {
+            let run: Vec<bool> = (0..2_000).map(|at| failed.contains(&at)).collect();
+            judge_events(&run, 0.02, RISK)
+        };
+        assert_eq!(at([300, 900, 1_700]).finding, Met);
+        for failed in [[300, 301, 302], [300, 303, 307]] {
+            let row = at(failed);
+            assert_eq!((row.finding, row.is_correlated), (Undecided, true), "{row:?}");
+            assert!(row.high.is_none_or(|high| high > 0.02), "{row:?}");
+        }
+    }
+
+    #[test]
+    fn more_rows_decide_after_the_advised_number_of_queries() {
+        let of = |count: usize| {
+            let run: Vec<bool> = (0..count).map(|at| at % 20_000 < 10).collect();
+            judge_events(&run, 0.001, RISK)
+        };
+        let short = of(20_000);
+        assert_eq!((short.finding, short.is_correlated), (Undecided, true), "{short:?}");
+        let more = short.more.unwrap() as usize;
+        let rows = (20_000 + more).div_ceil(20_000);
+        assert_eq!(of(20_000 * (rows + 1)).finding, Met, "{more}");
+        assert_eq!(of(20_000 * (rows / 2)).finding, Undecided, "{more}");
     }
 }

@@ -1,6 +1,6 @@
 //! Design effects of events: how many trials are equivalent to one independent trial.
 
-use super::probability::{normal, student};
+use super::probability::{binomial_at_least, normal, student};
 use super::within::BATCHES;
 
 /// Assumed design effect of a run that is too short to show it.
@@ -106,15 +106,54 @@ pub(super) fn design_effect(events: &[bool], is_tested: bool) -> f64 {
     blocks.retain(|of| !is_tested || of.is_clustered(rarer));
     let effects = blocks.iter().map(|of| {
         let effect = of.corrected(of.length == longest);
-        if is_tested { effect * uncertainty(of.count) } else { effect }
+        if is_tested { effect * uncertainty(of.count as f64 - 1.0) } else { effect }
     });
     effects.fold(1.0, f64::max)
 }
 
-/// Returns the factor of a variance that is estimated from this number of blocks.
-fn uncertainty(blocks: usize) -> f64 {
+/// Returns the factor of a variance that is estimated with this many degrees of freedom.
+fn uncertainty(freedom: f64) -> f64 {
     const TAIL: f64 = 0.05;
-    (student(TAIL, blocks as f64 - 1.0) / normal(TAIL)).powi(2)
+    (student(TAIL, freedom) / normal(TAIL)).powi(2)
+}
+
+/// Returns the length of the row of an average event, in events; 1 if chance alone brings events that
+/// close together, and for events that are not rare.
+///
+/// Events are in one row if the distance between neighbors is at most a gap. The gaps are parts of the
+/// mean distance: long ones show rows with other trials between the events, and short ones show a row of
+/// two or three events.
+pub(super) fn row_length(events: &[bool]) -> f64 {
+    /// The longest gap is this part of the mean distance, and each other one is this part of the one
+    /// before.
+    const PART: usize = 8;
+    /// Number of gaps.
+    const GAPS: usize = 4;
+    /// Probability of a row by chance, for each gap.
+    const BY_CHANCE: f64 = 0.005;
+    let at: Vec<usize> = (0..events.len()).filter(|&at| events[at]).collect();
+    if at.len() < 2 {
+        return 1.0;
+    }
+    let share = at.len() as f64 / events.len() as f64;
+    let longest = events.len() / (PART * at.len());
+    let gaps = std::iter::successors(Some(longest), |&gap| (gap > 1).then(|| (gap / PART).max(1)));
+    let lengths = gaps.take_while(|&gap| gap > 0).take(GAPS).map(|gap| {
+        let rows = at.chunk_by(|before, after| after - before <= gap).map(<[usize]>::len);
+        let (count, squares) =
+            rows.fold((0, 0.0), |(count, sum), row| (count + 1, sum + (row as f64).powi(2)));
+        let within = 1.0 - (1.0 - share).powf(gap as f64);
+        let neighbors = [at.len() - count, at.len() - 1].map(|number| number as u64);
+        let chance = binomial_at_least(neighbors[0], neighbors[1], within);
+        if chance > BY_CHANCE { 1.0 } else { squares / at.len() as f64 }
+    });
+    lengths.fold(1.0, f64::max)
+}
+
+/// Returns the design effect of this number of events that come in rows of this length, as
+/// [`row_length`] returns it. An estimate from few rows is uncertain.
+pub(super) fn effect_of_rows(length: f64, events: f64) -> f64 {
+    if length <= 1.0 { 1.0 } else { length * uncertainty((events / length).max(1.0)) }
 }
 
 pub(super) fn count(events: &[bool]) -> usize {

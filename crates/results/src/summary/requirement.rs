@@ -38,6 +38,10 @@ pub struct Requirement {
     /// shows that they are not
     #[serde(default)]
     pub is_correlated: bool,
+    /// the requirement is met and no query is over the bound, or no query failed: such queries are
+    /// assumed to be as independent as the others
+    #[serde(default)]
+    pub assumes_independence: bool,
 }
 
 /// Position of the confidence limits relative to the bound.
@@ -109,14 +113,34 @@ impl Requirement {
             0 => String::new(),
             answers => format!("; {} answers have no such time", units::count(answers)),
         };
+        let assumption = match &self.unit[..] {
+            _ if !self.assumes_independence => "",
+            "share" => "; none failed, so failures are assumed to be independent",
+            _ => {
+                "; none is over the bound, so such times are assumed to be as independent as others"
+            }
+        };
         let (finding, measured) = (self.finding.word(), self.measured_text());
-        format!("{}: {finding}, {measured}{others}", self.requirement)
+        format!("{}: {finding}, {measured}{others}{assumption}", self.requirement)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_states_what_its_finding_assumes() {
+        let line = |unit: &str, assumes_independence| {
+            let (unit, value) = (unit.to_owned(), Some(0.0));
+            Requirement { unit, value, assumes_independence, ..Requirement::default() }.line()
+        };
+        assert!(line("share", true).ends_with("failures are assumed to be independent"));
+        assert!(line("ns", true).ends_with("assumed to be as independent as others"));
+        assert!(
+            !line("share", false).contains("assumed") && !line("ns", false).contains("assumed")
+        );
+    }
 
     #[test]
     fn a_value_that_rounds_to_its_bound_is_shown_exactly() {
