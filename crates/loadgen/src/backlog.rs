@@ -16,8 +16,8 @@ use crate::record::Record;
 ///
 /// // 100 queries/s for 10 s. The server answers 80/s.
 /// let due: Vec<Nanos> = (0..1_000).map(|query| query * 10 * MILLISECOND).collect();
-/// let done = (1..=1_000).map(|answer| answer * 25 * MILLISECOND / 2).collect();
-/// let growth = Growth::of_times(due, done).unwrap();
+/// let done = (1..=1_000).map(|answer| answer * 25 * MILLISECOND / 2);
+/// let growth = Growth::of_times(due.into_iter().zip(done).collect()).unwrap();
 /// assert!(growth.is_found() && (growth.answers_per_s - 80.0).abs() < 1e-6);
 /// assert!((growth.share - 0.25).abs() < 1e-6, "each second of arrivals takes 1.25 s");
 /// ```
@@ -37,12 +37,15 @@ pub struct Growth {
     /// Whether the backlog was again about as small in the last quarter of the answers as in the second
     /// quarter. The queue of a stable system empties again and again.
     pub returned: bool,
+    /// Whether the system was only filling: the answers became more frequent, or were still awaited, and
+    /// the latency is that of the early requests. An overload makes early or late requests wait longer.
+    fills: bool,
     /// Parts of the share that belong to the first and to the second half.
     halves: [f64; 2],
-    /// Answers of the second half of the time, divided by those of the first.
-    speed_up: f64,
-    /// Arrivals of the run, and answers that the share counts.
-    counts: [usize; 2],
+    /// Times of the run at which requests arrived.
+    arrivals: usize,
+    /// Answers that the share counts.
+    answers: usize,
 }
 
 /// Number of intervals whose growth is compared.
@@ -59,12 +62,14 @@ const LIKELY_ERRORS: f64 = 2.0;
 const LEAST_SHARE: f64 = 0.002;
 /// Least growth of the second half as a share of that of the first. Below, the backlog levels off.
 const LEAST_LATE_GROWTH: f64 = 0.5;
-/// Most answers of the second half as a multiple of those of the first. Above, the first answers were still
-/// awaited.
-const MOST_SPEED_UP: f64 = 1.2;
 /// Difference of two least backlogs that chance makes, in standard deviations of a random number of queries
 /// in work.
 const DEVIATIONS: f64 = 2.0;
+/// More answers in the second half of the load than in the first, in standard errors of their difference.
+const SPEED_UP_ERRORS: f64 = 2.0;
+/// Least change of the latency as a share of that in a queue that answers in order, and in standard errors.
+const LEAST_CHANGE: f64 = 0.33;
+const CHANGE_ERRORS: f64 = 3.0;
 
 impl Growth {
     /// Returns the growth in a recorded run, as [`Growth::of_times`] defines it. A failed request is answered,
@@ -72,53 +77,54 @@ impl Growth {
     #[must_use]
     pub fn of_record(record: &Record) -> Option<Self> {
         let each = record.samples_per_query.max(1);
-        let queries = record.query_count();
-        let due = (0..queries * each).map(|sample| record.scheduled(sample / each)).collect();
-        let done = record.completed_at.iter().take(queries * each).copied().filter(|at| *at > 0);
-        Self::of_times(due, done.collect())
+        let done = record.completed_at.iter().take(record.query_count() * each);
+        let times = done.enumerate().map(|(sample, at)| (record.scheduled(sample / each), *at));
+        Self::of_times(times.collect())
     }
 
-    /// Returns the growth from when each request was due and when the answers came, both in any order; `None`
-    /// for fewer than two answers or arrivals at one time.
+    /// Returns the growth from when each request was due and when it was answered, 0 if never; `None` for fewer
+    /// than two answers or arrivals at one time.
     #[must_use]
-    pub fn of_times(mut due: Vec<Nanos>, mut done: Vec<Nanos>) -> Option<Self> {
-        due.sort_unstable();
+    pub fn of_times(mut times: Vec<(Nanos, Nanos)>) -> Option<Self> {
+        times.sort_unstable();
+        let end = times.last()?.0;
+        let due: Vec<Nanos> = times.iter().map(|(due, _)| *due).collect();
+        let mut done: Vec<Nanos> = times.iter().map(|(_, at)| *at).filter(|at| *at > 0).collect();
         done.sort_unstable();
-        done.truncate(due.len());
-        let until = |times: &[Nanos], at: Nanos| times.partition_point(|time| *time <= at);
-        let answered = until(&done, *due.last()?);
+        let answered = done.partition_point(|at| *at <= end);
         let count = if answered < LEAST_ANSWERS { done.len() } else { answered };
-        let delay = |at: usize| done[at] as f64 - due[at] as f64;
         let (first, last) = (count / 4, count.checked_sub(1)?);
-        let intervals = INTERVALS.min(last - first);
-        let span = due[last].saturating_sub(due[first]) as f64;
+        let span = (due[last] - due[first]) as f64;
         if span == 0.0 {
             return None;
         }
-        let bound = |at: usize| first + (last - first) * at / intervals;
-        let growths: Vec<f64> =
-            (0..intervals).map(|at| delay(bound(at + 1)) - delay(bound(at))).collect();
-        let mean = growths.iter().sum::<f64>() / intervals as f64;
-        let squares: f64 = growths.iter().map(|growth| (growth - mean).powi(2)).sum();
-        let sum = (squares / (intervals as f64 - 1.0) * intervals as f64).sqrt();
-        let half = bound(intervals / 2);
-        let (begin, end) = (done[first], done[last]);
-        let middle = until(&done, begin + (end - begin) / 2);
+        let delay = |at: usize| done[at] as f64 - due[at] as f64;
+        let (answers, intervals) = (last - first, INTERVALS.min(last - first));
+        let bound = |at: usize| first + answers * at / intervals;
+        let growth = |from: usize, to: usize| (delay(bound(to)) - delay(bound(from))) / span;
+        let share = growth(0, intervals);
+        let mean = share / intervals as f64;
+        let squares = (0..intervals).map(|at| (growth(at, at + 1) - mean).powi(2)).sum::<f64>();
+        let error = (squares / (intervals as f64 - 1.0) * intervals as f64).sqrt();
         let least = |from: usize, to: usize| (from..to).map(delay).fold(f64::INFINITY, f64::min);
         let (before, after) = (least(first, count / 2), least(count - count / 4, count));
-        let in_work = before * (last - first) as f64 / span;
-        let random = DEVIATIONS * (in_work.max(0.0) + 1.0).sqrt() * span / (last - first) as f64;
-        let per_s = |time: f64| (last - first) as f64 * SECOND as f64 / time;
+        let gap = span / answers as f64;
+        let random = DEVIATIONS * (before.max(0.0) / gap + 1.0).sqrt() * gap;
+        let early = done.partition_point(|at| *at <= end / 2) as f64;
+        let late = answered as f64 - early;
+        let speeds_up = late - early > SPEED_UP_ERRORS * (early + late).sqrt();
+        let per_s = |time: f64| answers as f64 * SECOND as f64 / time;
         Some(Self {
             arrivals_per_s: per_s(span),
-            answers_per_s: per_s((end - begin) as f64),
+            answers_per_s: per_s((done[last] - done[first]) as f64),
             outstanding: (due.len() - answered) as u64,
-            share: (delay(last) - delay(first)) / span,
-            error: if sum.is_nan() { f64::INFINITY } else { sum / span },
+            share,
+            error: if error.is_nan() { f64::INFINITY } else { error },
             returned: after <= before + random,
-            halves: [delay(half) - delay(first), delay(last) - delay(half)].map(|of| of / span),
-            speed_up: (last + 1 - middle) as f64 / (middle - first) as f64,
-            counts: [due.len(), last - first],
+            fills: (speeds_up || answered < LEAST_ANSWERS) && !latency_changes(&times, share),
+            halves: [growth(0, intervals / 2), growth(intervals / 2, intervals)],
+            arrivals: due.chunk_by(|a, b| a == b).count(),
+            answers,
         })
     }
 
@@ -132,31 +138,41 @@ impl Growth {
     /// errors of the counts of random arrivals and answers.
     #[must_use]
     pub fn is_likely(&self) -> bool {
-        let counted = self.counts[1] as f64;
+        let answers = self.answers as f64;
         self.is_significant(LIKELY_ERRORS)
-            && self.share * counted > LIKELY_ERRORS * (2.0 * counted).sqrt()
+            && self.share * answers > LIKELY_ERRORS * (2.0 * answers).sqrt()
     }
 
     fn is_significant(&self, errors: f64) -> bool {
-        self.counts[0] >= LEAST_ARRIVALS
+        self.arrivals >= LEAST_ARRIVALS
             && self.share > errors * self.error
-            && !self.returned
-            && !self.levels_off()
-            && self.speed_up <= MOST_SPEED_UP
+            && self.halves[1] >= LEAST_LATE_GROWTH * self.halves[0]
+            && !self.fills
     }
 
-    /// Returns whether the second half of the answers added much less than the first.
-    fn levels_off(&self) -> bool {
-        self.halves[1] < LEAST_LATE_GROWTH * self.halves[0]
-    }
-
-    /// Returns the share for a rate: 0 if it is negative, within one standard error, or clearly that of a
-    /// system that fills.
+    /// Returns the share for a rate, >= 0: one within the standard error is none.
     pub(crate) fn of_rate(&self) -> f64 {
-        let [early, late] = self.halves;
-        let fills = self.levels_off() && early - late > LIKELY_ERRORS * self.error;
-        if fills || self.share <= self.error { 0.0 } else { self.share.max(0.0) }
+        if self.fills || self.share <= self.error { 0.0 } else { self.share.max(0.0) }
     }
+}
+
+/// Returns whether the mean latency of the early and of the late requests differs by more than chance
+/// explains, and by what an overload causes that makes the answers longer by this share. `times` are in
+/// order.
+fn latency_changes(times: &[(Nanos, Nanos)], share: f64) -> bool {
+    let answered = times.iter().filter(|(_, at)| *at > 0);
+    let latencies: Vec<f64> = answered.map(|(due, at)| at.saturating_sub(*due) as f64).collect();
+    let (early, late) = latencies.split_at(latencies.len() / 2);
+    // The mean and the square of its standard error.
+    let moments = |part: &[f64]| {
+        let count = part.len() as f64;
+        let mean = part.iter().sum::<f64>() / count;
+        (mean, part.iter().map(|at| (at - mean).powi(2)).sum::<f64>() / count / count)
+    };
+    let (early, late) = (moments(early), moments(late));
+    let load = (times[times.len() - 1].0 - times[0].0) as f64;
+    let change = (late.0 - early.0).abs();
+    change > LEAST_CHANGE * share * load / 2.0 && change > CHANGE_ERRORS * (early.1 + late.1).sqrt()
 }
 
 #[cfg(test)]
@@ -185,43 +201,45 @@ mod tests {
         Refused,
     }
 
-    /// Plays a server that completes one request/s on average. Returns the times of arrivals and of
-    /// completions of a run with `rate` arrivals/s for `seconds`.
-    fn play(seed: u64, rate: f64, seconds: f64, order: &Order) -> [Vec<Nanos>; 2] {
+    /// Plays a server that completes one request/s on average. Returns when each request was due and
+    /// answered, of a run with `rate` arrivals/s for `seconds`.
+    fn play(seed: u64, rate: f64, seconds: f64, order: &Order) -> Vec<(Nanos, Nanos)> {
         let mut random = Uniform(seed * 7_919 + 1);
-        let (mut due, mut now) = (Vec::new(), 0.0);
+        let (mut waiting, mut now) = (Vec::new(), 0.0);
         while now < seconds {
             now += random.exponential(1.0 / rate);
-            due.push(now);
+            waiting.push((now, now));
         }
-        let mut waiting = due.clone();
-        let (mut done, mut free) = (Vec::new(), 0.0_f64);
+        let (mut times, mut free) = (Vec::new(), 0.0_f64);
         while !waiting.is_empty() {
             let next = match order {
                 Order::First => 0,
-                Order::Last => waiting.partition_point(|at| *at <= free).saturating_sub(1),
+                Order::Last => waiting.partition_point(|(at, _)| *at <= free).saturating_sub(1),
                 Order::Refused => {
-                    while waiting[0] < free {
-                        let again = waiting.remove(0) + 1.0 + random.next() / 10.0;
-                        waiting.insert(waiting.partition_point(|at| *at < again), again);
+                    while waiting[0].0 < free {
+                        let (at, due) = waiting.remove(0);
+                        let again = at + 1.0 + random.next() / 10.0;
+                        let place = waiting.partition_point(|(at, _)| *at < again);
+                        waiting.insert(place, (again, due));
                     }
                     0
                 }
             };
-            free = waiting.remove(next).max(free) + random.exponential(1.0);
-            done.push(free);
+            let (at, due) = waiting.remove(next);
+            free = at.max(free) + random.exponential(1.0);
+            times.push(((due * 1e9) as Nanos, (free * 1e9) as Nanos));
         }
-        let nanos = |times: Vec<f64>| times.iter().map(|at| (at * 1e9) as Nanos).collect();
-        [nanos(due), nanos(done)]
+        times
     }
 
     /// Returns how many of `runs` runs are found to grow.
     fn found(runs: u64, rate: f64, seconds: f64, order: &Order) -> usize {
-        let grows = |seed| {
-            let [due, done] = play(seed, rate, seconds, order);
-            Growth::of_times(due, done).is_some_and(|growth| growth.is_found())
-        };
+        let grows = |seed| growth(play(seed, rate, seconds, order)).is_found();
         (1..=runs).filter(|seed| grows(*seed)).count()
+    }
+
+    fn growth(times: Vec<(Nanos, Nanos)>) -> Growth {
+        Growth::of_times(times).unwrap()
     }
 
     #[test]
@@ -242,24 +260,19 @@ mod tests {
         assert!(near <= 6, "{near}");
     }
 
-    fn growth(due: Vec<Nanos>, done: Vec<Nanos>) -> Growth {
-        Growth::of_times(due, done).unwrap()
-    }
-
     #[test]
     fn answers_that_take_long_are_no_growth() {
         // 10 requests/s for 60 s, each answered after 5 s, 20 s, 50 s and 100 s.
         for latency in [5, 20, 50, 100] {
-            let due: Vec<Nanos> = (0..600).map(|at| at * SECOND / 10).collect();
-            let done = due.iter().map(|due| due + latency * SECOND).collect();
-            let found = growth(due, done);
+            let due = (0..600).map(|at| at * SECOND / 10);
+            let found = growth(due.map(|due| (due, due + latency * SECOND)).collect());
             assert!(!found.is_found() && !found.is_likely(), "{latency} s");
             assert!(found.share.abs() < 1e-9 && found.returned, "{latency} s");
         }
-        assert_eq!(Growth::of_times(Vec::new(), Vec::new()), None);
-        assert_eq!(Growth::of_times(vec![0; 200], vec![Nanos::MAX; 200]), None);
-        assert_eq!(Growth::of_times(vec![Nanos::MAX; 200], Vec::new()), None);
-        assert_eq!(Growth::of_times(vec![7; 200], vec![SECOND; 200]), None);
+        assert_eq!(Growth::of_times(Vec::new()), None);
+        assert_eq!(Growth::of_times(vec![(0, Nanos::MAX); 200]), None);
+        assert_eq!(Growth::of_times(vec![(Nanos::MAX, 0); 200]), None);
+        assert_eq!(Growth::of_times(vec![(7, SECOND); 200]), None);
     }
 
     #[test]
@@ -267,8 +280,7 @@ mod tests {
         // 18.7 requests/s, which are completed at 16/s in their order.
         let due = |at: u64| at * SECOND * 10 / 187;
         let of_first = |queries: u64| {
-            let done = (0..queries).map(|at| (at + 1) * SECOND / 16).collect();
-            growth((0..queries).map(due).collect(), done)
+            growth((0..queries).map(|at| (due(at), (at + 1) * SECOND / 16)).collect())
         };
         let found = of_first(561);
         assert!(found.is_likely());
@@ -276,17 +288,14 @@ mod tests {
         assert!((found.answers_per_s - 16.0).abs() < 1e-6, "{found:?}");
         assert!(!of_first(40).is_likely());
         // A queue that grows by 3 % of the arrivals.
-        let slight = (0..5_000).map(|at| due(at) * 103 / 100).collect();
-        assert!(!growth((0..5_000).map(due).collect(), slight).is_likely());
+        let slight = |at: u64| (due(at), due(at) * 103 / 100);
+        assert!(!growth((0..5_000).map(slight).collect()).is_likely());
     }
 
     #[test]
     fn a_stable_queue_is_rarely_noted() {
         let noted = |rate: f64, order: &Order| {
-            let is_noted = |seed: &u64| {
-                let [due, done] = play(*seed, rate, 600.0, order);
-                growth(due, done).is_likely()
-            };
+            let is_noted = |seed: &u64| growth(play(*seed, rate, 600.0, order)).is_likely();
             (1..=200).filter(is_noted).count()
         };
         for order in [Order::First, Order::Last] {
@@ -299,9 +308,8 @@ mod tests {
 
     /// Returns the growth of 1,000 queries, one each 10 ms, that are answered after these times.
     fn after(latency: impl Fn(Nanos) -> Nanos) -> Growth {
-        let due: Vec<Nanos> = (0..1_000).map(|at| at * 10 * MILLISECOND).collect();
-        let done = due.iter().map(|due| due + latency(*due)).collect();
-        growth(due, done)
+        let due = (0..1_000).map(|at| at * 10 * MILLISECOND);
+        growth(due.map(|due| (due, due + latency(due))).collect())
     }
 
     #[test]
@@ -323,7 +331,6 @@ mod tests {
     #[test]
     fn requests_that_never_come_back_are_part_of_the_backlog() {
         let due: Vec<Nanos> = (0..2_000).map(|at| at * 10 * MILLISECOND).collect();
-        let kept = due.iter().enumerate().filter(|(at, _)| at % 4 > 0);
         let record = Record {
             samples_per_query: 1,
             issued_at: due.clone(),
@@ -331,7 +338,6 @@ mod tests {
             ..Record::default()
         };
         let found = Growth::of_record(&record).unwrap();
-        assert_eq!(Some(found), Growth::of_times(due.clone(), kept.map(|(_, at)| *at).collect()));
         assert!(found.is_found() && found.outstanding == 500, "{found:?}");
     }
 }

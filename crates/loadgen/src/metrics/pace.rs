@@ -118,36 +118,10 @@ pub fn open_loop(due: &[Nanos], answered_at: &[Nanos], lasted: Nanos) -> Option<
     let gaps = due.len().checked_sub(1).filter(|gaps| *gaps > 0)?;
     // As many intervals as queries, because each query brings an answer.
     let load = last as f64 * (due.len() as f64 / gaps as f64);
-    let length = load * (1.0 + growth(due, answered_at));
-    Some(length.min((lasted as f64).max(load)).round() as Nanos)
-}
-
-/// Part of a load above which answers take so long that they mostly fill and drain the system, as a divisor.
-const LONG_ANSWERS: Nanos = 32;
-/// Least growth of the latency of long answers, as a share of that in a queue that answers in order.
-const LEAST_LATENCY_GROWTH: f64 = 0.33;
-
-/// Returns the growth of the backlog of the queries that were answered, per time of arrivals (>= 0). The
-/// backlog also grows while a system fills that takes long for each answer. Then the latency does not grow.
-fn growth(due: &[Nanos], answered_at: &[Nanos]) -> f64 {
     let pairs = due.iter().copied().zip(answered_at.iter().copied());
-    let mut answered: Vec<(Nanos, Nanos)> = pairs.filter(|(_, at)| *at > 0).collect();
-    answered.sort_unstable();
-    let (arrivals, answers) = answered.iter().copied().unzip();
-    let share = Growth::of_times(arrivals, answers).map_or(0.0, |growth| growth.of_rate());
-    let latencies = answered.iter().map(|(due, at)| at.saturating_sub(*due));
-    let mut latencies: Vec<Nanos> = latencies.collect();
-    let (early, late) = latencies.split_at(latencies.len() / 2);
-    let mean = |part: &[Nanos]| part.iter().map(|at| *at as f64).sum::<f64>() / part.len() as f64;
-    let longer = mean(late) - mean(early);
-    let (Some((first, _)), Some((last, _))) = (answered.first(), answered.last()) else {
-        return 0.0;
-    };
-    let in_order = share * (last - first) as f64 / 2.0;
-    let middle = latencies.len() / 2;
-    let median = *latencies.select_nth_unstable(middle).1;
-    let is_long = median > (last - first) / LONG_ANSWERS;
-    if is_long && longer < LEAST_LATENCY_GROWTH * in_order { 0.0 } else { share }
+    let answered = pairs.filter(|(_, at)| *at > 0).collect();
+    let length = load * (1.0 + Growth::of_times(answered).map_or(0.0, |growth| growth.of_rate()));
+    Some(length.min((lasted as f64).max(load)).round() as Nanos)
 }
 
 /// Returns when queries were issued while the closed loop had its full load. Sessions that are played

@@ -115,7 +115,7 @@ fn the_peak_of_m_m_1_is_found_within_two_percent_in_less_than_half_the_time() {
 #[test]
 fn no_load_above_the_capacity_is_confirmed_for_a_wide_limit() {
     const CAPACITY: f64 = 100.0;
-    for (bound, seed) in [(1, 0_u64), (1, 1)] {
+    for (bound, seed) in [(1, 0_u64), (1, 1), (60, 0), (60, 1)] {
         let peak = CAPACITY - 10.0_f64.ln() / bound as f64;
         let mut of_queue = |search: &Search, probe: Probe| {
             run_of_queue(search, probe, 1_000 * seed + 2 * probe.number, CAPACITY)
@@ -126,7 +126,8 @@ fn no_load_above_the_capacity_is_confirmed_for_a_wide_limit() {
             full: 5 * SECOND,
             ..rules(latency(0.1, bound * SECOND), 20.0, Unit::Rate)
         };
-        let (outcome, _) = play(wide, &mut of_queue);
+        let (outcome, search) = play(wide, &mut of_queue);
+        for o in search.observations() { eprintln!("DBG {bound} {seed} {:?} {:?} over {} passed {} kept {} {:?}", o.probe, o.took/SECOND, o.overloaded, o.passed, search.keeps_all(o), Block::sum(&o.blocks[0])); }
         assert_eq!(outcome.end, End::Confirmed, "{bound} s: {outcome:?}");
         let (found, confirmed) = (outcome.peak.unwrap(), outcome.confirmed.unwrap());
         assert!((0.75 * CAPACITY..CAPACITY).contains(&confirmed), "{bound} s: {confirmed}");

@@ -136,9 +136,8 @@ mod tests {
 
     #[test]
     fn the_reason_has_both_rates() {
-        let due: Vec<Nanos> = (0..1_200).map(|at| at * SECOND / 20).collect();
-        let done = (0..1_200).map(|at| (at + 1) * SECOND / 8).collect();
-        let reason = growth_reason(&Growth::of_times(due, done).unwrap());
+        let times = (0..1_200).map(|at| (at * SECOND / 20, (at + 1) * SECOND / 8));
+        let reason = growth_reason(&Growth::of_times(times.collect()).unwrap());
         assert!(reason.undecided);
         assert!(reason.text.contains("20.00 requests/s arrived and 8.000 were"), "{}", reason.text);
         assert!(reason.text.contains("with 721 requests outstanding"), "{}", reason.text);
