@@ -150,9 +150,11 @@ impl Growth {
             && !self.fills
     }
 
-    /// Returns the share for a rate, >= 0: one within the standard error is none.
+    /// Returns the share for a rate, >= 0: one within the standard error is none. A growth in one interval
+    /// equals its error, but for rounding.
     pub(crate) fn of_rate(&self) -> f64 {
-        if self.fills || self.share <= self.error { 0.0 } else { self.share.max(0.0) }
+        let is_chance = self.share <= self.error * (1.0 + 1e-9);
+        if self.fills || is_chance { 0.0 } else { self.share }
     }
 }
 

@@ -127,7 +127,17 @@ fn no_load_above_the_capacity_is_confirmed_for_a_wide_limit() {
             ..rules(latency(0.1, bound * SECOND), 20.0, Unit::Rate)
         };
         let (outcome, search) = play(wide, &mut of_queue);
-        for o in search.observations() { eprintln!("DBG {bound} {seed} {:?} {:?} over {} passed {} kept {} {:?}", o.probe, o.took/SECOND, o.overloaded, o.passed, search.keeps_all(o), Block::sum(&o.blocks[0])); }
+        for o in search.observations() {
+            eprintln!(
+                "DBG {bound} {seed} {:?} {:?} over {} passed {} kept {} {:?}",
+                o.probe,
+                o.took / SECOND,
+                o.overloaded,
+                o.passed,
+                search.keeps_all(o),
+                Block::sum(&o.blocks[0])
+            );
+        }
         assert_eq!(outcome.end, End::Confirmed, "{bound} s: {outcome:?}");
         let (found, confirmed) = (outcome.peak.unwrap(), outcome.confirmed.unwrap());
         assert!((0.75 * CAPACITY..CAPACITY).contains(&confirmed), "{bound} s: {confirmed}");
