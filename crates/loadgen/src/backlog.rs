@@ -38,7 +38,7 @@ pub struct Growth {
     /// quarter. The queue of a stable system empties again and again.
     pub returned: bool,
     /// Whether the system was only filling: the answers became more frequent, or were still awaited, and
-    /// the latency is that of the early requests. An overload makes early or late requests wait longer.
+    /// late requests take as long as early ones.
     fills: bool,
     /// Parts of the share that belong to the first and to the second half.
     halves: [f64; 2],
@@ -67,7 +67,7 @@ const LEAST_LATE_GROWTH: f64 = 0.5;
 const DEVIATIONS: f64 = 2.0;
 /// More answers in the second half of the load than in the first, in standard errors of their difference.
 const SPEED_UP_ERRORS: f64 = 2.0;
-/// Least change of the latency as a share of that in a queue that answers in order, and in standard errors.
+/// Least growth of the latency as a share of that in a queue that answers in order, and in standard errors.
 const LEAST_CHANGE: f64 = 0.33;
 const CHANGE_ERRORS: f64 = 3.0;
 
@@ -121,7 +121,7 @@ impl Growth {
             share,
             error: if error.is_nan() { f64::INFINITY } else { error },
             returned: after <= before + random,
-            fills: (speeds_up || answered < LEAST_ANSWERS) && !latency_changes(&times, share),
+            fills: (speeds_up || answered < LEAST_ANSWERS) && !latency_grows(&times, share),
             halves: [growth(0, intervals / 2), growth(intervals / 2, intervals)],
             arrivals: due.chunk_by(|a, b| a == b).count(),
             answers,
@@ -158,10 +158,10 @@ impl Growth {
     }
 }
 
-/// Returns whether the mean latency of the early and of the late requests differs by more than chance
+/// Returns whether the mean latency of the late requests exceeds that of the early ones by more than chance
 /// explains, and by what an overload causes that makes the answers longer by this share. `times` are in
 /// order.
-fn latency_changes(times: &[(Nanos, Nanos)], share: f64) -> bool {
+fn latency_grows(times: &[(Nanos, Nanos)], share: f64) -> bool {
     let answered = times.iter().filter(|(_, at)| *at > 0);
     let latencies: Vec<f64> = answered.map(|(due, at)| at.saturating_sub(*due) as f64).collect();
     let (early, late) = latencies.split_at(latencies.len() / 2);
@@ -173,7 +173,7 @@ fn latency_changes(times: &[(Nanos, Nanos)], share: f64) -> bool {
     };
     let (early, late) = (moments(early), moments(late));
     let load = (times[times.len() - 1].0 - times[0].0) as f64;
-    let change = (late.0 - early.0).abs();
+    let change = late.0 - early.0;
     change > LEAST_CHANGE * share * load / 2.0 && change > CHANGE_ERRORS * (early.1 + late.1).sqrt()
 }
 
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn overload_is_found_in_whatever_order_requests_are_answered() {
         for order in [Order::First, Order::Last, Order::Refused] {
-            let found = found(30, 1.5, 600.0, &order);
+            let found = found(30, 1.5, 800.0, &order);
             assert!(found >= 26, "{found}");
         }
         let found = found(40, 1.2, 1_800.0, &Order::First);

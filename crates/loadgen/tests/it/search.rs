@@ -111,7 +111,7 @@ fn the_peak_of_m_m_1_is_found_within_two_percent_in_less_than_half_the_time() {
 
 /// A run of a few seconds at a load above the capacity keeps a limit of 1 s on p90: at 105 queries/s, 0.05 s
 /// of waiting is added each second. Below the capacity of 100 queries/s, P(T > 1 s) = exp(-(100 - rate)) is
-/// 10 % at 97.7 queries/s.
+/// 10 % at 97.7 queries/s. A limit of 60 s is reached at 99.96 queries/s.
 #[test]
 fn no_load_above_the_capacity_is_confirmed_for_a_wide_limit() {
     const CAPACITY: f64 = 100.0;
@@ -126,18 +126,7 @@ fn no_load_above_the_capacity_is_confirmed_for_a_wide_limit() {
             full: 5 * SECOND,
             ..rules(latency(0.1, bound * SECOND), 20.0, Unit::Rate)
         };
-        let (outcome, search) = play(wide, &mut of_queue);
-        for o in search.observations() {
-            eprintln!(
-                "DBG {bound} {seed} {:?} {:?} over {} passed {} kept {} {:?}",
-                o.probe,
-                o.took / SECOND,
-                o.overloaded,
-                o.passed,
-                search.keeps_all(o),
-                Block::sum(&o.blocks[0])
-            );
-        }
+        let (outcome, _) = play(wide, &mut of_queue);
         assert_eq!(outcome.end, End::Confirmed, "{bound} s: {outcome:?}");
         let (found, confirmed) = (outcome.peak.unwrap(), outcome.confirmed.unwrap());
         assert!((0.75 * CAPACITY..CAPACITY).contains(&confirmed), "{bound} s: {confirmed}");

@@ -91,9 +91,9 @@ pub const METRICS: [Metric; 30] = [
                that of the sum of the growths of D in 16 equal parts. S is also 0 if the system \
                only fills: fewer than 32 answers came until the last due time, or those of the \
                second half of this time exceed those of the first by more than 2 standard errors; \
-               and the mean latencies of the early and of the late half of the samples differ by \
-               at most 3 standard errors, or by at most 0.33 of S * load / 2. counted_over_ns is \
-               at most lasted_ns, or L if that is \
+               and the mean latency of the late half of the samples exceeds that of the early \
+               half by at most 3 standard errors, or by at most 0.33 of S * load / 2. \
+               counted_over_ns is at most lasted_ns, or L if that is \
                longer. A system that never queues completes what it is offered, however long its \
                answers take. It is lasted_ns if there is only one query or all are due at the \
                start, and for sessions that begin at a rate. Other runs at a rate, as in the \

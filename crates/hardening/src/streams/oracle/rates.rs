@@ -273,8 +273,8 @@ fn growth(points: &[(f64, f64)]) -> f64 {
         let squares: f64 = half.iter().map(|point| (point.1 - mean).powi(2)).sum();
         (mean, squares / (half.len() as f64).powi(2))
     });
-    let differs = (late.0 - early.0).abs();
-    let is_other =
+    let differs = late.0 - early.0;
+    let is_longer =
         differs > 0.33 * total * (end - begin) / 2.0 && differs > 3.0 * (early.1 + late.1).sqrt();
-    if is_awaited && !is_other { 0.0 } else { total }
+    if is_awaited && !is_longer { 0.0 } else { total }
 }
