@@ -74,6 +74,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod backlog;
 pub mod clock;
 pub mod compare;
 pub mod config;

@@ -1,12 +1,13 @@
 //! Observations of the clients of a server in a test, by this process or by all workers together.
 
+use dyno_loadgen::backlog::Growth;
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
 use dyno_net::client::ClientStatistics;
 use dyno_net::ledger::Entry;
 use dyno_results::series::Timeline;
-use dyno_results::summary::backlog::{BacklogGrowth, LateTurns, QueueGrowth};
+use dyno_results::summary::backlog::{self, LateTurns};
 use dyno_results::summary::distributions::MetricDistribution;
 use dyno_results::summary::{self, Cause, Observer, Reason, ReasonKind, State};
 use dyno_results::units::{count, counted, duration};
@@ -39,7 +40,10 @@ pub(super) fn judge_backlog(test: &mut summary::Test, runs: &[JudgedRun<'_>], ju
     if test.state != State::Complete {
         return;
     }
-    let growth = |record: &Record| BacklogGrowth::in_record(record).map(|growth| growth.reason());
+    let growth = |record| {
+        let found = Growth::of_record(record).filter(Growth::is_found)?;
+        Some(backlog::growth_reason(&found))
+    };
     let find = |run: &JudgedRun<'_>| {
         let found = if judges_growth { growth(run.record) } else { None };
         let mut reason = found.or_else(|| LateTurns::find(run.record).map(|late| late.reason()))?;
@@ -59,18 +63,18 @@ pub(super) fn judge_backlog(test: &mut summary::Test, runs: &[JudgedRun<'_>], ju
 
 /// Returns a note on the growth of the queue in the run that is shown, with the rates of its figures.
 fn growth_note(test: &summary::Test, record: &Record) -> Option<String> {
-    let found = QueueGrowth::in_record(record)?;
+    // Turns of sessions are due after answers.
+    let record = Some(record).filter(|record| record.sessions.is_none())?;
+    let found = Growth::of_record(record).filter(Growth::is_likely)?;
     let rates = &test.metrics.as_ref()?.rates;
     let shown = rates.scheduled_samples_per_s.zip(rates.completed_samples_per_s);
     // The offered rate includes cancelled requests, which do not make the queue grow.
     let shown = shown.filter(|(offered, completed)| completed < offered && record.cancelled() == 0);
-    let found = shown.map_or(found, |(offered_per_s, completed_per_s)| QueueGrowth {
-        offered_per_s,
-        completed_per_s,
-    });
+    let (offered, completed) = shown.unwrap_or((found.arrivals_per_s, found.answers_per_s));
+    let note = backlog::growth_note(offered, completed);
     Some(match &test.tenant {
-        Some(name) => format!("Tenant {name}: {}", found.note()),
-        None => found.note(),
+        Some(name) => format!("Tenant {name}: {note}"),
+        None => note,
     })
 }
 
@@ -81,7 +85,8 @@ pub(super) fn note_backlog(test: &mut summary::Test, runs: &[JudgedRun<'_>]) {
         return;
     }
     let note = |run: &JudgedRun<'_>| {
-        let sentence = BacklogGrowth::in_record(run.record)?.sentence();
+        let found = Growth::of_record(run.record).filter(Growth::is_found)?;
+        let sentence = backlog::growth_sentence(&found);
         Some(match &run.name {
             Some(name) => format!("In {name}: {sentence}"),
             None => sentence,

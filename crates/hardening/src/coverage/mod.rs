@@ -17,6 +17,7 @@
 pub mod comparison;
 pub mod counts;
 pub mod early_stopping;
+pub mod growth;
 pub mod law;
 pub mod peak;
 pub mod requirement;
@@ -103,6 +104,7 @@ pub fn cases() -> Vec<Case> {
     all.extend(early_stopping::cases());
     all.extend(comparison::cases());
     all.extend(peak::cases());
+    all.extend(growth::cases());
     all
 }
 

@@ -3,6 +3,7 @@
 //! A load needs time to fill the system, and the system drains when the load is over. Both belong to the
 //! run and not to the system: a rate over the whole run is too low, and the more so the shorter the run.
 
+use crate::backlog::Growth;
 use crate::clock::Nanos;
 use crate::plan::{Load, Plan, SampleChoice};
 use crate::record::Record;
@@ -20,7 +21,7 @@ pub enum PaceBasis {
     /// A closed loop with fewer queries than two rounds: until the last completion, so that the rate
     /// includes the fill and the drain.
     FillAndDrain,
-    /// An open loop: until the last query was due, longer by the growth of the latency.
+    /// An open loop: until the last query was due, longer by the growth of the backlog.
     Arrivals,
 }
 
@@ -98,11 +99,9 @@ pub fn closed_loop(issued_at: &[Nanos], settled: usize, in_flight: usize) -> Opt
 /// Returns the time in ns over which the answers of an open loop count; `None` unless queries are due
 /// at different times. `due` has each query, and `answered_at` when it was answered, 0 if it was not.
 ///
-/// A system that never queues has a constant latency, which shifts the answers and does not slow them
-/// down. A queue delays each answer more than the one before: the linear trend of the latency is the
-/// time by which the answers take longer than the arrivals. If the system does not answer in the order
-/// of the arrivals, the trend of the k-th answer behind the k-th arrival replaces that of the latency,
-/// where it is significantly larger.
+/// A system that never queues has a latency that shifts the answers and does not slow them down. A queue
+/// makes the answers take longer than the arrivals, in whatever order they come: by the growth of the
+/// backlog ([`Growth`]).
 ///
 /// ```
 /// use dyno_loadgen::metrics::open_loop;
@@ -119,47 +118,10 @@ pub fn open_loop(due: &[Nanos], answered_at: &[Nanos], lasted: Nanos) -> Option<
     let gaps = due.len().checked_sub(1).filter(|gaps| *gaps > 0)?;
     // As many intervals as queries, because each query brings an answer.
     let load = last as f64 * (due.len() as f64 / gaps as f64);
-    let length = load * (1.0 + growth(due, answered_at));
+    let pairs = due.iter().copied().zip(answered_at.iter().copied());
+    let answered = pairs.filter(|(_, at)| *at > 0).collect();
+    let length = load * (1.0 + Growth::of_times(answered).map_or(0.0, |growth| growth.of_rate()));
     Some(length.min((lasted as f64).max(load)).round() as Nanos)
-}
-
-/// Returns the growth of the time from arrivals to answers, per time of arrivals (>= 0).
-fn growth(due: &[Nanos], answered_at: &[Nanos]) -> f64 {
-    let answered =
-        || due.iter().copied().zip(answered_at.iter().copied()).filter(|(_, at)| *at > 0);
-    let by_query = trend(&answered()).max(0.0);
-    let (mut arrivals, mut answers): (Vec<Nanos>, Vec<Nanos>) = answered().unzip();
-    arrivals.sort_unstable();
-    answers.sort_unstable();
-    let (Some(&first), Some(&last)) = (arrivals.first(), arrivals.last()) else { return 0.0 };
-    let mut latencies: Vec<Nanos> = answered().map(|(due, at)| at.saturating_sub(due)).collect();
-    latencies.sort_unstable();
-    // A load that is not much longer than a latency mostly fills and drains the system.
-    if latencies[latencies.len() / 2] > (last - first) / 8 {
-        return by_query;
-    }
-    // While the system fills and drains, answers are not at their pace, also without a queue.
-    let fill = latencies[latencies.len() * 99 / 100].min((last - first) / 4);
-    let inner = first + fill..=last - fill;
-    let pairs = arrivals.iter().copied().zip(answers.iter().copied());
-    let by_count = trend(&pairs.filter(|(due, _)| inner.contains(due)));
-    // Two standard deviations of the number of arrivals.
-    let chance = 2.0 / (answered().count() as f64).sqrt();
-    if by_count > by_query + chance { by_count } else { by_query }
-}
-
-/// Returns the slope of the time from `due` to `at` over `due`, by least squares; 0 if it has none.
-fn trend(points: &(impl Iterator<Item = (Nanos, Nanos)> + Clone)) -> f64 {
-    let points = || points.clone().map(|(due, at)| (due as f64, at as f64 - due as f64));
-    let count = points().count() as f64;
-    let mean_due = points().map(|(due, _)| due).sum::<f64>() / count;
-    let mean_time = points().map(|(_, time)| time).sum::<f64>() / count;
-    let (mut products, mut squares) = (0.0, 0.0);
-    for (due, time) in points() {
-        products += (due - mean_due) * (time - mean_time);
-        squares += (due - mean_due).powi(2);
-    }
-    if squares > 0.0 { products / squares } else { 0.0 }
 }
 
 /// Returns when queries were issued while the closed loop had its full load. Sessions that are played

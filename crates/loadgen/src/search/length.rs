@@ -6,8 +6,8 @@
 //! `4 B² load / ln² a`. Bounds for which that takes longer than `16 / (tolerance² load)` are reached
 //! within half a tolerance of the capacity, so that runs need not be longer.
 
-use super::backlog::Change;
 use super::{Block, LONGEST, Limit, Observation, Probe, Purpose, Quantity, Search, Unit};
+use crate::backlog::Growth;
 use crate::clock::{Nanos, SECOND};
 use crate::record::Record;
 
@@ -58,16 +58,16 @@ impl Search {
 
     /// Returns whether a run at a rate that kept every limit fails by its backlog. If its limits are so wide
     /// that a growing queue may keep them until its end, a full run passes only if its backlog returned to
-    /// its earlier level, and a refining run if it did not stay above that.
+    /// its earlier level, and a refining run if its backlog is not likely to grow.
     #[must_use]
     pub fn fails_by_backlog(&self, probe: &Probe, record: &Record) -> bool {
         if probe.purpose == Purpose::Bracket || !self.is_wide_at(probe.load) {
             return false;
         }
-        match Change::of_run(record) {
-            None | Some(Change::Returned) => false,
-            Some(Change::Open) => matches!(probe.purpose, Purpose::Confirm { .. }),
-            Some(Change::Grown) => true,
+        let Some(growth) = Growth::of_record(record) else { return false };
+        match probe.purpose {
+            Purpose::Confirm { .. } => !growth.returned,
+            Purpose::Bracket | Purpose::Refine => growth.is_likely(),
         }
     }
 

@@ -37,7 +37,6 @@
 //! assert_eq!((probe.load, probe.purpose), (10.0, Purpose::Bracket));
 //! ```
 
-mod backlog;
 mod fit;
 mod length;
 mod limit;

@@ -81,13 +81,19 @@ pub const METRICS: [Metric; 30] = [
                fewer than two rounds, or no query was issued after B, it is lasted_ns, and a note \
                states that the rate includes the fill and the drain. At a rate, for servers that \
                stream and profile llm: counted_over_ns = L * (1 + S), where L is the due time of \
-               the last query * queries / (queries - 1), and S is the slope of the latency over \
-               the due time, by least squares over the answered samples, or 0 if it is negative. \
-               If answers come in another order than queries, S is that of the k-th answer behind \
-               the k-th due time, if this exceeds the slope of the latency by more than 2 / \
-               sqrt(answers), and the median latency is at most an eighth of the load; it leaves \
-               out both ends of the load, each as long as the 99th percentile of the latency, at \
-               most a quarter of the load. counted_over_ns is at most lasted_ns, or L if that is \
+               the last query * queries / (queries - 1), and S is the growth of the backlog: by \
+               how much longer the answers take than the arrivals. If the answered samples are \
+               numbered in the order in which they were due, and the answers in the order in \
+               which they came, D(k) is the time from due time k to answer k, in whatever order \
+               the system answers. n is the number of answers until the last due time, or of all \
+               answers if these are fewer than 32. S = (D(n) - D(m)) / (due time n - due time m), \
+               where m = n/4 + 1 (n/4 rounded down). S is 0 if it is at most its standard error, \
+               that of the sum of the growths of D in 16 equal parts. S is also 0 if the system \
+               only fills: fewer than 32 answers came until the last due time, or those of the \
+               second half of this time exceed those of the first by more than 2 standard errors; \
+               and the mean latency of the late half of the samples exceeds that of the early \
+               half by at most 3 standard errors, or by at most 0.33 of S * load / 2. \
+               counted_over_ns is at most lasted_ns, or L if that is \
                longer. A system that never queues completes what it is offered, however long its \
                answers take. It is lasted_ns if there is only one query or all are due at the \
                start, and for sessions that begin at a rate. Other runs at a rate, as in the \

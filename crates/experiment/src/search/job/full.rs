@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use dyno_loadgen::backlog::Growth;
 use dyno_loadgen::clock::MILLISECOND;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::{RunLog, TestLog};
 use dyno_loadgen::search::Probe;
 use dyno_loadgen::settings::TestMode;
 use dyno_results::run_directory::make_way;
-use dyno_results::summary::backlog::BacklogGrowth;
+use dyno_results::summary::backlog::growth_sentence;
 
 use super::{Attempt, Job, ORIGIN};
 
@@ -106,8 +107,8 @@ impl Job {
     /// Returns why a run at one rate does not pass although it kept every limit: its backlog grew, so that
     /// a longer run would miss them.
     pub(super) fn growth(&self, probe: &Probe, record: &Record) -> Option<String> {
-        if let Some(growth) = BacklogGrowth::in_record(record) {
-            return Some(growth.sentence());
+        if let Some(growth) = Growth::of_record(record).filter(Growth::is_found) {
+            return Some(growth_sentence(&growth));
         }
         self.search.fails_by_backlog(probe, record).then(|| {
             "The backlog did not return to its earlier level before the run ended. The limits are so \

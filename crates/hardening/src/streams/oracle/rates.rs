@@ -47,7 +47,7 @@ impl Run<'_> {
     pub(super) fn judge_counted_over(&self, lasted: u64, r: &Report, out: &mut Findings) -> u64 {
         let expected = self.is_server().then(|| self.counted_over(lasted));
         let is_close = match (expected, r.counted_over_ns) {
-            // Linear trends are rounded to ns.
+            // Growths are rounded to ns.
             (Some(expected), Some(reported)) => expected.abs_diff(reported) <= 1,
             (expected, reported) => expected == reported,
         };
@@ -95,7 +95,7 @@ impl Run<'_> {
         begins.map(|&at| self.issued.all[at].issued_ns).max().unwrap_or(self.s.ramp_ns)
     }
 
-    /// Returns the time until the last query was due, longer by the trend of the latency; `None` unless
+    /// Returns the time until the last query was due, longer by the growth of the backlog; `None` unless
     /// queries are due at two times or more.
     fn time_of_arrivals(&self, lasted: u64) -> Option<u64> {
         let due = |at: usize| self.issued.due[at] - self.s.ramp_ns;
@@ -106,12 +106,8 @@ impl Run<'_> {
         }
         let load = last as f64 * queries as f64 / (queries - 1) as f64;
         let answered = self.measured.iter().filter_map(|&at| Some((at, self.answer(at)?.latency)));
-        let points = answered.map(|(at, latency)| (i128::from(due(at)), i128::from(latency)));
-        let points: Vec<(i128, i128)> = points.collect();
-        let growth = slope(&points).max(0.0);
-        let chance = 2.0 / (points.len() as f64).sqrt();
-        let of_counts = slope_of_counts(&points).filter(|slope| *slope > growth + chance);
-        let longer = load * (1.0 + of_counts.unwrap_or(growth));
+        let points = answered.map(|(at, latency)| (due(at) as f64, latency as f64));
+        let longer = load * (1.0 + growth(&points.collect::<Vec<_>>()));
         Some(longer.min(load.max(lasted as f64)).round() as u64)
     }
 
@@ -240,33 +236,45 @@ fn bounds(s: &Settings) -> Limits {
     }
 }
 
-/// Returns the slope of the line of least squares through points; 0 if all have one abscissa.
-fn slope(points: &[(i128, i128)]) -> f64 {
-    let sum = |term: &dyn Fn(&(i128, i128)) -> i128| points.iter().map(term).sum::<i128>();
-    let count = points.len() as i128;
-    let (x, y) = (sum(&|point| point.0), sum(&|point| point.1));
-    let products = count * sum(&|point| point.0 * point.1) - x * y;
-    let squares = count * sum(&|point| point.0 * point.0) - x * x;
-    if squares == 0 { 0.0 } else { products as f64 / squares as f64 }
-}
-
-/// Returns the slope of the time from the k-th due time to the k-th answer over the due time, away from both
-/// ends of the load; `None` if the load is short compared with the latencies. `points` are due times and
-/// latencies.
-fn slope_of_counts(points: &[(i128, i128)]) -> Option<f64> {
-    let sorted = |mut all: Vec<i128>| {
-        all.sort_unstable();
-        all
-    };
-    let due = sorted(points.iter().map(|(due, _)| *due).collect());
-    let done = sorted(points.iter().map(|(due, latency)| due + latency).collect());
-    let latencies = sorted(points.iter().map(|(_, latency)| *latency).collect());
-    let (begin, end) = (*due.first()?, *due.last()?);
-    if latencies[points.len() / 2] > (end - begin) / 8 {
-        return None;
+/// Returns by how much longer the answers take than the arrivals (METRICS: completed queries/s), of due times
+/// and latencies.
+fn growth(points: &[(f64, f64)]) -> f64 {
+    let mut points = points.to_vec();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    let mut ends: Vec<f64> = points.iter().map(|(due, latency)| due + latency).collect();
+    ends.sort_by(f64::total_cmp);
+    let Some((&(begin, _), &(end, _))) = points.first().zip(points.last()) else { return 0.0 };
+    let until = |time: f64| ends.iter().filter(|at| **at <= time).count();
+    let in_load = until(end);
+    let used = if in_load >= 32 { in_load } else { ends.len() };
+    let skipped = used / 4;
+    let steps = (used - 1 - skipped).min(16);
+    let span = points[used - 1].0 - points[skipped].0;
+    if span == 0.0 {
+        return 0.0;
     }
-    let margin = latencies[points.len() * 99 / 100].min((end - begin) / 4);
-    let pairs = due.iter().zip(&done).map(|(due, done)| (*due, done - due));
-    let inner = pairs.filter(|(due, _)| (begin + margin..=end - margin).contains(due));
-    Some(slope(&inner.collect::<Vec<_>>()))
+    let marks: Vec<usize> =
+        (0..=steps).map(|at| skipped + (used - 1 - skipped) * at / steps).collect();
+    let behind: Vec<f64> = marks.iter().map(|at| (ends[*at] - points[*at].0) / span).collect();
+    let total = behind[steps] - behind[0];
+    let each = total / steps as f64;
+    let spread: f64 = behind.windows(2).map(|pair| (pair[1] - pair[0] - each).powi(2)).sum();
+    let error = (spread * steps as f64 / (steps as f64 - 1.0)).sqrt();
+    // A growth in one step equals its error, but for rounding. With one step in all there is no error.
+    if steps < 2 || total <= error * (1.0 + EXACT) {
+        return 0.0;
+    }
+    let (first, second) = (until((end / 2.0).floor()) as f64, in_load as f64);
+    let second = second - first;
+    let is_awaited = in_load < 32 || second - first > 2.0 * (first + second).sqrt();
+    let halves = points.split_at(points.len() / 2);
+    let [early, late] = [halves.0, halves.1].map(|half| {
+        let mean = half.iter().map(|point| point.1).sum::<f64>() / half.len() as f64;
+        let squares: f64 = half.iter().map(|point| (point.1 - mean).powi(2)).sum();
+        (mean, squares / (half.len() as f64).powi(2))
+    });
+    let differs = late.0 - early.0;
+    let is_longer =
+        differs > 0.33 * total * (end - begin) / 2.0 && differs > 3.0 * (early.1 + late.1).sqrt();
+    if is_awaited && !is_longer { 0.0 } else { total }
 }
