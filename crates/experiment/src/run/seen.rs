@@ -40,7 +40,7 @@ pub(super) fn judge_backlog(test: &mut summary::Test, runs: &[JudgedRun<'_>], ju
     if test.state != State::Complete {
         return;
     }
-    let growth = |record| {
+    let growth = |record: &Record| {
         let found = Growth::of_record(record).filter(Growth::is_found)?;
         Some(backlog::growth_reason(&found))
     };
