@@ -94,7 +94,7 @@ impl Progress {
         let wish = screen.keys();
         drop(state);
         if let Some(Wish::Stop) = wish {
-            crate::interrupt::ask();
+            crate::interrupt::signal();
         }
     }
 }
