@@ -255,6 +255,10 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("GITHUB_STEP_SUMMARY", "file to which `dyno compare` then appends a table."),
     ("HOME", "the cache folder is HOME/.cache/dyno without DYNO_CACHE and XDG_CACHE_HOME."),
     (
+        "LC_ALL",
+        "C or POSIX draws boxes and bars on terminals with ASCII characters; then LC_CTYPE, then LANG.",
+    ),
+    (
         "NO_COLOR",
         "if not empty, disables colors, whatever else is set. Without a terminal, colors are off \
          by default.",
