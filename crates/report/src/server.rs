@@ -164,7 +164,7 @@ mod tests {
             ..ServerMetrics::default()
         };
         assert_eq!(readings(&page(2, SECOND)), "2 readings, one per second, 0 failed");
-        assert_eq!(readings(&page(1, 2 * SECOND)), "1 reading, one every 2.00 s, 0 failed");
+        assert_eq!(readings(&page(1, 2 * SECOND)), "1 reading, one every 2.00\u{202f}s, 0 failed");
     }
 
     #[test]
