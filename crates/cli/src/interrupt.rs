@@ -97,7 +97,15 @@ fn watch_lifeline() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Acts like a signal: the first call requests an end, the second one ends the process.
+/// Sends this process a SIGINT, and returns at once: the thread of the signals handles it. [`ask`]
+/// would block a caller that the end of the run waits for, such as the reader of the keys.
+pub fn signal() {
+    // Fails only for a number that is no signal.
+    let _ = low_level::raise(SIGINT);
+}
+
+/// Acts like a signal: the first call requests an end. The second one waits until the results are
+/// written, and ends the process.
 pub fn ask() {
     let state = state();
     let now = state.clock.now();

@@ -9,6 +9,7 @@ use dyno_experiment::{Failure, Watch};
 use dyno_loadgen::message::is_control;
 
 use crate::render::{Color, END_OF_COLOR};
+use crate::terminal;
 
 /// Messages held back while the terminal shows a full screen; `None` at other times.
 static HELD: Mutex<Option<Vec<String>>> = Mutex::new(None);
@@ -30,7 +31,8 @@ pub fn print(text: impl AsRef<[u8]>) -> Result<(), Failure> {
 /// # Errors
 /// As [`print`].
 pub fn show(text: impl AsRef<str>) -> Result<(), Failure> {
-    print(readable(text.as_ref()))
+    let text = readable(text.as_ref());
+    print(terminal::drawn(&text, &io::stdout()).as_bytes())
 }
 
 /// Maps an error of stdout to the failure of a command.

@@ -94,7 +94,7 @@ impl Progress {
         let wish = screen.keys();
         drop(state);
         if let Some(Wish::Stop) = wish {
-            crate::interrupt::ask();
+            crate::interrupt::signal();
         }
     }
 }
@@ -172,6 +172,7 @@ impl ProgressState {
             Display::Line => {
                 let columns = terminal::size().map_or(COLUMNS, |(columns, _)| columns.into());
                 let line = output::plain(&live::line(&self.live, columns));
+                let line = terminal::drawn(&line, &std::io::stderr());
                 // One write, to avoid flicker.
                 drop(write!(std::io::stderr(), "{}", format_args!("\r{line}\x1b[K")));
             }

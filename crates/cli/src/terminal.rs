@@ -1,5 +1,6 @@
 //! Capabilities of the terminal, and the color preferences of its user.
 
+use std::borrow::Cow;
 use std::io::IsTerminal;
 
 use terminal_size::{Height, Width, terminal_size_of};
@@ -39,6 +40,42 @@ pub fn size() -> Option<(u16, u16)> {
     (columns > 0 && rows > 0).then_some((columns, rows))
 }
 
+/// Returns the columns of the terminal on stdout; `None` without one.
+pub fn columns() -> Option<usize> {
+    let (Width(columns), _) = terminal_size_of(std::io::stdout())?;
+    (columns > 0).then_some(columns.into())
+}
+
+/// Returns a text as a stream can show it: a terminal in the locale `C` or `POSIX` gets boxes and bars
+/// of ASCII characters. Each character keeps its width.
+pub fn drawn<'t>(text: &'t str, stream: &impl IsTerminal) -> Cow<'t, str> {
+    if stream.is_terminal() && is_ascii(|name| std::env::var(name).ok()) {
+        text.chars().map(in_ascii).collect()
+    } else {
+        text.into()
+    }
+}
+
+/// Whether the locale is one of ASCII characters. Without a variable it is unknown.
+fn is_ascii(variable: impl Fn(&str) -> Option<String>) -> bool {
+    let given = |name| variable(name).filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(given);
+    locale.is_some_and(|locale| locale == "C" || locale == "POSIX")
+}
+
+/// Returns the ASCII character that is closest to a character of boxes and bars; others are kept.
+fn in_ascii(c: char) -> char {
+    match c {
+        '─' => '-',
+        '│' => '|',
+        '┌' | '┐' | '└' | '┘' | '├' | '┤' => '+',
+        '█' | '▉' | '▊' | '▋' | '▌' => '#',
+        '▍' | '▎' | '▏' => ' ',
+        '…' => '~',
+        _ => c,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,5 +101,23 @@ mod tests {
         check(false, &[("CLICOLOR_FORCE", "1"), ("TERM", "dumb")], true);
         check(false, &[("CLICOLOR_FORCE", "0")], false);
         check(true, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")], false);
+    }
+
+    #[test]
+    fn boxes_are_ascii_only_in_a_locale_that_says_so() {
+        let of = |variables: &[(&str, &str)]| {
+            is_ascii(|name| {
+                let found = variables.iter().find(|(given, _)| *given == name);
+                found.map(|(_, value)| (*value).to_string())
+            })
+        };
+        assert!(of(&[("LC_ALL", "C"), ("LANG", "en_US.UTF-8")]));
+        assert!(of(&[("LC_ALL", ""), ("LC_CTYPE", "POSIX")]));
+        assert!(of(&[("LANG", "C")]));
+        assert!(!of(&[("LC_ALL", "C.UTF-8")]));
+        assert!(!of(&[("LC_CTYPE", "de_DE.UTF-8"), ("LANG", "C")]));
+        assert!(!of(&[]));
+        let shown: String = "┌─ a ─┐ [█▌ ] │ ± é".chars().map(in_ascii).collect();
+        assert_eq!(shown, "+- a -+ [## ] | ± é");
     }
 }

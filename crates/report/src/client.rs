@@ -31,7 +31,7 @@ pub fn section(html: &mut String, test: &Test, series: Option<&series::Test>, al
         );
     }
     let figures =
-        [latency(client), client.inter_token_ns.as_ref().map(|s| tokens(s, test, series))];
+        [latency(client, test), client.inter_token_ns.as_ref().map(|s| tokens(s, test, series))];
     let figures: Vec<String> = figures.into_iter().flatten().collect();
     if !figures.is_empty() {
         let _ = write!(html, "<div class=\"charts\">{}</div>", figures.concat());
@@ -73,7 +73,7 @@ fn rows(client: &Client) -> Vec<(&'static str, String)> {
 
 /// Returns a chart of the latency from the issue of requests, which a closed-loop client would
 /// report, and of the client's lateness.
-fn latency(client: &Client) -> Option<String> {
+fn latency(client: &Client, test: &Test) -> Option<String> {
     let of = |of: &metrics::Distribution| {
         let at = [(0.5, of.p50), (0.9, of.p90), (0.95, of.p95), (0.97, of.p97), (0.99, of.p99)];
         let more = [(0.999, of.p99_9), (1.0, of.max)];
@@ -87,10 +87,17 @@ fn latency(client: &Client) -> Option<String> {
         &[("since it was sent", of(issue)), ("sent after the due time", of(late))],
         None,
     );
-    Some(plot::figure(&chart.note(
-        "Latency counts from the due time. A closed-loop client would only see the time since the \
-         request was sent.",
-    )))
+    Some(plot::figure(&chart.note(since_sent(test))))
+}
+
+/// Returns the note of the latency since requests were sent. In a closed loop it is that of the run.
+fn since_sent(test: &Test) -> &'static str {
+    let arrivals = test.plan.arrivals.as_deref().unwrap_or_default();
+    if arrivals.starts_with("concurrency") {
+        return "Latency counts from the due time.";
+    }
+    "Latency counts from the due time. A closed-loop client would only see the time since the \
+     request was sent."
 }
 
 fn tokens(spans: &Spans, test: &Test, series: Option<&series::Test>) -> String {

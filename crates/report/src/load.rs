@@ -52,13 +52,14 @@ pub fn section(html: &mut String, curve: &LoadCurve) {
     let charts: String = charts.into_iter().flatten().map(|chart| plot::figure(&chart)).collect();
     let _ = writeln!(
         html,
-        "<section class=\"card\"><h2>Load</h2><p>{}</p><div class=\"charts\">{charts}</div><p \
+        "<section class=\"card\"><h2>Load</h2><p>{}</p>{}<div class=\"charts\">{charts}</div><p \
          class=\"source\">The knee is the load with the highest power, which is throughput \
          divided by median latency (Kleinrock, 1979). It is marked if power is at least 5 % lower \
          at the lowest and at the highest load. Loads that only miss bounds or requirements count. \
          Those with failures, those that were too short and those that the client limited are \
          shown, but not used.</p></section>",
         escaped(&knee(curve)),
+        plot::HEADING,
     );
 }
 

@@ -191,7 +191,7 @@ fn section(html: &mut String, scenario: &str, rows: &[Row<'_>]) {
     }
     let figures: String = figures.into_iter().flatten().map(|chart| plot::figure(&chart)).collect();
     if !figures.is_empty() {
-        let _ = write!(html, "<div class=\"charts\">{figures}</div>");
+        let _ = write!(html, "{}<div class=\"charts\">{figures}</div>", plot::HEADING);
     }
     if has_front {
         html.push_str(

@@ -45,7 +45,7 @@ pub fn section(html: &mut String, searched: &SearchDirectory, title: &str) {
     let charts = [latencies(state), throughputs(state), course(state)].into_iter().flatten();
     let figures: String = shares.chain(charts).map(|chart| plot::figure(&chart)).collect();
     if !figures.is_empty() {
-        let _ = write!(html, "<div class=\"charts\">{figures}</div>");
+        let _ = write!(html, "{}<div class=\"charts\">{figures}</div>", plot::HEADING);
     }
     table(html, state);
     html.push_str(

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use dyno_loadgen::clock::SECOND;
 use dyno_results::series::{self, ServerReadings};
 use dyno_results::summary::server_metrics::{ALL, GAUGES, value};
 use dyno_results::summary::{Energy, ServerMetrics, Test};
-use dyno_results::units::count;
+use dyno_results::units::{count, counted};
 
 use super::charts;
 use super::one::RunPage;
@@ -79,18 +80,23 @@ fn table(html: &mut String, pages: &[&ServerMetrics]) {
                 "<tr><td>{name}</td><td>{label}</td><td class=\"n\" colspan=\"3\">{grown}</td></tr>"
             );
         }
-        let readings = format!(
-            "{} every {}, {} failed",
-            count(page.readings),
-            span_ns(page.interval_ns),
-            count(page.failed_readings)
-        );
+        let readings = readings(page);
         let _ = write!(
             html,
-            "<tr><td>{name}</td><td>readings</td><td class=\"n\" colspan=\"3\">{readings}</td></tr>"
+            "<tr><td>{name}</td><td>metrics page</td><td class=\"n\" colspan=\"3\">{readings}</td></tr>"
         );
     }
     html.push_str("</tbody></table></div>");
+}
+
+/// Returns how often the page was read, such as `2 readings, one per second, 0 failed`.
+fn readings(page: &ServerMetrics) -> String {
+    let often = match page.interval_ns {
+        SECOND => "one per second".into(),
+        interval => format!("one every {}", span_ns(interval)),
+    };
+    let readings = counted(page.readings, "reading", "readings");
+    format!("{readings}, {often}, {} failed", count(page.failed_readings))
 }
 
 /// Returns a chart of quantities over time, with a line for each page; `None` without values.
@@ -149,6 +155,17 @@ fn points(page: &ServerReadings, quantity: &str, end: u64) -> Vec<Point> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn readings_are_counted_with_their_interval() {
+        let page = |readings, interval_ns| ServerMetrics {
+            readings,
+            interval_ns,
+            ..ServerMetrics::default()
+        };
+        assert_eq!(readings(&page(2, SECOND)), "2 readings, one per second, 0 failed");
+        assert_eq!(readings(&page(1, 2 * SECOND)), "1 reading, one every 2.00\u{202f}s, 0 failed");
+    }
 
     #[test]
     fn values_outside_of_the_run_are_not_drawn() {

@@ -127,6 +127,26 @@ pub fn parse_duration(text: &str) -> Result<Nanos, String> {
     Ok(nanos.round() as Nanos)
 }
 
+/// Parses a share such as `2%` to 0.02. A number without the sign is rejected: `0.5` could be half a
+/// percent or one half.
+///
+/// # Errors
+/// A sentence fragment that begins with "expected".
+pub fn parse_share(text: &str) -> Result<f64, String> {
+    let wrong = || format!("expected a share such as 2%, found `{text}`");
+    if let Some(number) = text.strip_suffix('%') {
+        return number.trim().parse::<f64>().map(|percent| percent / 100.0).map_err(|_| wrong());
+    }
+    let number: f64 = text.trim().parse().map_err(|_| wrong())?;
+    let without_sign = format!("expected a share with a percent sign, found `{text}`; write");
+    if number > 0.0 && number < 1.0 {
+        let percent = format!("{:.8}", number * 100.0);
+        let percent = percent.trim_end_matches('0').trim_end_matches('.');
+        return Err(format!("{without_sign} {percent}% if it is a fraction, {number}% if not"));
+    }
+    Err(format!("{without_sign} {number}%"))
+}
+
 /// Returns a time in the format of RFC 3339: `2026-11-21T04:14:21Z`.
 pub fn utc(at: WallTime) -> String {
     let c = at.utc();
@@ -208,6 +228,23 @@ mod tests {
         assert_eq!(long, "expected a duration of at most 2562047h, found `999999999h`");
         for bad in ["10", "s", "-1s", "1 fortnight", "1e300h", ""] {
             assert!(parse_duration(bad).unwrap_err().starts_with("expected"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_share_needs_its_sign() {
+        assert_eq!(parse_share("2%"), Ok(0.02));
+        assert_eq!(parse_share("0.1 %"), Ok(0.001));
+        for (text, advice) in [
+            ("0.001", "found `0.001`; write 0.1% if it is a fraction, 0.001% if not"),
+            ("0.07", "write 7% if it is a fraction, 0.07% if not"),
+            ("5", "found `5`; write 5%"),
+            ("1", "write 1%"),
+            ("x%", "a share such as 2%, found `x%`"),
+            ("", "a share such as 2%, found ``"),
+        ] {
+            let found = parse_share(text).unwrap_err();
+            assert!(found.starts_with("expected") && found.ends_with(advice), "{found}");
         }
     }
 

@@ -463,13 +463,9 @@ fn slices(text: &str) -> Result<usize, String> {
 /// Largest number of slices of a run; with more, each slice would be too short.
 const SLICES_MOST: usize = 64;
 
-/// Parses a share such as `2%` or `0.02`.
+/// Parses a share such as `2%`, from 0 to below 100 %.
 fn share(text: &str) -> Result<f64, String> {
-    let expected = || format!("expected a share such as 2%, found `{text}`");
-    let (number, scale) = match text.strip_suffix('%') {
-        Some(number) => (number, 100.0),
-        None => (text, 1.0),
-    };
-    let share = number.trim().parse::<f64>().map_err(|_| expected())? / scale;
-    if (0.0..1.0).contains(&share) { Ok(share) } else { Err(expected()) }
+    let share = units::parse_share(text)?;
+    let wrong = || format!("expected a share such as 2%, below 100%, found `{text}`");
+    (0.0..1.0).contains(&share).then_some(share).ok_or_else(wrong)
 }

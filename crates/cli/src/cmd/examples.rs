@@ -127,7 +127,10 @@ const EXAMPLES: &[(&str, &Examples)] = &[
                 "a submission tree from two runs",
             ),
             ("dyno check submission --round v5.1", "then validate it"),
-            ("dyno package --help", "files that a division needs"),
+            (
+                "dyno package submission runs/three --division closed --submitter Name --system s1 --suite edge --describe s1.toml",
+                "add a run, with the fields that Dyno cannot capture",
+            ),
         ],
     ),
     (
@@ -276,6 +279,51 @@ pub fn without_notes(dyno: Command) -> Command {
     })
 }
 
+/// Joins the lines of each paragraph of the notes, which clap wraps to the width of the terminal.
+pub fn with_joined_notes(command: Command) -> Command {
+    let names: Vec<String> =
+        command.get_subcommands().map(|command| command.get_name().to_owned()).collect();
+    let command =
+        names.iter().fold(command, |command, name| command.mut_subcommand(name, with_joined_notes));
+    match command.get_after_help().map(|notes| joined(&notes.to_string())) {
+        Some(notes) => command.after_help(notes),
+        None => command,
+    }
+}
+
+fn joined(notes: &str) -> String {
+    let mut text = String::new();
+    let mut last = "";
+    for (number, line) in notes.lines().enumerate() {
+        if number > 0 {
+            text.push(if continues(last, line) { ' ' } else { '\n' });
+        }
+        text += line;
+        last = line;
+    }
+    text
+}
+
+/// Width to which the notes are wrapped in the sources, and the shortest line that was wrapped.
+const WRAPPED: std::ops::RangeInclusive<usize> = 70..=100;
+
+/// Returns whether a line of notes continues the paragraph of the line before it. Examples, lists
+/// and tables are indented or have columns.
+fn continues(last: &str, line: &str) -> bool {
+    let is_prose = |line: &str| !line.is_empty() && !line.starts_with(' ') && !line.contains("  ");
+    if !is_prose(last) || !is_prose(line) || last.ends_with(':') {
+        return false;
+    }
+    let columns = last.chars().count();
+    let word = line.split(' ').next().map_or(0, |word| word.chars().count());
+    let is_full = columns + 1 + word > *WRAPPED.end();
+    if last.ends_with('.') {
+        is_full && !line.starts_with("Exit codes:") && !line.starts_with("Example")
+    } else {
+        columns >= *WRAPPED.start()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use clap::error::ErrorKind;
@@ -304,6 +352,22 @@ mod tests {
                 assert_eq!(error.kind(), ErrorKind::DisplayHelp, "{line}: {error}");
             }
         }
+    }
+
+    #[test]
+    fn paragraphs_of_notes_are_wrapped_once() {
+        let (full, end) = (format!("{}only", "word ".repeat(18)), "you know.");
+        let rest = "\nExit codes: 0 written\n\nExamples:\n  dyno run\n      the model";
+        assert_eq!(joined(&format!("{full}\n{end}{rest}")), format!("{full} {end}{rest}"));
+        let table =
+            "bash:  source <(dyno completions bash), which is longer than seventy columns\nzsh:  x";
+        assert_eq!(joined(table), table);
+        // A line of the narrow help ends inside a paragraph only where the terminal does.
+        let dyno = with_joined_notes(command_line());
+        let mut package = dyno.find_subcommand("package").unwrap().clone().term_width(80);
+        let help = package.render_long_help().to_string();
+        assert!(!help.contains("\nyou know are marked"), "{help}");
+        assert!(help.contains("\nExit codes: 0 written") && help.contains("\nExamples:\n  dyno"));
     }
 
     #[test]

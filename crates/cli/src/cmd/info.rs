@@ -255,13 +255,17 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ("GITHUB_STEP_SUMMARY", "file to which `dyno compare` then appends a table."),
     ("HOME", "the cache folder is HOME/.cache/dyno without DYNO_CACHE and XDG_CACHE_HOME."),
     (
+        "LC_ALL",
+        "C or POSIX draws boxes and bars on terminals with ASCII characters; then LC_CTYPE, then LANG.",
+    ),
+    (
         "NO_COLOR",
         "if not empty, disables colors, whatever else is set. Without a terminal, colors are off \
          by default.",
     ),
     ("ORT_DYLIB_PATH", "shared library of ONNX Runtime; --ort-lib overrides it."),
     ("PATH", "folders that are searched for python3, which locates ONNX Runtime."),
-    ("TERM", "dumb disables colors, the progress line and --tui."),
+    ("TERM", "dumb disables colors and --tui, and turns the status line into one line every 10 s."),
     ("TMPDIR", "folder for results that cannot be written to their own folder."),
     (
         "VIRTUAL_ENV",

@@ -148,6 +148,7 @@ impl Dyno {
     pub fn read(arguments: Vec<OsString>) -> Result<Self, clap::Error> {
         let is_short = arguments.iter().any(|argument| argument == "-h");
         let dyno = if is_short { examples::without_notes(command_line()) } else { command_line() };
+        let dyno = examples::with_joined_notes(dyno);
         let command = arguments.get(1).map(|name| name.to_string_lossy().into_owned());
         let mut matches = dyno
             .try_get_matches_from(arguments)

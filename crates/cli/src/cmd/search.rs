@@ -244,10 +244,7 @@ fn read(directory: &Path) -> Result<State, Failure> {
 }
 
 fn tolerance(text: &str) -> Result<f64, String> {
-    let expected = || format!("expected a share such as 1%, from 0.1% to 20%, found `{text}`");
-    let share = match text.strip_suffix('%') {
-        Some(percent) => percent.trim().parse::<f64>().map_err(|_| expected())? / 100.0,
-        None => text.parse().map_err(|_| expected())?,
-    };
-    if (0.001..=0.2).contains(&share) { Ok(share) } else { Err(expected()) }
+    let share = units::parse_share(text)?;
+    let wrong = || format!("expected a share such as 1%, from 0.1% to 20%, found `{text}`");
+    (0.001..=0.2).contains(&share).then_some(share).ok_or_else(wrong)
 }

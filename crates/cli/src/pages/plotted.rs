@@ -14,8 +14,9 @@ pub fn html(plot: &Plot) -> String {
         body,
         "<section class=\"card\"><h2>Accuracy by width</h2><p class=\"note\">On the {} set. Everything in one \
          format, and then one object while all others stay FLOAT 32; biases as the largest magnitudes ask \
-         for.</p><div class=\"charts\">",
-        escaped(&plot.set)
+         for.</p>{}<div class=\"charts\">",
+        escaped(&plot.set),
+        plot::HEADING
     );
     let objects = plot.curves.chunk_by(|a, b| a.object == b.object);
     for curves in objects {
@@ -23,15 +24,19 @@ pub fn html(plot: &Plot) -> String {
     }
     body.push_str("</div></section>\n");
     if let Some(frontier) = &plot.frontier {
-        body.push_str("<section class=\"card\"><h2>Accuracy by size</h2><div class=\"charts\">");
+        body.push_str("<section class=\"card\"><h2>Accuracy by size</h2>");
+        body.push_str(plot::HEADING);
+        body.push_str("<div class=\"charts\">");
         body.push_str(&sizes(frontier));
         body.push_str("</div></section>\n");
     }
     if !plot.histograms.is_empty() {
         body.push_str(
             "<section class=\"card\"><h2>Weights</h2><p class=\"note\">How many weights there are of each size. \
-             Upright lines are the values that the chosen format has.</p><div class=\"charts\">",
+             Upright lines are the values that the chosen format has.</p>",
         );
+        body.push_str(plot::HEADING);
+        body.push_str("<div class=\"charts\">");
         plot.histograms.iter().for_each(|histogram| body.push_str(&weights(histogram)));
         body.push_str("</div></section>\n");
     }

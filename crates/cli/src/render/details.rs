@@ -258,11 +258,15 @@ fn against(criterion: &EarlyStopping, bound: &Bound, plan: &Plan, metrics: &Metr
         limit.map_or("the bound".into(), |ns| duration(i64::try_from(ns).unwrap_or(i64::MAX)));
     let found = over(bound.over, bound.queries, &limit, metrics);
     let allowed = count(allowed(bound.queries, plan));
-    let may = match bound.allowed {
-        Some(certain) => format!("{allowed} allowed, {} to be certain", count(certain)),
-        None => format!("{allowed} allowed, {} queries needed to be certain", count(bound.needed)),
-    };
-    format!("{name}{found}, {may}")
+    match bound.allowed {
+        Some(certain) => {
+            format!("{name}{found}, {allowed} allowed, {} to be certain", count(certain))
+        }
+        None => {
+            let needed = count(bound.needed);
+            format!("{name}{found} ({allowed} allowed; certainty needs {needed} queries)")
+        }
+    }
 }
 
 /// Returns the label of the timed interval, and its bound.

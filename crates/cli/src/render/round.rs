@@ -2,31 +2,53 @@
 
 use std::fmt::Write as _;
 
+use dyno_results::units::counted;
 use dyno_submission::results::{Matrix, Results, Spread, grouped};
 
 use crate::check::safe;
 
-/// Returns the tables of the closed division.
+/// Returns the tables of the closed division, or of the others if it has no results.
 pub fn text(results: &Results) -> String {
-    let closed = &results.statistics.closed;
+    let all = &results.statistics;
+    let closed = (&all.closed.scenarios, &all.closed.frameworks);
+    let (closed_results, closed_systems) = (closed.0.total(), closed.1.total());
     let mut text = format!(
-        "{}, closed division: {} results of {} systems (not official MLPerf results)\n",
+        "{}, closed division: {}",
         results.round,
-        closed.scenarios.total(),
-        closed.frameworks.total()
+        results_of_systems(closed_results, closed_systems)
     );
-    if closed.scenarios.total() == 0 {
-        return text;
+    let others: Vec<&str> =
+        all.divisions.lines.iter().map(String::as_str).filter(|name| *name != "closed").collect();
+    if !others.is_empty() {
+        let _ = write!(
+            text,
+            "; {} division: {}",
+            others.join(" and "),
+            results_of_systems(
+                all.scenarios.total() - closed_results,
+                all.frameworks.total() - closed_systems
+            )
+        );
     }
+    text += " (not official MLPerf results)\n";
+    let (scenarios, frameworks) = match closed_results {
+        0 => (&all.scenarios, &all.frameworks),
+        _ => closed,
+    };
     text += "\nResults by model and scenario\n";
-    text += &aligned(&counts("model", &closed.scenarios));
+    text += &aligned(&counts("model", scenarios));
     text += "\nSystems by framework and type of processor\n";
-    text += &aligned(&counts("framework", &closed.frameworks));
+    text += &aligned(&counts("framework", frameworks));
     if !results.statistics.spreads.is_empty() {
         text += "\nBest to worst result; quartiles of the speed over that of the slowest system\n";
         text += &aligned(&spreads(&results.statistics.spreads));
     }
     text
+}
+
+fn results_of_systems(results: usize, systems: usize) -> String {
+    let results = counted(results as u64, "result", "results");
+    format!("{results} of {}", counted(systems as u64, "system", "systems"))
 }
 
 fn counts(line: &str, matrix: &Matrix) -> Vec<Vec<String>> {

@@ -155,9 +155,11 @@ pub fn result(job: &Job, is_colored: bool) -> String {
         );
         let throughput = point.throughput.map_or("-".into(), units::rate);
         let goodput = units::rate(point.goodput);
+        // At a rate, a query is one sample.
+        let samples = if job.load.unit() == Unit::Rate { "" } else { " samples" };
         frame.line(
             &format!(
-                "At {}: {throughput} samples/s, goodput {goodput}/s, p99 {}",
+                "Target {}: completed {throughput}{samples}/s, goodput {goodput}/s, p99 {}",
                 job.load.show(point.load),
                 units::duration(point.p99_ns)
             ),

@@ -168,9 +168,10 @@ fn both_time_lines(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
 }
 
 fn draw_help(frame: &mut Frame<'_>, look: Look, area: Rect) {
-    const LINES: [&str; 9] = [
+    const LINES: [&str; 10] = [
         "q, Ctrl-C  stop the run and keep its results.",
-        "           Twice: stop immediately, keep nothing.",
+        "           Twice: end 1.5 s after the first time,",
+        "           or when the results are written.",
         "p, space   pause or resume the display",
         "?, h, Esc  this help",
         "",

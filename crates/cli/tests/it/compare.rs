@@ -275,6 +275,7 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
     refused("", "expected two runs, found none");
     refused("a a --qps 3", "--qps has no effect: it configures runs");
     refused("a a --threshold -1%", "expected a share such as 2%");
+    refused("a a --threshold 0.5", "write 50% if it is a fraction, 0.5% if not");
     refused("a a --margin 1% --threshold 2%", "--margin 1% is less than --threshold 2%");
     refused("--interleave 2 a.toml b.toml --slices 3", "expected 1 or an even number up to 64");
     refused("--until-decided 1s a.toml", "--until-decided needs two configurations, found 1");

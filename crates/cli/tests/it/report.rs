@@ -66,6 +66,10 @@ fn well_formed(page: &str) -> Vec<String> {
         }
     }
     assert_eq!(open, [""; 0], "all is closed");
+    let level = |name: &String| name.strip_prefix('h')?.parse::<u32>().ok();
+    let levels: Vec<u32> = names.iter().filter_map(level).collect();
+    let jump = levels.windows(2).find(|pair| pair[1] > pair[0] + 1);
+    assert_eq!(jump, None, "a heading skips a level: {levels:?}");
     for wrong in ["NaN", "inf\"", "://", "undefined"] {
         assert!(!plain.contains(wrong), "{wrong} in the page");
     }

@@ -285,6 +285,21 @@ fn searches_and_sweeps_take_a_round_too() {
 }
 
 #[test]
+fn a_system_with_too_few_samples_for_a_round_is_one_problem() {
+    let folder = Folder::new();
+    let run = "run --round v5.1 --benchmark resnet50";
+    for (system, hint) in [
+        ("", "hint: add the model and the data of the benchmark"),
+        ("--system digits", "hint: use the data of the benchmark"),
+    ] {
+        let ran = folder.dyno(&format!("{run} {system}")).exits(2).stderr;
+        let problem = "round v5.1 requires at least 1,024 samples in memory for resnet; digits has";
+        assert_eq!(ran.matches(problem).count(), 1, "{ran}");
+        assert!(ran.contains(hint) && !ran.contains("lower it"), "{ran}");
+    }
+}
+
+#[test]
 fn what_does_not_exist_is_named_with_what_does() {
     let folder = Folder::new();
     for (arguments, expected) in [

@@ -241,6 +241,8 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         ("--short 0s", "expected --short above 0"),
         ("--from 9 --to 8", "is not below"),
         ("--tolerance 90%", "from 0.1% to 20%"),
+        ("--tolerance 0.1", "write 10% if it is a fraction, 0.1% if not"),
+        ("--limit errors<=0.5", "write 50% if it is a fraction, 0.5% if not"),
         ("--scenario offline", "a search raises the qps of Server"),
         ("--scenario MultiStream", "MultiStream has no default limit"),
         ("--mode accuracy", "runs only performance tests"),

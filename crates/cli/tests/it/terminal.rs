@@ -2,6 +2,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
+use std::time::Duration;
 
 use crate::program::{Folder, ignores_hang_up};
 use crate::pty::OnTerminal;
@@ -14,6 +15,8 @@ const SHORT: &str = "run --system null --scenario server --mode performance --qp
 
 const ALTERNATE_SCREEN: &str = "\x1b[?1049h";
 const SCREEN_OF_BEFORE: &str = "\x1b[?1049l";
+/// Longer than the interval at which keys are read.
+const BETWEEN_READINGS: Duration = Duration::from_millis(100);
 const CURSOR_SHOWN: &str = "\x1b[?25h";
 
 fn on_terminal(folder: &Folder, arguments: &str, variables: &[(&str, &str)]) -> OnTerminal {
@@ -40,6 +43,26 @@ fn the_full_screen_follows_the_run_and_gives_the_terminal_back() {
     let (_, after) = shown.split_once(SCREEN_OF_BEFORE).unwrap();
     assert!(after.contains(CURSOR_SHOWN) && after.contains("report: "), "{after:?}");
     assert!(stdout.contains("INTERRUPTED") && !stdout.contains('\x1b'), "{stdout}");
+}
+
+/// The second key ends a run that does not end; a run that is about to end shows its results.
+#[test]
+fn a_second_key_does_not_keep_a_run_from_ending() {
+    for keys in ["q", "\x03"] {
+        let folder = Folder::new();
+        let mut run = on_terminal(&folder, &format!("{LONG} --tui"), &[]);
+        run.wait_for("Conditions");
+        run.wait_for("p99");
+        run.press(keys);
+        // Two keys of one reading are one wish.
+        std::thread::park_timeout(BETWEEN_READINGS);
+        run.press(keys);
+        let (status, shown, stdout) = run.end();
+        assert_eq!(status.code(), Some(130), "{shown}");
+        let (_, after) = shown.split_once(SCREEN_OF_BEFORE).unwrap();
+        assert!(after.contains("report: "), "{after:?}");
+        assert!(stdout.contains("Verdict: INTERRUPTED"), "{stdout}");
+    }
 }
 
 #[test]

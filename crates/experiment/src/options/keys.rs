@@ -217,7 +217,7 @@ keys! {
     "seed" "N" "Seed of samples and arrivals" "the official seeds of the current round"
         |o, v, _| { o.seed = Some(number(v)?); Ok(()) };
     @"Verdict";
-    "require" "[SCENARIO:]LIMIT" "Limit that performance tests must keep, such as p99<=5ms or server:errors<=0.1%, judged by its confidence interval; repeat for each limit" "none"
+    "require" "[SCENARIO:]LIMIT" "Limit that performance tests must keep, such as p99<=5ms or server:errors<=0.1%, judged by its confidence interval; a share needs its % sign; repeat for each limit" "none"
         |o, v, _| { add(&mut o.requirements, Requirement::parse(v)?); Ok(()) };
     "goodput" "LIMITS" "Also report the rate within these limits in ms: ttft:MS, tpot:MS and e2el:MS, separated by commas" "the bounds of Server only"
         |o, v, _| { o.goodput = Some(v.parse()?); Ok(()) };

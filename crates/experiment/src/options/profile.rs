@@ -4,6 +4,8 @@ use dyno_loadgen::settings::{Origin, Scenario, Settings};
 #[cfg(doc)]
 use dyno_results::summary::NO_BOUND;
 
+use super::FailureRule;
+
 /// A named set of settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Profile {
@@ -85,18 +87,28 @@ impl Profile {
         }
     }
 
-    /// Returns a remark for readers of results.
-    pub fn remark(self) -> Option<&'static str> {
+    /// Returns a remark for readers of results whose failed requests are judged by this rule.
+    pub fn remark(self, failures: FailureRule) -> Option<&'static str> {
         match self {
             Self::Quick => Some(
                 "Profile quick: tests are shorter than the 600 s of the rules; use --profile \
                  rules for full-length runs.",
             ),
             Self::Rules => None,
-            Self::Llm => Some(
-                "Profile llm has no MLPerf bounds: VALID means complete answers and an \
-                 undisturbed client. Add your own limits with --require.",
-            ),
+            Self::Llm => Some(match failures {
+                FailureRule::None => {
+                    "Profile llm has no MLPerf bounds: VALID means complete answers and an \
+                     undisturbed client. Add your own limits with --require."
+                }
+                FailureRule::Requirement => {
+                    "Profile llm has no MLPerf bounds: VALID means an undisturbed client, \
+                     requirements that are met, and no more failed requests than --require allows."
+                }
+                FailureRule::Bound => {
+                    "Profile llm has no MLPerf bounds: VALID means an undisturbed client. The \
+                     limits of the search judge failed requests."
+                }
+            }),
         }
     }
 }
@@ -106,6 +118,15 @@ mod tests {
     use dyno_results::summary::NO_BOUND;
 
     use super::*;
+
+    #[test]
+    fn valid_means_complete_answers_only_where_no_request_may_fail() {
+        let remark = |failures| Profile::Llm.remark(failures).unwrap();
+        assert!(remark(FailureRule::None).contains("VALID means complete answers"));
+        for failures in [FailureRule::Requirement, FailureRule::Bound] {
+            assert!(!remark(failures).contains("complete answers"));
+        }
+    }
 
     #[test]
     fn the_bound_of_no_bound_is_written_as_a_number() {

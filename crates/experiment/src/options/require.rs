@@ -70,6 +70,7 @@ mod tests {
         assert_eq!(read("server: ttft.p90 <= 5ms"), Ok("Server:ttft.p90 <= 5ms".into()));
         assert!(read("sever:p99<=5ms").unwrap_err().contains("nearest is Server"));
         assert!(read("p99>=5ms").unwrap_err().contains("upper"));
+        assert!(read("errors<=0.001").unwrap_err().contains("write 0.1% if it is a fraction"));
         let own = Requirement::parse("latency<=5ms").unwrap();
         assert_eq!(limits::show(&own.limit(0.9)), "latency p90 <= 5.00 ms");
     }

@@ -4,7 +4,7 @@ use dyno_loadgen::plan::Load;
 use dyno_loadgen::settings::{Arrivals, Scenario, TestMode};
 
 use crate::environment;
-use crate::options::{Options, Profile};
+use crate::options::{FailureRule, Options, Profile};
 use crate::system::System;
 use crate::system::net::without_secrets;
 use crate::test::{PlannedTest, TestTenant};
@@ -13,7 +13,10 @@ use crate::test::{PlannedTest, TestTenant};
 /// seeds must give equal bytes.
 pub fn of_run(options: &Options, system: &System) -> Vec<String> {
     // With a round, the profile does not determine the length of tests.
-    let of_profile = options.profile().remark().filter(|_| options.rules.is_none());
+    let failures = options.scenarios().into_iter().map(|scenario| options.failures(scenario));
+    let failures = failures.max_by_key(|rule| *rule != FailureRule::None);
+    let of_profile = options.profile().remark(failures.unwrap_or(FailureRule::None));
+    let of_profile = of_profile.filter(|_| options.rules.is_none());
     let said = [of_profile, system.remark()];
     let mut remarks: Vec<String> = said.into_iter().flatten().map(str::to_string).collect();
     remarks.extend(options.rules_remarks());

@@ -111,13 +111,49 @@ pub fn tests(
     let mut seen = std::collections::HashSet::new();
     problems.retain(|problem: &String| seen.insert(problem.clone()));
     if !problems.is_empty() {
-        return Err(Failure::usages(problems));
+        return Err(other_data(options, system).unwrap_or_else(|| Failure::usages(problems)));
     }
     if let Some(workers) = &system.remote_workers {
         workers.check(&tests, system.is_simulated())?;
     }
     Ok(tests)
 }
+
+/// Returns the failure of a system with fewer samples than the round requires, as of a system for
+/// another task; `None` for other systems. It is the cause of further invalid settings.
+fn other_data(options: &Options, system: &System) -> Option<Failure> {
+    let rules = options.rules.as_ref()?;
+    let samples = system.library_size().total;
+    let required = |scenario| {
+        let settings = options.settings(scenario, TestMode::PerformanceOnly, None);
+        let is_of_round = matches!(settings.origin(PERFORMANCE_SAMPLES), Some(Origin::Rules(_)));
+        is_of_round.then_some(settings.values.performance_sample_count_override)
+    };
+    let required = options.scenarios().into_iter().filter_map(required).max()?;
+    if required <= samples {
+        return None;
+    }
+    let (round, benchmark) = (rules.round.version, &rules.benchmark.name);
+    let problem = format!(
+        "round {round} requires at least {} samples in memory for {benchmark}; {} has {}",
+        units::count(required),
+        system.spec,
+        units::count(samples)
+    );
+    Some(Failure::usage(problem).hint(match options.run.system {
+        None => {
+            "add the model and the data of the benchmark, such as --system onnx:FILE --data FILE; \
+             without --system, a run measures the built-in model"
+        }
+        Some(_) => {
+            "use the data of the benchmark, or use all samples, which departs from the round: --set \
+             performance_sample_count_override=0"
+        }
+    }))
+}
+
+/// Setting of the size of the performance set.
+const PERFORMANCE_SAMPLES: &str = "performance_sample_count_override";
 
 fn planned(
     options: &Options,

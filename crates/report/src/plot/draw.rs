@@ -25,6 +25,10 @@ const LETTER: f64 = 6.6;
 const GAP: f64 = 12.0;
 const LINE: f64 = 24.0;
 
+/// Heading of charts without a visible one, for programs that read pages aloud: the title of a chart
+/// is a heading of the fourth level.
+pub const HEADING: &str = "<h3 class=\"spoken\">Charts</h3>";
+
 /// Returns a chart as a `<figure>`; empty if the chart has no series.
 pub fn figure(chart: &Chart) -> String {
     if chart.is_empty() {
@@ -111,9 +115,19 @@ fn plot(html: &mut String, chart: &Chart) {
     data(html, chart);
 }
 
+/// Returns the names of both axes, with the kinds of their scales at the end.
+fn axes(y: &str, x: &str) -> String {
+    const LOGARITHMIC: &str = ", logarithmic";
+    match (y.strip_suffix(LOGARITHMIC), x.strip_suffix(LOGARITHMIC)) {
+        (Some(y), Some(x)) => format!("{y} by {x}, both logarithmic"),
+        (Some(y), None) => format!("{y} (logarithmic) by {x}"),
+        (None, _) => format!("{y} by {x}"),
+    }
+}
+
 /// Returns the text of a chart for screen readers.
 fn spoken(chart: &Chart) -> String {
-    let mut said = format!("{}: {} by {}.", chart.title, chart.y.name, chart.x.name);
+    let mut said = format!("{}: {}.", chart.title, axes(&chart.y.name, &chart.x.name));
     for series in chart.series.iter().filter(|series| series.shape != Shape::Dots) {
         if series.shape == Shape::Bars {
             let highest = series.points.iter().max_by(|a, b| a.y.total_cmp(&b.y));
@@ -333,6 +347,17 @@ fn short(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn axes_are_named_before_their_scales() {
+        let (queries, time) = ("queries per 4 % of latency", "latency, logarithmic");
+        assert_eq!(
+            axes("queries per 4 % of latency, logarithmic", time),
+            "queries per 4 % of latency by latency, both logarithmic"
+        );
+        assert_eq!(axes("p99, logarithmic", "load"), "p99 (logarithmic) by load");
+        assert_eq!(axes(queries, time), "queries per 4 % of latency by latency, logarithmic");
+    }
 
     #[test]
     fn counts_are_whole_and_measures_have_six_digits() {

@@ -7,7 +7,7 @@ mod axis;
 mod draw;
 
 pub use axis::{Axis, Format};
-pub use draw::{figure, inert};
+pub use draw::{HEADING, figure, inert};
 
 /// Chart of one or more series.
 #[derive(Debug, Clone)]

@@ -73,7 +73,10 @@ pub fn parse(text: &str, percentile: f64) -> Result<Limit, String> {
                  errors<=0.1%, or remove the limit: in profile llm any failure makes a run INVALID"
             ));
         }
-        let allowed = share(value).ok_or_else(|| expected("a share above 0 and below 100 %"))?;
+        let allowed = units::parse_share(value).map_err(|why| format!("limit `{text}`: {why}"))?;
+        if !(0.0 < allowed && allowed < 1.0) {
+            return Err(expected("a share above 0 and below 100 %"));
+        }
         return Ok(Limit { quantity, allowed, bound: 0 });
     }
     let percentile = match at {
@@ -118,14 +121,6 @@ fn is_percentile(text: &str) -> bool {
 fn read_percentile(text: &str) -> Option<f64> {
     let percent: f64 = text.strip_prefix('p')?.parse().ok()?;
     (0.0 < percent && percent < 100.0).then_some(percent / 100.0)
-}
-
-fn share(text: &str) -> Option<f64> {
-    let share = match text.strip_suffix('%') {
-        Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,
-        None => text.parse().ok()?,
-    };
-    (0.0 < share && share < 1.0).then_some(share)
 }
 
 /// Risk that a run keeps a limit by chance although the system does not.
@@ -208,7 +203,6 @@ mod tests {
         check("ttft.p90≤200ms", "TTFT p90 <= 200 ms");
         check("TPOT p50 <= 50ms", "TPOT p50 <= 50.0 ms");
         check("errors <= 0.1%", "errors <= 0.1 %");
-        check("errors<=0.001", "errors <= 0.1 %");
         check("lag.p99<=1ms", "client lag p99 <= 1.00 ms");
         assert_eq!(parse_goodput("ttft:200", 0.99), parse("ttft.p99<=200ms", 0.5));
     }
@@ -224,6 +218,9 @@ mod tests {
             ("errors <= 0%", "any failure makes a run INVALID"),
             ("mean <= 3ms", "Metrics are latency, e2el, ttft, tpot, errors, lag"),
             ("errors <= 100%", "below 100 %"),
+            ("errors <= 0.5", "write 50% if it is a fraction, 0.5% if not"),
+            ("errors <= 5", "write 5%"),
+            ("errors <= few", "expected a share such as 2%"),
             ("errors.p99 <= 1%", "no percentile for errors"),
             ("p50 <= 0ms", "a bound above 0"),
         ] {

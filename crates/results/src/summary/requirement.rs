@@ -102,9 +102,15 @@ impl Requirement {
             }
             (None, _) => return "not measured".into(),
         };
-        let high = self.high.map_or("no upper limit".into(), of);
-        let confidence = self.confidence * 100.0;
-        format!("{} ({} to {high}, each with {confidence:.0} % confidence)", exact(value), of(low))
+        let (value, low, confidence) = (exact(value), of(low), self.confidence * 100.0);
+        match self.high.map(of) {
+            Some(high) => {
+                format!("{value} ({low} to {high}, each with {confidence:.0} % confidence)")
+            }
+            None => format!(
+                "{value} (at least {low} with {confidence:.0} % confidence; no upper limit yet)"
+            ),
+        }
     }
 
     /// Returns a line such as `latency p99 <= 5.00 ms: met, 4.21 ms (...)`.
@@ -140,6 +146,21 @@ mod tests {
         assert!(
             !line("share", false).contains("assumed") && !line("ns", false).contains("assumed")
         );
+    }
+
+    #[test]
+    fn an_open_interval_has_only_a_lower_limit() {
+        let shown = |high| {
+            let (unit, value, low) = ("ns".to_owned(), Some(2e8), Some(149e6));
+            let confidence = 0.95;
+            let found =
+                Requirement { unit, value, low, high, confidence, ..Requirement::default() };
+            found.measured_text()
+        };
+        let open = "200 ms (at least 149 ms with 95 % confidence; no upper limit yet)";
+        assert_eq!(shown(None), open);
+        let closed = "200 ms (149 ms to 300 ms, each with 95 % confidence)";
+        assert_eq!(shown(Some(3e8)), closed);
     }
 
     #[test]

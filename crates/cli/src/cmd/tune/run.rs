@@ -58,7 +58,8 @@ pub struct Run {
     /// Networks that share an NPU with the tuned one: a TOML file with the flags of dyno npu run
     #[arg(long, value_name = "FILE", conflicts_with = "closed")]
     scenario: Option<PathBuf>,
-    /// What share of the accuracy may be lost, instead of the descriptor's err_margin
+    /// What share of the accuracy may be lost, such as 0.01 for 1 %, instead of the descriptor's
+    /// err_margin
     #[arg(long, value_name = "SHARE", value_parser = share)]
     margin: Option<f64>,
     /// What must be kept of the accuracy, in percent

@@ -20,9 +20,9 @@ pub fn section(html: &mut String, network: &Network, outcome: &TuneOutcome) {
         return;
     }
     let has_cycles = points.iter().all(|point| point.cycles.is_some());
-    html.push_str(
-        "<section class=\"card\"><h2>What there was to choose from</h2><div class=\"charts\">",
-    );
+    html.push_str("<section class=\"card\"><h2>What there was to choose from</h2>");
+    html.push_str(plot::HEADING);
+    html.push_str("<div class=\"charts\">");
     let by_size =
         Axis::log("bits of weights and activations", Format::Count, points.iter().map(|p| p.bits));
     html.push_str(&pareto(outcome, set, &points, "Accuracy by size", by_size, |point| point.bits));

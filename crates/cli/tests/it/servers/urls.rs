@@ -203,6 +203,40 @@ fn an_answer_of_another_model_is_a_note() {
     assert!(!notes.contains("name \\\"large\\\""), "{notes}");
 }
 
+#[test]
+fn a_server_without_a_list_of_models_is_measured_with_a_given_one() {
+    let chats: Answer = |path, body| match path {
+        "/v1/chat/completions" if body["model"] == "tiny" => one_model(path, body),
+        _ => (404, JSON, json!({"error": {"message": format!("no {path}")}}).to_string()),
+    };
+    let continues: Answer = |path, _| match path {
+        "/v1/completions" => {
+            let choice = json!({"text": "one", "finish_reason": "length"});
+            (200, JSON, json!({"choices": [choice]}).to_string())
+        }
+        _ => (404, JSON, json!({"error": {"message": "no such path"}}).to_string()),
+    };
+    let folder = Folder::new();
+    for (answer, path) in [(chats, "/chat/completions"), (continues, "/completions")] {
+        let server = Server::start(answer);
+        let ran = folder.dyno(&format!(
+            "run http://{},model=tiny,stream=false --num-prompts 4 --set max_client_lag_ns=0 \
+             --out out",
+            server.address
+        ));
+        let found = format!("OpenAI-compatible: model tiny, {path}.");
+        assert!(ran.stderr.contains(&found), "{}", ran.stderr);
+        assert_eq!(summary(&folder)["tests"][0]["metrics"]["answers"]["whole"], 4, "{path}");
+        std::fs::remove_dir_all(folder.0.join("out")).unwrap();
+    }
+    let server = Server::start(chats);
+    let ran = folder.dyno(&format!("run http://{}", server.address)).exits(3);
+    assert!(ran.stderr.contains("add model=NAME to the URL"), "{}", ran.stderr);
+    let ran = folder.dyno(&format!("run http://{},model=other", server.address)).exits(3);
+    let words = "lists no models, and answers no request to model other: HTTP status 404";
+    assert!(ran.stderr.contains(words), "{}", ran.stderr);
+}
+
 /// Redirects every path outside of `/gateway` into it.
 fn redirecting(path: &str, body: &Value) -> (u16, &'static str, String) {
     let path = path.strip_suffix("?api-version=7").unwrap_or(path);

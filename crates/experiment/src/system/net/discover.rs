@@ -42,9 +42,10 @@ struct Discovery {
 /// the URL by the system. `watch` receives what the server is. A plan asks no server.
 ///
 /// The server is asked whether it is OpenAI-compatible, or a server of the Open Inference Protocol
-/// over HTTP or gRPC. A server with one model is measured with that model. Keys of a system may follow
-/// the URL, as in `http://localhost:8000,token-env=KEY`. A server that is not ready is asked again
-/// within `--ready-timeout`.
+/// over HTTP or gRPC. A server with one model is measured with that model; one without a list of models,
+/// such as a gateway, with `model=NAME`. Keys of a system may follow the URL, as in
+/// `http://localhost:8000,token-env=KEY`. A server that is not ready is asked again within
+/// `--ready-timeout`.
 ///
 /// # Errors
 /// No server answers, it speaks neither, or it has several models.
@@ -146,8 +147,33 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
             spec: format!("openai:{base}{query},api=tgi{}", keys.text_without(&["api", "model"])),
             found: format!("{base} is taken for Text Generation Inference."),
         }),
-        _ => server.other(&text, base, &answer, &models, &keys),
+        _ => match (server.other(&text, base, &answer, &models, &keys)?, models.given_first()) {
+            (Some(found), _) => Ok(found),
+            // Some gateways do not list their models.
+            (None, Some(model)) if is_absent(answer.status) => {
+                let api = match (named.or(of_path), chats) {
+                    (Some(api), _) => api,
+                    (None, Some(true)) => Api::Chat,
+                    (None, Some(false)) => Api::Completions,
+                    (None, None) => server.api_of(&text, model)?,
+                };
+                Ok(models.discovery(&format!("{text}{query}"), model, api, &keys))
+            }
+            (None, _) => Err(no_known_server(&text, base, answer.status)),
+        },
     }
+}
+
+/// Returns the failure of a server that speaks no protocol that is found out.
+fn no_known_server(text: &str, base: &str, status: u16) -> Failure {
+    Failure::set_up(format!(
+        "{base} is neither OpenAI-compatible (HTTP status {status} for {text}/models) nor a server \
+         of the Open Inference Protocol"
+    ))
+    .hint(
+        "if it is OpenAI-compatible and does not list its models, add model=NAME to the URL; \
+         --system raw:URL measures any interface over HTTP (see dyno info systems)",
+    )
 }
 
 /// Models that the keys of a URL request.
@@ -162,6 +188,11 @@ impl RequestedModels {
     fn take(given: &mut SpecKeys) -> Result<Self, Failure> {
         let are_without = given.removed_members().any(|member| member == "model");
         Ok(Self { one: given.text("model"), mix: given.read_as("models")?, are_without })
+    }
+
+    /// Returns the first model that the keys name.
+    fn given_first(&self) -> Option<&str> {
+        self.one.as_deref().or_else(|| self.mix.as_ref().map(ModelMix::first))
     }
 
     /// Returns the first model of the requests, which the server has: a given one, or else its only one.
@@ -292,6 +323,11 @@ fn is_unauthorized(status: u16) -> bool {
     matches!(status, 401 | 403)
 }
 
+/// Returns whether an answer with this status means that the server does not have the path or model.
+fn is_absent(status: u16) -> bool {
+    matches!(status, 404 | 405 | 501)
+}
+
 /// Asks servers single questions.
 struct Questions<'a> {
     options: &'a Options,
@@ -389,7 +425,8 @@ impl Questions<'_> {
         Ok((base, answer))
     }
 
-    /// Returns the server of an answer that is no list of models.
+    /// Returns the server of an answer that is no list of models; `None` if it speaks no protocol that
+    /// is found out without one.
     fn other(
         &self,
         text: &str,
@@ -397,7 +434,7 @@ impl Questions<'_> {
         answer: &HttpAnswer,
         models: &RequestedModels,
         keys: &SpecKeys,
-    ) -> Result<Discovery, Failure> {
+    ) -> Result<Option<Discovery>, Failure> {
         match answer.status {
             status if is_unauthorized(status) => Err(self.unauthorized(text, answer)),
             status @ (429 | 500 | 502..=504) => {
@@ -407,14 +444,34 @@ impl Questions<'_> {
                 Err(Failure::server(kind, problem)
                     .hint("wait until the server has loaded its model, or check its log"))
             }
-            status => self.tensors(base, models.one.as_deref(), keys)?.ok_or_else(|| {
-                Failure::set_up(format!(
-                    "{base} is neither OpenAI-compatible (HTTP status {status} for {text}/models) \
-                     nor a server of the Open Inference Protocol"
-                ))
-                .hint("see dyno info systems; --system raw:URL measures any interface over HTTP")
-            }),
+            _ => self.tensors(base, models.one.as_deref(), keys),
         }
+    }
+
+    /// Returns the interface at which a model answers that no list has.
+    ///
+    /// # Errors
+    /// The server has neither interface or no such model, cannot be reached, or demands a token.
+    fn api_of(&self, text: &str, model: &str) -> Result<Api, Failure> {
+        if self.chats(text, model)? {
+            return Ok(Api::Chat);
+        }
+        let input = Input::Text("Hello".into());
+        let body = Body { max_tokens: Some(1), ..Body::new(model, input) }.to_json();
+        let answer = self.post(text, Api::Completions.path(), body)?;
+        if is_unauthorized(answer.status) {
+            return Err(self.unauthorized(text, &answer));
+        }
+        if !is_absent(answer.status) {
+            return Ok(Api::Completions);
+        }
+        let words = self.words(&answer);
+        let problem = format!(
+            "{text} lists no models, and answers no request to model {}: HTTP status {}: {words}",
+            printable(model),
+            answer.status
+        );
+        Err(Failure::set_up(problem).hint("check the URL and the name of the model"))
     }
 
     /// Returns whether a model answers messages; some models only continue texts.
@@ -429,7 +486,7 @@ impl Questions<'_> {
             return Err(self.unauthorized(base, &answer));
         }
         let has_no_template = answer.words().to_ascii_lowercase().contains("chat template");
-        Ok(!matches!(answer.status, 404 | 405 | 501) && !has_no_template)
+        Ok(!is_absent(answer.status) && !has_no_template)
     }
 
     /// Returns the server as one of the Open Inference Protocol, with the given model or else its only
@@ -489,111 +546,4 @@ impl Questions<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_in_the_forms_that_people_copy_have_one_base() {
-        for (url, base, api) in [
-            ("http://h:1", "http://h:1/v1", None),
-            ("http://h:1/v1", "http://h:1/v1", None),
-            ("http://h:1/v1/models", "http://h:1/v1", None),
-            ("http://h:1/v1/chat/completions", "http://h:1/v1", Some(Api::Chat)),
-            ("http://h:1/v1/completions", "http://h:1/v1", Some(Api::Completions)),
-            ("http://h:1/v1/embeddings", "http://h:1/v1", Some(Api::Embeddings)),
-            ("http://h:1/generate", "http://h:1/v1", Some(Api::Generate)),
-            ("https://h/gateway/llm", "https://h/gateway/llm", None),
-            ("http://[::1]:1", "http://[::1]:1/v1", None),
-        ] {
-            let (short, found) = without_path(url);
-            assert_eq!((text_base(short).as_str(), found), (base, api), "{url}");
-        }
-    }
-
-    #[test]
-    fn only_keys_that_were_found_out_are_added() {
-        let spec = |keys: &str| {
-            let argument = format!("http://h{keys}");
-            let keys = SpecKeys::read("openai", &argument).unwrap();
-            let mut given = SpecKeys::read("openai", &argument).unwrap();
-            let models = RequestedModels::take(&mut given).unwrap();
-            models.discovery("http://h/v1", "a", Api::Chat, &keys).spec
-        };
-        for (keys, expected) in [
-            ("", ",model=a,chat=true"),
-            (",model=a,retries=2,chat=true", ",model=a,chat=true,retries=2"),
-            (",models=a*3+b", ",chat=true,models=a*3+b"),
-            (",without=model", ",chat=true,without=model"),
-            (",model:=", ",chat=true,model:="),
-            (",stop:=[\"x\",\"model=y\"]", ",model=a,chat=true,stop:=[\"x\",\"model=y\"]"),
-        ] {
-            assert_eq!(spec(keys), format!("openai:http://h/v1{expected}"));
-        }
-    }
-
-    #[test]
-    fn requested_models_are_those_of_the_server() {
-        let first = |keys: &str, names: &[&str]| {
-            let mut given = SpecKeys::read("openai", &format!("http://h{keys}")).unwrap();
-            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            let models = RequestedModels::take(&mut given).unwrap();
-            let route = given.route().unwrap();
-            let options = given.options(&RunOptions::default()).unwrap();
-            let server =
-                Questions { options: &options, route, query: "", version: HttpVersion::Http1 };
-            let found = models.first(&names, "http://h", &server);
-            found.map_err(|failure| failure.problems()[0].clone())
-        };
-        assert_eq!(first("", &["a"]).unwrap(), "a");
-        assert_eq!(first(",model=b", &["a", "b"]).unwrap(), "b");
-        assert_eq!(first(",models=b*3+a", &["a", "b", "c"]).unwrap(), "b");
-        assert_eq!(first(",without=model", &["a", "b"]).unwrap(), "a");
-        assert_eq!(first("", &["a", "b"]).unwrap_err(), "the server has 2 models: a, b");
-        assert_eq!(first(",models=a+x", &["a", "b"]).unwrap_err(), "the server has a, b, not x");
-        let odd = first("", &["a\u{1b}[2J", "b\nc"]).unwrap_err();
-        assert_eq!(odd, "the server has 2 models: a\u{fffd}[2J, b\u{fffd}c");
-        assert_eq!(first(",model=\"a\\u002cb\"", &["a,b"]).unwrap(), "a,b");
-        let secret = first(",header.x-key=sesame", &["m-sesame"]).unwrap_err();
-        assert!(secret.contains("repeats a secret"), "{secret}");
-        assert_eq!(first(",header.x-key=sesame", &["m"]).unwrap(), "m");
-        let several = first(",header.x-key=sesame", &["m-sesame", "n"]).unwrap_err();
-        assert_eq!(several, "the server has 2 models: m-***, n");
-    }
-
-    #[test]
-    fn names_of_servers_add_no_keys() {
-        let name = "m,sessions=live,tools=sh -c x\n";
-        let argument = "http://h,retries=2";
-        let keys = SpecKeys::read("openai", argument).unwrap();
-        let mut given = SpecKeys::read("openai", argument).unwrap();
-        let models = RequestedModels::take(&mut given).unwrap();
-        let text = models.discovery("http://h/a,tools=x/v1", name, Api::Chat, &keys);
-        let tensors = super::tensors("oip", "http://h/gateway", name, "?k=v", &keys);
-        assert!(!text.found.contains('\n') && !tensors.found.contains('\n'));
-        for (discovery, system) in [(text, "openai"), (tensors, "oip")] {
-            let argument = discovery.spec.split_once(':').unwrap().1;
-            let mut read = SpecKeys::read(system, argument).unwrap();
-            assert_eq!(read.text("model").as_deref(), Some(name), "{}", discovery.spec);
-            for key in ["sessions", "tools"] {
-                assert!(!read.has(key), "{}", discovery.spec);
-            }
-        }
-        let plain = super::tensors("oip", "http://h", "iris.v1", "", &keys);
-        assert_eq!(plain.spec, "oip:http://h/iris.v1,retries=2");
-    }
-
-    #[test]
-    fn an_error_of_a_certificate_names_each_way_to_accept_it() {
-        let hint = reach_hint(Kind::Tls, "start it");
-        assert!(["ca=FILE", "fingerprint=", "insecure=true"].iter().all(|key| hint.contains(key)));
-        assert_eq!(reach_hint(Kind::Connect, "start it"), "start it");
-    }
-
-    #[test]
-    fn a_hint_shows_no_name_that_a_shell_reads_in_another_way() {
-        assert_eq!(in_command("org/model:tag@v1.2"), "org/model:tag@v1.2");
-        for name in ["m;ls", "$(ls)", "a b", "a,b", "`ls`", "a'b", "a\nb", "~"] {
-            assert_eq!(in_command(name), "NAME");
-        }
-    }
-}
+mod tests;
