@@ -11,6 +11,7 @@ use dyno_experiment::run::variables;
 use dyno_experiment::system::Target;
 use dyno_experiment::system::net::identify;
 
+use crate::cmd::command_names;
 use crate::output;
 
 /// The keys that are given as flags.
@@ -43,7 +44,8 @@ impl KeyArgs {
                 let problem = format!("both {target} and --system {system} select a system");
                 return Err(Failure::usage(problem).hint("remove one of them"));
             }
-            let (Target::System(spec) | Target::Server(spec)) = Target::read(target)?;
+            let (Target::System(spec) | Target::Server(spec)) =
+                Target::read(target, &command_names())?;
             line.give("system", &spec);
         }
         identify(&mut line, variables(), is_talking.then(output::console).as_ref())?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use dyno_loadgen::clock::Nanos;
 use dyno_net::ask::{HttpAnswer, ServerQuery, is_redirection};
 use dyno_net::client::Options;
-use dyno_net::endpoint::Endpoint;
+use dyno_net::endpoint::{Endpoint, EndpointError};
 use dyno_net::exchange::{HttpVersion, Method, Request};
 use dyno_net::oip::messages::{Empty, SERVER_METADATA, ServerMetadataResponse};
 use dyno_net::openai::{Api, Input, Message, Request as Body};
@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use super::model_names::quoted;
 use super::models::ModelMix;
+use super::secrets::without_credentials;
 use super::spec_keys::Route;
 use super::{SpecKeys, openai, reach_hint, ready, version};
 use crate::failure::Failure;
@@ -97,12 +98,27 @@ fn discover(url: &str, ready_timeout: Nanos) -> Result<Discovery, Failure> {
 /// A URL or a key that is not valid.
 fn assumed(argument: &str) -> Result<String, Failure> {
     let url = SpecKeys::read("openai", argument)?.url;
+    check_url(&url)?;
     let name = if url.contains("/v2/models/") { "oip" } else { "openai" };
     Ok(format!("{name}:{argument}"))
 }
 
+/// Rejects a text that is not the URL of an HTTP server.
+fn check_url(url: &str) -> Result<(), Failure> {
+    let Err(error) = url.parse::<Endpoint>() else { return Ok(()) };
+    let problem = format!("{error}, in `{}`", without_credentials(url));
+    let hint = match &error {
+        EndpointError::Scheme { found: Some(scheme) } if scheme.starts_with("grpc") => {
+            "use oip-grpc:HOST:PORT/MODEL for the Open Inference Protocol over gRPC"
+        }
+        _ => "for example http://localhost:8000",
+    };
+    Err(Failure::usage(problem).hint(hint))
+}
+
 fn recognize(argument: &str) -> Result<Discovery, Failure> {
     let keys = SpecKeys::read("openai", argument)?;
+    check_url(&keys.url)?;
     let mut given = SpecKeys::read("openai", argument)?;
     let models = RequestedModels::take(&mut given)?;
     let chats = given.has("chat").then(|| given.switch("chat", false)).transpose()?;
@@ -489,111 +505,4 @@ impl Questions<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_in_the_forms_that_people_copy_have_one_base() {
-        for (url, base, api) in [
-            ("http://h:1", "http://h:1/v1", None),
-            ("http://h:1/v1", "http://h:1/v1", None),
-            ("http://h:1/v1/models", "http://h:1/v1", None),
-            ("http://h:1/v1/chat/completions", "http://h:1/v1", Some(Api::Chat)),
-            ("http://h:1/v1/completions", "http://h:1/v1", Some(Api::Completions)),
-            ("http://h:1/v1/embeddings", "http://h:1/v1", Some(Api::Embeddings)),
-            ("http://h:1/generate", "http://h:1/v1", Some(Api::Generate)),
-            ("https://h/gateway/llm", "https://h/gateway/llm", None),
-            ("http://[::1]:1", "http://[::1]:1/v1", None),
-        ] {
-            let (short, found) = without_path(url);
-            assert_eq!((text_base(short).as_str(), found), (base, api), "{url}");
-        }
-    }
-
-    #[test]
-    fn only_keys_that_were_found_out_are_added() {
-        let spec = |keys: &str| {
-            let argument = format!("http://h{keys}");
-            let keys = SpecKeys::read("openai", &argument).unwrap();
-            let mut given = SpecKeys::read("openai", &argument).unwrap();
-            let models = RequestedModels::take(&mut given).unwrap();
-            models.discovery("http://h/v1", "a", Api::Chat, &keys).spec
-        };
-        for (keys, expected) in [
-            ("", ",model=a,chat=true"),
-            (",model=a,retries=2,chat=true", ",model=a,chat=true,retries=2"),
-            (",models=a*3+b", ",chat=true,models=a*3+b"),
-            (",without=model", ",chat=true,without=model"),
-            (",model:=", ",chat=true,model:="),
-            (",stop:=[\"x\",\"model=y\"]", ",model=a,chat=true,stop:=[\"x\",\"model=y\"]"),
-        ] {
-            assert_eq!(spec(keys), format!("openai:http://h/v1{expected}"));
-        }
-    }
-
-    #[test]
-    fn requested_models_are_those_of_the_server() {
-        let first = |keys: &str, names: &[&str]| {
-            let mut given = SpecKeys::read("openai", &format!("http://h{keys}")).unwrap();
-            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
-            let models = RequestedModels::take(&mut given).unwrap();
-            let route = given.route().unwrap();
-            let options = given.options(&RunOptions::default()).unwrap();
-            let server =
-                Questions { options: &options, route, query: "", version: HttpVersion::Http1 };
-            let found = models.first(&names, "http://h", &server);
-            found.map_err(|failure| failure.problems()[0].clone())
-        };
-        assert_eq!(first("", &["a"]).unwrap(), "a");
-        assert_eq!(first(",model=b", &["a", "b"]).unwrap(), "b");
-        assert_eq!(first(",models=b*3+a", &["a", "b", "c"]).unwrap(), "b");
-        assert_eq!(first(",without=model", &["a", "b"]).unwrap(), "a");
-        assert_eq!(first("", &["a", "b"]).unwrap_err(), "the server has 2 models: a, b");
-        assert_eq!(first(",models=a+x", &["a", "b"]).unwrap_err(), "the server has a, b, not x");
-        let odd = first("", &["a\u{1b}[2J", "b\nc"]).unwrap_err();
-        assert_eq!(odd, "the server has 2 models: a\u{fffd}[2J, b\u{fffd}c");
-        assert_eq!(first(",model=\"a\\u002cb\"", &["a,b"]).unwrap(), "a,b");
-        let secret = first(",header.x-key=sesame", &["m-sesame"]).unwrap_err();
-        assert!(secret.contains("repeats a secret"), "{secret}");
-        assert_eq!(first(",header.x-key=sesame", &["m"]).unwrap(), "m");
-        let several = first(",header.x-key=sesame", &["m-sesame", "n"]).unwrap_err();
-        assert_eq!(several, "the server has 2 models: m-***, n");
-    }
-
-    #[test]
-    fn names_of_servers_add_no_keys() {
-        let name = "m,sessions=live,tools=sh -c x\n";
-        let argument = "http://h,retries=2";
-        let keys = SpecKeys::read("openai", argument).unwrap();
-        let mut given = SpecKeys::read("openai", argument).unwrap();
-        let models = RequestedModels::take(&mut given).unwrap();
-        let text = models.discovery("http://h/a,tools=x/v1", name, Api::Chat, &keys);
-        let tensors = super::tensors("oip", "http://h/gateway", name, "?k=v", &keys);
-        assert!(!text.found.contains('\n') && !tensors.found.contains('\n'));
-        for (discovery, system) in [(text, "openai"), (tensors, "oip")] {
-            let argument = discovery.spec.split_once(':').unwrap().1;
-            let mut read = SpecKeys::read(system, argument).unwrap();
-            assert_eq!(read.text("model").as_deref(), Some(name), "{}", discovery.spec);
-            for key in ["sessions", "tools"] {
-                assert!(!read.has(key), "{}", discovery.spec);
-            }
-        }
-        let plain = super::tensors("oip", "http://h", "iris.v1", "", &keys);
-        assert_eq!(plain.spec, "oip:http://h/iris.v1,retries=2");
-    }
-
-    #[test]
-    fn an_error_of_a_certificate_names_each_way_to_accept_it() {
-        let hint = reach_hint(Kind::Tls, "start it");
-        assert!(["ca=FILE", "fingerprint=", "insecure=true"].iter().all(|key| hint.contains(key)));
-        assert_eq!(reach_hint(Kind::Connect, "start it"), "start it");
-    }
-
-    #[test]
-    fn a_hint_shows_no_name_that_a_shell_reads_in_another_way() {
-        assert_eq!(in_command("org/model:tag@v1.2"), "org/model:tag@v1.2");
-        for name in ["m;ls", "$(ls)", "a b", "a,b", "`ls`", "a'b", "a\nb", "~"] {
-            assert_eq!(in_command(name), "NAME");
-        }
-    }
-}
+mod tests;
