@@ -1,3 +1,5 @@
+//! Addresses, keys and names of servers.
+
 use super::*;
 
 #[test]
