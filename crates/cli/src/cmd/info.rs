@@ -261,7 +261,10 @@ pub const VARIABLES: &[(&str, &str)] = &[
     ),
     ("ORT_DYLIB_PATH", "shared library of ONNX Runtime; --ort-lib overrides it."),
     ("PATH", "folders that are searched for python3, which locates ONNX Runtime."),
-    ("TERM", "dumb disables colors, the progress line and --tui."),
+    (
+        "TERM",
+        "dumb disables colors and --tui; progress is then a new line every 10 s, as in a file.",
+    ),
     ("TMPDIR", "folder for results that cannot be written to their own folder."),
     (
         "VIRTUAL_ENV",
