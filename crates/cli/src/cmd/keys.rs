@@ -59,7 +59,11 @@ impl KeyArgs {
 fn check_lists(given: &GivenKeys) -> Result<(), Failure> {
     let is_list = |name: &str, value: &str| {
         let is_value = SweepKey::find(name).is_ok_and(|key| key.check(value).is_ok());
-        !is_value && value.contains(',') && read_axis(&format!("{name}={value}")).is_ok()
+        // Each requirement has a flag of its own.
+        name != "require"
+            && !is_value
+            && value.contains(',')
+            && read_axis(&format!("{name}={value}")).is_ok()
     };
     match given.0.iter().find(|(key, value)| is_list(key.name, value)) {
         None => Ok(()),
