@@ -181,7 +181,8 @@ fn a_run_without_answers_is_not_advised_to_last_longer() {
                 --num-prompts 8 --fail-fast off";
     folder.dyno(&format!("run {}", server.arguments(more)));
     let test = &summary(&folder)["tests"][0];
-    assert!(test["reasons"].to_string().contains("8 of 8 samples failed"), "{test}");
+    assert_ne!(test["verdict"], "VALID");
+    assert_eq!(test["metrics"]["sample_count"], 0, "{test}");
     let notes = test["notes"].to_string();
     assert!(!notes.contains("Run longer") && !notes.contains("the fill and the drain"), "{notes}");
 }

@@ -237,11 +237,7 @@ fn wrong_file(argument: &str) -> Option<Failure> {
         }
         "py" => format!("dyno run python:{file}:FUNCTION measures a function of Python"),
         "so" => format!("dyno run plugin:{file} measures an engine behind the C interface"),
-        "xml" => {
-            "convert the model to ONNX, or serve it with OpenVINO Model Server, then dyno run \
-                  http://HOST:8000"
-                .into()
-        }
+        "xml" => "convert it to ONNX, or serve it and use dyno run http://HOST:8000".into(),
         _ => return None,
     };
     Some(Failure::usage(format!("{file} is not a system that Dyno measures")).hint(hint))
