@@ -192,6 +192,10 @@ fn add_end(summary: &mut summary::Test, log: &TestLog, ended: Option<EndReason>)
             let text = Violation::Lost { worker, workers }.to_string();
             summary.add_first_reason(Reason::new(ReasonKind::Ended, text));
         }
+        _ if summary.state == State::Interrupted && summary.reasons.is_empty() => {
+            let missing = log.runs().last().map_or(0, |run| run.record.missing());
+            summary.add_reason(Reason::new(ReasonKind::Ended, reasons::stopped(missing as u64)));
+        }
         _ => {}
     }
 }
@@ -263,7 +267,10 @@ fn judge_performance(
     }
     reasons::list(report, context).into_iter().for_each(|reason| test.add_reason(reason));
     test.notes = judgement.notes.iter().map(ToString::to_string).collect();
-    test.notes.extend(run.plan.in_flight().filter(|_| is_filling).map(fill_and_drain));
+    // A rate without answers has neither a fill nor a drain, and no longer run changes that.
+    let has_answers = report.metrics.sample_count > 0;
+    let in_flight = run.plan.in_flight().filter(|_| is_filling && has_answers);
+    test.notes.extend(in_flight.map(fill_and_drain));
     if let Some(metrics) = &test.metrics
         && let Some(excluded) = &metrics.excluded
     {

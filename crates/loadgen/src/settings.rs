@@ -527,6 +527,14 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
     candidates.min_by_key(|candidate| edit_distance(&word, candidate))
 }
 
+/// Returns the nearest candidate if it differs in at most a third of the characters of `word`, and in at
+/// most three.
+pub fn similar<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let near = nearest(word, candidates)?;
+    let most = word.chars().count().div_ceil(3).min(3);
+    (edit_distance(word, near) <= most).then_some(near)
+}
+
 /// Most characters of a word that [`nearest`] compares.
 const LONGEST_WORD: usize = 64;
 
@@ -557,6 +565,25 @@ mod tests {
             (field.set)(&mut settings, &text).unwrap();
             assert_eq!(settings, TestSettings::default(), "{}", field.name);
         }
+    }
+
+    #[test]
+    fn a_similar_name_differs_in_few_characters() {
+        let names = || ["digits", "null", "onnx", "3d-unet"].into_iter();
+        for (word, expected) in [
+            ("digitz", Some("digits")),
+            ("digtis", Some("digits")),
+            ("onx", Some("onnx")),
+            ("3dunet", Some("3d-unet")),
+            ("llama", None),
+            ("org", None),
+            ("", None),
+        ] {
+            assert_eq!(similar(word, names()), expected, "{word}");
+        }
+        let long = "d".repeat(1_000);
+        assert_eq!(similar(&long, names()), None);
+        assert_eq!(similar("digits", [].into_iter()), None);
     }
 
     #[test]

@@ -15,8 +15,8 @@ use dyno_experiment::{Control, End, Failure, Watch};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::compare::{LookPolicy, MARGIN, Metric, RISK};
 use dyno_results::run_directory::free_folder;
-use dyno_results::units;
 use dyno_results::write::pretty;
+use dyno_results::{summary, units};
 
 use crate::cmd::keys::KeyArgs;
 use crate::exit::Exit;
@@ -179,6 +179,7 @@ impl Compare {
                  dyno compare --interleave 5 A.toml B.toml",
             ));
         }
+        self.check_finished()?;
         let Some(margin) = self.margin.filter(|margin| *margin < self.threshold) else {
             return Ok(());
         };
@@ -188,6 +189,32 @@ impl Compare {
             "use a --margin of at least the --threshold: changes within the threshold are neither \
              better nor worse",
         ))
+    }
+
+    /// Rejects configurations and single files of runs where finished runs are expected.
+    fn check_finished(&self) -> Result<(), Failure> {
+        if self.is_played() {
+            return Ok(());
+        }
+        let given = || self.runs.iter().chain(&self.baseline).chain(&self.candidate);
+        if let Some(file) = given().find(|path| is_configuration(path)) {
+            let files: Vec<String> = given().map(|path| path.display().to_string()).collect();
+            let problem = format!("{} is a configuration, not a run", file.display());
+            return Err(Failure::usage(problem).hint(format!(
+                "measure both in turn: dyno compare --interleave 5 {}",
+                files.join(" ")
+            )));
+        }
+        // Other tools write files of this name, too; theirs are not beside records of Dyno.
+        let of_dyno = |path: &&PathBuf| path.ends_with(summary::FILE) && is_run(path);
+        match given().find(of_dyno) {
+            None => Ok(()),
+            Some(file) => {
+                let problem = format!("{} is a file of a run", file.display());
+                Err(Failure::usage(problem)
+                    .hint(format!("pass its folder, {}", folder_of(file).display())))
+            }
+        }
     }
 
     /// Checks that options of measurements have some.
@@ -443,6 +470,21 @@ impl Compare {
         }
         Ok(out)
     }
+}
+
+/// Returns whether a path names a configuration by its extension.
+fn is_configuration(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "toml") && !path.is_dir()
+}
+
+/// Returns whether a file is in the folder of a run of Dyno.
+fn is_run(file: &Path) -> bool {
+    summary::Run::read(folder_of(file)).is_ok()
+}
+
+fn folder_of(file: &Path) -> &Path {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    folder.unwrap_or(Path::new("."))
 }
 
 /// Least number of pairs that `--until-decided` runs.

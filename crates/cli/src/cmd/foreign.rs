@@ -1,140 +1,76 @@
-//! Flags of other load generators, with what Dyno has instead: those of vLLM bench, aiperf,
-//! guidellm, wrk, oha and k6.
+//! Flags and commands of other load generators and benchmarks, with what Dyno has instead: those of
+//! vLLM bench, aiperf, genai-perf, guidellm, perf_analyzer, wrk, hey, oha, k6, ab, locust, vegeta,
+//! trtexec, onnxruntime_perf_test, benchmark_app and the main.py of MLPerf.
+
+mod tables;
 
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// Commands that measure a server.
+use tables::{FLAGS, SERVE_FLAGS, WORDS};
+
+/// Commands that measure a system.
 const COMMANDS: [&str; 5] = ["run", "probe", "search", "sweep", "compare"];
 
-const URL: &str = "pass the URL without a flag: dyno run http://HOST:PORT";
-const RATE: &str = "use --request-rate RATE";
-const ARRIVALS: &str = "use --request-rate RATE for random arrivals, --max-concurrency N for a \
-                        fixed number in flight, or --sweep for several loads";
-const CONCURRENCY: &str = "use --max-concurrency N";
-const REQUESTS: &str = "use --num-prompts N";
-const DURATION: &str = "use --duration TIME, such as --duration 60s";
-const WARM_UP: &str = "use --warm-up N";
-const RAMP: &str = "use --ramp TIME";
-const INPUT: &str = "add input=N to the URL: dyno run http://HOST:PORT,input=N";
-const OUTPUT: &str = "add output=N to the URL: dyno run http://HOST:PORT,output=N; with \
-                      force-output=true answers have exactly this length";
-const LIMIT: &str = "add max-tokens=N to the URL: dyno run http://HOST:PORT,max-tokens=N";
-const PREFIX: &str = "add prefix=N to the URL: dyno run http://HOST:PORT,prefix=N";
-const DATA: &str = "use --data FILE; without it, prompts are random words";
-const TOKEN: &str = "add token-env=NAME to the URL: dyno run http://HOST:PORT,token-env=NAME, \
-                     where NAME is the environment variable with the token";
-const HEADER: &str = "add header.NAME=TEXT to the URL: dyno run http://HOST:PORT,header.NAME=TEXT";
-const MEMBER: &str = "add KEY:=JSON to the URL: dyno run 'http://HOST:PORT,temperature:=0'";
-const INTERFACE: &str = "Dyno identifies the server; api=NAME selects another interface: \
-                         dyno run http://HOST:PORT,api=chat";
-const STREAMING: &str = "Dyno streams by default; stream=false disables it: \
-                         dyno run http://HOST:PORT,stream=false";
-const TOKENIZER: &str =
-    "add tokenizer=FILE.json to the URL: dyno run http://HOST:PORT,tokenizer=FILE.json";
-const TIMEOUT: &str = "add timeout=TIME to the URL: dyno run http://HOST:PORT,timeout=30s";
-const SESSIONS: &str =
-    "add sessions=live to the URL: dyno run http://HOST:PORT,sessions=live,turns=N";
-const OUT: &str = "use --out DIR; each run writes summary.json and report.html";
-
-/// Flags, each with the advice. Their names differ from those of Dyno.
-const FLAGS: &[(&str, &str)] = &[
-    ("--api-key", TOKEN),
-    ("--arrival-pattern", ARRIVALS),
-    ("--artifact-dir", OUT),
-    ("--auth-token", TOKEN),
-    ("--backend", INTERFACE),
-    ("--base-url", URL),
-    ("--benchmark-duration", DURATION),
-    ("--concurrency", CONCURRENCY),
-    ("--connections", CONCURRENCY),
-    ("--conversation-num", SESSIONS),
-    ("--conversation-turn-mean", SESSIONS),
-    ("--custom-output-len", OUTPUT),
-    ("--dataset", DATA),
-    ("--dataset-name", DATA),
-    ("--dataset-path", DATA),
-    (
-        "--disable-keepalive",
-        "add keep-alive=false to the URL: dyno run http://HOST:PORT,keep-alive=false",
-    ),
-    ("--disable-tqdm", "use --no-progress"),
-    ("--endpoint", URL),
-    ("--endpoint-type", INTERFACE),
-    ("--extra-body", MEMBER),
-    ("--extra-inputs", MEMBER),
-    ("--header", HEADER),
-    ("--host", URL),
-    (
-        "--ignore-eos",
-        "add force-output=true to the URL: dyno run http://HOST:PORT,force-output=true",
-    ),
-    ("--input-file", DATA),
-    ("--input-len", INPUT),
-    ("--isl", INPUT),
-    ("--iterations", REQUESTS),
-    ("--latency-correction", "remove it: latency always counts from the scheduled time"),
-    ("--max-requests", REQUESTS),
-    ("--max-seconds", DURATION),
-    ("--max-tokens", LIMIT),
-    ("--no-tui", "use --no-progress"),
-    ("--num-requests", REQUESTS),
-    ("--num-warmups", WARM_UP),
-    ("--osl", OUTPUT),
-    ("--output-artifact-dir", OUT),
-    ("--output-dir", OUT),
-    ("--output-len", OUTPUT),
-    ("--output-path", OUT),
-    ("--output-tokens-mean", OUTPUT),
-    ("--port", URL),
-    ("--prefix-prompt-length", PREFIX),
-    ("--processor", TOKENIZER),
-    ("--query-per-second", RATE),
-    ("--ramp-up-strategy", RAMP),
-    ("--rampup", RAMP),
-    ("--random-input-len", INPUT),
-    ("--random-output-len", OUTPUT),
-    ("--random-prefix-len", PREFIX),
-    ("--random-seed", "use --seed N"),
-    ("--rate", RATE),
-    ("--rate-type", ARRIVALS),
-    ("--ready-check-timeout-sec", "use --ready-timeout TIME"),
-    ("--request-count", REQUESTS),
-    ("--request-rate-mode", ARRIVALS),
-    ("--request-timeout-seconds", TIMEOUT),
-    ("--requests", REQUESTS),
-    ("--result-dir", OUT),
-    ("--rps", RATE),
-    ("--save-result", OUT),
-    ("--streaming", STREAMING),
-    ("--synthetic-input-tokens-mean", INPUT),
-    ("--target", URL),
-    ("--temperature", MEMBER),
-    ("--timeout", TIMEOUT),
-    ("--tokenizer", TOKENIZER),
-    ("--url", URL),
-    ("--vus", CONCURRENCY),
-    ("--warmup", WARM_UP),
-    ("--warmup-request-count", WARM_UP),
-    ("-H", HEADER),
-    ("-c", CONCURRENCY),
-];
-
-/// Replaces the suggestion for an unknown flag of `command` if other load generators have this
-/// flag: names that look alike often mean something else.
+/// Replaces the suggestion for an unknown flag, argument or command if other tools have it: names that
+/// look alike often mean something else. `command` is the first argument of the program.
 pub fn with_advice(mut error: Error, command: &str) -> Error {
-    let is_unknown = error.kind() == ErrorKind::UnknownArgument && COMMANDS.contains(&command);
-    let Some(ContextValue::String(flag)) =
-        error.get(ContextKind::InvalidArg).filter(|_| is_unknown)
-    else {
-        return error;
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        _ => None,
     };
-    let Some((_, advice)) = FLAGS.iter().find(|(name, _)| name == flag) else { return error };
-    error.remove(ContextKind::SuggestedArg);
-    // The usage shows the flag that was suggested.
-    error.remove(ContextKind::Usage);
-    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![(*advice).into()]));
+    let advice = match error.kind() {
+        ErrorKind::InvalidSubcommand => {
+            text(ContextKind::InvalidSubcommand).filter(|word| *word == command).and_then(of_word)
+        }
+        ErrorKind::UnknownArgument => {
+            text(ContextKind::InvalidArg).and_then(|given| of_argument(given, command))
+        }
+        _ => None,
+    };
+    let Some(advice) = advice else { return error };
+    for kind in [
+        ContextKind::SuggestedArg,
+        ContextKind::SuggestedSubcommand,
+        // The usage shows the flag that was suggested.
+        ContextKind::Usage,
+    ] {
+        error.remove(kind);
+    }
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![advice.into()]));
     error
+}
+
+/// Returns the advice for a word in the place of the command.
+fn of_word(word: &str) -> Option<String> {
+    let has_port = word.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    if word.contains("://") || has_port || is_onnx(word) {
+        return Some(format!("use dyno run {word}"));
+    }
+    find(WORDS, word)
+}
+
+/// Returns the advice for a flag or another argument that a command does not have.
+fn of_argument(given: &str, command: &str) -> Option<String> {
+    let flag = match given.strip_prefix("--") {
+        Some(name) => format!("--{}", name.to_ascii_lowercase().replace('_', "-")),
+        None => given.to_owned(),
+    };
+    match command {
+        _ if COMMANDS.contains(&command) => find(FLAGS, &flag),
+        "serve" if is_onnx(given) => Some(format!("use dyno serve --system onnx:{given}")),
+        "serve" if !given.starts_with('-') => Some(format!("use dyno serve --system {given}")),
+        "serve" => find(SERVE_FLAGS, &flag),
+        _ => None,
+    }
+}
+
+fn is_onnx(word: &str) -> bool {
+    !word.starts_with('-') && word.to_ascii_lowercase().ends_with(".onnx")
+}
+
+fn find(table: &[(&str, &str)], name: &str) -> Option<String> {
+    table.iter().find(|(known, _)| *known == name).map(|(_, advice)| (*advice).to_owned())
 }
 
 #[cfg(test)]
@@ -144,10 +80,14 @@ mod tests {
     use super::*;
     use crate::cmd::{Dyno, command_line};
 
+    /// Returns the message for a wrong command line.
+    fn read(arguments: &[&str]) -> String {
+        Dyno::read(arguments.iter().map(OsString::from).collect()).unwrap_err().to_string()
+    }
+
     /// Returns the message for a flag of `dyno run`.
     fn message(flag: &str) -> String {
-        let arguments = ["dyno", "run", "http://h:1", flag, "8"];
-        Dyno::read(arguments.iter().map(OsString::from).collect()).unwrap_err().to_string()
+        read(&["dyno", "run", "http://h:1", flag, "8"])
     }
 
     #[test]
@@ -159,6 +99,34 @@ mod tests {
             ("--api-key", "http://HOST:PORT,token-env=NAME"),
             ("--dataset-name", "use --data FILE"),
             ("-c", "use --max-concurrency N"),
+            ("--target-qps", "use --request-rate RATE"),
+            ("--device", "start a model server"),
+            ("--provider", "start a model server"),
+            ("--providers", "start a model server"),
+            ("--port", "dyno run http://HOST:PORT"),
+            ("--slo", "use --goodput ttft:200"),
+            ("--version", "use dyno -V"),
+            ("--batch-size", "use --batch N"),
+            ("--batch_size", "use --batch N"),
+            ("--max-batchsize", "use --batch N"),
+            ("--endpoint", "http://HOST:PORT/v1/completions"),
+            ("--model-path", "dyno run MODEL.onnx"),
+            ("--loadEngine", "dyno run MODEL.onnx"),
+            ("--mlperf_conf", "use --conf FILE"),
+            ("--accuracy", "use --mode accuracy"),
+            ("--concurrency-range", "dyno sweep --over max-concurrency=1,2,4"),
+            ("--temperature", "temperature:=0"),
+            ("--insecure", "insecure=true"),
+            ("--run-time", "use --duration TIME"),
+            ("--users", "use --max-concurrency N"),
+            ("-n", "use --num-prompts N"),
+            ("-m", "dyno run MODEL.onnx"),
+            ("-o", "use --out DIR"),
+            ("-z", "use --duration TIME"),
+            ("-d", "use --duration TIME"),
+            ("-t", "use --duration TIME"),
+            ("-u", "pass the URL without a flag"),
+            ("-b", "use --batch N"),
         ] {
             let message = message(flag);
             assert!(message.contains(&format!("unexpected argument '{flag}'")), "{message}");
@@ -170,22 +138,55 @@ mod tests {
     }
 
     #[test]
+    fn words_of_other_tools_are_answered_with_commands() {
+        for (arguments, expected) in [
+            (&["dyno", "model.onnx"][..], "use dyno run model.onnx"),
+            (&["dyno", "http://h:1"][..], "use dyno run http://h:1"),
+            (&["dyno", "h:1"][..], "use dyno run h:1"),
+            (&["dyno", "bench", "serve"][..], "use dyno run: dyno run http://HOST:PORT"),
+            (&["dyno", "serve", "m.onnx"][..], "use dyno serve --system onnx:m.onnx"),
+            (&["dyno", "serve", "digits"][..], "use dyno serve --system digits"),
+            (&["dyno", "serve", "--port", "8000"][..], "use --http HOST:PORT"),
+        ] {
+            let message = read(arguments);
+            assert!(message.contains(expected) && !message.contains("Usage"), "{message}");
+            assert!(!message.contains("similar") && !message.contains("'-- "), "{message}");
+        }
+        let own = read(&["dyno", "serch"]);
+        assert!(own.contains("similar subcommand") && own.contains("'search'"), "{own}");
+        let dyno = command_line();
+        for (word, _) in WORDS {
+            assert!(dyno.find_subcommand(word).is_none(), "{word}");
+        }
+    }
+
+    #[test]
     fn advice_is_for_foreign_flags_and_names_our_own() {
         let dyno = command_line();
-        let run = dyno.find_subcommand("run").unwrap();
-        let is_ours = |flag: &str| {
-            run.get_arguments().any(|arg| {
+        let has = |command: &str, flag: &str| {
+            let command = dyno.find_subcommand(command).unwrap();
+            command.get_arguments().any(|arg| {
                 let aliases = arg.get_visible_aliases().unwrap_or_default();
                 let mut names = arg.get_long().into_iter().chain(aliases);
                 names.any(|name| flag == format!("--{name}"))
                     || arg.get_short().is_some_and(|name| flag == format!("-{name}"))
             })
         };
-        assert!(is_ours("--request-rate") && is_ours("-q"));
-        for &(flag, advice) in FLAGS {
-            assert!(!is_ours(flag), "{flag}");
-            let named = advice.split([' ', ',', ';']).filter(|word| word.starts_with("--"));
-            named.for_each(|named| assert!(is_ours(named), "{flag}: {named}"));
+        assert!(has("run", "--request-rate") && has("run", "-q"));
+        for (command, table) in [("run", FLAGS), ("serve", SERVE_FLAGS)] {
+            for (at, &(flag, advice)) in table.iter().enumerate() {
+                assert!(!has(command, flag), "{flag}");
+                assert!(table[..at].iter().all(|(other, _)| *other != flag), "{flag} is twice");
+                // A setting is a flag, too; `--over` and `--join` belong to the command that is named.
+                let is_known = |word: &str| {
+                    has(command, word)
+                        || word.starts_with("--settings.")
+                        || ["--over", "--join", "--format", "--system"].contains(&word)
+                };
+                let named =
+                    advice.split([' ', ',', ';', ':']).filter(|word| word.starts_with("--"));
+                named.for_each(|named| assert!(is_known(named), "{flag}: {named}"));
+            }
         }
     }
 }

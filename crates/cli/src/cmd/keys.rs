@@ -6,11 +6,12 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use dyno_experiment::Failure;
-use dyno_experiment::options::{CommandLine, GivenKeys, KEYS};
+use dyno_experiment::options::{CommandLine, GivenKeys, KEYS, SweepKey, read_axis};
 use dyno_experiment::run::variables;
 use dyno_experiment::system::Target;
 use dyno_experiment::system::net::identify;
 
+use crate::cmd::command_names;
 use crate::output;
 
 /// The keys that are given as flags.
@@ -37,18 +38,41 @@ impl KeyArgs {
                 "warning: {INIT_FILE} is not used; add --config {INIT_FILE} to use it"
             ));
         }
+        check_lists(&self.given)?;
         let mut line = line.clone();
         if let Some(target) = target {
             if let Some(system) = line.given("system") {
                 let problem = format!("both {target} and --system {system} select a system");
                 return Err(Failure::usage(problem).hint("remove one of them"));
             }
-            let (Target::System(spec) | Target::Server(spec)) = Target::read(target)?;
+            let (Target::System(spec) | Target::Server(spec)) =
+                Target::read(target, &command_names())?;
             line.give("system", &spec);
         }
         identify(&mut line, variables(), is_talking.then(output::console).as_ref())?;
         self.given = line.keys;
         Ok(())
+    }
+}
+
+/// Rejects a flag with several values where one is expected, and names the command that measures each.
+fn check_lists(given: &GivenKeys) -> Result<(), Failure> {
+    let is_list = |name: &str, value: &str| {
+        let is_value = SweepKey::find(name).is_ok_and(|key| key.check(value).is_ok());
+        // Each requirement has a flag of its own.
+        name != "require"
+            && !is_value
+            && value.contains(',')
+            && read_axis(&format!("{name}={value}")).is_ok()
+    };
+    match given.0.iter().find(|(key, value)| is_list(key.name, value)) {
+        None => Ok(()),
+        Some((key, value)) => {
+            let name = key.name;
+            let problem = format!("flag --{name}: expected one value, found several, `{value}`");
+            Err(Failure::usage(problem)
+                .hint(format!("measure each of them: dyno sweep --over {name}={value}")))
+        }
     }
 }
 

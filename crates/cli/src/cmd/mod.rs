@@ -113,6 +113,12 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("Tools", &["init", "info", "selftest", "completions", "man"]),
 ];
 
+/// Returns the names of the commands.
+pub fn command_names() -> Vec<&'static str> {
+    let groups = GROUPS.iter().flat_map(|(_, names)| names.iter().copied());
+    groups.chain(["help"]).collect()
+}
+
 /// First commands, in `dyno --help`.
 const START: &str = "\
 Start with:

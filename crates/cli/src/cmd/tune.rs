@@ -156,6 +156,16 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 }
 
 fn read(path: &Path) -> Result<String, Failure> {
+    if path.extension().is_some_and(|end| end.eq_ignore_ascii_case("onnx")) {
+        let path = path.display();
+        return Err(Failure::usage(format!(
+            "{path} is a model; expected a descriptor, a TOML file"
+        ))
+        .hint(format!(
+            "dyno tune profile {path} --samples FILE.npy prints the part of a descriptor that is \
+                 about layers"
+        )));
+    }
     files::read_to_string(path)
         .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
 }

@@ -175,6 +175,19 @@ fn a_server_that_breaks_ends_the_run_and_one_that_fails_now_and_then_does_not() 
 }
 
 #[test]
+fn a_run_without_answers_is_not_advised_to_last_longer() {
+    let (server, folder) = (Server::start(no_key, NO_WAIT), Folder::new());
+    let more = "--scenario Server --mode performance --set server_arrivals=concurrency:8 \
+                --num-prompts 8 --fail-fast off";
+    folder.dyno(&format!("run {}", server.arguments(more)));
+    let test = &summary(&folder)["tests"][0];
+    assert_ne!(test["verdict"], "VALID");
+    assert_eq!(test["metrics"]["sample_count"], 0, "{test}");
+    let notes = test["notes"].to_string();
+    assert!(!notes.contains("Run longer") && !notes.contains("the fill and the drain"), "{notes}");
+}
+
+#[test]
 fn a_run_of_the_rules_and_one_that_is_to_go_on_do() {
     for more in ["--profile rules", "--fail-fast off"] {
         let (server, folder) = (Server::start(no_key, NO_WAIT), Folder::new());

@@ -37,6 +37,74 @@ fn what_is_no_system_is_answered_with_what_was_meant() {
 }
 
 #[test]
+fn a_word_is_no_host_in_runs_and_in_plans() {
+    for plan in ["", " --dry-run"] {
+        for (word, expected) in [
+            ("digitz", "hint: use the system digits"),
+            ("g2p", "hint: use the task: dyno run task:g2p"),
+            ("help", "hint: use dyno help"),
+            ("bert-base-uncased", "vllm serve bert-base-uncased"),
+            ("meta-llama/Llama-3.1-8B", "vllm serve meta-llama/Llama-3.1-8B"),
+        ] {
+            let problem = format!("`{word}` is not a system, a model file or a server");
+            check(&format!("run {word}{plan}"), 2, &[&problem, expected]);
+        }
+        check(&format!("run Digits{plan}"), 2, &["hint: use the system digits"]);
+        check(&format!("run http://{plan}"), 2, &["expected a host", "hint: for example"]);
+        check(&format!("run grpc://h:1{plan}"), 2, &["use oip-grpc:HOST:PORT/MODEL"]);
+        check(&format!("run http:/localhost:1{plan}"), 2, &["use http://localhost:1"]);
+    }
+    let folder = Folder::new();
+    std::fs::create_dir(folder.0.join("models")).unwrap();
+    folder.write("models/lenet.onnx", "");
+    let ran = folder.dyno("run models").exits(2);
+    assert!(ran.stderr.contains("models is a folder"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("dyno run models/lenet.onnx"), "{}", ran.stderr);
+}
+
+#[test]
+fn flags_and_values_of_other_tools_are_answered_with_what_to_write() {
+    check("run --model model.onnx", 2, &["pass the model without a flag: dyno run model.onnx"]);
+    check("run --model org/name", 2, &["dyno run http://HOST:PORT,model=NAME"]);
+    check("run --data x.npy", 2, &["add the model: dyno run MODEL.onnx"]);
+    check("run --data x.jsonl", 2, &["dyno run http://HOST:PORT"]);
+    let openai = "run --system openai:http://127.0.0.1:1,model=m";
+    check(
+        &format!("{openai} --data prompt_tokens=256,output_tokens=128 --dry-run"),
+        2,
+        &["dyno run http://HOST:PORT,input=256,output=128"],
+    );
+    check(&format!("{openai},temperature=0 --dry-run"), 2, &["use temperature:=0;"]);
+    check(
+        "sweep --system null --batch 1,2,4",
+        2,
+        &["flag --batch: expected one value", "dyno sweep --over batch=1,2,4"],
+    );
+    check("run digits --qps 1,2", 2, &["dyno sweep --over qps=1,2"]);
+    check(
+        "compare A.toml B.toml",
+        2,
+        &["A.toml is a configuration", "dyno compare --interleave 5 A.toml B.toml"],
+    );
+    check("tune run model.onnx", 2, &["model.onnx is a model", "dyno tune profile model.onnx"]);
+    check("serve model.onnx", 2, &["dyno serve --system onnx:model.onnx"]);
+    check("model.onnx", 2, &["use dyno run model.onnx"]);
+    check("http://localhost:1", 2, &["use dyno run http://localhost:1"]);
+}
+
+#[test]
+fn the_file_of_a_run_is_answered_with_its_folder() {
+    let folder = Folder::new();
+    let run =
+        "run -q --system null --scenario single-stream --mode performance --duration 50ms --out";
+    folder.dyno(&format!("{run} a"));
+    folder.dyno(&format!("{run} b"));
+    let ran = folder.dyno("compare a/summary.json b/summary.json").exits(2);
+    assert!(ran.stderr.contains("a/summary.json is a file of a run"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: pass its folder, a"), "{}", ran.stderr);
+}
+
+#[test]
 fn the_files_of_init_can_be_run() {
     let folder = Folder::new();
     folder.dyno("init").exits(0);

@@ -56,6 +56,22 @@ fn an_interrupted_run_leaves_a_readable_summary() {
 }
 
 #[test]
+fn an_interrupted_accuracy_test_has_a_reason() {
+    let folder = Folder::new();
+    let mut child = start(
+        &folder,
+        "run -v --system digits --scenario server --mode both --qps 1 --duration 300s --out out",
+    );
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let summary = keeps_to_schemas(&folder, "out");
+    let test = &summary["tests"][0];
+    assert_eq!((&test["mode"], &test["verdict"]), (&"accuracy".into(), &"INTERRUPTED".into()));
+    let reason = test["reasons"][0].as_str().unwrap();
+    assert!(reason.starts_with("the run was stopped"), "{reason}");
+}
+
+#[test]
 fn a_run_that_is_over_before_its_first_query_has_missed_no_bound() {
     let folder = Folder::new();
     // The first query is due after 1,000 s.

@@ -1,5 +1,7 @@
 //! Needs of options, each as a function of the facts of a run.
 
+use std::path::Path;
+
 use dyno_loadgen::search::Quantity;
 use dyno_loadgen::settings::{Arrivals, Scenario, Settings, TestMode};
 
@@ -29,13 +31,7 @@ impl Need {
             Self::System => {
                 let accepting = accepting(key);
                 (!accepting.contains(&facts.system)).then(|| {
-                    let names: Vec<String> =
-                        accepting.iter().map(|name| format!("{name}:")).collect();
-                    let fix = match (key, facts.system) {
-                        // The flag of other load generators.
-                        ("model", "openai") => "add model=NAME to the URL, and remove it".into(),
-                        _ => format!("it belongs to {}; remove it", names.join(", ")),
-                    };
+                    let fix = of_system(key, &accepting, facts);
                     UnmetNeed::new(format!("has no effect on system `{}`", facts.system), fix)
                 })
             }
@@ -81,6 +77,42 @@ impl Need {
 }
 
 /// Returns the names of the systems that accept an option.
+/// Returns the remedy for an option that the system of the run does not accept, but those of
+/// `accepting` do.
+fn of_system(key: &str, accepting: &[&str], facts: &Facts<'_>) -> String {
+    let is_a = |path: &Path, extensions: &[&str]| {
+        let given = path.extension().and_then(|extension| extension.to_str());
+        given.is_some_and(|given| extensions.iter().any(|one| given.eq_ignore_ascii_case(one)))
+    };
+    // Without a system, the run measures the built-in model.
+    let is_default = facts.run.system.is_none();
+    match (key, facts.system) {
+        // The flag of other load generators.
+        ("model", "openai") => "add model=NAME to the URL, and remove it".into(),
+        ("model", _) if is_default && let Some(model) = &facts.run.model => {
+            if is_a(model, &["onnx"]) {
+                format!("pass the model without a flag: dyno run {}", model.display())
+            } else {
+                "pass a model file without a flag, as in dyno run MODEL.onnx; for a server, add \
+                 model=NAME to the URL: dyno run http://HOST:PORT,model=NAME"
+                    .into()
+            }
+        }
+        ("data", _) if is_default && let [(_, path), ..] = &facts.run.data[..] => {
+            let what = if is_a(path, &["npy", "npz"]) {
+                "the model: dyno run MODEL.onnx"
+            } else {
+                "the system: dyno run MODEL.onnx or dyno run http://HOST:PORT"
+            };
+            format!("add {what}, with this --data")
+        }
+        _ => {
+            let names: Vec<String> = accepting.iter().map(|name| format!("{name}:")).collect();
+            format!("it belongs to {}; remove it", names.join(", "))
+        }
+    }
+}
+
 fn accepting(key: &str) -> Vec<&'static str> {
     let kinds = SYSTEMS.into_iter().filter(|kind| kind.accepts.contains(&key));
     kinds.map(|kind| kind.name).collect()

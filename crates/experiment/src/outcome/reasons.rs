@@ -117,7 +117,7 @@ fn share(part: u64, whole: u64) -> String {
 }
 
 /// Returns why a run that was stopped does not count, with its unfinished samples.
-fn stopped(unfinished: u64) -> String {
+pub fn stopped(unfinished: u64) -> String {
     let unfinished = match unfinished {
         0 => String::new(),
         samples => format!(" with {} unfinished", counted(samples, "sample", "samples")),

@@ -1,8 +1,11 @@
 //! Reads the argument that names what a command measures: a system, a model file or a server.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::{nearest, similar};
+use dyno_rules::Round;
+use dyno_task::card;
 
 use super::kind::{SYSTEMS, SystemKind};
 use crate::failure::Failure;
@@ -17,18 +20,23 @@ pub enum Target {
 }
 
 impl Target {
-    /// Reads an argument such as `onnx:model.onnx`, `model.onnx` or `localhost:8000`.
+    /// Reads an argument such as `onnx:model.onnx`, `model.onnx` or `localhost:8000`. A word without a
+    /// scheme, a port or a dot is no host, apart from `localhost`. `commands` are names that are
+    /// recognized as those of commands.
     ///
     /// # Errors
-    /// A file that no system loads as it is, or a system that does not exist; with what to write
+    /// A file that no system loads as it is, or a name that does not exist; with what to write
     /// instead.
-    pub fn read(argument: &str) -> Result<Self, Failure> {
+    pub fn read(argument: &str, commands: &[&str]) -> Result<Self, Failure> {
         let server = || Ok(Self::Server(format!("http://{argument}")));
         let (name, operand) = argument.split_once(':').unwrap_or((argument, ""));
         if is_url(argument) {
             return Ok(Self::Server(argument.to_owned()));
         }
-        // An address of IPv6 begins with a bracket.
+        if argument.parse::<Ipv6Addr>().is_ok() {
+            return Ok(Self::Server(format!("http://[{argument}]")));
+        }
+        // An address of IPv6 with a port begins with a bracket.
         if is_port(operand) || argument.starts_with('[') {
             return server();
         }
@@ -36,11 +44,16 @@ impl Target {
             return Ok(Self::System(argument.to_owned()));
         }
         let file = file_of(argument);
-        if extension(file).as_deref() == Some("onnx") && !argument.contains(':') {
-            if Path::new(file).exists() {
+        if Path::new(file).is_dir() {
+            return Err(folder(file));
+        }
+        if is_like_onnx(file) && !argument.contains(':') {
+            if !Path::new(file).exists() {
+                return Err(no_file(file));
+            }
+            if extension(file).as_deref() == Some("onnx") {
                 return Ok(Self::System(format!("onnx:{argument}")));
             }
-            return Err(no_file(file));
         }
         if let Some(problem) = wrong_file(argument) {
             return Err(problem);
@@ -50,8 +63,11 @@ impl Target {
             let problem = Failure::usage(format!("{file} is not an ONNX model")).hint(TARGETS);
             return Err(if Path::new(file).exists() { problem } else { no_file(file) });
         }
-        if operand.is_empty() {
+        if is_host(file) {
             return server();
+        }
+        if !file.contains(':') {
+            return Err(unknown_word(file, commands));
         }
         Err(Failure::usage(unknown_system(argument)).hint(systems()))
     }
@@ -67,8 +83,99 @@ pub(super) fn is_url(text: &str) -> bool {
 /// What an argument may be, as a hint.
 const TARGETS: &str = "dyno run MODEL.onnx measures a model, dyno run http://HOST:PORT a server";
 
+/// Most names of a folder that are compared with a name that does not exist.
+const MOST_NAMES: usize = 1_000;
+
 fn no_file(file: &str) -> Failure {
-    Failure::set_up(format!("file {file} does not exist")).hint(TARGETS)
+    let failure = Failure::set_up(format!("file {file} does not exist"));
+    let path = Path::new(file);
+    let parent = path.parent().unwrap_or(Path::new(""));
+    let names = names_in(parent);
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    match similar(name, names.iter().map(String::as_str)) {
+        Some(near) => failure.hint(format!("the nearest is {}", parent.join(near).display())),
+        None => failure.hint(TARGETS),
+    }
+}
+
+/// Returns the failure of a folder, with what to do with its contents.
+fn folder(folder: &str) -> Failure {
+    let names = names_in(Path::new(folder));
+    let path = |name: &str| Path::new(folder).join(name).display().to_string();
+    let model = names.iter().find(|name| extension(name).as_deref() == Some("onnx"));
+    let has = |name: &str| names.iter().any(|found| found == name);
+    let hint = match model {
+        Some(model) => format!("measure the model in it: dyno run {}", path(model)),
+        None if has("summary.json") => {
+            format!("it holds the results of a run: dyno report {folder}")
+        }
+        None if has("config.json") => format!(
+            "start a server of the model in it, such as vllm serve {folder}, then dyno run \
+             http://127.0.0.1:8000"
+        ),
+        None => TARGETS.to_owned(),
+    };
+    Failure::usage(format!("{folder} is a folder, not a system, a model file or a server"))
+        .hint(hint)
+}
+
+/// Returns the names of the files in a folder, sorted; the working directory has an empty path.
+fn names_in(folder: &Path) -> Vec<String> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().take(MOST_NAMES);
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    names
+}
+
+/// Returns the failure of a word that names neither a system, a file nor a server, with the most
+/// similar name of a system, task, model file, benchmark or command.
+fn unknown_word(word: &str, commands: &[&str]) -> Failure {
+    let names = known_names(commands);
+    let lower = word.to_ascii_lowercase();
+    let near = similar(&lower, names.iter().map(|(name, _)| name.as_str()));
+    let advice = names.iter().find(|(name, _)| Some(name.as_str()) == near);
+    let failure = Failure::usage(format!("`{word}` is not a system, a model file or a server"));
+    let failure = match advice {
+        Some((_, advice)) => failure.hint(advice),
+        None => failure.hint(TARGETS).hint(format!(
+            "if it is the name of a model, start a server of it, such as vllm serve {word}, then \
+             dyno run http://127.0.0.1:8000"
+        )),
+    };
+    failure.hint(format!("if it is a host, use dyno run http://{word}"))
+}
+
+/// Returns known names in lower case, each with what to write for it.
+fn known_names(commands: &[&str]) -> Vec<(String, String)> {
+    let systems = SYSTEMS.into_iter();
+    let mut names: Vec<(String, String)> = systems
+        .map(|kind| (kind.name.to_owned(), format!("use the system {}", kind.grammar())))
+        .collect();
+    let tasks = card::cards().iter().map(|card| &card.name);
+    names.extend(tasks.map(|task| (task.clone(), format!("use the task: dyno run task:{task}"))));
+    let files = names_in(Path::new(""));
+    let models = files.iter().filter(|name| extension(name).as_deref() == Some("onnx"));
+    names.extend(models.filter_map(|file| {
+        let stem = Path::new(file).file_stem()?.to_str()?.to_ascii_lowercase();
+        Some((stem, format!("use the model file: dyno run {file}")))
+    }));
+    let rounds = Round::names();
+    if let Some(name) = rounds.last()
+        && let Ok(round) = Round::named(name)
+    {
+        names.extend(round.benchmarks.iter().map(|benchmark| {
+            let advice = format!(
+                "it is a benchmark of MLPerf; add the system: dyno run SYSTEM --round {name} \
+                 --benchmark {}",
+                benchmark.name
+            );
+            (benchmark.name.to_ascii_lowercase(), advice)
+        }));
+    }
+    names.extend(commands.iter().map(|name| ((*name).to_owned(), format!("use dyno {name}"))));
+    names
 }
 
 /// Returns the names of all systems, as a hint.
@@ -80,6 +187,11 @@ pub(super) fn systems() -> String {
 /// Returns why a specification names no system, with the specification that was probably meant.
 pub(super) fn unknown_system(spec: &str) -> String {
     let (name, operand) = spec.split_once(':').unwrap_or((spec, ""));
+    if matches!(name, "http" | "https") && !operand.starts_with("//") {
+        let host = operand.trim_start_matches('/');
+        let host = if host.is_empty() { "HOST:PORT" } else { host };
+        return format!("`{spec}` is not a URL; use {name}://{host}");
+    }
     if matches!(name, "http" | "https") {
         return format!(
             "`{spec}` is a URL, not a system; use openai:{spec} for a server of language models, \
@@ -120,7 +232,12 @@ fn wrong_file(argument: &str) -> Option<Failure> {
         "engine" | "plan" => {
             "serve it with Triton Inference Server, then dyno run http://HOST:8000".into()
         }
-        "jsonl" | "json" | "csv" | "npy" | "npz" => format!("use --data {file} to pass samples"),
+        "jsonl" | "json" | "csv" | "npy" | "npz" => {
+            format!("pass samples of a system with --data: dyno run MODEL.onnx --data {file}")
+        }
+        "py" => format!("dyno run python:{file}:FUNCTION measures a function of Python"),
+        "so" => format!("dyno run plugin:{file} measures an engine behind the C interface"),
+        "xml" => "convert it to ONNX, or serve it and use dyno run http://HOST:8000".into(),
         _ => return None,
     };
     Some(Failure::usage(format!("{file} is not a system that Dyno measures")).hint(hint))
@@ -136,6 +253,28 @@ fn extension(file: &str) -> Option<String> {
     Some(extension.to_ascii_lowercase())
 }
 
+/// Returns whether a name has the extension of ONNX files, perhaps misspelled.
+fn is_like_onnx(file: &str) -> bool {
+    extension(file).is_some_and(|given| similar(&given, ["onnx"].into_iter()).is_some())
+}
+
+/// Returns whether a text without a scheme and a port begins with a host: `localhost`, an address of
+/// IPv4, or a domain, the last label of which has two letters or more.
+fn is_host(text: &str) -> bool {
+    let host = text.split(['/', '?']).next().unwrap_or(text);
+    if host.eq_ignore_ascii_case("localhost") || host.parse::<Ipv4Addr>().is_ok() {
+        return true;
+    }
+    let is_label = |label: &str| {
+        !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))
+    };
+    host.rsplit_once('.').is_some_and(|(labels, last)| {
+        labels.split('.').all(is_label)
+            && last.len() > 1
+            && last.chars().all(|c| c.is_ascii_alphabetic())
+    })
+}
+
 /// Returns whether what follows the first colon is a port, and perhaps a path or keys.
 fn is_port(operand: &str) -> bool {
     let digits = operand.bytes().take_while(u8::is_ascii_digit).count();
@@ -147,12 +286,14 @@ fn is_port(operand: &str) -> bool {
 mod tests {
     use super::*;
 
+    const COMMANDS: [&str; 2] = ["probe", "help"];
+
     fn read(argument: &str) -> Target {
-        Target::read(argument).unwrap()
+        Target::read(argument, &COMMANDS).unwrap()
     }
 
     fn problem(argument: &str) -> String {
-        let failure = Target::read(argument).unwrap_err();
+        let failure = Target::read(argument, &COMMANDS).unwrap_err();
         format!("{} {}", failure.problems().join(" "), failure.hints().join(" "))
     }
 
@@ -169,7 +310,11 @@ mod tests {
             "task:80/v1,model=m",
             "10.0.0.1:8000",
             "[::1]:9",
-            "gpu-3",
+            "gpu-3:80",
+            "LOCALHOST/v1,model=m",
+            "10.0.0.1",
+            "gpu-3.example.org",
+            "api.example.com/v1,model=a/b",
         ] {
             assert_eq!(read(server), Target::Server(format!("http://{server}")), "{server}");
         }
@@ -183,6 +328,69 @@ mod tests {
         ] {
             assert_eq!(read(system), Target::System(system.into()), "{system}");
         }
+    }
+
+    #[test]
+    fn an_address_without_brackets_is_a_server() {
+        assert_eq!(read("::1"), Target::Server("http://[::1]".into()));
+    }
+
+    #[test]
+    fn a_word_is_no_host_and_is_answered_with_the_nearest_name() {
+        for (argument, expected) in [
+            ("digitz", "use the system digits"),
+            ("Digits", "use the system digits"),
+            ("onnnx", "use the system onnx:"),
+            ("g2p", "dyno run task:g2p"),
+            ("resnet50-shap", "dyno run task:resnet50-shape"),
+            ("help", "use dyno help"),
+            ("prob", "use dyno probe"),
+            ("bert-base-uncased", "vllm serve bert-base-uncased"),
+            ("meta-llama/Llama-3.1-8B", "vllm serve meta-llama/Llama-3.1-8B"),
+            ("gpu-server-3", "use dyno run http://gpu-server-3"),
+            ("Qwen2.5-7B", "vllm serve Qwen2.5-7B"),
+            ("v1.", "is not a system"),
+        ] {
+            let problem = problem(argument);
+            assert!(problem.contains(expected), "{argument}: {problem}");
+            assert!(problem.contains("is not a system, a model file or a server"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_benchmark_is_answered_with_its_flags() {
+        let newest = Round::named(Round::names().last().unwrap()).unwrap();
+        let is_other =
+            |name: &str| card::named(name).is_none() && SystemKind::named(name).is_none();
+        let mut names = newest.benchmarks.iter().map(|benchmark| &benchmark.name);
+        let name = names.find(|name| is_other(name)).unwrap();
+        let problem = problem(name);
+        assert!(problem.contains(&format!("--benchmark {name}")), "{problem}");
+    }
+
+    #[test]
+    fn a_folder_is_answered_with_what_it_holds() {
+        let folder =
+            std::env::temp_dir().join(format!("dyno-target-folder-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.display().to_string();
+        let check = |expected: &str| {
+            let problem = problem(&path);
+            assert!(problem.contains("is a folder") && problem.contains(expected), "{problem}");
+        };
+        check("dyno run MODEL.onnx");
+        for (name, expected) in [
+            ("config.json", "vllm serve"),
+            ("summary.json", "dyno report"),
+            ("lenet.onnx", "lenet.onnx"),
+        ] {
+            std::fs::write(folder.join(name), "").unwrap();
+            check(expected);
+        }
+        let near = problem(&folder.join("lenett.onx").display().to_string());
+        let model = folder.join("lenet.onnx").display().to_string();
+        assert!(near.contains("does not exist") && near.contains(&model), "{near}");
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
@@ -203,6 +411,12 @@ mod tests {
             ("onx:a.onnx", "use onnx:a.onnx"),
             ("opneai:https//x", "use openai:"),
             ("opneai:https://x", "use openai:https://x"),
+            ("http:/localhost:8000", "use http://localhost:8000"),
+            ("https:h:1", "use https://h:1"),
+            ("http:", "use http://HOST:PORT"),
+            ("m.onx", "does not exist"),
+            ("x.npy", "dyno run MODEL.onnx --data x.npy"),
+            ("system.py", "python:system.py"),
             ("m.gguf", "llama-server"),
             ("m.pt", "torch.onnx.export"),
             ("dyno.toml", "--config dyno.toml"),

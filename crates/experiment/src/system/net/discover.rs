@@ -6,7 +6,7 @@ use std::time::Duration;
 use dyno_loadgen::clock::Nanos;
 use dyno_net::ask::{HttpAnswer, ServerQuery, is_redirection};
 use dyno_net::client::Options;
-use dyno_net::endpoint::Endpoint;
+use dyno_net::endpoint::{Endpoint, EndpointError};
 use dyno_net::exchange::{HttpVersion, Method, Request};
 use dyno_net::oip::messages::{Empty, SERVER_METADATA, ServerMetadataResponse};
 use dyno_net::openai::{Api, Input, Message, Request as Body};
@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use super::model_names::quoted;
 use super::models::ModelMix;
+use super::secrets::without_credentials;
 use super::spec_keys::Route;
 use super::{SpecKeys, openai, reach_hint, ready, version};
 use crate::failure::Failure;
@@ -98,12 +99,27 @@ fn discover(url: &str, ready_timeout: Nanos) -> Result<Discovery, Failure> {
 /// A URL or a key that is not valid.
 fn assumed(argument: &str) -> Result<String, Failure> {
     let url = SpecKeys::read("openai", argument)?.url;
+    check_url(&url)?;
     let name = if url.contains("/v2/models/") { "oip" } else { "openai" };
     Ok(format!("{name}:{argument}"))
 }
 
+/// Rejects a text that is not the URL of an HTTP server.
+fn check_url(url: &str) -> Result<(), Failure> {
+    let Err(error) = url.parse::<Endpoint>() else { return Ok(()) };
+    let problem = format!("{error}, in `{}`", without_credentials(url));
+    let hint = match &error {
+        EndpointError::Scheme { found: Some(scheme) } if scheme.starts_with("grpc") => {
+            "use oip-grpc:HOST:PORT/MODEL for the Open Inference Protocol over gRPC"
+        }
+        _ => "for example http://localhost:8000",
+    };
+    Err(Failure::usage(problem).hint(hint))
+}
+
 fn recognize(argument: &str) -> Result<Discovery, Failure> {
     let keys = SpecKeys::read("openai", argument)?;
+    check_url(&keys.url)?;
     let mut given = SpecKeys::read("openai", argument)?;
     let models = RequestedModels::take(&mut given)?;
     let chats = given.has("chat").then(|| given.switch("chat", false)).transpose()?;

@@ -181,6 +181,11 @@ pub fn workload(
     match run.data.as_slice() {
         [] => keys.made_up(given, run, api),
         [(None, path)] => keys.of_file(given, run, (api, path)),
+        [(Some(name), rest)] if let Some(keys) = described_lengths(name, rest) => {
+            let problem = "--data takes a file; keys of the URL describe random prompts";
+            Err(Failure::usage(problem)
+                .hint(format!("remove it, and use dyno run http://HOST:PORT,{keys}")))
+        }
         [(Some(name), _)] => Err(Failure::usage(format!(
             "--data {name}=FILE is for a model input, but prompts have \
                  none"
@@ -188,6 +193,21 @@ pub fn workload(
         .hint("use --data FILE")),
         _ => Err(Failure::usage("expected one file of prompts, found several --data")),
     }
+}
+
+/// Returns the keys for a description of prompts as guidellm takes it, such as
+/// `prompt_tokens=256,output_tokens=128`, of which `name` is the first key; `None` if it has no lengths.
+fn described_lengths(name: &str, rest: &Path) -> Option<String> {
+    let text = format!("{name}={}", rest.display());
+    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+    let keys: Vec<String> = pairs
+        .filter_map(|(key, value)| match key.trim() {
+            "prompt_tokens" => Some(format!("input={value}")),
+            "output_tokens" => Some(format!("output={value}")),
+            _ => None,
+        })
+        .collect();
+    (!keys.is_empty()).then(|| keys.join(","))
 }
 
 /// Returns the rows of `--data FILE`.

@@ -428,7 +428,17 @@ impl SpecKeys {
     /// # Errors
     /// The first of them, with the nearest known key.
     pub fn finish(&mut self) -> Result<(), Failure> {
-        let Some((key, _)) = self.keys.first() else { return Ok(()) };
+        let Some((key, value)) = self.keys.first() else { return Ok(()) };
+        let member = key.replace('-', "_");
+        if self.system == "openai" && MEMBERS.contains(&member.as_str()) {
+            let is_plain =
+                value.parse::<f64>().is_ok() || matches!(value.as_str(), "true" | "false");
+            let value = if is_plain { value.as_str() } else { "JSON" };
+            return Err(Failure::usage(format!(
+                "system `openai`: `{key}` is a member of the request, not a key"
+            ))
+            .hint(format!("use {member}:={value}; KEY:=JSON sets any member of the request")));
+        }
         let near = nearest(key, self.known.iter().copied()).unwrap_or("node");
         Err(Failure::usage(format!(
             "system `{}`: unknown key `{key}`; the nearest key is `{near}`",
@@ -440,6 +450,34 @@ impl SpecKeys {
         }))
     }
 }
+
+/// Members of requests that people write as keys.
+const MEMBERS: [&str; 24] = [
+    "best_of",
+    "chat_template_kwargs",
+    "echo",
+    "frequency_penalty",
+    "ignore_eos",
+    "logit_bias",
+    "logprobs",
+    "max_completion_tokens",
+    "min_p",
+    "min_tokens",
+    "n",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "reasoning_effort",
+    "repetition_penalty",
+    "response_format",
+    "seed",
+    "service_tier",
+    "stop",
+    "temperature",
+    "tool_choice",
+    "top_k",
+    "top_logprobs",
+    "top_p",
+];
 
 /// Returns the hint for a value with a comma.
 fn no_comma(key: Option<&(String, String)>) -> &'static str {

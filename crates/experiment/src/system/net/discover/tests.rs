@@ -1,4 +1,4 @@
-//! Tests of names, models and URLs of servers.
+//! Addresses, keys and names of servers.
 
 use super::*;
 
@@ -17,6 +17,25 @@ fn urls_in_the_forms_that_people_copy_have_one_base() {
     ] {
         let (short, found) = without_path(url);
         assert_eq!((text_base(short).as_str(), found), (base, api), "{url}");
+    }
+}
+
+#[test]
+fn a_wrong_url_is_rejected_alike_in_plans_and_runs() {
+    for (url, problem, hint) in [
+        ("http://", "expected a host after the scheme", "for example http://localhost:8000"),
+        ("http:///v1", "expected a host after the scheme", "for example http://"),
+        ("htp://h:1", "found \"htp\"", "for example http://localhost:8000"),
+        ("grpc://h:8001", "found \"grpc\"", "use oip-grpc:HOST:PORT/MODEL"),
+        ("grpcs://h:8001", "found \"grpcs\"", "use oip-grpc:HOST:PORT/MODEL"),
+        ("http://h:x", "expected a port from 1 to 65535", "for example http://"),
+    ] {
+        let planned = assumed(url).unwrap_err();
+        let Err(run) = recognize(url) else { panic!("{url} was accepted") };
+        assert_eq!(planned.problems(), run.problems(), "{url}");
+        let [told] = run.problems() else { panic!("{run:?}") };
+        assert!(told.contains(problem), "{url}: {told}");
+        assert!(run.hints().join(" ").contains(hint), "{url}: {:?}", run.hints());
     }
 }
 

@@ -24,6 +24,17 @@ fn keys_are_taken_once_and_what_is_left_is_told() {
     given.options(&RunOptions::default()).unwrap();
     let problem = given.finish().unwrap_err().problems()[0].clone();
     assert!(problem.contains("`retrys`; the nearest key is `retries`"), "{problem}");
+    for (key, expected) in [
+        ("temperature=0", "use temperature:=0;"),
+        ("top-p=0.9", "use top_p:=0.9;"),
+        ("ignore_eos=true", "use ignore_eos:=true;"),
+        ("stop=x", "use stop:=JSON;"),
+    ] {
+        let mut given = SpecKeys::read("openai", &format!("http://a,{key}")).unwrap();
+        let failure = given.finish().unwrap_err();
+        assert!(failure.problems()[0].contains("is a member of the request"), "{failure}");
+        assert!(failure.hints()[0].contains(expected), "{key}: {:?}", failure.hints());
+    }
     let text = "http://a,stop:=[\"x\",\"a=b,\"],n:=2,seed:=,model=m";
     let members = SpecKeys::read("openai", text).unwrap().ending(':');
     let pairs = [("stop", "[\"x\",\"a=b,\"]"), ("n", "2"), ("seed", "")];
