@@ -83,6 +83,9 @@ impl Record {
         let place = |number: u64| places.get(usize::try_from(number).ok()?).copied().flatten();
         let failed = self.failed.iter().filter_map(|(number, why)| Some((place(*number)?, *why)));
         self.failed = failed.collect();
+        let timed = self.timed_tokens.iter();
+        let timed = timed.filter_map(|(number, tokens)| Some((place(*number)?, *tokens)));
+        self.timed_tokens = timed.collect();
         let mut responses = Responses::default();
         for response in self.responses.iter() {
             if let Some(sequence) = place(response.sequence) {

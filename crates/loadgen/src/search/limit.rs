@@ -128,7 +128,8 @@ impl Limit {
             Quantity::Latency => done.saturating_sub(due) > self.bound,
             Quantity::FirstToken => first == 0 || first.saturating_sub(due) > self.bound,
             Quantity::TimePerOutputToken => {
-                let tokens = record.tokens.get(sample).copied().unwrap_or(0);
+                // Neither do answers of which it is unknown how many tokens came in their time.
+                let Some(tokens) = record.timed_tokens(sample) else { return true };
                 let after_first = u64::try_from(tokens.saturating_sub(1)).unwrap_or(0);
                 let spent = done.saturating_sub(first);
                 // Several tokens that came at once have no time between them, as in

@@ -61,8 +61,16 @@ pub(super) struct AnswerBuilder {
     pub trouble: Option<Trouble>,
     /// Vectors, ranks or images that came, and those expected, if they differ.
     pub items: Option<(usize, usize)>,
+    /// The server has thoughts whose text it does not send.
+    pub has_hidden_thought: bool,
+    /// The text of a thought is a summary.
+    pub has_summary: bool,
+    /// Bytes of thoughts before the current block of the Messages interface.
+    pub shown_before: u32,
     /// Bytes of text of the last part that repeated the text so far.
     repeated: usize,
+    /// The output tokens that were counted with that part.
+    repeated_tokens: Option<u32>,
     claim: Option<Claim>,
     /// Counts within a choice, the last ones.
     choice_claim: Option<Claim>,
@@ -183,6 +191,11 @@ impl AnswerSink for AnswerBuilder {
     fn empty_error(&mut self) {
         self.has_empty_error = true;
     }
+
+    fn thought_details(&mut self, json: &str) {
+        self.has_summary |= json.contains("\"reasoning.summary\"");
+        self.has_hidden_thought |= json.contains("\"reasoning.encrypted\"");
+    }
 }
 
 impl AnswerBuilder {
@@ -201,7 +214,11 @@ impl AnswerBuilder {
             reply: None,
             trouble: None,
             items: None,
+            has_hidden_thought: false,
+            has_summary: false,
+            shown_before: 0,
             repeated: 0,
+            repeated_tokens: None,
             claim: None,
             choice_claim: None,
             part_claim: None,
@@ -236,15 +253,25 @@ impl AnswerBuilder {
         *self = Self { text, choices, reply, ..Self::new(api, expected) };
     }
 
+    /// Returns the bytes of thoughts that came.
+    pub fn thought_bytes(&self) -> u32 {
+        self.thought_bytes
+    }
+
     /// Returns whether a tool was called.
     pub fn has_tool_calls(&self) -> bool {
         self.tool_calls > 0
     }
 
-    /// Takes the text so far, or an addition to it, as some versions of the server send.
-    pub fn output_so_far(&mut self, text: &str) {
-        let is_repeated =
-            self.repeated == self.text.len() && text.as_bytes().starts_with(&self.text);
+    /// Takes the text so far, or an addition to it, as some versions of the server send. `tokens` counts
+    /// the output tokens so far: where it grows and the text is the same, the text is an addition.
+    pub fn output_so_far(&mut self, text: &str, tokens: Option<u32>) {
+        let is_longer = text.len() > self.text.len() || self.text.is_empty();
+        let has_grown = tokens.zip(self.repeated_tokens).is_some_and(|(now, then)| now > then);
+        let is_repeated = self.repeated == self.text.len()
+            && text.as_bytes().starts_with(&self.text)
+            && (is_longer || !has_grown);
+        self.repeated_tokens = tokens;
         let new = if is_repeated { &text[self.text.len()..] } else { text };
         self.output(new, false);
         if is_repeated {

@@ -41,10 +41,12 @@ pub(super) fn read(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Troubl
         return Err(in_band(json));
     }
     let Some(text) = wire.text else { return Ok(false) };
+    let meta = wire.meta_info.map(RawValue::get);
+    let claim = meta.and_then(Claim::read);
     take.choice(0);
-    take.output_so_far(&text);
-    let Some(meta) = wire.meta_info.map(RawValue::get) else { return Ok(true) };
-    if let Some(claim) = Claim::read(meta) {
+    take.output_so_far(&text, claim.and_then(|claim| claim.output));
+    let Some(meta) = meta else { return Ok(true) };
+    if let Some(claim) = claim {
         take.usage(claim);
     }
     let meta: MetaInfo = serde_json::from_str(meta).map_err(|_| no_answer(json))?;
