@@ -151,7 +151,7 @@ struct TokenTimes {
     per_token: Vec<u64>,
     /// Answers without a first token.
     without_first: u64,
-    /// Answers with several tokens that came at once.
+    /// Answers with several tokens that came at once, or of which an unknown number came.
     at_once: u64,
 }
 
@@ -160,15 +160,14 @@ impl TokenTimes {
         let mut times = Self::default();
         for (sample, due, at) in goodput::answered(record) {
             let first = record.first_token_at.get(sample).copied().unwrap_or(0);
-            let tokens = record.tokens.get(sample).copied().unwrap_or(0);
             if first == 0 {
                 times.without_first += 1;
                 continue;
             }
             times.first.push(first.saturating_sub(due));
-            match Definitions::Native.time_per_output_token(first, at, tokens) {
+            match Definitions::Native.time_per_token_of(record, sample, (first, at)) {
                 Some(time) => times.per_token.push(u64::try_from(time).unwrap_or(0)),
-                None => times.at_once += u64::from(tokens > 1),
+                None => times.at_once += u64::from(record.lacks_time_per_token(sample)),
             }
         }
         times
@@ -252,8 +251,9 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
             };
             let more = match found.more_queries {
                 _ if found.unmeasured > 0 && found.value.is_some() => format!(
-                    "{} answers have no such time: they were not streamed, or their tokens came at \
-                     once, as from a proxy that buffers. The bound cannot be met without them. Find \
+                    "{} answers have no such time: they were not streamed, their tokens came at \
+                     once, as from a proxy that buffers, or it is unknown how many of them were \
+                     streamed, as of thoughts that are summarized. The bound cannot be met without them. Find \
                      the cause, or bound the latency.",
                     units::count(found.unmeasured)
                 ),

@@ -202,6 +202,16 @@ impl<'a> Accounts<'a> {
         found
     }
 
+    /// Returns the number of answers with a known number of tokens that were not streamed, and with an
+    /// unknown number.
+    pub fn with_hidden_tokens(&self) -> (u64, u64) {
+        let of = |is: fn(HiddenTokens) -> bool| {
+            self.answered().filter(|(_, entry)| is(entry.hidden)).count() as u64
+        };
+        let is_known = |hidden| matches!(hidden, HiddenTokens::Some(_));
+        (of(is_known), of(|hidden| hidden == HiddenTokens::Unknown))
+    }
+
     /// Returns the number of answers that were not streamed although a stream was requested.
     pub fn without_stream(&self) -> u64 {
         let ignores = |entry: &Entry| entry.oddities.contains(Oddity::NoStream);

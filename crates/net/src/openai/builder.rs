@@ -69,8 +69,10 @@ pub(super) struct AnswerBuilder {
     pub shown_before: u32,
     /// Bytes of text of the last part that repeated the text so far.
     repeated: usize,
-    /// The output tokens that were counted with that part.
-    repeated_tokens: Option<u32>,
+    /// Bytes of the first part, as long as all parts are the same.
+    same: usize,
+    /// Output tokens as counted with the last part.
+    counted: Option<u32>,
     claim: Option<Claim>,
     /// Counts within a choice, the last ones.
     choice_claim: Option<Claim>,
@@ -218,7 +220,8 @@ impl AnswerBuilder {
             has_summary: false,
             shown_before: 0,
             repeated: 0,
-            repeated_tokens: None,
+            same: 0,
+            counted: None,
             claim: None,
             choice_claim: None,
             part_claim: None,
@@ -264,14 +267,31 @@ impl AnswerBuilder {
     }
 
     /// Takes the text so far, or an addition to it, as some versions of the server send. `tokens` counts
-    /// the output tokens so far: where it grows and the text is the same, the text is an addition.
-    pub fn output_so_far(&mut self, text: &str, tokens: Option<u32>) {
-        let is_longer = text.len() > self.text.len() || self.text.is_empty();
-        let has_grown = tokens.zip(self.repeated_tokens).is_some_and(|(now, then)| now > then);
-        let is_repeated = self.repeated == self.text.len()
-            && text.as_bytes().starts_with(&self.text)
-            && (is_longer || !has_grown);
-        self.repeated_tokens = tokens;
+    /// the output tokens so far; `is_stopped`: the model ended the text itself.
+    ///
+    /// A first part that comes again, with more tokens, is an addition, unless a later part extends it:
+    /// then the tokens had no text. The token that ends a text has none.
+    pub fn output_so_far(&mut self, text: &str, tokens: Option<u32>, is_stopped: bool) {
+        let has_grown = tokens.zip(self.counted).is_some_and(|(now, then)| now > then);
+        self.counted = tokens;
+        let first = std::mem::take(&mut self.same);
+        if first > 0 {
+            let begin = &self.text[..first];
+            let is_end = is_stopped && self.text.len() == first;
+            if text.as_bytes() == begin && has_grown && !is_end {
+                self.same = first;
+                self.output(text, false);
+                return;
+            }
+            if text.len() > first && text.as_bytes().starts_with(begin) {
+                self.text.truncate(first);
+            }
+        }
+        if self.text.is_empty() {
+            self.same = text.len();
+        }
+        let is_repeated =
+            self.repeated == self.text.len() && text.as_bytes().starts_with(&self.text);
         let new = if is_repeated { &text[self.text.len()..] } else { text };
         self.output(new, false);
         if is_repeated {
@@ -346,7 +366,8 @@ impl AnswerBuilder {
             Ok(_) => {}
             Err(trouble) => self.trouble = Some(trouble),
         }
-        let (bytes, is_silent) = (self.text.len() - before, before > 0 && self.has_silent_token);
+        let (bytes, is_silent) =
+            (self.text.len().saturating_sub(before), before > 0 && self.has_silent_token);
         self.part_counts.add(bytes, self.part_claim);
         self.parts += u32::from(bytes > 0 || is_silent);
     }

@@ -119,11 +119,11 @@ impl Limits {
         let first = |sample: usize| record.first_token_at.get(sample).copied().unwrap_or(0);
         let tokens = |sample: usize| record.tokens.get(sample).copied().unwrap_or(0);
         let per_token = |sample: usize, at: u64| {
-            Definitions::Native.time_per_output_token(first(sample), at, tokens(sample))
+            Definitions::Native.time_per_token_of(record, sample, (first(sample), at))
         };
         // Several tokens that came at once have no time between them.
-        let is_unmeasured = |&(sample, _, at): &(usize, u64, u64)| {
-            let came_at_once = || tokens(sample) > 1 && per_token(sample, at).is_none();
+        let is_unmeasured = |&(sample, _, _): &(usize, u64, u64)| {
+            let came_at_once = || record.lacks_time_per_token(sample);
             let judges_them = self.tpot.is_some() && at_once == TokensAtOnce::Unmeasured;
             needs_tokens && (first(sample) == 0 || (judges_them && came_at_once()))
         };
