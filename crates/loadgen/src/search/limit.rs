@@ -195,6 +195,25 @@ mod tests {
     }
 
     #[test]
+    fn tokens_of_another_time_keep_no_limit() {
+        let record = |timed: Option<i64>| Record {
+            samples_per_query: 1,
+            issued_at: vec![0],
+            completed_at: vec![50],
+            first_token_at: vec![20],
+            tokens: vec![300],
+            timed_tokens: vec![(0, timed)],
+            ..Record::default()
+        };
+        // 30 ns for the two tokens after the first.
+        let limit = Limit { quantity: Quantity::TimePerOutputToken, allowed: 0.01, bound: 15 };
+        let over = |limit: Limit, timed| Block::sum(&limit.blocks(&record(timed), 100)).over;
+        assert_eq!(over(limit, Some(3)), 0);
+        assert_eq!(over(Limit { bound: 14, ..limit }, Some(3)), 1);
+        assert_eq!(over(limit, None), 1);
+    }
+
+    #[test]
     fn the_lag_of_the_client_is_taken_off_its_queries_alone() {
         let record = Record {
             samples_per_query: 1,

@@ -238,6 +238,11 @@ mod tests {
         assert_eq!((none.share, none.samples_per_s, none.unmeasured), (None, None, 2));
         let half = found(vec![10, 50], 5);
         assert_eq!((half.share, half.samples, half.unmeasured), (Some(0.5), 1, 1));
+        // Two of many tokens came in the time, and an unknown number.
+        let timed_tokens = vec![(0, Some(2)), (1, None)];
+        let hidden = Record { timed_tokens, ..record(vec![40, 40], 90) };
+        let hidden = limits.goodput(&hidden, 1_000_000_000);
+        assert_eq!((hidden.samples, hidden.unmeasured), (1, 1));
         // One token has no time between tokens, whenever it came.
         let single = found(vec![10, 50], 1);
         assert_eq!((single.share, single.unmeasured), (Some(1.0), 0));
