@@ -1,7 +1,7 @@
 //! Ways in which servers count tokens and write errors that deviate from the API reference of OpenAI. What is
 //! expected is computed by hand from the meaning of the members.
 
-use dyno_net::ledger::{Class, Contradiction, Entry, Oddity};
+use dyno_net::ledger::{Class, Contradiction, Entry, HiddenTokens, Oddity};
 use dyno_net::openai::Settings;
 use dyno_net::protocol::TokenCounter;
 use serde_json::{Value, json};

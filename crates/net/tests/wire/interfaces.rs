@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use dyno_net::ledger::{Class, Entry, Finish, Oddity};
+use dyno_net::ledger::{Class, Entry, Finish, HiddenTokens, Oddity};
 use dyno_net::openai::{Api, Input, Message, OpenAi, Settings};
 use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::trouble::{Kind, Trouble};
