@@ -253,8 +253,8 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
                 _ if found.unmeasured > 0 && found.value.is_some() => format!(
                     "{} answers have no such time: they were not streamed, their tokens came at \
                      once, as from a proxy that buffers, or it is unknown how many of them were \
-                     streamed, as of thoughts that are summarized. The bound cannot be met without them. Find \
-                     the cause, or bound the latency.",
+                     streamed, as of thoughts that are summarized. The bound cannot be met without \
+                     them. Find the cause, or bound the latency.",
                     units::count(found.unmeasured)
                 ),
                 Some(more) if found.is_correlated => format!(
@@ -277,8 +277,9 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
                 }
                 None if found.value.is_none() => {
                     "The run does not measure this, because no answer has such a time. Remove the \
-                     requirement, or find out why: the answers were not streamed, or their tokens \
-                     came at once, as from a proxy that buffers."
+                     requirement, or find out why: the answers were not streamed, their tokens came \
+                     at once, as from a proxy that buffers, or it is unknown how many of their \
+                     tokens were streamed."
                         .into()
                 }
                 None => "The share of queries over the bound is the allowed one, so more queries \
@@ -384,6 +385,21 @@ mod tests {
         );
         assert!(reason(&found).unwrap().text.contains("1,000 answers have no such time"));
         assert_eq!(finding("ttft.p90<=1ms", &half).finding, RequirementFinding::Missed);
+    }
+
+    #[test]
+    fn answers_with_an_unknown_number_of_streamed_tokens_meet_no_bound() {
+        let whole = record(2_000, 0);
+        // 200 of 202 tokens did not come: 500 ms per token, and not 2.5 ms.
+        let first_token_at = whole.completed_at.iter().map(|at| at - 500_000_000).collect();
+        let (tokens, timed) = (vec![202; 2_000], |sample| (sample, Some(2)));
+        let timed_tokens = (0..2_000).map(timed).collect();
+        let mut hidden = Record { first_token_at, tokens, timed_tokens, ..whole };
+        assert_eq!(finding("tpot.p90<=10ms", &hidden).finding, RequirementFinding::Missed);
+        assert_eq!(finding("tpot.p90<=1s", &hidden).finding, RequirementFinding::Met);
+        hidden.timed_tokens[7].1 = None;
+        let found = finding("tpot.p90<=1s", &hidden);
+        assert_eq!((found.finding, found.unmeasured), (RequirementFinding::Undecided, 1));
     }
 
     #[test]

@@ -264,6 +264,18 @@ impl Record {
         }
     }
 
+    /// Returns the record with only the tokens that came in the time of their sample, 0 if this is unknown;
+    /// `None` if these are all tokens.
+    #[must_use]
+    pub fn with_timed_tokens(&self) -> Option<Self> {
+        let timed = |sample: usize| self.timed_tokens(sample).unwrap_or(0);
+        (!self.timed_tokens.is_empty()).then(|| Self {
+            tokens: (0..self.tokens.len()).map(timed).collect(),
+            timed_tokens: Vec::new(),
+            ..self.clone()
+        })
+    }
+
     /// Returns whether the time per output token of an answered sample is undefined although it may
     /// have several tokens: they came at once, or it is unknown how many of them came in its time.
     #[must_use]

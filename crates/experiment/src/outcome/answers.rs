@@ -97,7 +97,11 @@ fn without_times_of_tokens(record: &Record, entries: &[Option<Entry>]) -> Option
     let is_mixed = entries.iter().flatten().any(|entry| entry.demand.choices > 1);
     let tokens = vec![0; record.tokens.len()];
     // Without a stream there are no such times.
-    (is_mixed && !tokens.is_empty()).then(|| Record { tokens, ..record.clone() })
+    (is_mixed && !tokens.is_empty()).then(|| Record {
+        tokens,
+        timed_tokens: Vec::new(),
+        ..record.clone()
+    })
 }
 
 /// Returns the figures of each model, if requests name several. Their rates count over `counted_over`
