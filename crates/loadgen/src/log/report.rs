@@ -24,7 +24,9 @@ pub fn reports(log: &TestLog) -> Vec<Report<'_>> {
 }
 
 /// Returns the reports with metrics and verdicts by these definitions, for outputs other than the
-/// logs of LoadGen. If the two differ, verdicts count only the tokens of [`timed_tokens`](crate::record::Record::timed_tokens). The verdict of a run under the rules needs the definitions of the reference.
+/// logs of LoadGen. The verdict of a run under the rules needs the definitions of the reference. If the
+/// two differ, verdicts count only the tokens that came in the time of their sample, as in
+/// [`Record::with_timed_tokens`](crate::record::Record::with_timed_tokens).
 #[must_use]
 pub fn reports_by(log: &TestLog, figures: Definitions, judged: Definitions) -> Vec<Report<'_>> {
     let report = |run| {
