@@ -151,7 +151,7 @@ struct TokenTimes {
     per_token: Vec<u64>,
     /// Answers without a first token.
     without_first: u64,
-    /// Answers with several tokens that came at once.
+    /// Answers with several tokens that came at once, or of which an unknown number came.
     at_once: u64,
 }
 
@@ -160,15 +160,14 @@ impl TokenTimes {
         let mut times = Self::default();
         for (sample, due, at) in goodput::answered(record) {
             let first = record.first_token_at.get(sample).copied().unwrap_or(0);
-            let tokens = record.tokens.get(sample).copied().unwrap_or(0);
             if first == 0 {
                 times.without_first += 1;
                 continue;
             }
             times.first.push(first.saturating_sub(due));
-            match Definitions::Native.time_per_output_token(first, at, tokens) {
+            match Definitions::Native.time_per_token_of(record, sample, (first, at)) {
                 Some(time) => times.per_token.push(u64::try_from(time).unwrap_or(0)),
-                None => times.at_once += u64::from(tokens > 1),
+                None => times.at_once += u64::from(record.lacks_time_per_token(sample)),
             }
         }
         times
@@ -252,9 +251,10 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
             };
             let more = match found.more_queries {
                 _ if found.unmeasured > 0 && found.value.is_some() => format!(
-                    "{} answers have no such time: they were not streamed, or their tokens came at \
-                     once, as from a proxy that buffers. The bound cannot be met without them. Find \
-                     the cause, or bound the latency.",
+                    "{} answers have no such time: they were not streamed, their tokens came at \
+                     once, as from a proxy that buffers, or it is unknown how many of them were \
+                     streamed, as of thoughts that are summarized. The bound cannot be met without \
+                     them. Find the cause, or bound the latency.",
                     units::count(found.unmeasured)
                 ),
                 Some(more) if found.is_correlated => format!(
@@ -277,8 +277,9 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
                 }
                 None if found.value.is_none() => {
                     "The run does not measure this, because no answer has such a time. Remove the \
-                     requirement, or find out why: the answers were not streamed, or their tokens \
-                     came at once, as from a proxy that buffers."
+                     requirement, or find out why: the answers were not streamed, their tokens came \
+                     at once, as from a proxy that buffers, or it is unknown how many of their \
+                     tokens were streamed."
                         .into()
                 }
                 None => "The share of queries over the bound is the allowed one, so more queries \
@@ -384,6 +385,20 @@ mod tests {
         );
         assert!(reason(&found).unwrap().text.contains("1,000 answers have no such time"));
         assert_eq!(finding("ttft.p90<=1ms", &half).finding, RequirementFinding::Missed);
+    }
+
+    #[test]
+    fn answers_with_an_unknown_number_of_streamed_tokens_meet_no_bound() {
+        let whole = record(2_000, 0);
+        // 200 of 202 tokens did not come: 500 us per token, and not 2.5 us.
+        let first_token_at = whole.completed_at.iter().map(|at| at - 500_000).collect();
+        let timed_tokens = (0..2_000).map(|sample| (sample, Some(2))).collect();
+        let mut hidden = Record { first_token_at, tokens: vec![202; 2_000], timed_tokens, ..whole };
+        assert_eq!(finding("tpot.p90<=10000ns", &hidden).finding, RequirementFinding::Missed);
+        assert_eq!(finding("tpot.p90<=1ms", &hidden).finding, RequirementFinding::Met);
+        hidden.timed_tokens[7].1 = None;
+        let found = finding("tpot.p90<=1ms", &hidden);
+        assert_eq!((found.finding, found.unmeasured), (RequirementFinding::Undecided, 1));
     }
 
     #[test]

@@ -415,7 +415,7 @@ impl Times {
                 continue;
             }
             first_token.push(span(record.scheduled(sample / samples), first));
-            match definitions.time_per_output_token(first, at, tokens) {
+            match definitions.time_per_token_of(record, sample, (first, at)) {
                 Some(time) => per_token.push(time),
                 None => undefined += 1,
             }

@@ -216,6 +216,9 @@ pub struct Record {
     pub first_token_at: Vec<Nanos>,
     /// Per sample: output tokens. Empty unless tokens are measured.
     pub tokens: Vec<i64>,
+    /// Samples with tokens that came neither at nor after the first one, such as thoughts that are
+    /// counted but not sent: the number of the other tokens, or `None` if it is unknown. By sample.
+    pub timed_tokens: Vec<(u64, Option<i64>)>,
     /// Sequence numbers of failed samples, with the reason.
     pub failed: Vec<(u64, Failure)>,
     /// Counts of wrong calls by the system.
@@ -249,6 +252,37 @@ impl Record {
     #[must_use]
     pub fn scheduled(&self, q: usize) -> Nanos {
         if self.scheduled_at.is_empty() { self.issued_at[q] } else { self.scheduled_at[q] }
+    }
+
+    /// Returns how many tokens of a sample came from its first token to its completion; `None` if this
+    /// is unknown.
+    #[must_use]
+    pub fn timed_tokens(&self, sample: usize) -> Option<i64> {
+        match self.timed_tokens.binary_search_by_key(&(sample as u64), |(at, _)| *at) {
+            Ok(at) => self.timed_tokens[at].1,
+            Err(_) => Some(self.tokens.get(sample).copied().unwrap_or(0)),
+        }
+    }
+
+    /// Returns the record with only the tokens that came in the time of their sample, 0 if this is unknown;
+    /// `None` if these are all tokens.
+    #[must_use]
+    pub fn with_timed_tokens(&self) -> Option<Self> {
+        let timed = |sample: usize| self.timed_tokens(sample).unwrap_or(0);
+        (!self.timed_tokens.is_empty()).then(|| Self {
+            tokens: (0..self.tokens.len()).map(timed).collect(),
+            timed_tokens: Vec::new(),
+            ..self.clone()
+        })
+    }
+
+    /// Returns whether the time per output token of an answered sample is undefined although it may
+    /// have several tokens: they came at once, or it is unknown how many of them came in its time.
+    #[must_use]
+    pub fn lacks_time_per_token(&self, sample: usize) -> bool {
+        let of = |column: &[Nanos]| column.get(sample).copied().unwrap_or(0);
+        self.timed_tokens(sample)
+            .is_none_or(|tokens| tokens > 1 && of(&self.completed_at) <= of(&self.first_token_at))
     }
 
     /// Counts misuse in the token columns. A correct sample reports its first token, then completes

@@ -331,6 +331,31 @@ pub struct Demand {
     pub choices: u16,
 }
 
+/// Output tokens that are counted and did not come with the output of a stream, such as thoughts that
+/// the server does not show.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HiddenTokens {
+    /// Every token came with the output.
+    #[default]
+    None,
+    /// This many (> 0) did not.
+    Some(u32),
+    /// Some did not, and it is unknown how many.
+    Unknown,
+}
+
+impl HiddenTokens {
+    /// Returns how many of `tokens` came with the output; `None` if this is unknown.
+    #[must_use]
+    pub fn timed(self, tokens: i64) -> Option<i64> {
+        match self {
+            Self::None => Some(tokens),
+            Self::Some(hidden) => Some(tokens.saturating_sub(hidden.into()).max(0)),
+            Self::Unknown => None,
+        }
+    }
+}
+
 /// The account of an answer. Counts are of all its choices. Workers send it to their coordinator.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -365,6 +390,8 @@ pub struct Entry {
     pub parts: u32,
     /// Bytes of output.
     pub bytes: u32,
+    /// Output tokens that did not come with the output of the stream.
+    pub hidden: HiddenTokens,
     /// Most counted output tokens without bytes: hidden thoughts, ends of choices, markup of calls.
     pub unseen: u32,
     /// Counts that cannot all be right.

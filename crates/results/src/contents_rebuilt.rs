@@ -500,6 +500,10 @@ fn record_of(records: &Records) -> Record {
         } else {
             vec![0; records.first_token_ns.len()]
         },
+        timed_tokens: (0..)
+            .zip(&records.timed_tokens)
+            .map(|(row, &tokens)| (row, (tokens != NEVER).then_some(tokens)))
+            .collect(),
         failed: failed.collect(),
         ..Record::default()
     }

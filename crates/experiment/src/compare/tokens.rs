@@ -188,6 +188,7 @@ mod tests {
             failure: vec![0, 1, 0],
             session: Vec::new(),
             turn: Vec::new(),
+            timed_tokens: Vec::new(),
             retries: Vec::new(),
             retry_wait_ns: Vec::new(),
             number: Vec::new(),

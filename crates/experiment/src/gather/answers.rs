@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::{Failure, Record};
-use dyno_net::ledger::{Class, Contradiction, Entry, Finish, Flags, Oddity};
+use dyno_net::ledger::{Class, Contradiction, Entry, Finish, Flags, HiddenTokens, Oddity};
 use dyno_net::protocol::TokenCounter;
 use dyno_results::summary::answers::{Answers, Lengths, Tokens};
 use dyno_results::summary::metrics::Distribution;
@@ -202,6 +202,16 @@ impl<'a> Accounts<'a> {
         found
     }
 
+    /// Returns the number of answers with a known number of tokens that were not streamed, and with an
+    /// unknown number.
+    pub fn with_hidden_tokens(&self) -> (u64, u64) {
+        let of = |is: fn(HiddenTokens) -> bool| {
+            self.answered().filter(|(_, entry)| is(entry.hidden)).count() as u64
+        };
+        let is_known = |hidden| matches!(hidden, HiddenTokens::Some(_));
+        (of(is_known), of(|hidden| hidden == HiddenTokens::Unknown))
+    }
+
     /// Returns the number of answers that were not streamed although a stream was requested.
     pub fn without_stream(&self) -> u64 {
         let ignores = |entry: &Entry| entry.oddities.contains(Oddity::NoStream);
@@ -336,6 +346,16 @@ mod tests {
         assert_eq!((accounts.doubtful_input(), accounts.with_invisible_tokens()), (None, 0));
         let found = &accounts.tokens(1).contradictions["more_tokens_than_bytes"];
         assert_eq!((found.answers, &found.first), (2, &words));
+    }
+
+    #[test]
+    fn answers_with_tokens_that_were_not_streamed_are_counted() {
+        let record = record(&[(2, Failure::Empty)]);
+        let of = |hidden| Some(Entry { hidden, ..Entry::default() });
+        let entries = [HiddenTokens::Some(7), HiddenTokens::Unknown, HiddenTokens::Unknown];
+        let entries = [entries.map(of).to_vec(), vec![of(HiddenTokens::None)]].concat();
+        let accounts = Accounts::new(&record, &entries).unwrap();
+        assert_eq!(accounts.with_hidden_tokens(), (1, 1));
     }
 
     #[test]

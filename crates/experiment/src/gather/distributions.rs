@@ -84,11 +84,10 @@ fn times(record: &Record, percentiles: &Percentiles, part: &Part<'_>) -> Vec<Met
     let answered = goodput::answered(record).filter(|(sample, due, _)| part.has(*sample, *due));
     for (sample, due, at) in answered {
         let first = record.first_token_at.get(sample).copied().unwrap_or(0);
-        let tokens = record.tokens.get(sample).copied().unwrap_or(0);
         e2el.push((at.saturating_sub(due) as f64, 1));
         if first > 0 {
             ttft.push((first.saturating_sub(due) as f64, 1));
-            let per_token = Definitions::Native.time_per_output_token(first, at, tokens);
+            let per_token = Definitions::Native.time_per_token_of(record, sample, (first, at));
             tpot.extend(per_token.map(|time| (time as f64, 1)));
         }
     }

@@ -43,6 +43,7 @@ pub fn add(
     note_accepted(test, &accounts);
     judge_stream(test, report, &accounts);
     judge_tokens(test, &accounts, &tokens);
+    judge_hidden_tokens(test, report, &accounts);
     let metrics = test.metrics.as_mut()?;
     let input = |sample: usize| entries.get(sample).copied().flatten()?.input.map(u64::from);
     metrics.sessions = Sessions::from_record(record, test.plan.percentile, &input);
@@ -96,7 +97,11 @@ fn without_times_of_tokens(record: &Record, entries: &[Option<Entry>]) -> Option
     let is_mixed = entries.iter().flatten().any(|entry| entry.demand.choices > 1);
     let tokens = vec![0; record.tokens.len()];
     // Without a stream there are no such times.
-    (is_mixed && !tokens.is_empty()).then(|| Record { tokens, ..record.clone() })
+    (is_mixed && !tokens.is_empty()).then(|| Record {
+        tokens,
+        timed_tokens: Vec::new(),
+        ..record.clone()
+    })
 }
 
 /// Returns the figures of each model, if requests name several. Their rates count over `counted_over`
@@ -227,6 +232,41 @@ fn judge_tokens(test: &mut summary::Test, accounts: &Accounts<'_>, tokens: &Toke
                 .into(),
         );
     }
+}
+
+/// Notes tokens that are counted and were not streamed, and judges a bound on TPOT, which answers do not
+/// have if it is unknown how many of their tokens were streamed.
+fn judge_hidden_tokens(test: &mut summary::Test, report: &Report<'_>, accounts: &Accounts<'_>) {
+    let answers = count(accounts.answered().count() as u64);
+    let (left_out, unknown) = accounts.with_hidden_tokens();
+    if left_out > 0 {
+        test.notes.push(format!(
+            "In {} of {answers} answers the server counts reasoning tokens that it did not stream. TPOT \
+             counts only the other tokens; output tokens and tokens/s include them.",
+            count(left_out)
+        ));
+    }
+    if unknown == 0 {
+        return;
+    }
+    let told = format!(
+        "In {} of {answers} answers the server counts reasoning tokens of which it streamed only a part or \
+         a summary, or none without stating their number. These answers have no TPOT",
+        count(unknown)
+    );
+    let is_bounded = matches!(report.run.plan.load, Load::Server(_))
+        && matches!(report.run.plan.tokens,
+            Some(PlanTokens::Measured { tpot, .. }) if tpot < summary::NO_BOUND);
+    if !is_bounded {
+        test.notes.push(format!("{told}."));
+        return;
+    }
+    let text = format!(
+        "{told}, so that the bound on it cannot be judged. Turn reasoning off, or let the server show \
+         it, or use --set server_target_latency=TIME as the bound."
+    );
+    let reason = Reason::new(ReasonKind::NoStream, text).because_of(Cause::System);
+    test.add_reason_after_failures(reason);
 }
 
 #[cfg(test)]

@@ -507,8 +507,9 @@ impl InvalidRun<'_> {
 
     /// Returns a remark on answers of one token, which have no time per output token.
     fn single_tokens(&self, bounded: BoundedTime) -> String {
-        let tokens = &self.report.run.record.tokens;
-        let single = tokens.iter().filter(|&&tokens| tokens == 1).count() as u64;
+        let record = &self.report.run.record;
+        let is_single = |sample: &usize| record.timed_tokens(*sample) == Some(1);
+        let single = (0..record.tokens.len()).filter(is_single).count() as u64;
         match (bounded, single) {
             (BoundedTime::Latency | BoundedTime::FirstToken, _) | (_, 0) => String::new(),
             (BoundedTime::TimePerOutputToken, single) => {

@@ -185,17 +185,21 @@ fn append_samples(whole: &mut Record, part: &Record, samples: Range<usize>) {
 /// Adds misuse counts, failures and logged responses, in the order of completion.
 fn add_rest(whole: &mut Record, parts: &[Record], place: impl Fn(usize, u64) -> u64) {
     let completed_at = |sample: u64| whole.completed_at.get(sample as usize).copied().unwrap_or(0);
-    let mut failed = Vec::new();
+    let (mut failed, mut timed_tokens) = (Vec::new(), Vec::new());
     let mut responses = Vec::new();
     for (number, part) in parts.iter().enumerate() {
         whole.misuse.add(part.misuse);
         failed.extend(part.failed.iter().map(|&(sample, why)| (place(number, sample), why)));
+        let timed = part.timed_tokens.iter();
+        timed_tokens.extend(timed.map(|&(sample, tokens)| (place(number, sample), tokens)));
         let placed = part.responses.iter().map(|response| LoggedResponse {
             sequence: place(number, response.sequence),
             ..response
         });
         responses.extend(placed);
     }
+    timed_tokens.sort_unstable_by_key(|&(sample, _)| sample);
+    whole.timed_tokens = timed_tokens;
     failed.sort_by_key(|&(sample, _)| (completed_at(sample), sample));
     responses.sort_by_key(|response| (completed_at(response.sequence), response.sequence));
     let mut kept = Responses::default();

@@ -186,8 +186,8 @@ impl Bound {
                 let (at, first) = (done?, record.first_token_at[sample]);
                 // A sample of one token or none has no time per output token; the verdict counts
                 // it as within the bound.
-                let after_first =
-                    u64::try_from(record.tokens[sample].saturating_sub(1)).unwrap_or(0);
+                let tokens = record.timed_tokens(sample).unwrap_or(0);
+                let after_first = u64::try_from(tokens.saturating_sub(1)).unwrap_or(0);
                 let spent = at.saturating_sub(first);
                 Some(first == 0 || (after_first > 0 && spent / after_first > limit))
             }

@@ -24,7 +24,9 @@ pub fn reports(log: &TestLog) -> Vec<Report<'_>> {
 }
 
 /// Returns the reports with metrics and verdicts by these definitions, for outputs other than the
-/// logs of LoadGen. The verdict of a run under the rules needs the definitions of the reference.
+/// logs of LoadGen. The verdict of a run under the rules needs the definitions of the reference. If the
+/// two differ, verdicts count only the tokens that came in the time of their sample, as in
+/// [`Record::with_timed_tokens`](crate::record::Record::with_timed_tokens).
 #[must_use]
 pub fn reports_by(log: &TestLog, figures: Definitions, judged: Definitions) -> Vec<Report<'_>> {
     let report = |run| {
@@ -33,7 +35,10 @@ pub fn reports_by(log: &TestLog, figures: Definitions, judged: Definitions) -> V
         let judgement = if judged == figures || !run.plan.measures_tokens() {
             judge(&metrics, &run.plan, run.ended)
         } else {
-            let metrics = Metrics::with_definitions(judged, &run.record, &run.plan);
+            // Tokens that came in another time must not make a bound seem kept.
+            let timed = run.record.with_timed_tokens();
+            let record = timed.as_ref().unwrap_or(&run.record);
+            let metrics = Metrics::with_definitions(judged, record, &run.plan);
             judge(&metrics, &run.plan, run.ended)
         };
         Report { run, metrics, judgement }

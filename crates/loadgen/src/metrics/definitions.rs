@@ -13,7 +13,8 @@ pub enum Definitions {
     #[default]
     Reference,
     /// Each token counts. The time per output token is the mean time between the first token and
-    /// the last; it is defined for at least two tokens at different times. Completed rates are those of
+    /// the last; it is defined for at least two tokens at different times, and does not count tokens
+    /// that came in another time ([`Record::timed_tokens`]). Completed rates are those of
     /// the system under the load: they include neither the fill at its start nor the drain at its end.
     Native,
 }
@@ -38,6 +39,22 @@ impl Definitions {
             Self::Native => (tokens >= 2 && first != 0 && last > first)
                 .then(|| span(first, last) / (tokens - 1)),
         }
+    }
+
+    /// Returns the time per output token in ns of a sample of a record, which came from `first` to
+    /// `last`; `None` if it is not defined.
+    #[must_use]
+    pub fn time_per_token_of(
+        self,
+        record: &Record,
+        sample: usize,
+        (first, last): (Nanos, Nanos),
+    ) -> Option<i64> {
+        let tokens = match self {
+            Self::Reference => record.tokens.get(sample).copied().unwrap_or(0),
+            Self::Native => record.timed_tokens(sample)?,
+        };
+        self.time_per_output_token(first, last, tokens)
     }
 
     /// Returns the time over which completed rates count the `answers` of a run. `last_done`: when the

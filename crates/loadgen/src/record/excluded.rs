@@ -83,6 +83,9 @@ impl Record {
         let place = |number: u64| places.get(usize::try_from(number).ok()?).copied().flatten();
         let failed = self.failed.iter().filter_map(|(number, why)| Some((place(*number)?, *why)));
         self.failed = failed.collect();
+        let timed = self.timed_tokens.iter();
+        let timed = timed.filter_map(|(number, tokens)| Some((place(*number)?, *tokens)));
+        self.timed_tokens = timed.collect();
         let mut responses = Responses::default();
         for response in self.responses.iter() {
             if let Some(sequence) = place(response.sequence) {
@@ -166,6 +169,7 @@ mod tests {
             completed_at: vec![40, 0, 100, 150, 160],
             first_token_at: vec![30, 0, 0, 140, 155],
             tokens: vec![2, 0, 0, 0, 3],
+            timed_tokens: vec![(0, Some(1)), (4, None)],
             failed: vec![(0, Failure::Cut), (3, Failure::Cancelled), (2, Failure::Short)],
             ..Record::default()
         };
@@ -183,6 +187,7 @@ mod tests {
         assert_eq!(record.completed_at, [1, 60]);
         assert_eq!((&record.first_token_at[..], &record.tokens[..]), (&[0, 55][..], &[0, 3][..]));
         assert_eq!(record.failed, [(0, Failure::Short)]);
+        assert_eq!(record.timed_tokens, [(1, None)]);
         assert_eq!((record.number_in_run(1), record.played(), record.ramp()), (4, 5, 100));
         let excluded = record.excluded.unwrap();
         assert_eq!((excluded.ramp, excluded.ramp_lost, excluded.cancelled), (2, 2, 1));

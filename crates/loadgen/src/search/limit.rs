@@ -128,7 +128,8 @@ impl Limit {
             Quantity::Latency => done.saturating_sub(due) > self.bound,
             Quantity::FirstToken => first == 0 || first.saturating_sub(due) > self.bound,
             Quantity::TimePerOutputToken => {
-                let tokens = record.tokens.get(sample).copied().unwrap_or(0);
+                // Neither do answers of which it is unknown how many tokens came in their time.
+                let Some(tokens) = record.timed_tokens(sample) else { return true };
                 let after_first = u64::try_from(tokens.saturating_sub(1)).unwrap_or(0);
                 let spent = done.saturating_sub(first);
                 // Several tokens that came at once have no time between them, as in
@@ -191,6 +192,25 @@ mod tests {
         };
         let limit = Limit { quantity: Quantity::TimePerOutputToken, allowed: 0.01, bound: 1_000 };
         assert_eq!(Block::sum(&limit.blocks(&record, 100)).over, 1);
+    }
+
+    #[test]
+    fn tokens_of_another_time_keep_no_limit() {
+        let record = |timed: Option<i64>| Record {
+            samples_per_query: 1,
+            issued_at: vec![0],
+            completed_at: vec![50],
+            first_token_at: vec![20],
+            tokens: vec![300],
+            timed_tokens: vec![(0, timed)],
+            ..Record::default()
+        };
+        // 30 ns for the two tokens after the first.
+        let limit = Limit { quantity: Quantity::TimePerOutputToken, allowed: 0.01, bound: 15 };
+        let over = |limit: Limit, timed| Block::sum(&limit.blocks(&record(timed), 100)).over;
+        assert_eq!(over(limit, Some(3)), 0);
+        assert_eq!(over(Limit { bound: 14, ..limit }, Some(3)), 1);
+        assert_eq!(over(limit, None), 1);
     }
 
     #[test]

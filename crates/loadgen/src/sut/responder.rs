@@ -242,6 +242,14 @@ impl Responder {
         });
     }
 
+    /// Reports how many tokens of an answer came from its first token to its completion, if these are
+    /// not all of its tokens; `None` if this is unknown. Called before the sample is completed.
+    pub fn timed_tokens(&self, id: ResponseId, tokens: Option<i64>) {
+        if let Some(slab) = self.slab_of(id) {
+            slab.timed_tokens(id, tokens);
+        }
+    }
+
     /// Reports that an answer was whole only at `at`, in ns since the start of the run, although it
     /// counts as complete before. The next turn of its session is not due before that. Called before
     /// the sample is completed.

@@ -88,6 +88,8 @@ pub(crate) struct Slab {
     /// Turns of sessions whose answers were whole later than they count as complete; `None` while the
     /// turn after them is held.
     whole_at: Mutex<std::collections::HashMap<u64, Option<Nanos>>>,
+    /// Tokens in the time of a sample, where these are not all of its tokens, as in a record.
+    timed_tokens: Mutex<std::collections::BTreeMap<u64, Option<i64>>>,
     /// Turns that were held and are not any more.
     released: AtomicU64,
     failed: Mutex<Failures>,
@@ -110,6 +112,7 @@ impl Slab {
             responses: (0..shards).map(|_| CachePadded::default()).collect(),
             first_tokens: Mutex::default(),
             whole_at: Mutex::default(),
+            timed_tokens: Mutex::default(),
             released: AtomicU64::new(0),
             failed: Mutex::default(),
             ramp: None,
@@ -367,6 +370,21 @@ impl Slab {
         Some(chunk.completed_at[within].load(Ordering::Acquire)).filter(|&at| at != 0)
     }
 
+    /// Records how many tokens came in the time of a sample.
+    pub(crate) fn timed_tokens(&self, id: ResponseId, tokens: Option<i64>) {
+        self.timed().insert(id.sequence(), tokens);
+    }
+
+    fn timed(&self) -> MutexGuard<'_, std::collections::BTreeMap<u64, Option<i64>>> {
+        self.timed_tokens.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the tokens in the times of samples, as a record has them.
+    pub(crate) fn timed_tokens_of(&self, samples: usize) -> Vec<(u64, Option<i64>)> {
+        let timed = self.timed();
+        timed.range(..samples as u64).map(|(sample, tokens)| (*sample, *tokens)).collect()
+    }
+
     /// Records when the answer to a turn of a session was whole.
     pub(crate) fn whole_at(&self, id: ResponseId, at: Nanos) {
         self.whole().insert(id.sequence(), Some(at));
@@ -474,6 +492,7 @@ impl Slab {
         Stamps {
             responses,
             failed,
+            timed_tokens: self.timed_tokens_of(if self.tokens { samples } else { 0 }),
             misuse: Misuse {
                 duplicate: self.duplicate.load(Ordering::Relaxed),
                 unknown: self.unknown.load(Ordering::Relaxed),
@@ -513,6 +532,7 @@ pub(crate) struct Stamps {
     pub(crate) completed_at: Vec<Nanos>,
     pub(crate) first_token_at: Vec<Nanos>,
     pub(crate) tokens: Vec<i64>,
+    pub(crate) timed_tokens: Vec<(u64, Option<i64>)>,
     pub(crate) failed: Vec<(u64, Failure)>,
     pub(crate) misuse: Misuse,
     pub(crate) responses: Responses,

@@ -221,6 +221,26 @@ fn a_single_token_counts_and_has_no_time_per_output_token() {
 }
 
 #[test]
+fn tokens_that_came_in_another_time_shorten_no_time_per_output_token() {
+    // Four of 204 tokens, three of nine, and an unknown number of nine came in the time of their sample.
+    let record = Record {
+        tokens: vec![204, 9, 9],
+        first_token_at: vec![30, 140, 260],
+        timed_tokens: vec![(0, Some(4)), (1, Some(3)), (2, None)],
+        ..token_record()
+    };
+    let plan = token_server(1000, 10);
+    let native = Metrics::with_definitions(Definitions::Native, &record, &plan);
+    // (101 - 30) / 3 and (250 - 140) / 2.
+    let per_token = native.time_per_output_token.unwrap();
+    assert_eq!((per_token.count, per_token.min, per_token.max), (2, 23, 55));
+    assert_eq!((native.token_count, native.over.time_per_output_token), (222, 2));
+    let reference = Metrics::from_record(&record, &plan);
+    let whole = Record { timed_tokens: Vec::new(), ..record };
+    assert_eq!(reference, Metrics::from_record(&whole, &plan));
+}
+
+#[test]
 fn the_reference_keeps_its_arithmetic_of_tokens() {
     let (record, plan) = (token_record(), token_server(35, 20));
     assert_eq!(

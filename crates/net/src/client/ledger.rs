@@ -1,6 +1,6 @@
 //! Accounts of the answers of a run.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use dyno_loadgen::sut::ResponseId;
 
@@ -50,6 +50,17 @@ impl Ledger {
         chunk.0.lock().unwrap_or_else(PoisonError::into_inner)[place] = Some(entry);
     }
 
+    /// Removes the account of a sample, whose request is sent again.
+    pub(super) fn forget(&self, id: ResponseId) {
+        let is_of_run = self.last_run() == id.run() >> 8;
+        let Some(chunks) = self.0.tenant(id.tenant()).filter(|_| is_of_run) else { return };
+        let at = id.sequence() as usize;
+        if let Some(chunk) = chunks.get(at / EntryChunk::SAMPLES).and_then(OnceLock::get) {
+            let mut entries = chunk.0.lock().unwrap_or_else(PoisonError::into_inner);
+            entries[at % EntryChunk::SAMPLES] = None;
+        }
+    }
+
     /// Returns the entries of the first `samples` samples of a tenant in the last run; empty if
     /// there are none.
     pub(super) fn entries(&self, tenant: u8, samples: usize) -> Vec<Option<Entry>> {
@@ -89,6 +100,12 @@ mod tests {
         ledger.enter(ResponseId::new(1, 2, 5_000), entry(9));
         assert_eq!(bytes(0, 3), [0, 8, 0]);
         assert_eq!(bytes(2, 5_001)[4_999..], [0, 9]);
+        // One of a sample without an account, of another run, and of one that is sent again.
+        ledger.forget(ResponseId::new(1, 3, 7));
+        ledger.forget(ResponseId::new(2, 0, 1));
+        assert_eq!(bytes(0, 3), [0, 8, 0]);
+        ledger.forget(ResponseId::new(1, 2, 5_000));
+        assert_eq!(bytes(2, 5_001), [0; 0]);
         ledger.expect_run();
         ledger.enter(ResponseId::new(1, 0, 2), entry(1));
         ledger.enter(ResponseId::new(2, 0, 0), entry(2));

@@ -285,6 +285,8 @@ impl ClientCore {
             if is_counted {
                 self.counters.repeated(trouble.kind, span);
             }
+            // The next attempt may bring no answer.
+            self.ledger.forget(job.id);
             self.retries.note(job.id, responder.time_of(&self.clock, at), span);
             let again = Job { tries: job.tries + 1, ..job };
             if span == 0 {

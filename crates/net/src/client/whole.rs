@@ -7,7 +7,7 @@ use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::Response;
 
 use super::{ClientCore, Job};
-use crate::ledger::Entry;
+use crate::ledger::{Entry, HiddenTokens};
 use crate::protocol::Reply;
 
 /// A whole answer. Times are those of the run.
@@ -40,6 +40,11 @@ impl WholeAnswer<'_> {
                     to.whole_at(job.id, self.ended_at);
                 }
             }
+        }
+        if let Some(entry) = &entry
+            && entry.hidden != HiddenTokens::None
+        {
+            to.timed_tokens(job.id, entry.hidden.timed(self.tokens));
         }
         shared.enter(job, entry, self.ended_at);
         shared.keep_text(job, Ok(self.data));

@@ -57,6 +57,8 @@ pub(super) trait AnswerSink {
     fn usage(&mut self, claim: Claim);
     /// Counts of tokens within a choice.
     fn choice_usage(&mut self, _claim: Claim) {}
+    /// Details of a thought, as JSON.
+    fn thought_details(&mut self, _json: &str) {}
     /// An error that is empty or 0, beside choices.
     fn empty_error(&mut self) {}
 }
@@ -116,6 +118,9 @@ struct MessageText<'a> {
     reasoning_content: Option<Content<'a>>,
     #[serde(borrow, default)]
     reasoning: Option<Content<'a>>,
+    /// OpenRouter states here whether they are a summary or encrypted.
+    #[serde(borrow, default)]
+    reasoning_details: Option<&'a RawValue>,
     #[serde(borrow, default)]
     content: Option<Content<'a>>,
     #[serde(borrow, default)]
@@ -238,6 +243,7 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
             (delta, message) => message.or(delta),
         };
         if let Some(message) = message {
+            message.reasoning_details.iter().for_each(|of| take.thought_details(of.get()));
             // One server sends the same thought under both names.
             let thought = message.reasoning_content.filter(Content::has_text);
             content(thought.or(message.reasoning), true, take);

@@ -61,8 +61,18 @@ pub(super) struct AnswerBuilder {
     pub trouble: Option<Trouble>,
     /// Vectors, ranks or images that came, and those expected, if they differ.
     pub items: Option<(usize, usize)>,
+    /// The server has thoughts whose text it does not send.
+    pub has_hidden_thought: bool,
+    /// The text of a thought is a summary.
+    pub has_summary: bool,
+    /// Bytes of thoughts before the current block of the Messages interface.
+    pub shown_before: u32,
     /// Bytes of text of the last part that repeated the text so far.
     repeated: usize,
+    /// Bytes of the first part, as long as all parts are the same.
+    same: usize,
+    /// Output tokens as counted with the last part.
+    counted: Option<u32>,
     claim: Option<Claim>,
     /// Counts within a choice, the last ones.
     choice_claim: Option<Claim>,
@@ -183,6 +193,11 @@ impl AnswerSink for AnswerBuilder {
     fn empty_error(&mut self) {
         self.has_empty_error = true;
     }
+
+    fn thought_details(&mut self, json: &str) {
+        self.has_summary |= json.contains("\"reasoning.summary\"");
+        self.has_hidden_thought |= json.contains("\"reasoning.encrypted\"");
+    }
 }
 
 impl AnswerBuilder {
@@ -201,7 +216,12 @@ impl AnswerBuilder {
             reply: None,
             trouble: None,
             items: None,
+            has_hidden_thought: false,
+            has_summary: false,
+            shown_before: 0,
             repeated: 0,
+            same: 0,
+            counted: None,
             claim: None,
             choice_claim: None,
             part_claim: None,
@@ -236,13 +256,40 @@ impl AnswerBuilder {
         *self = Self { text, choices, reply, ..Self::new(api, expected) };
     }
 
+    /// Returns the bytes of thoughts that came.
+    pub fn thought_bytes(&self) -> u32 {
+        self.thought_bytes
+    }
+
     /// Returns whether a tool was called.
     pub fn has_tool_calls(&self) -> bool {
         self.tool_calls > 0
     }
 
-    /// Takes the text so far, or an addition to it, as some versions of the server send.
-    pub fn output_so_far(&mut self, text: &str) {
+    /// Takes the text so far, or an addition to it, as some versions of the server send. `tokens` counts
+    /// the output tokens so far; `is_stopped`: the model ended the text itself.
+    ///
+    /// A first part that comes again, with more tokens, is an addition, unless a later part extends it:
+    /// then the tokens had no text. The token that ends a text has none.
+    pub fn output_so_far(&mut self, text: &str, tokens: Option<u32>, is_stopped: bool) {
+        let has_grown = tokens.zip(self.counted).is_some_and(|(now, then)| now > then);
+        self.counted = tokens;
+        let first = std::mem::take(&mut self.same);
+        if first > 0 {
+            let begin = &self.text[..first];
+            let is_end = is_stopped && self.text.len() == first;
+            if text.as_bytes() == begin && has_grown && !is_end {
+                self.same = first;
+                self.output(text, false);
+                return;
+            }
+            if text.len() > first && text.as_bytes().starts_with(begin) {
+                self.text.truncate(first);
+            }
+        }
+        if self.text.is_empty() {
+            self.same = text.len();
+        }
         let is_repeated =
             self.repeated == self.text.len() && text.as_bytes().starts_with(&self.text);
         let new = if is_repeated { &text[self.text.len()..] } else { text };
@@ -319,7 +366,8 @@ impl AnswerBuilder {
             Ok(_) => {}
             Err(trouble) => self.trouble = Some(trouble),
         }
-        let (bytes, is_silent) = (self.text.len() - before, before > 0 && self.has_silent_token);
+        let (bytes, is_silent) =
+            (self.text.len().saturating_sub(before), before > 0 && self.has_silent_token);
         self.part_counts.add(bytes, self.part_claim);
         self.parts += u32::from(bytes > 0 || is_silent);
     }

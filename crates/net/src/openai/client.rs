@@ -395,6 +395,8 @@ impl AnswerReader {
 
 impl Reader for AnswerReader {
     fn expect(&mut self, sample: SampleIndex) {
+        // A connection that breaks before the answer begins has none.
+        self.entry = None;
         self.sample = sample as usize;
         let Some(prompt) = self.workload.prompts.get(self.sample) else { return };
         self.demand = self.demands.demand(prompt);

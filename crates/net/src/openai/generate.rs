@@ -10,6 +10,7 @@ use super::answer::{AnswerSink as _, in_band, no_answer, states_error};
 use super::builder::AnswerBuilder;
 use super::repair::{parsed, without_list};
 use super::usage::Claim;
+use crate::ledger::Finish;
 use crate::trouble::Trouble;
 
 #[derive(Deserialize)]
@@ -41,15 +42,19 @@ pub(super) fn read(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Troubl
         return Err(in_band(json));
     }
     let Some(text) = wire.text else { return Ok(false) };
+    let meta = wire.meta_info.map(RawValue::get);
+    let claim = meta.and_then(Claim::read);
     take.choice(0);
-    take.output_so_far(&text);
-    let Some(meta) = wire.meta_info.map(RawValue::get) else { return Ok(true) };
-    if let Some(claim) = Claim::read(meta) {
+    let meta: Option<MetaInfo> =
+        meta.map(serde_json::from_str).transpose().map_err(|_| no_answer(json))?;
+    let reason = meta.as_ref().map(|meta| &meta.finish_reason);
+    let reason = reason.map(|reason| reason.get("type").unwrap_or(reason)).and_then(Value::as_str);
+    let is_stopped = reason.is_some_and(|reason| Finish::of_reason(reason) == Finish::Stop);
+    take.output_so_far(&text, claim.and_then(|claim| claim.output), is_stopped);
+    if let Some(claim) = claim {
         take.usage(claim);
     }
-    let meta: MetaInfo = serde_json::from_str(meta).map_err(|_| no_answer(json))?;
-    let reason = meta.finish_reason.get("type").unwrap_or(&meta.finish_reason);
-    if let Some(reason) = reason.as_str() {
+    if let Some(reason) = reason {
         take.finish(reason);
     }
     Ok(true)

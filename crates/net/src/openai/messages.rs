@@ -56,6 +56,8 @@ struct Block<'a> {
     #[serde(borrow, default)]
     thinking: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
+    signature: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
     name: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     input: Option<&'a RawValue>,
@@ -68,6 +70,8 @@ struct Delta<'a> {
     text: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     thinking: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    signature: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     partial_json: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
@@ -116,6 +120,7 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
             let Some(delta) = wire.delta else { return Ok(()) };
             take.choice(0);
             say(delta.thinking, true, take);
+            signature(delta.signature.as_deref(), take);
             say(delta.text, false, take);
             say(delta.partial_json, false, take);
         }
@@ -163,10 +168,20 @@ fn block(block: Block<'_>, take: &mut AnswerBuilder) {
     if block.kind.as_deref().is_some_and(|kind| kind.ends_with("tool_use")) {
         take.tool_call();
     }
+    take.has_hidden_thought |= block.kind.as_deref() == Some("redacted_thinking");
+    take.shown_before = take.thought_bytes();
     say(block.thinking, true, take);
+    signature(block.signature.as_deref(), take);
     say(block.text, false, take);
     say(block.name, false, take);
     say(block.input.map(|input| input.get().into()), false, take);
+}
+
+/// Takes the signature of the thought of a block. One of a block without text shows a thought that is not
+/// sent.
+fn signature(signature: Option<&str>, take: &mut AnswerBuilder) {
+    let is_signed = signature.is_some_and(|signature| !signature.is_empty());
+    take.has_hidden_thought |= is_signed && take.thought_bytes() == take.shown_before;
 }
 
 fn say(text: Option<Cow<'_, str>>, is_thought: bool, take: &mut AnswerBuilder) {

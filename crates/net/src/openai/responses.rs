@@ -100,10 +100,13 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
         | "response.mcp_call_arguments.delta"
         | "response.audio.transcript.delta"
         | "response.output_audio_transcript.delta" => say(wire.delta, false, take),
-        "response.reasoning_text.delta"
-        | "response.reasoning.delta"
-        | "response.reasoning_summary_text.delta"
-        | "response.reasoning_summary.delta" => say(wire.delta, true, take),
+        "response.reasoning_text.delta" | "response.reasoning.delta" => {
+            say(wire.delta, true, take);
+        }
+        "response.reasoning_summary_text.delta" | "response.reasoning_summary.delta" => {
+            take.has_summary = true;
+            say(wire.delta, true, take);
+        }
         "response.output_item.added" => {
             if let Some(item) = wire.item.filter(Item::is_call) {
                 take.choice(0);

@@ -30,6 +30,7 @@ pub(super) fn columns(record: &Record) -> Vec<(Column, Vec<u8>)> {
         (Column::CompletedAt, words(&record.completed_at)),
         (Column::FirstTokenAt, words(&record.first_token_at)),
         (Column::Tokens, record.tokens.iter().flat_map(|n| n.to_le_bytes()).collect()),
+        (Column::TimedTokens, timed_tokens(&record.timed_tokens)),
         (Column::Failed, failed(&record.failed)),
         (Column::Responses, responses(&record.responses)),
     ];
@@ -45,6 +46,16 @@ fn turns(turns: &[Turn]) -> Vec<u8> {
     let numbers = turns.iter().flat_map(|turn| [turn.session, turn.number, turn.turns]);
     numbers.flat_map(u32::to_le_bytes).collect()
 }
+
+/// Returns pairs of words; an unknown number is that of no answer.
+fn timed_tokens(timed: &[(u64, Option<i64>)]) -> Vec<u8> {
+    let words = timed
+        .iter()
+        .flat_map(|(sample, tokens)| [*sample, tokens.map_or(UNKNOWN_TOKENS, i64::cast_unsigned)]);
+    words.flat_map(u64::to_le_bytes).collect()
+}
+
+const UNKNOWN_TOKENS: u64 = u64::MAX;
 
 fn failed(failed: &[(u64, Failure)]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(9 * failed.len());
@@ -124,6 +135,7 @@ pub(super) fn part(
         completed_at: words(&take(Column::CompletedAt))?,
         first_token_at: words(&take(Column::FirstTokenAt))?,
         tokens: words(&take(Column::Tokens))?.into_iter().map(u64::cast_signed).collect(),
+        timed_tokens: read_timed_tokens(&take(Column::TimedTokens))?,
         failed: read_failed(&take(Column::Failed))?,
         responses: read_responses(&take(Column::Responses))?,
         misuse: misuse(&report.misuse)?,
@@ -152,6 +164,8 @@ fn is_consistent(record: &Record) -> bool {
         && is_or_none(record.client_lag.len(), queries)
         && is_or_none(record.first_token_at.len(), samples)
         && is(record.tokens.len(), record.first_token_at.len())
+        && record.timed_tokens.is_sorted_by(|(a, _), (b, _)| a < b)
+        && record.timed_tokens.last().is_none_or(|(sample, _)| is_sample(*sample))
         && record.failed.iter().all(|(sample, _)| is_sample(*sample))
         && record.responses.iter().all(|response| is_sample(response.sequence))
         && record.sessions.as_ref().is_none_or(has_turns)
@@ -297,6 +311,13 @@ fn read_sessions(numbers: &[u64], turns: &[u8], ready_at: &[u8]) -> Option<Optio
     Some(Some(played))
 }
 
+fn read_timed_tokens(bytes: &[u8]) -> Option<Vec<(u64, Option<i64>)>> {
+    let all = words(bytes)?;
+    let (pairs, []) = all.as_chunks::<2>() else { return None };
+    let tokens = |tokens: u64| (tokens != UNKNOWN_TOKENS).then(|| tokens.cast_signed());
+    Some(pairs.iter().map(|&[sample, timed]| (sample, tokens(timed))).collect())
+}
+
 fn read_failed(bytes: &[u8]) -> Option<Vec<(u64, Failure)>> {
     let (entries, []) = bytes.as_chunks::<9>() else { return None };
     let entry = |entry: &[u8; 9]| {
@@ -388,6 +409,10 @@ mod tests {
                 completed_at: (5..samples as u64 + 5).collect(),
                 first_token_at: (0..column(1) as u64).collect(),
                 tokens: (0..column(1) as i64).map(|t| -t).collect(),
+                timed_tokens: (0..samples as u64)
+                    .step_by(3)
+                    .map(|sample| (sample, (sample % 2 == 0).then_some(sample as i64)))
+                    .collect(),
                 failed: (0..samples as u64).step_by(2).map(|s| (s, Failure::TimedOut)).collect(),
                 misuse: Misuse { stale: 5, tokens_negative: end, ..Misuse::default() },
                 responses,

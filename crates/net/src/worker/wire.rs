@@ -291,6 +291,8 @@ pub enum Column {
     Turns = 10,
     /// When each query that is a turn could be issued at the earliest.
     ReadyAt = 11,
+    /// Samples whose times hold not all of their tokens, with the number of these.
+    TimedTokens = 12,
 }
 
 /// Report of a worker about its run, sent after all columns.

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use dyno_net::ledger::{Class, Finish, Oddity};
+use dyno_net::ledger::{Class, Contradiction, Finish, HiddenTokens, Oddity};
 use dyno_net::openai::{Api, Input, Message, OpenAi, Settings};
 use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::trouble::Kind;
@@ -69,6 +69,36 @@ fn a_stream_of_messages_is_read_with_thoughts_and_tokens() {
     assert_eq!(entry.counted_by, TokenCounter::Server);
     assert!(entry.contradictions.is_empty(), "{entry:?}");
     assert_eq!(entry.oddities.iter().collect::<Vec<_>>(), [Oddity::SignsOfLife]);
+}
+
+#[test]
+fn thoughts_of_messages_that_are_not_shown_are_no_contradiction() {
+    let thinking = json!({"type": "thinking", "thinking": "", "signature": ""});
+    let signature = json!({"type": "signature_delta", "signature": "EqQB"});
+    let redacted = json!({"type": "redacted_thinking", "data": "EmwK"});
+    let says = delta(1, &json!({"type": "text_delta", "text": "Hello"}));
+    for thought in [
+        vec![block(0, &thinking), delta(0, &signature)],
+        vec![block(0, &redacted)],
+        vec![block(0, &json!({"type": "thinking", "thinking": "", "signature": "EqQB"}))],
+    ] {
+        let [last, over] = end("end_turn", 210);
+        let rest = [stop(0), says.clone(), last, over];
+        let all: Vec<Value> = [vec![begin(9, 0)], thought, rest.to_vec()].concat();
+        let (said, _, entry) = read(&messages(), EVENTS, &events(&all));
+        assert_eq!((said.unwrap().as_str(), entry.output), ("Hello", Some(210)));
+        assert!(entry.contradictions.is_empty(), "{entry:?}");
+        assert_eq!(entry.hidden, HiddenTokens::Unknown);
+    }
+    // Without a thought, so many tokens are a contradiction.
+    let [last, over] = end("end_turn", 210);
+    let all = [begin(9, 0), block(0, &thinking), says, last, over];
+    let (_, _, entry) = read(&messages(), EVENTS, &events(&all));
+    assert!(entry.contradictions.contains(Contradiction::MoreTokensThanBytes));
+    let whole = json!({"type": "message", "content": [redacted, {"type": "text", "text": "Hi"}],
+        "stop_reason": "end_turn", "usage": {"input_tokens": 5, "output_tokens": 210}});
+    let (_, _, entry) = read(&messages(), JSON, &whole.to_string());
+    assert!(entry.contradictions.is_empty(), "{entry:?}");
 }
 
 #[test]

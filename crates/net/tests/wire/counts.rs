@@ -1,7 +1,7 @@
 //! Ways in which servers count tokens and write errors that deviate from the API reference of OpenAI. What is
 //! expected is computed by hand from the meaning of the members.
 
-use dyno_net::ledger::{Class, Contradiction, Entry, Oddity};
+use dyno_net::ledger::{Class, Contradiction, Entry, HiddenTokens, Oddity};
 use dyno_net::openai::Settings;
 use dyno_net::protocol::TokenCounter;
 use serde_json::{Value, json};
@@ -52,6 +52,42 @@ fn thoughts_beside_the_output_are_output() {
     // The total does not excuse fewer tokens than parts.
     let few = counted(&json!({"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 90}));
     assert!(few.contradictions.contains(Contradiction::FewerTokensThanParts), "{few:?}");
+}
+
+/// The parts of a stream after which usage counts 212 output tokens, among them 200 of thoughts.
+#[track_caller]
+fn check_hidden(deltas: &[Value], hidden: HiddenTokens) {
+    let part = |delta: &Value| json!({"choices": [{"index": 0, "delta": delta}]}).to_string();
+    let counts = usage(&json!({"prompt_tokens": 5, "completion_tokens": 212,
+        "completion_tokens_details": {"reasoning_tokens": 200}}));
+    let mut all: Vec<String> = deltas.iter().map(part).collect();
+    all.extend([ends("stop"), counts, DONE.into()]);
+    let entry = account(&all.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!((entry.output, entry.hidden), (Some(212), hidden), "{deltas:?}");
+    assert!(entry.contradictions.is_empty(), "{entry:?}");
+}
+
+#[test]
+fn thoughts_that_do_not_come_are_hidden_tokens() {
+    let says = json!({"content": "Of course"});
+    let thinks = |text: &str| json!({"reasoning_content": text});
+    let shown = HiddenTokens::Some(200);
+    check_hidden(&[says.clone(), says.clone()], shown);
+    check_hidden(&[thinks(&"hm ".repeat(200)), says.clone()], HiddenTokens::None);
+    // A thought of fewer bytes than tokens is a part or a summary.
+    check_hidden(&[thinks("I thought."), says.clone()], HiddenTokens::Unknown);
+    // Servers that do not separate thoughts.
+    let within = json!({"content": format!("{}</think>", "hm ".repeat(200))});
+    check_hidden(&[within, says.clone()], HiddenTokens::None);
+    check_hidden(&vec![says.clone(); 13], HiddenTokens::Unknown);
+    // OpenRouter says what it shows.
+    let summary = json!({"reasoning": "hm ".repeat(200),
+        "reasoning_details": [{"type": "reasoning.summary", "summary": "hm"}]});
+    check_hidden(&[summary, says.clone()], HiddenTokens::Unknown);
+    let encrypted = json!({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}]});
+    check_hidden(&[encrypted, says], shown);
+    assert_eq!(HiddenTokens::Some(200).timed(212), Some(12));
+    assert_eq!((HiddenTokens::None.timed(3), HiddenTokens::Unknown.timed(3)), (Some(3), None));
 }
 
 #[test]

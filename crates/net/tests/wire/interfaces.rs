@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use dyno_net::ledger::{Class, Entry, Finish, Oddity};
+use dyno_net::ledger::{Class, Entry, Finish, HiddenTokens, Oddity};
 use dyno_net::openai::{Api, Input, Message, OpenAi, Settings};
 use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::trouble::{Kind, Trouble};
@@ -101,6 +101,27 @@ fn a_stream_of_responses_is_read_with_its_tokens() {
     assert_eq!((entry.input, entry.output, entry.cached), (Some(37), Some(11), Some(16)));
     assert_eq!((entry.reasoning, entry.counted_by), (Some(4), TokenCounter::Server));
     assert!(entry.oddities.is_empty() && entry.contradictions.is_empty(), "{entry:?}");
+    // How many tokens the summary has is unknown.
+    assert_eq!(entry.hidden, HiddenTokens::Unknown);
+    let all =
+        [delta("output_text", "Hi"), delta("output_text", " there"), end("completed", json!({}))];
+    let (_, _, entry) = read(&text(Api::Responses), EVENTS, &events(&all));
+    assert_eq!((entry.output, entry.hidden), (Some(11), HiddenTokens::Some(4)));
+}
+
+#[test]
+fn an_answer_that_never_begins_has_no_account() {
+    let protocol = text(Api::Responses);
+    let mut reader = protocol.reader();
+    reader.expect(0);
+    reader.begin(200, &fields(&[("content-type", EVENTS)])).unwrap();
+    let body = events(&[delta("output_text", "Hi"), end("completed", json!({}))]);
+    reader.data(body.as_bytes()).unwrap();
+    reader.finish().unwrap();
+    reader.end(None).unwrap();
+    assert!(reader.entry().is_some());
+    reader.expect(0);
+    assert_eq!(reader.entry(), None);
 }
 
 #[test]
@@ -229,6 +250,15 @@ fn text_that_is_repeated_in_each_part_counts_once() {
         assert_eq!((entry.class, entry.finish), (Class::Whole, Finish::Length));
         assert_eq!((entry.input, entry.output, entry.cached), (Some(6), Some(3), Some(2)));
         assert!(entry.contradictions.is_empty() && entry.oddities.is_empty(), "{entry:?}");
+    }
+    // Additions that are all the same, the texts so far of tokens without text, and the end of a text.
+    let same = generated(&["x", "x", "x"], &length) + "data: [DONE]\n\n";
+    let silent = generated(&["x", "x", "xy"], &length) + "data: [DONE]\n\n";
+    let ended = generated(&["x", "x"], &json!({"type": "stop"})) + "data: [DONE]\n\n";
+    for (body, expected) in [(same, "xxx"), (silent, "xy"), (ended, "x")] {
+        let (said, _, entry) = read(&text(Api::Generate), EVENTS, &body);
+        assert_eq!(said.unwrap(), expected);
+        assert!(entry.contradictions.is_empty(), "{entry:?}");
     }
     let whole = json!({"text": " Paris", "meta_info": {"finish_reason": {"type": "stop",
         "matched": 2}, "prompt_tokens": 6, "completion_tokens": 1}});

@@ -50,6 +50,7 @@ pub fn records(mut requests: Vec<Request>) -> Option<Records> {
             Some(_) => 0,
             None => INTERNAL,
         }),
+        timed_tokens: Vec::new(),
         session: Vec::new(),
         turn: Vec::new(),
         retries: Vec::new(),

@@ -66,7 +66,7 @@ pub enum RecordsError {
 }
 
 impl Records {
-    fn columns(&self) -> [(&'static str, bool, &Vec<i64>); 13] {
+    fn columns(&self) -> [(&'static str, bool, &Vec<i64>); 14] {
         [
             ("scheduled_ns", true, &self.scheduled_ns),
             ("issue_delay_ns", false, &self.issue_delay_ns),
@@ -75,6 +75,7 @@ impl Records {
             ("client_lag_ns", false, &self.client_lag_ns),
             ("first_token_ns", false, &self.first_token_ns),
             ("tokens", false, &self.tokens),
+            ("timed_tokens", false, &self.timed_tokens),
             ("failure", false, &self.failure),
             ("session", false, &self.session),
             ("turn", false, &self.turn),
@@ -93,6 +94,7 @@ impl Records {
             "client_lag_ns" => &mut self.client_lag_ns,
             "first_token_ns" => &mut self.first_token_ns,
             "tokens" => &mut self.tokens,
+            "timed_tokens" => &mut self.timed_tokens,
             "failure" => &mut self.failure,
             "session" => &mut self.session,
             "turn" => &mut self.turn,
@@ -206,7 +208,8 @@ mod tests {
             sample: vec![3, 2, 1],
             client_lag_ns: vec![],
             first_token_ns: vec![],
-            tokens: vec![],
+            tokens: vec![9, 0, 9],
+            timed_tokens: vec![4, 0, -1],
             failure: vec![0, 2, 0],
             session: vec![1, 2, 1],
             turn: vec![1, 1, 2],

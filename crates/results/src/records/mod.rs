@@ -97,6 +97,9 @@ pub struct Records {
     pub first_token_ns: Vec<i64>,
     /// Output tokens. Empty unless tokens are measured.
     pub tokens: Vec<i64>,
+    /// Output tokens that came from the first one to the end; [`NEVER`] if this is unknown. Empty if
+    /// these are all tokens of every answer.
+    pub timed_tokens: Vec<i64>,
     /// Code of the first failed sample, see [`failure_name`]; 0 if none failed. Empty if no sample of
     /// the run failed.
     pub failure: Vec<i64>,
@@ -190,6 +193,7 @@ impl Records {
             client_lag_ns: Vec::new(),
             first_token_ns: Vec::new(),
             tokens: Vec::new(),
+            timed_tokens: Vec::new(),
             failure: Vec::new(),
             session: Vec::new(),
             turn: Vec::new(),
@@ -245,6 +249,10 @@ impl Records {
         }
         if let Some(tokens) = record.tokens.get(samples.clone()) {
             self.tokens.push(tokens.iter().sum());
+        }
+        if !record.timed_tokens.is_empty() {
+            let timed: Option<i64> = samples.clone().map(|at| record.timed_tokens(at)).sum();
+            self.timed_tokens.push(timed.unwrap_or(NEVER));
         }
         if let Some(turn) = record.sessions.as_ref().and_then(|played| played.turns.get(query)) {
             self.session.push(i64::from(turn.session) + 1);

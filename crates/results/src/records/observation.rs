@@ -79,7 +79,8 @@ impl Records {
         let mut completed: Vec<Nanos> = answered.iter().map(|&row| self.done(row)).collect();
         completed.sort_unstable();
         let per_token = |&row: &usize| {
-            let gaps = self.tokens.get(row).filter(|&&tokens| tokens > 1)? - 1;
+            let tokens = self.timed_tokens.get(row).or(self.tokens.get(row));
+            let gaps = tokens.filter(|&&tokens| tokens > 1)? - 1;
             // As in `Definitions::Native`.
             let spent = latency(row).saturating_sub(first(row)?);
             (spent > 0).then(|| time(spent / gaps))

@@ -49,13 +49,13 @@ impl Test {
         let ordered = Selection::new(record.first_token_at.len(), ORDERED_MOST);
         for (sample, &first) in record.first_token_at.iter().enumerate() {
             let due = record.scheduled(rows.query_of_sample(sample));
-            let (done, tokens) = (record.completed_at[sample], record.tokens[sample]);
+            let done = record.completed_at[sample];
             if first == 0 || done == 0 || rows.is_failed(sample) {
                 continue;
             }
             let is_ordered = ordered.contains(sample);
             first_token.add(first.saturating_sub(due), is_ordered);
-            let time = Definitions::Native.time_per_output_token(first, done, tokens);
+            let time = Definitions::Native.time_per_token_of(record, sample, (first, done));
             if let Some(Ok(time)) = time.map(u64::try_from) {
                 per_token.add(time, is_ordered);
             }

@@ -119,11 +119,11 @@ impl Limits {
         let first = |sample: usize| record.first_token_at.get(sample).copied().unwrap_or(0);
         let tokens = |sample: usize| record.tokens.get(sample).copied().unwrap_or(0);
         let per_token = |sample: usize, at: u64| {
-            Definitions::Native.time_per_output_token(first(sample), at, tokens(sample))
+            Definitions::Native.time_per_token_of(record, sample, (first(sample), at))
         };
         // Several tokens that came at once have no time between them.
-        let is_unmeasured = |&(sample, _, at): &(usize, u64, u64)| {
-            let came_at_once = || tokens(sample) > 1 && per_token(sample, at).is_none();
+        let is_unmeasured = |&(sample, _, _): &(usize, u64, u64)| {
+            let came_at_once = || record.lacks_time_per_token(sample);
             let judges_them = self.tpot.is_some() && at_once == TokensAtOnce::Unmeasured;
             needs_tokens && (first(sample) == 0 || (judges_them && came_at_once()))
         };
@@ -238,6 +238,11 @@ mod tests {
         assert_eq!((none.share, none.samples_per_s, none.unmeasured), (None, None, 2));
         let half = found(vec![10, 50], 5);
         assert_eq!((half.share, half.samples, half.unmeasured), (Some(0.5), 1, 1));
+        // Two of many tokens came in the time, and an unknown number.
+        let timed_tokens = vec![(0, Some(2)), (1, None)];
+        let hidden = Record { timed_tokens, ..record(vec![40, 40], 90) };
+        let hidden = limits.goodput(&hidden, 1_000_000_000);
+        assert_eq!((hidden.samples, hidden.unmeasured), (1, 1));
         // One token has no time between tokens, whenever it came.
         let single = found(vec![10, 50], 1);
         assert_eq!((single.share, single.unmeasured), (Some(1.0), 0));

@@ -131,7 +131,7 @@ pub const METRICS: [Metric; 30] = [
                count from the scheduled time; a sample of one token has no tpot and meets its \
                limit. With limits on ttft or tpot, answers without a first token are unmeasured \
                and count as outside. With a limit on tpot, so are answers of several tokens that \
-               came at once. If all answers are unmeasured, there is no figure.",
+               came at once, or of which an unknown number was streamed. If all answers are unmeasured, there is no figure.",
         elsewhere: "request_goodput (vllm bench, whose --goodput has the same grammar), goodput \
                     (aiperf); both count from when the request was sent",
     },
@@ -298,7 +298,10 @@ pub const METRICS: [Metric; 30] = [
         name: "time per output token",
         keys: &["time_per_output_token_ns"],
         what: "(last token - first token) / (tokens - 1). An answer with one token, or with all \
-               tokens at once, has none. The last token is the last part with output; \
+               tokens at once, has none. Tokens of thoughts that usage counts and the server does \
+               not stream are left out. If it is unknown how many tokens were streamed (a part or a \
+               summary of a thought, or a thought of unknown length), the answer has none; a note \
+               states the number of such answers. The last token is the last part with output; \
                end_of_stream_ns covers the rest of the stream. Logs in LoadGen's format use the \
                definition of the reference (docs/fidelity.md).",
         elsewhere: "tpot (endpoints), tpot_ms (vllm bench), inter_token_latency (aiperf, whose name means this mean of a request)",

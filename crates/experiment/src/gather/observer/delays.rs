@@ -56,7 +56,7 @@ impl Delays<'_> {
                 let first = self.time(sample, (due, at), is_joined);
                 found.first_tokens.push(first);
                 delay = delay.max(first.measured - first.at_least);
-                let tokens = record.tokens.get(sample).copied().unwrap_or(0);
+                let tokens = record.timed_tokens(sample).unwrap_or(0);
                 let ends = (at, record.completed_at[sample]);
                 found.per_token.extend(self.per_token(tokens, ends, is_last_joined));
             }

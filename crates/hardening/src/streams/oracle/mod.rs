@@ -159,7 +159,8 @@ impl<'a> Run<'a> {
         let measures = self.s.token_bounds.is_some();
         let first = request.outputs.first().copied().filter(|_| measures);
         let tokens = if measures { request.tokens } else { 0 };
-        // (last token - first token) / (tokens - 1); one token, or all at once, have none.
+        // (last token - first token) / (tokens - 1); one token, or all at once, have none. The servers
+        // of these cases stream every token that they count.
         let per_token = first
             .filter(|first| tokens >= 2 && at_ns > *first)
             .map(|first| (at_ns - first) / (tokens as u64 - 1));

@@ -374,6 +374,7 @@ impl StartedRun {
             completed_at: slab.completed_at(columns.samples),
             first_token_at: slab.first_token_at(columns.samples),
             tokens: slab.token_counts(columns.samples),
+            timed_tokens: slab.timed_tokens_of(columns.samples),
             // Read after the stamps, so that every stamped failure is included.
             failed: slab.failed(),
             ..Record::default()
@@ -421,6 +422,7 @@ impl StartedRun {
                 completed_at: stamps.completed_at,
                 first_token_at: stamps.first_token_at,
                 tokens: stamps.tokens,
+                timed_tokens: stamps.timed_tokens,
                 failed: stamps.failed,
                 misuse: stamps.misuse,
                 responses: stamps.responses,

@@ -3,7 +3,7 @@
 use super::super::Api;
 use super::super::usage::Claim;
 use super::{AnswerBuilder, Choice, Form};
-use crate::ledger::{Class, Contradiction, Demand, Entry, Finish, Oddity};
+use crate::ledger::{Class, Contradiction, Demand, Entry, Finish, HiddenTokens, Oddity};
 use crate::protocol::TokenCounter;
 use crate::tokens::Tokenize;
 
@@ -13,6 +13,13 @@ const MARKUP_OF_CALL: u32 = 32;
 /// Maximum number of further tokens of an answer that may have no bytes, such as those of an empty
 /// thought that a parser removes.
 const MOST_INVISIBLE: u32 = 8;
+
+/// What models write after a thought within a text.
+const END_OF_THOUGHT: &[u8] = b"</think>";
+
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
 
 impl AnswerBuilder {
     /// Returns the account of the finished answer; `tokenizer` counts if the server does not, or
@@ -48,6 +55,7 @@ impl AnswerBuilder {
             self.find_contradictions(&claim, &mut entry);
         }
         self.count_output(&mut entry, form, tokenizer);
+        entry.hidden = self.hidden_tokens(&entry, form);
         entry.class = self.class(&entry, form);
         entry
     }
@@ -101,8 +109,12 @@ impl AnswerBuilder {
     fn find_contradictions(&self, claim: &Claim, entry: &mut Entry) {
         let output = claim.output.unwrap_or(0);
         let has_output = entry.bytes > 0 || self.tool_calls > 0;
-        // Thoughts that are counted but not sent have no bytes.
-        let hidden = if self.thought_bytes == 0 { claim.reasoning.unwrap_or(0) } else { 0 };
+        // Thoughts that are counted but not sent have no bytes. A summary has fewer than its tokens.
+        let hidden = match claim.reasoning {
+            Some(thoughts) => thoughts.saturating_sub(self.thought_bytes),
+            None if self.has_hidden_thought => output,
+            None => 0,
+        };
         // A token has at least one byte, except for end-of-choice tokens and markup.
         let markup = self.tool_calls.saturating_mul(MARKUP_OF_CALL);
         let unseen = markup.saturating_add(hidden).saturating_add(entry.choices.max(1).into());
@@ -162,6 +174,35 @@ impl AnswerBuilder {
             (None, None) if form == Form::Stream => (Some(self.parts), TokenCounter::Events),
             (None, None) => (None, TokenCounter::Nobody),
         };
+    }
+
+    /// Returns the counted tokens that did not come with the output of a stream. A tokenizer and events
+    /// count only what came.
+    fn hidden_tokens(&self, entry: &Entry, form: Form) -> HiddenTokens {
+        if form != Form::Stream || entry.counted_by != TokenCounter::Server {
+            return HiddenTokens::None;
+        }
+        let output = entry.output.unwrap_or(0);
+        let thoughts = match entry.reasoning {
+            None if self.has_hidden_thought || self.has_summary => return HiddenTokens::Unknown,
+            None | Some(0) => return HiddenTokens::None,
+            Some(thoughts) => thoughts,
+        };
+        if self.thought_bytes > 0 {
+            // A token of a thought that came has at least one byte.
+            let is_partial =
+                self.has_summary || self.has_hidden_thought || self.thought_bytes < thoughts;
+            return if is_partial { HiddenTokens::Unknown } else { HiddenTokens::None };
+        }
+        if contains(&self.text, END_OF_THOUGHT) {
+            // The thought is within the text, because the server does not separate it.
+            HiddenTokens::None
+        } else if self.parts > output.saturating_sub(thoughts) {
+            // More parts than tokens that are no thoughts: some thoughts came, too.
+            HiddenTokens::Unknown
+        } else {
+            HiddenTokens::Some(thoughts)
+        }
     }
 
     fn class(&self, entry: &Entry, form: Form) -> Class {

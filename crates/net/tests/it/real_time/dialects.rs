@@ -84,6 +84,54 @@ fn deviations_are_read_and_named() {
     }
 }
 
+/// An answer of two tokens after a thought of 200 tokens that is counted and not sent.
+fn with_hidden_thought() -> String {
+    let part = |delta: &str, end: &str| {
+        format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{{delta}}}{end}}}]}}\n\n")
+    };
+    let usage = r#"{"prompt_tokens":5,"completion_tokens":202,
+        "completion_tokens_details":{"reasoning_tokens":200}}"#
+        .replace('\n', "");
+    let body = part("\"content\":\"Hi\"", "")
+        + &part("\"content\":\" you\"", "")
+        + &part("", ",\"finish_reason\":\"stop\"")
+        + &format!("data: {{\"choices\":[],\"usage\":{usage}}}\n\ndata: [DONE]\n\n");
+    let fields = format!("content-type: text/event-stream\r\ncontent-length: {}", body.len());
+    format!("HTTP/1.1 200 OK\r\n{fields}\r\n\r\n{body}")
+}
+
+#[test]
+fn tokens_that_are_not_streamed_have_no_part_in_times() {
+    let server = Faulty::start(|mut stream| {
+        while request(&mut stream).is_some() {
+            let _ = stream.write_all(with_hidden_thought().as_bytes());
+        }
+    });
+    let (played, client) = played(endpoint(server.address), 3, Options::default());
+    assert!(played.record.failed.is_empty(), "{:?}", client.trouble());
+    assert_eq!(played.record.tokens, [202; 3]);
+    assert_eq!(played.record.timed_tokens, [(0, Some(2)), (1, Some(2)), (2, Some(2))]);
+}
+
+#[test]
+fn a_request_without_an_answer_has_no_account() {
+    let server = Faulty::start(|mut stream| {
+        if request(&mut stream).is_some() {
+            let _ = stream.write_all(with_hidden_thought().as_bytes());
+        }
+        if request(&mut stream).is_some() {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-");
+        }
+    });
+    let options = Options { connections: 1, ..Options::default() };
+    let (played, client) = played(endpoint(server.address), 6, options);
+    let failed: Vec<u64> = played.record.failed.iter().map(|(sample, _)| *sample).collect();
+    assert!((1..6).contains(&failed.len()), "{failed:?}");
+    for (sample, account) in (0..).zip(client.ledger(0, 6)) {
+        assert_eq!(account.is_none(), failed.contains(&sample), "{sample}: {account:?}");
+    }
+}
+
 #[test]
 fn an_error_in_a_stream_keeps_the_connection() {
     let server = FaultServer::start("127.0.0.1:0").unwrap();
