@@ -150,7 +150,7 @@ impl Growth {
             && !self.fills
     }
 
-    /// Returns the share for a rate, >= 0: one within the standard error is none. A growth in one interval
+    /// Returns the share for a rate, >= 0: one within the standard error is 0. A growth in one interval
     /// equals its error, but for rounding.
     pub(crate) fn of_rate(&self) -> f64 {
         let is_chance = self.share <= self.error * (1.0 + 1e-9);
