@@ -157,8 +157,8 @@ pub(super) struct OffloadedAnswer {
     inbox: Mutex<Inbox>,
     /// `None` once the answer was handed over or has failed.
     answering: Mutex<Option<PendingAnswer>>,
-    /// Set once it is known: `None` if the answer declared itself complete, otherwise its trouble.
-    found: OnceLock<Option<Trouble>>,
+    /// Set once it is known: when the answer declared itself complete, or its trouble.
+    found: OnceLock<Result<Nanos, Trouble>>,
 }
 
 #[derive(Default)]
@@ -212,9 +212,14 @@ impl OffloadedAnswer {
     pub(super) fn found(&self) -> Result<bool, Trouble> {
         match self.found.get() {
             None => Ok(false),
-            Some(None) => Ok(true),
-            Some(Some(trouble)) => Err(trouble.clone()),
+            Some(Ok(_)) => Ok(true),
+            Some(Err(trouble)) => Err(trouble.clone()),
         }
+    }
+
+    /// Returns when the bytes were read with which the answer declared itself complete.
+    fn done_at(&self) -> Option<Nanos> {
+        self.found.get()?.as_ref().ok().copied()
     }
 
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
@@ -278,18 +283,21 @@ impl OffloadedAnswer {
     /// Reads a piece; returns the reader when the answer is over.
     fn read(&self, answering: &mut Option<PendingAnswer>, piece: Piece) -> Option<Box<dyn Reader>> {
         let carrier = &*self.carrier;
+        let done_at = self.done_at();
         match piece {
+            // What comes after an answer declared itself complete is not part of it.
+            Piece::Data(_, at) if done_at.is_some_and(|done_at| done_at != at) => None,
             Piece::Data(bytes, at) => {
                 match answering.as_mut()?.data(carrier.shared(), &bytes, at) {
                     Ok(false) => None,
                     Ok(true) => {
-                        let reader = answering.take()?.end(carrier, None, at);
-                        let _ = self.found.set(None);
-                        Some(reader)
+                        let _ = self.found.set(Ok(at));
+                        None
                     }
+                    Err(_) if done_at.is_some() => None,
                     Err(trouble) => {
                         let reader = answering.take()?.broke(carrier, &trouble, at);
-                        let _ = self.found.set(Some(trouble));
+                        let _ = self.found.set(Err(trouble));
                         Some(reader)
                     }
                 }
@@ -298,7 +306,13 @@ impl OffloadedAnswer {
                 let trailers = trailers.as_ref().map(|fields| fields as &dyn Fields);
                 Some(answering.take()?.end(carrier, trailers, at))
             }
-            Piece::Broke(trouble, at) => Some(answering.take()?.broke(carrier, &trouble, at)),
+            Piece::Broke(trouble, at) => {
+                let answering = answering.take()?;
+                Some(match done_at {
+                    Some(_) => answering.end(carrier, None, at),
+                    None => answering.broke(carrier, &trouble, at),
+                })
+            }
         }
     }
 }
