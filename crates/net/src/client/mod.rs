@@ -396,9 +396,11 @@ impl Client {
         self.statistics().trouble()
     }
 
-    /// Returns when the whole request of each of the first `samples` samples of a tenant was handed
-    /// to a socket in the last run, in ns since its start; 0 if it never was. The difference to a
-    /// query's due time is the lateness of its request.
+    /// Returns when the client sent the request of each of the first `samples` samples of a tenant in the
+    /// last run, in ns since its start; 0 if no socket took the whole request. The difference to a query's
+    /// due time is the lateness of its request. Over HTTP/1.1 it does not include the time in which a
+    /// connection was established for the request, nor over any version that in which the socket took no
+    /// more bytes because the server did not read.
     #[must_use]
     pub fn accepted(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.shared.accepted.stamps(tenant, samples)

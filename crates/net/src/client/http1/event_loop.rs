@@ -119,8 +119,8 @@ impl EventLoop {
             } else {
                 Duration::ZERO
             };
+            kernel::is_about_to_wait(now);
             let began = self.pool.shared.clock.now();
-            kernel::is_about_to_wait(began);
             let polled = self.poll.poll(&mut events, Some(left));
             let (before, ended) = (self.waited.ended, self.pool.shared.clock.now());
             self.waited = Wait { before, began, due: self.next_tick, ended };
@@ -254,8 +254,10 @@ impl EventLoop {
             while self.kept[node] < wanted && self.dialed[node].may_dial(now) {
                 self.dial(node);
             }
-            while self.kept[node] > wanted && (self.abandon_dial(node) || self.close_one_idle(node))
-            {
+            while self.kept[node] > wanted {
+                if !self.abandon_dial(node) && !self.close_one_idle(node) {
+                    break;
+                }
             }
         }
         self.pool.settled.notify_all();
@@ -444,5 +446,25 @@ impl EventLoop {
             }
         }
         self.pool.waiting_failed(&Trouble::new(Kind::Closed, words));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_waits_for_the_client_while_its_thread_does_something_else() {
+        const MS: Nanos = MILLISECOND;
+        let wait = Wait { before: MS, began: 3 * MS, due: 13 * MS, ended: 9 * MS };
+        // The thread waited for the event, so that it was handled at once.
+        assert_eq!(wait.ready_since(0), 9 * MS);
+        // It had no processor for the last two milliseconds, or for longer than it waited.
+        assert_eq!(wait.ready_since(2 * MS), 7 * MS);
+        assert_eq!(wait.ready_since(20 * MS), 3 * MS);
+        // It was stopped: it should have woken up without any event.
+        assert_eq!(Wait { ended: 800 * MS, ..wait }.ready_since(0), 13 * MS);
+        // The event was there before the wait began: since the thread looked the last time, at most.
+        assert_eq!(Wait { ended: 3 * MS, ..wait }.ready_since(0), MS);
     }
 }

@@ -437,7 +437,9 @@ impl Pool {
                 self.accepted(connection, asked, &unsent.request, unsent.sent_at);
                 state.unsent = None;
             }
-            WriteOutcome::UpTo(from) => (unsent.from, unsent.tried_at) = (from, now),
+            WriteOutcome::UpTo(from) => {
+                (unsent.from, unsent.tried_at) = (from, self.shared.clock.now());
+            }
             WriteOutcome::Broken(_) => {
                 (state.is_dead, state.unsent) = (true, None);
                 connection.shut_down();
