@@ -310,6 +310,7 @@ impl EventLoop {
         self.slots[at].node = node;
         self.kept[node] += 1;
         self.dialed[node].under_way += 1;
+        self.pool.lock().dialed_at = self.pool.shared.clock.now();
         self.dial_address(at, 0);
     }
 

@@ -51,6 +51,8 @@ struct PoolState {
     idle: Vec<Vec<(Arc<Connection>, Nanos)>>,
     /// Time of the last tick of an event loop, by the client's clock.
     now: Nanos,
+    /// When the last attempt at a connection began, by the client's clock.
+    dialed_at: Nanos,
     /// Next node in turn.
     next_node: usize,
     /// Samples that found no connection, in order. While there are any, no connection is idle.
@@ -97,6 +99,7 @@ impl Http1 {
         let state = PoolState {
             idle: vec![Vec::new(); nodes],
             now: 0,
+            dialed_at: 0,
             next_node: 0,
             waiting: VecDeque::new(),
             responder: None,
@@ -332,7 +335,8 @@ impl Pool {
                 state.idle[connection.node].push((connection, now));
                 return;
             };
-            let is_full = state.places.is_full();
+            let (is_full, dialed_at) = (state.places.is_full(), state.dialed_at);
+            let is_connecting = state.places.is_connecting(state.waiting.len());
             let responder = if state.waiting.is_empty() {
                 state.responder.take()
             } else {
@@ -344,7 +348,7 @@ impl Pool {
                 self.drop_waiting();
                 continue;
             }
-            let span = self.shared.clock.now().saturating_sub(since);
+            let now = self.shared.clock.now();
             let (cause, connecting) = match freed {
                 ReleaseCause::New { begun, ready } => {
                     (WaitCause::Connecting, ready.saturating_sub(begun.max(since)))
@@ -354,8 +358,13 @@ impl Pool {
                 {
                     (WaitCause::Limit, 0)
                 }
+                // It would have waited longer for the connection that is opened for it.
+                ReleaseCause::Answered if is_connecting => {
+                    (WaitCause::Connecting, now.saturating_sub(dialed_at.max(since)))
+                }
                 ReleaseCause::Answered => (WaitCause::Queue, 0),
             };
+            let span = now.saturating_sub(since);
             self.shared.note_wait(job, &responder, span, connection.thread, cause);
             match self.send(&connection, (job, connecting), &responder) {
                 SendOutcome::Away => return,

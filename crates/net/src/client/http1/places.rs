@@ -150,9 +150,15 @@ impl Places {
         self.shares.iter().skip(node).step_by(self.nodes).map(|share| share.wanted).sum()
     }
 
-    /// Returns whether the number of connections is at its maximum.
+    /// Returns whether no connection can be added to those that are established or in progress.
     pub(super) fn is_full(&self) -> bool {
-        self.open() >= self.most
+        self.shares.iter().map(|share| share.wanted).sum::<usize>() >= self.most
+    }
+
+    /// Returns whether a connection is opened on demand for a sample that has just taken another one, while
+    /// this many still wait.
+    pub(super) fn is_connecting(&self, waiting: usize) -> bool {
+        self.is_on_demand && self.shares.iter().map(Share::missing).sum::<usize>() > waiting
     }
 }
 
@@ -195,7 +201,8 @@ mod tests {
         assert!(places.grow(3));
         assert_eq!(wanted(&places), [4]);
         // Three wait; then one of them takes the connection that has become idle.
-        assert!(!places.give_up_missing((0, 0), (3, 3)));
+        assert!(!places.give_up_missing((0, 0), (3, 3)) && !places.is_connecting(3));
+        assert!(places.is_connecting(2) && !places.is_full());
         assert!(places.give_up_missing((0, 0), (2, 2)) && !places.give_up_missing((0, 0), (2, 2)));
         places.share_mut(0, 0).is_failing = true;
         assert!(places.give_up_missing((0, 0), (1, 1)), "also at a node that fails");
@@ -206,7 +213,7 @@ mod tests {
         assert!(!places.give_up_missing((0, 0), (0, 0)));
         // A fixed number of connections does not depend on samples that wait.
         places.provide(2, 2);
-        assert!(!places.give_up_missing((0, 0), (0, 0)));
+        assert!(!places.give_up_missing((0, 0), (0, 0)) && !places.is_connecting(0));
         assert_eq!(wanted(&places), [2]);
     }
 
