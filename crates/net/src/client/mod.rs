@@ -79,7 +79,8 @@ pub struct Options {
     pub connections: usize,
     /// Whether a run may open more connections: as many as its fixed concurrency, and as many as
     /// its rate turns out to need. Over HTTP/1.1 those of a rate are opened for requests that find none
-    /// idle, and closed when idle, or at once if their request took another one. Over HTTP/2 a run opens no more than `connections`, and only those that its requests need.
+    /// idle, and closed when idle, or at once if their request took another one. Over HTTP/2 a run
+    /// opens no more than `connections`, and only those that its requests need.
     pub grows: bool,
     /// Maximum number of concurrent requests to all nodes together; others wait. Their wait is part
     /// of their latency and is counted separately from waits for connections.
