@@ -157,8 +157,8 @@ pub(super) struct OffloadedAnswer {
     inbox: Mutex<Inbox>,
     /// `None` once the answer was handed over or has failed.
     answering: Mutex<Option<PendingAnswer>>,
-    /// Set once it is known: when the answer declared itself complete, or its trouble.
-    found: OnceLock<Result<Nanos, Trouble>>,
+    /// Set once it is known: `None` if the answer declared itself complete, otherwise its trouble.
+    found: OnceLock<Option<Trouble>>,
 }
 
 #[derive(Default)]
@@ -212,14 +212,9 @@ impl OffloadedAnswer {
     pub(super) fn found(&self) -> Result<bool, Trouble> {
         match self.found.get() {
             None => Ok(false),
-            Some(Ok(_)) => Ok(true),
-            Some(Err(trouble)) => Err(trouble.clone()),
+            Some(None) => Ok(true),
+            Some(Some(trouble)) => Err(trouble.clone()),
         }
-    }
-
-    /// Returns when the bytes were read with which the answer declared itself complete.
-    fn done_at(&self) -> Option<Nanos> {
-        self.found.get()?.as_ref().ok().copied()
     }
 
     fn inbox(&self) -> MutexGuard<'_, Inbox> {
@@ -283,21 +278,20 @@ impl OffloadedAnswer {
     /// Reads a piece; returns the reader when the answer is over.
     fn read(&self, answering: &mut Option<PendingAnswer>, piece: Piece) -> Option<Box<dyn Reader>> {
         let carrier = &*self.carrier;
-        let done_at = self.done_at();
+        let is_done = self.found() == Ok(true);
         match piece {
-            // What comes after an answer declared itself complete is not part of it.
-            Piece::Data(_, at) if done_at.is_some_and(|done_at| done_at != at) => None,
             Piece::Data(bytes, at) => {
                 match answering.as_mut()?.data(carrier.shared(), &bytes, at) {
                     Ok(false) => None,
                     Ok(true) => {
-                        let _ = self.found.set(Ok(at));
+                        let _ = self.found.set(None);
                         None
                     }
-                    Err(_) if done_at.is_some() => None,
+                    // What comes after the answer declared itself complete cannot make it invalid.
+                    Err(_) if is_done => None,
                     Err(trouble) => {
                         let reader = answering.take()?.broke(carrier, &trouble, at);
-                        let _ = self.found.set(Err(trouble));
+                        let _ = self.found.set(Some(trouble));
                         Some(reader)
                     }
                 }
@@ -308,9 +302,10 @@ impl OffloadedAnswer {
             }
             Piece::Broke(trouble, at) => {
                 let answering = answering.take()?;
-                Some(match done_at {
-                    Some(_) => answering.end(carrier, None, at),
-                    None => answering.broke(carrier, &trouble, at),
+                Some(if is_done {
+                    answering.end(carrier, None, at)
+                } else {
+                    answering.broke(carrier, &trouble, at)
                 })
             }
         }

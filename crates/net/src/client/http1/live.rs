@@ -167,9 +167,7 @@ impl LiveConnection {
         (data, chunk): (&[u8], &Chunk<'_>),
         at: Nanos,
     ) -> Result<(), Ending> {
-        // What comes after an answer declared itself complete is not part of it.
-        let is_over = self.done_at.is_some_and(|done_at| done_at != at);
-        let Some(current) = self.current.as_mut().filter(|_| !is_over) else { return Ok(()) };
+        let Some(current) = &mut self.current else { return Ok(()) };
         let owned = || chunk.owned(data);
         if current.reading.data(pool, data, owned, at).map_err(Ending::Trouble)? {
             // For the server the request is in flight until the body ends.

@@ -101,11 +101,11 @@ impl OpenStream {
         };
         let read = match read {
             Ok(None) => Ok(()),
-            // The answer declared itself complete: the rest does not count. For the server the request
-            // is in flight until the body ends, and resetting the stream would look like a canceled
-            // request.
+            // The answer declared itself complete, and the rest does not count in its latency. For the
+            // server the request is in flight until the body ends, and resetting the stream would look
+            // like a canceled request.
             Ok(Some(rest)) => {
-                let _ = tokio::time::timeout(LONGEST_DRAIN, drain(rest)).await;
+                let _ = tokio::time::timeout(LONGEST_DRAIN, self.drain(rest)).await;
                 let ended_at = self.link.arrivals.ended_at(self.stream);
                 self.complete(None, ended_at.unwrap_or_else(|| self.lane.shared.clock.now()));
                 Ok(())
@@ -184,6 +184,20 @@ impl OpenStream {
         Ok(None)
     }
 
+    /// Reads the rest of an answer that declared itself complete, such as `usage` behind `[DONE]`.
+    async fn drain(&mut self, mut rest: RecvStream) {
+        while let Some(Ok(bytes)) = poll_fn(|cx| rest.poll_data(cx)).await {
+            let _ = rest.flow_control().release_capacity(bytes.len());
+            let read_at = self.link.arrivals.take(self.stream, bytes.len());
+            let at = read_at.unwrap_or_else(|| self.lane.shared.clock.now());
+            let owned = || bytes.clone();
+            let Some(reading) = &mut self.reading else { continue };
+            if reading.data(&self.lane, &bytes, owned, at).is_err() {
+                return;
+            }
+        }
+    }
+
     /// Hands over the answer, whose last read was at `ended_at`.
     fn complete(&mut self, trailers: Option<&HeaderMap>, ended_at: Nanos) {
         let is_first = self.link.answers.fetch_add(1, Relaxed) == 0;
@@ -251,12 +265,6 @@ const LONGEST_DRAIN: Duration = Duration::from_secs(1);
 
 /// How often to look whether a parser thread found that an answer is complete.
 const LOOK: Duration = Duration::from_millis(10);
-
-async fn drain(mut rest: RecvStream) {
-    while let Some(Ok(bytes)) = poll_fn(|cx| rest.poll_data(cx)).await {
-        let _ = rest.flow_control().release_capacity(bytes.len());
-    }
-}
 
 /// Returns the trouble that an error of a stream or of its connection means.
 pub(super) fn trouble(lane: &Lane, link: &Link, error: &h2::Error, has_begun: bool) -> Trouble {
