@@ -39,6 +39,8 @@ pub struct RemoteWorkers {
     listen: ListenSettings,
     /// Options of the system that they measure.
     options: Vec<Pair>,
+    /// Maximum number of requests in flight of all workers together.
+    limit: Option<u64>,
     gathered: OnceLock<Coordinator>,
 }
 
@@ -78,7 +80,11 @@ impl RemoteWorkers {
             release: env!("CARGO_PKG_VERSION").into(),
             silence: SILENCE,
         };
-        Ok(Some(Self { listen, options: options(run), gathered: OnceLock::new() }))
+        let spec = run.system.as_deref().unwrap_or_default();
+        let of_spec =
+            spec.split(',').find_map(|option| option.strip_prefix(IN_FLIGHT)?.parse().ok());
+        let limit = of_spec.or(run.max_concurrency.map(|most| most.get().into()));
+        Ok(Some(Self { listen, options: options(run), limit, gathered: OnceLock::new() }))
     }
 
     /// Sets whether workers end a run when most of its answers fail.
@@ -96,9 +102,17 @@ impl RemoteWorkers {
             return Err(Failure::usage("a simulated system runs in virtual time in one process")
                 .hint("remove --remote-workers"));
         }
-        let plans = tests.iter().flat_map(|test| &test.tenants).map(|tenant| &tenant.plan);
-        let whys = plans.filter_map(|plan| share::divisible(plan, self.listen.workers).err());
+        let plans = || tests.iter().flat_map(|test| &test.tenants).map(|tenant| &tenant.plan);
+        let workers = self.listen.workers;
+        let whys = plans().filter_map(|plan| share::divisible(plan, workers).err());
         let mut problems: Vec<String> = whys.map(|why| why.to_string()).collect();
+        let uneven = self.limit.filter(|limit| limit % u64::from(workers) != 0);
+        if let Some(limit) = uneven.filter(|_| plans().any(|plan| plan.in_flight().is_none())) {
+            problems.push(format!(
+                "at most {limit} requests in flight cannot be divided equally among {workers} workers, \
+                 which issue equal parts of the queries; use a multiple of {workers}"
+            ));
+        }
         problems.dedup();
         if problems.is_empty() {
             return Ok(());

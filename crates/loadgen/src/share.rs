@@ -1,11 +1,12 @@
 //! A load that several clients generate: which client issues which queries.
 //!
 //! Every client draws the whole trace from the same seeds and issues its share. The trace is
-//! therefore the same for any number of clients. Client i of N issues every N-th query from the
-//! i-th on. The single query of Offline is cut into N ranges of samples. Queries in flight are
-//! divided among the clients. Of the sessions of a plan, client i of N plays every N-th one from the
-//! i-th on, each with all its turns. A share numbers its queries from 0;
-//! [`join`](crate::drive::join) puts them back at their position in the trace.
+//! therefore the same for any number of clients. At a rate, client i of N issues every N-th query from
+//! the i-th on. The single query of Offline is cut into N ranges of samples. Of C queries in flight,
+//! client i has the numbers i, i + N and so on, and it issues their part of each C queries: a client
+//! with twice as many in flight issues twice as many. The sessions of a plan are dealt like queries,
+//! each with all its turns. A share numbers its queries from 0; [`join`](crate::drive::join) puts them
+//! back at their position in the trace.
 //!
 //! ```
 //! use dyno_loadgen::share::Share;
@@ -64,31 +65,69 @@ impl Share {
     }
 }
 
+/// The queries, or the sessions, of a trace that a client is dealt: of each round, those whose numbers
+/// within the round are in its share.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Deal {
+    share: Share,
+    /// Queries of a round (at least the number of clients).
+    round: u64,
+}
+
+impl Deal {
+    /// Returns the deal of a plan. A round has a query for each one in flight, so that clients that
+    /// have more in flight issue more; at a rate it has one for each client.
+    pub(crate) fn new(plan: &Plan, share: Share) -> Self {
+        let sessions = plan.sessions.as_ref().map_or(usize::MAX, |chains| chains.len());
+        let in_flight = plan.in_flight().map_or(0, |queries| queries.min(sessions));
+        Self { share, round: (in_flight as u64).max(u64::from(share.clients)) }
+    }
+
+    /// Returns whether query `sequence` of the trace is dealt to the client.
+    #[inline]
+    pub(crate) fn has(self, sequence: u64) -> bool {
+        self.share.has(sequence % self.round)
+    }
+
+    /// Returns how many of the first `count` queries of the trace are dealt to the client.
+    pub(crate) fn part(self, count: u64) -> u64 {
+        let whole_rounds = (count / self.round).saturating_mul(self.share.part(self.round));
+        whole_rounds.saturating_add(self.share.part(count % self.round))
+    }
+
+    /// Returns the position in the trace of query `query` of the client.
+    pub(crate) fn trace_number(self, query: u64) -> u64 {
+        let (index, clients) = (u64::from(self.share.index), u64::from(self.share.clients));
+        let own = self.share.part(self.round);
+        query / own * self.round + query % own * clients + index
+    }
+}
+
 /// Maps the samples of a share to their positions in the trace.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Numbering {
-    share: Share,
+    deal: Deal,
     samples_per_query: u64,
     /// Samples of the trace before the first sample of the share.
     offset: u64,
 }
 
 impl Numbering {
-    /// Numbering of queries that clients issue in turn.
-    pub(crate) fn dealt(share: Share, samples_per_query: usize) -> Self {
-        Self { share, samples_per_query: samples_per_query.max(1) as u64, offset: 0 }
+    /// Numbering of queries that are dealt to clients.
+    pub(crate) fn dealt(deal: Deal, samples_per_query: usize) -> Self {
+        Self { deal, samples_per_query: samples_per_query.max(1) as u64, offset: 0 }
     }
 
     /// Numbering of a contiguous range of the samples of one query.
     pub(crate) fn cut(range: &Range<usize>) -> Self {
-        Self { share: Share::WHOLE, samples_per_query: 1, offset: range.start as u64 }
+        let deal = Deal { share: Share::WHOLE, round: 1 };
+        Self { deal, samples_per_query: 1, offset: range.start as u64 }
     }
 
     /// Returns the position in the trace of sample `sample` of the share.
     pub(crate) fn trace_number(&self, sample: u64) -> u64 {
         let (query, within) = (sample / self.samples_per_query, sample % self.samples_per_query);
-        let (index, clients) = (u64::from(self.share.index), u64::from(self.share.clients));
-        self.offset + (query * clients + index) * self.samples_per_query + within
+        self.offset + self.deal.trace_number(query) * self.samples_per_query + within
     }
 }
 
@@ -179,5 +218,43 @@ pub fn divisible(plan: &Plan, clients: u32) -> Result<(), IndivisibleLoad> {
             _ => Ok(()),
         },
         Load::Offline => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::Library;
+    use crate::settings::TestSettings;
+
+    #[test]
+    fn each_query_is_dealt_to_one_client_in_proportion_to_its_queries_in_flight() {
+        for (in_flight, clients) in [(3, 2), (5, 2), (7, 3), (4, 4), (8, 4), (6, 1)] {
+            let settings = TestSettings {
+                scenario: Scenario::Server,
+                server_arrivals: Arrivals::Concurrency(in_flight),
+                min_query_count: 1,
+                ..TestSettings::default()
+            };
+            let plan = Plan::resolve(&settings, Library { total: 9, performance: 9 }).unwrap();
+            let deals = (0..clients).map(|index| Deal::new(&plan, Share { index, clients }));
+            let deals: Vec<Deal> = deals.collect();
+            let mut dealt = vec![0; deals.len()];
+            for sequence in 0..1_000 {
+                let owners = deals.iter().enumerate().filter(|(_, deal)| deal.has(sequence));
+                let owners: Vec<usize> = owners.map(|(client, _)| client).collect();
+                let [owner] = owners[..] else { panic!("{sequence} is dealt to {owners:?}") };
+                assert_eq!(deals[owner].trace_number(dealt[owner]), sequence);
+                assert_eq!(deals[owner].part(sequence), dealt[owner]);
+                dealt[owner] += 1;
+                if (sequence + 1) % u64::from(in_flight) == 0 {
+                    let rounds = (sequence + 1) / u64::from(in_flight);
+                    for (index, dealt) in (0..clients).zip(&dealt) {
+                        let own = Share { index, clients }.part(u64::from(in_flight));
+                        assert_eq!(*dealt, rounds * own, "{in_flight} in flight");
+                    }
+                }
+            }
+        }
     }
 }

@@ -364,6 +364,16 @@ fn workers_share_the_limit_of_requests_in_flight() {
                --remote-workers 3 --dry-run";
     let ran = folder.dyno(few).exits(2);
     assert!(ran.stderr.contains("--max-concurrency 2 cannot be divided among 3"), "{}", ran.stderr);
+    // Each worker issues half of the queries, and one of them could have two in flight.
+    for limit in [
+        "openai:http://127.0.0.1:9,model=m --max-concurrency 3",
+        "openai:http://127.0.0.1:9,model=m,max-concurrency=3",
+    ] {
+        let ran = folder
+            .dyno(&format!("run --system {limit} --request-rate 9 --remote-workers 2 --dry-run"));
+        let ran = ran.exits(2);
+        assert!(ran.stderr.contains("use a multiple of 2"), "{}", ran.stderr);
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::plan::Plan;
 use crate::record::{LoggedResponse, PlayedSessions, Record, Responses, Turn};
 use crate::session::EndReason;
 use crate::settings::Scenario;
+use crate::share::{Deal, Share};
 
 /// Joins the parts of one tenant's run, in the order of the trace; turns of sessions in the order in
 /// which they were issued.
@@ -27,10 +28,13 @@ pub fn join(plan: &Plan, mut parts: Vec<TenantOutcome>) -> TenantOutcome {
     let ended = parts.iter().map(|part| part.ended).reduce(combine).expect("there are parts");
     let generated = parts[0].generated;
     let records: Vec<Record> = parts.into_iter().map(|part| part.record).collect();
+    let clients = u32::try_from(records.len()).unwrap_or(u32::MAX);
+    let deals = (0..clients).map(|index| Deal::new(plan, Share { index, clients }));
+    let deals: Vec<Deal> = deals.collect();
     let record = match plan.scenario() {
         Scenario::Offline => concatenated(records),
-        _ if plan.sessions.is_some() => merged(&records),
-        _ => dealt(&records),
+        _ if plan.sessions.is_some() => merged(&records, &deals),
+        _ => dealt(&records, &deals),
     };
     TenantOutcome { ended, generated, record }
 }
@@ -75,38 +79,45 @@ fn combine(a: EndReason, b: EndReason) -> EndReason {
     }
 }
 
-/// Joins queries that clients issued in turn: the first of each part, the second of each part,
-/// and so on.
-fn dealt(parts: &[Record]) -> Record {
+/// Joins queries that were dealt to clients, in the order of the trace.
+fn dealt(parts: &[Record], deals: &[Deal]) -> Record {
     let samples_per_query = parts.iter().map(|p| p.samples_per_query).max().unwrap_or(1);
     let mut whole = Record { samples_per_query, ..Record::default() };
-    let most = parts.iter().map(Record::query_count).max().unwrap_or(0);
-    for query in 0..most {
-        for part in parts.iter().filter(|part| query < part.query_count()) {
-            whole.issued_at.push(part.issued_at[query]);
-            whole.scheduled_at.extend(part.scheduled_at.get(query));
-            whole.client_lag.extend(part.client_lag.get(query));
-            let samples = query * samples_per_query..(query + 1) * samples_per_query;
-            append_samples(&mut whole, part, samples);
+    let lens: Vec<u64> = parts.iter().map(|part| part.query_count() as u64).collect();
+    let mut next = vec![0; parts.len()];
+    let mut left: u64 = lens.iter().sum();
+    for sequence in 0.. {
+        if left == 0 {
+            break;
         }
+        let owner = deals.iter().position(|deal| deal.has(sequence)).expect("all are dealt");
+        let (part, query) = (&parts[owner], next[owner]);
+        if query == part.query_count() {
+            continue;
+        }
+        (next[owner], left) = (query + 1, left - 1);
+        whole.issued_at.push(part.issued_at[query]);
+        whole.scheduled_at.extend(part.scheduled_at.get(query));
+        whole.client_lag.extend(part.client_lag.get(query));
+        let samples = query * samples_per_query..(query + 1) * samples_per_query;
+        append_samples(&mut whole, part, samples);
     }
     // A sample is preceded by the earlier queries of all parts.
-    let lens: Vec<usize> = parts.iter().map(Record::query_count).collect();
     let place = |part: usize, sample: u64| {
         let spq = samples_per_query as u64;
-        let (query, within) = ((sample / spq) as usize, sample % spq);
-        let before = |(other, len): (usize, &usize)| (*len).min(query + usize::from(other < part));
-        lens.iter().enumerate().map(before).sum::<usize>() as u64 * spq + within
+        let (sequence, within) = (deals[part].trace_number(sample / spq), sample % spq);
+        let before = |(deal, len): (&Deal, &u64)| deal.part(sequence).min(*len);
+        deals.iter().zip(&lens).map(before).sum::<u64>() * spq + within
     };
     add_rest(&mut whole, parts, place);
     whole
 }
 
 /// Joins turns of sessions by the time of their issue, as a single client issues them. Sessions are
-/// numbered in turn: the first one of each part, the second one of each part, and so on.
-fn merged(parts: &[Record]) -> Record {
+/// numbered as they were dealt.
+fn merged(parts: &[Record], deals: &[Deal]) -> Record {
     let numbered = |part: usize, session: u32| {
-        let number = u64::from(session) * parts.len() as u64 + part as u64;
+        let number = deals[part].trace_number(session.into());
         u32::try_from(number).unwrap_or(u32::MAX)
     };
     let session = |part: usize, query: usize| {

@@ -12,7 +12,7 @@ use crate::early_stopping::{self, Look, Params};
 use crate::plan::{Load, Plan, Server, StreamPacing};
 use crate::qsl::SampleIndex;
 use crate::settings::{Arrivals, EarlyStopping, Scenario};
-use crate::share::{Numbering, Share};
+use crate::share::{Deal, Numbering, Share};
 use crate::sut::InFlight;
 use crate::trace::{LoadedSet, Trace, TraceSize};
 
@@ -59,8 +59,9 @@ pub(super) struct Tenant {
     pub(super) plan: Arc<Plan>,
     accuracy: bool,
     pub(super) pacing: Pacing,
-    /// Queries of the trace that this client issues. It numbers them from 0.
     share: Share,
+    /// Queries of the trace that this client issues. It numbers them from 0.
+    deal: Deal,
     /// Queries of the share that this thread issues.
     lane: Lane,
     /// Draws queries beyond the generated ones, if the plan allows it.
@@ -132,11 +133,13 @@ impl Tenant {
             let params = Params::new(&plan.early_stopping, plan.percentile());
             min_queries = min_queries.max(early_stopping::minimum_queries(1, &params));
         }
+        let deal = Deal::new(&plan, share);
         let mut tenant = Self {
             trace: Trace::new(&plan, set, accuracy),
             accuracy,
             pacing,
             share,
+            deal,
             lane,
             generated: TraceSize::default(),
             scheduled: Vec::new(),
@@ -145,8 +148,8 @@ impl Tenant {
             known: 0,
             issued: 0,
             completed_samples: 0,
-            min_queries: lane.share(share.part(min_queries)),
-            max_queries: lane.share(share.part(plan.max_query_count)),
+            min_queries: lane.share(deal.part(min_queries)),
+            max_queries: lane.share(deal.part(plan.max_query_count)),
             before: 0,
             ramp_queries: 0,
             further: 0,
@@ -237,7 +240,7 @@ impl Tenant {
         let most = self.plan.max_query_count;
         // With the whole trace, the end conditions enforce the maximum.
         let is_wanted = self.share == Share::WHOLE || self.accuracy || most == 0 || sequence < most;
-        offline || (self.share.has(self.before + sequence) && is_wanted)
+        offline || (self.deal.has(self.before + sequence) && is_wanted)
     }
 
     /// Returns the mapping of the samples of the share to positions in the trace.
@@ -247,7 +250,7 @@ impl Tenant {
                 let samples = self.generated.samples_per_query as usize;
                 Numbering::cut(&self.share.range(samples))
             }
-            _ => Numbering::dealt(self.share, self.samples_per_query),
+            _ => Numbering::dealt(self.deal, self.samples_per_query),
         }
     }
 
@@ -270,7 +273,7 @@ impl Tenant {
         }
         let mut skipped = Vec::new();
         let at = loop {
-            let mine = self.share.has(self.before + self.trace.generated().queries);
+            let mine = self.deal.has(self.before + self.trace.generated().queries);
             let indices = if mine { &mut self.indices } else { &mut skipped };
             let Some(at) = self.trace.beyond(indices) else { return false };
             if mine {

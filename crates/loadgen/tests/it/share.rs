@@ -8,7 +8,7 @@ use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::drive::{Driver, Job, JobTenant, TenantOutcome, join};
 use dyno_loadgen::plan::{Chain, Library, Plan};
-use dyno_loadgen::record::{Failure, Outcome, Turn};
+use dyno_loadgen::record::{Failure, Outcome, Record, Turn};
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSettings};
 use dyno_loadgen::share::{IndivisibleLoad, Share, divisible};
@@ -268,7 +268,7 @@ fn queries_in_flight_are_divided() {
     }
     let whole = joined(&settings, false, clients);
     assert_eq!(whole.ended, EndReason::Naturally);
-    let queries: usize = parts.iter().map(dyno_loadgen::record::Record::query_count).sum();
+    let queries: usize = parts.iter().map(Record::query_count).sum();
     assert_eq!(whole.record.query_count(), queries, "none that was measured is left out");
     // As long as every worker goes on, the samples are those of the trace.
     let shortest = parts.iter().map(dyno_loadgen::record::Record::query_count).min().unwrap();
@@ -276,6 +276,48 @@ fn queries_in_flight_are_divided() {
     let same = (shortest * clients as usize).min(alone.query_count());
     assert!(same >= 100);
     assert_eq!(whole.record.indices[..same], alone.indices[..same]);
+}
+
+/// A client with twice as many queries in flight issues twice as many: otherwise it would be ready
+/// when the others have half of theirs before them.
+#[test]
+fn a_number_of_queries_is_divided_like_the_queries_in_flight() {
+    for (in_flight, clients, queries, parts) in
+        [(3, 2, 101, vec![67, 34]), (5, 2, 101, vec![61, 40]), (7, 3, 70, vec![30, 20, 20])]
+    {
+        let settings = TestSettings {
+            scenario: Scenario::Server,
+            server_arrivals: Arrivals::Concurrency(in_flight),
+            min_duration_ms: 0,
+            min_query_count: queries,
+            max_query_count: queries,
+            performance_issue_same: true,
+            ..TestSettings::default()
+        };
+        let shares = (0..clients).map(|index| Share { index, clients });
+        let shares = shares.map(|share| played(&settings, false, share).record);
+        let shares: Vec<Record> = shares.collect();
+        let counts: Vec<usize> = shares.iter().map(Record::query_count).collect();
+        assert_eq!(counts, parts);
+        // All answers take equally long, so that all clients end with the same round.
+        let whole = joined(&settings, false, clients).record;
+        let alone = played(&settings, false, Share::WHOLE).record;
+        let ends = |record: &Record| record.completed_at.iter().max().copied();
+        assert_eq!(ends(&whole), ends(&alone));
+        assert_eq!(whole.indices, alone.indices);
+    }
+    // Without repetition: the samples are those of one client.
+    let settings = TestSettings {
+        scenario: Scenario::Server,
+        server_arrivals: Arrivals::Concurrency(3),
+        min_duration_ms: 0,
+        min_query_count: 40,
+        max_query_count: 40,
+        performance_issue_unique: true,
+        ..TestSettings::default()
+    };
+    let whole = joined(&settings, false, 2).record;
+    assert_eq!(whole.indices, played(&settings, false, Share::WHOLE).record.indices);
 }
 
 #[test]
@@ -351,8 +393,10 @@ fn a_session_is_played_whole_by_one_client_and_users_begin_one_after_the_other()
     for index in 0..2 {
         let record = played_plan(plan.clone(), false, Share { index, clients: 2 }).record;
         assert!(record.query_count() > 4);
-        // Session i has the samples 4 i to 4 i + 3.
-        assert!(record.indices.iter().all(|sample| sample / 4 % 2 == index));
+        // Session i has the samples 4 i to 4 i + 3. The first client has the users 0 and 2, and two of
+        // three sessions.
+        let owner = |sample: &u32| [0, 1, 0][*sample as usize / 4 % 3];
+        assert!(record.indices.iter().all(|sample| owner(sample) == index));
     }
     let record = joined_plan(&plan, 2).record;
     assert_eq!(record.scheduled_at[..3], [0, 100_000_000, 200_000_000]);

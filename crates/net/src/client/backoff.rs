@@ -2,7 +2,7 @@
 
 use std::io;
 
-use dyno_loadgen::clock::{MILLISECOND, Nanos};
+use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
 
 use crate::endpoint::Endpoint;
 use crate::trouble::{Kind, Trouble};
@@ -10,6 +10,8 @@ use crate::trouble::{Kind, Trouble};
 /// Waits between attempts grow from the first to the last of these.
 const FIRST_WAIT: Nanos = 10 * MILLISECOND;
 pub(super) const LONGEST_WAIT: Nanos = 100 * MILLISECOND;
+/// Longest wait if other connections to the node are open: it works, and takes no further ones.
+const LONGEST_WAIT_OF_USED: Nanos = SECOND;
 /// Time that samples wait for an unreachable server, which may be restarting.
 const PATIENCE: Nanos = 500 * MILLISECOND;
 
@@ -43,20 +45,23 @@ impl DialState {
         self.failing_since.is_some_and(|since| now - since >= PATIENCE)
     }
 
-    pub(super) fn failed(&mut self, now: Nanos) {
+    /// Records a failed attempt. `is_used`: other connections to the node are open.
+    pub(super) fn failed(&mut self, now: Nanos, is_used: bool) {
         self.failures += 1;
-        self.wait(now);
+        self.wait(now, is_used);
     }
 
-    pub(super) fn was_fruitless(&mut self, now: Nanos) {
+    /// Records a connection that ended at once and without a request. `is_used`: others are open.
+    pub(super) fn was_fruitless(&mut self, now: Nanos, is_used: bool) {
         self.fruitless += 1;
-        self.wait(now);
+        self.wait(now, is_used);
     }
 
-    fn wait(&mut self, now: Nanos) {
+    fn wait(&mut self, now: Nanos, is_used: bool) {
         self.failing_since.get_or_insert(now);
         let doublings = (self.failures + self.fruitless - 1).min(10);
-        self.next_at = now + (FIRST_WAIT << doublings).min(LONGEST_WAIT);
+        let longest = if is_used { LONGEST_WAIT_OF_USED } else { LONGEST_WAIT };
+        self.next_at = now + (FIRST_WAIT << doublings).min(longest);
     }
 
     pub(super) fn connected(&mut self) {
@@ -64,11 +69,14 @@ impl DialState {
         self.recover();
     }
 
-    pub(super) fn answered(&mut self) {
-        if self.fruitless > 0 {
+    /// Records an answer. Only the first one of a connection shows that the node takes further
+    /// connections; any shows that samples may wait for it.
+    pub(super) fn answered(&mut self, is_first: bool, now: Nanos) {
+        if is_first && self.fruitless > 0 {
             self.fruitless = 0;
             self.recover();
         }
+        self.failing_since = self.failing_since.map(|_| now);
     }
 
     fn recover(&mut self) {
@@ -91,4 +99,39 @@ pub(super) fn not_reached(endpoint: &Endpoint, error: &io::Error) -> Trouble {
 pub(super) fn tls_error(endpoint: &Endpoint, error: &io::Error) -> Option<Trouble> {
     let inner = error.get_ref()?.downcast_ref::<rustls::Error>()?;
     Some(crate::tls::trouble(endpoint, inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the waits after each of so many connections that a node closed at once, in ms.
+    fn waits(dialed: &mut DialState, is_used: bool, count: usize) -> Vec<Nanos> {
+        let wait = |dialed: &mut DialState, now: Nanos| {
+            dialed.connected();
+            dialed.was_fruitless(now, is_used);
+            assert!(!dialed.may_dial(dialed.next_at - 1) && dialed.may_dial(dialed.next_at));
+            dialed.next_at - now
+        };
+        let mut now = 0;
+        let waits = (0..count).map(|_| {
+            let span = wait(dialed, now);
+            now += span;
+            span / MILLISECOND
+        });
+        waits.collect()
+    }
+
+    #[test]
+    fn answers_of_other_connections_do_not_end_the_waits_of_a_node_that_takes_no_more() {
+        let mut dialed = DialState::default();
+        assert_eq!(waits(&mut dialed, true, 9), [10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]);
+        dialed.answered(false, 5 * SECOND);
+        assert_eq!(waits(&mut dialed, true, 1), [1_000]);
+        assert!(!dialed.is_hopeless(5 * SECOND + PATIENCE - 1), "it has just answered");
+        assert!(dialed.is_hopeless(5 * SECOND + PATIENCE));
+        dialed.answered(true, 6 * SECOND);
+        assert!(!dialed.is_failing() && dialed.may_dial(6 * SECOND));
+        assert_eq!(waits(&mut dialed, false, 6), [10, 20, 40, 80, 100, 100]);
+    }
 }

@@ -86,6 +86,12 @@ pub(super) fn is_about_to_wait(now: Nanos) {
     RUN_DELAY.with_borrow_mut(|delay| delay.is_about_to_wait(now));
 }
 
+/// Returns how long this thread, which reads sockets, was ready to run without a processor since it last
+/// waited for events, in ns; may include up to one more millisecond.
+pub(super) fn ready_to_run() -> Nanos {
+    RUN_DELAY.with_borrow_mut(RunDelay::since_wait)
+}
+
 /// Time that the owning thread was ready to run and waited for a processor, from Linux's
 /// `/proc/thread-self/schedstat`.
 #[derive(Debug)]

@@ -78,8 +78,9 @@ pub struct Options {
     /// requests. A run opens the connections that it needs before its clock starts.
     pub connections: usize,
     /// Whether a run may open more connections: as many as its fixed concurrency, and as many as
-    /// its rate turns out to need, which are opened on demand and, over HTTP/1.1, closed when idle. Over
-    /// HTTP/2 a run opens no more than `connections`, and only those that its requests need.
+    /// its rate turns out to need. Over HTTP/1.1 those of a rate are opened for requests that find none
+    /// idle, and closed when idle, or at once if their request took another one. Over HTTP/2 a run
+    /// opens no more than `connections`, and only those that its requests need.
     pub grows: bool,
     /// Maximum number of concurrent requests to all nodes together; others wait. Their wait is part
     /// of their latency and is counted separately from waits for connections.
@@ -268,6 +269,11 @@ impl Job {
         let index = u32::try_from(sample.index).unwrap_or(u32::MAX);
         Self { id: sample.id, index, tries: 0, node: None }
     }
+
+    /// Returns whether the sample may go to a node.
+    fn may_go_to(&self, node: usize) -> bool {
+        self.node.is_none_or(|own| usize::from(own) == node)
+    }
 }
 
 impl Client {
@@ -391,9 +397,11 @@ impl Client {
         self.statistics().trouble()
     }
 
-    /// Returns when the whole request of each of the first `samples` samples of a tenant was handed
-    /// to a socket in the last run, in ns since its start; 0 if it never was. The difference to a
-    /// query's due time is the lateness of its request.
+    /// Returns when the client sent the request of each of the first `samples` samples of a tenant in the
+    /// last run, in ns since its start; 0 if no socket took the whole request. The difference to a query's
+    /// due time is the lateness of its request. Over HTTP/1.1 it does not include the time in which a
+    /// connection was established for the request, nor over any version that in which the socket took no
+    /// more bytes because the server did not read.
     #[must_use]
     pub fn accepted(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.shared.accepted.stamps(tenant, samples)

@@ -278,15 +278,17 @@ impl OffloadedAnswer {
     /// Reads a piece; returns the reader when the answer is over.
     fn read(&self, answering: &mut Option<PendingAnswer>, piece: Piece) -> Option<Box<dyn Reader>> {
         let carrier = &*self.carrier;
+        let is_done = self.found() == Ok(true);
         match piece {
             Piece::Data(bytes, at) => {
                 match answering.as_mut()?.data(carrier.shared(), &bytes, at) {
                     Ok(false) => None,
                     Ok(true) => {
-                        let reader = answering.take()?.end(carrier, None, at);
                         let _ = self.found.set(None);
-                        Some(reader)
+                        None
                     }
+                    // What comes after the answer declared itself complete cannot make it invalid.
+                    Err(_) if is_done => None,
                     Err(trouble) => {
                         let reader = answering.take()?.broke(carrier, &trouble, at);
                         let _ = self.found.set(Some(trouble));
@@ -298,7 +300,14 @@ impl OffloadedAnswer {
                 let trailers = trailers.as_ref().map(|fields| fields as &dyn Fields);
                 Some(answering.take()?.end(carrier, trailers, at))
             }
-            Piece::Broke(trouble, at) => Some(answering.take()?.broke(carrier, &trouble, at)),
+            Piece::Broke(trouble, at) => {
+                let answering = answering.take()?;
+                Some(if is_done {
+                    answering.end(carrier, None, at)
+                } else {
+                    answering.broke(carrier, &trouble, at)
+                })
+            }
         }
     }
 }

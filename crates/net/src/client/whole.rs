@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::clock::{MILLISECOND, Nanos};
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::Response;
 
@@ -22,9 +22,13 @@ pub(super) struct WholeAnswer<'a> {
     pub reply: Option<&'a Reply>,
     /// When it was complete.
     pub at: Nanos,
-    /// When its body had ended.
+    /// When its body ended.
     pub ended_at: Nanos,
 }
+
+/// Body that ends this much after the last output, in ns: the next turn of a session cannot be sent before,
+/// and the wait for it is no delay of the client.
+const LATE_END: Nanos = MILLISECOND;
 
 impl WholeAnswer<'_> {
     /// Hands the answer over, and starts tools that must answer its calls before the next turn.
@@ -40,6 +44,8 @@ impl WholeAnswer<'_> {
                     to.whole_at(job.id, self.ended_at);
                 }
             }
+        } else if self.ended_at.saturating_sub(self.at) > LATE_END {
+            to.whole_at(job.id, self.ended_at);
         }
         if let Some(entry) = &entry
             && entry.hidden != HiddenTokens::None

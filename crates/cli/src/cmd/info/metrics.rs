@@ -205,8 +205,9 @@ pub const METRICS: [Metric; 30] = [
             "stream_limit",
             "retry_wait_ns",
         ],
-        what: "lateness is the time when the whole request was first passed to a socket - its \
-               scheduled time; over max_client_lag_ns at the target percentile, a Server run is \
+        what: "lateness is the time when the request was first passed to a socket - its scheduled \
+               time, plus the client's delays of later parts that the socket did not take at once; \
+               it does not include the time to establish a connection over HTTP/1.1; over max_client_lag_ns at the target percentile, a Server run is \
                INVALID. busy is CPU time of the client's threads / (their number * the time that \
                the test took); above 0.95 any run is INVALID. Waits are those of samples for which \
                no connection was free. queue_waits are waits for a connection that another request \

@@ -18,11 +18,11 @@ impl Tenant {
     /// Clients issue the queries of ramp and trace in turn.
     pub(super) fn prepend_ramp(&mut self, times: Vec<Nanos>) {
         let samples = self.trace.other_samples(!self.plan.seeds.sample_index, times.len());
-        let (share, all) = (self.share, (0..).zip(times.into_iter().zip(samples)));
-        let own = all.filter(|(number, _)| share.has(*number)).map(|(_, query)| query);
+        let (deal, all) = (self.deal, (0..).zip(times.into_iter().zip(samples)));
+        let own = all.filter(|(number, _)| deal.has(*number)).map(|(_, query)| query);
         let (times, samples): (Vec<Nanos>, Vec<SampleIndex>) = own.unzip();
         let last = self.before.saturating_add(self.plan.max_query_count);
-        self.max_queries = share.part(last) - share.part(self.before);
+        self.max_queries = deal.part(last) - deal.part(self.before);
         self.shift = self.plan.ramp;
         self.scheduled.iter_mut().for_each(|due| *due = due.saturating_add(self.shift));
         self.known += times.len();

@@ -7,24 +7,24 @@ use crate::clock::Nanos;
 use crate::plan::{Chain, Plan, SampleChoice};
 use crate::session::Lane;
 use crate::session::sessions::Sessions;
-use crate::share::Share;
+use crate::share::{Deal, Share};
 use crate::sut::SettledSample;
 
 impl Tenant {
     /// Draws the trace, or the times at which sessions begin. Sessions are played by one thread. Of
-    /// several clients, each plays the sessions whose numbers are in its share.
+    /// several clients, each plays the sessions that it is dealt.
     pub(super) fn prepare(&mut self) {
         let is_whole = self.lane == Lane::WHOLE;
         let all = self.plan.sessions.clone().filter(|_| is_whole && !self.accuracy);
         let Some(all) = all else { return self.generate() };
-        let share = self.share;
+        let (share, own_sessions) = (self.share, shared(&all, self.deal));
         let is_once = self.plan.choice == SampleChoice::Unique;
         let Plan { ramp, turn_interval: interval, .. } = *self.plan;
         let sessions = if let Some(places) = self.plan.in_flight() {
             // Users at an interval begin one after the other, so that their requests do.
             let spread = if ramp > 0 { ramp } else { interval };
             let begins = begins(places.min(all.len()) as u64, spread, share);
-            Sessions::with_places(shared(&all, share), is_once, begins).with_interval(interval)
+            Sessions::with_places(own_sessions, is_once, begins).with_interval(interval)
         } else {
             let (mut times, mut samples) = (self.plan.ramp_arrivals(), Vec::new());
             while let Some(at) = self.trace.next_query(&mut samples) {
@@ -32,9 +32,9 @@ impl Tenant {
                 times.push(at.saturating_add(ramp));
             }
             self.generated = self.trace.generated();
-            let own = (0..).zip(times).filter(|(number, _)| share.has(*number));
+            let own = (0..).zip(times).filter(|(number, _)| self.deal.has(*number));
             let own = own.map(|(_, at)| at).collect();
-            Sessions::at_times(shared(&all, share), is_once, own)
+            Sessions::at_times(own_sessions, is_once, own)
         };
         (self.sessions, self.pacing) = (Some(sessions), Pacing::Sessions);
     }
@@ -76,11 +76,12 @@ impl Tenant {
 }
 
 /// Returns the sessions of a client.
-fn shared(all: &Arc<[Chain]>, share: Share) -> Arc<[Chain]> {
-    if share == Share::WHOLE {
+fn shared(all: &Arc<[Chain]>, deal: Deal) -> Arc<[Chain]> {
+    let sessions = all.len() as u64;
+    if deal.part(sessions) == sessions {
         return Arc::clone(all);
     }
-    let own = (0..).zip(all.iter()).filter(|(number, _)| share.has(*number));
+    let own = (0..).zip(all.iter()).filter(|(number, _)| deal.has(*number));
     own.map(|(_, chain)| chain.clone()).collect()
 }
 

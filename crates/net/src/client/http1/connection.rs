@@ -37,6 +37,11 @@ impl Flight {
 pub(super) struct UnsentRequest {
     pub request: Arc<EncodedRequest>,
     pub from: usize,
+    /// When the client would have sent it if the socket had taken it at once: the time of its first
+    /// write, plus how long the client did not continue although the socket was writable.
+    pub sent_at: Nanos,
+    /// Time of the last write.
+    pub tried_at: Nanos,
     pub job: Job,
     pub responder: Responder,
 }

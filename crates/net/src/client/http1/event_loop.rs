@@ -18,8 +18,6 @@ use crate::trouble::{Kind, Trouble};
 
 /// Period of checks for time limits and of attempts to reconnect.
 const TICK: Nanos = 10 * MILLISECOND;
-/// Time limit for the rest of an answer that declared itself complete.
-const LONGEST_DRAIN: Nanos = SECOND;
 const EVENTS: usize = 1024;
 /// The token of the waker of an event loop.
 pub(super) const WAKER: Token = Token(usize::MAX);
@@ -36,9 +34,6 @@ pub(super) struct EventLoop {
     down: Vec<usize>,
     /// By node: slots with a connection or an attempt.
     kept: Vec<usize>,
-    /// By node: replaced connections. Their answer was handed over, but its body has not ended, and
-    /// that is not queueing by the client.
-    replaced: Vec<usize>,
     /// By node.
     dialed: Vec<DialState>,
     buffer: Buffer,
@@ -48,6 +43,32 @@ pub(super) struct EventLoop {
     next_tick: Nanos,
     /// Bytes that all threads had received at the last tick, and when that last changed.
     heard: (u64, Nanos),
+    waited: Wait,
+}
+
+/// The last wait for events, by the client's clock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Wait {
+    /// When the wait before it ended.
+    before: Nanos,
+    began: Nanos,
+    /// When it had to end at the latest.
+    due: Nanos,
+    ended: Nanos,
+}
+
+impl Wait {
+    /// A wait this short found its events ready, in ns.
+    const AT_ONCE: Nanos = MILLISECOND / 20;
+
+    /// Returns since when its events may have been ready without being handled: as long as the thread
+    /// handled other events, was ready to run for `ready_to_run` ns without a processor, or was stopped.
+    fn ready_since(self, ready_to_run: Nanos) -> Nanos {
+        if self.ended.saturating_sub(self.began) < Self::AT_ONCE {
+            return self.before;
+        }
+        self.ended.min(self.due).min(self.ended.saturating_sub(ready_to_run)).max(self.began)
+    }
 }
 
 /// Slot of a connection; its index is the token of its events.
@@ -75,10 +96,10 @@ impl EventLoop {
             slots: Vec::new(),
             down: Vec::new(),
             kept: vec![0; nodes],
-            replaced: vec![0; nodes],
             buffer: Buffer::new(),
             unread: Vec::new(),
             next_tick: 0,
+            waited: Wait::default(),
         }
     }
 
@@ -99,7 +120,11 @@ impl EventLoop {
                 Duration::ZERO
             };
             kernel::is_about_to_wait(now);
-            match self.poll.poll(&mut events, Some(left)) {
+            let began = self.pool.shared.clock.now();
+            let polled = self.poll.poll(&mut events, Some(left));
+            let (before, ended) = (self.waited.ended, self.pool.shared.clock.now());
+            self.waited = Wait { before, began, due: self.next_tick, ended };
+            match polled {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => {
                     // Nothing can be received any more, so waiting samples must fail.
                     return self.give_up(&error);
@@ -135,12 +160,18 @@ impl EventLoop {
                 if is_writable {
                     let mut state = live.connection.state();
                     if state.unsent.is_some() {
-                        self.pool.write_rest(&live.connection, &mut state);
+                        let ready = self.waited.ready_since(kernel::ready_to_run());
+                        self.pool.write_rest(&live.connection, &mut state, ready);
                     }
                 }
                 self.read(at, is_closed);
             }
         }
+    }
+
+    /// Returns since when the events of this turn may have been ready.
+    fn ready_since(&self) -> Nanos {
+        self.waited.ready_since(kernel::ready_to_run())
     }
 
     /// Reads available data of an established connection.
@@ -149,10 +180,7 @@ impl EventLoop {
         let had = live.answers;
         let read = live.read(&self.pool, &mut self.buffer, is_closed);
         if live.answers != had {
-            self.dialed[live.connection.node].answered();
-        }
-        if let Some(due) = live.settles_at() {
-            self.next_tick = self.next_tick.min(due);
+            self.dialed[live.connection.node].answered(had == 0, self.pool.shared.clock.now());
         }
         match read {
             Ok(Turn::Over) => {}
@@ -188,12 +216,6 @@ impl EventLoop {
                 }
                 Phase::Live(live) => {
                     live.note_done(now);
-                    live.settle_done(&self.pool, now);
-                    // A number of connections set by the user is not exceeded.
-                    if shared.options.grows && live.drains_since().is_some() && !live.is_replaced {
-                        live.is_replaced = true;
-                        self.replaced[live.connection.node] += 1;
-                    }
                     let since = live.awaits_since();
                     let limit = shared.options.time_limit;
                     if live.cancelled_at(&self.pool).is_some_and(|at| now >= at) {
@@ -208,7 +230,7 @@ impl EventLoop {
                             let trouble = shared.timed_out(&shared.nodes[node].endpoint, false);
                             self.pool.waiting_failed(&trouble);
                         }
-                    } else if live.drains_since().is_some_and(|since| now - since > LONGEST_DRAIN) {
+                    } else if live.is_overdue(now) {
                         self.end(at, Ending::Agreed);
                     }
                 }
@@ -226,24 +248,36 @@ impl EventLoop {
                 let mut state = self.pool.lock();
                 let share = state.places.share_mut(self.thread, node);
                 share.is_failing = self.dialed[node].is_failing();
-                share.wanted + self.replaced[node]
+                while state.give_up_missing(self.thread, node) {}
+                state.places.share_mut(self.thread, node).wanted
             };
             while self.kept[node] < wanted && self.dialed[node].may_dial(now) {
                 self.dial(node);
             }
-            let mut surplus = self.kept[node].saturating_sub(wanted);
-            while surplus > 0
-                && let Some(idle) = self.take_idle(node)
-            {
-                self.close(idle.slot, Ending::Agreed);
-                surplus -= 1;
+            while self.kept[node] > wanted {
+                if !self.abandon_dial(node) && !self.close_one_idle(node) {
+                    break;
+                }
             }
         }
         self.pool.settled.notify_all();
     }
 
-    fn take_idle(&self, node: usize) -> Option<Arc<super::Connection>> {
-        self.pool.lock().take_idle_of(self.thread, node, Nanos::MAX)
+    /// Gives up a connection attempt to a node; returns false if there is none.
+    fn abandon_dial(&mut self, node: usize) -> bool {
+        let is_attempt = |slot: &Slot| slot.node == node && matches!(slot.phase, Phase::Dialing(_));
+        let Some(at) = self.slots.iter().position(is_attempt) else { return false };
+        self.dialed[node].under_way -= 1;
+        self.take_down(at);
+        true
+    }
+
+    /// Closes an idle connection to a node; returns false if there is none.
+    fn close_one_idle(&mut self, node: usize) -> bool {
+        let idle = self.pool.lock().take_idle_of(self.thread, node, Nanos::MAX);
+        let Some(idle) = idle else { return false };
+        self.close(idle.slot, Ending::Agreed);
+        true
     }
 
     /// Closes connections that have long been idle and that the plan does not need.
@@ -253,11 +287,7 @@ impl EventLoop {
                 let mut state = self.pool.lock();
                 state.now = now;
                 let before = now.saturating_sub(LONGEST_IDLE);
-                let count = state.idle.iter().map(Vec::len).sum();
-                let has_surplus = state.places.has_surplus(count);
-                let idle =
-                    if has_surplus { state.take_idle_of(self.thread, node, before) } else { None };
-                match idle {
+                match state.take_idle_of(self.thread, node, before) {
                     Some(idle) if !state.places.give_up(self.thread, node) => {
                         // Marked as fresh so that it is not examined in each tick.
                         state.idle[node].insert(0, (idle, now));
@@ -280,6 +310,7 @@ impl EventLoop {
         self.slots[at].node = node;
         self.kept[node] += 1;
         self.dialed[node].under_way += 1;
+        self.pool.lock().dialed_at = self.pool.shared.clock.now();
         self.dial_address(at, 0);
     }
 
@@ -312,8 +343,8 @@ impl EventLoop {
             Ok(false) => {}
             Ok(true) => {
                 self.dialed[number].first_address = dialing.address;
-                let connection = dialing.connection.clone();
-                self.connected(at, &connection);
+                let (connection, begun) = (dialing.connection.clone(), dialing.since);
+                self.connected(at, &connection, begun);
             }
             Err(trouble) => {
                 let tried = dialing.tried;
@@ -326,7 +357,8 @@ impl EventLoop {
         }
     }
 
-    fn connected(&mut self, at: usize, connection: &Arc<super::Connection>) {
+    /// Puts a connection to use whose attempt began at `begun`.
+    fn connected(&mut self, at: usize, connection: &Arc<super::Connection>, begun: Nanos) {
         let dialed = &mut self.dialed[self.slots[at].node];
         dialed.under_way -= 1;
         dialed.connected();
@@ -335,13 +367,21 @@ impl EventLoop {
         let live = LiveConnection::new(connection.clone(), shared.clock.now());
         self.slots[at].phase = Phase::Live(Box::new(live));
         let node = connection.node;
-        {
+        let is_surplus = {
             let mut state = self.pool.lock();
-            let share = state.places.share_mut(self.thread, node);
-            share.open += 1;
-            share.is_failing = self.dialed[node].is_failing();
+            state.places.share_mut(self.thread, node).is_failing = self.dialed[node].is_failing();
+            let is_awaited = state.waiting.iter().any(|(job, _)| job.may_go_to(node));
+            let is_surplus = !is_awaited && state.give_up_missing(self.thread, node);
+            state.places.share_mut(self.thread, node).open += 1;
+            is_surplus
+        };
+        if is_surplus {
+            // The sample for which it was made has taken another one.
+            self.close(at, Ending::Agreed);
+        } else {
+            let cause = ReleaseCause::New { begun, ready: self.ready_since() };
+            self.pool.release(connection.clone(), cause);
         }
-        self.pool.release(connection.clone(), ReleaseCause::New);
         self.pool.settled.notify_all();
     }
 
@@ -355,10 +395,11 @@ impl EventLoop {
     }
 
     fn dial_failed(&mut self, at: usize, trouble: &Trouble) {
+        let is_used = self.pool.lock().places.open_at(self.slots[at].node) > 0;
         let dialed = &mut self.dialed[self.slots[at].node];
         let now = self.pool.shared.clock.now();
         dialed.under_way -= 1;
-        dialed.failed(now);
+        dialed.failed(now, is_used);
         let is_hopeless = dialed.is_hopeless(now);
         self.take_down(at);
         self.pool.shared.counts_no_connection(trouble);
@@ -381,16 +422,16 @@ impl EventLoop {
         }
         let Phase::Live(live) = self.take_down(at) else { return };
         let node = live.connection.node;
-        self.replaced[node] -= usize::from(live.is_replaced);
-        {
+        let is_used = {
             let mut state = self.pool.lock();
             state.places.share_mut(self.thread, node).open -= 1;
             state.idle[node].retain(|(idle, _)| !Arc::ptr_eq(idle, &live.connection));
-        }
+            state.places.open_at(node) > 0
+        };
         let dialed = &mut self.dialed[node];
         let now = self.pool.shared.clock.now();
         if let Some(trouble) = live.end(&self.pool, ending) {
-            dialed.was_fruitless(now);
+            dialed.was_fruitless(now, is_used);
             if dialed.is_hopeless(now) {
                 self.pool.node_failed(node, &trouble);
             }
@@ -406,5 +447,25 @@ impl EventLoop {
             }
         }
         self.pool.waiting_failed(&Trouble::new(Kind::Closed, words));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_waits_for_the_client_while_its_thread_does_something_else() {
+        const MS: Nanos = MILLISECOND;
+        let wait = Wait { before: MS, began: 3 * MS, due: 13 * MS, ended: 9 * MS };
+        // The thread waited for the event, so that it was handled at once.
+        assert_eq!(wait.ready_since(0), 9 * MS);
+        // It had no processor for the last two milliseconds, or for longer than it waited.
+        assert_eq!(wait.ready_since(2 * MS), 7 * MS);
+        assert_eq!(wait.ready_since(20 * MS), 3 * MS);
+        // It was stopped: it should have woken up without any event.
+        assert_eq!(Wait { ended: 800 * MS, ..wait }.ready_since(0), 13 * MS);
+        // The event was there before the wait began: since the thread looked the last time, at most.
+        assert_eq!(Wait { ended: 3 * MS, ..wait }.ready_since(0), MS);
     }
 }

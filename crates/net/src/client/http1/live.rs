@@ -25,12 +25,8 @@ pub(super) struct LiveConnection {
     reader: Option<Box<dyn Reader>>,
     /// The answer that has begun.
     current: Option<CurrentAnswer>,
-    /// Time at which the current answer declared itself complete, before its body ended.
+    /// Time of the read with which the current answer declared itself complete, before its body ended.
     done_at: Option<Nanos>,
-    /// Start of the wait for the rest of an answer that declared itself complete.
-    drains_since: Option<Nanos>,
-    /// Whether another connection has taken its place meanwhile: it carries no further request.
-    pub is_replaced: bool,
     /// Whether the server closed its side: the end is read without another event.
     is_closed: bool,
 }
@@ -80,8 +76,6 @@ impl LiveConnection {
             reader: None,
             current: None,
             done_at: None,
-            drains_since: None,
-            is_replaced: false,
             is_closed: false,
         }
     }
@@ -123,7 +117,7 @@ impl LiveConnection {
     fn hear(&mut self, pool: &Arc<Pool>, chunk: &Chunk<'_>, at: Nanos) -> Result<(), Ending> {
         let mut bytes = chunk.bytes();
         loop {
-            if self.current.is_none() && self.drains_since.is_none() {
+            if self.current.is_none() {
                 if bytes.is_empty() {
                     return Ok(());
                 }
@@ -140,7 +134,6 @@ impl LiveConnection {
                 Some(Part::Head) => {}
                 Some(Part::Data(data)) => self.data(pool, (data, chunk), at)?,
                 Some(Part::End) => {
-                    self.drains_since = None;
                     self.framing.restart();
                     let current = self.current.take();
                     // Before the answer: the thread that sends the next request then finds the
@@ -150,8 +143,8 @@ impl LiveConnection {
                         _ => Err(Ending::Unasked),
                     };
                     self.current = current;
-                    let ended_at = self.done_at.take().unwrap_or(at);
-                    self.complete(pool, ended_at);
+                    self.done_at = None;
+                    self.complete(pool, at);
                     passed?;
                 }
             }
@@ -177,26 +170,16 @@ impl LiveConnection {
         let Some(current) = &mut self.current else { return Ok(()) };
         let owned = || chunk.owned(data);
         if current.reading.data(pool, data, owned, at).map_err(Ending::Trouble)? {
-            // The body usually ends within moments. Until then the connection is not free, and a
-            // closed loop that got the answer now would wait for it.
+            // For the server the request is in flight until the body ends.
             self.done_at.get_or_insert(at);
         }
         Ok(())
     }
 
-    /// Returns when an answer that declared itself complete is handed over if its body has not
-    /// ended by then.
-    pub(super) fn settles_at(&self) -> Option<Nanos> {
-        self.done_at.map(|at| at + END_OF_BODY)
-    }
-
-    /// Hands over an answer that declared itself complete some time ago and whose body has not
-    /// ended.
-    pub(super) fn settle_done(&mut self, pool: &Arc<Pool>, now: Nanos) {
-        if let Some(at) = self.done_at.take_if(|at| now.saturating_sub(*at) >= END_OF_BODY) {
-            self.complete(pool, at);
-            self.drains_since = Some(at);
-        }
+    /// Returns whether the body of an answer that declared itself complete has not ended for so long
+    /// that the client ends it.
+    pub(super) fn is_overdue(&self, now: Nanos) -> bool {
+        self.done_at.is_some_and(|at| now.saturating_sub(at) >= END_OF_BODY)
     }
 
     /// Hands over the answer, whose last read was at `ended_at`, unless that was done already.
@@ -208,19 +191,16 @@ impl LiveConnection {
 
     /// Checks whether a parser thread found that the answer declared itself complete.
     pub(super) fn note_done(&mut self, now: Nanos) {
-        if let Some(current) = &self.current {
-            current.reading.nudge();
-        }
-        if self.current.take_if(|current| current.reading.is_done()).is_some() {
-            self.answers += 1;
-            self.drains_since = Some(now);
+        let Some(current) = &self.current else { return };
+        current.reading.nudge();
+        if current.reading.is_done() {
+            self.done_at.get_or_insert(now);
         }
     }
 
     /// Frees the connection after an answer if the request was sent completely.
     fn pass_on(&self, pool: &Pool) -> Result<(), Ending> {
-        let is_reusable = self.framing.is_reusable() && !self.is_replaced;
-        if !is_reusable || !pool.shared.options.keep_alive {
+        if !self.framing.is_reusable() || !pool.shared.options.keep_alive {
             return Err(Ending::Agreed);
         }
         let mut state = self.connection.state();
@@ -237,8 +217,12 @@ impl LiveConnection {
         Ok(())
     }
 
-    /// Returns when the request was sent whose answer is pending, if any.
+    /// Returns when the request was sent whose answer is pending, if any; `None` if the answer declared
+    /// itself complete.
     pub(super) fn awaits_since(&self) -> Option<Nanos> {
+        if self.done_at.is_some() {
+            return None;
+        }
         let begun = self.current.as_ref().map(|current| current.sent_at);
         begun.or_else(|| self.connection.state().flight.as_ref().map(|flight| flight.sent_at))
     }
@@ -246,14 +230,10 @@ impl LiveConnection {
     /// Returns when the client gives up the request whose answer is pending, if it does.
     pub(super) fn cancelled_at(&self, pool: &Pool) -> Option<Nanos> {
         match &self.current {
+            Some(_) if self.done_at.is_some() => None,
             Some(current) => current.cancelled_at,
             None => self.connection.state().flight.as_ref()?.cancelled_at(&pool.shared),
         }
-    }
-
-    /// Returns since when the irrelevant rest of an answer is awaited.
-    pub(super) fn drains_since(&self) -> Option<Nanos> {
-        self.drains_since
     }
 
     /// Ends the connection and its current request. Returns the trouble if the server closed it at once
@@ -268,9 +248,8 @@ impl LiveConnection {
         self.connection.shut_down();
         let is_whole = matches!(ending, Ending::Closed) && self.framing.ends_with_connection();
         let now = pool.shared.clock.now();
-        if is_whole || self.done_at.is_some() {
-            let ended_at = self.done_at.take().unwrap_or(now);
-            self.complete(pool, ended_at);
+        if is_whole || self.done_at.take().is_some() {
+            self.complete(pool, now);
         }
         let has_begun = self.current.is_some();
         let was_asked = has_begun || asked.is_some();
@@ -324,7 +303,7 @@ impl LiveConnection {
 }
 
 /// How long to wait for the end of a body after an answer declared itself complete.
-const END_OF_BODY: Nanos = dyno_loadgen::clock::MILLISECOND;
+const END_OF_BODY: Nanos = dyno_loadgen::clock::SECOND;
 
 /// A server that closes a connection without a request within this time refused it.
 const SHORT_LIFE: Nanos = dyno_loadgen::clock::SECOND;

@@ -51,6 +51,8 @@ struct PoolState {
     idle: Vec<Vec<(Arc<Connection>, Nanos)>>,
     /// Time of the last tick of an event loop, by the client's clock.
     now: Nanos,
+    /// When the last attempt at a connection began, by the client's clock.
+    dialed_at: Nanos,
     /// Next node in turn.
     next_node: usize,
     /// Samples that found no connection, in order. While there are any, no connection is idle.
@@ -65,7 +67,12 @@ struct PoolState {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ReleaseCause {
     /// It was just established.
-    New,
+    New {
+        /// When the attempt began.
+        begun: Nanos,
+        /// When the connection was established, before this thread noticed it.
+        ready: Nanos,
+    },
     /// It has carried an answer.
     Answered,
 }
@@ -92,6 +99,7 @@ impl Http1 {
         let state = PoolState {
             idle: vec![Vec::new(); nodes],
             now: 0,
+            dialed_at: 0,
             next_node: 0,
             waiting: VecDeque::new(),
             responder: None,
@@ -122,7 +130,7 @@ impl Http1 {
         let mut state = self.pool.lock();
         state.places.provide(connections, most);
         if shared.options.grows && in_flight.contains(&InFlight::Unknown) {
-            state.places.keep_spares();
+            state.places.open_on_demand();
         }
         drop(state);
         self.pool.wake();
@@ -188,17 +196,23 @@ impl PoolState {
         None
     }
 
-    /// Adds places for spare connections if too few are idle; returns whether it did.
-    #[inline]
-    fn top_up(&mut self) -> bool {
-        self.places.top_up(self.idle.iter().map(Vec::len).sum())
-    }
-
     /// Takes the longest-waiting sample that may go to a node.
     fn take_waiting(&mut self, node: usize) -> Option<(Job, Nanos)> {
-        let may_go = |job: &Job| job.node.is_none_or(|own| usize::from(own) == node);
-        let at = self.waiting.iter().position(|(job, _)| may_go(job))?;
+        let at = self.waiting.iter().position(|(job, _)| job.may_go_to(node))?;
         self.waiting.remove(at)
+    }
+
+    /// Gives up a place of an event loop without a connection that no sample waits for.
+    fn give_up_missing(&mut self, thread: usize, node: usize) -> bool {
+        let missing = self.places.share_mut(thread, node).missing();
+        if missing == 0 {
+            return false;
+        }
+        let all = self.waiting.len();
+        let own = self.waiting.iter().filter(|(job, _)| job.may_go_to(node));
+        // More need not be counted.
+        let own = own.take(self.places.wanted_at(node)).count();
+        self.places.give_up_missing((thread, node), (all, own))
     }
 
     /// Takes an event loop's connection to a node that has been idle since before that time.
@@ -270,18 +284,14 @@ impl Pool {
     #[inline]
     fn dispatch(&self, job: Job, responder: &Responder) {
         loop {
-            let (connection, has_grown) = {
+            let connection = {
                 let mut state = self.lock();
                 let Some(connection) = state.take_idle(job.node) else {
                     return self.wait(state, std::iter::once(job), responder);
                 };
-                (connection, state.top_up())
+                connection
             };
-            let sent = self.send(&connection, job, responder);
-            if has_grown {
-                self.wake();
-            }
-            match sent {
+            match self.send(&connection, (job, 0), responder) {
                 SendOutcome::Away => return,
                 SendOutcome::Answered => return self.release(connection, ReleaseCause::Answered),
                 SendOutcome::Not => {}
@@ -308,7 +318,7 @@ impl Pool {
             }
         }
         for (connection, sample) in taken.into_iter().zip(samples) {
-            match self.send(&connection, Job::for_sample(sample), responder) {
+            match self.send(&connection, (Job::for_sample(sample), 0), responder) {
                 SendOutcome::Away => {}
                 SendOutcome::Answered => self.release(connection, ReleaseCause::Answered),
                 SendOutcome::Not => self.dispatch(Job::for_sample(sample), responder),
@@ -325,7 +335,8 @@ impl Pool {
                 state.idle[connection.node].push((connection, now));
                 return;
             };
-            let is_full = state.places.is_full();
+            let (is_full, dialed_at) = (state.places.is_full(), state.dialed_at);
+            let is_connecting = state.places.is_connecting(state.waiting.len());
             let responder = if state.waiting.is_empty() {
                 state.responder.take()
             } else {
@@ -337,18 +348,25 @@ impl Pool {
                 self.drop_waiting();
                 continue;
             }
-            let span = self.shared.clock.now().saturating_sub(since);
-            let cause = match freed {
-                ReleaseCause::New => WaitCause::Connecting,
+            let now = self.shared.clock.now();
+            let (cause, connecting) = match freed {
+                ReleaseCause::New { begun, ready } => {
+                    (WaitCause::Connecting, ready.saturating_sub(begun.max(since)))
+                }
                 ReleaseCause::Answered
                     if is_full && self.shared.options.max_in_flight.is_some() =>
                 {
-                    WaitCause::Limit
+                    (WaitCause::Limit, 0)
                 }
-                ReleaseCause::Answered => WaitCause::Queue,
+                // It would have waited longer for the connection that is opened for it.
+                ReleaseCause::Answered if is_connecting => {
+                    (WaitCause::Connecting, now.saturating_sub(dialed_at.max(since)))
+                }
+                ReleaseCause::Answered => (WaitCause::Queue, 0),
             };
+            let span = now.saturating_sub(since);
             self.shared.note_wait(job, &responder, span, connection.thread, cause);
-            match self.send(&connection, job, &responder) {
+            match self.send(&connection, (job, connecting), &responder) {
                 SendOutcome::Away => return,
                 SendOutcome::Answered => {}
                 // Its event loop notices that the connection is dead.
@@ -357,9 +375,15 @@ impl Pool {
         }
     }
 
-    /// Writes the request of a sample to a connection on which no other thread writes.
+    /// Writes the request of a sample to a connection on which no other thread writes. The connection
+    /// took `connecting` ns of the sample's wait to be established, which is no delay of the client.
     #[inline]
-    fn send(&self, connection: &Connection, job: Job, responder: &Responder) -> SendOutcome {
+    fn send(
+        &self,
+        connection: &Connection,
+        (job, connecting): (Job, Nanos),
+        responder: &Responder,
+    ) -> SendOutcome {
         let request = self.shared.requests.for_node(job.index, connection.node);
         if let Some(wrong) = &request.wrong {
             let failed = FailedAttempt::unheard(wrong);
@@ -379,7 +403,7 @@ impl Pool {
         };
         let written = connection.write(&request, 0);
         if let WriteOutcome::All = written {
-            self.accepted(connection, (job, responder), &request, sent_at);
+            self.accepted(connection, (job, responder), &request, sent_at - connecting);
         }
         let mut state = connection.state();
         state.is_sending = false;
@@ -387,10 +411,12 @@ impl Pool {
             WriteOutcome::All if state.is_answered && !state.is_dead => SendOutcome::Answered,
             WriteOutcome::All => SendOutcome::Away,
             WriteOutcome::UpTo(from) if !state.is_answered && !state.is_dead => {
-                state.unsent =
-                    Some(UnsentRequest { request, from, job, responder: responder.clone() });
+                let (responder, tried_at) = (responder.clone(), self.shared.clock.now());
+                let sent_at = sent_at - connecting;
+                let unsent = UnsentRequest { request, from, sent_at, tried_at, job, responder };
+                state.unsent = Some(unsent);
                 // The socket may have become writable meanwhile, which raises no further event.
-                self.write_rest(connection, &mut state);
+                self.write_rest(connection, &mut state, tried_at);
                 SendOutcome::Away
             }
             WriteOutcome::Broken(0) if state.flight.take().is_some() => {
@@ -408,17 +434,21 @@ impl Pool {
         }
     }
 
-    /// Continues a request that the socket did not take at once.
-    fn write_rest(&self, connection: &Connection, state: &mut connection::State) {
+    /// Continues a request that the socket did not take at once. The socket may have been writable since
+    /// `ready`; that it was not before is no delay of the client.
+    fn write_rest(&self, connection: &Connection, state: &mut connection::State, ready: Nanos) {
         let Some(unsent) = &mut state.unsent else { return };
-        let sent_at = self.shared.clock.now();
+        let now = self.shared.clock.now();
+        unsent.sent_at += now.saturating_sub(ready.max(unsent.tried_at));
         match connection.write(&unsent.request, unsent.from) {
             WriteOutcome::All => {
                 let asked = (unsent.job, &unsent.responder);
-                self.accepted(connection, asked, &unsent.request, sent_at);
+                self.accepted(connection, asked, &unsent.request, unsent.sent_at);
                 state.unsent = None;
             }
-            WriteOutcome::UpTo(from) => unsent.from = from,
+            WriteOutcome::UpTo(from) => {
+                (unsent.from, unsent.tried_at) = (from, self.shared.clock.now());
+            }
             WriteOutcome::Broken(_) => {
                 (state.is_dead, state.unsent) = (true, None);
                 connection.shut_down();
@@ -426,9 +456,9 @@ impl Pool {
         }
     }
 
-    /// Records that a socket took a request, whose last write began at `sent_at`. The time after
-    /// the write would include this thread's wait for a processor when the server, woken by the
-    /// request, has taken its own.
+    /// Records that a socket took a request, whose first write began at `sent_at`, or later by the
+    /// client's delays. The time after the write would include this thread's wait for a processor when
+    /// the server, woken by the request, has taken its own.
     #[inline]
     fn accepted(
         &self,

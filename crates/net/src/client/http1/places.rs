@@ -9,14 +9,9 @@ pub(super) struct Places {
     most: usize,
     /// Number of connections that are kept even if idle.
     least: usize,
-    /// Number of idle connections to have at any time.
-    spare: usize,
+    /// Whether only the samples that wait, and `least`, justify opening a connection.
+    is_on_demand: bool,
 }
-
-/// Maximum number of idle connections to have ready in a run that opens connections on demand. A
-/// request that finds none waits for round trips of the network, which a client of a pool that has
-/// warmed up does not.
-const SPARE: usize = 4;
 
 /// Places of one event loop for one node.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -30,16 +25,22 @@ pub(super) struct Share {
 }
 
 impl Share {
+    /// Returns the number of places without a connection.
+    pub(super) fn missing(&self) -> usize {
+        self.wanted.saturating_sub(self.open)
+    }
+
     /// Returns the number of connections in progress.
     fn coming(&self) -> usize {
-        if self.is_failing { 0 } else { self.wanted.saturating_sub(self.open) }
+        if self.is_failing { 0 } else { self.missing() }
     }
 }
 
 impl Places {
     /// Creates the shares without any places.
     pub(super) fn new(nodes: usize, threads: usize) -> Self {
-        Self { nodes, shares: vec![Share::default(); nodes * threads], most: 0, least: 0, spare: 0 }
+        let shares = vec![Share::default(); nodes * threads];
+        Self { nodes, shares, most: 0, least: 0, is_on_demand: false }
     }
 
     pub(super) fn share_mut(&mut self, thread: usize, node: usize) -> &mut Share {
@@ -51,7 +52,7 @@ impl Places {
     pub(super) fn provide(&mut self, connections: usize, most: usize) {
         let threads = self.shares.len() / self.nodes;
         (self.most, self.least) = (most.max(connections), connections);
-        self.spare = 0;
+        self.is_on_demand = false;
         self.shares.iter_mut().for_each(|share| share.wanted = 0);
         for number in 0..connections {
             self.share_mut(number / self.nodes % threads, number % self.nodes).wanted += 1;
@@ -72,27 +73,33 @@ impl Places {
         more > 0
     }
 
-    /// Keeps spare connections until connections are provided again.
-    pub(super) fn keep_spares(&mut self) {
-        self.spare = SPARE;
+    /// Opens connections on demand alone until connections are provided again. A server may use a thread
+    /// for each connection, so one that carries nothing could keep others from being served.
+    pub(super) fn open_on_demand(&mut self) {
+        self.is_on_demand = true;
     }
 
-    /// Adds places if fewer connections than the spare ones are idle or in progress. Returns whether it
-    /// did. Requests that never overlap get no spare connection: a server that serves one connection
-    /// after the other might wait on it.
-    #[inline]
-    pub(super) fn top_up(&mut self, idle: usize) -> bool {
-        if idle >= self.spare {
+    /// Gives up a place of an event loop that has no connection, if connections are opened on demand and
+    /// fewer samples wait than connections are in progress: a sample for which the place was added took
+    /// another connection. `waiting` has the numbers of samples that wait and that may go to the node.
+    pub(super) fn give_up_missing(
+        &mut self,
+        (thread, node): (usize, usize),
+        (waiting, waiting_for_node): (usize, usize),
+    ) -> bool {
+        let share = *self.share_mut(thread, node);
+        if !self.is_on_demand || share.missing() == 0 {
             return false;
         }
-        let busy = self.open().saturating_sub(idle);
-        let spare = self.spare.min(busy.saturating_sub(1));
-        idle < spare && self.grow(spare - idle)
-    }
-
-    /// Returns whether one of this many idle connections is surplus.
-    pub(super) fn has_surplus(&self, idle: usize) -> bool {
-        idle > self.spare
+        // Other nodes and loops get places instead of those that fail.
+        let is_surplus = if share.is_failing {
+            share.missing() > waiting_for_node
+        } else {
+            let coming: usize = self.shares.iter().map(Share::coming).sum();
+            let own = self.shares.iter().skip(node).step_by(self.nodes);
+            coming > waiting || own.map(Share::coming).sum::<usize>() > waiting_for_node
+        };
+        is_surplus && self.give_up(thread, node)
     }
 
     /// Adds places at one node for `waiting` samples that may go nowhere else, up to its share of the
@@ -112,12 +119,13 @@ impl Places {
         more > 0
     }
 
-    /// Removes the place of an idle connection unless it must be kept.
+    /// Removes the place of an idle connection unless it must be kept. Each node keeps its part of
+    /// those.
     pub(super) fn give_up(&mut self, thread: usize, node: usize) -> bool {
         let total: usize = self.shares.iter().map(|share| share.wanted).sum();
-        let least = self.least;
+        let may_go = total > self.least && self.wanted_at(node) > self.least / self.nodes;
         let share = self.share_mut(thread, node);
-        let may = total > least && share.wanted > 0;
+        let may = may_go && share.wanted > 0;
         share.wanted -= usize::from(may);
         may
     }
@@ -137,9 +145,20 @@ impl Places {
         self.shares.iter().skip(node).step_by(self.nodes).map(|share| share.open).sum()
     }
 
-    /// Returns whether the number of connections is at its maximum.
+    /// Returns the number of places for connections to a node.
+    pub(super) fn wanted_at(&self, node: usize) -> usize {
+        self.shares.iter().skip(node).step_by(self.nodes).map(|share| share.wanted).sum()
+    }
+
+    /// Returns whether no connection can be added to those that are established or in progress.
     pub(super) fn is_full(&self) -> bool {
-        self.open() >= self.most
+        self.shares.iter().map(|share| share.wanted).sum::<usize>() >= self.most
+    }
+
+    /// Returns whether a connection is opened on demand for a sample that has just taken another one, while
+    /// this many still wait.
+    pub(super) fn is_connecting(&self, waiting: usize) -> bool {
+        self.is_on_demand && self.shares.iter().map(Share::missing).sum::<usize>() > waiting
     }
 }
 
@@ -174,23 +193,48 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_has_spare_connections() {
+    fn a_place_without_a_connection_is_kept_for_a_waiting_sample_alone() {
         let mut places = Places::new(1, 1);
         places.provide(1, 100);
-        places.keep_spares();
+        places.open_on_demand();
         places.share_mut(0, 0).open = 1;
-        assert!(!places.top_up(0), "requests do not overlap");
-        assert!(places.grow(2));
-        places.share_mut(0, 0).open = 3;
-        assert!(places.top_up(0) && !places.top_up(0), "two more are on their way");
-        assert_eq!(wanted(&places), [5]);
-        places.share_mut(0, 0).open = 9;
-        places.share_mut(0, 0).wanted = 9;
-        assert!(!places.top_up(SPARE) && places.top_up(SPARE - 1));
-        assert!(places.has_surplus(SPARE + 1) && !places.has_surplus(SPARE));
-        // A fixed number of connections has none.
+        assert!(places.grow(3));
+        assert_eq!(wanted(&places), [4]);
+        // Three wait; then one of them takes the connection that has become idle.
+        assert!(!places.give_up_missing((0, 0), (3, 3)) && !places.is_connecting(3));
+        assert!(places.is_connecting(2) && !places.is_full());
+        assert!(places.give_up_missing((0, 0), (2, 2)) && !places.give_up_missing((0, 0), (2, 2)));
+        places.share_mut(0, 0).is_failing = true;
+        assert!(places.give_up_missing((0, 0), (1, 1)), "also at a node that fails");
+        assert!(places.give_up_missing((0, 0), (0, 0)) && !places.give_up_missing((0, 0), (0, 0)));
+        assert_eq!(wanted(&places), [1]);
+        // A connection that the server closed is made anew only if it must be kept.
+        places.share_mut(0, 0).open = 0;
+        assert!(!places.give_up_missing((0, 0), (0, 0)));
+        // A fixed number of connections does not depend on samples that wait.
         places.provide(2, 2);
-        assert!(!places.top_up(0) && places.has_surplus(1));
+        assert!(!places.give_up_missing((0, 0), (0, 0)) && !places.is_connecting(0));
+        assert_eq!(wanted(&places), [2]);
+    }
+
+    #[test]
+    fn each_node_keeps_its_part_of_the_connections() {
+        let mut places = Places::new(2, 1);
+        places.provide(2, 100);
+        places.open_on_demand();
+        places.share_mut(0, 0).open = 1;
+        places.share_mut(0, 1).open = 1;
+        assert!(places.grow(1));
+        places.share_mut(0, 0).open = 2;
+        // The server of the other node closes the connection.
+        places.share_mut(0, 1).open = 0;
+        assert!(!places.give_up_missing((0, 1), (0, 0)));
+        assert_eq!(wanted(&places), [2, 1]);
+        // Samples that wait for one node justify no connection to the other.
+        assert!(places.grow_at(1, 2));
+        assert_eq!(wanted(&places), [2, 2]);
+        assert!(!places.give_up_missing((0, 1), (2, 2)));
+        assert!(places.give_up_missing((0, 1), (2, 1)));
     }
 
     #[test]

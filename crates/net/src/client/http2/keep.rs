@@ -246,7 +246,8 @@ fn ends(lane: &Lane, link: &Arc<Link>, made_at: Nanos, error: Option<h2::Error>)
         own.links.retain(|other| !Arc::ptr_eq(other, link));
         own.open -= 1;
         if is_fruitless {
-            own.dialed[link.node].was_fruitless(now);
+            let is_used = own.links.iter().any(|other| other.node == link.node);
+            own.dialed[link.node].was_fruitless(now, is_used);
         }
         own.dialed[link.node].is_hopeless(now)
     };
@@ -263,7 +264,8 @@ fn failed(lane: &Lane, node: usize, trouble: &Trouble) {
     let now = lane.shared.clock.now();
     let is_hopeless = {
         let mut own = lane.own();
-        own.dialed[node].failed(now);
+        let is_used = own.links.iter().any(|link| link.node == node);
+        own.dialed[node].failed(now, is_used);
         own.dialed[node].is_hopeless(now)
     };
     if is_hopeless {

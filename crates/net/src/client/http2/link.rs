@@ -73,23 +73,39 @@ impl Link {
 /// Requests that were handed to a connection and may not have been sent.
 #[derive(Default)]
 pub(super) struct Departures {
-    departing: Mutex<Vec<(ResponseId, Responder)>>,
+    departing: Mutex<Vec<Departure>>,
     /// Start of the last write to the socket, by the client's clock.
     written_at: AtomicU64,
 }
 
+/// A request that may not have been sent.
+struct Departure {
+    id: ResponseId,
+    responder: Responder,
+    /// Start of the first write after it was handed over for which the socket had no room, by the
+    /// client's clock. That the socket takes the rest later is no delay of the client.
+    blocked_at: Option<Nanos>,
+}
+
 impl Departures {
-    fn departing(&self) -> MutexGuard<'_, Vec<(ResponseId, Responder)>> {
+    fn departing(&self) -> MutexGuard<'_, Vec<Departure>> {
         self.departing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn note(&self, id: ResponseId, responder: Responder) {
-        self.departing().push((id, responder));
+        self.departing().push(Departure { id, responder, blocked_at: None });
     }
 
     /// Records that a write to the socket begins.
     pub(super) fn writes(&self, now: Nanos) {
         self.written_at.store(now, Relaxed);
+    }
+
+    /// Records that the socket has no room for a write that began at `at`.
+    pub(super) fn is_blocked(&self, at: Nanos) {
+        for departure in &mut *self.departing() {
+            departure.blocked_at.get_or_insert(at);
+        }
     }
 
     /// Withdraws the last write, which wrote nothing.
@@ -100,15 +116,18 @@ impl Departures {
     /// Records that all requests were sent, the last of them with the last write.
     pub(super) fn departed(&self, shared: &ClientCore, counters: &ThreadCounters) {
         let mut departing = self.departing();
-        let Some((_, first)) = departing.first() else { return };
-        let at = first.time_of(&shared.clock, self.written_at.load(Relaxed));
-        for (id, _) in &*departing {
+        if departing.is_empty() {
+            return;
+        }
+        let written_at = self.written_at.load(Relaxed);
+        for Departure { id, responder, blocked_at } in &*departing {
+            let at = responder.time_of(&shared.clock, blocked_at.unwrap_or(written_at));
             shared.accepted.stamp_first(*id, at);
             if shared.options.retries > 0 {
                 shared.retries.note_sent(*id, at);
             }
         }
-        let counted = departing.iter().filter(|(id, responder)| responder.is_measured(*id));
+        let counted = departing.iter().filter(|one| one.responder.is_measured(one.id));
         counters.sent.fetch_add(counted.count() as u64, Relaxed);
         departing.clear();
     }

@@ -25,8 +25,18 @@ pub(super) struct StampedSocket {
 }
 
 impl StampedSocket {
-    fn writes(&self) {
-        self.departures.writes(self.lane.shared.clock.now());
+    /// Writes with a function, and records when.
+    fn write(
+        &mut self,
+        write: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let now = self.lane.shared.clock.now();
+        self.departures.writes(now);
+        let written = write(Pin::new(&mut self.stream));
+        if written.is_pending() {
+            self.departures.is_blocked(now);
+        }
+        written
     }
 }
 
@@ -67,9 +77,7 @@ impl AsyncWrite for StampedSocket {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        this.writes();
-        Pin::new(&mut this.stream).poll_write(cx, bytes)
+        self.get_mut().write(|stream| stream.poll_write(cx, bytes))
     }
 
     fn poll_write_vectored(
@@ -77,9 +85,7 @@ impl AsyncWrite for StampedSocket {
         cx: &mut Context<'_>,
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        this.writes();
-        Pin::new(&mut this.stream).poll_write_vectored(cx, parts)
+        self.get_mut().write(|stream| stream.poll_write_vectored(cx, parts))
     }
 
     fn is_write_vectored(&self) -> bool {

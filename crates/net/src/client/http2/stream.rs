@@ -101,10 +101,13 @@ impl OpenStream {
         };
         let read = match read {
             Ok(None) => Ok(()),
-            // The answer declared itself complete: the rest does not count, but resetting the
-            // stream would look to the server like a canceled request.
+            // The answer declared itself complete, and the rest does not count in its latency. For the
+            // server the request is in flight until the body ends, and resetting the stream would look
+            // like a canceled request.
             Ok(Some(rest)) => {
-                let _ = tokio::time::timeout(LONGEST_DRAIN, drain(rest)).await;
+                let _ = tokio::time::timeout(LONGEST_DRAIN, self.drain(rest)).await;
+                let ended_at = self.link.arrivals.ended_at(self.stream);
+                self.complete(None, ended_at.unwrap_or_else(|| self.lane.shared.clock.now()));
                 Ok(())
             }
             Err(trouble) => Err(trouble),
@@ -129,8 +132,8 @@ impl OpenStream {
         lane.list(&link);
     }
 
-    /// Reads the answer and hands it over. Returns the rest of its body if the answer was complete
-    /// before the body ended.
+    /// Reads the answer, and hands it over when its body ends. Returns the rest of the body if the answer
+    /// declares itself complete before.
     async fn read(&mut self, answer: ResponseFuture) -> Result<Option<RecvStream>, Trouble> {
         let (mut body, mut left) = {
             let answer = answer.await.map_err(|error| self.broke(&error, None))?;
@@ -143,7 +146,23 @@ impl OpenStream {
             // The fields are dropped here because an answer may take minutes.
             (body, content_length(&head.headers))
         };
-        while let Some(bytes) = poll_fn(|cx| body.poll_data(cx)).await {
+        loop {
+            let is_away = self.reading.as_ref().is_some_and(Reading::is_away);
+            let next = poll_fn(|cx| body.poll_data(cx));
+            // A parser thread may find that the answer is complete although no more bytes come.
+            let next = if is_away {
+                tokio::time::timeout(LOOK, next).await.ok()
+            } else {
+                Some(next.await)
+            };
+            let Some(next) = next else {
+                self.reading.iter().for_each(Reading::nudge);
+                if self.reading.as_ref().is_some_and(Reading::is_done) {
+                    return Ok(Some(body));
+                }
+                continue;
+            };
+            let Some(bytes) = next else { break };
             let bytes = bytes.map_err(|error| self.broke(&error, left))?;
             left = left.map(|left| left.saturating_sub(bytes.len() as u64));
             self.lane.hears();
@@ -153,7 +172,6 @@ impl OpenStream {
             let Some(reading) = &mut self.reading else { continue };
             let owned = || bytes.clone();
             if reading.data(&self.lane, &bytes, owned, at)? {
-                self.complete(None, at);
                 return Ok(Some(body));
             }
             reading.nudge();
@@ -166,11 +184,26 @@ impl OpenStream {
         Ok(None)
     }
 
+    /// Reads the rest of an answer that declared itself complete, such as `usage` behind `[DONE]`.
+    async fn drain(&mut self, mut rest: RecvStream) {
+        while let Some(Ok(bytes)) = poll_fn(|cx| rest.poll_data(cx)).await {
+            let _ = rest.flow_control().release_capacity(bytes.len());
+            let read_at = self.link.arrivals.take(self.stream, bytes.len());
+            let at = read_at.unwrap_or_else(|| self.lane.shared.clock.now());
+            let owned = || bytes.clone();
+            let Some(reading) = &mut self.reading else { continue };
+            if reading.data(&self.lane, &bytes, owned, at).is_err() {
+                return;
+            }
+        }
+    }
+
     /// Hands over the answer, whose last read was at `ended_at`.
     fn complete(&mut self, trailers: Option<&HeaderMap>, ended_at: Nanos) {
-        self.link.answers.fetch_add(1, Relaxed);
+        let is_first = self.link.answers.fetch_add(1, Relaxed) == 0;
+        let now = self.lane.shared.clock.now();
         if let Some(dialed) = self.lane.own().dialed.get_mut(self.link.node) {
-            dialed.answered();
+            dialed.answered(is_first, now);
         }
         if let Some(reading) = self.reading.take() {
             let reader = reading.end(&self.lane, trailers, ended_at);
@@ -230,11 +263,8 @@ fn content_length(fields: &HeaderMap) -> Option<u64> {
 /// Time limit for the rest of an answer that declared itself complete.
 const LONGEST_DRAIN: Duration = Duration::from_secs(1);
 
-async fn drain(mut rest: RecvStream) {
-    while let Some(Ok(bytes)) = poll_fn(|cx| rest.poll_data(cx)).await {
-        let _ = rest.flow_control().release_capacity(bytes.len());
-    }
-}
+/// How often to look whether a parser thread found that an answer is complete.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Returns the trouble that an error of a stream or of its connection means.
 pub(super) fn trouble(lane: &Lane, link: &Link, error: &h2::Error, has_begun: bool) -> Trouble {

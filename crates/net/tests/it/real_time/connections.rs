@@ -1,7 +1,7 @@
 //! How many connections a client keeps and how many requests it has in flight, by the count of a
 //! server that serves each connection with a thread of its own.
 
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
@@ -11,11 +11,15 @@ use dyno_loadgen::clock::{Clock, SECOND};
 use dyno_loadgen::settings::{Arrivals, Scenario, TestSettings};
 use dyno_net::client::Options;
 use dyno_net::exchange::HttpVersion;
+use dyno_net::tls::Trust;
+use rustls::{ServerConnection, StreamOwned};
 
+use super::encrypted::certified;
 use super::faults::{Faulty, request};
 use super::http2;
 use super::played::{client, endpoint, play, settings};
 use super::protocols::{Fixed, SMALL};
+use super::stamps::texts_over;
 
 /// Longer than any machine takes; who waits so long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -141,6 +145,142 @@ fn a_rate_makes_connections_on_demand() {
     let most = counts.most_in_flight.load(SeqCst);
     assert!((6..=60).contains(&most), "{most}");
     assert!(counts.connections.load(SeqCst) >= most);
+}
+
+/// Connections that carry nothing would keep others from a server with few threads.
+#[test]
+fn a_rate_opens_no_connection_that_carries_no_request() {
+    static UNUSED: AtomicUsize = AtomicUsize::new(0);
+    let counts = Counts::new();
+    // All requests of a time are in flight at once.
+    let server = Faulty::start(move |mut stream| {
+        counts.connections.fetch_add(1, SeqCst);
+        let mut served = 0;
+        while request(&mut stream).is_some() {
+            served += 1;
+            counts.came();
+            if served == 1 {
+                counts.wait_for(6);
+            }
+            counts.goes();
+            if stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nyes").is_err() {
+                break;
+            }
+        }
+        UNUSED.fetch_add(usize::from(served == 0), SeqCst);
+    });
+    let (client, library) = client(SMALL, &[endpoint(server.address)], options(1, true));
+    // Six at once, and later four.
+    let at = |seconds: u64, queries: usize| std::iter::repeat_n(seconds * SECOND, queries);
+    let times: Vec<_> = at(0, 6).chain(at(1, 4)).collect();
+    let server_arrivals = Arrivals::Replay(times.into());
+    let wanted = TestSettings { server_arrivals, ..settings(Scenario::Server, 10, 1.0) };
+    let played = play(&client, &library, &wanted);
+    assert_eq!((played.record.missing(), played.record.failed.len()), (0, 0));
+    assert_eq!(client.statistics().connects, 6);
+    drop(client);
+    assert_eq!((counts.connections.load(SeqCst), UNUSED.load(SeqCst)), (6, 0));
+}
+
+#[test]
+fn a_request_takes_a_connection_that_becomes_idle_before_its_own_is_made() {
+    static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
+    static ANSWERED: AtomicUsize = AtomicUsize::new(0);
+    static ABANDONED: AtomicUsize = AtomicUsize::new(0);
+    fn wait_for(count: &AtomicUsize, least: usize) {
+        let clock = Clock::start();
+        while count.load(SeqCst) < least {
+            assert!(clock.now() < PATIENCE.as_nanos() as u64, "waits for {least} in vain");
+            std::thread::yield_now();
+        }
+    }
+    let (config, pem) = certified("localhost", 4096, b"http/1.1");
+    let server = Faulty::start(move |mut stream| {
+        if CONNECTIONS.fetch_add(1, SeqCst) > 0 {
+            // No handshake: it ends when the client gives the attempt up.
+            let mut buffer = [0; 4096];
+            while stream.read(&mut buffer).is_ok_and(|n| n > 0) {}
+            ABANDONED.fetch_add(1, SeqCst);
+            return;
+        }
+        let connection = ServerConnection::new(config.clone()).unwrap();
+        let mut stream = StreamOwned::new(connection, stream);
+        while request(&mut stream).is_some() {
+            // The first answer comes when the client makes a connection for the second request.
+            wait_for(&CONNECTIONS, 2);
+            ANSWERED.fetch_add(1, SeqCst);
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nyes";
+            if stream.write_all(answer).and_then(|()| stream.flush()).is_err() {
+                return;
+            }
+        }
+    });
+    let node = format!("https://localhost:{}", server.address.port()).parse().unwrap();
+    let trust = Trust::only(pem);
+    // Longer than the test waits: nothing else ends the attempt.
+    let options = Options { trust, connect_limit: 600 * SECOND, ..options(1, true) };
+    let (client, library) = client(SMALL, &[node], options);
+    let times = vec![0, 0].into();
+    let server_arrivals = Arrivals::Replay(times);
+    let wanted = TestSettings { server_arrivals, ..settings(Scenario::Server, 2, 1.0) };
+    let played = play(&client, &library, &wanted);
+    assert_eq!((played.record.missing(), played.record.failed.len()), (0, 0));
+    assert_eq!(ANSWERED.load(SeqCst), 2);
+    wait_for(&ABANDONED, 1);
+    let seen = client.statistics();
+    assert_eq!((seen.connects, seen.lost_connections), (1, 0), "{seen:?}");
+}
+
+/// For the server a request is in flight until the body of its answer has ended.
+#[test]
+fn a_request_is_in_flight_until_the_body_of_its_answer_ends() {
+    const WORD: &str = "data: {\"choices\":[{\"text\":\" word\",\"finish_reason\":\"stop\"}]}\n\n";
+    const DONE: &str = "data: [DONE]\n\n";
+    const LATER: Duration = Duration::from_millis(30);
+    let counts = Counts::new();
+    let server = Faulty::start(move |mut stream| {
+        counts.connections.fetch_add(1, SeqCst);
+        while request(&mut stream).is_some() {
+            counts.came();
+            let chunk = |text: &str| format!("{:x}\r\n{text}\r\n", text.len());
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+                        transfer-encoding: chunked\r\n\r\n";
+            let answer = format!("{head}{}{}", chunk(WORD), chunk(DONE));
+            stream.write_all(answer.as_bytes()).unwrap();
+            std::thread::sleep(LATER);
+            counts.goes();
+            if stream.write_all(b"0\r\n\r\n").is_err() {
+                return;
+            }
+        }
+    });
+    let (client, library) =
+        client(texts_over(HttpVersion::Http1), &[endpoint(server.address)], options(64, true));
+    let played = play(&client, &library, &concurrency(2, 12));
+    assert_eq!((played.record.missing(), played.record.failed.len()), (0, 0));
+    assert_eq!(counts.most_in_flight.load(SeqCst), 2);
+    assert_eq!(counts.connections.load(SeqCst), 2);
+}
+
+#[test]
+fn a_stream_of_http2_is_in_flight_until_it_ends() {
+    let counts = Counts::new();
+    let address = http2::serve(None, move |_, mut respond| async move {
+        counts.came();
+        let head = http::Response::builder().header("content-type", "text/event-stream");
+        let mut sending = respond.send_response(head.body(()).unwrap(), false).unwrap();
+        let events = "data: {\"choices\":[{\"text\":\" word\",\"finish_reason\":\"stop\"}]}\n\n\
+                      data: [DONE]\n\n";
+        sending.send_data(bytes::Bytes::from_static(events.as_bytes()), false).unwrap();
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        counts.goes();
+        sending.send_data(bytes::Bytes::new(), true).unwrap();
+    });
+    let protocol = texts_over(HttpVersion::Http2);
+    let (client, library) = client(protocol, &[endpoint(address)], options(1, false));
+    let played = play(&client, &library, &concurrency(2, 12));
+    assert_eq!((played.record.missing(), played.record.failed.len()), (0, 0));
+    assert_eq!(counts.most_in_flight.load(SeqCst), 2);
 }
 
 /// Of any limit, over both versions, to one and to two servers: never more, all of it is used,

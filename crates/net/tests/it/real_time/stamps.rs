@@ -4,7 +4,7 @@
 //! notes when it does: a stamp before that moment cannot hold the time of the parser, however
 //! slow the machine is, and one that was taken after the parser cannot be before it.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -25,9 +25,10 @@ use dyno_net::workload::{Prompt, Workload};
 use rustls::{ServerConnection, StreamOwned};
 
 use super::encrypted::certified;
-use super::faults::{Faulty, request};
+use super::faults::{Faulty, request, silence};
 use super::http2;
 use super::played::{client, endpoint, play_timed, settings};
+use super::protocols::{Fixed, SMALL};
 
 /// Longer than any machine takes; who waits so long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -265,6 +266,11 @@ fn a_small_answer_that_takes_long_to_parse_has_the_time_of_its_read() {
 }
 
 fn texts() -> OpenAi {
+    texts_over(HttpVersion::Http1)
+}
+
+/// Texts whose answers are streamed.
+pub fn texts_over(version: HttpVersion) -> OpenAi {
     let prompt = Prompt::new(Input::Text("word".into()));
     let workload = Workload { prompts: vec![prompt], ..Workload::default() };
     let settings = openai::Settings {
@@ -276,6 +282,7 @@ fn texts() -> OpenAi {
         others: serde_json::Map::new(),
         tokenizer: None,
         accepted: AcceptedClasses::default(),
+        version,
         ..openai::Settings::default()
     };
     OpenAi::new(Arc::new(workload), settings)
@@ -331,14 +338,10 @@ fn a_stream_is_complete_with_its_last_output() {
     assert!(0 < first && first <= last && last <= heard_at, "{first}, {last}, {heard_at}");
 }
 
-/// A body that does not end behind `[DONE]` keeps no other request waiting: the next one gets a
-/// connection of its own while the first is still open.
+/// A body that does not end behind `[DONE]` is ended by the client, and its answer counts.
 #[test]
-fn a_body_that_does_not_end_keeps_no_request_waiting() {
-    static REQUESTS: Mutex<usize> = Mutex::new(0);
-    static CHANGED: Condvar = Condvar::new();
-    static STILL_OPEN: AtomicUsize = AtomicUsize::new(0);
-    static FINISHED: AtomicUsize = AtomicUsize::new(0);
+fn a_body_that_does_not_end_is_ended_by_the_client() {
+    static ENDED: AtomicUsize = AtomicUsize::new(0);
     let server = Faulty::start(|mut stream| {
         if request(&mut stream).is_none() {
             return;
@@ -350,31 +353,51 @@ fn a_body_that_does_not_end_keeps_no_request_waiting() {
             chunk("data: {\"choices\":[{\"text\":\" word\",\"finish_reason\":\"stop\"}]}\n\n");
         let done = chunk("data: [DONE]\n\n");
         stream.write_all(format!("{head}{word}{done}").as_bytes()).unwrap();
-        let mut requests = REQUESTS.lock().unwrap();
-        *requests += 1;
-        CHANGED.notify_all();
-        // The first answer ends when the second request is there.
-        let waited = CHANGED.wait_timeout_while(requests, PATIENCE, |requests| *requests < 2);
-        drop(waited);
-        // A client that waited for the end has given the connection up by now.
-        stream.set_nonblocking(true).unwrap();
-        let is_open = stream.peek(&mut [0]).is_err_and(|e| e.kind() == ErrorKind::WouldBlock);
-        STILL_OPEN.fetch_add(usize::from(is_open), SeqCst);
-        FINISHED.fetch_add(1, SeqCst);
-        let _ = stream.write_all(b"0\r\n\r\n");
+        silence(stream);
+        ENDED.fetch_add(1, SeqCst);
     });
     let options = Options { connections: 1, grows: true, time_limit: None, ..Options::default() };
     let (client, library) = client(texts(), &[endpoint(server.address)], options);
     let wanted = settings(Scenario::SingleStream, 2, 1.0);
     let (played, _) = play_timed(&client, &library, &wanted);
-    assert_eq!(played.tenants[0].record.missing(), 0, "{:?}", client.trouble());
+    let record = &played.tenants[0].record;
+    assert_eq!((record.missing(), record.failed.len()), (0, 0), "{:?}", client.trouble());
     let (clock, limit) = (Clock::start(), PATIENCE.as_nanos() as Nanos);
-    while FINISHED.load(SeqCst) < 2 {
-        assert!(clock.now() < limit, "there are not two requests");
+    while ENDED.load(SeqCst) < 2 {
+        assert!(clock.now() < limit, "the client does not end the bodies");
         std::thread::yield_now();
     }
-    let is_open = STILL_OPEN.load(SeqCst) == 2;
-    assert!(is_open, "the second request waited until the first connection was given up");
+    assert_eq!(client.statistics().lost_connections, 0);
+}
+
+/// A server that does not read a request, which no socket takes at once, makes the request wait. That
+/// is no delay of the client.
+#[test]
+fn a_request_is_not_late_because_the_server_does_not_read_it() {
+    static READ_AT: AtomicU64 = AtomicU64::new(0);
+    let clock = Clock::start();
+    let server = Faulty::start(move |mut stream| {
+        // The client has begun to send.
+        if stream.peek(&mut [0]).is_ok_and(|n| n > 0) {
+            std::thread::sleep(Duration::from_secs(2));
+            READ_AT.store(clock.now(), SeqCst);
+        }
+        while request(&mut stream).is_some() {
+            if stream.write_all(b"HTTP/1.1 204 x\r\n\r\n").is_err() {
+                return;
+            }
+        }
+    });
+    let large = Fixed { samples: 1, body: 32 << 20, ..SMALL };
+    let options = Options { connections: 1, time_limit: None, ..Options::default() };
+    let (client, library) = client(large, &[endpoint(server.address)], options);
+    let wanted = settings(Scenario::SingleStream, 1, 1.0);
+    let (played, run_clock) = play_timed(&client, &library, &wanted);
+    assert_eq!(played.tenants[0].record.missing(), 0, "{:?}", client.trouble());
+    let accepted = client.accepted(0, 1)[0];
+    let read_at = run_clock.when(&clock, READ_AT.load(SeqCst)) - played.started_at;
+    assert!(0 < accepted && accepted < read_at, "{accepted} ns, read at {read_at} ns");
+    assert!(played.tenants[0].record.completed_at[0] > read_at);
 }
 
 /// An event that no empty line ends is output when the body ends, with the time of its bytes.
