@@ -135,7 +135,8 @@ fn guidellm_and_aiperf_do_not_hide_failures() {
     let (found, _) = rows(&folder, "unsent.json");
     assert_eq!(column(&found, "latency_ns"), [Some(100_000_000), Some(450_000_000), None]);
 
-    let records = [0, 5_000_000].map(|at| aiperf_record(1_795_234_461_000_000_000 + at, 2.0, "profiling"));
+    let records =
+        [0, 5_000_000].map(|at| aiperf_record(1_795_234_461_000_000_000 + at, 2.0, "profiling"));
     folder.write("a/profile_export.jsonl", &records.map(|line| format!("{line}\n")).concat());
     let summary = |good: u64, bad: u64| {
         let count = |avg: u64| json!({"unit": "requests", "avg": avg});

@@ -9,7 +9,8 @@
 //!
 //! let baseline = ComparedRun::read(Path::new("runs/a"))?;
 //! let candidate = ComparedRun::read(Path::new("runs/b"))?;
-//! let sides = Sides { runs: [vec![baseline], vec![candidate]], configs: None, peer: None };
+//! let runs = [vec![baseline], vec![candidate]];
+//! let sides = Sides { runs, configs: None, peer: None, missing: Vec::new() };
 //! let question = Question {
 //!     threshold: 0.0,
 //!     margin: MARGIN,
@@ -27,6 +28,7 @@
 
 mod accuracy;
 mod conditions;
+mod copies;
 mod doubts;
 mod figures;
 pub mod interleave;
@@ -45,11 +47,12 @@ use dyno_loadgen::compare::{
 use dyno_results::summary::State;
 
 pub use accuracy::AccuracyRow;
+pub use copies::refuse_copies;
 pub use json::{ComparisonDocument, SCHEMA_VERSION};
 pub use layout::{is_slice_count, read as read_folder};
 pub use metric::{GRAMMAR as METRICS, parse as parse_metric};
 pub use server::ServerRow;
-pub use source::{ComparedRun, refuse_copies};
+pub use source::ComparedRun;
 pub use tokens::TokenRow;
 
 use crate::End;
@@ -91,6 +94,8 @@ pub struct Sides {
     pub configs: Option<[String; 2]>,
     /// Account of the other load generator that made the candidate's runs, if it was not Dyno.
     pub peer: Option<PeerAccount>,
+    /// Folders of planned runs that are missing or incomplete. Their pairs are not compared.
+    pub missing: Vec<String>,
 }
 
 /// The result of a comparison.
@@ -161,7 +166,8 @@ impl ComparisonReport {
     /// The sides have no test in common, or their conditions differ.
     pub fn from_sides(sides: &Sides, question: Question) -> Result<Self, Failure> {
         let named = with_names(sides);
-        let Sides { runs: [baseline, candidate], configs, peer } = named.as_ref().unwrap_or(sides);
+        let Sides { runs: [baseline, candidate], configs, peer, missing } =
+            named.as_ref().unwrap_or(sides);
         if question.is_paired && baseline.len() != candidate.len() {
             let (a, b) = (baseline.len(), candidate.len());
             let problem = format!(
@@ -188,6 +194,10 @@ impl ComparisonReport {
             let (a, b) = (each(baseline), each(candidate));
             let assumed = Assumptions { risk, between_runs, has_peer: peer.is_some() };
             tests.push(TestReport::from_tests(a, b, &question, assumed)?);
+        }
+        if !missing.is_empty() {
+            tests.iter_mut().for_each(TestReport::miss_runs);
+            remarks.insert(0, missing_runs(missing));
         }
         if baseline.len() > 1 && candidate.len() > 1 && !question.is_paired {
             remarks.push(
@@ -271,6 +281,23 @@ impl ComparisonReport {
         ComparisonDocument::from_report(self)
     }
 }
+
+/// Returns a remark on planned runs that are missing or incomplete.
+fn missing_runs(missing: &[String]) -> String {
+    let shown = &missing[..missing.len().min(MISSING_MOST)];
+    let more = match missing.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(
+        "warning: planned runs are missing or incomplete, so their pairs are left out, and no side can \
+         be better or equivalent: {}{more}; --resume measures them",
+        shown.join(", ")
+    )
+}
+
+/// Most missing runs that are listed.
+const MISSING_MOST: usize = 8;
 
 /// Returns the display name of a verdict.
 pub fn verdict_name(verdict: Verdict) -> &'static str {
@@ -411,6 +438,13 @@ struct Assumptions {
 }
 
 impl TestReport {
+    /// Makes the test inconclusive unless it is worse: runs may be missing because of what they showed.
+    fn miss_runs(&mut self) {
+        if self.comparison.verdict != Verdict::Worse {
+            self.comparison.verdict = Verdict::Inconclusive;
+        }
+    }
+
     fn from_tests(
         baseline: Vec<ComparedTest>,
         candidate: Vec<ComparedTest>,

@@ -88,7 +88,8 @@ fn refuse_hidden_failures(
     summary: &Value,
 ) -> Result<(), ForeignError> {
     let kept = result.tests.iter().filter_map(|test| test.records.as_ref());
-    let rows = || kept.clone().flat_map(|records| (0..records.row_count()).map(move |at| (records, at)));
+    let rows =
+        || kept.clone().flat_map(|records| (0..records.row_count()).map(move |at| (records, at)));
     let failed = rows().filter(|(records, at)| !records.is_answered(*at)).count();
     for (what, found, stated) in [
         ("failed requests", failed, count(summary, "error_request_count")),

@@ -99,7 +99,8 @@ fn test(benchmark: &Benchmark, report: &Value) -> Result<Test, String> {
     let (kept, all) = (logged().count() as u64, total("successful") + total("errored"));
     let (failed, stated) = (benchmark.requests.errored.len() as u64, total("errored"));
     // The requests of the file may be a selection of the others.
-    let is_share = |a: u64, b: u64| u128::from(a) * u128::from(all) == u128::from(b) * u128::from(kept);
+    let is_share =
+        |a: u64, b: u64| u128::from(a) * u128::from(all) == u128::from(b) * u128::from(kept);
     if kept > 0 && !is_share(failed, stated) {
         return Err(format!(
             "{stated} of its {all} requests failed, but {failed} of the {kept} requests in the file; \

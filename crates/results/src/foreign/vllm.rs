@@ -141,7 +141,9 @@ fn contradiction(saved: &SavedResult, requests: &[Request]) -> Result<Option<Str
     }
     let is_more = saved.failed.is_some() && stated < failed;
     Ok(is_more.then(|| {
-        format!("it states {stated} failed requests, but {failed} requests of the file have no answer")
+        format!(
+            "it states {stated} failed requests, but {failed} requests of the file have no answer"
+        )
     }))
 }
 
