@@ -165,6 +165,7 @@ pub fn compare(
         rows: metrics.iter().filter_map(row).collect(),
         omitted: Vec::new(),
         verdict: Verdict::Inconclusive,
+        has_more_failures: false,
     }
 }
 

@@ -195,10 +195,7 @@ impl ComparisonReport {
             let assumed = Assumptions { risk, between_runs, has_peer: peer.is_some() };
             tests.push(TestReport::from_tests(a, b, &question, assumed)?);
         }
-        if !missing.is_empty() {
-            tests.iter_mut().for_each(TestReport::miss_runs);
-            remarks.insert(0, missing_runs(missing));
-        }
+        remarks.extend(missing_runs(missing, &mut tests));
         if baseline.len() > 1 && candidate.len() > 1 && !question.is_paired {
             remarks.push(
                 "all runs of one side came before those of the other, so a change of the machine \
@@ -225,18 +222,16 @@ impl ComparisonReport {
             None => label::of_sides(&baseline[0], &candidate[0], configs.as_ref()),
         };
         let paths = |side: &[ComparedRun]| side.iter().map(|run| run.label.clone()).collect();
-        let (baseline, candidate) = (paths(baseline), paths(candidate));
-        let peer = peer.clone();
         Ok(Self {
-            baseline,
-            candidate,
+            baseline: paths(baseline),
+            candidate: paths(candidate),
             systems,
             labels,
             between_runs,
             question,
             tests,
             remarks,
-            peer,
+            peer: peer.clone(),
         })
     }
 
@@ -271,7 +266,7 @@ impl ComparisonReport {
         } else {
             verdict == Verdict::Worse
                 || (verdict == Verdict::Inconclusive && is_strict)
-                || self.tests.iter().any(|test| test.has_invalid_side)
+                || self.tests.iter().any(TestReport::fails)
         };
         if fails { End::Invalid } else { End::Valid }
     }
@@ -282,22 +277,49 @@ impl ComparisonReport {
     }
 }
 
-/// Returns a remark on planned runs that are missing or incomplete.
-fn missing_runs(missing: &[String]) -> String {
+/// Makes tests inconclusive unless they are worse, and returns a remark, if planned runs are missing or
+/// incomplete: they may be missing because of what they showed.
+fn missing_runs(missing: &[String], tests: &mut [TestReport]) -> Option<String> {
+    if missing.is_empty() {
+        return None;
+    }
+    for comparison in tests.iter_mut().map(|test| &mut test.comparison) {
+        prevent_success(comparison);
+    }
     let shown = &missing[..missing.len().min(MISSING_MOST)];
     let more = match missing.len() - shown.len() {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!(
+    Some(format!(
         "warning: planned runs are missing or incomplete, so their pairs are left out, and no side can \
          be better or equivalent: {}{more}; --resume measures them",
         shown.join(", ")
-    )
+    ))
 }
 
 /// Most missing runs that are listed.
 const MISSING_MOST: usize = 8;
+
+/// Makes a comparison inconclusive unless it is worse, and returns a note, if only all runs together show
+/// that the candidate fails more.
+fn open_failures(comparison: &mut Comparison) -> Option<String> {
+    if !comparison.has_more_failures {
+        return None;
+    }
+    prevent_success(comparison);
+    Some(
+        "over all runs, the candidate has more failures beyond chance, but not in each run; this ends \
+         with exit code 1: add runs (--until-decided 5m)"
+            .into(),
+    )
+}
+
+fn prevent_success(comparison: &mut Comparison) {
+    if comparison.verdict != Verdict::Worse {
+        comparison.verdict = Verdict::Inconclusive;
+    }
+}
 
 /// Returns the display name of a verdict.
 pub fn verdict_name(verdict: Verdict) -> &'static str {
@@ -438,11 +460,10 @@ struct Assumptions {
 }
 
 impl TestReport {
-    /// Makes the test inconclusive unless it is worse: runs may be missing because of what they showed.
-    fn miss_runs(&mut self) {
-        if self.comparison.verdict != Verdict::Worse {
-            self.comparison.verdict = Verdict::Inconclusive;
-        }
+    /// Returns whether a gate fails whatever the verdict: a side is INVALID, or the candidate has more
+    /// failures over all runs.
+    pub fn fails(&self) -> bool {
+        self.has_invalid_side || self.comparison.has_more_failures
     }
 
     fn from_tests(
@@ -492,6 +513,7 @@ impl TestReport {
         comparison.verdict =
             accuracy::verdict(accuracy.as_ref(), accuracy_doubt.as_deref(), comparison.verdict);
         notes.extend(accuracy_doubt.clone());
+        notes.extend(open_failures(&mut comparison));
         Ok(Self {
             title,
             scenario,
