@@ -412,6 +412,10 @@ fn requirements_are_of_scenarios_and_of_what_is_measured() {
     check("--require p99<=5ms --mode peak", "use dyno search --limit for the peak");
     check("--require server:p99<=5ms --scenario Offline", "this run has Offline only");
     check("--require lag.p99<=5ms --scenario Offline", "a client lags in Server");
+    let grows = "cannot be decided in Offline: all samples are due at the start";
+    check("--require p99<=20s --scenario Offline", grows);
+    check("--require p50<=20s --scenario SingleStream,Offline", grows);
+    check("--require offline:p90<=20s", grows);
     check("--require p99>=5ms", "flag --require: limit `p99>=5ms`");
     check("--require lat.p99<=5ms", "the nearest is");
 

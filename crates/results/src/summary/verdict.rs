@@ -232,6 +232,15 @@ impl Test {
         self.verdict == Verdict::Undecided.name()
     }
 
+    /// Returns the first reason of the verdict: of INVALID none that is undecided or follows from others.
+    pub fn first_reason(&self) -> Option<&String> {
+        let proven = self.causes.iter().find(|reason| {
+            let is_proven = !reason.undecided && reason.kind != ReasonKind::Consequence;
+            is_proven && self.reasons.contains(&reason.text)
+        });
+        proven.map(|reason| &reason.text).or(self.reasons.first())
+    }
+
     /// Returns whether the test is VALID and says so; a damaged summary may do only one of them.
     pub fn is_stated_valid(&self) -> bool {
         self.is_valid() && self.verdict == Verdict::Valid.name()
@@ -274,6 +283,12 @@ impl Run {
     /// Returns whether the verdict is UNDECIDED.
     pub fn is_undecided(&self) -> bool {
         self.verdict == Verdict::Undecided.name()
+    }
+
+    /// Returns the first reason of the verdict: that of a test with the same verdict, if there is one.
+    pub fn first_reason(&self) -> Option<&String> {
+        let same = self.tests.iter().filter(|test| test.verdict == self.verdict);
+        same.chain(&self.tests).find_map(Test::first_reason)
     }
 
     /// Returns whether the run is VALID, and the run and each test say so; a damaged summary may do only
