@@ -71,7 +71,7 @@ fn the_highest_rate_below_a_latency_is_that_of_the_theory() {
     let ran = folder
         .dyno(
             "sweep --system model:exponential=1ms --scenario server --mode performance \
-             --duration 30s --set server_target_latency_ns=200ms --p99-below 11ms \
+             --duration 120s --set server_target_latency_ns=200ms --p99-below 11ms \
              --over qps=200,500,700,900 --out out",
         )
         .exits(0);
@@ -81,6 +81,19 @@ fn the_highest_rate_below_a_latency_is_that_of_the_theory() {
     assert_eq!(ran.stdout.matches("│ *   qps-").count(), 4, "{}", ran.stdout);
     let none = folder.dyno("sweep --resume out --p99-below 3ms").exits(1).stdout;
     assert!(none.contains("with p99 below 3.00 ms: no valid point"), "{none}");
+}
+
+#[test]
+fn few_queries_do_not_decide_a_bound_of_a_sweep() {
+    let folder = Folder::new();
+    let sweep = "sweep --system model:exponential=1ms --scenario server --mode performance \
+                 --set min_query_count=20 --p99-below 1s --over seed=1,2";
+    let short =
+        folder.dyno(&format!("{sweep} --qps 100 --duration 300ms --out short")).exits(1).stdout;
+    assert!(short.contains("with p99 below 1.00 s: undecided: about "), "{short}");
+    assert!(short.contains("more queries decide seed-1"), "{short}");
+    let long = folder.dyno(&format!("{sweep} --qps 100 --duration 20s --out long")).exits(0).stdout;
+    assert!(long.contains("with p99 below 1.00 s: seed-"), "{long}");
 }
 
 #[test]

@@ -91,8 +91,7 @@ impl Resolution<'_> {
             self.problem(
                 &["server_ttft_latency", "server_tpot_latency"],
                 "bounds above 0 ns",
-                "no system meets a bound of 0 ns; target_latency of a user.conf is in whole ms, so that \
-                 0.5 is 0",
+                "no system meets a bound of 0 ns",
                 ReferenceBehavior::Runs,
             );
         }
