@@ -301,8 +301,8 @@ fn names_with_quotes_are_escaped_in_labels() {
 #[test]
 fn damaged_summaries_are_not_green() {
     let folder = Folder::new();
-    let run = "run --quiet --system model:fixed=1ms --scenario server --mode performance --qps 100 \
-               --duration 2s --out out";
+    let run = "run --quiet --system model:fixed=1ms --scenario single-stream --mode performance \
+               --duration 3s --out out";
     folder.dyno(run).exits(0);
     let whole: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
     let exported = |summary: &Value, format: &str| {
