@@ -37,6 +37,7 @@ pub mod environment;
 mod failure;
 mod gather;
 pub mod goals;
+mod inputs;
 pub mod measure;
 pub mod member;
 pub mod observe;

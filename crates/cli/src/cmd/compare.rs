@@ -299,7 +299,7 @@ impl Compare {
             }
         };
         refuse_copies(&runs)?;
-        let mut sides = Sides { runs, configs: None, peer: None };
+        let mut sides = Sides { runs, configs: None, peer: None, missing: Vec::new() };
         interleave::place(&mut sides);
         Ok(Ok((sides, LookPolicy::One)))
     }

@@ -241,7 +241,8 @@ pub const VARIABLES: &[(&str, &str)] = &[
     (
         "DYNO_SETTINGS_NAME",
         "sets the setting NAME, as DYNO_SETTINGS_SERVER_TARGET_QPS=100; stronger than files, \
-         weaker than flags. An unknown setting is an error.",
+         weaker than flags. An unknown setting is an error, and so are DYNO_SETTING_NAME and options of \
+         runs, such as DYNO_REQUIRE.",
     ),
     (
         "DYNO_WORKER_TOKEN",

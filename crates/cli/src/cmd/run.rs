@@ -244,7 +244,7 @@ impl Run {
             output::say(format_args!("error: {}", failing.reason()));
         }
         if self.quiet {
-            if let Some(reason) = measured.summary.tests.iter().find_map(|t| t.reasons.first()) {
+            if let Some(reason) = measured.summary.first_reason() {
                 output::say(format_args!("{}: {reason}", measured.summary.verdict));
             }
             return printed;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::{ArgAction, Args, ValueEnum};
 use dyno_experiment::options::{CommandLine, Options, SweepTable};
 use dyno_experiment::run::{command, variables};
+use dyno_experiment::sweep::bounded::BoundedSweep;
 use dyno_experiment::sweep::plan::{Request, SweepPlan, expected, merged};
 use dyno_experiment::sweep::play::{Limits, Player, StopReason, hand_out};
 use dyno_experiment::sweep::resume::{self, Lock};
@@ -72,8 +73,8 @@ pub struct SweepCommand {
     /// Maximum number of points to run
     #[arg(long, value_name = "N")]
     limit: Option<NonZeroUsize>,
-    /// Also report the point with the highest throughput whose p99 is below this; exit with 1 if a
-    /// scenario has none
+    /// Also report the point with the highest throughput whose p99 is below this with 95 % confidence;
+    /// exit with 1 if a scenario has none
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     p99_below: Option<Nanos>,
     /// With a load as the only axis: skip higher loads once two in a row gain less than 5 %
@@ -114,8 +115,8 @@ const AFTER_HELP: &str = "\
 Each point is a dyno run in a process and directory of its own, below DIR/points. DIR/sweep.json has the
 state after each point. Ctrl-C ends the current point, and dyno sweep --resume DIR continues with it.
 A point that fails is recorded and does not end the sweep.
-Exit codes: 0 every point is valid, 1 some are undecided, invalid, failed or not run, or none meets
---p99-below, 2 usage, 3 set-up, 4 two points in a row failed alike, 130 interrupted.";
+Exit codes: 0 every point is valid, 1 some are undecided, invalid, failed or not run, or none certainly
+meets --p99-below, 2 usage, 3 set-up, 4 two points in a row failed alike, 130 interrupted.";
 
 impl SweepCommand {
     /// Runs the points.
@@ -315,8 +316,9 @@ impl SweepCommand {
         let stopped = player.play()?;
         let written = player.not_written.map_or(Ok(()), Err);
         let page = written.and_then(|()| write_results(directory, sweep));
+        let bounded = table.p99_below.map(|bound| BoundedSweep::judge(directory, sweep, bound));
         // The results are shown even if they cannot be written.
-        self.print_results(sweep, table)?;
+        self.print_results(sweep, bounded.as_ref())?;
         let page = page?;
         if is_talking {
             if let Some(page) = page {
@@ -328,14 +330,14 @@ impl SweepCommand {
             ));
             say_why(stopped, sweep, directory);
         }
-        Ok(exit(stopped, sweep, table.p99_below))
+        Ok(exit(stopped, sweep, bounded.as_ref()))
     }
 
-    fn print_results(&self, sweep: &Sweep, table: &SweepTable) -> Result<(), Failure> {
+    fn print_results(&self, sweep: &Sweep, bounded: Option<&BoundedSweep>) -> Result<(), Failure> {
         match (self.json, self.quiet) {
             (true, _) => output::print(pretty(sweep)),
             (_, true) => Ok(()),
-            _ => output::show(render::sweep::console(sweep, table.p99_below, render::is_colored())),
+            _ => output::show(render::sweep::console(sweep, bounded, render::is_colored())),
         }
     }
 }
@@ -369,7 +371,7 @@ fn begin(
     }
 }
 
-fn exit(stopped: StopReason, sweep: &Sweep, p99_below: Option<Nanos>) -> Exit {
+fn exit(stopped: StopReason, sweep: &Sweep, bounded: Option<&BoundedSweep>) -> Exit {
     let is_done = |point: &dyno_results::sweep::Point| {
         matches!(point.state, PointState::Done | PointState::Skipped)
     };
@@ -377,7 +379,7 @@ fn exit(stopped: StopReason, sweep: &Sweep, p99_below: Option<Nanos>) -> Exit {
         StopReason::Interrupted => Exit::Interrupted,
         StopReason::Failing => Exit::Aborted,
         _ if !sweep.points.iter().all(is_done) => Exit::Invalid,
-        _ if p99_below.is_some_and(|bound| !render::sweep::is_met(sweep, bound)) => Exit::Invalid,
+        _ if bounded.is_some_and(|bounded| !bounded.is_met()) => Exit::Invalid,
         _ => Exit::Valid,
     }
 }

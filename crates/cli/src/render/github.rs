@@ -60,7 +60,7 @@ pub fn lines(report: &ComparisonReport) -> String {
     let line = |test: &TestReport| {
         let level = match test.comparison.verdict {
             Verdict::Worse => "error",
-            _ if test.has_invalid_side => "error",
+            _ if test.fails() => "error",
             Verdict::Inconclusive => "warning",
             Verdict::Better | Verdict::Equivalent => "notice",
         };

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use dyno_loadgen::clock::Nanos;
+use dyno_experiment::sweep::bounded::{BoundedRow, BoundedSweep};
 use dyno_results::export::quoted;
-use dyno_results::summary::DISCLAIMER;
+use dyno_results::summary::{DISCLAIMER, RequirementFinding};
 use dyno_results::sweep::{LoadCurve, Point, PointResult, PointState, Row, Sweep, rows};
 use dyno_results::{VERSION, units};
 
@@ -40,7 +40,7 @@ pub fn states(sweep: &Sweep) -> String {
 }
 
 /// Returns the table for terminals.
-pub fn console(sweep: &Sweep, p99_below: Option<Nanos>, is_colored: bool) -> String {
+pub fn console(sweep: &Sweep, bounded: Option<&BoundedSweep>, is_colored: bool) -> String {
     let mut frame = Frame::new(&format!("dyno {VERSION}, sweep {}", sweep.name), DISCLAIMER);
     let (rows, curve) = (rows(sweep), LoadCurve::from_sweep(sweep));
     match curve.as_ref().filter(|curve| curve.has_tokens()) {
@@ -60,7 +60,7 @@ pub fn console(sweep: &Sweep, p99_below: Option<Nanos>, is_colored: bool) -> Str
         }
     }
     for scenario in scenarios {
-        best(&mut frame, &rows, scenario, p99_below);
+        best(&mut frame, &rows, scenario, bounded);
     }
     let shows_best = !curve.is_some_and(|curve| curve.has_tokens());
     if shows_best && rows.iter().any(|row| row.is_best) {
@@ -212,26 +212,11 @@ fn spread(row: &Row) -> String {
     }
 }
 
-/// Returns whether each scenario and tenant has a valid point whose p99 is at most this.
-pub fn is_met(sweep: &Sweep, p99_below: Nanos) -> bool {
-    let rows = rows(sweep);
-    // A point without results has no scenario.
-    rows.iter().filter(|row| !row.scenario.is_empty()).all(|row| {
-        let is_same = |other: &&Row| other.scenario == row.scenario && other.tenant == row.tenant;
-        let mut same = rows.iter().filter(is_same);
-        same.any(|other| other.is_valid() && is_within(other, p99_below))
-    })
-}
-
-fn is_within(row: &Row, p99_below: Nanos) -> bool {
-    row.p99_ns.is_some_and(|ns| ns <= p99_below as f64)
-}
-
 fn best(
     frame: &mut Frame,
     rows: &[Row],
     (scenario, tenant): (&str, Option<&str>),
-    p99_below: Option<Nanos>,
+    bounded: Option<&BoundedSweep>,
 ) {
     let is_of =
         |row: &&Row| row.is_valid() && row.scenario == scenario && row.tenant.as_deref() == tenant;
@@ -253,11 +238,33 @@ fn best(
         "lowest p99",
         timed.clone().min_by(|a, b| a.p99_ns.partial_cmp(&b.p99_ns).expect("no NaN")),
     );
-    if let Some(bound) = p99_below {
-        let within = timed.filter(|row| is_within(row, bound));
-        let what =
-            format!("highest throughput with p99 below {}", units::duration(bound.cast_signed()));
-        say(&what, within.max_by(by_rate));
+    let Some(bounded) = bounded else { return };
+    let what = format!(
+        "highest throughput with p99 below {}",
+        units::duration(bounded.bound.cast_signed())
+    );
+    let found = |row: &&&Row| bounded.of(row).map(|found| found.finding);
+    let met = timed.filter(|row| found(row) == Some(RequirementFinding::Met)).max_by(by_rate);
+    let mut open = scenario_rows.iter().filter_map(|row| bounded.of(row));
+    match (met, open.find(|found| found.finding == RequirementFinding::Undecided)) {
+        (None, Some(open)) => {
+            frame.line(&format!("{title}, {what}: undecided: {}", advice(open)), 2);
+        }
+        _ => say(&what, met),
+    }
+}
+
+/// Returns what decides whether a point keeps a bound.
+fn advice(open: &BoundedRow) -> String {
+    let BoundedRow { name, .. } = open;
+    match open.more_queries {
+        Some(more) => {
+            format!("about {} decide {name}", units::counted(more, "more query", "more queries"))
+        }
+        None if open.scenario == "Offline" => {
+            format!("latencies of {name} grow with its number of samples")
+        }
+        None => format!("more queries do not decide {name}, or its records are missing"),
     }
 }
 

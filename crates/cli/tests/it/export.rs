@@ -299,6 +299,41 @@ fn names_with_quotes_are_escaped_in_labels() {
 }
 
 #[test]
+fn damaged_summaries_are_not_green() {
+    let folder = Folder::new();
+    let run = "run --quiet --system model:fixed=1ms --scenario single-stream --mode performance \
+               --duration 3s --out out";
+    folder.dyno(run).exits(0);
+    let whole: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    let exported = |summary: &Value, format: &str| {
+        folder.write("out/summary.json", &summary.to_string());
+        folder.dyno(&format!("export out --format {format}")).exits(0).stdout
+    };
+    let is_valid = |summary: &Value| {
+        let text = exported(summary, "prometheus");
+        let line = text.lines().find(|line| line.starts_with("dyno_run_valid{")).unwrap();
+        line.ends_with(" 1")
+    };
+    assert!(is_valid(&whole));
+    assert!(exported(&whole, "junit").contains("failures=\"0\" errors=\"0\""));
+    let mut untested = whole.clone();
+    untested["tests"] = serde_json::json!([]);
+    let mut other = whole.clone();
+    other["verdict"] = "INVALID".into();
+    let mut unknown = whole.clone();
+    unknown["tests"][0]["verdict"] = "GREEN".into();
+    for (damaged, expected) in [
+        (&untested, "<error type=\"INVALID\" message=\"the run has no tests\"/>"),
+        (&other, "the stated verdict is INVALID, but its tests make it VALID"),
+        (&unknown, "<failure type=\"INVALID\" message=\"the stated verdict is GREEN"),
+    ] {
+        assert!(!is_valid(damaged), "{expected}");
+        let xml = exported(damaged, "junit");
+        assert!(xml.contains(expected), "{xml}");
+    }
+}
+
+#[test]
 fn junit_counts_failures_and_gives_reasons() {
     let folder = runs();
     let xml = folder.dyno("export out --format junit").exits(0).stdout;

@@ -1,6 +1,8 @@
 //! Results of other tools: recognized by their contents, and rejected with a reason. The samples
 //! are made up here, with the keys of those tools.
 
+mod counts;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
@@ -87,13 +89,11 @@ fn vllm_failures_may_have_no_reason_and_are_counted() {
     let (found, said) = rows(&folder, "saved.json");
     assert_eq!(found[1]["failure"], "internal");
     assert!(!said.contains("it reports"), "{said}");
-    saved["failed"] = 2.into();
+    (saved["failed"], saved["completed"]) = (0.into(), 3.into());
     folder.write("saved.json", &saved.to_string());
     let (_, said) = rows(&folder, "saved.json");
-    assert!(
-        said.contains("it reports 2 failed requests, but 1 requests of the file have no"),
-        "{said}"
-    );
+    let expected = "it states 0 failed requests, but 1 requests of the file have no answer";
+    assert!(said.contains(expected), "{said}");
 }
 
 #[test]
@@ -248,10 +248,11 @@ fn guidellm_requests_count_from_their_schedule() {
 fn guidellm_remarks_are_those_of_what_is_there() {
     let folder = Folder::new();
     let mut sampled = guidellm();
-    sampled["benchmarks"][0]["metrics"]["request_totals"]["successful"] = 100.into();
+    let totals = &mut sampled["benchmarks"][0]["metrics"]["request_totals"];
+    (totals["successful"], totals["errored"]) = (200.into(), 100.into());
     folder.write("sampled.json", &sampled.to_string());
     let (_, said) = rows(&folder, "sampled.json");
-    assert!(said.contains("only 3 of its 101 requests are in the file"), "{said}");
+    assert!(said.contains("only 3 of its 300 requests are in the file"), "{said}");
     assert!(said.contains("from when the request was due"), "{said}");
     for status in ["successful", "errored"] {
         let requests = &mut sampled["benchmarks"][0]["requests"][status];
@@ -455,6 +456,7 @@ fn vllm_run(slower: f64) -> Value {
     saved["itls"] = json!(vec![[0.02, 0.03]; count as usize]);
     saved["output_lens"] = json!(vec![3; count as usize]);
     saved["errors"] = json!(vec![""; count as usize]);
+    (saved["completed"], saved["failed"]) = (count.into(), 0.into());
     saved
 }
 

@@ -412,6 +412,10 @@ fn requirements_are_of_scenarios_and_of_what_is_measured() {
     check("--require p99<=5ms --mode peak", "use dyno search --limit for the peak");
     check("--require server:p99<=5ms --scenario Offline", "this run has Offline only");
     check("--require lag.p99<=5ms --scenario Offline", "a client lags in Server");
+    let grows = "cannot be decided in Offline: all samples are due at the start";
+    check("--require p99<=20s --scenario Offline", grows);
+    check("--require p50<=20s --scenario SingleStream,Offline", grows);
+    check("--require offline:p90<=20s", grows);
     check("--require p99>=5ms", "flag --require: limit `p99>=5ms`");
     check("--require lat.p99<=5ms", "the nearest is");
 
@@ -495,4 +499,19 @@ fn requirements_of_a_flag_add_to_those_of_a_file() {
     file("require = [\"server:p99<=1ms\"]");
     let ran = folder.dyno("run --config g.toml --require errors<=1%").exits(2);
     assert!(ran.stderr.contains("Server:p99<=1ms has no effect"), "{}", ran.stderr);
+}
+
+#[test]
+fn few_queries_do_not_decide_a_bound_of_a_sweep() {
+    let folder = Folder::new();
+    let sweep = "sweep --system model:exponential=1ms --scenario server --mode performance \
+                 --set min_query_count=20 --p99-below 1s --over seed=1,2";
+    let short =
+        folder.dyno(&format!("{sweep} --qps 100 --duration 300ms --out short")).exits(1).stdout;
+    let words: Vec<&str> = short.split_whitespace().filter(|word| *word != "│").collect();
+    let short = words.join(" ");
+    assert!(short.contains("with p99 below 1.00 s: undecided: about "), "{short}");
+    assert!(short.contains("more queries decide seed-1"), "{short}");
+    let long = folder.dyno(&format!("{sweep} --qps 100 --duration 20s --out long")).exits(0).stdout;
+    assert!(long.contains("with p99 below 1.00 s: seed-"), "{long}");
 }

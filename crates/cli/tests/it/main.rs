@@ -8,6 +8,7 @@ mod check;
 mod client_loads;
 mod compare;
 mod compare_conditions;
+mod compare_folders;
 mod compare_with;
 mod connections;
 mod disks;

@@ -1,11 +1,12 @@
 //! Figures of whole runs: those of runs whose records are a selection, and comparisons of tools that
 //! keep no records, where every change is inconclusive.
 
+use dyno_loadgen::clock::MILLISECOND;
 use dyno_loadgen::compare::{Comparison, Doubt, Finding, Interval, Metric, Row, Series, Verdict};
 use dyno_loadgen::metrics::Definitions;
 use dyno_results::foreign;
 use dyno_results::records::{self, Records};
-use dyno_results::summary;
+use dyno_results::{summary, units};
 
 use super::metric;
 use super::source::ComparedTest;
@@ -73,6 +74,58 @@ pub fn of_all_queries(
     found
 }
 
+/// Returns how records contradict the metrics of their run; `None` if they agree. Selected records have
+/// the number of all queries, but not their percentiles.
+pub fn contradiction(metrics: &summary::Metrics, records: &Records) -> Option<String> {
+    let lost = metrics.failed.total().saturating_add(metrics.missing);
+    let (rows, stated) = match records.row {
+        records::Row::Query => ("queries", metrics.query_count),
+        records::Row::Sample => ("samples", metrics.sample_count.saturating_add(lost)),
+    };
+    let of_count = |what: &str, found: u64, stated: u64| {
+        (found != stated)
+            .then(|| format!("it has {found} {what}, but summary.json states {stated}"))
+    };
+    if let Some(found) = of_count(rows, records.total, stated) {
+        return Some(found);
+    }
+    if records.stride > 1 {
+        return None;
+    }
+    let answered = (0..records.row_count()).filter(|&row| records.is_answered(row));
+    let mut latencies: Vec<i64> = answered.clone().map(|row| records.latency_ns[row]).collect();
+    let timed = metrics.timed();
+    let has_row_per_time = metrics.query_latency_ns.is_some() || records.samples_per_query == 1;
+    if !has_row_per_time && records.row == records::Row::Query {
+        return None;
+    }
+    if let Some(found) = of_count("answers", latencies.len() as u64, timed.count) {
+        return Some(found);
+    }
+    latencies.sort_unstable();
+    let at = |share: f64| latencies.get(rank(latencies.len(), share)).copied().unwrap_or(0);
+    for (name, found, stated) in [("p50", at(0.5), timed.p50), ("p99", at(0.99), timed.p99)] {
+        if !latencies.is_empty() && found != stated {
+            let [found, stated] = [found, stated].map(units::duration);
+            return Some(format!("its {name} is {found}, but summary.json states {stated}"));
+        }
+    }
+    let done = answered
+        .map(|row| records.scheduled_ns[row].saturating_add(records.latency_ns[row]))
+        .max()?;
+    // Sessions last longer, by their think times. Clocks of several workers differ a little.
+    let lasted = metrics.lasted_ns.cast_signed();
+    (done / 100 * 99 > lasted.saturating_add(MILLISECOND.cast_signed())).then(|| {
+        let [done, lasted] = [done, lasted].map(units::duration);
+        format!("it ends after {done}, but summary.json states {lasted}")
+    })
+}
+
+/// Returns the position of a percentile in a sorted list, without interpolation, as in summaries.
+fn rank(count: usize, share: f64) -> usize {
+    ((count as f64 * share) as usize).min(count.saturating_sub(1))
+}
+
 /// Compares the figures that every run has: the requested metrics, or all.
 pub fn compare(
     baseline: &[ComparedTest],
@@ -112,6 +165,7 @@ pub fn compare(
         rows: metrics.iter().filter_map(row).collect(),
         omitted: Vec::new(),
         verdict: Verdict::Inconclusive,
+        has_more_failures: false,
     }
 }
 

@@ -14,6 +14,7 @@ use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_loadgen::settings::{Origin, Scenario};
 use dyno_results::run_directory::make_way;
 use dyno_results::summary::{self, State};
+use dyno_results::sweep::InputFile;
 use dyno_results::units;
 
 use super::Sides;
@@ -24,6 +25,7 @@ use crate::watch::Watch;
 use crate::End;
 use crate::effect::Strictness;
 use crate::failure::Failure;
+use crate::inputs;
 use crate::options::{CommandLine, GivenKeys, Options};
 use crate::outcome::settings;
 use crate::run::{PreparedRun, variables};
@@ -80,12 +82,7 @@ impl Schedule<'_> {
         rates: &[String],
         number: u64,
     ) -> Result<PreparedRun, Failure> {
-        let mut command_line = CommandLine {
-            config: Some(self.configs[side].clone()),
-            set: self.set.clone(),
-            keys: self.keys[side].clone(),
-            is_dry: self.is_dry,
-        };
+        let mut command_line = self.line(side);
         command_line.set.extend_from_slice(rates);
         command_line.give("mode", "performance");
         let seed = self.seed()?.wrapping_add(number);
@@ -131,8 +128,10 @@ impl Schedule<'_> {
                 }
                 None => self.slices_that_fit()?,
             };
-            return Ok(Layout::new(configs, slices, seed, self.until_decided));
+            let layout = Layout::new(configs, slices, seed, self.until_decided);
+            return Ok(Layout { pairs: Some(self.pairs), files: self.files()?, ..layout });
         };
+        existing.refuse_changes()?;
         if let Some(slices) = self.slices.filter(|slices| *slices != existing.slices) {
             let problem = format!(
                 "the folder has runs in {} slices, but --slices is {slices}",
@@ -141,7 +140,16 @@ impl Schedule<'_> {
             return Err(Failure::usage(problem).hint("choose another folder with --out"));
         }
         let until_decided = existing.until_decided || self.until_decided;
-        Ok(Layout { configs, until_decided, ..existing })
+        Ok(Layout { configs, until_decided, pairs: Some(self.pairs), ..existing })
+    }
+
+    /// Returns the files of both sides. Differing settings of configurations are found in the runs.
+    fn files(&self) -> Result<Vec<InputFile>, Failure> {
+        let mut files = Vec::new();
+        for side in 0..2 {
+            inputs::add_run(&mut files, &self.options(side)?);
+        }
+        Ok(files)
     }
 
     /// Rejects slices of a load that cannot be divided.
@@ -189,14 +197,20 @@ impl Schedule<'_> {
     /// Returns the seed of the first pair: that of the flag, else that of the baseline's
     /// configuration. The seed of the candidate is ignored.
     fn seed(&self) -> Result<u64, Failure> {
-        let command_line = CommandLine {
-            config: Some(self.configs[0].clone()),
+        Ok(self.options(0)?.run.seed.unwrap_or(FIRST_SEED))
+    }
+
+    fn options(&self, side: usize) -> Result<Options, Failure> {
+        Options::read(&self.line(side), variables())
+    }
+
+    fn line(&self, side: usize) -> CommandLine {
+        CommandLine {
+            config: Some(self.configs[side].clone()),
             set: self.set.clone(),
-            keys: self.keys[0].clone(),
+            keys: self.keys[side].clone(),
             is_dry: self.is_dry,
-        };
-        let options = Options::read(&command_line, variables())?;
-        Ok(options.run.seed.unwrap_or(FIRST_SEED))
+        }
     }
 
     /// Returns a description of the runs, with their minimum duration.
@@ -205,10 +219,12 @@ impl Schedule<'_> {
     /// Configurations that are incorrect.
     pub fn plan(&self, layout: &Layout) -> Result<String, Failure> {
         let mut lasts = 0;
+        let mut is_virtual = true;
         let mut text = String::new();
         for (side, config) in self.configs.iter().enumerate() {
             let prepared = self.prepare(side, &[])?;
             let tests = prepared.tests()?;
+            is_virtual &= prepared.system.is_simulated();
             let each = tests.iter().map(PlannedTest::expected).fold(0, Nanos::saturating_add);
             lasts = each.saturating_mul(self.pairs as u64).saturating_add(lasts);
             let titles: Vec<String> = tests.iter().map(PlannedTest::title).collect();
@@ -238,9 +254,11 @@ impl Schedule<'_> {
             (format!("{} pairs", self.pairs), "")
         };
         let further = if layout.slices > 1 { " .." } else { "" };
+        let [in_time, of_time] =
+            if is_virtual { [", in virtual time", " of real time"] } else { [""; 2] };
         text += &format!(
-            "{pairs}{more}, in the order {order}{further}: at least {lasts} in total;\nno pair \
-             starts that would end after {most}\n"
+            "{pairs}{more}, in the order {order}{further}: at least {lasts} in total{in_time};\nno \
+             pair starts that would end after {most}{of_time}\n"
         );
         Ok(text)
     }
@@ -271,15 +289,17 @@ impl Schedule<'_> {
             return Err(self.too_short(longest));
         }
         let configs = Some(layout.configs.clone());
-        let mut sides = Sides { runs: [Vec::new(), Vec::new()], configs, peer: None };
+        let runs = [Vec::new(), Vec::new()];
+        let mut sides = Sides { runs, configs, peer: None, missing: Vec::new() };
         let last = if self.until_decided { usize::MAX } else { self.pairs };
         for pair in 0..last {
             let begin = clock.now();
             if begin.saturating_add(longest) > self.most {
                 return Ok((self.stop_after(pair, longest)?, pair));
             }
-            if pair == 0 {
-                layout.write(directory)?;
+            if pair == 0 || self.until_decided {
+                let pairs = Some(self.pairs.max(pair + 1));
+                Layout { pairs, ..layout.clone() }.write(directory)?;
             }
             let exit = self.play_pair(directory, layout, pair, &rates, control)?;
             if exit != End::Valid {

@@ -4,14 +4,17 @@
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::compare::slices;
-use dyno_results::summary;
+use dyno_results::summary::{self, State};
+use dyno_results::sweep::InputFile;
 use dyno_results::write::{pretty, replace};
 use serde::{Deserialize, Serialize};
 
+use super::copies::refuse_repeated;
 use super::peer::{Peer, PeerAccount};
 use super::{ComparedRun, Sides};
 
 use crate::failure::Failure;
+use crate::inputs;
 
 /// Name of the file that describes the folder.
 const FILE: &str = "interleave.json";
@@ -41,6 +44,13 @@ pub struct Layout {
     /// Name of the load generator of the candidate; `None` if it is Dyno.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
+    /// Pairs that were planned, or begun until the result was conclusive; `None` in folders of earlier
+    /// versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<usize>,
+    /// Files of both sides when the first run began. None are known in folders of earlier versions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<InputFile>,
 }
 
 /// Position of one run.
@@ -57,7 +67,16 @@ pub struct Place {
 impl Layout {
     /// Returns a layout that is not written yet.
     pub fn new(configs: [String; 2], slices: usize, seed: u64, until_decided: bool) -> Self {
-        Self { schema: SCHEMA.into(), configs, slices, seed, until_decided, peer: None }
+        Self {
+            schema: SCHEMA.into(),
+            configs,
+            slices,
+            seed,
+            until_decided,
+            peer: None,
+            pairs: None,
+            files: Vec::new(),
+        }
     }
 
     /// Reads the layout of a folder; `None` for folders of earlier versions, which have no layout
@@ -105,6 +124,21 @@ impl Layout {
             .map_err(|error| Failure::set_up(format!("{}: {error}", directory.display())))
     }
 
+    /// Rejects to resume runs whose files have changed.
+    ///
+    /// # Errors
+    /// All such files.
+    pub fn refuse_changes(&self) -> Result<(), Failure> {
+        let changes = inputs::changes(&self.files, Path::new(""));
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let problem =
+            |change: String| format!("the runs differ from those that were started: {change}");
+        Err(Failure::usages(changes.into_iter().map(problem).collect())
+            .hint("choose another folder with --out, or undo the change"))
+    }
+
     /// Returns the runs of a pair in the order in which they are played.
     pub fn places(&self, pair: usize) -> Vec<Place> {
         let mut played = [0; 2];
@@ -122,13 +156,13 @@ impl Layout {
         if self.slices == 1 { side } else { side.join((place.slice + 1).to_string()) }
     }
 
-    /// Reads one side of a pair.
+    /// Reads the runs of one side of a pair: one, or its slices.
     fn read_side(
         &self,
         directory: &Path,
         pair: usize,
         side: usize,
-    ) -> Result<ComparedRun, Failure> {
+    ) -> Result<Vec<ComparedRun>, Failure> {
         let read = |slice: usize| {
             let mut run = ComparedRun::read(&self.folder(directory, Place { pair, side, slice }))?;
             let position = slices::position(pair, side, slice, self.slices, self.seed);
@@ -137,24 +171,27 @@ impl Layout {
             }
             Ok(run)
         };
-        let mut runs: Vec<ComparedRun> =
-            (0..self.slices).map(read).collect::<Result<_, Failure>>()?;
-        match self.slices {
-            1 => Ok(runs.remove(0)),
-            _ => {
-                let label = side_folder(directory, pair, side).display().to_string();
-                Ok(ComparedRun::from_slices(runs, label))
-            }
-        }
+        (0..self.slices).map(read).collect()
     }
 
     /// Reads both sides of a pair.
     ///
     /// # Errors
-    /// If a run is missing or damaged.
+    /// If a run is missing or damaged, or slices are copies.
     pub fn read_pair(&self, directory: &Path, pair: usize) -> Result<[ComparedRun; 2], Failure> {
-        let baseline = self.read_side(directory, pair, 0)?;
-        let mut candidate = self.read_side(directory, pair, 1)?;
+        let sides = [self.read_side(directory, pair, 0)?, self.read_side(directory, pair, 1)?];
+        if self.slices > 1 {
+            refuse_repeated(&sides, true)?;
+        }
+        let whole = |side: usize, mut runs: Vec<ComparedRun>| match self.slices {
+            1 => runs.remove(0),
+            _ => {
+                let label = side_folder(directory, pair, side).display().to_string();
+                ComparedRun::from_slices(runs, label)
+            }
+        };
+        let [first, second] = sides;
+        let (baseline, mut candidate) = (whole(0, first), whole(1, second));
         if self.peer.is_some() {
             candidate.adopt_conditions(&baseline);
         }
@@ -165,16 +202,41 @@ impl Layout {
     ///
     /// # Errors
     /// An unknown load generator, or damaged records.
-    fn account(&self, directory: &Path, pairs: usize) -> Result<Option<PeerAccount>, Failure> {
+    fn account(&self, directory: &Path, pairs: &[usize]) -> Result<Option<PeerAccount>, Failure> {
         let Some(name) = &self.peer else { return Ok(None) };
         let peer = Peer::named(name).ok_or_else(|| {
             let path = directory.join(FILE);
             Failure::usage(format!("{}: unknown load generator `{name}`", path.display()))
         })?;
-        let folders: Vec<[PathBuf; 2]> =
-            (0..pairs).map(|pair| [0, 1].map(|side| side_folder(directory, pair, side))).collect();
+        let of_pair = |&pair: &usize| [0, 1].map(|side| side_folder(directory, pair, side));
+        let folders: Vec<[PathBuf; 2]> = pairs.iter().map(of_pair).collect();
         let sides = [0, 1].map(|side| folders.iter().map(|pair| pair[side].as_path()).collect());
         PeerAccount::read(peer, sides).map(Some)
+    }
+
+    /// Returns whether a run of Dyno is complete, or a folder of another load generator is there. A damaged
+    /// run is reported when it is read.
+    fn is_complete(&self, directory: &Path, place: Place) -> bool {
+        let folder = self.folder(directory, place);
+        if self.peer.is_some() && place.side == 1 {
+            return folder.is_dir();
+        }
+        match summary::Run::read(&folder) {
+            Ok(run) => run.state == State::Complete,
+            Err(_) => folder.join(summary::FILE).is_file(),
+        }
+    }
+
+    /// Returns the folders of the runs of a pair that are missing or incomplete.
+    fn missing(&self, directory: &Path, pair: usize) -> Vec<String> {
+        let mut places = self.places(pair);
+        places.retain(|&place| !self.is_complete(directory, place));
+        let mut names: Vec<String> = places
+            .into_iter()
+            .map(|place| self.folder(directory, place).display().to_string())
+            .collect();
+        names.sort();
+        names
     }
 }
 
@@ -187,31 +249,56 @@ fn side_folder(directory: &Path, pair: usize, side: usize) -> PathBuf {
     directory.join(format!("{}-{}", NAMES[side], pair + 1))
 }
 
-/// Reads at most `most` pairs of a folder, and its layout.
+/// Returns the number of the last pair that was begun.
+fn begun(directory: &Path) -> usize {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let number = |entry: std::fs::DirEntry| -> Option<usize> {
+        let name = entry.file_name();
+        let (side, number) = name.to_str()?.split_once('-')?;
+        NAMES.contains(&side).then(|| number.parse().ok())?
+    };
+    entries.filter_map(number).filter(|&number| number <= PAIRS_MOST).max().unwrap_or(0)
+}
+
+/// Largest number of a pair; larger ones are names that someone else gave.
+const PAIRS_MOST: usize = 100_000;
+
+/// Reads the complete pairs of a folder, and its layout: those of the first `most`, otherwise all.
 ///
 /// # Errors
-/// If there are fewer than two pairs, or a run cannot be read.
+/// If there are fewer than two complete pairs, a run cannot be read, or runs are copies.
 pub fn read(directory: &Path, most: Option<usize>) -> Result<(Sides, Layout), Failure> {
     let written = Layout::read(directory)?;
     let configs = written.as_ref().map(|layout| layout.configs.clone());
     let layout =
         written.unwrap_or_else(|| Layout::new([String::new(), String::new()], 1, 0, false));
-    let is_there =
-        |pair: &usize| layout.places(*pair).iter().all(|p| layout.folder(directory, *p).is_dir());
-    let pairs = (0..most.unwrap_or(usize::MAX)).take_while(is_there).count();
-    if pairs < PAIRS_FEWEST {
-        let problem =
-            format!("{} contains {pairs} pairs of runs, a-1 b-1 a-2 b-2 ..", directory.display());
+    let planned = layout.pairs.unwrap_or(0).min(PAIRS_MOST);
+    let last = most.unwrap_or_else(|| planned.max(begun(directory)));
+    let (mut pairs, mut missing) = (Vec::new(), Vec::new());
+    for pair in 0..last.max(planned) {
+        let of_pair = layout.missing(directory, pair);
+        if pair < last && of_pair.is_empty() {
+            pairs.push(pair);
+        }
+        missing.extend(of_pair);
+    }
+    if pairs.len() < PAIRS_FEWEST {
+        let problem = format!(
+            "{} contains {} pairs of runs, a-1 b-1 a-2 b-2 ..",
+            directory.display(),
+            pairs.len()
+        );
         return Err(Failure::usage(problem).hint(
             "pass two runs (dyno compare A B), or two configurations (--interleave 5 A.toml \
              B.toml)",
         ));
     }
-    let peer = layout.account(directory, pairs)?;
-    let mut sides = Sides { runs: [Vec::new(), Vec::new()], configs, peer };
-    for pair in 0..pairs {
+    let peer = layout.account(directory, &pairs)?;
+    let mut sides = Sides { runs: [Vec::new(), Vec::new()], configs, peer, missing };
+    for pair in pairs {
         sides.add(layout.read_pair(directory, pair)?);
     }
+    refuse_repeated(&sides.runs, most.is_some())?;
     Ok((sides, layout))
 }
 
@@ -239,5 +326,16 @@ mod tests {
         let mut sliced = folders(2);
         sliced.sort();
         assert_eq!(sliced, ["d/a-2/1", "d/a-2/2", "d/b-2/1", "d/b-2/2"]);
+    }
+
+    #[test]
+    fn layouts_of_earlier_versions_have_no_plan() {
+        let layout = Layout::new(["a.toml".into(), "b.toml".into()], 1, 1, false);
+        let text = serde_json::to_string(&layout).unwrap();
+        assert!(!text.contains("pairs") && !text.contains("files"), "{text}");
+        assert_eq!(serde_json::from_str::<Layout>(&text).unwrap(), layout);
+        let planned = Layout { pairs: Some(5), ..layout };
+        let text = serde_json::to_string(&planned).unwrap();
+        assert_eq!(serde_json::from_str::<Layout>(&text).unwrap(), planned);
     }
 }

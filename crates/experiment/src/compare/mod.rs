@@ -9,7 +9,8 @@
 //!
 //! let baseline = ComparedRun::read(Path::new("runs/a"))?;
 //! let candidate = ComparedRun::read(Path::new("runs/b"))?;
-//! let sides = Sides { runs: [vec![baseline], vec![candidate]], configs: None, peer: None };
+//! let runs = [vec![baseline], vec![candidate]];
+//! let sides = Sides { runs, configs: None, peer: None, missing: Vec::new() };
 //! let question = Question {
 //!     threshold: 0.0,
 //!     margin: MARGIN,
@@ -27,6 +28,7 @@
 
 mod accuracy;
 mod conditions;
+mod copies;
 mod doubts;
 mod figures;
 pub mod interleave;
@@ -45,11 +47,12 @@ use dyno_loadgen::compare::{
 use dyno_results::summary::State;
 
 pub use accuracy::AccuracyRow;
+pub use copies::refuse_copies;
 pub use json::{ComparisonDocument, SCHEMA_VERSION};
 pub use layout::{is_slice_count, read as read_folder};
 pub use metric::{GRAMMAR as METRICS, parse as parse_metric};
 pub use server::ServerRow;
-pub use source::{ComparedRun, refuse_copies};
+pub use source::ComparedRun;
 pub use tokens::TokenRow;
 
 use crate::End;
@@ -91,6 +94,8 @@ pub struct Sides {
     pub configs: Option<[String; 2]>,
     /// Account of the other load generator that made the candidate's runs, if it was not Dyno.
     pub peer: Option<PeerAccount>,
+    /// Folders of planned runs that are missing or incomplete. Their pairs are not compared.
+    pub missing: Vec<String>,
 }
 
 /// The result of a comparison.
@@ -161,7 +166,8 @@ impl ComparisonReport {
     /// The sides have no test in common, or their conditions differ.
     pub fn from_sides(sides: &Sides, question: Question) -> Result<Self, Failure> {
         let named = with_names(sides);
-        let Sides { runs: [baseline, candidate], configs, peer } = named.as_ref().unwrap_or(sides);
+        let Sides { runs: [baseline, candidate], configs, peer, missing } =
+            named.as_ref().unwrap_or(sides);
         if question.is_paired && baseline.len() != candidate.len() {
             let (a, b) = (baseline.len(), candidate.len());
             let problem = format!(
@@ -189,6 +195,7 @@ impl ComparisonReport {
             let assumed = Assumptions { risk, between_runs, has_peer: peer.is_some() };
             tests.push(TestReport::from_tests(a, b, &question, assumed)?);
         }
+        remarks.extend(missing_runs(missing, &mut tests));
         if baseline.len() > 1 && candidate.len() > 1 && !question.is_paired {
             remarks.push(
                 "all runs of one side came before those of the other, so a change of the machine \
@@ -215,18 +222,16 @@ impl ComparisonReport {
             None => label::of_sides(&baseline[0], &candidate[0], configs.as_ref()),
         };
         let paths = |side: &[ComparedRun]| side.iter().map(|run| run.label.clone()).collect();
-        let (baseline, candidate) = (paths(baseline), paths(candidate));
-        let peer = peer.clone();
         Ok(Self {
-            baseline,
-            candidate,
+            baseline: paths(baseline),
+            candidate: paths(candidate),
             systems,
             labels,
             between_runs,
             question,
             tests,
             remarks,
-            peer,
+            peer: peer.clone(),
         })
     }
 
@@ -261,7 +266,7 @@ impl ComparisonReport {
         } else {
             verdict == Verdict::Worse
                 || (verdict == Verdict::Inconclusive && is_strict)
-                || self.tests.iter().any(|test| test.has_invalid_side)
+                || self.tests.iter().any(TestReport::fails)
         };
         if fails { End::Invalid } else { End::Valid }
     }
@@ -269,6 +274,50 @@ impl ComparisonReport {
     /// Returns the document for programs.
     pub fn to_json(&self) -> ComparisonDocument {
         ComparisonDocument::from_report(self)
+    }
+}
+
+/// Makes tests inconclusive unless they are worse, and returns a remark, if planned runs are missing or
+/// incomplete: they may be missing because of what they showed.
+fn missing_runs(missing: &[String], tests: &mut [TestReport]) -> Option<String> {
+    if missing.is_empty() {
+        return None;
+    }
+    for comparison in tests.iter_mut().map(|test| &mut test.comparison) {
+        prevent_success(comparison);
+    }
+    let shown = &missing[..missing.len().min(MISSING_MOST)];
+    let more = match missing.len() - shown.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "warning: planned runs are missing or incomplete, so their pairs are left out, and no side can \
+         be better or equivalent: {}{more}; --resume measures them",
+        shown.join(", ")
+    ))
+}
+
+/// Most missing runs that are listed.
+const MISSING_MOST: usize = 8;
+
+/// Makes a comparison inconclusive unless it is worse, and returns a note, if only all runs together show
+/// that the candidate fails more.
+fn open_failures(comparison: &mut Comparison) -> Option<String> {
+    if !comparison.has_more_failures {
+        return None;
+    }
+    prevent_success(comparison);
+    Some(
+        "over all runs, the candidate has more failures beyond chance, but not in each run; this ends \
+         with exit code 1: add runs (--until-decided 5m)"
+            .into(),
+    )
+}
+
+fn prevent_success(comparison: &mut Comparison) {
+    if comparison.verdict != Verdict::Worse {
+        comparison.verdict = Verdict::Inconclusive;
     }
 }
 
@@ -411,6 +460,12 @@ struct Assumptions {
 }
 
 impl TestReport {
+    /// Returns whether a gate fails whatever the verdict: a side is INVALID, or the candidate has more
+    /// failures over all runs.
+    pub fn fails(&self) -> bool {
+        self.has_invalid_side || self.comparison.has_more_failures
+    }
+
     fn from_tests(
         baseline: Vec<ComparedTest>,
         candidate: Vec<ComparedTest>,
@@ -458,6 +513,7 @@ impl TestReport {
         comparison.verdict =
             accuracy::verdict(accuracy.as_ref(), accuracy_doubt.as_deref(), comparison.verdict);
         notes.extend(accuracy_doubt.clone());
+        notes.extend(open_failures(&mut comparison));
         Ok(Self {
             title,
             scenario,

@@ -13,6 +13,7 @@ use dyno_results::records::{self, Records};
 use dyno_results::summary::{self, Accuracy, ReasonKind, State, Verdict};
 
 use super::conditions::Conditions;
+use super::figures::contradiction;
 use super::{accuracy, figures, label, server, tokens};
 
 use crate::failure::{Failure, reject_special};
@@ -229,6 +230,12 @@ impl ComparedTest {
             other.mode == "accuracy"
                 && (&other.scenario, &other.tenant) == (&test.scenario, &test.tenant)
         };
+        if let Some(metrics) = test.metrics.as_ref().filter(|_| test.state == State::Complete)
+            && let Some(contradiction) = contradiction(metrics, &records)
+        {
+            let problem = format!("{} is of another run: {contradiction}", file.display());
+            return Err(Failure::usage(problem).hint("measure the run again"));
+        }
         let conditions = Conditions {
             has_accuracy: Some(run.tests.iter().any(is_accuracy)),
             ..Conditions::from_test(test)
@@ -444,48 +451,6 @@ mod tests {
     use dyno_results::summary::{Reason, Requirement};
 
     use super::*;
-
-    #[test]
-    fn a_run_is_rejected_as_its_own_candidate() {
-        let run = |label: &str, system: &str, latency: u64| ComparedRun {
-            label: label.into(),
-            system: system.into(),
-            time: "virtual".into(),
-            started_at: String::new(),
-            build: String::new(),
-            machine: String::new(),
-            is_foreign: false,
-            given: BTreeMap::new(),
-            tests: vec![ComparedTest {
-                has_records: true,
-                scheduled: vec![0, 100],
-                observations: vec![compare::Run {
-                    latency: vec![latency, 2 * latency],
-                    ..compare::Run::default()
-                }],
-                ..ComparedTest::empty()
-            }],
-            remarks: Vec::new(),
-        };
-        let check = |baseline: &ComparedRun, candidate: &ComparedRun| {
-            refuse_copies(&[vec![baseline.clone()], vec![candidate.clone()]])
-        };
-        // The paths do not exist, so only the content counts.
-        let first = run("no-such-run/a", "model:fixed=1us", 1_000);
-        let problem = check(&first, &run("no-such-run/b", "model:fixed=1us", 1_000)).unwrap_err();
-        assert_eq!(problem.problems(), ["no-such-run/a and no-such-run/b are the same run"]);
-        assert!(check(&first, &run("no-such-run/b", "model:fixed=1us", 1_001)).is_ok());
-        // Another system may be exactly as fast.
-        let other = run("no-such-run/c", "model:fixed=1us,servers=2", 1_000);
-        assert!(check(&first, &other).is_ok());
-        // With another accuracy, it has another result.
-        let mut scored = run("no-such-run/d", "model:fixed=1us", 1_000);
-        scored.tests[0].accuracy = vec![Accuracy { correct: Some(1), ..Accuracy::default() }];
-        assert!(check(&first, &scored).is_ok());
-        // Copies on one side are rejected whatever their system.
-        let side = vec![first.clone(), other];
-        assert!(refuse_copies(&[side, vec![run("no-such-run/e", "null", 2_000)]]).is_err());
-    }
 
     #[test]
     fn missed_requirements_are_apart_from_other_reasons() {

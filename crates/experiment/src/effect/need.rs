@@ -404,14 +404,17 @@ pub fn require(facts: &Facts<'_>) -> Option<UnmetNeed> {
             let why = format!("has no effect: this run has {} only", facts.scenario_names());
             return unmet(&why, "add the scenario, or remove it");
         }
-        match requirement.limit(0.99).quantity {
-            Quantity::FirstToken | Quantity::TimePerOutputToken => {
-                let reports = facts.loaded.is_none_or(System::reports_tokens);
-                if reports {
-                    None
-                } else {
-                    unmet("is not measured: the system reports no tokens", TOKENS)
-                }
+        let quantity = requirement.limit(0.99).quantity;
+        let grows = matches!(quantity, Quantity::Latency | Quantity::FirstToken)
+            && scenarios.clone().any(|of| of == Scenario::Offline && requirement.is_for(of));
+        match quantity {
+            Quantity::FirstToken | Quantity::TimePerOutputToken
+                if !facts.loaded.is_none_or(System::reports_tokens) =>
+            {
+                unmet("is not measured: the system reports no tokens", TOKENS)
+            }
+            _ if grows => {
+                unmet(IN_OFFLINE, "bound another scenario, as in server:p99<=50ms, or errors")
             }
             Quantity::ClientLag => {
                 let is_server = |scenario: Scenario| scenario == Scenario::Server;
@@ -426,10 +429,13 @@ pub fn require(facts: &Facts<'_>) -> Option<UnmetNeed> {
                     )
                 }
             }
-            Quantity::Latency | Quantity::Errors => None,
+            _ => None,
         }
     })
 }
+
+const IN_OFFLINE: &str = "cannot be decided in Offline: all samples are due at the start, so their \
+                          latencies grow with their number";
 
 const TOKENS: &str = "bound the latency, or measure a system that streams tokens";
 

@@ -16,6 +16,7 @@ mod seeds;
 mod shape;
 mod stages;
 mod sweep_key;
+mod variables;
 
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -24,9 +25,7 @@ use dyno_loadgen::clock::MILLISECOND;
 use dyno_loadgen::config::{Conf, ConfType, ConfigWarning};
 use dyno_loadgen::message::{Message, Severity};
 use dyno_loadgen::plan::{apply_test05, raise_query_count_for_percentile};
-use dyno_loadgen::settings::{
-    Arrivals, FIELDS, Origin, Scenario, Setting as _, Settings, TestMode, nearest_field,
-};
+use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Setting as _, Settings, TestMode};
 
 use assignment::{Assignment, apply};
 pub use axis::{axis, expand as axis_range, read_axis, split as axis_values};
@@ -44,6 +43,7 @@ pub use seeds::RandomStream;
 pub use shape::ShapeOption;
 pub use stages::{Stages, are_stages, in_short};
 pub use sweep_key::SweepKey;
+use variables::read_environment;
 
 use crate::failure::Failure;
 
@@ -555,30 +555,4 @@ fn set_deadline(settings: &mut Settings) {
         settings.values.response_deadline_ms = least.saturating_add(PATIENCE_MS);
         settings.record(key, Origin::Code("60 s more than the duration of the test"));
     }
-}
-
-fn read_environment(
-    variables: impl Iterator<Item = (String, String)>,
-    problems: &mut Vec<String>,
-) -> Vec<Assignment> {
-    let mut assignments = Vec::new();
-    for (name, value) in variables {
-        let Some(upper) = name.strip_prefix(ENVIRONMENT_PREFIX) else { continue };
-        let key = upper.to_ascii_lowercase();
-        let origin = Origin::Environment(name.clone());
-        if FIELDS.iter().all(|field| field.name != key) {
-            let near = nearest_field(&key).to_ascii_uppercase();
-            problems.push(format!(
-                "{origin}: unknown setting; the nearest is {ENVIRONMENT_PREFIX}{near}"
-            ));
-            continue;
-        }
-        match Assignment::new(None, &key, &value, &origin) {
-            Ok(assignment) => assignments.push(assignment),
-            Err(bad) => problems.push(bad.to_string()),
-        }
-    }
-    // The environment has no order, and equal variables must give equal runs.
-    assignments.sort_by(|a, b| a.key.cmp(b.key));
-    assignments
 }

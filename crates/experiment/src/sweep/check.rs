@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 use std::collections::hash_map::{DefaultHasher, Entry};
 use std::hash::{Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use dyno_results::sweep::InputFile;
 
 use super::combinations::Combination;
-use super::plan::{command_line, look_at};
+use super::plan::command_line;
 use super::same::SameRuns;
 use crate::effect::{Common, Facts, check_system};
 use crate::failure::{Failure, FailureKind};
+use crate::inputs;
 use crate::options::{CommandLine, Options, RunOptions};
 use crate::run::{PreparedRun, variables};
 use crate::system::net::without_secrets;
@@ -131,24 +132,10 @@ impl Check {
     }
 
     fn note_files(&mut self, fixed: &CommandLine, options: &Options) {
-        let run = &options.run;
-        let named = run.system.as_deref().and_then(|spec| {
-            let (kind, operand) = SystemKind::of_spec(spec).ok()?;
-            let named = (kind.resources)(operand);
-            let code = named.libraries.into_iter().filter(|path| path.is_file());
-            Some(named.files.into_iter().chain(code))
-        });
-        let paths = [&fixed.config, &run.model, &run.labels, &run.audit, &run.ort_lib];
-        let paths = paths.into_iter().flatten().cloned().chain(named.into_iter().flatten());
-        let data = run.data.iter().map(|(_, path)| path.clone());
-        // A data folder of a task cannot be hashed like a file.
-        let with = run.with.iter().map(|(_, path)| path.clone()).filter(|path| path.is_file());
-        for path in paths.chain(data).chain(with).chain(run.conf.iter().cloned()) {
-            if self.files.iter().all(|file| file.path != path) {
-                self.files.extend(look_at(&path, Path::new("")));
-                self.files.extend(external_weights(&path));
-            }
+        if let Some(config) = &fixed.config {
+            inputs::add_file(&mut self.files, config);
         }
+        inputs::add_run(&mut self.files, options);
     }
 
     /// Rejects the sweep if a point cannot run.
@@ -198,15 +185,6 @@ impl Check {
             _ => Ok(()),
         }
     }
-}
-
-/// Returns the files beside an ONNX model that hold its weights.
-fn external_weights(path: &Path) -> Vec<InputFile> {
-    if path.extension().is_none_or(|extension| extension != "onnx") {
-        return Vec::new();
-    }
-    let Ok(model) = dyno_onnx::Model::read(path) else { return Vec::new() };
-    model.external_files().into_iter().filter_map(|file| look_at(file, Path::new(""))).collect()
 }
 
 /// Returns a hash of all options of a run.

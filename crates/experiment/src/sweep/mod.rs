@@ -4,6 +4,7 @@
 //! [`plan`] turns the options into points, [`play`] runs the pending points, each as a `dyno run`
 //! in its own process, and [`dyno_results::sweep`] is the record of their results.
 
+pub mod bounded;
 mod check;
 mod combinations;
 mod line;

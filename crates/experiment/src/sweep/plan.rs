@@ -2,21 +2,17 @@
 //! runs.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos};
 use dyno_loadgen::settings::{Arrivals, Scenario, TestMode};
-use dyno_results::sweep::{Axis, Definition, InputFile, LoadKind, Point, PointState};
+use dyno_results::sweep::{Axis, Definition, LoadKind, Point, PointState};
 
 use super::check::Check;
 use super::combinations::{Combination, check_selection, combinations, is_selected};
 use super::names::{NAME_CHARS, names};
-use crate::failure::{Failure, reject_special};
-use crate::options::{
-    Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, SweepKey, SweepTable, meaning,
-};
+use crate::failure::Failure;
+use crate::options::{Annotation, CommandLine, ENVIRONMENT_PREFIX, Options, SweepKey, SweepTable};
 use crate::run::{PreparedRun, variables};
 use crate::system::net::literal_secret;
 use crate::system::{System, SystemKind};
@@ -250,33 +246,6 @@ pub fn command_line(fixed: &CommandLine, combination: &Combination) -> Result<Co
         SweepKey::find(key)?.add(value, &mut command_line);
     }
     Ok(command_line)
-}
-
-/// Returns the current hash and size of a file; `None` if it cannot be read, which the run reports.
-/// Comments and spacing of a `dyno.toml` are ignored.
-pub fn look_at(path: &Path, base: &Path) -> Option<InputFile> {
-    reject_special(&base.join(path)).ok()?;
-    let mut file = File::open(base.join(path)).ok()?;
-    let mut looked_at = InputFile { path: path.to_path_buf(), bytes: 0, crc32: 0 };
-    if path.extension().is_some_and(|extension| extension == "toml") {
-        let text = io::read_to_string(file).ok()?;
-        let text = meaning(&text).unwrap_or(text);
-        (looked_at.bytes, looked_at.crc32) = (text.len() as u64, crc32fast::hash(text.as_bytes()));
-        return Some(looked_at);
-    }
-    // Models may have gigabytes and are read in parts.
-    let (mut hasher, mut part) = (crc32fast::Hasher::new(), vec![0; 1 << 16]);
-    loop {
-        match file.read(&mut part).ok()? {
-            0 => break,
-            length => {
-                hasher.update(&part[..length]);
-                looked_at.bytes += length as u64;
-            }
-        }
-    }
-    looked_at.crc32 = hasher.finalize();
-    Some(looked_at)
 }
 
 /// Returns the settings of the environment.

@@ -5,8 +5,9 @@ use std::path::{Component, Path, PathBuf};
 
 use dyno_results::sweep::{Definition, Sweep};
 
-use super::plan::{SweepPlan, environment, look_at};
+use super::plan::{SweepPlan, environment};
 use crate::failure::Failure;
+use crate::inputs;
 
 /// Lock of a running sweep, so that no two sweeps run in one directory.
 #[derive(Debug)]
@@ -99,13 +100,7 @@ pub fn return_to(base: &Path, directory: &Path) -> Result<PathBuf, Failure> {
 pub fn check(sweep: &Sweep, asked: Option<&SweepPlan>) -> Result<(), Failure> {
     let old = &sweep.definition;
     let mut changes = asked.map(|plan| differences(sweep, plan)).unwrap_or_default();
-    for file in &old.files {
-        let now = look_at(&file.path, &sweep.working_directory);
-        if now.as_ref() != Some(file) {
-            let what = if now.is_some() { "has changed" } else { "is missing" };
-            changes.push(format!("{} {what} since", file.path.display()));
-        }
-    }
+    changes.extend(inputs::changes(&old.files, &sweep.working_directory));
     let now = environment();
     for (name, value) in &old.environment {
         match now.get(name) {

@@ -18,7 +18,7 @@ pub(super) const KIND: SystemKind = SystemKind {
     name: "model",
     operand: "SERVICE",
     help: "a queue in virtual time: fixed=TIME, exponential=TIME or lognormal=TIME \
-     for a query, then any of per-sample=TIME, servers=N, sigma=X (lognormal), tokens=N-M, \
+     for a query (TIME is the mean), then any of per-sample=TIME, servers=N, sigma=X (lognormal), tokens=N-M, \
      per-token=TIME, failed=SHARE, unanswered=SHARE, seed=N",
     accepts: &["workers", "batch", "batch-wait"],
     resources: Resources::nothing,

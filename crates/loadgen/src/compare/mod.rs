@@ -224,6 +224,9 @@ pub struct Comparison {
     pub omitted: Vec<OmittedMetric>,
     /// Conclusion of the whole comparison.
     pub verdict: Verdict,
+    /// Whether the failures of all runs of the candidate together exceed those of the baseline beyond
+    /// chance, but not in each run, so that they are inconclusive.
+    pub has_more_failures: bool,
 }
 
 /// Compares two sides of at least one run each.
@@ -248,7 +251,12 @@ pub fn compare(baseline: &[Run], candidate: &[Run], options: &Options) -> Compar
         }
     }
     let verdict = Verdict::new(&rows, options.headline);
-    Comparison { rows, omitted, verdict }
+    let open = rows.iter().find(|row| {
+        row.metric == Metric::Failures && matches!(row.finding, Finding::Inconclusive(_))
+    });
+    let has_more_failures =
+        open.is_some_and(|row| sides.increase_of_failures(1.0 - row.confidence).is_some());
+    Comparison { rows, omitted, verdict, has_more_failures }
 }
 
 /// Returns the difference of two shares, candidate minus baseline. Each is a share with the number
@@ -390,19 +398,45 @@ impl Sides<'_> {
     fn failures(&self, risk: f64) -> Result<Difference, DataShortage> {
         let [mut a, mut b] = [self.baseline, self.candidate].map(|runs| share(runs, risk));
         if let (Ok(a), Ok(b)) = (&mut a, &mut b) {
-            // A side without failures does not show how failures cluster.
-            let clustered = |one: &Share| one.independent / one.trials;
-            let most = clustered(a).min(clustered(b));
-            a.independent = most * a.trials;
-            b.independent = most * b.trials;
+            share_clusters(a, b);
         }
         let (a, b) = (a?, b?);
-        let reach = match self.options.looks {
+        let between_runs = between::shares(a, b, self.reach(risk));
+        // Few runs give wide limits, whatever the number of their queries.
+        let interval = match self.increase_of_failures(risk) {
+            Some(pooled) if between_runs.low <= 0.0 && self.fails_more_in_each_run() => pooled,
+            _ => between_runs,
+        };
+        Ok(Difference { baseline: a.value, candidate: b.value, interval, drift: None })
+    }
+
+    /// Returns the distance of the limits of a share, in standard errors.
+    fn reach(&self, risk: f64) -> f64 {
+        match self.options.looks {
             LookPolicy::One => normal(risk / 2.0),
             LookPolicy::Any => anytime::normal(self.baseline.len() as f64, risk),
+        }
+    }
+
+    /// Returns the increase of the failures over all queries of each side, if it is beyond chance within
+    /// the runs. It does not include differences between runs.
+    fn increase_of_failures(&self, risk: f64) -> Option<Interval> {
+        let (mut a, mut b) = (pooled(self.baseline, risk)?, pooled(self.candidate, risk)?);
+        share_clusters(&mut a, &mut b);
+        Some(between::shares(a, b, self.reach(risk))).filter(|increase| increase.low > 0.0)
+    }
+
+    /// Returns whether each run of the candidate has more failures than its pair, or than every run of the
+    /// baseline without pairs.
+    fn fails_more_in_each_run(&self) -> bool {
+        let shares = |runs: &[Run]| -> Vec<f64> {
+            runs.iter().map(|run| run.failures() / run.failed.len().max(1) as f64).collect()
         };
-        let interval = between::shares(a, b, reach);
-        Ok(Difference { baseline: a.value, candidate: b.value, interval, drift: None })
+        let (a, b) = (shares(self.baseline), shares(self.candidate));
+        match self.options.pairing {
+            Pairing::InOrder if a.len() == b.len() => a.iter().zip(&b).all(|(a, b)| b > a),
+            _ => b.iter().all(|b| a.iter().all(|a| b > a)),
+        }
     }
 
     fn drift(&self, baseline: (&[Run], &[f64]), candidate: (&[Run], &[f64])) -> Option<Drift> {
@@ -438,6 +472,13 @@ impl Run {
         let positions: Option<Vec<f64>> = runs.iter().map(|run| run.position).collect();
         pooled.position = positions.map(|at| at.iter().sum::<f64>() / at.len() as f64);
         pooled
+    }
+
+    /// Returns the number of failures; of all queries if the columns are a selection, scaled to these.
+    fn failures(&self) -> f64 {
+        let counted = || self.failed.iter().filter(|&&failed| failed).count() as f64;
+        let scaled = |share: f64| share * self.failed.len() as f64;
+        self.exact(Metric::Failures).map_or_else(counted, scaled)
     }
 
     /// Returns the figure of all queries; `None` if the columns have all of them.
@@ -527,11 +568,26 @@ fn share(runs: &[Run], risk: f64) -> Result<Share, DataShortage> {
             within::share_of_runs(&of_runs, risk)
         }
     };
-    let events = |run: &Run| {
-        let trials = run.failed.len() as f64;
-        let counted = || run.failed.iter().filter(|&&failed| failed).count() as f64;
-        run.exact(Metric::Failures).map_or_else(counted, |share| share * trials)
-    };
-    let value = runs.iter().map(events).sum::<f64>() / found.trials.max(1.0);
+    let value = runs.iter().map(Run::failures).sum::<f64>() / found.trials.max(1.0);
     Ok(Share { value, ..found })
+}
+
+/// Returns the share of failures over all queries of one side. How failures cluster is estimated within each
+/// run. `None` if a run is too short.
+fn pooled(runs: &[Run], risk: f64) -> Option<Share> {
+    let parts: Option<Vec<Share>> =
+        runs.iter().map(|run| within::share(&run.failed, risk).ok()).collect();
+    let parts = parts?;
+    let trials: f64 = parts.iter().map(|part| part.trials).sum();
+    let independent = parts.iter().map(|part| part.independent).sum();
+    let value = runs.iter().map(Run::failures).sum::<f64>() / trials.max(1.0);
+    Some(Share { value, trials, independent })
+}
+
+/// Gives both sides the stronger clustering: a side without failures does not show how failures cluster.
+fn share_clusters(a: &mut Share, b: &mut Share) {
+    let clustered = |one: &Share| one.independent / one.trials;
+    let most = clustered(a).min(clustered(b));
+    a.independent = most * a.trials;
+    b.independent = most * b.trials;
 }

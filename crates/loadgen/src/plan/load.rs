@@ -142,7 +142,9 @@ impl Resolution<'_> {
         if given > 0.0 && given < 1.0 {
             return given;
         }
-        let change = if (1.0..100.0).contains(&given) {
+        let change = if (1.0..1.5).contains(&given) {
+            "a share of 1 leaves out no query; use one such as 0.999".into()
+        } else if (1.5..100.0).contains(&given) {
             format!("the 99th percentile is 0.99; did you mean {}?", given / 100.0)
         } else {
             format!("the default is {default}")
@@ -158,7 +160,8 @@ impl Resolution<'_> {
             self.problem(
                 &["server_target_latency_ns"],
                 "a bound above 0 ns",
-                "no system meets a bound of 0 ns",
+                "no system meets a bound of 0 ns; target_latency of a user.conf is in whole ms, so that \
+                 0.5 is 0",
                 ReferenceBehavior::Runs,
             );
         }

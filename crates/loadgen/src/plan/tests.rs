@@ -140,6 +140,7 @@ fn every_impossible_setting_is_refused_with_the_field_and_the_remedy() {
     let cases: &[(Rows<'_>, &str, ReferenceBehavior)] = &[
         (&[server, (p, "0")], "`server_target_latency_percentile` is 0: expected a fraction above 0 and below 1", replaced("the default 0.99")),
         (&[server, (p, "99")], "did you mean 0.99?", replaced("the default 0.99")),
+        (&[server, (p, "1")], "a share of 1 leaves out no query; use one such as 0.999", replaced("the default 0.99")),
         (&[server, (p, "NaN")], "below 1", replaced("the default 0.99")),
         (&[("single_stream_target_latency_percentile", "1")], "single_stream", replaced("the default 0.9")),
         (&[multi, ("multi_stream_target_latency_percentile", "-0.5")], "multi_stream", replaced("the default 0.99")),

@@ -251,6 +251,38 @@ fn failures_are_compared_as_shares_and_bursts_count_once() {
 }
 
 #[test]
+fn failures_of_few_runs_count_by_their_queries() {
+    // The position in the run decides by a hash, so that failures do not cluster.
+    let run = |share: f64, seed: u64| {
+        let mut random = Mt19937::new(seed);
+        let failed = (0..5_000).map(|_| random.canonical() < share).collect();
+        Run { failed, stride: 1.0, ..alike(5_000, &mut Mt19937::new(seed + 50), 1.0) }
+    };
+    let side = |shares: [f64; 2], seed: u64| -> Vec<Run> {
+        (seed..).zip(shares).map(|(seed, share)| run(share, seed)).collect()
+    };
+    let none = side([0.0, 0.0], 1);
+    let compared = |a: &[Run], b: &[Run], pairing: Pairing| {
+        let found = compare(a, b, &options(MEAN, pairing));
+        let row = found.rows.iter().find(|row| row.metric == Metric::Failures).cloned().unwrap();
+        (row, found.verdict, found.has_more_failures)
+    };
+    for pairing in [Pairing::InOrder, Pairing::None] {
+        let (row, verdict, is_open) = compared(&none, &side([0.1, 0.5], 5), pairing);
+        assert_eq!((row.finding, verdict, is_open), (Finding::Worse, Verdict::Worse, false));
+        assert!(row.change.low > 0.25 && row.change.high < 0.35, "{row:?}");
+        // Only one of the runs fails more: the runs differ, and nobody knows by how much.
+        let some = side([0.02, 0.0], 9);
+        let (row, verdict, is_open) = compared(&some, &side([0.0, 0.5], 5), pairing);
+        assert!(matches!(row.finding, Finding::Inconclusive(_)), "{row:?}");
+        assert!(is_open && verdict != Verdict::Worse);
+        // As many failures on both sides.
+        let (row, _, is_open) = compared(&side([0.1, 0.5], 5), &side([0.1, 0.5], 7), pairing);
+        assert!(!is_open && !row.finding.is_difference(), "{row:?}");
+    }
+}
+
+#[test]
 fn a_short_run_that_fails_is_worse_without_any_latency() {
     let failing = |queries: usize, failures: usize| Run {
         failed: (0..queries).map(|query| query < failures).collect(),

@@ -1,22 +1,24 @@
 //! Verdicts of a run as JUnit XML, for CI systems. An INVALID or UNDECIDED test is a failure of that
-//! type; a test that did not complete is an error.
+//! type; a test that did not complete is an error, and so is a run whose verdict contradicts its tests.
 
 use std::fmt::Write as _;
 
 use dyno_loadgen::message::is_control;
 
 use crate::summary::answer_lines;
-use crate::summary::{Run, State, Test};
+use crate::summary::{Run, State, Test, Verdict};
 
 /// Returns the XML document.
 pub fn xml(run: &Run) -> String {
-    let is_failure = |test: &&Test| test.state == State::Complete && !test.is_valid();
+    let is_failure = |test: &&Test| test.state == State::Complete && !test.is_stated_valid();
     let failures = run.tests.iter().filter(is_failure).count();
-    let errors = run.tests.iter().filter(|test| test.state != State::Complete).count();
+    let contradiction = run.contradiction();
+    let of_run = usize::from(contradiction.is_some());
+    let errors = run.tests.iter().filter(|test| test.state != State::Complete).count() + of_run;
     let time: u64 = run.tests.iter().map(lasted_ns).sum();
     let counts = format!(
         "tests=\"{}\" failures=\"{failures}\" errors=\"{errors}\" time=\"{}\"",
-        run.tests.len(),
+        run.tests.len() + of_run,
         seconds(time)
     );
     let timestamp = match &run.started_at[..] {
@@ -38,6 +40,14 @@ pub fn xml(run: &Run) -> String {
     for test in &run.tests {
         xml += &case(run, test);
     }
+    if let Some(problem) = contradiction {
+        let (name, problem) = (escaped(&run.name), escaped(&problem));
+        let _ = writeln!(
+            xml,
+            "    <testcase classname=\"{name}\" name=\"run\" time=\"0.000\">\n      \
+             <error type=\"INVALID\" message=\"{problem}\"/>\n    </testcase>"
+        );
+    }
     xml + "  </testsuite>\n</testsuites>\n"
 }
 
@@ -52,12 +62,14 @@ fn case(run: &Run, test: &Test) -> String {
         State::Complete => "failure",
         State::Interrupted | State::Aborted => "error",
     };
-    if !test.is_valid() {
-        let first = test.reasons.first().map_or(&test.verdict[..], |reason| &reason[..]);
+    if !test.is_stated_valid() {
+        let contradiction = test.contradiction();
+        let kind = contradiction.as_ref().map_or(&test.verdict[..], |_| Verdict::Invalid.name());
+        let first = contradiction.as_ref().or(test.reasons.first()).unwrap_or(&test.verdict);
         let _ = writeln!(
             xml,
             "      <{element} type=\"{}\" message=\"{}\">{}</{element}>",
-            escaped(&test.verdict),
+            escaped(kind),
             escaped(first),
             escaped(&test.reasons.join("\n"))
         );

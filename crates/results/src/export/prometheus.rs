@@ -87,7 +87,7 @@ fn of_run(text: &mut Text, run: &Run) {
     about.push(("verdict", run.verdict.clone()));
     text.gauge("dyno_run_info", "Description of the run; always 1.", [(about, 1.0)]);
     let of_run = |value: f64| [(labels_of_run(run), value)];
-    let valid = f64::from(u8::from(run.is_valid()));
+    let valid = f64::from(u8::from(run.is_stated_valid()));
     text.gauge("dyno_run_valid", "1 if every test of the run is VALID, else 0.", of_run(valid));
     let undecided = f64::from(u8::from(run.is_undecided()));
     let help = "1 if the run is UNDECIDED (neither VALID nor INVALID is proven), else 0.";
@@ -106,7 +106,7 @@ fn of_tests(text: &mut Text, run: &Run) {
         let flag = move |test| (labels(run, test), f64::from(u8::from(is(test))));
         run.tests.iter().map(flag)
     };
-    text.gauge("dyno_test_valid", "1 if the test is VALID, else 0.", flags(Test::is_valid));
+    text.gauge("dyno_test_valid", "1 if the test is VALID, else 0.", flags(Test::is_stated_valid));
     let help = "1 if the test is UNDECIDED (neither VALID nor INVALID is proven), else 0.";
     text.gauge("dyno_test_undecided", help, flags(Test::is_undecided));
     let is_complete = |test: &Test| test.state == State::Complete;

@@ -69,6 +69,7 @@ pub fn read_folder(folder: &Path) -> Result<ForeignResult, ForeignError> {
         let value = serde_json::from_str(&text(&summary)?)
             .map_err(|error| malformed(&summary, error.to_string()))?;
         let summarized = read_summary(&summary, &value)?;
+        refuse_hidden_failures(&records, &result, &value)?;
         result.version = summarized.version;
         for (test, other) in result.tests.iter_mut().zip(summarized.tests) {
             (test.figures, test.system, test.title) = (other.figures, other.system, other.title);
@@ -78,6 +79,32 @@ pub fn read_folder(folder: &Path) -> Result<ForeignResult, ForeignError> {
         }
     }
     Ok(result)
+}
+
+/// Rejects records with fewer requests or failures than the summary states.
+fn refuse_hidden_failures(
+    path: &Path,
+    result: &ForeignResult,
+    summary: &Value,
+) -> Result<(), ForeignError> {
+    let kept = result.tests.iter().filter_map(|test| test.records.as_ref());
+    let rows =
+        || kept.clone().flat_map(|records| (0..records.row_count()).map(move |at| (records, at)));
+    let failed = rows().filter(|(records, at)| !records.is_answered(*at)).count();
+    for (what, found, stated) in [
+        ("failed requests", failed, count(summary, "error_request_count")),
+        ("answered requests", rows().count() - failed, count(summary, "request_count")),
+    ] {
+        let Some(stated) = stated.filter(|&stated| stated > found as f64) else { continue };
+        let reason = format!("{SUMMARY} states {stated} {what}, but the records have {found}");
+        return Err(malformed(path, reason));
+    }
+    Ok(())
+}
+
+/// Returns a count of a summary.
+fn count(summary: &Value, key: &str) -> Option<f64> {
+    summary.get(key)?.get("avg")?.as_f64()
 }
 
 fn malformed(path: &Path, reason: String) -> ForeignError {
@@ -103,8 +130,8 @@ pub fn read_summary(path: &Path, value: &Value) -> Result<ForeignResult, Foreign
     }
     let average = |key: &str| of(key).and_then(|metric| metric["avg"].as_f64());
     figures.extend(average("request_throughput").map(|rate| ("throughput".into(), rate)));
-    if let Some(good) = average("request_count") {
-        let bad = average("error_request_count").unwrap_or(0.0);
+    if let Some(good) = count(value, "request_count") {
+        let bad = count(value, "error_request_count").unwrap_or(0.0);
         figures.insert("failures".into(), bad / (good + bad).max(1.0));
     }
     let text = |at: &str| value.pointer(at).and_then(Value::as_str).unwrap_or_default();

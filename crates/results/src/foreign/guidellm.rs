@@ -97,6 +97,16 @@ fn test(benchmark: &Benchmark, report: &Value) -> Result<Test, String> {
     let mut remarks = vec![origin.to_string()];
     let total = |status: &str| benchmark.metrics["request_totals"][status].as_u64().unwrap_or(0);
     let (kept, all) = (logged().count() as u64, total("successful") + total("errored"));
+    let (failed, stated) = (benchmark.requests.errored.len() as u64, total("errored"));
+    // The requests of the file may be a selection of the others.
+    let is_share =
+        |a: u64, b: u64| u128::from(a) * u128::from(all) == u128::from(b) * u128::from(kept);
+    if kept > 0 && !is_share(failed, stated) {
+        return Err(format!(
+            "{stated} of its {all} requests failed, but {failed} of the {kept} requests in the file; \
+             save all requests"
+        ));
+    }
     if kept > 0 && kept < all {
         remarks.push(format!("only {kept} of its {all} requests are in the file"));
     }
@@ -170,6 +180,8 @@ fn scheduled_time(row: &LoggedRequest) -> Option<f64> {
 
 fn requests(logged: &Requests, is_scheduled: bool) -> Result<Vec<Request>, String> {
     let mut requests = Vec::new();
+    let rows = logged.successful.iter().chain(&logged.errored);
+    let first = rows.filter_map(|row| row.request_start_time).reduce(f64::min).unwrap_or(0.0);
     let statuses = [("successful", &logged.successful, true), ("errored", &logged.errored, false)];
     for (status, rows, is_answered) in statuses {
         for (at, row) in rows.iter().enumerate() {
@@ -180,8 +192,11 @@ fn requests(logged: &Requests, is_scheduled: bool) -> Result<Vec<Request>, Strin
             let issued = match row.request_start_time {
                 Some(at) => ns("request_start_time", at, SECOND)?,
                 None if is_answered => return Err(missing("request_start_time")),
-                // The request failed before it was sent.
-                None => continue,
+                // The request failed before it was sent, which is a failure, too.
+                None => {
+                    let due = scheduled_time(row).unwrap_or(first);
+                    ns("targeted_start", due, SECOND)?
+                }
             };
             let due = scheduled_time(row).filter(|_| is_scheduled);
             let due = due.map(|due| ns("targeted_start", due, SECOND)).transpose()?;

@@ -27,6 +27,8 @@ struct SavedResult {
     ramp_up_start_rps: Option<f64>,
     ramp_up_end_rps: Option<f64>,
     max_concurrency: Option<u64>,
+    /// Requests to send, answered or not.
+    num_prompts: Option<u64>,
     completed: u64,
     failed: Option<u64>,
     request_throughput: f64,
@@ -93,12 +95,8 @@ fn test(saved: &SavedResult, value: &Value) -> Result<Test, String> {
         }
         .to_string(),
     ];
-    let failed = requests.iter().flatten().filter(|request| request.completed.is_none()).count();
-    match (saved.failed, &requests) {
-        (Some(said), Some(_)) if said != failed as u64 => remarks.push(format!(
-            "it reports {said} failed requests, but {failed} requests of the file have no answer"
-        )),
-        _ => {}
+    if let Some(requests) = &requests {
+        remarks.extend(contradiction(saved, requests)?);
     }
     remarks.extend(ramp(saved).map(|ramp| format!("its rate is not constant: {ramp}")));
     Ok(Test {
@@ -118,6 +116,51 @@ fn test(saved: &SavedResult, value: &Value) -> Result<Test, String> {
         records: requests.and_then(records),
         remarks,
     })
+}
+
+/// Returns a remark if more requests have no answer than the file states.
+///
+/// # Errors
+/// The arrays have fewer failures, or fewer requests, than the file states: failures would be hidden.
+fn contradiction(saved: &SavedResult, requests: &[Request]) -> Result<Option<String>, String> {
+    let count = requests.len() as u64;
+    let answered = requests.iter().filter(|request| request.completed.is_some()).count() as u64;
+    let failed = count - answered;
+    let Stated { all, failed: stated } = Stated::new(saved);
+    if all > count {
+        return Err(format!(
+            "it states {all} requests, but its arrays have {count}, so {} have no result; a file of \
+             --no-oversample has to state the number of requests that were sent in `num_prompts`",
+            all - count
+        ));
+    }
+    if stated > failed {
+        return Err(format!(
+            "it states {stated} failed requests, but {failed} requests of its arrays have no answer"
+        ));
+    }
+    let is_more = saved.failed.is_some() && stated < failed;
+    Ok(is_more.then(|| {
+        format!(
+            "it states {stated} failed requests, but {failed} requests of the file have no answer"
+        )
+    }))
+}
+
+/// What a file states about its requests.
+struct Stated {
+    /// Requests that were sent or were to be sent.
+    all: u64,
+    /// Those of them without an answer.
+    failed: u64,
+}
+
+impl Stated {
+    fn new(saved: &SavedResult) -> Self {
+        let sent = saved.completed.saturating_add(saved.failed.unwrap_or(0));
+        let all = sent.max(saved.num_prompts.unwrap_or(0));
+        Self { all, failed: all - saved.completed }
+    }
 }
 
 /// Returns the arrival process, in the grammar of `server_arrivals` where that can express it.
@@ -161,9 +204,9 @@ fn figures(saved: &SavedResult, value: &Value) -> Figures {
         figures.insert(format!("{ours}{what}"), value * MILLISECOND);
     }
     figures.insert("throughput".into(), saved.request_throughput);
-    if let Some(failed) = saved.failed {
-        let all = (saved.completed + failed).max(1) as f64;
-        figures.insert("failures".into(), failed as f64 / all);
+    if saved.failed.is_some() || saved.num_prompts.is_some() {
+        let Stated { all, failed } = Stated::new(saved);
+        figures.insert("failures".into(), failed as f64 / all.max(1) as f64);
     }
     figures
 }

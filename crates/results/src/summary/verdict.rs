@@ -232,6 +232,25 @@ impl Test {
         self.verdict == Verdict::Undecided.name()
     }
 
+    /// Returns the first reason of the verdict: of INVALID none that is undecided or follows from others.
+    pub fn first_reason(&self) -> Option<&String> {
+        let proven = self.causes.iter().find(|reason| {
+            let is_proven = !reason.undecided && reason.kind != ReasonKind::Consequence;
+            is_proven && self.reasons.contains(&reason.text)
+        });
+        proven.map(|reason| &reason.text).or(self.reasons.first())
+    }
+
+    /// Returns whether the test is VALID and says so; a damaged summary may do only one of them.
+    pub fn is_stated_valid(&self) -> bool {
+        self.is_valid() && self.verdict == Verdict::Valid.name()
+    }
+
+    /// Returns how the stated verdict contradicts the state and the reasons; `None` if it does not.
+    pub fn contradiction(&self) -> Option<String> {
+        contradiction(&self.verdict, self.judged(), "its reasons")
+    }
+
     /// Derives the verdict from the state and the reasons. A reason that is only in `reasons` and not
     /// in `causes` makes the test INVALID.
     pub fn judged(&self) -> Verdict {
@@ -266,6 +285,27 @@ impl Run {
         self.verdict == Verdict::Undecided.name()
     }
 
+    /// Returns the first reason of the verdict: that of a test with the same verdict, if there is one.
+    pub fn first_reason(&self) -> Option<&String> {
+        let same = self.tests.iter().filter(|test| test.verdict == self.verdict);
+        same.chain(&self.tests).find_map(Test::first_reason)
+    }
+
+    /// Returns whether the run is VALID, and the run and each test say so; a damaged summary may do only
+    /// some of this.
+    pub fn is_stated_valid(&self) -> bool {
+        let is_complete = self.state == State::Complete && self.contradiction().is_none();
+        is_complete && self.tests.iter().all(Test::is_stated_valid)
+    }
+
+    /// Returns how the stated verdict contradicts the tests, or that there are none; `None` if neither.
+    pub fn contradiction(&self) -> Option<String> {
+        if self.tests.is_empty() {
+            return Some("the run has no tests".into());
+        }
+        contradiction(&self.verdict, self.judged(), "its tests")
+    }
+
     /// Derives the verdict from the state and the verdicts of the tests.
     pub fn judged(&self) -> Verdict {
         let tests = self.tests.iter().map(Test::judged);
@@ -276,6 +316,24 @@ impl Run {
     pub fn settle(&mut self) {
         self.verdict = self.judged().name().into();
     }
+}
+
+/// Returns how a stated verdict contradicts the derived one: only one of them is VALID, or the stated one is
+/// none. Earlier versions derived the others by other rules.
+fn contradiction(stated: &str, derived: Verdict, from: &str) -> Option<String> {
+    let all = [
+        Verdict::Valid,
+        Verdict::Invalid,
+        Verdict::Undecided,
+        Verdict::Interrupted,
+        Verdict::Aborted,
+    ];
+    let known = all.into_iter().find(|verdict| verdict.name() == stated);
+    let is_alike = |known: Verdict| (known == Verdict::Valid) == (derived == Verdict::Valid);
+    (!known.is_some_and(is_alike)).then(|| {
+        let derived = derived.name();
+        format!("the stated verdict is {stated}, but {from} make it {derived}; the file is damaged")
+    })
 }
 
 /// Makes tenants UNDECIDED whose only reason is another tenant, if the worst verdict of the other

@@ -159,7 +159,8 @@ impl PeerSchedule<'_> {
     fn layout(&self, prepared: &PreparedRun) -> Layout {
         let configs = [prepared.system.spec.clone(), self.peer.name().to_owned()];
         let seed = prepared.options.run.seed.unwrap_or(FIRST_SEED);
-        Layout { peer: Some(self.peer.name().into()), ..Layout::new(configs, 1, seed, false) }
+        let (peer, pairs) = (Some(self.peer.name().into()), Some(self.pairs));
+        Layout { peer, pairs, ..Layout::new(configs, 1, seed, false) }
     }
 
     /// Returns the test of a run, and its requests.

@@ -1,0 +1,70 @@
+//! Counts of other tools that contradict the requests in their files.
+
+use serde_json::{Value, json};
+
+use super::{aiperf_record, column, guidellm, rows, vllm, without};
+use crate::program::Folder;
+
+#[test]
+fn vllm_failures_that_the_arrays_leave_out_are_not_hidden() {
+    let folder = Folder::new();
+    folder.write("all.json", &vllm().to_string());
+    let mut fewer = vllm();
+    (fewer["failed"], fewer["completed"]) = (2.into(), 1.into());
+    let mut missing = vllm();
+    (missing["failed"], missing["completed"]) = (7.into(), 2.into());
+    let mut unsent = without(vllm(), &["failed"]);
+    unsent["num_prompts"] = 8.into();
+    for (saved, expected) in [
+        (fewer, "it states 2 failed requests, but 1 requests of its arrays have no answer"),
+        (missing, "it states 9 requests, but its arrays have 3, so 6 have no result"),
+        (unsent, "it states 8 requests, but its arrays have 3, so 5 have no result"),
+    ] {
+        folder.write("saved.json", &saved.to_string());
+        let ran = folder.dyno("compare all.json saved.json").exits(2);
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    }
+    let mut whole = vllm();
+    whole["num_prompts"] = 3.into();
+    folder.write("saved.json", &whole.to_string());
+    assert_eq!(rows(&folder, "saved.json").0.len(), 3);
+}
+
+#[test]
+fn guidellm_and_aiperf_do_not_hide_failures() {
+    let folder = Folder::new();
+    let mut report = guidellm();
+    report["benchmarks"][0]["metrics"]["request_totals"]["errored"] = 40.into();
+    folder.write("report.json", &report.to_string());
+    let ran = folder.dyno("compare report.json report.json").exits(2);
+    let expected = "40 of its 42 requests failed, but 1 of the 3 requests in the file";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    // A request that failed before it was sent.
+    let mut report = guidellm();
+    report["benchmarks"][0]["requests"]["errored"][0]["request_start_time"] = Value::Null;
+    folder.write("unsent.json", &report.to_string());
+    let (found, _) = rows(&folder, "unsent.json");
+    assert_eq!(column(&found, "latency_ns"), [Some(100_000_000), Some(450_000_000), None]);
+
+    let records =
+        [0, 5_000_000].map(|at| aiperf_record(1_795_234_461_000_000_000 + at, 2.0, "profiling"));
+    folder.write("a/profile_export.jsonl", &records.map(|line| format!("{line}\n")).concat());
+    let summary = |good: u64, bad: u64| {
+        let count = |avg: u64| json!({"unit": "requests", "avg": avg});
+        json!({"aiperf_version": "0.13.0", "request_count": count(good),
+            "error_request_count": count(bad)})
+    };
+    let summarize = |good, bad| {
+        folder.write("a/profile_export_aiperf.json", &summary(good, bad).to_string());
+    };
+    summarize(2, 0);
+    assert_eq!(rows(&folder, "a").0.len(), 2);
+    for (good, bad, expected) in [
+        (2, 3, "profile_export_aiperf.json states 3 failed requests, but the records have 0"),
+        (5, 0, "profile_export_aiperf.json states 5 answered requests, but the records have 2"),
+    ] {
+        summarize(good, bad);
+        let ran = folder.dyno("compare a a").exits(2);
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    }
+}

@@ -1,0 +1,93 @@
+//! Settings from environment variables.
+
+use dyno_loadgen::settings::{FIELDS, Origin, nearest_field};
+
+use super::assignment::Assignment;
+use super::{ENVIRONMENT_PREFIX, KEYS};
+
+/// Returns why a variable is not what its name suggests: a setting with a wrong prefix, or an option of runs,
+/// which the environment does not set. Other variables may be secrets of users.
+fn misnamed(name: &str) -> Option<String> {
+    let rest = name.strip_prefix("DYNO_")?;
+    let origin = Origin::Environment(name.into());
+    if VARIABLES.contains(&name) {
+        return None;
+    }
+    let after = |prefix: &str| rest.strip_prefix(prefix).map(str::to_ascii_lowercase);
+    let setting = after("SETTINGS").or_else(|| after("SETTING")).or_else(|| after("SET_"));
+    if let Some(key) = setting {
+        let near = nearest_field(key.trim_start_matches('_')).to_ascii_uppercase();
+        return Some(format!(
+            "{origin}: settings are {ENVIRONMENT_PREFIX}NAME; the nearest is {ENVIRONMENT_PREFIX}{near}"
+        ));
+    }
+    let key = rest.to_ascii_lowercase().replace('_', "-");
+    KEYS.iter().any(|known| known.name == key).then(|| {
+        format!(
+            "{origin}: the environment does not set options of runs; use --{key} or dyno.toml, or \
+             rename the variable"
+        )
+    })
+}
+
+/// Variables with other meanings.
+const VARIABLES: [&str; 4] =
+    ["DYNO_CACHE", "DYNO_END_WITH_STDIN", "DYNO_SERVE_TOKEN", "DYNO_WORKER_TOKEN"];
+
+/// Reads the settings of the environment. Adds what is wrong with its variables to `problems`.
+pub fn read_environment(
+    variables: impl Iterator<Item = (String, String)>,
+    problems: &mut Vec<String>,
+) -> Vec<Assignment> {
+    let mut assignments = Vec::new();
+    for (name, value) in variables {
+        let Some(upper) = name.strip_prefix(ENVIRONMENT_PREFIX) else {
+            problems.extend(misnamed(&name));
+            continue;
+        };
+        let key = upper.to_ascii_lowercase();
+        let origin = Origin::Environment(name.clone());
+        if FIELDS.iter().all(|field| field.name != key) {
+            let near = nearest_field(&key).to_ascii_uppercase();
+            problems.push(format!(
+                "{origin}: unknown setting; the nearest is {ENVIRONMENT_PREFIX}{near}"
+            ));
+            continue;
+        }
+        match Assignment::new(None, &key, &value, &origin) {
+            Ok(assignment) => assignments.push(assignment),
+            Err(bad) => problems.push(bad.to_string()),
+        }
+    }
+    // The environment has no order, and equal variables must give equal runs.
+    assignments.sort_by(|a, b| a.key.cmp(b.key));
+    assignments
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_look_like_options_are_rejected_and_others_are_not() {
+        let problem = |name: &str| {
+            let mut problems = Vec::new();
+            let variables = [(name.to_string(), "1".to_string())];
+            assert!(read_environment(variables.into_iter(), &mut problems).is_empty(), "{name}");
+            problems.pop()
+        };
+        for (name, expected) in [
+            ("DYNO_SETTING_SERVER_TARGET_QPS", "the nearest is DYNO_SETTINGS_SERVER_TARGET_QPS"),
+            ("DYNO_SETTINGS_SERVER_TARGET_QP", "the nearest is DYNO_SETTINGS_SERVER_TARGET_QPS"),
+            ("DYNO_SET_MIN_QUERY_COUNT", "the nearest is DYNO_SETTINGS_MIN_QUERY_COUNT"),
+            ("DYNO_REQUIRE", "use --require or dyno.toml"),
+            ("DYNO_ACCURACY_TARGET", "use --accuracy-target or dyno.toml"),
+        ] {
+            let found = problem(name).unwrap_or_default();
+            assert!(found.contains(expected), "{name}: {found}");
+        }
+        for name in ["DYNO_CACHE", "DYNO_WORKER_TOKEN", "DYNO_API_SECRET", "REQUIRE", "DYNO"] {
+            assert_eq!(problem(name), None, "{name}");
+        }
+    }
+}
