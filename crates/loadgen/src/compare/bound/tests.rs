@@ -67,6 +67,22 @@ fn queue(count: usize, load: f64, seed: u64) -> Vec<Nanos> {
     })
 }
 
+/// Times in a queue with one server and lognormal service with a mean of 1 and this deviation of the
+/// logarithm, in the steady state: the first wait is a geometric number of residual services.
+fn heavy_queue(count: usize, deviation: f64, load: f64, seed: u64) -> Vec<Nanos> {
+    let mut source = Source(Mt19937::new(seed));
+    let variance = deviation.powi(2);
+    let mut wait = 0.0;
+    while source.unit() < load {
+        wait += (0.5 * variance + deviation * source.normal()).exp() * source.unit();
+    }
+    times(count, || {
+        let whole = wait + (deviation * source.normal() - 0.5 * variance).exp();
+        wait = (whole - source.exponential(1.0 / load)).max(0.0);
+        whole
+    })
+}
+
 /// Times of four servers that take 10 each, with one arrival per 20 on average.
 fn servers(count: usize, seed: u64) -> Vec<Nanos> {
     let mut source = Source(Mt19937::new(seed));
@@ -135,6 +151,32 @@ fn findings_on_a_bound_at_the_percentile_are_rarely_wrong() {
             "autoregressive {correlation}: {met} met, {missed} missed"
         );
     }
+}
+
+#[test]
+fn findings_in_queues_with_heavy_tailed_service_are_rarely_wrong() {
+    // Percentiles by the formula of Pollaczek and Khinchine, on a grid.
+    for (deviation, load, allowed, count, bound) in
+        [(2.0, 0.5, 0.5, 5_000, 1.131), (1.5, 0.5, 0.1, 3_000, 13.985)]
+    {
+        let (met, missed) = found(allowed, bound, |seed| heavy_queue(count, deviation, load, seed));
+        assert!(met.max(missed) <= MOST_WRONG, "{deviation} {count}: {met} met, {missed} missed");
+    }
+}
+
+#[test]
+fn a_run_may_lack_rows_as_long_as_its_longest_one() {
+    // 40 rows of 4, and the same number of events of which 20 come in one row.
+    let with = |longest: usize| {
+        let others = (160 - longest) / 4;
+        let rows = (0..others).flat_map(|row| (0..4).map(move |at| 1_000 + row * 970 + at));
+        let at: Vec<usize> = (0..longest).chain(rows).collect();
+        let mut run = vec![false; 40_000];
+        at.iter().for_each(|&at| run[at] = true);
+        judge_events(&run, 0.006, RISK)
+    };
+    assert_eq!(with(4).finding, Met);
+    assert_eq!(with(20).finding, Undecided);
 }
 
 #[test]
