@@ -27,7 +27,7 @@ pub fn cases() -> Vec<Case> {
 fn times() -> Vec<Case> {
     use Claim::{Fails, Holds, Nearly};
     // The claims are those of a violated bound, of a kept one, and of a violated one without assumptions.
-    let rows: [(Law, f64, usize, &'static [Claim]); 20] = [
+    let rows: [(Law, f64, usize, &'static [Claim]); 28] = [
         (Law::Exponential, 0.99, 1_000, &[Holds; 2]),
         (Law::Exponential, 0.99, 20_000, &[Holds; 2]),
         (Law::Exponential, 0.9, 300, &[Holds; 2]),
@@ -37,6 +37,7 @@ fn times() -> Vec<Case> {
         (Law::Autoregressive(0.9), 0.99, 1_000, &[Holds; 2]),
         (Law::Autoregressive(0.99), 0.99, 1_000, &[Holds; 2]),
         (Law::Autoregressive(0.99), 0.99, 20_000, &[Nearly; 2]),
+        (Law::Bursts, 0.99, 1_000, &[Fails, Holds, Holds]),
         (Law::Bursts, 0.99, 3_000, &[Fails, Holds, Holds]),
         (Law::Bursts, 0.99, 20_000, &[Holds; 2]),
         (Law::Queue(0.5), 0.99, 3_000, &[Nearly, Holds]),
@@ -48,6 +49,13 @@ fn times() -> Vec<Case> {
         (Law::Queue(0.9), 0.99, 20_000, &[Nearly; 2]),
         (Law::Queue(0.98), 0.99, 300, &[Holds, Nearly]),
         (Law::Queue(0.98), 0.99, 3_000, &[Holds; 2]),
+        (Law::HeavyQueue(2.0, 0.3), 0.9, 2_000, &[Nearly, Holds]),
+        (Law::HeavyQueue(2.0, 0.3), 0.9, 20_000, &[Nearly, Holds]),
+        (Law::HeavyQueue(2.0, 0.3), 0.99, 5_000, &[Holds; 2]),
+        (Law::HeavyQueue(2.0, 0.3), 0.99, 20_000, &[Fails, Holds, Holds]),
+        (Law::HeavyQueue(2.0, 0.5), 0.5, 5_000, &[Holds; 2]),
+        (Law::HeavyQueue(1.5, 0.5), 0.99, 5_000, &[Holds; 2]),
+        (Law::HeavyQueue(1.5, 0.5), 0.99, 20_000, &[Holds, Nearly]),
     ];
     let cases = rows.into_iter().flat_map(|(law, p, queries, claims)| {
         let bound = law.percentile(p) as u64;

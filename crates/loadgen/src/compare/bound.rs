@@ -14,9 +14,14 @@
 //! median and above its p90 then show it. A rise that is small against the distance to the bound does
 //! not matter, such as a drift by 1 % under a bound of twice the times.
 //!
-//! Rare events that are closer to each other than by chance come in rows. A run with few rows hardly
-//! shows their length: the events of one row count as 15 times as many, those of three rows as twice as
-//! many. A run without an event shows nothing about rows. A bound that it meets is met on the
+//! Events that are closer to each other than by chance come in rows. A run with few rows hardly shows
+//! their length: the events of one row count as 15 times as many, those of three rows as twice as many.
+//! If rows differ in length, as in a queue with heavy-tailed service, most events come in few long rows,
+//! and a run that lacks some of them does not show it. A bound is therefore met only if it is still met
+//! with one and a half further rows as long as the longest one. Rows of the times over the percentile of
+//! the run count too: they resemble those over the bound.
+//!
+//! A run without an event shows nothing about rows. A bound that it meets is met on the
 //! assumption that events come independently, or as independently as the other times.
 //!
 //! ```
@@ -31,9 +36,7 @@
 //!
 //! Sources: as of the intervals of a run, and Clopper and Pearson, 1934.
 
-use super::cluster::{
-    SHORT_EFFECT, count, design_effect, effect_of_few, effect_of_rows, row_length,
-};
+use super::cluster::{Rows, SHORT_EFFECT, count, design_effect, effect_of_few};
 use super::probability::{at_most, binomial_low, share_limits};
 use crate::clock::Nanos;
 
@@ -83,6 +86,9 @@ const FEWEST_STRETCHES: f64 = 100.0;
 const CORRELATED: f64 = 1.5;
 /// Share of the distance to the bound that is no rise.
 const NO_RISE: u64 = 50;
+/// Number of rows as long as the longest one that a run may lack. It is (z² + 2) / 3 for the 95 % limit
+/// of a Poisson count, rounded: the part of the limit that does not grow with the count.
+const MISSING_ROWS: f64 = 1.5;
 /// Maximum number of independent queries of advice; above it, the share hardly differs from the bound.
 const MOST_ADVISED: f64 = 1e9;
 
@@ -95,11 +101,11 @@ const MOST_ADVISED: f64 = 1e9;
 pub fn judge_times(times: &[Nanos], allowed: f64, bound: Nanos, risk: f64) -> Judgment {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
-    let effects = Effects::of_times(times, &sorted, bound);
+    let effects = Effects::of_times(times, &sorted, allowed, bound);
     let over: Vec<bool> = times.iter().map(|&time| time > bound).collect();
     let counts =
-        Counts { row: row_length(&over), ..Counts::new(count(&over), times.len(), allowed, risk) };
-    let limits = (times.len() >= FEWEST_QUERIES).then(|| counts.ranks(effects.all));
+        Counts { rows: Rows::new(&over), ..Counts::new(count(&over), times.len(), allowed, risk) };
+    let limits = (times.len() >= FEWEST_QUERIES).then(|| counts.ranks(effects));
     let low = limits.map(|[low, _]| low.map_or(0.0, |rank| sorted[rank] as f64));
     let high = limits.and_then(|[_, high]| high).map(|rank| sorted[rank] as f64);
     counts.judgment(effects, bound as f64, [low, high])
@@ -113,11 +119,13 @@ pub fn judge_events(events: &[bool], allowed: f64, risk: f64) -> Judgment {
     let effect = if is_short { effect_of_few(events) } else { design_effect(events, false) };
     let effects = Effects { all: effect, rises: effect };
     let fewest = is_short.then_some(FEWEST_OF_FEW);
-    let row = if is_short { 1.0 } else { row_length(events) };
-    let counts = Counts { fewest, row, ..Counts::new(count(events), events.len(), allowed, risk) };
-    let limits =
-        |effect: f64| share_limits(counts.events / effect, counts.trials / effect, risk).map(Some);
-    let [low, high] = [limits(effect)[0], limits(counts.with_rows(effect))[1]];
+    let rows = if is_short { Rows::NONE } else { Rows::new(events) };
+    let counts = Counts { fewest, rows, ..Counts::new(count(events), events.len(), allowed, risk) };
+    let limits = |happened: f64, effect: f64| {
+        share_limits(happened / effect, counts.trials / effect, risk).map(Some)
+    };
+    let most = counts.with_missing_rows().min(counts.trials);
+    let [low, high] = [limits(counts.events, effect)[0], limits(most, counts.with_rows(effect))[1]];
     counts.judgment(effects, allowed, [low, high])
 }
 
@@ -126,12 +134,12 @@ pub fn judge_events(events: &[bool], allowed: f64, risk: f64) -> Judgment {
 struct Effects {
     /// By all differences of times.
     all: f64,
-    /// By those that are large against the distance to the bound; at most `all`.
+    /// By those that are large against the distance to the bound, and by the rows of the highest times.
     rises: f64,
 }
 
 impl Effects {
-    fn of_times(times: &[Nanos], sorted: &[Nanos], bound: Nanos) -> Self {
+    fn of_times(times: &[Nanos], sorted: &[Nanos], allowed: f64, bound: Nanos) -> Self {
         let over = |threshold: Nanos| -> Vec<bool> {
             times.iter().map(|&time| time > threshold).collect()
         };
@@ -149,8 +157,22 @@ impl Effects {
             rises = rises.max(risen);
             all = all.max(risen).max(design_effect(&over(at), true));
         }
+        if let Some(above) = above_percentile(sorted, allowed, bound) {
+            let highest = over(above);
+            rises = rises.max(Rows::new(&highest).effect(count(&highest) as f64));
+        }
         Self { all: of_length(all, times.len()), rises: of_length(rises, times.len()) }
     }
+}
+
+/// Returns the time above which times are higher than the percentile of the run, and no small rise;
+/// `None` if the run is too short, or if the percentile is over the bound.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below the length")]
+fn above_percentile(sorted: &[Nanos], allowed: f64, bound: Nanos) -> Option<Nanos> {
+    let beyond = (allowed * sorted.len() as f64) as usize;
+    let percentile = sorted[(sorted.len() - 1).saturating_sub(beyond)];
+    let is_shown = sorted.len() >= FEWEST_QUERIES && percentile < bound;
+    is_shown.then(|| percentile + (bound - percentile) / NO_RISE)
 }
 
 /// Returns the design effect that counts for a run of this length.
@@ -168,13 +190,13 @@ struct Counts {
     risk: f64,
     /// Minimum number of independent queries of a met bound, if it does not follow from the effect.
     fewest: Option<f64>,
-    /// Length of the rows of events, as [`row_length`] returns it.
-    row: f64,
+    rows: Rows,
 }
 
 impl Counts {
     fn new(events: usize, trials: usize, allowed: f64, risk: f64) -> Self {
-        Self { events: events as f64, trials: trials as f64, allowed, risk, fewest: None, row: 1.0 }
+        let (events, trials) = (events as f64, trials as f64);
+        Self { events, trials, allowed, risk, fewest: None, rows: Rows::NONE }
     }
 
     fn fewest(&self, effect: f64) -> f64 {
@@ -198,14 +220,19 @@ impl Counts {
 
     /// Returns a design effect that is at least the one of the rows.
     fn with_rows(&self, effect: f64) -> f64 {
-        effect.max(effect_of_rows(self.row, self.events))
+        effect.max(self.rows.effect(self.events))
+    }
+
+    /// Returns the number of events with the rows that the run may lack.
+    fn with_missing_rows(&self) -> f64 {
+        self.events + MISSING_ROWS * self.rows.longest
     }
 
     fn is_met(&self, effect: f64) -> bool {
         let effect = self.with_rows(effect);
         let independent = self.trials / effect;
         independent >= self.fewest(effect)
-            && at_most(self.events / effect, independent, self.allowed) <= self.risk
+            && at_most(self.with_missing_rows() / effect, independent, self.allowed) <= self.risk
     }
 
     fn is_missed(&self, effect: f64) -> bool {
@@ -217,18 +244,19 @@ impl Counts {
     /// Returns the ranks of the lower and of the upper limit of the percentile, from 0 in ascending
     /// order: the smallest bound that is not missed, and the smallest one that is met.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to trials")]
-    fn ranks(&self, effect: f64) -> [Option<usize>; 2] {
-        let most = |share: f64, effect: f64| {
+    fn ranks(&self, effects: Effects) -> [Option<usize>; 2] {
+        let most = |share: f64, effect: f64, missing: f64| {
             let independent = self.trials / effect;
             let count = binomial_low(independent, share, self.risk) / independent * self.trials;
-            (count >= 0.0).then_some(count as usize)
+            (count >= missing).then_some((count - missing) as usize)
         };
         let last = self.trials as usize - 1;
-        let of_high = self.with_rows(effect);
+        let of_high = self.with_rows(effects.all.max(effects.rises));
+        let missing = MISSING_ROWS * self.rows.longest;
         let is_enough = self.trials / of_high >= self.fewest(of_high);
-        let high = most(self.allowed, of_high).filter(|_| is_enough);
+        let high = most(self.allowed, of_high, missing).filter(|_| is_enough);
         [
-            most(1.0 - self.allowed, effect).map(|below| below.min(last)),
+            most(1.0 - self.allowed, effects.all, 0.0).map(|below| below.min(last)),
             high.map(|over| last.saturating_sub(over)),
         ]
     }
@@ -241,7 +269,7 @@ impl Counts {
             Finding::Missed | Finding::Undecided => high.filter(|&high| high > bound),
         };
         let is_undecided = finding == Finding::Undecided;
-        let independent = Self { row: 1.0, ..*self };
+        let independent = Self { rows: Rows::NONE, ..*self };
         Judgment {
             finding,
             low,
@@ -298,301 +326,4 @@ fn fewest(effect: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::Finding::{Met, Missed, Undecided};
-    use super::*;
-    use crate::rng::Mt19937;
-
-    const RISK: f64 = 0.05;
-    /// p99.
-    const ALLOWED: f64 = 0.01;
-    const RUNS: u64 = 200;
-    /// Maximum number of wrong findings: more of 200 have a probability of 1 % if each is wrong with
-    /// probability 5 %.
-    const MOST_WRONG: usize = 17;
-    /// Unit of times, ns.
-    const UNIT: f64 = 1e6;
-
-    struct Source(Mt19937);
-
-    impl Source {
-        fn unit(&mut self) -> f64 {
-            (f64::from(self.0.next_u32()) + 0.5) / 4_294_967_296.0
-        }
-
-        fn exponential(&mut self, mean: f64) -> f64 {
-            -mean * self.unit().ln()
-        }
-
-        fn normal(&mut self) -> f64 {
-            let radius = (-2.0 * self.unit().ln()).sqrt();
-            radius * (std::f64::consts::TAU * self.unit()).cos()
-        }
-    }
-
-    fn times(count: usize, mut next: impl FnMut() -> f64) -> Vec<Nanos> {
-        (0..count).map(|_| (next() * UNIT) as Nanos).collect()
-    }
-
-    fn exponential(count: usize, seed: u64) -> Vec<Nanos> {
-        let mut source = Source(Mt19937::new(seed));
-        times(count, || source.exponential(1.0))
-    }
-
-    fn lognormal(count: usize, seed: u64) -> Vec<Nanos> {
-        let mut source = Source(Mt19937::new(seed));
-        times(count, || (1.5 * source.normal()).exp())
-    }
-
-    /// Lognormal times whose logarithm is an autoregressive process with this correlation.
-    fn autoregressive(count: usize, correlation: f64, seed: u64) -> Vec<Nanos> {
-        let mut source = Source(Mt19937::new(seed));
-        let mut level = source.normal();
-        times(count, || {
-            let new = (1.0 - correlation.powi(2)).sqrt() * source.normal();
-            level = correlation * level + new;
-            (0.5 * level).exp()
-        })
-    }
-
-    /// Times in a queue with one server and exponential service with a mean of 1, in the steady state,
-    /// by Lindley's recursion.
-    fn queue(count: usize, load: f64, seed: u64) -> Vec<Nanos> {
-        let mut source = Source(Mt19937::new(seed));
-        let mut wait =
-            (source.exponential(1.0 / (1.0 - load)) - source.exponential(1.0 / load)).max(0.0);
-        times(count, || {
-            let whole = wait + source.exponential(1.0);
-            wait = (whole - source.exponential(1.0 / load)).max(0.0);
-            whole
-        })
-    }
-
-    /// Times of four servers that take 10 each, with one arrival per 20 on average.
-    fn servers(count: usize, seed: u64) -> Vec<Nanos> {
-        let mut source = Source(Mt19937::new(seed));
-        let (mut free, mut now) = ([0.0_f64; 4], 0.0);
-        times(count, || {
-            now += source.exponential(20.0);
-            free.sort_by(f64::total_cmp);
-            free[0] = free[0].max(now) + 10.0;
-            free[0] - now
-        })
-    }
-
-    /// Returns the number of runs that are met, and of those that are missed.
-    fn found(allowed: f64, bound: f64, run: impl Fn(u64) -> Vec<Nanos>) -> (usize, usize) {
-        let bound = (bound * UNIT) as Nanos;
-        let all: Vec<Finding> =
-            (0..RUNS).map(|seed| judge_times(&run(seed), allowed, bound, RISK).finding).collect();
-        let number = |finding| all.iter().filter(|&&of| of == finding).count();
-        (number(Met), number(Missed))
-    }
-
-    #[test]
-    fn independent_times_far_below_the_bound_meet_it_from_299_on() {
-        for count in [299, 450, 1_000, 3_000] {
-            for run in [exponential as fn(usize, u64) -> Vec<Nanos>, lognormal] {
-                let (met, missed) = found(ALLOWED, 5_000.0, |seed| run(count, seed));
-                assert!(met >= 190 && missed == 0, "{count}: {met} met, {missed} missed");
-            }
-        }
-        let (met, _) = found(ALLOWED, 5_000.0, |seed| exponential(298, seed));
-        assert_eq!(met, 0);
-    }
-
-    #[test]
-    fn shares_of_independent_times_away_from_the_allowed_one_are_decided() {
-        // A fifth of the allowed share is over the bound, and twice the allowed share.
-        let (met, _) = found(ALLOWED, 500_f64.ln(), |seed| exponential(3_000, seed));
-        assert!(met >= 180, "{met}");
-        // The 99.8th percentile of a standard normal variable is 2.878.
-        let (met, _) = found(ALLOWED, (1.5_f64 * 2.878).exp(), |seed| lognormal(3_000, seed));
-        assert!(met >= 180, "{met}");
-        let (met, missed) = found(ALLOWED, 50_f64.ln(), |seed| exponential(3_000, seed));
-        assert!(met == 0 && missed >= 180, "{met} met, {missed} missed");
-    }
-
-    #[test]
-    fn findings_on_a_bound_at_the_percentile_are_rarely_wrong() {
-        let cases = [(0.01, 1_000), (0.01, 3_000), (0.1, 300), (0.1, 3_000), (0.5, 300)];
-        for (allowed, count) in cases {
-            let quantile = -f64::ln(allowed);
-            let (met, missed) = found(allowed, quantile, |seed| exponential(count, seed));
-            assert!(met.max(missed) <= MOST_WRONG, "{allowed} {count}: {met} met, {missed} missed");
-            // The time in such a queue is exponential, too.
-            let (met, missed) = found(allowed, 10.0 * quantile, |seed| queue(count, 0.9, seed));
-            assert!(
-                met.max(missed) <= MOST_WRONG,
-                "queue {allowed} {count}: {met} met, {missed} missed"
-            );
-        }
-        // The 99th percentile of a standard normal variable is 2.326.
-        for correlation in [0.5, 0.9, 0.99] {
-            let run = |seed| autoregressive(1_000, correlation, seed);
-            let (met, missed) = found(ALLOWED, (0.5_f64 * 2.326).exp(), run);
-            assert!(
-                met.max(missed) <= MOST_WRONG,
-                "autoregressive {correlation}: {met} met, {missed} missed"
-            );
-        }
-    }
-
-    #[test]
-    fn harmless_patterns_meet_a_distant_bound_at_any_length() {
-        const BOUND: Nanos = 500_000_000;
-        for count in (299..4_000).step_by(173) {
-            let met = |name: &str, times: &[Nanos]| {
-                let judgment = judge_times(times, ALLOWED, BOUND, RISK);
-                assert_eq!(judgment.finding, Met, "{name} {count}: {judgment:?}");
-                assert!(judgment.high.is_some_and(|high| high <= BOUND as f64), "{judgment:?}");
-            };
-            let n = count as Nanos;
-            let run = |time: &dyn Fn(Nanos) -> Nanos| (0..n).map(time).collect::<Vec<_>>();
-            met("constant", &run(&|_| 13_000_000));
-            met("drift by 1 %", &run(&|at| 100_000_000 + 1_000_000 * at / n));
-            met("clock ticks", &run(&|at| 13_000_000 + at * 7 / n));
-            for period in [4, 8] {
-                met("period", &run(&|at| 13_000_000 * (1 + at % period)));
-                let is_long = |at: Nanos| u64::from(at % period < period / 2);
-                met("half period", &run(&|at| 13_000_000 * (1 + is_long(at))));
-            }
-            for seed in 0..5 {
-                met("four servers", &servers(count, seed));
-            }
-        }
-    }
-
-    #[test]
-    fn a_run_as_long_as_its_correlation_proves_nothing() {
-        let rising: Vec<Nanos> = (0..4_000).map(|at| 100_000_000 + 50_000 * at).collect();
-        let judgment = judge_times(&rising, ALLOWED, 400_000_000, RISK);
-        assert_eq!((judgment.finding, judgment.high), (Undecided, None));
-        assert!(judgment.is_correlated, "{judgment:?}");
-    }
-
-    #[test]
-    fn the_advice_decides_if_the_share_stays() {
-        let none = Effects { all: 1.0, rises: 1.0 };
-        let some = Effects { all: 6.0, rises: 3.0 };
-        for effects in [none, some] {
-            for (events, trials) in [(0, 200), (1, 300), (4, 500), (7, 1_000), (13, 1_000)] {
-                let now = Counts::new(events, trials, ALLOWED, RISK);
-                assert_eq!(now.finding(effects), Undecided, "{now:?}");
-                let more = now.more(effects).unwrap() as f64;
-                let factor = 1.0 + more / now.trials;
-                let then = Counts { events: now.events * factor, trials: now.trials + more, ..now };
-                assert_ne!(then.finding(effects), Undecided, "{now:?} {more}");
-                // A run of half that length needs the other half.
-                let half = Counts {
-                    events: now.events * 0.5 * (1.0 + factor),
-                    trials: now.trials + (0.5 * more).floor(),
-                    ..now
-                };
-                assert!(half.more(effects).unwrap() as f64 <= 0.6 * more + 2.0, "{half:?} {more}");
-            }
-        }
-        let equal = Counts::new(10, 1_000, ALLOWED, RISK);
-        assert_eq!(equal.more(none), None);
-    }
-
-    #[test]
-    fn shares_of_events_are_judged_as_those_of_times() {
-        assert_eq!(judge_events(&[false; 299], ALLOWED, RISK).finding, Met);
-        let short = judge_events(&[false; 200], ALLOWED, RISK);
-        assert_eq!((short.finding, short.more), (Undecided, Some(99)));
-        assert_eq!(short.low, Some(0.0));
-        let each = |every: usize| (0..3_000).map(|at| at % every == 0).collect::<Vec<_>>();
-        assert_eq!(judge_events(&each(25), ALLOWED, RISK).finding, Missed);
-        assert_eq!(judge_events(&each(1_000), ALLOWED, RISK).finding, Met);
-        // By Clopper and Pearson, at most 13.9 % fail if 7 of 91 do, independently.
-        let isolated = |at: usize| at % 13 == 12;
-        let few = |is_event: &dyn Fn(usize) -> bool| (0..91).map(is_event).collect::<Vec<_>>();
-        let judged = judge_events(&few(&isolated), 0.3, RISK);
-        assert_eq!((judged.finding, judged.is_correlated), (Met, false));
-        assert!(judged.high.is_some_and(|high| (0.13..0.145).contains(&high)), "{judged:?}");
-        // Nearer to the share, more queries are needed, and nothing shows that failures come in rows.
-        let near = judge_events(&few(&isolated), 0.1, RISK);
-        assert_eq!((near.finding, near.is_correlated), (Undecided, false));
-        // In one row they do.
-        for row in [7, 9] {
-            let in_row = judge_events(&few(&|at| (40..40 + row).contains(&at)), 0.3, RISK);
-            assert_eq!((in_row.finding, in_row.is_correlated), (Undecided, true), "{in_row:?}");
-        }
-        // Without failures, 91 queries count as 22.75: 0.05^(1 / 22.75) = 0.8766.
-        let none = judge_events(&[false; 91], 0.3, RISK);
-        assert_eq!(none.finding, Met);
-        assert!(none.high.is_some_and(|high| (high - 0.1234).abs() < 1e-3), "{none:?}");
-        assert_eq!(judge_events(&[false; 91], 0.05, RISK).finding, Undecided);
-        // The same events in one row are one observation.
-        let row: Vec<bool> = (0..3_000).map(|at| (1_000..1_120).contains(&at)).collect();
-        assert_eq!(judge_events(&row, ALLOWED, RISK).finding, Undecided);
-    }
-
-    /// Returns which of the queries fail: this share of them, this many in a row in the mean.
-    fn failures(count: usize, share: f64, row: f64, seed: u64) -> Vec<bool> {
-        let mut source = Source(Mt19937::new(seed));
-        let mut fails = source.unit() < share;
-        let begins = share / (1.0 - share) / row;
-        let next = |_| {
-            let now = fails;
-            fails ^= source.unit() < if now { 1.0 / row } else { begins };
-            now
-        };
-        (0..count).map(next).collect()
-    }
-
-    #[test]
-    fn few_rows_of_failures_rarely_meet_a_bound_at_their_share() {
-        for (count, row) in [(2_000, 20.0), (5_000, 20.0), (20_000, 200.0)] {
-            let judged = (0..RUNS).map(|seed| {
-                let run = failures(count, 0.02, row, seed);
-                (run.contains(&true), judge_events(&run, 0.02, RISK))
-            });
-            let judged: Vec<(bool, Judgment)> = judged.collect();
-            let wrong = judged.iter().filter(|(fails, of)| *fails && of.finding == Met).count();
-            assert!(wrong <= MOST_WRONG, "{count}, {row}: {wrong}");
-            for (fails, of) in judged {
-                assert_eq!(of.assumes_independence, !fails && of.finding == Met, "{of:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn independent_failures_far_below_the_bound_meet_it() {
-        for share in [0.0, 0.001, 0.002, 0.005] {
-            let run = |seed| failures(2_000, share, 1.0 / (1.0 - share), seed);
-            let is_met = |&seed: &u64| judge_events(&run(seed), 0.02, RISK).finding == Met;
-            let met = (0..RUNS).filter(is_met).count();
-            assert!(met >= 195, "{share}: {met}");
-        }
-    }
-
-    #[test]
-    fn a_row_counts_as_one_event_of_unknown_length() {
-        let at = |failed: [usize; 3]| {
-            let run: Vec<bool> = (0..2_000).map(|at| failed.contains(&at)).collect();
-            judge_events(&run, 0.02, RISK)
-        };
-        assert_eq!(at([300, 900, 1_700]).finding, Met);
-        for failed in [[300, 301, 302], [300, 303, 307]] {
-            let row = at(failed);
-            assert_eq!((row.finding, row.is_correlated), (Undecided, true), "{row:?}");
-            assert!(row.high.is_none_or(|high| high > 0.02), "{row:?}");
-        }
-    }
-
-    #[test]
-    fn more_rows_decide_after_the_advised_number_of_queries() {
-        let of = |count: usize| {
-            let run: Vec<bool> = (0..count).map(|at| at % 20_000 < 10).collect();
-            judge_events(&run, 0.001, RISK)
-        };
-        let short = of(20_000);
-        assert_eq!((short.finding, short.is_correlated), (Undecided, true), "{short:?}");
-        let more = short.more.unwrap() as usize;
-        let rows = (20_000 + more).div_ceil(20_000);
-        assert_eq!(of(20_000 * (rows + 1)).finding, Met, "{more}");
-        assert_eq!(of(20_000 * (rows / 2)).finding, Undecided, "{more}");
-    }
-}
+mod tests;

@@ -117,43 +117,69 @@ fn uncertainty(freedom: f64) -> f64 {
     (student(TAIL, freedom) / normal(TAIL)).powi(2)
 }
 
-/// Returns the length of the row of an average event, in events; 1 if chance alone brings events that
-/// close together, and for events that are not rare.
-///
-/// Events are in one row if the distance between neighbors is at most a gap. The gaps are parts of the
-/// mean distance: long ones show rows with other trials between the events, and short ones show a row of
-/// two or three events.
-pub(super) fn row_length(events: &[bool]) -> f64 {
-    /// The longest gap is this part of the mean distance, and each other one is this part of the one
-    /// before.
-    const PART: usize = 8;
-    /// Number of gaps.
-    const GAPS: usize = 4;
-    /// Probability of a row by chance, for each gap.
-    const BY_CHANCE: f64 = 0.005;
-    let at: Vec<usize> = (0..events.len()).filter(|&at| events[at]).collect();
-    if at.len() < 2 {
-        return 1.0;
-    }
-    let share = at.len() as f64 / events.len() as f64;
-    let longest = events.len() / (PART * at.len());
-    let gaps = std::iter::successors(Some(longest), |&gap| (gap > 1).then(|| (gap / PART).max(1)));
-    let lengths = gaps.take_while(|&gap| gap > 0).take(GAPS).map(|gap| {
-        let rows = at.chunk_by(|before, after| after - before <= gap).map(<[usize]>::len);
-        let (count, squares) =
-            rows.fold((0, 0.0), |(count, sum), row| (count + 1, sum + (row as f64).powi(2)));
-        let within = 1.0 - (1.0 - share).powf(gap as f64);
-        let neighbors = [at.len() - count, at.len() - 1].map(|number| number as u64);
-        let chance = binomial_at_least(neighbors[0], neighbors[1], within);
-        if chance > BY_CHANCE { 1.0 } else { squares / at.len() as f64 }
-    });
-    lengths.fold(1.0, f64::max)
+/// Rows of events: events that are closer to each other than by chance.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Rows {
+    /// Length of the row of an average event, in events; at least 1.
+    pub(super) length: f64,
+    /// Length of the longest row, in events; 0 without rows.
+    pub(super) longest: f64,
 }
 
-/// Returns the design effect of this number of events that come in rows of this length, as
-/// [`row_length`] returns it. An estimate from few rows is uncertain.
-pub(super) fn effect_of_rows(length: f64, events: f64) -> f64 {
-    if length <= 1.0 { 1.0 } else { length * uncertainty((events / length).max(1.0)) }
+impl Rows {
+    /// No rows.
+    pub(super) const NONE: Self = Self { length: 1.0, longest: 0.0 };
+
+    /// Returns the rows; none if chance alone brings events that close together.
+    ///
+    /// Events are in one row if the distance between neighbors is at most a gap. The gaps are parts of
+    /// the mean distance: long ones show rows with other trials between the events, and short ones show
+    /// a row of two or three events.
+    pub(super) fn new(events: &[bool]) -> Self {
+        /// The longest gap is this part of the mean distance, and each other one is this part of the one
+        /// before.
+        const PART: usize = 8;
+        /// Number of gaps.
+        const GAPS: usize = 4;
+        let at: Vec<usize> = (0..events.len()).filter(|&at| events[at]).collect();
+        if at.len() < 2 {
+            return Self::NONE;
+        }
+        let share = at.len() as f64 / events.len() as f64;
+        let longest = (events.len() / (PART * at.len())).max(1);
+        let gaps =
+            std::iter::successors(Some(longest), |&gap| (gap > 1).then(|| (gap / PART).max(1)));
+        gaps.take(GAPS).map(|gap| Self::within(gap, &at, share)).fold(Self::NONE, |most, rows| {
+            Self { length: most.length.max(rows.length), longest: most.longest.max(rows.longest) }
+        })
+    }
+
+    /// Returns the rows of events with at most this gap between neighbors.
+    fn within(gap: usize, at: &[usize], share: f64) -> Self {
+        /// Probability of a row by chance, for each gap.
+        const BY_CHANCE: f64 = 0.005;
+        let rows: Vec<f64> = at
+            .chunk_by(|before, after| after - before <= gap)
+            .map(|row| row.len() as f64)
+            .collect();
+        let neighbors = [at.len() - rows.len(), at.len() - 1].map(|number| number as u64);
+        let by_chance = 1.0 - (1.0 - share).powf(gap as f64);
+        if binomial_at_least(neighbors[0], neighbors[1], by_chance) > BY_CHANCE {
+            return Self::NONE;
+        }
+        let squares: f64 = rows.iter().map(|row| row * row).sum();
+        // Rows of frequent events have a variance of 1 - share of that of rare ones.
+        Self {
+            length: (1.0 - share) * squares / at.len() as f64,
+            longest: rows.iter().copied().fold(0.0, f64::max),
+        }
+    }
+
+    /// Returns the design effect of this number of events. An estimate from few rows is uncertain.
+    pub(super) fn effect(&self, events: f64) -> f64 {
+        let Self { length, .. } = *self;
+        if length <= 1.0 { 1.0 } else { length * uncertainty((events / length).max(1.0)) }
+    }
 }
 
 pub(super) fn count(events: &[bool]) -> usize {
