@@ -168,57 +168,6 @@ impl ComparedRun {
     }
 }
 
-/// Rejects runs that are given twice: copies on one side suggest that runs never differ, and a run is
-/// always equivalent to itself.
-///
-/// # Errors
-/// The first pair of copies.
-pub fn refuse_copies(sides: &[Vec<ComparedRun>; 2]) -> Result<(), Failure> {
-    let [baseline, candidate] = sides;
-    let across = candidate.iter().find_map(|run| {
-        let is_same = |other: &&ComparedRun| run.is_copy_of(other) && run.has_set_up_of(other);
-        Some((baseline.iter().find(is_same)?, run))
-    });
-    let within = sides.iter().find_map(|side| {
-        side.iter().enumerate().find_map(|(at, run)| {
-            let same = side[..at].iter().find(|other| other.is_copy_of(run))?;
-            Some((same, run))
-        })
-    });
-    let Some((first, second)) = within.or(across) else { return Ok(()) };
-    Err(Failure::usage(format!("{} and {} are the same run", first.label, second.label))
-        .hint("pass different runs; in virtual time use a different --seed N for each run"))
-}
-
-impl ComparedRun {
-    /// Returns whether both have the same path or the same measurements.
-    fn is_copy_of(&self, other: &Self) -> bool {
-        let place = |run: &Self| std::fs::canonicalize(&run.label).ok();
-        let is_alike = |(a, b): (&ComparedTest, &ComparedTest)| {
-            if a.has_records || b.has_records {
-                let has_any = !a.scheduled.is_empty();
-                has_any && a.scheduled == b.scheduled && a.observations == b.observations
-            } else {
-                !a.figures.is_empty() && a.figures == b.figures
-            }
-        };
-        let mut tests = self.tests.iter().zip(&other.tests);
-        let has_same = self.tests.len() == other.tests.len() && !self.tests.is_empty();
-        (place(self).is_some() && place(self) == place(other)) || (has_same && tests.all(is_alike))
-    }
-
-    /// Returns whether both have the same system, options, conditions and accuracies. Different systems
-    /// may have equal latencies, for example in virtual time.
-    fn has_set_up_of(&self, other: &Self) -> bool {
-        let is_alike = |(a, b): (&ComparedTest, &ComparedTest)| {
-            a.conditions == b.conditions && a.accuracy == b.accuracy
-        };
-        self.system == other.system
-            && self.given == other.given
-            && self.tests.iter().zip(&other.tests).all(is_alike)
-    }
-}
-
 impl ComparedTest {
     fn read(directory: &Path, run: &summary::Run, test: &summary::Test) -> Result<Self, Failure> {
         let file = directory.join(&test.folder).join(records::FILE);
