@@ -243,9 +243,9 @@ fn best(
         "highest throughput with p99 below {}",
         units::duration(bounded.bound.cast_signed())
     );
-    let found = |row: &&&Row| bounded.of(row).map(|found| found.finding);
+    let found = |row: &&&Row| bounded.entry(row).map(|found| found.finding);
     let met = timed.filter(|row| found(row) == Some(RequirementFinding::Met)).max_by(by_rate);
-    let mut open = scenario_rows.iter().filter_map(|row| bounded.of(row));
+    let mut open = scenario_rows.iter().filter_map(|row| bounded.entry(row));
     match (met, open.find(|found| found.finding == RequirementFinding::Undecided)) {
         (None, Some(open)) => {
             frame.line(&format!("{title}, {what}: undecided: {}", advice(open)), 2);

@@ -62,7 +62,7 @@ impl BoundedSweep {
     }
 
     /// Returns the entry of a row.
-    pub fn of(&self, row: &Row) -> Option<&BoundedRow> {
+    pub fn entry(&self, row: &Row) -> Option<&BoundedRow> {
         self.rows.iter().find(|found| {
             found.name == row.name && found.scenario == row.scenario && found.tenant == row.tenant
         })

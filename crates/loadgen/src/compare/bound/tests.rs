@@ -1,3 +1,5 @@
+//! Findings on queues, independent queries and rows of late ones whose truth is known.
+
 use super::Finding::{Met, Missed, Undecided};
 use super::*;
 use crate::rng::Mt19937;

@@ -239,7 +239,7 @@ impl AnswerBuilder {
         }
     }
 
-    /// Explains the class of an answer for people. A part that is none of an answer may hold the words of the
+    /// Explains the class of an answer for people. A part that does not belong to an answer may hold the words of the
     /// server.
     pub fn words(&self, entry: &Entry) -> String {
         let words = self.words_of_class(entry);
