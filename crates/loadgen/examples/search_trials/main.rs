@@ -114,13 +114,7 @@ fn rules(case: &Case, from: f64) -> Rules {
 
 /// As the command has it without settings.
 fn quick_rules(case: &Case, from: f64) -> Rules {
-    Rules {
-        tolerance: 0.02,
-        short: 2 * SECOND,
-        full: 10 * SECOND,
-        certain_queries: 1_836,
-        ..rules(case, from)
-    }
+    Rules { short: 2 * SECOND, full: 10 * SECOND, certain_queries: 1_836, ..rules(case, from) }
 }
 
 fn search(case: &Case, rules: Rules, seed: u64) -> Trial {

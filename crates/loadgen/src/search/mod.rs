@@ -37,6 +37,7 @@
 //! assert_eq!((probe.load, probe.purpose), (10.0, Purpose::Bracket));
 //! ```
 
+mod evidence;
 mod fit;
 mod length;
 mod limit;
@@ -172,6 +173,10 @@ const LONGEST: u64 = 15;
 const FAR_OVER: f64 = 10.0;
 /// Minimum number of outstanding queries at which a run is ended.
 const FEWEST_OUTSTANDING: f64 = 100.0;
+/// Distance of the load of a run that shows whether there is a limit at the peak, as a factor.
+const CHECK: f64 = 1.25;
+/// Distance of a refining run below the lowest load of those that bracketed the peak, as a factor.
+const FARTHEST: f64 = 8.0;
 /// Divisor for the ignored beginning of a run: its length divided by this.
 const BEGINNING: u64 = 5;
 
@@ -239,7 +244,8 @@ impl Search {
     /// Records the observation of the run that [`Search::next`] requested.
     pub fn observe(&mut self, observation: Observation) {
         self.observations.push(observation);
-        self.peak = self.is_bracketed().then(|| self.estimate());
+        let is_bracketed = self.peak.is_some() || self.is_bracketed();
+        self.peak = is_bracketed.then(|| self.estimate());
     }
 
     /// Returns the next step without changing the state.
@@ -254,7 +260,8 @@ impl Search {
         if confirmed.is_some() && (is_certain || self.is_within(SETTLED, peak)) {
             return self.done(End::Confirmed, confirmed);
         }
-        let is_wide = self.refinements() >= MOST_WIDE && (peak.high / peak.low).ln() > WIDE;
+        let is_wide = (peak.high / peak.low).ln() > WIDE || self.unshown_side(peak).is_some();
+        let is_wide = self.refinements() >= MOST_WIDE && is_wide;
         if is_wide || (!is_certain && self.fails_at_any_load()) {
             return self.done(End::Unclear, None);
         }
@@ -295,14 +302,12 @@ impl Search {
 
     /// The highest load that passed and the lowest one that failed.
     fn bounds(&self) -> (Option<f64>, Option<f64>) {
-        let loads = |passes: bool| {
-            let side = self
-                .observations
-                .iter()
-                .filter(move |observation| self.keeps_all(observation) == passes);
-            side.map(|observation| observation.probe.load)
+        let loads = |result: evidence::Result| {
+            let tried = self.observations.iter().map(|run| run.probe.load);
+            tried.filter(move |&load| self.result_at(load) == result)
         };
-        (loads(true).reduce(f64::max), loads(false).reduce(f64::min))
+        let passed = loads(evidence::Result::Passed).reduce(f64::max);
+        (passed, loads(evidence::Result::Failed).reduce(f64::min))
     }
 
     fn is_bracketed(&self) -> bool {
@@ -310,7 +315,13 @@ impl Search {
     }
 
     fn bracket(&self) -> Step {
+        let last = self.observations.last().map(|run| run.probe.load);
+        let open = last.filter(|&load| self.result_at(load) == evidence::Result::Open);
         let (load, duration) = match self.bounds() {
+            _ if open.is_some() => {
+                let longer = self.rules.short.saturating_mul(evidence::LONG_ENOUGH - 1);
+                (open.unwrap_or(self.rules.from), longer)
+            }
             (None, None) => (self.rules.from, self.rules.short),
             (Some(passed), _) => match self.rules.to {
                 Some(to) if passed < to => (to, self.rules.short),
@@ -331,7 +342,7 @@ impl Search {
             Unit::Whole => load.round(),
         };
         let tried = self.observations.iter().any(|observation| observation.probe.load == load);
-        if (load < 1.0 || tried) && self.rules.unit == Unit::Whole {
+        if (load < 1.0 || (tried && open.is_none())) && self.rules.unit == Unit::Whole {
             return self.done(End::NothingPasses, None);
         }
         if self.observations.len() >= MOST_BRACKETS {
@@ -370,14 +381,11 @@ impl Search {
     /// Returns the largest share over a limit that the runs at this load missed, and the share that the
     /// limit allows.
     fn missed_share(&self, load: f64) -> Option<(f64, f64)> {
-        let runs = self.observations.iter().filter(|run| run.probe.load == load);
-        let missed = runs.flat_map(|run| {
-            let limits = self.rules.limits.iter().enumerate();
-            limits.filter(move |(at, _)| !self.is_kept(run, *at)).map(move |(at, limit)| {
-                let all = Block::sum(&self.counted(run, at));
-                let share = all.over as f64 / all.queries.max(1) as f64;
-                (share.max(1e-9), limit.allowed)
-            })
+        let limits = self.rules.limits.iter().enumerate();
+        let pooled = limits.map(|(at, limit)| (self.pooled_at(load, at), limit));
+        let missed = pooled.filter(|(all, limit)| !limit.is_kept(&[*all])).map(|(all, limit)| {
+            let share = all.over as f64 / all.queries.max(1) as f64;
+            (share.max(1e-9), limit.allowed)
         });
         missed.max_by(|(a, _), (b, _)| a.total_cmp(b))
     }
@@ -402,7 +410,7 @@ impl Search {
             Unit::Whole => peak.high.floor() == peak.low.floor(),
         };
         let narrow = narrow || self.is_within(1.0, peak);
-        self.refinements() >= LEAST_REFINEMENTS && narrow
+        self.refinements() >= LEAST_REFINEMENTS && narrow && self.unshown_side(peak).is_none()
     }
 
     fn is_within(&self, tolerances: f64, peak: &Peak) -> bool {
@@ -437,6 +445,7 @@ impl Search {
         // detected.
         let wider = (LEAST_SPREAD * self.rules.tolerance / peak.spread).max(1.0);
         let load = peak.middle * (placed / peak.middle).powf(wider);
+        let load = self.check(peak).unwrap_or(load).max(self.lowest() / FARTHEST);
         let load = self.rules.to.map_or(load, |to| load.min(to));
         let load = match self.rules.unit {
             Unit::Rate => load,
@@ -447,6 +456,24 @@ impl Search {
         let [least, most] = self.refining_at(load);
         let duration = (so_far / GROWTH).clamp(least, most);
         self.probe(load, duration, Purpose::Refine)
+    }
+
+    /// Returns a load at which a run shows whether there is a limit at the peak, if the peak is known well
+    /// enough but no runs on one side of it show that.
+    fn check(&self, peak: &Peak) -> Option<f64> {
+        let is_narrow = self.refinements() >= LEAST_REFINEMENTS && self.is_within(1.0, peak);
+        let side = self.unshown_side(peak).filter(|_| is_narrow)?;
+        Some(match side {
+            evidence::Side::Below => peak.low / CHECK,
+            evidence::Side::Above => peak.high * CHECK,
+        })
+    }
+
+    /// Returns the lowest load of the runs that bracketed the peak.
+    fn lowest(&self) -> f64 {
+        let runs = self.observations.iter();
+        let brackets = runs.filter(|run| run.probe.purpose == Purpose::Bracket);
+        brackets.map(|run| run.probe.load).fold(f64::INFINITY, f64::min)
     }
 
     /// Returns the minimum time of a confirmation at this load, ns.

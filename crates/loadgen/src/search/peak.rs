@@ -110,6 +110,11 @@ impl Peak {
         (low + (high - low) / 2.0).exp()
     }
 
+    /// Returns the number of queries that count as one for this limit.
+    pub(super) fn dispersion(&self, limit: usize) -> f64 {
+        self.fits[limit].dispersion
+    }
+
     /// Returns the load of refining run `number` (>= 1). The loads fill the posterior evenly.
     pub(super) fn placed(&self, number: u64) -> f64 {
         self.quantile(0.05 + 0.9 * van_der_corput(number))

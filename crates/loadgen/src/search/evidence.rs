@@ -1,0 +1,125 @@
+//! What the counts of runs show without a model: whether a load clearly misses a limit, and whether the
+//! loads below a peak clearly keep it.
+//!
+//! Failures and the tail of the service take a part of the allowed share at any load. If that part is
+//! large, short runs far below the peak miss a limit by chance. No such run decides.
+
+use super::{Block, Observation, Search, Unit};
+
+/// Distance from the allowed number of queries over a limit that is no chance, in standard deviations.
+const CLEAR: f64 = 2.6;
+/// Length of all runs at a load that does not clearly miss a limit, after which it counts as one that
+/// passes, in lengths of the first runs.
+pub const LONG_ENOUGH: u64 = 5;
+
+/// Side of a peak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The loads below it.
+    Below,
+    /// The loads above it.
+    Above,
+}
+
+/// What all runs at a load show together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Result {
+    /// They keep every limit.
+    Passed,
+    /// They miss a limit by no more than chance explains, and are short.
+    Open,
+    /// They clearly miss a limit.
+    Failed,
+}
+
+/// Returns whether clearly more queries are over a limit than it allows.
+pub fn is_clear_miss(all: Block, allowed: f64) -> bool {
+    let expected = allowed * all.queries as f64;
+    all.over as f64 - expected > CLEAR * (expected * (1.0 - allowed)).sqrt() + 1.0
+}
+
+impl Search {
+    /// Returns the counts of all runs at this load for a limit.
+    pub(super) fn pooled_at(&self, load: f64, limit: usize) -> Block {
+        let runs = self.observations.iter().filter(|run| run.probe.load == load);
+        let counts: Vec<Block> = runs.map(|run| self.total(run, limit)).collect();
+        Block::sum(&counts)
+    }
+
+    /// Returns the counts of a run for a limit.
+    pub(super) fn total(&self, run: &Observation, limit: usize) -> Block {
+        Block::sum(&self.counted(run, limit))
+    }
+
+    /// Returns what all runs at this load show.
+    pub(super) fn result_at(&self, load: f64) -> Result {
+        let (mut passes, mut fails) = (true, false);
+        for (at, limit) in self.rules.limits.iter().enumerate() {
+            let all = self.pooled_at(load, at);
+            passes &= limit.is_kept(&[all]);
+            fails |= is_clear_miss(all, limit.allowed);
+        }
+        let runs = self.observations.iter().filter(|run| run.probe.load == load);
+        let lengths = runs.map(|run| run.probe.duration).fold(0_u64, u64::saturating_add);
+        let is_long = lengths >= self.rules.short.saturating_mul(LONG_ENOUGH);
+        match (fails, passes || is_long) {
+            (true, _) => Result::Failed,
+            (false, true) => Result::Passed,
+            (false, false) => Result::Open,
+        }
+    }
+
+    /// Returns a side of the peak on which no runs show that its loads keep all limits, or miss one.
+    pub(super) fn unshown_side(&self, peak: &super::Peak) -> Option<Side> {
+        if self.rules.unit == Unit::Whole {
+            return None;
+        }
+        let limits = self.rules.limits.iter().enumerate();
+        let shows = |side: Side| {
+            let found = limits
+                .clone()
+                .map(|(at, limit)| self.deviation(side, at, limit.allowed, peak) >= CLEAR);
+            match side {
+                Side::Below => found.into_iter().all(|is_shown| is_shown),
+                Side::Above => found.into_iter().any(|is_shown| is_shown),
+            }
+        };
+        let is_highest = self.rules.to.is_some_and(|to| peak.high >= to);
+        if !shows(Side::Below) {
+            return Some(Side::Below);
+        }
+        (!is_highest && !shows(Side::Above)).then_some(Side::Above)
+    }
+
+    /// Returns how far the runs on one side of the peak are from the allowed share of a limit, in standard
+    /// deviations: the most of all loads up to which, or from which, they are added up.
+    fn deviation(&self, side: Side, limit: usize, allowed: f64, peak: &super::Peak) -> f64 {
+        let sign = if side == Side::Below { -1.0 } else { 1.0 };
+        let is_on_side = |run: &&Observation| sign * (run.probe.load - peak.middle) >= 0.0;
+        let mut runs: Vec<&Observation> = self.observations.iter().filter(is_on_side).collect();
+        // From the farthest load to the nearest.
+        runs.sort_by(|a, b| (sign * b.probe.load).total_cmp(&(sign * a.probe.load)));
+        let (mut sum, mut most) = (Block::default(), f64::NEG_INFINITY);
+        for run in runs {
+            sum = Block::sum(&[sum, self.total(run, limit)]);
+            let expected = allowed * sum.queries as f64;
+            let scatter = (expected * (1.0 - allowed) * peak.dispersion(limit)).sqrt();
+            most = most.max(sign * (sum.over as f64 - expected) / scatter.max(1e-9));
+        }
+        most
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_queries_over_a_limit_are_no_clear_miss() {
+        let is_clear = |queries, over| is_clear_miss(Block { queries, over }, 0.01);
+        assert!(!is_clear(53, 1) && !is_clear(53, 3) && is_clear(53, 4));
+        assert!(!is_clear(1, 1) && is_clear(2, 2));
+        // 64 and 40 of 3,200, of which 32 are allowed with a standard deviation of 5.6.
+        assert!(is_clear(3_200, 64) && !is_clear(3_200, 40));
+    }
+}
