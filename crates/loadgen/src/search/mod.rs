@@ -162,6 +162,9 @@ const MOST_WHOLE: f64 = 1_048_576.0;
 /// wider than [`WIDE`] (a logarithm: a factor of 4).
 const MOST_WIDE: usize = 40;
 const WIDE: f64 = 1.4;
+/// Number of refining runs after which the search gives up if they do not show that the loads on one side of
+/// the peak keep all limits, or that those on the other miss one.
+const MOST_UNSHOWN: usize = 120;
 /// Maximum number of refining runs.
 const MOST_REFINEMENTS: usize = 200;
 /// Divisor for the length of a refining run: the total length of all refining runs so far, divided
@@ -260,8 +263,8 @@ impl Search {
         if confirmed.is_some() && (is_certain || self.is_within(SETTLED, peak)) {
             return self.done(End::Confirmed, confirmed);
         }
-        let is_wide = (peak.high / peak.low).ln() > WIDE || self.unshown_side(peak).is_some();
-        let is_wide = self.refinements() >= MOST_WIDE && is_wide;
+        let is_wide = (self.refinements() >= MOST_WIDE && peak.is_wider_than(WIDE))
+            || (self.refinements() >= MOST_UNSHOWN && self.unshown_side(peak).is_some());
         if is_wide || (!is_certain && self.fails_at_any_load()) {
             return self.done(End::Unclear, None);
         }
@@ -288,7 +291,9 @@ impl Search {
     }
 
     fn done(&self, end: End, confirmed: Option<f64>) -> Step {
-        Step::Done(Outcome { end, peak: self.peak.clone(), confirmed })
+        let is_unshown = |peak: &Peak| self.unshown_side(peak) == Some(evidence::Side::Below);
+        let peak = self.peak.clone().filter(|peak| end != End::OutOfTime || !is_unshown(peak));
+        Step::Done(Outcome { end, peak, confirmed })
     }
 
     fn probe(&self, load: f64, duration: Nanos, purpose: Purpose) -> Probe {
@@ -410,7 +415,7 @@ impl Search {
             Unit::Whole => peak.high.floor() == peak.low.floor(),
         };
         let narrow = narrow || self.is_within(1.0, peak);
-        self.refinements() >= LEAST_REFINEMENTS && narrow && self.unshown_side(peak).is_none()
+        self.refinements() >= LEAST_REFINEMENTS && narrow
     }
 
     fn is_within(&self, tolerances: f64, peak: &Peak) -> bool {
@@ -461,11 +466,12 @@ impl Search {
     /// Returns a load at which a run shows whether there is a limit at the peak, if the peak is known well
     /// enough but no runs on one side of it show that.
     fn check(&self, peak: &Peak) -> Option<f64> {
-        let is_narrow = self.refinements() >= LEAST_REFINEMENTS && self.is_within(1.0, peak);
+        let is_narrow = peak.spread <= self.rules.tolerance;
+        let is_narrow = self.refinements() >= LEAST_REFINEMENTS && is_narrow;
         let side = self.unshown_side(peak).filter(|_| is_narrow)?;
         Some(match side {
-            evidence::Side::Below => peak.low / CHECK,
-            evidence::Side::Above => peak.high * CHECK,
+            evidence::Side::Below => peak.middle / CHECK,
+            evidence::Side::Above => peak.middle * CHECK,
         })
     }
 
@@ -605,6 +611,13 @@ impl Search {
             peak.widen(length::RESOLUTION * self.rules.tolerance);
         } else if let Some(pair) = step::neighbors(runs, &self.rules.limits) {
             peak.narrow(pair, &self.rules);
+        }
+        if let Some(side) = self.unshown_side(&peak) {
+            let loads = self.observations.iter().map(|run| run.probe.load);
+            match side {
+                evidence::Side::Below => peak.low = loads.fold(peak.low, f64::min),
+                evidence::Side::Above => peak.high = loads.fold(peak.high, f64::max),
+            }
         }
         peak
     }

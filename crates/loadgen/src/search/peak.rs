@@ -96,6 +96,11 @@ impl Peak {
         ((self.high / self.low).ln() / 2.0 - self.margin) * (1.96 / DEVIATIONS)
     }
 
+    /// Returns whether the interval of the posterior is wider than this, as a logarithm.
+    pub(super) fn is_wider_than(&self, width: f64) -> bool {
+        2.0 * self.spread * DEVIATIONS / 1.96 > width
+    }
+
     /// Returns the load below which the peak lies with this probability.
     #[must_use]
     pub fn quantile(&self, probability: f64) -> f64 {
