@@ -178,6 +178,8 @@ const FAR_OVER: f64 = 10.0;
 const FEWEST_OUTSTANDING: f64 = 100.0;
 /// Distance of the load of a run that shows whether there is a limit at the peak, as a factor.
 const CHECK: f64 = 1.25;
+/// Number of refining runs of which one is such a run if the peak is nearly known.
+const CHECK_EVERY: usize = 3;
 /// Distance of a refining run below the lowest load of those that bracketed the peak, as a factor.
 const FARTHEST: f64 = 8.0;
 /// Divisor for the ignored beginning of a run: its length divided by this.
@@ -466,9 +468,12 @@ impl Search {
     /// Returns a load at which a run shows whether there is a limit at the peak, if the peak is known well
     /// enough but no runs on one side of it show that.
     fn check(&self, peak: &Peak) -> Option<f64> {
-        let is_narrow = peak.spread <= self.rules.tolerance;
-        let is_narrow = self.refinements() >= LEAST_REFINEMENTS && is_narrow;
-        let side = self.unshown_side(peak).filter(|_| is_narrow)?;
+        let refinements = self.refinements();
+        let tolerance = self.rules.tolerance;
+        let is_due = peak.spread <= tolerance
+            || (peak.spread <= NEARLY * tolerance && refinements.is_multiple_of(CHECK_EVERY));
+        let is_due = refinements >= LEAST_REFINEMENTS && is_due;
+        let side = self.unshown_side(peak).filter(|_| is_due)?;
         Some(match side {
             evidence::Side::Below => peak.middle / CHECK,
             evidence::Side::Above => peak.middle * CHECK,
