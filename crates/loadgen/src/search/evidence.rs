@@ -4,6 +4,7 @@
 //! Failures and the tail of the service take a part of the allowed share at any load. If that part is
 //! large, short runs far below the peak miss a limit by chance. No such run decides.
 
+use super::fit::long_run;
 use super::{Block, Observation, Search, Unit};
 
 /// Distance from the allowed number of queries over a limit that is no chance, in standard deviations.
@@ -11,6 +12,9 @@ const CLEAR: f64 = 2.6;
 /// Length of all runs at a load that does not clearly miss a limit, after which it counts as one that
 /// passes, in lengths of the first runs.
 pub const LONG_ENOUGH: u64 = 5;
+
+/// Weight of the dispersion of all runs against that within the runs on a side, as a number of runs.
+const WEIGHT: f64 = 2.0;
 
 /// Side of a peak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,14 +104,41 @@ impl Search {
         // From the farthest load to the nearest.
         runs.sort_by(|a, b| (sign * b.probe.load).total_cmp(&(sign * a.probe.load)));
         let (mut sum, mut most) = (Block::default(), f64::NEG_INFINITY);
+        let mut known = WEIGHT * peak.dispersion(limit);
+        let mut weight = WEIGHT;
         for run in runs {
-            sum = Block::sum(&[sum, self.total(run, limit)]);
-            let expected = allowed * sum.queries as f64;
-            let scatter = (expected * (1.0 - allowed) * peak.dispersion(limit)).sqrt();
-            most = most.max(sign * (sum.over as f64 - expected) / scatter.max(1e-9));
+            let blocks = self.counted(run, limit);
+            sum = Block::sum(&[sum, Block::sum(&blocks)]);
+            if let Some(dispersion) = within_run(&blocks) {
+                (known, weight) = (known + dispersion, weight + 1.0);
+            }
+            let is_on_side = sign * (sum.over as f64 - allowed * sum.queries as f64) > 0.0;
+            let dispersion = (known / weight).max(1.0);
+            if is_on_side {
+                most = most.max((deviance(sum, allowed) / dispersion).sqrt());
+            }
         }
         most
     }
+}
+
+/// Returns twice the logarithm of the likelihood ratio of these counts to the allowed share.
+fn deviance(all: Block, allowed: f64) -> f64 {
+    let queries = all.queries.max(1) as f64;
+    let share = all.over as f64 / queries;
+    let term = |p: f64, q: f64| if p > 0.0 { p * (p / q).ln() } else { 0.0 };
+    2.0 * queries * (term(share, allowed) + term(1.0 - share, 1.0 - allowed))
+}
+
+/// Returns the number of queries that count as one by the stretches of a run; `None` if none or all are over
+/// the limit.
+fn within_run(blocks: &[Block]) -> Option<f64> {
+    let all = Block::sum(blocks);
+    let share = all.over as f64 / all.queries.max(1) as f64;
+    let variance = all.queries as f64 * share * (1.0 - share);
+    let excess: Vec<f64> =
+        blocks.iter().map(|block| block.over as f64 - block.queries as f64 * share).collect();
+    (variance > 0.0).then(|| long_run(&excess) / variance)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! reached. `f` in `[0, 1)` is the part of the allowed odds that failures or the tail of the service take,
 //! and `b > 0` is the power. (In a queue the tail falls exponentially with the distance from saturation,
 //! which is a power to first order.) The posterior of `x`, `b` and `f` is computed on a grid, from flat
-//! priors of `f` and of the logarithms of `x` and `b`.
+//! priors of the logarithms of `x` and `b`, and a prior of `f` that prefers 0.
 //!
 //! Queries near each other in time are over a bound together, so that the counts are not binomial:
 //! a number of queries, the dispersion, counts as one. It is estimated from the deviance of the
@@ -56,6 +56,8 @@ const LEAST_SLOPE: f64 = 2.0;
 const GREATEST_SLOPE: f64 = 1_500.0;
 /// Parts of the allowed odds that any load may have.
 const FLOORS: [f64; 5] = [0.0, 0.5, 0.75, 0.9, 0.97];
+/// Prior probability of each floor: most systems have none.
+const FLOOR_PRIORS: [f64; 5] = [0.8, 0.05, 0.05, 0.05, 0.05];
 /// Mean floor from which a run far below the limit is near the allowed odds.
 const HIGH_FLOOR: f64 = 0.3;
 /// Odds that differ from the allowed ones by more than this factor only determine the side.
@@ -146,7 +148,8 @@ impl Fit {
             let (slope, floor) = (slopes[row / FLOORS.len()], FLOORS[row % FLOORS.len()]);
             let mut sum = 0.0;
             for (deviance, cell) in cells.iter().zip(&mut by_cell) {
-                let mass = ((known + deviance) / (known + least)).powf(power);
+                let likelihood = ((known + deviance) / (known + least)).powf(power);
+                let mass = FLOOR_PRIORS[row % FLOORS.len()] * likelihood;
                 *cell += mass;
                 sum += mass;
             }
@@ -306,7 +309,7 @@ fn within(data: &[Datum], allowed: f64, place: Place, first: Prior) -> Prior {
 
 /// Returns the variance of the sum of a correlated series around its own mean (Bartlett's window).
 /// It is corrected for the variance that subtracting the mean removes.
-fn long_run(series: &[f64]) -> f64 {
+pub fn long_run(series: &[f64]) -> f64 {
     let lags = LAGS.min(series.len() / 3);
     let hidden = (lags + 1) as f64 / series.len().max(1) as f64;
     let product = |lag: usize| -> f64 {
