@@ -75,7 +75,8 @@ impl Search {
 
     /// Returns a side of the peak on which no runs show that its loads keep all limits, or miss one.
     pub(super) fn unshown_side(&self, peak: &super::Peak) -> Option<Side> {
-        if self.rules.unit == Unit::Whole {
+        // The neighbors of a step show both sides.
+        if self.rules.unit == Unit::Whole || self.step().is_some() {
             return None;
         }
         let limits = self.rules.limits.iter().enumerate();

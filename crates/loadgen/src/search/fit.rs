@@ -5,7 +5,8 @@
 //! reached. `f` in `[0, 1)` is the part of the allowed odds that failures or the tail of the service take,
 //! and `b > 0` is the power. (In a queue the tail falls exponentially with the distance from saturation,
 //! which is a power to first order.) The posterior of `x`, `b` and `f` is computed on a grid, from flat
-//! priors of the logarithms of `x` and `b`, and a prior of `f` that prefers 0.
+//! priors of the logarithms of `x` and `b`, and from
+//! a prior of `f` that excludes a floor of which the runs far below the limit show nothing.
 //!
 //! Queries near each other in time are over a bound together, so that the counts are not binomial:
 //! a number of queries, the dispersion, counts as one. It is estimated from the deviance of the
@@ -56,8 +57,10 @@ const LEAST_SLOPE: f64 = 2.0;
 const GREATEST_SLOPE: f64 = 1_500.0;
 /// Parts of the allowed odds that any load may have.
 const FLOORS: [f64; 5] = [0.0, 0.5, 0.75, 0.9, 0.97];
-/// Prior probability of each floor: most systems have none.
-const FLOOR_PRIORS: [f64; 5] = [0.8, 0.05, 0.05, 0.05, 0.05];
+/// Distance below the limit, as a logarithm of the load, from which runs show how high the floor may be, and
+/// the number of queries that count as one there: far from the limit, late queries hardly cluster.
+const FAR_BELOW: f64 = 0.2;
+const FAR_DISPERSION: f64 = 5.0;
 /// Mean floor from which a run far below the limit is near the allowed odds.
 const HIGH_FLOOR: f64 = 0.3;
 /// Odds that differ from the allowed ones by more than this factor only determine the side.
@@ -142,6 +145,7 @@ impl Fit {
         let least = deviances.iter().copied().fold(f64::INFINITY, f64::min);
         let known = prior.worth * prior.value;
         let power = -(prior.worth + runs) / 2.0;
+        let priors = floor_priors(counts, allowed, place);
         let (mut by_cell, mut ln_slope, mut ln_power, mut floors) =
             (vec![0.0; CELLS], 0.0, 0.0, 0.0);
         for (row, cells) in deviances.chunks_exact(CELLS).enumerate() {
@@ -149,7 +153,7 @@ impl Fit {
             let mut sum = 0.0;
             for (deviance, cell) in cells.iter().zip(&mut by_cell) {
                 let likelihood = ((known + deviance) / (known + least)).powf(power);
-                let mass = FLOOR_PRIORS[row % FLOORS.len()] * likelihood;
+                let mass = priors[row % FLOORS.len()] * likelihood;
                 *cell += mass;
                 sum += mass;
             }
@@ -276,6 +280,23 @@ fn prior_range(counts: &[Counts], allowed: f64) -> (f64, f64) {
         (false, true) => (failed - 3.0 * ROOM, failed + ROOM),
         (false, false) => (0.0, ROOM),
     }
+}
+
+/// Returns the weight of each floor: one of which the runs far below the limit show too little is unlikely.
+fn floor_priors(counts: &[Counts], allowed: f64, place: Option<Place>) -> [f64; FLOORS.len()] {
+    let Some(place) = place else { return [1.0; FLOORS.len()] };
+    let far = counts.iter().filter(|run| run.ln_load < place.center - FAR_BELOW);
+    let (queries, over) = far.fold((0.0, 0.0), |(queries, over), run| {
+        (queries + run.queries, over + run.queries * run.share)
+    });
+    FLOORS.map(|floor| {
+        let expected = floor * allowed * queries;
+        if over >= expected {
+            return 1.0;
+        }
+        let term = if over > 0.0 { over * (over / expected).ln() } else { 0.0 };
+        (-(expected - over + term) / FAR_DISPERSION).exp()
+    })
 }
 
 fn first_prior(counts: &[Counts], allowed: f64) -> Prior {

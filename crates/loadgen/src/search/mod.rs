@@ -595,6 +595,15 @@ impl Search {
         }
     }
 
+    /// Returns the neighbors of a step, if the runs show one.
+    fn step(&self) -> Option<[f64; 2]> {
+        let counts = |run: &Observation| {
+            let of_limit = |at| self.total(run, at);
+            (run.probe.load, (0..self.rules.limits.len()).map(of_limit).collect::<Vec<Block>>())
+        };
+        step::neighbors(self.observations.iter().map(counts), &self.rules.limits)
+    }
+
     fn estimate(&self) -> Peak {
         let fits = self.rules.limits.iter().enumerate().map(|(at, limit)| {
             let datum = |observation: &Observation| fit::Datum {
@@ -605,16 +614,11 @@ impl Search {
             fit::Fit::from_runs(&data, limit.allowed)
         });
         let mut peak = Peak::from_fits(fits.collect(), self.rules.unit);
-        let counts = |run: &Observation| {
-            let of_limit = |at| Block::sum(&self.counted(run, at));
-            (run.probe.load, (0..self.rules.limits.len()).map(of_limit).collect::<Vec<Block>>())
-        };
-        let runs = self.observations.iter().map(counts);
         // Whether a run passes a wide limit near the capacity is a matter of chance, not of a step.
         let is_wide = self.is_wide_at(peak.load);
         if is_wide {
             peak.widen(length::RESOLUTION * self.rules.tolerance);
-        } else if let Some(pair) = step::neighbors(runs, &self.rules.limits) {
+        } else if let Some(pair) = self.step() {
             peak.narrow(pair, &self.rules);
         }
         if let Some(side) = self.unshown_side(&peak) {
