@@ -5,7 +5,8 @@
 //! large, short runs far below the peak miss a limit by chance. No such run decides.
 
 use super::fit::long_run;
-use super::{Block, Observation, Search, Unit};
+use super::{Block, LEAST_REFINEMENTS, NEARLY, Observation, Peak, Purpose, Search, Unit};
+use crate::clock::SECOND;
 
 /// Distance from the allowed number of queries over a limit that is no chance, in standard deviations.
 const CLEAR: f64 = 2.6;
@@ -15,6 +16,11 @@ pub const LONG_ENOUGH: u64 = 5;
 
 /// Weight of the dispersion of all runs against that within the runs on a side, as a number of runs.
 const WEIGHT: f64 = 2.0;
+
+/// Distance of the load of a run that shows whether there is a limit at the peak, as a factor.
+const CHECK: f64 = 1.25;
+/// Number of refining runs of which one is such a run if the peak is nearly known.
+const CHECK_EVERY: usize = 3;
 
 /// Side of a peak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,7 +80,7 @@ impl Search {
     }
 
     /// Returns a side of the peak on which no runs show that its loads keep all limits, or miss one.
-    pub(super) fn unshown_side(&self, peak: &super::Peak) -> Option<Side> {
+    pub(super) fn unshown_side(&self, peak: &Peak) -> Option<Side> {
         // The neighbors of a step show both sides.
         if self.rules.unit == Unit::Whole || self.step().is_some() {
             return None;
@@ -96,9 +102,63 @@ impl Search {
         (!is_highest && !shows(Side::Above)).then_some(Side::Above)
     }
 
+    /// Returns a load at which a run shows whether there is a limit at the peak, if the peak is known well
+    /// enough but no runs on one side of it show that.
+    pub(super) fn check(&self, peak: &Peak) -> Option<f64> {
+        let refinements = self.refinements();
+        let tolerance = self.rules.tolerance;
+        let is_due = peak.spread <= tolerance
+            || (peak.spread <= NEARLY * tolerance && refinements.is_multiple_of(CHECK_EVERY));
+        let is_due = refinements >= LEAST_REFINEMENTS && is_due;
+        let side = self.unshown_side(peak).filter(|_| is_due)?;
+        Some(match side {
+            Side::Below => peak.middle / CHECK,
+            Side::Above => peak.middle * CHECK,
+        })
+    }
+
+    /// Returns the lowest load of the runs that bracketed the peak.
+    pub(super) fn lowest(&self) -> f64 {
+        let runs = self.observations.iter();
+        let brackets = runs.filter(|run| run.probe.purpose == Purpose::Bracket);
+        brackets.map(|run| run.probe.load).fold(f64::INFINITY, f64::min)
+    }
+
+    /// Returns how long a run at a lower load must be, ns, so that it does not pass by having too
+    /// few queries: with the share over a bound of the failed load, it would fail almost certainly.
+    pub(super) fn length_that_can_pass(&self, failed: f64, load: f64) -> f64 {
+        // The chance of a run without any query over the bound is then 5 %.
+        const EVENTS: f64 = 3.0;
+        // Distance of the share from what is allowed, in standard deviations of a run.
+        const DEVIATIONS: f64 = 4.0;
+        if self.rules.unit == Unit::Whole {
+            return 0.0;
+        }
+        let (share, allowed) = self.missed_share(failed).unwrap_or((1e-9, 0.0));
+        let clear = DEVIATIONS.powi(2) * share / (share - allowed).powi(2);
+        // Half the load hardly changed the share, such as that of answers that fail at any load.
+        let before = self.missed_share(2.0 * failed);
+        let is_flat = before.is_some_and(|(before, _)| before < 2.0 * share);
+        let most = if is_flat { f64::INFINITY } else { 4.0 * self.rules.short as f64 };
+        let length = |queries: f64| queries / load * SECOND as f64;
+        length(EVENTS / share).max(length(clear).min(most))
+    }
+
+    /// Returns the largest share over a limit that the runs at this load missed, and the share that the
+    /// limit allows.
+    fn missed_share(&self, load: f64) -> Option<(f64, f64)> {
+        let limits = self.rules.limits.iter().enumerate();
+        let pooled = limits.map(|(at, limit)| (self.pooled_at(load, at), limit));
+        let missed = pooled.filter(|(all, limit)| !limit.is_kept(&[*all])).map(|(all, limit)| {
+            let share = all.over as f64 / all.queries.max(1) as f64;
+            (share.max(1e-9), limit.allowed)
+        });
+        missed.max_by(|(a, _), (b, _)| a.total_cmp(b))
+    }
+
     /// Returns how far the runs on one side of the peak are from the allowed share of a limit, in standard
     /// deviations: the most of all loads up to which, or from which, they are added up.
-    fn deviation(&self, side: Side, limit: usize, allowed: f64, peak: &super::Peak) -> f64 {
+    fn deviation(&self, side: Side, limit: usize, allowed: f64, peak: &Peak) -> f64 {
         let sign = if side == Side::Below { -1.0 } else { 1.0 };
         let is_on_side = |run: &&Observation| sign * (run.probe.load - peak.middle) >= 0.0;
         let mut runs: Vec<&Observation> = self.observations.iter().filter(is_on_side).collect();

@@ -176,10 +176,6 @@ const LONGEST: u64 = 15;
 const FAR_OVER: f64 = 10.0;
 /// Minimum number of outstanding queries at which a run is ended.
 const FEWEST_OUTSTANDING: f64 = 100.0;
-/// Distance of the load of a run that shows whether there is a limit at the peak, as a factor.
-const CHECK: f64 = 1.25;
-/// Number of refining runs of which one is such a run if the peak is nearly known.
-const CHECK_EVERY: usize = 3;
 /// Distance of a refining run below the lowest load of those that bracketed the peak, as a factor.
 const FARTHEST: f64 = 8.0;
 /// Divisor for the ignored beginning of a run: its length divided by this.
@@ -365,38 +361,6 @@ impl Search {
         Step::Run(self.probe(load, duration, Purpose::Bracket))
     }
 
-    /// Returns how long a run at a lower load must be, ns, so that it does not pass by having too
-    /// few queries: with the share over a bound of the failed load, it would fail almost certainly.
-    fn length_that_can_pass(&self, failed: f64, load: f64) -> f64 {
-        // The chance of a run without any query over the bound is then 5 %.
-        const EVENTS: f64 = 3.0;
-        // Distance of the share from what is allowed, in standard deviations of a run.
-        const DEVIATIONS: f64 = 4.0;
-        if self.rules.unit == Unit::Whole {
-            return 0.0;
-        }
-        let (share, allowed) = self.missed_share(failed).unwrap_or((1e-9, 0.0));
-        let clear = DEVIATIONS.powi(2) * share / (share - allowed).powi(2);
-        // Half the load hardly changed the share, such as that of answers that fail at any load.
-        let before = self.missed_share(2.0 * failed);
-        let is_flat = before.is_some_and(|(before, _)| before < 2.0 * share);
-        let most = if is_flat { f64::INFINITY } else { 4.0 * self.rules.short as f64 };
-        let length = |queries: f64| queries / load * SECOND as f64;
-        length(EVENTS / share).max(length(clear).min(most))
-    }
-
-    /// Returns the largest share over a limit that the runs at this load missed, and the share that the
-    /// limit allows.
-    fn missed_share(&self, load: f64) -> Option<(f64, f64)> {
-        let limits = self.rules.limits.iter().enumerate();
-        let pooled = limits.map(|(at, limit)| (self.pooled_at(load, at), limit));
-        let missed = pooled.filter(|(all, limit)| !limit.is_kept(&[*all])).map(|(all, limit)| {
-            let share = all.over as f64 / all.queries.max(1) as f64;
-            (share.max(1e-9), limit.allowed)
-        });
-        missed.max_by(|(a, _), (b, _)| a.total_cmp(b))
-    }
-
     /// Returns the maximum length of a short run, ns.
     fn longest(&self) -> Nanos {
         self.rules.short.saturating_mul(LONGEST)
@@ -463,28 +427,6 @@ impl Search {
         let [least, most] = self.refining_at(load);
         let duration = (so_far / GROWTH).clamp(least, most);
         self.probe(load, duration, Purpose::Refine)
-    }
-
-    /// Returns a load at which a run shows whether there is a limit at the peak, if the peak is known well
-    /// enough but no runs on one side of it show that.
-    fn check(&self, peak: &Peak) -> Option<f64> {
-        let refinements = self.refinements();
-        let tolerance = self.rules.tolerance;
-        let is_due = peak.spread <= tolerance
-            || (peak.spread <= NEARLY * tolerance && refinements.is_multiple_of(CHECK_EVERY));
-        let is_due = refinements >= LEAST_REFINEMENTS && is_due;
-        let side = self.unshown_side(peak).filter(|_| is_due)?;
-        Some(match side {
-            evidence::Side::Below => peak.middle / CHECK,
-            evidence::Side::Above => peak.middle * CHECK,
-        })
-    }
-
-    /// Returns the lowest load of the runs that bracketed the peak.
-    fn lowest(&self) -> f64 {
-        let runs = self.observations.iter();
-        let brackets = runs.filter(|run| run.probe.purpose == Purpose::Bracket);
-        brackets.map(|run| run.probe.load).fold(f64::INFINITY, f64::min)
     }
 
     /// Returns the minimum time of a confirmation at this load, ns.
