@@ -79,7 +79,7 @@ pub fn judge_failures(
             let place = run.name.as_ref().map_or(String::new(), |name| format!("In {name}: "));
             let text = format!(
                 "{place}{}. In this profile VALID means complete answers; --require 'errors<=1%' \
-                 allows a share of failures. {}",
+                 allows a share of failures (in a search: --limit). {}",
                 failed_share(&failures, run.record),
                 failures.advice()
             );

@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, WallTime};
 use dyno_loadgen::run::TestLog;
-use dyno_loadgen::search::{Block, Limit, Observation, Probe, Purpose, Rules, Search, Step};
+use dyno_loadgen::search::{
+    Block, Limit, Observation, Probe, Purpose, Quantity, Rules, Search, Step,
+};
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Origin, Repetition, Setting, TestMode};
 use dyno_results::run_directory::free_folder;
@@ -85,8 +87,11 @@ impl Job {
         ask: &SearchRequest,
         control: Option<Control<'_>>,
     ) -> Result<Option<Self>, Failure> {
-        prepared.options.limit_failures();
         let mut limits = request::read_limits(&prepared, ask, load)?;
+        // Without a limit on errors, a full run is judged as `dyno run` would judge it.
+        if limits.iter().any(|limit| limit.quantity == Quantity::Errors) {
+            prepared.options.limit_failures();
+        }
         let Some(first) = request::first_load(&prepared, ask, load, control)? else {
             return Ok(None);
         };
@@ -213,6 +218,9 @@ impl Job {
             let probe = match self.search.next() {
                 Step::Run(probe) => probe,
                 Step::Done(outcome) => {
+                    if outcome.peak.is_none() {
+                        self.state.peak = None;
+                    }
                     return self.end(outcome.end.into());
                 }
             };

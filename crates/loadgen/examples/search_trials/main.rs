@@ -5,7 +5,8 @@
 //! `cargo run --release -p dyno-loadgen --example search_trials [-- TRIALS [SYSTEM]]`
 //!
 //! TRIALS (by default 26) is for each system; SYSTEM is part of a name. With
-//! `-v` as a further argument each trial is printed.
+//! `-v` as a further argument each trial is printed. `--floors` plays systems that use up a part of the
+//! allowed share at any load.
 
 mod systems;
 
@@ -93,8 +94,8 @@ struct Trial {
     runs: usize,
 }
 
-fn search(case: &Case, from: f64, seed: u64) -> Trial {
-    let mut search = Search::new(Rules {
+fn rules(case: &Case, from: f64) -> Rules {
+    Rules {
         limits: case.limits.clone(),
         from,
         to: None,
@@ -108,7 +109,16 @@ fn search(case: &Case, from: f64, seed: u64) -> Trial {
         most_queries: 5_000_000,
         max_time: 24 * 3_600 * SECOND,
         confirmations: 4,
-    });
+    }
+}
+
+/// As the command has it without settings.
+fn quick_rules(case: &Case, from: f64) -> Rules {
+    Rules { short: 2 * SECOND, full: 10 * SECOND, certain_queries: 1_836, ..rules(case, from) }
+}
+
+fn search(case: &Case, rules: Rules, seed: u64) -> Trial {
+    let mut search = Search::new(rules);
     loop {
         let probe = match search.next() {
             Step::Run(probe) => probe,
@@ -226,7 +236,7 @@ fn trials(case: &Case, count: u64, is_told: bool) -> Totals {
     for seed in 1..=count {
         let part = seed as f64 * 0.618_034 % 1.0;
         let from = case.peak * (FROM.start + (FROM.end - FROM.start) * part);
-        let trial = search(case, from, seed);
+        let trial = search(case, rules(case, from), seed);
         let (plain_rate, plain_time) = plain(case, from, seed);
         let is_within = |rate: f64| u32::from((rate / case.peak - 1.0).abs() <= WITHIN);
         let peak = trial.outcome.peak.as_ref().expect("every system is bracketed");
@@ -262,12 +272,56 @@ fn trials(case: &Case, count: u64, is_told: bool) -> Totals {
     totals
 }
 
+/// Plays searches of a system that uses up a part of the allowed share at any load. Prints how they
+/// ended, and how many stated a peak that is not the one known, or none although there is one.
+fn floor_trials(case: &Case, count: u64, is_told: bool) {
+    let (mut ends, mut wrong, mut stated) = (std::collections::BTreeMap::new(), 0, 0);
+    let (mut runs, mut took, mut width) = (0, 0, 0.0);
+    for seed in 1..=count {
+        let part = seed as f64 * 0.618_034 % 1.0;
+        let top = if case.peak > 0.0 { case.peak } else { 300.0 };
+        let from = top * (FROM.start + (FROM.end - FROM.start) * part);
+        let trial = search(case, quick_rules(case, from), seed);
+        let end = trial.outcome.end;
+        // The command states no peak of an unclear search.
+        let peak = trial.outcome.peak.filter(|_| end != End::Unclear);
+        let is_wrong = match &peak {
+            Some(peak) => !(peak.low <= case.peak && case.peak <= peak.high),
+            None => end != End::Unclear && (end != End::NothingPasses || case.peak > 0.0),
+        };
+        stated += u32::from(peak.is_some());
+        wrong += u32::from(is_wrong);
+        width += peak.as_ref().map_or(0.0, |peak| (peak.high - peak.low) / 2.0 / peak.load);
+        *ends.entry(format!("{end:?}")).or_insert(0) += 1;
+        (runs, took) = (runs + trial.runs, took + trial.took / SECOND);
+        if is_told {
+            let peak = peak.map(|peak| [peak.low, peak.load, peak.high].map(f64::round));
+            println!("{seed}: {end:?} {peak:?}, {} runs, is wrong: {is_wrong}", trial.runs);
+        }
+    }
+    println!(
+        "{{\"name\":\"search.floors\",\"system\":\"{}\",\"peak_qps\":{:.2},\"trials\":{count},\"wrong\":{wrong},\
+         \"stated\":{stated},\"half_width\":{:.3},\"runs\":{:.1},\"total_s\":{:.0},\"ends\":{ends:?}}}",
+        case.name,
+        case.peak,
+        width / f64::from(stated.max(1)),
+        runs as f64 / count as f64,
+        took as f64 / count as f64,
+    );
+}
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let has_floors = arguments.iter().any(|argument| argument == "--floors");
     let is_told = arguments.iter().any(|argument| argument == "-v");
-    let mut plain = arguments.iter().filter(|argument| *argument != "-v");
+    let mut plain = arguments.iter().filter(|argument| !argument.starts_with('-'));
     let count = plain.next().map_or(26, |text| text.parse().expect("a number of trials"));
     let system = plain.next().map_or("", |text| text);
+    if has_floors {
+        let cases = systems::floors().into_iter().filter(|case| case.name.contains(system));
+        cases.for_each(|case| floor_trials(&case, count, is_told));
+        return;
+    }
     let mut all = Totals::default();
     for case in systems::cases().iter().filter(|case| case.name.contains(system)) {
         let totals = trials(case, count, is_told);

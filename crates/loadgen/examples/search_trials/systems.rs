@@ -13,6 +13,7 @@ use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, Simulat
 pub struct Case {
     pub name: &'static str,
     pub limits: Vec<Limit>,
+    /// 0 if no load keeps the limits.
     pub peak: f64,
     pub build: fn(u64) -> Box<dyn SimulatedSystem>,
 }
@@ -25,6 +26,69 @@ fn latency(percentile: f64, bound_ms: f64) -> Limit {
 
 pub fn cases() -> Vec<Case> {
     vec![mm1(), mm1_long(), md1(), mmc(), batching(), two_limits(), errors(), admission()]
+}
+
+/// Systems that use up a part of the allowed share at any load, by failures or by the tail of the service.
+pub fn floors() -> Vec<Case> {
+    /// M/M/c of 125 queries/s and server, of which a share fails at the end of its service.
+    macro_rules! queue {
+        ($name:literal, $servers:literal, $failed:literal, $bound_ms:literal) => {
+            Case {
+                name: $name,
+                limits: vec![latency(0.99, $bound_ms)],
+                peak: floor_peak($servers, $failed, $bound_ms / 1e3),
+                build: |seed| {
+                    let service = Service::Exponential(125.0);
+                    let queue = Queue::new($servers, service, None, seed);
+                    Box::new(Queue { failed: $failed, ..queue })
+                },
+            }
+        };
+    }
+    vec![
+        queue!("M/M/1, 70 ms, 0 % fail", 1, 0.0, 70.0),
+        queue!("M/M/1, 70 ms, 0.4 % fail", 1, 0.004, 70.0),
+        queue!("M/M/1, 70 ms, 0.7 % fail", 1, 0.007, 70.0),
+        queue!("M/M/1, 70 ms, 1 % fail", 1, 0.01, 70.0),
+        queue!("M/M/1, 70 ms, 1.2 % fail", 1, 0.012, 70.0),
+        queue!("M/M/4, 50 ms, 0 % fail", 4, 0.0, 50.0),
+        queue!("M/M/4, 50 ms, 0.4 % fail", 4, 0.004, 50.0),
+        queue!("M/M/4, 50 ms, 0.6 % fail", 4, 0.006, 50.0),
+        queue!("M/M/4, 50 ms, 0.7 % fail", 4, 0.007, 50.0),
+        queue!("M/M/4, 50 ms, 1 % fail", 4, 0.01, 50.0),
+        queue!("M/M/4, 50 ms, 1.2 % fail", 4, 0.012, 50.0),
+        // The tail of the service alone is exp(-125 t).
+        queue!("M/M/4, tail 0.3 of the allowed", 4, 0.0, 46.473),
+        queue!("M/M/4, tail 0.67 of the allowed", 4, 0.0, 40.045),
+        queue!("M/M/4, tail 0.9 of the allowed", 4, 0.0, 37.684),
+    ]
+}
+
+/// The load at which 1 % fail or are over the bound, s; 0 if that share is not below 1 % at any load.
+fn floor_peak(servers: usize, failed: f64, bound: f64) -> f64 {
+    let share = |rate: f64| failed + (1.0 - failed) * mmc_share(servers, 125.0, bound, rate);
+    if share(1e-3) >= 0.01 {
+        return 0.0;
+    }
+    root(1e-3, 125.0 * servers as f64 * 0.9999, &|rate| share(rate) / 0.01)
+}
+
+/// The share of the queries of an M/M/c that take longer than `t`: the time in the queue is exponential
+/// if there is any (Erlang C), and is followed by that in service.
+fn mmc_share(servers: usize, mu: f64, t: f64, rate: f64) -> f64 {
+    let offered = rate / mu;
+    let (mut term, mut sum) = (1.0, 1.0);
+    for k in 1..servers {
+        term *= offered / k as f64;
+        sum += term;
+    }
+    let last = term * offered / servers as f64 / (1.0 - offered / servers as f64);
+    let waits = last / (sum + last);
+    // The formula has no value where both times have the same mean.
+    let theta = servers as f64 * mu - rate;
+    let theta = if (theta - mu).abs() < 1e-9 { theta + 1e-6 } else { theta };
+    let both = (theta * (-mu * t).exp() - mu * (-theta * t).exp()) / (theta - mu);
+    (1.0 - waits) * (-mu * t).exp() + waits * both
 }
 
 /// `P(T > t) = exp(-(mu - lambda) t)`.
@@ -59,28 +123,13 @@ fn md1() -> Case {
 
 const SERVERS: usize = 8;
 
-/// The time in an M/M/c system is that in the queue, which is exponential if
-/// there is any (Erlang C), and that in service.
 fn mmc() -> Case {
     let (mu, t) = (125.0, 0.05);
-    let share = |rate: f64| {
-        let offered = rate / mu;
-        let (mut term, mut sum) = (1.0, 1.0);
-        for k in 1..SERVERS {
-            term *= offered / k as f64;
-            sum += term;
-        }
-        let last = term * offered / SERVERS as f64 / (1.0 - offered / SERVERS as f64);
-        let waits = last / (sum + last);
-        let theta = SERVERS as f64 * mu - rate;
-        let both = (theta * (-mu * t).exp() - mu * (-theta * t).exp()) / (theta - mu);
-        (1.0 - waits) * (-mu * t).exp() + waits * both
-    };
     let limit = latency(0.98, t * 1e3);
     Case {
         name: "M/M/8, p98 <= 50 ms",
         limits: vec![limit],
-        peak: root(100.0, 999.0, &|rate| share(rate) / limit.allowed),
+        peak: root(100.0, 999.0, &|rate| mmc_share(SERVERS, mu, t, rate) / limit.allowed),
         build: |seed| Box::new(Queue::new(SERVERS, Service::Exponential(125.0), None, seed)),
     }
 }
@@ -224,6 +273,8 @@ struct Queue {
     ends: BinaryHeap<std::cmp::Reverse<(Nanos, u64, bool)>>,
     room: Option<usize>,
     inside: usize,
+    /// Share of the queries that fail at the end of their service.
+    failed: f64,
 }
 
 impl Queue {
@@ -235,6 +286,7 @@ impl Queue {
             ends: BinaryHeap::new(),
             room,
             inside: 0,
+            failed: 0.0,
         }
     }
 }
@@ -256,7 +308,8 @@ impl SimulatedSystem for Queue {
         let end = free.max(now) + service;
         self.free.push(std::cmp::Reverse(end));
         self.inside += 1;
-        self.ends.push(std::cmp::Reverse((end, query.first.0, true)));
+        let served = self.failed == 0.0 || self.random.canonical() >= self.failed;
+        self.ends.push(std::cmp::Reverse((end, query.first.0, served)));
     }
     fn next_event(&self) -> Option<Nanos> {
         self.ends.peek().map(|end| end.0.0)
@@ -264,7 +317,8 @@ impl SimulatedSystem for Queue {
     fn advance(&mut self, now: Nanos, completions: &mut Vec<SimulatedCompletion>) {
         while self.next_event().is_some_and(|at| at <= now) {
             let (_, id, served) = self.ends.pop().expect("peeked").0;
-            self.inside -= usize::from(served);
+            // Those that found no room were never inside.
+            self.inside -= usize::from(served || self.room.is_none());
             completions.push(completion(id, served));
         }
     }

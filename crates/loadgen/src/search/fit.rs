@@ -1,10 +1,12 @@
 //! Estimates the load at which one limit is reached, from all runs so far.
 //!
-//! Near the load `x` at which the allowed share `a` is reached, the odds of being over the bound
-//! are modeled as a power of the load: `logit p(load) = logit a + b ln(load / x)`, with `b > 0`
-//! unknown. (In a queue the tail falls exponentially with the distance from saturation, which is
-//! this model to first order.) The posterior of `x` and `b` is computed on a grid, from flat priors
-//! of their logarithms.
+//! The odds of being over the bound are modeled as a floor, which any load has, and a power of the load:
+//! `odds(load) = odds(a) (f + (1 - f) (load / x)^b)`. `x` is the load at which the allowed share `a` is
+//! reached. `f` in `[0, 1)` is the part of the allowed odds that failures or the tail of the service take,
+//! and `b > 0` is the power. (In a queue the tail falls exponentially with the distance from saturation,
+//! which is a power to first order.) The posterior of `x`, `b` and `f` is computed on a grid, from flat
+//! priors of the logarithms of `x` and `b`, and from
+//! a prior of `f` that excludes a floor of which the runs far below the limit show nothing.
 //!
 //! Queries near each other in time are over a bound together, so that the counts are not binomial:
 //! a number of queries, the dispersion, counts as one. It is estimated from the deviance of the
@@ -16,6 +18,7 @@
 //! A run whose share is far from the allowed one only determines the side: there the power law need
 //! not hold.
 
+use super::evidence::is_clear_miss;
 use super::limit::Block;
 
 /// Data of one run for one limit.
@@ -34,8 +37,12 @@ pub struct Fit {
     grid: Vec<f64>,
     /// Probability that the limit is reached below the upper edge of each cell.
     cumulated: Vec<f64>,
-    /// Power of the load with which the odds grow.
+    /// Power of the load with which the odds grow at the limit.
     pub slope: f64,
+    /// Power of the load above the floor.
+    power: f64,
+    /// Mean part of the allowed odds that any load has.
+    floor: f64,
     /// Number of queries that count as one.
     pub dispersion: f64,
 }
@@ -48,6 +55,14 @@ const ROUNDS: usize = 6;
 const SLOPES: usize = 14;
 const LEAST_SLOPE: f64 = 2.0;
 const GREATEST_SLOPE: f64 = 1_500.0;
+/// Parts of the allowed odds that any load may have.
+const FLOORS: [f64; 5] = [0.0, 0.5, 0.75, 0.9, 0.97];
+/// Distance below the limit, as a logarithm of the load, from which runs show how high the floor may be, and
+/// the number of queries that count as one there: far from the limit, late queries hardly cluster.
+const FAR_BELOW: f64 = 0.2;
+const FAR_DISPERSION: f64 = 5.0;
+/// Mean floor from which a run far below the limit is near the allowed odds.
+const HIGH_FLOOR: f64 = 0.3;
 /// Odds that differ from the allowed ones by more than this factor only determine the side.
 pub const FAR: f64 = 30.0;
 /// Assumed number of independent events among the queries over the bound, for a run on the
@@ -60,6 +75,8 @@ const WITHIN_WEIGHT: f64 = 6.0;
 const UNSEEN_WORTH: f64 = 8.0;
 /// Maximum lag, in stretches, of the correlation within a run.
 const LAGS: usize = 10;
+/// Distance of a run below the allowed share that is hardly chance, in standard deviations.
+const KEPT: f64 = 2.0;
 
 /// Counts of one run.
 #[derive(Debug, Clone, Copy)]
@@ -73,7 +90,8 @@ struct Counts {
 #[derive(Debug, Clone, Copy)]
 struct Place {
     center: f64,
-    slope: f64,
+    power: f64,
+    floor: f64,
 }
 
 /// Prior of the dispersion: its value, and its weight as a number of runs.
@@ -97,7 +115,7 @@ impl Fit {
             if round > 3 && cell * 24.0 <= high - low && !fit.leans_on_edge(range, whole) {
                 break;
             }
-            let found = Place { center: middle, slope: fit.slope };
+            let found = Place { center: middle, power: fit.power, floor: fit.floor };
             prior = within(data, allowed, found, first_prior(&counts, allowed));
             place = Some(found);
             let margin = 0.5 * (high - low) + cell;
@@ -118,7 +136,7 @@ impl Fit {
         let grid: Vec<f64> = (0..CELLS).map(|at| range.0 + (at as f64 + 0.5) * step).collect();
         let ratio = (GREATEST_SLOPE / LEAST_SLOPE).powf(1.0 / (SLOPES as f64 - 1.0));
         let slopes: Vec<f64> = (0..SLOPES).map(|at| LEAST_SLOPE * ratio.powi(at as i32)).collect();
-        let mut deviances = vec![0.0; CELLS * SLOPES];
+        let mut deviances = vec![0.0; CELLS * SLOPES * FLOORS.len()];
         for run in counts {
             run.add_deviances(allowed, &grid, &slopes, &mut deviances);
         }
@@ -127,13 +145,21 @@ impl Fit {
         let least = deviances.iter().copied().fold(f64::INFINITY, f64::min);
         let known = prior.worth * prior.value;
         let power = -(prior.worth + runs) / 2.0;
-        let (mut by_cell, mut ln_slope) = (vec![0.0; CELLS], 0.0);
-        for (s, &slope) in slopes.iter().enumerate() {
-            for (at, cell) in by_cell.iter_mut().enumerate() {
-                let mass = ((known + deviances[s * CELLS + at]) / (known + least)).powf(power);
+        let priors = floor_priors(counts, allowed, place);
+        let (mut by_cell, mut ln_slope, mut ln_power, mut floors) =
+            (vec![0.0; CELLS], 0.0, 0.0, 0.0);
+        for (row, cells) in deviances.chunks_exact(CELLS).enumerate() {
+            let (slope, floor) = (slopes[row / FLOORS.len()], FLOORS[row % FLOORS.len()]);
+            let mut sum = 0.0;
+            for (deviance, cell) in cells.iter().zip(&mut by_cell) {
+                let likelihood = ((known + deviance) / (known + least)).powf(power);
+                let mass = priors[row % FLOORS.len()] * likelihood;
                 *cell += mass;
-                ln_slope += mass * slope.ln();
+                sum += mass;
             }
+            ln_power += sum * slope.ln();
+            ln_slope += sum * (slope * (1.0 - floor)).ln();
+            floors += sum * floor;
         }
         let total: f64 = by_cell.iter().sum();
         let mut sum = 0.0;
@@ -143,7 +169,8 @@ impl Fit {
         };
         let cumulated = by_cell.iter().map(&mut add).collect();
         let dispersion = ((known + least) / (prior.worth + runs)).max(1.0);
-        Self { grid, cumulated, slope: (ln_slope / total).exp(), dispersion }
+        let [slope, power] = [ln_slope, ln_power].map(|sum| (sum / total).exp());
+        Self { grid, cumulated, slope, power, floor: floors / total, dispersion }
     }
 
     /// Returns whether a narrowed range cuts off much of the posterior.
@@ -192,17 +219,33 @@ impl Counts {
         })
     }
 
-    /// Adds the deviance of the counts for each slope and load: twice the log-likelihood ratio to
+    fn is_clear_miss(&self, allowed: f64) -> bool {
+        let over = (self.share * self.queries).round() as u64;
+        is_clear_miss(Block { queries: self.queries as u64, over }, allowed)
+    }
+
+    /// Returns whether clearly fewer queries are over the limit than it allows.
+    fn is_clearly_kept(&self, allowed: f64) -> bool {
+        let scatter = (allowed * (1.0 - allowed) * self.queries).sqrt();
+        (allowed - self.share) * self.queries > KEPT * scatter
+    }
+
+    /// Adds the deviance of the counts for each slope, floor and load: twice the log-likelihood ratio to
     /// their own share.
     fn add_deviances(&self, allowed: f64, grid: &[f64], slopes: &[f64], deviances: &mut [f64]) {
         let (base, far) = (logit(allowed), FAR.ln());
         let share = self.share.clamp(logistic(base - far), logistic(base + far));
-        let own = entropy(share);
-        for (row, &slope) in deviances.chunks_exact_mut(grid.len()).zip(slopes) {
-            for (deviance, &x) in row.iter_mut().zip(grid) {
-                let z = base + (slope * (self.ln_load - x)).clamp(-far, far);
-                // ln(1 - p) = -softplus(z), ln p = z - softplus(z).
-                *deviance += 2.0 * self.queries * (softplus(z) - share * z + own);
+        let (own, odds_allowed) = (entropy(share), base.exp());
+        let rows = deviances.chunks_exact_mut(grid.len() * FLOORS.len());
+        for (rows, &slope) in rows.zip(slopes) {
+            let rise: Vec<f64> = grid.iter().map(|x| (slope * (self.ln_load - x)).exp()).collect();
+            for (row, floor) in rows.chunks_exact_mut(grid.len()).zip(FLOORS) {
+                for (deviance, rise) in row.iter_mut().zip(&rise) {
+                    let odds = odds_allowed * (floor + (1.0 - floor) * rise).clamp(1.0 / FAR, FAR);
+                    // ln(1 - p) = -ln(1 + odds), ln p = ln odds - ln(1 + odds).
+                    let minus = (1.0 + odds).ln() - share * odds.ln();
+                    *deviance += 2.0 * self.queries * (minus + own);
+                }
             }
         }
     }
@@ -210,7 +253,8 @@ impl Counts {
 
 impl Place {
     fn is_near(self, ln_load: f64) -> bool {
-        (self.slope * (ln_load - self.center)).abs() <= FAR.ln()
+        (self.power * (ln_load - self.center)).abs() <= FAR.ln()
+            || (self.floor >= HIGH_FLOOR && ln_load < self.center)
     }
 }
 
@@ -218,18 +262,41 @@ impl Place {
 fn prior_range(counts: &[Counts], allowed: f64) -> (f64, f64) {
     // A little more than a doubling.
     const ROOM: f64 = 1.0;
-    let loads = |passes: bool| {
-        let side = counts.iter().filter(move |run| (run.share <= allowed) == passes);
+    let loads = |fails: bool| {
+        let side = counts.iter().filter(move |run| run.is_clear_miss(allowed) == fails);
         side.map(|run| run.ln_load)
     };
-    let passed = loads(true).fold(f64::NEG_INFINITY, f64::max);
-    let failed = loads(false).fold(f64::INFINITY, f64::min);
+    let passed = loads(false).fold(f64::NEG_INFINITY, f64::max);
+    let failed = loads(true).fold(f64::INFINITY, f64::min);
     match (passed.is_finite(), failed.is_finite()) {
-        (true, true) => (passed.min(failed) - ROOM, passed.max(failed) + ROOM),
+        (true, true) => {
+            // No run below the highest that failed by chance alone shows that its load passes.
+            let kept = counts.iter().filter(|run| run.is_clearly_kept(allowed));
+            let known = kept.map(|run| run.ln_load).fold(f64::NEG_INFINITY, f64::max);
+            let lowest = loads(false).fold(f64::INFINITY, f64::min);
+            (known.max(lowest).min(failed) - ROOM, passed.max(failed) + ROOM)
+        }
         (true, false) => (passed - ROOM, passed + 3.0 * ROOM),
         (false, true) => (failed - 3.0 * ROOM, failed + ROOM),
         (false, false) => (0.0, ROOM),
     }
+}
+
+/// Returns the weight of each floor: one of which the runs far below the limit show too little is unlikely.
+fn floor_priors(counts: &[Counts], allowed: f64, place: Option<Place>) -> [f64; FLOORS.len()] {
+    let Some(place) = place else { return [1.0; FLOORS.len()] };
+    let far = counts.iter().filter(|run| run.ln_load < place.center - FAR_BELOW);
+    let (queries, over) = far.fold((0.0, 0.0), |(queries, over), run| {
+        (queries + run.queries, over + run.queries * run.share)
+    });
+    FLOORS.map(|floor| {
+        let expected = floor * allowed * queries;
+        if over >= expected {
+            return 1.0;
+        }
+        let term = if over > 0.0 { over * (over / expected).ln() } else { 0.0 };
+        (-(expected - over + term) / FAR_DISPERSION).exp()
+    })
 }
 
 fn first_prior(counts: &[Counts], allowed: f64) -> Prior {
@@ -263,7 +330,7 @@ fn within(data: &[Datum], allowed: f64, place: Place, first: Prior) -> Prior {
 
 /// Returns the variance of the sum of a correlated series around its own mean (Bartlett's window).
 /// It is corrected for the variance that subtracting the mean removes.
-fn long_run(series: &[f64]) -> f64 {
+pub fn long_run(series: &[f64]) -> f64 {
     let lags = LAGS.min(series.len() / 3);
     let hidden = (lags + 1) as f64 / series.len().max(1) as f64;
     let product = |lag: usize| -> f64 {
@@ -286,9 +353,4 @@ fn logistic(z: f64) -> f64 {
 fn entropy(p: f64) -> f64 {
     let term = |p: f64| if p > 0.0 { p * p.ln() } else { 0.0 };
     term(p) + term(1.0 - p)
-}
-
-/// Returns `ln(1 + exp(z))` without overflow.
-fn softplus(z: f64) -> f64 {
-    z.max(0.0) + (-z.abs()).exp().ln_1p()
 }

@@ -37,6 +37,7 @@
 //! assert_eq!((probe.load, probe.purpose), (10.0, Purpose::Bracket));
 //! ```
 
+mod evidence;
 mod fit;
 mod length;
 mod limit;
@@ -161,6 +162,9 @@ const MOST_WHOLE: f64 = 1_048_576.0;
 /// wider than [`WIDE`] (a logarithm: a factor of 4).
 const MOST_WIDE: usize = 40;
 const WIDE: f64 = 1.4;
+/// Number of refining runs after which the search gives up if they do not show that the loads on one side of
+/// the peak keep all limits, or that those on the other miss one.
+const MOST_UNSHOWN: usize = 120;
 /// Maximum number of refining runs.
 const MOST_REFINEMENTS: usize = 200;
 /// Divisor for the length of a refining run: the total length of all refining runs so far, divided
@@ -172,6 +176,8 @@ const LONGEST: u64 = 15;
 const FAR_OVER: f64 = 10.0;
 /// Minimum number of outstanding queries at which a run is ended.
 const FEWEST_OUTSTANDING: f64 = 100.0;
+/// Distance of a refining run below the lowest load of those that bracketed the peak, as a factor.
+const FARTHEST: f64 = 8.0;
 /// Divisor for the ignored beginning of a run: its length divided by this.
 const BEGINNING: u64 = 5;
 
@@ -239,7 +245,8 @@ impl Search {
     /// Records the observation of the run that [`Search::next`] requested.
     pub fn observe(&mut self, observation: Observation) {
         self.observations.push(observation);
-        self.peak = self.is_bracketed().then(|| self.estimate());
+        let is_bracketed = self.peak.is_some() || self.is_bracketed();
+        self.peak = is_bracketed.then(|| self.estimate());
     }
 
     /// Returns the next step without changing the state.
@@ -254,7 +261,8 @@ impl Search {
         if confirmed.is_some() && (is_certain || self.is_within(SETTLED, peak)) {
             return self.done(End::Confirmed, confirmed);
         }
-        let is_wide = self.refinements() >= MOST_WIDE && (peak.high / peak.low).ln() > WIDE;
+        let is_wide = (self.refinements() >= MOST_WIDE && peak.is_wider_than(WIDE))
+            || (self.refinements() >= MOST_UNSHOWN && self.unshown_side(peak).is_some());
         if is_wide || (!is_certain && self.fails_at_any_load()) {
             return self.done(End::Unclear, None);
         }
@@ -281,7 +289,9 @@ impl Search {
     }
 
     fn done(&self, end: End, confirmed: Option<f64>) -> Step {
-        Step::Done(Outcome { end, peak: self.peak.clone(), confirmed })
+        let is_unshown = |peak: &Peak| self.unshown_side(peak) == Some(evidence::Side::Below);
+        let peak = self.peak.clone().filter(|peak| end != End::OutOfTime || !is_unshown(peak));
+        Step::Done(Outcome { end, peak, confirmed })
     }
 
     fn probe(&self, load: f64, duration: Nanos, purpose: Purpose) -> Probe {
@@ -295,14 +305,12 @@ impl Search {
 
     /// The highest load that passed and the lowest one that failed.
     fn bounds(&self) -> (Option<f64>, Option<f64>) {
-        let loads = |passes: bool| {
-            let side = self
-                .observations
-                .iter()
-                .filter(move |observation| self.keeps_all(observation) == passes);
-            side.map(|observation| observation.probe.load)
+        let loads = |result: evidence::Result| {
+            let tried = self.observations.iter().map(|run| run.probe.load);
+            tried.filter(move |&load| self.result_at(load) == result)
         };
-        (loads(true).reduce(f64::max), loads(false).reduce(f64::min))
+        let passed = loads(evidence::Result::Passed).reduce(f64::max);
+        (passed, loads(evidence::Result::Failed).reduce(f64::min))
     }
 
     fn is_bracketed(&self) -> bool {
@@ -310,7 +318,13 @@ impl Search {
     }
 
     fn bracket(&self) -> Step {
+        let last = self.observations.last().map(|run| run.probe.load);
+        let open = last.filter(|&load| self.result_at(load) == evidence::Result::Open);
         let (load, duration) = match self.bounds() {
+            _ if open.is_some() => {
+                let longer = self.rules.short.saturating_mul(evidence::LONG_ENOUGH - 1);
+                (open.unwrap_or(self.rules.from), longer)
+            }
             (None, None) => (self.rules.from, self.rules.short),
             (Some(passed), _) => match self.rules.to {
                 Some(to) if passed < to => (to, self.rules.short),
@@ -331,7 +345,7 @@ impl Search {
             Unit::Whole => load.round(),
         };
         let tried = self.observations.iter().any(|observation| observation.probe.load == load);
-        if (load < 1.0 || tried) && self.rules.unit == Unit::Whole {
+        if (load < 1.0 || (tried && open.is_none())) && self.rules.unit == Unit::Whole {
             return self.done(End::NothingPasses, None);
         }
         if self.observations.len() >= MOST_BRACKETS {
@@ -345,41 +359,6 @@ impl Search {
             return self.done(End::OutOfTime, None);
         }
         Step::Run(self.probe(load, duration, Purpose::Bracket))
-    }
-
-    /// Returns how long a run at a lower load must be, ns, so that it does not pass by having too
-    /// few queries: with the share over a bound of the failed load, it would fail almost certainly.
-    fn length_that_can_pass(&self, failed: f64, load: f64) -> f64 {
-        // The chance of a run without any query over the bound is then 5 %.
-        const EVENTS: f64 = 3.0;
-        // Distance of the share from what is allowed, in standard deviations of a run.
-        const DEVIATIONS: f64 = 4.0;
-        if self.rules.unit == Unit::Whole {
-            return 0.0;
-        }
-        let (share, allowed) = self.missed_share(failed).unwrap_or((1e-9, 0.0));
-        let clear = DEVIATIONS.powi(2) * share / (share - allowed).powi(2);
-        // Half the load hardly changed the share, such as that of answers that fail at any load.
-        let before = self.missed_share(2.0 * failed);
-        let is_flat = before.is_some_and(|(before, _)| before < 2.0 * share);
-        let most = if is_flat { f64::INFINITY } else { 4.0 * self.rules.short as f64 };
-        let length = |queries: f64| queries / load * SECOND as f64;
-        length(EVENTS / share).max(length(clear).min(most))
-    }
-
-    /// Returns the largest share over a limit that the runs at this load missed, and the share that the
-    /// limit allows.
-    fn missed_share(&self, load: f64) -> Option<(f64, f64)> {
-        let runs = self.observations.iter().filter(|run| run.probe.load == load);
-        let missed = runs.flat_map(|run| {
-            let limits = self.rules.limits.iter().enumerate();
-            limits.filter(move |(at, _)| !self.is_kept(run, *at)).map(move |(at, limit)| {
-                let all = Block::sum(&self.counted(run, at));
-                let share = all.over as f64 / all.queries.max(1) as f64;
-                (share.max(1e-9), limit.allowed)
-            })
-        });
-        missed.max_by(|(a, _), (b, _)| a.total_cmp(b))
     }
 
     /// Returns the maximum length of a short run, ns.
@@ -437,6 +416,7 @@ impl Search {
         // detected.
         let wider = (LEAST_SPREAD * self.rules.tolerance / peak.spread).max(1.0);
         let load = peak.middle * (placed / peak.middle).powf(wider);
+        let load = self.check(peak).unwrap_or(load).max(self.lowest() / FARTHEST);
         let load = self.rules.to.map_or(load, |to| load.min(to));
         let load = match self.rules.unit {
             Unit::Rate => load,
@@ -557,6 +537,15 @@ impl Search {
         }
     }
 
+    /// Returns the neighbors of a step, if the runs show one.
+    fn step(&self) -> Option<[f64; 2]> {
+        let counts = |run: &Observation| {
+            let of_limit = |at| self.total(run, at);
+            (run.probe.load, (0..self.rules.limits.len()).map(of_limit).collect::<Vec<Block>>())
+        };
+        step::neighbors(self.observations.iter().map(counts), &self.rules.limits)
+    }
+
     fn estimate(&self) -> Peak {
         let fits = self.rules.limits.iter().enumerate().map(|(at, limit)| {
             let datum = |observation: &Observation| fit::Datum {
@@ -567,17 +556,19 @@ impl Search {
             fit::Fit::from_runs(&data, limit.allowed)
         });
         let mut peak = Peak::from_fits(fits.collect(), self.rules.unit);
-        let counts = |run: &Observation| {
-            let of_limit = |at| Block::sum(&self.counted(run, at));
-            (run.probe.load, (0..self.rules.limits.len()).map(of_limit).collect::<Vec<Block>>())
-        };
-        let runs = self.observations.iter().map(counts);
         // Whether a run passes a wide limit near the capacity is a matter of chance, not of a step.
         let is_wide = self.is_wide_at(peak.load);
         if is_wide {
             peak.widen(length::RESOLUTION * self.rules.tolerance);
-        } else if let Some(pair) = step::neighbors(runs, &self.rules.limits) {
+        } else if let Some(pair) = self.step() {
             peak.narrow(pair, &self.rules);
+        }
+        if let Some(side) = self.unshown_side(&peak) {
+            let loads = self.observations.iter().map(|run| run.probe.load);
+            match side {
+                evidence::Side::Below => peak.low = loads.fold(peak.low, f64::min),
+                evidence::Side::Above => peak.high = loads.fold(peak.high, f64::max),
+            }
         }
         peak
     }

@@ -96,6 +96,11 @@ impl Peak {
         ((self.high / self.low).ln() / 2.0 - self.margin) * (1.96 / DEVIATIONS)
     }
 
+    /// Returns whether the interval of the posterior is wider than this, as a logarithm.
+    pub(super) fn is_wider_than(&self, width: f64) -> bool {
+        2.0 * self.spread * DEVIATIONS / 1.96 > width
+    }
+
     /// Returns the load below which the peak lies with this probability.
     #[must_use]
     pub fn quantile(&self, probability: f64) -> f64 {
@@ -108,6 +113,11 @@ impl Peak {
             *(if 1.0 - kept < probability { &mut low } else { &mut high }) = middle;
         }
         (low + (high - low) / 2.0).exp()
+    }
+
+    /// Returns the number of queries that count as one for this limit.
+    pub(super) fn dispersion(&self, limit: usize) -> f64 {
+        self.fits[limit].dispersion
     }
 
     /// Returns the load of refining run `number` (>= 1). The loads fill the posterior evenly.

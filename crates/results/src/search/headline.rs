@@ -8,16 +8,29 @@ use super::limits::{self, percent};
 use super::{Phase, Point, State};
 use crate::units;
 
-/// Returns the limit that a run came closest to, with the share of queries over it.
+/// Returns the limit that a run came closest to, with the share of queries over it and, if some failed, that
+/// of failures: a failed query is over every limit.
 pub fn nearest(point: &Point) -> Option<String> {
     // `max_by` returns the last of equal entries; the reverse makes that the first limit.
     let of = point.limits.iter().rev().filter_map(|counts| {
         let limit = limits::parse(&counts.limit, 0.99).ok()?;
         let share = counts.over as f64 / counts.queries.max(1) as f64;
-        Some((share / limit.allowed, share, limits::show(&limit)))
+        Some((share / limit.allowed, share, limit))
     });
-    let (_, share, name) = of.max_by(|a, b| a.0.total_cmp(&b.0))?;
-    Some(format!("{} over {name}", percent(share)))
+    let (_, share, limit) = of.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    let over = format!("{} over {}", percent(share), limits::show(&limit));
+    let is_named = matches!(limit.quantity, Quantity::Errors | Quantity::ClientLag);
+    Some(if is_named { over } else { over + &failures(point) })
+}
+
+/// Returns the share of failures of a run as the end of a sentence; empty without failures.
+fn failures(point: &Point) -> String {
+    if point.failed_share > 0.0 {
+        // Rounded up, so that no failure shows as 0 %.
+        format!(" (failed: {})", percent((point.failed_share * 1e5).ceil() / 1e5))
+    } else {
+        String::new()
+    }
 }
 
 /// Returns the limit that all runs together missed most, with the share of queries over it and a note if
@@ -72,6 +85,10 @@ fn uncertain(state: &State) -> Option<String> {
     })
 }
 
+fn full_runs(state: &State) -> impl DoubleEndedIterator<Item = &Point> {
+    state.points.iter().filter(|point| point.folder.is_some())
+}
+
 /// Returns how a search ended, as a sentence, and whether it found a peak.
 pub fn headline(state: &State, directory: &Path) -> (String, bool) {
     let load = state.definition.load;
@@ -82,19 +99,24 @@ pub fn headline(state: &State, directory: &Path) -> (String, bool) {
         Phase::Confirmed => {
             let confirmed = tried(state.confirmed.as_ref().map(|confirmed| confirmed.load));
             match uncertain(state) {
-                None => format!("Confirmed: {confirmed} keep every limit in a full run, VALID"),
+                None => {
+                    let failed = full_runs(state).rfind(|point| point.passed).map(failures);
+                    let failed = failed.unwrap_or_default();
+                    format!("Confirmed: {confirmed} keep every limit in a full run, VALID{failed}")
+                }
                 Some(why) => format!("Not certain: {confirmed} kept every limit, but {why}"),
             }
         }
         Phase::Estimated => "Found, not confirmed (--no-confirm)".into(),
         Phase::Unconfirmed => {
             let failed = "Not confirmed: no full run near the peak was VALID and kept every limit";
-            let mut full = state.points.iter().filter(|point| point.folder.is_some());
-            if full.any(|point| point.overloaded) {
-                format!("{failed} without a growing backlog")
+            let backlog = if full_runs(state).any(|point| point.overloaded) {
+                " without a growing backlog"
             } else {
-                failed.into()
-            }
+                ""
+            };
+            let of_last = full_runs(state).next_back().map(failures).unwrap_or_default();
+            format!("{failed}{backlog}{of_last}")
         }
         Phase::OutOfTime => format!("Out of time; continue with: {go_on} --max-time TIME"),
         Phase::Unclear => {

@@ -234,6 +234,9 @@ pub struct Point {
     pub throughput: Option<f64>,
     /// the part of the throughput within every latency bound
     pub goodput: f64,
+    /// share of the samples that failed; they are over every limit on the system
+    #[serde(default)]
+    pub failed_share: f64,
     /// median latency
     pub p50_ns: i64,
     /// 0.9

@@ -127,6 +127,7 @@ impl Job {
             passed: told.passed,
             throughput: Some(throughput).filter(|rate| rate.is_finite()),
             goodput: if goodput.is_finite() { goodput } else { 0.0 },
+            failed_share: failed_share(&run.record),
             p50_ns: p50,
             p90_ns: p90,
             p99_ns: p99,
@@ -194,6 +195,12 @@ impl Job {
 /// Returns whether a limit is on the client.
 pub(super) fn is_of_client(limit: &Limit) -> bool {
     limit.quantity == Quantity::ClientLag
+}
+
+/// Returns the share of the samples of a run that failed, of those that it issued.
+fn failed_share(record: &Record) -> f64 {
+    let samples = record.query_count() * record.samples_per_query.max(1);
+    record.failed.len() as f64 / samples.max(1) as f64
 }
 
 /// Returns the counts of the run with the largest share over a limit.
