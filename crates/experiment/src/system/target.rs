@@ -132,8 +132,8 @@ fn names_in(folder: &Path) -> Vec<String> {
 /// Returns the failure of a word that names neither a system, a file nor a server, with the most
 /// similar name of a system, task, model file, benchmark or command.
 fn unknown_word(word: &str, commands: &[&str]) -> Failure {
-    let names = known_names(commands);
     let lower = word.to_ascii_lowercase();
+    let names = known_names(&lower, commands);
     let near = similar(&lower, names.iter().map(|(name, _)| name.as_str()));
     let advice = names.iter().find(|(name, _)| Some(name.as_str()) == near);
     let failure = Failure::usage(format!("`{word}` is not a system, a model file or a server"));
@@ -147,8 +147,9 @@ fn unknown_word(word: &str, commands: &[&str]) -> Failure {
     failure.hint(format!("if it is a host, use dyno run http://{word}"))
 }
 
-/// Returns known names in lower case, each with what to write for it.
-fn known_names(commands: &[&str]) -> Vec<(String, String)> {
+/// Returns known names in lower case, each with what to write for it. A benchmark is among them if it is the word:
+/// names of models resemble each other.
+fn known_names(word: &str, commands: &[&str]) -> Vec<(String, String)> {
     let systems = SYSTEMS.into_iter();
     let mut names: Vec<(String, String)> = systems
         .map(|kind| (kind.name.to_owned(), format!("use the system {}", kind.grammar())))
@@ -165,7 +166,8 @@ fn known_names(commands: &[&str]) -> Vec<(String, String)> {
     if let Some(name) = rounds.last()
         && let Ok(round) = Round::named(name)
     {
-        names.extend(round.benchmarks.iter().map(|benchmark| {
+        let same = round.benchmarks.iter().filter(|one| one.name.eq_ignore_ascii_case(word));
+        names.extend(same.map(|benchmark| {
             let advice = format!(
                 "it is a benchmark of MLPerf; add the system: dyno run SYSTEM --round {name} \
                  --benchmark {}",

@@ -228,13 +228,16 @@ fn judge_runs(s: &SearchSettings, runs: &[SearchRun], out: &mut Vec<Finding>) {
     }
 }
 
-/// The load is doubled until a run misses the limit, or halved until one keeps it.
+/// The load is doubled until a run misses the limit, or halved until one keeps it. A run that misses it may be
+/// repeated once at its load, and the second one decides.
 fn judge_bracket(s: &SearchSettings, runs: &[SearchRun], out: &mut Vec<Finding>) {
-    let bracket = runs.iter().take_while(|run| run.purpose == Purpose::Bracket);
+    let bracket = runs.partition_point(|run| run.purpose == Purpose::Bracket);
     let mut expected = s.from;
-    let mut before: Option<bool> = None;
-    for run in bracket {
-        if run.load != expected || before.is_some_and(|before| before != runs[0].passed) {
+    let (mut before, mut first) = (None, None);
+    for same in runs[..bracket].chunk_by(|a, b| a.load == b.load && !a.passed) {
+        let run = &same[same.len() - 1];
+        let first = *first.get_or_insert(run.passed);
+        if same.len() > 2 || run.load != expected || before.is_some_and(|before| before != first) {
             let found = format!("{run:?}");
             out.push(finding("load", format!("{expected}"), found, "CONCEPT: bracket"));
             return;
