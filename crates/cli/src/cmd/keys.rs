@@ -59,8 +59,8 @@ impl KeyArgs {
 fn check_lists(given: &GivenKeys) -> Result<(), Failure> {
     let is_list = |name: &str, value: &str| {
         let is_value = SweepKey::find(name).is_ok_and(|key| key.check(value).is_ok());
-        // Each requirement has a flag of its own.
-        name != "require"
+        // Each requirement has a flag of its own. A run may have several scenarios.
+        !matches!(name, "require" | "scenario")
             && !is_value
             && value.contains(',')
             && read_axis(&format!("{name}={value}")).is_ok()

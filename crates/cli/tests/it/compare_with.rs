@@ -10,7 +10,8 @@ use crate::serve::ServerProcess;
 use crate::servers::{JSON, Server};
 
 /// Writes the results of requests that are 100 ms apart: each is sent 4 ms after its release, its
-/// first token comes 25 ms later, and its last of 8 after 95 ms. The first one takes 6 ms to connect.
+/// first token comes 25 ms later, and its last of 8 after 95 ms. The first one takes 6 ms to connect. No two
+/// runs are equal: in the n-th one, the requests are n ns further apart.
 const SCRIPT: &str = r#"#!/bin/sh
 echo "$@" >> aiperf.arguments
 while [ $# -gt 0 ]; do
@@ -19,9 +20,9 @@ while [ $# -gt 0 ]; do
 done
 [ -e fail ] && { echo "ERROR    no tokenizer"; exit 7; }
 [ -e silent ] && exit 0
-reused=0 number=0
+reused=0 number=0 run=$(wc -l < aiperf.arguments)
 while [ $number -lt $requests ]; do
-    released=$((1700000000000000000 + number * 100000000))
+    released=$((1700000000000000000 + number * (100000000 + run)))
     sent=$((released + 4000000)) ended=$((released + 99000000))
     echo "{\"metadata\":{\"session_num\":$number,\"credit_issued_ns\":$released,\"request_start_ns\":$sent,\"request_end_ns\":$ended,\"benchmark_phase\":\"profiling\",\"was_cancelled\":false},\"metrics\":{\"output_sequence_length\":{\"value\":8,\"unit\":\"tokens\"},\"request_latency\":{\"value\":95.0,\"unit\":\"ms\"},\"time_to_first_token\":{\"value\":25.0,\"unit\":\"ms\"},\"http_req_connection_reused\":{\"value\":$reused,\"unit\":\"ratio\"},\"http_req_connecting\":{\"value\":6.0,\"unit\":\"ms\"},\"usage_prompt_tokens\":{\"value\":128,\"unit\":\"tokens\"}}}" >> "$out/profile_export.jsonl"
     reused=1 number=$((number + 1))

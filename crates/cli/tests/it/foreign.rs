@@ -548,16 +548,21 @@ fn a_run_is_compared_with_the_logs_of_loadgen() {
     let run = "run --quiet --system null --scenario server --mode performance --trace-log --qps 2000 \
                --duration 1s --set min_query_count=100 --out out";
     folder.dyno(run);
-    let same = folder.dyno("compare out out/Server/performance --json --force").exits(0).json();
-    assert_eq!(same["tests"][0]["has_records"], true);
-    for row in same["tests"][0]["metrics"].as_array().unwrap() {
-        assert_eq!(row["baseline"], row["candidate"], "{row}");
+    let same = folder.dyno("compare out out/Server/performance --force").exits(2);
+    assert!(same.stderr.contains("are the same run"), "{}", same.stderr);
+    folder.dyno(&format!("{run}-2 --seed 2"));
+    let [own, logs] = ["out-2", "out-2/Server/performance"]
+        .map(|side| folder.dyno(&format!("compare out {side} --json --force")).exits(0).json());
+    assert_eq!(logs["tests"][0]["has_records"], true);
+    let metrics = |report: &Value| report["tests"][0]["metrics"].as_array().unwrap().clone();
+    for (own, log) in metrics(&own).iter().zip(&metrics(&logs)) {
+        assert_eq!(own["candidate"], log["candidate"], "{log}");
     }
-    assert!(same["remarks"].to_string().contains("LoadGen"), "says whose it is: {same}");
+    assert!(logs["remarks"].to_string().contains("LoadGen"), "says whose it is: {logs}");
 
     // Missing traces and other data are reported.
-    std::fs::write(folder.0.join("out/Server/performance/mlperf_log_trace.json"), "").unwrap();
-    let told = folder.dyno("compare out out/Server/performance --force").exits(0).stdout;
+    std::fs::write(folder.0.join("out-2/Server/performance/mlperf_log_trace.json"), "").unwrap();
+    let told = folder.dyno("compare out out-2/Server/performance --force").exits(0).stdout;
     assert!(told.contains("enable_trace") && told.contains("INCONCLUSIVE"), "{told}");
     let other = reference("Server-PerformanceOnly-trace");
     let ran = folder.dyno(&format!("compare out {other} --force")).exits(2);

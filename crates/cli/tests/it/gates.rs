@@ -406,7 +406,7 @@ fn a_requirement_is_met_missed_or_undecided() {
 fn requirements_are_of_scenarios_and_of_what_is_measured() {
     let folder = Folder::new();
     let check = |arguments: &str, expected: &str| check_rejected(&folder, arguments, 2, expected);
-    check("--require ttft.p90<=5ms", "is not measured: the system reports no tokens");
+    check("--require server:ttft.p90<=5ms", "is not measured: the system reports no tokens");
     check("--require p99<=5ms --mode accuracy", "this run has no performance test");
     check("--require p99<=5ms --mode peak", "mode peak varies the load by the bounds of its");
     check("--require p99<=5ms --mode peak", "use dyno search --limit for the peak");
@@ -505,7 +505,8 @@ fn requirements_of_a_flag_add_to_those_of_a_file() {
 fn few_queries_do_not_decide_a_bound_of_a_sweep() {
     let folder = Folder::new();
     let sweep = "sweep --system model:exponential=1ms --scenario server --mode performance \
-                 --set min_query_count=20 --p99-below 1s --over seed=1,2";
+                 --set min_query_count=20 --set server_target_latency_percentile=0.5 --p99-below 1s \
+                 --over seed=1,2";
     let short =
         folder.dyno(&format!("{sweep} --qps 100 --duration 300ms --out short")).exits(1).stdout;
     let words: Vec<&str> = short.split_whitespace().filter(|word| *word != "│").collect();

@@ -71,7 +71,7 @@ fn the_highest_rate_below_a_latency_is_that_of_the_theory() {
     let ran = folder
         .dyno(
             "sweep --system model:exponential=1ms --scenario server --mode performance \
-             --duration 120s --set server_target_latency_ns=200ms --p99-below 11ms \
+             --duration 400s --set server_target_latency_ns=200ms --p99-below 11ms \
              --over qps=200,500,700,900 --out out",
         )
         .exits(0);

@@ -75,8 +75,6 @@ fn a_user_conf_that_is_not_of_the_run_is_a_warning() {
         ("resnet50.*.target_qps = 100\n", true),
         ("*.Server.target_qps = 100\n", false),
         ("*.*.max_duration = 5\n", false),
-        // LoadGen uses nothing of a file that it cannot parse.
-        ("*.Offline.target_qps = 100\nmade\n", false),
     ] {
         let folder = tree("v5.1");
         folder.write(conf, text);
