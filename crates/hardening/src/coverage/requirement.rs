@@ -92,6 +92,9 @@ fn shares() -> Vec<Case> {
     cases.collect()
 }
 
+/// Whether a judgment is wrong, given the truth.
+type IsWrong = fn(&Judgment) -> bool;
+
 /// Returns the cases of a bound that the truth violates, of one that it keeps, and of one that it
 /// violates without an assumption: as many as there are claims.
 fn of_truths(
@@ -100,7 +103,7 @@ fn of_truths(
     claims: &'static [Claim],
     find: impl Fn(&mut Stream) -> Judgment + Sync + Copy + 'static,
 ) -> Vec<Case> {
-    let truths: [(&str, fn(&Judgment) -> bool); 3] = [
+    let truths: [(&str, IsWrong); 3] = [
         ("violated and not called met", |found| found.finding == Finding::Met),
         ("kept and not called missed", |found| found.finding == Finding::Missed),
         ("violated and not called met without an assumption", |found| {

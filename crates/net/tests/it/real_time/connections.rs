@@ -247,7 +247,7 @@ fn a_request_is_in_flight_until_the_body_of_its_answer_ends() {
                         transfer-encoding: chunked\r\n\r\n";
             let answer = format!("{head}{}{}", chunk(WORD), chunk(DONE));
             stream.write_all(answer.as_bytes()).unwrap();
-            std::thread::sleep(LATER);
+            std::thread::park_timeout(LATER);
             counts.goes();
             if stream.write_all(b"0\r\n\r\n").is_err() {
                 return;

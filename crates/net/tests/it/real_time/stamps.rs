@@ -379,7 +379,7 @@ fn a_request_is_not_late_because_the_server_does_not_read_it() {
     let server = Faulty::start(move |mut stream| {
         // The client has begun to send.
         if stream.peek(&mut [0]).is_ok_and(|n| n > 0) {
-            std::thread::sleep(Duration::from_secs(2));
+            std::thread::park_timeout(Duration::from_secs(2));
             READ_AT.store(clock.now(), SeqCst);
         }
         while request(&mut stream).is_some() {

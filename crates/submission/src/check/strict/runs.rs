@@ -78,6 +78,9 @@ mod tests {
         issues.into_findings().into_iter().map(|finding| finding.check).collect()
     }
 
+    /// Keys and values of a log, and the checks that it fails.
+    type Other = (&'static [(&'static str, &'static str)], &'static [&'static str]);
+
     #[test]
     fn runs_of_a_result_have_one_system_one_library_and_one_loadgen() {
         let run = log(&[
@@ -85,7 +88,7 @@ mod tests {
             ("qsl_name", "\"images\""),
             ("loadgen_version", "\"5.1.0 @ abc\""),
         ]);
-        let others: [(&[(&str, &str)], &[&str]); 6] = [
+        let others: [Other; 6] = [
             (&[("sut_name", "\"box\""), ("qsl_name", "\"images\"")], &[]),
             (&[("sut_name", "\"another\"")], &["log.system"]),
             (&[("qsl_name", "\"texts\"")], &["log.system"]),
