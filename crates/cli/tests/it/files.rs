@@ -28,7 +28,12 @@ fn a_short_run_writes_every_file() {
     // Each reason why a test does not count adds its lines.
     let of = |verdict| ran.stdout.matches(verdict).count();
     let reasons = of("INVALID:") + of("UNDECIDED:");
-    assert!(ran.stdout.lines().count() <= 26 + 10 * reasons, "fits a screen:\n{}", ran.stdout);
+    let notes = of("This machine was busy");
+    assert!(
+        ran.stdout.lines().count() <= 26 + 8 * reasons + notes,
+        "fits a screen:\n{}",
+        ran.stdout
+    );
     assert!(ran.stdout.lines().all(|l| l.chars().count() <= 80), "fits a screen:\n{}", ran.stdout);
     for scenario in ["SingleStream", "MultiStream", "Server", "Offline"] {
         for mode in ["accuracy", "performance"] {

@@ -271,7 +271,7 @@ fn failures_of_few_runs_count_by_their_queries() {
         let (row, verdict, is_open) = compared(&none, &side([0.1, 0.5], 5), pairing);
         assert_eq!((row.finding, verdict, is_open), (Finding::Worse, Verdict::Worse, false));
         assert!(row.change.low > 0.25 && row.change.high < 0.35, "{row:?}");
-        // Only one of the runs fails more: the runs differ, and nobody knows by how much.
+        // Only one of the two runs fails more. Two runs do not show how much runs differ.
         let some = side([0.02, 0.0], 9);
         let (row, verdict, is_open) = compared(&some, &side([0.0, 0.5], 5), pairing);
         assert!(matches!(row.finding, Finding::Inconclusive(_)), "{row:?}");
