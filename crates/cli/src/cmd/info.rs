@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use dyno_experiment::Failure;
 use dyno_experiment::system::{SYSTEMS, SystemKind};
 use dyno_loadgen::config::{Conf, ConfType, built_in_models};
-use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestSettings, nearest};
+use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestSettings, similar};
 use dyno_results::write::pretty;
 use dyno_rules::Round;
 use dyno_submission::audit::{self, AuditTest};
@@ -108,10 +108,11 @@ fn schema(name: Option<&str>) -> Result<String, Failure> {
     let found = named.map(|(document, _, _)| document.schema().to_owned());
     found.ok_or_else(|| {
         let names = || Document::ALL.iter().map(|(_, name, _)| *name);
-        let near = nearest(name, names()).unwrap_or("summary");
         let known: Vec<&str> = names().collect();
         let problem = format!("unknown schema `{name}`; expected one of {}", known.join(", "));
-        Failure::usage(problem).hint(format!("dyno info schema {near}"))
+        let near = similar(name, names());
+        let command = format!("dyno info schema {}", near.unwrap_or_default());
+        Failure::usage(problem).hint(command.trim_end())
     })
 }
 
