@@ -6,7 +6,7 @@ mod sweep;
 
 use std::path::{Path, PathBuf};
 
-use dyno_loadgen::settings::{Origin, Scenario, nearest};
+use dyno_loadgen::settings::{FIELDS, Origin, Scenario, nearest};
 use dyno_results::effective::is_relevant;
 use dyno_tensors::files;
 use toml::Spanned;
@@ -135,13 +135,12 @@ impl Reader<'_> {
                     shortcuts = file.settings[before..].to_vec();
                 }
                 "settings" => file.settings.extend(self.settings(value, None, "settings")),
-                "scenario" => self.scenarios(value, &mut file),
+                "scenario" if value.get_ref().as_table().is_some() => {
+                    self.scenarios(value, &mut file);
+                }
                 "tenants" => self.tenants(value, &mut file),
                 "sweep" => file.sweep = self.sweep(value),
-                other => {
-                    let near = nearest(other, SECTIONS.into_iter()).unwrap_or("run");
-                    self.problem(at, format!("unknown key `{other}`; the nearest key is `{near}`"));
-                }
+                other => self.problem(at, unknown_section(other)),
             }
         }
         self.problems.extend(super::flags::contradictions_in_file(&shortcuts, &file.settings));
@@ -218,6 +217,14 @@ impl Reader<'_> {
                 break;
             }
             let at = name.span().start;
+            if section == "settings"
+                && value.get_ref().as_table().is_some()
+                && let Ok(owner) = keys::scenario(name.get_ref())
+            {
+                let (name, owner) = (name.get_ref(), owner.name());
+                self.problem(at, format!("[settings.{name}]: use [scenario.{owner}]"));
+                continue;
+            }
             let texts = self.texts(value, name.get_ref());
             if texts.is_empty() {
                 continue;
@@ -290,6 +297,18 @@ impl Reader<'_> {
             file.tenants.push(tenant);
         }
     }
+}
+
+/// Returns the problem of a key that is no section: where it belongs, or the nearest section.
+fn unknown_section(name: &str) -> String {
+    if keys::find(name).is_ok() {
+        return format!("`{name}` belongs below [run]");
+    }
+    if FIELDS.iter().any(|field| field.name == name) {
+        return format!("`{name}` belongs below [settings]");
+    }
+    let near = nearest(name, SECTIONS.into_iter()).unwrap_or("run");
+    format!("unknown key `{name}`; the nearest key is `{near}`")
 }
 
 /// Returns the scenario to which a setting belongs, if it is set for another one.
@@ -420,6 +439,23 @@ mod tests {
                 "dyno.toml:4: unknown key `server_target_qsp`; the nearest key is \
                  `server_target_qps`",
             ],
+        );
+        check(
+            "version = 1\nsystem = \"null\"\nmin_query_count = 1\nrnu = 1\n[run]\nrequest_rate = 4\n",
+            &[
+                "dyno.toml:3: `min_query_count` belongs below [settings]",
+                "dyno.toml:4: unknown key `rnu`; the nearest key is `run`",
+                "dyno.toml:6: unknown key `request_rate` in [run]; the nearest key is `qps`",
+                "dyno.toml:2: `system` belongs below [run]",
+            ],
+        );
+        check(
+            "version = 1\nscenario = \"Server\"\n",
+            &["dyno.toml:2: `scenario` belongs below [run]"],
+        );
+        check(
+            "version = 1\n[settings.server]\nmin_query_count = 1\n",
+            &["dyno.toml:2: [settings.server]: use [scenario.Server]"],
         );
         check(
             "version = 1\n[scenario.Server]\nmin_query_count = \"many\"\n",

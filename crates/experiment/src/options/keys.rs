@@ -283,9 +283,13 @@ keys! {
 pub fn find(name: &str) -> Result<&'static Key, String> {
     let hyphenated = name.replace('_', "-");
     let found = KEYS.iter().find(|key| key.name == hyphenated);
-    found.ok_or_else(|| {
-        let near = nearest(&hyphenated, KEYS.iter().map(|key| key.name)).unwrap_or("system");
-        near.replace('-', "_")
+    found.ok_or_else(|| match hyphenated.as_str() {
+        // The flag has both names.
+        "request-rate" => "qps".into(),
+        name => {
+            let near = nearest(name, KEYS.iter().map(|key| key.name)).unwrap_or("system");
+            near.replace('-', "_")
+        }
     })
 }
 
