@@ -33,6 +33,8 @@ fn what_is_no_system_is_answered_with_what_was_meant() {
     check("run ./conv", 3, &["file ./conv does not exist"]);
     check("run llama.gguf", 2, &["llama-server"]);
     check("run dyno.toml", 2, &["--config dyno.toml"]);
+    check("run model.py", 2, &["dyno run py:model.py:FUNCTION"]);
+    check("run onnx:conv.onnx,outptu=y", 3, &["the only key behind the file is output=NAME"]);
     check("run digits --system null", 2, &["select a system"]);
 }
 

@@ -441,7 +441,8 @@ mod tests {
             ],
         );
         check(
-            "version = 1\nsystem = \"null\"\nmin_query_count = 1\nrnu = 1\n[run]\nrequest_rate = 4\n",
+            "version = 1\nsystem = \"null\"\nmin_query_count = 1\nrnu = 1\n\
+             [run]\nrequest_rate = 4\n",
             &[
                 "dyno.toml:3: `min_query_count` belongs below [settings]",
                 "dyno.toml:4: unknown key `rnu`; the nearest key is `run`",
