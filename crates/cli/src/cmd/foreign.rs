@@ -6,7 +6,6 @@ mod tables;
 
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-
 use dyno_loadgen::settings::similar;
 
 use crate::cmd::command_names;
@@ -53,9 +52,10 @@ fn of_word(word: &str) -> Option<String> {
     if word.to_ascii_lowercase().ends_with(".toml") {
         return Some(format!("use dyno run --config {word}"));
     }
-    let similar = || similar(word, command_names().into_iter());
-    let name = |name| format!("a similar subcommand exists: '{name}'");
-    find(WORDS, word).or_else(|| similar().map(name))
+    find(WORDS, word).or_else(|| {
+        let name = similar(word, command_names().into_iter())?;
+        Some(format!("a similar subcommand exists: '{name}'"))
+    })
 }
 
 /// Returns the advice for a flag or another argument that a command does not have.
