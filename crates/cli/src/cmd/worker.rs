@@ -28,7 +28,7 @@ always need one:
 #[command(after_help = format!("{AFTER_HELP}{GRAMMAR}"))]
 pub struct Worker {
     /// Address of the coordinator
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     join: String,
     /// Let the coordinator use these files, variables, libraries or servers; repeatable
     #[arg(long, value_name = "WHAT")]
@@ -46,6 +46,18 @@ pub struct Worker {
     /// Print errors only
     #[arg(short, long)]
     quiet: bool,
+}
+
+/// Reads the address of a coordinator.
+fn address(text: &str) -> Result<String, String> {
+    let is_address = text
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    if is_address {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("expected HOST:PORT, such as 10.0.0.1:7700, found `{text}`"))
+    }
 }
 
 /// Pause between two attempts.

@@ -36,6 +36,7 @@ fn what_is_no_system_is_answered_with_what_was_meant() {
     check("run model.py", 2, &["dyno run py:model.py:FUNCTION"]);
     check("run onnx:conv.onnx,outptu=y", 3, &["the only key behind the file is output=NAME"]);
     check("run digits --system null", 2, &["select a system"]);
+    check("worker --join gpu", 2, &["expected HOST:PORT, such as 10.0.0.1:7700, found `gpu`"]);
 }
 
 #[test]
