@@ -134,8 +134,9 @@ fn configuration() -> String {
         let value = if key.value.is_empty() { "true" } else { key.value };
         let _ = writeln!(
             text,
-            "| `{}` | `{value}` | {} | {} | {} |",
+            "| `{}` | `{}` | {} | {} | {} |",
             key.name.replace('-', "_"),
+            value.replace('|', "\\|"),
             cell(key.help),
             cell(key.default),
             cell(&needs_of(key.name))
