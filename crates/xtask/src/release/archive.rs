@@ -121,10 +121,9 @@ mod tests {
         }
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/install.sh");
         fs::copy(script, archive.join(INSTALLER)).unwrap();
-        for name in ["man/man1/dyno.1", "completions/dyno.bash", "completions/dyno.zsh"] {
+        for name in MANUAL {
             fs::write(archive.join(name), "").unwrap();
         }
-        fs::write(archive.join("completions/dyno.fish"), "").unwrap();
         let program = archive.join("dyno");
         fs::write(&program, "#!/bin/sh\necho dyno 1\n").unwrap();
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
