@@ -21,6 +21,9 @@ fn unknown_names_are_answered_with_the_nearest() {
         &["flag --set", "nearest key is `server_target_qps`"],
     );
     check("run --settings.Server.min_query_cont 5", 2, &["the nearest key is `min_query_count`"]);
+    check("run --mode AccuracyOnly", 2, &["found `AccuracyOnly`; use accuracy"]);
+    check("run --accuracy-target 95%", 2, &["from 0 to 1, found `95%`; write 0.95\n"]);
+    check("run --accuracy-target 99.9", 2, &["from 0 to 1, found `99.9`; write 0.999\n"]);
     check("run --scenarios server", 2, &["unexpected argument '--scenarios'", "--scenario"]);
 }
 

@@ -451,6 +451,10 @@ mod tests {
             ],
         );
         check(
+            "version = 1\n[run]\nout = \"\"\n",
+            &["dyno.toml:3: `out`: expected a folder, found an empty text"],
+        );
+        check(
             "version = 1\nscenario = \"Server\"\n",
             &["dyno.toml:2: `scenario` belongs below [run]"],
         );
