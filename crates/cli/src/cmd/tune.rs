@@ -22,7 +22,7 @@ pub use self::trial::read_result;
 
 use crate::exit::Exit;
 
-/// What about it.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(disable_help_subcommand = true)]
 pub struct Tune {
@@ -32,19 +32,19 @@ pub struct Tune {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Tune a network that an external program or the built-in engine evaluates
+    /// Find the smallest formats of a network, which a program or the built-in engine evaluates
     Run(Box<Run>),
-    /// Print the descriptor of a model, with sizes and largest magnitudes as measured
+    /// Print the descriptor of a model, with its measured sizes and largest magnitudes
     Profile(profile::Profile),
-    /// Draw accuracy against width for each layer, and how weights are spread
+    /// Plot accuracy against width for each layer, and histograms of the weights
     Plot(plot::Plot),
     /// Print the layers of a model with the bits of their formats, for simulators
     Layers(layers::Layers),
-    /// Evaluate one trial, which is read from stdin, and print what came of it
+    /// Evaluate one trial from stdin and print its result
     Trial(trial::Trial),
-    /// Print what was found as types of C++, for a program that needs no library
+    /// Print the formats as C++ types, for a program without a library
     Emit(emit::Emit),
-    /// Write a tuned model as one file, with its weights in the bits of their formats
+    /// Write a tuned model as one file, with its weights packed in their formats
     Pack(pack::Pack),
     /// Write a tuned model as ONNX with QuantizeLinear and DequantizeLinear, for other runtimes
     Export(export::Export),
@@ -82,7 +82,7 @@ impl Tune {
         match self.command {
             Command::Run(run) => Ok(run.with_jobs(at_once)),
             _ => Err(Failure::usage("only `tune run` has trials that can be placed")
-                .hint("say -- tune run DESCRIPTOR")),
+                .hint("use dyno launch ... -- tune run DESCRIPTOR")),
         }
     }
 }

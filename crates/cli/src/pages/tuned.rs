@@ -184,7 +184,7 @@ fn next(tuning: &Tuning<'_>) -> Vec<String> {
             escaped(why)
         )),
         TuneEnd::Stopped(_) => advice.push(format!(
-            "Go on with <code>{run} --out {folder} --resume</code>; nothing that was evaluated is lost."
+            "Continue with <code>{run} --out {folder} --resume</code>, which keeps all evaluations."
         )),
     }
     let is_failed = outcome.confirmation.is_none() && is_kept(network, outcome) == Some(false);

@@ -13,17 +13,17 @@ use crate::exit::Exit;
 use crate::output;
 use crate::render::{Alignment, Frame};
 
-/// Which model, and its formats.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Export {
     /// The model, an ONNX file
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// Formats of its objects, as dyno tune run leaves them
+    /// Formats of its objects: opt_conf.txt of dyno tune run
     #[arg(long, value_name = "FILE")]
     formats: PathBuf,
-    /// The file to write [default: MODEL with the ending .qdq.onnx]
+    /// File to write [default: MODEL with the ending .qdq.onnx]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Store weights in formats that ONNX lacks as rounded float32, instead of rejecting them
@@ -32,7 +32,7 @@ pub struct Export {
     /// Store weights of up to 4 bits as int4 instead of int8; ONNX Runtime reads them since 1.19
     #[arg(long)]
     int4: bool,
-    /// Write nodes that ONNX Runtime's optimizations leave as they are
+    /// Write nodes that the optimizations of ONNX Runtime do not change
     #[arg(long)]
     exact: bool,
 }

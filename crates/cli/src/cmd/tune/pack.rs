@@ -14,25 +14,25 @@ use crate::exit::Exit;
 use crate::output;
 use crate::render::{Alignment, Frame};
 
-/// Which model, and its formats.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Pack {
     /// The model, an ONNX file
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// Formats of its objects, as dyno tune run leaves them
+    /// Formats of its objects: opt_conf.txt of dyno tune run
     #[arg(long, value_name = "FILE")]
     formats: PathBuf,
-    /// The file to write [default: MODEL with the ending .packed]
+    /// File to write [default: MODEL with the ending .packed]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
-The file has the model's graph, the formats, and the codes of all weights that have a format, without a
-gap between them; whoever has it needs no other. Any model that dyno tune run evaluates without a program
-is packed; weights that the graph computes, or that something else reads as well, stay as they are.
+The file contains the graph of the model, the formats, and the packed codes of all weights with a format.
+No other file is needed. All models that dyno tune run evaluates without a program can be packed. Weights
+that the graph computes, or that another node also reads, stay in FLOAT 32.
 Example:
   dyno tune pack lenet.onnx --formats tune-lenet/opt_conf.txt
   dyno run --system tuned:packed=lenet.packed --data x.npy --labels y.npy";
