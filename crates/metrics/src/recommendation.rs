@@ -16,13 +16,14 @@ use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores};
 
 const DAY: Need = Need {
     name: "day_23",
-    help: "the last day of Criteo: a line a pair of user and item, its label before the first tab; \
-           without it answers hold predictions and labels in turn",
+    help: "the last day of Criteo: one line per pair of user and item, with its label before the \
+           first tab; without this file, each answer contains predictions and labels in turn",
     is_required: false,
 };
 const TRACE: Need = Need {
     name: "trace",
-    help: "dlrm_trace_of_aggregated_samples.txt: a line a sample, its third number the pairs in it",
+    help: "dlrm_trace_of_aggregated_samples.txt: one line per sample, whose third number is the \
+           number of pairs",
     is_required: false,
 };
 

@@ -9,10 +9,10 @@ use super::super::{AnswerError, Figure, Method, RepeatPolicy, Scorer, Scores};
 /// Method of `dlrm-v3`.
 pub const NORMALIZED_ENTROPY: Method = Method {
     name: "normalized-entropy",
-    title: "cross entropy over that of the mean label, share of right sides of 0.5, mean AUC of \
-            the answers",
-    answer: "time, query, then of all candidates the predictions, the labels, the weights, and \
-             their number",
+    title: "cross entropy divided by that of the mean label, share of predictions on the correct \
+            side of 0.5, and mean AUC of the answers",
+    answer: "time and query; then the predictions, labels and weights of all candidates, and their \
+             number",
     element: Some(Element::F32),
     needs: &[],
     choices: &[],
