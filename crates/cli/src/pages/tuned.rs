@@ -179,8 +179,8 @@ fn next(tuning: &Tuning<'_>) -> Vec<String> {
                 .into(),
         ),
         TuneEnd::Stopped(Stop::Failed(why)) => advice.push(format!(
-            "It failed: {}. Mend that, and go on with <code>{run} --out {folder} --resume</code>; nothing \
-             that was evaluated is lost.",
+            "It failed: {}. Fix the cause, and continue with <code>{run} --out {folder} \
+             --resume</code>, which keeps all evaluations.",
             escaped(why)
         )),
         TuneEnd::Stopped(_) => advice.push(format!(

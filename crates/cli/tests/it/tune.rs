@@ -425,7 +425,7 @@ fn closed_mode_refuses_what_the_rules_forbid() {
     let ran = folder.dyno("tune run net/toy.toml --closed v0.7 --margin 0.07").exits(2);
     assert!(ran.stderr.contains("--closed may lose 0.01"), "{}", ran.stderr);
     let ran = folder.dyno("tune run net/toy.toml --closed v0.7 --platform paper").exits(2);
-    assert!(ran.stderr.contains("--closed has the formats of mlperf-v0.7"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--closed uses the formats of mlperf-v0.7"), "{}", ran.stderr);
     folder.write("net/validation.txt", "sample-50\nsample-7\n");
     let ran = folder.dyno("tune run net/toy.toml --closed v0.7 --out a").exits(2);
     assert!(

@@ -171,7 +171,7 @@ impl Data {
         let ([input], None, CorrectnessRule::Labels(labels)) =
             (&self.fed.inputs[..], &self.fed.lengths, &self.fed.correctness)
         else {
-            return Err("a system is played with one array of samples and its labels".into());
+            return Err("a system is run with one array of samples and their labels".into());
         };
         let size: usize = input.dims.iter().product();
         let set = &self.sets[subset as usize];

@@ -28,8 +28,8 @@ use crate::watch::Interrupt;
 pub fn program(network: &Network) -> Result<&ExternalProgram, Failure> {
     network.external.as_ref().ok_or_else(|| {
         Failure::usage("the descriptor names no program: `cmd_fullset` is missing").hint(
-            "cmd_fullset = \"./network --config {config}\" and get_result_regex = 'accuracy: ([0-9.]+)' say \
-             how an accuracy is found",
+            "for example cmd_fullset = \"./network --config {config}\" with get_result_regex = \
+             'accuracy: ([0-9.]+)'",
         )
     })
 }

@@ -178,15 +178,15 @@ pub fn remarks(
     match &outcome.end {
         TuneEnd::Complete => {}
         TuneEnd::Stopped(Stop::Interrupted) => {
-            lines.push("interrupted: this is the best so far; --resume goes on".into());
+            lines.push("interrupted: this is the best result so far; --resume continues".into());
         }
         TuneEnd::Stopped(Stop::Limit) => {
             lines.push(
-                "ended by --max-evaluations: this is the best so far; --resume goes on".into(),
+                "ended by --max-evaluations: this is the best result so far; --resume continues".into(),
             );
         }
         TuneEnd::Stopped(Stop::Failed(_)) => {
-            lines.push("ended by a failure: this is the best so far; --resume goes on".into());
+            lines.push("ended by a failure: this is the best result so far; --resume continues".into());
         }
     }
     lines

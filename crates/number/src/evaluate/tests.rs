@@ -270,7 +270,7 @@ fn what_the_engine_cannot_do_is_told() {
         let samples = Samples { values: vec![0.0; 4], labels: vec![0] };
         ChainEvaluator::new(&net.finish(), samples, Default::default()).unwrap_err().to_string()
     };
-    let expected = "Tanh (Tanh_0) is none that the built-in engine has; such a model needs a program, \
+    let expected = "Tanh (Tanh_0) is not supported by the built-in engine; such a model needs a program, \
                     `cmd_fullset`";
     assert_eq!(refused("Tanh"), expected);
     // Padding that makes an output of terabytes, or of more pixels than a number holds.

@@ -42,7 +42,7 @@ fn lines(path: &Path) -> Result<Vec<String>, DataError> {
     })?;
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
     let refused =
-        |line: usize| DataError::malformed(path, line, "a sentence a line", "a line without words");
+        |line: usize| DataError::malformed(path, line, "one sentence per line", "a line without words");
     match lines.iter().position(|line| line.trim().is_empty()) {
         Some(at) => Err(refused(at + 1)),
         None if lines.is_empty() => Err(refused(1)),

@@ -185,7 +185,7 @@ impl Run {
             return Err(Failure::usage(
                 "the built-in engine measures latencies one after the other, in one process",
             )
-            .hint("leave out dyno launch, or say another objective"));
+            .hint("remove dyno launch, or use another --objective"));
         }
         let mut arguments = ["tune", "trial"].map(String::from).to_vec();
         arguments.extend(self.described.arguments()?);
@@ -374,9 +374,9 @@ impl Run {
         let platform = self.closed.and_then(ClosedRules::platform);
         if let (Some(list), Some(other)) = (platform, &self.described.platform) {
             let problem =
-                format!("--closed has the formats of {list}, and --platform says {other}");
+                format!("--closed uses the formats of {list}, but --platform is {other}");
             return Err(
-                Failure::usage(problem).hint("leave one of them out, or say --closed current")
+                Failure::usage(problem).hint("remove one of them, or use --closed current")
             );
         }
         let mut network = self.described.network(platform)?;
@@ -387,9 +387,9 @@ impl Run {
         if let Some(WantedObjective::Formats(objective)) = &self.objective {
             let without = network.layers.iter().find(|layer| layer.macs == 0);
             if let (true, Some(layer)) = (objective.needs_macs(), without) {
-                let problem = format!("--objective asks for the products of {}", layer.name);
+                let problem = format!("--objective needs the products of {}", layer.name);
                 return Err(Failure::usage(problem)
-                    .hint("`macs` in the descriptor says them, one number a layer"));
+                    .hint("add `macs` to the descriptor, with one number per layer"));
             }
             network.objective = objective.clone();
         }
@@ -401,7 +401,7 @@ impl Run {
                 "--closed may lose {most} of the accuracy, and --margin is {}",
                 network.error_margin
             );
-            return Err(Failure::usage(problem).hint("say --target 99 or --target 99.9"));
+            return Err(Failure::usage(problem).hint("use --target 99 or --target 99.9"));
         }
         confirm::check_objective(&network)?;
         Ok((network, scenario))
@@ -455,7 +455,7 @@ impl Run {
                 "{} contains the journal of a job",
                 folder.display()
             ))
-            .hint("--resume goes on with it, and --out DIR begins another one")),
+            .hint("continue it with --resume, or start another one with --out DIR")),
             _ => {
                 std::fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, &error))?;
                 Ok(folder)
@@ -474,17 +474,17 @@ impl Run {
             return Err(Failure::usage(
                 "--closed needs `calibration` and `validation` in the descriptor",
             )
-            .hint("each is a file that names a sample a line"));
+            .hint("each is a file with one sample per line"));
         };
         let commands = [&external.small_command, &external.confirmation_command];
         let commands = commands.into_iter().flatten().chain([&external.full_command]);
         for command in commands {
             if !command.contains("{samples}") {
                 return Err(Failure::usage(format!(
-                    "--closed says by which samples: `{command}` has no {{samples}}"
+                    "--closed needs {{samples}} in each command, but `{command}` has none"
                 ))
                 .hint(
-                    "put {samples} where the program is told the file with the names of samples",
+                    "put {samples} where the program expects the file with the names of the samples",
                 ));
             }
         }
