@@ -272,7 +272,7 @@ keys! {
         |o, v, _| { o.records = keep(v)?; Ok(()) };
     "trace-log" "" "Write mlperf_log_trace.json, half a kilobyte per sample" "off"
         |o, v, _| { o.trace_log = switch(v)?; Ok(()) };
-    "texts" "" "Write the text of each request and answer to texts.jsonl, a line each; they are kept in memory until the run ends" "off"
+    "texts" "" "Write the text of each request and answer to texts.jsonl, one line each; they are kept in memory until the run ends" "off"
         |o, v, _| { o.keeps_texts = switch(v)?; Ok(()) };
 }
 
