@@ -190,7 +190,7 @@ fn ctrl_c_ends_jobs_and_leaves_the_journal_whole() {
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(kill.success());
     let ran = ProgramResult::from(child.wait_with_output().unwrap()).exits(130);
-    assert!(ran.stdout.contains("interrupted: this is the best so far"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("interrupted: this is the best result so far"), "{}", ran.stdout);
     let program = folder.read("net/here");
     let left = Command::new("kill").args(["-0", program.trim()]).stderr(Stdio::null()).status();
     assert!(!left.unwrap().success(), "what a job ran is ended with it");

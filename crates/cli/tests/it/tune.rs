@@ -490,7 +490,7 @@ fn ctrl_c_keeps_the_best_answer_so_far() {
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
     assert!(kill.success());
     let ran = ProgramResult::from(child.wait_with_output().unwrap()).exits(130);
-    assert!(ran.stdout.contains("interrupted: this is the best so far"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("interrupted: this is the best result so far"), "{}", ran.stdout);
     let conf = folder.read("out/opt_conf.txt");
     assert!(conf.contains("conv1.weight FIXED 5"), "{conf}");
     let told: Value = serde_json::from_str(&folder.read("out/tune.json")).unwrap();
