@@ -471,15 +471,11 @@ fn a_trial_is_a_job_of_its_own() {
     assert!(refused.stderr.contains("conv1.weight: expected 1 to 32 bits of FIXED, found 99"));
 }
 
-#[test]
-fn ctrl_c_keeps_the_best_answer_so_far() {
-    let script = "awk -f net.awk {config}; grep -q 'EXP' {config} && touch here && sleep 300; true";
-    let line = format!("cmd_smallset = \"{script}\"");
-    let folder = changed(&[("cmd_smallset = \"awk -f net.awk {config}\"", &line)]);
-    let mut command = folder.command("tune run net/toy.toml --out out");
+/// Interrupts a search as soon as its program has written `net/here`.
+pub fn interrupt(folder: &Folder, arguments: &str) {
+    let mut command = folder.command(arguments);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let here = folder.0.join("net/here");
-    // The coarse search is over where EXP is tried.
     let (_never, told) = std::sync::mpsc::channel::<()>();
     for _ in 0..600 {
         if here.exists() {
@@ -491,6 +487,15 @@ fn ctrl_c_keeps_the_best_answer_so_far() {
     assert!(kill.success());
     let ran = ProgramResult::from(child.wait_with_output().unwrap()).exits(130);
     assert!(ran.stdout.contains("interrupted: this is the best result so far"), "{}", ran.stdout);
+}
+
+#[test]
+fn ctrl_c_keeps_the_best_answer_so_far() {
+    let script = "awk -f net.awk {config}; grep -q 'EXP' {config} && touch here && sleep 300; true";
+    let line = format!("cmd_smallset = \"{script}\"");
+    let folder = changed(&[("cmd_smallset = \"awk -f net.awk {config}\"", &line)]);
+    // The coarse search is over where EXP is tried.
+    interrupt(&folder, "tune run net/toy.toml --out out");
     let conf = folder.read("out/opt_conf.txt");
     assert!(conf.contains("conv1.weight FIXED 5"), "{conf}");
     let told: Value = serde_json::from_str(&folder.read("out/tune.json")).unwrap();
