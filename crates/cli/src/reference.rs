@@ -327,7 +327,7 @@ fn every_variable_that_is_read_is_told() {
             }
         }
     }
-    for known in ["HOME", "NO_COLOR"] {
+    for known in ["HOME", "NO_COLOR", "CONDA_PREFIX"] {
         assert!(read.iter().any(|name| name == known), "{read:?}");
     }
     // Read by tests only.

@@ -229,6 +229,11 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "if neither empty nor 0, results are colored even if stdout is not a terminal.",
     ),
     ("COLUMNS", "width of help texts without a terminal."),
+    (
+        "CONDA_PREFIX",
+        "environment of conda that `dyno compare --with` searches for the other tool, after \
+         VIRTUAL_ENV.",
+    ),
     ("DYNO_CACHE", "cache folder of `dyno fetch` for models and data; --cache overrides it."),
     (
         "DYNO_END_WITH_STDIN",
@@ -266,7 +271,11 @@ pub const VARIABLES: &[(&str, &str)] = &[
          by default.",
     ),
     ("ORT_DYLIB_PATH", "shared library of ONNX Runtime; --ort-lib overrides it."),
-    ("PATH", "folders that are searched for python3, which locates ONNX Runtime."),
+    (
+        "PATH",
+        "folders that are searched for programs: python3, which locates ONNX Runtime, the other tool \
+         of `dyno compare --with`, and those that options and descriptors name.",
+    ),
     ("TERM", "dumb disables colors and --tui, and turns the status line into one line every 10 s."),
     ("TMPDIR", "folder for results that cannot be written to their own folder."),
     (
