@@ -12,7 +12,7 @@ use super::keys::one_of;
 use crate::exit::Exit;
 use crate::output;
 
-/// What to write where.
+/// Flags of the command.
 #[derive(Debug, Args)]
 pub struct Export {
     /// Run directory, or a result of LoadGen, vLLM, guidellm or aiperf

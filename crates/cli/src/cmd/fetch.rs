@@ -14,7 +14,7 @@ use dyno_task::package::{self, Package};
 use crate::exit::Exit;
 use crate::output;
 
-/// What to fetch, and from where.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Fetch {

@@ -21,7 +21,7 @@ use crate::{output, render};
 
 pub use metrics::METRICS;
 
-/// What about.
+/// Flags of the command.
 #[derive(Debug, Args)]
 pub struct Info {
     /// Topic to list

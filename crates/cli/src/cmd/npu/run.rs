@@ -20,7 +20,7 @@ use super::simulation::{Simulation, time};
 use crate::exit::Exit;
 use crate::output;
 
-/// Which networks, on which NPU, under which schedulers.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Run {

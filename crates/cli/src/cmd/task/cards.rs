@@ -22,7 +22,7 @@ use crate::render::wrap;
 /// Columns of a line.
 const WIDTH: usize = 80;
 
-/// Which list.
+/// Flags of the command.
 #[derive(Debug, Args)]
 pub struct List {
     /// Print JSON
@@ -95,7 +95,7 @@ fn state(card: &Card, cache: &Cache) -> String {
     }
 }
 
-/// Which card.
+/// Flags of the command.
 #[derive(Debug, Args)]
 pub struct Show {
     /// Name of the task

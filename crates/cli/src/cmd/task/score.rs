@@ -23,7 +23,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::output::console;
 
-/// What to score against what.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Score {
