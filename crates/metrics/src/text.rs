@@ -11,8 +11,7 @@ use punkt::Punkt;
 use tokenizer::Tokenizer;
 
 /// Description of answers that are texts.
-pub(super) const ANSWER: &str =
-    "the text in UTF-8, or with a tokenizer its tokens (default int64)";
+pub(super) const ANSWER: &str = "the text in UTF-8, or with a tokenizer its tokens (default int64)";
 
 pub(super) const TOKENIZER: Need = Need {
     name: "tokenizer",

@@ -182,11 +182,14 @@ pub fn remarks(
         }
         TuneEnd::Stopped(Stop::Limit) => {
             lines.push(
-                "ended by --max-evaluations: this is the best result so far; --resume continues".into(),
+                "ended by --max-evaluations: this is the best result so far; --resume continues"
+                    .into(),
             );
         }
         TuneEnd::Stopped(Stop::Failed(_)) => {
-            lines.push("ended by a failure: this is the best result so far; --resume continues".into());
+            lines.push(
+                "ended by a failure: this is the best result so far; --resume continues".into(),
+            );
         }
     }
     lines

@@ -373,11 +373,8 @@ impl Run {
     fn network(&self) -> Result<(Network, Option<Arc<Scenario>>), Failure> {
         let platform = self.closed.and_then(ClosedRules::platform);
         if let (Some(list), Some(other)) = (platform, &self.described.platform) {
-            let problem =
-                format!("--closed uses the formats of {list}, but --platform is {other}");
-            return Err(
-                Failure::usage(problem).hint("remove one of them, or use --closed current")
-            );
+            let problem = format!("--closed uses the formats of {list}, but --platform is {other}");
+            return Err(Failure::usage(problem).hint("remove one of them, or use --closed current"));
         }
         let mut network = self.described.network(platform)?;
         let scenario = self.scenario(&network)?;
@@ -447,15 +444,13 @@ impl Run {
         let folder = std::path::absolute(&folder).unwrap_or(folder);
         let has_journal = folder.join(JOURNAL).exists();
         match (self.resume, has_journal) {
-            (true, false) => Err(Failure::usage(format!(
-                "there is no job to resume in {}",
-                folder.display()
-            ))),
-            (false, true) => Err(Failure::usage(format!(
-                "{} contains the journal of a job",
-                folder.display()
-            ))
-            .hint("continue it with --resume, or start another one with --out DIR")),
+            (true, false) => {
+                Err(Failure::usage(format!("there is no job to resume in {}", folder.display())))
+            }
+            (false, true) => {
+                Err(Failure::usage(format!("{} contains the journal of a job", folder.display()))
+                    .hint("continue it with --resume, or start another one with --out DIR"))
+            }
             _ => {
                 std::fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, &error))?;
                 Ok(folder)
