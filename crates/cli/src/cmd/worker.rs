@@ -142,6 +142,7 @@ impl Worker {
             seat: self.seat,
         };
         let clock = Clock::start();
+        let mut is_waiting = false;
         loop {
             let error = match Member::join(&join) {
                 Ok(member) => return Ok(Some(member)),
@@ -175,6 +176,10 @@ impl Worker {
                     }
                     _ => failure,
                 });
+            }
+            if !is_waiting {
+                self.say(format_args!("waiting for a coordinator at {}", self.join));
+                is_waiting = true;
             }
             dyno_experiment::sweep::pause(PAUSE, &mut |_| interrupt.is_asked());
             if interrupt.is_asked() {
