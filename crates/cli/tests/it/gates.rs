@@ -163,6 +163,53 @@ fn settings_that_depend_on_others_are_rejected_without_them() {
 }
 
 #[test]
+fn bounds_that_no_test_judges_are_rejected() {
+    let folder = Folder::new();
+    let check = |arguments: &str, expected: &str| check_rejected(&folder, arguments, 2, expected);
+    let run = "--scenario Server --mode performance --qps 100";
+    let ttft = "--set server_ttft_latency=1us";
+    let missing = |system: &str| {
+        format!("--set server_ttft_latency has no effect: system `{system}` reports no tokens")
+    };
+    check(&format!("--system model:fixed=1ms {run} {ttft}"), &missing("model"));
+    let whole = "--system openai:http://127.0.0.1:1,model=m,stream=false";
+    check(&format!("{whole} {run} {ttft}"), &missing("openai"));
+    let tokens = "--system model:fixed=1ms,tokens=5-20,per-token=50us";
+    let off = "server_ttft_latency has no effect: use_token_latencies is false";
+    check(&format!("{tokens} {run} {ttft}"), off);
+    let replaced = "--set server_target_latency_ns=1us --require ttft.p50<=1s";
+    let in_parts = "server_target_latency_ns has no effect: answers come in parts";
+    check(&format!("{tokens} {run} {replaced}"), in_parts);
+    // Also in files, and for a tenant.
+    let head = "version = 1\n[run]\nsystem = \"model:fixed=1ms\"\nscenario = \"Server\"\n\
+                mode = \"performance\"\nduration = \"1s\"\n";
+    folder.write("run.toml", &format!("{head}[settings]\nserver_ttft_latency = \"1us\"\n"));
+    check("--config run.toml", "run.toml:8: `server_ttft_latency` has no effect");
+    let tenant = "[[tenants]]\nname = \"a\"\n[tenants.settings]\nserver_ttft_latency = \"1us\"\n";
+    folder.write("tenant.toml", &format!("{head}{tenant}"));
+    check("--config tenant.toml", "tenant.toml:10: `server_ttft_latency` has no effect");
+    let points = "--scenario Server --mode performance --over qps=100,200 --dry-run";
+    let swept = folder.dyno(&format!("sweep --system model:fixed=1ms {points} {ttft}")).exits(2);
+    assert!(swept.stderr.contains(&missing("model")), "{}", swept.stderr);
+    // Bounds that are judged.
+    let judged = format!("{tokens} {run} {ttft} --set use_token_latencies=true --duration 1s");
+    let ran = folder.dyno(&format!("run {judged} --json")).exits(1).json();
+    assert_eq!(ran["tests"][0]["plan"]["first_token_bound_ns"], 1000, "{ran}");
+}
+
+/// Server's accuracy test has arrivals, too. At LoadGen's default of 1/s, it takes a second per sample.
+#[test]
+fn accuracy_tests_of_server_have_a_rate_that_suits_the_system() {
+    let folder = Folder::new();
+    let run = "run --scenario Server --mode accuracy";
+    let plan = folder.dyno(&format!("{run} --dry-run")).exits(0).stdout;
+    assert!(plan.contains("server_target_qps is determined by a short probe"), "{plan}");
+    let ran = folder.dyno(&format!("{run} --json")).exits(0).json();
+    let rate = ran["tests"][0]["plan"]["target_qps"].as_f64().unwrap();
+    assert!(rate > 1.0, "{ran}");
+}
+
+#[test]
 fn of_different_values_by_two_flags_neither_is_chosen() {
     let folder = Folder::new();
     let check = |arguments: &str, expected: &str| check_rejected(&folder, arguments, 2, expected);
