@@ -246,7 +246,10 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         ("--scenario offline", "a search raises the qps of Server"),
         ("--scenario MultiStream", "MultiStream has no default limit"),
         ("--mode accuracy", "runs only performance tests"),
-        ("--from 9 --limit tpot.p99<=1s", "TPOT p99 <= 1.00 s is not measured: the system reports no"),
+        (
+            "--from 9 --limit tpot.p99<=1s",
+            "TPOT p99 <= 1.00 s is not measured: the system reports no",
+        ),
         (
             "--from 9 --limit p99<=5ms --set server_target_latency_ns=1ms",
             "--set server_target_latency_ns has no effect: the limits of the search replace it",
