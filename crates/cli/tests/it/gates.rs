@@ -362,7 +362,7 @@ fn data_and_labels_that_are_none_are_rejected_with_their_place() {
     // Whole numbers in floating point and integers of any width are classes.
     let floats: Vec<u8> = labels.iter().flat_map(|&label| (label as f32).to_le_bytes()).collect();
     let wide = labels.iter().map(|&label| u64::try_from(label).unwrap());
-    let short: Vec<u8> = wide.clone().flat_map(|label| [label as u8, 0]).collect();
+    let short: Vec<u8> = wide.clone().flat_map(|label| [label.to_le_bytes()[0], 0]).collect();
     let wide: Vec<u8> = wide.flat_map(u64::to_le_bytes).collect();
     let run = format!("run {system} --data test.npy --labels y.npy --mode accuracy --json");
     for (code, bytes) in [("<f4", floats), ("<u2", short), ("<u8", wide)] {
