@@ -93,6 +93,9 @@ fn options_without_effect_are_rejected_before_the_run() {
     check("--goodput ttft:5", "--goodput has no effect: system `digits` reports no tokens");
     check("--batch 8 --scenario SingleStream", "--batch has no effect: without --workers");
     check("--batch-wait 1ms --scenario Server", "--batch-wait has no effect");
+    let alone = "a batch of one sample does not wait for others";
+    check("--system model:fixed=1ms --batch-wait 1ms", alone);
+    check("--batch 1 --workers 1 --batch-wait 1ms --scenario Server", alone);
     check("--batch Server=8 --scenario Offline", "--batch has no effect: this run has Offline");
     fixed_batch(&folder);
     check("--system rnn:fixed.onnx --batch 8", "--batch has no effect: the model takes one sample");

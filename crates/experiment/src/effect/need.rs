@@ -346,6 +346,22 @@ pub fn batches(facts: &Facts<'_>) -> Option<UnmetNeed> {
     })
 }
 
+/// Needs batches as [`batches`] does, and of several samples: a batch of one sample is full at once.
+pub fn batch_wait(facts: &Facts<'_>) -> Option<UnmetNeed> {
+    let batch = facts.run.batch.clone().unwrap_or_default();
+    let takes_one =
+        facts.loaded.is_some_and(|system| system.is_engine() && system.about().largest_batch == 1);
+    let is_one = |scenario: &Scenario| {
+        // Simulated systems have batches of one sample by default.
+        takes_one || batch.size(*scenario).map_or(facts.system == "model", |most| most.get() == 1)
+    };
+    if facts.scenarios.iter().all(is_one) {
+        let why = "has no effect: a batch of one sample does not wait for others";
+        return Some(UnmetNeed::new(why, "add --batch N above 1, or remove it"));
+    }
+    batches(facts)
+}
+
 /// Needs an engine whose calls use several threads.
 pub fn threads(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let runtime = facts.loaded?.about().runtime.unwrap_or_default();
