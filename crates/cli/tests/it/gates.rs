@@ -254,6 +254,7 @@ fn options_of_studies_without_effect_are_rejected() {
         "sweep --system model:fixed=1ms --scenario Server --mode performance --over qps=5,6";
     check(&format!("{sweep} --zip"), "zip has no effect: only `qps` varies");
     check(&format!("{sweep} --order-seed 4"), "order-seed has no effect");
+    check(&format!("{sweep} --p99-below 0s"), "expected p99-below above 0");
     let search = "search --system model:fixed=1ms --limit p99<=5ms --confirm";
     check(&format!("{search} --out x"), "--confirm has no effect without --resume");
 }
