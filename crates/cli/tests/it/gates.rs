@@ -409,6 +409,11 @@ fn open_dimensions_are_given_or_the_run_is_rejected() {
     let again = folder.dyno("run --config one/effective.toml --out again --duration 50ms");
     assert!(again.stdout.contains("sample: words 1x9x8"), "{}{}", again.stdout, again.stderr);
 
+    folder.dyno(&format!("run {system} --shape words=1x90x8 --duration 50ms --out long"));
+    let compared = folder.dyno("compare one long").exits(2).stderr;
+    let expected = "shapes of random samples: 1x8x9 against 1x8x90";
+    assert!(compared.contains(expected), "{compared}");
+
     let sweep = format!("sweep {system} --duration 50ms -q --out sweep");
     folder.dyno(&format!("{sweep} --over shape=words=1x3x8,words=1x30x8"));
     let rows: Value = serde_json::from_str(&folder.read("sweep/sweep.json")).unwrap();

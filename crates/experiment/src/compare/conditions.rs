@@ -230,6 +230,20 @@ fn of_data(a: &Data, b: &Data) -> Vec<(&'static str, String, String)> {
     found
 }
 
+/// Returns the dimensions of each input of samples without files, both in order of their size: two
+/// models may name inputs and order axes differently. `None` if samples come from files, or are no
+/// tensors.
+fn dimensions(data: &Data) -> Option<String> {
+    if !data.files.is_empty() || data.shapes.is_empty() {
+        return None;
+    }
+    let mut inputs: Vec<Vec<u64>> = data.shapes.iter().map(|input| input.shape.clone()).collect();
+    inputs.iter_mut().for_each(|shape| shape.sort_unstable());
+    inputs.sort_unstable();
+    let text = |shape: &Vec<u64>| shape.iter().map(u64::to_string).collect::<Vec<_>>().join("x");
+    Some(inputs.iter().map(text).collect::<Vec<_>>().join(", "))
+}
+
 /// Returns the differences between two tests of one scenario.
 pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
     let mut found = Vec::new();
@@ -243,6 +257,9 @@ pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
     if a.is_told() && b.is_told() {
         for (what, baseline, candidate) in of_data(&a.data, &b.data) {
             compare(what, baseline, candidate, false);
+        }
+        if let (Some(of_a), Some(of_b)) = (dimensions(&a.data), dimensions(&b.data)) {
+            compare("shapes of random samples", of_a, of_b, true);
         }
         let size = |test: &Conditions| format!("{} samples", units::count(test.data.total));
         compare("size of the data set", size(a), size(b), false);
