@@ -284,6 +284,9 @@ pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
     if let (Some(a), Some(b)) = (&a.selection, &b.selection) {
         let shown = |set: &str| String::from(if set.is_empty() { "random" } else { set });
         compare("selection of samples", shown(a), shown(b), true);
+        // Of a repetition, the lowest run is compared.
+        let repetition = |plan: &Plan| plan.repetition.clone().unwrap_or_else(|| "once".into());
+        compare("repetition", repetition(of_a), repetition(of_b), true);
     }
     if a.scenario == "Server" {
         for (what, baseline, candidate) in of_arrivals(a, b) {
