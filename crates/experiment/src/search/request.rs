@@ -169,10 +169,10 @@ fn check_tokens(prepared: &PreparedRun, limits: &[Limit]) -> Result<(), Failure>
 /// Rejects bounds of the command line beside limits, which replace them.
 fn reject_bounds(options: &Options) -> Result<(), Failure> {
     let bounds = ["server_target_latency_ns", "server_ttft_latency", "server_tpot_latency"];
-    let is_bound = |(_, key, origin): &(_, &'static str, &Origin)| {
-        bounds.contains(key) && matches!(origin, Origin::Flag(_))
+    let mut flags = options.assigned().filter(|(.., origin)| matches!(origin, Origin::Flag(_)));
+    let Some((_, key, _)) = flags.find(|(_, key, _)| bounds.contains(key)) else {
+        return Ok(());
     };
-    let Some((_, key, _)) = options.assigned().find(is_bound) else { return Ok(()) };
     let problem = format!("--set {key} has no effect: the limits of the search replace it");
     Err(Failure::usage(problem).hint("write it as a limit, or remove it"))
 }
