@@ -176,7 +176,8 @@ fn bounds_that_no_test_judges_are_rejected() {
     };
     check(&format!("--system model:fixed=1ms {run} {ttft}"), &missing("model"));
     let whole = "--system openai:http://127.0.0.1:1,model=m,stream=false";
-    check(&format!("{whole} {run} {ttft}"), &missing("openai"));
+    let planned = folder.dyno(&format!("run {whole} {run} {ttft} --dry-run")).exits(2);
+    assert!(planned.stderr.contains(&missing("openai")), "{}", planned.stderr);
     let tokens = "--system model:fixed=1ms,tokens=5-20,per-token=50us";
     let off = "server_ttft_latency has no effect: use_token_latencies is false";
     check(&format!("{tokens} {run} {ttft}"), off);
