@@ -242,6 +242,11 @@ impl Scorer for Clicks {
                 let pair = |(value, is_clicked)| Ok((parse_prediction(value)?, label(is_clicked)));
                 values.zip(labels).map(pair).collect::<Result<_, _>>()?
             }
+            // The log does not tell which pairs are missing.
+            None if answer.is_empty() => {
+                let expected = "predictions with their labels".to_owned();
+                return Err(AnswerError::Content { expected, found: "none".to_owned() });
+            }
             None if !values.len().is_multiple_of(2) => {
                 let expected = format!("a multiple of {}", 2 * self.element.size());
                 return Err(AnswerError::Length { expected, found: answer.len() });
@@ -312,9 +317,11 @@ mod tests {
             assert_eq!(error.to_string(), format!("expected a prediction, found {found}"));
         }
         assert!(clicks.take(3, &answer(&[0.9])).is_err());
+        let error = clicks.take(4, &[]).unwrap_err();
+        assert_eq!(error.to_string(), "expected predictions with their labels, found none");
         let scores = clicks.scores();
         assert_checker_reads("v5.0", "dlrm-v2-99.9", &scores);
         let text = scores.text;
-        assert_eq!(text, "AUC=100.000%, accuracy=100.000%, good=2, total=2, queries=5\n");
+        assert_eq!(text, "AUC=100.000%, accuracy=100.000%, good=2, total=2, queries=6\n");
     }
 }

@@ -172,9 +172,8 @@ impl Reader<'_> {
             let key = match keys::find(name) {
                 Ok(key) => key,
                 Err(near) => {
-                    let problem =
-                        format!("unknown key `{name}` in [run]; the nearest key is `{near}`");
-                    self.problem(at, problem);
+                    let place = place_of(name, &near, "settings");
+                    self.problem(at, format!("unknown key `{name}` in [run]; {place}"));
                     continue;
                 }
             };
@@ -241,6 +240,11 @@ impl Reader<'_> {
                     self.problem(at, problem);
                 }
                 Ok(assignment) => assignments.push(assignment),
+                Err(_) if is_of_run(name.get_ref()) => {
+                    let place = place_of(name.get_ref(), "", section);
+                    let name = name.get_ref();
+                    self.problem(at, format!("unknown key `{name}` in [{section}]; {place}"));
+                }
                 Err(bad) => self.problems.push(bad.to_string()),
             }
         }
@@ -283,9 +287,8 @@ impl Reader<'_> {
                     other => {
                         let near = nearest(other, ["name", "system", "settings"].into_iter());
                         let near = near.unwrap_or("settings");
-                        let problem = format!(
-                            "unknown key `{other}` in [[tenants]]; the nearest key is `{near}`"
-                        );
+                        let place = place_of(other, near, "tenants.settings");
+                        let problem = format!("unknown key `{other}` in [[tenants]]; {place}");
                         self.problem(key.span().start, problem);
                     }
                 }
@@ -330,6 +333,22 @@ pub fn toml_text(value: &DeValue<'_>) -> Option<String> {
         DeValue::Float(number) => Some(number.as_str().replace('_', "")),
         DeValue::Boolean(value) => Some(value.to_string()),
         DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => None,
+    }
+}
+
+/// Returns whether a key belongs to `[run]` and is no setting.
+fn is_of_run(name: &str) -> bool {
+    keys::find(name).is_ok() && FIELDS.iter().all(|field| field.name != name)
+}
+
+/// Returns where an unknown key belongs: in another section, or it is meant to be the nearest key.
+fn place_of(name: &str, near: &str, settings: &str) -> String {
+    if is_of_run(name) {
+        "it belongs to [run]".into()
+    } else if FIELDS.iter().any(|field| field.name == name) {
+        format!("it belongs to [{settings}]")
+    } else {
+        format!("the nearest key is `{near}`")
     }
 }
 
@@ -461,6 +480,20 @@ mod tests {
         check(
             "version = 1\n[settings.server]\nmin_query_count = 1\n",
             &["dyno.toml:2: [settings.server]: use [scenario.Server]"],
+        );
+        check(
+            "version = 1\nrequire = \"p99<=1s\"\n[run]\nserver_ttft_latency = \"1s\"\n\
+             [settings]\nrequire = \"p99<=1s\"\n",
+            &[
+                "dyno.toml:2: `require` belongs below [run]",
+                "dyno.toml:4: unknown key `server_ttft_latency` in [run]; it belongs to [settings]",
+                "dyno.toml:6: unknown key `require` in [settings]; it belongs to [run]",
+            ],
+        );
+        check(
+            "version = 1\n[[tenants]]\nname = \"a\"\nserver_target_qps = 5\n",
+            &["dyno.toml:4: unknown key `server_target_qps` in [[tenants]]; it belongs to \
+               [tenants.settings]"],
         );
         check(
             "version = 1\n[scenario.Server]\nmin_query_count = \"many\"\n",

@@ -221,7 +221,7 @@ keys! {
         |o, v, _| { add(&mut o.requirements, Requirement::parse(v)?); Ok(()) };
     "goodput" "LIMITS" "Also report the rate within these limits in ms: ttft:MS, tpot:MS and e2el:MS, separated by commas" "the bounds of Server only"
         |o, v, _| { o.goodput = Some(v.parse()?); Ok(()) };
-    "accuracy-target" "SHARE" "Required accuracy, from 0 to 1" "99 % of the reference for digits, otherwise none"
+    "accuracy-target" "SHARE" "Required accuracy from 0 to 1, or the maximum of an error rate" "99 % of the reference for digits, otherwise none"
         |o, v, _| { o.accuracy_target = Some(share(v)?); Ok(()) };
     "deadline" "TIME" "Give up when no answer arrives for this long" "60s more than the test is expected to last"
         |o, v, _| { o.deadline = Some(above_zero(v)?); Ok(()) };

@@ -182,7 +182,7 @@ fn judge_stream(test: &mut summary::Test, report: &Report<'_>, accounts: &Accoun
     }
     let text = format!(
         "{told}. Their latency is measured, but TTFT and TPOT are not, so bounds on them cannot \
-         be judged. Use stream=false, with --set server_target_latency=TIME as the bound."
+         be judged. Use stream=false, with --set server_target_latency_ns=TIME as the bound."
     );
     let reason = Reason::new(ReasonKind::NoStream, text).because_of(Cause::System);
     test.add_reason_after_failures(reason);
@@ -263,7 +263,7 @@ fn judge_hidden_tokens(test: &mut summary::Test, report: &Report<'_>, accounts: 
     }
     let text = format!(
         "{told}, so that the bound on it cannot be judged. Turn reasoning off, or let the server show \
-         it, or use --set server_target_latency=TIME as the bound."
+         it, or use --set server_target_latency_ns=TIME as the bound."
     );
     let reason = Reason::new(ReasonKind::NoStream, text).because_of(Cause::System);
     test.add_reason_after_failures(reason);

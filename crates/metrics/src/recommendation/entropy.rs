@@ -137,6 +137,9 @@ fn candidates(values: &[f64]) -> Result<Vec<Candidate>, AnswerError> {
         return Err(content(expected, format!("{count} and {} values", values.len())));
     }
     let count = (values.len() - OTHERS) / 3;
+    if count == 0 {
+        return Err(content("candidates", "none".to_owned()));
+    }
     let value = |part: usize, at: usize| values[2 + part * count + at];
     let candidate = |at| {
         let candidate =
@@ -243,7 +246,7 @@ mod tests {
     #[test]
     fn an_answer_says_how_many_candidates_it_has() {
         assert_eq!(candidates(&[9.0, 8.0, 0.5, 1.0, 2.0, 1.0]).map(|found| found.len()), Ok(1));
-        for wrong in [&[9.0, 8.0, 0.5, 1.0, 2.0, 2.0][..], &[], &[f64::NAN; 3]] {
+        for wrong in [&[9.0, 8.0, 0.5, 1.0, 2.0, 2.0][..], &[], &[f64::NAN; 3], &[9.0, 8.0, 0.0]] {
             assert!(candidates(wrong).is_err(), "{wrong:?}");
         }
         let error = candidates(&[9.0, 8.0, 1.5, 1.0, 2.0, 1.0]).unwrap_err();
