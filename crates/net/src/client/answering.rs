@@ -226,7 +226,11 @@ impl PendingAnswer {
                 // Counts before the answer is handed over, so that an observer of the end of the
                 // run sees all answers.
                 if is_counted {
-                    shared.threads[self.thread].answer(answer.counted_by, &self.gaps, self.parts);
+                    // The parts of several choices come mixed, so that spans between them mean nothing.
+                    let is_mixed = answer.entry.is_some_and(|entry| entry.choices > 1);
+                    let (gaps, parts) =
+                        if is_mixed { (&[][..], 0) } else { (&self.gaps[..], self.parts) };
+                    shared.threads[self.thread].answer(answer.counted_by, gaps, parts);
                     if let Some(models) = answer.other_model {
                         shared.counters.other_model(models, |name| shared.hidden(name));
                     }
