@@ -216,9 +216,7 @@ impl<'a> Accounts<'a> {
     /// Returns the number of streams with several choices although one was requested.
     pub fn with_further_choices(&self) -> u64 {
         let is_mixed = |entry: &Entry| {
-            entry.choices > 1
-                && entry.demand.choices <= 1
-                && entry.hidden == HiddenTokens::Unknown
+            entry.choices > 1 && entry.demand.choices <= 1 && entry.hidden == HiddenTokens::Unknown
         };
         self.answered().filter(|(_, entry)| is_mixed(entry)).count() as u64
     }

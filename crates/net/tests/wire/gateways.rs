@@ -229,13 +229,24 @@ fn an_error_between_events_has_the_words_of_the_server() {
         assert_eq!((trouble.kind, entry.unwrap().class), (Kind::Refused, Class::InBand));
         assert!(trouble.words.ends_with(": quota"), "{trouble}");
     }
+    // A stream of nothing else.
+    let (found, _) = read(&settings(), EVENTS, "no healthy upstream\n\n");
+    assert!(found.unwrap_err().words.ends_with(": no healthy upstream"));
+    // A whole answer needs no explanation.
+    let (found, entry) =
+        read(&settings(), EVENTS, &format!("{begin}x\n\n{}", stream(&[&ends("stop"), DONE])));
+    assert_eq!((found.unwrap().0.as_str(), entry.unwrap().class), ("a", Class::Whole));
+}
+
+#[test]
+fn an_error_of_a_choice_or_of_the_state_has_the_words_of_the_server() {
     // OpenRouter states the error of a choice, MiniMax the state of an answer.
     let choice = json!({"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error",
         "error": {"code": 502, "message": "engine died"}}]});
     let state = json!({"choices": null, "base_resp": {"status_code": 1004,
         "status_msg": "engine died"}});
     for body in [choice, state] {
-        let event = format!("{begin}data: {body}\n\n");
+        let event = stream(&[&says("a"), &body.to_string()]);
         for (kind, body) in [(JSON, body.to_string()), (EVENTS, event)] {
             let (found, entry) = read(&settings(), kind, &body);
             assert!(found.unwrap_err().words.ends_with(": engine died"), "{body}");
@@ -245,11 +256,4 @@ fn an_error_between_events_has_the_words_of_the_server() {
     let success = json!({"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}],
         "base_resp": {"status_code": 0, "status_msg": ""}});
     assert_eq!(answer(&[&success.to_string(), DONE]).0, "a");
-    // A stream of nothing else.
-    let (found, _) = read(&settings(), EVENTS, "no healthy upstream\n\n");
-    assert!(found.unwrap_err().words.ends_with(": no healthy upstream"));
-    // A whole answer needs no explanation.
-    let (found, entry) =
-        read(&settings(), EVENTS, &format!("{begin}x\n\n{}", stream(&[&ends("stop"), DONE])));
-    assert_eq!((found.unwrap().0.as_str(), entry.unwrap().class), ("a", Class::Whole));
 }
