@@ -109,7 +109,8 @@ impl ServerQuery<'_> {
     /// Returns the endpoint to which an answer redirects the request of `path`.
     ///
     /// # Errors
-    /// [`Kind::Mismatch`]: the target is another interface, the same URL, or another origin.
+    /// [`Kind::Mismatch`]: the target is another interface, the same URL, or another origin, or the
+    /// status changes the method of the request.
     pub fn follow(&self, answer: &HttpAnswer, path: &str) -> Result<Endpoint, Trouble> {
         let from = self.endpoint;
         let location = answer.location().unwrap_or_default();
@@ -120,6 +121,11 @@ impl ServerQuery<'_> {
             let words = format!("{from} redirects requests to {shown:?}, {why}");
             Err(Trouble::new(Kind::Mismatch, self.hidden(&words)))
         };
+        if !is_redirection(answer.status) {
+            return not_followed(
+                "with a status that changes their method; use the URL of the server itself",
+            );
+        }
         let Some(target) = from.redirected(&location, path) else {
             return not_followed(
                 "which is a different interface; use the URL of the server itself",

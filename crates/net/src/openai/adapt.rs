@@ -74,7 +74,9 @@ pub fn adapt(
                 adapted.note_success(&protocol, &answer, query);
                 break;
             }
-            status if is_redirection(status) => adapted.follow(query, &answer, &request.path)?,
+            status @ 300..400 if is_redirection(status) || answer.location().is_some() => {
+                adapted.follow(query, &answer, &request.path)?;
+            }
             400..500 if adapted.replace_rejected(&answer.words()) => {}
             // What was replaced did not help.
             status @ 400..500 => {
