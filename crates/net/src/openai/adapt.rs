@@ -77,9 +77,10 @@ pub fn adapt(
             status @ 300..400 if is_redirection(status) || answer.location().is_some() => {
                 adapted.follow(query, &answer, &request.path)?;
             }
-            400..500 if adapted.replace_rejected(&answer.words()) => {}
-            // What was replaced did not help.
+            // Some servers fail because of a member that they do not know.
+            400..600 if adapted.replace_rejected(&answer.words()) => {}
             status @ 400..500 => {
+                // What was replaced did not help.
                 adapted.settings = given.clone();
                 adapted.remarks.retain(|remark| remark.contains("redirects"));
                 let kind = Kind::of_status(status).filter(|kind| *kind == Kind::Request);

@@ -332,6 +332,26 @@ fn a_redirection_that_is_not_followed_is_named() {
 }
 
 #[test]
+fn a_member_that_makes_a_server_fail_is_left_out() {
+    let fails: Answer = |path, body| match path {
+        "/v1/chat/completions" if body["stream_options"].is_object() => {
+            let words = "unexpected keyword argument 'stream_options'";
+            (500, JSON, json!({"error": {"message": words}}).to_string())
+        }
+        _ => one_model(path, body),
+    };
+    let (server, folder) = (Server::start(fails), Folder::new());
+    folder.dyno(&format!(
+        "run --system openai:http://{},model=tiny,chat=true --num-prompts 4 --out out \
+         --set max_client_lag_ns=0",
+        server.address
+    ));
+    let found = summary(&folder);
+    assert_eq!(found["tests"][0]["metrics"]["answers"]["whole"], 4);
+    assert!(found["remarks"].to_string().contains("rejects stream_options"), "{found}");
+}
+
+#[test]
 fn a_model_is_listed_once_and_a_server_without_chats_is_quoted() {
     let twice: Answer = |path, body| match path {
         "/v1/models" => (200, JSON, json!({"data": [{"id": "tiny"}, {"id": "tiny"}]}).to_string()),
