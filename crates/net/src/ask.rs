@@ -12,8 +12,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use crate::coding::Coding;
 use crate::endpoint::Endpoint;
-use crate::exchange::{HttpVersion, Request};
+use crate::exchange::{Fields as _, HttpVersion, Request};
 use crate::grpc;
 use crate::oip::http::error_words;
 use crate::protocol::LONGEST_ANSWER;
@@ -171,6 +172,7 @@ impl ServerQuery<'_> {
                 .map_err(|trouble| Trouble::new(trouble.kind, self.hidden(&trouble.words)))?;
         }
         let mut messages = grpc::Deframer::default();
+        messages.begin(&answered.fields)?;
         messages.push(&answered.body);
         let malformed = |words: String| Trouble::new(Kind::Malformed, words);
         let message = messages.pop()?;
@@ -336,6 +338,10 @@ impl ServerQuery<'_> {
         })?;
         let trailers = body.trailers().cloned();
         let body = body.to_bytes();
+        // Some servers and gateways compress answers unasked. What cannot be decompressed stays as it is.
+        let coding = Coding::of_field(head.headers.field("content-encoding")).ok().flatten();
+        let content = coding.and_then(|coding| coding.decompressed(&body, LONGEST_ANSWER).ok());
+        let body = content.unwrap_or(body);
         Ok(HttpAnswer { status: head.status.as_u16(), fields: head.headers, body, trailers })
     }
 }
