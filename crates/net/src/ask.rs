@@ -43,6 +43,9 @@ pub struct ServerQuery<'a> {
 /// Time limit of the handshake that shows whether a server speaks TLS.
 const HANDSHAKE: Duration = Duration::from_secs(2);
 
+/// Byte order mark, which some servers write before JSON.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// Answer with any status.
 #[derive(Debug, Clone)]
 pub struct HttpAnswer {
@@ -269,8 +272,12 @@ impl ServerQuery<'_> {
         let (io, request) = (TokioIo::new(stream), self.http(request)?);
         let response = match self.version {
             HttpVersion::Http1 => {
-                let (mut sender, connection) =
-                    hyper::client::conn::http1::handshake(io).await.map_err(broken)?;
+                let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
+                    .allow_obsolete_multiline_headers_in_responses(true)
+                    .allow_spaces_after_header_name_in_responses(true)
+                    .handshake(io)
+                    .await
+                    .map_err(broken)?;
                 // Dropping the sender would end the connection before its answer.
                 self.read(beside(connection, sender.send_request(request)).await).await?
             }
@@ -342,6 +349,7 @@ impl ServerQuery<'_> {
         let coding = Coding::of_field(head.headers.field("content-encoding")).ok().flatten();
         let content = coding.and_then(|coding| coding.decompressed(&body, LONGEST_ANSWER).ok());
         let body = content.unwrap_or(body);
+        let body = body.strip_prefix(MARK).map_or(body.clone(), |json| body.slice_ref(json));
         Ok(HttpAnswer { status: head.status.as_u16(), fields: head.headers, body, trailers })
     }
 }

@@ -352,9 +352,17 @@ fn a_member_that_makes_a_server_fail_is_left_out() {
 }
 
 #[test]
-fn a_model_is_listed_once_and_a_server_without_chats_is_quoted() {
+fn lists_of_models_are_read_and_a_server_without_chats_is_quoted() {
     let twice: Answer = |path, body| match path {
         "/v1/models" => (200, JSON, json!({"data": [{"id": "tiny"}, {"id": "tiny"}]}).to_string()),
+        _ => one_model(path, body),
+    };
+    // A byte order mark, and a field that continues on the next line.
+    let marked: Answer = |path, body| match path {
+        "/v1/models" => {
+            let list = json!({"data": [{"id": "tiny"}]});
+            (200, "application/json\r\nx-note: a\r\n  b", format!("\u{feff}{list}"))
+        }
         _ => one_model(path, body),
     };
     let continues: Answer = |path, body| match path {
@@ -368,6 +376,7 @@ fn a_model_is_listed_once_and_a_server_without_chats_is_quoted() {
     let folder = Folder::new();
     for (answer, found) in [
         (twice, "OpenAI-compatible: model tiny, /chat/completions."),
+        (marked, "OpenAI-compatible: model tiny, /chat/completions."),
         (continues, "/completions. It does not answer chats: HTTP status 404: no chats here."),
     ] {
         let server = Server::start(answer);
