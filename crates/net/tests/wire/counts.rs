@@ -91,11 +91,14 @@ fn thoughts_that_do_not_come_are_hidden_tokens() {
 }
 
 #[test]
-fn no_input_tokens_for_a_prompt_are_no_count() {
+fn counts_of_0_beside_others_are_no_counts() {
     let entry = counted(&json!({"prompt_tokens": 0, "completion_tokens": 2, "total_tokens": 2}));
     assert_eq!((entry.input, entry.output), (None, Some(2)));
     assert!(entry.contradictions.is_empty(), "{entry:?}");
     assert!(entry.oddities.contains(Oddity::NoInput));
+    let none = counted(&json!({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 0}));
+    assert_eq!((none.input, none.output), (Some(5), Some(2)));
+    assert!(none.contradictions.is_empty(), "{none:?}");
     // A total alone counts neither.
     let total = counted(&json!({"total_tokens": 7}));
     assert_eq!((total.input, total.output), (None, Some(2)));

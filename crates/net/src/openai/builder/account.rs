@@ -147,7 +147,9 @@ impl AnswerBuilder {
             (Contradiction::CachedExceedsInput, is_more(claim.cached, claim.input)),
             (
                 Contradiction::TotalDiffers,
-                sum.zip(claim.total).is_some_and(|(sum, total)| sum != u64::from(total))
+                // A total of 0 beside counts is none.
+                sum.zip(claim.total.filter(|total| *total > 0))
+                    .is_some_and(|(sum, total)| sum != u64::from(total))
                     && !is_odd(Oddity::LargerTotal),
             ),
         ];
