@@ -169,6 +169,16 @@ impl Trials<'_, '_> {
 
     /// Returns why the results on the held-out samples prove nothing.
     fn doubt_results(&self, rungs: &[TuneAnswer]) -> Option<String> {
+        let found = self.confirmation.as_ref()?;
+        let is_open = found.verdict == MarginVerdict::Undecided;
+        let lost = found.answer.map_or(f64::INFINITY, |at| found.looks[at].loss);
+        if let Some(share) = self.settings.constant_share
+            && is_open
+            && lost <= found.margin
+            && self.confirmed.is_some_and(|accuracy| accuracy <= share)
+        {
+            return Some(of_constant(share));
+        }
         if self.has_seen_held_out(rungs) {
             let problem = "each configuration has exactly the result that it has on the samples of \
                            the search; cmd_confirmation seems to read the same samples";
@@ -272,7 +282,11 @@ impl Trials<'_, '_> {
         let paired = PairedSamples::new(base, &tuned, 0..base.len(), &self.network().metric)
             .map_err(Stop::Failed)?
             .with_extremes(extremes);
-        let is_confirmed = paired.confirms(margin, level);
+        let is_within = paired.confirms(margin, level);
+        let constant = self.settings.constant_share.filter(|share| {
+            base.mean() > *share && tuned.mean() <= *share && is_within
+        });
+        let is_confirmed = is_within && constant.is_none();
         let changed = match &paired {
             PairedSamples::Right(PairedCounts { broken, fixed, .. }) => Some([*broken, *fixed]),
             PairedSamples::Scores { .. } => None,
@@ -286,7 +300,7 @@ impl Trials<'_, '_> {
             changed,
             is_confirmed,
         };
-        let why = words(&look, margin);
+        let why = constant.map_or_else(|| words(&look, margin), of_constant);
         candidates[0].why.clone_from(&why);
         let question = format!(
             "is the loss at most {} % on samples that the search has not seen ({} samples)?",
@@ -391,6 +405,16 @@ fn is_beyond(paired: &PairedSamples, margin: f64, level: f64) -> bool {
 fn percent(share: f64) -> String {
     let text = format!("{:.3}", 100.0 * share);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Returns why a configuration is no answer, although it loses little: it may always give the most
+/// frequent class, whose share of the samples this is.
+fn of_constant(share: f64) -> String {
+    format!(
+        "the configuration is right no more often than one that gives each sample the most frequent \
+         class ({} %)",
+        percent(share)
+    )
 }
 
 fn words(look: &Look, margin: f64) -> String {

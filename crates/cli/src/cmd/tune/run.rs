@@ -288,6 +288,7 @@ impl Run {
         settings.restarts = self.restarts_of_model(network, built_in);
         let part = self.part_to_hold_out(network);
         let mut data = Data::read(built_in, home, split, part).map_err(Failure::usage)?;
+        settings.constant_share = data.constant_share();
         let mut too_few = None;
         if settings.confirmation == ConfirmationRule::Margin && data.held_out() == 0 {
             settings.confirmation = ConfirmationRule::None;
@@ -434,6 +435,7 @@ impl Run {
             max_evaluations: self.max_evaluations,
             restarts: self.restarts.unwrap_or(0),
             confirmation: ConfirmationRule::None,
+            constant_share: None,
         })
     }
 

@@ -305,6 +305,46 @@ fn held_out_samples_of_another_task_confirm_nothing() {
     }
 }
 
+/// 97 % of the samples have one class. A configuration that gives nothing but this class loses less
+/// than the margin, and has learned nothing.
+#[test]
+fn the_most_frequent_class_alone_is_no_answer() {
+    let confirmed = |constant_share: Option<f64>, least_right: u32| {
+        let mut network = lenet();
+        network.error_margin = 0.02;
+        let mut evaluate = |trials: &[Trial]| {
+            let one = |trial: &Trial| {
+                let least = trial.assignment.formats().iter().map(|f| f.bits()).min();
+                let is_constant = least.unwrap_or(32) < least_right;
+                let right = SampleOutcomes::from_right(
+                    (0..2_000).map(|at| at % 100 < if is_constant { 97 } else { 98 }),
+                );
+                let accuracy = right.mean();
+                Ok(Evaluation { outcomes: Some(right), ..Evaluation::from_accuracy(accuracy) })
+            };
+            trials.iter().map(one).collect()
+        };
+        let confirmation = ConfirmationRule::Margin;
+        let settings = Settings { confirmation, constant_share, ..Settings::default() };
+        let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
+        let formats = outcome.answer.unwrap().assignment.formats().to_vec();
+        let least = formats.iter().map(|f| f.bits()).min().unwrap();
+        (outcome.confirmation.unwrap(), least)
+    };
+    // Without labels, the loss alone decides.
+    let (found, least) = confirmed(None, 6);
+    assert_eq!((found.verdict, least), (MarginVerdict::Valid, 2));
+    let (found, least) = confirmed(Some(0.97), 6);
+    assert_eq!((found.verdict, least), (MarginVerdict::Valid, 6));
+    // Each rung is constant.
+    let (found, _) = confirmed(Some(0.97), 32);
+    assert_eq!(found.verdict, MarginVerdict::Undecided);
+    assert!(found.problem.contains("most frequent class (97 %)"), "{}", found.problem);
+    // A network that is less accurate than that knows something else.
+    let (found, least) = confirmed(Some(0.985), 6);
+    assert_eq!((found.verdict, least), (MarginVerdict::Valid, 2));
+}
+
 /// The held-out samples decide about the answer: one that breaks on them is not given.
 #[test]
 fn an_answer_that_fails_on_held_out_samples_is_widened() {
