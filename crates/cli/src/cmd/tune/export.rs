@@ -116,13 +116,6 @@ fn summary_box(made: &QdqModel, path: &Path, model: &Path, sizes: [u64; 2]) -> S
     frame.table(&[Left, Left, Left, Right, Right], &rows);
     frame.rule();
     let [written, plain] = sizes;
-    let size = format!(
-        "{} bytes on disk instead of the {} of {}: {:.2} times less",
-        units::count(written),
-        units::count(plain),
-        model.display(),
-        plain as f64 / written.max(1) as f64
-    );
-    frame.line(&size, 2);
+    frame.line(&super::on_disk(written, plain, model), 2);
     frame.finish()
 }
