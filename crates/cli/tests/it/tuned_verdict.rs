@@ -108,7 +108,10 @@ fn a_word_error_rate_is_confirmed_by_errors_of_sentences() {
     let found = told(&folder, "out");
     let sentence = found["confirmation"]["sentence"].as_str().unwrap();
     assert!(sentence.starts_with("VALID: the error rises by at most 5 %"), "{sentence}");
-    assert!(sentence.ends_with("if no other sample is worse than the worst of these"), "{sentence}");
+    assert!(
+        sentence.ends_with("if no other sample is worse than the worst of these"),
+        "{sentence}"
+    );
     // A program that prints a part of its samples in FLOAT 32, and all in other formats.
     folder.write("some.awk", &folder.read("net.awk").replace("print", "if (at % 3 || lost) print"));
     folder.write("net.toml", &base.replace("n=2000 -f net.awk", "n=2000 -f some.awk"));

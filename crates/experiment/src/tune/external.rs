@@ -523,10 +523,7 @@ mod tests {
             errors("sample 0: 3\nsample 1: 0\n"),
             Ok(SampleOutcomes::Scores(vec![3.0, 0.0]))
         );
-        assert_eq!(
-            errors("sample 0: 1\nsample 1: 0\n"),
-            Ok(SampleOutcomes::Right("10".into()))
-        );
+        assert_eq!(errors("sample 0: 1\nsample 1: 0\n"), Ok(SampleOutcomes::Right("10".into())));
         assert!(errors("sample 0: 0\nsample 1: 0\n").is_err(), "errors without an error");
     }
 

@@ -1,11 +1,11 @@
 //! Chooses formats with scales by labelled samples, and confirms the choice on others.
 
 use dyno_number::confirm::{Fallback, LEVEL, PairedSamples, SampleOutcomes};
+use dyno_number::evaluate::NO_CLASS;
 use dyno_number::evaluate::graph::{
     CorrectnessRule, GraphEvaluator, GraphInput, GraphSamples, ScaledFormat, ScaledModel,
     ScaledRung, ScaledSearch,
 };
-use dyno_number::evaluate::NO_CLASS;
 use dyno_number::network::Metric;
 use dyno_number::tune::{Chance, fewest_held_out};
 use dyno_onnx::Model;

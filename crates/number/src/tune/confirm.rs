@@ -246,11 +246,7 @@ impl Trials<'_, '_> {
     /// Returns the least and the largest result of a held-out sample in any configuration. Scores
     /// have no known limits: a sample that fails in one configuration may fail in each, so that all
     /// are evaluated before the first is judged.
-    fn extremes(
-        &mut self,
-        rungs: &[TuneAnswer],
-        base: &SampleOutcomes,
-    ) -> Result<[f64; 2], Stop> {
+    fn extremes(&mut self, rungs: &[TuneAnswer], base: &SampleOutcomes) -> Result<[f64; 2], Stop> {
         let [mut least, mut most] = base.extremes();
         let is_error = self.network().metric.direction == Direction::Lower;
         if is_error || matches!(base, SampleOutcomes::Scores(_)) {
@@ -283,9 +279,10 @@ impl Trials<'_, '_> {
             .map_err(Stop::Failed)?
             .with_extremes(extremes);
         let is_within = paired.confirms(margin, level);
-        let constant = self.settings.constant_share.filter(|share| {
-            base.mean() > *share && tuned.mean() <= *share && is_within
-        });
+        let constant = self
+            .settings
+            .constant_share
+            .filter(|share| base.mean() > *share && tuned.mean() <= *share && is_within);
         let is_confirmed = is_within && constant.is_none();
         let changed = match &paired {
             PairedSamples::Right(PairedCounts { broken, fixed, .. }) => Some([*broken, *fixed]),

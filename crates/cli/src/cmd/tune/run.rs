@@ -235,8 +235,8 @@ impl Run {
         let trials = folder.join("trials");
         std::fs::create_dir_all(&trials).map_err(|error| cannot_write(&trials, &error))?;
         let direction = network.metric.direction;
-        let program = Program::new(external, direction, &home, &trials, running)
-            .map_err(Failure::usage)?;
+        let program =
+            Program::new(external, direction, &home, &trials, running).map_err(Failure::usage)?;
         let about = about::about(&network, &settings, external, &home, provenance.as_ref())?;
         let about = scenario::about(about, scenario);
         let journal = open_journal(&folder.join(JOURNAL), &about)?;
