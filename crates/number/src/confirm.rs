@@ -448,7 +448,7 @@ fn upper_share(found: u64, count: u64, level: f64) -> f64 {
 
 /// Returns the least and the largest of these scores, or 0 if that is beyond.
 fn extremes(scores: &[f64]) -> [f64; 2] {
-    scores.iter().fold([0.0, 0.0], |[least, most], score| [least.min(*score), most.max(*score)])
+    scores.iter().fold([0.0_f64, 0.0], |[least, most], score| [least.min(*score), most.max(*score)])
 }
 
 /// Returns the range that contains both.

@@ -1,6 +1,7 @@
 //! The verdict about a margin, the direction of metrics, and data that are checked before a search.
 
 use dyno_number::network::SCORED_METHODS;
+use dyno_onnx::{Element, Model, Tensor};
 use dyno_sut::digits;
 use serde_json::Value;
 
@@ -268,6 +269,26 @@ fn data_are_checked_before_the_search() {
     write(&folder, "test.npy", &bytes);
     let told = folder.dyno("tune run net.toml --out out").exits(2).stderr;
     assert!(told.contains("sample 41 has NaN at its position 5; so have 1 others: 300"), "{told}");
+}
+
+/// A model that answers with NaN is named, and its labels are not.
+#[test]
+fn a_model_that_answers_with_nan_is_rejected() {
+    let folder = tuned::folder();
+    descriptor(&folder, "net.toml", "");
+    let path = folder.0.join("digits.onnx");
+    let mut model = Model::read(&path).unwrap();
+    let is_bias = |tensor: &&mut Tensor| tensor.element == Element::F32 && tensor.shape.len() == 1;
+    for tensor in model.tensors.iter_mut().filter(is_bias) {
+        let nan = vec![f32::NAN; tensor.shape[0]];
+        *tensor = Tensor::from_f32(tensor.name.clone(), &[nan.len()], &nan);
+    }
+    model.write(&path).unwrap();
+    let told = folder.dyno("tune run net.toml --out out").exits(2).stderr;
+    assert!(told.contains("of `samples` has NaN") && !told.contains("the order of"), "{told}");
+    let scale = "tune scale digits.onnx --inputs test.npy --labels test-labels.npy";
+    let told = folder.dyno(scale).exits(2).stderr;
+    assert!(told.contains("of `--inputs` has NaN"), "{told}");
 }
 
 /// Options that would be ignored are rejected.
