@@ -45,7 +45,7 @@ const FEW_SAMPLES: usize = 100;
 const FEW: &str = "; or use more samples, because so few do not tell an accuracy from chance";
 
 /// Returns what is wrong with a model that answers a sample with NaN.
-pub(super) fn answer_with_nan(sample: usize, samples: &str) -> String {
+fn answer_with_nan(sample: usize, samples: &str) -> String {
     format!(
         "the answer of FLOAT 32 to sample {sample} of `{samples}` has NaN: nothing was searched. Check \
          the weights of the model and the range of its inputs"

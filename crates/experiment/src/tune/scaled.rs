@@ -1,7 +1,6 @@
 //! Chooses formats with scales by labelled samples, and confirms the choice on others.
 
 use dyno_number::confirm::{Fallback, LEVEL, PairedSamples, SampleOutcomes};
-use dyno_number::evaluate::NO_CLASS;
 use dyno_number::evaluate::graph::{
     CorrectnessRule, GraphEvaluator, GraphInput, GraphSamples, ScaledFormat, ScaledModel,
     ScaledRung, ScaledSearch,
@@ -10,7 +9,6 @@ use dyno_number::network::Metric;
 use dyno_number::tune::{Chance, fewest_held_out};
 use dyno_onnx::Model;
 
-use super::built_in::answer_with_nan;
 use super::data::held_out_parts;
 use crate::watch::Interrupt;
 
@@ -92,7 +90,7 @@ impl ScaleSearch<'_> {
         }
         let part = subset(self.samples, &searched);
         let (predictions, labels) = predictions(self.model, &part)?;
-        check_chance(&predictions, labels, &searched)?;
+        check_chance(&predictions, labels)?;
         let base = right_ones(&predictions, labels).mean();
         let mut evaluations = 0;
         let mut evaluate = |choice: &[Option<ScaledFormat>]| {
@@ -169,20 +167,16 @@ impl ScaleSearch<'_> {
     }
 }
 
-/// Rejects labels that FLOAT 32 predicts no better than chance. `places` are the samples in the file.
-fn check_chance(predictions: &[usize], labels: &[usize], places: &[usize]) -> Result<(), String> {
-    let Some(found) = Chance::new(predictions, labels) else { return Ok(()) };
-    if found.is_exceeded() {
-        return Ok(());
+/// Rejects labels that FLOAT 32 predicts no better than chance.
+fn check_chance(predictions: &[usize], labels: &[usize]) -> Result<(), String> {
+    match Chance::new(predictions, labels) {
+        Some(found) if !found.is_exceeded() => Err(format!(
+            "FLOAT 32 has accuracy {:.4} on {} samples, and chance has {:.4}: nothing was searched. Compare \
+             the order of the labels with that of the inputs, and both with the model",
+            found.accuracy, found.samples, found.expected
+        )),
+        _ => Ok(()),
     }
-    if let Some(at) = predictions.iter().position(|class| *class == NO_CLASS) {
-        return Err(answer_with_nan(places[at], "--inputs"));
-    }
-    Err(format!(
-        "FLOAT 32 has accuracy {:.4} on {} samples, and chance has {:.4}: nothing was searched. Compare \
-         the order of the labels with that of the inputs, and both with the model",
-        found.accuracy, found.samples, found.expected
-    ))
 }
 
 /// Returns which samples a model answers rightly.
