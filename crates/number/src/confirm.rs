@@ -87,6 +87,18 @@ impl SampleOutcomes {
         extremes(&self.scores(0..self.len()))
     }
 
+    /// Returns the outcomes of a configuration that fails on all of these samples.
+    #[must_use]
+    pub fn worst(&self, direction: Direction) -> Self {
+        let [least, most] = self.extremes();
+        match (self, direction) {
+            (Self::Right(digits), Direction::Higher) => Self::Right("0".repeat(digits.len())),
+            (Self::Right(digits), Direction::Lower) => Self::Right("1".repeat(digits.len())),
+            (Self::Scores(scores), Direction::Higher) => Self::Scores(vec![least; scores.len()]),
+            (Self::Scores(scores), Direction::Lower) => Self::Scores(vec![most; scores.len()]),
+        }
+    }
+
     /// Returns the mean over all samples.
     #[must_use]
     pub fn mean(&self) -> f64 {

@@ -272,13 +272,20 @@ impl Trials<'_, '_> {
         let change = format!("{}", rung.assignment);
         let moves = vec![Move { change, assignment: rung.assignment.clone() }];
         let mut candidates = self.candidates(Subset::Confirmation, moves, None)?;
-        let tuned = self.outcomes_of(&rung.assignment);
+        // With `--keep-going`, a program may fail in a configuration.
+        let known = self.known(Subset::Confirmation, &rung.assignment);
+        let is_failed = known.is_some_and(|known| known.is_failed);
+        let tuned = if is_failed {
+            Some(base.worst(self.network().metric.direction))
+        } else {
+            self.outcomes_of(&rung.assignment)
+        };
         let tuned =
             tuned.ok_or_else(|| Stop::Failed("a trial has no results of samples".into()))?;
         let paired = PairedSamples::new(base, &tuned, 0..base.len(), &self.network().metric)
             .map_err(Stop::Failed)?
             .with_extremes(extremes);
-        let is_within = paired.confirms(margin, level);
+        let is_within = !is_failed && paired.confirms(margin, level);
         let constant = self
             .settings
             .constant_share

@@ -375,6 +375,33 @@ fn an_answer_that_fails_on_held_out_samples_is_widened() {
     assert!(levels <= 0.05 && !found.looks.last().unwrap().is_confirmed);
 }
 
+/// With `--keep-going`, a configuration in which the program fails on held-out samples is no answer.
+#[test]
+fn a_configuration_that_fails_on_held_out_samples_is_no_answer() {
+    let mut network = lenet();
+    network.error_margin = 0.05;
+    let mut evaluate = |trials: &[Trial]| {
+        let one = |trial: &Trial| {
+            let least = trial.assignment.formats().iter().map(|f| f.bits()).min().unwrap_or(32);
+            let needed = if trial.subset == Subset::Confirmation { 8 } else { 4 };
+            if least < needed {
+                return Ok(Evaluation::failed("it crashed".into()));
+            }
+            let outcomes = Some(SampleOutcomes::from_right((0..400).map(|at| at % 10 > 0)));
+            Ok(Evaluation { outcomes, ..Evaluation::from_accuracy(0.9) })
+        };
+        trials.iter().map(one).collect()
+    };
+    let settings = Settings { confirmation: ConfirmationRule::Margin, ..Settings::default() };
+    let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
+    assert_eq!(outcome.end, TuneEnd::Complete);
+    let found = outcome.confirmation.unwrap();
+    assert_eq!(found.verdict, MarginVerdict::Valid);
+    let formats = outcome.answer.unwrap().assignment.formats().to_vec();
+    assert!(formats.iter().all(|format| format.bits() >= 8), "{formats:?}");
+    assert!(!found.looks.last().unwrap().is_confirmed);
+}
+
 /// A network of five layers of different sizes.
 fn five_layers() -> Network {
     let descriptor = "layer_name = [\"a\", \"b\", \"c\", \"d\", \"e\"]\n\
