@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use dyno_experiment::{Failure, files};
 use dyno_number::{BUILT_IN_PLATFORMS, Network, Platform};
+use dyno_results::units;
 
 pub use self::run::Run;
 pub use self::trial::read_result;
@@ -85,6 +86,19 @@ impl Tune {
                 .hint("use dyno launch ... -- tune run DESCRIPTOR")),
         }
     }
+}
+
+/// Returns the sizes of a file that was written and of its model, in words.
+fn on_disk(written: u64, plain: u64, model: &Path) -> String {
+    let [small, large] = [written.min(plain).max(1), written.max(plain)];
+    let word = if written > plain { "more" } else { "less" };
+    format!(
+        "{} bytes on disk instead of the {} of {}: {:.2} times {word}",
+        units::count(written),
+        units::count(plain),
+        model.display(),
+        large as f64 / small as f64
+    )
 }
 
 /// The network, and the formats of its platform.

@@ -207,6 +207,7 @@ proptest! {
 fn scores_with_nan_have_no_top() {
     let nan = [f32::NAN, 0.0, 1.0];
     assert!((0..3).all(|class| !is_top(&nan, class)));
+    assert_eq!((class(&nan), class(&[0.0, 2.0, 1.0])), (NO_CLASS, 1));
     assert!(is_top(&[0.0, 1.0, 1.0], 1) && !is_top(&[0.0, 1.0, 1.0], 2));
 }
 

@@ -224,6 +224,20 @@ fn table(plan: &DeploymentPlan, simulations: &[Simulation]) -> String {
              takes to fill"
         );
     }
+    text + &notes(plan, simulations, bound)
+}
+
+/// Returns the lines below the table. `bound` is the one that was stated.
+fn notes(plan: &DeploymentPlan, simulations: &[Simulation], bound: f64) -> String {
+    let mut text = String::new();
+    for one in simulations.iter().filter(|one| (one.bounds()[0] - bound).abs() >= 5e-4) {
+        let [bound, _] = one.bounds();
+        let _ = write!(
+            text,
+            "\n{}: its rates are relative to those alone under it, and its STP is at most {bound:.3}",
+            one.name
+        );
+    }
     for one in simulations {
         if let Some([watts, of_a_pass]) = one.energy(plan) {
             let name = &one.name;

@@ -234,7 +234,9 @@ impl Run {
         let running = TrialPolicy { goes_on: self.keep_going, jobs: self.jobs.into() };
         let trials = folder.join("trials");
         std::fs::create_dir_all(&trials).map_err(|error| cannot_write(&trials, &error))?;
-        let program = Program::new(external, &home, &trials, running).map_err(Failure::usage)?;
+        let direction = network.metric.direction;
+        let program =
+            Program::new(external, direction, &home, &trials, running).map_err(Failure::usage)?;
         let about = about::about(&network, &settings, external, &home, provenance.as_ref())?;
         let about = scenario::about(about, scenario);
         let journal = open_journal(&folder.join(JOURNAL), &about)?;
@@ -286,6 +288,7 @@ impl Run {
         settings.restarts = self.restarts_of_model(network, built_in);
         let part = self.part_to_hold_out(network);
         let mut data = Data::read(built_in, home, split, part).map_err(Failure::usage)?;
+        settings.constant_share = data.constant_share();
         let mut too_few = None;
         if settings.confirmation == ConfirmationRule::Margin && data.held_out() == 0 {
             settings.confirmation = ConfirmationRule::None;
@@ -429,6 +432,7 @@ impl Run {
             max_evaluations: self.max_evaluations,
             restarts: self.restarts.unwrap_or(0),
             confirmation: ConfirmationRule::None,
+            constant_share: None,
         })
     }
 
