@@ -15,8 +15,8 @@
 //! `m` runs is `(n s + D) ^ -((n + m) / 2)`, where `s` is the dispersion within the runs, with a
 //! weight of `n` runs.
 //!
-//! A run whose share is far from the allowed one only determines the side: there the power law need
-//! not hold.
+//! A run whose share is far from the allowed one, or whose load is far from the limit, only determines the
+//! side: there the power law need not hold.
 
 use super::evidence::is_clear_miss;
 use super::limit::Block;
@@ -41,8 +41,6 @@ pub struct Fit {
     pub slope: f64,
     /// Power of the load above the floor.
     power: f64,
-    /// Mean part of the allowed odds that any load has.
-    floor: f64,
     /// Number of queries that count as one.
     pub dispersion: f64,
 }
@@ -56,15 +54,17 @@ const SLOPES: usize = 14;
 const LEAST_SLOPE: f64 = 2.0;
 const GREATEST_SLOPE: f64 = 1_500.0;
 /// Parts of the allowed odds that any load may have.
-const FLOORS: [f64; 5] = [0.0, 0.5, 0.75, 0.9, 0.97];
+const FLOORS: [f64; 8] = [0.0, 0.2, 0.4, 0.6, 0.75, 0.85, 0.92, 0.97];
 /// Distance below the limit, as a logarithm of the load, from which runs show how high the floor may be, and
 /// the number of queries that count as one there: far from the limit, late queries hardly cluster.
 const FAR_BELOW: f64 = 0.2;
 const FAR_DISPERSION: f64 = 5.0;
-/// Mean floor from which a run far below the limit is near the allowed odds.
-const HIGH_FLOOR: f64 = 0.3;
 /// Odds that differ from the allowed ones by more than this factor only determine the side.
 pub const FAR: f64 = 30.0;
+/// The same factor for runs at loads that are not near the limit: there the power law expects odds that differ
+/// by more than it. The odds of a queue rise ever more steeply, so that the slope of distant runs would make
+/// the estimate too certain.
+const NEAR: f64 = 12.0;
 /// Assumed number of independent events among the queries over the bound, for a run on the
 /// boundary, before the dispersion is known.
 const EVENTS_A_RUN: f64 = 4.0;
@@ -91,7 +91,6 @@ struct Counts {
 struct Place {
     center: f64,
     power: f64,
-    floor: f64,
 }
 
 /// Prior of the dispersion: its value, and its weight as a number of runs.
@@ -115,7 +114,7 @@ impl Fit {
             if round > 3 && cell * 24.0 <= high - low && !fit.leans_on_edge(range, whole) {
                 break;
             }
-            let found = Place { center: middle, power: fit.power, floor: fit.floor };
+            let found = Place { center: middle, power: fit.power };
             prior = within(data, allowed, found, first_prior(&counts, allowed));
             place = Some(found);
             let margin = 0.5 * (high - low) + cell;
@@ -137,17 +136,18 @@ impl Fit {
         let ratio = (GREATEST_SLOPE / LEAST_SLOPE).powf(1.0 / (SLOPES as f64 - 1.0));
         let slopes: Vec<f64> = (0..SLOPES).map(|at| LEAST_SLOPE * ratio.powi(at as i32)).collect();
         let mut deviances = vec![0.0; CELLS * SLOPES * FLOORS.len()];
+        let mut runs = 0.0;
         for run in counts {
-            run.add_deviances(allowed, &grid, &slopes, &mut deviances);
+            let is_near = place.is_none_or(|place| place.is_near(run.ln_load));
+            let far = if is_near { FAR } else { NEAR };
+            run.add_deviances(allowed, far, &grid, &slopes, &mut deviances);
+            runs += f64::from(u8::from(is_near));
         }
-        let counts_near = |run: &&Counts| place.is_none_or(|place| place.is_near(run.ln_load));
-        let runs = counts.iter().filter(counts_near).count() as f64;
         let least = deviances.iter().copied().fold(f64::INFINITY, f64::min);
         let known = prior.worth * prior.value;
         let power = -(prior.worth + runs) / 2.0;
         let priors = floor_priors(counts, allowed, place);
-        let (mut by_cell, mut ln_slope, mut ln_power, mut floors) =
-            (vec![0.0; CELLS], 0.0, 0.0, 0.0);
+        let (mut by_cell, mut ln_slope, mut ln_power) = (vec![0.0; CELLS], 0.0, 0.0);
         for (row, cells) in deviances.chunks_exact(CELLS).enumerate() {
             let (slope, floor) = (slopes[row / FLOORS.len()], FLOORS[row % FLOORS.len()]);
             let mut sum = 0.0;
@@ -159,7 +159,6 @@ impl Fit {
             }
             ln_power += sum * slope.ln();
             ln_slope += sum * (slope * (1.0 - floor)).ln();
-            floors += sum * floor;
         }
         let total: f64 = by_cell.iter().sum();
         let mut sum = 0.0;
@@ -170,7 +169,7 @@ impl Fit {
         let cumulated = by_cell.iter().map(&mut add).collect();
         let dispersion = ((known + least) / (prior.worth + runs)).max(1.0);
         let [slope, power] = [ln_slope, ln_power].map(|sum| (sum / total).exp());
-        Self { grid, cumulated, slope, power, floor: floors / total, dispersion }
+        Self { grid, cumulated, slope, power, dispersion }
     }
 
     /// Returns whether a narrowed range cuts off much of the posterior.
@@ -232,16 +231,23 @@ impl Counts {
 
     /// Adds the deviance of the counts for each slope, floor and load: twice the log-likelihood ratio to
     /// their own share.
-    fn add_deviances(&self, allowed: f64, grid: &[f64], slopes: &[f64], deviances: &mut [f64]) {
-        let (base, far) = (logit(allowed), FAR.ln());
-        let share = self.share.clamp(logistic(base - far), logistic(base + far));
+    fn add_deviances(
+        &self,
+        allowed: f64,
+        far: f64,
+        grid: &[f64],
+        slopes: &[f64],
+        deviances: &mut [f64],
+    ) {
+        let base = logit(allowed);
+        let share = self.share.clamp(logistic(base - far.ln()), logistic(base + far.ln()));
         let (own, odds_allowed) = (entropy(share), base.exp());
         let rows = deviances.chunks_exact_mut(grid.len() * FLOORS.len());
         for (rows, &slope) in rows.zip(slopes) {
             let rise: Vec<f64> = grid.iter().map(|x| (slope * (self.ln_load - x)).exp()).collect();
             for (row, floor) in rows.chunks_exact_mut(grid.len()).zip(FLOORS) {
                 for (deviance, rise) in row.iter_mut().zip(&rise) {
-                    let odds = odds_allowed * (floor + (1.0 - floor) * rise).clamp(1.0 / FAR, FAR);
+                    let odds = odds_allowed * (floor + (1.0 - floor) * rise).clamp(1.0 / far, far);
                     // ln(1 - p) = -ln(1 + odds), ln p = ln odds - ln(1 + odds).
                     let minus = (1.0 + odds).ln() - share * odds.ln();
                     *deviance += 2.0 * self.queries * (minus + own);
@@ -253,8 +259,7 @@ impl Counts {
 
 impl Place {
     fn is_near(self, ln_load: f64) -> bool {
-        (self.power * (ln_load - self.center)).abs() <= FAR.ln()
-            || (self.floor >= HIGH_FLOOR && ln_load < self.center)
+        (self.power * (ln_load - self.center)).abs() <= NEAR.ln()
     }
 }
 
