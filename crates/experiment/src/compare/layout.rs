@@ -7,6 +7,7 @@ use dyno_loadgen::compare::slices;
 use dyno_results::summary::{self, State};
 use dyno_results::sweep::InputFile;
 use dyno_results::write::{pretty, replace};
+use dyno_tensors::files;
 use serde::{Deserialize, Serialize};
 
 use super::copies::refuse_repeated;
@@ -90,7 +91,7 @@ impl Layout {
             return Ok(None);
         }
         let damaged = |error: String| Failure::usage(format!("{}: {error}", path.display()));
-        let text = std::fs::read_to_string(&path).map_err(|error| damaged(error.to_string()))?;
+        let text = files::read_to_string(&path).map_err(|error| damaged(error.to_string()))?;
         let layout: Self =
             serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
         if layout.schema == SCHEMA && is_slice_count(layout.slices) {
