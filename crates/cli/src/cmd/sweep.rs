@@ -10,8 +10,8 @@ use dyno_experiment::run::{command, variables};
 use dyno_experiment::sweep::bounded::BoundedSweep;
 use dyno_experiment::sweep::plan::{Request, SweepPlan, expected, merged};
 use dyno_experiment::sweep::play::{Limits, Player, StopReason, hand_out};
-use dyno_experiment::sweep::resume::{self, Lock};
-use dyno_experiment::{Failure, Watch};
+use dyno_experiment::sweep::resume;
+use dyno_experiment::{Failure, FolderLock, Watch};
 use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_results::run_directory::{check_free, free_folder};
 use dyno_results::summary::DISCLAIMER;
@@ -148,7 +148,9 @@ impl SweepCommand {
             Failure::set_up(format!("cannot write to {}: {error}", directory.display()))
                 .hint("choose a writable folder with --out")
         })?;
-        let _lock = Lock::take(&directory)?;
+        let _lock = FolderLock::take(&directory, "sweep")?;
+        // Another sweep may have used the folder in the meantime.
+        check_free(&directory)?;
         if self.hand_out {
             output::print(pretty(&hand_out(&directory, &mut sweep)?))?;
             return Ok(Exit::Valid);
@@ -186,7 +188,8 @@ impl SweepCommand {
                 "remove them, or repeat the whole command of the sweep, which is then checked",
             ));
         }
-        let lock = if self.dry_run { None } else { Some(resume::lock(directory)?) };
+        // Before the sweep is read, which another process may be about to write.
+        let lock = if self.dry_run { None } else { Some(FolderLock::take(directory, "sweep")?) };
         let mut sweep = resume::read(directory)?;
         let directory = &resume::return_to(&sweep.working_directory, directory)?;
         let table = if is_whole {

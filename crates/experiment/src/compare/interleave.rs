@@ -293,6 +293,7 @@ impl Schedule<'_> {
         let runs = [Vec::new(), Vec::new()];
         let mut sides = Sides { runs, configs, peer: None, missing: Vec::new() };
         let last = if self.until_decided { usize::MAX } else { self.pairs };
+        let _lock = Layout::claim(directory)?;
         for pair in 0..last {
             let begin = clock.now();
             if begin.saturating_add(longest) > self.most {

@@ -16,6 +16,7 @@ use super::{ComparedRun, Sides};
 
 use crate::failure::Failure;
 use crate::inputs;
+use crate::lock::FolderLock;
 
 /// Name of the file that describes the folder.
 const FILE: &str = "interleave.json";
@@ -115,13 +116,22 @@ impl Layout {
         Ok(Self::read(directory)?.or_else(whole))
     }
 
+    /// Creates the folder, and locks it for this process.
+    ///
+    /// # Errors
+    /// Another comparison has the lock, or the folder cannot be created.
+    pub fn claim(directory: &Path) -> Result<FolderLock, Failure> {
+        std::fs::create_dir_all(directory)
+            .map_err(|error| Failure::set_up(format!("{}: {error}", directory.display())))?;
+        FolderLock::take(directory, "comparison")
+    }
+
     /// Writes the layout.
     ///
     /// # Errors
     /// If the folder cannot be written.
     pub fn write(&self, directory: &Path) -> Result<(), Failure> {
-        std::fs::create_dir_all(directory)
-            .and_then(|()| replace(&directory.join(FILE), pretty(self)))
+        replace(&directory.join(FILE), pretty(self))
             .map_err(|error| Failure::set_up(format!("{}: {error}", directory.display())))
     }
 

@@ -82,7 +82,7 @@ fn pipes_and_devices_in_place_of_files_count_as_damage() {
     let (pipe, aside) = (folder.0.join("pipe"), folder.0.join("aside"));
     let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
     assert!(made.success());
-    for special in [&pipe, Path::new("/dev/zero")] {
+    for special in [pipe.as_path(), Path::new("/dev/zero")] {
         for path in files(&folder.0.join("out")) {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             fs::rename(&path, &aside).unwrap();
