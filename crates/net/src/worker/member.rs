@@ -295,7 +295,9 @@ impl Member {
         });
         let (sender, orders) = mpsc::channel();
         let hearing = shared.clone();
-        std::thread::spawn(move || hearing.hear(reader, &sender));
+        std::thread::Builder::new()
+            .spawn(move || hearing.hear(reader, &sender))
+            .map_err(|error| no_thread(&error))?;
         Ok(Self { share, is_local, shared, orders })
     }
 
@@ -324,7 +326,9 @@ impl Member {
         let (beating, is_over) = mpsc::channel::<()>();
         let shared = &self.shared;
         std::thread::scope(|scope| {
-            let beat = scope.spawn(move || shared.beat(&is_over, goes_on));
+            let beat = std::thread::Builder::new()
+                .spawn_scoped(scope, move || shared.beat(&is_over, goes_on))
+                .map_err(|error| no_thread(&error))?;
             let served = self.orders(rig, goes_on);
             drop(beating);
             if let Err(error) = &served {
@@ -542,6 +546,10 @@ fn receive(reader: &mut ChannelReader) -> Result<Body, MemberError> {
         Ok(body) => Ok(body),
         Err(error) => Err(MemberError::Gone(error)),
     }
+}
+
+fn no_thread(error: &io::Error) -> MemberError {
+    MemberError::Failed(format!("cannot start a thread: {error}"))
 }
 
 /// Returns the error of a connection that cannot be encrypted.
