@@ -54,6 +54,24 @@ fn a_killed_run_blocks_no_name_and_a_running_one_does() {
     }
 }
 
+/// Without a check, the run waits for a writer of the pipe, and writes where the link leads.
+#[cfg(unix)]
+#[test]
+fn what_is_no_folder_does_not_become_a_partial_directory() {
+    let folder = Folder::new();
+    let made = Command::new("mkfifo").arg(folder.0.join(".pipe.partial")).status().unwrap();
+    assert!(made.success());
+    fs::create_dir(folder.0.join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", folder.0.join(".link.partial")).unwrap();
+    std::os::unix::fs::symlink("nowhere", folder.0.join(".broken.partial")).unwrap();
+    for out in ["pipe", "link", "broken"] {
+        let ran = folder.dyno(&format!("{SHORT} --out {out}")).exits(3);
+        let problem = format!("cannot write to .{out}.partial: ");
+        assert!(ran.stderr.contains(&problem), "{}", ran.stderr);
+    }
+    assert_eq!(names(&folder.0.join("elsewhere")), [String::new(); 0]);
+}
+
 #[test]
 fn results_of_a_killed_run_are_moved_aside_and_named() {
     let folder = Folder::new();

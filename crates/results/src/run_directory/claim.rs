@@ -75,6 +75,10 @@ impl Claim {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
                 Err(error) => return Err(refused(out, error)),
             };
+            // A link would lead elsewhere, and opening a named pipe waits for a writer.
+            if fs::symlink_metadata(&partial).is_ok_and(|about| !about.is_dir()) {
+                return Err(refused(&partial, ErrorKind::NotADirectory.into()));
+            }
             let lock = match lock(&partial) {
                 Ok(Lock::Own(lock)) => Some(lock),
                 Ok(Lock::Unsupported) if is_new => None,
