@@ -69,7 +69,7 @@ fn what_is_no_folder_does_not_become_a_partial_directory() {
         let problem = format!("cannot write to .{out}.partial: ");
         assert!(ran.stderr.contains(&problem), "{}", ran.stderr);
     }
-    assert_eq!(names(&folder.0.join("elsewhere")), [String::new(); 0]);
+    assert!(names(&folder.0.join("elsewhere")).is_empty());
 }
 
 #[test]
