@@ -415,10 +415,11 @@ fn positive(text: &str) -> Result<NonZero<u32>, String> {
 
 fn shape(text: &str) -> Result<f64, String> {
     let shape: f64 = number(text)?;
-    if shape.is_finite() && shape > 0.0 {
+    // Beyond, nearly all gaps are 0, or all are equal.
+    if (0.001..=1e6).contains(&shape) {
         return Ok(shape);
     }
-    Err(format!("expected a number above 0, found `{text}`"))
+    Err(format!("expected a number from 0.001 to 1000000, found `{text}`"))
 }
 
 fn above_zero(text: &str) -> Result<Nanos, String> {
