@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::search::Quantity;
-use dyno_loadgen::settings::{Scenario, nearest};
+use dyno_loadgen::settings::{Arrivals, Scenario, nearest};
 use dyno_results::records::Keep;
 use dyno_results::summary::Limits;
 use dyno_results::summary::distributions::{Percentiles, TIMES};
@@ -415,11 +415,12 @@ fn positive(text: &str) -> Result<NonZero<u32>, String> {
 
 fn shape(text: &str) -> Result<f64, String> {
     let shape: f64 = number(text)?;
-    // Beyond, nearly all gaps are 0, or all are equal.
-    if (0.001..=1e6).contains(&shape) {
+    let shapes = Arrivals::SHAPES;
+    if shapes.contains(&shape) {
         return Ok(shape);
     }
-    Err(format!("expected a number from 0.001 to 1000000, found `{text}`"))
+    let (least, most) = (shapes.start(), shapes.end());
+    Err(format!("expected a number from {least} to {most}, found `{text}`"))
 }
 
 fn above_zero(text: &str) -> Result<Nanos, String> {

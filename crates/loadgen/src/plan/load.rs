@@ -217,8 +217,8 @@ impl Resolution<'_> {
             _ => 0,
         };
         let complaint = match &s.server_arrivals {
-            Arrivals::Gamma(shape) if !(shape.is_finite() && *shape > 0.0) => {
-                Some("a gamma shape above 0")
+            Arrivals::Gamma(shape) if !Arrivals::SHAPES.contains(shape) => {
+                Some("a gamma shape from 0.001 to 1000000")
             }
             Arrivals::Burst(0) => Some("a burst of at least 1 query"),
             Arrivals::Concurrency(0) => Some("at least 1 query in flight"),
