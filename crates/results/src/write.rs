@@ -26,6 +26,28 @@ pub fn replace(path: &Path, text: impl AsRef<[u8]>) -> io::Result<()> {
     replaced.inspect_err(|_| drop(fs::remove_file(&partial)))
 }
 
+/// Files that hold the results of runs and studies.
+const RESULTS: [&str; 10] = [
+    "effective.toml",
+    "interleave.json",
+    "journal.jsonl",
+    "records.bin",
+    "search.json",
+    "series.json",
+    "summary.json",
+    "sweep.json",
+    "texts.jsonl",
+    "tune.json",
+];
+
+/// Returns whether a path names an existing file of results. Nothing that is derived from results
+/// may replace it.
+pub fn is_result(path: &Path) -> bool {
+    let real = fs::canonicalize(path).unwrap_or_default();
+    let name = real.file_name().unwrap_or_default().to_string_lossy();
+    RESULTS.contains(&&*name) || name.starts_with("mlperf_log_")
+}
+
 /// Writes a file that the user names: a regular file is replaced in one step, a link is followed, and a
 /// pipe or a device is written to directly.
 ///

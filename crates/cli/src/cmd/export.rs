@@ -68,6 +68,7 @@ fn to_file(source: &Source<'_>, format: Format, path: &Path) -> Result<(), Failu
         Failure::set_up(format!("cannot write {}: {error}", path.display()))
             .hint("choose another file with --out, or free some space")
     };
+    super::refuse_results(path)?;
     let is_there = fs::symlink_metadata(path).is_ok();
     let partial = if is_there && !path.is_file() {
         None

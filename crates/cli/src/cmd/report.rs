@@ -81,6 +81,7 @@ impl Report {
             (None, [directory], _) => directory.join(dyno_report::FILE),
             (None, ..) => PathBuf::from(dyno_report::FILE),
         };
+        super::refuse_results(&out)?;
         let home = out.parent().filter(|home| !home.as_os_str().is_empty());
         let page = dyno_report::html_of(&several, home.unwrap_or(Path::new(".")));
         to_named(&out, page).map_err(|error| {

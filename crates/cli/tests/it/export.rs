@@ -362,6 +362,23 @@ fn junit_counts_failures_and_gives_reasons() {
     assert!(folder.read("tests.xml").contains("<error type=\"ABORTED\""));
 }
 
+#[test]
+fn an_export_or_a_page_does_not_replace_results() {
+    let folder = runs();
+    for command in [
+        "export out --format csv --out out/summary.json",
+        "report out --out out/summary.json",
+        "report out --out out/series.json",
+    ] {
+        let before = folder.read("out/summary.json");
+        let ran = folder.dyno(command).exits(2);
+        assert!(ran.stderr.contains("json holds results"), "{command}: {}", ran.stderr);
+        assert_eq!(folder.read("out/summary.json"), before, "{command}");
+    }
+    // A new file may have any name.
+    folder.dyno("report out --out summary.json").exits(0);
+}
+
 #[cfg(unix)]
 #[test]
 fn an_export_leaves_a_pipe_a_pipe_and_a_link_a_link() {
