@@ -142,7 +142,9 @@ impl SweepCommand {
             plan.out.as_deref().map_or(Ok(()), check_free)?;
             return self.print_plan(&sweep, &table);
         }
-        let directory = free_folder(plan.out.as_deref(), &sweep.name)?;
+        let directory = free_folder(plan.out.as_deref(), &sweep.name).map_err(|error| {
+            Failure::from(error).hint("pass the folder of a sweep: --resume DIR")
+        })?;
         let made = std::fs::create_dir_all(directory.join("points"));
         made.map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", directory.display()))
