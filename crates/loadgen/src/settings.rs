@@ -68,7 +68,7 @@ pub enum Arrivals {
     Poisson,
     /// One query every `1 / target_qps`.
     Constant,
-    /// Gamma-distributed gaps with this shape ([`Arrivals::SHAPES`]); 1 is Poisson, below 1 is
+    /// Gamma-distributed gaps with this [shape](crate::rng::GAMMA_SHAPES); 1 is Poisson, below 1 is
     /// burstier, above 1 is smoother. The mean rate stays `target_qps`.
     Gamma(f64),
     /// Groups of this many queries (>= 1) arrive at one instant. The instants are Poisson, and the
@@ -180,11 +180,6 @@ number_setting!(u64, "a whole number");
 number_setting!(i32, "a whole number, possibly negative");
 number_setting!(f64, "a number");
 number_setting!(bool, "true or false");
-
-impl Arrivals {
-    /// Shapes of gamma-distributed gaps. Beyond, nearly all gaps are 0, or all are equal.
-    pub const SHAPES: std::ops::RangeInclusive<f64> = 0.001..=1e6;
-}
 
 impl Setting for Arrivals {
     const KIND: &'static str =

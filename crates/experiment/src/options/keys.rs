@@ -7,8 +7,9 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::rng::GAMMA_SHAPES;
 use dyno_loadgen::search::Quantity;
-use dyno_loadgen::settings::{Arrivals, Scenario, nearest};
+use dyno_loadgen::settings::{Scenario, nearest};
 use dyno_results::records::Keep;
 use dyno_results::summary::Limits;
 use dyno_results::summary::distributions::{Percentiles, TIMES};
@@ -415,7 +416,7 @@ fn positive(text: &str) -> Result<NonZero<u32>, String> {
 
 fn shape(text: &str) -> Result<f64, String> {
     let shape: f64 = number(text)?;
-    let shapes = Arrivals::SHAPES;
+    let shapes = GAMMA_SHAPES;
     if shapes.contains(&shape) {
         return Ok(shape);
     }

@@ -74,7 +74,8 @@ mod tests {
                 ports[0], ports[1]
             )
         };
-        let heading = "  sl  local_address rem_address   st tx_queue tr retrnsmt   uid\n".to_owned();
+        let heading =
+            "  sl  local_address rem_address   st tx_queue tr retrnsmt   uid\n".to_owned();
         [[heading, row(0, ["1F90", "1234"], own), row(1, ["1234", "1F90"], peer)].concat()]
     }
 
