@@ -68,10 +68,23 @@ pub fn to_named(path: &Path, text: impl AsRef<[u8]>) -> io::Result<()> {
     }
 }
 
+/// Creates a file. A link or a pipe of this name is removed, and not followed: others may write in the
+/// folder, too, and can guess the names of temporary files.
+///
+/// # Errors
+/// Errors of the operating system.
+pub fn create_new(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::options().write(true).create_new(true).open(path)
+}
+
 /// Writes a new file and waits until the disk has it: some file systems report only then that they
 /// are full.
 pub(crate) fn to_disk(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
+    let mut file = create_new(path)?;
     file.write_all(text)?;
     file.sync_all()
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dyno_experiment::Failure;
 use dyno_results::export::{ExportError, Format, Source};
+use dyno_results::write::create_new;
 
 use super::keys::one_of;
 use crate::exit::Exit;
@@ -78,9 +79,11 @@ fn to_file(source: &Source<'_>, format: Format, path: &Path) -> Result<(), Failu
         let name = real.file_name().unwrap_or_default().to_string_lossy();
         Some((real.with_file_name(format!(".{name}.partial")), real))
     };
-    let opened = partial.as_ref().map_or(path, |(partial, _)| partial);
-    let file = fs::File::create(opened).map_err(|error| refused(&error))?;
-    let mut out = BufWriter::new(file);
+    let file = match &partial {
+        Some((partial, _)) => create_new(partial),
+        None => fs::File::create(path),
+    };
+    let mut out = BufWriter::new(file.map_err(|error| refused(&error))?);
     let written = source.write(format, &mut out, &mut |note| output::say(note)).and_then(|()| {
         out.flush()?;
         drop(out);

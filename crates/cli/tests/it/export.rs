@@ -379,6 +379,24 @@ fn an_export_or_a_page_does_not_replace_results() {
     folder.dyno("report out --out summary.json").exits(0);
 }
 
+/// Others may write in the folder, too, and can guess the name.
+#[cfg(unix)]
+#[test]
+fn a_temporary_name_that_is_a_link_is_not_followed() {
+    let folder = runs();
+    folder.write("precious", "kept");
+    for (name, command) in [
+        ("page.html", "report out --out page.html"),
+        ("rows.csv", "export out --test Server --out rows.csv"),
+    ] {
+        let partial = folder.0.join(format!(".{name}.partial"));
+        std::os::unix::fs::symlink("precious", partial).unwrap();
+        folder.dyno(command).exits(0);
+        assert_eq!(folder.read("precious"), "kept", "{command}");
+        assert!(!folder.0.join(name).is_symlink(), "{command}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn an_export_leaves_a_pipe_a_pipe_and_a_link_a_link() {

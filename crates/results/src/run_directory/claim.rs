@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::clock::WallTime;
 
 use super::{DirectoryError, reserve};
+use crate::write::create_new;
 use crate::{summary, units};
 
 /// Default folder of run directories.
@@ -224,9 +225,7 @@ fn check_writable(out: &Path) -> Result<(), DirectoryError> {
     let full = std::path::absolute(out).map_err(|error| refused(out, error))?;
     let Some(there) = full.ancestors().find(|folder| folder.exists()) else { return Ok(()) };
     let trial = there.join(format!(".dyno-{}.trial", std::process::id()));
-    fs::write(&trial, "")
-        .and_then(|()| fs::remove_file(&trial))
-        .map_err(|error| refused(out, error))
+    create_new(&trial).and_then(|_| fs::remove_file(&trial)).map_err(|error| refused(out, error))
 }
 
 fn check_link(out: &Path) -> Result<(), DirectoryError> {
