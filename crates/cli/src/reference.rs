@@ -134,8 +134,9 @@ fn configuration() -> String {
         let value = if key.value.is_empty() { "true" } else { key.value };
         let _ = writeln!(
             text,
-            "| `{}` | `{value}` | {} | {} | {} |",
+            "| `{}` | `{}` | {} | {} | {} |",
             key.name.replace('-', "_"),
+            value.replace('|', "\\|"),
             cell(key.help),
             cell(key.default),
             cell(&needs_of(key.name))
@@ -326,7 +327,7 @@ fn every_variable_that_is_read_is_told() {
             }
         }
     }
-    for known in ["HOME", "NO_COLOR"] {
+    for known in ["HOME", "NO_COLOR", "CONDA_PREFIX"] {
         assert!(read.iter().any(|name| name == known), "{read:?}");
     }
     // Read by tests only.

@@ -77,6 +77,15 @@ impl Failure {
         self
     }
 
+    /// Adds the hint to use a similar name, if there is one, and `list`, which states where all names are.
+    #[must_use]
+    pub fn hint_name(self, similar: Option<&str>, list: &str) -> Self {
+        match similar {
+            Some(name) => self.hint(format!("did you mean {name}? {list}")),
+            None => self.hint(list),
+        }
+    }
+
     /// Returns the kind of the failure.
     pub fn kind(&self) -> FailureKind {
         self.kind

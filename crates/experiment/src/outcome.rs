@@ -76,7 +76,7 @@ impl Outcome {
                 data: Data {
                     name: log.qsl_name.clone(),
                     total: log.qsl_total,
-                    performance: log.qsl_performance,
+                    performance: log.plan.performance_sample_count,
                     workload: system.workload.clone(),
                     files: system.files.clone(),
                     shapes: system.shapes(),

@@ -63,9 +63,9 @@ pub fn refuse_if_forked() -> PyResult<()> {
         return Ok(());
     }
     Err(PyRuntimeError::new_err(
-        "this process was forked while a test was running, which goes on in the parent: hand \
-         answers back to the parent and complete them there; to run tests in a child, start it \
-         with the method 'spawn', or before the test",
+        "this process was forked during a test, which continues in the parent: return answers to \
+         the parent and complete them there; to run tests in a child, start it with the method \
+         'spawn', or before the test",
     ))
 }
 

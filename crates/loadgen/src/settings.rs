@@ -23,8 +23,10 @@ use std::sync::Arc;
 
 use crate::clock::Nanos;
 
+mod names;
 mod repetition;
 
+pub use names::{nearest, similar};
 pub use repetition::Repetition;
 
 /// How queries reach the system under test, and what the result is.
@@ -520,39 +522,6 @@ pub fn nearest_field(key: &str) -> &'static str {
     nearest(key, FIELDS.iter().map(|f| f.name)).unwrap_or("scenario")
 }
 
-/// Returns the candidate with the smallest edit distance to `word`.
-pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // A longer word has no near candidate, and its distances take long.
-    let word: String = word.chars().take(LONGEST_WORD).collect();
-    candidates.min_by_key(|candidate| edit_distance(&word, candidate))
-}
-
-/// Returns the nearest candidate if it differs in at most a third of the characters of `word`, and in at
-/// most three.
-pub fn similar<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let near = nearest(word, candidates)?;
-    let most = word.chars().count().div_ceil(3).min(3);
-    (edit_distance(word, near) <= most).then_some(near)
-}
-
-/// Most characters of a word that [`nearest`] compares.
-const LONGEST_WORD: usize = 64;
-
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(x != *y);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -565,25 +534,6 @@ mod tests {
             (field.set)(&mut settings, &text).unwrap();
             assert_eq!(settings, TestSettings::default(), "{}", field.name);
         }
-    }
-
-    #[test]
-    fn a_similar_name_differs_in_few_characters() {
-        let names = || ["digits", "null", "onnx", "3d-unet"].into_iter();
-        for (word, expected) in [
-            ("digitz", Some("digits")),
-            ("digtis", Some("digits")),
-            ("onx", Some("onnx")),
-            ("3dunet", Some("3d-unet")),
-            ("llama", None),
-            ("org", None),
-            ("", None),
-        ] {
-            assert_eq!(similar(word, names()), expected, "{word}");
-        }
-        let long = "d".repeat(1_000);
-        assert_eq!(similar(&long, names()), None);
-        assert_eq!(similar("digits", [].into_iter()), None);
     }
 
     #[test]

@@ -177,8 +177,8 @@ impl fmt::Display for IndivisibleLoad {
                 write!(f, "{sessions} sessions cannot be divided among {clients}")
             }
             Self::LimitedSessions => f.write_str(
-                "a number of turns of sessions that are played once cannot be divided: play all \
-                 turns, or repeat the sessions",
+                "a number of turns cannot be divided if each session runs once: run all turns, or \
+                 repeat the sessions",
             ),
         }
     }

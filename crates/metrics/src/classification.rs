@@ -11,7 +11,7 @@ use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores, refere
 
 const LABELS: Need = Need {
     name: "labels",
-    help: "val_map.txt: a line a sample, the image's name and its class",
+    help: "val_map.txt: one line per sample, with the name of the image and its class",
     is_required: true,
 };
 

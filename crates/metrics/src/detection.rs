@@ -32,8 +32,8 @@ const CLASSES: Choice = Choice {
 const IMAGES: Choice = Choice {
     name: "images",
     values: &["all", "annotated"],
-    help: "whether samples are all images of the file, or those that have an object, in the order \
-           of the file: of COCO 4,952 of 5,000",
+    help: "whether samples are all images of the file, or only those with an object (4,952 of \
+           5,000 in COCO), in the order of the file",
 };
 
 /// Method of `ssd-small`, `ssd-large` and `retinanet`.

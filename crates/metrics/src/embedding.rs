@@ -19,16 +19,17 @@ use crate::parallel;
 
 const VECTORS: Need = Need {
     name: "vectors",
-    help: "what the network in full precision makes of each text as an npy file, a row a sample",
+    help: "vectors of the texts from the network in full precision, as a .npy file with one row \
+           per sample",
     is_required: true,
 };
 
 /// Method for embeddings of texts.
 pub const EMBEDDING_AGREEMENT: Method = Method {
     name: "embedding-agreement",
-    title: "mean cosine with vectors of reference, and texts whose nearest other text is the same, \
+    title: "mean cosine with the reference vectors, and share of texts with the same nearest text, \
             in percent",
-    answer: "the vector of the text, of any length but 0",
+    answer: "the vector of the text, of any length except 0",
     element: Some(Element::F32),
     needs: &[VECTORS],
     choices: &[],

@@ -19,21 +19,20 @@ pub(super) use linear::dot;
 
 const MEAN: Need = Need {
     name: "mean",
-    help: "mu.npy of val2014.npz, which unzips to mu.npy and sigma.npy: the mean of the features \
-           of photographs",
+    help: "mu.npy, unzipped from val2014.npz: the mean of the features of photographs",
     is_required: true,
 };
 
 const COVARIANCE: Need = Need {
     name: "covariance",
-    help: "sigma.npy of val2014.npz: the covariance of the features of photographs",
+    help: "sigma.npy, unzipped from val2014.npz: the covariance of the features of photographs",
     is_required: true,
 };
 
 const TEXTS: Need = Need {
     name: "texts",
-    help: "CLIP's features of the captions as an npy file, a row a sample; answers bring them \
-           behind those of CLIP for the image if it is not given",
+    help: "CLIP features of the captions as a .npy file, one row per sample; without it, each \
+           answer contains them after the CLIP features of the image",
     is_required: false,
 };
 
@@ -41,8 +40,8 @@ const TEXTS: Need = Need {
 pub const FID_CLIP: Method = Method {
     name: "fid-clip",
     title: "Fréchet distance, and CLIP score in percent, of features of images",
-    answer: "features of the image: as many of Inception-v3 as the mean has (2048), then as many \
-             of CLIP as a caption has (512)",
+    answer: "features of the image: those of Inception-v3 (2048, as in the mean), then those of \
+             CLIP (512, as in a caption)",
     element: Some(Element::F32),
     needs: &[MEAN, COVARIANCE, TEXTS],
     choices: &[],

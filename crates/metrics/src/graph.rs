@@ -9,15 +9,15 @@ use super::{DataError, Figure, Inputs, Method, Need, Scores};
 
 const LABELS: Need = Need {
     name: "labels",
-    help: "paper/node_label_2K.npy of IGBH: a label a node, as numpy.save writes it, or float32 \
-           without a header as the sizes large and full have it",
+    help: "paper/node_label_2K.npy of IGBH: one label per node, written by numpy.save, or float32 \
+           without a header as in the sizes large and full",
     is_required: true,
 };
 
 const NODES: Need = Need {
     name: "nodes",
-    help: "val_idx.npy, the node of each sample: made of val_idx.pt once by \
-           numpy.save('val_idx.npy', torch.load('val_idx.pt'))",
+    help: "val_idx.npy, the node of each sample; create it with numpy.save('val_idx.npy', \
+           torch.load('val_idx.pt'))",
     is_required: true,
 };
 

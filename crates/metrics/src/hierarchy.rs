@@ -20,15 +20,15 @@ use super::{
 
 const REFERENCE: Need = Need {
     name: "reference",
-    help: "the data set written as JSON: a list of objects with ground_truth_category, levels \
-           with ' > ' between",
+    help: "the data set as JSON: a list of objects with ground_truth_category, whose levels are \
+           separated by ' > '",
     is_required: true,
 };
 
 /// Method of `qwen3-vl-235b-a22b`.
 pub const HIERARCHICAL_F1: Method = Method {
     name: "hierarchical-f1",
-    title: "F1 of the levels of category paths that are right from the top on",
+    title: "F1 of the levels of category paths that are correct from the top level down",
     answer: "a JSON object with category, brand and is_secondhand",
     element: None,
     needs: &[REFERENCE],

@@ -16,13 +16,14 @@ use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores};
 
 const DAY: Need = Need {
     name: "day_23",
-    help: "the last day of Criteo: a line a pair of user and item, its label before the first tab; \
-           without it answers hold predictions and labels in turn",
+    help: "the last day of Criteo: one line per pair of user and item, with its label before the \
+           first tab; without this file, each answer contains predictions and labels in turn",
     is_required: false,
 };
 const TRACE: Need = Need {
     name: "trace",
-    help: "dlrm_trace_of_aggregated_samples.txt: a line a sample, its third number the pairs in it",
+    help: "dlrm_trace_of_aggregated_samples.txt: one line per sample, whose third number is the \
+           number of pairs",
     is_required: false,
 };
 
@@ -241,6 +242,11 @@ impl Scorer for Clicks {
                 let pair = |(value, is_clicked)| Ok((parse_prediction(value)?, label(is_clicked)));
                 values.zip(labels).map(pair).collect::<Result<_, _>>()?
             }
+            // The log does not tell which pairs are missing.
+            None if answer.is_empty() => {
+                let expected = "predictions with their labels".to_owned();
+                return Err(AnswerError::Content { expected, found: "none".to_owned() });
+            }
             None if !values.len().is_multiple_of(2) => {
                 let expected = format!("a multiple of {}", 2 * self.element.size());
                 return Err(AnswerError::Length { expected, found: answer.len() });
@@ -311,9 +317,11 @@ mod tests {
             assert_eq!(error.to_string(), format!("expected a prediction, found {found}"));
         }
         assert!(clicks.take(3, &answer(&[0.9])).is_err());
+        let error = clicks.take(4, &[]).unwrap_err();
+        assert_eq!(error.to_string(), "expected predictions with their labels, found none");
         let scores = clicks.scores();
         assert_checker_reads("v5.0", "dlrm-v2-99.9", &scores);
         let text = scores.text;
-        assert_eq!(text, "AUC=100.000%, accuracy=100.000%, good=2, total=2, queries=5\n");
+        assert_eq!(text, "AUC=100.000%, accuracy=100.000%, good=2, total=2, queries=6\n");
     }
 }

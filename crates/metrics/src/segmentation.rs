@@ -31,8 +31,8 @@ const VOLUMES: Need = Need {
 
 const CASES: Need = Need {
     name: "cases",
-    help: "names of the cases as text, a line a sample: file_list of preprocessed_files.pkl; \
-           without it the folders in order",
+    help: "names of the cases, one line per sample: file_list of preprocessed_files.pkl; without \
+           it, the folders in order",
     is_required: false,
 };
 
@@ -40,7 +40,7 @@ const CASES: Need = Need {
 pub const MEAN_DICE: Method = Method {
     name: "mean-dice",
     title: "mean Dice of kidney and tumor, from 0 to 1",
-    answer: "a label a voxel, of which the last axis is the fastest: 0, 1 kidney, 2 tumor",
+    answer: "one label per voxel, row-major: 0 background, 1 kidney, 2 tumor",
     element: Some(Element::U8),
     needs: &[VOLUMES, CASES],
     choices: &[],

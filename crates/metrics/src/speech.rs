@@ -32,8 +32,8 @@ const MANIFEST: Need = Need {
 /// Method of `rnnt`.
 pub const WORD_ERRORS: Method = Method {
     name: "word-errors",
-    title: "100 less the word error rate in percent",
-    answer: "the transcript, an element a character: space, a to z, apostrophe as 0 to 27",
+    title: "100 minus the word error rate in percent",
+    answer: "the transcript, one element per character: 0 to 27 for space, a to z and apostrophe",
     element: Some(Element::I64),
     needs: &[MANIFEST],
     choices: &[],

@@ -19,27 +19,28 @@ use wordpiece::WordPieces;
 
 const DATASET: Need = Need {
     name: "dataset",
-    help: "dev-v1.1.json of SQuAD: data of paragraphs, each with context and qas",
+    help: "dev-v1.1.json of SQuAD: paragraphs, each with context and qas",
     is_required: true,
 };
 
 const VOCABULARY: Need = Need {
     name: "vocabulary",
-    help: "vocab.txt of the model: a piece of words a line",
+    help: "vocab.txt of the model: one word piece per line",
     is_required: true,
 };
 
 const LOGITS: Choice = Choice {
     name: "logits",
     values: &["pairs", "transposed"],
-    help: "whether start and end stand together for each token, or all starts before all ends",
+    help: "whether each token has its start and end logit side by side, or all start logits \
+           precede all end logits",
 };
 
 /// Method of `bert`.
 pub const SQUAD: Method = Method {
     name: "squad",
-    title: "F1 of the words of answers, and how many are exactly right, in percent",
-    answer: "logits of start and end for the tokens of a feature, 384 or the first of them",
+    title: "F1 of the words of answers, and share of exactly correct answers, in percent",
+    answer: "start and end logits of the tokens of a feature, for all 384 tokens or the first ones",
     element: Some(Element::F32),
     needs: &[DATASET, VOCABULARY],
     choices: &[LOGITS],

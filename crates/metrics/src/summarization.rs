@@ -29,13 +29,13 @@ const REFERENCE: Need = Need {
 const SCRIPT: Choice = Choice {
     name: "script",
     values: &["gptj", "llama2-70b"],
-    help: "whose lines are printed; those of llama2-70b tell tokens, too",
+    help: "format of the printed lines; that of llama2-70b includes the tokens",
 };
 
 /// Method of `gptj`, `llama2-70b` and `llama3.1-8b`.
 pub const ROUGE: Method = Method {
     name: "rouge",
-    title: "F-measures of words, pairs and sequences of words that are shared, in percent",
+    title: "F-measures of shared words, pairs of words and sequences of words, in percent",
     answer: text::ANSWER,
     element: None,
     needs: &[REFERENCE, text::TOKENIZER, text::PUNKT],

@@ -11,27 +11,26 @@ use punkt::Punkt;
 use tokenizer::Tokenizer;
 
 /// Description of answers that are texts.
-pub(super) const ANSWER: &str =
-    "the text, as UTF-8; with a tokenizer its tokens, int64 if no element is given";
+pub(super) const ANSWER: &str = "the text in UTF-8, or with a tokenizer its tokens (default int64)";
 
 pub(super) const TOKENIZER: Need = Need {
     name: "tokenizer",
-    help: "tokenizer.json of the model: answers are ids of tokens",
+    help: "tokenizer.json of the model, if answers are token ids",
     is_required: false,
 };
 
 pub(super) const PUNKT: Need = Need {
     name: "punkt",
-    help: "folder tokenizers/punkt_tab/english of NLTK: sentences end as nltk.sent_tokenize says, \
-           not with lines",
+    help: "folder tokenizers/punkt_tab/english of NLTK, to split sentences like \
+           nltk.sent_tokenize; without it, each line is a sentence",
     is_required: false,
 };
 
 pub(super) const SPACES: Choice = Choice {
     name: "spaces",
     values: &["kept", "cleaned"],
-    help: "spaces before punctuation and contractions, with a tokenizer; cleaned as by \
-           clean_up_tokenization_spaces",
+    help: "with a tokenizer: whether spaces before punctuation and contractions are kept, or \
+           removed as by clean_up_tokenization_spaces",
 };
 
 /// Replacements that remove spaces, in their order.

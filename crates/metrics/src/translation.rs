@@ -12,16 +12,16 @@ use super::{AnswerError, DataError, Figure, Method, Need, Scorer, Scores, refere
 
 const REFERENCE: Need = Need {
     name: "reference",
-    help: "newstest2014.tok.bpe.32000.de: a line a sentence, words and their parts with spaces \
-           between, parts that go on end in @@",
+    help: "newstest2014.tok.bpe.32000.de: one line per sentence, with words and their pieces \
+           separated by spaces; a piece that ends in @@ continues in the next one",
     is_required: true,
 };
 
 /// Method of `gnmt`.
 pub const BLEU: Method = Method {
     name: "bleu",
-    title: "BLEU of the corpus with runs of up to four words, in percent",
-    answer: "the sentence, words with spaces between, as UTF-8",
+    title: "BLEU of the corpus with sequences of up to four words, in percent",
+    answer: "the words of the sentence, separated by spaces, in UTF-8",
     element: None,
     needs: &[REFERENCE],
     choices: &[],

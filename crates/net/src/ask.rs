@@ -12,8 +12,9 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use crate::coding::Coding;
 use crate::endpoint::Endpoint;
-use crate::exchange::{HttpVersion, Request};
+use crate::exchange::{Fields as _, HttpVersion, Request};
 use crate::grpc;
 use crate::oip::http::error_words;
 use crate::protocol::LONGEST_ANSWER;
@@ -41,6 +42,9 @@ pub struct ServerQuery<'a> {
 
 /// Time limit of the handshake that shows whether a server speaks TLS.
 const HANDSHAKE: Duration = Duration::from_secs(2);
+
+/// Byte order mark, which some servers write before JSON.
+const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// Answer with any status.
 #[derive(Debug, Clone)]
@@ -109,7 +113,8 @@ impl ServerQuery<'_> {
     /// Returns the endpoint to which an answer redirects the request of `path`.
     ///
     /// # Errors
-    /// [`Kind::Mismatch`]: the target is another interface, the same URL, or another origin.
+    /// [`Kind::Mismatch`]: the target is another interface, the same URL, or another origin, or the
+    /// status changes the method of the request.
     pub fn follow(&self, answer: &HttpAnswer, path: &str) -> Result<Endpoint, Trouble> {
         let from = self.endpoint;
         let location = answer.location().unwrap_or_default();
@@ -120,6 +125,11 @@ impl ServerQuery<'_> {
             let words = format!("{from} redirects requests to {shown:?}, {why}");
             Err(Trouble::new(Kind::Mismatch, self.hidden(&words)))
         };
+        if !is_redirection(answer.status) {
+            return not_followed(
+                "with a status that changes their method; use the URL of the server itself",
+            );
+        }
         let Some(target) = from.redirected(&location, path) else {
             return not_followed(
                 "which is a different interface; use the URL of the server itself",
@@ -165,6 +175,7 @@ impl ServerQuery<'_> {
                 .map_err(|trouble| Trouble::new(trouble.kind, self.hidden(&trouble.words)))?;
         }
         let mut messages = grpc::Deframer::default();
+        messages.begin(&answered.fields)?;
         messages.push(&answered.body);
         let malformed = |words: String| Trouble::new(Kind::Malformed, words);
         let message = messages.pop()?;
@@ -261,8 +272,12 @@ impl ServerQuery<'_> {
         let (io, request) = (TokioIo::new(stream), self.http(request)?);
         let response = match self.version {
             HttpVersion::Http1 => {
-                let (mut sender, connection) =
-                    hyper::client::conn::http1::handshake(io).await.map_err(broken)?;
+                let (mut sender, connection) = hyper::client::conn::http1::Builder::new()
+                    .allow_obsolete_multiline_headers_in_responses(true)
+                    .allow_spaces_after_header_name_in_responses(true)
+                    .handshake(io)
+                    .await
+                    .map_err(broken)?;
                 // Dropping the sender would end the connection before its answer.
                 self.read(beside(connection, sender.send_request(request)).await).await?
             }
@@ -330,6 +345,11 @@ impl ServerQuery<'_> {
         })?;
         let trailers = body.trailers().cloned();
         let body = body.to_bytes();
+        // Some servers and gateways compress answers unasked. What cannot be decompressed stays as it is.
+        let coding = Coding::of_field(head.headers.field("content-encoding")).ok().flatten();
+        let content = coding.and_then(|coding| coding.decompressed(&body, LONGEST_ANSWER).ok());
+        let body = content.unwrap_or(body);
+        let body = body.strip_prefix(MARK).map_or(body.clone(), |json| body.slice_ref(json));
         Ok(HttpAnswer { status: head.status.as_u16(), fields: head.headers, body, trailers })
     }
 }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use bytes::Bytes;
 use flate2::Compression;
-use flate2::write::{GzEncoder, MultiGzDecoder, ZlibDecoder, ZlibEncoder};
+use flate2::write::{DeflateDecoder, GzEncoder, MultiGzDecoder, ZlibDecoder, ZlibEncoder};
 
 use crate::protocol::{ReadProgress, Reader};
 use crate::trouble::{Kind, Trouble};
@@ -136,10 +136,15 @@ impl From<DecodeError> for Trouble {
 /// Compressed bytes per step, which limits the memory of highly compressed content.
 const PIECE: usize = 4 << 10;
 
+/// Lower half of the first byte of content by RFC 1950: the method deflate.
+const WRAPPED: u8 = 8;
+
 /// Decompressor of bytes that are cut anywhere.
 pub(crate) enum Decoder {
     Gzip(MultiGzDecoder<Vec<u8>>),
     Deflate(ZlibDecoder<Vec<u8>>),
+    /// Deflate without the wrapper of RFC 1950, as some servers send it (RFC 9110, section 8.4.1.2).
+    Bare(DeflateDecoder<Vec<u8>>),
 }
 
 impl Decoder {
@@ -157,10 +162,17 @@ impl Decoder {
         mut take: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
         let broken = |error| E::from(DecodeError::Broken(error));
+        if let (Self::Deflate(to), [first, ..]) = (&*self, bytes)
+            && to.total_in() == 0
+            && first & 0xf != WRAPPED
+        {
+            *self = Self::Bare(DeflateDecoder::new(Vec::new()));
+        }
         for piece in bytes.chunks(PIECE) {
             let written = match self {
                 Self::Gzip(to) => to.write_all(piece).and_then(|()| to.flush()),
                 Self::Deflate(to) => to.write_all(piece).and_then(|()| to.flush()),
+                Self::Bare(to) => to.write_all(piece).and_then(|()| to.flush()),
             };
             written.map_err(broken)?;
             self.hand_on(&mut take)?;
@@ -172,6 +184,7 @@ impl Decoder {
         let content = match self {
             Self::Gzip(to) => to.get_mut(),
             Self::Deflate(to) => to.get_mut(),
+            Self::Bare(to) => to.get_mut(),
         };
         let taken = if content.is_empty() { Ok(()) } else { take(content) };
         content.clear();
@@ -200,6 +213,7 @@ impl Decoder {
         let ended = match self {
             Self::Gzip(to) => to.try_finish(),
             Self::Deflate(to) => to.try_finish(),
+            Self::Bare(to) => to.try_finish(),
         };
         ended.map_err(DecodeError::Broken)
     }
@@ -235,6 +249,29 @@ mod tests {
         ] {
             assert_eq!(Coding::accepted(value), expected, "{value}");
         }
+    }
+
+    #[test]
+    fn deflate_may_lack_its_wrapper() {
+        use flate2::write::DeflateEncoder;
+        let content = b"data: {}\n\n".repeat(99);
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(&content).unwrap();
+        let bare = encoder.finish().unwrap();
+        for bytes in [&bare[..], &Coding::Deflate.compressed(&content)] {
+            assert_eq!(Coding::Deflate.decompressed(bytes, 4 << 10).unwrap(), content);
+            let (mut decoder, mut all) = (Decoder::new(Coding::Deflate), Vec::new());
+            for byte in bytes.chunks(1) {
+                let take = |content: &[u8]| {
+                    all.extend_from_slice(content);
+                    Ok::<(), DecodeError>(())
+                };
+                decoder.push(byte, take).unwrap();
+            }
+            decoder.end().unwrap();
+            assert_eq!(all, content);
+        }
+        assert!(Coding::Deflate.decompressed(&bare[..bare.len() / 2], 4 << 10).is_err());
     }
 
     #[test]

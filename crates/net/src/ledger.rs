@@ -139,50 +139,17 @@ pub enum Finish {
 }
 
 impl Finish {
-    /// Returns the meaning of a finish reason. Unknown reasons end an answer as `stop` does.
+    /// Returns the meaning of a finish reason. Each vendor has reasons of its own for failures and
+    /// filters, whose words show what they are. Other unknown reasons end an answer as `stop` does.
     #[must_use]
     pub fn of_reason(reason: &str) -> Self {
-        const ABORTS: [&str; 22] = [
-            "abort",
-            "aborted",
-            "error",
-            "cancel",
-            "cancelled",
-            "canceled",
-            "server_error",
-            "internal_error",
-            "network_error",
-            "failed",
-            "interrupted",
-            "timeout",
-            "overloaded",
-            "insufficient_system_resource",
-            "time_limit",
-            "user_cancel",
-            "error_limit",
-            "malformed_function_call",
-            "malformed_model_output",
-            "malformed_tool_use",
-            "unexpected_tool_call",
-            "too_many_tool_calls",
-        ];
-        const FILTERS: [&str; 14] = [
-            "content_filter",
-            "content_filtered",
-            "safety",
-            "recitation",
-            "blocklist",
-            "prohibited_content",
-            "sensitive",
-            "guardrail_intervened",
-            "refusal",
-            "error_toxic",
-            "spii",
-            "image_safety",
-            "image_prohibited_content",
-            "image_recitation",
-        ];
-        let reason = reason.trim().to_ascii_lowercase();
+        const FILTERS: &str = "filter safety recitation blocklist blocked prohibited sensitive \
+            guardrail refusal toxic spii moderation censor";
+        const ABORTS: &str = "abort error cancel fail interrupt timeout timed_out time_limit \
+            overload insufficient malformed unexpected too_many_tool_calls exception preempt \
+            killed crash disconnect out_of_memory oom unavailable shutdown";
+        let reason = reason.trim().to_ascii_lowercase().replace(['-', ' '], "_");
+        let has_one = |words: &str| words.split(' ').any(|word| reason.contains(word));
         match &*reason {
             // Some servers write the missing reason of a part as a text.
             "" | "null" | "none" => Self::Unstated,
@@ -194,8 +161,8 @@ impl Finish {
             | "token_limit"
             | "model_context_window_exceeded" => Self::Length,
             "tool_calls" | "tool_call" | "function_call" | "tool_use" => Self::Tools,
-            reason if ABORTS.contains(&reason) => Self::Abort,
-            reason if FILTERS.contains(&reason) => Self::Filter,
+            _ if has_one(FILTERS) => Self::Filter,
+            _ if has_one(ABORTS) => Self::Abort,
             _ => Self::Stop,
         }
     }
@@ -269,6 +236,8 @@ pub enum Oddity {
     JoinedEvents,
     /// An error that is empty or 0.
     EmptyError,
+    /// Usage counts no input tokens, although the request has input.
+    NoInput,
 }
 
 impl Flag for Contradiction {
@@ -312,6 +281,7 @@ impl Flag for Oddity {
         Self::InvisibleTokens,
         Self::JoinedEvents,
         Self::EmptyError,
+        Self::NoInput,
     ];
 
     fn position(self) -> u16 {
@@ -502,6 +472,7 @@ impl Oddity {
             Self::InvisibleTokens => "usage counts tokens without text",
             Self::JoinedEvents => "events without an empty line or without data:",
             Self::EmptyError => "an empty error",
+            Self::NoInput => "usage counts no input tokens",
         }
     }
 }
@@ -575,6 +546,23 @@ mod tests {
             ("network_error", Finish::Abort),
             ("content_filter", Finish::Filter),
             ("SAFETY", Finish::Filter),
+            ("ContentFilter", Finish::Filter),
+            ("content-filter", Finish::Filter),
+            ("moderation", Finish::Filter),
+            ("blocked", Finish::Filter),
+            ("abort: OOM", Finish::Abort),
+            ("engine_error", Finish::Abort),
+            ("client_abort", Finish::Abort),
+            ("exception", Finish::Abort),
+            ("preempted", Finish::Abort),
+            ("killed", Finish::Abort),
+            ("disconnected", Finish::Abort),
+            ("out of memory", Finish::Abort),
+            ("service_unavailable", Finish::Abort),
+            ("end_turn", Finish::Stop),
+            ("pause_turn", Finish::Stop),
+            ("COMPLETE", Finish::Stop),
+            ("length_limit", Finish::Stop),
             ("", Finish::Unstated),
             ("null", Finish::Unstated),
             ("None", Finish::Unstated),

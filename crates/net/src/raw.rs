@@ -227,7 +227,10 @@ impl WholeReader {
             Trouble::new(kind, format!("the answer is not JSON: {error}"))
         })?;
         let found = json.pointer(pointer);
-        let found = found.ok_or_else(|| malformed(format!("the answer has no {pointer}")))?;
+        let found = found.ok_or_else(|| {
+            let said = in_short(&String::from_utf8_lossy(&self.body));
+            malformed(format!("the answer has no {pointer}: {said}"))
+        })?;
         let text = if found.is_null() { String::new() } else { text(found) };
         let class = if text.is_empty() { Class::Empty } else { Class::Whole };
         self.body = text.into_bytes();

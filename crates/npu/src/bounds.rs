@@ -11,7 +11,8 @@ use crate::pass::Pass;
 ///
 /// The bound is a linear program of two resources: neither the array nor the memory can be busy for longer than the
 /// elapsed time. If `waits` is true, the time that the memory must wait for long blocks counts as busy; that is the
-/// bound of schedules that do not split these blocks (see [`Pass::wait`]).
+/// bound of schedules that do not split these blocks (see [`Pass::wait`]). Blocks of any stream may fill the buffer, so
+/// that the slowest of them decides how long that takes.
 ///
 /// The optimum has at most two streams with positive shares, so all pairs are tried.
 ///
@@ -37,9 +38,10 @@ use crate::pass::Pass;
 /// ```
 #[must_use]
 pub fn throughput(passes: &[Arc<Pass>], waits: bool) -> (f64, Vec<f64>) {
+    let slowest = passes.iter().map(|pass| pass.slowest_byte()).fold(0.0, f64::max);
     // Time of each resource that a share of 1 needs.
     let takes = |pass: &Arc<Pass>| {
-        let fetch = pass.fetch + if waits { pass.wait } else { 0 };
+        let fetch = pass.fetch + if waits { pass.wait_at(slowest) } else { 0 };
         let alone = pass.alone.max(1) as f64;
         [pass.compute as f64 / alone, fetch as f64 / alone]
     };
@@ -94,6 +96,7 @@ mod tests {
 
     use super::*;
     use crate::machine::{FetchStart, MachineLimits};
+    use crate::pass::tests::LIMITS;
     use crate::profile::{Block, NetworkProfile};
     use crate::schedule::{
         BalancedScheduler, Layerweaver, LayerweaverRules, RoundRobin, Scheduler, SerialOrder,
@@ -110,7 +113,28 @@ mod tests {
             fetch,
             wait,
             alone: compute.max(fetch),
+            limits: LIMITS,
         })
+    }
+
+    /// Measured times: the bytes of a block arrive more slowly than the memory of the NPU could send them.
+    #[test]
+    fn slow_fetches_fill_the_buffer_slowly() {
+        let us = 1_000_000;
+        let limits = MachineLimits { capacity: 10_000, ..LIMITS };
+        let pass = |compute: u64, fetch: u64, bytes: u64| {
+            let blocks = vec![Block { compute: compute * us, fetch: fetch * us, bytes }];
+            let profile = NetworkProfile { blocks, ..NetworkProfile::default() };
+            Arc::new(Pass::new(&profile, limits).expect("the block takes time"))
+        };
+        let passes = [pass(20, 10, 2_000), pass(1, 20, 4_000)];
+        let (most, _) = throughput(&passes, true);
+        let mut scheduler = BalancedScheduler::new(&passes);
+        let found = simulate(&passes, limits, &mut scheduler, 4_000 * us).stp(&passes);
+        assert!(found > 1.3 && found <= most, "{found} {most}");
+        // A block that stores nothing takes no room of the buffer.
+        let passes = [pass(20, 10, 2_000), pass(0, 20, 0)];
+        assert_eq!(throughput(&passes, true), throughput(&passes, false));
     }
 
     #[test]

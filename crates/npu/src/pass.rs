@@ -36,7 +36,12 @@ pub struct Pass {
     pub wait: Picos,
     /// Time of a pass that follows another of the same network with no other load, ps; at least 1.
     pub alone: Picos,
+    /// Limits of the machine.
+    pub limits: MachineLimits,
 }
+
+/// Time by which rounding may lengthen a fetch, ps.
+const ROUNDING: Picos = 1_000;
 
 impl Pass {
     /// Creates the pass of a profile. Returns `None` if the profile has no blocks or takes no time, because streams of
@@ -65,8 +70,27 @@ impl Pass {
             *lead = block.fetch + after.saturating_sub(block.compute);
             after = *lead;
         }
-        let pass = Self { blocks, leads, compute, fetch, wait, alone };
+        let pass = Self { blocks, leads, compute, fetch, wait, alone, limits };
         (pass.compute > 0 || pass.fetch > 0).then_some(pass)
+    }
+
+    /// Returns the longest time that a byte in the weight buffer takes to arrive, ps. It exceeds that of the memory for
+    /// measured times, and for blocks that also transfer what they do not store, such as keys and values.
+    #[must_use]
+    pub fn slowest_byte(&self) -> f64 {
+        let of = |block: &Block| block.fetch.saturating_sub(ROUNDING) as f64 / block.bytes as f64;
+        // A block without time and bytes is NaN, which `max` ignores.
+        self.blocks.iter().map(of).fold(self.limits.ps_per_byte, f64::max)
+    }
+
+    /// Returns [`Pass::wait`] if bytes take at most this time to arrive.
+    #[must_use]
+    pub fn wait_at(&self, ps_per_byte: f64) -> Picos {
+        if ps_per_byte <= self.limits.ps_per_byte {
+            return self.wait;
+        }
+        let limits = MachineLimits { ps_per_byte, ..self.limits };
+        self.blocks.iter().map(|block| limits.wait(block)).sum()
     }
 
     /// Returns whether the array takes at least as long as the memory.

@@ -267,6 +267,8 @@ mod tests {
             "line 1: expected a type and its bits after a.x, such as FIXED 8, found nothing"
         );
         assert_eq!(error("a.x FIXED 33"), "line 1: a.x: expected 1 to 32 bits of FIXED, found 33");
+        let most = error("a.x UFIXED 32 0");
+        assert_eq!(most, "line 1: a.x: expected 1 to 31 bits of UFIXED, found 32");
         assert_eq!(
             error("a.x FIXED 8 600"),
             "line 1: a.x: expected a bias from -512 to 512, found 600"

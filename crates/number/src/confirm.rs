@@ -91,6 +91,24 @@ impl SampleOutcomes {
         }
     }
 
+    /// Returns the least and the largest result of a sample, or 0 if that is beyond.
+    #[must_use]
+    pub fn extremes(&self) -> [f64; 2] {
+        extremes(&self.scores(0..self.len()))
+    }
+
+    /// Returns the outcomes of a configuration that fails on all of these samples.
+    #[must_use]
+    pub fn worst(&self, direction: Direction) -> Self {
+        let [least, most] = self.extremes();
+        match (self, direction) {
+            (Self::Right(digits), Direction::Higher) => Self::Right("0".repeat(digits.len())),
+            (Self::Right(digits), Direction::Lower) => Self::Right("1".repeat(digits.len())),
+            (Self::Scores(scores), Direction::Higher) => Self::Scores(vec![least; scores.len()]),
+            (Self::Scores(scores), Direction::Lower) => Self::Scores(vec![most; scores.len()]),
+        }
+    }
+
     /// Returns the mean over all samples.
     #[must_use]
     pub fn mean(&self) -> f64 {
@@ -128,6 +146,9 @@ pub enum PairedSamples {
         tuned: Vec<f64>,
         /// Whether more is better.
         direction: Direction,
+        /// The least and the largest score that any configuration has on these samples. They limit
+        /// what a sample that was not seen may lose.
+        extremes: [f64; 2],
     },
 }
 
@@ -152,11 +173,16 @@ impl PairedSamples {
             ));
         }
         let is_error = metric.direction == Direction::Lower;
+        let are_scores = [base, tuned].iter().all(|one| matches!(one, SampleOutcomes::Scores(_)));
         match (base, tuned) {
-            // A margin of an error rate is a part of the errors, not of the right answers.
-            (SampleOutcomes::Right(_), SampleOutcomes::Right(_)) if is_error => {
+            // A margin of an error rate is a part of the errors, not of the right answers. Errors of
+            // sentences may be 0 and 1 in FLOAT(32), and more in a configuration.
+            _ if is_error || are_scores => {
                 let [base, tuned] = [base, tuned].map(|outcomes| outcomes.scores(part.clone()));
-                Ok(Self::Scores { base, tuned, direction: metric.direction })
+                match base.iter().chain(&tuned).find(|score| !score.is_finite()) {
+                    Some(score) => Err(format!("expected finite scores of samples, found {score}")),
+                    None => Ok(Self::from_scores(base, tuned, metric.direction)),
+                }
             }
             (SampleOutcomes::Right(base), SampleOutcomes::Right(tuned)) => {
                 let mut counts = PairedCounts::default();
@@ -173,14 +199,24 @@ impl PairedSamples {
                 }
                 Ok(Self::Right(counts))
             }
-            (SampleOutcomes::Scores(_), SampleOutcomes::Scores(_)) => {
-                let [base, tuned] = [base, tuned].map(|outcomes| outcomes.scores(part.clone()));
-                match base.iter().chain(&tuned).find(|score| !score.is_finite()) {
-                    Some(score) => Err(format!("expected finite scores of samples, found {score}")),
-                    None => Ok(Self::Scores { base, tuned, direction: metric.direction }),
-                }
-            }
             _ => Err("expected scores of samples in FLOAT 32 and in the configuration".into()),
+        }
+    }
+
+    fn from_scores(base: Vec<f64>, tuned: Vec<f64>, direction: Direction) -> Self {
+        let extremes = wider(extremes(&base), extremes(&tuned));
+        Self::Scores { base, tuned, direction, extremes }
+    }
+
+    /// Returns the same samples, on which other configurations have scores in this range: a sample
+    /// that was not seen may lose as much as the worst one of any configuration.
+    #[must_use]
+    pub fn with_extremes(self, range: [f64; 2]) -> Self {
+        match self {
+            Self::Scores { base, tuned, direction, extremes } => {
+                Self::Scores { base, tuned, direction, extremes: wider(extremes, range) }
+            }
+            right @ Self::Right(_) => right,
         }
     }
 
@@ -203,7 +239,7 @@ impl PairedSamples {
             Self::Right(counts) => {
                 (counts.broken as f64 - counts.fixed as f64, (counts.both + counts.broken) as f64)
             }
-            Self::Scores { base, tuned, direction } => {
+            Self::Scores { base, tuned, direction, .. } => {
                 let [base, tuned]: [f64; 2] = [base.iter().sum(), tuned.iter().sum()];
                 match direction {
                     Direction::Higher => (base - tuned, base),
@@ -220,8 +256,9 @@ impl PairedSamples {
     pub fn confirms(&self, margin: f64, level: f64) -> bool {
         match self {
             Self::Right(counts) => counts.confirms(margin, level),
-            Self::Scores { base, tuned, direction } => {
-                score_bound(base, tuned, *direction, margin, level) >= 0.0
+            Self::Scores { base, tuned, direction, extremes } => {
+                let pairs = ScorePairs { base, tuned, direction: *direction, extremes: *extremes };
+                pairs.bound(margin, level) >= 0.0
             }
         }
     }
@@ -287,10 +324,11 @@ impl PairedSamples {
                     neither: scaled(*neither).round() as u64,
                 })
             }
-            Self::Scores { base, tuned, direction } => {
+            Self::Scores { base, tuned, direction, extremes } => {
                 let count = ((base.len() as f64 * by).round() as usize).min(MOST_SCORES);
                 let repeat = |scores: &[f64]| scores.iter().copied().cycle().take(count).collect();
-                Self::Scores { base: repeat(base), tuned: repeat(tuned), direction: *direction }
+                let (base, tuned) = (repeat(base), repeat(tuned));
+                Self::Scores { base, tuned, direction: *direction, extremes: *extremes }
             }
         }
     }
@@ -430,36 +468,57 @@ fn upper_share(found: u64, count: u64, level: f64) -> f64 {
     high
 }
 
-/// Returns a lower bound on the mean of what each sample adds to the kept part of the metric. Each
-/// has its difference from the limit. The worst difference that was seen is added as often as a
-/// share of samples may be unseen at this level, so that samples without any difference prove no
-/// more than their number.
-fn score_bound(base: &[f64], tuned: &[f64], direction: Direction, margin: f64, level: f64) -> f64 {
-    if base.len() < LEAST_SCORES {
-        return f64::NEG_INFINITY;
+/// Returns the least and the largest of these scores, or 0 if that is beyond.
+fn extremes(scores: &[f64]) -> [f64; 2] {
+    scores.iter().fold([0.0_f64, 0.0], |[least, most], score| [least.min(*score), most.max(*score)])
+}
+
+/// Returns the range that contains both.
+fn wider(a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
+    [a[0].min(b[0]), a[1].max(b[1])]
+}
+
+/// Scores of the same samples, one each.
+#[derive(Clone, Copy)]
+struct ScorePairs<'a> {
+    base: &'a [f64],
+    tuned: &'a [f64],
+    direction: Direction,
+    /// See [`PairedSamples::Scores`].
+    extremes: [f64; 2],
+}
+
+impl ScorePairs<'_> {
+    /// Returns a lower bound on the mean of what each sample adds to the kept part of the metric.
+    /// Each has its difference from the limit. The worst difference that the extremes allow is added
+    /// as often as a share of samples may be unseen at this level, so that samples without any
+    /// difference prove no more than their number.
+    fn bound(self, margin: f64, level: f64) -> f64 {
+        let Self { base, tuned, direction, extremes: [least, most] } = self;
+        if base.len() < LEAST_SCORES {
+            return f64::NEG_INFINITY;
+        }
+        let count = base.len() as f64;
+        let difference = |(base, tuned): (&f64, &f64)| match direction {
+            Direction::Higher => tuned - (1.0 - margin) * base,
+            Direction::Lower => (1.0 + margin) * base - tuned,
+        };
+        let differences: Vec<f64> = base.iter().zip(tuned).map(difference).collect();
+        let worst = match direction {
+            // A score such as a cosine may fall below 0.
+            Direction::Higher => (1.0 - margin) * extremes(base)[1] - least,
+            Direction::Lower => most,
+        };
+        // Without any error, the size of an unseen one is unknown.
+        if worst <= 0.0 {
+            return f64::NEG_INFINITY;
+        }
+        let mean = differences.iter().sum::<f64>() / count;
+        let squares: f64 = differences.iter().map(|one| (one - mean).powi(2)).sum();
+        let deviation = (squares / (count - 1.0)).sqrt();
+        let unseen = -level.ln() * worst / count;
+        mean - unseen - student(level, count - 1.0) * deviation / count.sqrt()
     }
-    let count = base.len() as f64;
-    let difference = |(base, tuned): (&f64, &f64)| match direction {
-        Direction::Higher => tuned - (1.0 - margin) * base,
-        Direction::Lower => (1.0 + margin) * base - tuned,
-    };
-    let differences: Vec<f64> = base.iter().zip(tuned).map(difference).collect();
-    let largest = |scores: &[f64]| scores.iter().fold(0.0_f64, |most, score| most.max(*score));
-    let least = |scores: &[f64]| scores.iter().fold(0.0_f64, |least, score| least.min(*score));
-    let worst = match direction {
-        // A score such as a cosine may fall below 0.
-        Direction::Higher => (1.0 - margin) * largest(base) - least(base).min(least(tuned)),
-        Direction::Lower => largest(base).max(largest(tuned)),
-    };
-    // Without any error, the size of an unseen one is unknown.
-    if worst <= 0.0 {
-        return f64::NEG_INFINITY;
-    }
-    let mean = differences.iter().sum::<f64>() / count;
-    let squares: f64 = differences.iter().map(|one| (one - mean).powi(2)).sum();
-    let deviation = (squares / (count - 1.0)).sqrt();
-    let unseen = -level.ln() * worst / count;
-    mean - unseen - student(level, count - 1.0) * deviation / count.sqrt()
 }
 
 /// Levels of tests of ever smaller configurations, from the widest one: the fallback procedure of

@@ -310,7 +310,7 @@ impl ChainEvaluator {
         Ok(scores)
     }
 
-    /// Returns the index of the largest score of some samples, in FLOAT(32).
+    /// Returns the index of the largest score of some samples, in FLOAT(32), or [`NO_CLASS`].
     ///
     /// # Errors
     /// A value is NaN.
@@ -320,7 +320,7 @@ impl ChainEvaluator {
     pub fn predictions(&mut self, samples: &[usize]) -> Result<Vec<usize>, NanError> {
         let scores = self.scores(&Assignment::new(Vec::new(), Vec::new()), samples)?;
         let outputs = self.stages[self.stages.len() - 1].output.len();
-        Ok(scores.chunks_exact(outputs).map(top).collect())
+        Ok(scores.chunks_exact(outputs).map(class).collect())
     }
 
     /// Returns the share of samples whose label has the largest score; among equal scores the first
@@ -525,10 +525,18 @@ fn top(scores: &[f32]) -> usize {
     (1..scores.len()).fold(0, better)
 }
 
+/// Class of an answer with NaN, which no label is.
+pub const NO_CLASS: usize = usize::MAX;
+
+/// Returns the class that an answer gives.
+fn class(scores: &[f32]) -> usize {
+    if scores.iter().any(|score| score.is_nan()) { NO_CLASS } else { top(scores) }
+}
+
 /// Returns whether a class has the largest score, the first of equal ones. No class of scores with
 /// NaN does.
 fn is_top(scores: &[f32], class: usize) -> bool {
-    top(scores) == class && !scores.iter().any(|score| score.is_nan())
+    self::class(scores) == class
 }
 
 /// Returns by how much the score of the label exceeds all others; negative if it does not.

@@ -139,7 +139,7 @@ impl FromStr for Objective {
         let expected =
             format!("expected {}, or an expression in {}", names.join(", "), VARIABLES.join(", "));
         let compiled = FlatEx::<f64>::parse(formula)
-            .map_err(|error| format!("{expected}; {text:?} is none: {error}"))?;
+            .map_err(|error| format!("{expected}, found {text:?}: {error}"))?;
         let place = |name: &String| VARIABLES.iter().position(|known| known == name);
         let unknown = compiled.var_names().iter().find(|name| place(name).is_none());
         if let Some(unknown) = unknown {

@@ -99,6 +99,9 @@ pub struct Settings {
     pub restarts: u32,
     /// How the answer is confirmed at the end.
     pub confirmation: ConfirmationRule,
+    /// Share of the held-out samples that have the most frequent label: the accuracy of a model that
+    /// gives each sample the same answer. `None` without labels.
+    pub constant_share: Option<f64>,
 }
 
 impl Default for Settings {
@@ -113,6 +116,7 @@ impl Default for Settings {
             max_evaluations: None,
             restarts: 0,
             confirmation: ConfirmationRule::None,
+            constant_share: None,
         }
     }
 }

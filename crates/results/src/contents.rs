@@ -57,7 +57,8 @@ impl Contents {
             ));
         }
         if !path.is_dir() {
-            missing.push(format!("{} is not a folder.", path.display()));
+            let problem = if path.exists() { "is not a folder" } else { "does not exist" };
+            missing.push(format!("{} {problem}.", path.display()));
             return Err(missing);
         }
         let run = match Run::read(&path) {

@@ -144,7 +144,10 @@ fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
         data: Data {
             name: detail.text("qsl_name").unwrap_or_default().into(),
             total: detail.whole("qsl_reported_total_count").unwrap_or(0),
-            performance: detail.whole("qsl_reported_performance_count").unwrap_or(0),
+            performance: detail
+                .whole("effective_performance_sample_count")
+                .or_else(|| detail.whole("qsl_reported_performance_count"))
+                .unwrap_or(0),
             workload: None,
             files: Default::default(),
             shapes: Vec::new(),

@@ -35,7 +35,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-use dyno_loadgen::settings::{TraceRules, nearest};
+use dyno_loadgen::settings::{TraceRules, similar};
 use thiserror::Error;
 
 pub use bandwidth::{Bandwidth, BandwidthNeed, ElementBytes, Elements};
@@ -275,10 +275,10 @@ impl Round {
         official(name).or_else(|| official(self.names.get(name)?))
     }
 
-    /// Returns the benchmark name or alias that is closest to an unknown name, if one is close.
+    /// Returns the benchmark name or alias that is most similar to an unknown name, if one is similar.
     #[must_use]
-    pub fn nearest_benchmark(&self, name: &str) -> Option<&str> {
+    pub fn similar_benchmark(&self, name: &str) -> Option<&str> {
         let known = self.benchmarks.iter().map(|benchmark| benchmark.name.as_str());
-        nearest(name, known.chain(self.names.keys().map(String::as_str)))
+        similar(name, known.chain(self.names.keys().map(String::as_str)))
     }
 }

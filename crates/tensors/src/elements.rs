@@ -265,15 +265,13 @@ impl Elements<'_> {
     }
 
     /// Returns the class that the elements predict: a single integer is the class itself; of several
-    /// elements it is the index of the greatest, the first of equals. `None` without elements, or if
-    /// one is NaN, because scores with NaN have no order.
+    /// elements it is the index of the greatest, the first of equals. `None` without elements, for a
+    /// single score, or if one is NaN, because scores with NaN have no order.
     #[must_use]
     pub fn class(&self) -> Option<i64> {
         fn class<T: Scalar>(all: &[T]) -> Option<i64> {
-            if let [only] = all
-                && let Some(class) = only.to_integer()
-            {
-                return Some(class);
+            if let [only] = all {
+                return only.to_integer();
             }
             // Only NaN has no order to itself.
             if all.iter().any(|x| x.partial_cmp(x).is_none()) {
@@ -303,6 +301,7 @@ mod tests {
     fn floats_with_nan_have_no_class() {
         assert_eq!(Elements::F32(vec![f32::NAN, 1.0, 2.0].into()).class(), None);
         assert_eq!(Elements::F64(vec![f64::NAN].into()).class(), None);
+        assert_eq!(Elements::F32(vec![0.7].into()).class(), None, "one score has no greatest");
         assert_eq!(Elements::F32(vec![f32::NEG_INFINITY, 1.0, 2.0, 2.0].into()).class(), Some(2));
         let halves = [f16::NEG_INFINITY, f16::from_f32(-3.0)];
         assert_eq!(Elements::F16(halves.to_vec().into()).class(), Some(1));

@@ -229,6 +229,50 @@ impl Npy {
         }
         Ok(Self { shape, elements })
     }
+
+    /// Parses an array of whole numbers, such as labels. Integers of any width are read, and those of 16
+    /// bits are no bfloat16. Numbers above those of `i64` become the largest one.
+    ///
+    /// ```
+    /// use dyno_tensors::npy::Npy;
+    ///
+    /// let header = "{'descr': '<u2', 'fortran_order': False, 'shape': (2,), }";
+    /// let mut file = b"\x93NUMPY\x01\0".to_vec();
+    /// file.extend((header.len() as u16).to_le_bytes());
+    /// file.extend(header.as_bytes());
+    /// file.extend([7, 0, 0, 1]);
+    /// assert_eq!(&*Npy::parse_integers(&file)?.elements.to_i64().unwrap(), [7, 256]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`NpyError`].
+    pub fn parse_integers(bytes: &[u8]) -> Result<Self, NpyError> {
+        let header = Header::parse(bytes)?;
+        let body = &bytes[header.start..];
+        let all = match header.element() {
+            Some(Element::I16) => integers(body, |two| i16::from_le_bytes(two).into()),
+            Some(Element::U16) => integers(body, |two| u16::from_le_bytes(two).into()),
+            Some(Element::U32) => integers(body, |four| u32::from_le_bytes(four).into()),
+            Some(Element::U64) => {
+                integers(body, |eight| i64::try_from(u64::from_le_bytes(eight)).unwrap_or(i64::MAX))
+            }
+            _ => return Self::parse(bytes),
+        };
+        let expected = header.element().and_then(|element| element.bytes_of_shape(&header.shape));
+        let expected = expected.unwrap_or(usize::MAX);
+        if expected != body.len() {
+            return Err(NpyError::Length { expected, found: body.len() });
+        }
+        let all = if header.is_fortran { row_major(&all, &header.shape) } else { all };
+        Ok(Self { shape: header.shape, elements: Elements::I64(all.into()) })
+    }
+}
+
+/// Reads integers of N bytes each.
+fn integers<const N: usize>(bytes: &[u8], integer: impl Fn([u8; N]) -> i64) -> Vec<i64> {
+    let chunks = bytes.chunks_exact(N);
+    chunks.map(|chunk| integer(chunk.try_into().expect("a chunk has N bytes"))).collect()
 }
 
 /// An array of strings: bytes (`S`) or Unicode (`U`), without the zeros that pad them.

@@ -3,17 +3,21 @@
 # Usage: install.sh [--prefix DIR] [--uninstall]    (the default prefix is ~/.local; root uses /usr/local)
 set -eu
 
+# With CDPATH, cd prints the folder.
+unset CDPATH
 from=$(cd "$(dirname "$0")" && pwd)
 prefix=
 uninstall=
 while [ $# -gt 0 ]; do
     case $1 in
-        --prefix)
-            [ $# -ge 2 ] || { echo "install.sh: --prefix needs a directory" >&2; exit 2; }
-            prefix=$2
-            shift 2
+        --prefix | --prefix=*)
+            case $1 in
+                *=*) prefix=${1#--prefix=} ;;
+                *) prefix=${2-}; [ $# -lt 2 ] || shift ;;
+            esac
+            [ -n "$prefix" ] || { echo "install.sh: --prefix needs a directory" >&2; exit 2; }
+            shift
             ;;
-        --prefix=*) prefix=${1#--prefix=}; shift ;;
         --uninstall) uninstall=1; shift ;;
         -h | --help) sed -n '2,3s/^# //p' "$0"; exit 0 ;;
         *) echo "install.sh: unknown argument $1; see install.sh --help" >&2; exit 2 ;;
@@ -22,6 +26,7 @@ done
 if [ -z "$prefix" ]; then
     if [ "$(id -u)" = 0 ]; then prefix=/usr/local; else prefix=${HOME:?}/.local; fi
 fi
+case $prefix in /*) ;; *) prefix=$PWD/$prefix ;; esac
 
 bash=$prefix/share/bash-completion/completions
 zsh=$prefix/share/zsh/site-functions
@@ -51,6 +56,6 @@ version=$("$prefix/bin/dyno" --version)
 echo "installed $version in $prefix"
 case :$PATH: in
     *:"$prefix/bin":*) echo "start with: dyno run" ;;
-    *) echo "start with: $prefix/bin/dyno run    (or add $prefix/bin to PATH)" ;;
+    *) echo "start with: '$prefix/bin/dyno' run    (or add $prefix/bin to PATH)" ;;
 esac
-echo "remove it with: $from/install.sh --prefix $prefix --uninstall"
+echo "remove it with: '$from/install.sh' --prefix '$prefix' --uninstall"

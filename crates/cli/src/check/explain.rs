@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use dyno_experiment::Failure;
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::similar;
 use dyno_rules::OneFileChecker;
 use dyno_submission::check::causes::Errors;
 use dyno_submission::check::{CheckReport, Outcome, Program, Provenance, catalogue};
@@ -22,7 +22,7 @@ pub fn text(id: &str) -> Result<String, Failure> {
     let title = title.or_else(|| power::CHECKS.iter().find(|(known, _)| *known == id).map(|c| c.1));
     let (Some(title), Some(provenance)) = (title, Provenance::of_check(id)) else {
         let ids = catalogue::ALL.iter().map(|check| check.id);
-        let near = nearest(id, ids.chain(power::CHECKS.iter().map(|(id, _)| *id)));
+        let near = similar(id, ids.chain(power::CHECKS.iter().map(|(id, _)| *id)));
         let failure = Failure::usage(format!("unknown check `{id}`"));
         return Err(match near {
             Some(near) => failure.hint(format!("--explain {near}")),

@@ -63,7 +63,7 @@ enum Command {
     Config(config::ConfigCommand),
 }
 
-/// Which rules.
+/// Flags that select the rules.
 #[derive(Debug, Args)]
 struct Rules {
     /// Round of the rules [default: the last one that has the audit]
@@ -74,7 +74,7 @@ struct Rules {
     benchmark: Option<String>,
 }
 
-/// What answers are.
+/// Flags that describe the answers.
 #[derive(Debug, Args)]
 struct Answers {
     /// Element type of an answer: byte, int16, int32, int64 or float32 [default: byte; int64 for
@@ -102,7 +102,7 @@ struct Answers {
     baseline_accuracy: Option<PathBuf>,
 }
 
-/// What is shown.
+/// Flags of the output.
 #[derive(Debug, Args)]
 struct OutputFlags {
     /// Print JSON instead of a table

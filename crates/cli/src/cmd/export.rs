@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dyno_experiment::Failure;
 use dyno_results::export::{ExportError, Format, Source};
-use dyno_results::write::create_new;
+use dyno_results::write::{create_new, is_result};
 
 use super::keys::one_of;
 use crate::exit::Exit;
 use crate::output;
 
-/// What to write where.
+/// Flags of the command.
 #[derive(Debug, Args)]
 pub struct Export {
     /// Run directory, or a result of LoadGen, vLLM, guidellm or aiperf
@@ -69,7 +69,10 @@ fn to_file(source: &Source<'_>, format: Format, path: &Path) -> Result<(), Failu
         Failure::set_up(format!("cannot write {}: {error}", path.display()))
             .hint("choose another file with --out, or free some space")
     };
-    super::refuse_results(path)?;
+    if is_result(path) {
+        let problem = format!("{} holds results, which would be lost", path.display());
+        return Err(Failure::usage(problem).hint("choose another file with --out"));
+    }
     let is_there = fs::symlink_metadata(path).is_ok();
     let partial = if is_there && !path.is_file() {
         None

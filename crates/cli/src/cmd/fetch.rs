@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use dyno_experiment::system::task::ALL_TASKS;
 use dyno_experiment::{Failure, cache};
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::similar;
 use dyno_results::units;
 use dyno_task::cache::{Cache, FetchError, Origin};
 use dyno_task::card::{self, Card};
@@ -13,7 +14,7 @@ use dyno_task::package::{self, Package};
 use crate::exit::Exit;
 use crate::output;
 
-/// What to fetch, and from where.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Fetch {
@@ -73,9 +74,8 @@ fn packages_for(name: &str) -> Result<Vec<&'static Package>, Failure> {
         }
         let names = card::cards().iter().map(|card| card.name.as_str());
         let names = names.chain(package::packages().iter().map(|package| package.name.as_str()));
-        let near = nearest(name, names).unwrap_or("mnist");
         return Err(Failure::usage(format!("unknown task or package `{name}`"))
-            .hint(format!("did you mean {near}? dyno task list shows all tasks")));
+            .hint_name(similar(name, names), ALL_TASKS));
     };
     if let Some(own) = card.required_files().find(|wanted| wanted.package.is_none()) {
         let get = own.get.as_deref().unwrap_or_default();

@@ -6,7 +6,9 @@ mod tables;
 
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use dyno_loadgen::settings::similar;
 
+use crate::cmd::command_names;
 use tables::{FLAGS, SERVE_FLAGS, WORDS};
 
 /// Commands that measure a system.
@@ -47,7 +49,13 @@ fn of_word(word: &str) -> Option<String> {
     if word.contains("://") || has_port || is_onnx(word) {
         return Some(format!("use dyno run {word}"));
     }
-    find(WORDS, word)
+    if word.to_ascii_lowercase().ends_with(".toml") {
+        return Some(format!("use dyno run --config {word}"));
+    }
+    find(WORDS, word).or_else(|| {
+        let name = similar(word, command_names().into_iter())?;
+        Some(format!("a similar subcommand exists: '{name}'"))
+    })
 }
 
 /// Returns the advice for a flag or another argument that a command does not have.
@@ -143,6 +151,8 @@ mod tests {
             (&["dyno", "model.onnx"][..], "use dyno run model.onnx"),
             (&["dyno", "http://h:1"][..], "use dyno run http://h:1"),
             (&["dyno", "h:1"][..], "use dyno run h:1"),
+            (&["dyno", "a.toml"][..], "use dyno run --config a.toml"),
+            (&["dyno", "loadtest"][..], "use dyno run: dyno run http://HOST:PORT"),
             (&["dyno", "bench", "serve"][..], "use dyno run: dyno run http://HOST:PORT"),
             (&["dyno", "serve", "m.onnx"][..], "use dyno serve --system onnx:m.onnx"),
             (&["dyno", "serve", "digits"][..], "use dyno serve --system digits"),
@@ -152,8 +162,10 @@ mod tests {
             assert!(message.contains(expected) && !message.contains("Usage"), "{message}");
             assert!(!message.contains("similar") && !message.contains("'-- "), "{message}");
         }
-        let own = read(&["dyno", "serch"]);
-        assert!(own.contains("similar subcommand") && own.contains("'search'"), "{own}");
+        for (word, expected) in [("serch", "'search'"), ("rnu", "'run'")] {
+            let own = read(&["dyno", word]);
+            assert!(own.contains("similar subcommand") && own.contains(expected), "{own}");
+        }
         let dyno = command_line();
         for (word, _) in WORDS {
             assert!(dyno.find_subcommand(word).is_none(), "{word}");

@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use dyno_experiment::Failure;
 use dyno_experiment::system::{SYSTEMS, SystemKind};
 use dyno_loadgen::config::{Conf, ConfType, built_in_models};
-use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestSettings, nearest};
+use dyno_loadgen::settings::{FIELDS, Origin, Scenario, Settings, TestSettings, similar};
 use dyno_results::write::pretty;
 use dyno_rules::Round;
 use dyno_submission::audit::{self, AuditTest};
@@ -21,7 +21,7 @@ use crate::{output, render};
 
 pub use metrics::METRICS;
 
-/// What about.
+/// Flags of the command.
 #[derive(Debug, Args)]
 pub struct Info {
     /// Topic to list
@@ -108,10 +108,11 @@ fn schema(name: Option<&str>) -> Result<String, Failure> {
     let found = named.map(|(document, _, _)| document.schema().to_owned());
     found.ok_or_else(|| {
         let names = || Document::ALL.iter().map(|(_, name, _)| *name);
-        let near = nearest(name, names()).unwrap_or("summary");
         let known: Vec<&str> = names().collect();
         let problem = format!("unknown schema `{name}`; expected one of {}", known.join(", "));
-        Failure::usage(problem).hint(format!("dyno info schema {near}"))
+        let near = similar(name, names());
+        let command = format!("dyno info schema {}", near.unwrap_or_default());
+        Failure::usage(problem).hint(command.trim_end())
     })
 }
 
@@ -228,6 +229,11 @@ pub const VARIABLES: &[(&str, &str)] = &[
         "if neither empty nor 0, results are colored even if stdout is not a terminal.",
     ),
     ("COLUMNS", "width of help texts without a terminal."),
+    (
+        "CONDA_PREFIX",
+        "environment of conda that `dyno compare --with` searches for the other tool, after \
+         VIRTUAL_ENV.",
+    ),
     ("DYNO_CACHE", "cache folder of `dyno fetch` for models and data; --cache overrides it."),
     (
         "DYNO_END_WITH_STDIN",
@@ -265,7 +271,11 @@ pub const VARIABLES: &[(&str, &str)] = &[
          by default.",
     ),
     ("ORT_DYLIB_PATH", "shared library of ONNX Runtime; --ort-lib overrides it."),
-    ("PATH", "folders that are searched for python3, which locates ONNX Runtime."),
+    (
+        "PATH",
+        "folders that are searched for programs: python3, which locates ONNX Runtime, the other tool \
+         of `dyno compare --with`, and those that options and descriptors name.",
+    ),
     ("TERM", "dumb disables colors and --tui, and turns the status line into one line every 10 s."),
     ("TMPDIR", "folder for results that cannot be written to their own folder."),
     (

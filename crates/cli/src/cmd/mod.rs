@@ -38,22 +38,12 @@ pub use info::rules::words;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::path::Path;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use dyno_experiment::Failure;
 
 use crate::exit::Exit;
-
-/// Rejects an output file that holds results.
-fn refuse_results(out: &Path) -> Result<(), Failure> {
-    if !dyno_results::write::is_result(out) {
-        return Ok(());
-    }
-    let problem = format!("{} holds results, which would be lost", out.display());
-    Err(Failure::usage(problem).hint("choose another file with --out"))
-}
 
 /// Drive a model or server with controlled load, and report the latency and throughput it sustains
 #[derive(Debug, Parser)]

@@ -13,7 +13,7 @@ use dyno_experiment::Failure;
 
 use crate::exit::Exit;
 
-/// What about it.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(disable_help_subcommand = true)]
 pub struct Npu {

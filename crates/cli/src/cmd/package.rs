@@ -82,7 +82,7 @@ impl Package {
         };
         let of_runs = |flag: &str, flag_value: &Option<String>, ran: Option<&str>| {
             flag_value.as_deref().or(ran).map(str::to_owned).ok_or_else(|| {
-                let problem = format!("the runs do not say for which {flag} they were made");
+                let problem = format!("the runs do not state their {flag}");
                 Failure::usage(problem).hint(format!("--{flag}, or runs of one {flag}"))
             })
         };
@@ -241,7 +241,7 @@ fn only(all: &[(&Path, Rules)]) -> Result<Option<Rules>, Failure> {
             let (run, other) = (run.display(), other.display());
             let (one, another) = (title(first), title(rules));
             let problem = format!("{run} was run for {one}, {other} for {another}");
-            let hint = "package the runs of one benchmark at a time, into the same tree; or say \
+            let hint = "package the runs of one benchmark at a time into the same tree, or add \
                         --round and --benchmark";
             Err(Failure::usage(problem).hint(hint))
         }

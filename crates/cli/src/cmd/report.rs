@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dyno_experiment::{Failure, files};
 use dyno_results::collection::Collection;
+use dyno_results::summary;
 use dyno_results::write::to_named;
 use dyno_rules::Round;
 use dyno_submission::check::{Options, Program, check, published};
@@ -52,12 +53,38 @@ For a run that was interrupted, or whose files are damaged, the page shows the r
 lists those that are missing.
 Exit codes: 0 a page was written, 3 no results were found.";
 
+/// Returns what to pass instead of paths without results.
+fn advice(paths: &[PathBuf]) -> String {
+    let Some(file) = paths.iter().find(|path| path.is_file()) else {
+        return "pass a run directory, such as runs/NAME, or a folder that contains run directories"
+            .into();
+    };
+    let folder = file.parent().filter(|folder| folder.join(summary::FILE).is_file());
+    match folder {
+        Some(folder) if folder.as_os_str().is_empty() => {
+            "pass the run directory: dyno report .".into()
+        }
+        Some(folder) => format!("pass the run directory: dyno report {}", folder.display()),
+        None => format!(
+            "a report shows runs of Dyno; for results of other tools use dyno compare RUN {}",
+            file.display()
+        ),
+    }
+}
+
 impl Report {
     /// Writes the page.
     ///
     /// # Errors
     /// There is nothing to show, or the page cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
+        if let Some(out) = &self.out
+            && out.extension().is_some_and(|ending| !ending.eq_ignore_ascii_case("html"))
+        {
+            let problem = format!("expected a name that ends in .html, found {}", out.display());
+            return Err(Failure::usage(format!("--out: {problem}"))
+                .hint("dyno export writes the other formats"));
+        }
         if let (Some(tree), Some(round)) = (&self.submission, &self.round) {
             return self.submission(tree, round);
         }
@@ -67,10 +94,7 @@ impl Report {
             output::say(format_args!("warning: {problem}"));
         }
         if several.members.is_empty() && several.searches.is_empty() {
-            return Err(Failure::set_up("no results found").hint(
-                "pass a run directory, such as runs/NAME, or a folder that contains run \
-                 directories",
-            ));
+            return Err(Failure::set_up("no results found").hint(advice(&self.directories)));
         }
         let out = match (self.out, &self.directories[..], &several.members[..]) {
             (Some(out), ..) => out,
@@ -81,7 +105,6 @@ impl Report {
             (None, [directory], _) => directory.join(dyno_report::FILE),
             (None, ..) => PathBuf::from(dyno_report::FILE),
         };
-        super::refuse_results(&out)?;
         let home = out.parent().filter(|home| !home.as_os_str().is_empty());
         let page = dyno_report::html_of(&several, home.unwrap_or(Path::new(".")));
         to_named(&out, page).map_err(|error| {

@@ -10,7 +10,7 @@ use dyno_rnn::{Choice, Precision, Tanh};
 
 use crate::exit::Exit;
 
-/// What about them.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(disable_help_subcommand = true)]
 pub struct Rnn {

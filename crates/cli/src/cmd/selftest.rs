@@ -30,7 +30,7 @@ pub use document::Document;
 #[cfg(test)]
 pub use document::SCHEMA_VERSION;
 
-/// How, and against which sources.
+/// Flags of the command.
 #[derive(Debug, Args)]
 pub struct Selftest {
     /// Print the findings as JSON

@@ -16,13 +16,14 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use dyno_experiment::{Failure, files};
 use dyno_number::{BUILT_IN_PLATFORMS, Network, Platform};
+use dyno_results::units;
 
 pub use self::run::Run;
 pub use self::trial::read_result;
 
 use crate::exit::Exit;
 
-/// What about it.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(disable_help_subcommand = true)]
 pub struct Tune {
@@ -32,19 +33,19 @@ pub struct Tune {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Tune a network that an external program or the built-in engine evaluates
+    /// Find the smallest formats of a network, which a program or the built-in engine evaluates
     Run(Box<Run>),
-    /// Print the descriptor of a model, with sizes and largest magnitudes as measured
+    /// Print the descriptor of a model, with its measured sizes and largest magnitudes
     Profile(profile::Profile),
-    /// Draw accuracy against width for each layer, and how weights are spread
+    /// Plot accuracy against width for each layer, and histograms of the weights
     Plot(plot::Plot),
     /// Print the layers of a model with the bits of their formats, for simulators
     Layers(layers::Layers),
-    /// Evaluate one trial, which is read from stdin, and print what came of it
+    /// Evaluate one trial from stdin and print its result
     Trial(trial::Trial),
-    /// Print what was found as types of C++, for a program that needs no library
+    /// Print the formats as C++ types, for a program without a library
     Emit(emit::Emit),
-    /// Write a tuned model as one file, with its weights in the bits of their formats
+    /// Write a tuned model as one file, with its weights packed in their formats
     Pack(pack::Pack),
     /// Write a tuned model as ONNX with QuantizeLinear and DequantizeLinear, for other runtimes
     Export(export::Export),
@@ -82,9 +83,22 @@ impl Tune {
         match self.command {
             Command::Run(run) => Ok(run.with_jobs(at_once)),
             _ => Err(Failure::usage("only `tune run` has trials that can be placed")
-                .hint("say -- tune run DESCRIPTOR")),
+                .hint("use dyno launch ... -- tune run DESCRIPTOR")),
         }
     }
+}
+
+/// Returns the sizes of a file that was written and of its model, in words.
+fn on_disk(written: u64, plain: u64, model: &Path) -> String {
+    let [small, large] = [written.min(plain).max(1), written.max(plain)];
+    let word = if written > plain { "more" } else { "less" };
+    format!(
+        "{} bytes on disk instead of the {} of {}: {:.2} times {word}",
+        units::count(written),
+        units::count(plain),
+        model.display(),
+        large as f64 / small as f64
+    )
 }
 
 /// The network, and the formats of its platform.

@@ -28,7 +28,7 @@ variables always need one:
 #[command(after_help = format!("{AFTER_HELP}{GRAMMAR}"))]
 pub struct Worker {
     /// Address of the coordinator
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     join: String,
     /// Let the coordinator use these files, variables, libraries or servers; repeatable
     #[arg(long, value_name = "WHAT")]
@@ -46,6 +46,18 @@ pub struct Worker {
     /// Print errors only
     #[arg(short, long)]
     quiet: bool,
+}
+
+/// Reads the address of a coordinator.
+fn address(text: &str) -> Result<String, String> {
+    let is_address = text
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    if is_address {
+        Ok(text.to_owned())
+    } else {
+        Err(format!("expected HOST:PORT, such as 10.0.0.1:7700, found `{text}`"))
+    }
 }
 
 /// Pause between two attempts.
@@ -130,6 +142,7 @@ impl Worker {
             seat: self.seat,
         };
         let clock = Clock::start();
+        let mut is_waiting = false;
         loop {
             let error = match Member::join(&join) {
                 Ok(member) => return Ok(Some(member)),
@@ -163,6 +176,10 @@ impl Worker {
                     }
                     _ => failure,
                 });
+            }
+            if !is_waiting {
+                self.say(format_args!("waiting for a coordinator at {}", self.join));
+                is_waiting = true;
             }
             dyno_experiment::sweep::pause(PAUSE, &mut |_| interrupt.is_asked());
             if interrupt.is_asked() {

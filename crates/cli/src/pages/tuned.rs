@@ -12,7 +12,9 @@ use dyno_number::Network;
 use dyno_number::tune::{MarginVerdict, Stop, Subset, TuneAnswer, TuneEnd, TuneOutcome};
 use serde_json::Value;
 
-use dyno_experiment::tune::{Provenance, ScenarioReport, margin_verdict, objective_text};
+use dyno_experiment::tune::{
+    Provenance, ScenarioReport, margin_verdict, metric_text, objective_text,
+};
 use dyno_report::page::{self, Masthead, Tone};
 use dyno_report::words::{self, escaped};
 use dyno_results::units;
@@ -138,11 +140,12 @@ fn headline(html: &mut String, network: &Network, outcome: &TuneOutcome, answer:
         let (class, sign) = if keeps { ("good", "✓") } else { ("bad", "✕") };
         let _ = write!(
             html,
-            "<li class=\"{class}\"><span>{sign}</span> {} <b>{accuracy}</b> on the {set} set: the limit is \
+            "<li class=\"{class}\"><span>{sign}</span> {} <b>{}</b> on the {set} set: the limit is \
              {:.5}, and FLOAT 32 has {}</li>",
             escaped(&network.metric.name),
+            metric_text(accuracy),
             baseline.threshold,
-            baseline.accuracy
+            metric_text(baseline.accuracy)
         );
         if set == answer.subset {
             meter(html, accuracy, baseline.threshold, baseline.accuracy);
@@ -179,12 +182,12 @@ fn next(tuning: &Tuning<'_>) -> Vec<String> {
                 .into(),
         ),
         TuneEnd::Stopped(Stop::Failed(why)) => advice.push(format!(
-            "It failed: {}. Mend that, and go on with <code>{run} --out {folder} --resume</code>; nothing \
-             that was evaluated is lost.",
+            "It failed: {}. Fix the cause, and continue with <code>{run} --out {folder} \
+             --resume</code>, which keeps all evaluations.",
             escaped(why)
         )),
         TuneEnd::Stopped(_) => advice.push(format!(
-            "Go on with <code>{run} --out {folder} --resume</code>; nothing that was evaluated is lost."
+            "Continue with <code>{run} --out {folder} --resume</code>, which keeps all evaluations."
         )),
     }
     let is_failed = outcome.confirmation.is_none() && is_kept(network, outcome) == Some(false);

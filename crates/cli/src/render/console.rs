@@ -282,7 +282,8 @@ fn settings(text: &mut String, options: &Options, test: &PlannedTest, settings: 
     let has_rate =
         !matches!(settings.values.server_arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_))
             || test.scenario != Scenario::Server;
-    if test.mode != TestMode::AccuracyOnly && is_open(settings, rate) && has_rate {
+    let is_sent_at_rate = test.mode != TestMode::AccuracyOnly || test.scenario == Scenario::Server;
+    if is_sent_at_rate && is_open(settings, rate) && has_rate {
         let _ = writeln!(text, "  {rate} is determined by a short probe before the run");
     }
 }

@@ -1,6 +1,8 @@
 //! Results of a tuning job, for terminals.
 
-use dyno_experiment::tune::{Provenance, ScenarioReport, margin_verdict, objective_text, remarks};
+use dyno_experiment::tune::{
+    Provenance, ScenarioReport, margin_verdict, metric_text, objective_text, remarks,
+};
 use dyno_number::network::Network;
 use dyno_number::tune::{TuneAnswer, TuneOutcome};
 use dyno_results::summary::DISCLAIMER;
@@ -143,9 +145,9 @@ fn accuracy(frame: &mut Frame, network: &Network, outcome: &TuneOutcome, answer:
             &format!(
                 "{} {} on the {} set; FLOAT 32 has {}, the limit is {:.5}",
                 network.metric.name,
-                answer.accuracy,
+                metric_text(answer.accuracy),
                 answer.subset,
-                baseline.accuracy,
+                metric_text(baseline.accuracy),
                 baseline.threshold
             ),
             2,
@@ -158,8 +160,11 @@ fn accuracy(frame: &mut Frame, network: &Network, outcome: &TuneOutcome, answer:
         let verdict = if is_kept { "confirmed" } else { "NOT CONFIRMED" };
         frame.line(
             &format!(
-                "{verdict}: {} {accuracy} on the confirmation set; FLOAT 32 has {}, the limit is {:.5}",
-                network.metric.name, baseline.accuracy, baseline.threshold
+                "{verdict}: {} {} on the confirmation set; FLOAT 32 has {}, the limit is {:.5}",
+                network.metric.name,
+                metric_text(accuracy),
+                metric_text(baseline.accuracy),
+                baseline.threshold
             ),
             2,
         );

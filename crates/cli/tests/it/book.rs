@@ -100,6 +100,26 @@ fn every_block_of_the_book_does_what_its_page_says() {
 }
 
 #[test]
+fn every_row_of_a_table_has_the_cells_of_its_head() {
+    let root = repository();
+    for name in pages(&root) {
+        let text = std::fs::read_to_string(root.join(&name)).unwrap();
+        let mut is_code = false;
+        let mut head = None;
+        for (line, row) in text.lines().enumerate() {
+            is_code ^= row.trim_start().starts_with("```");
+            if is_code || !row.starts_with('|') {
+                head = None;
+                continue;
+            }
+            // A pipe in a cell is escaped, also in code.
+            let pipes = row.replace("\\|", "").matches('|').count();
+            assert_eq!(pipes, *head.get_or_insert(pipes), "{name}:{}: {row}", line + 1);
+        }
+    }
+}
+
+#[test]
 fn the_figure_of_early_stopping_is_what_the_example_draws() {
     let figure = early_stopping::svg(simulated_runs());
     check_file(&repository().join("docs/concepts/early-stopping.svg"), &figure);

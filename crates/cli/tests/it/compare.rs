@@ -295,6 +295,7 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
     refused("--paired --baseline a other --candidate third a", "a and a are the same run");
     let unmeasured = "the baseline does not measure the p99 time to first token";
     refused("a other --metric ttft-p99", unmeasured);
+    refused("a other --metric p99,p50,p99", "--metric p99 is given twice");
     refused(
         "--paired --baseline a other --candidate third",
         "the same number of runs on both sides, found 2",

@@ -267,3 +267,35 @@ fn the_reason_of_an_invalid_side_is_shown() {
     assert!(text.contains("the baseline and the candidate are INVALID"), "{text}");
     assert!(text.contains("answered samples are"), "{text}");
 }
+
+/// A cache answers one sample faster than many.
+#[test]
+fn runs_with_another_selection_of_samples_or_repetition_are_not_compared() {
+    let folder = Folder::new();
+    config(&folder, "run.toml", "fixed=1ms", "duration = \"20s\"\nqps = 100\n");
+    run(&folder, "run.toml", "all", "");
+    run(&folder, "run.toml", "few", "--seed 3 --set performance_sample_count_override=8");
+    run(&folder, "run.toml", "same", "--seed 3 --set performance_issue_same=true");
+    run(&folder, "run.toml", "worst", "--seed 3 --set repetition=minimum:2");
+    let few: Value = serde_json::from_str(&folder.read("few/summary.json")).unwrap();
+    assert_eq!(few["tests"][0]["data"]["performance"], 8, "{few}");
+    for (other, expected) in [
+        ("few", "performance set: 1,024 samples against 8 samples"),
+        ("same", "selection of samples: random against performance_issue_same=true"),
+        ("worst", "repetition: once against minimum:2"),
+    ] {
+        let ran = folder.dyno(&format!("compare all {other} --strict")).exits(2);
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+        let forced = folder.dyno(&format!("compare all {other} --force --json")).json();
+        assert!(forced["remarks"].to_string().contains("forced despite"), "{forced}");
+    }
+    let flag = "--set performance_issue_same=true";
+    folder.write(
+        "same.toml",
+        &(folder.read("run.toml") + "[settings]\nperformance_issue_same = true\n"),
+    );
+    let both = folder.dyno("compare --interleave 2 run.toml same.toml --out no").exits(2);
+    assert!(both.stderr.contains("selection of samples: random against"), "{}", both.stderr);
+    // A flag applies to both sides.
+    folder.dyno(&format!("compare --interleave 2 run.toml same.toml {flag} --dry-run")).exits(0);
+}

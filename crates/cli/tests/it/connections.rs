@@ -106,17 +106,23 @@ fn waits_for_a_limit_are_shown_and_are_no_delay_of_the_client() {
     assert!(!reasons.contains("queued") && !reasons.contains("free connection"), "{reasons}");
 }
 
-#[test]
-fn a_server_that_permits_too_few_streams_is_named_with_its_limit() {
+/// Starts a server over HTTP/2 whose answers are two parts, 10 ms apart, and which permits this many
+/// streams on a connection.
+fn two_part_server(streams: u32) -> Http2 {
     let answer = StreamedAnswer {
         pieces: 2,
         piece: "a".into(),
         last: "b".into(),
         interval: 10 * MILLISECOND,
         held_until: 0,
-        streams: 2,
+        streams,
     };
-    let server = Http2::start("127.0.0.1:0".parse().unwrap(), answer).unwrap();
+    Http2::start("127.0.0.1:0".parse().unwrap(), answer).unwrap()
+}
+
+#[test]
+fn a_server_that_permits_too_few_streams_is_named_with_its_limit() {
+    let server = two_part_server(2);
     let folder = Folder::new();
     folder.write("rows.jsonl", "{\"n\": 1}\n");
     let ran = folder.dyno(&format!(
@@ -166,15 +172,7 @@ fn counted(server: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
 
 #[test]
 fn a_concurrency_over_http2_opens_few_connections() {
-    let answer = StreamedAnswer {
-        pieces: 2,
-        piece: "a".into(),
-        last: "b".into(),
-        interval: 10 * MILLISECOND,
-        held_until: 0,
-        streams: 100,
-    };
-    let server = Http2::start("127.0.0.1:0".parse().unwrap(), answer).unwrap();
+    let server = two_part_server(100);
     for (in_flight, connections, key) in [
         (8, 1, "max-concurrency=8"),
         (40, 3, "max-concurrency=40"),
@@ -198,15 +196,7 @@ fn a_concurrency_over_http2_opens_few_connections() {
 
 #[test]
 fn the_option_for_streams_is_named_over_http2() {
-    let answer = StreamedAnswer {
-        pieces: 2,
-        piece: "a".into(),
-        last: "b".into(),
-        interval: 10 * MILLISECOND,
-        held_until: 0,
-        streams: 100,
-    };
-    let server = Http2::start("127.0.0.1:0".parse().unwrap(), answer).unwrap();
+    let server = two_part_server(100);
     let folder = Folder::new();
     folder.write("rows.jsonl", "{\"n\": 1}\n");
     // Two streams for 400 requests/s that take 10 ms each.

@@ -363,12 +363,11 @@ fn junit_counts_failures_and_gives_reasons() {
 }
 
 #[test]
-fn an_export_or_a_page_does_not_replace_results() {
+fn an_export_does_not_replace_results() {
     let folder = runs();
     for command in [
         "export out --format csv --out out/summary.json",
-        "report out --out out/summary.json",
-        "report out --out out/series.json",
+        "export out --format jsonl --out out/series.json",
     ] {
         let before = folder.read("out/summary.json");
         let ran = folder.dyno(command).exits(2);
@@ -376,7 +375,7 @@ fn an_export_or_a_page_does_not_replace_results() {
         assert_eq!(folder.read("out/summary.json"), before, "{command}");
     }
     // A new file may have any name.
-    folder.dyno("report out --out summary.json").exits(0);
+    folder.dyno("export out --format jsonl --out summary.json").exits(0);
 }
 
 /// Others may write in the folder, too, and can guess the name.

@@ -93,6 +93,9 @@ fn options_without_effect_are_rejected_before_the_run() {
     check("--goodput ttft:5", "--goodput has no effect: system `digits` reports no tokens");
     check("--batch 8 --scenario SingleStream", "--batch has no effect: without --workers");
     check("--batch-wait 1ms --scenario Server", "--batch-wait has no effect");
+    let alone = "a batch of one sample does not wait for others";
+    check("--system model:fixed=1ms --batch-wait 1ms", alone);
+    check("--batch 1 --workers 1 --batch-wait 1ms --scenario Server", alone);
     check("--batch Server=8 --scenario Offline", "--batch has no effect: this run has Offline");
     fixed_batch(&folder);
     check("--system rnn:fixed.onnx --batch 8", "--batch has no effect: the model takes one sample");
@@ -163,6 +166,54 @@ fn settings_that_depend_on_others_are_rejected_without_them() {
 }
 
 #[test]
+fn bounds_that_no_test_judges_are_rejected() {
+    let folder = Folder::new();
+    let check = |arguments: &str, expected: &str| check_rejected(&folder, arguments, 2, expected);
+    let run = "--scenario Server --mode performance --qps 100";
+    let ttft = "--set server_ttft_latency=1us";
+    let missing = |system: &str| {
+        format!("--set server_ttft_latency has no effect: system `{system}` reports no tokens")
+    };
+    check(&format!("--system model:fixed=1ms {run} {ttft}"), &missing("model"));
+    let whole = "--system openai:http://127.0.0.1:1,model=m,stream=false";
+    let planned = folder.dyno(&format!("run {whole} {run} {ttft} --dry-run")).exits(2);
+    assert!(planned.stderr.contains(&missing("openai")), "{}", planned.stderr);
+    let tokens = "--system model:fixed=1ms,tokens=5-20,per-token=50us";
+    let off = "server_ttft_latency has no effect: use_token_latencies is false";
+    check(&format!("{tokens} {run} {ttft}"), off);
+    let replaced = "--set server_target_latency_ns=1us --require ttft.p50<=1s";
+    let in_parts = "server_target_latency_ns has no effect: answers come in parts";
+    check(&format!("{tokens} {run} {replaced}"), in_parts);
+    // Also in files, and for a tenant.
+    let head = "version = 1\n[run]\nsystem = \"model:fixed=1ms\"\nscenario = \"Server\"\n\
+                mode = \"performance\"\nduration = \"1s\"\n";
+    folder.write("run.toml", &format!("{head}[settings]\nserver_ttft_latency = \"1us\"\n"));
+    check("--config run.toml", "run.toml:8: `server_ttft_latency` has no effect");
+    let tenant = "[[tenants]]\nname = \"a\"\n[tenants.settings]\nserver_ttft_latency = \"1us\"\n";
+    folder.write("tenant.toml", &format!("{head}{tenant}"));
+    check("--config tenant.toml", "tenant.toml:10: `server_ttft_latency` has no effect");
+    let points = "--scenario Server --mode performance --over qps=100,200 --dry-run";
+    let swept = folder.dyno(&format!("sweep --system model:fixed=1ms {points} {ttft}")).exits(2);
+    assert!(swept.stderr.contains(&missing("model")), "{}", swept.stderr);
+    // Bounds that are judged.
+    let judged = format!("{tokens} {run} {ttft} --set use_token_latencies=true --duration 1s");
+    let ran = folder.dyno(&format!("run {judged} --json")).exits(1).json();
+    assert_eq!(ran["tests"][0]["plan"]["first_token_bound_ns"], 1000, "{ran}");
+}
+
+/// Server's accuracy test has arrivals, too. At LoadGen's default of 1/s, it takes a second per sample.
+#[test]
+fn accuracy_tests_of_server_have_a_rate_that_suits_the_system() {
+    let folder = Folder::new();
+    let run = "run --scenario Server --mode accuracy";
+    let plan = folder.dyno(&format!("{run} --dry-run")).exits(0).stdout;
+    assert!(plan.contains("server_target_qps is determined by a short probe"), "{plan}");
+    let ran = folder.dyno(&format!("{run} --json")).json();
+    let rate = ran["tests"][0]["plan"]["target_qps"].as_f64().unwrap();
+    assert!(rate > 1.0, "{ran}");
+}
+
+#[test]
 fn of_different_values_by_two_flags_neither_is_chosen() {
     let folder = Folder::new();
     let check = |arguments: &str, expected: &str| check_rejected(&folder, arguments, 2, expected);
@@ -204,6 +255,7 @@ fn options_of_studies_without_effect_are_rejected() {
         "sweep --system model:fixed=1ms --scenario Server --mode performance --over qps=5,6";
     check(&format!("{sweep} --zip"), "zip has no effect: only `qps` varies");
     check(&format!("{sweep} --order-seed 4"), "order-seed has no effect");
+    check(&format!("{sweep} --p99-below 0s"), "expected p99-below above 0");
     let search = "search --system model:fixed=1ms --limit p99<=5ms --confirm";
     check(&format!("{search} --out x"), "--confirm has no effect without --resume");
 }
@@ -312,12 +364,17 @@ fn data_and_labels_that_are_none_are_rejected_with_their_place() {
     let one_hot = vec![0; 4 * 10 * count];
     check("<f4", &format!("({count}, 10)"), one_hot, "save array.argmax(-1)");
 
-    // Whole numbers in floating point are classes.
+    // Whole numbers in floating point and integers of any width are classes.
     let floats: Vec<u8> = labels.iter().flat_map(|&label| (label as f32).to_le_bytes()).collect();
-    write(&folder, "y.npy", &npy("<f4", &shape, &floats));
-    let told =
-        folder.dyno(&format!("run {system} --data test.npy --labels y.npy --mode accuracy --json"));
-    assert_eq!(told.json()["tests"][0]["accuracy"]["correct"], 519, "{}", told.stderr);
+    let wide = labels.iter().map(|&label| u64::try_from(label).unwrap());
+    let short: Vec<u8> = wide.clone().flat_map(|label| [label.to_le_bytes()[0], 0]).collect();
+    let wide: Vec<u8> = wide.flat_map(u64::to_le_bytes).collect();
+    let run = format!("run {system} --data test.npy --labels y.npy --mode accuracy --json");
+    for (code, bytes) in [("<f4", floats), ("<u2", short), ("<u8", wide)] {
+        write(&folder, "y.npy", &npy(code, &shape, &bytes));
+        let told = folder.dyno(&run);
+        assert_eq!(told.json()["tests"][0]["accuracy"]["correct"], 519, "{code}: {}", told.stderr);
+    }
 }
 
 /// Scores of the mean of as many vectors as there are.
@@ -352,6 +409,11 @@ fn open_dimensions_are_given_or_the_run_is_rejected() {
     assert!(folder.read("one/effective.toml").contains("shape = [\"words=1x9x8\"]"));
     let again = folder.dyno("run --config one/effective.toml --out again --duration 50ms");
     assert!(again.stdout.contains("sample: words 1x9x8"), "{}{}", again.stdout, again.stderr);
+
+    folder.dyno(&format!("run {system} --shape words=1x90x8 --duration 50ms --out long"));
+    let compared = folder.dyno("compare one long").exits(2).stderr;
+    let expected = "shapes of random samples: 1x8x9 against 1x8x90";
+    assert!(compared.contains(expected), "{compared}");
 
     let sweep = format!("sweep {system} --duration 50ms -q --out sweep");
     folder.dyno(&format!("{sweep} --over shape=words=1x3x8,words=1x30x8"));

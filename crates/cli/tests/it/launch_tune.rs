@@ -4,7 +4,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::program::{Folder, ProgramResult};
+use crate::program::Folder;
 use crate::tune::{self, NETWORK, changed, folder};
 use crate::{tuned, tuned_graph};
 
@@ -177,20 +177,7 @@ fn ctrl_c_ends_jobs_and_leaves_the_journal_whole() {
     let script = "awk -f net.awk {config}; grep -q EXP {config} && { test -e go || { echo $$ > here; \
                   sleep 300; }; }; true";
     let folder = asking(script);
-    let mut command = folder.command(LAUNCH);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let here = folder.0.join("net/here");
-    let (_never, told) = std::sync::mpsc::channel::<()>();
-    for _ in 0..600 {
-        if here.exists() {
-            break;
-        }
-        let _ = told.recv_timeout(std::time::Duration::from_millis(50));
-    }
-    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(kill.success());
-    let ran = ProgramResult::from(child.wait_with_output().unwrap()).exits(130);
-    assert!(ran.stdout.contains("interrupted: this is the best so far"), "{}", ran.stdout);
+    tune::interrupt(&folder, LAUNCH);
     let program = folder.read("net/here");
     let left = Command::new("kill").args(["-0", program.trim()]).stderr(Stdio::null()).status();
     assert!(!left.unwrap().success(), "what a job ran is ended with it");

@@ -21,6 +21,9 @@ fn unknown_names_are_answered_with_the_nearest() {
         &["flag --set", "nearest key is `server_target_qps`"],
     );
     check("run --settings.Server.min_query_cont 5", 2, &["the nearest key is `min_query_count`"]);
+    check("run --mode AccuracyOnly", 2, &["found `AccuracyOnly`; use accuracy"]);
+    check("run --accuracy-target 95%", 2, &["from 0 to 1, found `95%`; write 0.95\n"]);
+    check("run --accuracy-target 99.9", 2, &["from 0 to 1, found `99.9`; write 0.999\n"]);
     check("run --scenarios server", 2, &["unexpected argument '--scenarios'", "--scenario"]);
 }
 
@@ -33,7 +36,10 @@ fn what_is_no_system_is_answered_with_what_was_meant() {
     check("run ./conv", 3, &["file ./conv does not exist"]);
     check("run llama.gguf", 2, &["llama-server"]);
     check("run dyno.toml", 2, &["--config dyno.toml"]);
+    check("run model.py", 2, &["dyno run py:model.py:FUNCTION"]);
+    check("run onnx:conv.onnx,outptu=y", 3, &["the only key behind the file is output=NAME"]);
     check("run digits --system null", 2, &["select a system"]);
+    check("worker --join gpu", 2, &["expected HOST:PORT, such as 10.0.0.1:7700, found `gpu`"]);
 }
 
 #[test]

@@ -192,6 +192,31 @@ fn times_that_were_measured_are_played_in_place_of_layers() {
     }
 }
 
+/// Bounds are those of the rates that stand beside them, and of the times that were measured.
+#[test]
+fn bounds_are_those_of_the_rates_in_the_table() {
+    let folder = Folder::new();
+    // 0.2 bytes a nanosecond, whatever the memory of the NPU could transfer.
+    folder.write("a.csv", "name,compute_us,fetch_us,bytes\nl,20,10,2000\n");
+    folder.write("b.csv", "name,compute_us,fetch_us,bytes\nl,1,20,4000\n");
+    let command = "npu run a.csv b.csv --weight-buffer-mb 0.01 --scheduler all --json";
+    let told = folder.dyno(command).exits(0).json();
+    for scheduler in told["schedulers"].as_array().unwrap() {
+        let number = |key: &str| scheduler[key].as_f64().unwrap();
+        assert!(number("stp") <= number("stp_bound_of_blocks") + 1e-9, "{scheduler}");
+        assert!(number("stp_bound_of_blocks") <= number("stp_bound"), "{scheduler}");
+    }
+    // With two blocks in the buffer, a network alone is slower, so that shares of its rate are larger.
+    let both = "npu run RN BB --seq 16 --mapping kcpx+1:128 --passes 20 --scheduler ";
+    let told = folder.dyno(&format!("{both}fair,double-buffer")).exits(0).stdout;
+    assert!(
+        told.contains("double-buffer: its rates are relative to those alone under it"),
+        "{told}"
+    );
+    let told = folder.dyno(&format!("{both}fair,balanced")).exits(0).stdout;
+    assert!(!told.contains("its rates are relative"), "{told}");
+}
+
 #[test]
 fn an_npu_is_a_system_with_a_network_for_each_tenant() {
     let folder = Folder::new();

@@ -314,6 +314,8 @@ fn what_does_not_exist_is_named_with_what_does() {
         ("info rules --round 9.9", "there is no round `9.9`"),
         ("info settings --round v5.1", "belong to the topic rules"),
         ("info schema sumary", "hint: dyno info schema summary"),
+        ("info schema foo", "hint: dyno info schema\n"),
+        ("info rules --round v5.1 foo", "hint: dyno info rules --round v5.1\n"),
     ] {
         let ran = folder.dyno(arguments).exits(2);
         assert!(ran.stderr.contains(expected), "{arguments}: {}", ran.stderr);

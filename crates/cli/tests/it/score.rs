@@ -154,6 +154,7 @@ fn what_is_asked_for_wrongly_is_a_usage_error() {
     let folder = folder(&[(0, THREE)]);
     for (command, told) in [
         ("task score top2 --log log.json", "did you mean top1?"),
+        ("task score foo --log log.json", "hint: dyno task methods lists all methods"),
         ("task score top1 --log log.json", "top1 needs --with labels=FILE"),
         ("task score top1 --with label=labels.txt", "top1 has no file 'label'"),
         ("task score top1 --with labels=labels.txt --element int9", "expected one of int8"),

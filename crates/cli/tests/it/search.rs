@@ -205,8 +205,8 @@ fn another_search_is_not_resumed() {
 fn a_dry_run_tells_the_plan_and_how_long_it_takes() {
     let folder = Folder::new();
     let ran = folder.dyno(
-        "search --limit ttft.p99<=200ms --goodput tpot:50 --limit errors<=0.1% --from 10 \
-         --profile rules --dry-run",
+        "search --system openai:http://127.0.0.1:1,model=m --limit ttft.p99<=200ms --goodput tpot:50 \
+         --limit errors<=0.1% --from 10 --profile rules --dry-run",
     );
     let ran = ran.exits(0);
     for text in [
@@ -246,6 +246,18 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         ("--scenario offline", "a search raises the qps of Server"),
         ("--scenario MultiStream", "MultiStream has no default limit"),
         ("--mode accuracy", "runs only performance tests"),
+        (
+            "--from 9 --limit tpot.p99<=1s",
+            "TPOT p99 <= 1.00 s is not measured: the system reports no",
+        ),
+        (
+            "--from 9 --limit p99<=5ms --set server_target_latency_ns=1ms",
+            "--set server_target_latency_ns has no effect: the limits of the search replace it",
+        ),
+        (
+            "--from 9 --set server_arrivals=concurrency:4",
+            "which a fixed concurrency (server_arrivals) has not",
+        ),
     ] {
         let ran = folder.dyno(&format!("search {arguments}")).exits(2);
         assert!(ran.stderr.contains(expected), "expected {expected:?} in:\n{}", ran.stderr);

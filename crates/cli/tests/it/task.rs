@@ -68,6 +68,10 @@ fn what_is_missing_is_named_before_anything_is_measured() {
     assert!(refused.contains("--with has no effect on system `null`"), "{refused}");
     let unknown = folder.dyno("task run mnis").exits(2).stderr;
     assert!(unknown.contains("did you mean mnist?"), "{unknown}");
+    for far in ["task run nope", "task show nope", "fetch nope --cache cache"] {
+        let unknown = folder.dyno(far).exits(2).stderr;
+        assert!(unknown.contains("hint: dyno task list shows all tasks"), "{far}: {unknown}");
+    }
 }
 
 #[test]

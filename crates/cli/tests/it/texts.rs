@@ -89,6 +89,19 @@ fn has_tokens(left: &RunResult, mode: &str, each: u64, by: &str) {
 }
 
 #[test]
+fn choices_that_no_request_asks_for_have_no_times_of_tokens() {
+    let bench = Bench::new();
+    // Two choices, each with a token at 10 ms and at 20 ms.
+    let ran = bench.single("n2", "");
+    let metrics = ran.metrics();
+    assert_eq!(metrics["token_count"], 4 * ran.samples(), "{metrics}");
+    assert_eq!(metrics["time_per_output_token_ns"]["p50"], Value::Null, "{metrics}");
+    assert_eq!(ran.summary["clients"][0]["inter_token_ns"]["p50"], Value::Null);
+    let notes = ran.test()["notes"].to_string();
+    assert!(notes.contains("have several choices although the request asks for one"), "{notes}");
+}
+
+#[test]
 fn every_token_counts_and_one_token_has_no_time_between_tokens() {
     let bench = Bench::new();
     let single = bench.single("single", "");

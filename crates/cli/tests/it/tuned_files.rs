@@ -1,6 +1,6 @@
 //! Tuned models as files that are handed over: packed, measured, damaged.
 
-use dyno_onnx::Model;
+use dyno_onnx::{Builder, Dim, Element, Fill, Model, Weights};
 use dyno_sut::digits::Perceptron;
 
 use crate::program::Folder;
@@ -23,6 +23,39 @@ fn packed() -> Folder {
     let count = |n: usize| format!("{},{:03}", n / 1000, n % 1000);
     assert!(has(&[&count(small), &count(large), "times less"]), "{}", ran.stdout);
     folder
+}
+
+/// Two layers of a chain share their weights. Without a common format, the file has them as float32.
+#[test]
+fn a_packed_file_states_the_codes_that_it_has() {
+    let folder = Folder::new();
+    let mut net = Builder::new("shared", Weights::seeded(4));
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), 8.into()]);
+    let both = net.weight("both.weight", &[8, 8], Fill::lecun(8)).unwrap();
+    let y = net.node("MatMul", &[&x, &both], &[]).unwrap();
+    let y = net.node("Relu", &[&y], &[]).unwrap();
+    let y = net.node("MatMul", &[&y, &both], &[]).unwrap();
+    net.output("y", &y).unwrap();
+    net.finish().write(&folder.0.join("net.onnx")).unwrap();
+    let bytes = |bits: [u32; 2]| {
+        let [first, second] = bits;
+        let text = format!("both.weight FIXED {first} 0\nboth_1.weight FIXED {second} 0\n");
+        folder.write("formats.txt", &text);
+        let ran = folder.dyno("tune pack net.onnx --formats formats.txt").exits(0);
+        let cell = |layer: &str| {
+            let line = ran.stdout.lines().find(|line| line.split_whitespace().any(|w| w == layer));
+            line.unwrap().split_whitespace().rev().nth(2).unwrap().to_owned()
+        };
+        assert!(ran.stdout.contains("the file has no codes"), "{}", ran.stdout);
+        [cell("both"), cell("both_1")]
+    };
+    assert_eq!(bytes([4, 6]), ["-", "-"]);
+    // 64 codes of 4 bits, once.
+    assert_eq!(bytes([4, 4]), ["32", "-"]);
+    // The engine of graphs, which writes files for other runtimes, has one object for both.
+    bytes([4, 6]);
+    let told = folder.dyno("tune export net.onnx --formats formats.txt").exits(0).stdout;
+    assert!(told.contains("both.weight") && told.contains("both_1.weight"), "{told}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The verdict about a margin, the direction of metrics, and data that are checked before a search.
 
 use dyno_number::network::SCORED_METHODS;
+use dyno_onnx::{Element, Model, Tensor};
 use dyno_sut::digits;
 use serde_json::Value;
 
@@ -85,6 +86,38 @@ END { for (at = 0; at < 400; at++) { right = !(least < 4 && at % 5 == 0); sum +=
     folder.write("net.toml", &format!("{base}get_sample_regex = 'sample ([01])'\n"));
     let ran = folder.dyno("tune run net.toml --out third").exits(2);
     assert!(ran.stderr.contains("`cmd_confirmation`"), "{}", ran.stderr);
+}
+
+/// A word error rate is a sum of errors over a sum of words. Its samples are the errors of sentences:
+/// at most one in FLOAT 32, and two in narrow formats.
+#[test]
+fn a_word_error_rate_is_confirmed_by_errors_of_sentences() {
+    let folder = Folder::new();
+    folder.write(
+        "net.awk",
+        "/^#/ || $2 == \"FLOAT\" { next }\n$3 < 6 { lost += 6 - $3 }\n\
+         END { for (at = 0; at < n; at++) { found = at % 2 + (at % 2 && at < 2 * lost); sum += found\n\
+         print \"sentence\", found }\nprintf \"wer = %.6f\\n\", sum / (10 * n) }\n",
+    );
+    let base = "layer_name = [\"a\"]\nwgt_size = [500]\nact_size = [784]\nwgt_max_abs = [0.9]\n\
+                act_max_abs = [0.9]\nerr_margin = 0.05\nget_result_regex = 'wer = ([0-9.]+)'\n\
+                get_sample_regex = 'sentence ([0-9])'\n\
+                cmd_fullset = \"awk -v n=1500 -f net.awk {config}\"\n\
+                cmd_confirmation = \"awk -v n=2000 -f net.awk {config}\"\n";
+    folder.write("net.toml", base);
+    folder.dyno("tune run net.toml --out out").exits(0);
+    let found = told(&folder, "out");
+    let sentence = found["confirmation"]["sentence"].as_str().unwrap();
+    assert!(sentence.starts_with("VALID: the error rises by at most 5 %"), "{sentence}");
+    assert!(
+        sentence.ends_with("if no other sample is worse than the worst of these"),
+        "{sentence}"
+    );
+    // A program that prints a part of its samples in FLOAT 32, and all in other formats.
+    folder.write("some.awk", &folder.read("net.awk").replace("print", "if (at % 3 || lost) print"));
+    folder.write("net.toml", &base.replace("n=2000 -f net.awk", "n=2000 -f some.awk"));
+    let ran = folder.dyno("tune run net.toml --out some").exits(4);
+    assert!(ran.stderr.contains("expected results of"), "{}", ran.stderr);
 }
 
 /// Results of samples of which the first ones are lost are no results of fewer samples.
@@ -236,6 +269,23 @@ fn data_are_checked_before_the_search() {
     write(&folder, "test.npy", &bytes);
     let told = folder.dyno("tune run net.toml --out out").exits(2).stderr;
     assert!(told.contains("sample 41 has NaN at its position 5; so have 1 others: 300"), "{told}");
+}
+
+/// A model that answers with NaN is named, and its labels are not.
+#[test]
+fn a_model_that_answers_with_nan_is_rejected() {
+    let folder = tuned::folder();
+    descriptor(&folder, "net.toml", "");
+    let path = folder.0.join("digits.onnx");
+    let mut model = Model::read(&path).unwrap();
+    let is_bias = |tensor: &&mut Tensor| tensor.element == Element::F32 && tensor.shape.len() == 1;
+    for tensor in model.tensors.iter_mut().filter(is_bias) {
+        let nan = vec![f32::NAN; tensor.shape[0]];
+        *tensor = Tensor::from_f32(tensor.name.clone(), &[nan.len()], &nan);
+    }
+    model.write(&path).unwrap();
+    let told = folder.dyno("tune run net.toml --out out").exits(2).stderr;
+    assert!(told.contains("of `samples` has NaN") && !told.contains("the order of"), "{told}");
 }
 
 /// Options that would be ignored are rejected.

@@ -319,17 +319,18 @@ pub fn shared_by_two(folder: &Folder, run: &str) -> Value {
     keeps_to_schemas(folder, "out")
 }
 
+/// The summary of a run on two workers of a server whose answers have this fault, or `ok`.
+fn server_shared_by_two(fault: &str, flags: &str) -> Value {
+    let server = dyno_net::faults::FaultServer::start("127.0.0.1:0").unwrap();
+    let run = format!("run --system openai:http://{}/{fault},model=m {flags}", server.address);
+    shared_by_two(&Folder::new(), &run)
+}
+
 #[test]
 fn what_the_clients_of_all_workers_saw_is_put_together() {
-    let folder = Folder::new();
-    let server = dyno_net::faults::FaultServer::start("127.0.0.1:0").unwrap();
-    let summary = shared_by_two(
-        &folder,
-        &format!(
-            "run --system openai:http://{}/ok,model=m --scenario server --mode performance \
-             --qps 40 --duration 1s --no-progress",
-            server.address
-        ),
+    let summary = server_shared_by_two(
+        "ok",
+        "--scenario server --mode performance --qps 40 --duration 1s --no-progress",
     );
     let test = &summary["tests"][0];
     let samples = test["metrics"]["sample_count"].as_u64().unwrap();
@@ -350,15 +351,10 @@ fn what_the_clients_of_all_workers_saw_is_put_together() {
 
 #[test]
 fn a_ramp_is_shared_by_workers_and_not_measured() {
-    let folder = Folder::new();
-    let server = dyno_net::faults::FaultServer::start("127.0.0.1:0").unwrap();
-    let summary = shared_by_two(
-        &folder,
-        &format!(
-            "run --system openai:http://{}/ok,model=m --scenario server --mode performance \
-             --request-rate 50 --ramp 1s --num-prompts 60 --seed 5 --no-progress",
-            server.address
-        ),
+    let summary = server_shared_by_two(
+        "ok",
+        "--scenario server --mode performance --request-rate 50 --ramp 1s --num-prompts 60 \
+         --seed 5 --no-progress",
     );
     let (test, client) = (&summary["tests"][0], &summary["clients"][0]);
     let metrics = &test["metrics"];
@@ -379,15 +375,10 @@ fn a_ramp_is_shared_by_workers_and_not_measured() {
 
 #[test]
 fn answers_of_a_test_after_a_warm_up_are_those_of_the_test() {
-    let folder = Folder::new();
-    let server = dyno_net::faults::FaultServer::start("127.0.0.1:0").unwrap();
-    let summary = shared_by_two(
-        &folder,
-        &format!(
-            "run --system openai:http://{}/ok,model=m --num-prompts 40 --max-concurrency 4 --warm-up 6 \
-             --set max_client_lag_ns=0 --no-progress",
-            server.address
-        ),
+    let summary = server_shared_by_two(
+        "ok",
+        "--num-prompts 40 --max-concurrency 4 --warm-up 6 --set max_client_lag_ns=0 \
+         --no-progress",
     );
     let metrics = &summary["tests"][0]["metrics"];
     assert_eq!(metrics["sample_count"], 40);
@@ -399,15 +390,9 @@ fn answers_of_a_test_after_a_warm_up_are_those_of_the_test() {
 
 #[test]
 fn failures_on_workers_are_counted_with_the_words_of_the_server() {
-    let folder = Folder::new();
-    let server = dyno_net::faults::FaultServer::start("127.0.0.1:0").unwrap();
-    let summary = shared_by_two(
-        &folder,
-        &format!(
-            "run --system openai:http://{}/event_error_json,model=m --scenario server \
-             --mode performance --qps 20 --duration 500ms --no-progress",
-            server.address
-        ),
+    let summary = server_shared_by_two(
+        "event_error_json",
+        "--scenario server --mode performance --qps 20 --duration 500ms --no-progress",
     );
     assert_ne!(summary["verdict"], "VALID");
     let troubles = &summary["clients"][0]["troubles"];
@@ -540,9 +525,14 @@ fn a_signal_ends_a_worker_that_waits() {
         let mut command = folder.command(&format!("worker --join {address} --within 300s"));
         command.env("DYNO_WORKER_TOKEN", "of this test").stderr(Stdio::piped());
         let mut worker = command.spawn().unwrap();
-        if address == waiting.address {
+        let expected = match &address {
+            address if *address == waiting.address => Some("joined"),
+            address if address == unused => Some("waiting for a coordinator at 127.0.0.1:1"),
+            _ => None,
+        };
+        if let Some(expected) = expected {
             let mut lines = BufReader::new(worker.stderr.take().unwrap()).lines();
-            assert!(lines.any(|line| line.unwrap().contains("joined")));
+            assert!(lines.any(|line| line.unwrap().contains(expected)), "{expected}");
         }
         while worker.try_wait().unwrap().is_none() && !handles_signals(worker.id()) {
             std::thread::yield_now();

@@ -82,9 +82,10 @@ pub fn plan(
     scenario: Scenario,
 ) -> Result<AuditPlan, Failure> {
     if let Some(name) = benchmark.filter(|name| round.benchmark(name).is_none()) {
-        let near = round.nearest_benchmark(name).unwrap_or("resnet");
-        let problem = format!("round {} has no benchmark `{name}`", round.version);
-        return Err(Failure::usage(format!("{problem}; the nearest is `{near}`")));
+        let near = round.similar_benchmark(name);
+        let near = near.map(|near| format!("; the nearest is `{near}`")).unwrap_or_default();
+        let problem = format!("round {} has no benchmark `{name}`{near}", round.version);
+        return Err(Failure::usage(problem));
     }
     let has = |test: &AuditTest| audit::plan(*test, round, None, scenario).is_ok();
     audit::plan(test, round, benchmark, scenario).map_err(|error| {

@@ -1,13 +1,15 @@
 //! Conditions that two tests must share to be comparable.
 
-use dyno_results::summary::{self, Data, Plan};
+use std::collections::BTreeMap;
+
+use dyno_results::summary::{self, Data, Plan, Setting};
 use dyno_results::{foreign, units};
 
 use super::source::ComparedRun;
 
 use crate::failure::Failure;
 use crate::options::are_stages;
-use crate::outcome::plan_of;
+use crate::outcome::{plan_of, settings};
 use crate::run::PreparedRun;
 use crate::test::{PlannedTest, TestTenant};
 
@@ -27,8 +29,26 @@ pub struct Conditions {
     pub plan: Plan,
     /// Length of the ramp before the measured part, ns; 0 without one, `None` if unknown.
     pub ramp_ns: Option<u64>,
+    /// Settings that select the samples of the performance set, empty for a random selection; `None`
+    /// if unknown.
+    pub selection: Option<String>,
     /// Whether the run has an accuracy test of the scenario; `None` if unknown.
     pub has_accuracy: Option<bool>,
+}
+
+/// Settings that select the samples of queries.
+const SELECTION: [&str; 4] = [
+    "performance_issue_unique",
+    "performance_issue_same",
+    "performance_issue_same_index",
+    "sample_concatenate_permutation",
+];
+
+/// Returns the settings that select samples, such as `performance_issue_same=true`.
+fn selection(settings: &BTreeMap<String, Setting>) -> String {
+    let set = SELECTION.iter().filter_map(|key| Some((key, &settings.get(*key)?.value)));
+    let chosen = set.filter(|(_, value)| !matches!(value.as_str(), "false" | "0"));
+    chosen.map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(", ")
 }
 
 impl Conditions {
@@ -42,6 +62,7 @@ impl Conditions {
             data: test.data.clone(),
             plan: test.plan.clone(),
             ramp_ns: excluded.map(|excluded| excluded.map_or(0, |excluded| excluded.ramp_ns)),
+            selection: Some(selection(&test.settings)),
             has_accuracy: None,
         }
     }
@@ -67,9 +88,10 @@ impl Conditions {
                 scenario: test.scenario.name().into(),
                 tenant: tenant.name.clone(),
                 name: None,
-                data: data.clone(),
+                data: Data { performance: tenant.plan.performance_sample_count, ..data.clone() },
                 plan,
                 ramp_ns: Some(tenant.plan.ramp),
+                selection: Some(selection(&settings(&tenant.settings))),
                 has_accuracy: None,
             }
         };
@@ -89,6 +111,7 @@ impl Conditions {
             data: test.data.clone(),
             plan: test.plan.clone(),
             ramp_ns: None,
+            selection: None,
             has_accuracy: None,
         }
     }
@@ -207,6 +230,20 @@ fn of_data(a: &Data, b: &Data) -> Vec<(&'static str, String, String)> {
     found
 }
 
+/// Returns the dimensions of each input of samples without files, both in order of their size: two
+/// models may name inputs and order axes differently. `None` if samples come from files, or are no
+/// tensors.
+fn dimensions(data: &Data) -> Option<String> {
+    if !data.files.is_empty() || data.shapes.is_empty() {
+        return None;
+    }
+    let mut inputs: Vec<Vec<u64>> = data.shapes.iter().map(|input| input.shape.clone()).collect();
+    inputs.iter_mut().for_each(|shape| shape.sort_unstable());
+    inputs.sort_unstable();
+    let text = |shape: &Vec<u64>| shape.iter().map(u64::to_string).collect::<Vec<_>>().join("x");
+    Some(inputs.iter().map(text).collect::<Vec<_>>().join(", "))
+}
+
 /// Returns the differences between two tests of one scenario.
 pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
     let mut found = Vec::new();
@@ -220,6 +257,9 @@ pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
     if a.is_told() && b.is_told() {
         for (what, baseline, candidate) in of_data(&a.data, &b.data) {
             compare(what, baseline, candidate, false);
+        }
+        if let (Some(of_a), Some(of_b)) = (dimensions(&a.data), dimensions(&b.data)) {
+            compare("shapes of random samples", of_a, of_b, true);
         }
         let size = |test: &Conditions| format!("{} samples", units::count(test.data.total));
         compare("size of the data set", size(a), size(b), false);
@@ -240,6 +280,13 @@ pub fn of_tests(a: &Conditions, b: &Conditions) -> Vec<Difference> {
         for (what, of) in BOUNDS {
             compare(what, time(of(of_a)), time(of(of_b)), true);
         }
+    }
+    if let (Some(a), Some(b)) = (&a.selection, &b.selection) {
+        let shown = |set: &str| String::from(if set.is_empty() { "random" } else { set });
+        compare("selection of samples", shown(a), shown(b), true);
+        // Of a repetition, the lowest run is compared.
+        let repetition = |plan: &Plan| plan.repetition.clone().unwrap_or_else(|| "once".into());
+        compare("repetition", repetition(of_a), repetition(of_b), true);
     }
     if a.scenario == "Server" {
         for (what, baseline, candidate) in of_arrivals(a, b) {
@@ -371,6 +418,7 @@ mod tests {
             data: Data::default(),
             plan: Plan { arrivals: arrivals.map(str::to_owned), target_qps, ..Plan::default() },
             ramp_ns: None,
+            selection: None,
             has_accuracy: None,
         }
     }

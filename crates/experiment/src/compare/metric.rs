@@ -142,7 +142,7 @@ fn is_measured(metric: Metric, tests: &[ComparedTest]) -> bool {
     })
 }
 
-/// Rejects requested metrics of tokens that a run does not measure.
+/// Rejects requested metrics of tokens that a run does not measure, and metrics that are given twice.
 ///
 /// # Errors
 /// The first such metric.
@@ -151,6 +151,11 @@ pub fn refuse_unmeasured(
     baseline: &[ComparedTest],
     candidate: &[ComparedTest],
 ) -> Result<(), Failure> {
+    let names: Vec<String> = asked.iter().map(|metric| name(*metric)).collect();
+    if let Some(twice) = (1..names.len()).find(|&at| names[..at].contains(&names[at])) {
+        let problem = format!("--metric {} is given twice", names[twice]);
+        return Err(Failure::usage(problem).hint("give each metric once, the main one first"));
+    }
     for &metric in asked {
         for (side, tests) in [("baseline", baseline), ("candidate", candidate)] {
             if is_measured(metric, tests) {

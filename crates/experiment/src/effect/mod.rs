@@ -4,6 +4,7 @@
 //! of systems that may have no effect. Users rely on the options that they set: a gate that is
 //! never checked is worse than no gate.
 
+mod bounds;
 mod need;
 mod served;
 mod settings;
@@ -96,7 +97,8 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Rejects options that the system of a run ignores, from flags and files alike.
+/// Rejects options that the system of a run ignores, from flags and files alike, and bounds that no
+/// test judges once the system is loaded.
 ///
 /// # Errors
 /// Each such option with the reason and a remedy.
@@ -106,7 +108,8 @@ pub fn check_system(facts: &Facts<'_>) -> Result<(), Failure> {
     }
     let given = facts.options.given();
     let of_system = given.iter().filter_map(|given| Some((given, table::of_system(given, facts)?)));
-    fail(of_system.map(|(given, unmet)| (sentence(given, &unmet), unmet)).collect())
+    let of_system = of_system.map(|(given, unmet)| (sentence(given, &unmet), unmet));
+    fail(of_system.chain(bounds::unjudged(facts)).collect())
 }
 
 /// Rejects every option that has no effect in the whole run. Returns a sentence for each ignored

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use dyno_loadgen::search::Quantity;
 use dyno_loadgen::settings::{Arrivals, Scenario, Settings, TestMode};
+use dyno_task::card::Unit;
+use dyno_task::judge::Judge;
 
 use super::{Facts, UnmetNeed};
 use crate::options::is_open;
@@ -126,7 +128,7 @@ pub fn scored(facts: &Facts<'_>) -> Option<UnmetNeed> {
     const LABELS: &str = "pass the class of each sample with --labels FILE.npy, or remove it";
     if let Some(system) = facts.loaded {
         return if system.is_scored() {
-            None
+            system.judge.as_ref().and_then(of_points)
         } else if facts.system == "openai" {
             unmet(
                 "the prompts have no reference answers",
@@ -153,6 +155,15 @@ pub fn scored(facts: &Facts<'_>) -> Option<UnmetNeed> {
         ),
         _ => None,
     }
+}
+
+/// Returns why a share cannot be the target of a figure in points, such as BLEU.
+fn of_points(judge: &Judge) -> Option<UnmetNeed> {
+    (judge.unit == Unit::Points).then(|| {
+        let why =
+            format!("has no effect: it is a share, and {} is a figure in points", judge.metric);
+        UnmetNeed::new(why, "remove it; the task has its own target")
+    })
 }
 
 /// Needs real time: in virtual time an early end saves nothing.
@@ -346,6 +357,22 @@ pub fn batches(facts: &Facts<'_>) -> Option<UnmetNeed> {
     })
 }
 
+/// Needs batches as [`batches`] does, and of several samples: a batch of one sample is full at once.
+pub fn batch_wait(facts: &Facts<'_>) -> Option<UnmetNeed> {
+    let batch = facts.run.batch.clone().unwrap_or_default();
+    let takes_one =
+        facts.loaded.is_some_and(|system| system.is_engine() && system.about().largest_batch == 1);
+    let is_one = |scenario: &Scenario| {
+        // Simulated systems have batches of one sample by default.
+        takes_one || batch.size(*scenario).map_or(facts.system == "model", |most| most.get() == 1)
+    };
+    if facts.scenarios.iter().all(is_one) {
+        let why = "has no effect: a batch of one sample does not wait for others";
+        return Some(UnmetNeed::new(why, "add --batch N above 1, or remove it"));
+    }
+    batches(facts)
+}
+
 /// Needs an engine whose calls use several threads.
 pub fn threads(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let runtime = facts.loaded?.about().runtime.unwrap_or_default();
@@ -471,4 +498,27 @@ pub fn remote_workers(facts: &Facts<'_>) -> Option<UnmetNeed> {
             "state how many workers join with --remote-workers N, or remove it",
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_metrics::{Inputs, Method};
+
+    use super::*;
+
+    #[test]
+    fn a_share_is_no_target_of_a_figure_in_points() {
+        let judge = |metric: &str, unit: Unit| Judge {
+            method: Method::named("bleu").unwrap(),
+            inputs: Inputs::default(),
+            metric: metric.into(),
+            unit,
+            targets: Vec::new(),
+            networks: None,
+        };
+        let found = of_points(&judge("BLEU", Unit::Points)).map(|unmet| unmet.why);
+        let expected = "has no effect: it is a share, and BLEU is a figure in points";
+        assert_eq!(found.as_deref(), Some(expected));
+        assert_eq!(of_points(&judge("acc", Unit::Percent)), None);
+    }
 }

@@ -30,12 +30,6 @@ const ROWS: &[Row] = &[
              as fast",
     },
     Row {
-        keys: &["server_target_latency_ns"],
-        takes_effect: |settings| !settings.values.use_token_latencies,
-        why: "answers come in parts, and bounds on them are server_ttft_latency and server_tpot_latency",
-        fix: "use these, --require 'p99<=TIME', or stream=false",
-    },
-    Row {
         keys: &[
             "server_find_peak_qps_decimals_of_precision",
             "server_find_peak_qps_boundary_step_size",
@@ -126,14 +120,23 @@ pub fn without_effect(facts: &Facts<'_>, strictness: Strictness) -> Vec<(String,
         }
         let Some((why, fix)) = reason(facts, scenario, key, flag == "--set") else { continue };
         let why = format!("has no effect: {why}");
-        let name = match (flag.as_str(), scenario) {
-            ("--set", Some(scenario)) => format!("--set {scenario}.{key}"),
-            ("--set", None) => format!("--set {key}"),
-            _ => flag.clone(),
-        };
+        let name = written(scenario, key, origin);
         found.push((format!("{name} {why}"), UnmetNeed::new(why, fix)));
     }
     found
+}
+
+/// Returns a setting as the user wrote it.
+pub fn written(scenario: Option<Scenario>, key: &str, origin: &Origin) -> String {
+    match (origin, scenario) {
+        (Origin::Flag(flag), Some(scenario)) if flag == "--set" => {
+            format!("--set {scenario}.{key}")
+        }
+        (Origin::Flag(flag), None) if flag == "--set" => format!("--set {key}"),
+        (Origin::Flag(name) | Origin::Environment(name), _) => name.clone(),
+        (Origin::File { path, line }, _) => format!("{}:{line}: `{key}`", path.display()),
+        _ => key.to_owned(),
+    }
 }
 
 /// Returns whether a setting, or `Scenario.setting`, changes no test of the run.

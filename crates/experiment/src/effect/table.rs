@@ -66,7 +66,7 @@ pub const ROWS: &[Row] = &[
     ("warm-up", &[System]),
     ("ready-timeout", &[System]),
     ("batch", &[System, Other("workers, or queries of several samples", need::batches)]),
-    ("batch-wait", &[System, Other("workers", need::batches)]),
+    ("batch-wait", &[System, Other("workers, and batches of several samples", need::batch_wait)]),
     ("accuracy-target", &[Accuracy, Other("labels, references or a task's method", need::scored)]),
     ("require", &[Other("a performance test of its scenario, and its measurement", need::require)]),
     ("goodput", &[Performance, Other("tokens, for ttft and tpot", need::goodput)]),

@@ -202,14 +202,23 @@ impl<'a> Accounts<'a> {
         found
     }
 
-    /// Returns the number of answers with a known number of tokens that were not streamed, and with an
-    /// unknown number.
+    /// Returns the number of answers of one choice with a known number of tokens that were not
+    /// streamed, and with an unknown number.
     pub fn with_hidden_tokens(&self) -> (u64, u64) {
         let of = |is: fn(HiddenTokens) -> bool| {
-            self.answered().filter(|(_, entry)| is(entry.hidden)).count() as u64
+            let is_one = |entry: &Entry| entry.choices <= 1 && is(entry.hidden);
+            self.answered().filter(|(_, entry)| is_one(entry)).count() as u64
         };
         let is_known = |hidden| matches!(hidden, HiddenTokens::Some(_));
         (of(is_known), of(|hidden| hidden == HiddenTokens::Unknown))
+    }
+
+    /// Returns the number of streams with several choices although one was requested.
+    pub fn with_further_choices(&self) -> u64 {
+        let is_mixed = |entry: &Entry| {
+            entry.choices > 1 && entry.demand.choices <= 1 && entry.hidden == HiddenTokens::Unknown
+        };
+        self.answered().filter(|(_, entry)| is_mixed(entry)).count() as u64
     }
 
     /// Returns the number of answers that were not streamed although a stream was requested.
@@ -356,6 +365,21 @@ mod tests {
         let entries = [entries.map(of).to_vec(), vec![of(HiddenTokens::None)]].concat();
         let accounts = Accounts::new(&record, &entries).unwrap();
         assert_eq!(accounts.with_hidden_tokens(), (1, 1));
+    }
+
+    #[test]
+    fn streams_with_more_choices_than_requested_are_counted() {
+        let record = record(&[]);
+        let unknown = HiddenTokens::Unknown;
+        let of = |choices, demanded, hidden| {
+            let demand = Demand { choices: demanded, ..Demand::default() };
+            Some(Entry { choices, demand, hidden, ..Entry::default() })
+        };
+        // Two unasked, two of two, and one.
+        let entries = [of(2, 1, unknown), of(2, 2, unknown), of(1, 1, unknown), None];
+        let accounts = Accounts::new(&record, &entries).unwrap();
+        assert_eq!(accounts.with_further_choices(), 1);
+        assert_eq!(accounts.with_hidden_tokens(), (0, 1));
     }
 
     #[test]

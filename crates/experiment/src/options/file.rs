@@ -6,7 +6,7 @@ mod sweep;
 
 use std::path::{Path, PathBuf};
 
-use dyno_loadgen::settings::{Origin, Scenario, nearest};
+use dyno_loadgen::settings::{FIELDS, Origin, Scenario, nearest};
 use dyno_results::effective::is_relevant;
 use dyno_tensors::files;
 use toml::Spanned;
@@ -135,13 +135,12 @@ impl Reader<'_> {
                     shortcuts = file.settings[before..].to_vec();
                 }
                 "settings" => file.settings.extend(self.settings(value, None, "settings")),
-                "scenario" => self.scenarios(value, &mut file),
+                "scenario" if value.get_ref().as_table().is_some() => {
+                    self.scenarios(value, &mut file);
+                }
                 "tenants" => self.tenants(value, &mut file),
                 "sweep" => file.sweep = self.sweep(value),
-                other => {
-                    let near = nearest(other, SECTIONS.into_iter()).unwrap_or("run");
-                    self.problem(at, format!("unknown key `{other}`; the nearest key is `{near}`"));
-                }
+                other => self.problem(at, unknown_section(other)),
             }
         }
         self.problems.extend(super::flags::contradictions_in_file(&shortcuts, &file.settings));
@@ -173,9 +172,8 @@ impl Reader<'_> {
             let key = match keys::find(name) {
                 Ok(key) => key,
                 Err(near) => {
-                    let problem =
-                        format!("unknown key `{name}` in [run]; the nearest key is `{near}`");
-                    self.problem(at, problem);
+                    let place = place_of(name, &near, "settings");
+                    self.problem(at, format!("unknown key `{name}` in [run]; {place}"));
                     continue;
                 }
             };
@@ -218,6 +216,14 @@ impl Reader<'_> {
                 break;
             }
             let at = name.span().start;
+            if section == "settings"
+                && value.get_ref().as_table().is_some()
+                && let Ok(owner) = keys::scenario(name.get_ref())
+            {
+                let (name, owner) = (name.get_ref(), owner.name());
+                self.problem(at, format!("[settings.{name}]: use [scenario.{owner}]"));
+                continue;
+            }
             let texts = self.texts(value, name.get_ref());
             if texts.is_empty() {
                 continue;
@@ -234,6 +240,11 @@ impl Reader<'_> {
                     self.problem(at, problem);
                 }
                 Ok(assignment) => assignments.push(assignment),
+                Err(_) if is_of_run(name.get_ref()) => {
+                    let place = place_of(name.get_ref(), "", section);
+                    let name = name.get_ref();
+                    self.problem(at, format!("unknown key `{name}` in [{section}]; {place}"));
+                }
                 Err(bad) => self.problems.push(bad.to_string()),
             }
         }
@@ -276,9 +287,8 @@ impl Reader<'_> {
                     other => {
                         let near = nearest(other, ["name", "system", "settings"].into_iter());
                         let near = near.unwrap_or("settings");
-                        let problem = format!(
-                            "unknown key `{other}` in [[tenants]]; the nearest key is `{near}`"
-                        );
+                        let place = place_of(other, near, "tenants.settings");
+                        let problem = format!("unknown key `{other}` in [[tenants]]; {place}");
                         self.problem(key.span().start, problem);
                     }
                 }
@@ -290,6 +300,18 @@ impl Reader<'_> {
             file.tenants.push(tenant);
         }
     }
+}
+
+/// Returns the problem of a key that is no section: where it belongs, or the nearest section.
+fn unknown_section(name: &str) -> String {
+    if keys::find(name).is_ok() {
+        return format!("`{name}` belongs below [run]");
+    }
+    if FIELDS.iter().any(|field| field.name == name) {
+        return format!("`{name}` belongs below [settings]");
+    }
+    let near = nearest(name, SECTIONS.into_iter()).unwrap_or("run");
+    format!("unknown key `{name}`; the nearest key is `{near}`")
 }
 
 /// Returns the scenario to which a setting belongs, if it is set for another one.
@@ -311,6 +333,22 @@ pub fn toml_text(value: &DeValue<'_>) -> Option<String> {
         DeValue::Float(number) => Some(number.as_str().replace('_', "")),
         DeValue::Boolean(value) => Some(value.to_string()),
         DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => None,
+    }
+}
+
+/// Returns whether a key belongs to `[run]` and is no setting.
+fn is_of_run(name: &str) -> bool {
+    keys::find(name).is_ok() && FIELDS.iter().all(|field| field.name != name)
+}
+
+/// Returns where an unknown key belongs: in another section, or it is meant to be the nearest key.
+fn place_of(name: &str, near: &str, settings: &str) -> String {
+    if is_of_run(name) {
+        "it belongs to [run]".into()
+    } else if FIELDS.iter().any(|field| field.name == name) {
+        format!("it belongs to [{settings}]")
+    } else {
+        format!("the nearest key is `{near}`")
     }
 }
 
@@ -420,6 +458,42 @@ mod tests {
                 "dyno.toml:4: unknown key `server_target_qsp`; the nearest key is \
                  `server_target_qps`",
             ],
+        );
+        check(
+            "version = 1\nsystem = \"null\"\nmin_query_count = 1\nrnu = 1\n\
+             [run]\nrequest_rate = 4\n",
+            &[
+                "dyno.toml:3: `min_query_count` belongs below [settings]",
+                "dyno.toml:4: unknown key `rnu`; the nearest key is `run`",
+                "dyno.toml:6: unknown key `request_rate` in [run]; the nearest key is `qps`",
+                "dyno.toml:2: `system` belongs below [run]",
+            ],
+        );
+        check(
+            "version = 1\n[run]\nout = \"\"\n",
+            &["dyno.toml:3: `out`: expected a folder, found an empty text"],
+        );
+        check(
+            "version = 1\nscenario = \"Server\"\n",
+            &["dyno.toml:2: `scenario` belongs below [run]"],
+        );
+        check(
+            "version = 1\n[settings.server]\nmin_query_count = 1\n",
+            &["dyno.toml:2: [settings.server]: use [scenario.Server]"],
+        );
+        check(
+            "version = 1\nrequire = \"p99<=1s\"\n[run]\nserver_ttft_latency = \"1s\"\n\
+             [settings]\nrequire = \"p99<=1s\"\n",
+            &[
+                "dyno.toml:2: `require` belongs below [run]",
+                "dyno.toml:4: unknown key `server_ttft_latency` in [run]; it belongs to [settings]",
+                "dyno.toml:6: unknown key `require` in [settings]; it belongs to [run]",
+            ],
+        );
+        check(
+            "version = 1\n[[tenants]]\nname = \"a\"\nserver_target_qps = 5\n",
+            &["dyno.toml:4: unknown key `server_target_qps` in [[tenants]]; it belongs to \
+               [tenants.settings]"],
         );
         check(
             "version = 1\n[scenario.Server]\nmin_query_count = \"many\"\n",

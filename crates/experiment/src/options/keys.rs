@@ -222,7 +222,7 @@ keys! {
         |o, v, _| { add(&mut o.requirements, Requirement::parse(v)?); Ok(()) };
     "goodput" "LIMITS" "Also report the rate within these limits in ms: ttft:MS, tpot:MS and e2el:MS, separated by commas" "the bounds of Server only"
         |o, v, _| { o.goodput = Some(v.parse()?); Ok(()) };
-    "accuracy-target" "SHARE" "Required accuracy, from 0 to 1" "99 % of the reference for digits, otherwise none"
+    "accuracy-target" "SHARE" "Required accuracy from 0 to 1, or the maximum of an error rate" "99 % of the reference for digits, otherwise none"
         |o, v, _| { o.accuracy_target = Some(share(v)?); Ok(()) };
     "deadline" "TIME" "Give up when no answer arrives for this long" "60s more than the test is expected to last"
         |o, v, _| { o.deadline = Some(above_zero(v)?); Ok(()) };
@@ -266,14 +266,14 @@ keys! {
         |o, v, base| { o.audit = Some(base.join(v)); Ok(()) };
     @"Output";
     "out" "DIR" "Directory of the results; must be new or empty" "runs/TIME-NAME"
-        |o, v, base| { o.out = Some(base.join(v)); Ok(()) };
+        |o, v, base| { o.out = Some(base.join(filled(v, "a folder")?)); Ok(()) };
     "name" "NAME" "Name of the run, for its directory and report" "the system"
-        |o, v, _| { o.name = Some(v.into()); Ok(()) };
+        |o, v, _| { o.name = Some(filled(v, "a name")?.into()); Ok(()) };
     "records" "WHICH" "Raw records of each test in records.bin: thinned (at most 262,144 rows), all or none" "thinned"
         |o, v, _| { o.records = keep(v)?; Ok(()) };
     "trace-log" "" "Write mlperf_log_trace.json, half a kilobyte per sample" "off"
         |o, v, _| { o.trace_log = switch(v)?; Ok(()) };
-    "texts" "" "Write the text of each request and answer to texts.jsonl, a line each; they are kept in memory until the run ends" "off"
+    "texts" "" "Write the text of each request and answer to texts.jsonl, one line each; they are kept in memory until the run ends" "off"
         |o, v, _| { o.keeps_texts = switch(v)?; Ok(()) };
 }
 
@@ -284,9 +284,13 @@ keys! {
 pub fn find(name: &str) -> Result<&'static Key, String> {
     let hyphenated = name.replace('_', "-");
     let found = KEYS.iter().find(|key| key.name == hyphenated);
-    found.ok_or_else(|| {
-        let near = nearest(&hyphenated, KEYS.iter().map(|key| key.name)).unwrap_or("system");
-        near.replace('-', "_")
+    found.ok_or_else(|| match hyphenated.as_str() {
+        // The flag has both names.
+        "request-rate" => "qps".into(),
+        name => {
+            let near = nearest(name, KEYS.iter().map(|key| key.name)).unwrap_or("system");
+            near.replace('-', "_")
+        }
     })
 }
 
@@ -348,7 +352,16 @@ fn round(text: &str) -> Result<String, String> {
 fn mode(text: &str) -> Result<Mode, String> {
     let modes = [Mode::Accuracy, Mode::Performance, Mode::Both, Mode::Peak];
     let named = modes.into_iter().find(|mode| mode.name() == text);
-    named.ok_or_else(|| format!("expected accuracy, performance, both or peak, found `{text}`"))
+    named.ok_or_else(|| {
+        let near = match text {
+            "AccuracyOnly" => "; use accuracy",
+            "PerformanceOnly" => "; use performance",
+            "SubmissionRun" => "; use both",
+            "FindPeakPerformance" => "; use peak",
+            _ => "",
+        };
+        format!("expected accuracy, performance, both or peak, found `{text}`{near}")
+    })
 }
 
 fn keep(text: &str) -> Result<Keep, String> {
@@ -432,11 +445,25 @@ fn above_zero(text: &str) -> Result<Nanos, String> {
 }
 
 fn share(text: &str) -> Result<f64, String> {
-    let value = number(text)?;
-    if (0.0..=1.0).contains(&value) {
+    let percent = text.strip_suffix('%');
+    let value: f64 = number(percent.unwrap_or(text))?;
+    if percent.is_none() && (0.0..=1.0).contains(&value) {
         return Ok(value);
     }
-    Err(format!("expected a share from 0 to 1, found `{text}`"))
+    let problem = format!("expected a share from 0 to 1, found `{text}`");
+    if !(0.0..=100.0).contains(&value) {
+        return Err(problem);
+    }
+    // Exact to eight decimals: 99.9 / 100 has a tail of rounding.
+    Err(format!("{problem}; write {}", (value * 1e6).round() / 1e8))
+}
+
+/// Returns a text that is not empty. `what` is what was expected.
+fn filled<'t>(text: &'t str, what: &str) -> Result<&'t str, String> {
+    match text.trim() {
+        "" => Err(format!("expected {what}, found an empty text")),
+        _ => Ok(text),
+    }
 }
 
 fn percentile_metrics(text: &str) -> Result<Vec<String>, String> {

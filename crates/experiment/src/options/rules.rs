@@ -51,11 +51,11 @@ impl Rules {
             return Err(vec![format!("--round needs a --benchmark: {}", known())]);
         };
         let Some(benchmark) = round.benchmark(given) else {
-            let near = round.nearest_benchmark(given).unwrap_or("resnet");
+            let near = round.similar_benchmark(given);
+            let near = near.map(|near| format!("; the nearest is `{near}`")).unwrap_or_default();
             let (version, known) = (round.version, known());
             return Err(vec![format!(
-                "round {version} has no benchmark `{given}`; the nearest is `{near}`; expected \
-                 one of {known}"
+                "round {version} has no benchmark `{given}`{near}; expected one of {known}"
             )]);
         };
         let rules = Self { round, benchmark, is_interactive: run.is_interactive };

@@ -182,7 +182,7 @@ fn judge_stream(test: &mut summary::Test, report: &Report<'_>, accounts: &Accoun
     }
     let text = format!(
         "{told}. Their latency is measured, but TTFT and TPOT are not, so bounds on them cannot \
-         be judged. Use stream=false, with --set server_target_latency=TIME as the bound."
+         be judged. Use stream=false, with --set server_target_latency_ns=TIME as the bound."
     );
     let reason = Reason::new(ReasonKind::NoStream, text).because_of(Cause::System);
     test.add_reason_after_failures(reason);
@@ -235,7 +235,7 @@ fn judge_tokens(test: &mut summary::Test, accounts: &Accounts<'_>, tokens: &Toke
 }
 
 /// Notes tokens that are counted and were not streamed, and judges a bound on TPOT, which answers do not
-/// have if it is unknown how many of their tokens were streamed.
+/// have if it is unknown how many of their tokens were streamed, or of which choice they are.
 fn judge_hidden_tokens(test: &mut summary::Test, report: &Report<'_>, accounts: &Accounts<'_>) {
     let answers = count(accounts.answered().count() as u64);
     let (left_out, unknown) = accounts.with_hidden_tokens();
@@ -246,14 +246,25 @@ fn judge_hidden_tokens(test: &mut summary::Test, report: &Report<'_>, accounts: 
             count(left_out)
         ));
     }
-    if unknown == 0 {
-        return;
-    }
-    let told = format!(
-        "In {} of {answers} answers the server counts reasoning tokens of which it streamed only a part or \
-         a summary, or none without stating their number. These answers have no TPOT",
-        count(unknown)
-    );
+    let (told, advice) = match (unknown, accounts.with_further_choices()) {
+        (0, 0) => return,
+        (0, mixed) => (
+            format!(
+                "{} of {answers} answers have several choices although the request asks for one. Their \
+                 tokens come mixed, so that these answers have no TPOT",
+                count(mixed)
+            ),
+            "Let the server send one choice",
+        ),
+        (unknown, _) => (
+            format!(
+                "In {} of {answers} answers the server counts reasoning tokens of which it streamed only \
+                 a part or a summary, or none without stating their number. These answers have no TPOT",
+                count(unknown)
+            ),
+            "Turn reasoning off, or let the server show it",
+        ),
+    };
     let is_bounded = matches!(report.run.plan.load, Load::Server(_))
         && matches!(report.run.plan.tokens,
             Some(PlanTokens::Measured { tpot, .. }) if tpot < summary::NO_BOUND);
@@ -262,8 +273,8 @@ fn judge_hidden_tokens(test: &mut summary::Test, report: &Report<'_>, accounts: 
         return;
     }
     let text = format!(
-        "{told}, so that the bound on it cannot be judged. Turn reasoning off, or let the server show \
-         it, or use --set server_target_latency=TIME as the bound."
+        "{told}, so that the bound on it cannot be judged. {advice}, or use --set \
+         server_target_latency_ns=TIME as the bound."
     );
     let reason = Reason::new(ReasonKind::NoStream, text).because_of(Cause::System);
     test.add_reason_after_failures(reason);

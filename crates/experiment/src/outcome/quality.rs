@@ -169,8 +169,8 @@ fn by_labels(
     accuracy.malformed = Some(score.malformed as u64);
     (score.malformed > 0).then(|| {
         format!(
-            "{} of {} answers have no class, because their scores contain NaN or are missing; they \
-             count as wrong.",
+            "{} of {} answers have no class, because their scores contain NaN, are missing or are those of \
+             several samples; they count as wrong.",
             score.malformed,
             score.total - unanswered.len()
         )

@@ -49,8 +49,12 @@ fn two_digits(value: f64) -> f64 {
 
 /// Returns whether a rate depends on the speed of the system and is not given.
 pub fn needs_probe(options: &Options, system: &System) -> bool {
-    let is_measured = |mode: &TestMode| *mode != TestMode::AccuracyOnly;
+    // Accuracy tests of Server have arrivals at the rate, too; Offline is one query of all samples.
+    let is_measured = options.modes().iter().any(|mode| *mode != TestMode::AccuracyOnly);
     let is_unknown = |scenario: Scenario| {
+        if !is_measured && scenario != Scenario::Server {
+            return false;
+        }
         let mut settings = options.settings(scenario, TestMode::PerformanceOnly, None);
         system.complete(&options.run, &mut settings);
         options.complete_load(&mut settings);
@@ -58,9 +62,7 @@ pub fn needs_probe(options: &Options, system: &System) -> bool {
             && probed_setting(scenario, None).is_some_and(|(key, _)| is_open(&settings, key))
     };
     // Tenants set their rates.
-    options.tenants.is_empty()
-        && options.modes().iter().any(is_measured)
-        && options.scenarios().into_iter().any(is_unknown)
+    options.tenants.is_empty() && options.scenarios().into_iter().any(is_unknown)
 }
 
 /// Returns whether queries arrive at a rate, and not with a fixed number in flight or at recorded

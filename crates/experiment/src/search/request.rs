@@ -137,15 +137,44 @@ pub fn read_limits(
     }
     let bounds_latency =
         |limit: &Limit| limit.quantity.waits() || limit.quantity == Quantity::TimePerOutputToken;
-    if !found.iter().any(bounds_latency) {
+    if found.iter().any(bounds_latency) {
+        reject_bounds(&prepared.options)?;
+    } else {
         found.extend(limits_of_settings(&said, load, percentile)?);
     }
+    check_tokens(prepared, &found)?;
+    Ok(found)
+}
+
+/// Rejects limits on times of tokens that the system does not report.
+fn check_tokens(prepared: &PreparedRun, limits: &[Limit]) -> Result<(), Failure> {
     let is_on_tpot = |limit: &Limit| limit.quantity == Quantity::TimePerOutputToken;
-    if found.iter().any(is_on_tpot) && prepared.system.remote().is_some_and(Remote::has_choices) {
+    let is_on_tokens = |limit: &&Limit| limit.quantity == Quantity::FirstToken || is_on_tpot(limit);
+    if let Some(limit) = limits.iter().find(is_on_tokens)
+        && !prepared.system.reports_tokens()
+    {
+        let shown = limits::show(limit);
+        let problem = format!("the limit {shown} is not measured: the system reports no tokens");
+        let hint = "limit the latency, or measure a system that streams tokens";
+        return Err(Failure::usage(problem).hint(hint));
+    }
+    let has_choices = || prepared.system.remote().is_some_and(Remote::has_choices);
+    if limits.iter().any(is_on_tpot) && has_choices() {
         let problem = "a limit on TPOT, which answers with several choices (n) do not have";
         return Err(Failure::usage(problem).hint("remove n, or limit ttft or latency"));
     }
-    Ok(found)
+    Ok(())
+}
+
+/// Rejects bounds of the command line beside limits, which replace them.
+fn reject_bounds(options: &Options) -> Result<(), Failure> {
+    let bounds = ["server_target_latency_ns", "server_ttft_latency", "server_tpot_latency"];
+    let mut flags = options.assigned().filter(|(.., origin)| matches!(origin, Origin::Flag(_)));
+    let Some((_, key, _)) = flags.find(|(_, key, _)| bounds.contains(key)) else {
+        return Ok(());
+    };
+    let problem = format!("--set {key} has no effect: the limits of the search replace it");
+    Err(Failure::usage(problem).hint("write it as a limit, or remove it"))
 }
 
 fn limits_of_settings(
@@ -279,11 +308,21 @@ const PROBED_SHARE: f64 = 0.5;
 
 /// Rejects a search for a rate if the load has fixed times.
 fn check_rate(prepared: &PreparedRun, load: Load) -> Result<(), Failure> {
+    if load != Load::Qps {
+        return Ok(());
+    }
     let options = &prepared.options;
     let mut settings = options.settings(load.scenario(), TestMode::PerformanceOnly, None);
+    if matches!(settings.values.server_arrivals, Arrivals::Concurrency(_)) {
+        let problem =
+            "a search varies the rate, which a fixed concurrency (server_arrivals) has not";
+        return Err(
+            Failure::usage(problem).hint("use --load concurrency, or remove server_arrivals")
+        );
+    }
     prepared.system.complete(&options.run, &mut settings);
     options.complete_load(&mut settings);
-    if load != Load::Qps || !matches!(settings.values.server_arrivals, Arrivals::Replay(_)) {
+    if !matches!(settings.values.server_arrivals, Arrivals::Replay(_)) {
         return Ok(());
     }
     let problem = "a search varies the rate, but the times of this load are fixed by a recorded \

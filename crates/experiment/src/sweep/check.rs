@@ -89,8 +89,9 @@ impl Check {
             .ok()
             .and_then(|(kind, operand)| Some((kind.check?)(operand, &options.run)));
         let checked = quick.unwrap_or_else(|| {
-            System::load(&options.run, &quiet())
-                .and_then(|system| PreparedRun::from_system(options, system).tests().map(|_| ()))
+            let system = System::load(&options.run, &quiet())?;
+            check_system(&Facts::new(&options, Some(&system)))?;
+            PreparedRun::from_system(options, system).tests().map(|_| ())
         });
         if let Err(failure) = checked {
             return self.note(failure, &name);

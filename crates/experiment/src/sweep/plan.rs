@@ -132,6 +132,9 @@ fn check_table(
     if flags.until_saturated.or(file.until_saturated) == Some(true) {
         check_ladder(axes, is_random)?;
     }
+    if flags.p99_below.or(file.p99_below) == Some(0) {
+        return Err(Failure::usage("expected p99-below above 0").hint("use --p99-below 20ms"));
+    }
     if problems.is_empty() {
         return Ok(());
     }

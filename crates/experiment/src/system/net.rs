@@ -536,12 +536,14 @@ impl Remote {
         }
     }
 
-    /// Returns the class of an answer, if it has one.
+    /// Returns the class of an answer, if it has one. Scores of several samples have none.
     pub fn class(&self, data: &[u8]) -> Option<i64> {
         match &self.answers {
             Answers::Tensor(model) => {
                 let element = model.answer_type()?.element()?;
-                Elements::read(element, data)?.class()
+                let found = Elements::read(element, data)?;
+                let is_one = model.answer_length().is_none_or(|length| length == found.len());
+                found.class().filter(|_| is_one)
             }
             Answers::Text { .. } | Answers::Bytes => None,
         }

@@ -86,6 +86,9 @@ pub struct Operand<'a> {
 /// Key of the output, with its separators.
 const OUTPUT: &str = ",output=";
 
+/// Hint for a file whose name seems to have another key behind it.
+const ONLY_KEY: &str = "the only key behind the file is output=NAME; the others are flags";
+
 /// Splits an operand such as `model.onnx,output=logits`.
 pub fn parse(operand: &str) -> Operand<'_> {
     if let Some(output) = operand.strip_prefix(&OUTPUT[1..]) {
@@ -167,7 +170,9 @@ pub fn load(
         (file, _) => PathBuf::from(file),
     };
     if !path.is_file() {
-        return Err(Failure::no_file("model", &path));
+        let failure = Failure::no_file("model", &path);
+        let is_keyed = operand.file.contains(',');
+        return Err(if is_keyed { failure.hint(ONLY_KEY) } else { failure });
     }
     let output = shapes::output(&path, operand.output)?;
     match engine {

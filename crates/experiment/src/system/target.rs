@@ -28,6 +28,10 @@ impl Target {
     /// A file that no system loads as it is, or a name that does not exist; with what to write
     /// instead.
     pub fn read(argument: &str, commands: &[&str]) -> Result<Self, Failure> {
+        let argument = argument.trim();
+        if argument.is_empty() {
+            return Err(Failure::usage("expected a system, a model file or a server").hint(TARGETS));
+        }
         let server = || Ok(Self::Server(format!("http://{argument}")));
         let (name, operand) = argument.split_once(':').unwrap_or((argument, ""));
         if is_url(argument) {
@@ -35,6 +39,10 @@ impl Target {
         }
         if argument.parse::<Ipv6Addr>().is_ok() {
             return Ok(Self::Server(format!("http://[{argument}]")));
+        }
+        if let Some((scheme @ ("http" | "https"), rest)) = argument.split_once("//") {
+            let problem = format!("`{argument}` is not a URL; use {scheme}://{rest}");
+            return Err(Failure::usage(problem));
         }
         // An address of IPv6 with a port begins with a bracket.
         if is_port(operand) || argument.starts_with('[') {
@@ -59,7 +67,7 @@ impl Target {
             return Err(problem);
         }
         let is_path = argument.starts_with(['.', '/', '~']) || Path::new(file).is_file();
-        if is_path || argument.is_empty() {
+        if is_path {
             let problem = Failure::usage(format!("{file} is not an ONNX model")).hint(TARGETS);
             return Err(if Path::new(file).exists() { problem } else { no_file(file) });
         }
@@ -200,6 +208,16 @@ pub(super) fn unknown_system(spec: &str) -> String {
              or dyno run {spec}, which identifies the server"
         );
     }
+    if is_drive(name) && operand.starts_with(['\\', '/']) {
+        let (drive, path) = (name.to_ascii_lowercase(), operand.replace('\\', "/"));
+        return format!(
+            "`{spec}` is a path of Windows; use the path on this machine, such as \
+             /mnt/{drive}{path}"
+        );
+    }
+    if extension(name).as_deref() == Some("py") {
+        return format!("`{spec}` is no system; use py:{spec}");
+    }
     if name == "tokens" {
         return "`tokens` is a system of dyno serve only; start dyno serve --system tokens:, then \
                 dyno run http://127.0.0.1:8000"
@@ -208,8 +226,9 @@ pub(super) fn unknown_system(spec: &str) -> String {
     if extension(file_of(spec)).as_deref() == Some("onnx") && operand.is_empty() {
         return format!("`{spec}` is a file, not a system; use onnx:{spec}");
     }
-    let near = nearest(name, SYSTEMS.into_iter().map(|kind| kind.name));
-    let near = near.filter(|near| near.chars().next() == name.chars().next());
+    let lower = name.to_ascii_lowercase();
+    let near = nearest(&lower, SYSTEMS.into_iter().map(|kind| kind.name));
+    let near = near.filter(|near| near.chars().next() == lower.chars().next());
     match near {
         Some(near) if operand.is_empty() => {
             format!("unknown system `{name}`; the nearest is `{near}`")
@@ -217,6 +236,11 @@ pub(super) fn unknown_system(spec: &str) -> String {
         Some(near) => format!("unknown system `{name}`; use {near}:{operand}"),
         None => format!("unknown system `{name}`"),
     }
+}
+
+/// Returns whether a text is a letter, as the name of a drive of Windows.
+fn is_drive(name: &str) -> bool {
+    name.len() == 1 && name.starts_with(|c: char| c.is_ascii_alphabetic())
 }
 
 /// Returns the failure for a file of a format that no system loads as it is.
@@ -237,7 +261,7 @@ fn wrong_file(argument: &str) -> Option<Failure> {
         "jsonl" | "json" | "csv" | "npy" | "npz" => {
             format!("pass samples of a system with --data: dyno run MODEL.onnx --data {file}")
         }
-        "py" => format!("dyno run python:{file}:FUNCTION measures a function of Python"),
+        "py" => format!("dyno run py:{file}:FUNCTION measures a function of Python"),
         "so" => format!("dyno run plugin:{file} measures an engine behind the C interface"),
         "xml" => "convert it to ONNX, or serve it and use dyno run http://HOST:8000".into(),
         _ => return None,
@@ -333,6 +357,13 @@ mod tests {
     }
 
     #[test]
+    fn spaces_around_a_target_are_ignored() {
+        assert_eq!(read(" http://h:1 "), Target::Server("http://h:1".into()));
+        assert_eq!(read("digits "), Target::System("digits".into()));
+        assert!(problem(" ").contains("expected a system, a model file or a server"));
+    }
+
+    #[test]
     fn an_address_without_brackets_is_a_server() {
         assert_eq!(read("::1"), Target::Server("http://[::1]".into()));
     }
@@ -418,7 +449,13 @@ mod tests {
             ("http:", "use http://HOST:PORT"),
             ("m.onx", "does not exist"),
             ("x.npy", "dyno run MODEL.onnx --data x.npy"),
-            ("system.py", "python:system.py"),
+            ("system.py", "dyno run py:system.py:FUNCTION"),
+            ("model.py:predict", "use py:model.py:predict"),
+            ("ONNX:a.onnx", "use onnx:a.onnx"),
+            ("C:\\models\\a.onnx", "a path of Windows"),
+            ("d:/a.onnx", "a path of Windows"),
+            ("http//localhost:8000", "use http://localhost:8000"),
+            ("https//localhost/v1", "use https://localhost/v1"),
             ("m.gguf", "llama-server"),
             ("m.pt", "torch.onnx.export"),
             ("dyno.toml", "--config dyno.toml"),

@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::similar;
 use dyno_rules::{Benchmark, Round};
 use dyno_sut::digits::{self, DigitsLibrary, DigitsPerceptron};
 use dyno_task::cache::Cache;
@@ -231,11 +231,14 @@ fn no_files(card: &Card, run: &RunOptions) -> Result<(), Failure> {
     }
 }
 
-fn unknown(name: &str) -> Failure {
-    let near = nearest(name, card::cards().iter().map(|card| card.name.as_str()));
-    Failure::usage(format!("unknown task `{name}`"))
-        .hint(format!("did you mean {}? dyno task list shows all tasks", near.unwrap_or("digits")))
+/// Returns the failure of a name that no task has.
+pub fn unknown(name: &str) -> Failure {
+    let near = similar(name, card::cards().iter().map(|card| card.name.as_str()));
+    Failure::usage(format!("unknown task `{name}`")).hint_name(near, ALL_TASKS)
 }
+
+/// Where all tasks are listed, as a hint.
+pub const ALL_TASKS: &str = "dyno task list shows all tasks";
 
 /// Returns the failure, with advice, of missing or different files.
 fn failed(card: &Card, error: &OpenError) -> Failure {

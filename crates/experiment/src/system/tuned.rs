@@ -10,7 +10,7 @@ use dyno_sut::onnx::tuned::{TunedEngine, TunedModel};
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
 use dyno_sut::tensors::{Spans, TensorLibrary};
 use dyno_tensors::files;
-use dyno_tensors::npy::Npy;
+use dyno_tensors::npy::{Npy, NpyError};
 
 use super::kind::{Drive, OpenedSystem, Request, Resources, SystemKind};
 use super::{onnx, shapes};
@@ -264,7 +264,7 @@ const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
 /// A file that cannot be read, or numbers that are not whole.
 pub fn whole_numbers(path: &Path) -> Result<Vec<usize>, String> {
     let wrong = || format!("{}: expected whole numbers of at least 0", path.display());
-    let found = array(path)?;
+    let found = array_as(path, Npy::parse_integers)?;
     let found = match found.elements.to_i64() {
         Some(integers) => integers.into_owned(),
         None => {
@@ -287,9 +287,13 @@ pub fn whole_numbers(path: &Path) -> Result<Vec<usize>, String> {
 /// # Errors
 /// A file that cannot be read or does not parse.
 pub fn array(path: &Path) -> Result<Npy, String> {
+    array_as(path, Npy::parse)
+}
+
+fn array_as(path: &Path, parse: fn(&[u8]) -> Result<Npy, NpyError>) -> Result<Npy, String> {
     let bytes =
         files::read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
-    Npy::parse(&bytes).map_err(|problem| format!("{}: {problem}", path.display()))
+    parse(&bytes).map_err(|problem| format!("{}: {problem}", path.display()))
 }
 
 #[cfg(test)]

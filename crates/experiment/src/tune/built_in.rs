@@ -6,7 +6,7 @@ use std::path::Path;
 use dyno_loadgen::clock::Clock;
 use dyno_loadgen::settings::nearest;
 use dyno_number::evaluate::graph::{CorrectnessRule, GraphEvaluator, GraphSamples};
-use dyno_number::evaluate::{ChainEvaluator, LayerNames, Samples};
+use dyno_number::evaluate::{ChainEvaluator, LayerNames, NO_CLASS, Samples};
 use dyno_number::network::{BuiltInModel, Layer};
 use dyno_number::tune::{Chance, Evaluation, Journal, Stop, Trial};
 use dyno_number::{Network, Objective};
@@ -39,6 +39,18 @@ const VALIDATION: SetFiles = SetFiles {
     labels: "validation_labels",
     samples: "validation_samples",
 };
+
+/// Number of samples below which an accuracy may look like chance.
+const FEW_SAMPLES: usize = 100;
+const FEW: &str = "; or use more samples, because so few do not tell an accuracy from chance";
+
+/// Returns what is wrong with a model that answers a sample with NaN.
+fn answer_with_nan(sample: usize, samples: &str) -> String {
+    format!(
+        "the answer of FLOAT 32 to sample {sample} of `{samples}` has NaN: nothing was searched. Check \
+         the weights of the model and the range of its inputs"
+    )
+}
 
 /// A model in this process that evaluates trials.
 #[derive(Debug)]
@@ -195,9 +207,13 @@ impl Engine {
             return Ok(());
         }
         let SetFiles { what, labels, samples } = files;
+        if let Some(at) = predictions.iter().position(|class| *class == NO_CLASS) {
+            return Err(answer_with_nan(part[at], samples));
+        }
+        let few = if found.samples < FEW_SAMPLES { FEW } else { "" };
         Err(format!(
             "FLOAT 32 has accuracy {:.4} on {} {what}, and chance has {:.4}: nothing was searched. \
-             Compare the order of `{labels}` with that of `{samples}`, and both with the model",
+             Compare the order of `{labels}` with that of `{samples}`, and both with the model{few}",
             found.accuracy, found.samples, found.expected
         ))
     }

@@ -93,14 +93,13 @@ impl ClosedRules {
     }
 }
 
-/// What an answer was chosen by.
+/// Samples by which an answer was chosen.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Provenance {
     /// Seed of the inner split.
-    #[cfg_attr(feature = "schema", schemars(description = "Of the inner split."))]
     pub seed: u64,
-    /// The part of the calibration set that the first pass sees.
+    /// Share of the calibration set that the first pass uses.
     pub small_share: f64,
     /// Small, full (the rest of the calibration set), confirmation (the validation set).
     pub sets: Vec<SampleSet>,
@@ -111,13 +110,12 @@ pub struct Provenance {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SampleSet {
     /// Name of the set.
-    #[cfg_attr(feature = "schema", schemars(description = "Of the set."))]
     pub name: &'static str,
-    /// What it is for.
+    /// Purpose of the samples.
     pub purpose: &'static str,
-    /// SHA-256 over the hashes of its samples, a line each.
+    /// SHA-256 over the hashes of its samples, one per line.
     pub sha256: String,
-    /// In order.
+    /// Samples, in order.
     pub samples: Vec<NamedHash>,
 }
 
@@ -125,9 +123,9 @@ pub struct SampleSet {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NamedHash {
-    /// As the list has it.
+    /// Name in the list.
     pub name: String,
-    /// SHA-256 of the file of that name, or of the name where there is no such file.
+    /// SHA-256 of the file of that name, or of the name if there is no such file.
     pub sha256: String,
 }
 

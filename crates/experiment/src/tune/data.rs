@@ -148,6 +148,16 @@ impl Data {
         self.sets[Subset::Confirmation as usize].len()
     }
 
+    /// Returns the share of the held-out samples that have the most frequent label. `None` without
+    /// labels or held-out samples.
+    pub fn constant_share(&self) -> Option<f64> {
+        let CorrectnessRule::Labels(labels) = &self.fed.correctness else { return None };
+        let held_out = &self.sets[Subset::Confirmation as usize];
+        let mut counts: HashMap<usize, usize> = HashMap::new();
+        held_out.iter().for_each(|at| *counts.entry(labels[*at]).or_default() += 1);
+        counts.into_values().max().map(|most| most as f64 / held_out.len() as f64)
+    }
+
     /// Returns the first sample as a single call: dimensions and values of each input.
     pub fn first(&self) -> Vec<(Vec<usize>, Vec<f32>)> {
         let length = self.fed.lengths.as_ref().and_then(|lengths| lengths.first());
@@ -171,7 +181,7 @@ impl Data {
         let ([input], None, CorrectnessRule::Labels(labels)) =
             (&self.fed.inputs[..], &self.fed.lengths, &self.fed.correctness)
         else {
-            return Err("a system is played with one array of samples and its labels".into());
+            return Err("a system is run with one array of samples and their labels".into());
         };
         let size: usize = input.dims.iter().product();
         let set = &self.sets[subset as usize];

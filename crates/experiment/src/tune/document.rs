@@ -12,76 +12,71 @@ use super::{Provenance, ScenarioReport, margin_verdict};
 /// Version of the schema of `tune.json`.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// What a tuner found, what it asked, and why it decided as it did.
+/// Result of a tuner, its evaluations, and the reasons of its decisions.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Document {
     /// Always `dyno.tune`.
     pub schema: &'static str,
     /// Version of the schema of this file.
-    #[cfg_attr(feature = "schema", schemars(description = "Of this file."))]
     pub schema_version: u32,
-    /// Which Dyno wrote it.
+    /// Version of Dyno that wrote it.
     pub dyno_version: &'static str,
     /// Always false.
     pub official: bool,
-    /// What it is not.
+    /// States that this is not an official MLPerf result.
     pub disclaimer: &'static str,
     /// `complete`, `interrupted`, `limit` (of evaluations) or `failed`.
     pub state: &'static str,
-    /// Why it failed.
+    /// Reason of a failure.
     pub why: Option<String>,
-    /// What its decisions depend on: network, formats, search, samples, as the journal has it.
+    /// Everything that its decisions depend on: network, formats, search and samples, as in the journal.
     pub job: Value,
     /// The best configuration; null if nothing was evaluated.
     pub answer: Option<Configuration>,
-    /// The objective of FLOAT 32; 0 for a latency that is not known.
+    /// The objective of FLOAT 32; 0 for an unknown latency.
     pub base_objective: f64,
-    /// What objectives are counted in; empty for an expression.
+    /// Unit of objectives; empty for an expression.
     pub objective_unit: &'static str,
     /// FLOAT 32 on each set that was used.
     pub baselines: Sets<Option<Baseline>>,
     /// The metric, `accuracy` unless the descriptor names another one.
     pub metric: String,
-    /// `higher` or `lower`: which is better.
+    /// Whether a `higher` or a `lower` metric is better.
     pub direction: String,
     /// Objectives at the end of the search and of each restart; empty without restarts.
     pub restart_objectives: Vec<f64>,
-    /// What held-out samples show about the margin; null if none were held out.
+    /// Result of the held-out samples about the margin; null if none were held out.
     pub confirmation: Option<Confirmation>,
     /// The answer's accuracy on the confirmation set.
     pub confirmed_accuracy: Option<f64>,
-    /// Configurations that were evaluated on each set, each counted once.
+    /// Number of different configurations that were evaluated on each set.
     pub evaluations: Sets<u64>,
-    /// Samples of each set; null if unknown.
-    #[cfg_attr(
-        feature = "schema",
-        schemars(description = "Samples of each set, where somebody said how many there are.")
-    )]
+    /// Number of samples of each set; null if unknown.
     pub samples: Sets<Option<u64>>,
-    /// Evaluations that came from the journal.
+    /// Number of evaluations that came from the journal.
     pub recalled: u64,
-    /// Two accuracies of FLOAT 32: they differ where accuracies cannot be reproduced.
+    /// Two accuracies of FLOAT 32, which differ if accuracies cannot be reproduced.
     pub same_configuration_twice: Option<[f64; 2]>,
-    /// Everything that was evaluated to its end.
+    /// All completed evaluations.
     pub points: Vec<Point>,
-    /// What was done and why, in order.
+    /// Steps of the search with their reasons, in order.
     pub steps: Vec<Step>,
-    /// By which samples the answer was chosen, with the hash of each; closed mode alone has it.
+    /// Samples by which the answer was chosen, with their hashes; only in closed mode.
     pub provenance: Option<Provenance>,
     /// Throughput of the networks on the NPU; null without `--scenario`.
     pub scenario: Option<ScenarioReport>,
 }
 
-/// Something of each set of samples.
+/// A value for each set of samples.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Sets<T> {
-    /// The part that the first pass asks.
+    /// Value for the set that the first pass uses.
     pub small: T,
-    /// All that formats are chosen by.
+    /// Value for all samples that choose formats.
     pub full: T,
-    /// What the choice never sees.
+    /// Value for the samples that do not influence the choice.
     pub confirmation: T,
 }
 
@@ -90,9 +85,8 @@ pub struct Sets<T> {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Baseline {
     /// Accuracy of FLOAT 32.
-    #[cfg_attr(feature = "schema", schemars(description = "Of FLOAT 32."))]
     pub accuracy: f64,
-    /// What a configuration must have at least.
+    /// Minimum accuracy of a configuration.
     pub threshold: f64,
 }
 
@@ -101,20 +95,20 @@ pub struct Baseline {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(rename = "Found"))]
 pub struct Configuration {
-    /// By the names of objects, as a Number configuration file writes formats.
+    /// Formats by object, as in a configuration file.
     pub formats: Map<String, Value>,
-    /// Layer by layer, such as for simulators of accelerators.
+    /// Formats by layer, for example for simulators of accelerators.
     pub layers: Vec<Layer>,
-    /// What was made small.
+    /// Value of the objective.
     pub objective: f64,
-    /// On its set.
+    /// Accuracy on its set.
     pub accuracy: f64,
     /// The set on which it keeps its accuracy.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub set: Subset,
 }
 
-/// What held-out samples show about the margin.
+/// Result of the held-out samples about the margin.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Confirmation {
@@ -124,7 +118,7 @@ pub struct Confirmation {
     pub sentence: String,
     /// Share of the metric that may be lost.
     pub margin: f64,
-    /// Share of such statements that is right at least: 0.95.
+    /// Confidence of the verdict: 0.95.
     pub confidence: f64,
     /// Samples that the search has not seen.
     pub held_out: u64,
@@ -140,15 +134,15 @@ pub struct Confirmation {
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Look {
-    /// Error that this look may make, as a share.
+    /// Error probability of this comparison.
     pub level: f64,
-    /// Held-out samples.
+    /// Number of held-out samples.
     pub samples: u64,
     /// The configuration.
     pub formats: String,
-    /// Its objective.
+    /// Objective of the configuration.
     pub objective: f64,
-    /// Share of the metric that it loses on them.
+    /// Share of the metric that it loses on these samples.
     pub loss: f64,
     /// Samples that become wrong; null for scores.
     pub broken: Option<u64>,
@@ -162,25 +156,21 @@ pub struct Look {
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Layer {
-    /// As the descriptor names it.
+    /// Name in the descriptor.
     pub name: String,
-    /// As it prints: `I3(1)`.
+    /// Format of the weights, such as `I3(1)`.
     pub weight_format: String,
     /// Bits of a weight.
     pub weight_bits: u32,
     /// Bytes of all weights, packed.
     pub weight_bytes: u64,
-    /// As it prints.
+    /// Format of the activations.
     pub activation_format: String,
     /// Bits of an activation.
     pub activation_bits: u32,
     /// Bytes of all activations, packed.
     pub activation_bytes: u64,
-    /// Products for a sample; 0 if unknown.
-    #[cfg_attr(
-        feature = "schema",
-        schemars(description = "Products for a sample; 0 where nobody said.")
-    )]
+    /// Products per sample; 0 if unknown.
     pub macs: u64,
 }
 
@@ -191,64 +181,58 @@ pub struct Point {
     /// The set on which it was evaluated.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub set: Subset,
-    /// Weights / activations, layer by layer.
+    /// Formats of weights / activations, layer by layer.
     pub formats: String,
     /// Bits of all weights and activations.
-    #[cfg_attr(feature = "schema", schemars(description = "Of all weights and activations."))]
     pub bits: f64,
-    /// On its set.
+    /// Accuracy on its set.
     pub accuracy: f64,
     /// Cycles of a bit-serial accelerator; null if products are unknown.
-    #[cfg_attr(
-        feature = "schema",
-        schemars(description = "Of a bit-serial accelerator; null where products are not known.")
-    )]
     pub cycles: Option<f64>,
-    /// What is made small.
+    /// Value of the objective.
     pub objective: f64,
-    /// No other one of its set is as small, as accurate and as fast.
+    /// Whether it is on the Pareto front of its set: no other is as small, as accurate and as fast.
     pub on_front: bool,
-    /// What the evaluator said of it, such as why a program failed.
+    /// Note of the evaluator, such as why a program failed.
     pub note: Option<String>,
 }
 
-/// A question, its candidates, and what was decided.
+/// A step of the search: its candidates and the decision.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Step {
     /// `coarse`, `bias`, `width`, `type`, `recovery`, `search` or `confirmation`.
     pub phase: String,
-    /// The set that was asked.
+    /// Set on which the candidates were evaluated.
     #[cfg_attr(feature = "schema", schemars(with = "String"))]
     pub set: Subset,
-    /// In words.
+    /// Question, in words.
     pub question: String,
-    /// What could be chosen.
+    /// Candidates of the step.
     pub candidates: Vec<Candidate>,
-    /// In words.
+    /// Decision, in words.
     pub decision: String,
 }
 
-/// One of the choices of a step.
+/// A candidate of a step.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Candidate {
-    /// What it changes.
+    /// Change, in words.
     pub change: String,
-    /// What it would be.
+    /// Formats after the change.
     pub formats: String,
     /// Objective of this configuration.
-    #[cfg_attr(feature = "schema", schemars(description = "Of this configuration."))]
     pub objective: f64,
-    /// As it was evaluated.
+    /// Accuracy as evaluated.
     pub accuracy: f64,
-    /// Its evaluation ended early: the accuracy is at most that.
+    /// Whether the evaluation ended early; the accuracy is then an upper limit.
     pub is_bound: bool,
-    /// Whether it was taken.
+    /// Whether it was accepted.
     pub accepted: bool,
-    /// Why it was, or was not.
+    /// Reason of the decision.
     pub why: String,
-    /// What the evaluator said of it, such as why a program failed.
+    /// Note of the evaluator, such as why a program failed.
     pub note: Option<String>,
 }
 

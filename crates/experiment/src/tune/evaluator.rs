@@ -61,7 +61,8 @@ impl Evaluator {
             None => {
                 let running = TrialPolicy { goes_on, jobs: 1 };
                 let external = program(network)?;
-                let program = Program::new(external, home, &scratch.0, running);
+                let program =
+                    Program::new(external, network.metric.direction, home, &scratch.0, running);
                 let mut program = program.map_err(Failure::usage)?;
                 if let (Some(by), Some(calibration), Some(validation)) =
                     (closed, &external.calibration, &external.validation)

@@ -10,7 +10,7 @@ use std::time::Duration;
 use dyno_loadgen::clock::{Clock, Nanos, SECOND};
 use dyno_number::Network;
 use dyno_number::confirm::SampleOutcomes;
-use dyno_number::network::ExternalProgram;
+use dyno_number::network::{Direction, ExternalProgram};
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial};
 use dyno_results::write::replace;
 use dyno_sut::process_group::{self, GroupSignal, RunningGroup};
@@ -28,8 +28,8 @@ use crate::watch::Interrupt;
 pub fn program(network: &Network) -> Result<&ExternalProgram, Failure> {
     network.external.as_ref().ok_or_else(|| {
         Failure::usage("the descriptor names no program: `cmd_fullset` is missing").hint(
-            "cmd_fullset = \"./network --config {config}\" and get_result_regex = 'accuracy: ([0-9.]+)' say \
-             how an accuracy is found",
+            "for example cmd_fullset = \"./network --config {config}\" with get_result_regex = \
+             'accuracy: ([0-9.]+)'",
         )
     })
 }
@@ -96,6 +96,8 @@ pub struct Program {
     result: Regex,
     latency: Option<Regex>,
     sample: Option<Regex>,
+    /// Whether more of the metric is better.
+    direction: Direction,
     /// Working directory: the folder of its descriptor.
     folder: PathBuf,
     /// Folder of configurations.
@@ -146,6 +148,7 @@ impl Program {
     /// A regular expression is invalid, or two concurrent trials would share a file.
     pub fn new(
         external: &ExternalProgram,
+        direction: Direction,
         folder: &Path,
         trials: &Path,
         running: TrialPolicy,
@@ -171,6 +174,7 @@ impl Program {
             latency: latency.map(|text| compiled("get_latency_regex", text)).transpose()?,
             sample: sample.map(|text| compiled("get_sample_regex", text)).transpose()?,
             external: external.clone(),
+            direction,
             folder: folder.to_path_buf(),
             trials: trials.to_path_buf(),
             lists: [const { None }; 3],
@@ -256,7 +260,7 @@ impl Program {
         let latency = latency.map(|regex| found("latency", "get_latency_regex", regex));
         let sample = self.sample.as_ref().filter(|_| self.reads_samples(subset));
         let outcomes = match sample {
-            Some(regex) => Some(outcomes(regex, printed, accuracy)?),
+            Some(regex) => Some(outcomes(regex, printed, accuracy, self.direction)?),
             None => None,
         };
         let samples = match &outcomes {
@@ -418,8 +422,15 @@ fn last_match(regex: &Regex, printed: &str) -> Result<f64, String> {
     }
 }
 
-/// Returns the scores of samples. Their mean is the metric, as a share or in percent.
-fn outcomes(regex: &Regex, printed: &str, accuracy: f64) -> Result<SampleOutcomes, String> {
+/// Returns the scores of samples. Their mean is the metric, as a share or in percent. Errors and
+/// scores may also be parts of a sum, such as the errors of sentences in a word error rate; the tuner
+/// compares the ratio to their mean between configurations.
+fn outcomes(
+    regex: &Regex,
+    printed: &str,
+    accuracy: f64,
+    direction: Direction,
+) -> Result<SampleOutcomes, String> {
     let mut scores = Vec::new();
     for found in regex.captures_iter(printed) {
         let score = found.get(1).map_or("", |group| group.as_str()).trim();
@@ -441,15 +452,16 @@ fn outcomes(regex: &Regex, printed: &str, accuracy: f64) -> Result<SampleOutcome
     }
     let mean = scores.iter().sum::<f64>() / scores.len() as f64;
     let is_near = |value: f64| (value - accuracy).abs() <= SAME_MEAN * accuracy.abs().max(1e-9);
-    if ![1.0, 100.0, 0.01].iter().any(|scale| is_near(mean * scale)) {
+    let is_digit = scores.iter().all(|score| *score == 0.0 || *score == 1.0);
+    let is_sum = (direction == Direction::Lower || !is_digit) && mean * accuracy > 0.0;
+    if !is_sum && ![1.0, 100.0, 0.01].iter().any(|scale| is_near(mean * scale)) {
         return Err(format!(
             "printed {} results of samples with the mean {mean}, and {accuracy} as the result of all: \
              `get_sample_regex` has to match every sample once",
             scores.len()
         ));
     }
-    let is_digit = |score: &f64| *score == 0.0 || *score == 1.0;
-    Ok(if scores.iter().all(is_digit) {
+    Ok(if is_digit {
         SampleOutcomes::from_right(scores.into_iter().map(|score| score == 1.0))
     } else {
         SampleOutcomes::Scores(scores)
@@ -495,7 +507,7 @@ mod tests {
     #[test]
     fn results_of_samples_are_read_and_compared_with_the_whole() {
         let regex = Regex::new(r"sample \d+: (\S+)").unwrap();
-        let of = |printed: &str, whole: f64| outcomes(&regex, printed, whole);
+        let of = |printed: &str, whole: f64| outcomes(&regex, printed, whole, Direction::Higher);
         let right = of("sample 0: 1\nsample 1: 0\nsample 2: 1\naccuracy 66.7", 66.7);
         assert_eq!(right, Ok(SampleOutcomes::Right("101".into())));
         let errors = of("sample 0: 2\nsample 1: 0.5\n", 1.25);
@@ -505,6 +517,14 @@ mod tests {
         );
         assert!(of("sample 0: nan\n", 0.9).is_err_and(|why| why.contains("for sample 0")));
         assert!(of("accuracy 0.9\n", 0.9).is_err_and(|why| why.contains("nothing matches")));
+        // Three errors in 20 words of two sentences.
+        let errors = |printed: &str| outcomes(&regex, printed, 0.15, Direction::Lower);
+        assert_eq!(
+            errors("sample 0: 3\nsample 1: 0\n"),
+            Ok(SampleOutcomes::Scores(vec![3.0, 0.0]))
+        );
+        assert_eq!(errors("sample 0: 1\nsample 1: 0\n"), Ok(SampleOutcomes::Right("10".into())));
+        assert!(errors("sample 0: 0\nsample 1: 0\n").is_err(), "errors without an error");
     }
 
     #[test]

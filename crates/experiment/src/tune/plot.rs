@@ -20,25 +20,18 @@ pub struct Plot {
     /// Always `dyno.tune.plot`.
     pub schema: &'static str,
     /// Version of the schema of this document.
-    #[cfg_attr(feature = "schema", schemars(description = "Of this document."))]
     pub schema_version: u32,
-    /// Which Dyno wrote it.
+    /// Version of Dyno that wrote it.
     pub dyno_version: &'static str,
     /// The network's name.
     pub network: String,
-    /// The set whose accuracies these are.
+    /// Set on which the accuracies were measured.
     pub set: String,
-    /// FLOAT 32, and what the descriptor's margin keeps of it.
+    /// FLOAT 32, and the minimum accuracy by the margin of the descriptor.
     pub baseline: Baseline,
     /// One for each object and type; those of all objects together first.
     pub curves: Vec<Curve>,
     /// One for each layer; none if a program evaluates, whose weights are unknown.
-    #[cfg_attr(
-        feature = "schema",
-        schemars(
-            description = "One for each layer; none where a program evaluates, whose weights nobody here sees."
-        )
-    )]
     pub histograms: Vec<Histogram>,
     /// Size against accuracy in a tuning job; null without one.
     pub frontier: Option<Frontier>,
@@ -48,7 +41,7 @@ pub struct Plot {
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Curve {
-    /// What has this format while all else is FLOAT 32; null for everything at once.
+    /// Object with this format, while all others are FLOAT 32; null for all objects together.
     pub object: Option<String>,
     /// `FIXED`, `EXP` or `FLOAT`.
     pub kind: &'static str,
@@ -63,11 +56,10 @@ pub struct Accuracy {
     /// From 1 to 16.
     pub bits: u32,
     /// Accuracy on the set.
-    #[cfg_attr(feature = "schema", schemars(description = "Of the set."))]
     pub accuracy: f64,
 }
 
-/// How the weights of a layer are spread.
+/// Histogram of the weights of a layer.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Histogram {

@@ -35,17 +35,15 @@ pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String 
     let look = answer.and_then(|at| looks.get(at));
     let (word, what) = (verdict.word(), &network.metric.name);
     let (margin, sure) = (percent(*margin), percent(1.0 - level));
-    let of = |look: &Look| match look.changed {
-        Some([broken, fixed]) => format!(
-            "of {} samples that the search has not seen {broken} become wrong and {fixed} right",
-            units::count(look.samples)
-        ),
-        None => format!(
-            "{} samples that the search has not seen lose {} %",
-            units::count(look.samples),
-            percent(look.loss)
-        ),
+    let is_error = network.metric.direction == Direction::Lower;
+    let claim = |bound: &str| {
+        if is_error {
+            format!("the {what} rises by {bound} {margin} %")
+        } else {
+            format!("{bound} {margin} % of the {what} is lost")
+        }
     };
+    let of = |look: &Look| look_words(look, is_error);
     let proven = match proven_margin {
         proven if proven.is_finite() => format!("they prove at most {} %", percent(*proven)),
         _ => "they prove no margin".into(),
@@ -53,9 +51,12 @@ pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String 
     match verdict {
         MarginVerdict::Valid => {
             let found = look.map(of).unwrap_or_default();
-            format!(
-                "{word}: at most {margin} % of the {what} is lost, with {sure} % confidence: {found}; {proven}"
-            )
+            let claim = claim("at most");
+            let assumed = match look.map(|look| look.changed) {
+                Some(None) => ", if no other sample is worse than the worst of these",
+                _ => "",
+            };
+            format!("{word}: {claim}, with {sure} % confidence: {found}; {proven}{assumed}")
         }
         MarginVerdict::Invalid => {
             let found = look.map(of).unwrap_or_default();
@@ -63,15 +64,27 @@ pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String 
                 1 => String::new(),
                 count => format!("; all {count} configurations that were tested lose more"),
             };
-            format!("{word}: more than {margin} % of the {what} is lost: {found}{all}")
+            format!("{word}: {}: {found}{all}", claim("more than"))
         }
         MarginVerdict::Undecided => {
             let (found, proven) = open_question(confirmation, look.map(of), &proven);
             let needed = needed_samples(*needed, confirmation.margin, look);
-            format!(
-                "{word}: whether at most {margin} % of the {what} is lost: {found}{proven}{needed}"
-            )
+            format!("{word}: whether {}: {found}{proven}{needed}", claim("at most"))
         }
+    }
+}
+
+/// Returns what a look shows.
+fn look_words(look: &Look, is_error: bool) -> String {
+    let (count, loss) = (units::count(look.samples), percent(look.loss));
+    match look.changed {
+        Some([broken, fixed]) => format!(
+            "of {count} samples that the search has not seen {broken} become wrong and {fixed} right"
+        ),
+        None if is_error => {
+            format!("on {count} samples that the search has not seen, it changes by {loss} %")
+        }
+        None => format!("{count} samples that the search has not seen lose {loss} %"),
     }
 }
 
@@ -123,6 +136,15 @@ fn needed_samples(needed: Option<u64>, margin: f64, look: Option<&Look>) -> Stri
         }
         (None, _) => String::new(),
     }
+}
+
+/// Formats a value of a metric with at most five decimals, unless it is too small for them.
+#[must_use]
+pub fn metric_text(value: f64) -> String {
+    if value != 0.0 && value.abs() < 0.001 {
+        return value.to_string();
+    }
+    format!("{value:.5}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// Formats a share in percent with at most two decimals.
@@ -178,15 +200,18 @@ pub fn remarks(
     match &outcome.end {
         TuneEnd::Complete => {}
         TuneEnd::Stopped(Stop::Interrupted) => {
-            lines.push("interrupted: this is the best so far; --resume goes on".into());
+            lines.push("interrupted: this is the best result so far; --resume continues".into());
         }
         TuneEnd::Stopped(Stop::Limit) => {
             lines.push(
-                "ended by --max-evaluations: this is the best so far; --resume goes on".into(),
+                "ended by --max-evaluations: this is the best result so far; --resume continues"
+                    .into(),
             );
         }
         TuneEnd::Stopped(Stop::Failed(_)) => {
-            lines.push("ended by a failure: this is the best so far; --resume goes on".into());
+            lines.push(
+                "ended by a failure: this is the best result so far; --resume continues".into(),
+            );
         }
     }
     lines
@@ -281,9 +306,9 @@ fn remark_on_held_out(network: &Network, outcome: &TuneOutcome) -> Option<String
     Some(format!(
         "FLOAT 32 has {} {} on the {}held-out samples, and {} on the {}samples of the search{doubt}",
         network.metric.name,
-        held_out.share,
+        metric_text(held_out.share),
         count(held_out),
-        searched.share,
+        metric_text(searched.share),
         count(searched)
     ))
 }

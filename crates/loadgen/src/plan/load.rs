@@ -265,7 +265,7 @@ impl Resolution<'_> {
             self.problem(
                 &["server_find_peak_qps_decimals_of_precision"],
                 format!("0 to {PEAK_DECIMALS_MAX} decimals"),
-                "no measurement tells finer rates apart",
+                "finer rates cannot be distinguished by a measurement",
                 ReferenceBehavior::Replaced { by: format!("{decimals} decimals") },
             );
         }

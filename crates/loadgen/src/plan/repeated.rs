@@ -14,7 +14,7 @@ impl Resolution<'_> {
         let checked = match given {
             Repetition::Once => return Repetition::Once,
             Repetition::Minimum(0) | Repetition::Confirm { runs: 0, .. } => {
-                self.refuse(&["repetition"], "at least 1 run", "the rules say 5")
+                self.refuse(&["repetition"], "at least 1 run", "the rules require 5")
             }
             Repetition::Minimum(runs) => Repetition::Minimum(runs),
             Repetition::Confirm { runs, decrement } => self.confirm(load, runs, decrement),

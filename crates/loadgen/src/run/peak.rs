@@ -169,7 +169,7 @@ impl SearchState {
     fn advice(&self, because: Failure) -> String {
         match because {
             Failure::Base | Failure::OneLoad => String::new(),
-            Failure::NotOfLoad => "; no lower load would mend that".into(),
+            Failure::NotOfLoad => "; a lower load would not help".into(),
             Failure::TooHigh { first, times } => {
                 let instead = match self.mode {
                     TestMode::FindPeakPerformance => "lower it by more at once",

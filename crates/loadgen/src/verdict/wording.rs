@@ -232,8 +232,8 @@ impl fmt::Display for Violation {
             ),
             Self::Failed { samples } => write!(
                 f,
-                "the system failed {} and this scenario allows none; look at the reasons and at \
-                 the system's own log",
+                "the system failed {} and this scenario allows none; check the reasons and the log \
+                 of the system",
                 counted(*samples, "sample")
             ),
             Self::Aborted => f.write_str("the run was aborted; run it again to the end"),

@@ -207,7 +207,7 @@ fn a_load_is_not_lowered_for_what_that_does_not_mend() {
         let because = Failure::NotOfLoad;
         assert_eq!(end(log), Some(End::Failed { load: 12.0, because }));
         let told = texts(log).last().copied().unwrap();
-        assert!(told.ends_with("; no lower load would mend that"), "{told}");
+        assert!(told.ends_with("; a lower load would not help"), "{told}");
     }
     // The queries that a run was ended after, because they piled up, are no such
     // reason.

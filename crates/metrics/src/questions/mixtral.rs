@@ -27,7 +27,7 @@ const REFERENCE: Need = Need {
 /// Method of `mixtral-8x7b`.
 pub const ROUGE_GSM8K: Method = Method {
     name: "rouge-gsm8k",
-    title: "ROUGE of answers of OpenOrca, and the share of right numbers of GSM8K, in percent",
+    title: "ROUGE of answers of OpenOrca, and the share of correct numbers of GSM8K, in percent",
     answer: text::ANSWER,
     element: None,
     needs: &[REFERENCE, text::TOKENIZER, text::PUNKT],

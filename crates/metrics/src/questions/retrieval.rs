@@ -24,7 +24,7 @@ const REFERENCE: Need = Need {
 /// Method of `llama3.1-405b`.
 pub const ROUGE_EXACT_MATCH: Method = Method {
     name: "rouge-exact-match",
-    title: "ROUGE-L of summaries, and exact matches of what was to be found, in percent",
+    title: "ROUGE-L of summaries, and exact matches of retrieved texts, in percent",
     answer: text::ANSWER,
     element: None,
     needs: &[REFERENCE, text::TOKENIZER, text::PUNKT],

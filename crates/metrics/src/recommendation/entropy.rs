@@ -9,10 +9,10 @@ use super::super::{AnswerError, Figure, Method, RepeatPolicy, Scorer, Scores};
 /// Method of `dlrm-v3`.
 pub const NORMALIZED_ENTROPY: Method = Method {
     name: "normalized-entropy",
-    title: "cross entropy over that of the mean label, share of right sides of 0.5, mean AUC of \
-            the answers",
-    answer: "time, query, then of all candidates the predictions, the labels, the weights, and \
-             their number",
+    title: "cross entropy divided by that of the mean label, share of predictions on the correct \
+            side of 0.5, and mean AUC of the answers",
+    answer: "time and query; then the predictions, labels and weights of all candidates, and their \
+             number",
     element: Some(Element::F32),
     needs: &[],
     choices: &[],
@@ -137,6 +137,9 @@ fn candidates(values: &[f64]) -> Result<Vec<Candidate>, AnswerError> {
         return Err(content(expected, format!("{count} and {} values", values.len())));
     }
     let count = (values.len() - OTHERS) / 3;
+    if count == 0 {
+        return Err(content("candidates", "none".to_owned()));
+    }
     let value = |part: usize, at: usize| values[2 + part * count + at];
     let candidate = |at| {
         let candidate =
@@ -243,7 +246,7 @@ mod tests {
     #[test]
     fn an_answer_says_how_many_candidates_it_has() {
         assert_eq!(candidates(&[9.0, 8.0, 0.5, 1.0, 2.0, 1.0]).map(|found| found.len()), Ok(1));
-        for wrong in [&[9.0, 8.0, 0.5, 1.0, 2.0, 2.0][..], &[], &[f64::NAN; 3]] {
+        for wrong in [&[9.0, 8.0, 0.5, 1.0, 2.0, 2.0][..], &[], &[f64::NAN; 3], &[9.0, 8.0, 0.0]] {
             assert!(candidates(wrong).is_err(), "{wrong:?}");
         }
         let error = candidates(&[9.0, 8.0, 1.5, 1.0, 2.0, 1.0]).unwrap_err();

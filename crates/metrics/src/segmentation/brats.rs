@@ -24,8 +24,8 @@ const LABELS: Need = Need {
 
 const CASES: Need = Need {
     name: "cases",
-    help: "a list of objects as JSON, one a sample: name of preprocessed_files.pkl, and \
-           size_after_cropping and crop_bbox of that NAME.pkl",
+    help: "a list of JSON objects, one per sample, with name (of preprocessed_files.pkl), and \
+           size_after_cropping and crop_bbox (of NAME.pkl)",
     is_required: true,
 };
 
@@ -33,7 +33,7 @@ const CASES: Need = Need {
 pub const BRATS_DICE: Method = Method {
     name: "brats-dice",
     title: "mean Dice of whole tumor, tumor core and enhancing tumor, from 0 to 1",
-    answer: "how likely each label is of each voxel: 4 by 224 by 224 by 160",
+    answer: "score of each label for each voxel: 4 by 224 by 224 by 160",
     element: Some(Element::F16),
     needs: &[LABELS, CASES],
     choices: &[],

@@ -8,16 +8,16 @@ use super::super::{AnswerError, DataError, Figure, Inputs, Method, Need, Scorer,
 
 const LABELS: Need = Need {
     name: "labels",
-    help: "the class of each place of each sample as numpy.save writes it, from 0, which does not \
-           count, to 255; the first dimension counts the samples",
+    help: "the class (0 to 255, where 0 does not count) of each element of each sample, written by \
+           numpy.save; the first dimension is the samples",
     is_required: true,
 };
 
 /// Method of no benchmark.
 pub const DICE: Method = Method {
     name: "dice",
-    title: "mean Dice of all classes but 0, from 0 to 1",
-    answer: "the class of each place, in the order of the labels",
+    title: "mean Dice of all classes except 0, from 0 to 1",
+    answer: "the class of each element, in the order of the labels",
     element: Some(Element::U8),
     needs: &[LABELS],
     choices: &[],

@@ -20,28 +20,29 @@ use super::super::{
 
 const DICTIONARY: Need = Need {
     name: "dictionary",
-    help: "cmudict.dict: a line a pronunciation, the word and its phonemes; others of the word \
-           as word(2)",
+    help: "cmudict.dict: one line per pronunciation, with the word and its phonemes; further \
+           pronunciations of a word as word(2)",
     is_required: true,
 };
 
 const WORDS: Need = Need {
     name: "words",
-    help: "the word of each sample as the dictionary has it, a line each",
+    help: "the word of each sample in the spelling of the dictionary, one per line",
     is_required: true,
 };
 
 const STRESS: Choice = Choice {
     name: "stress",
     values: &["kept", "dropped"],
-    help: "whether the digits of vowels count: AH0 and AH1 are two phonemes or one",
+    help: "whether the stress digits of vowels count: AH0 and AH1 are then two phonemes, otherwise \
+           one",
 };
 
 /// Method for grapheme-to-phoneme conversion.
 pub const PHONEME_ERRORS: Method = Method {
     name: "phoneme-errors",
-    title: "phonemes and words that are wrong, in percent",
-    answer: "the phonemes, with spaces between, as UTF-8",
+    title: "wrong phonemes and wrong words, in percent",
+    answer: "the phonemes, separated by spaces, in UTF-8",
     element: None,
     needs: &[DICTIONARY, WORDS],
     choices: &[STRESS],

@@ -29,23 +29,23 @@ const MANIFEST: Need = Need {
 
 const SPELLINGS: Need = Need {
     name: "spellings",
-    help: "english.json of Whisper's normaliser: an object with the American spelling of each \
-           British one; without it they differ",
+    help: "english.json of the normalizer of Whisper: an object that maps British to American \
+           spellings; without it, they count as different",
     is_required: false,
 };
 
 const LABELS: Choice = Choice {
     name: "labels",
     values: &["42", "45", "text"],
-    help: "what the numbers of an answer stand for: space, a-z, apostrophe, 0-9 and $%+-, or \
-           $¢£€%+- in their place; or no numbers, but UTF-8",
+    help: "meaning of the numbers in an answer: 42 for space, a-z, apostrophe, 0-9 and $%+-; 45 \
+           with $¢£€%+- instead of $%+-; text for UTF-8 instead of numbers",
 };
 
 /// Method of `whisper`.
 pub const NORMALIZED_WORD_ERRORS: Method = Method {
     name: "normalized-word-errors",
-    title: "100 less the word error rate of normalised English in percent",
-    answer: "the transcript, an element a character",
+    title: "100 minus the word error rate of normalized English in percent",
+    answer: "the transcript, one element per character",
     element: Some(Element::I64),
     needs: &[MANIFEST, SPELLINGS],
     choices: &[LABELS],

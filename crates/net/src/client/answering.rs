@@ -20,7 +20,7 @@ use crate::coding::{Coding, Decoder};
 use crate::exchange::Fields;
 use crate::ledger::Entry;
 use crate::protocol::{PARSED_PER_UNPACKED, ReadProgress, Reader, ReaderCall};
-use crate::trouble::{Kind, Trouble};
+use crate::trouble::{Kind, Trouble, in_short};
 
 /// A transport, as seen by the answers that it carries.
 pub(super) trait Carrier: Send + Sync {
@@ -54,6 +54,8 @@ pub(super) struct PendingAnswer {
     requested_wait: Option<Nanos>,
     /// The status, if it is not success.
     refusal: Option<(Kind, u16)>,
+    /// Where it redirects the request.
+    target: Option<String>,
 }
 
 /// Times of reads with output, and whether one read brought output together with later data. The
@@ -118,6 +120,7 @@ impl PendingAnswer {
             is_done: false,
             requested_wait: None,
             refusal: None,
+            target: None,
         }
     }
 
@@ -131,6 +134,10 @@ impl PendingAnswer {
     ) -> Result<(), Trouble> {
         self.refusal = Kind::of_status(status).map(|kind| (kind, status));
         self.requested_wait = requested_wait(status, fields);
+        let target = fields.field("location").filter(|_| (300..400).contains(&status));
+        // Its query may repeat secrets.
+        let path = |target: &[u8]| target.split(|&b| b == b'?').next().map(<[u8]>::to_vec);
+        self.target = target.and_then(path).map(|path| in_short(&String::from_utf8_lossy(&path)));
         let coding = Coding::of_field(fields.field("content-encoding")).map_err(|other| {
             let words =
                 format!("the answer is compressed with '{other}'; expected gzip, deflate or none");
@@ -226,7 +233,11 @@ impl PendingAnswer {
                 // Counts before the answer is handed over, so that an observer of the end of the
                 // run sees all answers.
                 if is_counted {
-                    shared.threads[self.thread].answer(answer.counted_by, &self.gaps, self.parts);
+                    // The parts of several choices come mixed, so that spans between them mean nothing.
+                    let is_mixed = answer.entry.is_some_and(|entry| entry.choices > 1);
+                    let (gaps, parts) =
+                        if is_mixed { (&[][..], 0) } else { (&self.gaps[..], self.parts) };
+                    shared.threads[self.thread].answer(answer.counted_by, gaps, parts);
                     if let Some(models) = answer.other_model {
                         shared.counters.other_model(models, |name| shared.hidden(name));
                     }
@@ -244,7 +255,10 @@ impl PendingAnswer {
                 };
                 whole.settle(shared, &self.responder);
             }
-            Err(trouble) => {
+            Err(mut trouble) => {
+                if let Some(target) = &self.target {
+                    trouble.words += &format!(", a redirection to {target:?}");
+                }
                 let at = self.responder.time_of(&shared.clock, ended_at);
                 shared.enter(self.job, self.reader.entry(), at);
                 let failed = FailedAttempt {

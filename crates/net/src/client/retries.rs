@@ -270,7 +270,8 @@ impl ClientCore {
         };
         let span = wait(trouble.kind, failed.requested_wait, job.tries, job.id.sequence());
         // A server that asks for more is as good as one that does not answer.
-        let is_soon = span <= self.options.time_limit.unwrap_or(Nanos::MAX);
+        let most = self.options.time_limit.unwrap_or(Nanos::MAX);
+        let is_soon = failed.requested_wait.unwrap_or(span) <= most;
         let may_repeat =
             may_pass && is_soon && !failed.is_heard && job.tries < self.options.retries;
         let is_counted = responder.is_measured(job.id);
@@ -297,9 +298,12 @@ impl ClientCore {
         }
         self.session_nodes.iter().for_each(|nodes| nodes.ended(job.node));
         let mut words = self.hidden(&trouble.words);
-        if may_pass && !is_soon && failed.requested_wait.is_some() && self.options.retries > 0 {
-            let [asked, most] = [span, self.options.time_limit.unwrap_or(Nanos::MAX)]
-                .map(|ns| ns as f64 / SECOND as f64);
+        if may_pass
+            && !is_soon
+            && self.options.retries > 0
+            && let Some(asked) = failed.requested_wait
+        {
+            let [asked, most] = [asked, most].map(|ns| ns as f64 / SECOND as f64);
             words += &format!(
                 " (not sent again: the server asks for a wait of {asked:.0} s, longer than \
                  timeout={most}s)"

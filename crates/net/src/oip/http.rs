@@ -201,7 +201,7 @@ pub fn error_words(body: &[u8]) -> String {
 
 /// Returns the message of an error in JSON.
 fn words_in_json(json: &str) -> Option<String> {
-    const MEMBERS: [&str; 9] = [
+    const MEMBERS: [&str; 10] = [
         "error",
         "detail",
         "message",
@@ -209,6 +209,7 @@ fn words_in_json(json: &str) -> Option<String> {
         "msg",
         "error_msg",
         "error_message",
+        "status_msg",
         "Message",
         "title",
     ];

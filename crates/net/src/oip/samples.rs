@@ -142,6 +142,20 @@ impl Model {
         self.answered.get().copied().or(said)
     }
 
+    /// Returns the number of elements of the answer to one sample; `None` if the server does not state it.
+    #[must_use]
+    pub fn answer_length(&self) -> Option<usize> {
+        let declared = &self.output.as_ref()?.shape[..];
+        // A first dimension of any size is that of the batch.
+        let of_sample = match declared {
+            [first, rest @ ..] if *first < 0 => rest,
+            _ => declared,
+        };
+        of_sample
+            .iter()
+            .try_fold(1_usize, |all, size| all.checked_mul(usize::try_from(*size).ok()?))
+    }
+
     /// Returns the name of the model.
     pub(super) fn name(&self) -> &str {
         &self.name

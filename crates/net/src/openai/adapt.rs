@@ -74,10 +74,13 @@ pub fn adapt(
                 adapted.note_success(&protocol, &answer, query);
                 break;
             }
-            status if is_redirection(status) => adapted.follow(query, &answer, &request.path)?,
-            400..500 if adapted.replace_rejected(&answer.words()) => {}
-            // What was replaced did not help.
+            status @ 300..400 if is_redirection(status) || answer.location().is_some() => {
+                adapted.follow(query, &answer, &request.path)?;
+            }
+            // Some servers fail because of a member that they do not know.
+            400..600 if adapted.replace_rejected(&answer.words()) => {}
             status @ 400..500 => {
+                // What was replaced did not help.
                 adapted.settings = given.clone();
                 adapted.remarks.retain(|remark| remark.contains("redirects"));
                 let kind = Kind::of_status(status).filter(|kind| *kind == Kind::Request);

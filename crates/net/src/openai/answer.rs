@@ -51,6 +51,16 @@ pub(super) trait AnswerSink {
     fn model(&mut self, _json: &str) {}
     /// Why the last choice ended.
     fn finish(&mut self, reason: &str);
+    /// Words of the server on the end of the last choice.
+    fn explain(&mut self, _words: &str) {}
+    /// Output of the last choice that is no text, such as a recording: its size.
+    fn media(&mut self, _bytes: usize) {}
+    /// The last choice has got an addition.
+    fn added(&mut self) {}
+    /// Returns whether additions have made up the output of the last choice so far.
+    fn has_additions(&self) -> bool {
+        false
+    }
     /// Content is a list of parts.
     fn content_parts(&mut self);
     /// Counts of tokens.
@@ -82,6 +92,9 @@ struct Wire<'a> {
     usage: Option<&'a RawValue>,
     #[serde(borrow, default)]
     error: Option<&'a RawValue>,
+    /// State of an answer of MiniMax, which may be an error.
+    #[serde(borrow, default)]
+    base_resp: Option<&'a RawValue>,
     #[serde(borrow, default)]
     object: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -108,17 +121,22 @@ struct Choice<'a> {
     finish_reason: Option<&'a RawValue>,
     #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
+    /// Error of this choice, as OpenRouter states it.
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
 }
 
 /// A message, or the addition to a message.
 #[derive(Deserialize)]
 struct MessageText<'a> {
-    /// Thoughts, under either of the two names that servers use.
+    /// Thoughts, under one of the names that servers use.
     #[serde(borrow, default)]
     reasoning_content: Option<Content<'a>>,
     #[serde(borrow, default)]
     reasoning: Option<Content<'a>>,
-    /// OpenRouter states here whether they are a summary or encrypted.
+    #[serde(borrow, default)]
+    thinking: Option<Content<'a>>,
+    /// OpenRouter states here whether they are a summary or encrypted, and repeats their text.
     #[serde(borrow, default)]
     reasoning_details: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -129,9 +147,31 @@ struct MessageText<'a> {
     tool_calls: Option<Vec<ToolCall<'a>>>,
     #[serde(borrow, default)]
     function_call: Option<Function<'a>>,
-    /// Speech, of which the text is output.
+    /// Speech and its text.
     #[serde(borrow, default)]
-    audio: Option<Content<'a>>,
+    audio: Option<&'a RawValue>,
+    /// Generated images, as OpenRouter sends them.
+    #[serde(borrow, default)]
+    images: Option<&'a RawValue>,
+}
+
+impl<'a> MessageText<'a> {
+    /// Returns the thought. One server sends the same thought under several names.
+    fn take_thought(&mut self) -> Option<Content<'a>> {
+        let named = [&mut self.reasoning_content, &mut self.reasoning, &mut self.thinking];
+        let thought = named.into_iter().filter_map(Option::take).find(Content::has_text);
+        let details = || serde_json::from_str(self.reasoning_details?.get()).ok();
+        thought.or_else(|| details().filter(Content::has_text))
+    }
+}
+
+/// Speech: parts of a recording, and of what it says.
+#[derive(Deserialize)]
+struct Speech<'a> {
+    #[serde(borrow, default)]
+    transcript: Option<Content<'a>>,
+    #[serde(borrow, default)]
+    data: Option<Content<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -171,6 +211,9 @@ pub fn read_part(json: &[u8], text: &mut Vec<u8>) -> Result<Part, Trouble> {
         fn output(&mut self, text: &str, _: bool) {
             self.part.has_output |= !text.is_empty();
             self.text.extend_from_slice(text.as_bytes());
+        }
+        fn media(&mut self, bytes: usize) {
+            self.part.has_output |= bytes > 0;
         }
         fn tool_call(&mut self) {}
         fn finish(&mut self, _: &str) {
@@ -228,6 +271,9 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
     if is_error_itself || states_error(wire.error, is_answer, take) {
         return Err(in_band(json));
     }
+    if let Some(state) = wire.base_resp.filter(|state| !is_answer && states_failure(state)) {
+        return Err(in_band(state.get().as_bytes()));
+    }
     let Some(choices) = wire.choices.or_else(|| wire.usage.map(|_| None)) else {
         return Ok(false);
     };
@@ -235,42 +281,32 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
     for (position, choice) in choices.into_iter().flatten().enumerate() {
         let index = choice.index.and_then(|index| index.get().parse().ok());
         take.choice(index.unwrap_or(position));
-        content(choice.text, false, take);
+        if states_error(choice.error, true, take) {
+            let error = choice.error.map_or("{}", RawValue::get);
+            return Err(in_band(error.as_bytes()));
+        }
+        let is_addition = choice.delta.is_some();
         let message = match (choice.delta, choice.message) {
             // Some gateways repeat the text so far beside each addition. Others give a whole message
             // an empty addition.
             (Some(delta), Some(_)) if take.is_stream() => Some(delta),
+            // Some servers repeat the whole message at the end.
+            (None, Some(_)) if take.has_additions() => None,
             (delta, message) => message.or(delta),
         };
+        // Some servers repeat the content beside the message.
+        let is_repeated =
+            message.as_ref().and_then(|of| of.content.as_ref()).is_some_and(Content::has_text);
+        content(choice.text.filter(|_| !is_repeated), false, take);
         if let Some(message) = message {
-            message.reasoning_details.iter().for_each(|of| take.thought_details(of.get()));
-            // One server sends the same thought under both names.
-            let thought = message.reasoning_content.filter(Content::has_text);
-            content(thought.or(message.reasoning), true, take);
-            if let Some(said) = &message.content {
-                said.each_text(|text| take.said(text));
-            }
-            content(message.content, false, take);
-            content(message.refusal, false, take);
-            if let Some(speech @ Content::Parts(_)) = &message.audio {
-                speech.each_text(|text| take.output(text, false));
-            }
-            for (position, call) in message.tool_calls.into_iter().flatten().enumerate() {
-                let index = call.index.and_then(|index| index.get().parse().ok());
-                let index = index.unwrap_or(position);
-                if let Some(id) = &call.id {
-                    id.each_text(|id| take.called(index, CallPart::Id, id));
-                }
-                if let Some(called) = call.function.or(call.custom) {
-                    function(called, Some(index), take);
-                }
-            }
-            if let Some(called) = message.function_call {
-                function(called, None, take);
-            }
+            read_message(message, take);
+        }
+        if is_addition {
+            take.added();
         }
         if let Some(reason) = choice.finish_reason.filter(is_set) {
-            let reason = reason_text(reason.get());
+            let (reason, words) = reason_text(reason.get());
+            take.explain(&words);
             if !reason.is_empty() {
                 take.finish(&reason);
             }
@@ -283,6 +319,30 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
         take.usage(claim);
     }
     Ok(true)
+}
+
+fn read_message(mut message: MessageText<'_>, take: &mut dyn AnswerSink) {
+    message.reasoning_details.iter().for_each(|of| take.thought_details(of.get()));
+    content(message.take_thought(), true, take);
+    if let Some(said) = &message.content {
+        said.each_text(|text| take.said(text));
+    }
+    content(message.content, false, take);
+    content(message.refusal, false, take);
+    media(message.audio, message.images, take);
+    for (position, call) in message.tool_calls.into_iter().flatten().enumerate() {
+        let index = call.index.and_then(|index| index.get().parse().ok());
+        let index = index.unwrap_or(position);
+        if let Some(id) = &call.id {
+            id.each_text(|id| take.called(index, CallPart::Id, id));
+        }
+        if let Some(called) = call.function.or(call.custom) {
+            function(called, Some(index), take);
+        }
+    }
+    if let Some(called) = message.function_call {
+        function(called, None, take);
+    }
 }
 
 /// Returns whether a member states an error. Beside an answer, one that is 0 or empty states none, and is
@@ -308,16 +368,39 @@ pub(super) fn states_error(
     !is_empty
 }
 
-/// Returns the text of a finish reason: a string, or the type of an object.
-fn reason_text(json: &str) -> String {
-    match serde_json::from_str(json) {
-        Ok(Value::String(text)) => text,
-        Ok(Value::Object(members)) => match members.get("type") {
-            Some(Value::String(text)) => text.clone(),
-            _ => json.to_owned(),
-        },
-        _ => json.to_owned(),
+/// Returns whether the state of an answer is that of a failure.
+fn states_failure(state: &RawValue) -> bool {
+    #[derive(Deserialize)]
+    struct State {
+        #[serde(default)]
+        status_code: i64,
     }
+    serde_json::from_str(state.get()).is_ok_and(|state: State| state.status_code != 0)
+}
+
+/// Returns the text of a finish reason: a string, or the type of an object; and the words of the
+/// object.
+fn reason_text(json: &str) -> (String, String) {
+    match serde_json::from_str(json) {
+        Ok(Value::String(text)) => (text, String::new()),
+        Ok(Value::Object(members)) => {
+            let text = |name: &str| members.get(name).and_then(Value::as_str);
+            let words = text("message").unwrap_or_default().to_owned();
+            (text("type").unwrap_or(json).to_owned(), words)
+        }
+        _ => (json.to_owned(), String::new()),
+    }
+}
+
+/// Hands over speech with its text, and images.
+fn media(audio: Option<&RawValue>, images: Option<&RawValue>, take: &mut dyn AnswerSink) {
+    let speech = audio.and_then(|audio| serde_json::from_str::<Speech<'_>>(audio.get()).ok());
+    if let Some(speech) = speech {
+        speech.transcript.iter().for_each(|said| said.each_text(|text| take.output(text, false)));
+        speech.data.iter().for_each(|data| data.each_text(|data| take.media(data.len())));
+    }
+    let images = images.map(RawValue::get).filter(|images| *images != "[]");
+    images.iter().for_each(|images| take.media(images.len()));
 }
 
 fn content(content: Option<Content<'_>>, is_thought: bool, take: &mut dyn AnswerSink) {

@@ -33,6 +33,8 @@ pub(super) enum Form {
 struct Choice {
     is_there: bool,
     bytes: u32,
+    /// Its output came as additions.
+    has_additions: bool,
     finish: Option<Finish>,
 }
 
@@ -83,6 +85,8 @@ pub(super) struct AnswerBuilder {
     /// Index of the current choice.
     current: usize,
     thought_bytes: u32,
+    /// Bytes of output that is no text.
+    media_bytes: u32,
     tool_calls: u32,
     has_content_parts: bool,
     has_signs_of_life: bool,
@@ -98,6 +102,8 @@ pub(super) struct AnswerBuilder {
     is_cut_off: bool,
     /// Finish reason of the first choice with a bad one, otherwise of the last choice.
     reason: String,
+    /// What the server says on it.
+    explanation: String,
 }
 
 impl AnswerSink for AnswerBuilder {
@@ -173,6 +179,30 @@ impl AnswerSink for AnswerBuilder {
         }
     }
 
+    fn explain(&mut self, words: &str) {
+        if self.explanation.is_empty() {
+            self.explanation.push_str(words);
+        }
+    }
+
+    fn media(&mut self, bytes: usize) {
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+        self.media_bytes = self.media_bytes.saturating_add(bytes);
+        if let Some(choice) = self.choices.get_mut(self.current) {
+            choice.bytes = choice.bytes.saturating_add(bytes);
+        }
+    }
+
+    fn added(&mut self) {
+        if let Some(choice) = self.choices.get_mut(self.current) {
+            choice.has_additions |= choice.bytes > 0;
+        }
+    }
+
+    fn has_additions(&self) -> bool {
+        self.choices.get(self.current).is_some_and(|choice| choice.has_additions)
+    }
+
     fn content_parts(&mut self) {
         self.has_content_parts = true;
     }
@@ -229,6 +259,7 @@ impl AnswerBuilder {
             choices: Vec::new(),
             current: 0,
             thought_bytes: 0,
+            media_bytes: 0,
             tool_calls: 0,
             has_content_parts: false,
             has_signs_of_life: false,
@@ -239,6 +270,7 @@ impl AnswerBuilder {
             is_usage_late: false,
             is_cut_off: false,
             reason: String::new(),
+            explanation: String::new(),
         }
     }
 
@@ -259,6 +291,11 @@ impl AnswerBuilder {
     /// Returns the bytes of thoughts that came.
     pub fn thought_bytes(&self) -> u32 {
         self.thought_bytes
+    }
+
+    /// Returns the bytes of output that came.
+    pub fn output_bytes(&self) -> usize {
+        self.text.len().saturating_add(self.media_bytes as usize)
     }
 
     /// Returns whether a tool was called.
@@ -321,7 +358,7 @@ impl AnswerBuilder {
         }
         if data == DONE {
             self.has_blanks = event.data.trim_ascii() != event.data;
-            self.is_done = true;
+            self.is_done |= !self.api.has_end_event();
             return;
         }
         if self.is_done {
@@ -347,7 +384,7 @@ impl AnswerBuilder {
     /// Processes a part of a stream. Some gateways send parts about their filters or their state,
     /// which have no choices.
     fn part(&mut self, json: &[u8], name: &[u8]) {
-        let before = self.text.len();
+        let before = self.output_bytes();
         self.has_silent_token = false;
         self.part_claim = None;
         self.is_stream = true;
@@ -367,7 +404,7 @@ impl AnswerBuilder {
             Err(trouble) => self.trouble = Some(trouble),
         }
         let (bytes, is_silent) =
-            (self.text.len().saturating_sub(before), before > 0 && self.has_silent_token);
+            (self.output_bytes().saturating_sub(before), before > 0 && self.has_silent_token);
         self.part_counts.add(bytes, self.part_claim);
         self.parts += u32::from(bytes > 0 || is_silent);
     }

@@ -55,6 +55,8 @@ pub(super) fn read(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Troubl
         take.usage(claim);
     }
     if let Some(reason) = reason {
+        let said = meta.as_ref().and_then(|meta| meta.finish_reason.get("message")?.as_str());
+        take.explain(said.unwrap_or_default());
         take.finish(reason);
     }
     Ok(true)

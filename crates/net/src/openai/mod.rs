@@ -139,6 +139,11 @@ impl Api {
         !matches!(self, Self::Embeddings | Self::Rerank | Self::Images)
     }
 
+    /// Returns whether streams end with an event of their own, and not with `[DONE]`.
+    fn has_end_event(self) -> bool {
+        matches!(self, Self::Responses | Self::Messages | Self::Tgi)
+    }
+
     /// Returns the member that demands a number of output tokens; `None` if there is none.
     #[must_use]
     pub fn least(self) -> Option<&'static str> {

@@ -60,6 +60,9 @@ struct Item<'a> {
     /// What a custom tool takes instead of arguments.
     #[serde(borrow, default)]
     input: Option<Content<'a>>,
+    /// What an interpreter takes.
+    #[serde(borrow, default)]
+    code: Option<Content<'a>>,
     #[serde(borrow, default)]
     content: Option<Content<'a>>,
     #[serde(borrow, default)]
@@ -77,7 +80,7 @@ impl<'a> Item<'a> {
         // A summary repeats the thought where both are sent.
         let content = self.content.filter(|content| *content != Content::Nothing);
         let said = content.or(self.summary).map(|content| (content, is_thought));
-        let call = [self.name, self.arguments, self.input].into_iter().flatten();
+        let call = [self.name, self.arguments, self.input, self.code].into_iter().flatten();
         let call = call.map(|text| (text, false));
         said.into_iter().chain(call)
     }
@@ -98,6 +101,7 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
         | "response.function_call_arguments.delta"
         | "response.custom_tool_call_input.delta"
         | "response.mcp_call_arguments.delta"
+        | "response.code_interpreter_call_code.delta"
         | "response.audio.transcript.delta"
         | "response.output_audio_transcript.delta" => say(wire.delta, false, take),
         "response.reasoning_text.delta" | "response.reasoning.delta" => {
@@ -106,6 +110,10 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
         "response.reasoning_summary_text.delta" | "response.reasoning_summary.delta" => {
             take.has_summary = true;
             say(wire.delta, true, take);
+        }
+        "response.audio.delta" | "response.output_audio.delta" => {
+            take.choice(0);
+            wire.delta.iter().for_each(|data| data.each_text(|data| take.media(data.len())));
         }
         "response.output_item.added" => {
             if let Some(item) = wire.item.filter(Item::is_call) {
@@ -157,7 +165,7 @@ fn response(json: &[u8], status: Option<&str>, take: &mut AnswerBuilder) -> Resu
     }
     take.choice(0);
     wire.model.iter().for_each(|model| take.model(model.get()));
-    if take.text.is_empty() {
+    if take.output_bytes() == 0 {
         for item in wire.output.into_iter().flatten() {
             if item.is_call() {
                 take.tool_call();

@@ -91,6 +91,40 @@ fn thoughts_that_do_not_come_are_hidden_tokens() {
 }
 
 #[test]
+fn counts_of_0_beside_others_are_no_counts() {
+    let entry = counted(&json!({"prompt_tokens": 0, "completion_tokens": 2, "total_tokens": 2}));
+    assert_eq!((entry.input, entry.output), (None, Some(2)));
+    assert!(entry.contradictions.is_empty(), "{entry:?}");
+    assert!(entry.oddities.contains(Oddity::NoInput));
+    let none = counted(&json!({"prompt_tokens": 5, "completion_tokens": 2, "total_tokens": 0}));
+    assert_eq!((none.input, none.output), (Some(5), Some(2)));
+    assert!(none.contradictions.is_empty(), "{none:?}");
+    // A total alone counts neither.
+    let total = counted(&json!({"total_tokens": 7}));
+    assert_eq!((total.input, total.output), (None, Some(2)));
+    assert_eq!(total.counted_by, TokenCounter::Events);
+    assert!(total.contradictions.is_empty(), "{total:?}");
+}
+
+#[test]
+fn tokens_of_several_choices_have_no_times() {
+    let part = |index: u8, text: &str, reason: Option<&str>| {
+        let delta = json!({"content": text});
+        json!({"choices": [{"index": index, "delta": delta, "finish_reason": reason}]}).to_string()
+    };
+    let parts = [part(0, "a", None), part(1, "A", None), part(0, "b", None), part(1, "B", None)];
+    let ends = [part(0, "", Some("stop")), part(1, "", Some("stop"))];
+    let counts = usage(&json!({"prompt_tokens": 5, "completion_tokens": 4}));
+    let [a, b, c, d] = &parts;
+    // They come also if the request asks for one choice.
+    let entry = account(&[a, b, c, d, &ends[0], &ends[1], &counts, DONE]);
+    assert_eq!((entry.choices, entry.output), (2, Some(4)));
+    assert_eq!(entry.hidden, HiddenTokens::Unknown);
+    let entry = account(&[a, c, &ends[0], &counts, DONE]);
+    assert_eq!((entry.choices, entry.hidden), (1, HiddenTokens::None));
+}
+
+#[test]
 fn usage_within_a_choice_counts_where_there_is_no_other() {
     let end = |tokens: u32| {
         let counts = json!({"prompt_tokens": 5, "completion_tokens": tokens});

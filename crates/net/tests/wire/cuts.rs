@@ -2,7 +2,7 @@
 //! `docs/concepts/verdicts.md`.
 
 use dyno_net::ledger::{Class, Entry};
-use dyno_net::openai::Settings;
+use dyno_net::openai::{Api, Settings};
 use dyno_net::protocol::TokenCounter;
 use dyno_net::trouble::Kind;
 use serde_json::json;
@@ -34,6 +34,19 @@ fn a_stream_that_ends_anywhere_within_an_event_is_cut() {
         // Complete, it is malformed.
         let (found, _) = read(&settings(), EVENTS, &format!("{first}{rest}\n\n"));
         assert_eq!(found.unwrap_err().kind, Kind::Malformed, "{rest}");
+    }
+}
+
+#[test]
+fn done_is_no_end_where_the_interface_has_an_end_event() {
+    for (api, event) in [
+        (Api::Responses, json!({"type": "response.output_text.delta", "delta": "a"})),
+        (Api::Messages, json!({"type": "content_block_delta", "delta": {"text": "a"}})),
+        (Api::Tgi, json!({"token": {"id": 1, "text": "a", "special": false}})),
+    ] {
+        let settings = Settings { api: Some(api), ..settings() };
+        let (found, entry) = read(&settings, EVENTS, &stream(&[&event.to_string(), DONE]));
+        assert_eq!((found.unwrap_err().kind, entry.unwrap().class), (Kind::Cut, Class::Cut));
     }
 }
 

@@ -37,6 +37,49 @@ fn a_message_beside_an_addition_is_not_output_twice() {
 }
 
 #[test]
+fn text_that_comes_twice_is_output_once() {
+    // Together names the text of an addition twice.
+    let part = |text: &str| {
+        let choice = json!({"index": 0, "text": text, "delta": {"content": text}});
+        json!({"choices": [choice]}).to_string()
+    };
+    let (text, entry) = answer(&[&part("a"), &part("b"), &part(""), &ends("stop"), DONE]);
+    assert_eq!((text.as_str(), entry.parts, entry.bytes), ("ab", 2, 2));
+    // MiniMax ends a stream with the whole message.
+    let whole = json!({"object": "chat.completion", "choices": [{"index": 0, "finish_reason": "stop",
+        "message": {"role": "assistant", "content": "ab", "reasoning_content": "t"}}],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}});
+    let thought = json!({"choices": [{"delta": {"reasoning_content": "t"}}]}).to_string();
+    let events = [&thought, &says("a"), &says("b"), &whole.to_string(), DONE];
+    let (text, entry) = answer(&events);
+    assert_eq!((text.as_str(), entry.parts, entry.output), ("tab", 3, Some(3)));
+    assert!(entry.contradictions.is_empty(), "{entry:?}");
+    // A stream may begin with an addition without text, and go on with messages.
+    let role = json!({"choices": [{"delta": {"role": "assistant"}}]}).to_string();
+    let message = json!({"choices": [{"message": {"content": "a"}}]}).to_string();
+    assert_eq!(answer(&[&role, &message, &message, DONE]).0, "aa");
+    let body = json!({"choices": [{"text": "a", "message": {"content": "a"}}]}).to_string();
+    assert_eq!(read(&settings(), JSON, &body).0.unwrap().0, "a");
+}
+
+#[test]
+fn speech_and_images_are_output_that_takes_its_time() {
+    let part = |delta: serde_json::Value| json!({"choices": [{"delta": delta}]}).to_string();
+    let said = part(json!({"audio": {"id": "a", "transcript": "hi"}}));
+    let sound = part(json!({"audio": {"id": "a", "data": "QUJD"}}));
+    let end = part(json!({"audio": {"id": "a", "expires_at": 1}}));
+    let (text, entry) = answer(&[&said, &sound, &sound, &end, &ends("stop"), DONE]);
+    assert_eq!((text.as_str(), entry.parts, entry.bytes), ("hi", 3, 10));
+    let (text, entry) = answer(&[&sound, &ends("stop"), DONE]);
+    assert_eq!((text.as_str(), entry.parts), ("", 1));
+    let image = part(json!({"content": "", "images": [{"image_url": {"url": "data:x"}}]}));
+    assert_eq!(answer(&[&image, &ends("stop"), DONE]).1.parts, 1);
+    let none = part(json!({"content": "", "images": [], "audio": null}));
+    let (_, entry) = read(&settings(), EVENTS, &stream(&[&none, &ends("stop"), DONE]));
+    assert_eq!(entry.unwrap().class, Class::Empty);
+}
+
+#[test]
 fn a_thought_is_read_under_the_name_that_has_it() {
     let part = |delta: serde_json::Value| json!({"choices": [{"delta": delta}]}).to_string();
     for delta in [
@@ -44,6 +87,9 @@ fn a_thought_is_read_under_the_name_that_has_it() {
         json!({"reasoning_content": null, "reasoning": "t"}),
         json!({"reasoning_content": "t", "reasoning": ""}),
         json!({"reasoning_content": "t", "reasoning": "t"}),
+        json!({"content": "", "thinking": "t"}),
+        json!({"reasoning_details": [{"type": "reasoning.text", "text": "t"}]}),
+        json!({"reasoning": "t", "reasoning_details": [{"type": "reasoning.text", "text": "t"}]}),
     ] {
         let (text, entry) = answer(&[&part(delta.clone()), &ends("stop"), DONE]);
         assert_eq!((text.as_str(), entry.parts), ("t", 1), "{delta}");
@@ -96,6 +142,8 @@ fn a_finish_reason_is_a_reason() {
         (json!({"type": "abort", "message": "out of memory"}), Class::Aborted),
         (json!({"type": "length", "length": 9}), Class::Whole),
         (json!("network_error"), Class::Aborted),
+        (json!("engine_error"), Class::Aborted),
+        (json!("ContentFilter"), Class::Filtered),
     ] {
         let part = json!({"choices": [{"delta": {}, "finish_reason": reason}]}).to_string();
         let (_, entry) = read(&settings(), EVENTS, &stream(&[&says("a"), &part, DONE]));
@@ -188,4 +236,24 @@ fn an_error_between_events_has_the_words_of_the_server() {
     let (found, entry) =
         read(&settings(), EVENTS, &format!("{begin}x\n\n{}", stream(&[&ends("stop"), DONE])));
     assert_eq!((found.unwrap().0.as_str(), entry.unwrap().class), ("a", Class::Whole));
+}
+
+#[test]
+fn an_error_of_a_choice_or_of_the_state_has_the_words_of_the_server() {
+    // OpenRouter states the error of a choice, MiniMax the state of an answer.
+    let choice = json!({"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error",
+        "error": {"code": 502, "message": "engine died"}}]});
+    let state = json!({"choices": null, "base_resp": {"status_code": 1004,
+        "status_msg": "engine died"}});
+    for body in [choice, state] {
+        let event = stream(&[&says("a"), &body.to_string()]);
+        for (kind, body) in [(JSON, body.to_string()), (EVENTS, event)] {
+            let (found, entry) = read(&settings(), kind, &body);
+            assert!(found.unwrap_err().words.ends_with(": engine died"), "{body}");
+            assert_eq!(entry.unwrap().class, Class::InBand, "{body}");
+        }
+    }
+    let success = json!({"choices": [{"delta": {"content": "a"}, "finish_reason": "stop"}],
+        "base_resp": {"status_code": 0, "status_msg": ""}});
+    assert_eq!(answer(&[&success.to_string(), DONE]).0, "a");
 }

@@ -216,6 +216,17 @@ fn several_calls_and_those_of_custom_tools_are_output_of_responses() {
 }
 
 #[test]
+fn code_and_speech_are_output_of_responses() {
+    let body = events(&[
+        delta("code_interpreter_call_code", "x=1"),
+        delta("output_audio", "QUJD"),
+        end("completed", json!({})),
+    ]);
+    let (said, beats, entry) = read(&text(Api::Responses), EVENTS, &body);
+    assert_eq!((said.unwrap().as_str(), beats, entry.bytes), ("x=1", 2, 7));
+}
+
+#[test]
 fn a_whole_response_is_read() {
     let body = end("completed", json!({}))["response"].to_string();
     let settings = Settings::default();
@@ -271,7 +282,9 @@ fn text_that_is_repeated_in_each_part_counts_once() {
 fn generations_that_are_not_whole_are_no_success() {
     let abort = json!({"type": "abort", "message": "out of memory", "status_code": 500});
     let (said, _, entry) = read(&text(Api::Generate), EVENTS, &generated(&["a"], &abort));
-    assert_eq!((said.unwrap_err().kind, entry.class), (Kind::Aborted, Class::Aborted));
+    let trouble = said.unwrap_err();
+    assert_eq!((trouble.kind, entry.class), (Kind::Aborted, Class::Aborted));
+    assert!(trouble.words.ends_with(": out of memory"), "{}", trouble.words);
     let (_, _, entry) = read(&text(Api::Generate), EVENTS, &generated(&["a"], &Value::Null));
     assert_eq!(entry.class, Class::Cut);
     let error = "data: {\"error\": {\"message\": \"too long\"}}\n\n";

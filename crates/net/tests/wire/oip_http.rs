@@ -55,6 +55,17 @@ pub fn sequence() -> impl Strategy<Value = Option<SequenceStep>> {
 }
 
 #[test]
+fn the_length_of_an_answer_is_known_without_its_batch() {
+    let length = |shape: &[i64]| {
+        let output = TensorMetadata { shape: shape.to_vec(), ..metadata().outputs.swap_remove(0) };
+        let metadata = ModelMetadata { outputs: vec![output], ..metadata() };
+        Model::new(&metadata, "", library(), None).unwrap().answer_length()
+    };
+    assert_eq!([length(&[-1, 2, 3]), length(&[2, 3]), length(&[-1])], [Some(6), Some(6), Some(1)]);
+    assert_eq!([length(&[-1, -1]), length(&[i64::MAX, i64::MAX])], [None, None]);
+}
+
+#[test]
 fn a_sample_is_sent_as_json() {
     let request = protocol(Form::Json, None).request(0);
     assert_eq!(request.path, "/v2/models/mymodel/infer");

@@ -167,6 +167,30 @@ fn samples_without_an_error_prove_nothing_about_errors() {
     }
 }
 
+/// Errors of sentences have no known limit: a sentence that was not seen may fail as one that another
+/// configuration gets wrong.
+#[test]
+fn errors_may_be_as_many_as_in_another_configuration() {
+    let errors = Metric { direction: Direction::Lower, ..Metric::default() };
+    let sentences = SampleOutcomes::Scores((0..1_000).map(|at| f64::from(at % 2 * 2)).collect());
+    let same = PairedSamples::new(&sentences, &sentences, 0..1_000, &errors).unwrap();
+    // 3 of 1,000 sentences may be unseen at 95 %: 6 errors more are 0.6 % of 1,000.
+    assert!(same.confirms(0.01, 0.05));
+    // With 9 errors each, 27 are 2.7 %.
+    let other = same.with_extremes([0.0, 9.0]);
+    assert!(!other.confirms(0.01, 0.05) && other.confirms(0.03, 0.05));
+}
+
+/// A sentence has at most one error in FLOAT(32), and more in a configuration.
+#[test]
+fn errors_of_0_and_1_are_compared_with_more() {
+    let errors = Metric { direction: Direction::Lower, ..Metric::default() };
+    let base = SampleOutcomes::Right("01".repeat(30));
+    let tuned = SampleOutcomes::Scores([vec![2.0], vec![0.5; 59]].concat());
+    let paired = PairedSamples::new(&base, &tuned, 0..60, &errors).unwrap();
+    assert!((paired.loss() - 1.5 / 30.0).abs() < 1e-12, "{}", paired.loss());
+}
+
 /// 60 samples may leave 1 - 0.05^(1/60) = 4.9 % unseen at 95 %. If each of them falls from 1 to 0, 5 % are
 /// lost; if each falls to -1, 10 %.
 #[test]

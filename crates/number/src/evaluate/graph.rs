@@ -47,7 +47,7 @@ use self::target::{Context, InputStats, PreparedGraph, WeightCache};
 use self::tensor::Tensor;
 use super::cache::{Blocks, Key, Prefixes};
 use super::stage::Scratch;
-use super::{CACHE_BYTES, EvaluateError, is_top, top};
+use super::{CACHE_BYTES, EvaluateError, class, is_top};
 use crate::assignment::Assignment;
 use crate::confirm::SampleOutcomes;
 use crate::format::Format;
@@ -302,13 +302,14 @@ impl GraphEvaluator {
         })
     }
 
-    /// Returns the index of the largest number of the answers to some samples, in FLOAT(32).
+    /// Returns the index of the largest number of the answers to some samples, in FLOAT(32), or
+    /// [`NO_CLASS`](super::NO_CLASS).
     ///
     /// # Panics
     /// If a sample does not exist.
     #[must_use]
     pub fn predictions(&self, samples: &[usize]) -> Vec<usize> {
-        samples.iter().map(|at| top(&self.base[*at])).collect()
+        samples.iter().map(|at| class(&self.base[*at])).collect()
     }
 
     fn is_right(&self, sample: usize, answer: &[f32]) -> bool {

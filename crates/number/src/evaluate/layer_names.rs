@@ -3,12 +3,41 @@
 //! accepts both.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
-use dyno_onnx::{Model, in_floats};
+use dyno_onnx::{Model, Tensor, in_floats};
 
 use super::{graph, read};
 use crate::assignment::Assignment;
 use crate::config::Dictionary;
+
+/// Returns a chain in which layers with formats of their own have weights of their own. Layers that
+/// share weights are several objects in the engine of chains, but one in that of graphs. `None` if
+/// there are no such layers.
+pub(super) fn with_own_weights(model: &Model, formats: &Dictionary) -> Option<Model> {
+    let (stages, _) = read::stages(model).ok()?;
+    let mut made = model.clone();
+    let mut seen = BTreeSet::new();
+    let (mut next, mut is_changed) = (0, false);
+    for product in stages.iter().filter_map(|stage| stage.product.as_ref()) {
+        let is_its = |node: &dyno_onnx::Node| node.inputs.get(1) == Some(&product.tensor);
+        let at = next + made.nodes[next..].iter().position(is_its)?;
+        next = at + 1;
+        let is_named = |(object, _): (&str, _)| {
+            object.rsplit_once('.').is_some_and(|(layer, _)| layer == product.name)
+        };
+        if seen.insert(&product.tensor) || !formats.iter().any(is_named) {
+            continue;
+        }
+        let name = format!("{}.weight", product.name);
+        let tensor = made.tensors.iter().find(|tensor| tensor.name == product.tensor)?;
+        let tensor = Tensor { name: name.clone(), ..tensor.clone() };
+        made.tensors.push(tensor);
+        made.nodes[at].inputs[1] = name;
+        is_changed = true;
+    }
+    is_changed.then_some(made)
+}
 
 /// Layers of a model that have two names.
 ///

@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
             if node.outputs.iter().all(is_constant) {
                 return Ok(());
             }
-            return Err(unsupported(node, "stands beside the chain of the other nodes"));
+            return Err(unsupported(node, "is not a part of the chain of the other nodes"));
         }
         let users = model.nodes.iter().flat_map(|node| &node.inputs);
         if users.filter(|input| *input == self.value).count() > 1 {
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
                 self.list()?;
                 self.then(PostOp::Softmax)
             }
-            _ => Err(unsupported(node, "is none that the built-in engine has")),
+            _ => Err(unsupported(node, "is not supported by the built-in engine")),
         }
     }
 

@@ -207,6 +207,7 @@ proptest! {
 fn scores_with_nan_have_no_top() {
     let nan = [f32::NAN, 0.0, 1.0];
     assert!((0..3).all(|class| !is_top(&nan, class)));
+    assert_eq!((class(&nan), class(&[0.0, 2.0, 1.0])), (NO_CLASS, 1));
     assert!(is_top(&[0.0, 1.0, 1.0], 1) && !is_top(&[0.0, 1.0, 1.0], 2));
 }
 
@@ -270,7 +271,7 @@ fn what_the_engine_cannot_do_is_told() {
         let samples = Samples { values: vec![0.0; 4], labels: vec![0] };
         ChainEvaluator::new(&net.finish(), samples, Default::default()).unwrap_err().to_string()
     };
-    let expected = "Tanh (Tanh_0) is none that the built-in engine has; such a model needs a program, \
+    let expected = "Tanh (Tanh_0) is not supported by the built-in engine; such a model needs a program, \
                     `cmd_fullset`";
     assert_eq!(refused("Tanh"), expected);
     // Padding that makes an output of terabytes, or of more pixels than a number holds.

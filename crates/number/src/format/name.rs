@@ -208,6 +208,10 @@ impl Format {
             }
             ("FIXED", []) => Self::fixed(bits, 0),
             ("FIXED", [bias]) => Self::fixed(bits, *bias),
+            ("UFIXED", [] | [_]) if bits > Self::MAX_FRACTION_BITS => {
+                let most = Self::MAX_FRACTION_BITS;
+                Err(FormatError::Bits { family: "UFIXED", least: 1, most, found: bits })
+            }
             ("UFIXED", []) => Self::new(false, 0, bits, 0, Special::Finite),
             ("UFIXED", [bias]) => Self::new(false, 0, bits, *bias, Special::Finite),
             ("EXP", []) => Self::exp(bits),

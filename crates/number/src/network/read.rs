@@ -149,7 +149,7 @@ fn network(
         && let Some(zero) = layers.iter().find(|layer| layer.macs == 0)
     {
         let problem =
-            format!("`f_obj` asks for the products of each layer, and {} has none", zero.name);
+            format!("`f_obj` needs the products of each layer, but {} has none", zero.name);
         reader.problem(Reader::item(table, "macs").map_or(0, |item| item.at), "macs", problem);
     }
     let platform = platform?;
@@ -492,7 +492,7 @@ fn system(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<String>
     let Some(item) = Reader::item(table, "system") else { return Some(None) };
     let system = reader.text(item)?;
     if !system.contains("{config}") {
-        reader.expected(item, "{config} where the system is told the file with the formats");
+        reader.expected(item, "{config} where the system expects the file with the formats");
         return None;
     }
     Some(Some(system))
@@ -549,8 +549,8 @@ fn external(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<Exter
         let is_named =
             config_file.is_some() || command.is_none_or(|text| text.contains("{config}"));
         if !is_named && let Some(item) = Reader::item(table, key) {
-            let problem = "the program does not learn its configuration: put {config} where the file's \
-                           name goes, or say `config_file`";
+            let problem = "the program does not get its configuration: put {config} where it \
+                           expects the name of the file, or set `config_file`";
             reader.problem(item.at, key, problem);
         }
     }

@@ -188,12 +188,12 @@ fn problems_name_line_key_and_nearest_name() {
     check(
         "\"./lenet {config} 1000\"",
         "\"./lenet\"",
-        "line 12: `cmd_smallset`: the program does not learn its configuration: put {config} where the file's name goes, or say `config_file`",
+        "line 12: `cmd_smallset`: the program does not get its configuration: put {config} where it expects the name of the file, or set `config_file`",
     );
     check(
         "\"bits\"",
         "\"bops\"",
-        "line 1: `macs`: `f_obj` asks for the products of each layer, and conv1 has none",
+        "line 1: `macs`: `f_obj` needs the products of each layer, but conv1 has none",
     );
     check(
         "get_result_regex = 'accuracy = ([0-9.]+)'",

@@ -98,6 +98,14 @@ impl Confirmation {
     }
 }
 
+/// Scales of a metric that is the mean of the samples: a share, or in percent.
+const MEAN_SCALES: [f64; 3] = [1.0, 100.0, 0.01];
+/// How far such a metric may be from the mean, because programs round.
+const SAME_MEAN: f64 = 0.005;
+/// How far the ratio of another metric to the mean may be from that of FLOAT(32). It is less than a
+/// margin.
+const SAME_RATIO: f64 = 0.002;
+
 /// Fewest different results from which equal ones on other samples are no chance.
 const FEWEST_RESULTS: usize = 3;
 
@@ -142,22 +150,64 @@ impl Trials<'_, '_> {
         let mut rungs = self.rungs(&found)?;
         rungs.reverse();
         self.phase = Phase::Confirmation;
+        let extremes = self.extremes(&rungs, &outcomes)?;
         let mut looks: Vec<(Look, PairedSamples)> = Vec::new();
         let mut levels = Fallback::new(LEVEL, rungs.len());
         for rung in &rungs {
             let is_confirmed = looks.last().is_some_and(|(look, _)| look.is_confirmed);
             let level = levels.next_level(is_confirmed);
-            looks.push(self.look(rung, &outcomes, level)?);
+            looks.push(self.look(rung, &outcomes, extremes, level)?);
         }
         let answer = self.conclude(found, &rungs, looks, count as u64);
-        if self.has_seen_held_out(&rungs)
+        if let Some(problem) = self.doubt_results(&rungs)
             && let Some(earlier) = self.confirmation.take()
         {
-            let problem = "each configuration has exactly the result that it has on the samples of \
-                           the search; cmd_confirmation seems to read the same samples";
-            self.confirmation = Some(earlier.without_statement(problem));
+            self.confirmation = Some(earlier.without_statement(&problem));
         }
         Ok(answer)
+    }
+
+    /// Returns why the results on the held-out samples prove nothing.
+    fn doubt_results(&self, rungs: &[TuneAnswer]) -> Option<String> {
+        let found = self.confirmation.as_ref()?;
+        let is_open = found.verdict == MarginVerdict::Undecided;
+        let lost = found.answer.map_or(f64::INFINITY, |at| found.looks[at].loss);
+        if let Some(share) = self.settings.constant_share
+            && is_open
+            && lost <= found.margin
+            && self.confirmed.is_some_and(|accuracy| accuracy <= share)
+        {
+            return Some(of_constant(share));
+        }
+        if self.has_seen_held_out(rungs) {
+            let problem = "each configuration has exactly the result that it has on the samples of \
+                           the search; cmd_confirmation seems to read the same samples";
+            return Some(problem.into());
+        }
+        let [base, other] = self.unequal_ratios(rungs)?;
+        Some(format!(
+            "the results of samples do not add up to the {}: it is {base} times their mean in \
+             FLOAT 32, and {other} times in a configuration; `get_sample_regex` has to match every \
+             sample once, and `get_result_regex` a number with enough digits",
+            self.network().metric.name
+        ))
+    }
+
+    /// Returns ratios of the metric to the mean of the samples, in FLOAT(32) and in a configuration,
+    /// if they differ. A metric may be a sum of errors over a sum of words: its ratio to the mean of
+    /// errors is the same for all configurations.
+    fn unequal_ratios(&self, rungs: &[TuneAnswer]) -> Option<[f64; 2]> {
+        let ratio = |assignment: &Assignment| {
+            let known = self.known(Subset::Confirmation, assignment)?;
+            let mean = known.outcomes.as_ref()?.mean();
+            (mean != 0.0).then(|| self.network().metric.signed(known.accuracy) / mean)
+        };
+        let base = ratio(&self.network().base())?;
+        if MEAN_SCALES.iter().any(|scale| (base / scale - 1.0).abs() <= SAME_MEAN) {
+            return None;
+        }
+        let mut others = rungs.iter().filter_map(|rung| ratio(&rung.assignment));
+        others.find(|other| (other / base - 1.0).abs() > SAME_RATIO).map(|other| [base, other])
     }
 
     /// Returns whether a program gives held-out samples the results of the samples of the search:
@@ -193,23 +243,54 @@ impl Trials<'_, '_> {
         self.known(Subset::Confirmation, assignment)?.outcomes.clone()
     }
 
+    /// Returns the least and the largest result of a held-out sample in any configuration. Scores
+    /// have no known limits: a sample that fails in one configuration may fail in each, so that all
+    /// are evaluated before the first is judged.
+    fn extremes(&mut self, rungs: &[TuneAnswer], base: &SampleOutcomes) -> Result<[f64; 2], Stop> {
+        let [mut least, mut most] = base.extremes();
+        let is_error = self.network().metric.direction == Direction::Lower;
+        if is_error || matches!(base, SampleOutcomes::Scores(_)) {
+            let all: Vec<Assignment> = rungs.iter().map(|rung| rung.assignment.clone()).collect();
+            self.ask(Subset::Confirmation, &all, None)?;
+            for outcomes in all.iter().filter_map(|assignment| self.outcomes_of(assignment)) {
+                let [low, high] = outcomes.extremes();
+                (least, most) = (least.min(low), most.max(high));
+            }
+        }
+        Ok([least, most])
+    }
+
     /// Looks at the held-out samples for one configuration.
     fn look(
         &mut self,
         rung: &TuneAnswer,
         base: &SampleOutcomes,
+        extremes: [f64; 2],
         level: f64,
     ) -> Result<(Look, PairedSamples), Stop> {
         let margin = self.network().error_margin;
         let change = format!("{}", rung.assignment);
         let moves = vec![Move { change, assignment: rung.assignment.clone() }];
         let mut candidates = self.candidates(Subset::Confirmation, moves, None)?;
-        let tuned = self.outcomes_of(&rung.assignment);
+        // With `--keep-going`, a program may fail in a configuration.
+        let known = self.known(Subset::Confirmation, &rung.assignment);
+        let is_failed = known.is_some_and(|known| known.is_failed);
+        let tuned = if is_failed {
+            Some(base.worst(self.network().metric.direction))
+        } else {
+            self.outcomes_of(&rung.assignment)
+        };
         let tuned =
             tuned.ok_or_else(|| Stop::Failed("a trial has no results of samples".into()))?;
         let paired = PairedSamples::new(base, &tuned, 0..base.len(), &self.network().metric)
-            .map_err(Stop::Failed)?;
-        let is_confirmed = paired.confirms(margin, level);
+            .map_err(Stop::Failed)?
+            .with_extremes(extremes);
+        let is_within = !is_failed && paired.confirms(margin, level);
+        let constant = self
+            .settings
+            .constant_share
+            .filter(|share| base.mean() > *share && tuned.mean() <= *share && is_within);
+        let is_confirmed = is_within && constant.is_none();
         let changed = match &paired {
             PairedSamples::Right(PairedCounts { broken, fixed, .. }) => Some([*broken, *fixed]),
             PairedSamples::Scores { .. } => None,
@@ -223,7 +304,7 @@ impl Trials<'_, '_> {
             changed,
             is_confirmed,
         };
-        let why = words(&look, margin);
+        let why = constant.map_or_else(|| words(&look, margin), of_constant);
         candidates[0].why.clone_from(&why);
         let question = format!(
             "is the loss at most {} % on samples that the search has not seen ({} samples)?",
@@ -328,6 +409,16 @@ fn is_beyond(paired: &PairedSamples, margin: f64, level: f64) -> bool {
 fn percent(share: f64) -> String {
     let text = format!("{:.3}", 100.0 * share);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Returns why a configuration is no answer, although it loses little: it may always give the most
+/// frequent class, whose share of the samples this is.
+fn of_constant(share: f64) -> String {
+    format!(
+        "the configuration is right no more often than one that gives each sample the most frequent \
+         class ({} %)",
+        percent(share)
+    )
 }
 
 fn words(look: &Look, margin: f64) -> String {

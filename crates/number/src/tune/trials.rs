@@ -10,6 +10,7 @@ use super::step::{Candidate, Phase, Step, format_accuracy};
 use super::trial::{EvaluateFn, Evaluation, Stop, Subset, Trial};
 use super::{Baseline, Move, Point, Progress, Settings, TuneAnswer, TuneEnd, TuneOutcome, pareto};
 use crate::assignment::Assignment;
+use crate::confirm::SampleOutcomes;
 use crate::format::Format;
 use crate::metric::{Direction, Metric};
 use crate::network::Network;
@@ -415,21 +416,35 @@ impl<'a, 'e> Trials<'a, 'e> {
     }
 
     /// Returns why the confirmation set proves nothing, if FLOAT(32) is far less accurate on it
-    /// than on the samples of the search.
+    /// than on the samples of the search. An error rate is compared if each sample is right or wrong.
     pub(super) fn doubt_held_out(&self) -> Option<String> {
-        let metric = &self.network().metric;
-        let of = |subset: Subset| {
-            let share = self.baselines[subset as usize]?.accuracy;
-            Some(SetAccuracy { share, samples: self.samples[subset as usize]? })
-        };
+        let Metric { name, direction, .. } = &self.network().metric;
+        let is_error = *direction == Direction::Lower;
+        let of = |subset: Subset| Some(self.baselines[subset as usize]?.accuracy.abs());
         let searched = of(Subset::Full).or_else(|| of(Subset::Small))?;
         let held_out = of(Subset::Confirmation)?;
-        let is_doubtful = metric.direction == Direction::Higher && held_out.is_far_below(searched);
+        let samples = self.samples[Subset::Confirmation as usize]?;
+        // A program need not state the number of samples of the search.
+        let counts = [Subset::Full, Subset::Small].map(|subset| self.samples[subset as usize]);
+        let count = counts.into_iter().flatten().next().unwrap_or(samples);
+        let known = self.known(Subset::Confirmation, &self.network().base())?;
+        if is_error && !matches!(known.outcomes, Some(SampleOutcomes::Right(_))) {
+            return None;
+        }
+        let whole = if searched.max(held_out) > 1.0 { 100.0 } else { 1.0 };
+        let right = |value: f64| if is_error { 1.0 - value / whole } else { value / whole };
+        let is_doubtful = SetAccuracy { share: right(held_out), samples }
+            .is_far_below(SetAccuracy { share: right(searched), samples: count });
         is_doubtful.then(|| {
+            let beyond = if is_error { "above" } else { "below" };
+            let reads = match self.network().external {
+                Some(_) => ", and what `get_sample_regex` and `get_result_regex` read",
+                None => "",
+            };
             format!(
-                "FLOAT 32 has {} {:.4} on {} held-out samples, far below the {:.4} on {} samples of the \
-                 search; compare the order of held-out samples and labels",
-                metric.name, held_out.share, held_out.samples, searched.share, searched.samples
+                "FLOAT 32 has {name} {held_out:.4} on {samples} held-out samples, far {beyond} the \
+                 {searched:.4} on the samples of the search; compare the order of held-out samples \
+                 and labels{reads}"
             )
         })
     }

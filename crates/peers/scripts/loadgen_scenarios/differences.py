@@ -157,7 +157,7 @@ OURS = [
     value(
         DETAIL, "effective_target_qps", r'(?<="value": )(inf|null)(?=, )', "JSON has no infinity"
     ),
-    ours(DETAIL, "dyno_.*", "what the reference does not tell; its readers skip the keys"),
+    ours(DETAIL, "dyno_.*", "what the reference does not record; its readers skip these keys"),
 ]
 # Threads, clocks and buffers of a logger that ours does not have.
 IO = "FlushAll|Gather|IOThreadLoop|Process|Thread|Wait|LogDetail|LogSummary|Abandoning Orphans"

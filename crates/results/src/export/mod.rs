@@ -386,9 +386,13 @@ impl ExportError {
             Self::NoVerdicts { has_records: true, .. } => {
                 "its raw records can be exported as csv, jsonl and parquet".into()
             }
-            Self::NoVerdicts { path, .. } => {
+            Self::NoVerdicts { path, .. } if path.is_dir() => {
                 format!("it has no raw records; dyno report {} shows its figures", path.display())
             }
+            Self::NoVerdicts { path, .. } => format!(
+                "it has no raw records; dyno compare RUN {} shows its figures beside those of a run",
+                path.display()
+            ),
             Self::NoParquet => {
                 "use a released binary, or build with cargo install --path crates/cli --features \
                  parquet, or use --format csv"

@@ -94,7 +94,7 @@ fn lengths(tokens: &Tokens, answers: u64) -> Option<String> {
         String::new()
     };
     Some(format!(
-        "{:.1} an answer of {:.1} requested at most{covered}",
+        "{:.1} per answer, at most {:.1} requested{covered}",
         lengths.delivered, lengths.requested
     ))
 }
@@ -118,7 +118,7 @@ mod tests {
         let lengths_of = Lengths { answers: 16, requested: 5.0, delivered: 2.6, shorter: 3 };
         let tokens = Tokens { lengths: Some(lengths_of), ..Tokens::default() };
         let text = |answers| lengths(&tokens, answers).unwrap();
-        assert_eq!(text(16), "2.6 an answer of 5.0 requested at most");
+        assert_eq!(text(16), "2.6 per answer, at most 5.0 requested");
         assert!(text(20).ends_with(" (16 of 20 answers have a limit)"), "{}", text(20));
     }
 }

@@ -36,5 +36,6 @@ fn a_benchmark_is_found_by_any_of_its_names() {
     assert_eq!(resnet.latency[&RuleScenario::Server], 15_000_000);
     assert_eq!(resnet.suites[&Suite::Edge].required.len(), 3);
     assert_eq!(round.benchmark("resnet51"), None);
-    assert_eq!(round.nearest_benchmark("resnet51"), Some("resnet50"));
+    assert_eq!(round.similar_benchmark("resnet51"), Some("resnet50"));
+    assert_eq!(round.similar_benchmark("foo"), None);
 }

@@ -31,7 +31,7 @@ pub(super) fn benchmark<'a>(request: &PackageRequest<'a>) -> Result<&'a Benchmar
     round.benchmark(official).ok_or_else(|| PackageError::UnknownBenchmark {
         name: official.to_owned(),
         round: round.version,
-        nearest: round.nearest_benchmark(official).map(str::to_owned),
+        nearest: round.similar_benchmark(official).map(str::to_owned),
         may_be_own: request.division == DivisionFolder::Open && request.stands_for.is_none(),
     })
 }

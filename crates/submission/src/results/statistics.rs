@@ -257,7 +257,7 @@ pub fn framework(software: &str) -> String {
     };
     let words: Vec<&str> = first.split_whitespace().take_while(is_name).collect();
     match words.join(" ").trim_end_matches([':', '-']) {
-        "" => "not told".to_owned(),
+        "" => "not stated".to_owned(),
         name => name.to_owned(),
     }
 }
@@ -303,7 +303,7 @@ const KINDS: [(&str, &[&str]); 4] = [
 #[must_use]
 pub fn processor_type(record: &Record) -> &'static str {
     if record.processor.is_empty() && record.accelerator.is_empty() {
-        return "not told";
+        return "not stated";
     }
     let model = record.accelerator.trim().to_lowercase();
     if record.accelerators.is_empty()

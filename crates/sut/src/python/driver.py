@@ -182,6 +182,8 @@ def encoded(output, scores):
         output = output.detach().cpu()
     if numpy is not None and hasattr(output, "__array__"):
         return array(numpy.asarray(output))
+    if scores and isinstance(output, bool):
+        return FIRST + ELEMENTS.index("bool"), (), bytes([output])
     if isinstance(output, int) and not isinstance(output, bool) and -(2**63) <= output < 2**63:
         return FIRST + ELEMENTS.index("int64"), (), struct.pack("<q", output)
     if isinstance(output, float):

@@ -146,7 +146,11 @@ impl Output<'_> {
             Self::Array { element, bytes, .. } => {
                 let elements = Elements::read(*element, bytes);
                 let class = elements.and_then(|elements| elements.class());
-                class.ok_or_else(|| "an output without elements, or with NaN, is no class".into())
+                class.ok_or_else(|| {
+                    "an output without elements, of a single score, or with NaN is no class; return \
+                     the scores of all classes or an integer"
+                        .into()
+                })
             }
             Self::Bytes(bytes) => {
                 let text = String::from_utf8_lossy(bytes);
@@ -245,6 +249,7 @@ mod tests {
         let word = outputs(&payload(1, &[], b"cat")).unwrap()[0].class().unwrap_err();
         assert!(word.contains("`cat` is not a class"), "{word}");
         assert!(outputs(&payload(16, &[0], b"")).unwrap()[0].class().is_err());
+        assert!(outputs(&payload(16, &[1], &scores[..4])).unwrap()[0].class().is_err());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::sut::QuerySample;
-use dyno_tensors::npy::Npy;
+use dyno_tensors::npy::{Npy, NpyError};
 
 use self::trimmed::TrimmedSamples;
 use crate::engine::Port;
@@ -302,7 +302,7 @@ impl TensorLibrary {
     ) -> Result<(Self, Option<TensorError>), TensorError> {
         let mut odd = None;
         let tensor = |(name, path): &(String, PathBuf)| {
-            let Npy { shape, elements } = read(path)?;
+            let Npy { shape, elements } = read(path, Npy::parse)?;
             let Some((_, sample_shape)) = shape.split_first() else {
                 return Err(TensorError::Scalar { path: path.clone() });
             };
@@ -310,7 +310,7 @@ impl TensorLibrary {
             Ok(Tensor { name: name.clone(), sample_shape: sample_shape.to_vec(), elements })
         };
         let tensors = inputs.iter().map(tensor).collect::<Result<_, _>>()?;
-        let labels = labels.map(|path| checks::labels(path, &read(path)?));
+        let labels = labels.map(|path| checks::labels(path, &read(path, Npy::parse_integers)?));
         Ok((Self::new(name, tensors, labels.transpose()?)?, odd))
     }
 
@@ -319,7 +319,7 @@ impl TensorLibrary {
     /// # Errors
     /// Those of [`TensorLibrary::open`] for labels.
     pub fn read_labels(path: &Path, samples: usize) -> Result<Vec<i64>, TensorError> {
-        let labels = checks::labels(path, &read(path)?)?;
+        let labels = checks::labels(path, &read(path, Npy::parse_integers)?)?;
         if labels.len() == samples {
             Ok(labels)
         } else {
@@ -450,12 +450,12 @@ fn rows<'a, T: Scalar>(
     Cow::Borrowed(gathered)
 }
 
-fn read(path: &Path) -> Result<Npy, TensorError> {
+fn read(path: &Path, parse: fn(&[u8]) -> Result<Npy, NpyError>) -> Result<Npy, TensorError> {
     let bytes = dyno_tensors::files::read(path).map_err(|error| TensorError::Unreadable {
         path: path.to_path_buf(),
         why: error.to_string(),
     })?;
-    Npy::parse(&bytes).map_err(|problem| TensorError::Npy { path: path.to_path_buf(), problem })
+    parse(&bytes).map_err(|problem| TensorError::Npy { path: path.to_path_buf(), problem })
 }
 
 impl SampleLibrary for TensorLibrary {

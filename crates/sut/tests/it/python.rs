@@ -231,7 +231,7 @@ fn mistakes_in_names_and_code_are_reported_before_a_run() {
 #[test]
 fn labels_make_classes_of_scores() {
     let text = "def f(samples):
-    return {0: [[0, 3, 1]], 1: [4], 2: ['6'], 3: ['cat']}[samples[0]]
+    return {0: [[0, 3, 1]], 1: [4], 2: ['6'], 3: ['cat'], 4: [True], 5: [0.7]}[samples[0]]
 ";
     let Some(code) = Code::new("classes", text) else { return };
     let function = PythonFunction { is_classifier: true, ..code.function("f") };
@@ -242,6 +242,8 @@ fn labels_make_classes_of_scores() {
     assert_eq!(answered(&engine, &[2]), [class(6)]);
     assert_eq!(answered(&engine, &[3]), [Err(Failure::Internal)]);
     assert!(engine.failure_reason().unwrap().contains("`cat` is not a class"));
+    assert_eq!(answered(&engine, &[4]), [class(1)], "a boolean is a class");
+    assert_eq!(answered(&engine, &[5]), [Err(Failure::Internal)], "a single score is none");
 }
 
 /// Two samples of text.

@@ -52,7 +52,7 @@ pub struct BoxOutputs {
 
 /// Outputs of a sample do not fit each other.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("expected {expected}, found {found}; look at the order of the model's outputs")]
+#[error("expected {expected}, found {found}; check the order of the outputs of the model")]
 pub struct BoxFormatError {
     /// What was expected.
     pub expected: String,

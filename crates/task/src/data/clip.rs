@@ -130,7 +130,7 @@ fn tables(folder: &Path) -> Result<Tables, TextsError> {
         return Ok((model.vocab, merges, whole));
     }
     let vocabulary =
-        json(&words, "vocab.json of CLIP's tokenizer (or tokenizer.json): a number a token")?;
+        json(&words, "vocab.json of the CLIP tokenizer (or tokenizer.json): the id of each token")?;
     let path = folder.join("merges.txt");
     let text = files::read_to_string(&path);
     let text = text.map_err(|error| refused(&path, PAIRS, error.to_string()))?;

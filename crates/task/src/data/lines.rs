@@ -41,8 +41,9 @@ fn lines(path: &Path) -> Result<Vec<String>, DataError> {
         DataError::malformed(path, None, "one sentence per line in UTF-8", error.to_string())
     })?;
     let lines: Vec<String> = text.lines().map(str::to_owned).collect();
-    let refused =
-        |line: usize| DataError::malformed(path, line, "a sentence a line", "a line without words");
+    let refused = |line: usize| {
+        DataError::malformed(path, line, "one sentence per line", "a line without words")
+    };
     match lines.iter().position(|line| line.trim().is_empty()) {
         Some(at) => Err(refused(at + 1)),
         None if lines.is_empty() => Err(refused(1)),

@@ -178,7 +178,10 @@ fn errors_in_translations_are_reported_with_the_file() {
     folder.write("target.de", "der\n");
     assert_eq!(refusal(), "target.de: expected 4 lines, as source.en has, found 1");
     folder.write("source.en", "Haus\n \nHaus\n");
-    assert_eq!(refusal(), "source.en:2: expected a sentence a line, found a line without words");
+    assert_eq!(
+        refusal(),
+        "source.en:2: expected one sentence per line, found a line without words"
+    );
     folder.write("source.en", b"Haus\n\xff\n");
     assert!(refusal().starts_with("source.en: expected one sentence per line in UTF-8"));
     folder.write("vocab", "<unk>\n</s>\n");

@@ -10,7 +10,7 @@ const MADE: &str = "<!-- Made from the cards: UPDATE_EXPECT=1 cargo test -p dyno
 
 fn table() -> String {
     let mut table =
-        "| task | `--with` | what | held against |\n| --- | --- | --- | --- |\n".to_owned();
+        "| task | `--with` | what | verified by |\n| --- | --- | --- | --- |\n".to_owned();
     let runs = |card: &&Card| card.tier == Tier::Official && card.system.is_some();
     for card in cards().iter().filter(runs) {
         for (first, wanted) in (0..).zip(card.required_files()) {

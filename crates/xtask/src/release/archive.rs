@@ -91,3 +91,54 @@ pub fn unpack(archive: &Path, into: &Path) -> Result<PathBuf> {
     let name = archive.file_name().unwrap_or_default().to_string_lossy();
     Ok(into.join(name.trim_end_matches(".tar.gz")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs the installer of an unpacked archive, whose program is a script, in `folder`.
+    fn install(folder: &Path, arguments: &[&str]) -> (bool, String) {
+        let ran = Command::new("sh")
+            .arg("archive/install.sh")
+            .args(arguments)
+            .current_dir(folder)
+            .env("CDPATH", folder)
+            .output()
+            .unwrap();
+        let text = [ran.stdout, ran.stderr].concat();
+        (ran.status.success(), String::from_utf8(text).unwrap())
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn the_installer_accepts_any_folder_and_prints_how_to_remove_the_program() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let folder = std::env::temp_dir().join(format!("dyno-install-{}", std::process::id()));
+        let archive = folder.join("archive");
+        for below in ["man/man1", "completions"] {
+            fs::create_dir_all(archive.join(below)).unwrap();
+        }
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("packaging/install.sh");
+        fs::copy(script, archive.join(INSTALLER)).unwrap();
+        for name in MANUAL {
+            fs::write(archive.join(name), "").unwrap();
+        }
+        let program = archive.join("dyno");
+        fs::write(&program, "#!/bin/sh\necho dyno 1\n").unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+
+        let (is_installed, text) = install(&folder, &["--prefix", "my tools"]);
+        assert!(is_installed && text.contains("installed dyno 1"), "{text}");
+        let installed = folder.join("my tools/bin/dyno");
+        assert!(installed.exists(), "{text}");
+        let remove = text.lines().find_map(|line| line.strip_prefix("remove it with: ")).unwrap();
+        let removed = Command::new("sh").args(["-c", remove]).current_dir("/").status().unwrap();
+        assert!(removed.success() && !installed.exists(), "{remove}");
+        for arguments in [&["--prefix="][..], &["--prefix", ""], &["--prefix"]] {
+            let (is_installed, text) = install(&folder, arguments);
+            assert!(!is_installed && text.contains("--prefix needs a directory"), "{text}");
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+}

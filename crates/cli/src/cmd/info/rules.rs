@@ -42,9 +42,10 @@ impl RulesQuery {
         let found = round.benchmark(given).map(|found| Self::Benchmark(round, found));
         found.ok_or_else(|| {
             let version = round.version;
-            let near = round.nearest_benchmark(given).unwrap_or_default();
+            let near = round.similar_benchmark(given).unwrap_or_default();
             let problem = format!("round {version} has no benchmark `{given}`");
-            Failure::usage(problem).hint(format!("dyno info rules --round {version} {near}"))
+            let command = format!("dyno info rules --round {version} {near}");
+            Failure::usage(problem).hint(command.trim_end())
         })
     }
 

@@ -29,7 +29,7 @@ pub struct HardwareArgs {
     pub figures: Figures,
 }
 
-/// What the NPU has otherwise than its name or its description say, by the keys of descriptions.
+/// Figures that override those of the NPU.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Parts of the NPU")]
 pub struct Figures {
@@ -114,7 +114,7 @@ impl HardwareArgs {
     }
 }
 
-/// How networks are changed before they are laid over an NPU.
+/// Changes to networks before they are mapped onto an NPU.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ChangesArgs {
     /// Tokens per sample, for networks with sequences
@@ -153,7 +153,7 @@ impl ChangesArgs {
 /// Default size of a fused group or of a tile, bytes.
 const BLOCK_BYTES: u64 = 1_000_000;
 
-/// How a network is made into blocks.
+/// Rules for dividing a network into blocks.
 #[derive(Clone, Debug, Args)]
 pub struct Blocks {
     /// Batch size

@@ -23,7 +23,7 @@ use serde_json::json;
 use crate::exit::Exit;
 use crate::output;
 
-/// Which networks, and how they share the cores.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Cores {

@@ -18,7 +18,7 @@ use super::simulation::is_short;
 use crate::exit::Exit;
 use crate::output;
 
-/// Which decisions of which scheduler.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Explain {

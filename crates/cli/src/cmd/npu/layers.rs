@@ -17,7 +17,7 @@ use super::arguments::{Blocks, ChangesArgs, HardwareArgs};
 use crate::exit::Exit;
 use crate::output;
 
-/// Which network, on which NPU.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Layers {

@@ -20,7 +20,7 @@ use super::simulation::{Simulation, time};
 use crate::exit::Exit;
 use crate::output;
 
-/// Which networks, on which NPU, under which schedulers.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Run {
@@ -222,6 +222,20 @@ fn table(plan: &DeploymentPlan, simulations: &[Simulation]) -> String {
             text,
             ", {whole:.3} without splitting blocks, because some compute longer than the buffer \
              takes to fill"
+        );
+    }
+    text + &notes(plan, simulations, bound)
+}
+
+/// Returns the lines below the table. `bound` is the one that was stated.
+fn notes(plan: &DeploymentPlan, simulations: &[Simulation], bound: f64) -> String {
+    let mut text = String::new();
+    for one in simulations.iter().filter(|one| (one.bounds()[0] - bound).abs() >= 5e-4) {
+        let [bound, _] = one.bounds();
+        let _ = write!(
+            text,
+            "\n{}: its rates are relative to those alone under it, and its STP is at most {bound:.3}",
+            one.name
         );
     }
     for one in simulations {

@@ -24,7 +24,7 @@ use crate::exit::Exit;
 use crate::tune_line::Line;
 use crate::{output, terminal};
 
-/// Which settings, and what of them is shown.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, mut_arg("networks", |networks| networks.required(false)))]
 pub struct Sweep {

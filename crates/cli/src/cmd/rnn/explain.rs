@@ -20,7 +20,7 @@ use super::ProductFormat;
 use crate::exit::Exit;
 use crate::output;
 
-/// Which layers, run how.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Explain {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::exit::Exit;
 use crate::output;
 
-/// Which models, run how.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct TimeServed {

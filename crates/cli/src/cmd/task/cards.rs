@@ -7,7 +7,6 @@ use clap::Args;
 use dyno_experiment::system::task;
 use dyno_experiment::{Failure, cache};
 use dyno_loadgen::clock::Nanos;
-use dyno_loadgen::settings::nearest;
 use dyno_metrics::Method;
 use dyno_results::units;
 use dyno_task::cache::Cache;
@@ -23,7 +22,7 @@ use crate::render::wrap;
 /// Columns of a line.
 const WIDTH: usize = 80;
 
-/// Which list.
+/// Flags of the command.
 #[derive(Debug, Args)]
 pub struct List {
     /// Print JSON
@@ -96,7 +95,7 @@ fn state(card: &Card, cache: &Cache) -> String {
     }
 }
 
-/// Which card.
+/// Flags of the command.
 #[derive(Debug, Args)]
 pub struct Show {
     /// Name of the task
@@ -116,12 +115,7 @@ impl Show {
     /// # Errors
     /// An unknown task.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let card = card::named(&self.name).ok_or_else(|| {
-            let names = card::cards().iter().map(|card| card.name.as_str());
-            let near = nearest(&self.name, names).unwrap_or("digits");
-            Failure::usage(format!("unknown task `{}`", self.name))
-                .hint(format!("did you mean {near}? dyno task list shows all tasks"))
-        })?;
+        let card = card::named(&self.name).ok_or_else(|| task::unknown(&self.name))?;
         let cache = cache::folder(self.cache)?;
         let text = if self.json {
             let document = document(card, &cache);

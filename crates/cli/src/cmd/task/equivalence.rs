@@ -21,7 +21,7 @@ const WIDTH: usize = 80;
 /// Most tensors that are listed without `--all`.
 const SHOWN: usize = 12;
 
-/// Which models.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct CompareWeights {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use clap::{ArgAction, Args};
 use dyno_experiment::Failure;
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::similar;
 use dyno_onnx::{Cost, Dim, Layer, Model, Weights, count_with};
 use dyno_results::units;
 use dyno_task::graphs::{COUNTED, GRAPHS};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::exit::Exit;
 use crate::output;
 
-/// Which model.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Layers {
@@ -105,11 +105,9 @@ impl Layers {
             return Model::read(path).map_err(Failure::set_up);
         }
         let names = GRAPHS.iter().map(|graph| graph.name);
-        let near = nearest(name, names.chain(COUNTED.iter().map(|graph| graph.name)));
-        Err(Failure::usage(format!("file or graph `{}` not found", self.model)).hint(format!(
-            "did you mean {}? dyno task list shows the shape tasks, whose names are the graphs",
-            near.unwrap_or("resnet50")
-        )))
+        let near = similar(name, names.chain(COUNTED.iter().map(|graph| graph.name)));
+        Err(Failure::usage(format!("file or graph `{}` not found", self.model))
+            .hint_name(near, "dyno task list shows the shape tasks, whose names are the graphs"))
     }
 }
 

@@ -8,7 +8,7 @@ use clap::Args;
 use dyno_experiment::Failure;
 use dyno_experiment::system::task;
 use dyno_loadgen::log::read::open_accuracy;
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::similar;
 use dyno_metrics::payload::{ELEMENTS, Element, element_named};
 use dyno_metrics::{
     DataError, DataProblem, Figure, Inputs, METHODS, Method, Need, ScoreError, ScoreReport, Scorer,
@@ -23,7 +23,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::output::console;
 
-/// What to score against what.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Score {
@@ -155,11 +155,9 @@ impl Score {
     fn method(&self) -> Result<&'static Method, Failure> {
         Method::named(&self.method).ok_or_else(|| {
             let known: Vec<&str> = METHODS.iter().map(|method| method.name).collect();
-            let failure = Failure::usage(format!("unknown method '{}'", self.method));
-            match nearest(&self.method, known.iter().copied()) {
-                Some(near) => failure.hint(format!("did you mean {near}?")),
-                None => failure.hint(format!("expected one of {}", known.join(", "))),
-            }
+            let near = similar(&self.method, known.iter().copied());
+            Failure::usage(format!("unknown method '{}'", self.method))
+                .hint_name(near, "dyno task methods lists all methods")
         })
     }
 

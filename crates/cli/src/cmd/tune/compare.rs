@@ -16,33 +16,33 @@ use crate::exit::Exit;
 use crate::output;
 use crate::render::{Alignment, Frame};
 
-/// Which model, and what it is compared on.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Compare {
     /// The model, an ONNX file with one input
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// Samples, an array of NumPy with the samples first
+    /// Samples, as a .npy file with samples along the first axis
     #[arg(long, value_name = "NPY")]
     inputs: PathBuf,
-    /// Classes of the samples, an array of NumPy
+    /// Classes of the samples, as a .npy file
     #[arg(long, value_name = "NPY")]
     labels: PathBuf,
-    /// Formats of its objects, as dyno tune run leaves them [default: no row of Dyno]
+    /// Formats of its objects: opt_conf.txt of dyno tune run [default: no row of Dyno]
     #[arg(long, value_name = "FILE")]
     formats: Option<PathBuf>,
     /// Python with onnx and onnxruntime [default: that of VIRTUAL_ENV, of the environment of dyno, or
     /// python3]
     #[arg(long, value_name = "PROGRAM")]
     python: Option<PathBuf>,
-    /// The part of the samples on which accuracies are measured; others calibrate
+    /// Share of the samples that measure the accuracy; the others calibrate
     #[arg(long, value_name = "SHARE", default_value = "0.5", value_parser = part)]
     held_out: f64,
-    /// Most samples that calibrate
+    /// Maximum number of samples that calibrate
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = at_least_one)]
     calibration: usize,
-    /// The folder for the quantized models [default: a temporary one, which is removed]
+    /// Folder for the quantized models [default: a temporary folder]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Print the rows as JSON

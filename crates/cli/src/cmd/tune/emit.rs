@@ -13,17 +13,17 @@ use super::read;
 use crate::exit::Exit;
 use crate::output;
 
-/// Which formats, and how they are called.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Emit {
-    /// A Number configuration file, such as opt_conf.txt of `dyno tune run`
+    /// Configuration file, such as opt_conf.txt of dyno tune run
     #[arg(value_name = "CONFIG")]
     config: PathBuf,
-    /// Objects that may have no line there, with commas between them: these are FLOAT 32 then
+    /// Further objects, separated by commas; those without a line in the file are FLOAT 32
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     objects: Vec<String>,
-    /// The namespace of the types
+    /// Namespace of the types
     #[arg(long, value_name = "NAME", default_value = "tuned")]
     namespace: String,
     /// Write to this file instead of stdout
@@ -32,8 +32,8 @@ pub struct Emit {
 }
 
 const AFTER_HELP: &str = "\
-Prints a header for C++14 that needs no library: a type for each object, conv1_weight for conv1.weight,
-whose values are integers of 8, 16 or 32 bits and compute as Numbers of that format do.
+Prints a header for C++14 that needs no library. It has a type for each object, such as conv1_weight for
+conv1.weight. Values are stored as integers of 8, 16 or 32 bits, and compute like Numbers of that format.
 Example:
   dyno tune emit tune-lenet/opt_conf.txt --objects ip1.weight,ip2.weight --out lenet_types.hpp";
 

@@ -13,17 +13,17 @@ use crate::exit::Exit;
 use crate::output;
 use crate::render::{Alignment, Frame};
 
-/// Which model, and its formats.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Export {
     /// The model, an ONNX file
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// Formats of its objects, as dyno tune run leaves them
+    /// Formats of its objects: opt_conf.txt of dyno tune run
     #[arg(long, value_name = "FILE")]
     formats: PathBuf,
-    /// The file to write [default: MODEL with the ending .qdq.onnx]
+    /// File to write [default: MODEL with the ending .qdq.onnx]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Store weights in formats that ONNX lacks as rounded float32, instead of rejecting them
@@ -32,7 +32,7 @@ pub struct Export {
     /// Store weights of up to 4 bits as int4 instead of int8; ONNX Runtime reads them since 1.19
     #[arg(long)]
     int4: bool,
-    /// Write nodes that ONNX Runtime's optimizations leave as they are
+    /// Write nodes that the optimizations of ONNX Runtime do not change
     #[arg(long)]
     exact: bool,
 }
@@ -42,7 +42,7 @@ Writes QuantizeLinear and DequantizeLinear nodes, whose scales are powers of two
 executes the file as written rounds exactly what Dyno rounds. ONNX Runtime's optimizations also
 round biases, and inputs of layers that have a format only for their weights. With --exact they do
 not, and products are of float32. Formats that ONNX cannot express are rejected by name; the
-platform onnx of dyno tune run has none.
+platform onnx of dyno tune run has none, if the states of recurrent layers have `act_size` 0.
 Example:
   dyno tune export lenet.onnx --formats tune-lenet/opt_conf.txt
   dyno run --system onnx:lenet.qdq.onnx --data x.npy --labels y.npy";
@@ -82,8 +82,8 @@ impl Export {
 }
 
 /// What to do about formats that ONNX lacks.
-const HINT: &str = "tune with --platform onnx; or set these objects to FLOAT 32 in the file, and \
-    check the accuracy with dyno tune trial; --fake-weights stores weights as rounded float32";
+const HINT: &str = "tune with --platform onnx, and with `act_size` 0 for the states of recurrent \
+    layers; or set these objects to FLOAT 32 in the file, and check the accuracy with dyno tune trial; --fake-weights stores weights as rounded float32";
 
 fn bytes_of(path: &Path) -> u64 {
     std::fs::metadata(path).map_or(0, |of| of.len())
@@ -116,13 +116,6 @@ fn summary_box(made: &QdqModel, path: &Path, model: &Path, sizes: [u64; 2]) -> S
     frame.table(&[Left, Left, Left, Right, Right], &rows);
     frame.rule();
     let [written, plain] = sizes;
-    let size = format!(
-        "{} bytes on disk instead of the {} of {}: {:.2} times less",
-        units::count(written),
-        units::count(plain),
-        model.display(),
-        plain as f64 / written.max(1) as f64
-    );
-    frame.line(&size, 2);
+    frame.line(&super::on_disk(written, plain, model), 2);
     frame.finish()
 }

@@ -13,28 +13,28 @@ use dyno_onnx::Model;
 use crate::exit::Exit;
 use crate::output;
 
-/// Which model, and its formats.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Layers {
     /// The model, an ONNX file
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// Formats of its objects, as dyno tune run leaves them [default: none]
+    /// Formats of its objects: opt_conf.txt of dyno tune run [default: none]
     #[arg(long, value_name = "FILE")]
     formats: Option<PathBuf>,
-    /// Bits of all objects that have no format
+    /// Number of bits of objects without a format
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=64))]
     bits: u32,
-    /// A number for an open dimension of an input; 1 unless it is given
+    /// Size of a dynamic dimension of an input; repeatable; the default is 1
     #[arg(long, value_name = "NAME=N", value_parser = dimension)]
     bind: Vec<(String, usize)>,
 }
 
 const AFTER_HELP: &str = "\
-Prints CSV, a line a layer with products: groups of m x cin_g rs by cin_g rs x cout_g numbers, products,
-bytes of weights, of inputs and of outputs, and the bits of each. Outputs have the bits with which the next
-layer takes them. For one sample.
+Prints CSV for one sample, with one line per layer that has products: the products m x (cin_g rs) by
+(cin_g rs) x cout_g in each of the groups, the number of products, and the bytes and bits of weights, inputs
+and outputs. Outputs have the bits of the inputs of the next layer.
 Example:
   dyno tune layers lenet.onnx --formats tune-lenet/opt_conf.txt > lenet.csv";
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dyno_experiment::system::tuned;
 use dyno_experiment::{Failure, files};
-use dyno_number::evaluate::{PackedFile, PackedNetwork};
+use dyno_number::Format;
+use dyno_number::evaluate::{PackedFile, PackedLayer, PackedNetwork, PackedTensor};
 use dyno_onnx::Model;
 use dyno_results::write::replace;
 use dyno_results::{summary, units};
@@ -14,25 +15,25 @@ use crate::exit::Exit;
 use crate::output;
 use crate::render::{Alignment, Frame};
 
-/// Which model, and its formats.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Pack {
     /// The model, an ONNX file
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// Formats of its objects, as dyno tune run leaves them
+    /// Formats of its objects: opt_conf.txt of dyno tune run
     #[arg(long, value_name = "FILE")]
     formats: PathBuf,
-    /// The file to write [default: MODEL with the ending .packed]
+    /// File to write [default: MODEL with the ending .packed]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
 const AFTER_HELP: &str = "\
-The file has the model's graph, the formats, and the codes of all weights that have a format, without a
-gap between them; whoever has it needs no other. Any model that dyno tune run evaluates without a program
-is packed; weights that the graph computes, or that something else reads as well, stay as they are.
+The file contains the graph of the model, the formats, and the packed codes of all weights with a format.
+No other file is needed. All models that dyno tune run evaluates without a program can be packed. Weights
+that the graph computes, or that another node also reads, stay in FLOAT 32.
 Example:
   dyno tune pack lenet.onnx --formats tune-lenet/opt_conf.txt
   dyno run --system tuned:packed=lenet.packed --data x.npy --labels y.npy";
@@ -65,10 +66,15 @@ impl Pack {
                 .hint("choose a file that you may write to with --out")
         })?;
         let plain = bytes.len() + beside(&model);
-        let text = summary_box(&network, &path, packed.len(), &self.model, plain);
+        let sizes = [packed.len(), plain];
+        let text = summary_box(&network, file.weights(), &path, &self.model, sizes);
         output::show(text).map(|()| Exit::Valid)
     }
 }
+
+/// What a layer without bytes means.
+const NO_CODES: &str = "- : the file has no codes for these weights, because they are those of another \
+    layer, or float32 in the graph: a node computes or reads them, or layers share them in several formats";
 
 /// Returns the bytes of the weights in external files of the model.
 fn beside(model: &Model) -> usize {
@@ -76,13 +82,14 @@ fn beside(model: &Model) -> usize {
     model.external_files().iter().map(size).sum()
 }
 
-/// Returns the summary: a line for each layer, and the total sizes.
+/// Returns the summary: a line for each layer with the bytes that the file has for it, and the total
+/// sizes.
 fn summary_box(
     network: &PackedNetwork,
+    stored: &[PackedTensor],
     path: &Path,
-    packed: usize,
     model: &Path,
-    plain: usize,
+    [packed, plain]: [usize; 2],
 ) -> String {
     use Alignment::{Left, Right};
     let title = format!("dyno {}, {}", dyno_results::VERSION, path.display());
@@ -90,24 +97,28 @@ fn summary_box(
     let count = |n: usize| units::count(n as u64);
     let head = ["layer", "weights", "values", "bytes", "FLOAT 32"].map(str::to_owned);
     let mut rows = vec![head.to_vec()];
+    let bytes = |layer: &PackedLayer| {
+        let object = format!("{}.weight", layer.name);
+        let tensor = stored.iter().find(|tensor| tensor.object == object);
+        match (layer.weight, tensor) {
+            (Format::F32, _) => Some(4 * layer.weights),
+            (_, tensor) => tensor.map(|tensor| tensor.codes.len()),
+        }
+    };
     rows.extend(network.layers().iter().map(|layer| {
         vec![
             layer.name.clone(),
             layer.weight.to_string(),
             count(layer.weights),
-            count(layer.codes.len()),
+            bytes(layer).map_or_else(|| "-".into(), count),
             count(4 * layer.weights),
         ]
     }));
     frame.table(&[Left, Left, Right, Right, Right], &rows);
     frame.rule();
-    let times = plain as f64 / packed as f64;
-    let size = format!(
-        "{} bytes on disk instead of the {} of {}: {times:.2} times less",
-        count(packed),
-        count(plain),
-        model.display()
-    );
-    frame.line(&size, 2);
+    frame.line(&super::on_disk(packed as u64, plain as u64, model), 2);
+    if network.layers().iter().any(|layer| bytes(layer).is_none()) {
+        frame.line(NO_CODES, 2);
+    }
     frame.finish()
 }

@@ -18,38 +18,37 @@ use crate::tune_line::Line;
 use crate::exit::Exit;
 use crate::output;
 
-/// What is plotted.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Plot {
     #[command(flatten)]
     described: NetworkArgs,
-    /// A Number configuration file, such as opt_conf.txt: values of its formats stand over the
-    /// histograms
+    /// Configuration file, such as opt_conf.txt, whose formats are drawn over the histograms
     #[arg(long, value_name = "FILE")]
     formats: Option<PathBuf>,
-    /// The folder of a tuning job: its formats stand over the histograms, and its configurations are
-    /// plotted by size and accuracy
+    /// Folder of a tuning job, whose formats are drawn over the histograms and whose configurations
+    /// are plotted by size and accuracy
     #[arg(long, value_name = "DIR")]
     tuned: Option<PathBuf>,
-    /// The page to write
+    /// Page to write
     #[arg(long, value_name = "FILE", default_value = "tune-plot.html")]
     out: PathBuf,
-    /// Ask all samples, and not the small set
+    /// Use all samples instead of the small set
     #[arg(long)]
     full: bool,
     /// Print the numbers instead of writing a page
     #[arg(long)]
     json: bool,
-    /// No progress line on stderr
+    /// Do not show progress on stderr
     #[arg(long)]
     no_progress: bool,
 }
 
 const AFTER_HELP: &str = "\
-Widths are 1 to 16 of FIXED, 2 to 9 of EXP and 4 to 16 of FLOAT: for everything at once, and for the
-weights and the activations of each layer while all else stays FLOAT 32. Histograms need `model` in
-the descriptor: a program's weights are its own.
+Plots 1 to 16 bits of FIXED, 2 to 9 of EXP and 4 to 16 of FLOAT: for all objects together, and for the
+weights and the activations of each layer while everything else stays FLOAT 32. Histograms need `model`
+in the descriptor, because Dyno does not know the weights of a program.
 Example:
   dyno tune plot lenet.toml --formats tune-lenet/opt_conf.txt
   dyno tune plot lenet.toml --tuned tune-lenet";

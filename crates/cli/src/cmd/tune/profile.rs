@@ -11,28 +11,29 @@ use dyno_number::network::{Layer, LayerKind};
 use crate::exit::Exit;
 use crate::output;
 
-/// Which model, and what it is fed.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Profile {
     /// The model, an ONNX file
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// Samples as the model is fed, arrays of NumPy with the samples first: one for each input, with
-    /// commas between them
+    /// Inputs of the model, as .npy files with samples along the first axis: one file per input,
+    /// separated by commas
     #[arg(long, value_name = "NPY", value_delimiter = ',', required = true)]
     samples: Vec<PathBuf>,
-    /// How much of each sample is meant, along its first axis: an array of NumPy
+    /// Used length of each sample along its first axis, as a .npy file; for padded samples
     #[arg(long, value_name = "NPY")]
     lengths: Option<PathBuf>,
-    /// Layers to tune, with commas between them [default: all]
+    /// Layers to tune, separated by commas [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     layers: Vec<String>,
 }
 
 const AFTER_HELP: &str = "\
-Prints the part of a descriptor that is about layers: names, values of weights and activations, their
-largest magnitudes, the least activations, products and kinds. What is missing says how an accuracy is found.
+Prints the part of a descriptor that describes the layers: names, numbers of weights and activations,
+their largest magnitudes, the smallest activations, products and kinds. Add the keys that state how to
+measure the accuracy.
 Example:
   dyno tune profile lenet.onnx --samples images.npy --layers conv1,conv2 > lenet.toml";
 

@@ -34,7 +34,7 @@ use crate::{interrupt, render};
 use crate::exit::Exit;
 use crate::output;
 
-/// What is tuned, and how.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP, group(ArgGroup::new("limit").args(["margin", "target"])))]
 pub struct Run {
@@ -43,11 +43,11 @@ pub struct Run {
     /// Folder for the answer, the journal and the report [default: tune-NAME]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Go on with the job of that folder
+    /// Continue the job in this folder
     #[arg(long)]
     resume: bool,
-    /// Which search: libnumber, ristretto, ristretto-all, stripes, knapsack, exhaustive, or
-    /// exhaustive:BIASES with so many biases above those of the largest magnitudes
+    /// Search: libnumber, ristretto, ristretto-all, stripes, knapsack, exhaustive, or
+    /// exhaustive:BIASES, which also tries this many biases above those of the largest magnitudes
     #[arg(long, value_name = "NAME", default_value_t = Algorithm::Libnumber)]
     algorithm: Algorithm,
     /// Objective to minimize, instead of the descriptor's f_obj. With --scenario, also stp (maximize
@@ -58,67 +58,67 @@ pub struct Run {
     /// Networks that share an NPU with the tuned one: a TOML file with the flags of dyno npu run
     #[arg(long, value_name = "FILE", conflicts_with = "closed")]
     scenario: Option<PathBuf>,
-    /// What share of the accuracy may be lost, such as 0.01 for 1 %, instead of the descriptor's
+    /// Share of the accuracy that may be lost, such as 0.01 for 1 %, instead of the descriptor's
     /// err_margin
     #[arg(long, value_name = "SHARE", value_parser = share)]
     margin: Option<f64>,
-    /// What must be kept of the accuracy, in percent
+    /// Share of the accuracy that must remain, in percent
     #[arg(long, value_parser = one_of(&Target::ALL, Target::name, Target::meaning))]
     target: Option<Target>,
-    /// When a bias may rise: where no width gives way without it and accuracy is gained; before any
-    /// width if no accuracy is lost; or as long as the limit is kept, which is the thesis to the
-    /// letter
+    /// When a bias may rise: when no width can be reduced without it and no accuracy is lost; before
+    /// any width, if no accuracy is lost; or before any width, as long as the limit is kept (the
+    /// literal reading of the thesis)
     #[arg(long, value_name = "RULE", default_value = "when-needed")]
     bias_rule: Rule,
-    /// First the small set and then the full one, or one of them alone [default: two, or full
-    /// without a cmd_smallset]
+    /// Sets of samples: first the small one and then the full one, or only one of them [default: two,
+    /// or full without a cmd_smallset]
     #[arg(long, value_name = "SETS")]
     passes: Option<Sets>,
-    /// Choose formats as the closed division asks for: of this round's list, by calibration data
-    /// alone, with one confirmation on the validation set; the target is 99 % unless it is said
+    /// Follow the closed division: choose from the formats of this round with calibration data only,
+    /// and confirm once on the validation set; the default target is 99 %
     #[arg(long, value_name = "ROUND", value_parser = one_of(&ClosedRules::ALL, ClosedRules::name, ClosedRules::meaning))]
     closed: Option<ClosedRules>,
-    /// Of the split of the calibration set
+    /// Seed of the split of the calibration set
     #[arg(long, value_name = "N", default_value_t = 1, requires = "closed")]
     seed: u64,
-    /// The part of the calibration set that the first pass sees
+    /// Share of the calibration set that the first pass uses
     #[arg(long, value_name = "SHARE", default_value_t = 0.25, value_parser = part, requires = "closed")]
     small_share: f64,
-    /// Fewest bits of FIXED
+    /// Minimum number of bits of FIXED
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=32))]
     least_bits: u32,
-    /// How the margin is confirmed: by samples that the search does not see, at 95 % confidence
-    /// (held-out); not at all, which is the thesis' procedure (none); or held-out where it can be
-    /// (auto): a program that prints nothing but an accuracy cannot be compared sample by sample
+    /// How to confirm the margin: with samples that the search does not use, at 95 % confidence
+    /// (held-out); not at all, as in the thesis (none); or held-out where possible (auto): results of
+    /// a program that prints only an accuracy cannot be compared sample by sample
     #[arg(long, value_name = "HOW", default_value = "auto", conflicts_with = "closed")]
     confirm: Confirm,
-    /// The part of the samples that the search does not see [default: 0.5]
+    /// Share of the samples that the search does not use [default: 0.5]
     #[arg(long, value_name = "SHARE", value_parser = part)]
     held_out: Option<f64>,
-    /// Restarts of the search with all samples, which share its evaluations [default: 10 for the
-    /// engine inside, else 0; 0 with --confirm none]
+    /// Number of restarts of the search with all samples, which share its evaluations [default: 10
+    /// for the built-in engine, otherwise 0; 0 with --confirm none]
     #[arg(long, value_name = "N")]
     restarts: Option<u32>,
-    /// A file of evaluations that jobs share, by the content of model, samples and formats; it is
-    /// made if it is missing. For the engine inside
+    /// File of evaluations that jobs share, identified by the contents of model, samples and formats;
+    /// created if missing (built-in engine only)
     #[arg(long, value_name = "FILE")]
     evaluations: Option<PathBuf>,
-    /// Trials at once
+    /// Number of trials that run at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: u16,
-    /// End after so many evaluations
+    /// Maximum number of evaluations
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_evaluations: Option<u64>,
-    /// A trial whose program fails has the accuracy 0, and does not end the job
+    /// Give a trial whose program fails the accuracy 0 instead of ending the job
     #[arg(long)]
     keep_going: bool,
     /// Print tune.json instead of the summary
     #[arg(long)]
     json: bool,
-    /// Print nothing but errors
+    /// Print errors only
     #[arg(short, long)]
     quiet: bool,
-    /// No progress line on stderr
+    /// Do not show progress on stderr
     #[arg(long)]
     no_progress: bool,
 }
@@ -138,9 +138,9 @@ enum Sets {
 }
 
 const AFTER_HELP: &str = "\
-DIR has opt_conf.txt, the best configuration so far, at any time; journal.jsonl, a line an
-evaluation; and at the end tune.json and report.html. Ctrl-C ends it with all of them, and
---resume goes on as if it had not been.
+DIR always contains opt_conf.txt, the best configuration so far, and journal.jsonl, with one line per
+evaluation. At the end it also contains tune.json and report.html. Ctrl-C ends the search and writes all
+of them; --resume continues it and reaches the same result.
 The verdict is VALID if held-out samples prove that no more than the margin is lost, INVALID if they
 prove that more is lost, and UNDECIDED if they are too few.
 Exit codes: 0 done, 1 nothing smaller was found, a limit came first or the verdict is not VALID,
@@ -183,9 +183,9 @@ impl Run {
         let (network, _) = self.network()?;
         if network.built_in.is_some() && network.objective == Objective::Latency {
             return Err(Failure::usage(
-                "the engine inside measures latencies one after the other, in one process",
+                "the built-in engine measures latencies one after the other, in one process",
             )
-            .hint("leave out dyno launch, or say another objective"));
+            .hint("remove dyno launch, or use another --objective"));
         }
         let mut arguments = ["tune", "trial"].map(String::from).to_vec();
         arguments.extend(self.described.arguments()?);
@@ -234,7 +234,9 @@ impl Run {
         let running = TrialPolicy { goes_on: self.keep_going, jobs: self.jobs.into() };
         let trials = folder.join("trials");
         std::fs::create_dir_all(&trials).map_err(|error| cannot_write(&trials, &error))?;
-        let program = Program::new(external, &home, &trials, running).map_err(Failure::usage)?;
+        let direction = network.metric.direction;
+        let program =
+            Program::new(external, direction, &home, &trials, running).map_err(Failure::usage)?;
         let about = about::about(&network, &settings, external, &home, provenance.as_ref())?;
         let about = scenario::about(about, scenario);
         let journal = open_journal(&folder.join(JOURNAL), &about)?;
@@ -279,13 +281,14 @@ impl Run {
         }
         if built_in.system.is_some() && network.objective == Objective::Latency {
             return Err(Failure::usage("an accuracy run of `system` measures no latency")
-                .hint("leave out `system`: the engine inside measures its own"));
+                .hint("remove `system`: the built-in engine measures its own latency"));
         }
         let mut settings = self.settings(true)?;
         settings.confirmation = self.rule_of_model(built_in)?;
         settings.restarts = self.restarts_of_model(network, built_in);
         let part = self.part_to_hold_out(network);
         let mut data = Data::read(built_in, home, split, part).map_err(Failure::usage)?;
+        settings.constant_share = data.constant_share();
         let mut too_few = None;
         if settings.confirmation == ConfirmationRule::Margin && data.held_out() == 0 {
             settings.confirmation = ConfirmationRule::None;
@@ -373,11 +376,8 @@ impl Run {
     fn network(&self) -> Result<(Network, Option<Arc<Scenario>>), Failure> {
         let platform = self.closed.and_then(ClosedRules::platform);
         if let (Some(list), Some(other)) = (platform, &self.described.platform) {
-            let problem =
-                format!("--closed has the formats of {list}, and --platform says {other}");
-            return Err(
-                Failure::usage(problem).hint("leave one of them out, or say --closed current")
-            );
+            let problem = format!("--closed uses the formats of {list}, but --platform is {other}");
+            return Err(Failure::usage(problem).hint("remove one of them, or use --closed current"));
         }
         let mut network = self.described.network(platform)?;
         let scenario = self.scenario(&network)?;
@@ -387,9 +387,9 @@ impl Run {
         if let Some(WantedObjective::Formats(objective)) = &self.objective {
             let without = network.layers.iter().find(|layer| layer.macs == 0);
             if let (true, Some(layer)) = (objective.needs_macs(), without) {
-                let problem = format!("--objective asks for the products of {}", layer.name);
+                let problem = format!("--objective needs the products of {}", layer.name);
                 return Err(Failure::usage(problem)
-                    .hint("`macs` in the descriptor says them, one number a layer"));
+                    .hint("add `macs` to the descriptor, with one number per layer"));
             }
             network.objective = objective.clone();
         }
@@ -401,7 +401,7 @@ impl Run {
                 "--closed may lose {most} of the accuracy, and --margin is {}",
                 network.error_margin
             );
-            return Err(Failure::usage(problem).hint("say --target 99 or --target 99.9"));
+            return Err(Failure::usage(problem).hint("use --target 99 or --target 99.9"));
         }
         confirm::check_objective(&network)?;
         Ok((network, scenario))
@@ -432,6 +432,7 @@ impl Run {
             max_evaluations: self.max_evaluations,
             restarts: self.restarts.unwrap_or(0),
             confirmation: ConfirmationRule::None,
+            constant_share: None,
         })
     }
 
@@ -447,15 +448,13 @@ impl Run {
         let folder = std::path::absolute(&folder).unwrap_or(folder);
         let has_journal = folder.join(JOURNAL).exists();
         match (self.resume, has_journal) {
-            (true, false) => Err(Failure::usage(format!(
-                "there is no job to go on with in {}",
-                folder.display()
-            ))),
-            (false, true) => Err(Failure::usage(format!(
-                "there is the journal of a job in {}",
-                folder.display()
-            ))
-            .hint("--resume goes on with it, and --out DIR begins another one")),
+            (true, false) => {
+                Err(Failure::usage(format!("there is no job to resume in {}", folder.display())))
+            }
+            (false, true) => {
+                Err(Failure::usage(format!("{} contains the journal of a job", folder.display()))
+                    .hint("continue it with --resume, or start another one with --out DIR"))
+            }
             _ => {
                 std::fs::create_dir_all(&folder).map_err(|error| cannot_write(&folder, &error))?;
                 Ok(folder)
@@ -474,17 +473,17 @@ impl Run {
             return Err(Failure::usage(
                 "--closed needs `calibration` and `validation` in the descriptor",
             )
-            .hint("each is a file that names a sample a line"));
+            .hint("each is a file with one sample per line"));
         };
         let commands = [&external.small_command, &external.confirmation_command];
         let commands = commands.into_iter().flatten().chain([&external.full_command]);
         for command in commands {
             if !command.contains("{samples}") {
                 return Err(Failure::usage(format!(
-                    "--closed says by which samples: `{command}` has no {{samples}}"
+                    "--closed needs {{samples}} in each command, but `{command}` has none"
                 ))
                 .hint(
-                    "put {samples} where the program is told the file with the names of samples",
+                    "put {samples} where the program expects the file with the names of the samples",
                 ));
             }
         }

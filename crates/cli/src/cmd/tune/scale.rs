@@ -17,14 +17,14 @@ use crate::interrupt;
 use crate::output;
 use crate::render::{Alignment, Frame};
 
-/// Which weights, and their formats.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Scale {
     /// The model, an ONNX file
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// An object and its format, such as fc1.weight=int4:32; may be repeated
+    /// Object and its format, such as fc1.weight=int4:32; repeatable
     #[arg(
         long = "format",
         value_name = "OBJECT=FORMAT",
@@ -33,16 +33,16 @@ pub struct Scale {
         value_parser = choice
     )]
     formats: Vec<(String, ScaledFormat)>,
-    /// Choose the formats by these samples, an array of NumPy with the samples first
+    /// Choose the formats with these samples, a .npy file with samples along the first axis
     #[arg(long, value_name = "NPY", requires = "labels")]
     inputs: Option<PathBuf>,
-    /// Classes of the samples, an array of NumPy
+    /// Classes of the samples, as a .npy file
     #[arg(long, value_name = "NPY", requires = "inputs")]
     labels: Option<PathBuf>,
     /// Formats to choose from [default: all]
     #[arg(long, value_name = "FORMAT", value_delimiter = ',', requires = "inputs")]
     from: Vec<ScaledFormat>,
-    /// The share of the accuracy that may be lost
+    /// Share of the accuracy that may be lost
     #[arg(
         long,
         value_name = "SHARE",
@@ -51,7 +51,7 @@ pub struct Scale {
         requires = "inputs"
     )]
     margin: f64,
-    /// The part of the samples that the search does not see
+    /// Share of the samples that the search does not use
     #[arg(
         long,
         value_name = "SHARE",
@@ -60,7 +60,7 @@ pub struct Scale {
         requires = "inputs"
     )]
     held_out: f64,
-    /// The file to write [default: MODEL with the ending .scaled.onnx]
+    /// File to write [default: MODEL with the ending .scaled.onnx]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Store weights of 4 bits as int4 and uint4 instead of bytes; ONNX Runtime reads them since 1.19

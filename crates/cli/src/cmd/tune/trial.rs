@@ -14,33 +14,33 @@ use crate::interrupt;
 use crate::exit::Exit;
 use crate::output;
 
-/// Which network.
+/// Flags of the command.
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Trial {
     #[command(flatten)]
     described: NetworkArgs,
-    /// A trial whose program fails has the accuracy 0; what failed is in its note
+    /// Give a trial whose program fails the accuracy 0; its note states the reason
     #[arg(long)]
     keep_going: bool,
-    /// Sets of closed mode: the part of the calibration set that the first pass sees
+    /// Closed mode: share of the calibration set that the first pass uses
     #[arg(long, value_name = "SHARE", value_parser = part, requires = "seed")]
     small_share: Option<f64>,
-    /// Sets of closed mode: of the split of the calibration set
+    /// Closed mode: seed of the split of the calibration set
     #[arg(long, value_name = "N", requires = "small_share")]
     seed: Option<u64>,
-    /// Sets with held-out samples: their part of all
+    /// Held-out samples: their share of all samples
     #[arg(long, value_name = "SHARE", value_parser = part, requires = "margin")]
     held_out: Option<f64>,
-    /// Sets with held-out samples: the margin that they are to confirm
+    /// Held-out samples: the margin to confirm
     #[arg(long, value_name = "SHARE", value_parser = share, requires = "held_out")]
     margin: Option<f64>,
 }
 
 const AFTER_HELP: &str = "\
-The trial is a document with the schema dyno.trial: a number, a set (small, full or confirmation) and
-formats by the names of objects. Whoever evaluates in dyno tune run evaluates it: a program, the engine
-inside, or a system. What is printed has the schema dyno.trial.result.
+The trial is a document with the schema dyno.trial: a number, a set (small, full or confirmation) and the
+format of each object. The evaluator is that of dyno tune run: a program, the built-in engine, or a
+system. The result has the schema dyno.trial.result.
 Example:
   echo '{\"schema\": \"dyno.trial\", \"schema_version\": 1, \"number\": 1, \"set\": \"full\",
          \"formats\": {\"conv1.weight\": \"FIXED 8 0\"}}' | dyno tune trial lenet.toml";

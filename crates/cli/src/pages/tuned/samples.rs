@@ -81,8 +81,8 @@ fn hashes(html: &mut String, tuning: &Tuning<'_>) {
     {
         let _ = write!(
             html,
-            "<p class=\"note\">The small set is a part of {share}, drawn by the seed {seed}: who has the files \
-             has the same samples.</p>"
+            "<p class=\"note\">The small set is a random part of {share} with the seed {seed}, \
+             which is the same wherever the files are the same.</p>"
         );
     }
     if tuning.provenance.is_some() {

@@ -27,9 +27,9 @@ fn part_of(phase: Phase) -> (&'static str, &'static str) {
         ),
         Phase::Bias | Phase::Width | Phase::Type => (
             "Fine-tuning",
-            "A bit less for one layer's weights or for activations, whichever saves most for what it loses. \
-             Biases (a smaller range with finer steps) and types (FIXED or EXP) win accuracy back, so that \
-             more widths can give way.",
+            "One bit less for the weights of a layer or for activations: the change that saves \
+             most relative to the accuracy that it loses. Biases (a smaller range with finer \
+             steps) and types (FIXED or EXP) regain accuracy, so that more widths can be reduced.",
         ),
         Phase::Recovery => (
             "Recovery",

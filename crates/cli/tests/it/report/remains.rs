@@ -172,8 +172,24 @@ fn what_a_killed_run_left_is_shown_from_its_logs() {
     fs::create_dir(folder.0.join("nothing")).unwrap();
     let ran = folder.dyno("report nothing nowhere").exits(3);
     assert!(ran.stderr.contains("nothing has no run"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("nowhere is not a folder"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("nowhere does not exist"), "{}", ran.stderr);
     assert!(ran.stderr.contains("no results found"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_file_in_place_of_a_run_directory_is_answered_with_what_to_pass() {
+    let folder = Folder::new();
+    fs::create_dir(folder.0.join("out")).unwrap();
+    folder.write("out/summary.json", "{}");
+    folder.write("vllm.json", "{}");
+    for (arguments, code, expected) in [
+        ("report out/summary.json", 3, "hint: pass the run directory: dyno report out\n"),
+        ("report vllm.json", 3, "dyno compare RUN vllm.json"),
+        ("report out --out page.pdf", 2, "expected a name that ends in .html, found page.pdf"),
+    ] {
+        let ran = folder.dyno(arguments).exits(code);
+        assert!(ran.stderr.contains(expected), "{arguments}: {}", ran.stderr);
+    }
 }
 
 /// The run as the page has it, for its download button.

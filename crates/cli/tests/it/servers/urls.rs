@@ -306,6 +306,91 @@ fn a_redirection_in_a_circle_is_an_error_before_the_run() {
 }
 
 #[test]
+fn a_redirection_that_is_not_followed_is_named() {
+    let always: Answer = |path, body| match path {
+        "/v1/models" => one_model(path, body),
+        _ => (303, "text/plain\r\nlocation: /elsewhere?key=sesame", String::new()),
+    };
+    let later: Answer = |path, body| match path {
+        "/v1/chat/completions" if body["max_tokens"] != 1 => {
+            (302, "text/plain\r\nlocation: /elsewhere?key=sesame", String::new())
+        }
+        _ => one_model(path, body),
+    };
+    let folder = Folder::new();
+    let [always, later] = [always, later].map(Server::start);
+    let run = |server: &Server| {
+        let at = server.address;
+        format!("run --system openai:http://{at},model=tiny,chat=true --num-prompts 4 --out out")
+    };
+    let ran = folder.dyno(&run(&always)).exits(3);
+    let words = "redirects requests to \"/elsewhere?***\", with a status that changes their method";
+    assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    folder.dyno(&run(&later)).exits(1);
+    let reason = summary(&folder)["tests"][0]["reasons"][0].to_string();
+    assert!(reason.contains("HTTP status 302, a redirection to \\\"/elsewhere\\\""), "{reason}");
+}
+
+#[test]
+fn a_member_that_makes_a_server_fail_is_left_out() {
+    let fails: Answer = |path, body| match path {
+        "/v1/chat/completions" if body["stream_options"].is_object() => {
+            let words = "unexpected keyword argument 'stream_options'";
+            (500, JSON, json!({"error": {"message": words}}).to_string())
+        }
+        _ => one_model(path, body),
+    };
+    let (server, folder) = (Server::start(fails), Folder::new());
+    folder.dyno(&format!(
+        "run --system openai:http://{},model=tiny,chat=true --num-prompts 4 --out out \
+         --set max_client_lag_ns=0",
+        server.address
+    ));
+    let found = summary(&folder);
+    assert_eq!(found["tests"][0]["metrics"]["answers"]["whole"], 4);
+    assert!(found["remarks"].to_string().contains("rejects stream_options"), "{found}");
+}
+
+#[test]
+fn lists_of_models_are_read_and_a_server_without_chats_is_quoted() {
+    let twice: Answer = |path, body| match path {
+        "/v1/models" => (200, JSON, json!({"data": [{"id": "tiny"}, {"id": "tiny"}]}).to_string()),
+        _ => one_model(path, body),
+    };
+    // A byte order mark, and a field that continues on the next line.
+    let marked: Answer = |path, body| match path {
+        "/v1/models" => {
+            let list = json!({"data": [{"id": "tiny"}]});
+            (200, "application/json\r\nx-note: a\r\n  b", format!("\u{feff}{list}"))
+        }
+        _ => one_model(path, body),
+    };
+    let continues: Answer = |path, body| match path {
+        "/v1/completions" => {
+            let choice = json!({"text": "one", "finish_reason": "length"});
+            (200, JSON, json!({"choices": [choice]}).to_string())
+        }
+        "/v1/models" => one_model(path, body),
+        _ => (404, JSON, json!({"error": {"message": "no chats here"}}).to_string()),
+    };
+    let folder = Folder::new();
+    for (answer, found) in [
+        (twice, "OpenAI-compatible: model tiny, /chat/completions."),
+        (marked, "OpenAI-compatible: model tiny, /chat/completions."),
+        (continues, "/completions. It does not answer chats: HTTP status 404: no chats here."),
+    ] {
+        let server = Server::start(answer);
+        let ran = folder.dyno(&format!(
+            "run http://{} --num-prompts 4 --set max_client_lag_ns=0 --out out",
+            server.address
+        ));
+        assert!(ran.stderr.contains(found), "{}", ran.stderr);
+        assert_eq!(summary(&folder)["tests"][0]["metrics"]["answers"]["whole"], 4, "{found}");
+        std::fs::remove_dir_all(folder.0.join("out")).unwrap();
+    }
+}
+
+#[test]
 fn prompts_that_no_memory_holds_are_rejected_before_they_are_made() {
     let folder = Folder::new();
     folder.write(

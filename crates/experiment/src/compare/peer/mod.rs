@@ -311,7 +311,7 @@ fn samples(plan: &Plan, total: usize, requests: u64) -> Vec<SampleIndex> {
 
 /// Returns the program `name`: in the active environment of Python, or in `PATH`.
 fn program(name: &str) -> Option<PathBuf> {
-    let active = ["VIRTUAL_ENV", "CONDA_PREFIX"].map(std::env::var_os);
+    let active = [std::env::var_os("VIRTUAL_ENV"), std::env::var_os("CONDA_PREFIX")];
     let active = active.into_iter().flatten().map(|folder| Path::new(&folder).join("bin"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = active.chain(std::env::split_paths(&path)).collect();

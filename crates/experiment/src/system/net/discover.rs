@@ -39,6 +39,14 @@ struct Discovery {
     found: String,
 }
 
+impl Discovery {
+    /// Adds why the model does not answer chats.
+    fn with_refusal(self, refusal: Option<&str>) -> Self {
+        let Some(why) = refusal else { return self };
+        Self { found: format!("{} It does not answer chats: {why}.", self.found), ..self }
+    }
+}
+
 /// Identifies the server of a run whose system is only a URL, in a flag or in a file, and replaces
 /// the URL by the system. `watch` receives what the server is. A plan asks no server.
 ///
@@ -150,13 +158,17 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
         }
         (200..300, Some(names)) => {
             let model = models.first(names, &text, &server)?;
-            let api = match (named, chats, of_path) {
-                (Some(api), ..) | (None, None, Some(api)) => api,
-                (None, Some(true), _) => Api::Chat,
-                (None, None, None) if server.chats(&text, &model)? => Api::Chat,
-                _ => Api::Completions,
+            let (api, refusal) = match (named, chats, of_path) {
+                (Some(api), ..) | (None, None, Some(api)) => (api, None),
+                (None, Some(true), _) => (Api::Chat, None),
+                (None, None, None) => match server.refusal_of_chats(&text, &model)? {
+                    None => (Api::Chat, None),
+                    refusal => (Api::Completions, refusal),
+                },
+                _ => (Api::Completions, None),
             };
-            Ok(models.discovery(&format!("{text}{query}"), &model, api, &keys))
+            let found = models.discovery(&format!("{text}{query}"), &model, api, &keys);
+            Ok(found.with_refusal(refusal.as_deref()))
         }
         // Versions before 2.4 have no list of models.
         (404 | 405, _) if named.or(of_path) == Some(Api::Tgi) => Ok(Discovery {
@@ -331,7 +343,14 @@ fn model_names(answer: &HttpAnswer) -> Option<Vec<String>> {
         let name = ["id", "name", "model"].iter().find_map(|key| model.get(key)?.as_str());
         name.map(str::to_owned)
     };
-    Some(list.iter().filter_map(name).collect())
+    let mut names = Vec::new();
+    // Some gateways list a model once for each of its servers.
+    for name in list.iter().filter_map(name) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    Some(names)
 }
 
 /// Returns whether an answer with this status demands a token.
@@ -469,7 +488,7 @@ impl Questions<'_> {
     /// # Errors
     /// The server has neither interface or no such model, cannot be reached, or demands a token.
     fn api_of(&self, text: &str, model: &str) -> Result<Api, Failure> {
-        if self.chats(text, model)? {
+        if self.refusal_of_chats(text, model)?.is_none() {
             return Ok(Api::Chat);
         }
         let input = Input::Text("Hello".into());
@@ -490,11 +509,11 @@ impl Questions<'_> {
         Err(Failure::set_up(problem).hint("check the URL and the name of the model"))
     }
 
-    /// Returns whether a model answers messages; some models only continue texts.
+    /// Returns why a model does not answer messages; `None` if it does. Some models only continue texts.
     ///
     /// # Errors
     /// The server cannot be reached, or demands a token.
-    fn chats(&self, base: &str, model: &str) -> Result<bool, Failure> {
+    fn refusal_of_chats(&self, base: &str, model: &str) -> Result<Option<String>, Failure> {
         let messages = Input::Messages(vec![Message::new("user", "Hello")]);
         let body = Body { max_tokens: Some(1), ..Body::new(model, messages) }.to_json();
         let answer = self.post(base, Api::Chat.path(), body)?;
@@ -502,7 +521,12 @@ impl Questions<'_> {
             return Err(self.unauthorized(base, &answer));
         }
         let has_no_template = answer.words().to_ascii_lowercase().contains("chat template");
-        Ok(!is_absent(answer.status) && !has_no_template)
+        let is_refusal = is_absent(answer.status) || has_no_template;
+        let why = || {
+            let words = self.words(&answer);
+            format!("HTTP status {}: {}", answer.status, printable(&words))
+        };
+        Ok(is_refusal.then(why))
     }
 
     /// Returns the server as one of the Open Inference Protocol, with the given model or else its only

@@ -184,7 +184,13 @@ impl Framing {
         loop {
             let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
             let mut response = httparse::Response::new(&mut fields);
-            let len = match response.parse(&bytes[from..]) {
+            // A field that continues on the next line is obsolete, but a client must read it (RFC 9112,
+            // section 5.2). Blanks before the colon are read as by other clients.
+            let parsed = httparse::ParserConfig::default()
+                .allow_obsolete_multiline_headers_in_responses(true)
+                .allow_spaces_after_header_name_in_responses(true)
+                .parse_response(&mut response, &bytes[from..]);
+            let len = match parsed {
                 Ok(httparse::Status::Complete(len)) => len,
                 Ok(httparse::Status::Partial) => return Ok(None),
                 Err(error) => return Err(no_http(&bytes[from..], error)),

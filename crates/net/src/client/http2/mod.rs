@@ -50,6 +50,8 @@ pub(super) struct Lane {
     /// Time at which a sample last waited for the limit of concurrent requests, by the client's
     /// clock.
     limited_at: AtomicU64,
+    /// Time at which no connection had room for a stream, by the client's clock.
+    crowded_at: AtomicU64,
     /// Time at which part of an answer was last received, by the client's clock.
     heard_at: AtomicU64,
     /// State that only this lane's thread uses.
@@ -106,6 +108,7 @@ impl Http2 {
                 is_closing: AtomicBool::new(false),
                 streams: AtomicUsize::new(0),
                 limited_at: AtomicU64::new(0),
+                crowded_at: AtomicU64::new(0),
                 heard_at: AtomicU64::new(0),
                 own: Mutex::new(LaneState {
                     dialed: shared.nodes.iter().map(|_| DialState::default()).collect(),
@@ -246,7 +249,10 @@ impl Lane {
         let link = {
             let mut own = self.own();
             loop {
-                let Some(link) = own.with_room.front() else { return false };
+                let Some(link) = own.with_room.front() else {
+                    self.crowded_at.store(self.shared.clock.now(), Ordering::Relaxed);
+                    return false;
+                };
                 if link.has_room(&self.shared) {
                     break link.clone();
                 }
@@ -271,7 +277,8 @@ impl Lane {
         let span = self.shared.clock.now().saturating_sub(since);
         if self.limited_at.load(Ordering::Relaxed) > since {
             self.shared.note_wait(job, &responder, span, self.thread, WaitCause::Limit);
-        } else if span > WAIT_OF_NOTE {
+        } else if span > WAIT_OF_NOTE && self.crowded_at.load(Ordering::Relaxed) > since {
+            // A sample that waited for this thread alone is late, but waited for no connection.
             self.shared.note_wait(job, &responder, span, self.thread, WaitCause::Queue);
         }
         {
@@ -325,6 +332,6 @@ impl Lane {
     }
 }
 
-/// Wait that is recorded. Handing a sample from thread to thread takes some microseconds; a longer
-/// wait was for a stream or for a busy thread.
+/// Least wait for a stream that is recorded. Handing a sample from thread to thread takes some
+/// microseconds, and longer if the thread is busy.
 const WAIT_OF_NOTE: Nanos = 1_000_000;

@@ -35,7 +35,8 @@ impl AnswerBuilder {
         let shown = claim.unwrap_or_default();
         let finished = self.choices().filter(|choice| choice.finish.is_some()).count();
         let mut entry = Entry {
-            input: shown.input,
+            // A request has input, so that a count of 0 is none.
+            input: shown.input.filter(|tokens| *tokens > 0),
             cached: shown.cached,
             reasoning: shown.reasoning,
             claimed: shown.output,
@@ -46,11 +47,11 @@ impl AnswerBuilder {
             images: self.images(),
             finished: finished as u16,
             parts: if form == Form::Stream { self.parts } else { 0 },
-            bytes: u32::try_from(self.text.len()).unwrap_or(u32::MAX),
+            bytes: u32::try_from(self.output_bytes()).unwrap_or(u32::MAX),
             oddities: shown.oddities,
             ..Entry::default()
         };
-        self.note_oddities(&mut entry, form, claim.is_some());
+        self.note_oddities(&mut entry, form, claim);
         if let Some(claim) = claim {
             self.find_contradictions(&claim, &mut entry);
         }
@@ -87,10 +88,11 @@ impl AnswerBuilder {
         self.choices.iter().copied().filter(|choice| choice.is_there)
     }
 
-    fn note_oddities(&self, entry: &mut Entry, form: Form, has_usage: bool) {
+    fn note_oddities(&self, entry: &mut Entry, form: Form, claim: Option<Claim>) {
         let found = [
             (Oddity::ContentParts, self.has_content_parts),
-            (Oddity::LateUsage, self.is_usage_late && has_usage),
+            (Oddity::LateUsage, self.is_usage_late && claim.is_some()),
+            (Oddity::NoInput, claim.is_some_and(|claim| claim.input == Some(0))),
             (Oddity::NoDone, form == Form::Stream && !self.is_done),
             (Oddity::DoneBlanks, self.has_blanks),
             (Oddity::SignsOfLife, self.has_signs_of_life),
@@ -129,7 +131,7 @@ impl AnswerBuilder {
             part.is_some_and(|part| whole.is_some_and(|whole| part > whole))
         };
         // Usage without any count is not a count of 0, but it is not reliable either.
-        let counts_nothing = claim.output.is_none() && claim.input.is_none();
+        let counts_nothing = [claim.input, claim.output, claim.total].iter().all(Option::is_none);
         // Vectors, ranks and images have no output tokens to count.
         let is_zero = self.api.is_text()
             && (claim.output == Some(0)
@@ -145,7 +147,9 @@ impl AnswerBuilder {
             (Contradiction::CachedExceedsInput, is_more(claim.cached, claim.input)),
             (
                 Contradiction::TotalDiffers,
-                sum.zip(claim.total).is_some_and(|(sum, total)| sum != u64::from(total))
+                // A total of 0 beside counts is none.
+                sum.zip(claim.total.filter(|total| *total > 0))
+                    .is_some_and(|(sum, total)| sum != u64::from(total))
                     && !is_odd(Oddity::LargerTotal),
             ),
         ];
@@ -179,6 +183,10 @@ impl AnswerBuilder {
     /// Returns the counted tokens that did not come with the output of a stream. A tokenizer and events
     /// count only what came.
     fn hidden_tokens(&self, entry: &Entry, form: Form) -> HiddenTokens {
+        if form == Form::Stream && entry.choices > 1 {
+            // The tokens of several choices come mixed.
+            return HiddenTokens::Unknown;
+        }
         if form != Form::Stream || entry.counted_by != TokenCounter::Server {
             return HiddenTokens::None;
         }
@@ -230,7 +238,7 @@ impl AnswerBuilder {
             return Class::Cut;
         }
         let is_without = |choice: Choice| choice.bytes == 0;
-        if self.text.is_empty() || self.choices().any(is_without) {
+        if self.output_bytes() == 0 || self.choices().any(is_without) {
             Class::Empty
         } else if is_short(entry) {
             Class::Short
@@ -285,7 +293,13 @@ impl AnswerBuilder {
             }
             Class::Cut if self.api == Api::Tgi => "the stream ended without generated_text".into(),
             Class::Cut => "the stream ended with neither [DONE] nor a finish_reason".into(),
-            Class::Aborted => format!("the server aborted the answer{reason}"),
+            Class::Aborted => {
+                let said = match &*self.explanation {
+                    "" => String::new(),
+                    words => format!(": {}", crate::trouble::in_short(words)),
+                };
+                format!("the server aborted the answer{reason}{said}")
+            }
             Class::Filtered => format!("a filter of the server stopped the answer{reason}"),
             Class::Short => format!(
                 "the answer has {} output tokens, but the request demanded {}{reason}",

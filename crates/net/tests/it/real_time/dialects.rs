@@ -10,9 +10,13 @@ use dyno_loadgen::record::Failure;
 use dyno_loadgen::settings::{Scenario, TestSettings};
 use dyno_net::ask::ServerQuery;
 use dyno_net::client::{Client, Options};
+use dyno_net::coding::Coding;
 use dyno_net::endpoint::Endpoint;
+use dyno_net::exchange::{HttpVersion, Method, Request};
 use dyno_net::faults::FaultServer;
+use dyno_net::grpc;
 use dyno_net::ledger::{AcceptedClasses, Class, Oddity};
+use dyno_net::oip::messages::{Empty, SERVER_METADATA, ServerMetadataResponse};
 use dyno_net::openai::{AdaptedServer, Input, LimitMember, Message, OpenAi, Settings, adapt};
 use dyno_net::tls::Trust;
 use dyno_net::trouble::Kind;
@@ -20,6 +24,7 @@ use dyno_net::workload::{Prompt, Workload};
 
 use super::encrypted::certified;
 use super::faults::{Faulty, request};
+use super::http2;
 use super::played::{client, endpoint, play, settings};
 
 fn workload() -> Arc<Workload> {
@@ -217,6 +222,40 @@ fn adapted(
         limit: Duration::from_secs(20),
     };
     adapt(&query, &workload(), openai()).map_err(|trouble| trouble.to_string())
+}
+
+fn question<'a>(endpoint: &'a Endpoint, version: HttpVersion, trust: &'a Trust) -> ServerQuery<'a> {
+    let limit = Duration::from_secs(20);
+    ServerQuery { endpoint, version, fields: &[], trust, secrets: &[], limit }
+}
+
+#[test]
+fn an_answer_before_a_run_may_be_compressed_unasked() {
+    let server = FaultServer::start("127.0.0.1:0").unwrap();
+    let (trust, compressed) = (Trust::default(), below(&server, "gzip"));
+    let request = Request {
+        method: Method::Post,
+        path: "/v1/chat/completions".into(),
+        fields: Vec::new(),
+        body: "{}".into(),
+    };
+    let answer = question(&compressed, HttpVersion::Http1, &trust).exchange(&request).unwrap();
+    assert!(answer.body().starts_with(b"{\"choices\""), "{answer:?}");
+    let address = http2::serve(None, |_, mut respond| async move {
+        let about = ServerMetadataResponse { name: "s".into(), ..Default::default() };
+        let body = grpc::message_compressed(&grpc::framed(&about), Coding::Gzip);
+        let head = http::Response::builder()
+            .header("content-type", grpc::CONTENT_TYPE)
+            .header(grpc::ENCODING, "gzip");
+        let mut sending = respond.send_response(head.body(()).unwrap(), false).unwrap();
+        sending.send_data(body, false).unwrap();
+        let status = (grpc::STATUS.parse().unwrap(), "0".parse().unwrap());
+        sending.send_trailers([status].into_iter().collect()).unwrap();
+    });
+    let endpoint = endpoint(address);
+    let question = question(&endpoint, HttpVersion::Http2, &trust);
+    let about = question.call::<ServerMetadataResponse>(SERVER_METADATA, &Empty {}).unwrap();
+    assert_eq!(about.name, "s");
 }
 
 #[test]

@@ -18,6 +18,7 @@ use thiserror::Error;
 
 use self::code::{Expression, Integers};
 use super::super::LayerNames;
+use super::super::layer_names::with_own_weights;
 use super::super::packed::{PackedError, known};
 use super::read::{self, Steps, WeightUse};
 use crate::codec::{Conversion, NanError};
@@ -115,7 +116,9 @@ impl QdqModel {
     /// The engine does not support the model, the model does not have the objects of `formats`, or
     /// ONNX cannot express one of them.
     pub fn new(model: &Model, formats: &Dictionary, options: QdqOptions) -> Result<Self, QdqError> {
-        let model = &*in_floats(model);
+        let floats = in_floats(model);
+        let own = with_own_weights(&floats, formats);
+        let model = own.as_ref().unwrap_or(&floats);
         let network = |error| QdqError::Model(PackedError::Network(error));
         let steps = read::steps(model).map_err(network)?;
         let names: Vec<String> =

@@ -171,7 +171,7 @@ impl<'a> Reader<'a> {
         }
         match node.domain.as_str() {
             "" | "ai.onnx" | "com.microsoft" => self.step(node),
-            _ => Err(unsupported(node, "is none that the built-in engine has")),
+            _ => Err(unsupported(node, "is not supported by the built-in engine")),
         }
     }
 

@@ -401,7 +401,7 @@ fn what_cannot_be_done_is_told() {
         lengths: None,
         correctness,
     };
-    let expected = "Sin (Sin_0) is none that the built-in engine has; such a model needs a program, \
+    let expected = "Sin (Sin_0) is not supported by the built-in engine; such a model needs a program, \
                     `cmd_fullset`";
     assert_eq!(refused("Sin", &[4], one(labels(2))), expected);
     assert_eq!(

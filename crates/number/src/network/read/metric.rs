@@ -59,8 +59,8 @@ pub(super) fn metric(
     };
     let stated = Reader::item(table, "direction").or(metric);
     if let (Some(item), Direction::Lower, false) = (stated, direction, is_program) {
-        let problem = "the engine inside counts right answers, of which more is better: remove it, or \
-                       measure with `cmd_fullset`";
+        let problem = "the built-in engine counts correct answers, for which higher is better: \
+                       remove it, or measure with `cmd_fullset`";
         reader.problem(item.at, item.key, problem);
         return None;
     }

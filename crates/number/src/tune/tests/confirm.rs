@@ -225,6 +225,126 @@ fn few_samples_of_an_error_rate_promise_nothing() {
     assert!(found.proven_margin.is_infinite(), "{}", found.proven_margin);
 }
 
+/// Returns the verdict about errors of sentences. Formats of fewer than 6 bits give one of 1,000
+/// held-out sentences `most` errors, and the program prints `words` times the mean of the errors.
+fn verdict_about_errors(most: f64, words: impl Fn(u32) -> f64) -> (MarginVerdict, String) {
+    let mut network = lenet();
+    network.error_margin = 0.01;
+    network.metric.direction = crate::metric::Direction::Lower;
+    let mut evaluate = |trials: &[Trial]| {
+        let one = |trial: &Trial| {
+            let least = trial.assignment.formats().iter().map(|f| f.bits()).min().unwrap_or(32);
+            let searched = 1.0 + 0.0015 * f64::from(8_u32.saturating_sub(least));
+            if trial.subset != Subset::Confirmation {
+                return Ok(Evaluation::from_accuracy(searched));
+            }
+            let mut errors: Vec<f64> = (0..1_000).map(|at| f64::from(at % 2 * 2)).collect();
+            if least < 6 {
+                errors[0] = most;
+            }
+            let outcomes = SampleOutcomes::Scores(errors);
+            let printed = words(least) * outcomes.mean();
+            Ok(Evaluation { outcomes: Some(outcomes), ..Evaluation::from_accuracy(printed) })
+        };
+        trials.iter().map(one).collect()
+    };
+    let settings = Settings { confirmation: ConfirmationRule::Margin, ..Settings::default() };
+    let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
+    let found = outcome.confirmation.unwrap();
+    assert!(found.looks.len() > 2 && found.looks[0].loss == 0.0, "{:?}", found.looks);
+    (found.verdict, found.problem)
+}
+
+/// A configuration in which a sentence fails shows how much any unseen sentence may lose, also in
+/// the wider ones that were judged before it.
+#[test]
+fn a_sentence_that_fails_in_one_configuration_may_fail_in_each() {
+    assert_eq!(verdict_about_errors(2.0, |_| 1.0).0, MarginVerdict::Valid);
+    assert_eq!(verdict_about_errors(40.0, |_| 1.0).0, MarginVerdict::Undecided);
+}
+
+/// A word error rate is a sum of errors over the number of words, which formats do not change.
+#[test]
+fn a_rate_is_a_constant_times_the_mean_of_its_samples() {
+    let (verdict, problem) = verdict_about_errors(2.0, |_| 0.07);
+    assert_eq!((verdict, problem.as_str()), (MarginVerdict::Valid, ""));
+    let (verdict, problem) = verdict_about_errors(2.0, |bits| if bits < 10 { 0.071 } else { 0.07 });
+    assert_eq!(verdict, MarginVerdict::Undecided);
+    assert!(problem.contains("do not add up"), "{problem}");
+}
+
+/// A program whose search is right in 90 % and whose held-out samples in 11 % reads other samples, or
+/// wrong answers instead of right ones, whether or not it states how many the search has.
+#[test]
+fn held_out_samples_of_another_task_confirm_nothing() {
+    for (scale, is_error) in [(1.0, false), (100.0, false), (1.0, true)] {
+        let mut network = lenet();
+        if is_error {
+            network.metric.direction = crate::metric::Direction::Lower;
+        }
+        let mut evaluate = |trials: &[Trial]| {
+            let one = |trial: &Trial| {
+                if trial.subset != Subset::Confirmation {
+                    let searched = if is_error { 0.1 } else { 0.9 };
+                    return Ok(Evaluation::from_accuracy(scale * searched));
+                }
+                let ones = if is_error { 890 } else { 110 };
+                let outcomes = SampleOutcomes::from_right((0..1_000).map(|at| at < ones));
+                let (accuracy, samples) = (scale * outcomes.mean(), Some(1_000));
+                let outcomes = Some(outcomes);
+                Ok(Evaluation { outcomes, samples, ..Evaluation::from_accuracy(accuracy) })
+            };
+            trials.iter().map(one).collect()
+        };
+        let settings = Settings { confirmation: ConfirmationRule::Margin, ..Settings::default() };
+        let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
+        let found = outcome.confirmation.unwrap();
+        assert_eq!(found.verdict, MarginVerdict::Undecided, "{scale} {is_error}");
+        let side = if is_error { "far above the" } else { "far below the" };
+        assert!(found.problem.contains(side), "{}", found.problem);
+    }
+}
+
+/// 97 % of the samples have one class. A configuration that gives nothing but this class loses less
+/// than the margin, and has learned nothing.
+#[test]
+fn the_most_frequent_class_alone_is_no_answer() {
+    let confirmed = |constant_share: Option<f64>, least_right: u32| {
+        let mut network = lenet();
+        network.error_margin = 0.02;
+        let mut evaluate = |trials: &[Trial]| {
+            let one = |trial: &Trial| {
+                let least = trial.assignment.formats().iter().map(|f| f.bits()).min();
+                let is_constant = least.unwrap_or(32) < least_right;
+                let right = SampleOutcomes::from_right(
+                    (0..2_000).map(|at| at % 100 < if is_constant { 97 } else { 98 }),
+                );
+                let accuracy = right.mean();
+                Ok(Evaluation { outcomes: Some(right), ..Evaluation::from_accuracy(accuracy) })
+            };
+            trials.iter().map(one).collect()
+        };
+        let confirmation = ConfirmationRule::Margin;
+        let settings = Settings { confirmation, constant_share, ..Settings::default() };
+        let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
+        let formats = outcome.answer.unwrap().assignment.formats().to_vec();
+        let least = formats.iter().map(|f| f.bits()).min().unwrap();
+        (outcome.confirmation.unwrap(), least)
+    };
+    // Without labels, the loss alone decides.
+    let (found, least) = confirmed(None, 6);
+    assert_eq!((found.verdict, least), (MarginVerdict::Valid, 2));
+    let (found, least) = confirmed(Some(0.97), 6);
+    assert_eq!((found.verdict, least), (MarginVerdict::Valid, 6));
+    // Each rung is constant.
+    let (found, _) = confirmed(Some(0.97), 32);
+    assert_eq!(found.verdict, MarginVerdict::Undecided);
+    assert!(found.problem.contains("most frequent class (97 %)"), "{}", found.problem);
+    // A network that is less accurate than that knows something else.
+    let (found, least) = confirmed(Some(0.985), 6);
+    assert_eq!((found.verdict, least), (MarginVerdict::Valid, 2));
+}
+
 /// The held-out samples decide about the answer: one that breaks on them is not given.
 #[test]
 fn an_answer_that_fails_on_held_out_samples_is_widened() {
@@ -253,6 +373,33 @@ fn an_answer_that_fails_on_held_out_samples_is_widened() {
     assert!(sizes.windows(2).all(|pair| pair[0] > pair[1]), "{sizes:?}");
     let levels: f64 = found.looks.iter().map(|look| look.level).fold(0.0, f64::max);
     assert!(levels <= 0.05 && !found.looks.last().unwrap().is_confirmed);
+}
+
+/// With `--keep-going`, a configuration in which the program fails on held-out samples is no answer.
+#[test]
+fn a_configuration_that_fails_on_held_out_samples_is_no_answer() {
+    let mut network = lenet();
+    network.error_margin = 0.05;
+    let mut evaluate = |trials: &[Trial]| {
+        let one = |trial: &Trial| {
+            let least = trial.assignment.formats().iter().map(|f| f.bits()).min().unwrap_or(32);
+            let needed = if trial.subset == Subset::Confirmation { 8 } else { 4 };
+            if least < needed {
+                return Ok(Evaluation::failed("it crashed".into()));
+            }
+            let outcomes = Some(SampleOutcomes::from_right((0..400).map(|at| at % 10 > 0)));
+            Ok(Evaluation { outcomes, ..Evaluation::from_accuracy(0.9) })
+        };
+        trials.iter().map(one).collect()
+    };
+    let settings = Settings { confirmation: ConfirmationRule::Margin, ..Settings::default() };
+    let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
+    assert_eq!(outcome.end, TuneEnd::Complete);
+    let found = outcome.confirmation.unwrap();
+    assert_eq!(found.verdict, MarginVerdict::Valid);
+    let formats = outcome.answer.unwrap().assignment.formats().to_vec();
+    assert!(formats.iter().all(|format| format.bits() >= 8), "{formats:?}");
+    assert!(!found.looks.last().unwrap().is_confirmed);
 }
 
 /// A network of five layers of different sizes.

@@ -59,8 +59,7 @@ pub(super) fn check(
     }
     if !unknown.is_empty() {
         let message = format!(
-            "the log has no {unknown}; Dyno does not know whether every LoadGen {version} wrote \
-             it"
+            "the log has no {unknown}; it is not known whether every LoadGen {version} wrote it"
         );
         issues.add(&LOG_KEY_UNKNOWN, Location::path(path), message);
     }

@@ -285,7 +285,7 @@ impl Work<'_, '_, SystemInfo> {
             issues.add_expected(
                 &LOG_SCENARIO,
                 at,
-                format!("is of a run of {played}"),
+                format!("belongs to a run of {played}"),
                 wanted.name(),
             );
         }

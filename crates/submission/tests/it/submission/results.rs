@@ -262,8 +262,8 @@ fn frameworks_and_processors_are_known_by_their_names() {
         ("JetPack 4.3 DP, TensorRT 6.0", "TensorRT"),
         ("PyTorch", "PyTorch"),
         ("Deep Sparse v1", "Deep Sparse"),
-        ("", "not told"),
-        ("10.2", "not told"),
+        ("", "not stated"),
+        ("10.2", "not stated"),
     ] {
         assert_eq!(framework(software), name, "{software}");
     }

@@ -114,7 +114,7 @@ impl Run {
         let has_restarts = self.restarts.is_some_and(|restarts| restarts > 0);
         let (flag, why) = match self.passes {
             _ if self.evaluations.is_some() && !has_engine => {
-                ("--evaluations", "only the engine inside shares its evaluations")
+                ("--evaluations", "only the built-in engine shares its evaluations")
             }
             _ if has_restarts && self.algorithm != Algorithm::Libnumber => {
                 ("--restarts", "only the algorithm libnumber restarts")

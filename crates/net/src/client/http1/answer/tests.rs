@@ -97,6 +97,15 @@ fn a_connection_is_used_again_only_if_both_sides_want_to() {
 }
 
 #[test]
+fn a_field_may_continue_on_the_next_line_and_have_blanks_before_its_colon() {
+    let wire: &[u8] = b"HTTP/1.1 200 OK\r\nx-note: a\r\n  b\r\ncontent-length : 2\r\n\r\nok";
+    let bytes: Vec<&[u8]> = wire.chunks(1).collect();
+    for pieces in [vec![wire], bytes] {
+        assert_eq!(read(&pieces).answers, [(200, b"ok".to_vec(), true)]);
+    }
+}
+
+#[test]
 fn what_is_no_answer_is_said() {
     let wrong = |wire: &[u8]| read(&[wire]).wrong.unwrap_or_default();
     assert!(wrong(b"SSH-2.0-OpenSSH\r\n").contains("\"SSH-2.0-OpenSSH\\r\\n\""));

@@ -107,7 +107,7 @@ impl<'a> Reader<'a> {
             "CumSum" if node.int("reverse", 0) == 0 => {
                 self.plain(node, Op::CumSum { exclusive: node.int("exclusive", 0) != 0 })
             }
-            _ => Err(unsupported(node, "is none that the built-in engine has")),
+            _ => Err(unsupported(node, "is not supported by the built-in engine")),
         }
     }
 

@@ -1,0 +1,92 @@
+//! Bounds of Server that no test judges, because the system streams or because it does not.
+
+use dyno_loadgen::settings::{Scenario, TestMode};
+
+use super::{Facts, UnmetNeed, settings};
+use crate::options::TenantTable;
+use crate::system::System;
+
+/// Kinds of bounds of Server. A test judges one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BoundKind {
+    Latency,
+    Tokens,
+}
+
+impl BoundKind {
+    /// Returns the kind of a setting; `None` if it is no bound.
+    fn read(key: &str) -> Option<Self> {
+        match key {
+            "server_target_latency_ns" => Some(Self::Latency),
+            "server_ttft_latency" | "server_tpot_latency" => Some(Self::Tokens),
+            _ => None,
+        }
+    }
+}
+
+/// Returns the bounds that no test of the loaded system judges, each with the reason. Files, variables
+/// and tenants count too: a run would pass although it exceeds the bound.
+pub fn unjudged(facts: &Facts<'_>) -> Vec<(String, UnmetNeed)> {
+    let Some(system) = facts.loaded else { return Vec::new() };
+    let of_run = facts.options.assigned().map(|(scenario, key, origin)| {
+        let tenant: Option<&TenantTable> = None;
+        (scenario, key, origin, tenant)
+    });
+    let of_tenants = facts.options.tenants.iter().flat_map(|tenant| {
+        let all = tenant.settings.iter();
+        all.map(move |set| (set.scenario, set.key, &set.origin, Some(tenant)))
+    });
+    let mut found = Vec::new();
+    for (scenario, key, origin, tenant) in of_run.chain(of_tenants) {
+        let is_meant = scenario.is_none_or(|only| only == Scenario::Server);
+        let Some(kind) = BoundKind::read(key).filter(|_| is_meant) else { continue };
+        let kinds = judged(facts, system, tenant);
+        if kinds.is_empty() || kinds.contains(&kind) {
+            continue;
+        }
+        let (why, fix) = reason(facts, system, kind);
+        let why = format!("has no effect: {why}");
+        let name = settings::written(scenario, key, origin);
+        found.push((format!("{name} {why}"), UnmetNeed::new(why, fix)));
+    }
+    found
+}
+
+/// Returns the kind of bounds that the performance test of Server judges for a tenant, or for each of
+/// them; empty without such a test.
+fn judged(facts: &Facts<'_>, system: &System, tenant: Option<&TenantTable>) -> Vec<BoundKind> {
+    if !facts.measures() || !facts.scenarios.contains(&Scenario::Server) {
+        return Vec::new();
+    }
+    let tenants: Vec<Option<&TenantTable>> = match (tenant, &facts.options.tenants[..]) {
+        (None, all @ [_, ..]) => all.iter().map(Some).collect(),
+        (one, _) => vec![one],
+    };
+    let kind = |tenant| {
+        let mode = TestMode::PerformanceOnly;
+        let mut settings = facts.options.settings(Scenario::Server, mode, tenant);
+        system.complete(facts.run, &mut settings);
+        if settings.values.use_token_latencies { BoundKind::Tokens } else { BoundKind::Latency }
+    };
+    tenants.into_iter().map(kind).collect()
+}
+
+/// Returns why bounds of this kind are not judged, and a remedy.
+fn reason(facts: &Facts<'_>, system: &System, kind: BoundKind) -> (String, &'static str) {
+    match kind {
+        BoundKind::Latency => (
+            "answers come in parts, and bounds on them are server_ttft_latency and \
+             server_tpot_latency"
+                .into(),
+            "use these, --require 'p99<=TIME', or stream=false",
+        ),
+        BoundKind::Tokens if system.reports_tokens() => (
+            "use_token_latencies is false".into(),
+            "add --set use_token_latencies=true, or remove it",
+        ),
+        BoundKind::Tokens => (
+            format!("system `{}` reports no tokens", facts.system),
+            "bound the latency with server_target_latency_ns, or remove it",
+        ),
+    }
+}

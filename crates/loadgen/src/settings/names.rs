@@ -1,0 +1,80 @@
+//! Finds the name that a misspelled word probably means.
+
+/// Returns the candidate with the smallest edit distance to `word`.
+pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // A longer word has no near candidate, and its distances take long.
+    let word: String = word.chars().take(LONGEST_WORD).collect();
+    candidates.min_by_key(|candidate| edit_distance(&word, candidate))
+}
+
+/// Returns the nearest candidate if it differs in at most a third of the characters of `word`, and in at
+/// most three.
+pub fn similar<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let near = nearest(word, candidates)?;
+    let most = word.chars().count().div_ceil(3).min(3);
+    (edit_distance(word, near) <= most).then_some(near)
+}
+
+/// Most characters of a word that [`nearest`] compares.
+const LONGEST_WORD: usize = 64;
+
+/// Returns the edit distance of two words. Two neighboring characters in the wrong order are one edit.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let a: Vec<char> = a.chars().collect();
+    let b: Vec<char> = b.chars().collect();
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, y) in b.iter().enumerate() {
+            let substituted = above[j] + usize::from(x != y);
+            let mut least = substituted.min(above[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+                least = least.min(before[j - 1] + 1);
+            }
+            row.push(least);
+        }
+        before = std::mem::replace(&mut above, row);
+    }
+    above[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_similar_name_differs_in_few_characters() {
+        let names = || ["digits", "null", "onnx", "3d-unet"].into_iter();
+        for (word, expected) in [
+            ("digitz", Some("digits")),
+            ("digtis", Some("digits")),
+            ("onx", Some("onnx")),
+            ("3dunet", Some("3d-unet")),
+            ("llama", None),
+            ("org", None),
+            ("", None),
+        ] {
+            assert_eq!(similar(word, names()), expected, "{word}");
+        }
+        let long = "d".repeat(1_000);
+        assert_eq!(similar(&long, names()), None);
+        assert_eq!(similar("digits", [].into_iter()), None);
+    }
+
+    #[test]
+    fn two_characters_in_the_wrong_order_are_one_edit() {
+        assert_eq!(nearest("modle", ["node", "model"].into_iter()), Some("model"));
+        for (a, b, expected) in [
+            ("rnu", "run", 1),
+            ("digtis", "digits", 1),
+            ("modle", "node", 2),
+            ("abc", "ca", 3),
+            ("", "ab", 2),
+            ("ab", "", 2),
+            ("", "", 0),
+        ] {
+            assert_eq!(edit_distance(a, b), expected, "{a} {b}");
+        }
+    }
+}
