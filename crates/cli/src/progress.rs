@@ -79,7 +79,8 @@ impl Progress {
         std::thread::scope(|scope| {
             // Dropped when the work is done, which ends the listening thread.
             let (_working, is_over) = mpsc::channel::<()>();
-            scope.spawn(move || {
+            // Without a thread, keys have no effect.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, move || {
                 while is_over.recv_timeout(KEYS) == Err(mpsc::RecvTimeoutError::Timeout) {
                     self.obey_keys();
                 }

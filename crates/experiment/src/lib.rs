@@ -38,6 +38,7 @@ mod failure;
 mod gather;
 pub mod goals;
 mod inputs;
+mod lock;
 pub mod measure;
 pub mod member;
 pub mod observe;
@@ -59,6 +60,7 @@ pub use dyno_plugin::permit_exit;
 pub use dyno_sut::process_group::kill_all as end_programs;
 pub use dyno_tensors::files;
 pub use failure::{Failure, FailureKind};
+pub use lock::FolderLock;
 pub use watch::{Control, Interrupt, TestResult, Watch, quiet};
 
 /// How an experiment ended.

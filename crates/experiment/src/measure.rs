@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread::Scope;
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos, WallTime};
@@ -129,23 +130,23 @@ impl PlannedTest {
         let settings = self.tenants.iter().map(|tenant| tenant.settings.values.clone()).collect();
         let about = (system.engine_name(), system.library_size());
         let mut driver = coordinator.begin(about, self.scenario, settings);
-        let logs = std::thread::scope(|scope| {
+        let logs = std::thread::scope(|scope| -> Result<_, Failure> {
             let (running, is_over) = mpsc::channel::<()>();
             let mut saw = || control.watch.saw(Some(&coordinator.glance()));
             let is_shown = control.watch.wants_glances();
-            scope.spawn(move || {
+            start(scope, move || {
                 look_on(
                     &|| coordinator.abort(),
                     is_shown.then_some(&mut saw as &mut dyn FnMut()),
                     &is_over,
                     control,
                 );
-            });
+            })?;
             let announce = &mut |beginning: run::RunStart<'_>| self.announce(&beginning, control);
             let logs = run::run(&mut driver, &tenants, self.keep, announce);
             drop(running);
-            logs
-        });
+            Ok(logs)
+        })?;
         let failing = coordinator.failing().map(|(found, words)| Failing::new(found, words));
         Ok(PlayedTest { logs, failing, ..PlayedTest::default() })
     }
@@ -167,7 +168,7 @@ impl PlannedTest {
         let ramp = self.ramp();
         let monitor = driver.monitor();
         let watched = monitor.clone();
-        let logs = std::thread::scope(|scope| {
+        let logs = std::thread::scope(|scope| -> Result<_, Failure> {
             // Dropping `running` at the end of the test ends the observing thread.
             let (running, is_over) = mpsc::channel::<()>();
             // The onlooker must exist before the run begins, otherwise the run does not record for
@@ -176,7 +177,7 @@ impl PlannedTest {
             let is_seen = is_shown || detector.is_some();
             let mut onlooker = is_seen.then(|| monitor.observer());
             let (servers, saturated) = (servers.as_ref(), &saturated);
-            scope.spawn(move || {
+            start(scope, move || {
                 let mut saw = onlooker.as_mut().map(|onlooker| {
                     || {
                         let glance = onlooker.glance();
@@ -197,15 +198,15 @@ impl PlannedTest {
                 });
                 let saw = saw.as_mut().map(|saw| saw as &mut dyn FnMut());
                 look_on(&|| watched.abort(), saw, &is_over, control);
-            });
+            })?;
             let announce = &mut |beginning: run::RunStart<'_>| {
                 self.announce(&beginning, control);
                 monitor.fail_fast(self.fails_fast && self.is_first_load(&beginning));
             };
             let logs = run::run(&mut driver, tenants, self.keep, announce);
             drop(running);
-            logs
-        });
+            Ok(logs)
+        })?;
         if let Some(breach) = system.breach() {
             return Err(Failure::aborted(breach));
         }
@@ -261,6 +262,20 @@ impl PlannedTest {
 
 fn lock<T>(found: &Mutex<T>) -> MutexGuard<'_, T> {
     found.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a thread of a scope.
+fn start<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    work: impl FnOnce() + Send + 'scope,
+) -> Result<(), Failure> {
+    let started = std::thread::Builder::new().spawn_scoped(scope, work);
+    started.map(drop).map_err(|error| {
+        Failure::set_up(format!("cannot start a thread: {error}")).hint(
+            "raise the limits of processes and memory (ulimit -u, ulimit -v), or end other \
+             programs",
+        )
+    })
 }
 
 fn look_on(

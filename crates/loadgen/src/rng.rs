@@ -18,6 +18,9 @@
 const STATE_WORDS: usize = 624;
 const MIDDLE_WORD: usize = 397;
 
+/// Shapes of gamma-distributed gaps between arrivals. Beyond, nearly all gaps are 0, or all are equal.
+pub const GAMMA_SHAPES: std::ops::RangeInclusive<f64> = 0.001..=1e6;
+
 /// `std::mt19937`: the 32-bit Mersenne twister.
 #[derive(Clone)]
 pub struct Mt19937 {

@@ -70,7 +70,7 @@ pub enum Arrivals {
     Poisson,
     /// One query every `1 / target_qps`.
     Constant,
-    /// Gamma-distributed gaps with this shape (> 0); 1 is Poisson, below 1 is
+    /// Gamma-distributed gaps with this [shape](crate::rng::GAMMA_SHAPES); 1 is Poisson, below 1 is
     /// burstier, above 1 is smoother. The mean rate stays `target_qps`.
     Gamma(f64),
     /// Groups of this many queries (>= 1) arrive at one instant. The instants are Poisson, and the

@@ -1,7 +1,8 @@
 //! Parallel loops on all cores.
 //!
 //! Items are independent and far more than cores. Threads that share a counter balance them; a pool
-//! with work stealing would gain nothing.
+//! with work stealing would gain nothing. If the system starts no further thread, the others do its
+//! part.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};
@@ -36,7 +37,9 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
         done
     };
     let mut done: Vec<(usize, R)> = thread::scope(|scope| {
-        let threads: Vec<_> = (1..cores).map(|_| scope.spawn(turn)).collect();
+        let threads: Vec<_> = (1..cores)
+            .filter_map(|_| thread::Builder::new().spawn_scoped(scope, turn).ok())
+            .collect();
         let mut done = turn();
         for thread in threads {
             done.extend(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
@@ -64,7 +67,7 @@ pub fn for_each<T: Send>(items: &mut [T], work: impl Fn(&mut T) + Sync) {
     };
     thread::scope(|scope| {
         for _ in 1..cores {
-            scope.spawn(turn);
+            let _ = thread::Builder::new().spawn_scoped(scope, turn);
         }
         turn();
     });

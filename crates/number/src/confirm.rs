@@ -44,9 +44,19 @@ const NUISANCE_POINTS: u32 = 48;
 #[serde(rename_all = "lowercase")]
 pub enum SampleOutcomes {
     /// A digit for each sample: 1 if its answer is right, else 0.
-    Right(String),
+    Right(#[serde(deserialize_with = "digits")] String),
     /// A number for each sample, whose mean is the metric.
     Scores(Vec<f64>),
+}
+
+/// Reads the digits of samples. A damaged journal, or a program, may have others.
+fn digits<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    let digits = <String as serde::Deserialize>::deserialize(deserializer)?;
+    if digits.bytes().all(|digit| matches!(digit, b'0' | b'1')) {
+        Ok(digits)
+    } else {
+        Err(serde::de::Error::custom("expected a digit 0 or 1 for each sample"))
+    }
 }
 
 impl SampleOutcomes {

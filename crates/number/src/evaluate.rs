@@ -467,7 +467,8 @@ impl Plan<'_> {
         std::thread::scope(|scope| {
             let (first, others) = threads.split_first_mut().expect("at least one thread");
             for memory in others {
-                scope.spawn(move || work(memory));
+                // Without a further thread, the others do its part.
+                let _ = std::thread::Builder::new().spawn_scoped(scope, move || work(memory));
             }
             work(first);
         });

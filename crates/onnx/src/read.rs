@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use dyno_tensors::Element;
 use prost::Message;
@@ -304,7 +304,7 @@ impl Folder {
             return known.clone();
         }
         // A model must not make the reader open any file that it names.
-        let is_inside = |part| matches!(part, std::path::Component::Normal(_));
+        let is_inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
         let path = Path::new(location);
         let real = std::fs::canonicalize(self.path.join(path));
         let found = match real {

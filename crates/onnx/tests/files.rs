@@ -148,6 +148,24 @@ fn weights_written_apart_are_those_written_inside_but_small_ones_stay() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+#[test]
+fn a_path_of_weights_may_begin_with_the_folder_of_the_model() {
+    let folder = std::env::temp_dir().join(format!("dyno-onnx-here-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let model = net(Weights::seeded(1)).unwrap();
+    let written = model.write_external_above(&folder.join("net.onnx"), 0).unwrap();
+    std::fs::rename(folder.join("net.onnx.data"), folder.join("weights.bin")).unwrap();
+    let mut bytes = std::fs::read(&written.model).unwrap();
+    // Both names have 13 bytes.
+    while let Some(at) = bytes.windows(13).position(|window| window == b"net.onnx.data") {
+        bytes[at..at + 13].copy_from_slice(b"./weights.bin");
+    }
+    std::fs::write(&written.model, bytes).unwrap();
+    let mut read = Model::read(&written.model).unwrap();
+    read.tensors.iter_mut().for_each(|tensor| tensor.load().unwrap());
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
 /// A data file that is a link out of the folder, a pipe or a folder must not be opened: the reader
 /// would read any file that a model names, or wait forever.
 #[cfg(unix)]

@@ -437,6 +437,10 @@ fn resize_reads_the_coordinates_of_its_mode() {
     let half = [("x", floats(&[2], &[0., 4.])), ("scales", floats(&[1], &[1.5]))];
     let old = node("Resize", &["x", "scales"], &["y"], vec![]);
     assert!(error(10, vec![old], &half).contains("only whole scales"));
+    // Refused before the place of each element is computed.
+    let huge = [("x", floats(&[2], &[0., 4.])), ("scales", floats(&[1], &[1e9]))];
+    let refused = error(13, vec![resize("nearest", "asymmetric")], &huge);
+    assert!(refused.contains("too large to verify"), "{refused}");
 }
 
 /// Three windows of one element, two apart, cover five elements. Others are 0.

@@ -1,13 +1,16 @@
 //! Content of a run directory: what can be read, and sentences about what cannot. No file content
 //! causes a panic.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use crate::records::{self, Keep, Records};
 use crate::series;
 use crate::summary::{self, ReadError, Run, State, Test};
-use dyno_loadgen::log::read::{Detail, LogReadProblem, open_accuracy, read_detail, read_summary};
+use dyno_loadgen::log::read::{
+    Detail, LogReadProblem, open_accuracy, open_file, read_detail, read_summary,
+};
 use serde_json::Value;
 use toml::de::DeTable;
 
@@ -133,7 +136,7 @@ fn salvaged(path: &Path, error: &ReadError, missing: &mut Vec<String>) -> Option
     if matches!(error, ReadError::Missing { .. } | ReadError::Unreadable { .. }) {
         return None;
     }
-    let text = fs::read(path.join(summary::FILE)).ok()?;
+    let text = read(&path.join(summary::FILE)).ok()?;
     let value: Value = serde_json::from_str(&String::from_utf8_lossy(&text)).ok()?;
     let mut run = rebuilt::empty(path);
     let text = |key: &str| value[key].as_str().map(str::to_string);
@@ -202,7 +205,7 @@ fn check_files(path: &Path, run: &Run, missing: &mut Vec<String>) -> Vec<String>
 
 /// Returns whether the run keeps raw records: true unless its settings disable them.
 fn check_settings(path: &Path, missing: &mut Vec<String>) -> bool {
-    let text = match fs::read_to_string(path.join(EFFECTIVE)) {
+    let text = match open_file(&path.join(EFFECTIVE)).and_then(io::read_to_string) {
         Ok(text) => text,
         Err(error) => {
             // The file is written last, so a partial directory lacks it.
@@ -262,8 +265,14 @@ fn counts_errors(detail: &Detail) -> bool {
     major.is_none_or(|major| major >= 5)
 }
 
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open_file(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 fn text_of(path: &Path) -> Result<String, String> {
-    let bytes = fs::read(path).map_err(|error| unreadable(&error))?;
+    let bytes = read(path).map_err(|error| unreadable(&error))?;
     if bytes.is_empty() {
         Err("is empty".into())
     } else {

@@ -26,6 +26,28 @@ pub fn replace(path: &Path, text: impl AsRef<[u8]>) -> io::Result<()> {
     replaced.inspect_err(|_| drop(fs::remove_file(&partial)))
 }
 
+/// Files that hold the results of runs and studies.
+const RESULTS: [&str; 10] = [
+    "effective.toml",
+    "interleave.json",
+    "journal.jsonl",
+    "records.bin",
+    "search.json",
+    "series.json",
+    "summary.json",
+    "sweep.json",
+    "texts.jsonl",
+    "tune.json",
+];
+
+/// Returns whether a path names an existing file of results. Nothing that is derived from results
+/// may replace it.
+pub fn is_result(path: &Path) -> bool {
+    let real = fs::canonicalize(path).unwrap_or_default();
+    let name = real.file_name().unwrap_or_default().to_string_lossy();
+    RESULTS.contains(&&*name) || name.starts_with("mlperf_log_")
+}
+
 /// Writes a file that the user names: a regular file is replaced in one step, a link is followed, and a
 /// pipe or a device is written to directly.
 ///
@@ -46,10 +68,23 @@ pub fn to_named(path: &Path, text: impl AsRef<[u8]>) -> io::Result<()> {
     }
 }
 
+/// Creates a file. A link or a pipe of this name is removed, and not followed: others may write in the
+/// folder, too, and can guess the names of temporary files.
+///
+/// # Errors
+/// Errors of the operating system.
+pub fn create_new(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::options().write(true).create_new(true).open(path)
+}
+
 /// Writes a new file and waits until the disk has it: some file systems report only then that they
 /// are full.
 pub(crate) fn to_disk(path: &Path, text: &[u8]) -> io::Result<()> {
-    let mut file = File::create(path)?;
+    let mut file = create_new(path)?;
     file.write_all(text)?;
     file.sync_all()
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dyno_experiment::Failure;
 use dyno_results::export::{ExportError, Format, Source};
+use dyno_results::write::{create_new, is_result};
 
 use super::keys::one_of;
 use crate::exit::Exit;
@@ -68,6 +69,10 @@ fn to_file(source: &Source<'_>, format: Format, path: &Path) -> Result<(), Failu
         Failure::set_up(format!("cannot write {}: {error}", path.display()))
             .hint("choose another file with --out, or free some space")
     };
+    if is_result(path) {
+        let problem = format!("{} holds results, which would be lost", path.display());
+        return Err(Failure::usage(problem).hint("choose another file with --out"));
+    }
     let is_there = fs::symlink_metadata(path).is_ok();
     let partial = if is_there && !path.is_file() {
         None
@@ -77,9 +82,11 @@ fn to_file(source: &Source<'_>, format: Format, path: &Path) -> Result<(), Failu
         let name = real.file_name().unwrap_or_default().to_string_lossy();
         Some((real.with_file_name(format!(".{name}.partial")), real))
     };
-    let opened = partial.as_ref().map_or(path, |(partial, _)| partial);
-    let file = fs::File::create(opened).map_err(|error| refused(&error))?;
-    let mut out = BufWriter::new(file);
+    let file = match &partial {
+        Some((partial, _)) => create_new(partial),
+        None => fs::File::create(path),
+    };
+    let mut out = BufWriter::new(file.map_err(|error| refused(&error))?);
     let written = source.write(format, &mut out, &mut |note| output::say(note)).and_then(|()| {
         out.flush()?;
         drop(out);

@@ -1,7 +1,6 @@
 //! `dyno package`: builds a submission tree from run directories.
 
 use std::fmt::Write as _;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -212,7 +211,7 @@ const DIGITS_PAGES: [(&str, &str); 2] = [
 
 /// Returns the summary of a run, or of the run that an audit is compared with.
 fn summary(run: &Path) -> Option<serde_json::Value> {
-    let read = |run: &Path| fs::read(run.join(dyno_results::summary::FILE)).ok();
+    let read = |run: &Path| files::read(run.join(dyno_results::summary::FILE)).ok();
     serde_json::from_slice(&read(run).or_else(|| read(&run.join("baseline")))?).ok()
 }
 

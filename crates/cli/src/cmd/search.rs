@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::{ArgAction, Args, Parser};
 use dyno_experiment::options::{CommandLine, arguments};
 use dyno_experiment::search::{self, Job, SearchRequest};
-use dyno_experiment::{Control, Failure, Watch};
+use dyno_experiment::{Control, Failure, FolderLock, Watch};
 use dyno_loadgen::clock::Nanos;
 use dyno_results::run_directory::check_free;
 use dyno_results::search::{Load, Phase, State, headline};
@@ -125,6 +125,9 @@ impl Search {
             return Err(Failure::usage("--confirm has no effect without --resume")
                 .hint("a new search confirms its peak unless --no-confirm is given"));
         }
+        // Before the state is read, which another process may be about to write.
+        let locked = self.resume.as_deref().filter(|_| !self.dry_run);
+        let _lock = locked.map(|folder| FolderLock::take(folder, "search")).transpose()?;
         let before = self.resume.as_deref().map(read).transpose()?;
         let command = match &before {
             Some(before) if self.is_bare() => self.recorded_command(before)?,
@@ -170,7 +173,10 @@ impl Search {
         let played = job.play(control, self.quiet);
         // The page also shows the runs of an aborted search.
         let page = dyno_report::write_inside(job.directory());
-        let exit = self.print_results(&job, played?);
+        let exit = match played {
+            Ok(ended) => self.print_results(&job, ended),
+            Err(failure) => return Err(self.print_remains(&mut job, failure)),
+        };
         job.not_written().map_or(Ok(()), Err)?;
         if let (Some(page), false) = (page?, self.quiet) {
             output::say(format_args!("report: {}", page.display()));
@@ -178,24 +184,50 @@ impl Search {
         exit
     }
 
-    fn print_results(&self, job: &Job, ended: Phase) -> Result<Exit, Failure> {
+    /// Prints what a search measured until a failure. Returns the failure, with advice to continue.
+    fn print_remains(&self, job: &mut Job, failure: Failure) -> Failure {
+        if job.state.points.is_empty() {
+            return failure;
+        }
+        let printed = self.print_state(job);
+        let lost = job.not_written().or(printed.err());
+        if let Some(lost) = lost {
+            output::say(format_args!("warning: {}", lost.problems().join("; ")));
+        }
+        // Other phases have their own advice.
+        if job.state.state != Phase::Running {
+            return failure;
+        }
         let directory = job.directory().display();
-        if self.json {
-            let mut json = serde_json::to_value(&job.state).expect("keys are texts");
-            json["run_directory"] = directory.to_string().into();
-            output::print(pretty(&json))?;
+        failure.hint(format!("then continue: dyno search --resume {directory}"))
+    }
+
+    fn print_results(&self, job: &Job, ended: Phase) -> Result<Exit, Failure> {
+        if self.json || ended != Phase::Interrupted {
+            self.print_state(job)?;
         }
         if ended == Phase::Interrupted {
             output::say(format_args!(
-                "interrupted; continue with: dyno search --resume {directory}"
+                "interrupted; continue with: dyno search --resume {}",
+                job.directory().display()
             ));
             return Ok(Exit::Interrupted);
         }
-        if !self.json && !self.quiet {
-            output::show(render::search::result(job, render::is_colored()))?;
-        }
         let (_, is_found) = headline(&job.state, job.directory());
         Ok(if is_found { Exit::Valid } else { Exit::Invalid })
+    }
+
+    /// Prints the state of a search as JSON or as a box.
+    fn print_state(&self, job: &Job) -> Result<(), Failure> {
+        if self.json {
+            let mut json = serde_json::to_value(&job.state).expect("keys are texts");
+            json["run_directory"] = job.directory().display().to_string().into();
+            output::print(pretty(&json))
+        } else if self.quiet {
+            Ok(())
+        } else {
+            output::show(render::search::result(job, render::is_colored()))
+        }
     }
 
     /// Whether only flags are given that may change when a search continues.

@@ -10,8 +10,8 @@ use dyno_experiment::run::{command, variables};
 use dyno_experiment::sweep::bounded::BoundedSweep;
 use dyno_experiment::sweep::plan::{Request, SweepPlan, expected, merged};
 use dyno_experiment::sweep::play::{Limits, Player, StopReason, hand_out};
-use dyno_experiment::sweep::resume::{self, Lock};
-use dyno_experiment::{Failure, Watch};
+use dyno_experiment::sweep::resume;
+use dyno_experiment::{Failure, FolderLock, Watch};
 use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_results::run_directory::{check_free, free_folder};
 use dyno_results::summary::DISCLAIMER;
@@ -142,13 +142,17 @@ impl SweepCommand {
             plan.out.as_deref().map_or(Ok(()), check_free)?;
             return self.print_plan(&sweep, &table);
         }
-        let directory = free_folder(plan.out.as_deref(), &sweep.name)?;
+        let directory = free_folder(plan.out.as_deref(), &sweep.name).map_err(|error| {
+            Failure::from(error).hint("pass the folder of a sweep: --resume DIR")
+        })?;
         let made = std::fs::create_dir_all(directory.join("points"));
         made.map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", directory.display()))
                 .hint("choose a writable folder with --out")
         })?;
-        let _lock = Lock::take(&directory)?;
+        let _lock = FolderLock::take(&directory, "sweep")?;
+        // Another sweep may have used the folder in the meantime.
+        check_free(&directory)?;
         if self.hand_out {
             output::print(pretty(&hand_out(&directory, &mut sweep)?))?;
             return Ok(Exit::Valid);
@@ -186,7 +190,8 @@ impl SweepCommand {
                 "remove them, or repeat the whole command of the sweep, which is then checked",
             ));
         }
-        let lock = if self.dry_run { None } else { Some(resume::lock(directory)?) };
+        // Before the sweep is read, which another process may be about to write.
+        let lock = if self.dry_run { None } else { Some(FolderLock::take(directory, "sweep")?) };
         let mut sweep = resume::read(directory)?;
         let directory = &resume::return_to(&sweep.working_directory, directory)?;
         let table = if is_whole {

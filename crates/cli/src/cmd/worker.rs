@@ -18,10 +18,10 @@ use crate::output::console;
 const AFTER_HELP: &str = "\
 The coordinator is `dyno run --remote-workers N --listen ADDRESS`, or search, compare or sweep with
 these flags. It names the system to measure; its files must also be on this machine.
-Both sides need the same secret in the environment variable DYNO_WORKER_TOKEN, unless both run on
-this machine and connect over loopback. From a coordinator elsewhere a worker accepts files, environment
-variables, libraries and servers only with a grant, such as --allow hosts:gpu. Environment variables
-always need one:
+Both sides need the same secret in the environment variable DYNO_WORKER_TOKEN, unless both belong to
+one user of this machine and connect over loopback. From other coordinators a worker accepts files,
+environment variables, libraries and servers only with a grant, such as --allow hosts:gpu. Environment
+variables always need one:
 ";
 
 #[derive(Debug, Args)]

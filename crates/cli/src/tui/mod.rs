@@ -63,8 +63,7 @@ impl Screen {
             return Err(Failure::usage("--tui needs a terminal on stderr")
                 .hint("remove --tui, or redirect only stdout: dyno run --tui > out.txt"));
         }
-        let (columns, rows) = terminal::size().unwrap_or((80, 24));
-        let area = Rect::new(0, 0, columns, rows);
+        let area = visible_area().unwrap_or(Rect::new(0, 0, 80, 24));
         let failed = |e: std::io::Error| Failure::set_up(format!("cannot use the terminal: {e}"));
         restore_on_ways_out().map_err(failed)?;
         IS_OPEN.store(true, Ordering::SeqCst);
@@ -86,12 +85,9 @@ impl Screen {
         if !IS_OPEN.load(Ordering::SeqCst) || self.look.is_paused {
             return;
         }
-        if let Some((columns, rows)) = terminal::size() {
-            let area = Rect::new(0, 0, columns, rows);
-            if area != self.area {
-                self.area = area;
-                let _ = self.terminal.resize(area);
-            }
+        if let Some(area) = visible_area().filter(|area| *area != self.area) {
+            self.area = area;
+            let _ = self.terminal.resize(area);
         }
         let look = self.look;
         let _ = self.terminal.draw(|frame| draw(frame, live, look));
@@ -143,6 +139,15 @@ impl Drop for Screen {
     fn drop(&mut self) {
         restore();
     }
+}
+
+/// Maximum columns and rows that are drawn. Each takes memory, and some terminals claim 65,535 of both.
+const MOST: (u16, u16) = (1_000, 500);
+
+/// Returns the part of the terminal that is drawn, if its size is known.
+fn visible_area() -> Option<Rect> {
+    let (columns, rows) = terminal::size()?;
+    Some(Rect::new(0, 0, columns.min(MOST.0), rows.min(MOST.1)))
 }
 
 /// Restores the terminal if the screen is open.

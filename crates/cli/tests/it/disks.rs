@@ -54,6 +54,24 @@ fn a_killed_run_blocks_no_name_and_a_running_one_does() {
     }
 }
 
+/// Without a check, the run waits for a writer of the pipe, and writes where the link leads.
+#[cfg(unix)]
+#[test]
+fn what_is_no_folder_does_not_become_a_partial_directory() {
+    let folder = Folder::new();
+    let made = Command::new("mkfifo").arg(folder.0.join(".pipe.partial")).status().unwrap();
+    assert!(made.success());
+    fs::create_dir(folder.0.join("elsewhere")).unwrap();
+    std::os::unix::fs::symlink("elsewhere", folder.0.join(".link.partial")).unwrap();
+    std::os::unix::fs::symlink("nowhere", folder.0.join(".broken.partial")).unwrap();
+    for out in ["pipe", "link", "broken"] {
+        let ran = folder.dyno(&format!("{SHORT} --out {out}")).exits(3);
+        let problem = format!("cannot write to .{out}.partial: ");
+        assert!(ran.stderr.contains(&problem), "{}", ran.stderr);
+    }
+    assert!(names(&folder.0.join("elsewhere")).is_empty());
+}
+
 #[test]
 fn results_of_a_killed_run_are_moved_aside_and_named() {
     let folder = Folder::new();
@@ -245,6 +263,46 @@ fn a_disk_without_the_space_of_a_run_is_reported_before_it() {
     let ran = ran.exits(3);
     assert!(ran.stderr.contains("3 MB free; free some space"), "{}", ran.stderr);
     assert_eq!(folder.read("left"), "");
+}
+
+/// The full run that confirms the peak has no room.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_search_that_a_full_disk_ends_prints_what_it_measured() {
+    let folder = Folder::new();
+    let script = "mkdir a; mount -t tmpfs -o size=1m tmpfs a || exit 77
+         exec \"$1\" search --system model:exponential=2ms,servers=8 --limit 'p99<=20ms' \
+             --no-progress --out a/s";
+    let Some(ran) = with_mounts(&folder, script) else {
+        eprintln!("skipped: no mounts");
+        return;
+    };
+    let ran = ran.exits(3);
+    assert!(ran.stdout.contains("Peak: "), "{}\n{}", ran.stdout, ran.stderr);
+    assert!(ran.stderr.contains("dyno search --resume a/s"), "{}", ran.stderr);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_folder_of_a_search_or_a_comparison_has_one_writer() {
+    let folder = Folder::new();
+    let config = "version = 1\n[run]\nsystem = \"model:exponential=1ms\"\nscenario = [\"server\"]\n\
+                  mode = \"performance\"\nqps = 100\nduration = \"1s\"\n";
+    folder.write("a.toml", config);
+    folder.write("b.toml", config);
+    let search = "search --system model:exponential=2ms,servers=8 --limit p99<=20ms --no-confirm";
+    folder.dyno(&format!("{search} --out old")).exits(0);
+    fs::create_dir(folder.0.join("new")).unwrap();
+    for (command, name) in [
+        (format!("{search} --out new"), "a search is running in new"),
+        ("search --resume old".into(), "a search is running in old"),
+        ("compare --interleave 2 a.toml b.toml --out new".into(), "a comparison is running in new"),
+    ] {
+        let other = fs::File::open(folder.0.join(name.rsplit(' ').next().unwrap())).unwrap();
+        other.lock().unwrap();
+        let ran = folder.dyno(&command).exits(3);
+        assert!(ran.stderr.contains(name), "{command}: {}", ran.stderr);
+    }
 }
 
 #[cfg(target_os = "linux")]

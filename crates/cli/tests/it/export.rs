@@ -362,6 +362,40 @@ fn junit_counts_failures_and_gives_reasons() {
     assert!(folder.read("tests.xml").contains("<error type=\"ABORTED\""));
 }
 
+#[test]
+fn an_export_does_not_replace_results() {
+    let folder = runs();
+    for command in [
+        "export out --format csv --out out/summary.json",
+        "export out --format jsonl --out out/series.json",
+    ] {
+        let before = folder.read("out/summary.json");
+        let ran = folder.dyno(command).exits(2);
+        assert!(ran.stderr.contains("json holds results"), "{command}: {}", ran.stderr);
+        assert_eq!(folder.read("out/summary.json"), before, "{command}");
+    }
+    // A new file may have any name.
+    folder.dyno("export out --format jsonl --out summary.json").exits(0);
+}
+
+/// Others may write in the folder, too, and can guess the name.
+#[cfg(unix)]
+#[test]
+fn a_temporary_name_that_is_a_link_is_not_followed() {
+    let folder = runs();
+    folder.write("precious", "kept");
+    for (name, command) in [
+        ("page.html", "report out --out page.html"),
+        ("rows.csv", "export out --test Server --out rows.csv"),
+    ] {
+        let partial = folder.0.join(format!(".{name}.partial"));
+        std::os::unix::fs::symlink("precious", partial).unwrap();
+        folder.dyno(command).exits(0);
+        assert_eq!(folder.read("precious"), "kept", "{command}");
+        assert!(!folder.0.join(name).is_symlink(), "{command}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn an_export_leaves_a_pipe_a_pipe_and_a_link_a_link() {

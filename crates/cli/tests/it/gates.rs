@@ -516,6 +516,11 @@ fn options_of_a_rate_need_one() {
         assert!(ran.stderr.contains(expected), "{option}: {}", ran.stderr);
         folder.dyno(&format!("{plan} {option} --request-rate 4")).exits(0);
     }
+    // With such shapes, nearly all gaps are 0, or all are equal.
+    for shape in ["0", "1e-300", "1e300"] {
+        let ran = folder.dyno(&format!("{plan} --request-rate 4 --burstiness {shape}")).exits(2);
+        assert!(ran.stderr.contains("from 0.001 to 1000000"), "{}", ran.stderr);
+    }
 }
 
 /// Four requests at once on one server of 1 ms take 1, 2, 3 and 4 ms. Every fourth row would be one of

@@ -64,6 +64,7 @@ mod tenants;
 #[cfg(target_os = "linux")]
 mod terminal;
 mod texts;
+mod threads;
 mod transcriptions;
 mod tune;
 mod tune_cpp;

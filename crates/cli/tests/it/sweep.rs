@@ -579,6 +579,7 @@ fn a_folder_of_a_sweep_that_was_killed_before_its_first_result_is_free() {
     std::fs::remove_file(folder.0.join("out/sweep.json")).unwrap();
     let refused = folder.dyno(sweep).exits(3);
     assert!(refused.stderr.contains("is not empty"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("--resume"), "{}", refused.stderr);
 }
 
 /// M/M/1 with 500/s: throughput divided by the median of the response time, ln 2 / (500 - rate), is highest

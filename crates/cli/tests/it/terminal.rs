@@ -191,6 +191,17 @@ fn a_simulated_run_on_the_full_screen_gives_the_terminal_back() {
 }
 
 #[test]
+fn a_terminal_that_claims_to_be_huge_does_not_take_the_memory() {
+    let folder = Folder::new();
+    let arguments = "run --system model:fixed=1ms --scenario server --qps 100 --duration 1s \
+                     --mode performance --tui --out out";
+    let run = OnTerminal::start(folder.command(arguments), (u16::MAX, u16::MAX));
+    let (status, shown, stdout) = run.end();
+    assert!(status.code().is_some(), "{status}: {:.2000}", shown.escape_debug());
+    assert!(shown.contains(SCREEN_OF_BEFORE) && stdout.contains("Verdict"), "{stdout}");
+}
+
+#[test]
 fn the_summary_tells_what_an_issue_needs() {
     let folder = Folder::new();
     let ran = folder

@@ -16,6 +16,7 @@ use dyno_results::run_directory::make_way;
 use dyno_results::summary::{self, State};
 use dyno_results::sweep::InputFile;
 use dyno_results::units;
+use dyno_tensors::files;
 
 use super::Sides;
 use super::conditions::{self, Conditions};
@@ -292,6 +293,7 @@ impl Schedule<'_> {
         let runs = [Vec::new(), Vec::new()];
         let mut sides = Sides { runs, configs, peer: None, missing: Vec::new() };
         let last = if self.until_decided { usize::MAX } else { self.pairs };
+        let _lock = Layout::claim(directory)?;
         for pair in 0..last {
             let begin = clock.now();
             if begin.saturating_add(longest) > self.most {
@@ -504,8 +506,7 @@ fn difference(
         return Ok(Some(format!("{}, not of {system}", run.system)));
     }
     // The `[run]` table has workers, batches and other options.
-    let was =
-        std::fs::read_to_string(target.join(dyno_results::effective::FILE)).unwrap_or_default();
+    let was = files::read_to_string(target.join(dyno_results::effective::FILE)).unwrap_or_default();
     let is = crate::run::effective_toml(run, &prepared.options);
     if let Some((was, is)) = (run_table(&was).zip(run_table(&is))).find(|(was, is)| was != is) {
         return Ok(Some(format!("another [run] table: {was:?}, not {is:?}")));

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use dyno_results::summary;
+use dyno_tensors::files;
 
 use super::ComparedRun;
 
@@ -21,8 +22,7 @@ const NOT_LABELS: [&str; 8] = [
 
 /// Returns the options and settings that a run was given, by name.
 pub fn given(path: &Path, run: &summary::Run) -> BTreeMap<String, String> {
-    let text =
-        std::fs::read_to_string(path.join(dyno_results::effective::FILE)).unwrap_or_default();
+    let text = files::read_to_string(path.join(dyno_results::effective::FILE)).unwrap_or_default();
     let rows = text.lines().skip_while(|line| *line != "[run]").skip(1);
     let rows = rows.take_while(|line| !line.starts_with('['));
     let rows = rows.filter_map(|row| row.split_once(" = "));

@@ -7,6 +7,7 @@ use dyno_loadgen::compare::slices;
 use dyno_results::summary::{self, State};
 use dyno_results::sweep::InputFile;
 use dyno_results::write::{pretty, replace};
+use dyno_tensors::files;
 use serde::{Deserialize, Serialize};
 
 use super::copies::refuse_repeated;
@@ -15,6 +16,7 @@ use super::{ComparedRun, Sides};
 
 use crate::failure::Failure;
 use crate::inputs;
+use crate::lock::FolderLock;
 
 /// Name of the file that describes the folder.
 const FILE: &str = "interleave.json";
@@ -90,7 +92,7 @@ impl Layout {
             return Ok(None);
         }
         let damaged = |error: String| Failure::usage(format!("{}: {error}", path.display()));
-        let text = std::fs::read_to_string(&path).map_err(|error| damaged(error.to_string()))?;
+        let text = files::read_to_string(&path).map_err(|error| damaged(error.to_string()))?;
         let layout: Self =
             serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
         if layout.schema == SCHEMA && is_slice_count(layout.slices) {
@@ -114,13 +116,22 @@ impl Layout {
         Ok(Self::read(directory)?.or_else(whole))
     }
 
+    /// Creates the folder, and locks it for this process.
+    ///
+    /// # Errors
+    /// Another comparison has the lock, or the folder cannot be created.
+    pub fn claim(directory: &Path) -> Result<FolderLock, Failure> {
+        std::fs::create_dir_all(directory)
+            .map_err(|error| Failure::set_up(format!("{}: {error}", directory.display())))?;
+        FolderLock::take(directory, "comparison")
+    }
+
     /// Writes the layout.
     ///
     /// # Errors
     /// If the folder cannot be written.
     pub fn write(&self, directory: &Path) -> Result<(), Failure> {
-        std::fs::create_dir_all(directory)
-            .and_then(|()| replace(&directory.join(FILE), pretty(self)))
+        replace(&directory.join(FILE), pretty(self))
             .map_err(|error| Failure::set_up(format!("{}: {error}", directory.display())))
     }
 

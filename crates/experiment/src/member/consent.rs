@@ -1,7 +1,7 @@
 //! What a remote coordinator may use through a worker: the flag `--allow`.
 //!
 //! A worker uses files, environment variables, libraries and servers that a coordinator names only
-//! if it was started with a grant for them. A coordinator on the same machine needs no grants,
+//! if it was started with a grant for them. A coordinator of the same user on the same machine needs no grants,
 //! except for environment variables, which may hold secrets, and for servers if the worker names some.
 
 use std::fmt;
@@ -51,7 +51,7 @@ enum Need {
 pub struct Consent {
     /// The values of `--allow`.
     pub grants: Vec<Grant>,
-    /// Whether the coordinator runs on this machine and is reached over loopback.
+    /// Whether the coordinator belongs to this user, runs on this machine and is reached over loopback.
     pub is_local: bool,
 }
 

@@ -7,6 +7,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::clock::Nanos;
+use dyno_loadgen::rng::GAMMA_SHAPES;
 use dyno_loadgen::search::Quantity;
 use dyno_loadgen::settings::{Scenario, nearest};
 use dyno_results::records::Keep;
@@ -428,10 +429,12 @@ fn positive(text: &str) -> Result<NonZero<u32>, String> {
 
 fn shape(text: &str) -> Result<f64, String> {
     let shape: f64 = number(text)?;
-    if shape.is_finite() && shape > 0.0 {
+    let shapes = GAMMA_SHAPES;
+    if shapes.contains(&shape) {
         return Ok(shape);
     }
-    Err(format!("expected a number above 0, found `{text}`"))
+    let (least, most) = (shapes.start(), shapes.end());
+    Err(format!("expected a number from {least} to {most}, found `{text}`"))
 }
 
 fn above_zero(text: &str) -> Result<Nanos, String> {

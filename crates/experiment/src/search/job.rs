@@ -13,7 +13,7 @@ use dyno_loadgen::search::{
 };
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Origin, Repetition, Setting, TestMode};
-use dyno_results::run_directory::free_folder;
+use dyno_results::run_directory::{check_free, free_folder};
 use dyno_results::search::{
     Confirmed, Definition, Disturbed, Load, Phase, Point, State, Unfinished,
 };
@@ -28,6 +28,7 @@ use crate::watch::Watch;
 use crate::effect::{self, Facts, Strictness};
 use crate::environment;
 use crate::failure::Failure;
+use crate::lock::FolderLock;
 use crate::measure::PlayedTest;
 use crate::options::{CommandLine, Options};
 use crate::run::PreparedRun;
@@ -54,6 +55,9 @@ pub struct Job {
     directory: PathBuf,
     /// Why the last state is not in the directory.
     not_written: Option<Failure>,
+    /// Lock of the directory of a new search.
+    #[expect(dead_code, reason = "held, not read")]
+    lock: Option<FolderLock>,
 }
 
 /// Reads the options, and loads the system for the scenario and mode of the search.
@@ -126,6 +130,7 @@ impl Job {
             patience: Patience::new(ask.repeats),
             directory,
             not_written: None,
+            lock: None,
         }))
     }
 
@@ -164,10 +169,13 @@ impl Job {
         self.directory = free_folder(out.as_deref(), &name).map_err(|error| {
             Failure::from(error).hint("pass the folder of a search: --resume DIR")
         })?;
+        self.lock = Some(FolderLock::take(&self.directory, "search")?);
+        // Another search may have used the folder in the meantime.
+        check_free(&self.directory)?;
         self.write()
     }
 
-    /// Resumes the search of a directory.
+    /// Resumes the search of a directory, which the caller has locked.
     ///
     /// # Errors
     /// The search is a different one; the error names the difference.

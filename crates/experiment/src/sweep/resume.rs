@@ -1,6 +1,5 @@
 //! Resumes a sweep that was ended or killed, if its definition is unchanged.
 
-use std::fs::File;
 use std::path::{Component, Path, PathBuf};
 
 use dyno_results::sweep::{Definition, Sweep};
@@ -8,49 +7,6 @@ use dyno_results::sweep::{Definition, Sweep};
 use super::plan::{SweepPlan, environment};
 use crate::failure::Failure;
 use crate::inputs;
-
-/// Lock of a running sweep, so that no two sweeps run in one directory.
-#[derive(Debug)]
-pub struct Lock {
-    _file: File,
-}
-
-/// Name of the file that is locked. The lock ends with the process.
-const LOCK: &str = ".lock";
-
-impl Lock {
-    /// Locks the directory for this process.
-    ///
-    /// # Errors
-    /// Another process has the lock.
-    pub fn take(directory: &Path) -> Result<Self, Failure> {
-        let path = directory.join(LOCK);
-        let file = File::create(&path).map_err(|error| {
-            Failure::set_up(format!("cannot write {}: {error}", path.display()))
-        })?;
-        match file.try_lock() {
-            Err(std::fs::TryLockError::WouldBlock) => {
-                Err(Failure::set_up(format!("a sweep is running in {}", directory.display()))
-                    .hint("wait until it ends"))
-            }
-            // Some file systems do not support locks.
-            Err(std::fs::TryLockError::Error(_)) | Ok(()) => Ok(Self { _file: file }),
-        }
-    }
-}
-
-/// Locks the directory of a sweep to resume. This comes before reading it, because another process
-/// may be about to write it.
-///
-/// # Errors
-/// There is no sweep, or another process has the lock.
-pub fn lock(directory: &Path) -> Result<Lock, Failure> {
-    // A folder without a sweep gets no lock file.
-    if !directory.join(dyno_results::sweep::FILE).is_file() {
-        read(directory)?;
-    }
-    Lock::take(directory)
-}
 
 /// Reads a sweep to resume.
 ///

@@ -6,6 +6,7 @@ use super::resolve::{INVALID_SETTINGS, Resolution};
 use super::{Load, PeakSettings, Server, Tokens};
 use crate::clock::SECOND;
 use crate::printf::general;
+use crate::rng::GAMMA_SHAPES;
 use crate::search::Unit;
 use crate::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSettings};
 
@@ -217,8 +218,8 @@ impl Resolution<'_> {
             _ => 0,
         };
         let complaint = match &s.server_arrivals {
-            Arrivals::Gamma(shape) if !(shape.is_finite() && *shape > 0.0) => {
-                Some("a gamma shape above 0")
+            Arrivals::Gamma(shape) if !GAMMA_SHAPES.contains(shape) => {
+                Some("a gamma shape from 0.001 to 1000000")
             }
             Arrivals::Burst(0) => Some("a burst of at least 1 query"),
             Arrivals::Concurrency(0) => Some("at least 1 query in flight"),

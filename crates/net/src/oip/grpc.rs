@@ -12,7 +12,7 @@ use super::messages::{
 };
 use super::{
     Datatype, InferRequest, InferResponse, ModelMetadata, RequestedOutput, SequenceId,
-    SequenceStep, ServerMetadata, Tensor, TensorMetadata, sequence,
+    SequenceStep, ServerMetadata, Tensor, TensorMetadata, sequence, shape_of,
 };
 use crate::trouble::{Kind, Trouble};
 
@@ -171,10 +171,7 @@ fn from_messages(tensors: Vec<TensorMessage>, raw: Vec<Bytes>) -> Result<Vec<Ten
         let TensorMessage { name, datatype, shape, contents } = message;
         let datatype = Datatype::named(&datatype)?;
         let wrong = |what: String| Trouble::new(Kind::Malformed, format!("tensor '{name}' {what}"));
-        let shape = shape.iter().map(|&dimension| {
-            usize::try_from(dimension).map_err(|_| wrong(format!("has a dimension of {dimension}")))
-        });
-        let shape = shape.collect::<Result<_, _>>()?;
+        let shape = shape_of(&name, &shape)?;
         let (raw, contents) = (raw.next(), contents.unwrap_or_default());
         // Two readers could take different ones.
         if contents.list_count() + usize::from(raw.is_some()) > 1 {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::json::{Head, JsonTensor};
 use super::{
     Datatype, InferRequest, InferResponse, RequestedOutput, SequenceId, SequenceStep, Tensor,
-    elements, sequence,
+    elements, sequence, shape_of,
 };
 use crate::percent::PercentEncoding;
 use crate::trouble::{Kind, Trouble};
@@ -278,12 +278,7 @@ fn read(tensor: JsonTensor<'_>, rest: &mut Bytes) -> Result<Tensor, Trouble> {
     let JsonTensor { name, datatype, shape, parameters, data } = tensor;
     let missing = |what: &str| malformed(&format!("tensor '{name}' has no '{what}'"));
     let datatype = Datatype::named(&datatype.ok_or_else(|| missing("datatype"))?)?;
-    let shape = shape.ok_or_else(|| missing("shape"))?;
-    let shape = shape.iter().map(|&dimension| {
-        let wrong = || malformed(&format!("tensor '{name}' has a dimension of {dimension}"));
-        usize::try_from(dimension).map_err(|_| wrong())
-    });
-    let shape: Vec<usize> = shape.collect::<Result<_, _>>()?;
+    let shape = shape_of(&name, &shape.ok_or_else(|| missing("shape"))?)?;
     let data = match (parameters.and_then(|all| all.binary_data_size), data) {
         (Some(size), _) => match usize::try_from(size) {
             Ok(size) if size <= rest.len() => rest.split_to(size),

@@ -18,6 +18,8 @@ mod strings;
 
 use bytes::Bytes;
 
+use crate::trouble::{Kind, Trouble};
+
 pub use client::{Form, Oip};
 pub use datatype::Datatype;
 pub(crate) use elements::with_quoted_numbers;
@@ -134,6 +136,25 @@ impl InferRequest {
         let asked = self.outputs.iter().find(|asked| asked.name == output);
         asked.and_then(|asked| asked.is_binary).unwrap_or(self.wants_binary)
     }
+}
+
+/// Maximum number of dimensions of a tensor, as in NumPy. Messages about a tensor list all of them.
+const MOST_DIMENSIONS: usize = 64;
+
+/// Returns the shape of a tensor whose message states these dimensions.
+///
+/// # Errors
+/// A negative dimension, or more than [`MOST_DIMENSIONS`].
+fn shape_of(name: &str, dimensions: &[i64]) -> Result<Vec<usize>, Trouble> {
+    let wrong = |what: String| Trouble::new(Kind::Malformed, format!("tensor '{name}' has {what}"));
+    if dimensions.len() > MOST_DIMENSIONS {
+        let found = dimensions.len();
+        return Err(wrong(format!("{found} dimensions; expected at most {MOST_DIMENSIONS}")));
+    }
+    let sizes = dimensions.iter().map(|&dimension| {
+        usize::try_from(dimension).map_err(|_| wrong(format!("a dimension of {dimension}")))
+    });
+    sizes.collect()
 }
 
 /// Returns the product of dimensions; `None` on overflow.

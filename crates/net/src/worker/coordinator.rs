@@ -25,7 +25,7 @@ pub struct ListenSettings {
     pub address: String,
     /// Workers that share the load (>= 1).
     pub workers: u32,
-    /// Secret of both sides. If it is empty, only workers on this machine can join.
+    /// Secret of both sides. If it is empty, only workers of this user on this machine can join.
     pub token: String,
     /// Secret that only processes on this machine know; `None` if the machine has none.
     pub machine: Option<String>,
@@ -339,7 +339,6 @@ impl Door {
         identity: &Identity,
         settings: &ListenSettings,
     ) -> Option<Visit> {
-        let is_loopback = door::is_loopback(&stream);
         let (channel, mut reader) = Channel::accept(stream, identity, HANDSHAKE).ok()?;
         let Ok(Body::Hello(hello)) = wire::read(&mut reader, MOST_OF_STRANGERS) else {
             return None;
@@ -359,9 +358,11 @@ impl Door {
                 hello.protocol
             ));
         }
-        if settings.token.is_empty() && !is_loopback {
+        if settings.token.is_empty() && !door::is_local(channel.socket()) {
             return refuse(
-                "the coordinator has no token, and this worker is on another machine".into(),
+                "the coordinator has no token, and this worker is on another machine or belongs to \
+                 another user"
+                    .into(),
             );
         }
         let nonce = door::nonce();

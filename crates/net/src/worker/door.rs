@@ -3,7 +3,8 @@
 //! Each side sends a nonce; a proof is the HMAC-SHA256 (RFC 2104) of both nonces, the side's role and
 //! the [binding](super::channel::Channel::binding) of the encrypted connection under the token. A relay
 //! therefore cannot pass proofs on. Without a token the key is the secret of the machine, so only
-//! processes of one machine can connect, and a tunnel from another machine fails.
+//! processes of one machine can connect, and a tunnel from another machine fails. They must also
+//! [belong to one user](super::owners).
 
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,6 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use dyno_loadgen::clock::WallTime;
 use ring::rand::SecureRandom as _;
 use ring::{digest, hmac};
+
+use super::owners;
 
 /// A side of the connection.
 #[derive(Debug, Clone, Copy)]
@@ -74,10 +77,11 @@ pub(super) fn machine_key(machine: &str) -> String {
     format!("dyno machine {machine}")
 }
 
-/// Returns whether both ends of a connection have loopback addresses.
-pub(super) fn is_loopback(stream: &TcpStream) -> bool {
-    let ends = [stream.local_addr(), stream.peer_addr()];
-    ends.iter().all(|end| end.as_ref().is_ok_and(|end| end.ip().to_canonical().is_loopback()))
+/// Returns whether both ends of a connection have loopback addresses and belong to one user.
+pub(super) fn is_local(stream: &TcpStream) -> bool {
+    let (Ok(own), Ok(peer)) = (stream.local_addr(), stream.peer_addr()) else { return false };
+    let is_loopback = [own, peer].iter().all(|end| end.ip().to_canonical().is_loopback());
+    is_loopback && owners::are_equal(own, peer)
 }
 
 /// Returns the proof that `role` knows the key.
@@ -118,9 +122,10 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_of_both_ends() {
+    fn a_connection_of_one_process_over_loopback_is_local() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        assert!(is_loopback(&stream));
+        let (accepted, _) = listener.accept().unwrap();
+        assert!(is_local(&stream) && is_local(&accepted));
     }
 }

@@ -29,7 +29,7 @@ use super::{columns, plans};
 pub struct JoinSettings {
     /// Address such as `host:7700`.
     pub address: String,
-    /// Secret of both sides. If it is empty, the worker joins only coordinators of its machine.
+    /// Secret of both sides. If it is empty, the worker joins only coordinators of its user and machine.
     pub token: String,
     /// Secret that only processes on this machine know; `None` if the machine has none.
     pub machine: Option<String>,
@@ -102,10 +102,11 @@ pub enum MemberError {
     /// The peer does not know the token.
     #[error("the coordinator does not have this worker's token; not joined")]
     NotTheCoordinator,
-    /// This worker has no token, and the coordinator has one or runs on another machine.
+    /// This worker has no token, and the coordinator has one, runs on another machine or belongs to
+    /// another user.
     #[error(
-        "this worker has no token; without tokens both must be on the same machine and use \
-         loopback"
+        "this worker has no token; without tokens both must belong to one user of one machine and \
+         use loopback"
     )]
     NoToken,
     /// The coordinator refused this worker.
@@ -294,7 +295,9 @@ impl Member {
         });
         let (sender, orders) = mpsc::channel();
         let hearing = shared.clone();
-        std::thread::spawn(move || hearing.hear(reader, &sender));
+        std::thread::Builder::new()
+            .spawn(move || hearing.hear(reader, &sender))
+            .map_err(|error| no_thread(&error))?;
         Ok(Self { share, is_local, shared, orders })
     }
 
@@ -304,7 +307,8 @@ impl Member {
         self.share
     }
 
-    /// Returns whether the coordinator runs on this machine and is reached over loopback.
+    /// Returns whether the coordinator belongs to this worker's user, runs on this machine and is
+    /// reached over loopback.
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.is_local
@@ -322,7 +326,9 @@ impl Member {
         let (beating, is_over) = mpsc::channel::<()>();
         let shared = &self.shared;
         std::thread::scope(|scope| {
-            let beat = scope.spawn(move || shared.beat(&is_over, goes_on));
+            let beat = std::thread::Builder::new()
+                .spawn_scoped(scope, move || shared.beat(&is_over, goes_on))
+                .map_err(|error| no_thread(&error))?;
             let served = self.orders(rig, goes_on);
             drop(beating);
             if let Err(error) = &served {
@@ -487,7 +493,7 @@ impl Member {
     }
 }
 
-/// Exchanges proofs with the coordinator. Returns whether it runs on this machine.
+/// Exchanges proofs with the coordinator. Returns whether it is one of this user on this machine.
 fn admit(
     join: &JoinSettings,
     channel: &Channel,
@@ -516,7 +522,7 @@ fn admit(
         // Only the addresses are available for the decision.
         None => true,
     };
-    let is_local = is_neighbor && door::is_loopback(channel.socket());
+    let is_local = is_neighbor && door::is_local(channel.socket());
     let key = door::key(&join.token, join.machine.as_deref());
     let is_known = door::is_proof(&key, Role::Coordinator, session, &challenge.proof);
     let problem = match join.token.is_empty() {
@@ -540,6 +546,10 @@ fn receive(reader: &mut ChannelReader) -> Result<Body, MemberError> {
         Ok(body) => Ok(body),
         Err(error) => Err(MemberError::Gone(error)),
     }
+}
+
+fn no_thread(error: &io::Error) -> MemberError {
+    MemberError::Failed(format!("cannot start a thread: {error}"))
 }
 
 /// Returns the error of a connection that cannot be encrypted.

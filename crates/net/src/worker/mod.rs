@@ -18,6 +18,7 @@ mod distributed;
 mod door;
 pub mod member;
 pub mod offset;
+mod owners;
 mod peer;
 pub mod plans;
 mod seats;

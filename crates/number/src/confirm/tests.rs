@@ -203,3 +203,13 @@ fn scores_below_0_can_lose_more() {
     assert!(of(1.0).confirms(0.06, 0.05));
     assert!(!of(-1.0).confirms(0.06, 0.05) && of(-1.0).confirms(0.15, 0.05));
 }
+
+#[test]
+fn outcomes_have_a_digit_0_or_1_for_each_sample() {
+    let read = |text: &str| serde_json::from_str::<SampleOutcomes>(text);
+    let right = SampleOutcomes::from_right([true, false, true]);
+    assert_eq!(read(r#"{"right":"101"}"#).unwrap(), right);
+    assert_eq!(read(r#"{"scores":[0.5]}"#).unwrap(), SampleOutcomes::Scores(vec![0.5]));
+    let refused = read(r#"{"right":"1y1"}"#).unwrap_err().to_string();
+    assert!(refused.contains("expected a digit 0 or 1"), "{refused}");
+}

@@ -488,7 +488,8 @@ fn share_out(
     std::thread::scope(|scope| {
         let (first, others) = threads.split_first_mut().expect("at least one thread");
         for scratch in others {
-            scope.spawn(move || one(scratch));
+            // Without a further thread, the others do its part.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, move || one(scratch));
         }
         one(first);
     });

@@ -83,6 +83,9 @@ fn resize(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
         if axis.from == 0 {
             return fault("an axis is empty");
         }
+        let mut shape = output.shape().to_vec();
+        shape[number] = axis.to;
+        call.spend_product(&[call.spend_shape(&shape)?, 4])?;
         let mut taps = Vec::new();
         for index in 0..axis.to {
             let x = coordinate(&coordinates, axis, index)?;
@@ -90,9 +93,6 @@ fn resize(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
             outside[number].push(coordinates == "tf_crop_and_resize" && !(0.0..=last).contains(&x));
             taps.push(taps_of(call, &mode, x, axis.from)?);
         }
-        let mut shape = output.shape().to_vec();
-        shape[number] = axis.to;
-        call.spend_product(&[call.spend_shape(&shape)?, 4])?;
         output = interpolate(&output, number, &shape, &taps)?;
     }
     if outside.iter().flatten().any(|is_outside| *is_outside) {

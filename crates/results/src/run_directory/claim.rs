@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::clock::WallTime;
 
 use super::{DirectoryError, reserve};
+use crate::write::create_new;
 use crate::{summary, units};
 
 /// Default folder of run directories.
@@ -75,6 +76,10 @@ impl Claim {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
                 Err(error) => return Err(refused(out, error)),
             };
+            // A link would lead elsewhere, and opening a named pipe waits for a writer.
+            if fs::symlink_metadata(&partial).is_ok_and(|about| !about.is_dir()) {
+                return Err(refused(&partial, ErrorKind::NotADirectory.into()));
+            }
             let lock = match lock(&partial) {
                 Ok(Lock::Own(lock)) => Some(lock),
                 Ok(Lock::Unsupported) if is_new => None,
@@ -220,9 +225,7 @@ fn check_writable(out: &Path) -> Result<(), DirectoryError> {
     let full = std::path::absolute(out).map_err(|error| refused(out, error))?;
     let Some(there) = full.ancestors().find(|folder| folder.exists()) else { return Ok(()) };
     let trial = there.join(format!(".dyno-{}.trial", std::process::id()));
-    fs::write(&trial, "")
-        .and_then(|()| fs::remove_file(&trial))
-        .map_err(|error| refused(out, error))
+    create_new(&trial).and_then(|_| fs::remove_file(&trial)).map_err(|error| refused(out, error))
 }
 
 fn check_link(out: &Path) -> Result<(), DirectoryError> {

@@ -1,12 +1,11 @@
 //! Reasons for which results may not count, as far as packaging can see. A check of the tree
 //! reports all problems.
 
-use std::fs;
-
 use super::plan::PlannedResult;
 use super::runs::{AuditFiles, RunContents, TestPart};
 use crate::entry::DivisionFolder;
 use dyno_rules::{Benchmark, Round, Version};
+use dyno_tensors::files;
 
 const ACCURACY: &str = "verify_accuracy.txt";
 const PERFORMANCE: &str = "verify_performance.txt";
@@ -115,7 +114,7 @@ fn failure(audit: &AuditFiles) -> Option<String> {
         if *file == ACCURACY && has_accuracies {
             return None;
         }
-        let Ok(bytes) = fs::read(audit.folder.join(file)) else {
+        let Ok(bytes) = files::read(audit.folder.join(file)) else {
             return Some(format!("{file} is missing"));
         };
         let text = String::from_utf8_lossy(&bytes);

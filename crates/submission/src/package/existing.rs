@@ -2,10 +2,10 @@
 //! are still marked are filled in if their values are known.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io;
 use std::path::Path;
 
+use dyno_tensors::files;
 use serde_json::{Map, Value};
 
 use super::describe::{self, MARKER};
@@ -23,7 +23,7 @@ pub(super) struct ExistingDescription {
 
 /// Reads a file with a JSON object; returns `None` if the file does not exist.
 pub(super) fn object(path: &Path) -> Result<Option<Map<String, Value>>, PackageError> {
-    match fs::read(path) {
+    match files::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| PackageError::File {
             path: path.to_owned(),
             problem: format!("is not a JSON object: {error}"),

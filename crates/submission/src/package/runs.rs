@@ -11,6 +11,7 @@ use serde::Deserialize;
 use super::PackageError;
 use crate::layout::{ACCURACY_LOG, DETAIL};
 use dyno_rules::RuleScenario;
+use dyno_tensors::files;
 
 /// Maximum depth of folders to search, deeper than harnesses store logs.
 const DEPTH: usize = 8;
@@ -299,7 +300,7 @@ impl Summary {
             folder: String,
             accuracy: Option<serde_json::Value>,
         }
-        let text = fs::read(directory.join("summary.json")).ok()?;
+        let text = files::read(directory.join("summary.json")).ok()?;
         let file: File = serde_json::from_slice(&text).ok()?;
         let quality = |entry: Entry| {
             let quality = serde_json::from_value(entry.accuracy?).ok()?;

@@ -4,10 +4,11 @@
 //! A log of any size is read once and never held in memory.
 
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use dyno_tensors::files;
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
@@ -207,7 +208,7 @@ pub fn hash_in(text: &str) -> Option<&str> {
 /// runs.
 pub fn truncate_folder(folder: &Path) -> Result<Truncation, TruncateError> {
     let (log, text_path) = (folder.join(LOG), folder.join(TEXT));
-    let text = fs::read(&text_path).map_err(|error| file_error(&text_path, &error))?;
+    let text = files::read(&text_path).map_err(|error| file_error(&text_path, &error))?;
     let short = shorten::<TruncateError>(&log, text, |_| Ok(()))?;
     if let Some(text) = &short.text {
         replace(&text_path, text).map_err(|error| file_error(&text_path, &error))?;
@@ -236,7 +237,7 @@ pub(super) fn shorten<E: From<TruncateError>>(
 ) -> Result<TruncatedLog, E> {
     let failed = |error: io::Error| file_error(log, &error);
     let written = hash_in(&String::from_utf8_lossy(&text)).map(str::to_owned);
-    let file = File::open(log).map_err(failed)?;
+    let file = files::open(log).map_err(failed)?;
     let from_bytes = file.metadata().map_err(failed)?.len();
     if was_cut(log, from_bytes).map_err(failed)? {
         let hash = written.ok_or_else(|| TruncateError::HashLost { log: log.to_owned() })?;
@@ -285,7 +286,7 @@ fn was_cut(log: &Path, bytes: u64) -> io::Result<bool> {
     if bytes > LIMIT_BYTES {
         return Ok(false);
     }
-    let content = fs::read(log)?;
+    let content = files::read(log)?;
     let has = |ellipsis: &[u8]| {
         content.windows(ellipsis.len()).skip(KEPT_BYTES - 3).any(|window| window == ellipsis)
     };

@@ -20,6 +20,7 @@ use crate::entry::DivisionFolder;
 use crate::facts::loadgen;
 use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, Layout, RESULTS, SUMMARY, SYSTEMS};
 use dyno_rules::Benchmark;
+use dyno_tensors::files;
 
 /// Changes to a tree, apart from its results.
 #[derive(Debug, Default)]
@@ -198,7 +199,7 @@ impl TreeWriter<'_> {
     fn copy(&self, source: &Path, target: &Path) -> Result<(), PackageError> {
         let target = self.make_room(target)?;
         // Not `fs::copy`, which would copy the permissions: a submission is edited later.
-        let copied = fs::File::open(source).and_then(|mut source| {
+        let copied = files::open(source).and_then(|mut source| {
             let mut target = fs::File::create(&target)?;
             io::copy(&mut source, &mut target)
         });
@@ -303,7 +304,7 @@ impl TreeWriter<'_> {
             self.pieces.push(piece);
             return self.put(path, format!("{title}\n\n{text}\n").as_bytes());
         }
-        let existing = fs::read_to_string(self.out.join(path)).unwrap_or_default();
+        let existing = files::read_to_string(self.out.join(path)).unwrap_or_default();
         match (existing::marked_line(&existing), page_text) {
             (Some(line), Some(page_text)) => {
                 self.pieces.push(path.to_owned());
@@ -346,7 +347,7 @@ impl TreeWriter<'_> {
             let is_cut = audit.name == "TEST01" && log.is_file();
             self.copy_folder(&audit.folder, &target, if is_cut { &log } else { Path::new("") })?;
             if is_cut {
-                let text = fs::read(source.join(ACCURACY_TEXT)).unwrap_or_default();
+                let text = files::read(source.join(ACCURACY_TEXT)).unwrap_or_default();
                 self.accuracy_log(&log, &text, &target.join("accuracy"), |_| Ok(()))?;
             }
         }
@@ -390,7 +391,7 @@ impl TreeWriter<'_> {
         self.json(&folder.join(name), &describe::measurement(request))?;
         let test = result.performance[0];
         let user_conf_path = test.folder.join("user.conf");
-        let text = match fs::read(&user_conf_path) {
+        let text = match files::read(&user_conf_path) {
             Ok(text) if !text.is_empty() => text,
             _ => user_conf::user_conf(&test.detail, result.scenario).into_bytes(),
         };
@@ -471,7 +472,7 @@ impl TreeWriter<'_> {
         for name in [SUMMARY, DETAIL] {
             self.copy(&test.folder.join(name), &target.join(name))?;
         }
-        let text = match (fs::read(test.folder.join(ACCURACY_TEXT)), test.quality) {
+        let text = match (files::read(test.folder.join(ACCURACY_TEXT)), test.quality) {
             (Ok(text), _) => text,
             (Err(_), Some(quality)) => quality.text().into_bytes(),
             (Err(_), None) => {

@@ -61,7 +61,8 @@ impl LoadedSamples {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         thread::scope(|scope| {
             for _ in 1..cores.min(missing.len()) {
-                scope.spawn(work);
+                // Without a further thread, this one prepares all samples.
+                let _ = thread::Builder::new().spawn_scoped(scope, work);
             }
             work();
         });

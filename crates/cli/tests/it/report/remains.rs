@@ -73,6 +73,27 @@ fn damaged_directories_are_shown_as_far_as_they_go() {
     assert!(!folder.read("out/report.html").contains("Incomplete data"));
 }
 
+/// Without a check, a report waits for a writer of the pipe, and reads the device without end.
+#[cfg(unix)]
+#[test]
+fn pipes_and_devices_in_place_of_files_count_as_damage() {
+    let folder = Folder::new();
+    folder.dyno(&format!("{SMALL} --out out")).exits(0);
+    let (pipe, aside) = (folder.0.join("pipe"), folder.0.join("aside"));
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    for special in [pipe.as_path(), Path::new("/dev/zero")] {
+        for path in files(&folder.0.join("out")) {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            fs::rename(&path, &aside).unwrap();
+            std::os::unix::fs::symlink(special, &path).unwrap();
+            let ran = folder.dyno("report out").exits(0);
+            assert!(ran.stderr.contains(&name), "{name}: {}", ran.stderr);
+            fs::rename(&aside, &path).unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_log_that_is_cut_between_two_lines_is_cut_all_the_same() {
     let folder = Folder::new();

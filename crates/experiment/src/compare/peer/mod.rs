@@ -199,6 +199,7 @@ impl PeerSchedule<'_> {
         let first = self.prepare(0)?;
         let layout = self.layout(&first);
         drop(first);
+        let _lock = Layout::claim(directory)?;
         layout.write(directory)?;
         let mut longest = 0;
         for pair in 0..self.pairs {

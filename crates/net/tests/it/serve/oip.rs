@@ -136,6 +136,13 @@ fn what_is_wrong_is_told_with_what_was_expected() {
         (INFER, tensor("ink", "INT64", "[1,64]", &zeros), 400, "type int64; expected float32"),
         (INFER, tensor("ink", "FP32", "[64]", &zeros), 400, "expected float32 of shape [-1, 64]"),
         (INFER, tensor("ink", "FP32", "[2,64]", &zeros), 400, "256 bytes, expected 128 elements"),
+        (INFER, tensor("ink", "FP32", "[-1,64]", &zeros), 400, "'ink' has a dimension of -1"),
+        (
+            INFER,
+            tensor("ink", "FP32", &format!("[{}64]", "1,".repeat(64)), &zeros),
+            400,
+            "tensor 'ink' has 65 dimensions; expected at most 64",
+        ),
         (INFER, tensor("ink", "BYTES", "[1]", r#"["a"]"#), 400, "models here take FP32"),
         (INFER, tensor("ink", "FP33", "[1,64]", &zeros), 400, "unknown datatype 'FP33'"),
         (INFER, r#"{"inputs":[]}"#.into(), 400, "input 'ink' is missing"),

@@ -1,0 +1,43 @@
+//! Systems that start no more threads: commands fail with a message, and never panic.
+
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
+
+use crate::program::{Folder, ProgramResult};
+
+/// Runs the program as a user without other processes, who may have only so many. `None` where this process
+/// cannot become another user.
+fn with_processes(folder: &Folder, most: u32, arguments: &str) -> Option<ProgramResult> {
+    let user = 40_000 + std::process::id() % 20_000;
+    let mut limited = Command::new("prlimit");
+    limited.arg(format!("--nproc={most}")).args(["setpriv", "--clear-groups"]);
+    limited.args([format!("--reuid={user}"), format!("--regid={user}"), "./dyno".into()]);
+    limited.args(arguments.split_whitespace()).current_dir(&folder.0).stdin(Stdio::null());
+    let ran: ProgramResult = limited.output().ok()?.into();
+    let is_refused = ["prlimit: ", "setpriv: "].iter().any(|tool| ran.stderr.starts_with(tool));
+    (!is_refused).then_some(ran)
+}
+
+#[test]
+fn a_run_that_gets_too_few_threads_says_so() {
+    let folder = Folder::new();
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_dyno"), folder.0.join("dyno")).unwrap();
+    for most in 1..=8 {
+        let run = format!(
+            "run --system digits --scenario single-stream --mode performance --duration 100ms \
+             --out out-{most}"
+        );
+        let Some(ran) = with_processes(&folder, most, &run) else {
+            eprintln!("skipped: this process cannot become another user");
+            return;
+        };
+        let text = format!("{most}: {:?} {}", ran.code, ran.stderr);
+        assert!(matches!(ran.code, Some(0 | 1 | 3)), "{text}");
+        assert!(!ran.stderr.contains("panicked"), "{text}");
+        assert!(ran.code != Some(3) || ran.stderr.contains("error: "), "{text}");
+    }
+}

@@ -1,0 +1,49 @@
+//! Locks of folders that a command fills with several runs.
+
+use std::fs::{File, TryLockError};
+use std::path::Path;
+
+use crate::failure::Failure;
+
+/// Lock of a folder, so that no two commands fill it at the same time. It ends with its process.
+#[derive(Debug)]
+pub struct FolderLock {
+    /// The open folder. `None` where the system or its disk has no locks of folders.
+    _folder: Option<File>,
+}
+
+impl FolderLock {
+    /// Locks a folder for this process. `job` is what another process would do there, such as `sweep`.
+    ///
+    /// # Errors
+    /// Another process has the lock.
+    pub fn take(directory: &Path, job: &str) -> Result<Self, Failure> {
+        // Opening a named pipe waits for a writer.
+        let folder = Some(directory).filter(|path| path.is_dir()).map(File::open);
+        let Some(Ok(folder)) = folder else { return Ok(Self { _folder: None }) };
+        match folder.try_lock() {
+            Ok(()) => Ok(Self { _folder: Some(folder) }),
+            Err(TryLockError::WouldBlock) => {
+                let problem = format!("a {job} is running in {}", directory.display());
+                Err(Failure::set_up(problem).hint("wait until it ends"))
+            }
+            Err(TryLockError::Error(_)) => Ok(Self { _folder: None }),
+        }
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_locked_until_its_owner_lets_it_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = FolderLock::take(folder.path(), "search").unwrap();
+        let refused = FolderLock::take(folder.path(), "search").unwrap_err();
+        assert!(refused.problems()[0].contains("a search is running in"));
+        drop(lock);
+        drop(FolderLock::take(folder.path(), "search").unwrap());
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "it leaves no file");
+    }
+}
