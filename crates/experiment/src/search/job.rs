@@ -56,7 +56,6 @@ pub struct Job {
     /// Why the last state is not in the directory.
     not_written: Option<Failure>,
     /// Lock of the directory of a new search.
-    #[expect(dead_code, reason = "held, not read")]
     lock: Option<FolderLock>,
 }
 
