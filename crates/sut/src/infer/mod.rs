@@ -223,9 +223,11 @@ mod tests {
     #[test]
     fn ones_are_those_of_each_type() {
         let input = |element| ModelInput { name: "x".into(), element, shape: vec![None, Some(2)] };
-        let inputs = [Element::F32, Element::F16, Element::I64, Element::U8, Element::Bool].map(input);
+        let inputs =
+            [Element::F32, Element::F16, Element::I64, Element::U8, Element::Bool].map(input);
         let request = trial_ones(&inputs).next().expect("they are small");
-        let numbers: Vec<_> = request.iter().map(|value| value.elements.to_f32().to_vec()).collect();
+        let numbers: Vec<_> =
+            request.iter().map(|value| value.elements.to_f32().to_vec()).collect();
         assert_eq!(numbers, vec![vec![1.0; 2]; 5]);
         assert_eq!(request[4].shape, [1, 2]);
     }
