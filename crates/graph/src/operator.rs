@@ -4,6 +4,7 @@ mod activation;
 mod broadcast;
 pub(crate) mod control;
 mod convolution;
+mod einsum;
 mod elementwise;
 mod gather;
 mod integer;

@@ -4,13 +4,18 @@
 //! Shapes are inferred for two sizes of the batch. The dimensions that scale with it are those of the
 //! samples. Operators whose shapes are unknown are not judged.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::graph::{Attribute, Model, Node, Port};
 use crate::shape::{Dim, InferredShapes, infer};
 
 /// Sizes of the batch for which shapes are inferred: primes that are not dimensions of models.
 const SIZES: [usize; 2] = [1009, 1013];
+
+/// Sizes of the other open dimensions, such as steps, with which an output is proven to have a row per
+/// sample if it is not without them: shapes that files compute from sizes are then known. The second is
+/// for models with long windows.
+const OTHERS: [usize; 2] = [61, 16_381];
 
 /// Name of the batch if the inputs have none.
 const UNNAMED: &str = "batch of the call";
@@ -53,14 +58,32 @@ pub fn batch_obstacle(mut model: Model, output: Option<usize>) -> Option<String>
     model.remove_unused();
     let mut data: HashSet<String> = model.inputs.iter().map(|port| port.name.clone()).collect();
     let decision = follow(&model.nodes, &mut data);
-    let shapes = SIZES.map(|size| infer(&model, &[(batch.to_owned(), size)].into()));
     let versions = &model.operator_sets;
     let version = versions.iter().find(|(domain, _)| domain.is_empty()).map_or(0, |(_, of)| *of);
-    let analysis = Analysis { shapes, data, named: input_names(&model), version };
-    let mixing = model.nodes.iter().find(|node| analysis.mixes(node));
-    let combines = |node| format!("{} combines the samples of a call", label(node));
-    let unproven = || model.outputs.iter().find_map(|port| analysis.unproven(port, batch));
-    mixing.map(combines).or(decision).or_else(unproven)
+    let open = open_dimensions(&model);
+    let analyze = |sizes: &BTreeMap<String, usize>| {
+        let shapes = SIZES.map(|size| {
+            let mut sizes = sizes.clone();
+            sizes.insert(batch.to_owned(), size);
+            infer(&model, &sizes)
+        });
+        Analysis { shapes, data: data.clone(), named: input_names(&model), version }
+    };
+    let mixing = |analysis: &Analysis| {
+        let node = model.nodes.iter().find(|node| analysis.mixes(node))?;
+        Some(format!("{} combines the samples of a call", label(node)))
+    };
+    let unproven =
+        |analysis: &Analysis| model.outputs.iter().find_map(|port| analysis.unproven(port, batch));
+    let analysis = analyze(&BTreeMap::new());
+    if let Some(obstacle) = mixing(&analysis).or(decision) {
+        return Some(obstacle);
+    }
+    let is_proven = |other: usize| {
+        let analysis = analyze(&open.iter().map(|name| (name.clone(), other)).collect());
+        mixing(&analysis).or_else(|| unproven(&analysis)).is_none()
+    };
+    unproven(&analysis).filter(|_| open.is_empty() || !OTHERS.into_iter().any(is_proven))
 }
 
 /// Returns the names of the first dimensions of the inputs, or `None` if one of them is fixed.
@@ -79,6 +102,17 @@ fn batch_names(model: &Model) -> Option<BTreeSet<String>> {
 /// Returns whether a symbol names a dimension. Converters from TensorFlow number unknown sizes.
 fn is_name(symbol: &str) -> bool {
     !symbol.is_empty() && symbol != "?" && !symbol.starts_with("unk__")
+}
+
+/// Returns the symbols of all dimensions of the inputs but the first ones.
+fn open_dimensions(model: &Model) -> BTreeSet<String> {
+    let shapes = model.inputs.iter().filter_map(|port| port.shape.as_ref());
+    let dims = shapes.flat_map(|shape| shape.iter().skip(1));
+    let symbol = |dim: &Dim| match dim {
+        Dim::Symbol(name) => Some(name.clone()),
+        Dim::Fixed(_) => None,
+    };
+    dims.filter_map(symbol).collect()
 }
 
 /// Returns the names of all dimensions of the inputs.
@@ -284,7 +318,7 @@ impl Analysis {
         }
         let constant = first(0).filter(|dim| first(1) == Some(*dim) && dim.fixed().is_some());
         let other = declared.filter(|dim| **dim != Dim::symbol(batch));
-        let shown = constant.or(other).map(Dim::to_string).filter(|shown| shown != "?");
+        let shown = constant.or(other).map(Dim::to_string).filter(|shown| is_name(shown));
         let shown = shown.unwrap_or_else(|| "unknown".to_owned());
         let inputs = if batch == UNNAMED { "unnamed" } else { batch };
         Some(format!(

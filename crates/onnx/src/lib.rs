@@ -48,6 +48,7 @@ pub use fold::Constants;
 pub use graph::{Attribute, Body, Model, Node, Port};
 pub use quantized::in_floats;
 pub use read::ReadError;
+pub use shape::einsum::{EquationAxes, equation_axes};
 pub use shape::{Dim, Fact, ShapeError, infer};
 pub use tensor::{Fill, Tensor, Values, code_of, element_of};
 pub use write::{ModelFiles, WriteError};

@@ -193,6 +193,7 @@ impl Tensor {
 }
 
 fn read_body(graph: GraphProto, folder: &Folder) -> Result<Body, ReadError> {
+    check_names(&graph).map_err(ReadError::Nodes)?;
     let tensors = graph.initializer.into_iter().map(|tensor| read_tensor(tensor, folder));
     let tensors: Vec<Tensor> = tensors.collect::<Result<_, _>>()?;
     let nodes = order::sort(graph.node).map_err(ReadError::Nodes)?;
@@ -208,6 +209,35 @@ fn read_body(graph: GraphProto, folder: &Folder) -> Result<Body, ReadError> {
         nodes: nodes.collect::<Result<_, _>>()?,
         tensors,
     })
+}
+
+/// Checks that each name stands for one value, because engines differ in which of two they use. An
+/// initializer with the name of an input is its default.
+fn check_names(graph: &GraphProto) -> Result<(), String> {
+    let mut inputs: HashSet<&str> = HashSet::new();
+    for port in graph.input.iter().filter(|port| !port.name.is_empty()) {
+        if !inputs.insert(&port.name) {
+            return Err(format!("two inputs have the name '{}'", port.name));
+        }
+    }
+    let mut tensors: HashMap<&str, &TensorProto> = HashMap::new();
+    for tensor in graph.initializer.iter().filter(|tensor| !tensor.name.is_empty()) {
+        let other = tensors.insert(&tensor.name, tensor);
+        if other.is_some_and(|other| other != tensor) {
+            return Err(format!("two different initializers have the name '{}'", tensor.name));
+        }
+    }
+    for node in &graph.node {
+        for name in node.output.iter().map(String::as_str) {
+            let (is_input, is_tensor) = (inputs.contains(name), tensors.contains_key(name));
+            if is_input || is_tensor {
+                let other = if is_input { "an input" } else { "an initializer" };
+                let node = &node.name;
+                return Err(format!("node '{node}' computes '{name}', which is also {other}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn read_port(info: ValueInfo) -> Port {
@@ -362,5 +392,20 @@ fn element_bytes(proto: TensorProto, element: Element) -> Vec<u8> {
             proto.uint64_data.iter().flat_map(|&value| (value as u32).to_le_bytes()).collect()
         }
         _ => proto.int32_data.iter().flat_map(narrow).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Exporters also write `./weights.bin` for a file beside the model.
+    #[test]
+    fn a_location_may_contain_the_folder_itself() {
+        let folder = Folder::new(Path::new(env!("CARGO_MANIFEST_DIR")));
+        assert_eq!(folder.check("./Cargo.toml"), Ok(()));
+        assert_eq!(folder.check("src/./lib.rs"), Ok(()));
+        let outside = folder.check("./../onnx/Cargo.toml").unwrap_err();
+        assert!(outside.contains("expected a file beside the model"), "{outside}");
     }
 }

@@ -33,6 +33,30 @@ fn a_model_is_read_as_it_was_written() {
 }
 
 #[test]
+fn a_name_stands_for_one_value() {
+    let reread = |model: &Model| Model::from_bytes(&model.to_bytes().unwrap(), Path::new(""));
+    let model = net(Weights::seeded(1)).unwrap();
+    // An equal copy is no contradiction.
+    let mut wrong = model.clone();
+    wrong.tensors.push(model.tensors[0].clone());
+    assert!(reread(&wrong).is_ok());
+    let size = model.tensors[0].bytes() as usize;
+    wrong.tensors.last_mut().unwrap().values = Values::Bytes(vec![0; size]);
+    let error = |model: &Model| reread(model).unwrap_err().to_string();
+    assert_eq!(error(&wrong), "two different initializers have the name 'conv.weight'");
+
+    let mut wrong = model.clone();
+    wrong.inputs.push(model.inputs[0].clone());
+    assert_eq!(error(&wrong), "two inputs have the name 'x'");
+    for (name, other) in [("x", "an input"), ("fc.weight", "an initializer")] {
+        let mut wrong = model.clone();
+        wrong.nodes[0].outputs[0] = name.into();
+        let found = error(&wrong);
+        assert!(found.ends_with(&format!("computes '{name}', which is also {other}")), "{found}");
+    }
+}
+
+#[test]
 fn two_numbers_of_four_bits_share_a_byte() {
     let mut model = net(Weights::seeded(1)).unwrap();
     for (name, element) in [("signed", Element::I4), ("unsigned", Element::U4)] {

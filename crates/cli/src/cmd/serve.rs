@@ -229,9 +229,10 @@ impl Serve {
                 Answers::Text(tokens)
             }
             ServerModel::Tensors(model, stations, remark) => {
-                by_value::warm_up(&*model, self.warm_up, &self.system, &run)?;
+                let failed = self.warm_up(&*model, &run)?;
                 let _ = writeln!(page, "model {name}: {}", signature(&*model));
-                remark.iter().for_each(|remark| page.push_str(&format!("{remark}\n")));
+                let remarks = remark.iter().chain(&failed);
+                remarks.for_each(|remark| page.push_str(&format!("{remark}\n")));
                 let largest = NonZero::new(model.info().largest_batch);
                 let max_size = largest.map_or(self.batch, |largest| self.batch.min(largest));
                 let policy = Policy { max_size, max_wait: self.batch_wait };
@@ -268,6 +269,24 @@ impl Serve {
                 self.drain_limit
             ))
             .hint("raise --drain-limit, or lower --queue")),
+        }
+    }
+
+    /// Calls a model before it is ready. Returns a sentence if it fails with sizes that are only guesses:
+    /// requests have their own.
+    fn warm_up(
+        &self,
+        model: &dyn InferenceModel,
+        run: &RunOptions,
+    ) -> Result<Option<String>, Failure> {
+        let mut shapes = model.inputs().iter().map(|input| &input.shape);
+        let is_open = shapes.any(|shape| shape.iter().skip(1).any(Option::is_none));
+        match by_value::warm_up(model, self.warm_up, &self.system, run) {
+            Err(failure) if is_open && run.shapes.is_empty() => Ok(Some(format!(
+                "The model was not called before it was ready: {}; --shape sets its dimensions.",
+                failure.problems().join("; ")
+            ))),
+            called => called.map(|()| None),
         }
     }
 

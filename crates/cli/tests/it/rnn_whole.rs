@@ -378,6 +378,18 @@ pub fn combining(folder: &Folder) {
     std::fs::write(folder.0.join("one.onnx"), net.finish().to_bytes().unwrap()).unwrap();
 }
 
+/// Writes `five.onnx`, whose open dimension must be 5.
+pub fn five_numbers(folder: &Folder) {
+    let mut net = Builder::new("five", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("batch"), 5.into()]);
+    let w = net.weight("w", &[5, 3], Fill::he(5)).unwrap();
+    let y = net.node("MatMul", &[&x, &w], &[]).unwrap();
+    net.output("y", &y).unwrap();
+    let mut model = net.finish();
+    model.inputs[0].shape = Some(vec![Dim::symbol("batch"), Dim::symbol("numbers")]);
+    std::fs::write(folder.0.join("five.onnx"), model.to_bytes().unwrap()).unwrap();
+}
+
 /// No trial finds this influence, because it is 0 for the samples at hand.
 #[test]
 fn samples_that_an_operator_combines_are_computed_alone() {

@@ -303,3 +303,20 @@ fn a_server_states_why_requests_share_no_calls() {
     let expected = "Requests do not share calls: node `ReduceMax_0` (ReduceMax) combines";
     assert!(said.contains(expected), "{said}");
 }
+
+/// The sizes of a warm-up without `--shape` are guesses.
+#[test]
+fn a_model_that_accepts_no_guessed_size_is_served() {
+    let folder = Folder::new();
+    rnn_whole::five_numbers(&folder);
+    let said = |options: &str| {
+        let serving = ServerProcess::start(&folder, &format!("--system rnn:five.onnx{options}"));
+        serving.said.join("\n")
+    };
+    let expected = "The model was not called before it was ready: ";
+    let guessed = said("");
+    assert!(guessed.contains(expected), "{guessed}");
+    assert!(guessed.contains("expected rows of 5 numbers, found 1"), "{guessed}");
+    let given = said(" --shape x=1x5");
+    assert!(!given.contains(expected), "{given}");
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use dyno_net::serve::{Station, Tokens};
 use dyno_number::Dictionary;
 use dyno_sut::digits::DigitsPerceptron;
-use dyno_sut::infer::{InferenceModel, Value, trial_zeros};
+use dyno_sut::infer::{InferenceModel, Value, trial_ones, trial_zeros};
 use dyno_sut::null::Null;
 use dyno_sut::onnx::ort::OrtModel;
 use dyno_sut::onnx::runtime::Search;
@@ -83,8 +83,9 @@ pub fn load(spec: &str, waiting: usize, run: &RunOptions) -> Result<ServerModel,
     Ok(ServerModel::Tensors(model, stations(), None))
 }
 
-/// Calls a model `calls` times with zeros. Dynamic dimensions are those of `--shape`, or without one
-/// the least of a few sizes that the model accepts, because requests have their own shapes.
+/// Calls a model `calls` times with zeros, or with ones if it rejects zeros. Dynamic dimensions are those
+/// of `--shape`, or without one the least of a few sizes that the model accepts, because requests have
+/// their own shapes.
 ///
 /// # Errors
 /// The model fails, or a shape does not fit it.
@@ -107,7 +108,8 @@ pub fn warm_up(
     };
     let call = |request: &[Value]| model.infer(&[request]).remove(0);
     let mut refused = None;
-    for request in trial_zeros(&inputs).take_while(|_| calls > 0) {
+    let requests = trial_zeros(&inputs).chain(trial_ones(&inputs));
+    for request in requests.take_while(|_| calls > 0) {
         match (0..calls).try_for_each(|_| call(&request).map(drop)) {
             Ok(()) => return Ok(()),
             Err((_, why)) => refused = refused.or(Some(why)),
@@ -190,5 +192,17 @@ mod tests {
         let error = warm_up(&model(1_000), 1, "", &run).unwrap_err().problems().join(" ");
         assert!(error.contains("fails on zeros: a window of 1000 over 1"), "{error}");
         assert!(warm_up(&model(1_000), 0, "", &run).is_ok());
+    }
+
+    /// A model that divides by an input, as the mean of a sequence whose padding is 0 does.
+    #[test]
+    fn a_warm_up_tries_ones_if_zeros_are_rejected() {
+        let input = ModelInput { name: "n".into(), element: Element::I64, shape: vec![None] };
+        let call = |values: &[Value]| match values[0].elements.as_slice::<i64>() {
+            Some([1, ..]) => Ok(values.to_vec()),
+            _ => Err("a number is divided by zero".to_owned()),
+        };
+        let model = RowModel::new("divides", vec![input], EngineInfo::default(), Box::new(call));
+        assert!(warm_up(&model, 1, "", &RunOptions::default()).is_ok());
     }
 }

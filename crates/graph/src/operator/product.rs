@@ -9,7 +9,7 @@ use dyno_kernels::{
 };
 
 use super::broadcast::{broadcast, broadcast_strides, for_each_row, zip, zip_into};
-use super::{layout, name, one};
+use super::{einsum, layout, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::value::{Data, Value, count, zeros};
 
@@ -46,7 +46,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
                 zip::<f32, f32>(&matmul(isa, &a, &b)?, &Value::scalar(alpha), |x, y| x * y)
             })
         }
-        ("", "Einsum") => einsum(reader),
+        ("", "Einsum") => einsum::read(reader),
         _ => Ok(None),
     }
 }
@@ -374,96 +374,4 @@ fn gemm(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             _ => zip_into::<i64>(sums, bias, i64::wrapping_add),
         }
     })
-}
-
-/// Reads an `Einsum` of one or two operands without repeated or open axes.
-fn einsum(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
-    let equation: String =
-        reader.text("equation", "")?.chars().filter(|c| !c.is_whitespace()).collect();
-    let unsupported = || format!("equation '{equation}' is not supported");
-    let (inputs, output) = equation.split_once("->").ok_or_else(unsupported)?;
-    let letters = |text: &str| -> Result<Vec<char>, String> {
-        let all: Vec<char> = text.chars().collect();
-        let is_plain = |(at, c): (usize, &char)| c.is_ascii_alphabetic() && !all[..at].contains(c);
-        if all.iter().enumerate().all(is_plain) { Ok(all.clone()) } else { Err(unsupported()) }
-    };
-    let operands = inputs.split(',').map(letters).collect::<Result<Vec<_>, _>>()?;
-    let output = letters(output)?;
-    let known = |c: &char| operands.iter().any(|operand| operand.contains(c));
-    if operands.len() != reader.node.inputs.len() || !output.iter().all(known) {
-        return Err(unsupported());
-    }
-    for (input, letters) in operands.iter().enumerate() {
-        reader.expect_rank(input, letters.len())?;
-    }
-    match &operands[..] {
-        [only] => {
-            let order: Option<Vec<usize>> =
-                output.iter().map(|c| only.iter().position(|known| known == c)).collect();
-            let order = order.filter(|order| order.len() == only.len()).ok_or_else(unsupported)?;
-            one(move |frame| layout::transposed(frame.input(0)?, Some(&order)))
-        }
-        [a, b] => {
-            let (a, b) = (a.clone(), b.clone());
-            // Sums over an axis of one operand alone are not products.
-            let alone =
-                |x: &[char], y: &[char]| x.iter().any(|c| !y.contains(c) && !output.contains(c));
-            if alone(&a, &b) || alone(&b, &a) {
-                return Err(unsupported());
-            }
-            one(move |frame| {
-                let isa = frame.workspace.isa;
-                contract(isa, (frame.input(0)?, &a), (frame.input(1)?, &b), &output)
-            })
-        }
-        _ => Err(unsupported()),
-    }
-}
-
-/// Multiplies two values over the axes that the output lacks.
-fn contract(
-    isa: Isa,
-    (a, axes_a): (&Value, &[char]),
-    (b, axes_b): (&Value, &[char]),
-    output: &[char],
-) -> Result<Value, String> {
-    if a.dims().len() != axes_a.len() || b.dims().len() != axes_b.len() {
-        return Err("expected as many axes as the equation has".into());
-    }
-    let size = |c: &char| -> Result<usize, String> {
-        let of = |value: &Value, axes: &[char]| {
-            axes.iter().position(|known| known == c).map(|at| value.dims()[at])
-        };
-        match (of(a, axes_a), of(b, axes_b)) {
-            (Some(n), Some(m)) if n != m => Err(format!("axis '{c}' has {n} and {m} elements")),
-            (n, m) => n.or(m).ok_or_else(|| format!("axis '{c}' has no size")),
-        }
-    };
-    let pick = |axes: &[char], is_in: &dyn Fn(&char) -> bool| -> Vec<char> {
-        axes.iter().copied().filter(|c| is_in(c)).collect()
-    };
-    let batch = pick(axes_a, &|c| axes_b.contains(c) && output.contains(c));
-    let summed = pick(axes_a, &|c| axes_b.contains(c) && !output.contains(c));
-    let rows = pick(axes_a, &|c| !axes_b.contains(c));
-    let columns = pick(axes_b, &|c| !axes_a.contains(c));
-    let product = |axes: &[char]| -> Result<usize, String> {
-        count(&axes.iter().map(size).collect::<Result<Vec<_>, _>>()?, 1)
-    };
-    let arranged = |value: &Value, own: &[char], parts: [&[char]; 3]| {
-        let all = parts.concat();
-        let place = |c: &char| own.iter().position(|known| known == c).expect("its own axis");
-        let order: Vec<usize> = all.iter().map(place).collect();
-        let dims = parts.iter().map(|part| product(part)).collect::<Result<Vec<_>, _>>()?;
-        layout::transposed(value, Some(&order))?.reshaped(dims)
-    };
-    let left = arranged(a, axes_a, [&batch, &rows, &summed])?;
-    let right = arranged(b, axes_b, [&batch, &summed, &columns])?;
-    let all = [batch, rows, columns].concat();
-    let dims = all.iter().map(size).collect::<Result<Vec<_>, _>>()?;
-    let found = matmul(isa, &left, &right)?.reshaped(dims)?;
-    let order: Vec<usize> = output
-        .iter()
-        .map(|c| all.iter().position(|known| known == c).ok_or("expected its axis"))
-        .collect::<Result<_, _>>()?;
-    layout::transposed(&found, Some(&order))
 }

@@ -457,3 +457,33 @@ fn huge_results_are_errors_that_name_the_node() {
     let padded = session(&model("Pad", 13, 2, &[])).run(&[x, ints(&[i64::MAX, i64::MAX])]);
     assert!(padded.unwrap_err().to_string().contains("'node'"));
 }
+
+/// Sums worked out by hand: an ellipsis, the implied output, sums over axes of one operand alone, and
+/// three operands.
+#[test]
+fn equations_name_axes_to_keep_and_to_sum() {
+    let x = floats(&[1, 2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let w = floats(&[3, 2], &[1.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
+    let m = floats(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let v = floats(&[2], &[1.0, 10.0]);
+    let rows = floats(&[1, 2, 2], &[4.0, 5.0, 10.0, 11.0]);
+    for (equation, inputs, expected) in [
+        ("...i,io->...o", vec![x.clone(), w.clone()], rows.clone()),
+        ("...i, io", vec![x.clone(), w.clone()], rows),
+        ("b...i,io->ob...", vec![x, w.clone()], floats(&[2, 1, 2], &[4.0, 10.0, 5.0, 11.0])),
+        ("ij->", vec![m.clone()], floats(&[], &[21.0])),
+        ("ij->j", vec![m.clone()], floats(&[3], &[5.0, 7.0, 9.0])),
+        ("ij->ji", vec![m.clone()], floats(&[3, 2], &[1.0, 4.0, 2.0, 5.0, 3.0, 6.0])),
+        ("ij,i->i", vec![m.clone(), v.clone()], floats(&[2], &[6.0, 150.0])),
+        ("ij,jk->ik", vec![m.clone(), w.clone()], floats(&[2, 2], &[4.0, 5.0, 10.0, 11.0])),
+        ("i,ij,jk->k", vec![v, m, w], floats(&[2], &[104.0, 115.0])),
+    ] {
+        let attribute = ("equation", Attribute::Text(equation.into()));
+        check("Einsum", 12, &inputs, &[attribute], &expected);
+    }
+    for equation in ["ii->i", "ij->k", "ij->jj", "i.j->i", "...i->i.", "ij,jk->ik"] {
+        let net = model("Einsum", 12, 1, &[("equation", Attribute::Text(equation.into()))]);
+        let error = Graph::new(&net).map(drop).unwrap_err().to_string();
+        assert!(error.contains(&format!("equation '{equation}' is not supported")), "{error}");
+    }
+}

@@ -129,6 +129,30 @@ fn without_inference_the_declared_name_decides() {
     assert!(found.ends_with("dimension is unknown, that of the inputs is unnamed"), "{found}");
 }
 
+/// A converter from TensorFlow names all sizes anew, and takes the last step with a slice.
+#[test]
+fn rows_are_proven_with_sizes_of_the_other_dimensions() {
+    let last = |axis: i64| {
+        let mut net = Builder::new("net", Weights::seeded(1));
+        let x = net.input("x", Element::F32, &[9.into(), 9.into(), 4.into()]);
+        let (from, to) = (net.integers(&[-1]), net.integers(&[i64::MAX]));
+        let axis = net.integers(&[axis]);
+        let y = net.node("Slice", &[&x, &from, &to, &axis], &[]).unwrap();
+        let y = net.node("Squeeze", &[&y, &axis], &[]).unwrap();
+        net.output("y", &y).unwrap();
+        let mut model = net.finish();
+        let unnamed = |n: usize| Dim::symbol(&format!("unk__{n}"));
+        model.inputs[0].shape = Some(vec![unnamed(1), unnamed(2), 4.into()]);
+        model.outputs[0].shape = Some(vec![unnamed(3), 4.into()]);
+        model
+    };
+    assert_eq!(batch_obstacle(last(1), None), None);
+    let found = batch_obstacle(last(0), None).unwrap();
+    assert!(found.contains("is not proven to have one row per sample"), "{found}");
+    let found = batch_obstacle(unknown("N", Some("unk__7")), None).unwrap();
+    assert!(found.ends_with("dimension is unknown, that of the inputs is N"), "{found}");
+}
+
 #[test]
 fn only_the_chosen_output_matters() {
     let model = || {

@@ -15,7 +15,9 @@ mod stateful;
 use dyno_loadgen::record::Failure;
 
 use crate::engine::EngineInfo;
-use crate::tensors::{Elements, ModelInput, Scalar, Spans, TensorLibrary, each_type};
+use crate::tensors::{
+    Element, Elements, ModelInput, Scalar, Spans, TensorLibrary, each_type, ones,
+};
 
 pub use fit::{FitError, RequestRules, fit};
 pub(crate) use mixed::Trial;
@@ -97,6 +99,9 @@ const TRIAL_SIZES: [usize; 4] = [3, 16, 128, 1];
 /// Maximum bytes of the inputs of a trial, unless the fixed dimensions of the model need more: many
 /// dynamic dimensions of 128 would exhaust the memory.
 const TRIAL_BYTES: usize = 1 << 22;
+/// Maximum bytes of the inputs of a trial of a model whose fixed dimensions need more. There is no trial
+/// of a model that needs more than this.
+const MAX_TRIAL_BYTES: usize = 1 << 30;
 
 /// Returns libraries of random samples to try a model with, one for each size of its dynamic dimensions
 /// that needs little memory.
@@ -109,14 +114,24 @@ pub fn trials(inputs: &[ModelInput], samples: usize) -> impl Iterator<Item = Ten
 /// Returns requests of zeros, one for each size of the dynamic dimensions that needs little memory.
 /// The first one is that of [`zeros`].
 pub fn trial_zeros(inputs: &[ModelInput]) -> impl Iterator<Item = Vec<Value>> {
+    ascending_sizes(inputs).map(move |size| request(inputs, size, &nulls))
+}
+
+/// Returns requests of ones, of the sizes of [`trial_zeros`]. Zeros are no valid divisors or scales, and
+/// some models mask samples of zeros as a whole.
+pub fn trial_ones(inputs: &[ModelInput]) -> impl Iterator<Item = Vec<Value>> {
+    ascending_sizes(inputs).map(move |size| request(inputs, size, &ones))
+}
+
+fn ascending_sizes(inputs: &[ModelInput]) -> impl Iterator<Item = usize> {
     let mut sizes = TRIAL_SIZES;
     sizes.sort_unstable();
-    trial_sizes(inputs, sizes).map(move |size| zeros_of(inputs, size))
+    trial_sizes(inputs, sizes)
 }
 
 fn trial_sizes(inputs: &[ModelInput], sizes: [usize; 4]) -> impl Iterator<Item = usize> {
     let bytes = move |size: usize| TensorLibrary::random_sample_bytes(inputs, size);
-    let most = TRIAL_BYTES.max(bytes(1));
+    let most = bytes(1).clamp(TRIAL_BYTES, MAX_TRIAL_BYTES);
     sizes.into_iter().filter(move |size| bytes(*size) <= most)
 }
 
@@ -134,23 +149,28 @@ fn trial_sizes(inputs: &[ModelInput], sizes: [usize; 4]) -> impl Iterator<Item =
 /// ```
 #[must_use]
 pub fn zeros(inputs: &[ModelInput]) -> Vec<Value> {
-    zeros_of(inputs, 1)
+    request(inputs, 1, &nulls)
 }
 
-/// Returns zeros for each input. A dynamic dimension is `size`, and 1 if it is the first one.
-fn zeros_of(inputs: &[ModelInput], size: usize) -> Vec<Value> {
+/// Returns elements for each input. A dynamic dimension is `size`, and 1 if it is the first one.
+fn request(
+    inputs: &[ModelInput],
+    size: usize,
+    elements: &dyn Fn(Element, usize) -> Elements<'static>,
+) -> Vec<Value> {
     let one = |input: &ModelInput| {
         let sizes = input.shape.iter().enumerate();
         let sizes = sizes.map(|(axis, n)| n.unwrap_or(if axis == 0 { 1 } else { size }));
         let shape: Vec<usize> = sizes.collect();
-        let bytes = vec![0; shape.iter().product::<usize>() * input.element.size()];
-        Value {
-            shape,
-            elements: Elements::read(input.element, &bytes)
-                .expect("inputs are of types that are held"),
-        }
+        let count: usize = shape.iter().product();
+        Value { shape, elements: elements(input.element, count) }
     };
     inputs.iter().map(one).collect()
+}
+
+fn nulls(element: Element, count: usize) -> Elements<'static> {
+    let bytes = vec![0; count * element.size()];
+    Elements::read(element, &bytes).expect("inputs are of types that are held")
 }
 
 /// Concatenates the elements of values, all of which have the type of `_first`.
@@ -174,7 +194,6 @@ fn joined<'a>(values: impl Iterator<Item = &'a Value> + Clone) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensors::Element;
 
     fn image(shape: &[Option<usize>]) -> [ModelInput; 1] {
         [ModelInput { name: "x".into(), element: Element::F32, shape: shape.to_vec() }]
@@ -195,5 +214,21 @@ mod tests {
         let zeros: Vec<Vec<usize>> =
             trial_zeros(&image(&[None; 5])).map(|request| request[0].shape.clone()).collect();
         assert_eq!(zeros, [[1, 1, 1, 1, 1], [1, 3, 3, 3, 3], [1, 16, 16, 16, 16]]);
+        // A file may also declare more than any memory holds.
+        let absurd = image(&[None, Some(1 << 50), None]);
+        assert!(elements(&absurd).is_empty());
+        assert_eq!(trial_zeros(&absurd).chain(trial_ones(&absurd)).count(), 0);
+    }
+
+    #[test]
+    fn ones_are_those_of_each_type() {
+        let input = |element| ModelInput { name: "x".into(), element, shape: vec![None, Some(2)] };
+        let inputs =
+            [Element::F32, Element::F16, Element::I64, Element::U8, Element::Bool].map(input);
+        let request = trial_ones(&inputs).next().expect("they are small");
+        let numbers: Vec<_> =
+            request.iter().map(|value| value.elements.to_f32().to_vec()).collect();
+        assert_eq!(numbers, vec![vec![1.0; 2]; 5]);
+        assert_eq!(request[4].shape, [1, 2]);
     }
 }

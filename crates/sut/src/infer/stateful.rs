@@ -59,8 +59,9 @@ impl<M: InferenceModel> StatefulModel<M> {
             let (from, to) = (&outputs[output], Port::from(&all[input]));
             if from.element != to.element || !is_alike(&from.shape, &to.shape) {
                 return Err(format!(
-                    "input `{input_name}` is {} {:?}, but output `{output_name}` is {} {:?}",
-                    to.element, to.shape, from.element, from.shape
+                    "input `{input_name}` is {}, but output `{output_name}` is {}",
+                    describe(&to),
+                    describe(from)
                 ));
             }
             states.push(State { input, output });
@@ -125,6 +126,13 @@ impl<M: InferenceModel> StatefulModel<M> {
         }
         (failure, why)
     }
+}
+
+/// Returns the type and the dimensions of a port, such as `float32 [1, ?, 6]`.
+fn describe(port: &Port) -> String {
+    let size = |n: &Option<usize>| n.map_or("?".to_owned(), |n| n.to_string());
+    let sizes: Vec<String> = port.shape.iter().map(size).collect();
+    format!("{} [{}]", port.element, sizes.join(", "))
 }
 
 /// Returns whether dimensions may be equal; `None` may be any.
@@ -237,6 +245,22 @@ mod tests {
             let why = StatefulModel::new(model(), &pairs(names)).unwrap_err();
             assert!(why.contains(expected), "{why}");
         }
+    }
+
+    #[test]
+    fn dimensions_that_differ_are_shown_as_those_of_a_model() {
+        let input = |name: &str, shape: &[Option<usize>]| ModelInput {
+            name: name.into(),
+            element: Element::F32,
+            shape: shape.to_vec(),
+        };
+        let inputs = vec![input("h", &[Some(1), None, Some(6)]), input("x", &[None])];
+        let y = Port { name: "y".into(), ..Port::from(&inputs[1]) };
+        let info = EngineInfo { outputs: vec![y], ..EngineInfo::default() };
+        let call = |values: &[Value]| Ok(values.to_vec());
+        let model = RowModel::new("made", inputs, info, Box::new(call));
+        let why = StatefulModel::new(model, &pairs(&[("h", "y")])).unwrap_err();
+        assert_eq!(why, "input `h` is float32 [1, ?, 6], but output `y` is float32 [?]");
     }
 
     /// `y = x + h` by rows; other numbers of rows are an error of the model.

@@ -152,7 +152,7 @@ impl GraphModel {
 
 impl From<&dyno_onnx::Port> for Port {
     fn from(port: &dyno_onnx::Port) -> Self {
-        let element = port.element.map_or("of an unknown type".into(), |of| of.to_string());
+        let element = port.element.map_or("unknown".into(), |of| of.to_string());
         let shape = port.shape.iter().flatten().map(dyno_onnx::Dim::fixed).collect();
         Self { name: port.name.clone(), element, shape }
     }

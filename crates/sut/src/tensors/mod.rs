@@ -27,6 +27,7 @@ use crate::engine::Port;
 pub use dyno_tensors::{Element, Elements, Scalar, each_type};
 pub use error::TensorError;
 pub(crate) use loaded::{LoadedSamples, Sample};
+pub(crate) use synthetic::ones;
 pub use synthetic::{Span, Spans};
 pub use view::SampleView;
 

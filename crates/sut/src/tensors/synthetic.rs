@@ -168,7 +168,8 @@ fn is_mask(input: &ModelInput) -> bool {
     name == "attention_mask" || is_whole && name.contains("mask")
 }
 
-fn ones(element: Element, count: usize) -> Elements<'static> {
+/// Returns ones of a type.
+pub(crate) fn ones(element: Element, count: usize) -> Elements<'static> {
     match element {
         Element::F32 => filled(count, || 1.0_f32),
         Element::F64 => filled(count, || 1.0_f64),

@@ -97,12 +97,12 @@ pub fn by_value(
     } else {
         shapes::bound(model.inputs(), || shapes::symbols(path), run)?
     };
-    let remark = verified_on_trials(&model, spec, &inputs)?;
+    let verification = verified_on_trials(&model, spec, &inputs)?;
     let mut model = model.by_value(batch);
     let mixed = shapes::allow_other_rows(&mut model, &shapes::symbols(path))
         .or_else(|| onnx::separate(&mut model, Some(path), &inputs));
-    let remarks: Vec<String> = remark.into_iter().chain(mixed).collect();
-    let remark = (!remarks.is_empty()).then(|| remarks.join("\n"));
+    let remarks: Vec<String> = [verification].into_iter().chain(mixed).collect();
+    let remark = Some(remarks.join("\n"));
     if spec.states.is_empty() {
         return Ok((Arc::new(model), remark));
     }
@@ -119,12 +119,13 @@ fn verified_on_trials(
     model: &GraphModel,
     spec: &Spec,
     inputs: &[ModelInput],
-) -> Result<Option<String>, Failure> {
-    let mut remark = None;
+) -> Result<String, Failure> {
+    let why = "random samples of its inputs are empty or too large";
+    let mut remark = format!("The model was not verified, because {why}.");
     for library in trials(inputs, 1) {
         let Some(sample) = call(&library, inputs, 0) else { continue };
         let (is_compared, sentence) = verified(model, spec, &sample)?;
-        remark = Some(sentence);
+        remark = sentence;
         if is_compared {
             break;
         }
