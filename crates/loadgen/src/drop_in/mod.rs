@@ -183,7 +183,8 @@ impl LoadGen {
         }
         let timestamps = Timestamps::new(settings.values.print_timestamps);
         // Before the library is called, which may take long: the test can be aborted from here on.
-        let mut driver = running.driver(system, &timestamps);
+        let requested_threads = settings.values.server_num_issue_query_threads;
+        let mut driver = running.driver(system, &timestamps).requested_threads(requested_threads);
         let reported = Library {
             total: library.total_sample_count() as u64,
             performance: library.performance_sample_count() as u64,
@@ -199,7 +200,8 @@ impl LoadGen {
         // and must not cause an error.
         let is_known = matches!(plan.scenario(), Scenario::Server | Scenario::Offline);
         let known = is_known && stopping.is_empty();
-        let expected = if known { expected_bytes(&plan, logs.enable_trace) } else { 0 };
+        let expected =
+            if known { expected_bytes(&plan, reported.total, logs.enable_trace) } else { 0 };
         let failed = |error| StartError::Log { error, rescued: None };
         let mut files = LogFiles::open(logs, None, expected).map_err(failed)?;
         let tenant = Tenant { settings, plan, library, messages };

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
+use dyno_loadgen::drive::ThreadReport;
 use dyno_loadgen::drive::real::{IssueThreads, RealTime, Responder};
 use dyno_loadgen::run::{RecordRetention, run};
 use dyno_loadgen::session::EndReason;
@@ -123,4 +124,45 @@ fn a_run_that_extends_itself_is_issued_by_the_calling_thread() {
     let run = play(&wanted, answer);
     assert_eq!(run.ended, EndReason::TraceIssued);
     assert!(run.record.query_count() >= 459);
+}
+
+#[test]
+fn each_thread_that_a_limit_ends_is_reported() {
+    let (pool, workers) = pool_of(2);
+    let driver = RealTime::new(Arc::new(FunctionSystem(answer))).issue_threads(pool.clone());
+    let run = play_with(&TestSettings { max_query_count: 11, ..lanes(2, 40) }, driver);
+    let ends = [6, 5].map(|issued| EndReason::MaxQueryCount { issued });
+    assert_eq!(run.threads, ThreadReport { mismatch: None, ends: ends.to_vec() });
+    pool.close();
+    for worker in workers {
+        worker.join().unwrap();
+    }
+}
+
+#[test]
+fn threads_that_the_settings_do_not_request_are_an_error_in_each_scenario() {
+    let (pool, workers) = pool_of(2);
+    let text = |requested: u64| {
+        format!(
+            "Mismatch between settings and number of registered IssueQueryThreads! \
+             settings.server_num_issue_query_threads = {requested} but 2 threads registered."
+        )
+    };
+    for scenario in Scenario::ALL {
+        for requested in 0..3 {
+            let driver = RealTime::new(Arc::new(FunctionSystem(answer)))
+                .issue_threads(pool.clone())
+                .requested_threads(requested);
+            let run = play_with(&settings(*scenario, 10), driver);
+            let mismatch = (requested != 2).then(|| text(requested));
+            assert_eq!(run.threads, ThreadReport { mismatch, ends: Vec::new() }, "{scenario}");
+        }
+    }
+    let driver = RealTime::new(Arc::new(FunctionSystem(answer))).issue_threads(pool.clone());
+    let mismatch = play_with(&lanes(1, 10), driver).threads.mismatch;
+    assert_eq!(mismatch, Some(format!("{} 1 threads issue.", text(1))));
+    pool.close();
+    for worker in workers {
+        worker.join().unwrap();
+    }
 }
