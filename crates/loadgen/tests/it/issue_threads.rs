@@ -8,7 +8,7 @@ use dyno_loadgen::drive::real::{IssueThreads, RealTime, Responder};
 use dyno_loadgen::run::{RecordRetention, run};
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{EarlyStopping, Scenario, TestSettings};
-use dyno_loadgen::sut::{QuerySample, Response, ResponseId};
+use dyno_loadgen::sut::{QuerySample, Response, ResponseId, SystemUnderTest};
 
 use crate::null::{NullLibrary, tenant};
 use crate::real_time::{FunctionSystem, answer, assert_sound, play, play_with, settings};
@@ -113,6 +113,52 @@ fn lanes_that_end_apart_leave_a_record_without_gaps() {
     assert!(matches!(log.runs().last().unwrap().ended, EndReason::TooManyOutstanding { .. }));
     assert_sound(record);
     assert_eq!(record.responses.len(), record.indices.len());
+}
+
+/// Answers all samples in the flush.
+struct Held(Mutex<Vec<(ResponseId, Responder)>>);
+
+impl SystemUnderTest for Held {
+    fn name(&self) -> &'static str {
+        "held"
+    }
+
+    fn issue(&self, samples: &[QuerySample], responder: &Responder) {
+        let held = samples.iter().map(|sample| (sample.id, responder.clone()));
+        self.0.lock().unwrap().extend(held);
+    }
+
+    fn flush(&self) {
+        for (id, responder) in self.0.lock().unwrap().drain(..) {
+            responder.complete(&[Response::empty(id)]);
+        }
+    }
+}
+
+#[test]
+fn outstanding_queries_of_all_threads_count_together() {
+    for threads in 1..4 {
+        let (pool, workers) = pool_of(threads);
+        let driver = RealTime::new(Arc::new(Held(Mutex::default()))).issue_threads(pool.clone());
+        let threads = threads as u64;
+        let wanted = TestSettings { server_max_async_queries: 10, ..lanes(threads, 4_000) };
+        let run = play_with(&wanted, driver);
+        // Each thread may notice the limit one query late.
+        let limits = 11..=10 + threads;
+        for ended in &run.threads.ends {
+            let EndReason::TooManyOutstanding { issued, outstanding } = *ended else {
+                panic!("{ended:?}");
+            };
+            assert_eq!(issued, outstanding);
+            assert!(limits.contains(&issued), "{ended:?} with {threads} threads");
+        }
+        assert!(run.record.query_count() as u64 <= 10 + threads);
+        assert_sound(&run.record);
+        pool.close();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    }
 }
 
 #[test]

@@ -336,14 +336,13 @@ impl StartedRun {
         }
     }
 
-    /// Reports completions such that the lane sees the outstanding queries of all lanes together,
-    /// because the limits apply to all lanes.
+    /// Reports what all lanes have issued and what is complete of it, because the limits apply to all
+    /// lanes together.
     fn report_lane(&self, session: &mut Session, issuer: &Issuer, now: Nanos) {
+        // A single lane is not counted.
         let issued = self.monitor.issued_by_lanes();
-        let complete = self.responder.run.slabs[0].completed();
-        let outstanding = issued.saturating_sub(complete);
-        let mine = issuer.tenants[0].samples as u64;
-        session.completed(0, mine.saturating_sub(outstanding), now);
+        session.issued_elsewhere(issued.saturating_sub(issuer.tenants[0].samples as u64));
+        session.completed(0, self.responder.run.slabs[0].completed(), now);
     }
 
     /// Flushes the system and waits until `samples` samples are complete. Returns the reason if it
