@@ -14,8 +14,7 @@ use crate::abi::dyno_response;
 /// Function that provides a payload, and its context.
 pub type Fetch = unsafe extern "C" fn(context: *mut c_void, response: *mut dyno_response);
 
-type Complete =
-    unsafe extern "C" fn(*mut dyno_response, usize, Option<Fetch>, *mut c_void) -> bool;
+type Complete = unsafe extern "C" fn(*mut dyno_response, usize, Option<Fetch>, *mut c_void) -> bool;
 type FirstToken = unsafe extern "C" fn(*const dyno_response, usize) -> bool;
 
 /// Completes samples, and returns whether the module runs a test.
