@@ -6,8 +6,10 @@
 
 mod failure;
 mod pointer;
+mod symbol;
 
 pub use failure::{Failure, caught, last_error, message, result};
 pub use pointer::{
     Bad, array, array_mut, bytes, check_array, exclusive, free, null, path, put, shared, text,
 };
+pub use symbol::exported;

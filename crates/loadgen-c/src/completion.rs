@@ -2,11 +2,11 @@
 //! or the issuing thread sleeps.
 
 use std::ffi::c_void;
-
-use dyno_loadgen::drop_in::NoRunError;
+use std::ptr;
 
 use crate::abi::{self, dyno_response};
 use crate::error::{Error, dyno_result, result};
+use crate::module;
 use crate::test::LOADGEN;
 
 /// Completes samples, in any order and from any thread. The clock is read once,
@@ -23,8 +23,11 @@ pub unsafe extern "C" fn dyno_complete(
 ) -> dyno_result {
     result(|| {
         // SAFETY: C passes an array of this length that is valid during the call.
-        let responses = unsafe { abi::array(responses, count, "responses") }?;
-        LOADGEN.complete(responses).map_err(not_running)
+        let answers = unsafe { abi::array(responses, count, "responses") }?;
+        let is_done = LOADGEN.complete_in_run(answers).is_some()
+            // SAFETY: as above; without `fetch` nothing is changed.
+            || unsafe { module::complete(responses.cast_mut(), count, None, ptr::null_mut()) };
+        if is_done { Ok(()) } else { Err(not_running(count)) }
     })
 }
 
@@ -41,14 +44,19 @@ pub unsafe extern "C" fn dyno_complete_fetching(
 ) -> dyno_result {
     result(|| {
         // SAFETY: C passes an array of this length that is its own during the call.
-        let responses = unsafe { abi::array_mut(responses, count, "responses") }?;
-        let Some(fetch) = fetch else {
-            return LOADGEN.complete(responses).map_err(not_running);
+        let answers = unsafe { abi::array_mut(responses, count, "responses") }?;
+        let done = if let Some(fetch) = fetch {
+            // SAFETY: the function and its context belong together; the response is
+            // one of the caller's.
+            let mut fetch = |response: &mut dyno_response| unsafe { fetch(context, response) };
+            LOADGEN.complete_fetching_in_run(answers, &mut fetch)
+        } else {
+            LOADGEN.complete_in_run(answers)
         };
-        // SAFETY: the function and its context belong together; the response is
-        // one of the caller's.
-        let mut fetch = |response: &mut dyno_response| unsafe { fetch(context, response) };
-        LOADGEN.complete_fetching(responses, &mut fetch).map_err(not_running)
+        let is_done = done.is_some()
+            // SAFETY: as above.
+            || unsafe { module::complete(responses, count, fetch, context) };
+        if is_done { Ok(()) } else { Err(not_running(count)) }
     })
 }
 
@@ -61,12 +69,16 @@ pub unsafe extern "C" fn dyno_first_token(
 ) -> dyno_result {
     result(|| {
         // SAFETY: C passes an array of this length that is valid during the call.
-        let responses = unsafe { abi::array(responses, count, "responses") }?;
-        LOADGEN.first_token(responses).map_err(not_running)
+        let answers = unsafe { abi::array(responses, count, "responses") }?;
+        let is_done = LOADGEN.first_token_in_run(answers).is_some()
+            // SAFETY: as above.
+            || unsafe { module::first_token(responses, count) };
+        if is_done { Ok(()) } else { Err(not_running(count)) }
     })
 }
 
 #[cold]
-fn not_running(error: NoRunError) -> Error {
+fn not_running(samples: usize) -> Error {
+    let error = LOADGEN.report_late(samples);
     Error::new(dyno_result::DYNO_ERROR_NOT_RUNNING, error.to_string())
 }

@@ -13,6 +13,7 @@ mod error;
 mod failure;
 mod library;
 mod log_settings;
+mod module;
 mod settings;
 mod system;
 mod test;

@@ -11,7 +11,7 @@ use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::sut::{QuerySample, SystemUnderTest};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyList, PyMemoryView, PyString};
+use pyo3::types::{PyByteArray, PyBytes, PyList, PyMemoryView, PyString};
 
 use crate::LOADGEN;
 use crate::convert::expected;
@@ -71,10 +71,16 @@ impl TestedSystem {
         self.failure.call(|py| {
             let Some(callback) = callback else { return Ok(()) };
             let answer = callback.bind(py).call0()?;
-            let Ok(text) = answer.cast::<PyString>() else {
+            // The reference takes bytes, too.
+            name = if let Ok(text) = answer.cast::<PyString>() {
+                text.to_string_lossy().into_owned()
+            } else if let Ok(bytes) = answer.cast::<PyBytes>() {
+                String::from_utf8_lossy(bytes.as_bytes()).into_owned()
+            } else if let Ok(bytes) = answer.cast::<PyByteArray>() {
+                String::from_utf8_lossy(&bytes.to_vec()).into_owned()
+            } else {
                 return Err(expected("name_cb to return a str", &answer));
             };
-            name = text.to_string_lossy().into_owned();
             Ok(())
         });
         name

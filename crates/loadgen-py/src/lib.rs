@@ -9,6 +9,7 @@ mod bulk;
 mod completion;
 mod convert;
 mod enums;
+mod exports;
 mod handles;
 mod interrupt;
 mod log_settings;

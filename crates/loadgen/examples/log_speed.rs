@@ -7,7 +7,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use dyno_loadgen::clock::{Clock, WallTime};
-use dyno_loadgen::drive::Process;
+use dyno_loadgen::drive::{Process, ThreadReport};
 use dyno_loadgen::log::{LogFiles, LogSettings};
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::record::{LoggedResponse, Record};
@@ -73,6 +73,7 @@ fn test_log(samples: u32, response_bytes: usize) -> Result<TestLog, Box<dyn Erro
         generated_samples_per_query: 1,
         generated_duration: 0,
         ended: EndReason::TraceIssued,
+        threads: ThreadReport::default(),
         record,
         dropped: None,
         load: Span::default(),

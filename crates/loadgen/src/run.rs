@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::clock::{Nanos, WallTime};
-use crate::drive::{Driver, Job, JobTenant, Process, RunOutcome};
+use crate::drive::{Driver, Job, JobTenant, Process, RunOutcome, ThreadReport};
 use crate::message::{Message, Severity};
 use crate::peak::End;
 use crate::plan::Plan;
@@ -47,6 +47,8 @@ pub struct RunLog {
     pub generated_duration: Nanos,
     /// Why issuing stopped.
     pub ended: EndReason,
+    /// What the log says of the issuing threads.
+    pub threads: ThreadReport,
     /// Measurements; times are ns since `started_at`. If the record was
     /// [dropped](RunLog::dropped), only the misuse counts are left.
     pub record: Record,
@@ -535,6 +537,7 @@ impl<'a, 'd> Test<'a, 'd> {
                 generated_samples_per_query: generated.samples_per_query,
                 generated_duration: generated.duration,
                 ended: part.ended,
+                threads: played.threads.clone(),
                 record: part.record,
                 dropped: None,
                 load,

@@ -256,6 +256,12 @@ impl Session {
         self.tenants[tenant].completed(samples, now);
     }
 
+    /// Reports how many samples other lanes have issued, before the completions of all lanes are
+    /// reported: the limit of outstanding queries applies to all lanes together.
+    pub fn issued_elsewhere(&mut self, samples: u64) {
+        self.tenants[0].issued_elsewhere = samples;
+    }
+
     /// Reports which of a tenant's outstanding samples are complete, before the same count is
     /// reported with [`completed`](Self::completed). `look` returns when a sample was complete, and
     /// how. Only a tenant with sessions needs it. `has_released` states whether a complete sample no

@@ -208,7 +208,8 @@ impl PreparedRun {
         let keep = self.options.run.records;
         let of = |tenant: &TestTenant| {
             let records = Records::expected_bytes(expected_samples(&tenant.plan), keep);
-            expected_bytes(&tenant.plan, trace_log).saturating_add(records)
+            // No override is larger than the library: such settings are refused.
+            expected_bytes(&tenant.plan, u64::MAX, trace_log).saturating_add(records)
         };
         let log_bytes: Vec<u64> = tests.iter().flat_map(|test| &test.tenants).map(of).collect();
         Ok(RunDirectory::create(out, &self.name(), &log_bytes, trace_log)?)

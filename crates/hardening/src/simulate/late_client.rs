@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use dyno_loadgen::clock::{Nanos, WallTime};
-use dyno_loadgen::drive::{Driver, Job, Process, RunOutcome, TenantOutcome};
+use dyno_loadgen::drive::{Driver, Job, Process, RunOutcome, TenantOutcome, ThreadReport};
 use dyno_loadgen::early_stopping::{self, Look, Params};
 use dyno_loadgen::plan::Plan;
 use dyno_loadgen::record::{Misuse, Outcome, Record};
@@ -119,6 +119,7 @@ impl Driver for LateClient<'_, '_> {
             started_wall,
             finished_at: self.elapsed,
             error: None,
+            threads: ThreadReport::default(),
         }
     }
 }

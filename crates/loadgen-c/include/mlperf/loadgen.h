@@ -5,6 +5,8 @@
 
 #include <cstddef>
 #include <functional>
+// Some harnesses rely on what LoadGen's headers include.
+#include <numeric>
 #include <string>
 
 namespace mlperf {

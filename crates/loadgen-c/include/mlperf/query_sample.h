@@ -7,8 +7,13 @@
 #ifndef DYNO_MLPERF_QUERY_SAMPLE_H_
 #define DYNO_MLPERF_QUERY_SAMPLE_H_
 
+// Some harnesses rely on what LoadGen's headers include.
+#include <stddef.h>
+#include <stdint.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <iostream>
 
 namespace mlperf {
 

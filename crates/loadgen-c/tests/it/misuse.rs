@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::logs::{detail, grave};
-use crate::program::{Language, Link, build, folder, run};
+use crate::program::{Language, Link, build, compile, folder, run};
 
 /// Runs a case of `misuse.c` linked in both ways, and shows the folder with its
 /// logs to `check`.
@@ -101,4 +101,17 @@ fn names_that_are_not_utf_8_are_in_the_logs() {
         let name = detail(folder).text("sut_name").map(str::to_owned);
         assert_eq!(name.as_deref(), Some("caf\u{fffd} \"quoted\"\n"));
     });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn completions_for_a_test_of_the_python_module_go_there() {
+    for link in Link::BOTH {
+        let folder = folder(&format!("module-{link:?}"));
+        let mut arguments = vec!["-rdynamic".into(), link.library().into_os_string()];
+        arguments.extend(["-lpthread", "-ldl", "-lm"].map(Into::into));
+        let program = compile("tests/c/module.c", Language::C, &folder, &arguments);
+        let Some(program) = program else { return };
+        run(&program, &folder, &[]);
+    }
 }

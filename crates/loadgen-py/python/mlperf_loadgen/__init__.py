@@ -1,6 +1,25 @@
 """MLPerf Inference load generator: Dyno's, with the interface of the reference's module."""
 
-from ._native import (
+
+def _load():
+    """Loads the extension for all libraries: one of the harness may complete samples in C++."""
+    import os
+    import sys
+
+    if not hasattr(sys, "setdlopenflags"):
+        return
+    flags = sys.getdlopenflags()
+    sys.setdlopenflags(flags | os.RTLD_GLOBAL)
+    try:
+        from . import _native  # noqa: F401
+    finally:
+        sys.setdlopenflags(flags)
+
+
+_load()
+del _load
+
+from ._native import (  # noqa: E402
     AbortTest,
     ConstructBufferSUT,
     ConstructFastSUT,

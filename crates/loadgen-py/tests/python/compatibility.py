@@ -531,8 +531,9 @@ class Run(Case):
         def issue(samples):
             lg.QuerySamplesComplete([lg.QuerySampleResponse(s.id, 0, 0) for s in samples])
 
-        self.run_test(lg.ConstructQDL(issue, self.flush, lambda: "a system elsewhere"))
-        self.assertIn('"value": "a system elsewhere"', self.detail())
+        for name in ("a system elsewhere", b"a system elsewhere", bytearray(b"a system elsewhere")):
+            self.run_test(lg.ConstructQDL(issue, self.flush, lambda: name))
+            self.assertIn('"value": "a system elsewhere"', self.detail())
 
     def test_answers_are_logged(self):
         def issue(samples):

@@ -5,6 +5,7 @@
 
 import array
 import contextlib
+import ctypes
 import gc
 import os
 import pickle
@@ -479,6 +480,68 @@ class Threads(Case):
 
         self.start(lg.ConstructSUT(issue, nothing), scenario=lg.TestScenario.Offline, min_query_count=20000)
         self.assertIn("Result is : VALID", self.log("summary.txt"))
+
+
+class Response(ctypes.Structure):
+    """mlperf::QuerySampleResponse."""
+
+    _fields_ = [
+        ("id", ctypes.c_uint64),
+        ("data", ctypes.c_void_p),
+        ("size", ctypes.c_size_t),
+        ("n_tokens", ctypes.c_int64),
+    ]
+
+
+@unittest.skipUnless(sys.platform == "linux", "symbols of all libraries are looked up on Linux")
+class LibrariesOfTheHarness(Case):
+    """A C++ library that is linked with its own copy of the load generator completes samples."""
+
+    def exported(self, name):
+        function = getattr(ctypes.CDLL(None), name)
+        function.restype = ctypes.c_bool
+        return function
+
+    def test_it_completes_the_samples_of_a_test_in_python(self):
+        complete_there = self.exported("dyno_module_complete")
+        first_token_there = self.exported("dyno_module_first_token")
+        data = ctypes.create_string_buffer(bytes([0xAB, 1]), 2)
+
+        def issue(samples):
+            address = ctypes.addressof(data)
+            rows = (Response(s.id, address, 2, 7) for s in samples)
+            responses = (Response * len(samples))(*rows)
+            count = ctypes.c_size_t(len(samples))
+            self.assertTrue(first_token_there(responses, count))
+            self.assertTrue(complete_there(responses, count, None, None))
+
+        mode = lg.TestMode.AccuracyOnly
+        sut = lg.ConstructSUT(issue, nothing)
+        self.start(sut, scenario=lg.TestScenario.Server, mode=mode, use_token_latencies=True)
+        log = self.log("accuracy.json")
+        self.assertEqual(log.count('"data" : "AB01", "token_data" : "AB01", "token_count" : 7'), 10)
+
+    def test_it_fetches_what_is_logged(self):
+        complete_there = self.exported("dyno_module_complete")
+        data = ctypes.create_string_buffer(bytes([0xCD]), 1)
+
+        @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.POINTER(Response))
+        def fetch(context, response):
+            response[0].data, response[0].size = ctypes.addressof(data), context
+
+        def issue(samples):
+            responses = (Response * len(samples))(*(Response(s.id, None, 0, 0) for s in samples))
+            count = ctypes.c_size_t(len(samples))
+            self.assertTrue(complete_there(responses, count, fetch, ctypes.c_void_p(1)))
+
+        sut = lg.ConstructSUT(issue, nothing)
+        self.start(sut, scenario=lg.TestScenario.Offline, mode=lg.TestMode.AccuracyOnly)
+        self.assertEqual(self.log("accuracy.json").count('"data" : "CD"'), 10)
+
+    def test_without_a_test_it_learns_that(self):
+        responses = (Response * 1)()
+        self.assertFalse(self.exported("dyno_module_complete")(responses, ctypes.c_size_t(1), None, None))
+        self.assertFalse(self.exported("dyno_module_first_token")(responses, ctypes.c_size_t(1)))
 
 
 class Buffers(Case):

@@ -84,6 +84,17 @@ pub struct RunOutcome {
     pub finished_at: Nanos,
     /// Error message for the log, if the driver could not run exactly as planned.
     pub error: Option<String>,
+    /// What the log says of the issuing threads.
+    pub threads: ThreadReport,
+}
+
+/// What the log says of the issuing threads of a run.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ThreadReport {
+    /// Error: other than the requested number of threads were registered.
+    pub mismatch: Option<String>,
+    /// Why each thread stopped; empty if the calling thread issued.
+    pub ends: Vec<EndReason>,
 }
 
 /// What a driver returns for one tenant.

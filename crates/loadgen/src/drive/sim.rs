@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use super::glance::{ChosenQuery, FollowedQueries};
-use super::{Driver, Glance, Job, Process, RunOutcome, TenantOutcome, look};
+use super::{Driver, Glance, Job, Process, RunOutcome, TenantOutcome, ThreadReport, look};
 use crate::clock::{Nanos, WallTime};
 use crate::plan::Load;
 use crate::record::{LoggedResponse, Misuse, Outcome, Record};
@@ -173,6 +173,7 @@ impl Driver for VirtualTime<'_> {
             started_wall,
             finished_at: self.elapsed,
             error: None,
+            threads: ThreadReport::default(),
         }
     }
 }

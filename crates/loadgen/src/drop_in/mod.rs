@@ -183,7 +183,8 @@ impl LoadGen {
         }
         let timestamps = Timestamps::new(settings.values.print_timestamps);
         // Before the library is called, which may take long: the test can be aborted from here on.
-        let mut driver = running.driver(system, &timestamps);
+        let requested_threads = settings.values.server_num_issue_query_threads;
+        let mut driver = running.driver(system, &timestamps).requested_threads(requested_threads);
         let reported = Library {
             total: library.total_sample_count() as u64,
             performance: library.performance_sample_count() as u64,
@@ -199,7 +200,8 @@ impl LoadGen {
         // and must not cause an error.
         let is_known = matches!(plan.scenario(), Scenario::Server | Scenario::Offline);
         let known = is_known && stopping.is_empty();
-        let expected = if known { expected_bytes(&plan, logs.enable_trace) } else { 0 };
+        let expected =
+            if known { expected_bytes(&plan, reported.total, logs.enable_trace) } else { 0 };
         let failed = |error| StartError::Log { error, rescued: None };
         let mut files = LogFiles::open(logs, None, expected).map_err(failed)?;
         let tenant = Tenant { settings, plan, library, messages };
@@ -236,8 +238,13 @@ impl LoadGen {
     /// [`NoRunError`] if no run is in progress.
     #[inline]
     pub fn complete<R: AsResponse>(&self, responses: &[R]) -> Result<(), NoRunError> {
-        let done = self.current.with(|run| run.complete(responses));
-        done.ok_or_else(|| self.late(responses.len()))
+        self.complete_in_run(responses).ok_or_else(|| self.report_late(responses.len()))
+    }
+
+    /// Completes samples; `None` if no run is in progress, which is not reported.
+    #[inline]
+    pub fn complete_in_run<R: AsResponse>(&self, responses: &[R]) -> Option<()> {
+        self.current.with(|run| run.complete(responses))
     }
 
     /// Completes samples and calls `fetch` for each logged response, after its time was stamped and
@@ -251,8 +258,17 @@ impl LoadGen {
         fetch: &mut dyn FnMut(&mut R),
     ) -> Result<(), NoRunError> {
         let samples = responses.len();
-        let done = self.current.with(|run| run.complete_fetching(responses, fetch));
-        done.ok_or_else(|| self.late(samples))
+        let done = self.complete_fetching_in_run(responses, fetch);
+        done.ok_or_else(|| self.report_late(samples))
+    }
+
+    /// As [`LoadGen::complete_fetching`]; `None` if no run is in progress, which is not reported.
+    pub fn complete_fetching_in_run<R: AsResponse>(
+        &self,
+        responses: &mut [R],
+        fetch: &mut dyn FnMut(&mut R),
+    ) -> Option<()> {
+        self.current.with(|run| run.complete_fetching(responses, fetch))
     }
 
     /// Reports the first tokens of samples. May be called from any thread.
@@ -260,12 +276,17 @@ impl LoadGen {
     /// # Errors
     /// [`NoRunError`] if no run is in progress.
     pub fn first_token<R: AsResponse>(&self, responses: &[R]) -> Result<(), NoRunError> {
-        let done = self.current.with(|run| run.first_token(responses));
-        done.ok_or_else(|| self.late(responses.len()))
+        self.first_token_in_run(responses).ok_or_else(|| self.report_late(responses.len()))
     }
 
+    /// Reports first tokens; `None` if no run is in progress, which is not reported.
+    pub fn first_token_in_run<R: AsResponse>(&self, responses: &[R]) -> Option<()> {
+        self.current.with(|run| run.first_token(responses))
+    }
+
+    /// Counts samples that were completed while no run is in progress, for the log of the next test.
     #[cold]
-    fn late(&self, samples: usize) -> NoRunError {
+    pub fn report_late(&self, samples: usize) -> NoRunError {
         let no_run = NoRunError { samples };
         if samples > 0 && self.late_samples.fetch_add(samples as u64, Ordering::Relaxed) == 0 {
             // `eprintln!` would panic on a closed stderr.

@@ -241,6 +241,9 @@ fn write_run(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
     lines.line("generated_query_count", run.generated_queries)?;
     lines.line("generated_samples_per_query", run.generated_samples_per_query)?;
     lines.line("generated_query_duration", run.generated_duration)?;
+    if let Some(mismatch) = &run.threads.mismatch {
+        lines.errors(mismatch, 1)?;
+    }
     let last = run.last();
     lines.at = run.started_at + last.last_issue;
     // Before the end of the run, where the reference detects it.
@@ -264,9 +267,20 @@ fn write_run(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
 }
 
 fn write_end(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
-    const THREAD: &str = "IssueQueryThread 0 Ending early: ";
+    let ends = match &run.threads.ends[..] {
+        [] => std::slice::from_ref(&run.ended),
+        ends => ends,
+    };
+    for (thread, ended) in ends.iter().enumerate() {
+        if let Some(text) = limit_that_ended(thread, *ended) {
+            lines.errors(&text, 1)?;
+        }
+    }
     match run.ended {
-        EndReason::TraceIssued => Ok(()),
+        EndReason::TraceIssued
+        | EndReason::MaxQueryCount { .. }
+        | EndReason::MaxDuration { .. }
+        | EndReason::TooManyOutstanding { .. } => Ok(()),
         EndReason::Naturally if run.accuracy => Ok(()),
         EndReason::Naturally => lines.line(
             "generic_message",
@@ -276,18 +290,6 @@ fn write_end(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
             "Ending early: Ran out of generated queries to issue before the minimum query count \
              and test duration were reached. Please update the relevant expected latency or \
              target qps in the TestSettings so they are more accurate.",
-            1,
-        ),
-        EndReason::MaxQueryCount { issued } => {
-            lines.errors(&format!("{THREAD}Max query count reached. query_count {issued}"), 1)
-        }
-        EndReason::MaxDuration { at } => {
-            lines.errors(&format!("{THREAD}Max test duration reached. duration_ns {at}"), 1)
-        }
-        EndReason::TooManyOutstanding { issued, outstanding } => lines.errors(
-            &format!(
-                "{THREAD}Too many outstanding queries. issued {issued} outstanding {outstanding}"
-            ),
             1,
         ),
         EndReason::Deadline { missing } => lines.errors(
@@ -302,6 +304,21 @@ fn write_end(lines: &mut Lines, run: &RunLog) -> io::Result<()> {
             lines.errors(&format!("Ending early: worker {} of {workers} was lost.", worker + 1), 1)
         }
     }
+}
+
+/// Returns the error of an issuing thread that a limit ended.
+fn limit_that_ended(thread: usize, ended: EndReason) -> Option<String> {
+    let limit = match ended {
+        EndReason::MaxQueryCount { issued } => {
+            format!("Max query count reached. query_count {issued}")
+        }
+        EndReason::MaxDuration { at } => format!("Max test duration reached. duration_ns {at}"),
+        EndReason::TooManyOutstanding { issued, outstanding } => {
+            format!("Too many outstanding queries. issued {issued} outstanding {outstanding}")
+        }
+        _ => return None,
+    };
+    Some(format!("IssueQueryThread {thread} Ending early: {limit}"))
 }
 
 fn write_misuse(lines: &mut Lines, run: &RunLog) -> io::Result<()> {

@@ -181,14 +181,15 @@ pub fn expected_samples(plan: &Plan) -> u64 {
 }
 
 /// Returns an upper estimate of the size of the logs of a test in bytes, without responses, whose
-/// size is unknown before the run.
+/// size is unknown before the run. `library` is its number of samples: a larger override loads no
+/// more.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "an estimate, not negative"
 )]
-pub fn expected_bytes(plan: &Plan, enable_trace: bool) -> u64 {
+pub fn expected_bytes(plan: &Plan, library: u64, enable_trace: bool) -> u64 {
     /// Settings, results, and the hashes of the sources.
     const FIXED: u64 = 64 << 10;
     /// A response of a few bytes with its numbers; measured at 52 for 4 bytes.
@@ -199,12 +200,12 @@ pub fn expected_bytes(plan: &Plan, enable_trace: bool) -> u64 {
     const LOADED: u64 = 9;
     let measured = expected_samples(plan);
     let answered = match plan.mode {
-        TestMode::AccuracyOnly | TestMode::SubmissionRun => plan.accuracy_sample_count,
+        TestMode::AccuracyOnly | TestMode::SubmissionRun => plan.accuracy_sample_count.min(library),
         TestMode::PerformanceOnly | TestMode::FindPeakPerformance => 0,
     };
     let logged = answered.saturating_add((measured as f64 * plan.accuracy_log.probability) as u64);
     let traced = if enable_trace { measured.saturating_add(answered) } else { 0 };
-    let loaded = plan.performance_sample_count.saturating_add(answered);
+    let loaded = plan.performance_sample_count.min(library).saturating_add(answered);
     FIXED
         .saturating_add(logged.saturating_mul(ENTRY))
         .saturating_add(traced.saturating_mul(TRACED))

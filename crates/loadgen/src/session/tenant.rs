@@ -94,6 +94,8 @@ pub(super) struct Tenant {
     ready_since: Nanos,
     /// Fixed interval: the last tick with a query, from 1; 0 is the start.
     tick: u64,
+    /// Samples that other lanes have issued. They count as outstanding, too.
+    pub(super) issued_elsewhere: u64,
     /// Time of the last issue, until its end conditions are checked.
     unchecked: Option<Nanos>,
     sessions: Option<Sessions>,
@@ -157,6 +159,7 @@ impl Tenant {
             progress_at: 0,
             ready_since: 0,
             tick: 0,
+            issued_elsewhere: 0,
             unchecked: None,
             sessions: None,
             state: State::Issuing,
@@ -295,7 +298,8 @@ impl Tenant {
     }
 
     pub(super) fn outstanding_samples(&self) -> u64 {
-        ((self.issued * self.samples_per_query) as u64).saturating_sub(self.completed_samples)
+        let issued = (self.issued * self.samples_per_query) as u64 + self.issued_elsewhere;
+        issued.saturating_sub(self.completed_samples)
     }
 
     #[inline]
@@ -481,8 +485,10 @@ impl Tenant {
                 0 => 0,
                 limit => self.share.part(limit).max(1),
             };
-            (limit != 0 && outstanding > limit)
-                .then_some(EndReason::TooManyOutstanding { issued, outstanding })
+            (limit != 0 && outstanding > limit).then_some(EndReason::TooManyOutstanding {
+                issued: issued + self.issued_elsewhere,
+                outstanding,
+            })
         } else if self.sessions.is_some() {
             // Checked before the issue, too: a turn may be due long after the end.
             self.is_long_enough(now).then_some(EndReason::Naturally)

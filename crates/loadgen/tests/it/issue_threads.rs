@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
+use dyno_loadgen::drive::ThreadReport;
 use dyno_loadgen::drive::real::{IssueThreads, RealTime, Responder};
 use dyno_loadgen::run::{RecordRetention, run};
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{EarlyStopping, Scenario, TestSettings};
-use dyno_loadgen::sut::{QuerySample, Response, ResponseId};
+use dyno_loadgen::sut::{QuerySample, Response, ResponseId, SystemUnderTest};
 
 use crate::null::{NullLibrary, tenant};
 use crate::real_time::{FunctionSystem, answer, assert_sound, play, play_with, settings};
@@ -114,6 +115,52 @@ fn lanes_that_end_apart_leave_a_record_without_gaps() {
     assert_eq!(record.responses.len(), record.indices.len());
 }
 
+/// Answers all samples in the flush.
+struct Held(Mutex<Vec<(ResponseId, Responder)>>);
+
+impl SystemUnderTest for Held {
+    fn name(&self) -> &'static str {
+        "held"
+    }
+
+    fn issue(&self, samples: &[QuerySample], responder: &Responder) {
+        let held = samples.iter().map(|sample| (sample.id, responder.clone()));
+        self.0.lock().unwrap().extend(held);
+    }
+
+    fn flush(&self) {
+        for (id, responder) in self.0.lock().unwrap().drain(..) {
+            responder.complete(&[Response::empty(id)]);
+        }
+    }
+}
+
+#[test]
+fn outstanding_queries_of_all_threads_count_together() {
+    for threads in 1..4 {
+        let (pool, workers) = pool_of(threads);
+        let driver = RealTime::new(Arc::new(Held(Mutex::default()))).issue_threads(pool.clone());
+        let threads = threads as u64;
+        let wanted = TestSettings { server_max_async_queries: 10, ..lanes(threads, 4_000) };
+        let run = play_with(&wanted, driver);
+        // Each thread may notice the limit one query late.
+        let limits = 11..=10 + threads;
+        for ended in &run.threads.ends {
+            let EndReason::TooManyOutstanding { issued, outstanding } = *ended else {
+                panic!("{ended:?}");
+            };
+            assert_eq!(issued, outstanding);
+            assert!(limits.contains(&issued), "{ended:?} with {threads} threads");
+        }
+        assert!(run.record.query_count() as u64 <= 10 + threads);
+        assert_sound(&run.record);
+        pool.close();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    }
+}
+
 #[test]
 fn a_run_that_extends_itself_is_issued_by_the_calling_thread() {
     let wanted = TestSettings { early_stopping: EarlyStopping::Extend, ..lanes(2, 100) };
@@ -123,4 +170,45 @@ fn a_run_that_extends_itself_is_issued_by_the_calling_thread() {
     let run = play(&wanted, answer);
     assert_eq!(run.ended, EndReason::TraceIssued);
     assert!(run.record.query_count() >= 459);
+}
+
+#[test]
+fn each_thread_that_a_limit_ends_is_reported() {
+    let (pool, workers) = pool_of(2);
+    let driver = RealTime::new(Arc::new(FunctionSystem(answer))).issue_threads(pool.clone());
+    let run = play_with(&TestSettings { max_query_count: 11, ..lanes(2, 40) }, driver);
+    let ends = [6, 5].map(|issued| EndReason::MaxQueryCount { issued });
+    assert_eq!(run.threads, ThreadReport { mismatch: None, ends: ends.to_vec() });
+    pool.close();
+    for worker in workers {
+        worker.join().unwrap();
+    }
+}
+
+#[test]
+fn threads_that_the_settings_do_not_request_are_an_error_in_each_scenario() {
+    let (pool, workers) = pool_of(2);
+    let text = |requested: u64| {
+        format!(
+            "Mismatch between settings and number of registered IssueQueryThreads! \
+             settings.server_num_issue_query_threads = {requested} but 2 threads registered."
+        )
+    };
+    for scenario in Scenario::ALL {
+        for requested in 0..3 {
+            let driver = RealTime::new(Arc::new(FunctionSystem(answer)))
+                .issue_threads(pool.clone())
+                .requested_threads(requested);
+            let run = play_with(&settings(*scenario, 10), driver);
+            let mismatch = (requested != 2).then(|| text(requested));
+            assert_eq!(run.threads, ThreadReport { mismatch, ends: Vec::new() }, "{scenario}");
+        }
+    }
+    let driver = RealTime::new(Arc::new(FunctionSystem(answer))).issue_threads(pool.clone());
+    let mismatch = play_with(&lanes(1, 10), driver).threads.mismatch;
+    assert_eq!(mismatch, Some(format!("{} 1 threads issue.", text(1))));
+    pool.close();
+    for worker in workers {
+        worker.join().unwrap();
+    }
 }

@@ -5,7 +5,9 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos, WallTime};
-use dyno_loadgen::drive::{self, Driver, Job, JobTenant, Process, RunOutcome, TenantOutcome};
+use dyno_loadgen::drive::{
+    self, Driver, Job, JobTenant, Process, RunOutcome, TenantOutcome, ThreadReport,
+};
 use dyno_loadgen::plan::{Library, Plan};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 use dyno_loadgen::record::Record;
@@ -359,6 +361,7 @@ impl<'a> Run<'a> {
             started_wall: self.started_wall,
             finished_at: self.clock.now(),
             error: self.error,
+            threads: ThreadReport::default(),
         }
     }
 

@@ -6,6 +6,9 @@
 #ifndef DYNO_MLPERF_BINDINGS_C_API_H_
 #define DYNO_MLPERF_BINDINGS_C_API_H_
 
+#include <stddef.h>
+#include <stdint.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 use super::wait::PunctualThread;
 use super::{Columns, Issuer, LAST_SAMPLES, RealTime, StartedRun, slabs};
 use crate::clock::Nanos;
-use crate::drive::{Job, RunOutcome};
+use crate::drive::{Job, RunOutcome, ThreadReport};
 use crate::session::{IssueSummary, Lane, Session, Step};
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
@@ -178,31 +178,16 @@ pub(super) fn play(
     lanes: u64,
     generate_begin: Nanos,
 ) -> RunOutcome {
-    let registered = driver.issue_threads.as_ref().map_or(0, |pool| {
-        let wanted = usize::try_from(lanes).unwrap_or(usize::MAX);
-        let mut registered = 0;
-        for _ in 0..REGISTRATION_TIMEOUT_MS / REGISTRATION_GLANCE_MS {
-            registered = pool.wait_for(wanted, REGISTRATION_GLANCE_MS);
-            if registered >= wanted || driver.monitor.is_aborted() {
-                break;
-            }
-        }
-        registered
-    }) as u64;
+    let registered = registered(driver, lanes);
     // No thread was registered: the driver starts its own before the run begins, because fewer
     // than wanted may start.
     let own = (registered == 0).then(|| OwnThreads::start(lanes));
     let pool = own.as_ref().map(|own| own.pool.clone()).or(driver.issue_threads.clone());
     let threads = own.as_ref().map_or(registered, OwnThreads::count).min(lanes);
     assert!(threads > 0, "the system starts no thread to issue from");
+    let is_other = threads < lanes || driver.issue_threads.is_some() && registered != lanes;
     let mismatch =
-        (threads < lanes || driver.issue_threads.is_some() && registered < lanes).then(|| {
-            format!(
-                "Mismatch between settings and number of registered IssueQueryThreads! \
-             settings.server_num_issue_query_threads = {lanes} but {registered} threads \
-             registered. {threads} threads issue."
-            )
-        });
+        is_other.then(|| format!("{} {threads} threads issue.", mismatch(lanes, registered)));
     let sessions: Vec<Session> =
         (0..threads).map(|index| job.lane(Lane { index, lanes: threads })).collect();
     let samples = sessions.iter().map(|s| s.generated_samples(0)).sum();
@@ -216,12 +201,46 @@ pub(super) fn play(
     let _punctual = PunctualThread::enter();
     let mut run = StartedRun::start(driver, job, &sessions[0], slabs);
     let lanes = issue_lanes(&run, pool.as_deref(), sessions.into_iter().zip(issuers));
+    let ends = lanes.iter().map(|(issued, _)| issued[0].ended).collect();
     let ((issued, columns), deadline) = merged(&lanes);
     // All issued samples, including those after a gap.
     let samples: usize = lanes.iter().map(|(_, columns)| columns[0].samples).sum();
     let ended = run.drain(samples as u64, deadline, &job.tenants[0].plan);
     let issued = IssueSummary { ended: ended.unwrap_or(issued.ended), ..issued };
-    RunOutcome { error: mismatch, ..run.finish(generated, vec![issued], vec![columns]) }
+    let threads = ThreadReport { mismatch, ends };
+    RunOutcome { threads, ..run.finish(generated, vec![issued], vec![columns]) }
+}
+
+/// Returns what the log says of threads if the calling thread issues.
+pub(super) fn report_without_lanes(driver: &mut RealTime) -> ThreadReport {
+    let requested = driver.requested_threads;
+    let registered = registered(driver, requested);
+    let mismatch = (registered != requested).then(|| mismatch(requested, registered));
+    ThreadReport { mismatch, ends: Vec::new() }
+}
+
+/// Waits until the wanted threads are registered, and returns how many are. A test waits in vain
+/// once, not in each of its runs.
+fn registered(driver: &mut RealTime, wanted: u64) -> u64 {
+    let Some(pool) = driver.issue_threads.clone() else { return 0 };
+    let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+    let glances = REGISTRATION_TIMEOUT_MS / REGISTRATION_GLANCE_MS;
+    let mut remaining = if driver.waited_in_vain { 0 } else { glances };
+    let mut registered = pool.registered();
+    while registered < wanted && remaining > 0 && !driver.monitor.is_aborted() {
+        registered = pool.wait_for(wanted, REGISTRATION_GLANCE_MS);
+        remaining -= 1;
+    }
+    driver.waited_in_vain |= registered < wanted;
+    registered as u64
+}
+
+/// Returns the reference's error.
+fn mismatch(requested: u64, registered: u64) -> String {
+    format!(
+        "Mismatch between settings and number of registered IssueQueryThreads! \
+         settings.server_num_issue_query_threads = {requested} but {registered} threads registered."
+    )
 }
 
 /// Issues each lane from a thread of the pool, or from a new thread if the pool has none left.
@@ -317,14 +336,13 @@ impl StartedRun {
         }
     }
 
-    /// Reports completions such that the lane sees the outstanding queries of all lanes together,
-    /// because the limits apply to all lanes.
+    /// Reports what all lanes have issued and what is complete of it, because the limits apply to all
+    /// lanes together.
     fn report_lane(&self, session: &mut Session, issuer: &Issuer, now: Nanos) {
+        // A single lane is not counted.
         let issued = self.monitor.issued_by_lanes();
-        let complete = self.responder.run.slabs[0].completed();
-        let outstanding = issued.saturating_sub(complete);
-        let mine = issuer.tenants[0].samples as u64;
-        session.completed(0, mine.saturating_sub(outstanding), now);
+        session.issued_elsewhere(issued.saturating_sub(issuer.tenants[0].samples as u64));
+        session.completed(0, self.responder.run.slabs[0].completed(), now);
     }
 
     /// Flushes the system and waits until `samples` samples are complete. Returns the reason if it

@@ -22,7 +22,7 @@ use issuer::{Columns, Issuer};
 use monitor::{Shape, WatchedRun};
 use wait::{PunctualThread, Waiter};
 
-use super::{Driver, Job, Process, RunOutcome, TenantOutcome, look};
+use super::{Driver, Job, Process, RunOutcome, TenantOutcome, ThreadReport, look};
 use crate::clock::{Clock, Nanos, WallTime};
 use crate::early_stopping::Look;
 use crate::plan::Load;
@@ -64,6 +64,10 @@ pub struct RealTime {
     /// Cores that this process may use. Cached, because the query takes a tenth of a millisecond.
     cores: usize,
     issue_threads: Option<Arc<IssueThreads>>,
+    /// Issue threads that the settings of a process-wide interface request, in every scenario.
+    requested_threads: u64,
+    /// Whether this test waited for threads that nobody registered.
+    waited_in_vain: bool,
     announce: Option<RunAnnouncer>,
     start: Option<StartGate>,
     monitor: Monitor,
@@ -88,6 +92,8 @@ impl RealTime {
             clock: Clock::start(),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
             issue_threads: None,
+            requested_threads: 0,
+            waited_in_vain: false,
             announce: None,
             start: None,
             monitor: Monitor::default(),
@@ -105,6 +111,14 @@ impl RealTime {
     #[must_use]
     pub fn issue_threads(mut self, threads: Arc<IssueThreads>) -> Self {
         self.issue_threads = Some(threads);
+        self
+    }
+
+    /// Sets how many registered threads the settings request. If the calling thread issues and
+    /// another number is registered, the log has the reference's error.
+    #[must_use]
+    pub fn requested_threads(mut self, threads: u64) -> Self {
+        self.requested_threads = threads;
         self
     }
 
@@ -169,6 +183,7 @@ impl Driver for RealTime {
         if lanes > 1 || (lanes == 1 && self.issue_threads.is_some()) {
             return issue_threads::play(self, job, lanes, generate_begin);
         }
+        let threads = issue_threads::report_without_lanes(self);
         let mut session = job.session();
         let samples: Vec<usize> =
             (0..session.tenant_count()).map(|t| session.generated_samples(t)).collect();
@@ -180,7 +195,8 @@ impl Driver for RealTime {
         let _punctual = PunctualThread::enter();
         let mut run = StartedRun::start(self, job, &session, slabs);
         run.issue_all(&mut session, &mut issuer);
-        run.finish(generated, session.into_issued(), issuer.tenants)
+        let outcome = run.finish(generated, session.into_issued(), issuer.tenants);
+        RunOutcome { threads, ..outcome }
     }
 }
 
@@ -443,6 +459,7 @@ impl StartedRun {
             started_wall: self.started_wall,
             finished_at,
             error: None,
+            threads: ThreadReport::default(),
         }
     }
 }

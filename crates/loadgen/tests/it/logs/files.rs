@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use dyno_loadgen::clock::{MILLISECOND, WallTime};
-use dyno_loadgen::drive::Process;
+use dyno_loadgen::drive::{Process, ThreadReport};
 use dyno_loadgen::early_stopping::Criterion;
 use dyno_loadgen::log::read::{
     TraceReader, Value, open_accuracy, read_detail_file, read_summary, record_of, samples_of,
@@ -107,6 +107,7 @@ fn test_log(plan: Plan, record: Record) -> TestLog {
         generated_samples_per_query: 1,
         generated_duration: 3_000_000,
         ended: EndReason::Naturally,
+        threads: ThreadReport::default(),
         record,
         dropped: None,
         load: Span { begin: 10_000, end: 12_000 },
@@ -389,6 +390,19 @@ fn misuse_and_messages_are_counted_in_both_logs() {
 }
 
 #[test]
+fn each_issuing_thread_has_an_error_for_the_limit_that_ended_it() {
+    let mut log = single_stream();
+    let run = run_of(&mut log);
+    run.threads.mismatch = Some("Mismatch".into());
+    run.threads.ends = vec![EndReason::TraceIssued, EndReason::MaxDuration { at: 7 }];
+    let lines = json_lines(&written("threads", &log)[1]);
+    let at = lines.iter().position(|line| line["value"] == "Mismatch").unwrap();
+    assert_eq!(lines[at - 1]["key"], "generated_query_duration");
+    let text = "IssueQueryThread 1 Ending early: Max test duration reached. duration_ns 7";
+    assert_eq!(value(&lines, "error_runtime"), text);
+}
+
+#[test]
 fn an_interrupted_test_says_so() {
     let mut log = single_stream();
     log.complete = false;
@@ -557,11 +571,15 @@ fn the_estimate_covers_what_is_written() {
         };
         let log = test_log(plan.clone(), record);
         let bytes: u64 = written("estimate", &log).iter().map(|text| text.len() as u64).sum();
-        let expected = expected_bytes(&plan, true);
+        let expected = expected_bytes(&plan, 8, true);
         assert!((bytes..3 * bytes).contains(&expected), "{expected} for {bytes}");
     }
     let offline = Plan { samples_per_query: 10, min_query_count: 1, ..plan(Load::Offline) };
-    assert!(expected_bytes(&offline, false) < expected_bytes(&offline, true));
+    let bytes = |plan: &Plan, trace| expected_bytes(plan, 8, trace);
+    assert!(bytes(&offline, false) < bytes(&offline, true));
+    // An override that means "all samples".
+    let all = Plan { mode: TestMode::AccuracyOnly, accuracy_sample_count: u64::MAX, ..offline };
+    assert_eq!(bytes(&all, true), bytes(&Plan { accuracy_sample_count: 8, ..all.clone() }, true));
     assert_eq!(plan(Load::Offline).scenario(), Scenario::Offline);
 }
 

@@ -1,7 +1,7 @@
 //! What Dyno would keep of a test, rebuilt from the reference's logs of it.
 
 use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND, WallTime};
-use dyno_loadgen::drive::Process;
+use dyno_loadgen::drive::{Process, ThreadReport};
 use dyno_loadgen::early_stopping::{Criterion, Estimate, Params};
 use dyno_loadgen::log::Report;
 use dyno_loadgen::log::read::{AccuracyEntry, Detail, Entry, Summary, Value};
@@ -223,6 +223,7 @@ fn empty_run(plan: &Plan) -> RunLog {
         generated_samples_per_query: 0,
         generated_duration: 0,
         ended: EndReason::TraceIssued,
+        threads: ThreadReport::default(),
         record: Record::default(),
         dropped: None,
         load: Span::default(),
