@@ -135,7 +135,8 @@ impl Work<'_, '_, SystemInfo> {
                     self.system,
                     self.system_info.json(),
                     place.round,
-                ),
+                )
+                .unwrap_or_default(),
             ),
         ];
         ValidResult { place, metric, accuracy, energy, measurement, own }.rows(issues)
