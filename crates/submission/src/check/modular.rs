@@ -3,8 +3,6 @@
 //! It first loads all files of the results and ends with a traceback if that fails. Then it
 //! judges each result independently. It does not check names, sizes and structure.
 
-use serde_json::Value;
-
 use super::accuracy::{self, Accuracy};
 use super::catalogue::*;
 use super::endpoint::EndpointResult;
@@ -225,8 +223,14 @@ fn entry<'a, 't>(
     let Work { options, submitter, .. } = *work;
     let place = work.place(entry, entry.scenario, &system_info.json);
     let facts = work.facts(entry);
+    let is_audited = facts.endpoint.is_none() && submitter.division.is_closed_or_network();
     let mut own = Issues::new(Program::Modular);
     load(&place, &facts, &mut own);
+    if entry.scenario.is_none() && facts.endpoint.is_none() && !is_audited {
+        let path = entry.folder.path();
+        let message = format!("{} is not a scenario", entry.name);
+        own.add(&SCENARIO_UNKNOWN, Location::path(&path), message);
+    }
     let (metric, accuracy) = match EndpointResult::find(&place, &facts) {
         Some(result) => {
             let metric = result.performance(&mut own);
@@ -240,7 +244,6 @@ fn entry<'a, 't>(
         }
     };
     let measurement = measurement_of(&place, &facts, &mut own);
-    let is_audited = facts.endpoint.is_none() && submitter.division.is_closed_or_network();
     if is_audited && !options.skips(Skip::Compliance) {
         audits::judge(&place, &facts, &mut own);
     }
@@ -436,6 +439,9 @@ fn own_columns(
         let why = "nodes and accelerators are not whole numbers";
         issues.crash(Location::path(&location), why);
     }
+    if facts.endpoint.is_none() && mono::scenario(&place.entry.name).is_none() {
+        issues.crash(Location::path(&location), "the spelling of the scenario has no unit");
+    }
     let power = system_info.design_power.clone().filter(|_| place.entry.power().is_some());
     // From v6.1 on the program looks for the design power of every result, and writes what it has.
     let unknown = if place.round.version < Version::new(6, 1) { "" } else { "None" };
@@ -452,18 +458,8 @@ fn own_columns(
 
 /// Returns the number of accelerators in all nodes; empty if a count is not an integer.
 pub(super) fn total_accelerators(description: &JsonFile) -> String {
-    let count = |field| description.get(field).and_then(whole);
+    let count = |field| description.get(field).and_then(python::int);
     let total = count("number_of_nodes").zip(count("accelerators_per_node"));
     let total = total.and_then(|(nodes, accelerators)| nodes.checked_mul(accelerators));
     total.map(|total| total.to_string()).unwrap_or_default()
-}
-
-/// Converts numbers and texts to an integer as Python's `int` does.
-fn whole(value: &Value) -> Option<i64> {
-    match value {
-        Value::Bool(flag) => Some(i64::from(*flag)),
-        Value::String(text) => text.trim().parse().ok(),
-        #[expect(clippy::cast_possible_truncation, reason = "this is what `int` does")]
-        value => value.as_i64().or_else(|| value.as_f64().map(|number| number as i64)),
-    }
 }
