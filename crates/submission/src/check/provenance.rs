@@ -178,6 +178,10 @@ mod tests {
         let (v3_0, v3_1) = (Version::new(3, 0), Version::new(3, 1));
         assert_eq!(judge(v3_0, &options).limit("tree.root_files"), Some(Limit::Off));
         assert_eq!(judge(v3_1, &options).limit("tree.root_files"), None);
+        // The sentence on diagrams is of December 2022, after the submissions of v2.1.
+        let v2_1 = Version::new(2, 1);
+        assert_eq!(judge(v2_1, &options).limit("network.diagram"), Some(Limit::Off));
+        assert_eq!(judge(v3_0, &options).limit("network.diagram"), None);
         assert_eq!(judge(v3_1, &options).limit("performance.summary"), Some(Limit::Warning));
         options.forensic = true;
         assert_eq!(judge(v3_1, &options).limit("performance.summary"), None);

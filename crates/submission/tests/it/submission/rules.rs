@@ -187,6 +187,7 @@ fn design_power_that_is_described_can_be_computed() {
     let file = "closed/acme/systems/box_power.yaml";
     let round = Round::named("v6.1").unwrap();
     let folder = resnet(round);
+    folder.write(&format!("{RESULT}/Offline/performance/power/client.json"), "{}");
     let found = |folder: &Folder| {
         let checked = check(
             folder.path(),
