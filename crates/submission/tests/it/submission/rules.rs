@@ -131,6 +131,18 @@ fn a_value_that_was_changed_after_the_run_is_found() {
 }
 
 #[test]
+fn scores_in_the_text_of_an_audit_fit_its_verdict_and_its_log() {
+    let file = format!("{AUDITS}/Offline/TEST01/verify_performance.txt");
+    // The audited run has about 200 samples/s.
+    for [reference, audited] in [["200.0", "1.0"], ["5000.0", "5000.0"]] {
+        let scores = format!("Reference score = {reference}\nTest score = {audited}\n");
+        assert_finds("audit.text_derived", &file, |folder, file| {
+            folder.write(file, format!("Verifying performance.\n{scores}TEST PASS\n"));
+        });
+    }
+}
+
+#[test]
 fn an_audit_must_be_run_with_its_settings() {
     let folder = right();
     let file = format!("{AUDITS}/Offline/TEST04/{DETAIL}");
@@ -157,6 +169,7 @@ fn an_inferred_result_is_a_copy_of_its_source() {
         for file in [DETAIL, "performance/run_1/mlperf_log_summary.txt"] {
             copy(&folder, AUDITS, &format!("{test}/{file}"));
         }
+        copy(&folder, AUDITS, &format!("{test}/verify_performance.txt"));
     }
     assert!(errors(&folder).0.is_empty(), "{}", errors(&folder).1);
     for file in [DETAIL, "performance/run_1/mlperf_log_summary.txt"] {
