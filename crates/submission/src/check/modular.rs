@@ -11,8 +11,8 @@ use super::performance::{Metric, Run};
 use super::rows::ValidResult;
 use super::work::{self, ModelReport, Work};
 use super::{
-    CheckReport, Options, Outcome, Place, Program, Skip, audits, measurement, powered, structure,
-    system,
+    CheckReport, Options, Outcome, Place, Program, Skip, audits, measurement, mono, powered,
+    structure, system,
 };
 use crate::entry::{Entry, Guesses, Submitter, System, is_in_round, submitters};
 use crate::facts::detail::DetailLog;
