@@ -142,6 +142,17 @@ fn scores_in_the_text_of_an_audit_fit_its_verdict_and_its_log() {
     }
 }
 
+/// The accuracy run "is otherwise identical" to the run for performance.
+#[test]
+fn an_accuracy_run_of_another_scenario_is_of_an_inferred_result_only() {
+    let folder = right();
+    let log = "accuracy/mlperf_log_detail.txt";
+    let single = folder.read(&format!("{RESULT}/SingleStream/{log}"));
+    folder.write(&format!("{RESULT}/Offline/{log}"), single);
+    let (ids, text) = errors(&folder);
+    assert!(ids.contains("log.scenario"), "{text}");
+}
+
 #[test]
 fn an_audit_must_be_run_with_its_settings() {
     let folder = right();
