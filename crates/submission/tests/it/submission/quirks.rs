@@ -209,6 +209,22 @@ fn a_scenario_of_another_name_does_not_count_in_modules() {
     assert_eq!((modular.crashes, modular.valid()), (false, 2), "{:#?}", modular.findings);
 }
 
+/// results.py b66003e1:111 appends notes on software to those on hardware, which have to be texts then.
+#[test]
+fn a_note_that_is_no_text_is_written_unless_another_one_follows() {
+    let folder = resnet(Round::named("v6.0").unwrap());
+    let mut system: serde_json::Value = serde_json::from_str(&folder.read(SYSTEM)).unwrap();
+    system["hw_notes"] = 3.5.into();
+    for (software, crashes) in [("", false), ("made", true)] {
+        system["sw_notes"] = software.into();
+        folder.write(SYSTEM, system.to_string());
+        let modular = judged(&folder, "v6.0", Program::Modular);
+        assert_eq!(modular.crashes, crashes, "{:#?}", modular.findings);
+        assert!(crashes || modular.rows.iter().all(|row| row.get(Column::Notes) == "3.5"));
+        assert_eq!(modular.rows.len(), 3);
+    }
+}
+
 #[test]
 fn a_network_that_is_called_false_is_one_to_the_program_in_modules() {
     let folder =
