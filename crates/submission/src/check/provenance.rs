@@ -200,7 +200,10 @@ mod tests {
         assert_eq!(judge(v5_1, &options).limit("tree.root_files"), None);
         assert_eq!(judge(v6_0, &options).limit("tree.root_files"), Some(Limit::Warning));
         assert_eq!(judge(v3_1, &options).limit("performance.summary"), Some(Limit::Warning));
+        // A power log that was changed after the measurement proves itself in every round.
+        assert_eq!(judge(v3_0, &options).limit("power.checksums"), Some(Limit::Warning));
         options.forensic = true;
+        assert_eq!(judge(v3_0, &options).limit("power.checksums"), None);
         assert_eq!(judge(v3_1, &options).limit("performance.summary"), None);
         options.program = Program::Mono;
         assert_eq!(judge(v3_0, &options).limit("tree.root_files"), None);
