@@ -239,9 +239,10 @@ fn checks() -> String {
 /// Returns where a check comes from, and the first round in which it holds.
 fn source_of(id: &str) -> (String, String) {
     match Provenance::of_check(id) {
-        Some(Provenance::Cited { source, since, warns_before }) => {
+        Some(Provenance::Cited { source, since, warns_before, until }) => {
             let before = if warns_before { " (a warning before)" } else { "" };
-            (cell(source), format!("{since}{before}"))
+            let until = until.map(|until| format!(" to {until} (a warning after)"));
+            (cell(source), format!("{since}{before}{}", until.unwrap_or_default()))
         }
         Some(Provenance::Own) | None => ("Dyno".to_owned(), "-".to_owned()),
     }

@@ -174,6 +174,17 @@ pub fn float_of(text: &str) -> Option<f64> {
     text.replace('_', "").parse().ok()
 }
 
+/// Converts numbers and texts to an integer as Python's `int` does.
+#[must_use]
+pub fn int(value: &Value) -> Option<i64> {
+    match value {
+        Value::Bool(flag) => Some(i64::from(*flag)),
+        Value::String(text) => text.trim_matches(is_space).parse().ok(),
+        #[expect(clippy::cast_possible_truncation, reason = "this is what `int` does")]
+        value => value.as_i64().or_else(|| value.as_f64().map(|number| number as i64)),
+    }
+}
+
 /// Whether Python's `str.strip` removes a character.
 #[must_use]
 pub fn is_space(character: char) -> bool {

@@ -31,10 +31,12 @@ pub fn text(id: &str) -> Result<String, Failure> {
     };
     let mut text = format!("{id}: {title}\n");
     match provenance {
-        Provenance::Cited { source, since, warns_before } => {
+        Provenance::Cited { source, since, warns_before, until } => {
             let before = if warns_before { "; a warning before" } else { "" };
+            let until = until.map(|until| format!(" to {until}; a warning after"));
+            let until = until.unwrap_or_default();
             let _ = writeln!(text, "source: {source}");
-            let _ = writeln!(text, "applies from round {since}{before}");
+            let _ = writeln!(text, "applies from round {since}{before}{until}");
         }
         Provenance::Own => {
             text += "source: Dyno; no rule and no official program requires it\n";

@@ -9,7 +9,7 @@ use super::{Place, Program, Skip};
 use crate::entry::DivisionFolder;
 use crate::facts::detail::DetailLog;
 use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL};
-use crate::tree::Node;
+use crate::tree::{EntryKind, Node};
 use dyno_rules::Behavior;
 use dyno_rules::accuracy::{AccuracyText, MetricValue};
 
@@ -150,7 +150,7 @@ fn is_error(metric: &str, issues: &Issues) -> bool {
 pub fn check_log(folder: Node<'_>, issues: &mut Issues) {
     let path = folder.path().join(ACCURACY_LOG);
     let at = Location::path(&path);
-    match folder.child(ACCURACY_LOG) {
+    match folder.child(ACCURACY_LOG).filter(|log| log.kind() != EntryKind::BrokenLink) {
         None => issues.add(&ACCURACY_LOG_MISSING, at, "the accuracy log is missing"),
         Some(log) if log.size() > LARGEST_LOG => {
             let message = format!("the accuracy log is {} bytes long", log.size());

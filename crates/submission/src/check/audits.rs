@@ -203,7 +203,9 @@ fn passes(
 ) {
     let has_pass = |text: &TextFile| match issues.program() {
         Program::Strict => text.has_line(PASS),
-        Program::Mono | Program::Tag(_) | Program::Modular => text.text.contains(PASS),
+        Program::Mono | Program::Tag(_) => text.text.contains(PASS),
+        // A text that does not decode is an exception, and so a failed check.
+        Program::Modular => text.is_utf8 && text.text.contains(PASS),
     };
     let is_passed = file.as_ref().is_ok_and(has_pass);
     if text(audit, file, name, issues).is_some() && !is_passed {

@@ -3,8 +3,6 @@
 //! It first loads all files of the results and ends with a traceback if that fails. Then it
 //! judges each result independently. It does not check names, sizes and structure.
 
-use serde_json::Value;
-
 use super::accuracy::{self, Accuracy};
 use super::catalogue::*;
 use super::endpoint::EndpointResult;
@@ -13,14 +11,14 @@ use super::performance::{Metric, Run};
 use super::rows::ValidResult;
 use super::work::{self, ModelReport, Work};
 use super::{
-    CheckReport, Options, Outcome, Place, Program, Skip, audits, measurement, powered, structure,
-    system,
+    CheckReport, Options, Outcome, Place, Program, Skip, audits, measurement, mono, powered,
+    structure, system,
 };
 use crate::entry::{Entry, Guesses, Submitter, System, is_in_round, submitters};
 use crate::facts::detail::DetailLog;
 use crate::facts::json::{self, JsonFile, JsonProblem};
-use crate::facts::{Facts, ReadError, text};
-use crate::layout::{DETAIL, Layout, SYSTEMS};
+use crate::facts::{Audit, Facts, ReadError, text};
+use crate::layout::{ACCURACY_TEXT, DETAIL, Layout, SYSTEMS};
 use crate::power::nameplate::{self, NameplateError};
 use crate::python;
 use crate::table::Column;
@@ -55,8 +53,8 @@ fn load_submitter(submitter: &Submitter<'_>, issues: &mut Issues) {
 struct SystemInfo {
     json: JsonFile,
     passes: bool,
-    /// Design power in W; empty if unknown.
-    design_power: String,
+    /// Design power in W, if known.
+    design_power: Option<String>,
 }
 
 fn describe(
@@ -126,23 +124,24 @@ fn load_nameplate(
     }
 }
 
-/// Returns the design power for the table: from the description, or from the power supplies.
+/// Returns the design power for the table, if it is known: from the description, or from the power
+/// supplies.
 pub(super) fn design_power(
     submitter: &Submitter<'_>,
     system: &System<'_>,
     json: &JsonFile,
     round: &Round,
-) -> String {
+) -> Option<String> {
     if round.version < Version::new(6, 1) {
-        return String::new();
+        return None;
     }
-    if let Some(capacity) = json.get("system_power_capacity").filter(|value| python::is_true(value))
-    {
-        return python::text(capacity);
+    if let Some(capacity) = json.get("system_power_capacity") {
+        return Some(python::text(capacity));
     }
-    let file = nameplate_file(submitter, system, round);
-    let text = text::read(file).map(|file| file.text).unwrap_or_default();
-    nameplate::design_watts(&text).map(python::float).unwrap_or_default()
+    let file = nameplate_file(submitter, system, round)?;
+    let watts = nameplate::design_watts(&text::read(Some(file)).ok()?.text).ok()?;
+    // The sum of whole numbers is a whole number in Python.
+    Some(if watts.fract() == 0.0 { format!("{watts:.0}") } else { python::float(watts) })
 }
 
 fn judge(work: &Work<'_, '_, Option<SystemInfo>>) -> ModelReport {
@@ -224,8 +223,14 @@ fn entry<'a, 't>(
     let Work { options, submitter, .. } = *work;
     let place = work.place(entry, entry.scenario, &system_info.json);
     let facts = work.facts(entry);
+    let is_audited = facts.endpoint.is_none() && submitter.division.is_closed_or_network();
     let mut own = Issues::new(Program::Modular);
     load(&place, &facts, &mut own);
+    if entry.scenario.is_none() && facts.endpoint.is_none() && !is_audited {
+        let path = entry.folder.path();
+        let message = format!("{} is not a scenario", entry.name);
+        own.add(&SCENARIO_UNKNOWN, Location::path(&path), message);
+    }
     let (metric, accuracy) = match EndpointResult::find(&place, &facts) {
         Some(result) => {
             let metric = result.performance(&mut own);
@@ -239,7 +244,6 @@ fn entry<'a, 't>(
         }
     };
     let measurement = measurement_of(&place, &facts, &mut own);
-    let is_audited = facts.endpoint.is_none() && submitter.division.is_closed_or_network();
     if is_audited && !options.skips(Skip::Compliance) {
         audits::judge(&place, &facts, &mut own);
     }
@@ -263,7 +267,7 @@ fn entry<'a, 't>(
     Outcome::Valid { metric: metric.value }
 }
 
-/// Reports files whose absence makes the checker crash while loading.
+/// Reports files that end the checker while it loads them.
 fn load(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
     let folder = place.entry.folder.path();
     let logs = [("performance/run_1", &facts.performance), ("accuracy", &facts.accuracy)];
@@ -275,14 +279,16 @@ fn load(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
         load_log(Location::path(&path), log, issues);
     }
     for audit in &facts.audits {
-        if matches!(audit.name.as_str(), "TEST01" | "TEST04") {
-            let path = audit.folder.path().join("performance/run_1").join(DETAIL);
-            load_log(Location::path(&path), &audit.performance, issues);
-        }
+        load_audit(audit, issues);
     }
-    if facts.accuracy_text.as_ref().is_ok_and(|text| !text.is_utf8) {
-        let path = folder.join("accuracy/accuracy.txt");
-        issues.crash(Location::path(&path), "accuracy.txt is not UTF-8");
+    if let Some(folder) = place.entry.accuracy() {
+        let is_utf8 = facts.accuracy_text.as_ref().is_ok_and(|text| text.is_utf8);
+        load_text(folder, ACCURACY_TEXT, is_utf8, issues);
+    }
+    if let Some(folder) = place.entry.measurements
+        && place.submitter.layout == Layout::Together
+    {
+        load_text(folder, "measurements.json", true, issues);
     }
     if place.submitter.layout != Layout::Together && place.entry.measurements.is_none() {
         issues
@@ -298,9 +304,39 @@ fn load(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issues) {
     }
 }
 
+/// Reports files of an audit that end the checker while it loads them.
+fn load_audit(audit: &Audit<'_>, issues: &mut Issues) {
+    let name = audit.name.as_str();
+    if matches!(name, "TEST01" | "TEST04") {
+        let path = audit.folder.path().join("performance/run_1").join(DETAIL);
+        load_log(Location::path(&path), &audit.performance, issues);
+        if let Some(run) = audit.folder.folder("performance/run_1") {
+            load_text(run, DETAIL, true, issues);
+        }
+    }
+    let (file, text) = match name {
+        "TEST01" | "TEST04" | "TEST06" | "TEST07" | "TEST08" => {
+            ("verify_accuracy.txt", &audit.verify_accuracy)
+        }
+        "TEST09" => ("verify_output_len.txt", &audit.verify_output_length),
+        _ => return,
+    };
+    load_text(audit.folder, file, text.as_ref().is_ok_and(|text| text.is_utf8), issues);
+}
+
+/// Reports a text that ends the checker: one that is not UTF-8, or a folder in its place.
+fn load_text(folder: Node<'_>, name: &str, is_utf8: bool, issues: &mut Issues) {
+    let path = folder.path().join(name);
+    if folder.folder(name).is_some() {
+        issues.crash(Location::path(&path), "a folder is in place of the file");
+    } else if folder.file(name).is_some() && !is_utf8 {
+        issues.crash(Location::path(&path), &format!("{name} is not UTF-8"));
+    }
+}
+
 fn load_log(at: Location<'_>, log: &Result<DetailLog, ReadError>, issues: &mut Issues) {
     let Ok(log) = log else { return };
-    if !log.begins_with_marker {
+    if !log.begins_with_marker && log.lines > 0 {
         issues.crash(at.line(Some(1)), "the first line is not a LoadGen line");
     } else if let Some(line) = log.broken(true) {
         issues.crash(at.line(Some(line)), "a line is not a JSON object");
@@ -403,6 +439,12 @@ fn own_columns(
         let why = "nodes and accelerators are not whole numbers";
         issues.crash(Location::path(&location), why);
     }
+    if facts.endpoint.is_none() && mono::scenario(&place.entry.name).is_none() {
+        issues.crash(Location::path(&location), "the spelling of the scenario has no unit");
+    }
+    let power = system_info.design_power.clone().filter(|_| place.entry.power().is_some());
+    // From v6.1 on the program looks for the design power of every result, and writes what it has.
+    let unknown = if place.round.version < Version::new(6, 1) { "" } else { "None" };
     vec![
         (Column::Scenario, place.entry.name.clone()),
         (Column::Location, location.to_string_lossy().into_owned()),
@@ -410,24 +452,14 @@ fn own_columns(
         (Column::Errors, "0".to_owned()),
         (Column::Inferred, inferred.to_string()),
         (Column::TotalAccelerators, total),
-        (Column::DesignPower, system_info.design_power.clone()),
+        (Column::DesignPower, power.unwrap_or_else(|| unknown.to_owned())),
     ]
 }
 
 /// Returns the number of accelerators in all nodes; empty if a count is not an integer.
 pub(super) fn total_accelerators(description: &JsonFile) -> String {
-    let count = |field| description.get(field).and_then(whole);
+    let count = |field| description.get(field).and_then(python::int);
     let total = count("number_of_nodes").zip(count("accelerators_per_node"));
     let total = total.and_then(|(nodes, accelerators)| nodes.checked_mul(accelerators));
     total.map(|total| total.to_string()).unwrap_or_default()
-}
-
-/// Converts numbers and texts to an integer as Python's `int` does.
-fn whole(value: &Value) -> Option<i64> {
-    match value {
-        Value::Bool(flag) => Some(i64::from(*flag)),
-        Value::String(text) => text.trim().parse().ok(),
-        #[expect(clippy::cast_possible_truncation, reason = "this is what `int` does")]
-        value => value.as_i64().or_else(|| value.as_f64().map(|number| number as i64)),
-    }
 }

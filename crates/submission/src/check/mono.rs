@@ -372,7 +372,7 @@ impl<'a, 't> Progress<'a, 't> {
 }
 
 /// Returns the scenario of a folder name in the spelling of the rules or in lower case.
-fn scenario(folder: &str) -> Option<RuleScenario> {
+pub(super) fn scenario(folder: &str) -> Option<RuleScenario> {
     RuleScenario::named(folder)
         .filter(|scenario| folder == scenario.name() || folder == scenario.name().to_lowercase())
 }

@@ -343,9 +343,7 @@ impl Run<'_, '_> {
     fn queries(&self, scenario: RuleScenario, issues: &mut Issues) -> Result<(), MissingNumber> {
         let benchmark = self.place.model.benchmark;
         let wanted = benchmark.and_then(|b| b.min_queries.get(&scenario)).copied();
-        let frees = issues.program().one_file().is_some()
-            && OneFileChecker::LAST.requires_equal_issue(self.model());
-        if let Some(wanted) = wanted.filter(|_| !self.stops_early(scenario) && !frees) {
+        if let Some(wanted) = wanted.filter(|_| !self.stops_early(scenario)) {
             let key = "effective_min_query_count";
             let found = self.number(key, issues)?;
             self.at_least(&RUN_MIN_QUERIES, key, found, wanted, issues);

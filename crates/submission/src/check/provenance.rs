@@ -23,6 +23,9 @@ struct Citation {
     /// Whether the check is a warning in earlier rounds instead of being off.
     #[serde(default)]
     warns_before: bool,
+    /// Last round whose rules or program have the check. It is a warning in later ones.
+    #[serde(default = "last", deserialize_with = "version")]
+    until: Version,
     source: String,
 }
 
@@ -34,6 +37,10 @@ struct Own {
 
 fn first() -> Version {
     Version::new(0, 5)
+}
+
+fn last() -> Version {
+    Version::new(u8::MAX, 0)
 }
 
 fn version<'de, D: Deserializer<'de>>(from: D) -> Result<Version, D::Error> {
@@ -58,6 +65,8 @@ pub enum Provenance {
         since: Version,
         /// Whether it is a warning before.
         warns_before: bool,
+        /// Last round in which it holds, if it is a warning in later ones.
+        until: Option<Version>,
     },
     /// Dyno's own: nothing written asks for it.
     Own,
@@ -73,6 +82,7 @@ impl Provenance {
             source: &entry.source,
             since: entry.since,
             warns_before: entry.warns_before,
+            until: Some(entry.until).filter(|until| *until != last()),
         });
         cited.or_else(|| file().own.ids.iter().any(|known| known == id).then_some(Self::Own))
     }
@@ -121,6 +131,9 @@ impl Judge {
             return None;
         }
         match Provenance::of_check(id) {
+            Some(Provenance::Cited { until: Some(until), .. }) if self.round > until => {
+                (!self.is_forensic).then_some(Limit::Warning)
+            }
             Some(Provenance::Cited { since, warns_before, .. }) => {
                 let limit = if warns_before { Limit::Warning } else { Limit::Off };
                 let is_lifted = warns_before && self.is_forensic;
@@ -134,7 +147,7 @@ impl Judge {
 /// Returns the judge without limits.
 impl From<Program> for Judge {
     fn from(program: Program) -> Self {
-        Self { program, round: Version::new(u8::MAX, 0), is_forensic: true }
+        Self { program, round: last(), is_forensic: true }
     }
 }
 
@@ -178,8 +191,19 @@ mod tests {
         let (v3_0, v3_1) = (Version::new(3, 0), Version::new(3, 1));
         assert_eq!(judge(v3_0, &options).limit("tree.root_files"), Some(Limit::Off));
         assert_eq!(judge(v3_1, &options).limit("tree.root_files"), None);
+        // The sentence on diagrams is of December 2022, after the submissions of v2.1.
+        let v2_1 = Version::new(2, 1);
+        assert_eq!(judge(v2_1, &options).limit("network.diagram"), Some(Limit::Off));
+        assert_eq!(judge(v3_0, &options).limit("network.diagram"), None);
+        // The checker in modules and the rules have no word on other files in the root.
+        let (v5_1, v6_0) = (Version::new(5, 1), Version::new(6, 0));
+        assert_eq!(judge(v5_1, &options).limit("tree.root_files"), None);
+        assert_eq!(judge(v6_0, &options).limit("tree.root_files"), Some(Limit::Warning));
         assert_eq!(judge(v3_1, &options).limit("performance.summary"), Some(Limit::Warning));
+        // A power log that was changed after the measurement proves itself in every round.
+        assert_eq!(judge(v3_0, &options).limit("power.checksums"), Some(Limit::Warning));
         options.forensic = true;
+        assert_eq!(judge(v3_0, &options).limit("power.checksums"), None);
         assert_eq!(judge(v3_1, &options).limit("performance.summary"), None);
         options.program = Program::Mono;
         assert_eq!(judge(v3_0, &options).limit("tree.root_files"), None);

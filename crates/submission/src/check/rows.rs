@@ -124,14 +124,27 @@ impl ValidResult<'_, '_> {
         }
     }
 
-    /// Reports what ends a single-file checker while it writes the row.
+    /// Reports what ends an official program while it writes the row.
     fn crash_while_writing(&self, issues: &mut Issues) {
         let Place { round, entry, description, .. } = *self.place;
-        if issues.program().one_file().is_none() {
+        let is_one_file = issues.program().one_file().is_some();
+        if !is_one_file && issues.program() != Program::Modular {
             return;
         }
         let path = entry.folder.path();
         let at = Location::path(&path);
+        let [hardware, software] = ["hw_notes", "sw_notes"].map(|field| description.get(field));
+        let is_no_text = |value: &&Value| !value.is_string();
+        let follows = software.is_some_and(python::is_true);
+        let replaced = follows && !hardware.is_some_and(python::is_true);
+        // The program in modules writes any value to which it appends nothing.
+        let hardware = hardware.filter(|_| !replaced && (is_one_file || follows));
+        if [hardware, software.filter(|_| follows)].iter().flatten().any(is_no_text) {
+            issues.crash(at, "a note is not a string");
+        }
+        if !is_one_file {
+            return;
+        }
         if path.to_str().is_none() {
             issues.crash(at, "the path is not UTF-8");
         }
@@ -146,18 +159,15 @@ impl ValidResult<'_, '_> {
         if !has_unit && round.version >= Version::new(2, 0) {
             issues.crash(at, "the scenario has no unit");
         }
-        let [hardware, software] = ["hw_notes", "sw_notes"].map(|field| description.get(field));
-        let is_no_text = |value: &&Value| !value.is_string();
-        let follows = software.is_some_and(python::is_true);
-        let replaced = follows && !hardware.is_some_and(python::is_true);
-        let hardware = hardware.filter(|_| !replaced);
-        if [hardware, software.filter(|_| follows)].iter().flatten().any(is_no_text) {
-            issues.crash(at, "a note is not a string");
-        }
     }
 
     fn notes(&self) -> String {
-        let note = |field| self.place.description.get(field).and_then(Value::as_str).unwrap_or("");
+        let description = self.place.description;
+        let follows = description.get("sw_notes").is_some_and(python::is_true);
+        if self.place.options.program == Program::Modular && !follows {
+            return description.python_text("hw_notes").unwrap_or_default();
+        }
+        let note = |field| description.get(field).and_then(Value::as_str).unwrap_or("");
         let (hardware, software) = (note("hw_notes"), note("sw_notes"));
         match (hardware.is_empty(), software.is_empty()) {
             (_, true) => hardware.to_owned(),

@@ -9,6 +9,7 @@ use super::run::Run;
 use super::session::Session;
 use super::{PowerChecker, PowerFinding, Report};
 use crate::finding::Severity;
+use crate::python;
 
 const CHECK: &str = "power.daemon_log";
 const FILE: &str = "power/ptd_logs.txt";
@@ -40,6 +41,11 @@ pub(super) fn check(
         let mend = "submit the log of the session that server.json names";
         return report.add(PowerFinding::error(CHECK, FILE, message, mend));
     };
+    if program != PowerChecker::Rules && python::int(server.value(&["timezone"])).is_none() {
+        let message = "the server's `timezone` is not a whole number".to_owned();
+        let mend = "submit server.json unchanged, as the server wrote it";
+        report.add(PowerFinding::error(CHECK, FILE, message, mend));
+    }
     check_uncertainty_is_on(files, ranging.0, report);
     // First line and number of occurrences, by severity and message.
     let mut problems: BTreeMap<(Severity, String), (usize, u32)> = BTreeMap::new();

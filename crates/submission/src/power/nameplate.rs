@@ -4,7 +4,7 @@
 //! supplies that it needs and the capacities of those it has. Its design power is the sum of the
 //! largest supplies, as many as it needs.
 
-use serde_norway::Value;
+use serde_norway::{Mapping, Value};
 use thiserror::Error;
 
 /// Maximum size of the file in bytes.
@@ -52,17 +52,26 @@ pub fn design_watts(text: &str) -> Result<f64, NameplateError> {
     while let Some(value) = open.pop() {
         match value {
             Value::Sequence(list) => open.extend(list.iter().rev()),
-            Value::Mapping(map) if value.get(NEEDED).is_some() || value.get(SUPPLIES).is_some() => {
-                nodes += 1;
-                watts += node_watts(map.get(NEEDED), map.get(SUPPLIES), nodes)?;
-            }
             Value::Mapping(map) => {
-                open.extend(map.values().collect::<Vec<_>>().into_iter().rev());
+                let (needed, supplies) = (field(map, NEEDED), field(map, SUPPLIES));
+                if needed.is_none() && supplies.is_none() {
+                    open.extend(map.values().collect::<Vec<_>>().into_iter().rev());
+                } else {
+                    nodes += 1;
+                    watts += node_watts(needed, supplies, nodes)?;
+                }
             }
             _ => {}
         }
     }
     if nodes == 0 { Err(NameplateError::NoNode) } else { Ok(watts) }
+}
+
+/// Returns a field of a node. The official template writes its name in two ways:
+/// `Min PSUs Needed` and `Min PSUs needed`.
+fn field<'a>(node: &'a Mapping, name: &str) -> Option<&'a Value> {
+    let is_named = |key: &Value| key.as_str().is_some_and(|key| key.eq_ignore_ascii_case(name));
+    node.iter().find(|(key, _)| is_named(key)).map(|(_, value)| value)
 }
 
 fn node_watts(

@@ -77,7 +77,7 @@ fn a_good_measurement_counts_and_leaves_out_what_was_not_read() {
 #[test]
 fn each_check_finds_the_fault_made_for_it() {
     type Change = fn(&mut Value, &mut Value);
-    let faults: [(&str, Change); 18] = [
+    let faults: [(&str, Change); 19] = [
         ("power.sources", |client, _| client["sources"]["client.py"] = json!("0")),
         ("power.sources", |_, server| server["sources"]["new.py"] = json!("0")),
         ("power.daemon", |_, server| server["ptd_messages"][1]["reply"] = json!("")),
@@ -99,6 +99,7 @@ fn each_check_finds_the_fault_made_for_it() {
             server["ptd_config"] =
                 json!({"device_type": 77, "command": ["-c", "1"], "channel": [1]});
         }),
+        ("power.daemon_log", |_, server| server["timezone"] = json!("CET")),
         ("power.debug", |_, server| server["debug"] = json!(true)),
         ("power.session", |_, server| *server = json!([])),
     ];
@@ -222,6 +223,26 @@ fn design_power_is_of_the_largest_supplies_that_a_node_needs() {
     - PowerCapacityWatts: 550.5
 ";
     assert_eq!(design_watts(text), Ok(2750.5));
+    // The official template (submission_structure.md) writes the name of the field in two ways.
+    let template = "
+My System:
+- My Rack 1:
+  - My Server 1:
+    - Description: 'Optional Description'
+      Min PSUs Needed: 1
+      PSUs:
+      - Name: PSU 1
+        PowerCapacityWatts: 1200
+      - Name: PSU 2
+        PowerCapacityWatts: 1200
+  - My Switch 1:
+    - Description: 'Optional Description'
+      Min PSUs needed: 1
+      PSUs:
+      - Name: PSU 1
+        PowerCapacityWatts: 1100
+";
+    assert_eq!(design_watts(template), Ok(2300.0));
     assert_eq!(design_watts("[]"), Err(NameplateError::NoNode));
     let bad = design_watts("- Min PSUs Needed: 2\n  PSUs: [{PowerCapacityWatts: 1}]");
     assert_eq!(bad, Err(NameplateError::BadNode { node: 1, field: "PSUs" }));

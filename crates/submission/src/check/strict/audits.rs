@@ -25,6 +25,19 @@ use crate::layout::SUMMARY;
 use crate::tree::Node;
 use dyno_rules::RuleScenario;
 
+/// Widest tolerance of an audit: that of short latencies.
+const WIDEST_TOLERANCE: f64 = 0.2;
+/// Keys of the scores that the scripts of some round compare.
+const SCORES: [&str; 8] = [
+    "early_stopping_latency_ss",
+    "early_stopping_latency_ms",
+    "result_90.00_percentile_latency_ns",
+    "result_99.00_percentile_per_query_latency_ns",
+    "effective_samples_per_query",
+    "result_completed_samples_per_sec",
+    "result_scheduled_samples_per_sec",
+    "result_samples_per_second",
+];
 /// Audits whose run is also judged like the run of the result.
 const JUDGED_AS_RUN: [&str; 3] = ["TEST01", "TEST04", "TEST05"];
 
@@ -80,6 +93,38 @@ pub(super) fn check(
     if has_score && says_otherwise && !reasons.iter().any(is_about_score) {
         let message = "has no TEST PASS, but the scores of the two logs are within the tolerance";
         issues.add(&AUDIT_TEXT_CONTRADICTS, Location::path(&path.join(PERFORMANCE)), message);
+    }
+    check_scores(test, audit, log, issues);
+}
+
+/// Checks that the scores in a text with TEST PASS do not contradict it, and that the log of the audit
+/// has such a score.
+fn check_scores(test: AuditTest, audit: &Audit<'_>, log: &DetailLog, issues: &mut Issues) {
+    let Some(text) = audit.verify_performance.as_ref().ok().filter(|text| passes(text)) else {
+        return;
+    };
+    let score = |name: &str| {
+        let named = text.text.lines().filter_map(|line| line.split_once('='));
+        let mut named = named.filter(|(label, _)| label.trim().eq_ignore_ascii_case(name));
+        named.next().and_then(|(_, value)| value.trim().parse::<f64>().ok())
+    };
+    let (Some(reference), Some(audited)) = (score("reference score"), score("test score")) else {
+        return;
+    };
+    let path = audit.folder.path().join(PERFORMANCE);
+    let is_near = |other: f64| (audited - other).abs() <= WIDEST_TOLERANCE * other;
+    // The others look for one direction only.
+    if matches!(test, AuditTest::Test01 | AuditTest::Test05) && !is_near(reference) {
+        let message = format!("contains TEST PASS, but the scores {reference} and {audited}");
+        issues.add(&AUDIT_TEXT_CONTRADICTS, Location::path(&path), message);
+    }
+    let logged = SCORES.iter().filter_map(|key| log.number(key)).filter(|score| *score > 0.0);
+    let logged: Vec<f64> = logged.collect();
+    // Some scripts print queries per second instead of latencies.
+    let is_logged = logged.iter().any(|score| is_near(*score) || is_near(1e9 / score));
+    if !is_logged && !logged.is_empty() {
+        let message = format!("the test score is {audited}, unlike every score in the log");
+        issues.add(&AUDIT_TEXT_CONTRADICTS, Location::path(&path), message);
     }
 }
 

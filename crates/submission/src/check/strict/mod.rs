@@ -39,7 +39,7 @@ use super::{CheckReport, Options, Outcome, modular};
 use crate::entry::{DivisionFolder, Guesses, Model, Submitter, System, submitters};
 use crate::facts::json::{self, JsonFile};
 use crate::facts::text;
-use crate::power::nameplate;
+use crate::power::nameplate::{self, NameplateError};
 use crate::python;
 use crate::tree::{Node, Tree};
 use dyno_metrics::parallel;
@@ -161,8 +161,8 @@ fn check_submitter(tree: &Tree, submitter: &Submitter<'_>, options: &Options, is
     }
 }
 
-/// Checks that the power supplies of a system, if described, allow the design power to be
-/// computed (from v6.1).
+/// Checks that the power supplies of a system with a power measurement, if described, allow the
+/// design power to be computed (from v6.1).
 fn check_nameplate(
     submitter: &Submitter<'_>,
     system: &System<'_>,
@@ -170,8 +170,14 @@ fn check_nameplate(
     issues: &mut Issues,
 ) {
     let Some(file) = modular::nameplate_file(submitter, system, round) else { return };
+    let mut results = system.models.iter().flat_map(|model| &model.results);
+    let has_power = results.any(|entry| entry.power().is_some());
     let problem = match text::read(Some(file)) {
-        Ok(text) => nameplate::design_watts(&text.text).err().map(|problem| problem.to_string()),
+        // The program reads the file of every system, and needs its content for power only.
+        Ok(text) => nameplate::design_watts(&text.text)
+            .err()
+            .filter(|problem| has_power || matches!(problem, NameplateError::Unreadable { .. }))
+            .map(|problem| problem.to_string()),
         Err(_) => Some("cannot be read".to_owned()),
     };
     if let Some(problem) = problem {

@@ -135,7 +135,8 @@ impl Work<'_, '_, SystemInfo> {
                     self.system,
                     self.system_info.json(),
                     place.round,
-                ),
+                )
+                .unwrap_or_default(),
             ),
         ];
         ValidResult { place, metric, accuracy, energy, measurement, own }.rows(issues)
@@ -239,7 +240,7 @@ impl Work<'_, '_, SystemInfo> {
                 settings::check(place, log, &detail, issues);
                 accuracy::check_errors(place, log, &detail, issues);
                 accuracy::check_samples(place, log, &detail, issues);
-                self.check_scenario(place, log, &detail, issues);
+                self.check_scenario(place, facts, &detail, issues);
                 check_summary(folder, log, Purpose::Accuracy, issues);
             }
             Err(_) => issues.add(
@@ -270,17 +271,22 @@ impl Work<'_, '_, SystemInfo> {
         keys::check(log, path, purpose, place.round, issues);
     }
 
-    /// Checks that the log has this scenario, or one from which it may be inferred.
+    /// Checks that the accuracy run has the scenario of the result, or that of the run from which the
+    /// result is inferred.
     fn check_scenario(
         &self,
         place: &Place<'_, '_>,
-        log: &DetailLog,
+        facts: &Facts<'_>,
         path: &Path,
         issues: &mut Issues,
     ) {
-        let Some(wanted) = place.scenario else { return };
-        if !logs::may_stand_for(log, wanted, self.may_infer()) {
-            let played = log.text("effective_scenario").unwrap_or("none");
+        let (Some(wanted), Ok(log)) = (place.scenario, &facts.accuracy) else { return };
+        let played = log.text("effective_scenario");
+        let measured = facts.performance.as_ref().ok();
+        let measured = measured.and_then(|log| log.text("effective_scenario"));
+        let is_inferred = measured.is_none() || measured == played;
+        if !logs::may_stand_for(log, wanted, self.may_infer() && is_inferred) {
+            let played = played.unwrap_or("none");
             let at = Location::path(path).line(log.line_of("effective_scenario"));
             issues.add_expected(
                 &LOG_SCENARIO,

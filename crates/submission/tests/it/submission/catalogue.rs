@@ -357,6 +357,7 @@ const SAID: &[(&str, &str, Edit)] = &[
         tree.datacenter("host_networking", "1x 100GbE, Slingshot 11");
     }),
     ("system.nameplate", "v6.1", |tree| {
+        power_of_offline(tree);
         tree.write("closed/acme/systems/box_power.yaml", "- a node\n");
     }),
     ("network.fabric", "v5.1", |tree| _ = tree.network("PCIe")),

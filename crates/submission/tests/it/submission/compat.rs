@@ -269,6 +269,18 @@ fn an_offline_result_of_a_language_model_is_in_tokens_since_v4_0() {
     }
 }
 
+/// v4.1:1231 and v5.0.1:1533 compare the count of every model.
+#[test]
+fn an_offline_result_needs_a_count_of_queries_that_is_a_number() {
+    for tag in ["v4.0", "v4.1", "v5.0"] {
+        let folder = language(tag, "Offline");
+        folder.set(&format!("{LANGUAGE}/Offline/{RUN}"), "effective_min_query_count", "[]");
+        let checked = as_of(&folder, tag);
+        assert_eq!(metric(&checked, &format!("{LANGUAGE}/Offline")), None, "{tag}");
+        assert!(!checked.crashes, "{tag}: {:#?}", checked.findings);
+    }
+}
+
 /// v5.0.1:2873 asks for both scenarios. v5.1.1:2872 rejects the result that it listed last instead of
 /// the model.
 #[test]

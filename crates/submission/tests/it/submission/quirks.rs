@@ -2,6 +2,7 @@
 //! trees that they reject.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use dyno_rules::Round;
 use dyno_submission::check::{CheckReport, Options, Outcome, Program, check};
@@ -10,8 +11,11 @@ use dyno_submission::table::Column;
 
 use super::made;
 use crate::made::folder::Folder;
+use crate::made::submission::resnet;
 
 const RESULT: &str = "closed/acme/results/box/resnet50";
+/// Offline result of a tree that the library made.
+const OFFLINE: &str = "closed/acme/results/box/resnet/Offline";
 const SYSTEM: &str = "closed/acme/systems/box.json";
 
 fn judged(folder: &Folder, round: &str, program: Program) -> CheckReport {
@@ -116,6 +120,7 @@ fn a_number_that_json_has_not_is_read_by_python_alone() {
 fn power_supplies_that_do_not_read_end_the_program_in_modules() {
     for (round, text, crashes) in [
         ("v6.1", "- {Min PSUs Needed: 1, PSUs: [", true),
+        // Without a power measurement, nothing is computed from it.
         ("v6.1", "- a node\n", false),
         ("v6.0", "- {Min PSUs Needed: 1, PSUs: [", false),
     ] {
@@ -127,7 +132,96 @@ fn power_supplies_that_do_not_read_end_the_program_in_modules() {
         assert_eq!(of_file.count() == 1, crashes, "{round} {text}");
         let strict = judged(&folder, round, Program::Strict);
         let wrong = has_error(&strict, "system.nameplate", "box_power.yaml");
-        assert_eq!(wrong, round == "v6.1", "{text}");
+        assert_eq!(wrong, crashes, "{round} {text}");
+    }
+}
+
+/// results.py b66003e1:129 writes `None` from v6.1 on.
+#[test]
+fn a_result_without_power_has_no_design_power_in_the_table() {
+    for (round, written) in [("v6.0", ""), ("v6.1", "None")] {
+        let folder = resnet(Round::named(round).unwrap());
+        let supplies = "- {Min PSUs needed: 1, PSUs: [{PowerCapacityWatts: 800}]}\n";
+        folder.write("closed/acme/systems/box_power.yaml", supplies);
+        let modular = judged(&folder, round, Program::Modular);
+        assert_eq!(modular.rows.len(), 3, "{round}: {:#?}", modular.findings);
+        for row in &modular.rows {
+            assert_eq!(row.get(Column::DesignPower), written, "{round}");
+        }
+    }
+}
+
+/// The program loads the files of a result before it checks any (loader.py b66003e1:205).
+#[test]
+fn a_text_that_cannot_be_loaded_ends_the_program_in_modules() {
+    let round = Round::named("v6.0").unwrap();
+    for (file, crashes) in [
+        ("accuracy/accuracy.txt", true),
+        ("measurements.json", true),
+        ("TEST01/verify_accuracy.txt", true),
+        ("TEST01/performance/run_1/mlperf_log_detail.txt", true),
+        ("TEST01/verify_performance.txt", false),
+    ] {
+        let folder = resnet(round);
+        fs::remove_file(folder.path().join(OFFLINE).join(file)).unwrap();
+        folder.write(&format!("{OFFLINE}/{file}/made"), "");
+        let modular = judged(&folder, "v6.0", Program::Modular);
+        assert_eq!((modular.crashes, modular.valid()), (crashes, 2), "{file}");
+    }
+    for (file, crashes) in
+        [("TEST01/verify_accuracy.txt", true), ("TEST01/verify_performance.txt", false)]
+    {
+        let folder = resnet(round);
+        folder.write(&format!("{OFFLINE}/{file}"), b"TEST PASS \xe9\n");
+        let modular = judged(&folder, "v6.0", Program::Modular);
+        assert_eq!((modular.crashes, modular.valid()), (crashes, 2), "{file}");
+    }
+}
+
+#[test]
+fn an_empty_log_and_a_link_to_nothing_fail_in_modules() {
+    let folder = resnet(Round::named("v6.0").unwrap());
+    folder.write(&format!("{OFFLINE}/performance/run_1/mlperf_log_detail.txt"), "");
+    let modular = judged(&folder, "v6.0", Program::Modular);
+    assert_eq!((modular.crashes, modular.valid()), (false, 2), "{:#?}", modular.findings);
+    let folder = resnet(Round::named("v6.0").unwrap());
+    let log = folder.path().join(OFFLINE).join("accuracy/mlperf_log_accuracy.json");
+    fs::remove_file(&log).unwrap();
+    symlink("nowhere", &log).unwrap();
+    let modular = judged(&folder, "v6.0", Program::Modular);
+    assert_eq!((modular.crashes, modular.valid()), (false, 2), "{:#?}", modular.findings);
+}
+
+/// The table of units has two spellings of a scenario (constants.py b66003e1:1999), and a scenario
+/// that the open division makes up is inferred from none (performance_check.py b66003e1:515).
+#[test]
+fn a_scenario_of_another_name_does_not_count_in_modules() {
+    let folder = resnet(Round::named("v6.0").unwrap());
+    let renamed = |name: &str| folder.path().join(OFFLINE).with_file_name(name);
+    fs::rename(renamed("Offline"), renamed("OFFLINE")).unwrap();
+    assert!(judged(&folder, "v6.0", Program::Modular).crashes);
+    fs::rename(renamed("OFFLINE"), renamed("offline")).unwrap();
+    assert!(judged(&folder, "v6.0", Program::Modular).is_valid());
+    fs::rename(renamed("offline"), renamed("streaming")).unwrap();
+    fs::rename(folder.path().join("closed"), folder.path().join("open")).unwrap();
+    folder.set_field(&SYSTEM.replace("closed", "open"), "division", "open");
+    let modular = judged(&folder, "v6.0", Program::Modular);
+    assert_eq!((modular.crashes, modular.valid()), (false, 2), "{:#?}", modular.findings);
+}
+
+/// results.py b66003e1:111 appends notes on software to those on hardware, which have to be texts then.
+#[test]
+fn a_note_that_is_no_text_is_written_unless_another_one_follows() {
+    let folder = resnet(Round::named("v6.0").unwrap());
+    let mut system: serde_json::Value = serde_json::from_str(&folder.read(SYSTEM)).unwrap();
+    system["hw_notes"] = 3.5.into();
+    for (software, crashes) in [("", false), ("made", true)] {
+        system["sw_notes"] = software.into();
+        folder.write(SYSTEM, system.to_string());
+        let modular = judged(&folder, "v6.0", Program::Modular);
+        assert_eq!(modular.crashes, crashes, "{:#?}", modular.findings);
+        assert!(crashes || modular.rows.iter().all(|row| row.get(Column::Notes) == "3.5"));
+        assert_eq!(modular.rows.len(), 3);
     }
 }
 

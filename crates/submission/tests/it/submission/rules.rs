@@ -131,6 +131,29 @@ fn a_value_that_was_changed_after_the_run_is_found() {
 }
 
 #[test]
+fn scores_in_the_text_of_an_audit_fit_its_verdict_and_its_log() {
+    let file = format!("{AUDITS}/Offline/TEST01/verify_performance.txt");
+    // The audited run has about 200 samples/s.
+    for [reference, audited] in [["200.0", "1.0"], ["5000.0", "5000.0"]] {
+        let scores = format!("Reference score = {reference}\nTest score = {audited}\n");
+        assert_finds("audit.text_derived", &file, |folder, file| {
+            folder.write(file, format!("Verifying performance.\n{scores}TEST PASS\n"));
+        });
+    }
+}
+
+/// The accuracy run "is otherwise identical" to the run for performance.
+#[test]
+fn an_accuracy_run_of_another_scenario_is_of_an_inferred_result_only() {
+    let folder = right();
+    let log = "accuracy/mlperf_log_detail.txt";
+    let single = folder.read(&format!("{RESULT}/SingleStream/{log}"));
+    folder.write(&format!("{RESULT}/Offline/{log}"), single);
+    let (ids, text) = errors(&folder);
+    assert!(ids.contains("log.scenario"), "{text}");
+}
+
+#[test]
 fn an_audit_must_be_run_with_its_settings() {
     let folder = right();
     let file = format!("{AUDITS}/Offline/TEST04/{DETAIL}");
@@ -157,6 +180,7 @@ fn an_inferred_result_is_a_copy_of_its_source() {
         for file in [DETAIL, "performance/run_1/mlperf_log_summary.txt"] {
             copy(&folder, AUDITS, &format!("{test}/{file}"));
         }
+        copy(&folder, AUDITS, &format!("{test}/verify_performance.txt"));
     }
     assert!(errors(&folder).0.is_empty(), "{}", errors(&folder).1);
     for file in [DETAIL, "performance/run_1/mlperf_log_summary.txt"] {
@@ -187,6 +211,7 @@ fn design_power_that_is_described_can_be_computed() {
     let file = "closed/acme/systems/box_power.yaml";
     let round = Round::named("v6.1").unwrap();
     let folder = resnet(round);
+    folder.write(&format!("{RESULT}/Offline/performance/power/client.json"), "{}");
     let found = |folder: &Folder| {
         let checked = check(
             folder.path(),
