@@ -284,7 +284,8 @@ impl Work<'_, '_, SystemInfo> {
         let played = log.text("effective_scenario");
         let measured = facts.performance.as_ref().ok();
         let measured = measured.and_then(|log| log.text("effective_scenario"));
-        let is_inferred = measured.is_none() || measured == played;
+        let is_free = !self.submitter.division.is_closed_or_network();
+        let is_inferred = is_free || measured.is_none() || measured == played;
         if !logs::may_stand_for(log, wanted, self.may_infer() && is_inferred) {
             let played = played.unwrap_or("none");
             let at = Location::path(path).line(log.line_of("effective_scenario"));
