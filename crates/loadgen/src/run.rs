@@ -47,7 +47,7 @@ pub struct RunLog {
     pub generated_duration: Nanos,
     /// Why issuing stopped.
     pub ended: EndReason,
-    /// What the log says of the issuing threads.
+    /// Errors of the issuing threads, as the log states them.
     pub threads: ThreadReport,
     /// Measurements; times are ns since `started_at`. If the record was
     /// [dropped](RunLog::dropped), only the misuse counts are left.

@@ -163,7 +163,7 @@ mod tests {
         let error = TextDecoder::open(&inputs).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "--with tokenizer=FILE is not given: tokenizer.json of the model: answers are ids of tokens"
+            "--with tokenizer=FILE is not given: tokenizer.json of the model, if answers are token ids"
         );
     }
 

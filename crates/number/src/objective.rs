@@ -139,7 +139,7 @@ impl FromStr for Objective {
         let expected =
             format!("expected {}, or an expression in {}", names.join(", "), VARIABLES.join(", "));
         let compiled = FlatEx::<f64>::parse(formula)
-            .map_err(|error| format!("{expected}, found {text:?}: {error}"))?;
+            .map_err(|error| format!("{expected}; found {text:?}: {error}"))?;
         let place = |name: &String| VARIABLES.iter().position(|known| known == name);
         let unknown = compiled.var_names().iter().find(|name| place(name).is_none());
         if let Some(unknown) = unknown {
@@ -326,7 +326,7 @@ mod tests {
                         w_size, a_bits, a_size, macs; ";
         assert_eq!(refused("w_bits * w_sizes"), format!("{expected}found `w_sizes`"));
         assert_eq!(refused("3 + 4"), format!("{expected}\"3 + 4\" is a constant"));
-        assert!(refused("w_bits *").starts_with(&format!("{expected}\"w_bits *\" is none: ")));
+        assert!(refused("w_bits *").starts_with(&format!("{expected}found \"w_bits *\": ")));
         let text = "max:macs * w_bits";
         let objective: Objective = text.parse().unwrap();
         assert_eq!((objective.to_string().as_str(), objective.needs_macs()), (text, true));

@@ -177,6 +177,7 @@ fn a_path_of_weights_may_begin_with_the_folder_of_the_model() {
     let folder = std::env::temp_dir().join(format!("dyno-onnx-here-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let model = net(Weights::seeded(1)).unwrap();
+    let inside = Model::from_bytes(&model.to_bytes().unwrap(), Path::new("")).unwrap();
     let written = model.write_external_above(&folder.join("net.onnx"), 0).unwrap();
     std::fs::rename(folder.join("net.onnx.data"), folder.join("weights.bin")).unwrap();
     let mut bytes = std::fs::read(&written.model).unwrap();
@@ -187,6 +188,7 @@ fn a_path_of_weights_may_begin_with_the_folder_of_the_model() {
     std::fs::write(&written.model, bytes).unwrap();
     let mut read = Model::read(&written.model).unwrap();
     read.tensors.iter_mut().for_each(|tensor| tensor.load().unwrap());
+    assert_eq!(read, inside);
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

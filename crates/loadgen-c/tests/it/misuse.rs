@@ -112,6 +112,6 @@ fn completions_for_a_test_of_the_python_module_go_there() {
         arguments.extend(["-lpthread", "-ldl", "-lm"].map(Into::into));
         let program = compile("tests/c/module.c", Language::C, &folder, &arguments);
         let Some(program) = program else { return };
-        run(&program, &folder, &[]);
+        assert_eq!(run(&program, &folder, &[]), "");
     }
 }

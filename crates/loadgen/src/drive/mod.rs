@@ -84,11 +84,11 @@ pub struct RunOutcome {
     pub finished_at: Nanos,
     /// Error message for the log, if the driver could not run exactly as planned.
     pub error: Option<String>,
-    /// What the log says of the issuing threads.
+    /// Errors of the issuing threads, as the log states them.
     pub threads: ThreadReport,
 }
 
-/// What the log says of the issuing threads of a run.
+/// Errors of the issuing threads of a run, as the log states them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ThreadReport {
     /// Error: other than the requested number of threads were registered.

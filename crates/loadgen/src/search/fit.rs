@@ -61,7 +61,7 @@ const FAR_BELOW: f64 = 0.2;
 const FAR_DISPERSION: f64 = 5.0;
 /// Odds that differ from the allowed ones by more than this factor only determine the side.
 pub const FAR: f64 = 30.0;
-/// The same factor for runs at loads that are not near the limit: there the power law expects odds that differ
+/// This factor for runs at loads that are not near the limit: there the power law expects odds that differ
 /// by more than it. The odds of a queue rise ever more steeply, so that the slope of distant runs would make
 /// the estimate too certain.
 const NEAR: f64 = 12.0;

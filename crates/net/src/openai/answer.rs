@@ -165,7 +165,7 @@ impl<'a> MessageText<'a> {
     }
 }
 
-/// Speech: parts of a recording, and of what it says.
+/// Speech: parts of a recording, and of its transcript.
 #[derive(Deserialize)]
 struct Speech<'a> {
     #[serde(borrow, default)]

@@ -102,7 +102,7 @@ pub(super) struct AnswerBuilder {
     is_cut_off: bool,
     /// Finish reason of the first choice with a bad one, otherwise of the last choice.
     reason: String,
-    /// What the server says on it.
+    /// The server's explanation.
     explanation: String,
 }
 

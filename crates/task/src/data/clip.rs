@@ -296,7 +296,7 @@ mod tests {
         let vocabulary = ("vocab.json", VOCABULARY);
         let told = |files: &[(&str, &str)]| folder("wrong", files).unwrap_err().to_string();
         let found = told(&[]);
-        assert!(found.contains("vocab.json: expected vocab.json of CLIP's tokenizer"), "{found}");
+        assert!(found.contains("vocab.json: expected vocab.json of the CLIP tokenizer"), "{found}");
         let found = told(&[vocabulary, ("merges.txt", "a b\na b c\n")]);
         assert!(found.contains("merges.txt:2: ") && found.ends_with("found `a b c`"), "{found}");
         let found = told(&[vocabulary, ("merges.txt", MERGES)]);

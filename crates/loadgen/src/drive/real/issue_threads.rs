@@ -211,7 +211,7 @@ pub(super) fn play(
     RunOutcome { threads, ..run.finish(generated, vec![issued], vec![columns]) }
 }
 
-/// Returns what the log says of threads if the calling thread issues.
+/// Returns what the log states on threads if the calling thread issues.
 pub(super) fn report_without_lanes(driver: &mut RealTime) -> ThreadReport {
     let requested = driver.requested_threads;
     let registered = registered(driver, requested);

@@ -66,7 +66,7 @@ pub struct RealTime {
     issue_threads: Option<Arc<IssueThreads>>,
     /// Issue threads that the settings of a process-wide interface request, in every scenario.
     requested_threads: u64,
-    /// Whether this test waited for threads that nobody registered.
+    /// Whether this test waited for threads that were never registered.
     waited_in_vain: bool,
     announce: Option<RunAnnouncer>,
     start: Option<StartGate>,

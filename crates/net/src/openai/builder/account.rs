@@ -35,7 +35,7 @@ impl AnswerBuilder {
         let shown = claim.unwrap_or_default();
         let finished = self.choices().filter(|choice| choice.finish.is_some()).count();
         let mut entry = Entry {
-            // A request has input, so that a count of 0 is none.
+            // A request has input, so that a count of 0 is no count.
             input: shown.input.filter(|tokens| *tokens > 0),
             cached: shown.cached,
             reasoning: shown.reasoning,
@@ -147,7 +147,7 @@ impl AnswerBuilder {
             (Contradiction::CachedExceedsInput, is_more(claim.cached, claim.input)),
             (
                 Contradiction::TotalDiffers,
-                // A total of 0 beside counts is none.
+                // A total of 0 beside counts is no total.
                 sum.zip(claim.total.filter(|total| *total > 0))
                     .is_some_and(|(sum, total)| sum != u64::from(total))
                     && !is_odd(Oddity::LargerTotal),
