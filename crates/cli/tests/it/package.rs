@@ -118,7 +118,10 @@ fn runs_that_do_not_say_their_round_need_the_flags() {
         .exits(0);
     folder.write("box.toml", BOX);
     let refused = folder.dyno(&format!("{PACKAGE} --benchmark resnet")).exits(2).stderr;
-    assert!(refused.contains("for which round") && refused.contains("--round"), "{refused}");
+    assert!(
+        refused.contains("do not state their round") && refused.contains("--round"),
+        "{refused}"
+    );
     let refused = folder.dyno(&format!("{PACKAGE} --round v5.1")).exits(2).stderr;
     assert!(refused.contains("for which benchmark"), "{refused}");
     for foreign in ["[]", "7", "null", "{\"rules\": []}"] {

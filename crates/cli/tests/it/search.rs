@@ -173,7 +173,7 @@ fn what_was_only_estimated_can_be_confirmed_later() {
     assert!(
         exact["points"].as_array().unwrap().len() > confirmed["points"].as_array().unwrap().len()
     );
-    assert_eq!(exact["confirmed"]["folder"], "confirm-2");
+    assert_eq!(exact["confirmed"]["folder"], "confirm-3");
 }
 
 #[test]

@@ -225,7 +225,7 @@ fn an_ended_job_goes_on_from_its_journal() {
     assert!(folder.read("out/opt_conf.txt").contains("a part of the samples alone"));
     let again = folder.dyno("tune run net/toy.toml --out out").exits(2);
     assert!(again.stderr.contains("contains the journal of a job"), "{}", again.stderr);
-    assert!(again.stderr.contains("hint: --resume goes on with it"));
+    assert!(again.stderr.contains("hint: continue it with --resume"));
     let other = folder.dyno("tune run net/toy.toml --out out --resume --margin 0.07").exits(2);
     assert!(other.stderr.contains("err_margin was 0.01, is 0.07"), "{}", other.stderr);
     let rest = folder.dyno("tune run net/toy.toml --out out --resume --json").exits(0).json();

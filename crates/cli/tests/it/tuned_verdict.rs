@@ -297,7 +297,10 @@ fn options_without_an_effect_are_rejected() {
     for (options, expected) in [
         ("net.toml --restarts 3 --passes small", "--restarts has no effect: restarts use all"),
         ("net.toml --restarts 3 --algorithm stripes", "only the algorithm libnumber restarts"),
-        ("played.toml --evaluations all.jsonl", "--evaluations has no effect: only the engine"),
+        (
+            "played.toml --evaluations all.jsonl",
+            "--evaluations has no effect: only the built-in engine",
+        ),
     ] {
         let ran = folder.dyno(&format!("tune run {options} --out out")).exits(2);
         assert!(ran.stderr.contains(expected), "{options}: {}", ran.stderr);

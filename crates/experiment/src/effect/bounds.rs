@@ -1,6 +1,6 @@
 //! Bounds of Server that no test judges, because the system streams or because it does not.
 
-use dyno_loadgen::settings::{Scenario, TestMode};
+use dyno_loadgen::settings::{Scenario, Settings, TestMode};
 
 use super::{Facts, UnmetNeed, settings};
 use crate::options::TenantTable;
@@ -25,7 +25,8 @@ impl BoundKind {
 }
 
 /// Returns the bounds that no test of the loaded system judges, each with the reason. Files, variables
-/// and tenants count too: a run would pass although it exceeds the bound.
+/// and tenants count too: a run would pass although it exceeds the bound. A bound that has the value it has
+/// anyway is accepted, because `effective.toml` states all settings of a run.
 pub fn unjudged(facts: &Facts<'_>) -> Vec<(String, UnmetNeed)> {
     let Some(system) = facts.loaded else { return Vec::new() };
     let of_run = facts.options.assigned().map(|(scenario, key, origin)| {
@@ -41,7 +42,8 @@ pub fn unjudged(facts: &Facts<'_>) -> Vec<(String, UnmetNeed)> {
         let is_meant = scenario.is_none_or(|only| only == Scenario::Server);
         let Some(kind) = BoundKind::read(key).filter(|_| is_meant) else { continue };
         let kinds = judged(facts, system, tenant);
-        if kinds.is_empty() || kinds.contains(&kind) {
+        let is_judged = kinds.is_empty() || kinds.contains(&kind);
+        if is_judged || !is_changed(facts, system, key, tenant) {
             continue;
         }
         let (why, fix) = reason(facts, system, kind);
@@ -69,6 +71,18 @@ fn judged(facts: &Facts<'_>, system: &System, tenant: Option<&TenantTable>) -> V
         if settings.values.use_token_latencies { BoundKind::Tokens } else { BoundKind::Latency }
     };
     tenants.into_iter().map(kind).collect()
+}
+
+/// Returns whether files, variables or flags change the value of a setting of Server.
+fn is_changed(facts: &Facts<'_>, system: &System, key: &str, tenant: Option<&TenantTable>) -> bool {
+    let mode = TestMode::PerformanceOnly;
+    let assigned = facts.options.settings(Scenario::Server, mode, tenant);
+    let value = |mut settings: Settings| {
+        system.complete(facts.run, &mut settings);
+        let mut rows = settings.rows();
+        rows.find(|(field, ..)| field.name == key).map(|(_, value, _)| value)
+    };
+    value(assigned) != value(facts.options.unassigned(Scenario::Server))
 }
 
 /// Returns why bounds of this kind are not judged, and a remedy.

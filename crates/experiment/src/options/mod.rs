@@ -298,14 +298,8 @@ impl Options {
         self.run.stops_on_saturation.unwrap_or(by_default)
     }
 
-    /// Returns the settings of one test of one tenant, from all layers. Settings that depend on the
-    /// system are still open; see [`Options::complete`].
-    pub fn settings(
-        &self,
-        scenario: Scenario,
-        mode: TestMode,
-        tenant: Option<&TenantTable>,
-    ) -> Settings {
+    /// Returns the settings of a scenario below those of `dyno.toml`, variables and flags.
+    pub fn unassigned(&self, scenario: Scenario) -> Settings {
         let model = self.run.conf_model.as_deref().unwrap_or("*");
         let word = scenario.name();
         let mut settings = Settings::default();
@@ -319,6 +313,18 @@ impl Options {
         for conf in &self.conf {
             conf.apply(&mut settings, model, word, ConfType::User);
         }
+        settings
+    }
+
+    /// Returns the settings of one test of one tenant, from all layers. Settings that depend on the
+    /// system are still open; see [`Options::complete`].
+    pub fn settings(
+        &self,
+        scenario: Scenario,
+        mode: TestMode,
+        tenant: Option<&TenantTable>,
+    ) -> Settings {
+        let mut settings = self.unassigned(scenario);
         apply(&self.file, &mut settings, scenario);
         if let Some(tenant) = tenant {
             apply(&tenant.settings, &mut settings, scenario);
