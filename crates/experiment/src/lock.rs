@@ -1,7 +1,9 @@
 //! Locks of folders that a command fills with several runs.
 
 use std::fs::{File, TryLockError};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use dyno_results::run_directory::{DirectoryError, check_free, free_folder};
 
 use crate::failure::Failure;
 
@@ -13,6 +15,28 @@ pub struct FolderLock {
 }
 
 impl FolderLock {
+    /// Returns an empty folder for a `job` such as `sweep`, and its lock: `out`, or a new folder that is named
+    /// by the time and `name`.
+    ///
+    /// # Errors
+    /// The folder is not empty or cannot be written, or another process has the lock.
+    pub fn new_folder(
+        out: Option<&Path>,
+        name: &str,
+        job: &str,
+    ) -> Result<(PathBuf, Self), Failure> {
+        let refused = |error: DirectoryError| {
+            let is_taken = matches!(error, DirectoryError::NotEmpty(_));
+            let hint = is_taken.then(|| format!("pass the folder of a {job}: --resume DIR"));
+            hint.into_iter().fold(Failure::from(error), Failure::hint)
+        };
+        let directory = free_folder(out, name).map_err(refused)?;
+        let lock = Self::take(&directory, job)?;
+        // Another process may have used the folder in the meantime.
+        check_free(&directory).map_err(refused)?;
+        Ok((directory, lock))
+    }
+
     /// Locks a folder for this process. `job` is what another process would do there, such as `sweep`.
     ///
     /// # Errors

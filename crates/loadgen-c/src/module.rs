@@ -4,8 +4,10 @@
 //! Some harnesses start the test in Python and complete in a C++ library with a copy of its own. The
 //! Python module exports the functions that are called here.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 use std::mem::transmute;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use dyno_c_border::exported;
 
@@ -16,6 +18,33 @@ pub type Fetch = unsafe extern "C" fn(context: *mut c_void, response: *mut dyno_
 
 type Complete = unsafe extern "C" fn(*mut dyno_response, usize, Option<Fetch>, *mut c_void) -> bool;
 type FirstToken = unsafe extern "C" fn(*const dyno_response, usize) -> bool;
+
+static COMPLETE: ModuleFunction = ModuleFunction::new(c"dyno_module_complete");
+static FIRST_TOKEN: ModuleFunction = ModuleFunction::new(c"dyno_module_first_token");
+
+/// A function of the module. Its address is kept once it is found: each search waits while another
+/// thread loads a library, and the wait would count as latency.
+struct ModuleFunction {
+    name: &'static CStr,
+    address: AtomicPtr<c_void>,
+}
+
+impl ModuleFunction {
+    const fn new(name: &'static CStr) -> Self {
+        Self { name, address: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Returns the address, or NULL if the process has not loaded the module.
+    fn find(&self) -> *mut c_void {
+        let known = self.address.load(Ordering::Relaxed);
+        if !known.is_null() {
+            return known;
+        }
+        let found = exported(self.name);
+        self.address.store(found, Ordering::Relaxed);
+        found
+    }
+}
 
 /// Completes samples, and returns whether the module runs a test.
 ///
@@ -29,7 +58,7 @@ pub unsafe fn complete(
     fetch: Option<Fetch>,
     context: *mut c_void,
 ) -> bool {
-    let symbol = exported(c"dyno_module_complete");
+    let symbol = COMPLETE.find();
     if symbol.is_null() {
         return false;
     }
@@ -45,7 +74,7 @@ pub unsafe fn complete(
 /// `responses` is a valid array of `count`.
 #[cold]
 pub unsafe fn first_token(responses: *const dyno_response, count: usize) -> bool {
-    let symbol = exported(c"dyno_module_first_token");
+    let symbol = FIRST_TOKEN.find();
     if symbol.is_null() {
         return false;
     }

@@ -79,7 +79,8 @@ impl Report {
     /// There is nothing to show, or the page cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
         if let Some(out) = &self.out
-            && out.extension().is_some_and(|ending| !ending.eq_ignore_ascii_case("html"))
+            && let Some(ending) = out.extension()
+            && !["html", "htm"].iter().any(|page| ending.eq_ignore_ascii_case(page))
         {
             let problem = format!("expected a name that ends in .html, found {}", out.display());
             return Err(Failure::usage(format!("--out: {problem}"))

@@ -13,7 +13,7 @@ use dyno_experiment::sweep::play::{Limits, Player, StopReason, hand_out};
 use dyno_experiment::sweep::resume;
 use dyno_experiment::{Failure, FolderLock, Watch};
 use dyno_loadgen::clock::{Nanos, WallTime};
-use dyno_results::run_directory::{check_free, free_folder};
+use dyno_results::run_directory::check_free;
 use dyno_results::summary::DISCLAIMER;
 use dyno_results::sweep::{Axis, PointState, SCHEMA, SCHEMA_VERSION, State, Sweep};
 use dyno_results::write::{pretty, replace};
@@ -142,17 +142,12 @@ impl SweepCommand {
             plan.out.as_deref().map_or(Ok(()), check_free)?;
             return self.print_plan(&sweep, &table);
         }
-        let directory = free_folder(plan.out.as_deref(), &sweep.name).map_err(|error| {
-            Failure::from(error).hint("pass the folder of a sweep: --resume DIR")
-        })?;
+        let (directory, _lock) = FolderLock::new_folder(plan.out.as_deref(), &sweep.name, "sweep")?;
         let made = std::fs::create_dir_all(directory.join("points"));
         made.map_err(|error| {
             Failure::set_up(format!("cannot write to {}: {error}", directory.display()))
                 .hint("choose a writable folder with --out")
         })?;
-        let _lock = FolderLock::take(&directory, "sweep")?;
-        // Another sweep may have used the folder in the meantime.
-        check_free(&directory)?;
         if self.hand_out {
             output::print(pretty(&hand_out(&directory, &mut sweep)?))?;
             return Ok(Exit::Valid);

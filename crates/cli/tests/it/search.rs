@@ -386,3 +386,16 @@ fn the_peak_of_a_slow_system_is_confirmed() {
     let queries = run["tests"][0]["metrics"]["query_count"].as_u64().unwrap();
     assert!(queries > 1_000, "{queries}");
 }
+
+#[test]
+fn a_folder_that_cannot_be_written_is_no_folder_to_resume() {
+    let folder = Folder::new();
+    folder.write("file", "");
+    let sweep =
+        "sweep --system null --scenario server --mode performance --duration 1s --over qps=1,2";
+    for command in [QUEUE, sweep] {
+        let ran = folder.dyno(&format!("{command} --out file/new")).exits(3);
+        assert!(ran.stderr.contains("cannot write to file/new: "), "{}", ran.stderr);
+        assert!(!ran.stderr.contains("--resume"), "{}", ran.stderr);
+    }
+}

@@ -40,4 +40,8 @@ fn a_run_that_gets_too_few_threads_says_so() {
         assert!(!ran.stderr.contains("panicked"), "{text}");
         assert!(ran.code != Some(3) || ran.stderr.contains("error: "), "{text}");
     }
+    // The second thread is that of the signals, and the third one accepts workers.
+    let run = "run --system digits --scenario offline --remote-workers 1 --listen 127.0.0.1:0";
+    let ran = with_processes(&folder, 2, run).unwrap().exits(3);
+    assert!(ran.stderr.contains("error: cannot start a thread: "), "{}", ran.stderr);
 }

@@ -13,7 +13,6 @@ use dyno_loadgen::search::{
 };
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Origin, Repetition, Setting, TestMode};
-use dyno_results::run_directory::{check_free, free_folder};
 use dyno_results::search::{
     Confirmed, Definition, Disturbed, Load, Phase, Point, State, Unfinished,
 };
@@ -164,13 +163,9 @@ impl Job {
     /// It already exists, or cannot be created.
     pub fn create(&mut self) -> Result<(), Failure> {
         let name = format!("search-{}", self.prepared.system.short_name());
-        let out = self.prepared.options.run.out.clone();
-        self.directory = free_folder(out.as_deref(), &name).map_err(|error| {
-            Failure::from(error).hint("pass the folder of a search: --resume DIR")
-        })?;
-        self.lock = Some(FolderLock::take(&self.directory, "search")?);
-        // Another search may have used the folder in the meantime.
-        check_free(&self.directory)?;
+        let out = self.prepared.options.run.out.as_deref();
+        let (directory, lock) = FolderLock::new_folder(out, &name, "search")?;
+        (self.directory, self.lock) = (directory, Some(lock));
         self.write()
     }
 

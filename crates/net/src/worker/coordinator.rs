@@ -79,6 +79,9 @@ pub enum GatherError {
         /// Number of workers that had joined.
         joined: u32,
     },
+    /// The system starts no further thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
 }
 
 /// A listening socket for workers.
@@ -180,7 +183,7 @@ impl WorkerListener {
     /// Starts to listen.
     ///
     /// # Errors
-    /// [`GatherError::Bind`].
+    /// [`GatherError::Bind`] or [`GatherError::Thread`].
     pub fn begin(listen: ListenSettings) -> Result<Self, GatherError> {
         let bind = || {
             let listener = TcpListener::bind(&listen.address)?;
@@ -198,7 +201,8 @@ impl WorkerListener {
         let (acceptor, settings) = (door.clone(), listen.clone());
         let identity = Identity::new()
             .map_err(|error| GatherError::Bind { address: listen.address.clone(), error })?;
-        std::thread::spawn(move || acceptor.accept(&listener, &settings, &identity, &sender));
+        super::start(move || acceptor.accept(&listener, &settings, &identity, &sender))
+            .map_err(GatherError::Thread)?;
         Ok(Self { listen, address, door, visits })
     }
 
@@ -212,7 +216,7 @@ impl WorkerListener {
     /// of them.
     ///
     /// # Errors
-    /// [`GatherError::Ended`].
+    /// [`GatherError::Ended`] or [`GatherError::Thread`].
     pub fn gather(
         self,
         goes_on: &dyn Fn() -> bool,
@@ -266,7 +270,7 @@ impl WorkerListener {
         let peers: Vec<Arc<Peer>> = seats.into_iter().flatten().collect();
         let (pulse, is_over) = mpsc::channel::<()>();
         let beaten = peers.clone();
-        std::thread::spawn(move || pulse_of(&beaten, clock, &is_over));
+        super::start(move || pulse_of(&beaten, clock, &is_over)).map_err(GatherError::Thread)?;
         Ok(Coordinator {
             listen: self.listen,
             address: self.address,
@@ -283,7 +287,7 @@ impl WorkerListener {
         })
     }
 
-    /// Gives a candidate its seat; `None` if it has already disconnected.
+    /// Gives a candidate its seat; `None` if it has left, or if the system starts no thread for it.
     fn seat(
         &self,
         candidate: Candidate,
@@ -297,7 +301,7 @@ impl WorkerListener {
         let (index, of, silence) = (at as u32, self.listen.workers, self.listen.silence);
         peer.send(Body::Welcome(Welcome { index, of, silence })).ok()?;
         let (heard, events) = (peer.clone(), events.clone());
-        std::thread::spawn(move || heard.hear(reader, clock, (at, &events)));
+        super::start(move || heard.hear(reader, clock, (at, &events))).ok()?;
         Some(peer)
     }
 }
@@ -360,8 +364,7 @@ impl Door {
         }
         if settings.token.is_empty() && !door::is_local(channel.socket()) {
             return refuse(
-                "the coordinator has no token, and this worker is on another machine or belongs to \
-                 another user"
+                "the coordinator has no token, and this worker belongs to another machine or user"
                     .into(),
             );
         }

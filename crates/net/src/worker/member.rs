@@ -295,9 +295,7 @@ impl Member {
         });
         let (sender, orders) = mpsc::channel();
         let hearing = shared.clone();
-        std::thread::Builder::new()
-            .spawn(move || hearing.hear(reader, &sender))
-            .map_err(|error| no_thread(&error))?;
+        super::start(move || hearing.hear(reader, &sender)).map_err(|error| no_thread(&error))?;
         Ok(Self { share, is_local, shared, orders })
     }
 

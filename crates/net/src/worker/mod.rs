@@ -26,3 +26,11 @@ mod strangers;
 pub mod wire;
 
 pub use door::new_token;
+
+/// Starts a thread that ends by itself.
+///
+/// # Errors
+/// The system starts no further thread.
+fn start(work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new().spawn(work).map(drop)
+}

@@ -261,7 +261,8 @@ fn check_empty(folder: &Path) -> Result<(), DirectoryError> {
 }
 
 /// Returns whether a folder has nothing but partial directories of runs into it, and what a command
-/// leaves that was killed before its first result: empty folders and an empty hidden file, its lock.
+/// leaves that was killed before its first result: empty folders and, from earlier versions, an empty
+/// hidden file, its lock.
 fn is_only_partials(folder: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

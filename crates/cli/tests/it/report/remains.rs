@@ -185,6 +185,7 @@ fn a_file_in_place_of_a_run_directory_is_answered_with_what_to_pass() {
     for (arguments, code, expected) in [
         ("report out/summary.json", 3, "hint: pass the run directory: dyno report out\n"),
         ("report vllm.json", 3, "dyno compare RUN vllm.json"),
+        ("report vllm.json --out page.htm", 3, "dyno compare RUN vllm.json"),
         ("report out --out page.pdf", 2, "expected a name that ends in .html, found page.pdf"),
     ] {
         let ran = folder.dyno(arguments).exits(code);
