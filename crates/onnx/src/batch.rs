@@ -288,9 +288,28 @@ impl Analysis {
                 Some(Attribute::Int(axis)) => has(*axis),
                 _ => true,
             },
+            "Reshape" => self.regroups(node, data),
             "NonZero" | "Unique" | "NonMaxSuppression" => true,
             _ => false,
         }
+    }
+
+    /// Returns whether a `Reshape` assigns elements to other samples: another number of them follows
+    /// the axis of the samples, such as if `[steps, N, 4]` becomes `[N, 4 steps]`.
+    fn regroups(&self, node: &Node, data: &[usize]) -> bool {
+        let following = |name: &String, axes: &[usize]| {
+            let (shape, [axis]) = (&self.shapes[0].facts.get(name)?.shape, axes) else {
+                return None;
+            };
+            // A multiple of the batch has elements of the samples in an unknown order.
+            let is_batch = shape[*axis].fixed() == Some(SIZES[0]);
+            let product = |all: usize, size: &Dim| all.checked_mul(size.fixed()?);
+            shape[axis + 1..].iter().try_fold(1, product).filter(|_| is_batch)
+        };
+        let before = following(&node.inputs[0], data);
+        let output = node.outputs.first();
+        let after = output.and_then(|name| following(name, &self.axes(name)?));
+        before.zip(after).is_some_and(|(before, after)| before != after)
     }
 
     /// Returns whether a `Scan` takes the samples one after the other.

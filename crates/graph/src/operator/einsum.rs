@@ -47,17 +47,16 @@ fn axes(equation: &str, ranks: &[usize]) -> Result<EquationAxes, String> {
 /// Multiplies operands, the first ones first. An axis is summed as soon as neither a later operand nor
 /// the output has it.
 fn evaluate(isa: Isa, values: &[&Value], axes: &EquationAxes) -> Result<Value, String> {
-    let EquationAxes { operands, output } = axes;
-    let (Some((first, values)), Some((own, operands))) =
-        (values.split_first(), operands.split_first())
-    else {
+    let output = &axes.output;
+    let operands = without_repeated(values, &axes.operands)?;
+    let Some(((first, own), operands)) = operands.split_first() else {
         return Err("expected an operand".into());
     };
-    let (mut product, mut own) = ((*first).clone(), own.clone());
-    for (at, (value, other)) in values.iter().zip(operands).enumerate() {
+    let (mut product, mut own) = (first.clone(), own.clone());
+    for (at, (value, other)) in operands.iter().enumerate() {
         let later = &operands[at + 1..];
         let is_needed =
-            |c: &char| output.contains(c) || later.iter().any(|operand| operand.contains(c));
+            |c: &char| output.contains(c) || later.iter().any(|(_, operand)| operand.contains(c));
         let is_left = |c: &char| is_needed(c) || other.contains(c);
         let (left, left_axes) = without(isa, &product, &own, &is_left)?;
         let is_right = |c: &char| is_needed(c) || own.contains(c);
@@ -72,6 +71,25 @@ fn evaluate(isa: Isa, values: &[&Value], axes: &EquationAxes) -> Result<Value, S
     let place = |c: &char| own.iter().position(|known| known == c).ok_or("expected its axis");
     let order = output.iter().map(place).collect::<Result<Vec<_>, _>>()?;
     layout::transposed(&product, Some(&order))
+}
+
+/// Removes axes of one element that are longer in another operand: an operand has the same values all
+/// along such an axis.
+fn without_repeated(
+    values: &[&Value],
+    operands: &[Vec<char>],
+) -> Result<Vec<(Value, Vec<char>)>, String> {
+    let all = || values.iter().zip(operands);
+    let is_longer = |c: &char| {
+        let mut sizes = all().flat_map(|(value, own)| own.iter().zip(value.dims()));
+        sizes.any(|(other, size)| other == c && *size != 1)
+    };
+    let one = |(value, own): (&&Value, &Vec<char>)| -> Result<(Value, Vec<char>), String> {
+        let axes = own.iter().copied().zip(value.dims().iter().copied());
+        let (own, dims) = axes.filter(|(c, size)| *size != 1 || !is_longer(c)).unzip();
+        Ok(((*value).clone().reshaped(dims)?, own))
+    };
+    all().map(one).collect()
 }
 
 /// Sums a value over its axes that are not kept. Returns the sums and their axes.

@@ -467,6 +467,8 @@ fn equations_name_axes_to_keep_and_to_sum() {
     let m = floats(&[2, 3], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
     let v = floats(&[2], &[1.0, 10.0]);
     let rows = floats(&[1, 2, 2], &[4.0, 5.0, 10.0, 11.0]);
+    let pairs = floats(&[2, 1, 2], &[1.0, 2.0, 3.0, 4.0]);
+    let column = floats(&[1, 2, 1], &[10.0, 1.0]);
     for (equation, inputs, expected) in [
         ("...i,io->...o", vec![x.clone(), w.clone()], rows.clone()),
         ("...i, io", vec![x.clone(), w.clone()], rows),
@@ -476,7 +478,10 @@ fn equations_name_axes_to_keep_and_to_sum() {
         ("ij->ji", vec![m.clone()], floats(&[3, 2], &[1.0, 4.0, 2.0, 5.0, 3.0, 6.0])),
         ("ij,i->i", vec![m.clone(), v.clone()], floats(&[2], &[6.0, 150.0])),
         ("ij,jk->ik", vec![m.clone(), w.clone()], floats(&[2, 2], &[4.0, 5.0, 10.0, 11.0])),
-        ("i,ij,jk->k", vec![v, m, w], floats(&[2], &[104.0, 115.0])),
+        ("i,ij,jk->k", vec![v.clone(), m, w], floats(&[2], &[104.0, 115.0])),
+        // An axis of one element is repeated.
+        ("...ij,...jk", vec![pairs, column], floats(&[2, 1, 1], &[12.0, 34.0])),
+        ("ij,j->i", vec![floats(&[2, 1], &[1.0, 2.0]), v], floats(&[2], &[11.0, 22.0])),
     ] {
         let attribute = ("equation", Attribute::Text(equation.into()));
         check("Einsum", 12, &inputs, &[attribute], &expected);

@@ -172,9 +172,11 @@ impl Trials<'_, '_> {
         let found = self.confirmation.as_ref()?;
         let is_open = found.verdict == MarginVerdict::Undecided;
         let lost = found.answer.map_or(f64::INFINITY, |at| found.looks[at].loss);
+        let base = self.known(Subset::Confirmation, &self.network().base())?.accuracy;
         if let Some(share) = self.settings.constant_share
             && is_open
             && lost <= found.margin
+            && base > share
             && self.confirmed.is_some_and(|accuracy| accuracy <= share)
         {
             return Some(of_constant(share));
@@ -325,9 +327,13 @@ impl Trials<'_, '_> {
     ) -> TuneAnswer {
         let margin = self.network().error_margin;
         let is_beyond = |at: usize| is_beyond(&looks[at].1, margin, FIRST_SHARE * LEVEL);
+        let is_failed = |at: usize| {
+            let known = self.known(Subset::Confirmation, &rungs[at].assignment);
+            known.is_some_and(|known| known.is_failed)
+        };
         let confirmed = looks.iter().rposition(|(look, _)| look.is_confirmed);
         // Without a confirmed answer, the smallest one that may still be within the margin.
-        let open = (0..looks.len()).rev().find(|at| !is_beyond(*at));
+        let open = (0..looks.len()).rev().find(|at| !is_failed(*at) && !is_beyond(*at));
         let (verdict, at) = match (confirmed, open) {
             (Some(at), _) => (MarginVerdict::Valid, Some(at)),
             (None, Some(at)) => (MarginVerdict::Undecided, Some(at)),

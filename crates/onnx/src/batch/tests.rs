@@ -153,6 +153,22 @@ fn rows_are_proven_with_sizes_of_the_other_dimensions() {
     assert!(found.ends_with("dimension is unknown, that of the inputs is N"), "{found}");
 }
 
+/// Values of `[steps, N, 4]` are not those of `[N, 4 steps]`: a row has elements of several samples.
+#[test]
+fn a_reshape_that_assigns_elements_to_other_samples_is_an_obstacle() {
+    let found = |perm: [i64; 3]| {
+        let mut net = Builder::new("net", Weights::seeded(1));
+        let x = net.input("x", Element::F32, &[Dim::symbol("N"), 3.into(), 4.into()]);
+        let y = net.node("Transpose", &[&x], &[("perm", perm.into())]).unwrap();
+        let rows = net.integers(&[-1, 12]);
+        let y = net.node("Reshape", &[&y, &rows], &[]).unwrap();
+        net.output("y", &y).unwrap();
+        batch_obstacle(net.finish(), None)
+    };
+    assert_eq!(found([0, 2, 1]), None);
+    assert!(found([1, 0, 2]).unwrap().contains("(Reshape) combines"));
+}
+
 #[test]
 fn only_the_chosen_output_matters() {
     let model = || {

@@ -42,10 +42,11 @@ impl OfflineCounts {
     pub fn read(log: &DetailLog) -> Option<Self> {
         let queries = log.number("generated_query_count")?;
         let each = log.number("generated_samples_per_query")?;
-        // LoadGen 4.1 issues equally often before it logs whether it does.
+        // LoadGen 2.0 to 4.1 can issue whole permutations, but does not log whether it does.
+        let unlogged = Version::new(2, 0)..=Version::new(4, 1);
         let may_concatenate = match log.flag("effective_sample_concatenate_permutation") {
             Some(is_on) => is_on,
-            None => version_of(log, Version::new(u8::MAX, 0)) == Version::new(4, 1),
+            None => unlogged.contains(&version_of(log, Version::new(u8::MAX, 0))),
         };
         let loaded = log.number("effective_performance_sample_count").filter(|_| may_concatenate);
         Some(Self { queries, each, permutation: loaded.filter(|count| *count > 0.0) })

@@ -309,9 +309,9 @@ fn held_out_samples_of_another_task_confirm_nothing() {
 /// than the margin, and has learned nothing.
 #[test]
 fn the_most_frequent_class_alone_is_no_answer() {
-    let confirmed = |constant_share: Option<f64>, least_right: u32| {
+    let confirmed = |margin: f64, constant_share: Option<f64>, least_right: u32| {
         let mut network = lenet();
-        network.error_margin = 0.02;
+        network.error_margin = margin;
         let mut evaluate = |trials: &[Trial]| {
             let one = |trial: &Trial| {
                 let least = trial.assignment.formats().iter().map(|f| f.bits()).min();
@@ -332,17 +332,20 @@ fn the_most_frequent_class_alone_is_no_answer() {
         (outcome.confirmation.unwrap(), least)
     };
     // Without labels, the loss alone decides.
-    let (found, least) = confirmed(None, 6);
+    let (found, least) = confirmed(0.02, None, 6);
     assert_eq!((found.verdict, least), (MarginVerdict::Valid, 2));
-    let (found, least) = confirmed(Some(0.97), 6);
+    let (found, least) = confirmed(0.02, Some(0.97), 6);
     assert_eq!((found.verdict, least), (MarginVerdict::Valid, 6));
     // Each rung is constant.
-    let (found, _) = confirmed(Some(0.97), 32);
+    let (found, _) = confirmed(0.02, Some(0.97), 32);
     assert_eq!(found.verdict, MarginVerdict::Undecided);
     assert!(found.problem.contains("most frequent class (97 %)"), "{}", found.problem);
     // A network that is less accurate than that knows something else.
-    let (found, least) = confirmed(Some(0.985), 6);
+    let (found, least) = confirmed(0.02, Some(0.985), 6);
     assert_eq!((found.verdict, least), (MarginVerdict::Valid, 2));
+    // Too few samples for a margin of 1.05 % are the only reason then.
+    let (found, _) = confirmed(0.0105, Some(0.985), 32);
+    assert_eq!((found.verdict, found.problem.as_str()), (MarginVerdict::Undecided, ""));
 }
 
 /// The held-out samples decide about the answer: one that breaks on them is not given.
@@ -400,6 +403,39 @@ fn a_configuration_that_fails_on_held_out_samples_is_no_answer() {
     let formats = outcome.answer.unwrap().assignment.formats().to_vec();
     assert!(formats.iter().all(|format| format.bits() >= 8), "{formats:?}");
     assert!(!found.looks.last().unwrap().is_confirmed);
+}
+
+/// Scores prove no loss beyond the margin, but a configuration that fails has none at all.
+#[test]
+fn an_undecided_answer_is_no_configuration_that_fails() {
+    let mut network = lenet();
+    network.error_margin = 0.01;
+    network.metric.direction = crate::metric::Direction::Lower;
+    let mut evaluate = |trials: &[Trial]| {
+        let one = |trial: &Trial| {
+            let least = trial.assignment.formats().iter().map(|f| f.bits()).min().unwrap_or(32);
+            let needed = if trial.subset == Subset::Confirmation { 8 } else { 4 };
+            if least < needed {
+                return Ok(Evaluation::failed("it crashed".into()));
+            }
+            if trial.subset != Subset::Confirmation {
+                return Ok(Evaluation::from_accuracy(1.0));
+            }
+            let mut errors: Vec<f64> = (0..1_000).map(|at| f64::from(at % 2 * 2)).collect();
+            if least < 32 {
+                errors[0] = 40.0;
+            }
+            let outcomes = SampleOutcomes::Scores(errors);
+            let mean = outcomes.mean();
+            Ok(Evaluation { outcomes: Some(outcomes), ..Evaluation::from_accuracy(mean) })
+        };
+        trials.iter().map(one).collect()
+    };
+    let settings = Settings { confirmation: ConfirmationRule::Margin, ..Settings::default() };
+    let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
+    assert_eq!(outcome.confirmation.unwrap().verdict, MarginVerdict::Undecided);
+    let formats = outcome.answer.unwrap().assignment.formats().to_vec();
+    assert!(formats.iter().all(|format| format.bits() >= 8), "{formats:?}");
 }
 
 /// A network of five layers of different sizes.

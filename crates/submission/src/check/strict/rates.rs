@@ -173,6 +173,22 @@ mod tests {
         assert_eq!(offline("110.001"), [""; 0]);
         assert_eq!(offline("111.1").len(), 1);
         assert_eq!(offline("1100.0").len(), 1);
+        // A log of v2.0: 586 permutations of 42 volumes are 24,612 samples.
+        let volumes = |release| {
+            let pairs = [
+                ("loadgen_version", release),
+                ("effective_performance_sample_count", "42"),
+                ("generated_query_count", "1"),
+                ("generated_samples_per_query", "24576"),
+                ("result_max_latency_ns", "1836824203239"),
+                ("result_samples_per_second", "13.3992"),
+            ];
+            found(RuleScenario::Offline, &pairs)
+        };
+        assert_eq!(volumes("\"2.0 @ 701847516c\""), [""; 0]);
+        assert_eq!(volumes("\"4.0 @ e34bdc6e82\""), [""; 0]);
+        assert_eq!(volumes("\"5.0.25 @ 1bc3e998cb\"").len(), 1);
+        assert_eq!(volumes("\"1.1 @ 4a4a4a4a4a\"").len(), 1);
     }
 
     #[test]
