@@ -79,9 +79,8 @@ impl Report {
     /// # Errors
     /// There is nothing to show, or the page cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let is_page = |ending: &OsStr| {
-            ["html", "htm"].iter().any(|known| ending.eq_ignore_ascii_case(known))
-        };
+        let is_page =
+            |ending: &OsStr| ["html", "htm"].iter().any(|known| ending.eq_ignore_ascii_case(known));
         if let Some(out) = &self.out
             && out.extension().is_some_and(|ending| !is_page(ending))
         {

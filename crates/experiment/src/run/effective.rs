@@ -125,8 +125,8 @@ fn rows(test: &Test) -> String {
         let Some(setting) = test.settings.get(field.name) else { continue };
         let is_of_run = matches!(field.name, "scenario" | "mode");
         // A bound that no test judges is rejected in a file.
-        let has_effect = is_relevant_to(field.name, &test.scenario)
-            && effect::is_judged(field.name, has_tokens);
+        let has_effect =
+            is_relevant_to(field.name, &test.scenario) && effect::is_judged(field.name, has_tokens);
         if is_of_run || !has_effect {
             continue;
         }
