@@ -147,9 +147,14 @@ impl Finish {
             guardrail refusal toxic spii moderation censor";
         const ABORTS: &str = "abort error cancel fail interrupt timeout timed_out time_limit \
             overload insufficient malformed unexpected too_many_tool_calls exception preempt \
-            killed crash disconnect out_of_memory oom unavailable shutdown";
+            killed crash disconnect out_of_memory unavailable shutdown";
         let reason = reason.trim().to_ascii_lowercase().replace(['-', ' '], "_");
-        let has_one = |words: &str| words.split(' ').any(|word| reason.contains(word));
+        // Some vendors write the words of a reason without anything between them.
+        let joined = reason.replace('_', "");
+        let has_one = |words: &str| {
+            words.split(' ').any(|word| reason.contains(word) || joined == word.replace('_', ""))
+        };
+        let is_oom = || reason.split(|c: char| !c.is_alphanumeric()).any(|word| word == "oom");
         match &*reason {
             // Some servers write the missing reason of a part as a text.
             "" | "null" | "none" => Self::Unstated,
@@ -162,7 +167,7 @@ impl Finish {
             | "model_context_window_exceeded" => Self::Length,
             "tool_calls" | "tool_call" | "function_call" | "tool_use" => Self::Tools,
             _ if has_one(FILTERS) => Self::Filter,
-            _ if has_one(ABORTS) => Self::Abort,
+            _ if has_one(ABORTS) || is_oom() => Self::Abort,
             _ => Self::Stop,
         }
     }
@@ -558,11 +563,16 @@ mod tests {
             ("killed", Finish::Abort),
             ("disconnected", Finish::Abort),
             ("out of memory", Finish::Abort),
+            ("OutOfMemory", Finish::Abort),
+            ("cuda_oom", Finish::Abort),
+            ("TimedOut", Finish::Abort),
             ("service_unavailable", Finish::Abort),
             ("end_turn", Finish::Stop),
             ("pause_turn", Finish::Stop),
             ("COMPLETE", Finish::Stop),
             ("length_limit", Finish::Stop),
+            ("no_room", Finish::Stop),
+            ("TooManyTokens", Finish::Stop),
             ("", Finish::Unstated),
             ("null", Finish::Unstated),
             ("None", Finish::Unstated),

@@ -1,6 +1,7 @@
 //! `dyno report`: writes the page of a run, of several runs, or the tables of a submission.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -78,9 +79,10 @@ impl Report {
     /// # Errors
     /// There is nothing to show, or the page cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
+        let is_page =
+            |ending: &OsStr| ["html", "htm"].iter().any(|known| ending.eq_ignore_ascii_case(known));
         if let Some(out) = &self.out
-            && let Some(ending) = out.extension()
-            && !["html", "htm"].iter().any(|page| ending.eq_ignore_ascii_case(page))
+            && out.extension().is_some_and(|ending| !is_page(ending))
         {
             let problem = format!("expected a name that ends in .html, found {}", out.display());
             return Err(Failure::usage(format!("--out: {problem}"))

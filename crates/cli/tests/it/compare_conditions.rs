@@ -289,6 +289,14 @@ fn runs_with_another_selection_of_samples_or_repetition_are_not_compared() {
         let forced = folder.dyno(&format!("compare all {other} --force --json")).json();
         assert!(forced["remarks"].to_string().contains("forced despite"), "{forced}");
     }
+    // Earlier versions wrote the size of the library.
+    run(&folder, "run.toml", "again", "--seed 4 --set performance_sample_count_override=8");
+    let newer = folder.read("few/summary.json");
+    let older = newer.replace("\"performance\": 8", "\"performance\": 1024");
+    assert_ne!(older, newer);
+    folder.write("few/summary.json", &older);
+    let ran = folder.dyno("compare few again --strict");
+    assert!(ran.stdout.contains("baseline"), "{}", ran.stderr);
     let flag = "--set performance_issue_same=true";
     folder.write(
         "same.toml",

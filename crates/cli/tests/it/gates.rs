@@ -197,8 +197,13 @@ fn bounds_that_no_test_judges_are_rejected() {
     assert!(swept.stderr.contains(&missing("model")), "{}", swept.stderr);
     // Bounds that are judged.
     let judged = format!("{tokens} {run} {ttft} --set use_token_latencies=true --duration 1s");
-    let ran = folder.dyno(&format!("run {judged} --json")).exits(1).json();
+    let ran = folder.dyno(&format!("run {judged} --json --out out")).exits(1).json();
     assert_eq!(ran["tests"][0]["plan"]["first_token_bound_ns"], 1000, "{ran}");
+    // The file of a run has no other bound, such as that of its profile.
+    folder.dyno("run --config out/effective.toml --out again").exits(1);
+    let none = "[settings]\nserver_ttft_latency = 1152921504606846976\n";
+    folder.write("none.toml", &format!("{head}{none}"));
+    folder.dyno("run --config none.toml --dry-run").exits(0);
 }
 
 /// Server's accuracy test has arrivals, too. At LoadGen's default of 1/s, it takes a second per sample.

@@ -224,6 +224,11 @@ fn a_dry_run_tells_the_plan_and_how_long_it_takes() {
     let ran = folder.dyno("search --dry-run").exits(0);
     assert!(ran.stdout.contains("determined by a short probe"), "{}", ran.stdout);
     assert!(!ran.stdout.contains("too short to finish"), "{}", ran.stdout);
+    // A bound of the settings is a limit, also if answers come in parts.
+    let streams = "--system openai:http://127.0.0.1:1,model=m --from 10 --dry-run";
+    let bound = "--set server_target_latency_ns=200ms";
+    let ran = folder.dyno(&format!("search {streams} {bound}")).exits(0);
+    assert!(ran.stdout.contains("latency p99 <= 200 ms"), "{}", ran.stdout);
     // However long the search takes.
     let ran = folder.dyno("search --from 1e-12 --short 300000h --dry-run").exits(0);
     assert!(ran.stdout.contains("too short to finish"), "{}", ran.stdout);
@@ -254,6 +259,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
             "--from 9 --limit p99<=5ms --set server_target_latency_ns=1ms",
             "--set server_target_latency_ns has no effect: the limits of the search replace it",
         ),
+        ("--from 9 --set server_tpot_latency=1ms", "no effect: use_token_latencies is false"),
         (
             "--from 9 --set server_arrivals=concurrency:4",
             "which a fixed concurrency (server_arrivals) has not",

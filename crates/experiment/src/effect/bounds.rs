@@ -22,33 +22,42 @@ impl BoundKind {
             _ => None,
         }
     }
+
+    /// Returns the kind that a test judges.
+    fn judged(use_token_latencies: bool) -> Self {
+        if use_token_latencies { Self::Tokens } else { Self::Latency }
+    }
+}
+
+/// Returns whether a test judges a setting, if it is a bound of Server.
+pub fn is_judged(key: &str, use_token_latencies: bool) -> bool {
+    BoundKind::read(key).is_none_or(|kind| kind == BoundKind::judged(use_token_latencies))
 }
 
 /// Returns the bounds that no test of the loaded system judges, each with the reason. Files, variables
-/// and tenants count too: a run would pass although it exceeds the bound. A bound that has the value it has
-/// anyway is accepted, because `effective.toml` states all settings of a run.
+/// and tenants count too: a run would pass although it exceeds the bound. A search judges its limits. A bound
+/// that has the value it has anyway is accepted, because `effective.toml` may state all settings of a run.
 pub fn unjudged(facts: &Facts<'_>) -> Vec<(String, UnmetNeed)> {
-    let Some(system) = facts.loaded else { return Vec::new() };
-    let of_run = facts.options.assigned().map(|(scenario, key, origin)| {
-        let tenant: Option<&TenantTable> = None;
-        (scenario, key, origin, tenant)
-    });
+    let Some(system) = facts.loaded.filter(|_| !facts.options.judges_limits()) else {
+        return Vec::new();
+    };
+    let of_run = facts.options.assigned().map(|set| (set, None::<&TenantTable>));
     let of_tenants = facts.options.tenants.iter().flat_map(|tenant| {
         let all = tenant.settings.iter();
-        all.map(move |set| (set.scenario, set.key, &set.origin, Some(tenant)))
+        all.map(move |set| (set, Some(tenant)))
     });
     let mut found = Vec::new();
-    for (scenario, key, origin, tenant) in of_run.chain(of_tenants) {
-        let is_meant = scenario.is_none_or(|only| only == Scenario::Server);
-        let Some(kind) = BoundKind::read(key).filter(|_| is_meant) else { continue };
+    for (set, tenant) in of_run.chain(of_tenants) {
+        let is_meant = set.scenario.is_none_or(|only| only == Scenario::Server);
+        let Some(kind) = BoundKind::read(set.key).filter(|_| is_meant) else { continue };
         let kinds = judged(facts, system, tenant);
         let is_judged = kinds.is_empty() || kinds.contains(&kind);
-        if is_judged || !is_changed(facts, system, key, tenant) {
+        if is_judged || !is_changed(facts, system, set.key, tenant) {
             continue;
         }
         let (why, fix) = reason(facts, system, kind);
         let why = format!("has no effect: {why}");
-        let name = settings::written(scenario, key, origin);
+        let name = settings::written(set);
         found.push((format!("{name} {why}"), UnmetNeed::new(why, fix)));
     }
     found
@@ -68,7 +77,7 @@ fn judged(facts: &Facts<'_>, system: &System, tenant: Option<&TenantTable>) -> V
         let mode = TestMode::PerformanceOnly;
         let mut settings = facts.options.settings(Scenario::Server, mode, tenant);
         system.complete(facts.run, &mut settings);
-        if settings.values.use_token_latencies { BoundKind::Tokens } else { BoundKind::Latency }
+        BoundKind::judged(settings.values.use_token_latencies)
     };
     tenants.into_iter().map(kind).collect()
 }

@@ -17,6 +17,7 @@ use crate::failure::Failure;
 use crate::options::{KeyOrigin, Options, RunOptions, SweepKey};
 use crate::system::{System, SystemKind};
 
+pub use bounds::is_judged;
 pub use served::check_served;
 pub use table::needs_of;
 

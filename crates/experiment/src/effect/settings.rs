@@ -5,6 +5,7 @@ use dyno_loadgen::settings::{Arrivals, EarlyStopping, Origin, Scenario, Settings
 use dyno_results::effective::is_relevant;
 
 use super::{Facts, Strictness, UnmetNeed};
+use crate::options::Assignment;
 use crate::system::System;
 use crate::system::net::Remote;
 
@@ -108,8 +109,9 @@ const ROWS: &[Row] = &[
 /// Settings of files and variables may be meant for other commands.
 pub fn without_effect(facts: &Facts<'_>, strictness: Strictness) -> Vec<(String, UnmetNeed)> {
     let mut found = Vec::new();
-    for (scenario, key, origin) in facts.options.assigned() {
-        let Origin::Flag(flag) = origin else { continue };
+    for set in facts.options.assigned() {
+        let (scenario, key) = (set.scenario, set.key);
+        let Origin::Flag(flag) = &set.origin else { continue };
         // Other settings may have an effect at other points; a trace has its times at every point.
         if strictness == Strictness::Point && !(key == "server_target_qps" && is_trace(facts)) {
             continue;
@@ -120,15 +122,16 @@ pub fn without_effect(facts: &Facts<'_>, strictness: Strictness) -> Vec<(String,
         }
         let Some((why, fix)) = reason(facts, scenario, key, flag == "--set") else { continue };
         let why = format!("has no effect: {why}");
-        let name = written(scenario, key, origin);
+        let name = written(set);
         found.push((format!("{name} {why}"), UnmetNeed::new(why, fix)));
     }
     found
 }
 
 /// Returns a setting as the user wrote it.
-pub fn written(scenario: Option<Scenario>, key: &str, origin: &Origin) -> String {
-    match (origin, scenario) {
+pub fn written(set: &Assignment) -> String {
+    let key = set.key;
+    match (&set.origin, set.scenario) {
         (Origin::Flag(flag), Some(scenario)) if flag == "--set" => {
             format!("--set {scenario}.{key}")
         }

@@ -27,7 +27,8 @@ use dyno_loadgen::message::{Message, Severity};
 use dyno_loadgen::plan::{apply_test05, raise_query_count_for_percentile};
 use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Setting as _, Settings, TestMode};
 
-use assignment::{Assignment, apply};
+pub use assignment::Assignment;
+use assignment::apply;
 pub use axis::{axis, expand as axis_range, read_axis, split as axis_values};
 pub use batch::BatchSizes;
 pub use file::{
@@ -92,6 +93,8 @@ pub struct Options {
     departures: Vec<String>,
     /// Whether limits of the command judge failures, as those of a search do.
     limits_failures: bool,
+    /// Whether limits of the command replace the bounds of the settings, as those of a search do.
+    judges_limits: bool,
     /// Settings that the command sets.
     set_by_command: Vec<&'static str>,
     given: Vec<KeyOrigin>,
@@ -193,6 +196,7 @@ impl Options {
             imposed: Vec::new(),
             departures: Vec::new(),
             limits_failures: false,
+            judges_limits: false,
             set_by_command: Vec::new(),
             given,
             file: file.settings,
@@ -226,10 +230,9 @@ impl Options {
         &self.given
     }
 
-    /// Returns the settings that were set, each with the scenario that it is limited to, if any.
-    pub fn assigned(&self) -> impl Iterator<Item = (Option<Scenario>, &'static str, &Origin)> {
-        let all = self.file.iter().chain(&self.environment).chain(&self.flags);
-        all.map(|of| (of.scenario, of.key, &of.origin))
+    /// Returns the settings that were set.
+    pub fn assigned(&self) -> impl Iterator<Item = &Assignment> {
+        self.file.iter().chain(&self.environment).chain(&self.flags)
     }
 
     /// Returns the scenarios of the run, in order.
@@ -272,6 +275,16 @@ impl Options {
     /// Lets limits of the command judge failures.
     pub fn limit_failures(&mut self) {
         self.limits_failures = true;
+    }
+
+    /// Lets limits of the command replace the bounds of the settings.
+    pub fn judge_limits(&mut self) {
+        self.judges_limits = true;
+    }
+
+    /// Returns whether limits of the command replace the bounds of the settings.
+    pub fn judges_limits(&self) -> bool {
+        self.judges_limits
     }
 
     /// Returns who judges failed requests of a performance test.

@@ -9,6 +9,7 @@ use dyno_results::effective::{is_relevant_to, quoted, toml_value};
 use dyno_results::records::Keep;
 use dyno_results::summary::{Run, Test};
 
+use crate::effect;
 use crate::options::{FILE_VERSION, Options};
 use crate::system::net::without_secrets;
 
@@ -118,10 +119,15 @@ fn system_rows(options: &Options) -> String {
 
 fn rows(test: &Test) -> String {
     let mut text = String::new();
+    let has_tokens =
+        test.settings.get("use_token_latencies").is_some_and(|setting| setting.value == "true");
     for field in FIELDS {
         let Some(setting) = test.settings.get(field.name) else { continue };
         let is_of_run = matches!(field.name, "scenario" | "mode");
-        if is_of_run || !is_relevant_to(field.name, &test.scenario) {
+        // A bound that no test judges is rejected in a file.
+        let has_effect =
+            is_relevant_to(field.name, &test.scenario) && effect::is_judged(field.name, has_tokens);
+        if is_of_run || !has_effect {
             continue;
         }
         let unit =

@@ -14,6 +14,7 @@ use dyno_loadgen::settings::{
 use dyno_results::search::{Definition, Load, SettingOverride, limits};
 use dyno_results::summary::NO_BOUND;
 
+use crate::effect;
 use crate::failure::Failure;
 use crate::options::{KeyOrigin, Mode, Options, Profile, is_chosen, is_open};
 use crate::run::PreparedRun;
@@ -87,6 +88,7 @@ pub fn narrow(options: &mut Options, ask: &SearchRequest) -> Result<Load, Failur
     }
     options.run.scenarios = vec![scenario];
     options.run.mode = Some(Mode::Performance);
+    options.judge_limits();
     Ok(load)
 }
 
@@ -138,8 +140,12 @@ pub fn read_limits(
     let bounds_latency =
         |limit: &Limit| limit.quantity.waits() || limit.quantity == Quantity::TimePerOutputToken;
     if found.iter().any(bounds_latency) {
-        reject_bounds(&prepared.options)?;
+        let why = "the limits of the search replace it";
+        reject_bounds(&prepared.options, &|_| false, why)?;
     } else {
+        let has_tokens = said.use_token_latencies;
+        let why = format!("use_token_latencies is {has_tokens}");
+        reject_bounds(&prepared.options, &|key| effect::is_judged(key, has_tokens), &why)?;
         found.extend(limits_of_settings(&said, load, percentile)?);
     }
     check_tokens(prepared, &found)?;
@@ -166,14 +172,19 @@ fn check_tokens(prepared: &PreparedRun, limits: &[Limit]) -> Result<(), Failure>
     Ok(())
 }
 
-/// Rejects bounds of the command line beside limits, which replace them.
-fn reject_bounds(options: &Options) -> Result<(), Failure> {
-    let bounds = ["server_target_latency_ns", "server_ttft_latency", "server_tpot_latency"];
-    let mut flags = options.assigned().filter(|(.., origin)| matches!(origin, Origin::Flag(_)));
-    let Some((_, key, _)) = flags.find(|(_, key, _)| bounds.contains(key)) else {
+/// Rejects bounds of the command line that are no limits of the search.
+fn reject_bounds(
+    options: &Options,
+    is_limit: &dyn Fn(&str) -> bool,
+    why: &str,
+) -> Result<(), Failure> {
+    const BOUNDS: [&str; 3] =
+        ["server_target_latency_ns", "server_ttft_latency", "server_tpot_latency"];
+    let mut flags = options.assigned().filter(|set| matches!(set.origin, Origin::Flag(_)));
+    let Some(set) = flags.find(|set| BOUNDS.contains(&set.key) && !is_limit(set.key)) else {
         return Ok(());
     };
-    let problem = format!("--set {key} has no effect: the limits of the search replace it");
+    let problem = format!("--set {} has no effect: {why}", set.key);
     Err(Failure::usage(problem).hint("write it as a limit, or remove it"))
 }
 

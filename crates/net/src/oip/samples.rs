@@ -146,9 +146,9 @@ impl Model {
     #[must_use]
     pub fn answer_length(&self) -> Option<usize> {
         let declared = &self.output.as_ref()?.shape[..];
-        // A first dimension of any size is that of the batch.
+        // A first dimension of any size is that of the batch; the only one may be the length of a vector.
         let of_sample = match declared {
-            [first, rest @ ..] if *first < 0 => rest,
+            [first, rest @ ..] if *first < 0 && !rest.is_empty() => rest,
             _ => declared,
         };
         of_sample

@@ -87,6 +87,8 @@ pub(super) struct AnswerBuilder {
     thought_bytes: u32,
     /// Bytes of output that is no text.
     media_bytes: u32,
+    /// Parts of a stream with only such output, which tokens need not count.
+    media_parts: u32,
     tool_calls: u32,
     has_content_parts: bool,
     has_signs_of_life: bool,
@@ -260,6 +262,7 @@ impl AnswerBuilder {
             current: 0,
             thought_bytes: 0,
             media_bytes: 0,
+            media_parts: 0,
             tool_calls: 0,
             has_content_parts: false,
             has_signs_of_life: false,
@@ -384,7 +387,7 @@ impl AnswerBuilder {
     /// Processes a part of a stream. Some gateways send parts about their filters or their state,
     /// which have no choices.
     fn part(&mut self, json: &[u8], name: &[u8]) {
-        let before = self.output_bytes();
+        let (before, text_before) = (self.output_bytes(), self.text.len());
         self.has_silent_token = false;
         self.part_claim = None;
         self.is_stream = true;
@@ -407,6 +410,7 @@ impl AnswerBuilder {
             (self.output_bytes().saturating_sub(before), before > 0 && self.has_silent_token);
         self.part_counts.add(bytes, self.part_claim);
         self.parts += u32::from(bytes > 0 || is_silent);
+        self.media_parts += u32::from(bytes > 0 && self.text.len() == text_before);
     }
 
     /// Processes a whole answer.

@@ -70,6 +70,11 @@ fn speech_and_images_are_output_that_takes_its_time() {
     let end = part(json!({"audio": {"id": "a", "expires_at": 1}}));
     let (text, entry) = answer(&[&said, &sound, &sound, &end, &ends("stop"), DONE]);
     assert_eq!((text.as_str(), entry.parts, entry.bytes), ("hi", 3, 10));
+    // Some servers count only the tokens of the text.
+    let counts = usage(&json!({"prompt_tokens": 5, "completion_tokens": 1, "total_tokens": 6}));
+    let (_, entry) = answer(&[&said, &sound, &sound, &ends("stop"), &counts, DONE]);
+    assert_eq!((entry.output, entry.parts), (Some(1), 3));
+    assert!(entry.contradictions.is_empty(), "{entry:?}");
     let (text, entry) = answer(&[&sound, &ends("stop"), DONE]);
     assert_eq!((text.as_str(), entry.parts), ("", 1));
     let image = part(json!({"content": "", "images": [{"image_url": {"url": "data:x"}}]}));

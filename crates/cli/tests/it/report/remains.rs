@@ -120,6 +120,8 @@ fn a_log_that_is_cut_between_two_lines_is_cut_all_the_same() {
     let ran = folder.dyno("report none").exits(0);
     assert_eq!(ran.stderr.trim(), "report: none/report.html");
     assert_eq!(folder.read("none/report.html"), page);
+    folder.dyno("report none --out page.htm").exits(0);
+    assert_eq!(folder.read("page.htm"), page);
 }
 
 #[test]

@@ -69,12 +69,18 @@ impl AnswerBuilder {
             Some(within)
         })?;
         // As the counts of the whole answer they would contradict its parts.
-        let is_of_part = claim.output.is_some_and(|last| last < self.parts) && !self.is_usage_late;
+        let is_fewer = claim.output.is_some_and(|last| last < self.text_parts());
+        let is_of_part = is_fewer && !self.is_usage_late;
         if let Some(sum) = self.part_counts.sum().filter(|_| is_of_part) {
             (claim.output, claim.total) = (Some(sum), None);
             claim.oddities.insert(Oddity::PartUsage);
         }
         Some(claim.with_thoughts())
+    }
+
+    /// Returns the number of parts with text.
+    fn text_parts(&self) -> u32 {
+        self.parts.saturating_sub(self.media_parts)
     }
 
     /// Returns the number of images.
@@ -137,11 +143,12 @@ impl AnswerBuilder {
             && (claim.output == Some(0)
                 || (counts_nothing && !claim.oddities.contains(Oddity::NoCount)));
         let is_counted = output > 0;
+        let parts = entry.parts.saturating_sub(self.media_parts);
         let is_odd = |oddity| claim.oddities.contains(oddity);
         let found = [
             (Contradiction::NoTokens, has_output && is_zero),
             (Contradiction::MoreTokensThanBytes, beyond > MOST_INVISIBLE),
-            (Contradiction::FewerTokensThanParts, is_counted && output < entry.parts),
+            (Contradiction::FewerTokensThanParts, is_counted && output < parts),
             (Contradiction::Decreasing, self.is_decreasing && !is_odd(Oddity::PartUsage)),
             (Contradiction::ReasoningExceedsOutput, is_more(claim.reasoning, claim.output)),
             (Contradiction::CachedExceedsInput, is_more(claim.cached, claim.input)),
@@ -205,7 +212,7 @@ impl AnswerBuilder {
         if contains(&self.text, END_OF_THOUGHT) {
             // The thought is within the text, because the server does not separate it.
             HiddenTokens::None
-        } else if self.parts > output.saturating_sub(thoughts) {
+        } else if self.text_parts() > output.saturating_sub(thoughts) {
             // More parts than tokens that are no thoughts: some thoughts came, too.
             HiddenTokens::Unknown
         } else {
