@@ -123,11 +123,11 @@ fn runs_that_do_not_say_their_round_need_the_flags() {
         "{refused}"
     );
     let refused = folder.dyno(&format!("{PACKAGE} --round v5.1")).exits(2).stderr;
-    assert!(refused.contains("for which benchmark"), "{refused}");
+    assert!(refused.contains("do not state their benchmark"), "{refused}");
     for foreign in ["[]", "7", "null", "{\"rules\": []}"] {
         folder.write("single/summary.json", foreign);
         let refused = folder.dyno(&format!("{PACKAGE} --benchmark resnet")).exits(2).stderr;
-        assert!(refused.contains("for which round"), "{foreign}: {refused}");
+        assert!(refused.contains("do not state their round"), "{foreign}: {refused}");
     }
     assert!(!folder.0.join("tree").exists());
 }

@@ -234,17 +234,22 @@ impl ServerState {
                 counts.in_flight += 1;
                 counts.max_in_flight = counts.max_in_flight.max(counts.in_flight);
             });
+            self.keep(&request);
             let next = self.answer(stream, &request);
             self.count(|counts| counts.in_flight -= 1);
-            let mut kept = lock(&self.requests);
-            if kept.len() < KEPT {
-                kept.push(request);
-            }
             if !matches!(next, Ok(ConnectionUse::Request)) {
                 break;
             }
         }
         self.count(|counts| counts.open -= 1);
+    }
+
+    /// Keeps a request. Before its answer, so that requests that follow one another are in order.
+    fn keep(&self, request: &Request) {
+        let mut kept = lock(&self.requests);
+        if kept.len() < KEPT {
+            kept.push(request.clone());
+        }
     }
 
     fn count(&self, change: impl FnOnce(&mut Counts)) {
