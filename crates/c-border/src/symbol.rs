@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_void};
 use std::ptr;
 
 #[cfg(target_os = "linux")]
+// SAFETY: POSIX declares the function so.
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const std::ffi::c_char) -> *mut c_void;
 }

@@ -43,8 +43,8 @@ type Fetch = unsafe extern "C" fn(context: *mut c_void, response: *mut ForeignRe
 /// Completes samples, and returns whether a test is running.
 ///
 /// # Safety
-/// `responses` is NULL or an array of `count` that is the caller's own during the call; `fetch` and
-/// `context` belong together.
+/// `responses` is NULL or a valid array of `count`, which is the caller's own during the call if there is a
+/// `fetch`; `fetch` and `context` belong together.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn dyno_module_complete(
     responses: *mut ForeignResponse,
@@ -55,11 +55,13 @@ pub unsafe extern "C" fn dyno_module_complete(
     if responses.is_null() {
         return false;
     }
-    // SAFETY: not NULL (just checked); the caller guarantees the rest.
-    let responses = unsafe { slice::from_raw_parts_mut(responses, count) };
     let Some(fetch) = fetch else {
+        // SAFETY: not NULL (just checked); the caller guarantees the rest. The array may be constant.
+        let responses = unsafe { slice::from_raw_parts(responses, count) };
         return LOADGEN.complete_in_run(responses).is_some();
     };
+    // SAFETY: not NULL (just checked); the caller guarantees the rest.
+    let responses = unsafe { slice::from_raw_parts_mut(responses, count) };
     // SAFETY: the caller guarantees it.
     let mut fetch = |response: &mut ForeignResponse| unsafe { fetch(context, response) };
     LOADGEN.complete_fetching_in_run(responses, &mut fetch).is_some()
