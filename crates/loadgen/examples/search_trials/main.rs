@@ -5,8 +5,8 @@
 //! `cargo run --release -p dyno-loadgen --example search_trials [-- TRIALS [SYSTEM]]`
 //!
 //! TRIALS (by default 26) is for each system; SYSTEM is part of a name. With
-//! `-v` as a further argument each trial is printed. `--floors` plays systems that use up a part of the
-//! allowed share at any load.
+//! `-v` as a further argument each trial is printed. `--floors` plays the short searches of the
+//! command, also on systems that use up a part of the allowed share at any load.
 
 mod systems;
 
@@ -276,7 +276,7 @@ fn trials(case: &Case, count: u64, is_told: bool) -> Totals {
 /// ended, and how many stated a peak that is not the one known, or none although there is one.
 fn floor_trials(case: &Case, count: u64, is_told: bool) {
     let (mut ends, mut wrong, mut stated) = (std::collections::BTreeMap::new(), 0, 0);
-    let (mut runs, mut took, mut width) = (0, 0, 0.0);
+    let (mut runs, mut took, mut width, mut bias) = (0, 0, 0.0, 0.0);
     for seed in 1..=count {
         let part = seed as f64 * 0.618_034 % 1.0;
         let top = if case.peak > 0.0 { case.peak } else { 300.0 };
@@ -292,6 +292,7 @@ fn floor_trials(case: &Case, count: u64, is_told: bool) {
         stated += u32::from(peak.is_some());
         wrong += u32::from(is_wrong);
         width += peak.as_ref().map_or(0.0, |peak| (peak.high - peak.low) / 2.0 / peak.load);
+        bias += peak.as_ref().map_or(0.0, |peak| peak.load / case.peak - 1.0);
         *ends.entry(format!("{end:?}")).or_insert(0) += 1;
         (runs, took) = (runs + trial.runs, took + trial.took / SECOND);
         if is_told {
@@ -301,9 +302,10 @@ fn floor_trials(case: &Case, count: u64, is_told: bool) {
     }
     println!(
         "{{\"name\":\"search.floors\",\"system\":\"{}\",\"peak_qps\":{:.2},\"trials\":{count},\"wrong\":{wrong},\
-         \"stated\":{stated},\"half_width\":{:.3},\"runs\":{:.1},\"total_s\":{:.0},\"ends\":{ends:?}}}",
+         \"stated\":{stated},\"bias_percent\":{:.2},\"half_width\":{:.3},\"runs\":{:.1},\"total_s\":{:.0},\"ends\":{ends:?}}}",
         case.name,
         case.peak,
+        100.0 * bias / f64::from(stated.max(1)),
         width / f64::from(stated.max(1)),
         runs as f64 / count as f64,
         took as f64 / count as f64,
@@ -318,7 +320,8 @@ fn main() {
     let count = plain.next().map_or(26, |text| text.parse().expect("a number of trials"));
     let system = plain.next().map_or("", |text| text);
     if has_floors {
-        let cases = systems::floors().into_iter().filter(|case| case.name.contains(system));
+        let all = systems::cases().into_iter().chain(systems::floors());
+        let cases = all.filter(|case| case.name.contains(system));
         cases.for_each(|case| floor_trials(&case, count, is_told));
         return;
     }
