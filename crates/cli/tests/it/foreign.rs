@@ -551,8 +551,9 @@ fn a_run_is_compared_with_the_logs_of_loadgen() {
     let same = folder.dyno("compare out out/Server/performance --force").exits(2);
     assert!(same.stderr.contains("are the same run"), "{}", same.stderr);
     folder.dyno(&format!("{run}-2 --seed 2"));
+    // Which side is faster depends on the load of the machine, and the exit code on it.
     let [own, logs] = ["out-2", "out-2/Server/performance"]
-        .map(|side| folder.dyno(&format!("compare out {side} --json --force")).exits(0).json());
+        .map(|side| folder.dyno(&format!("compare out {side} --json --force")).json());
     assert_eq!(logs["tests"][0]["has_records"], true);
     let metrics = |report: &Value| report["tests"][0]["metrics"].as_array().unwrap().clone();
     for (own, log) in metrics(&own).iter().zip(&metrics(&logs)) {
@@ -562,7 +563,7 @@ fn a_run_is_compared_with_the_logs_of_loadgen() {
 
     // Missing traces and other data are reported.
     std::fs::write(folder.0.join("out-2/Server/performance/mlperf_log_trace.json"), "").unwrap();
-    let told = folder.dyno("compare out out-2/Server/performance --force").exits(0).stdout;
+    let told = folder.dyno("compare out out-2/Server/performance --force").stdout;
     assert!(told.contains("enable_trace") && told.contains("INCONCLUSIVE"), "{told}");
     let other = reference("Server-PerformanceOnly-trace");
     let ran = folder.dyno(&format!("compare out {other} --force")).exits(2);
