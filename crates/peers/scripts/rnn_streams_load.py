@@ -1,11 +1,12 @@
-"""Steps per second of many concurrent streams of an LSTM within a bound of the 99th percentile: `dyno serve` with `dyno
-run` as its client over HTTP, and a loop over ONNX Runtime in this process that keeps the states by hand and has no
-network. Each stream takes a step, waits for its answer and then for a think time, which is shortened until the bound
-fails. Prints one JSON line.
+"""Steps per second of many concurrent streams of an LSTM within a bound of the 99th percentile. Each stream takes a
+step, waits for its answer and then for a think time, which is shortened until the bound fails. Two loops in this process
+keep the states by hand: one over ONNX Runtime, one over Dyno's engine. The third way is `dyno serve` with `dyno run` as
+its client over HTTP, both on this machine. Prints two JSON lines: each of our ways beside the loop over ONNX Runtime.
 
 usage: rnn_streams_load.py DYNO FOLDER UNITS STREAMS P99_MS SECONDS
 """
 
+import contextlib
 import heapq
 import json
 import math
@@ -15,13 +16,14 @@ import sys
 import tempfile
 import time
 
+import dyno_rnn
 import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 # Each next rate is higher by this factor, until one misses the bound.
 FACTOR = 1.25
-FIRST_RATE = 500.0
+FIRST_RATE = 2000.0
 
 
 def session(units):
@@ -40,7 +42,20 @@ def session(units):
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
-def peer(lstm, units, streams, rate, seconds):
+def onnx_runtime(units):
+    """A function that computes a step of some rows from their inputs and states, by ONNX Runtime."""
+    lstm = session(units)
+    return lambda x, h, c: [after[0] for after in lstm.run(["hn", "cn"], {"x": x[None], "h": h[None], "c": c[None]})]
+
+
+def dyno_engine(units):
+    """The counterpart by Dyno's engine, through its Python module."""
+    threads = len(os.sched_getaffinity(0))
+    model = dyno_rnn.Model(f"lstm:{units}x{units}", threads=threads, steps=1)
+    return lambda x, h, c: np.asarray(model.run_on(x[None], np.stack([h, c]))[1]).reshape(2, len(x), units)
+
+
+def loop(step, units, streams, rate, seconds):
     """Steps per second and the 99th percentile in ms of a loop that computes all due steps in one call."""
     random, think = np.random.default_rng(2), streams / rate
     data = random.standard_normal((streams, units)).astype(np.float32)
@@ -57,9 +72,7 @@ def peer(lstm, units, streams, rate, seconds):
         while due and due[0][0] <= now:
             batch.append(heapq.heappop(due))
         rows = [stream for _, stream in batch]
-        feeds = {"x": data[None, rows], "h": hidden[None, rows], "c": cells[None, rows]}
-        _, after, kept = lstm.run(None, feeds)
-        hidden[rows], cells[rows] = after[0], kept[0]
+        hidden[rows], cells[rows] = step(data[rows], hidden[rows], cells[rows])
         end = time.perf_counter()
         for at, stream in batch:
             latencies.append((end - at) * 1e3)
@@ -69,18 +82,40 @@ def peer(lstm, units, streams, rate, seconds):
     return len(latencies) / (0.75 * seconds), float(np.percentile(latencies, 99)) if latencies else float("inf")
 
 
-def ours(dyno, url, units, streams, rate, seconds, folder):
+@contextlib.contextmanager
+def server(dyno, units, streams):
+    """The URL of a fresh server: streams that a test leaves unfinished would hold the places of the next one."""
+    serve = [dyno, "serve", "--system", f"rnn:lstm:{units}x{units}", "--model-name", "m", "--http", "127.0.0.1:0"]
+    serve += ["--threads", "1", "--batch", "96", "--sequences", str(streams)]
+    process = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        url = None
+        for line in process.stdout:
+            if line.startswith("http "):
+                url = line.split()[1]
+            if line.strip() == "ready":
+                break
+        yield url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def ours(dyno, units, streams, rate, seconds, folder):
     # Streams start one after another within one think time, and none ends during the test, as at the peer.
     think = f"{round(streams / rate * 1e6)}us"
     steps = 2 + 2 * math.ceil(seconds * rate / streams)
-    with tempfile.TemporaryDirectory(dir=folder) as out:
+    with tempfile.TemporaryDirectory(dir=folder) as out, server(dyno, units, streams) as url:
         command = [dyno, "run", "--system", f"oip:{url}/m,binary=true,sequences={streams},steps={steps},think={think}"]
         command += ["--shape", f"sequence=1x1x{units}"]
         command += ["--scenario", "server", "--max-concurrency", str(streams)]
         command += ["--ramp", think, "--duration", f"{seconds}s"]
         command += ["--mode", "performance", "--json", "--no-progress", "--out", os.path.join(out, "run")]
-        printed = subprocess.run(command, stdout=subprocess.PIPE).stdout
-    metrics = json.loads(printed)["tests"][0]["metrics"]
+        printed = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+    test = json.loads(printed)["tests"][0]
+    metrics = test["metrics"]
+    if metrics["error_rate"]:
+        raise SystemExit(f"{metrics['error_rate']:.1%} of the steps failed at {rate:.0f} steps/s: {test['reasons']}")
     return metrics["rates"]["completed_samples_per_s"], metrics["latency_ns"]["p99"] / 1e6
 
 
@@ -99,22 +134,14 @@ def main():
     dyno, folder, units, streams, bound, seconds = sys.argv[1:]
     units, streams, bound, seconds = int(units), int(streams), float(bound), float(seconds)
     os.makedirs(folder, exist_ok=True)
-    lstm = session(units)
-    theirs = peak(lambda rate: peer(lstm, units, streams, rate, seconds), bound)
-    serve = [dyno, "serve", "--system", f"rnn:lstm:{units}x{units}", "--model-name", "m", "--http", "127.0.0.1:0"]
-    serve += ["--threads", "1", "--batch", "96", "--sequences", str(2 * streams)]
-    server = subprocess.Popen(serve, stdout=subprocess.PIPE, text=True)
-    try:
-        for line in server.stdout:
-            if line.startswith("http "):
-                url = line.split()[1]
-            if line.strip() == "ready":
-                break
-        mine = peak(lambda rate: ours(dyno, url, units, streams, rate, seconds, folder), bound)
-    finally:
-        server.terminate()
-        server.wait()
-    print(json.dumps({"ours": mine[0], "ours_p99_ms": mine[1], "peer": theirs[0], "peer_p99_ms": theirs[1]}), flush=True)
+    theirs, in_process = (
+        peak(lambda rate: loop(step, units, streams, rate, seconds), bound)
+        for step in (onnx_runtime(units), dyno_engine(units))
+    )
+    over_http = peak(lambda rate: ours(dyno, units, streams, rate, seconds, folder), bound)
+    for place, mine in (("in_process", in_process), ("over_http", over_http)):
+        found = {"place": place, "ours": mine[0], "ours_p99_ms": mine[1], "peer": theirs[0], "peer_p99_ms": theirs[1]}
+        print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

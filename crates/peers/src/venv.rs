@@ -68,10 +68,19 @@ impl Venv {
     pub fn with_wheel(folder: &Path, wheels: &Path, package: &str) -> Result<Venv, String> {
         let venv = Venv { folder: folder.join("venv-ours") };
         venv.create_unless_complete()?;
-        let mut install = venv.pip_install();
-        install.args(["--no-index", "--force-reinstall", "--find-links"]);
-        output_of(install.arg(wheels).arg(package))?;
+        venv.install_wheel(wheels, package)?;
         Ok(venv)
+    }
+
+    /// Installs the newest build of a package whose wheel lies in `wheels`, without what it depends
+    /// on.
+    ///
+    /// # Errors
+    /// As [`Venv::with_packages`].
+    pub fn install_wheel(&self, wheels: &Path, package: &str) -> Result<(), String> {
+        let mut install = self.pip_install();
+        install.args(["--no-index", "--no-deps", "--force-reinstall", "--find-links"]);
+        output_of(install.arg(wheels).arg(package)).map(drop)
     }
 
     /// Replaces the environment by an empty one; removes an incomplete one after a failure.

@@ -21,7 +21,7 @@ pub struct Module {
 pub const LOADGEN: Module =
     Module { package: "dyno-loadgen", manifest: "crates/loadgen-py/Cargo.toml" };
 /// The engine of recurrent networks.
-const RNN: Module = Module { package: "dyno-rnn", manifest: "crates/rnn-py/Cargo.toml" };
+pub const RNN: Module = Module { package: "dyno-rnn", manifest: "crates/rnn-py/Cargo.toml" };
 
 /// The builder; each `pyproject.toml` names the same version.
 const BUILDER: &str = "maturin==1.16.0";
