@@ -4,8 +4,9 @@
 use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use dyno_loadgen::clock::WallTime;
+use dyno_loadgen::clock::{Clock, SECOND, WallTime};
 
 use super::{DirectoryError, reserve};
 use crate::write::create_new;
@@ -236,12 +237,21 @@ fn check_link(out: &Path) -> Result<(), DirectoryError> {
 }
 
 /// Removes a folder and its partial directory from an earlier attempt. Only for the owner of the
-/// parent folder.
+/// parent folder. If the earlier owner was killed, the process that it had started for this folder
+/// may still be ending: it is waited for.
 ///
 /// # Errors
-/// If a folder cannot be removed.
+/// If a folder cannot be removed, or a process still fills it after 15 s.
 pub fn make_way(folder: &Path) -> Result<(), DirectoryError> {
-    for path in [folder.to_path_buf(), beside(folder)] {
+    let partial = beside(folder);
+    let clock = Clock::start();
+    while let Ok(Lock::Taken) = lock(&partial) {
+        if clock.now() > 15 * SECOND {
+            return Err(DirectoryError::InUse(partial));
+        }
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    for path in [folder.to_path_buf(), partial] {
         match fs::remove_dir_all(&path) {
             Err(source) if source.kind() != ErrorKind::NotFound => {
                 return Err(DirectoryError::NotRemoved { folder: path, source });
@@ -326,4 +336,29 @@ pub fn numbered<T>(path: &Path, attempt: impl Fn(&Path) -> io::Result<T>) -> io:
     let mut made = std::iter::once(path.to_path_buf()).chain(others).map(|path| attempt(&path));
     let is_taken = |error: &io::Error| error.kind() == ErrorKind::AlreadyExists;
     made.find(|made| !made.as_ref().is_err_and(is_taken)).expect("there is always another number")
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_removed_when_the_process_that_fills_it_has_ended() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("run");
+        let partial = beside(&folder);
+        fs::create_dir(&partial).unwrap();
+        let Lock::Own(held) = lock(&partial).unwrap() else { panic!("the folder is locked") };
+        std::thread::scope(|scope| {
+            let removal = scope.spawn(|| make_way(&folder));
+            for number in 0..100 {
+                // Fails if the folder is removed meanwhile.
+                fs::write(partial.join(number.to_string()), "").unwrap();
+                std::thread::yield_now();
+            }
+            drop(held);
+            removal.join().unwrap().unwrap();
+        });
+        assert!(!partial.exists());
+    }
 }
