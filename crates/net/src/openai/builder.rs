@@ -33,8 +33,12 @@ pub(super) enum Form {
 struct Choice {
     is_there: bool,
     bytes: u32,
-    /// Its output came as additions.
+    /// Bytes of thoughts among them.
+    thought_bytes: u32,
+    /// Its output came as additions, apart from thoughts.
     has_additions: bool,
+    /// Its thoughts came as additions.
+    has_added_thoughts: bool,
     finish: Option<Finish>,
 }
 
@@ -129,6 +133,9 @@ impl AnswerSink for AnswerBuilder {
         }
         if let Some(choice) = self.choices.get_mut(self.current) {
             choice.bytes = choice.bytes.saturating_add(bytes);
+            if is_thought {
+                choice.thought_bytes = choice.thought_bytes.saturating_add(bytes);
+            }
         }
     }
 
@@ -197,12 +204,35 @@ impl AnswerSink for AnswerBuilder {
 
     fn added(&mut self) {
         if let Some(choice) = self.choices.get_mut(self.current) {
-            choice.has_additions |= choice.bytes > 0;
+            choice.has_additions |= choice.bytes > choice.thought_bytes;
+            choice.has_added_thoughts |= choice.thought_bytes > 0;
         }
     }
 
     fn has_additions(&self) -> bool {
         self.choices.get(self.current).is_some_and(|choice| choice.has_additions)
+    }
+
+    fn has_added_thoughts(&self) -> bool {
+        self.choices.get(self.current).is_some_and(|choice| choice.has_added_thoughts)
+    }
+
+    /// A message that extends the text of all messages before it repeats that text. So does one that is equal
+    /// to it, if another one has extended it before.
+    fn repeated_bytes(&mut self, text: &str) -> usize {
+        let before = self.text.len();
+        let has_extended = self.parts > 1;
+        let is_longer = text.len() > before || (has_extended && text.len() == before);
+        let is_repeated = self.is_stream
+            && self.choices.len() == 1
+            && self.repeated == before
+            && is_longer
+            && text.as_bytes().starts_with(&self.text);
+        if !is_repeated {
+            return 0;
+        }
+        self.repeated = text.len();
+        before
     }
 
     fn content_parts(&mut self) {

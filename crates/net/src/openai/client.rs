@@ -11,7 +11,7 @@ use super::demands::Demands;
 use super::live::{LiveConversations, recorded};
 use super::vectors::Expectation;
 use super::{Api, Input, Request as Body, body, error_words, transcription};
-use crate::ask::ServerQuery;
+use crate::ask::{HttpAnswer, ServerQuery};
 use crate::exchange::{Fields, HttpVersion, Method, Request};
 use crate::ledger::{AcceptedClasses, Class, Demand, Entry, Oddity, settle};
 use crate::protocol::{
@@ -142,15 +142,29 @@ impl OpenAi {
         {
             (sample, answer) = (other, ask(other));
         }
-        let answer = answer?;
+        // Whatever its class, an answer has an account.
+        self.read_answer(sample, &answer?).map(|(entry, _)| entry)
+    }
+
+    /// Reads an answer to the request of a sample. Returns its account, and why it is no success.
+    ///
+    /// # Errors
+    /// An answer that cannot be read.
+    pub(super) fn read_answer(
+        &self,
+        sample: SampleIndex,
+        answer: &HttpAnswer,
+    ) -> Result<(Entry, Option<Trouble>), Trouble> {
         let mut reader = self.reader();
         reader.expect(sample);
         reader.begin(answer.status, answer.fields())?;
         reader.data(answer.body())?;
         reader.finish()?;
-        // Whatever its class, an answer has an account.
-        let ended = reader.end(None).map(|_| ());
-        reader.entry().ok_or_else(|| ended.err().unwrap_or_else(without_choices))
+        let error = reader.end(None).map(|_| ()).err();
+        match reader.entry() {
+            Some(entry) => Ok((entry, error)),
+            None => Err(error.unwrap_or_else(without_choices)),
+        }
     }
 
     /// Returns the sample of the shortest prompt that differs from the first one, or the begin of another
