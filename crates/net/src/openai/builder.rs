@@ -5,7 +5,7 @@ mod account;
 use super::answer::{AnswerSink, CallPart, in_band, no_answer, read_into, without_choices};
 use super::usage::{Claim, PartCounts};
 use super::vectors::Expectation;
-use super::{Api, generate, images, messages, responses, tgi, transcription, vectors};
+use super::{Api, generate, images, messages, ollama, responses, tgi, transcription, vectors};
 use crate::ledger::Finish;
 use crate::openai::DONE;
 use crate::protocol::Reply;
@@ -425,6 +425,7 @@ impl AnswerBuilder {
             Api::Responses => responses::event(json, name, self).map(|()| true),
             Api::Generate => generate::read(json, self),
             Api::Messages => messages::event(json, name, self).map(|()| true),
+            Api::Ollama => ollama::read(json, self),
             Api::Tgi => tgi::read(json, self),
             Api::Transcriptions => transcription::event(json, self),
             _ => read_into(json, self),
@@ -451,6 +452,7 @@ impl AnswerBuilder {
             Api::Responses => responses::whole(json, self),
             Api::Generate => generate::read(json, self),
             Api::Messages => messages::whole(json, self),
+            Api::Ollama => ollama::read(json, self),
             Api::Tgi => tgi::read(json, self),
             Api::Transcriptions => transcription::whole(json, self),
             Api::Embeddings => vectors::embeddings(json, expected, self),
@@ -506,7 +508,7 @@ pub(super) fn is_event(line: &[u8]) -> bool {
 }
 
 /// Returns whether more bytes could make these complete JSON.
-fn is_cut_off(json: &[u8]) -> bool {
+pub(super) fn is_cut_off(json: &[u8]) -> bool {
     let read = serde_json::from_slice::<serde::de::IgnoredAny>(json);
     read.is_err_and(|error| Kind::of_invalid_json(json, &error) == Kind::Cut)
 }

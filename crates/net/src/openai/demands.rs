@@ -24,8 +24,8 @@ pub(super) struct Demands {
 impl Demands {
     pub(super) fn new(settings: &Settings) -> Self {
         let mut others = settings.others.clone();
-        // Members of `/generate` for sampling may come in their object.
-        for own in ["sampling_params", "parameters"] {
+        // Members for sampling may come in the object of their interface.
+        for own in ["sampling_params", "options", "parameters"] {
             if let Some(Value::Object(sampling)) = settings.others.get(own) {
                 others.extend(sampling.clone());
             }

@@ -23,6 +23,8 @@ struct EventWire<'a> {
     item: Option<Item<'a>>,
     #[serde(borrow, default)]
     response: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
 }
 
 /// A whole answer.
@@ -137,6 +139,8 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
             take.is_done = true;
         }
         "error" => return Err(in_band(json)),
+        // Some gateways report errors without a type.
+        "" if states_error(wire.error, false, take) => return Err(in_band(json)),
         // Further events repeat the output, or announce it.
         _ => {}
     }
