@@ -33,7 +33,8 @@ const MOST_REQUESTS: u64 = 4;
 
 /// Sends the request of the first sample, limited to one token, and adapts endpoint and settings: a
 /// redirection is followed once, and members that the server rejects are replaced, also if the status of the
-/// rejection is success. If the server rejects that prompt, such as one that is too long, the request of another one shows whether it rejects all.
+/// rejection is success. If the server rejects that prompt, such as one that is too long, the request of
+/// another one shows whether it rejects all.
 ///
 /// # Errors
 /// A redirection that cannot be followed: to another path of the interface, to another origin, to itself,

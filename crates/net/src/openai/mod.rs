@@ -142,7 +142,7 @@ impl Api {
     }
 
     /// Returns whether requests name a model.
-    pub(super) fn has_model(self) -> bool {
+    fn has_model(self) -> bool {
         !matches!(self, Self::Generate | Self::Tgi)
     }
 
