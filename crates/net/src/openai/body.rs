@@ -121,7 +121,7 @@ fn input(input: &Input, api: Api, body: &mut Map<String, Value>) {
 
 /// Returns the object of an endpoint that holds what concerns the choice of tokens, and the members
 /// that stand beside it.
-fn sampling(api: Api) -> Option<(&'static str, &'static [&'static str])> {
+pub(super) fn sampling(api: Api) -> Option<(&'static str, &'static [&'static str])> {
     match api {
         Api::Generate => Some((SAMPLING, &BESIDE_SAMPLING)),
         Api::Ollama => Some((OPTIONS, &BESIDE_OPTIONS)),
@@ -148,13 +148,13 @@ pub(super) fn set(body: &mut Map<String, Value>, api: Api, name: &str, value: Va
     }
 }
 
-/// Removes a member.
-pub(super) fn remove(body: &mut Map<String, Value>, name: &str) {
+/// Removes a member, also from the object of the sampling parameters.
+pub(super) fn remove(body: &mut Map<String, Value>, api: Api, name: &str) {
     body.shift_remove(name);
-    for own in [SAMPLING, OPTIONS, PARAMETERS] {
-        if let Some(Value::Object(sampling)) = body.get_mut(own) {
-            sampling.shift_remove(name);
-        }
+    if let Some((own, _)) = sampling(api)
+        && let Some(Value::Object(sampling)) = body.get_mut(own)
+    {
+        sampling.shift_remove(name);
     }
 }
 
@@ -247,7 +247,7 @@ mod tests {
         let mut body = members(&request(Input::Text("a".into())), Api::Generate);
         set(&mut body, Api::Generate, "sampling_params", json!({"top_p": 1, "temperature": 2}));
         set(&mut body, Api::Generate, "return_logprob", json!(true));
-        remove(&mut body, "max_new_tokens");
+        remove(&mut body, Api::Generate, "max_new_tokens");
         assert_eq!(body["sampling_params"], json!({"temperature": 2, "top_p": 1}));
         assert_eq!(body["return_logprob"], true);
     }

@@ -240,7 +240,7 @@ impl OpenAi {
             body::set(&mut members, api, name, value.clone());
         }
         for name in without {
-            body::remove(&mut members, name);
+            body::remove(&mut members, api, name);
         }
         let accept = match (stream, api) {
             (false, _) => "application/json",
