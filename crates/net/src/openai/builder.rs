@@ -414,6 +414,11 @@ impl AnswerBuilder {
         self.is_cut_off |= self.trouble.take_if(|trouble| !Self::is_in_band(trouble)).is_some();
     }
 
+    /// Processes the lines between the events of a stream that has ended. JSON that ends too early was cut off.
+    pub fn unended_line(&mut self, lines: &[u8]) {
+        self.is_cut_off |= !self.is_done && is_cut_off(lines);
+    }
+
     /// Processes a part of a stream. Some gateways send parts about their filters or their state,
     /// which have no choices.
     fn part(&mut self, json: &[u8], name: &[u8]) {

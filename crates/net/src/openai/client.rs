@@ -484,6 +484,7 @@ impl Reader for AnswerReader {
         let (before, builder) = (self.builder.parts, &mut self.builder);
         if is_stream {
             self.events.finish(|event| builder.unended_event(event)).map_err(too_long)?;
+            builder.unended_line(self.events.ignored());
         }
         Ok(ReadProgress {
             beats: builder.parts - before,

@@ -72,13 +72,18 @@ fn calls_of_tools_are_output() {
 
 #[test]
 fn answers_that_are_not_whole_are_no_success() {
-    let begin = says("Hi");
-    let cut = [begin.clone(), format!("{begin}{{\"model\":\"m\",\"mess"), format!("{begin}{{")];
-    for body in cut {
-        let (said, _, entry) = read(&ollama(), LINES, &body);
+    let (begin, last) = (says("Hi"), end("stop").to_string());
+    let within = "the answer was cut off in the middle of an event or of its JSON";
+    for (rest, words) in [
+        ("", "the stream ended without done: true"),
+        ("{", within),
+        ("{\"model\":\"m\",\"mess", within),
+        (&last[..last.len() - 1], within),
+    ] {
+        let (said, _, entry) = read(&ollama(), LINES, &format!("{begin}{rest}"));
         let trouble = said.unwrap_err();
-        assert_eq!((trouble.kind, entry.class), (Kind::Cut, Class::Cut), "{body}");
-        assert_eq!(trouble.words, "the stream ended without done: true");
+        assert_eq!((trouble.kind, entry.class), (Kind::Cut, Class::Cut), "{rest}");
+        assert_eq!(trouble.words, words);
     }
     let error = begin + "{\"error\":\"the runner has stopped\"}\n";
     let (said, _, entry) = read(&ollama(), LINES, &error);
