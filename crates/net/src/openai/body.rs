@@ -70,7 +70,7 @@ pub(super) fn members(request: &Request, api: Api) -> Map<String, Value> {
         // Otherwise whole answers have neither counts nor a reason.
         set(&mut body, api, "details", json!(true));
     } else if api == Api::Ollama {
-        // It streams unless it is told otherwise.
+        // Without this member it streams.
         body.insert("stream".into(), json!(request.stream));
     } else if request.stream && api.is_text() {
         body.insert("stream".into(), json!(true));
