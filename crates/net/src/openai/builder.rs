@@ -59,6 +59,10 @@ pub(super) struct AnswerBuilder {
     pub has_silent_token: bool,
     /// Calls of tools come with an event before their content.
     pub announces_calls: bool,
+    /// Position of the current item of the Responses interface, if it is stated.
+    pub item: Option<u64>,
+    /// Bytes of output before the content of that item.
+    pub bytes_before: usize,
     /// `[DONE]` came.
     pub is_done: bool,
     /// Message of the first choice, if it is collected.
@@ -274,6 +278,8 @@ impl AnswerBuilder {
             model: String::new(),
             has_silent_token: false,
             announces_calls: false,
+            item: None,
+            bytes_before: 0,
             is_done: false,
             reply: None,
             trouble: None,
