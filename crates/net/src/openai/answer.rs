@@ -304,8 +304,7 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
     if let Some(state) = wire.base_resp.filter(|state| !is_answer && states_failure(state)) {
         return Err(in_band(state.get().as_bytes()));
     }
-    let named = [wire.errors, wire.error_msg, wire.error_message, wire.error_code];
-    if !is_answer && named.into_iter().any(|error| states_error(error, true, take)) {
+    if !is_answer && states_error_otherwise(&wire, take) {
         return Err(in_band(json));
     }
     let groq = wire.x_groq.and_then(|groq| serde_json::from_str::<GroqWire<'_>>(groq.get()).ok());
@@ -417,6 +416,13 @@ pub(super) fn states_error(
         take.empty_error();
     }
     !is_empty
+}
+
+/// Returns whether a part without choices states an error under another name than `error`.
+fn states_error_otherwise(wire: &Wire<'_>, take: &mut dyn AnswerSink) -> bool {
+    let is_success = wire.error_code.is_some_and(|code| matches!(code.get(), "0" | "\"0\""));
+    let named = [wire.errors, wire.error_msg, wire.error_message, wire.error_code];
+    !is_success && named.into_iter().any(|error| states_error(error, true, take))
 }
 
 /// Returns whether the state of an answer is that of a failure.

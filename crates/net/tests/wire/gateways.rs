@@ -229,6 +229,8 @@ fn errors_under_other_names_are_errors() {
     for none in [
         json!({"success": true, "errors": []}),
         json!({"error_code": 0, "error_msg": ""}),
+        json!({"error_code": "0", "error_msg": "success"}),
+        json!({"error_msg": ""}),
         json!({"error_message": null}),
     ] {
         assert_eq!(answer(&[&says("a"), &none.to_string(), &ends("stop"), DONE]).0, "a", "{none}");
