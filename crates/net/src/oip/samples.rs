@@ -64,6 +64,8 @@ pub struct Model {
     declared: Vec<Option<Vec<i64>>>,
     /// Evaluated output, if the server listed its outputs.
     output: Option<TensorMetadata>,
+    /// Names of the other outputs that the server listed, if requests ask for all of them.
+    others: Vec<String>,
     /// Name of the requested output, if set.
     wanted: Option<String>,
     /// Element type of the first answer.
@@ -122,7 +124,9 @@ impl Model {
             );
             return Err(Trouble::new(Kind::Mismatch, words));
         }
+        let others = metadata.outputs.iter().skip(1).filter(|_| wanted.is_none());
         Ok(Self {
+            others: others.map(|output| output.name.clone()).collect(),
             name: metadata.name.clone(),
             version: version.into(),
             is_batched,
@@ -165,7 +169,8 @@ impl Model {
         self.count
     }
 
-    /// Returns the request of a sample; it requests only the evaluated output.
+    /// Returns the request of a sample. It requests only the evaluated output if that is set, otherwise all
+    /// outputs.
     pub(super) fn request(&self, sample: SampleIndex) -> Result<InferRequest, String> {
         let numbers = match &self.samples.tensors {
             None => Vec::new(),
@@ -191,6 +196,22 @@ impl Model {
             wants_binary: false,
             sequence: None,
         })
+    }
+
+    /// Checks that an answer has the outputs that are not evaluated. A server that leaves one out has done
+    /// less work than the request asks for.
+    ///
+    /// # Errors
+    /// An output that the answer lacks.
+    pub(super) fn check_others(&self, response: &InferResponse) -> Result<(), Trouble> {
+        let is_there = |name: &String| response.outputs.iter().any(|output| output.name == *name);
+        let Some(missing) = self.others.iter().find(|name| !is_there(name)) else { return Ok(()) };
+        let evaluated = self.output.as_ref().map_or("NAME", |output| &*output.name);
+        let words = format!(
+            "an answer without output '{missing}', which the model declares; output={evaluated} \
+             requests one output alone"
+        );
+        Err(Trouble::new(Kind::Mismatch, words))
     }
 
     /// Returns the elements of the evaluated output, unconverted.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::builder::AnswerBuilder;
 use super::client::{LimitMember, OpenAi, Settings, may_reject_prompt};
 use super::{Api, vectors};
 use crate::ask::{HttpAnswer, ServerQuery, is_redirection};
@@ -31,8 +32,9 @@ pub struct AdaptedServer {
 const MOST_REQUESTS: u64 = 4;
 
 /// Sends the request of the first sample, limited to one token, and adapts endpoint and settings: a
-/// redirection is followed once, and members that the server rejects are replaced. If the server rejects
-/// that prompt, such as one that is too long, the request of another one shows whether it rejects all.
+/// redirection is followed once, and members that the server rejects are replaced, also if the status of the
+/// rejection is success. If the server rejects that prompt, such as one that is too long, the request of
+/// another one shows whether it rejects all.
 ///
 /// # Errors
 /// A redirection that cannot be followed: to another path of the interface, to another origin, to itself,
@@ -71,7 +73,12 @@ pub fn adapt(
         };
         match answer.status {
             200..=299 => {
-                adapted.note_success(&protocol, &answer, query);
+                let error = protocol.read_answer(sample, &answer).ok().and_then(|(_, error)| error);
+                match error.filter(AnswerBuilder::is_in_band) {
+                    None => adapted.note_success(&protocol, &answer, query),
+                    Some(error) if adapted.replace_rejected(&error.words) => continue,
+                    Some(_) => adapted.restore(&given),
+                }
                 break;
             }
             status @ 300..400 if is_redirection(status) || answer.location().is_some() => {
@@ -80,9 +87,7 @@ pub fn adapt(
             // Some servers fail because of a member that they do not know.
             400..600 if adapted.replace_rejected(&answer.words()) => {}
             status @ 400..500 => {
-                // What was replaced did not help.
-                adapted.settings = given.clone();
-                adapted.remarks.retain(|remark| remark.contains("redirects"));
+                adapted.restore(&given);
                 let kind = Kind::of_status(status).filter(|kind| *kind == Kind::Request);
                 let trouble = |kind| Trouble::of_status(kind, status, &answer.words());
                 let is_first = adapted.rejection.is_none();
@@ -160,6 +165,12 @@ pub fn force_lengths(
 }
 
 impl AdaptedServer {
+    /// Takes back what was replaced: it did not help.
+    fn restore(&mut self, given: &Settings) {
+        self.settings = given.clone();
+        self.remarks.retain(|remark| remark.contains("redirects"));
+    }
+
     /// Takes what an answer shows. If the server has rejected another prompt, it does not reject all.
     fn note_success(&mut self, protocol: &OpenAi, answer: &HttpAnswer, query: &ServerQuery<'_>) {
         if let Some(rejection) = self.rejection.take() {

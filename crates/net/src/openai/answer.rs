@@ -57,9 +57,18 @@ pub(super) trait AnswerSink {
     fn media(&mut self, _bytes: usize) {}
     /// The last choice has got an addition.
     fn added(&mut self) {}
-    /// Returns whether additions have made up the output of the last choice so far.
+    /// Returns whether additions have made up the output of the last choice so far, apart from thoughts.
     fn has_additions(&self) -> bool {
         false
+    }
+    /// Returns whether thoughts of the last choice came as additions.
+    fn has_added_thoughts(&self) -> bool {
+        false
+    }
+    /// Returns how many bytes at the begin of the text of a message came before, in earlier messages of the
+    /// stream.
+    fn repeated_bytes(&mut self, _text: &str) -> usize {
+        0
     }
     /// Content is a list of parts.
     fn content_parts(&mut self);
@@ -101,6 +110,27 @@ struct Wire<'a> {
     message: Option<&'a RawValue>,
     #[serde(borrow, default)]
     detail: Option<&'a RawValue>,
+    /// Errors under the names of Cloudflare, Baidu and others.
+    #[serde(borrow, default)]
+    errors: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error_code: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error_msg: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error_message: Option<&'a RawValue>,
+    /// What Groq adds to the last part of a stream.
+    #[serde(borrow, default)]
+    x_groq: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+struct GroqWire<'a> {
+    #[serde(borrow, default)]
+    usage: Option<&'a RawValue>,
+    /// Why the stream was stopped.
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
 }
 
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(of: D) -> Result<Option<T>, D::Error> {
@@ -128,7 +158,7 @@ struct Choice<'a> {
 
 /// A message, or the addition to a message.
 #[derive(Deserialize)]
-struct MessageText<'a> {
+pub(super) struct MessageText<'a> {
     /// Thoughts, under one of the names that servers use.
     #[serde(borrow, default)]
     reasoning_content: Option<Content<'a>>,
@@ -274,6 +304,14 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
     if let Some(state) = wire.base_resp.filter(|state| !is_answer && states_failure(state)) {
         return Err(in_band(state.get().as_bytes()));
     }
+    if !is_answer && states_error_otherwise(&wire, take) {
+        return Err(in_band(json));
+    }
+    let groq = wire.x_groq.and_then(|groq| serde_json::from_str::<GroqWire<'_>>(groq.get()).ok());
+    let groq = groq.unwrap_or_default();
+    if states_error(groq.error, true, take) {
+        return Err(in_band(wire.x_groq.map_or("{}", RawValue::get).as_bytes()));
+    }
     let Some(choices) = wire.choices.or_else(|| wire.usage.map(|_| None)) else {
         return Ok(false);
     };
@@ -299,7 +337,7 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
             message.as_ref().and_then(|of| of.content.as_ref()).is_some_and(Content::has_text);
         content(choice.text.filter(|_| !is_repeated), false, take);
         if let Some(message) = message {
-            read_message(message, take);
+            read_message(message, is_addition, take);
         }
         if is_addition {
             take.added();
@@ -315,15 +353,27 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
             take.choice_usage(claim);
         }
     }
-    if let Some(claim) = wire.usage.and_then(|usage| Claim::read(usage.get())) {
+    if let Some(claim) = wire.usage.or(groq.usage).and_then(|usage| Claim::read(usage.get())) {
         take.usage(claim);
     }
     Ok(true)
 }
 
-fn read_message(mut message: MessageText<'_>, take: &mut dyn AnswerSink) {
+/// Reads a message or an addition. Messages of a stream may repeat what came before.
+pub(super) fn read_message(
+    mut message: MessageText<'_>,
+    is_addition: bool,
+    take: &mut dyn AnswerSink,
+) {
     message.reasoning_details.iter().for_each(|of| take.thought_details(of.get()));
-    content(message.take_thought(), true, take);
+    let thought = message.take_thought();
+    content(thought.filter(|_| is_addition || !take.has_added_thoughts()), true, take);
+    if !is_addition && let Some(Content::Text(text)) = &mut message.content {
+        let repeated = take.repeated_bytes(text);
+        if repeated > 0 {
+            *text = Cow::Owned(text[repeated..].to_owned());
+        }
+    }
     if let Some(said) = &message.content {
         said.each_text(|text| take.said(text));
     }
@@ -368,6 +418,13 @@ pub(super) fn states_error(
     !is_empty
 }
 
+/// Returns whether a part without choices states an error under another name than `error`.
+fn states_error_otherwise(wire: &Wire<'_>, take: &mut dyn AnswerSink) -> bool {
+    let is_success = wire.error_code.is_some_and(|code| matches!(code.get(), "0" | "\"0\""));
+    let named = [wire.errors, wire.error_msg, wire.error_message, wire.error_code];
+    !is_success && named.into_iter().any(|error| states_error(error, true, take))
+}
+
 /// Returns whether the state of an answer is that of a failure.
 fn states_failure(state: &RawValue) -> bool {
     #[derive(Deserialize)]
@@ -378,15 +435,16 @@ fn states_failure(state: &RawValue) -> bool {
     serde_json::from_str(state.get()).is_ok_and(|state: State| state.status_code != 0)
 }
 
-/// Returns the text of a finish reason: a string, or the type of an object; and the words of the
-/// object.
+/// Returns the text of a finish reason: a string, or the type or reason of an object; and the words of
+/// the object.
 fn reason_text(json: &str) -> (String, String) {
     match serde_json::from_str(json) {
         Ok(Value::String(text)) => (text, String::new()),
         Ok(Value::Object(members)) => {
             let text = |name: &str| members.get(name).and_then(Value::as_str);
             let words = text("message").unwrap_or_default().to_owned();
-            (text("type").unwrap_or(json).to_owned(), words)
+            let reason = text("type").or_else(|| text("reason"));
+            (reason.unwrap_or(json).to_owned(), words)
         }
         _ => (json.to_owned(), String::new()),
     }

@@ -2,13 +2,30 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Api, Input, Message, Request, messages};
+use super::{Api, Input, Message, Request, messages, ollama};
 
 /// Member of a request for `/generate` that holds what concerns the choice of tokens.
 const SAMPLING: &str = "sampling_params";
 
 /// Member of a request for Text Generation Inference with this content.
 const PARAMETERS: &str = "parameters";
+
+/// Member of a request for Ollama with this content.
+const OPTIONS: &str = "options";
+
+/// Members of a request for Ollama that stand beside its options.
+const BESIDE_OPTIONS: [&str; 10] = [
+    "format",
+    "keep_alive",
+    "logprobs",
+    "messages",
+    "model",
+    OPTIONS,
+    "stream",
+    "think",
+    "tools",
+    "top_logprobs",
+];
 
 /// Members of a request for `/generate` that stand beside the sampling parameters.
 const BESIDE_SAMPLING: [&str; 22] = [
@@ -39,7 +56,7 @@ const BESIDE_SAMPLING: [&str; 22] = [
 /// Returns the members of a request to an endpoint.
 pub(super) fn members(request: &Request, api: Api) -> Map<String, Value> {
     let mut body = Map::new();
-    if !request.model.is_empty() && !api.is_beside_v1() {
+    if !request.model.is_empty() && api.has_model() {
         body.insert("model".into(), json!(request.model));
     }
     input(&request.input, api, &mut body);
@@ -52,6 +69,9 @@ pub(super) fn members(request: &Request, api: Api) -> Map<String, Value> {
     if api == Api::Tgi {
         // Otherwise whole answers have neither counts nor a reason.
         set(&mut body, api, "details", json!(true));
+    } else if api == Api::Ollama {
+        // Without this member it streams.
+        body.insert("stream".into(), json!(request.stream));
     } else if request.stream && api.is_text() {
         body.insert("stream".into(), json!(true));
         if request.include_usage && matches!(api, Api::Chat | Api::Completions) {
@@ -67,7 +87,7 @@ pub(super) fn members(request: &Request, api: Api) -> Map<String, Value> {
 fn input(input: &Input, api: Api, body: &mut Map<String, Value>) {
     let name = match api {
         Api::Completions | Api::Images => "prompt",
-        Api::Chat | Api::Messages => "messages",
+        Api::Chat | Api::Messages | Api::Ollama => "messages",
         Api::Tgi => "inputs",
         Api::Responses | Api::Embeddings => "input",
         Api::Generate => "text",
@@ -86,6 +106,9 @@ fn input(input: &Input, api: Api, body: &mut Map<String, Value>) {
         Input::Messages(all) if api == Api::Messages => {
             return messages::add_messages(all, body);
         }
+        Input::Messages(all) if api == Api::Ollama => {
+            (name, all.iter().map(ollama::message).collect())
+        }
         Input::Messages(all) => (name, all.iter().map(Message::to_json).collect()),
         Input::Ranking { query, documents } => {
             body.insert("query".into(), json!(query));
@@ -98,9 +121,10 @@ fn input(input: &Input, api: Api, body: &mut Map<String, Value>) {
 
 /// Returns the object of an endpoint that holds what concerns the choice of tokens, and the members
 /// that stand beside it.
-fn sampling(api: Api) -> Option<(&'static str, &'static [&'static str])> {
+pub(super) fn sampling(api: Api) -> Option<(&'static str, &'static [&'static str])> {
     match api {
         Api::Generate => Some((SAMPLING, &BESIDE_SAMPLING)),
+        Api::Ollama => Some((OPTIONS, &BESIDE_OPTIONS)),
         Api::Tgi => Some((PARAMETERS, &["inputs", PARAMETERS])),
         _ => None,
     }
@@ -124,13 +148,13 @@ pub(super) fn set(body: &mut Map<String, Value>, api: Api, name: &str, value: Va
     }
 }
 
-/// Removes a member.
-pub(super) fn remove(body: &mut Map<String, Value>, name: &str) {
+/// Removes a member, also from the object of the sampling parameters.
+pub(super) fn remove(body: &mut Map<String, Value>, api: Api, name: &str) {
     body.shift_remove(name);
-    for own in [SAMPLING, PARAMETERS] {
-        if let Some(Value::Object(sampling)) = body.get_mut(own) {
-            sampling.shift_remove(name);
-        }
+    if let Some((own, _)) = sampling(api)
+        && let Some(Value::Object(sampling)) = body.get_mut(own)
+    {
+        sampling.shift_remove(name);
     }
 }
 
@@ -223,7 +247,7 @@ mod tests {
         let mut body = members(&request(Input::Text("a".into())), Api::Generate);
         set(&mut body, Api::Generate, "sampling_params", json!({"top_p": 1, "temperature": 2}));
         set(&mut body, Api::Generate, "return_logprob", json!(true));
-        remove(&mut body, "max_new_tokens");
+        remove(&mut body, Api::Generate, "max_new_tokens");
         assert_eq!(body["sampling_params"], json!({"temperature": 2, "top_p": 1}));
         assert_eq!(body["return_logprob"], true);
     }

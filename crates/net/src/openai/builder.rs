@@ -5,7 +5,7 @@ mod account;
 use super::answer::{AnswerSink, CallPart, in_band, no_answer, read_into, without_choices};
 use super::usage::{Claim, PartCounts};
 use super::vectors::Expectation;
-use super::{Api, generate, images, messages, responses, tgi, transcription, vectors};
+use super::{Api, generate, images, messages, ollama, responses, tgi, transcription, vectors};
 use crate::ledger::Finish;
 use crate::openai::DONE;
 use crate::protocol::Reply;
@@ -33,8 +33,12 @@ pub(super) enum Form {
 struct Choice {
     is_there: bool,
     bytes: u32,
-    /// Its output came as additions.
+    /// Bytes of thoughts among them.
+    thought_bytes: u32,
+    /// Its output came as additions, apart from thoughts.
     has_additions: bool,
+    /// Its thoughts came as additions.
+    has_added_thoughts: bool,
     finish: Option<Finish>,
 }
 
@@ -55,6 +59,10 @@ pub(super) struct AnswerBuilder {
     pub has_silent_token: bool,
     /// Calls of tools come with an event before their content.
     pub announces_calls: bool,
+    /// Position of the current item of the Responses interface, if it is stated.
+    pub item: Option<u64>,
+    /// Bytes of output before the content of that item.
+    pub bytes_before: usize,
     /// `[DONE]` came.
     pub is_done: bool,
     /// Message of the first choice, if it is collected.
@@ -129,6 +137,9 @@ impl AnswerSink for AnswerBuilder {
         }
         if let Some(choice) = self.choices.get_mut(self.current) {
             choice.bytes = choice.bytes.saturating_add(bytes);
+            if is_thought {
+                choice.thought_bytes = choice.thought_bytes.saturating_add(bytes);
+            }
         }
     }
 
@@ -197,12 +208,35 @@ impl AnswerSink for AnswerBuilder {
 
     fn added(&mut self) {
         if let Some(choice) = self.choices.get_mut(self.current) {
-            choice.has_additions |= choice.bytes > 0;
+            choice.has_additions |= choice.bytes > choice.thought_bytes;
+            choice.has_added_thoughts |= choice.thought_bytes > 0;
         }
     }
 
     fn has_additions(&self) -> bool {
         self.choices.get(self.current).is_some_and(|choice| choice.has_additions)
+    }
+
+    fn has_added_thoughts(&self) -> bool {
+        self.choices.get(self.current).is_some_and(|choice| choice.has_added_thoughts)
+    }
+
+    /// A message that extends the text of all messages before it repeats that text. So does one that is equal
+    /// to it, if another one has extended it before.
+    fn repeated_bytes(&mut self, text: &str) -> usize {
+        let before = self.text.len();
+        let has_extended = self.parts > 1;
+        let is_longer = text.len() > before || (has_extended && text.len() == before);
+        let is_repeated = self.is_stream
+            && self.choices.len() == 1
+            && self.repeated == before
+            && is_longer
+            && text.as_bytes().starts_with(&self.text);
+        if !is_repeated {
+            return 0;
+        }
+        self.repeated = text.len();
+        before
     }
 
     fn content_parts(&mut self) {
@@ -244,6 +278,8 @@ impl AnswerBuilder {
             model: String::new(),
             has_silent_token: false,
             announces_calls: false,
+            item: None,
+            bytes_before: 0,
             is_done: false,
             reply: None,
             trouble: None,
@@ -384,6 +420,11 @@ impl AnswerBuilder {
         self.is_cut_off |= self.trouble.take_if(|trouble| !Self::is_in_band(trouble)).is_some();
     }
 
+    /// Processes the lines between the events of a stream that has ended. JSON that ends too early was cut off.
+    pub fn unended_line(&mut self, lines: &[u8]) {
+        self.is_cut_off |= !self.is_done && is_cut_off(lines);
+    }
+
     /// Processes a part of a stream. Some gateways send parts about their filters or their state,
     /// which have no choices.
     fn part(&mut self, json: &[u8], name: &[u8]) {
@@ -395,6 +436,7 @@ impl AnswerBuilder {
             Api::Responses => responses::event(json, name, self).map(|()| true),
             Api::Generate => generate::read(json, self),
             Api::Messages => messages::event(json, name, self).map(|()| true),
+            Api::Ollama => ollama::read(json, self),
             Api::Tgi => tgi::read(json, self),
             Api::Transcriptions => transcription::event(json, self),
             _ => read_into(json, self),
@@ -421,6 +463,7 @@ impl AnswerBuilder {
             Api::Responses => responses::whole(json, self),
             Api::Generate => generate::read(json, self),
             Api::Messages => messages::whole(json, self),
+            Api::Ollama => ollama::read(json, self),
             Api::Tgi => tgi::read(json, self),
             Api::Transcriptions => transcription::whole(json, self),
             Api::Embeddings => vectors::embeddings(json, expected, self),
@@ -476,7 +519,7 @@ pub(super) fn is_event(line: &[u8]) -> bool {
 }
 
 /// Returns whether more bytes could make these complete JSON.
-fn is_cut_off(json: &[u8]) -> bool {
+pub(super) fn is_cut_off(json: &[u8]) -> bool {
     let read = serde_json::from_slice::<serde::de::IgnoredAny>(json);
     read.is_err_and(|error| Kind::of_invalid_json(json, &error) == Kind::Cut)
 }

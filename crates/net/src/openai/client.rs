@@ -6,12 +6,13 @@ use dyno_loadgen::qsl::SampleIndex;
 use serde_json::{Map, Value};
 
 use super::answer::{in_band, without_choices};
-use super::builder::{AnswerBuilder, Form, is_event};
+use super::builder::{AnswerBuilder, Form, is_cut_off, is_event};
 use super::demands::Demands;
+use super::form::{MARK, form_of, has_events, has_lines};
 use super::live::{LiveConversations, recorded};
 use super::vectors::Expectation;
 use super::{Api, Input, Request as Body, body, error_words, transcription};
-use crate::ask::ServerQuery;
+use crate::ask::{HttpAnswer, ServerQuery};
 use crate::exchange::{Fields, HttpVersion, Method, Request};
 use crate::ledger::{AcceptedClasses, Class, Demand, Entry, Oddity, settle};
 use crate::protocol::{
@@ -142,15 +143,29 @@ impl OpenAi {
         {
             (sample, answer) = (other, ask(other));
         }
-        let answer = answer?;
+        // Whatever its class, an answer has an account.
+        self.read_answer(sample, &answer?).map(|(entry, _)| entry)
+    }
+
+    /// Reads an answer to the request of a sample. Returns its account, and why it is no success.
+    ///
+    /// # Errors
+    /// An answer that cannot be read.
+    pub(super) fn read_answer(
+        &self,
+        sample: SampleIndex,
+        answer: &HttpAnswer,
+    ) -> Result<(Entry, Option<Trouble>), Trouble> {
         let mut reader = self.reader();
         reader.expect(sample);
         reader.begin(answer.status, answer.fields())?;
         reader.data(answer.body())?;
         reader.finish()?;
-        // Whatever its class, an answer has an account.
-        let ended = reader.end(None).map(|_| ());
-        reader.entry().ok_or_else(|| ended.err().unwrap_or_else(without_choices))
+        let error = reader.end(None).map(|_| ()).err();
+        match reader.entry() {
+            Some(entry) => Ok((entry, error)),
+            None => Err(error.unwrap_or_else(without_choices)),
+        }
     }
 
     /// Returns the sample of the shortest prompt that differs from the first one, or the begin of another
@@ -225,9 +240,13 @@ impl OpenAi {
             body::set(&mut members, api, name, value.clone());
         }
         for name in without {
-            body::remove(&mut members, name);
+            body::remove(&mut members, api, name);
         }
-        let accept = if stream { "text/event-stream" } else { "application/json" };
+        let accept = match (stream, api) {
+            (false, _) => "application/json",
+            (true, Api::Ollama) => "application/x-ndjson",
+            (true, _) => "text/event-stream",
+        };
         let (kind, body) = match &prompt.input {
             Input::Recording(recording) => transcription::form(&members, recording),
             _ => ("application/json".into(), Value::Object(members).to_string().into_bytes()),
@@ -367,13 +386,14 @@ impl AnswerReader {
         if self.events.has_marks() || self.has_mark {
             entry.oddities.insert(Oddity::ByteOrderMark);
         }
-        if self.events.has_joined_events() {
+        if self.events.has_joined_events() && self.expects.0 != Api::Ollama {
             entry.oddities.insert(Oddity::JoinedEvents);
         }
         // What a server writes between events explains why they end.
         let words = self.events.ignored();
         if trouble.is_none()
             && !words.is_empty()
+            && !is_cut_off(words)
             && matches!(entry.class, Class::Cut | Class::Empty)
         {
             trouble = Some(in_band(words));
@@ -426,11 +446,14 @@ impl Reader for AnswerReader {
         self.builder.clear(api, expected);
         self.entry = None;
         let kind = fields.field("content-type").unwrap_or_default();
-        self.claims_stream =
-            kind.get(..17).is_some_and(|kind| kind.eq_ignore_ascii_case(b"text/event-stream"));
+        let has_lines = api.is_text() && has_lines(kind);
+        self.claims_stream = has_events(kind) || (has_lines && api == Api::Ollama);
         // Some servers ignore `stream`, and some send events under another content type, so the
-        // first bytes decide.
-        self.form = Kind::of_status(status).map(|_| Form::Whole);
+        // first bytes decide. Those of lines are the same as those of a whole answer.
+        self.form = match Kind::of_status(status) {
+            Some(_) => Some(Form::Whole),
+            None => has_lines.then_some(Form::Stream),
+        };
         Ok(())
     }
 
@@ -461,6 +484,7 @@ impl Reader for AnswerReader {
         let (before, builder) = (self.builder.parts, &mut self.builder);
         if is_stream {
             self.events.finish(|event| builder.unended_event(event)).map_err(too_long)?;
+            builder.unended_line(self.events.ignored());
         }
         Ok(ReadProgress {
             beats: builder.parts - before,
@@ -540,30 +564,6 @@ impl AnswerReader {
 /// Returns whether a status may concern one prompt, such as one that is too long, and not all requests.
 pub(super) fn may_reject_prompt(status: u16) -> bool {
     matches!(status, 400 | 413 | 422)
-}
-
-/// Byte order mark of UTF-8.
-const MARK: &[u8] = b"\xef\xbb\xbf";
-
-/// Returns the form of an answer that begins with these bytes; `None` if more are needed. What claims
-/// to be a stream is one unless it begins as JSON does. Anything else is one if it begins with a
-/// field or a comment, perhaps behind a byte order mark and line ends.
-fn form_of(begin: &[u8], claims_stream: bool) -> Option<Form> {
-    const FIELDS: [&[u8]; 6] = [b"data:", b"error:", b"event:", b"id:", b"retry:", b":"];
-    if begin.len() < MARK.len() && MARK.starts_with(begin) {
-        return None;
-    }
-    let begin = begin.strip_prefix(MARK).unwrap_or(begin).trim_ascii_start();
-    if claims_stream {
-        return begin.first().map(|&b| if b == b'{' { Form::Whole } else { Form::Stream });
-    }
-    if FIELDS.iter().any(|field| begin.starts_with(field)) {
-        Some(Form::Stream)
-    } else if FIELDS.iter().any(|field| field.starts_with(begin)) {
-        None
-    } else {
-        Some(Form::Whole)
-    }
 }
 
 fn too_long(_: sse::TooLongError) -> Trouble {

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::Api;
 use super::client::Settings;
+use super::{Api, body};
 use crate::ledger::Demand;
 use crate::workload::Prompt;
 
@@ -24,11 +24,10 @@ pub(super) struct Demands {
 impl Demands {
     pub(super) fn new(settings: &Settings) -> Self {
         let mut others = settings.others.clone();
-        // Members of `/generate` for sampling may come in their object.
-        for own in ["sampling_params", "parameters"] {
-            if let Some(Value::Object(sampling)) = settings.others.get(own) {
-                others.extend(sampling.clone());
-            }
+        // Members for sampling may come in the object of their interface.
+        let own = settings.api.and_then(body::sampling).map(|(own, _)| own);
+        if let Some(Value::Object(sampling)) = own.and_then(|own| settings.others.get(own)) {
+            others.extend(sampling.clone());
         }
         Self {
             api: settings.api,

@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::Message;
-use super::answer::{AnswerSink as _, in_band};
+use super::answer::{AnswerSink as _, in_band, states_error};
 use super::builder::AnswerBuilder;
 use super::repair::parsed;
 use super::usage::Claim;
@@ -29,6 +29,8 @@ struct EventWire<'a> {
     delta: Option<Delta<'a>>,
     #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
 }
 
 /// A whole answer, or the empty one at the begin of a stream.
@@ -44,6 +46,8 @@ struct AnswerWire<'a> {
     stop_reason: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
 }
 
 /// A text, a thought or a call of a tool. Streams begin a block with what it has so far.
@@ -135,6 +139,8 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
         }
         "message_stop" => take.is_done = true,
         "error" => return Err(in_band(json)),
+        // Some gateways report errors without a type.
+        "" if states_error(wire.error, false, take) => return Err(in_band(json)),
         // A ping, the end of a block, or an event of a later version.
         _ => {}
     }
@@ -148,7 +154,8 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
 pub(super) fn whole(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Trouble> {
     let mut repair = Vec::new();
     let wire: AnswerWire<'_> = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
-    if wire.kind.as_deref() == Some("error") {
+    let is_error = wire.kind.as_deref() == Some("error");
+    if is_error || states_error(wire.error, wire.content.is_some(), take) {
         return Err(in_band(json));
     }
     let Some(blocks) = wire.content else { return Err(no_answer(json)) };

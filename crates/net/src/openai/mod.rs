@@ -1,6 +1,6 @@
 //! Interfaces of servers of language models, without sockets: completions and chats in both
 //! directions, and clients of Responses, transcriptions, embeddings, rankings, images, SGLang's `/generate`,
-//! Anthropic's Messages, and Text Generation Inference.
+//! Anthropic's Messages, Ollama's chats, and Text Generation Inference.
 //!
 //! Source: the API reference of OpenAI ("Completions", "Chat", "Responses", "Embeddings",
 //! "Streaming"), those of Jina (rerank) and SGLang (native API), and observed deviations of
@@ -15,11 +15,13 @@ mod client;
 mod content;
 mod demands;
 mod fit;
+mod form;
 mod generate;
 mod images;
 mod live;
 mod message;
 mod messages;
+mod ollama;
 mod repair;
 mod request;
 mod responses;
@@ -36,6 +38,7 @@ pub use answer::{Part, Usage, error_words, read_part};
 pub use client::{LimitMember, OpenAi, Settings};
 pub use fit::{FittedPrompts, TextCounter, fit};
 pub use message::{Input, Message, Recording};
+pub(crate) use ollama::takes as ollama_takes;
 pub use request::Request;
 pub use usage::Claim;
 pub use write::{Writer, error_body, models_body, write_done};
@@ -56,6 +59,8 @@ pub enum Api {
     Generate,
     /// Answers messages, in Anthropic's interface.
     Messages,
+    /// Answers messages, in Ollama's own interface.
+    Ollama,
     /// Continues a prompt, in the interface of Text Generation Inference.
     Tgi,
     /// Returns the text of a recording.
@@ -70,12 +75,13 @@ pub enum Api {
 
 impl Api {
     /// All endpoints.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Completions,
         Self::Chat,
         Self::Responses,
         Self::Generate,
         Self::Messages,
+        Self::Ollama,
         Self::Tgi,
         Self::Transcriptions,
         Self::Embeddings,
@@ -92,6 +98,7 @@ impl Api {
             Self::Responses => "responses",
             Self::Generate => "generate",
             Self::Messages => "messages",
+            Self::Ollama => "ollama",
             Self::Tgi => "tgi",
             Self::Transcriptions => "transcriptions",
             Self::Embeddings => "embeddings",
@@ -100,7 +107,7 @@ impl Api {
         }
     }
 
-    /// Returns the path below that of the interface, which usually is `/v1`; those of SGLang and Text
+    /// Returns the path below that of the interface, which usually is `/v1`; those of SGLang, Ollama and Text
     /// Generation Inference lie beside it.
     #[must_use]
     pub fn path(self) -> &'static str {
@@ -110,6 +117,7 @@ impl Api {
             Self::Responses => "/responses",
             Self::Generate => "/generate",
             Self::Messages => "/messages",
+            Self::Ollama => "/api/chat",
             Self::Tgi => "/generate_stream",
             Self::Transcriptions => "/audio/transcriptions",
             Self::Embeddings => "/embeddings",
@@ -130,7 +138,12 @@ impl Api {
     /// Returns whether its path lies beside `/v1`.
     #[must_use]
     pub fn is_beside_v1(self) -> bool {
-        matches!(self, Self::Generate | Self::Tgi)
+        matches!(self, Self::Generate | Self::Ollama | Self::Tgi)
+    }
+
+    /// Returns whether requests name a model.
+    fn has_model(self) -> bool {
+        !matches!(self, Self::Generate | Self::Tgi)
     }
 
     /// Returns whether answers are texts, which can be streamed.
@@ -141,7 +154,7 @@ impl Api {
 
     /// Returns whether streams end with an event of their own, and not with `[DONE]`.
     fn has_end_event(self) -> bool {
-        matches!(self, Self::Responses | Self::Messages | Self::Tgi)
+        matches!(self, Self::Responses | Self::Messages | Self::Ollama | Self::Tgi)
     }
 
     /// Returns the member that demands a number of output tokens; `None` if there is none.
@@ -152,6 +165,7 @@ impl Api {
             Self::Generate => Some("min_new_tokens"),
             Self::Responses
             | Self::Messages
+            | Self::Ollama
             | Self::Tgi
             | Self::Transcriptions
             | Self::Embeddings
@@ -167,6 +181,7 @@ impl Api {
             Self::Completions | Self::Chat | Self::Messages => Some("max_tokens"),
             Self::Responses => Some("max_output_tokens"),
             Self::Generate | Self::Tgi => Some("max_new_tokens"),
+            Self::Ollama => Some("num_predict"),
             Self::Transcriptions | Self::Embeddings | Self::Rerank | Self::Images => None,
         }
     }

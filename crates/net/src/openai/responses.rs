@@ -19,10 +19,18 @@ struct EventWire<'a> {
     kind: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     delta: Option<Content<'a>>,
+    /// All that the deltas of a text contain, in the event that ends it.
+    #[serde(borrow, default, alias = "refusal")]
+    text: Option<Content<'a>>,
+    /// Position of the item.
+    #[serde(borrow, default)]
+    output_index: Option<&'a RawValue>,
     #[serde(borrow, default)]
     item: Option<Item<'a>>,
     #[serde(borrow, default)]
     response: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    error: Option<&'a RawValue>,
 }
 
 /// A whole answer.
@@ -95,22 +103,10 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
     let wire: EventWire<'_> = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
     let named = String::from_utf8_lossy(name);
     let kind = wire.kind.unwrap_or(named);
+    let index = wire.output_index.and_then(|index| index.get().parse().ok());
+    // The current item has had no content yet.
+    let is_new = take.item == index && take.output_bytes() == take.bytes_before;
     match &*kind {
-        "response.output_text.delta"
-        | "response.refusal.delta"
-        | "response.function_call_arguments.delta"
-        | "response.custom_tool_call_input.delta"
-        | "response.mcp_call_arguments.delta"
-        | "response.code_interpreter_call_code.delta"
-        | "response.audio.transcript.delta"
-        | "response.output_audio_transcript.delta" => say(wire.delta, false, take),
-        "response.reasoning_text.delta" | "response.reasoning.delta" => {
-            say(wire.delta, true, take);
-        }
-        "response.reasoning_summary_text.delta" | "response.reasoning_summary.delta" => {
-            take.has_summary = true;
-            say(wire.delta, true, take);
-        }
         "response.audio.delta" | "response.output_audio.delta" => {
             take.choice(0);
             wire.delta.iter().for_each(|data| data.each_text(|data| take.media(data.len())));
@@ -122,24 +118,58 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
                 take.announces_calls = true;
                 say(item.name, false, take);
             }
+            take.item = index;
+            take.bytes_before = take.output_bytes();
         }
-        // Some servers send calls only when they are complete.
-        "response.output_item.done" if !take.announces_calls => {
+        "response.output_item.done" => {
             if let Some(item) = wire.item.filter(Item::is_call) {
-                take.choice(0);
-                take.tool_call();
-                item.output().for_each(|(text, is_thought)| say(Some(text), is_thought, take));
+                end_call(item, is_new, take);
             }
         }
+        // Some servers call the end of a complete answer so.
+        "response.done" => end(wire.response, "completed", take)?,
         "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
-            let end = wire.response.map_or("{}", RawValue::get);
-            response(end.as_bytes(), kind.rsplit('.').next(), take)?;
-            take.is_done = true;
+            end(wire.response, kind.rsplit('.').next().unwrap_or_default(), take)?;
         }
         "error" => return Err(in_band(json)),
+        // Some gateways report errors without a type.
+        "" if states_error(wire.error, false, take) => return Err(in_band(json)),
+        kind if kind.ends_with(".delta") => addition(kind, wire.delta, take),
+        // Some servers send a text only when it is complete.
+        kind if kind.ends_with(".done") && is_new => addition(kind, wire.text, take),
         // Further events repeat the output, or announce it.
         _ => {}
     }
+    Ok(())
+}
+
+/// Takes text of an event of this type. Interfaces grow, so that no list of types is complete.
+fn addition(kind: &str, text: Option<Content<'_>>, take: &mut AnswerBuilder) {
+    let is_thought = kind.starts_with("response.reasoning");
+    let has_text = text.as_ref().is_some_and(Content::has_text);
+    take.has_summary |= has_text && kind.starts_with("response.reasoning_summary");
+    say(text, is_thought, take);
+}
+
+/// Takes a call that is complete, as far as it has not come before. Some servers send calls only now, and some
+/// only their arguments.
+fn end_call(item: Item<'_>, is_new: bool, take: &mut AnswerBuilder) {
+    if !take.announces_calls {
+        take.choice(0);
+        take.tool_call();
+        item.output().for_each(|(text, is_thought)| say(Some(text), is_thought, take));
+    } else if is_new {
+        [item.arguments, item.input, item.code].into_iter().for_each(|text| say(text, false, take));
+    }
+}
+
+/// Takes the end of an answer, whose status is `status` if it states none.
+///
+/// # Errors
+/// The server's message if it reports an error.
+fn end(answer: Option<&RawValue>, status: &str, take: &mut AnswerBuilder) -> Result<(), Trouble> {
+    response(answer.map_or("{}", RawValue::get).as_bytes(), Some(status), take)?;
+    take.is_done = true;
     Ok(())
 }
 

@@ -44,6 +44,7 @@ impl Claim {
                 claim.cached = detail(of, "cached_tokens");
                 let of = ["completion_tokens_details", "output_tokens_details"];
                 claim.reasoning = detail(of, "reasoning_tokens");
+                let rejected = detail(of, "rejected_prediction_tokens").unwrap_or(0);
                 // SGLang and others state them beside the other counts, DeepSeek under a name of its own.
                 let mut beside = |names: &[&str]| {
                     let found = names.iter().find_map(|name| usage.get(*name));
@@ -52,6 +53,11 @@ impl Claim {
                 claim.cached =
                     claim.cached.or_else(|| beside(&["cached_tokens", "prompt_cache_hit_tokens"]));
                 claim.reasoning = claim.reasoning.or_else(|| beside(&["reasoning_tokens"]));
+                // Tokens of a prediction that the answer does not contain are counted as output.
+                if claim.output.is_some_and(|output| rejected < output) {
+                    claim.output = claim.output.map(|output| output - rejected);
+                    claim.total = claim.total.map(|total| total.saturating_sub(rejected));
+                }
                 if claim.input.is_none() || claim.output.is_none() {
                     claim.oddities.insert(Oddity::PartialUsage);
                 }
@@ -235,6 +241,24 @@ mod tests {
             "completion_tokens_details":"x"}"#;
         let claim = Claim::read(odd).unwrap();
         assert_eq!((claim.cached, claim.reasoning), (None, None));
+    }
+
+    #[test]
+    fn tokens_of_a_prediction_that_the_answer_does_not_contain_are_no_output() {
+        let claim = |output: u32, rejected: u32| {
+            let json = format!(
+                "{{\"prompt_tokens\":5,\"completion_tokens\":{output},\"total_tokens\":{},
+                \"completion_tokens_details\":{{\"rejected_prediction_tokens\":{rejected},
+                \"accepted_prediction_tokens\":2}}}}",
+                5 + output
+            );
+            let claim = Claim::read(&json).unwrap();
+            (claim.output, claim.total)
+        };
+        assert_eq!(claim(304, 300), (Some(4), Some(9)));
+        assert_eq!(claim(304, 0), (Some(304), Some(309)));
+        // A server that counts them beside the output.
+        assert_eq!(claim(4, 300), (Some(4), Some(9)));
     }
 
     #[test]

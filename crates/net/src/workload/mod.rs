@@ -27,7 +27,7 @@ pub use rows::RowOptions;
 pub(crate) use synthetic::draw_words;
 pub use synthetic::{Shape, SyntheticPrompts, WORDS_REMARK};
 
-use crate::openai::{Api, Input, Message};
+use crate::openai::{Api, Input, Message, ollama_takes};
 
 /// Text before a prompt in whose place each request has another number of as many digits.
 pub const UNIQUE_MARK: &str = "000000000000000";
@@ -177,20 +177,28 @@ impl Workload {
     /// A prompt that the endpoint does not take.
     pub fn for_api(mut self, api: Api) -> Result<Self, String> {
         for (at, prompt) in self.prompts.iter_mut().enumerate() {
-            if let (Api::Chat | Api::Messages, Input::Text(text)) = (api, &mut prompt.input) {
+            let is_chat = matches!(api, Api::Chat | Api::Messages | Api::Ollama);
+            if let (true, Input::Text(text)) = (is_chat, &mut prompt.input) {
                 prompt.input = Input::Messages(vec![Message::new("user", std::mem::take(text))]);
             }
             let takes = match &prompt.input {
-                Input::Text(_) => {
-                    !matches!(api, Api::Chat | Api::Messages | Api::Rerank | Api::Transcriptions)
-                }
+                Input::Text(_) => !is_chat && !matches!(api, Api::Rerank | Api::Transcriptions),
                 Input::Tokens(_) => {
                     matches!(api, Api::Completions | Api::Generate | Api::Embeddings)
                 }
                 Input::Texts(_) => api == Api::Embeddings,
-                Input::Messages(_) => {
-                    matches!(api, Api::Chat | Api::Messages | Api::Responses)
+                Input::Messages(all) if api == Api::Ollama => {
+                    if !all.iter().all(ollama_takes) {
+                        let path = api.path();
+                        return Err(format!(
+                            "sample {} has a part that {path} does not accept: expected texts, and \
+                             images as files or data URIs",
+                            at + 1
+                        ));
+                    }
+                    true
                 }
+                Input::Messages(_) => is_chat || api == Api::Responses,
                 Input::Ranking { .. } => api == Api::Rerank,
                 Input::Recording(_) => api == Api::Transcriptions,
             };

@@ -1,8 +1,9 @@
 //! Peculiarities of servers and gateways that no figure may depend on. The bodies are what such servers
 //! send; what is expected follows from the meaning of their members.
 
-use dyno_net::ledger::{Class, Entry, Oddity};
+use dyno_net::ledger::{Class, Entry, Finish, Oddity};
 use dyno_net::openai::{Api, Settings};
+use dyno_net::protocol::TokenCounter;
 use dyno_net::trouble::Kind;
 use serde_json::json;
 
@@ -34,6 +35,41 @@ fn a_message_beside_an_addition_is_not_output_twice() {
     // Some servers name their additions messages.
     let message = json!({"choices": [{"message": {"content": "a"}}]}).to_string();
     assert_eq!(answer(&[&message, &message, DONE]).0, "aa");
+}
+
+#[test]
+fn messages_that_repeat_the_text_so_far_are_output_once() {
+    let message = |text: &str, reason: Option<&str>| {
+        let choice = json!({"index": 0, "finish_reason": reason, "message": {"content": text}});
+        json!({"choices": [choice]}).to_string()
+    };
+    let so_far = |end: &str| {
+        let events = [message("a", None), message("ab", None), message("abc", None)];
+        answer(&[&events[0], &events[1], &events[2], &message(end, Some("stop")), DONE])
+    };
+    for end in ["abc", ""] {
+        let (text, entry) = so_far(end);
+        assert_eq!((text.as_str(), entry.parts, entry.output), ("abc", 3, Some(3)), "{end}");
+    }
+    assert_eq!(so_far("abcd").0, "abcd");
+    // Messages that are additions do not begin with the text so far.
+    let additions = [message("a", None), message("b", None), message("ab", Some("stop"))];
+    assert_eq!(answer(&[&additions[0], &additions[1], &additions[2], DONE]).0, "abab");
+    // Another choice may begin with the text of the first one.
+    let other = json!({"choices": [{"index": 1, "finish_reason": "stop",
+        "message": {"content": "ab"}}]})
+    .to_string();
+    assert_eq!(answer(&[&message("a", Some("stop")), &other, DONE]).0, "aab");
+}
+
+#[test]
+fn thoughts_as_additions_do_not_replace_a_message() {
+    let thought = json!({"choices": [{"delta": {"reasoning_content": "t"}}]}).to_string();
+    for message in [json!({"content": "ab"}), json!({"content": "ab", "reasoning_content": "t"})] {
+        let end = json!({"choices": [{"message": message, "finish_reason": "stop"}]}).to_string();
+        let (text, entry) = answer(&[&thought, &end, DONE]);
+        assert_eq!((text.as_str(), entry.parts), ("tab", 2), "{end}");
+    }
 }
 
 #[test]
@@ -153,6 +189,80 @@ fn a_finish_reason_is_a_reason() {
         let part = json!({"choices": [{"delta": {}, "finish_reason": reason}]}).to_string();
         let (_, entry) = read(&settings(), EVENTS, &stream(&[&says("a"), &part, DONE]));
         assert_eq!(entry.unwrap().class, class, "{reason}");
+    }
+}
+
+#[test]
+fn a_finish_reason_may_be_an_object_with_a_reason() {
+    let part = json!({"choices": [{"delta": {}, "finish_reason": {"reason": "length"}}]});
+    let (_, entry) = answer(&[&says("a"), &part.to_string(), DONE]);
+    assert_eq!(entry.finish, Finish::Length);
+}
+
+#[test]
+fn groq_counts_tokens_in_its_own_member() {
+    let counts = json!({"queue_time": 0.1, "prompt_tokens": 7, "completion_tokens": 3,
+        "total_tokens": 10, "total_time": 0.2});
+    let begin = json!({"choices": [{"delta": {"content": "a"}}], "x_groq": {"id": "r"}});
+    let end = json!({"choices": [{"delta": {}, "finish_reason": "stop"}],
+        "x_groq": {"id": "r", "usage": counts}});
+    let (text, entry) = answer(&[&begin.to_string(), &says("bc"), &end.to_string(), DONE]);
+    assert_eq!((text.as_str(), entry.input, entry.output), ("abc", Some(7), Some(3)));
+    assert_eq!(entry.counted_by, TokenCounter::Server);
+}
+
+#[test]
+fn errors_under_other_names_are_errors() {
+    for error in [
+        json!({"success": false, "errors": [{"code": 1, "message": "lost"}]}),
+        json!({"error_code": 336_003, "error_msg": "lost"}),
+        json!({"error_message": "lost"}),
+        json!({"choices": [{"delta": {}, "finish_reason": "stop"}],
+            "x_groq": {"id": "r", "error": "lost"}}),
+    ] {
+        let body = stream(&[&says("a"), &error.to_string(), DONE]);
+        let (found, entry) = read(&settings(), EVENTS, &body);
+        let trouble = found.unwrap_err();
+        assert_eq!((trouble.kind, entry.unwrap().class), (Kind::InBand, Class::InBand), "{error}");
+        assert!(trouble.words.ends_with(": lost"), "{trouble}");
+    }
+    for none in [
+        json!({"success": true, "errors": []}),
+        json!({"error_code": 0, "error_msg": ""}),
+        json!({"error_code": "0", "error_msg": "success"}),
+        json!({"error_msg": ""}),
+        json!({"error_message": null}),
+    ] {
+        assert_eq!(answer(&[&says("a"), &none.to_string(), &ends("stop"), DONE]).0, "a", "{none}");
+    }
+}
+
+#[test]
+fn errors_without_a_type_are_errors_of_typed_interfaces() {
+    let error = json!({"error": {"message": "lost", "code": 500}}).to_string();
+    for api in [Api::Messages, Api::Responses] {
+        let typed = Settings { api: Some(api), ..settings() };
+        for (kind, body) in [(EVENTS, stream(&[&error])), (JSON, error.clone())] {
+            let (found, entry) = read(&typed, kind, &body);
+            assert!(found.unwrap_err().words.ends_with(": lost"), "{body}");
+            assert_eq!(entry.unwrap().class, Class::InBand, "{body}");
+        }
+    }
+}
+
+#[test]
+fn lines_of_json_are_a_stream() {
+    let counts = usage(&json!({"prompt_tokens": 5, "completion_tokens": 2}));
+    let lines = [says("a"), says("b"), ends("stop"), counts].join("\n");
+    let (found, entry) = read(&settings(), "application/x-ndjson", &lines);
+    let entry = entry.unwrap();
+    assert_eq!((found, entry.parts), (Ok(("ab".into(), 2)), 2));
+    assert!(entry.oddities.contains(Oddity::ContentType));
+    assert!(entry.oddities.contains(Oddity::JoinedEvents));
+    // A line that is cut off is no error of the server, also after the finish reason.
+    for length in [lines.find(&ends("stop")).unwrap() + 9, lines.len() - 1] {
+        let (found, _) = read(&settings(), "application/x-ndjson", &lines[..length]);
+        assert_eq!(found.unwrap_err().kind, Kind::Cut, "{length}");
     }
 }
 

@@ -216,6 +216,67 @@ fn several_calls_and_those_of_custom_tools_are_output_of_responses() {
 }
 
 #[test]
+fn what_comes_only_when_it_is_complete_is_output_of_responses() {
+    let at = |index: u64, mut event: Value| {
+        event["output_index"] = json!(index);
+        event
+    };
+    let added = |index: u64, item: &Value| {
+        at(index, json!({"type": "response.output_item.added", "item": item}))
+    };
+    let done = |index: u64, item: &Value| {
+        at(index, json!({"type": "response.output_item.done", "item": item}))
+    };
+    let call =
+        |arguments: &str| json!({"type": "function_call", "name": "f", "arguments": arguments});
+    let thought = at(0, json!({"type": "response.reasoning_text.done", "text": "hm"}));
+    let said = at(1, json!({"type": "response.output_text.done", "text": "Hi"}));
+    let item = |kind: &str| json!({"type": kind});
+    let end = end("completed", json!({"output": [], "usage": null}));
+    let body = events(&[
+        added(0, &item("reasoning")),
+        thought.clone(),
+        done(0, &item("reasoning")),
+        added(1, &item("message")),
+        said.clone(),
+        said.clone(),
+        done(1, &item("message")),
+        added(2, &call("")),
+        done(2, &call("{}")),
+        end.clone(),
+    ]);
+    let (text_of, beats, entry) = read(&text(Api::Responses), EVENTS, &body);
+    assert_eq!((text_of.unwrap().as_str(), beats, entry.class), ("hmHif{}", 4, Class::Whole));
+    // An item that ends after the next one has begun repeats what came before.
+    let body = events(&[
+        added(0, &item("reasoning")),
+        at(0, delta("reasoning_text", "hm")),
+        added(1, &item("message")),
+        thought,
+        at(1, delta("output_text", "Hi")),
+        added(2, &call("")),
+        said,
+        at(2, delta("function_call_arguments", "{}")),
+        done(2, &call("{}")),
+        end,
+    ]);
+    let (text_of, beats, _) = read(&text(Api::Responses), EVENTS, &body);
+    assert_eq!((text_of.unwrap().as_str(), beats), ("hmHif{}", 4));
+}
+
+#[test]
+fn responses_may_end_with_another_event_and_have_other_additions() {
+    for (status, finish) in [("completed", Finish::Stop), ("incomplete", Finish::Length)] {
+        let mut last = end(status, json!({"incomplete_details": {"reason": "max_output_tokens"}}));
+        last["type"] = json!("response.done");
+        let body = events(&[delta("content_part", "Hi"), delta("content_part", " there"), last]);
+        let (said, beats, entry) = read(&text(Api::Responses), EVENTS, &body);
+        assert_eq!((said.unwrap().as_str(), beats), ("Hi there", 2));
+        assert_eq!((entry.class, entry.finish), (Class::Whole, finish));
+    }
+}
+
+#[test]
 fn code_and_speech_are_output_of_responses() {
     let body = events(&[
         delta("code_interpreter_call_code", "x=1"),

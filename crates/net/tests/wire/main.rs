@@ -14,6 +14,7 @@ mod images;
 mod interfaces;
 mod oip_grpc;
 mod oip_http;
+mod ollama;
 mod openai;
 mod transcriptions;
 

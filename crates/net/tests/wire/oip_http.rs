@@ -40,8 +40,11 @@ fn protocol(form: Form, wanted: Option<&str>) -> Oip {
     Oip::new(Arc::new(model), form)
 }
 
+/// A model that declares one output.
 pub fn model() -> Arc<Model> {
-    Arc::new(Model::new(&metadata(), "", library(), None).unwrap())
+    let mut metadata = metadata();
+    metadata.outputs.truncate(1);
+    Arc::new(Model::new(&metadata, "", library(), None).unwrap())
 }
 
 /// Places in sequences, and requests without one.
@@ -183,6 +186,29 @@ fn what_is_no_answer_is_told() {
     assert_eq!(output("[-1,1]", "INT64", "[1]"), Kind::Malformed);
     assert_eq!(output("[9223372036854775807,9]", "INT64", "[1]"), Kind::Malformed);
     assert_eq!(output("[1,1]", "INT9", "[1]"), Kind::Malformed);
+}
+
+#[test]
+fn an_answer_has_all_outputs_that_its_request_asks_for() {
+    let one = |name: &str| match name {
+        "scores" => r#"{"name":"scores","shape":[1,2],"datatype":"FP32","data":[0.5,1]}"#,
+        _ => r#"{"name":"output0","shape":[1,1],"datatype":"INT64","data":[1]}"#,
+    };
+    let read = |wanted: Option<&str>, names: &[&str]| {
+        let outputs: Vec<&str> = names.iter().map(|name| one(name)).collect();
+        let body = format!("{{\"outputs\":[{}]}}", outputs.join(","));
+        read(&protocol(Form::Json, wanted), 200, &[], body.as_bytes(), None, 9)
+    };
+    for order in [["output0", "scores"], ["scores", "output0"]] {
+        assert_eq!(read(None, &order).unwrap().data, 1_i64.to_le_bytes());
+    }
+    let trouble = read(None, &["output0"]).unwrap_err();
+    assert_eq!(trouble.kind, Kind::Mismatch);
+    let words = "an answer without output 'scores', which the model declares; output=output0 \
+                 requests one output alone";
+    assert_eq!(trouble.words, words);
+    assert!(read(Some("output0"), &["output0"]).is_ok());
+    assert!(read(Some("scores"), &["scores"]).is_ok());
 }
 
 #[test]
@@ -522,7 +548,7 @@ fn an_answer_that_names_another_model_is_noticed() {
         let body = format!(
             r#"{{{name}"outputs":[{{"name":"output0","datatype":"INT64","shape":[1,1],"data":[1]}}]}}"#
         );
-        let mut reader = protocol(Form::Json, None).reader();
+        let mut reader = protocol(Form::Json, Some("output0")).reader();
         reader.begin(200, &crate::fields(&[])).unwrap();
         reader.data(body.as_bytes()).unwrap();
         reader.end(None).unwrap().other_model.map(|models| models.answered.to_owned())

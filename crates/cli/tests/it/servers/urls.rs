@@ -418,3 +418,51 @@ fn prompts_that_no_memory_holds_are_rejected_before_they_are_made() {
         assert!(ran.stderr.contains(words), "{options}: {}", ran.stderr);
     }
 }
+
+/// Ollama with one model, which answers two tokens.
+fn ollama(path: &str, _: &Value) -> (u16, &'static str, String) {
+    let line = |text: &str| {
+        let message = json!({"role": "assistant", "content": text});
+        json!({"model": "tiny", "message": message, "done": false})
+    };
+    match path {
+        "/v1/models" => (200, JSON, json!({"data": [{"id": "tiny"}]}).to_string()),
+        "/api/chat" => {
+            let mut end = line("");
+            end["done"] = json!(true);
+            end["done_reason"] = json!("stop");
+            end["prompt_eval_count"] = json!(9);
+            end["eval_count"] = json!(2);
+            let lines = format!("{}\n{}\n{end}\n", line("Hi"), line(" you"));
+            (200, "application/x-ndjson", lines)
+        }
+        _ => (404, JSON, json!({"error": "no such path"}).to_string()),
+    }
+}
+
+#[test]
+fn the_path_of_ollama_selects_its_interface() {
+    let (server, folder) = (Server::start(ollama), Folder::new());
+    let ran = folder.dyno(&format!(
+        "run http://{}/api/chat,temperature:=0 --num-prompts 4 --max-concurrency 2 \
+         --set max_client_lag_ns=0 --out out",
+        server.address
+    ));
+    assert!(ran.stdout.contains("TTFT"), "{}", ran.stdout);
+    let found = summary(&folder);
+    let metrics = &found["tests"][0]["metrics"];
+    assert_eq!(metrics["answers"]["whole"], 4, "{metrics}");
+    assert_eq!(
+        (&metrics["tokens"]["input"], &metrics["tokens"]["output"]),
+        (&json!(36), &json!(8))
+    );
+    assert_eq!(metrics["tokens"]["output_counted_by"], json!({"server": 4}));
+    let bodies = server.bodies.lock().unwrap();
+    let asked: Vec<&Value> = bodies.iter().filter(|body| body.is_object()).collect();
+    assert_eq!(asked.len(), 4 + 1);
+    for body in asked {
+        assert_eq!((&body["model"], &body["stream"]), (&json!("tiny"), &json!(true)));
+        assert_eq!(body["options"]["temperature"], 0, "{body}");
+        assert!(body["options"]["num_predict"].is_u64(), "{body}");
+    }
+}

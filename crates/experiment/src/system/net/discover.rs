@@ -194,11 +194,15 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
 
 /// Returns the failure of a server that speaks no protocol that is found out.
 fn no_known_server(text: &str, base: &str, status: u16) -> Failure {
-    Failure::set_up(format!(
+    let failure = Failure::set_up(format!(
         "{base} is neither OpenAI-compatible (HTTP status {status} for {text}/models) nor a server \
          of the Open Inference Protocol"
-    ))
-    .hint(
+    ));
+    // Ollama continues texts at a path that ends as that of SGLang.
+    if base.ends_with("/api") {
+        return failure.hint(format!("Ollama is measured with messages: dyno run {base}/chat"));
+    }
+    failure.hint(
         "if it is OpenAI-compatible and does not list its models, add model=NAME to the URL; \
          --system raw:URL measures any interface over HTTP (see dyno info systems)",
     )

@@ -562,6 +562,8 @@ mod tests {
             ("http://h:1", Some(Api::Generate), "http://h:1"),
             ("http://h:1/generate_stream?a=b", Some(Api::Tgi), "http://h:1?a=b"),
             ("http://h:1/v1", Some(Api::Tgi), "http://h:1"),
+            ("http://h:1/v1", Some(Api::Ollama), "http://h:1"),
+            ("http://h:1/api/chat", Some(Api::Ollama), "http://h:1"),
             ("http://h:1", Some(Api::Messages), "http://h:1/v1"),
         ] {
             assert_eq!(with_path(url, api), expected, "{url}");

@@ -298,6 +298,7 @@ impl AnswerBuilder {
             Class::Cut if self.api == Api::Messages => {
                 "the answer has neither a stop_reason nor the event message_stop".into()
             }
+            Class::Cut if self.api == Api::Ollama => "the stream ended without done: true".into(),
             Class::Cut if self.api == Api::Tgi => "the stream ended without generated_text".into(),
             Class::Cut => "the stream ended with neither [DONE] nor a finish_reason".into(),
             Class::Aborted => {

@@ -305,6 +305,47 @@ fn what_a_server_rejects_is_replaced_before_a_run() {
     }
 }
 
+/// Answers with errors whose status is success: requests with this member, or all.
+fn reporting(member: &'static str, reports_all: bool, is_event: bool) -> Faulty {
+    Faulty::start(move |mut stream| {
+        while let Some(body) = request(&mut stream) {
+            let has_member = String::from_utf8_lossy(&body).contains(&format!("\"{member}\""));
+            let error = format!(r#"{{"error":{{"message":"unknown member {member}"}}}}"#);
+            let answer = if !has_member && !reports_all {
+                r#"{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}"#.to_owned()
+            } else if is_event {
+                format!("data: {error}\n\n")
+            } else {
+                error
+            };
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", answer.len());
+            if stream.write_all(format!("{head}{answer}").as_bytes()).is_err() {
+                return;
+            }
+        }
+    })
+}
+
+#[test]
+fn an_error_with_a_status_of_success_is_a_rejection() {
+    let adapted = |server: &Faulty| {
+        let (endpoint, trust) = (endpoint(server.address), Trust::default());
+        let query = question(&endpoint, HttpVersion::Http1, &trust);
+        adapt(&query, &workload(), openai()).unwrap()
+    };
+    for is_event in [false, true] {
+        let found = adapted(&reporting("max_tokens", false, is_event));
+        assert_eq!(found.settings.limit_member, LimitMember::MaxCompletionTokens);
+        assert_eq!((found.requests, found.remarks.len()), (2, 1));
+        let found = adapted(&reporting("stream_options", false, is_event));
+        assert!(!found.settings.asks_usage && found.remarks[0].contains("stream_options"));
+        // What does not help is not kept.
+        let found = adapted(&reporting("max_tokens", true, is_event));
+        assert_eq!(found.settings.limit_member, LimitMember::MaxTokens);
+        assert_eq!((found.requests, found.remarks.len()), (2, 0));
+    }
+}
+
 #[test]
 fn a_redirection_within_the_origin_is_followed_once() {
     let server = FaultServer::start("127.0.0.1:0").unwrap();

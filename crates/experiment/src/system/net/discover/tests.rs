@@ -12,12 +12,20 @@ fn urls_in_the_forms_that_people_copy_have_one_base() {
         ("http://h:1/v1/completions", "http://h:1/v1", Some(Api::Completions)),
         ("http://h:1/v1/embeddings", "http://h:1/v1", Some(Api::Embeddings)),
         ("http://h:1/generate", "http://h:1/v1", Some(Api::Generate)),
+        ("http://h:1/api/chat", "http://h:1/v1", Some(Api::Ollama)),
         ("https://h/gateway/llm", "https://h/gateway/llm", None),
         ("http://[::1]:1", "http://[::1]:1/v1", None),
     ] {
         let (short, found) = without_path(url);
         assert_eq!((text_base(short).as_str(), found), (base, api), "{url}");
     }
+}
+
+#[test]
+fn a_path_of_ollama_that_is_not_measured_is_answered_with_the_other_one() {
+    let hints = |base: &str| no_known_server(base, base, 404).hints().join(" ");
+    assert!(hints("http://h:1/api").contains("dyno run http://h:1/api/chat"));
+    assert!(hints("http://h:1").contains("--system raw:URL"));
 }
 
 #[test]
