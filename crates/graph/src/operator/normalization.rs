@@ -134,16 +134,18 @@ fn normalize(line: &mut [f32], form: Form) {
     let most = line.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     match form {
         Form::Shares => {
-            let mut sum = 0.0;
+            // A sum of many small numbers in `f32` loses digits.
+            let mut sum = 0.0_f64;
             for x in line.iter_mut() {
                 *x = exp(*x - most);
-                sum += *x;
+                sum += f64::from(*x);
             }
+            let sum = sum as f32;
             line.iter_mut().for_each(|x| *x /= sum);
         }
         Form::Logarithms => {
-            let sum: f32 = line.iter().map(|x| exp(x - most)).sum();
-            let shift = sum.ln();
+            let sum: f64 = line.iter().map(|x| f64::from(exp(x - most))).sum();
+            let shift = sum.ln() as f32;
             line.iter_mut().for_each(|x| *x = *x - most - shift);
         }
         Form::Winner => {
