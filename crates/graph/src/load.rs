@@ -6,6 +6,7 @@ use dyno_onnx::{Attribute, Body, Model, Node, Port, Tensor, infer};
 use dyno_rnn::import::reroll;
 use dyno_tensors::Elements;
 
+use crate::fused;
 use crate::graph::{Block, Graph, GraphError, Step, Work};
 use crate::node::{InputType, NodeReader, Operation};
 use crate::operator;
@@ -26,6 +27,8 @@ pub(crate) fn graph(model: &Model) -> Result<Graph, GraphError> {
     let (mut rolled, _) = reroll(model);
     // Shapes that a file declares may be wrong. Those that are inferred are not.
     rolled.value_info.clear();
+    let version = version_of(&rolled.operator_sets, "");
+    fused::expand(&mut rolled.nodes, version);
     let model = &rolled;
     let facts = infer(model, &BTreeMap::new()).facts;
     let mut loader = Loader {
@@ -230,11 +233,8 @@ impl<'m> Loader<'m> {
         inputs.map(|name| self.types.get(name).copied()).collect()
     }
 
-    /// Returns the version of an operator set; the standard one may have either of two names.
     fn version(&self, domain: &str) -> i64 {
-        let is_it =
-            |set: &&(String, i64)| set.0 == domain || (domain.is_empty() && set.0 == "ai.onnx");
-        self.model.operator_sets.iter().find(is_it).map_or(1, |set| set.1)
+        version_of(&self.model.operator_sets, domain)
     }
 
     fn outputs(&mut self, node: &'m Node) -> Vec<Option<usize>> {
@@ -310,6 +310,12 @@ impl<'m> Loader<'m> {
             }
         }
     }
+}
+
+/// Returns the version of an operator set; the standard one may have either of two names.
+fn version_of(sets: &[(String, i64)], domain: &str) -> i64 {
+    let is_it = |set: &&(String, i64)| set.0 == domain || (domain.is_empty() && set.0 == "ai.onnx");
+    sets.iter().find(is_it).map_or(1, |set| set.1)
 }
 
 fn size_in_bytes(value: &Value) -> usize {

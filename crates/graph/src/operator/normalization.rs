@@ -97,6 +97,37 @@ fn by_moments(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
                 Ok(outputs)
             })))
         }
+        _ => by_mean_square(reader),
+    }
+}
+
+/// Reads operators that divide by the root of a mean square.
+fn by_mean_square(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
+    match name(reader) {
+        // ONNX Runtime writes it without a domain of its own.
+        ("", "RMSNormalization" | "SimplifiedLayerNormalization") => {
+            let (along, epsilon) = (reader.axis("axis", -1)?, reader.float("epsilon", 1e-5)?);
+            reader.ignore("stash_type");
+            Ok(Some(Box::new(move |frame| {
+                root_mean_square(frame.input(0)?, frame.input(1)?, along, epsilon)
+            })))
+        }
+        ("com.microsoft", "SkipSimplifiedLayerNormalization") => {
+            let epsilon = reader.float("epsilon", 1e-5)?;
+            Ok(Some(Box::new(move |frame| {
+                let add =
+                    |a: &Value, b: &Value| super::broadcast::zip::<f32, f32>(a, b, |a, b| a + b);
+                let mut sum = add(frame.input(0)?, frame.input(1)?)?;
+                if let Some(bias) = frame.get(3) {
+                    sum = add(&sum, bias)?;
+                }
+                let mut outputs = root_mean_square(&sum, frame.input(2)?, -1, epsilon)?;
+                // A mean, which is not subtracted, is between them.
+                outputs.insert(1, outputs[1].clone());
+                outputs.push(sum);
+                Ok(outputs)
+            })))
+        }
         _ => Ok(None),
     }
 }
@@ -297,6 +328,35 @@ fn layer_normalization(
         Value::new(dims.clone(), means)?,
         Value::new(dims, factors)?,
     ])
+}
+
+/// Returns the numbers divided by the root of their mean square, and the inverse of this root for each
+/// line.
+fn root_mean_square(
+    value: &Value,
+    scale: &Value,
+    along: i64,
+    epsilon: f32,
+) -> Result<Vec<Value>, String> {
+    let at = axis(along, value.dims().len())?;
+    let (outer, inner) = value.dims().split_at(at);
+    let width: usize = inner.iter().product();
+    let scale = layout::expanded_to(scale, inner)?;
+    let scale = scale.all::<f32>()?;
+    let mut all = value.all::<f32>()?.to_vec();
+    let mut factors = Vec::new();
+    for line in all.chunks_exact_mut(width.max(1)) {
+        let squares: f64 = line.iter().map(|x| f64::from(*x).powi(2)).sum();
+        let factor = 1.0 / (squares / width as f64 + f64::from(epsilon)).sqrt();
+        for (x, scale) in line.iter_mut().zip(scale) {
+            *x = (f64::from(*x) * factor) as f32 * scale;
+        }
+        factors.push(factor as f32);
+    }
+    let mut dims = outer.to_vec();
+    dims.resize(value.dims().len(), 1);
+    factors.resize(dims.iter().product(), 0.0);
+    Ok(vec![Value::new(value.dims(), all)?, Value::new(dims, factors)?])
 }
 
 /// Local response normalization over channels.
