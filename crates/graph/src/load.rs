@@ -193,7 +193,8 @@ impl<'m> Loader<'m> {
         let operation = operator::read(&reader).map_err(failed)?;
         reader.expect_all_read().map_err(failed)?;
         if are_known && operator::is_pure(node) {
-            match self.folded(&operation, inputs.iter().map(known).collect()) {
+            let values = inputs.iter().map(known).collect();
+            match self.folded(&operation, values) {
                 Ok(Some(values)) if values.len() >= node.outputs.len() => {
                     let slots = self.outputs(node);
                     let known = slots.into_iter().zip(values);

@@ -2,7 +2,7 @@
 //! independent evaluator must agree.
 
 use dyno_graph::Value;
-use dyno_onnx::{Attribute, Element, Model};
+use dyno_onnx::{Attribute, Element, Model, Port};
 use dyno_oracle::{Tensor, Values};
 
 use super::standard::{integer, integers, text};
@@ -159,4 +159,28 @@ fn quantized_products_have_scales_and_a_bias() {
     let x = Some(floats(&[1, 2], &[255.0, 0.0]));
     let product = [x, b, number(0.5), zero(0)];
     check("DynamicQuantizeMatMul", &product, &[], &floats(&[1, 2], &[127.5, 255.0]));
+}
+
+/// The root of the mean square of 3 and 4 is the root of 12.5.
+#[test]
+fn numbers_are_divided_by_the_root_of_their_mean_square() {
+    let root = 12.5_f32.sqrt();
+    let expected = floats(&[1, 2], &[3.0 / root, 8.0 / root]);
+    let (x, scale) = (floats(&[1, 2], &[3.0, 4.0]), floats(&[2], &[1.0, 2.0]));
+    let exact = [("epsilon", Attribute::Float(0.0))];
+    super::check("RMSNormalization", 23, &[x, scale.clone()], &exact, &expected);
+    let inputs = [floats(&[1, 2], &[2.0, 3.0]), floats(&[1, 2], &[1.0, 1.0]), scale];
+    let mut net = fused("SkipSimplifiedLayerNormalization", &inputs.clone().map(Some), &exact);
+    let ends = ["mean", "inverse", "sum"];
+    net.nodes[0].outputs.extend(ends.map(str::to_owned));
+    let port = |name: &str| Port { name: name.to_owned(), element: None, shape: None };
+    net.outputs.extend(ends.map(port));
+    let found = session(&net).run(&inputs).expect("a valid case");
+    let near = |at: usize, expected: &[f32]| {
+        let found = found[at].as_slice::<f32>().expect("floats");
+        assert!(found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5), "{at}: {found:?}");
+    };
+    near(0, &[3.0 / root, 8.0 / root]);
+    near(2, &[1.0 / root]);
+    near(3, &[3.0, 4.0]);
 }

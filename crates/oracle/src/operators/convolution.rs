@@ -80,7 +80,7 @@ fn convolve(
     let mut place = 0;
     for_each_index(&windows.outputs, |window| {
         sources.clear();
-        let mut number = 0;
+        let mut number = 0_usize;
         for_each_index(kernel, |tap| {
             if let Some(source) = windows.source(window, tap, sizes) {
                 sources.push((number, position(&source, sizes)));
