@@ -36,6 +36,11 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
                 })
             })
         }
+        ("", "MeanVarianceNormalization") => {
+            let axes = reader.ints("axes")?.unwrap_or_else(|| vec![0, 2, 3]);
+            reader.check_axes(&axes, 0)?;
+            one(move |frame| mean_variance(frame.input(0)?, &axes))
+        }
         ("", "LRN") => {
             let [alpha, beta] = [reader.float("alpha", 1e-4)?, reader.float("beta", 0.75)?];
             let (bias, size) = (reader.float("bias", 1.0)?, reader.int("size", 0)?);
@@ -328,6 +333,28 @@ fn layer_normalization(
         Value::new(dims.clone(), means)?,
         Value::new(dims, factors)?,
     ])
+}
+
+/// Returns the numbers minus their mean over some axes, divided by their deviation.
+fn mean_variance(value: &Value, axes: &[i64]) -> Result<Value, String> {
+    let rank = value.dims().len();
+    let axes: Vec<usize> = axes.iter().map(|at| axis(*at, rank)).collect::<Result<_, _>>()?;
+    let (combined, kept): (Vec<usize>, Vec<usize>) = (0..rank).partition(|at| axes.contains(at));
+    let width: usize = combined.iter().map(|at| value.dims()[*at]).product();
+    let order = [kept, combined].concat();
+    let turned = layout::transposed(value, Some(&order))?;
+    let dims = turned.dims().to_vec();
+    let mut all = turned.into_vec::<f32>()?;
+    for line in all.chunks_exact_mut(width.max(1)) {
+        let (mean, factor) = moments(line, 0.0);
+        let deviation = 1.0 / factor + 1e-9;
+        line.iter_mut().for_each(|x| *x = ((f64::from(*x) - mean) / deviation) as f32);
+    }
+    let mut back = vec![0; rank];
+    for (place, at) in order.iter().enumerate() {
+        back[*at] = place;
+    }
+    layout::transposed(&Value::new(dims, all)?, Some(&back))
 }
 
 /// Returns the numbers divided by the root of their mean square, and the inverse of this root for each

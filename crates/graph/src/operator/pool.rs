@@ -38,6 +38,24 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
                 Value::new(dims, averages(&sums, &axes, counts_padding))
             })
         }
+        "LpPool" => {
+            let (sliding, p) = (Sliding::read(reader)?, norm(reader)?);
+            one(move |frame| {
+                let add = |sum: f64, x: f32| sum + f64::from(x).abs().powi(p);
+                let (dims, sums, _) = pool(frame.input(0)?, &sliding, 0.0, add)?;
+                let roots = sums.iter().map(|sum| sum.powf(1.0 / f64::from(p)) as f32);
+                Value::new(dims, roots.collect())
+            })
+        }
+        "GlobalLpPool" => {
+            let p = norm(reader)?;
+            one(move |frame| {
+                global(frame.input(0)?, |all| {
+                    let sum: f64 = all.iter().map(|x| f64::from(*x).abs().powi(p)).sum();
+                    sum.powf(1.0 / f64::from(p)) as f32
+                })
+            })
+        }
         "GlobalAveragePool" => one(|frame| {
             global(frame.input(0)?, |all| {
                 (all.iter().map(|x| f64::from(*x)).sum::<f64>() / all.len() as f64) as f32
@@ -48,6 +66,12 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         }),
         _ => Ok(None),
     }
+}
+
+/// Returns the exponent of a norm.
+fn norm(reader: &NodeReader<'_>) -> Result<i32, String> {
+    let p = reader.int("p", 2)?;
+    i32::try_from(p).ok().filter(|p| *p > 0).ok_or_else(|| format!("norm {p} is not supported"))
 }
 
 /// Returns the greater number, or NaN if one of the two is: `f32::max` would drop it.

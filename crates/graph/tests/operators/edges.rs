@@ -155,6 +155,24 @@ fn new_versions_compute_the_same() {
     assert!(error.contains("versions 7 to 28"), "{error}");
 }
 
+/// The deviation of 1 and 3 is 1, and that of equal numbers is 0. The norm of 3 and 4 is 5.
+#[test]
+fn deviations_and_norms_are_those_of_channels_and_windows() {
+    let x = floats(&[1, 2, 1, 2], &[1.0, 3.0, 5.0, 5.0]);
+    let expected = floats(&[1, 2, 1, 2], &[-1.0, 1.0, 0.0, 0.0]);
+    check("MeanVarianceNormalization", 13, std::slice::from_ref(&x), &[], &expected);
+    let last = [integers("axes", &[-1, 1])];
+    let expected = floats(&[1, 2, 1, 2], &[-5.0, -1.0, 3.0, 3.0].map(|x| x / 11_f32.sqrt()));
+    check("MeanVarianceNormalization", 13, &[x], &last, &expected);
+    let line = floats(&[1, 1, 3], &[3.0, -4.0, 0.0]);
+    let kernel = integers("kernel_shape", &[2]);
+    let lines = std::slice::from_ref(&line);
+    check("LpPool", 18, lines, std::slice::from_ref(&kernel), &floats(&[1, 1, 2], &[5.0, 4.0]));
+    let sums = [kernel, integer("p", 1)];
+    check("LpPool", 18, lines, &sums, &floats(&[1, 1, 2], &[7.0, 4.0]));
+    check("GlobalLpPool", 7, lines, &[], &floats(&[1, 1, 1], &[5.0]));
+}
+
 /// Weights of more than 16 MiB that a node transposes, as exporters write them.
 #[test]
 fn large_weights_of_a_layer_may_be_transposed() {
