@@ -155,6 +155,22 @@ fn new_versions_compute_the_same() {
     assert!(error.contains("versions 7 to 28"), "{error}");
 }
 
+/// The standard has no sum of numbers of 16 and of 32 bits, which are both `f32` in the run.
+#[test]
+fn types_are_not_mixed() {
+    let sum = |types: [Element; 2]| {
+        let mut net = model("Add", 17, 2, &[]);
+        for (port, element) in net.inputs.iter_mut().zip(types) {
+            (port.element, port.shape) = (Some(element), Some(vec![2.into()]));
+        }
+        Graph::new(&net).map(drop).map_err(|error| error.to_string())
+    };
+    let error = sum([Element::F32, Element::F16]).expect_err("an invalid case");
+    assert!(error.contains("'node' (Add") && error.contains("float16 and float32"), "{error}");
+    assert_eq!(sum([Element::F16, Element::F16]), Ok(()));
+    assert_eq!(sum([Element::F32, Element::F32]), Ok(()));
+}
+
 /// The deviation of 1 and 3 is 1, and that of equal numbers is 0. The norm of 3 and 4 is 5.
 #[test]
 fn deviations_and_norms_are_those_of_channels_and_windows() {
