@@ -31,6 +31,7 @@
 
 #![forbid(unsafe_code)]
 
+mod fused;
 mod graph;
 mod load;
 mod node;

@@ -6,23 +6,29 @@ use dyno_onnx::{Attribute, Body, Model, Node, Port, Tensor, infer};
 use dyno_rnn::import::reroll;
 use dyno_tensors::Elements;
 
+use crate::fused;
 use crate::graph::{Block, Graph, GraphError, Step, Work};
-use crate::node::{InputType, NodeReader};
+use crate::node::{InputType, NodeReader, Operation};
 use crate::operator;
 use crate::operator::control::Scan;
 use crate::session::{Frame, SessionOptions, Workspace};
 use crate::value::Value;
 
-/// Versions of the standard operator set that are implemented. Versions 24 to 26 add operators and types.
-const VERSIONS: std::ops::RangeInclusive<i64> = 7..=26;
-/// Maximum bytes of a folded value. Larger ones, such as an expanded mask, are computed at run time.
+/// Versions of the standard operator set that are implemented. Versions 24 to 28 add operators and types.
+const VERSIONS: std::ops::RangeInclusive<i64> = 7..=28;
+/// Maximum bytes of any folded value. Larger ones, such as an expanded mask, are computed at run time.
 const FOLDED_BYTES: usize = 1 << 24;
+/// Maximum growth of a larger folded value over the constants of which it is made. Weights that are
+/// transposed, joined, or converted from codes of 8 bits are folded at any size.
+const FOLDED_GROWTH: usize = 4;
 
 /// Reads a model. Cells that were unrolled into many small nodes become recurrent nodes again.
 pub(crate) fn graph(model: &Model) -> Result<Graph, GraphError> {
     let (mut rolled, _) = reroll(model);
     // Shapes that a file declares may be wrong. Those that are inferred are not.
     rolled.value_info.clear();
+    let version = version_of(&rolled.operator_sets, "");
+    fused::expand(&mut rolled.nodes, version);
     let model = &rolled;
     let facts = infer(model, &BTreeMap::new()).facts;
     let mut loader = Loader {
@@ -188,9 +194,8 @@ impl<'m> Loader<'m> {
         reader.expect_all_read().map_err(failed)?;
         if are_known && operator::is_pure(node) {
             let values = inputs.iter().map(known).collect();
-            let folded = operation(&mut Frame::new(values, &mut self.workspace));
-            match folded {
-                Ok(values) if values.iter().all(is_small) && values.len() >= node.outputs.len() => {
+            match self.folded(&operation, values) {
+                Ok(Some(values)) if values.len() >= node.outputs.len() => {
                     let slots = self.outputs(node);
                     let known = slots.into_iter().zip(values);
                     let known = known.filter_map(|(slot, value)| Some((slot?, value)));
@@ -210,17 +215,27 @@ impl<'m> Loader<'m> {
         Ok(())
     }
 
+    /// Computes a node from constants; `None` if a result is too large to be kept.
+    fn folded(
+        &mut self,
+        operation: &Operation,
+        constants: Vec<Option<Value>>,
+    ) -> Result<Option<Vec<Value>>, String> {
+        let given: usize = constants.iter().flatten().map(size_in_bytes).sum();
+        let most = FOLDED_BYTES.max(given.saturating_mul(FOLDED_GROWTH));
+        let values = operation(&mut Frame::new(constants, &mut self.workspace))?;
+        let is_small = values.iter().all(|value| size_in_bytes(value) <= most);
+        Ok(is_small.then_some(values))
+    }
+
     /// Returns the types of a node's inputs; none in a branch, which may fail if it never runs.
     fn types(&self, node: &Node, path: &str) -> Vec<Option<InputType>> {
         let inputs = node.inputs.iter().filter(|_| path.is_empty());
         inputs.map(|name| self.types.get(name).copied()).collect()
     }
 
-    /// Returns the version of an operator set; the standard one may have either of two names.
     fn version(&self, domain: &str) -> i64 {
-        let is_it =
-            |set: &&(String, i64)| set.0 == domain || (domain.is_empty() && set.0 == "ai.onnx");
-        self.model.operator_sets.iter().find(is_it).map_or(1, |set| set.1)
+        version_of(&self.model.operator_sets, domain)
     }
 
     fn outputs(&mut self, node: &'m Node) -> Vec<Option<usize>> {
@@ -298,8 +313,14 @@ impl<'m> Loader<'m> {
     }
 }
 
-fn is_small(value: &Value) -> bool {
-    value.len() * value.element().size() <= FOLDED_BYTES
+/// Returns the version of an operator set; the standard one may have either of two names.
+fn version_of(sets: &[(String, i64)], domain: &str) -> i64 {
+    let is_it = |set: &&(String, i64)| set.0 == domain || (domain.is_empty() && set.0 == "ai.onnx");
+    sets.iter().find(is_it).map_or(1, |set| set.1)
+}
+
+fn size_in_bytes(value: &Value) -> usize {
+    value.len() * value.element().size()
 }
 
 /// Returns the elements of a tensor as a value.

@@ -20,7 +20,7 @@ mod shape;
 mod sliding;
 mod sort;
 
-use dyno_onnx::Node;
+use dyno_onnx::{Element, Node};
 
 use crate::load;
 use crate::node::{NodeReader, Operation};
@@ -48,12 +48,50 @@ pub(crate) fn read(reader: &NodeReader<'_>) -> Result<Operation, String> {
         quantized::read,
         recurrent::read,
     ];
+    check_types(reader)?;
     for read in readers {
         if let Some(operation) = read(reader)? {
             return Ok(operation);
         }
     }
     Err("this operator is not supported".into())
+}
+
+/// Operators of the standard whose inputs all have one type.
+const SINGLE_TYPE: [&str; 17] = [
+    "Add",
+    "Concat",
+    "Conv",
+    "ConvTranspose",
+    "Div",
+    "Equal",
+    "Gemm",
+    "Greater",
+    "Less",
+    "MatMul",
+    "Max",
+    "Mean",
+    "Min",
+    "Mul",
+    "PRelu",
+    "Sub",
+    "Sum",
+];
+
+/// Checks that inputs of 16 bits are not combined with those of another type. Both are `f32` in the run.
+fn check_types(reader: &NodeReader<'_>) -> Result<(), String> {
+    let (domain, operator) = name(reader);
+    if !domain.is_empty() || !SINGLE_TYPE.contains(&operator) {
+        return Ok(());
+    }
+    let known: Vec<Element> =
+        (0..reader.node.inputs.len()).filter_map(|at| reader.element(at)).collect();
+    let is_short = |element: &&Element| matches!(element, Element::F16 | Element::BF16);
+    let Some(short) = known.iter().find(is_short) else { return Ok(()) };
+    match known.iter().find(|other| *other != short) {
+        Some(other) => Err(format!("inputs are of types {short} and {other}")),
+        None => Ok(()),
+    }
 }
 
 /// Returns whether the outputs depend on the inputs alone; holds for all operators so far.

@@ -283,7 +283,9 @@ impl Analysis {
             "LSTM" | "GRU" | "RNN" => has(node.int("layout", 0)),
             "Trilu" => from(-2),
             "ReverseSequence" => has(node.int("time_axis", 0)),
-            "Gather" => has(node.int("axis", 0)),
+            "Gather" | "GatherElements" | "Scatter" | "ScatterElements" => has(node.int("axis", 0)),
+            "TopK" => has(node.int("axis", -1)),
+            "Slice" => self.reversed_axes(node).into_iter().any(has),
             "Compress" => match node.attribute("axis") {
                 Some(Attribute::Int(axis)) => has(*axis),
                 _ => true,
@@ -292,6 +294,18 @@ impl Analysis {
             "NonZero" | "Unique" | "NonMaxSuppression" => true,
             _ => false,
         }
+    }
+
+    /// Returns the axes that a `Slice` takes from the end to the start.
+    fn reversed_axes(&self, node: &Node) -> Vec<i64> {
+        let known = |at: usize| {
+            let fact = self.shapes[0].facts.get(node.inputs.get(at)?)?;
+            fact.integers.clone()
+        };
+        let Some(steps) = known(4) else { return Vec::new() };
+        let axes = known(3).unwrap_or_else(|| (0..steps.len() as i64).collect());
+        let pairs = axes.into_iter().zip(steps);
+        pairs.filter(|(_, step)| *step < 0).map(|(axis, _)| axis).collect()
     }
 
     /// Returns whether a `Reshape` assigns elements to other samples: another number of them follows

@@ -8,6 +8,7 @@ mod control;
 mod convolution;
 mod create;
 mod einsum;
+mod fused;
 mod gather;
 mod layout;
 mod normalize;
@@ -55,7 +56,7 @@ const fn operator(
     Operator { name, since, inputs, attributes, compute }
 }
 
-const GROUPS: [&[Operator]; 18] = [
+const GROUPS: [&[Operator]; 19] = [
     activation::OPERATORS,
     arithmetic::OPERATORS,
     compare::OPERATORS,
@@ -63,6 +64,7 @@ const GROUPS: [&[Operator]; 18] = [
     convolution::OPERATORS,
     create::OPERATORS,
     einsum::OPERATORS,
+    fused::OPERATORS,
     gather::OPERATORS,
     layout::OPERATORS,
     normalize::OPERATORS,

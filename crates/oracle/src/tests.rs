@@ -412,7 +412,16 @@ fn einsum_sums_over_the_names_that_the_output_lacks() {
     // The diagonal of a, times the sum of b.
     let y = compute(13, vec![product("ii,jk->i")], &inputs, &["y"]).unwrap();
     assert_close(&y[0], &[2], &[26., 104.]);
-    assert!(error(13, vec![product("...i,ij")], &inputs).contains("the Einsum"));
+    // An ellipsis stands for the other dimensions, which are broadcast.
+    for equation in ["...i,ij", "...i,ij->...j", "...ik,...kj->...ij"] {
+        let y = compute(13, vec![product(equation)], &inputs, &["y"]).unwrap();
+        assert_close(&y[0], &[2, 2], &[19., 22., 43., 50.]);
+    }
+    let row = [("a", floats(&[1, 2], &[1., 2.])), ("b", floats(&[2, 2], &[5., 6., 7., 8.]))];
+    let y = compute(13, vec![product("...i,...i->...i")], &row, &["y"]).unwrap();
+    assert_close(&y[0], &[2, 2], &[5., 12., 7., 16.]);
+    assert!(error(13, vec![product("...i,ij->j")], &inputs).contains("lacks the ellipsis"));
+    assert!(error(13, vec![product("i..,ij")], &inputs).contains("the Einsum"));
 }
 
 #[test]

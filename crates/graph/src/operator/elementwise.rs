@@ -356,11 +356,27 @@ fn remainder(a: &Value, b: &Value, is_float: bool) -> Result<Value, String> {
     match a.element() {
         Element::F32 => zip::<f32, f32>(a, b, |x, y| {
             let rest = x % y;
-            if !is_float && rest != 0.0 && (rest < 0.0) != (y < 0.0) { rest + y } else { rest }
+            if is_float {
+                rest
+            } else if rest == 0.0 {
+                rest.copysign(y)
+            } else if (rest < 0.0) != (y < 0.0) {
+                rest + y
+            } else {
+                rest
+            }
         }),
         Element::F64 => zip::<f64, f64>(a, b, |x, y| {
             let rest = x % y;
-            if !is_float && rest != 0.0 && (rest < 0.0) != (y < 0.0) { rest + y } else { rest }
+            if is_float {
+                rest
+            } else if rest == 0.0 {
+                rest.copysign(y)
+            } else if (rest < 0.0) != (y < 0.0) {
+                rest + y
+            } else {
+                rest
+            }
         }),
         element => {
             if b.integers()?.contains(&0) {

@@ -36,6 +36,11 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
                 })
             })
         }
+        ("", "MeanVarianceNormalization") => {
+            let axes = reader.ints("axes")?.unwrap_or_else(|| vec![0, 2, 3]);
+            reader.check_axes(&axes, 0)?;
+            one(move |frame| mean_variance(frame.input(0)?, &axes))
+        }
         ("", "LRN") => {
             let [alpha, beta] = [reader.float("alpha", 1e-4)?, reader.float("beta", 0.75)?];
             let (bias, size) = (reader.float("bias", 1.0)?, reader.int("size", 0)?);
@@ -97,6 +102,37 @@ fn by_moments(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
                 Ok(outputs)
             })))
         }
+        _ => by_mean_square(reader),
+    }
+}
+
+/// Reads operators that divide by the root of a mean square.
+fn by_mean_square(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
+    match name(reader) {
+        // ONNX Runtime writes it without a domain of its own.
+        ("", "RMSNormalization" | "SimplifiedLayerNormalization") => {
+            let (along, epsilon) = (reader.axis("axis", -1)?, reader.float("epsilon", 1e-5)?);
+            reader.ignore("stash_type");
+            Ok(Some(Box::new(move |frame| {
+                root_mean_square(frame.input(0)?, frame.input(1)?, along, epsilon)
+            })))
+        }
+        ("com.microsoft", "SkipSimplifiedLayerNormalization") => {
+            let epsilon = reader.float("epsilon", 1e-5)?;
+            Ok(Some(Box::new(move |frame| {
+                let add =
+                    |a: &Value, b: &Value| super::broadcast::zip::<f32, f32>(a, b, |a, b| a + b);
+                let mut sum = add(frame.input(0)?, frame.input(1)?)?;
+                if let Some(bias) = frame.get(3) {
+                    sum = add(&sum, bias)?;
+                }
+                let mut outputs = root_mean_square(&sum, frame.input(2)?, -1, epsilon)?;
+                // A mean, which is not subtracted, is between them.
+                outputs.insert(1, outputs[1].clone());
+                outputs.push(sum);
+                Ok(outputs)
+            })))
+        }
         _ => Ok(None),
     }
 }
@@ -134,16 +170,18 @@ fn normalize(line: &mut [f32], form: Form) {
     let most = line.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     match form {
         Form::Shares => {
-            let mut sum = 0.0;
+            // A sum of many small numbers in `f32` loses digits.
+            let mut sum = 0.0_f64;
             for x in line.iter_mut() {
                 *x = exp(*x - most);
-                sum += *x;
+                sum += f64::from(*x);
             }
+            let sum = sum as f32;
             line.iter_mut().for_each(|x| *x /= sum);
         }
         Form::Logarithms => {
-            let sum: f32 = line.iter().map(|x| exp(x - most)).sum();
-            let shift = sum.ln();
+            let sum: f64 = line.iter().map(|x| f64::from(exp(x - most))).sum();
+            let shift = sum.ln() as f32;
             line.iter_mut().for_each(|x| *x = *x - most - shift);
         }
         Form::Winner => {
@@ -295,6 +333,57 @@ fn layer_normalization(
         Value::new(dims.clone(), means)?,
         Value::new(dims, factors)?,
     ])
+}
+
+/// Returns the numbers minus their mean over some axes, divided by their deviation.
+fn mean_variance(value: &Value, axes: &[i64]) -> Result<Value, String> {
+    let rank = value.dims().len();
+    let axes: Vec<usize> = axes.iter().map(|at| axis(*at, rank)).collect::<Result<_, _>>()?;
+    let (combined, kept): (Vec<usize>, Vec<usize>) = (0..rank).partition(|at| axes.contains(at));
+    let width: usize = combined.iter().map(|at| value.dims()[*at]).product();
+    let order = [kept, combined].concat();
+    let turned = layout::transposed(value, Some(&order))?;
+    let dims = turned.dims().to_vec();
+    let mut all = turned.into_vec::<f32>()?;
+    for line in all.chunks_exact_mut(width.max(1)) {
+        let (mean, factor) = moments(line, 0.0);
+        let deviation = 1.0 / factor + 1e-9;
+        line.iter_mut().for_each(|x| *x = ((f64::from(*x) - mean) / deviation) as f32);
+    }
+    let mut back = vec![0; rank];
+    for (place, at) in order.iter().enumerate() {
+        back[*at] = place;
+    }
+    layout::transposed(&Value::new(dims, all)?, Some(&back))
+}
+
+/// Returns the numbers divided by the root of their mean square, and the inverse of this root for each
+/// line.
+fn root_mean_square(
+    value: &Value,
+    scale: &Value,
+    along: i64,
+    epsilon: f32,
+) -> Result<Vec<Value>, String> {
+    let at = axis(along, value.dims().len())?;
+    let (outer, inner) = value.dims().split_at(at);
+    let width: usize = inner.iter().product();
+    let scale = layout::expanded_to(scale, inner)?;
+    let scale = scale.all::<f32>()?;
+    let mut all = value.all::<f32>()?.to_vec();
+    let mut factors = Vec::new();
+    for line in all.chunks_exact_mut(width.max(1)) {
+        let squares: f64 = line.iter().map(|x| f64::from(*x).powi(2)).sum();
+        let factor = 1.0 / (squares / width as f64 + f64::from(epsilon)).sqrt();
+        for (x, scale) in line.iter_mut().zip(scale) {
+            *x = (f64::from(*x) * factor) as f32 * scale;
+        }
+        factors.push(factor as f32);
+    }
+    let mut dims = outer.to_vec();
+    dims.resize(value.dims().len(), 1);
+    factors.resize(dims.iter().product(), 0.0);
+    Ok(vec![Value::new(value.dims(), all)?, Value::new(dims, factors)?])
 }
 
 /// Local response normalization over channels.

@@ -25,16 +25,35 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
                     return Err(format!("elements of type {element} are not supported"));
                 }
                 let value = cast_to(frame.take(0)?, Element::F32)?;
-                let (found, _) = pool(&value, &sliding, f32::NEG_INFINITY, greater)?;
-                cast_to(found, element)
+                let (dims, all, _) = pool(&value, &sliding, f32::NEG_INFINITY, greater)?;
+                cast_to(Value::new(dims, all)?, element)
             })
         }
         "AveragePool" => {
             let sliding = Sliding::read(reader)?;
             let counts_padding = reader.flag("count_include_pad")?;
             one(move |frame| {
-                let (sums, axes) = pool(frame.input(0)?, &sliding, 0.0, |sum, x| sum + x)?;
-                averages(sums, &axes, counts_padding)
+                let add = |sum: f64, x: f32| sum + f64::from(x);
+                let (dims, sums, axes) = pool(frame.input(0)?, &sliding, 0.0, add)?;
+                Value::new(dims, averages(&sums, &axes, counts_padding))
+            })
+        }
+        "LpPool" => {
+            let (sliding, p) = (Sliding::read(reader)?, norm(reader)?);
+            one(move |frame| {
+                let add = |sum: f64, x: f32| sum + f64::from(x).abs().powi(p);
+                let (dims, sums, _) = pool(frame.input(0)?, &sliding, 0.0, add)?;
+                let roots = sums.iter().map(|sum| sum.powf(1.0 / f64::from(p)) as f32);
+                Value::new(dims, roots.collect())
+            })
+        }
+        "GlobalLpPool" => {
+            let p = norm(reader)?;
+            one(move |frame| {
+                global(frame.input(0)?, |all| {
+                    let sum: f64 = all.iter().map(|x| f64::from(*x).abs().powi(p)).sum();
+                    sum.powf(1.0 / f64::from(p)) as f32
+                })
             })
         }
         "GlobalAveragePool" => one(|frame| {
@@ -47,6 +66,12 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         }),
         _ => Ok(None),
     }
+}
+
+/// Returns the exponent of a norm.
+fn norm(reader: &NodeReader<'_>) -> Result<i32, String> {
+    let p = reader.int("p", 2)?;
+    i32::try_from(p).ok().filter(|p| *p > 0).ok_or_else(|| format!("norm {p} is not supported"))
 }
 
 /// Returns the greater number, or NaN if one of the two is: `f32::max` would drop it.
@@ -67,14 +92,14 @@ fn global(value: &Value, combine: impl Fn(&[f32]) -> f32) -> Result<Value, Strin
     Value::new(dims, all.chunks_exact(inner).map(combine).collect())
 }
 
-/// Combines the elements of each window one after the other, from `start` on. Returns the result and
-/// the axes.
-fn pool(
+/// Combines the elements of each window one after the other, from `start` on. Returns the dimensions of
+/// the result, its elements, and the axes.
+fn pool<T: Copy>(
     value: &Value,
     sliding: &Sliding,
-    start: f32,
-    combine: impl Fn(f32, f32) -> f32,
-) -> Result<(Value, [Axis; 3]), String> {
+    start: T,
+    combine: impl Fn(T, f32) -> T,
+) -> Result<(Vec<usize>, Vec<T>, [Axis; 3]), String> {
     let (&[_, _, ref sizes @ ..], from) = (value.dims(), value.all::<f32>()?) else {
         return Err("expected channels".into());
     };
@@ -83,9 +108,9 @@ fn pool(
     dims.extend(axes[3 - sizes.len()..].iter().map(|axis| axis.windows));
     let plane: usize = sizes.iter().product();
     if plane == 0 {
-        return Ok((Value::new(dims, Vec::<f32>::new())?, axes));
+        return Ok((dims, Vec::new(), axes));
     }
-    let mut all = vec![start; count(&dims, 4)?];
+    let mut all = vec![start; count(&dims, size_of::<T>())?];
     let [z, y, x] = axes;
     for (from, to) in from.chunks_exact(plane).zip(all.chunks_exact_mut(windows(&axes))) {
         for (row, to) in to.chunks_exact_mut(x.windows).enumerate() {
@@ -98,11 +123,11 @@ fn pool(
             }
         }
     }
-    Ok((Value::new(dims, all)?, axes))
+    Ok((dims, all, axes))
 }
 
 /// Combines the windows along one axis with their elements.
-fn combine_row(from: &[f32], axis: &Axis, to: &mut [f32], combine: impl Fn(f32, f32) -> f32) {
+fn combine_row<T: Copy>(from: &[f32], axis: &Axis, to: &mut [T], combine: impl Fn(T, f32) -> T) {
     for place in 0..axis.kernel {
         let inside = axis.inside(place);
         let Some(first) = axis.at(inside.start, place).filter(|_| !inside.is_empty()) else {
@@ -126,7 +151,7 @@ fn windows(axes: &[Axis; 3]) -> usize {
 }
 
 /// Divides the sum of each window by its elements, with those of the padding if they count.
-fn averages(sums: Value, axes: &[Axis; 3], counts_padding: bool) -> Result<Value, String> {
+fn averages(sums: &[f64], axes: &[Axis; 3], counts_padding: bool) -> Vec<f32> {
     let elements = |axis: &Axis, window: usize| {
         let is_counted = |place: &usize| {
             if counts_padding {
@@ -141,13 +166,12 @@ fn averages(sums: Value, axes: &[Axis; 3], counts_padding: bool) -> Result<Value
     let [z, y, x] = axes
         .each_ref()
         .map(|axis| (0..axis.windows).map(|at| elements(axis, at)).collect::<Vec<usize>>());
-    let dims = sums.dims().to_vec();
-    let mut all = sums.into_vec::<f32>()?;
-    for plane in all.chunks_exact_mut(windows(axes)) {
-        for (row, sums) in plane.chunks_exact_mut(x.len()).enumerate() {
+    let mut all = Vec::with_capacity(sums.len());
+    for plane in sums.chunks_exact(windows(axes)) {
+        for (row, sums) in plane.chunks_exact(x.len()).enumerate() {
             let rows = z[row / y.len()] * y[row % y.len()];
-            sums.iter_mut().zip(&x).for_each(|(sum, count)| *sum /= (rows * count) as f32);
+            all.extend(sums.iter().zip(&x).map(|(sum, n)| (sum / (rows * n) as f64) as f32));
         }
     }
-    Value::new(dims, all)
+    all
 }

@@ -42,7 +42,11 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
                 layout::expanded(&fill, &layout::sizes(&dims)?)
             })
         }
-        "Range" => one(range),
+        "Range" => {
+            // Numbers of 16 bits are computed in `f32`.
+            reader.ignore("stash_type");
+            one(range)
+        }
         "NonZero" => one(non_zero),
         "OneHot" => {
             let along = reader.int("axis", -1)?;

@@ -2,7 +2,7 @@
 //! those of its text, with which `onnx.reference` 1.23 and ONNX Runtime 1.32 agree.
 
 use dyno_graph::{Graph, Value};
-use dyno_onnx::{Attribute, Element, Port};
+use dyno_onnx::{Attribute, Element, Node, Port, Tensor, Values};
 
 use super::standard::{check_failure, integer, integers, text};
 use super::{check, floats, ints, model, run, session};
@@ -133,14 +133,106 @@ fn only_the_last_part_is_shorter() {
     assert!(error.contains("'node' (Split)") && error.contains("4 parts of 2"), "{error}");
 }
 
-/// Versions 24 to 26 change the types of operators, and add some.
+/// Versions 24 to 28 change the types of operators, and add some.
 #[test]
 fn new_versions_compute_the_same() {
     let x = floats(&[2], &[1.0, -3.0]);
     check("Swish", 24, std::slice::from_ref(&x), &[], &floats(&[2], &[0.731_058_6, -0.142_277_6]));
     let to = [integer("to", 7), text("round_mode", "up")];
     assert_eq!(run("Cast", 25, std::slice::from_ref(&x), &to), ints(&[1, -3]));
-    check("Relu", 26, &[x], &[], &floats(&[2], &[1.0, 0.0]));
-    let error = Graph::new(&model("Relu", 27, 1, &[])).expect_err("an invalid case").to_string();
-    assert!(error.contains("versions 7 to 26"), "{error}");
+    check("Relu", 28, std::slice::from_ref(&x), &[], &floats(&[2], &[1.0, 0.0]));
+    let range = [0.5_f32, 2.0, 1.0].map(Value::scalar);
+    check("Range", 27, &range, &[integer("stash_type", 1)], &floats(&[2], &[0.5, 1.5]));
+    // The remainder of floats has the sign of the divisor, and so has a remainder of 0.
+    let rest = run("Mod", 28, &[x, floats(&[2], &[-2.0, 3.0])], &[]);
+    let bits: Vec<u32> =
+        rest.as_slice::<f32>().expect("floats").iter().map(|x| x.to_bits()).collect();
+    assert_eq!(bits, [-1.0_f32, 0.0].map(f32::to_bits));
+    let all = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+    let crd = [integer("blocksize", 2), text("mode", "CRD")];
+    check("SpaceToDepth", 28, &[floats(&[1, 2, 2, 2], &all)], &crd, &floats(&[1, 8, 1, 1], &all));
+    let error = Graph::new(&model("Relu", 29, 1, &[])).expect_err("an invalid case").to_string();
+    assert!(error.contains("versions 7 to 28"), "{error}");
+}
+
+/// The standard has no sum of numbers of 16 and of 32 bits, which are both `f32` in the run.
+#[test]
+fn types_are_not_mixed() {
+    let sum = |types: [Element; 2]| {
+        let mut net = model("Add", 17, 2, &[]);
+        for (port, element) in net.inputs.iter_mut().zip(types) {
+            (port.element, port.shape) = (Some(element), Some(vec![2.into()]));
+        }
+        Graph::new(&net).map(drop).map_err(|error| error.to_string())
+    };
+    let error = sum([Element::F32, Element::F16]).expect_err("an invalid case");
+    assert!(error.contains("'node' (Add") && error.contains("float16 and float32"), "{error}");
+    assert_eq!(sum([Element::F16, Element::F16]), Ok(()));
+    assert_eq!(sum([Element::F32, Element::F32]), Ok(()));
+}
+
+/// The deviation of 1 and 3 is 1, and that of equal numbers is 0. The norm of 3 and 4 is 5.
+#[test]
+fn deviations_and_norms_are_those_of_channels_and_windows() {
+    let x = floats(&[1, 2, 1, 2], &[1.0, 3.0, 5.0, 5.0]);
+    let expected = floats(&[1, 2, 1, 2], &[-1.0, 1.0, 0.0, 0.0]);
+    check("MeanVarianceNormalization", 13, std::slice::from_ref(&x), &[], &expected);
+    let last = [integers("axes", &[-1, 1])];
+    let expected = floats(&[1, 2, 1, 2], &[-5.0, -1.0, 3.0, 3.0].map(|x| x / 11_f32.sqrt()));
+    check("MeanVarianceNormalization", 13, &[x], &last, &expected);
+    let line = floats(&[1, 1, 3], &[3.0, -4.0, 0.0]);
+    let kernel = integers("kernel_shape", &[2]);
+    let lines = std::slice::from_ref(&line);
+    check("LpPool", 18, lines, std::slice::from_ref(&kernel), &floats(&[1, 1, 2], &[5.0, 4.0]));
+    let sums = [kernel, integer("p", 1)];
+    check("LpPool", 18, lines, &sums, &floats(&[1, 1, 2], &[7.0, 4.0]));
+    check("GlobalLpPool", 7, lines, &[], &floats(&[1, 1, 1], &[5.0]));
+}
+
+/// Weights of more than 16 MiB that a node transposes, as exporters write them.
+#[test]
+fn large_weights_of_a_layer_may_be_transposed() {
+    let units = 1040;
+    let mut net = model("LSTM", 14, 3, &[integer("hidden_size", units as i64)]);
+    net.inputs.truncate(1);
+    let turn = Node {
+        name: "turn".into(),
+        op: "Transpose".into(),
+        domain: String::new(),
+        inputs: vec!["turned".into()],
+        outputs: vec!["x2".into()],
+        attributes: vec![("perm".into(), Attribute::Ints(vec![0, 2, 1]))],
+    };
+    net.nodes.insert(0, turn);
+    let zeros = |name: &str, shape: [usize; 3]| Tensor {
+        name: name.into(),
+        element: Element::F32,
+        shape: shape.to_vec(),
+        values: Values::Bytes(vec![0; 4 * shape.iter().product::<usize>()]),
+    };
+    net.tensors = vec![zeros("x1", [1, 4 * units, 1]), zeros("turned", [1, units, 4 * units])];
+    let found = session(&net).run(&[floats(&[1, 1, 1], &[1.0])]).expect("a valid case");
+    assert_eq!(found, [floats(&[1, 1, 1, units], &vec![0.0; units])]);
+}
+
+/// Sums of many numbers are exact, and large numbers do not overflow on the way.
+#[test]
+fn long_sums_and_large_numbers_keep_their_digits() {
+    let many = 3_000_000;
+    let found = run("Softmax", 13, &[floats(&[1, many], &vec![0.0; many])], &[]);
+    let shares = found.as_slice::<f32>().expect("floats");
+    assert!((shares[0] * many as f32 - 1.0).abs() < 1e-6, "{}", shares[0]);
+    // In `f32`, each addition to a sum of millions would lose digits.
+    let ones: Vec<f32> = (0..many).map(|at| if at % 2 == 0 { 1.0 } else { 0.7 }).collect();
+    let kernel = [integers("kernel_shape", &[3000, 1000])];
+    let mean = run("AveragePool", 19, &[floats(&[1, 1, 3000, 1000], &ones)], &kernel);
+    let mean = mean.as_slice::<f32>().expect("floats")[0];
+    assert!((mean - 0.85).abs() < 1e-6, "{mean}");
+    let large = floats(&[2], &[3e38, 1.0]);
+    let expected = (3e38_f64.asinh() as f32, 3e38_f64.acosh() as f32);
+    let asinh = floats(&[2], &[expected.0, 0.881_373_6]);
+    check("Asinh", 18, std::slice::from_ref(&large), &[], &asinh);
+    check("Acosh", 18, &[large], &[], &floats(&[2], &[expected.1, 0.0]));
+    let tail = floats(&[3], &[-1e4, -8.0, 1e4]);
+    assert_eq!(run("Gelu", 20, &[tail], &[]), floats(&[3], &[0.0, 0.0, 1e4]));
 }

@@ -1,6 +1,7 @@
 //! Operators against numbers worked out by hand from the ONNX standard.
 
 mod edges;
+mod fused;
 mod integers;
 mod standard;
 

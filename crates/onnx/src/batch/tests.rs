@@ -54,6 +54,21 @@ fn operators_across_samples_are_obstacles() {
         net.node("CumSum", &[x, &axis], &[])
     });
     assert!(found.unwrap().contains("(CumSum) combines"));
+    // All samples in the opposite order; reversed elements of a sample are its own.
+    let reversed = |axis: i64| {
+        obstacle(|net, x, _| {
+            let from_to = [net.integers(&[-1]), net.integers(&[i64::MIN])];
+            let (axis, step) = (net.integers(&[axis]), net.integers(&[-1]));
+            net.node("Slice", &[x, &from_to[0], &from_to[1], &axis, &step], &[])
+        })
+    };
+    assert!(reversed(0).unwrap().contains("(Slice) combines"));
+    assert_eq!(reversed(1), None);
+    let found = obstacle(|net, x, _| {
+        let cut = net.node("Cast", &[x], &[("to", Element::I64.into())])?;
+        net.node("GatherElements", &[x, &cut], &[("axis", 0_i64.into())])
+    });
+    assert!(found.unwrap().contains("(GatherElements) combines"));
     let found = obstacle(|net, x, _| {
         let found = net.node("NonZero", &[x], &[])?;
         net.node("Transpose", &[&found], &[])

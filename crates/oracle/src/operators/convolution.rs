@@ -73,23 +73,33 @@ fn convolve(
     let taps: usize = kernel.iter().product();
     call.spend_product(&[count, group_channels, taps])?;
     let area: usize = sizes.iter().product();
-    let mut values = Vec::with_capacity(count);
-    for_each_index(&shape, |index| {
-        let (image, output, window) = (index[0], index[1], &index[2..]);
-        let first = output / (outputs / groups) * group_channels;
-        let mut sum = 0.0;
-        let mut tap_number = 0;
+    let places: usize = windows.outputs.iter().product();
+    let mut values = vec![0.0; count];
+    // The elements of a window, each with its number in the kernel. All channels have them.
+    let mut sources = Vec::with_capacity(taps);
+    let mut place = 0;
+    for_each_index(&windows.outputs, |window| {
+        sources.clear();
+        let mut number = 0_usize;
         for_each_index(kernel, |tap| {
             if let Some(source) = windows.source(window, tap, sizes) {
-                let source = position(&source, sizes);
+                sources.push((number, position(&source, sizes)));
+            }
+            number += 1;
+        });
+        for at in 0..batch * outputs {
+            let (image, output) = (at / outputs, at % outputs);
+            let first = image * channels + output / (outputs / groups) * group_channels;
+            let mut sum = 0.0;
+            for (tap, source) in &sources {
                 for channel in 0..group_channels {
-                    sum += input[(image * channels + first + channel) * area + source]
-                        * weights[(output * group_channels + channel) * taps + tap_number];
+                    sum += input[(first + channel) * area + source]
+                        * weights[(output * group_channels + channel) * taps + tap];
                 }
             }
-            tap_number += 1;
-        });
-        values.push(sum);
+            values[at * places + place] = sum;
+        }
+        place += 1;
     });
     Ok((shape, values))
 }

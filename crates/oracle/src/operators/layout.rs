@@ -8,7 +8,7 @@ use crate::tensor::{Tensor, broadcast_shape, position};
 pub(super) const OPERATORS: &[Operator] = &[
     operator("Concat", 7, ANY, &["axis"], concatenate),
     operator("DepthToSpace", 7, 1, &["blocksize", "mode"], depth_to_space),
-    operator("SpaceToDepth", 7, 1, &["blocksize"], space_to_depth),
+    operator("SpaceToDepth", 7, 1, &["blocksize", "mode"], space_to_depth),
     operator("Expand", 8, 2, &[], |call| {
         let input = call.input(0)?;
         let wanted = sizes_of(call.input(1)?.as_integers()?)?;
@@ -203,7 +203,12 @@ fn space_to_depth(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
     }
     let (rows, columns) = (height / block, width / block);
     let split = input.reshaped(&[batch, channels, rows, block, columns, block])?;
-    let moved = transpose(&split, &[0, 3, 5, 1, 2, 4])?;
+    let order = match call.text("mode", "DCR")?.as_str() {
+        "DCR" => [0, 3, 5, 1, 2, 4],
+        "CRD" => [0, 1, 3, 5, 2, 4],
+        other => return fault(format!("attribute \"mode\": expected DCR or CRD, found {other}")),
+    };
+    let moved = transpose(&split, &order)?;
     Ok(vec![moved.reshaped(&[batch, channels * block * block, rows, columns])?])
 }
 

@@ -162,6 +162,9 @@ impl RowModel {
         };
         let alone = |request: &[Value]| self.answer_alone(request).ok().map(numbers);
         let (twice, both) = (pair([&first, &first])?, pair([&first, &second])?);
+        // Random integers are 0 and 1, so that those of two samples may be equal.
+        let with_flipped =
+            flipped(&first).and_then(|other| Some((alone(&other)?, pair([&first, &other])?)));
         let mut apart = vec![alone(&first)?, alone(&second)?];
         let (mut together, mut requests) = (Vec::from(both), vec![first, second]);
         apart.extend_from_within(..);
@@ -174,6 +177,10 @@ impl RowModel {
         for group in requests.chunks(self.largest) {
             let group: Vec<&[Value]> = group.iter().map(Vec::as_slice).collect();
             together.extend(self.answer_together(&group)?.into_iter().map(numbers));
+        }
+        if let Some((answer, both)) = with_flipped {
+            apart.extend([apart[0].clone(), answer]);
+            together.extend(both);
         }
         Some(Trial { twice, together, alone: apart })
     }
@@ -233,6 +240,23 @@ fn scaled(request: &[Value], factor: f32) -> Vec<Value> {
         _ => value.clone(),
     };
     request.iter().map(scale).collect()
+}
+
+/// Returns a request with 0 for 1 and 1 for 0 in its integers and booleans, or `None` if it has none.
+fn flipped(request: &[Value]) -> Option<Vec<Value>> {
+    let flip = |value: &Value| {
+        let elements = match &value.elements {
+            Elements::I64(all) => Elements::I64(all.iter().map(|x| 1 - x).collect()),
+            Elements::I32(all) => Elements::I32(all.iter().map(|x| 1 - x).collect()),
+            Elements::Bool(all) => Elements::Bool(all.iter().map(|x| !x).collect()),
+            _ => return None,
+        };
+        Some(Value { shape: value.shape.clone(), elements })
+    };
+    let all: Vec<Option<Value>> = request.iter().map(flip).collect();
+    let is_changed = all.iter().any(Option::is_some);
+    let pairs = all.into_iter().zip(request);
+    is_changed.then(|| pairs.map(|(new, old)| new.unwrap_or_else(|| old.clone())).collect())
 }
 
 fn rows_of(request: &[Value]) -> usize {
@@ -479,6 +503,22 @@ mod tests {
             Ok(vec![Value { shape: inputs[0].shape.clone(), elements: Elements::F32(all.into()) }])
         };
         let mut model = RowModel::new("branch", vec![input.clone()], info, Box::new(branch));
+        assert!(model.try_rows(&[input]).is_some());
+    }
+
+    /// The integers of two random samples are the same here.
+    #[test]
+    fn equal_integers_hide_no_influence() {
+        let shape = vec![None, Some(2)];
+        let input = ModelInput { name: "ids".into(), element: Element::I64, shape };
+        let port = Port::from(&input);
+        let info = EngineInfo { outputs: vec![port], largest_batch: 4, ..EngineInfo::default() };
+        let reversed = |inputs: &[Value]| {
+            let all = inputs[0].elements.to_f64();
+            let rows: Vec<f32> = all.chunks(2).rev().flatten().map(|x| *x as f32).collect();
+            Ok(vec![Value { shape: inputs[0].shape.clone(), elements: Elements::F32(rows.into()) }])
+        };
+        let mut model = RowModel::new("reversed", vec![input.clone()], info, Box::new(reversed));
         assert!(model.try_rows(&[input]).is_some());
     }
 
