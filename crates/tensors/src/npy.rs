@@ -140,17 +140,17 @@ impl Header {
     }
 
     fn parse_text(text: &str, start: usize) -> Option<Self> {
+        // NumPy writes single quotes. It reads every literal of Python.
         let value = |key: &str| {
-            let (_, after) = text.split_once(&format!("'{key}':"))?;
+            let behind = |quote| text.split_once(&format!("{quote}{key}{quote}:"));
+            let (_, after) = behind('\'').or_else(|| behind('"'))?;
             Some(after.trim_start())
         };
         let descr = value("descr")?;
-        let (code, _) = match descr.strip_prefix('\'') {
-            Some(code) => code.split_once('\'')?,
+        let (code, _) = match descr.chars().next() {
+            Some(quote @ ('\'' | '"')) => descr[1..].split_once(quote)?,
             // A list of the fields of structured elements.
-            None => {
-                descr.split_once(", 'fortran_order'").filter(|(list, _)| list.ends_with(']'))?
-            }
+            _ => descr.split_once(", 'fortran_order'").filter(|(list, _)| list.ends_with(']'))?,
         };
         let order = value("fortran_order")?;
         let is_fortran = order.starts_with("True");
