@@ -395,6 +395,20 @@ mod tests {
         assert_eq!(error, NpyError::Element("[('a', '<f4'), ('b', '<i4')]".into()));
     }
 
+    /// As other writers than NumPy quote; `numpy.load` reads it.
+    #[test]
+    fn double_quotes_are_read() {
+        let head = "{\"descr\": \"<f4\", \"fortran_order\": False, \"shape\": (2,), }\n";
+        let read = Npy::parse(&file(head, &[0, 0, 128, 63, 0, 0, 0, 64])).unwrap();
+        assert_eq!((read.shape, &*read.elements.to_f32()), (vec![2], &[1.0, 2.0][..]));
+        let mixed = head.replacen("\"<f4\"", "'<f4'", 1);
+        assert_eq!(Header::parse(&file(&mixed, &[])).unwrap().code, "<f4");
+        let open = head.replacen("<f4\"", "<f4'", 1);
+        assert!(
+            matches!(Header::parse(&file(&open, &[])), Ok(header) if header.element().is_none())
+        );
+    }
+
     /// As `numpy.save` writes `array([[b'one'], [b'tw']])` and `array(['a', 'w\u00f6'])`.
     #[test]
     fn strings_lose_the_zeros_that_pad_them() {
