@@ -62,6 +62,19 @@ fn a_rate_whose_queries_are_never_due_is_rejected() {
     folder.dyno(&format!("{run} --mode performance --qps 1e-6 --dry-run")).exits(0);
 }
 
+/// With this seed, the first request of a rate of 1/s comes after more than 2 s.
+#[test]
+fn stages_without_an_arrival_are_rejected() {
+    let folder = Folder::new();
+    let run = "run --system model:fixed=1ms --scenario server --mode performance --seed 1";
+    let none = "expected at least one arrival time; add one; stages need higher rates";
+    check_rejected(
+        &folder,
+        &[(&format!("{run} --stages 2s@1"), none), (&format!("{run} --stages 99s@1e-6"), none)],
+    );
+    folder.dyno(&format!("{run} --stages 99s@1 --dry-run")).exits(0);
+}
+
 #[test]
 fn early_stopping_has_no_effect_in_offline_and_accuracy_tests() {
     let folder = Folder::new();
