@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use dyno_experiment::options::{Options, is_open};
+use dyno_experiment::options::{Options, Requirement, is_open};
 use dyno_experiment::system::System;
 use dyno_experiment::test::PlannedTest;
 use dyno_loadgen::clock::SECOND;
@@ -120,9 +120,7 @@ fn requirements(options: &Options, test: &PlannedTest) -> Vec<String> {
         return Vec::new();
     }
     let all = options.run.requirements.iter();
-    all.filter(|required| required.is_for(test.scenario))
-        .map(|required| required.written())
-        .collect()
+    all.filter(|required| required.is_for(test.scenario)).map(Requirement::written).collect()
 }
 
 /// Returns the settings that were chosen, with their values and origins.
