@@ -272,7 +272,8 @@ fn answers_of_a_text_server_have_classes_also_if_every_request_fails() {
     ));
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     let answers = &summary(&folder)["tests"][0]["metrics"]["answers"];
-    assert_eq!((&answers["whole"], &answers["failed_on_the_wire"]), (&0.into(), &5.into()));
+    assert_eq!(answers["whole"], 0, "{answers}");
+    assert_eq!(answers["failed_on_the_wire"], 5, "{answers}");
 }
 
 /// Returns the lines that state the problems and their remedies.
