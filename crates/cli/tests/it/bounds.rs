@@ -105,7 +105,7 @@ fn a_search_begins_below_its_maximum_and_has_limits_that_are_measured() {
         &[
             (
                 &format!("{search} --qps 100 --to 5"),
-                "the first load, --qps 100, is not below --to 5",
+                "the first load, server_target_qps 100, is not below --to 5",
             ),
             (&format!("{search} --limit lag.p99<=1ms"), lag),
         ],

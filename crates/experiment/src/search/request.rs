@@ -300,8 +300,9 @@ pub fn first_load(
             let from = settings.values.server_target_qps;
             match ask.to.filter(|to| from >= *to) {
                 Some(to) => {
-                    let problem = format!("the first load, --qps {from}, is not below --to {to}");
-                    Err(Failure::usage(problem).hint("lower --qps, or remove it"))
+                    let problem =
+                        format!("the first load, server_target_qps {from}, is not below --to {to}");
+                    Err(Failure::usage(problem).hint("lower the rate, or raise --to"))
                 }
                 None => Ok(Some(FirstLoad::At(from))),
             }
