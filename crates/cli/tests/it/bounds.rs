@@ -35,6 +35,8 @@ fn a_bound_that_would_always_pass_is_rejected() {
             ("sweep --over qps=1,2 --p99-below 20m", "write 20ms or 20min"),
             ("compare a b --metric p0.99", "write p99"),
             (&format!("{openai} --metric-percentiles 0.5,0.99"), "found `0.5`; write 50"),
+            // `$((95 / 100))` of a shell is 0.
+            ("run --accuracy-target 0", "--accuracy-target has no effect: no accuracy is below 0"),
             // 0 is no limit.
             (&format!("run {SERVER} --set max_duration_ms=900us"), "expected at least 1ms"),
         ],
