@@ -30,7 +30,9 @@ fn main() -> ExitCode {
     };
     let command = match cmd::Dyno::read(arguments) {
         Ok(command) => command,
-        Err(error) => return cmd::usage(&error).into(),
+        Err(error) => {
+            return cmd::usage(&error).map_or_else(|failure| exit::report(&failure), Into::into);
+        }
     };
     if let Err(error) = interrupt::begin() {
         return exit::report(&Failure::set_up(error));

@@ -34,6 +34,7 @@ pub use self::scenarios::compare_accuracies;
 
 use crate::options::in_short;
 use crate::system::System;
+use crate::system::net::Remote;
 use crate::test::PlannedTest;
 
 /// The results of one tenant's test.
@@ -149,7 +150,11 @@ fn accounts(
     let wire = system.wire_times(tenant, record);
     let remote = system.remote().filter(|_| test.tenants.len() == 1);
     let model_of = |sample| remote.and_then(|remote| remote.model_of(sample));
-    answers::add(summary, report, &entries, &wire, &model_of, context)
+    let with_tokens = answers::add(summary, report, &entries, &wire, &model_of, context);
+    if system.remote().is_some_and(Remote::has_texts) {
+        answers::add_failed(summary, record);
+    }
+    with_tokens
 }
 
 /// Returns the raw records of the reported run, with the retries of the requests of a server.

@@ -127,6 +127,31 @@ pub fn parse_duration(text: &str) -> Result<Nanos, String> {
     Ok(nanos.round() as Nanos)
 }
 
+/// Parses a bound on a latency to ns, as [`parse_duration`] does. The unit `m` is rejected: a bound of minutes
+/// in place of milliseconds passes every run.
+///
+/// # Errors
+/// A sentence fragment that begins with "expected".
+pub fn parse_bound(text: &str) -> Result<Nanos, String> {
+    let bound = parse_duration(text)?;
+    match text.strip_suffix('m') {
+        Some(number) => {
+            let number = number.trim_end();
+            Err(format!(
+                "expected the unit ms or min, found `{text}`; write {number}ms or {number}min"
+            ))
+        }
+        None => Ok(bound),
+    }
+}
+
+/// Returns the percentage that a number states as a fraction, such as 99 for 0.99; `None` for other numbers.
+/// A percentile below p1 is such a fraction: a bound on it would pass although most queries exceed it.
+pub fn percent_of_fraction(number: f64) -> Option<f64> {
+    // Exact to eight decimals: 100 * 0.07 has a tail of rounding.
+    (0.0 < number && number < 1.0).then(|| (number * 1e10).round() / 1e8)
+}
+
 /// Parses a share such as `2%` to 0.02. A number without the sign is rejected: `0.5` could be half a
 /// percent or one half.
 ///
@@ -229,6 +254,23 @@ mod tests {
         for bad in ["10", "s", "-1s", "1 fortnight", "1e300h", ""] {
             assert!(parse_duration(bad).unwrap_err().starts_with("expected"), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_bound_has_an_unambiguous_unit() {
+        assert_eq!(parse_bound("5ms"), Ok(5 * MILLISECOND));
+        assert_eq!(parse_bound("5min"), Ok(300 * SECOND));
+        assert!(parse_bound("5 m").unwrap_err().ends_with("write 5ms or 5min"));
+        assert!(parse_bound("5").unwrap_err().starts_with("expected a duration"));
+    }
+
+    #[test]
+    fn fractions_below_one_state_percentages() {
+        assert_eq!(
+            [0.99, 0.999, 0.07].map(percent_of_fraction),
+            [Some(99.0), Some(99.9), Some(7.0)]
+        );
+        assert_eq!([0.0, 1.0, 99.0, f64::NAN].map(percent_of_fraction), [None; 4]);
     }
 
     #[test]

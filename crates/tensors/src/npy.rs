@@ -140,17 +140,17 @@ impl Header {
     }
 
     fn parse_text(text: &str, start: usize) -> Option<Self> {
+        // NumPy writes single quotes. It reads every literal of Python.
         let value = |key: &str| {
-            let (_, after) = text.split_once(&format!("'{key}':"))?;
+            let behind = |quote| text.split_once(&format!("{quote}{key}{quote}:"));
+            let (_, after) = behind('\'').or_else(|| behind('"'))?;
             Some(after.trim_start())
         };
         let descr = value("descr")?;
-        let (code, _) = match descr.strip_prefix('\'') {
-            Some(code) => code.split_once('\'')?,
+        let (code, _) = match descr.chars().next() {
+            Some(quote @ ('\'' | '"')) => descr[1..].split_once(quote)?,
             // A list of the fields of structured elements.
-            None => {
-                descr.split_once(", 'fortran_order'").filter(|(list, _)| list.ends_with(']'))?
-            }
+            _ => descr.split_once(", 'fortran_order'").filter(|(list, _)| list.ends_with(']'))?,
         };
         let order = value("fortran_order")?;
         let is_fortran = order.starts_with("True");
@@ -393,6 +393,20 @@ mod tests {
             "{'descr': [('a', '<f4'), ('b', '<i4')], 'fortran_order': False, 'shape': (4,), }\n";
         let error = Npy::parse(&file(head, &[0; 32])).unwrap_err();
         assert_eq!(error, NpyError::Element("[('a', '<f4'), ('b', '<i4')]".into()));
+    }
+
+    /// As other writers than NumPy quote; `numpy.load` reads it.
+    #[test]
+    fn double_quotes_are_read() {
+        let head = "{\"descr\": \"<f4\", \"fortran_order\": False, \"shape\": (2,), }\n";
+        let read = Npy::parse(&file(head, &[0, 0, 128, 63, 0, 0, 0, 64])).unwrap();
+        assert_eq!((read.shape, &*read.elements.to_f32()), (vec![2], &[1.0, 2.0][..]));
+        let mixed = head.replacen("\"<f4\"", "'<f4'", 1);
+        assert_eq!(Header::parse(&file(&mixed, &[])).unwrap().code, "<f4");
+        let open = head.replacen("<f4\"", "<f4'", 1);
+        assert!(
+            matches!(Header::parse(&file(&open, &[])), Ok(header) if header.element().is_none())
+        );
     }
 
     /// As `numpy.save` writes `array([[b'one'], [b'tw']])` and `array(['a', 'w\u00f6'])`.

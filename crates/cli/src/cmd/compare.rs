@@ -227,6 +227,10 @@ impl Compare {
             return Err(Failure::usage(problem)
                 .hint("remove it, or add --interleave N or --with aiperf to measure new runs"));
         }
+        if self.dry_run && self.json {
+            let problem = "--json has no effect with --dry-run: the plan of a comparison is text";
+            return Err(Failure::usage(problem).hint("remove --json"));
+        }
         let Some(peer) = self.peer else { return Ok(()) };
         let others = [
             ("--until-decided", self.until_decided.is_some()),

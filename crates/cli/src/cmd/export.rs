@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dyno_experiment::Failure;
 use dyno_results::export::{ExportError, Format, Source};
+use dyno_results::summary;
 use dyno_results::write::{create_new, is_result};
 
 use super::keys::one_of;
@@ -44,7 +45,13 @@ impl Export {
                 .hint("use the extension .csv, .jsonl, .parquet, .prom or .xml, or add --format")
         })?;
         format.check()?;
-        let source = Source::read(&self.path, self.test.as_deref())?;
+        // An unset variable of a script, not all tests.
+        if self.test.as_deref().is_some_and(|test| test.trim().is_empty()) {
+            return Err(Failure::usage("--test: expected a test, found an empty text")
+                .hint("write it as Server/performance, or remove --test"));
+        }
+        let source = Source::read(&self.path, self.test.as_deref())
+            .map_err(|error| with_folder(error.into(), &self.path))?;
         if !is_stdout {
             return to_file(&source, format, &self.out).map(|()| Exit::Valid);
         }
@@ -60,6 +67,19 @@ impl Export {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Adds which folder to pass, if the path is a file of a run or a folder of several runs.
+fn with_folder(failure: Failure, path: &Path) -> Failure {
+    if path.ends_with(summary::FILE) {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new(".")).display();
+        return failure.hint(format!("pass the folder of the run, {folder}"));
+    }
+    if ["sweep.json", "search.json"].iter().any(|name| path.join(name).is_file()) {
+        return failure.hint("it holds several runs: pass the folder of one, with a summary.json");
+    }
+    failure
 }
 
 /// Writes a file under a temporary name and renames it, so that collectors never see a partial

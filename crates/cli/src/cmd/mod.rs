@@ -38,12 +38,14 @@ pub use info::rules::words;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::io::{self, Write as _};
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use dyno_experiment::Failure;
 
 use crate::exit::Exit;
+use crate::output;
 
 /// Drive a model or server with controlled load, and report the latency and throughput it sustains
 #[derive(Debug, Parser)]
@@ -196,11 +198,17 @@ impl Dyno {
 }
 
 /// Prints help on stdout or a usage error on stderr, and returns the exit code.
-pub fn usage(error: &clap::Error) -> Exit {
-    // A closed pipe is not an error.
-    let _ = error.print();
+///
+/// # Errors
+/// Help cannot be written, as for [`output::print`].
+pub fn usage(error: &clap::Error) -> Result<Exit, Failure> {
+    let printed = error.print().and_then(|()| io::stdout().flush());
     match error.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Exit::Valid,
-        _ => Exit::Usage,
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+            printed.or_else(|error| output::of_stdout(&error))?;
+            Ok(Exit::Valid)
+        }
+        // Errors of messages on stderr are ignored.
+        _ => Ok(Exit::Usage),
     }
 }

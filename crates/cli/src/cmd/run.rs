@@ -131,7 +131,7 @@ pub struct Run {
     /// rejects those that have none at any point
     #[arg(long, hide = true)]
     point: bool,
-    /// Print summary.json instead of the summary
+    /// Print summary.json instead of the summary; with --dry-run, the plan as JSON
     #[arg(long)]
     json: bool,
     /// Print errors only
@@ -187,7 +187,12 @@ impl Run {
         }
         if self.dry_run {
             options.run.out.as_deref().map_or(Ok(()), check_free)?;
-            output::show(render::plan(options, system, &prepared.tests()?))?;
+            let tests = prepared.tests()?;
+            if self.json {
+                output::print(pretty(&render::plan::json(options, system, &tests)))?;
+            } else {
+                output::show(render::plan::text(options, system, &tests))?;
+            }
             return Ok(Exit::Valid);
         }
         let interrupt = interrupt::listen().map_err(Failure::set_up)?;
@@ -199,7 +204,7 @@ impl Run {
             let Some(tests) = prepared.probed_tests(control)? else { return Ok(None) };
             let directory = prepared.directory(&tests, options.run.out.as_deref())?;
             if self.verbose {
-                output::say(render::plan(options, system, &tests));
+                output::say(render::plan::text(options, system, &tests));
             }
             prepared.measure(&tests, control, directory).map(Some)
         })?;

@@ -153,7 +153,7 @@ impl Search {
             let out = prepared.0.options.run.out.as_deref().filter(|_| before.is_none());
             out.map_or(Ok(()), check_free)?;
             let job = Job::new(prepared, &ask, None)?.expect("without a probe nobody interrupts");
-            output::show(render::search::plan(&job))?;
+            self.print_plan(&job)?;
             return Ok(Exit::Valid);
         }
         let interrupt = interrupt::listen().map_err(Failure::set_up)?;
@@ -182,6 +182,19 @@ impl Search {
             output::say(format_args!("report: {}", page.display()));
         }
         exit
+    }
+
+    /// Prints the plan of a search; as JSON, its state before the first run. A first load that only a probe
+    /// finds is null.
+    fn print_plan(&self, job: &Job) -> Result<(), Failure> {
+        if !self.json {
+            return output::show(render::search::plan(job));
+        }
+        let mut json = serde_json::to_value(&job.state).expect("keys are texts");
+        if !job.is_from_known {
+            json["definition"]["from"] = serde_json::Value::Null;
+        }
+        output::print(pretty(&json))
     }
 
     /// Prints what a search measured until a failure. Returns the failure, with advice to continue.

@@ -75,7 +75,7 @@ pub struct SweepCommand {
     limit: Option<NonZeroUsize>,
     /// Also report the point with the highest throughput whose p99 is below this with 95 % confidence;
     /// exit with 1 if a scenario has none
-    #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_bound)]
     p99_below: Option<Nanos>,
     /// With a load as the only axis: skip higher loads once two in a row gain less than 5 %
     /// throughput and increase latency

@@ -1,18 +1,12 @@
-//! The summary of a run as a box, and its plan as lines.
+//! The summary of a run as a box.
 
-use std::fmt::Write as _;
-
-use dyno_experiment::options::{Options, is_open};
-use dyno_experiment::system::System;
-use dyno_experiment::test::PlannedTest;
-use dyno_loadgen::clock::SECOND;
-use dyno_loadgen::settings::{Arrivals, Origin, Scenario, Settings, TestMode};
+use dyno_loadgen::settings::Scenario;
 use dyno_net::workload::WORDS_REMARK;
 use dyno_results::summary::metrics::Distribution;
-use dyno_results::summary::{self, DISCLAIMER, Headline, InputShape, NO_BOUND, Run, mode_name};
+use dyno_results::summary::{self, DISCLAIMER, Headline, Run};
 use dyno_results::units::{self, count, duration, shortened};
 
-use super::{Alignment, Color, Frame, details, distributions, painted, wrap};
+use super::{Alignment, Color, Frame, details, distributions, painted};
 
 /// Most columns of a system's name in the title.
 const SYSTEM_COLUMNS: usize = 15;
@@ -205,100 +199,5 @@ fn accuracy_lines(frame: &mut Frame, tests: &[&summary::Test], is_colored: bool)
     }
     for test in tests {
         frame.line(&format!("{}: {}", test.title(), line(test)), 2);
-    }
-}
-
-/// Returns the output of `--dry-run`.
-pub fn plan(options: &Options, system: &System, tests: &[PlannedTest]) -> String {
-    let mut text = format!(
-        "system {}, {} samples, {} time, profile {}\n",
-        system.spec,
-        system.library_size().total,
-        if system.is_simulated() { "virtual" } else { "real" },
-        options.profile().name()
-    );
-    let shapes = system.shapes();
-    if !shapes.is_empty() {
-        let shapes: Vec<String> = shapes.iter().map(InputShape::text).collect();
-        let _ = writeln!(text, "sample {}", shapes.join(", "));
-    }
-    for remark in options.rules_remarks() {
-        wrap(&remark, 80, 2).iter().for_each(|line| text.extend([line, "\n"]));
-    }
-    for scenario in options.scenarios() {
-        let of_scenario: Vec<&PlannedTest> =
-            tests.iter().filter(|t| t.scenario == scenario).collect();
-        let lengths: Vec<String> = of_scenario.iter().map(|test| length(test)).collect();
-        let _ = writeln!(text, "\n{scenario}: {}", lengths.join(", "));
-        let Some(test) = of_scenario.last() else { continue };
-        for tenant in &test.tenants {
-            if let Some(name) = &tenant.name {
-                let _ = writeln!(text, "  tenant {name}");
-            }
-            settings(&mut text, options, test, &tenant.settings);
-            if tenant.plan.ramp > 0 {
-                let ramp = duration(tenant.plan.ramp.cast_signed());
-                let _ = writeln!(text, "  a ramp of {ramp} before the measured part");
-            }
-        }
-    }
-    if options.run.is_dry && system.remote().is_some() {
-        text += "\nThe server was not contacted. The run asks it for what it accepts.\n";
-    }
-    let total = tests.iter().map(PlannedTest::expected).fold(0, u64::saturating_add);
-    let total = match i64::try_from(total).unwrap_or(i64::MAX) {
-        // The numbers of queries end the tests.
-        0 => String::new(),
-        least => format!(", at least {} in total", duration(least)),
-    };
-    let _ = writeln!(
-        text,
-        "\n{}{total}; accuracy tests take as long as the system needs",
-        units::counted(tests.len() as u64, "test", "tests"),
-    );
-    text
-}
-
-/// Adds the settings that were chosen and those that are still open.
-fn settings(text: &mut String, options: &Options, test: &PlannedTest, settings: &Settings) {
-    for (field, value, origin) in settings.rows() {
-        let is_chosen = !matches!(origin, Origin::Default | Origin::BuiltIn { .. });
-        let is_of_run = matches!(field.name, "scenario" | "mode");
-        if is_chosen
-            && !is_of_run
-            && dyno_results::effective::is_relevant(field.name, test.scenario)
-        {
-            let is_no_bound = value == NO_BOUND.to_string();
-            let value = options.run.shown_value(field.name, value);
-            let value = if is_no_bound { "none".into() } else { format!("{value} {}", field.unit) };
-            let _ = writeln!(text, "  {} = {}  ({origin})", field.name, value.trim_end());
-        }
-    }
-    let rate = match test.scenario {
-        Scenario::Server => "server_target_qps",
-        Scenario::Offline => "offline_expected_qps",
-        Scenario::SingleStream | Scenario::MultiStream => return,
-    };
-    let has_rate =
-        !matches!(settings.values.server_arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_))
-            || test.scenario != Scenario::Server;
-    let is_sent_at_rate = test.mode != TestMode::AccuracyOnly || test.scenario == Scenario::Server;
-    if is_sent_at_rate && is_open(settings, rate) && has_rate {
-        let _ = writeln!(text, "  {rate} is determined by a short probe before the run");
-    }
-}
-
-fn length(test: &PlannedTest) -> String {
-    match test.mode {
-        TestMode::AccuracyOnly => {
-            let samples = test.tenants.iter().map(|t| t.plan.accuracy_sample_count).max();
-            format!("accuracy ({} samples)", count(samples.unwrap_or(0)))
-        }
-        _ if test.expected() == 0 => mode_name(test.mode).to_string(),
-        _ => format!(
-            "{} (at least {:.1} s)",
-            mode_name(test.mode),
-            test.expected() as f64 / SECOND as f64
-        ),
     }
 }

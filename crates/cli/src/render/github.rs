@@ -16,7 +16,7 @@ use crate::output;
 pub enum Annotations {
     /// In a workflow of GitHub: where GITHUB_ACTIONS is true
     Auto,
-    /// Lines such as ::error, whoever reads them
+    /// Lines such as ::error, also outside of a workflow
     Github,
     /// Nowhere
     None,

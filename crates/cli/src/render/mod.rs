@@ -7,13 +7,14 @@ mod console;
 mod details;
 mod distributions;
 pub mod github;
+pub mod plan;
 pub mod round;
 pub mod search;
 pub mod sweep;
 pub mod tune;
 
 pub use box_drawing::{Alignment, Frame, wrap};
-pub use console::{plan, summary};
+pub use console::summary;
 
 use dyno_results::summary::Verdict;
 

@@ -261,6 +261,21 @@ fn trials_of_other_commands_end_with_the_same_words() {
     assert_eq!(server.requests(), of_search + 60, "after two points");
 }
 
+#[test]
+fn answers_of_a_text_server_have_classes_also_if_every_request_fails() {
+    let server = Server::start(|_| ("500 Internal Server Error", "{}"), Duration::ZERO);
+    let folder = Folder::new();
+    let ran = folder.dyno(&format!(
+        "run --system openai:http://{},model=m --num-prompts 5 --max-concurrency 2 --fail-fast off \
+         --out out",
+        server.address
+    ));
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    let answers = &summary(&folder)["tests"][0]["metrics"]["answers"];
+    assert_eq!(answers["whole"], 0, "{answers}");
+    assert_eq!(answers["failed_on_the_wire"], 5, "{answers}");
+}
+
 /// Returns the lines that state the problems and their remedies.
 fn problems(ran: &ProgramResult) -> Vec<String> {
     let is_problem = |line: &&str| line.starts_with("error: ") || line.starts_with("hint: ");

@@ -4,6 +4,7 @@
 
 mod audit;
 mod book;
+mod bounds;
 mod check;
 mod client_loads;
 mod compare;

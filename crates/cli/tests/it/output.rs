@@ -75,6 +75,12 @@ fn a_full_disk_below_stdout_is_told_and_the_run_is_kept() {
     assert!(ran.stderr.contains("error: cannot write to stdout"), "{}", ran.stderr);
     assert!(ran.stderr.contains("report: out/report.html"), "{}", ran.stderr);
     assert!(folder.0.join("out/summary.json").is_file());
+    for help in ["--help", "run --help", "--version", "help"] {
+        let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let ran: ProgramResult = folder.command(help).stdout(full).output().unwrap().into();
+        let ran = ran.exits(3);
+        assert!(ran.stderr.contains("error: cannot write to stdout"), "{}", ran.stderr);
+    }
 }
 
 /// Control characters, which the test appends to each text in the summary of another program.

@@ -106,11 +106,13 @@ pub fn interval(row: &Row) -> String {
 /// A sentence fragment that begins with "expected".
 pub fn parse(text: &str) -> Result<Metric, String> {
     let expected = || format!("expected a metric ({GRAMMAR}), found `{text}`");
-    let (series, rest) = match text.split_once('-') {
+    let lower = text.trim().to_ascii_lowercase();
+    // `--require` separates with a dot.
+    let (series, rest) = match lower.split_once(['-', '.']) {
         Some(("ttft", rest)) => (Series::FirstToken, rest),
         Some(("tpot", rest)) => (Series::TimePerOutputToken, rest),
-        Some(_) => return Err(expected()),
-        None => (Series::Latency, text),
+        Some(("latency" | "e2el", rest)) => (Series::Latency, rest),
+        _ => (Series::Latency, &lower[..]),
     };
     match (series, rest) {
         (_, "mean") => return Ok(Metric::Mean(series)),
@@ -123,6 +125,21 @@ pub fn parse(text: &str) -> Result<Metric, String> {
     match (percent * 1e7).round() / 1e9 {
         p if p > 0.0 && p < 1.0 => Ok(Metric::Percentile(series, p)),
         _ => Err(expected()),
+    }
+}
+
+/// Reads the name of a metric that a user requests, as [`parse`] does. A percentile below p1 is rejected:
+/// `p0.99` means p99.
+///
+/// # Errors
+/// A sentence fragment that begins with "expected".
+pub fn parse_requested(text: &str) -> Result<Metric, String> {
+    match parse(text)? {
+        Metric::Percentile(_, p) if p < 0.01 => {
+            let (low, meant) = (units::percentile(p), units::percentile(100.0 * p));
+            Err(format!("expected a percentile of at least p1, found `{low}`; write {meant}"))
+        }
+        metric => Ok(metric),
     }
 }
 
@@ -261,5 +278,12 @@ mod tests {
         {
             assert!(parse(bad).unwrap_err().starts_with("expected"), "{bad}");
         }
+        // As in `--require`.
+        for (text, same) in [("TTFT.p99", "ttft-p99"), ("P99.9", "p99.9"), ("e2el.mean", "mean")] {
+            assert_eq!(parse(text).map(name).as_deref(), Ok(same));
+        }
+        assert!(parse_requested("p0.99").unwrap_err().ends_with("found `p0.99`; write p99"));
+        assert!(parse_requested("ttft-p0.5").unwrap_err().ends_with("write p50"));
+        assert_eq!(parse_requested("p1"), Ok(Metric::Percentile(Series::Latency, 0.01)));
     }
 }

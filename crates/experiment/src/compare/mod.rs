@@ -50,7 +50,7 @@ pub use accuracy::AccuracyRow;
 pub use copies::refuse_copies;
 pub use json::{ComparisonDocument, SCHEMA_VERSION};
 pub use layout::{is_slice_count, read as read_folder};
-pub use metric::{GRAMMAR as METRICS, parse as parse_metric};
+pub use metric::{GRAMMAR as METRICS, parse_requested as parse_metric};
 pub use server::ServerRow;
 pub use source::ComparedRun;
 pub use tokens::TokenRow;

@@ -128,7 +128,7 @@ pub fn scored(facts: &Facts<'_>) -> Option<UnmetNeed> {
     const LABELS: &str = "pass the class of each sample with --labels FILE.npy, or remove it";
     if let Some(system) = facts.loaded {
         return if system.is_scored() {
-            system.judge.as_ref().and_then(of_points)
+            system.judge.as_ref().map_or_else(|| of_zero(facts), of_points)
         } else if facts.system == "openai" {
             unmet(
                 "the prompts have no reference answers",
@@ -155,6 +155,14 @@ pub fn scored(facts: &Facts<'_>) -> Option<UnmetNeed> {
         ),
         _ => None,
     }
+}
+
+/// Returns why 0 is no target of a share of correct answers.
+fn of_zero(facts: &Facts<'_>) -> Option<UnmetNeed> {
+    (facts.run.accuracy_target == Some(0.0)).then(|| {
+        let why = "has no effect: no accuracy is below 0";
+        UnmetNeed::new(why, "state the required share, such as 0.95, or remove it")
+    })
 }
 
 /// Returns why a share cannot be the target of a figure in points, such as BLEU.

@@ -58,6 +58,15 @@ const ROWS: &[Row] = &[
         fix: "add --set infer_token_latencies=true, or remove it",
     },
     Row {
+        keys: &["early_stopping", "early_stopping_confidence", "early_stopping_tolerance"],
+        takes_effect: |settings| {
+            let is_offline = settings.values.scenario == Scenario::Offline;
+            !is_offline && settings.values.mode != TestMode::AccuracyOnly
+        },
+        why: "Offline and accuracy tests have no early stopping",
+        fix: "add a performance test of another scenario, or remove it",
+    },
+    Row {
         keys: &["early_stopping_confidence", "early_stopping_tolerance"],
         takes_effect: |settings| settings.values.early_stopping != EarlyStopping::Never,
         why: "early_stopping is never",
@@ -182,7 +191,6 @@ fn reason(
             format!("add --scenario {wanted}, or remove it"),
         ));
     }
-    let row = ROWS.iter().find(|row| row.keys.contains(&key))?;
     let tests = facts.scenarios.iter().filter(|one| is_used(one)).flat_map(|scenario| {
         facts.modes.iter().map(|mode| {
             let mut settings = facts.options.settings(*scenario, *mode, None);
@@ -193,10 +201,14 @@ fn reason(
             settings
         })
     });
+    let tests: Vec<Settings> = tests.collect();
     // Modes are in the table of options.
-    let mut tests = tests.peekable();
-    tests.peek()?;
-    (!tests.any(|settings| (row.takes_effect)(&settings))).then(|| (row.why.into(), row.fix.into()))
+    if tests.is_empty() {
+        return None;
+    }
+    let mut rows = ROWS.iter().filter(|row| row.keys.contains(&key));
+    let useless = rows.find(|row| !tests.iter().any(row.takes_effect))?;
+    Some((useless.why.into(), useless.fix.into()))
 }
 
 #[cfg(test)]

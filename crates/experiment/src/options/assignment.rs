@@ -54,12 +54,7 @@ impl Assignment {
                 format!("`{key}` is not a setting; use --{instead}, or `{instead}` under [run]");
             return Err(bad(problem));
         }
-        let value = match field.unit {
-            "ns" => units::parse_duration(value).ok().map(|ns| ns.to_string()),
-            "ms" => units::parse_duration(value).ok().map(|ns| (ns / MILLISECOND).to_string()),
-            _ => None,
-        }
-        .unwrap_or_else(|| value.to_string());
+        let value = in_unit(field.unit, value).map_err(|why| bad(format!("`{key}`: {why}")))?;
         let mut trial = Settings::default();
         match trial.set(key, &value, origin.clone()) {
             Ok(()) => Ok(Self { scenario, key: field.name, value, origin: origin.clone() }),
@@ -81,6 +76,18 @@ impl Assignment {
             None => (None, key.trim()),
         };
         Self::new(scenario, key, value.trim(), origin)
+    }
+}
+
+/// Returns a value with a unit of time as the whole number of the setting; other values as they are.
+fn in_unit(unit: &str, value: &str) -> Result<String, String> {
+    match (unit, units::parse_duration(value)) {
+        // All settings in ns are latencies.
+        ("ns", Ok(_)) => units::parse_bound(value).map(|ns| ns.to_string()),
+        // 0 has a meaning of its own, such as no limit.
+        ("ms", Ok(1..MILLISECOND)) => Err(format!("expected at least 1ms, found `{value}`")),
+        ("ms", Ok(ns)) => Ok((ns / MILLISECOND).to_string()),
+        _ => Ok(value.to_owned()),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Configuration files of LoadGen that a run names.
 
+use std::fs::File;
+use std::io::Read as _;
 use std::path::Path;
 
 use dyno_loadgen::config::{Conf, ConfType, built_in_models};
@@ -88,7 +90,21 @@ const MOST_NAMES: usize = 10;
 /// Every problem of the file, or that it is a device, a socket or a pipe.
 fn load_conf(path: &Path) -> Result<Conf, Vec<String>> {
     reject_special(path).map_err(|failure| failure.problems().to_vec())?;
+    if begins_with_mark(path) {
+        return Err(vec![format!(
+            "{} begins with a byte order mark, which LoadGen reads as a part of the first key; save it \
+             as UTF-8 without the mark",
+            path.display()
+        )]);
+    }
     Conf::load(path).map_err(|error| lines(&error.to_string()))
+}
+
+/// Returns whether a file begins with the byte order mark of UTF-8.
+fn begins_with_mark(path: &Path) -> bool {
+    let mut first = [0; 3];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut first));
+    read.is_ok() && first == *b"\xef\xbb\xbf"
 }
 
 fn lines(text: &str) -> Vec<String> {

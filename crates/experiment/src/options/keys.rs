@@ -479,7 +479,14 @@ fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     let expected = |part| format!("expected a percentile above 0 and below 100, found `{part}`");
     let each = text.split(',').map(|part| {
         let percent: Option<f64> = part.trim().parse().ok();
-        percent.filter(|percent| *percent > 0.0 && *percent < 100.0).ok_or_else(|| expected(part))
+        let in_range = percent.filter(|percent| *percent > 0.0 && *percent < 100.0);
+        let percent = in_range.ok_or_else(|| expected(part))?;
+        match units::percent_of_fraction(percent) {
+            Some(meant) => {
+                Err(format!("expected a percentile of at least 1, found `{part}`; write {meant}"))
+            }
+            None => Ok(percent),
+        }
     });
     let mut all: Vec<f64> = each.collect::<Result<_, _>>()?;
     all.sort_by(f64::total_cmp);

@@ -465,17 +465,18 @@ impl Options {
             (&self.run.stages, settings.values.scenario, is_measured)
         {
             let times = stages.arrivals(settings.values.schedule_rng_seed);
-            let (queries, arrivals) = (times.len().to_string(), Arrivals::Replay(times.into()));
+            let origin = || Origin::Code("the stages of the load");
             for (key, value) in [
-                ("server_arrivals", arrivals.show()),
                 ("server_target_qps", stages.mean_rate().to_string()),
                 ("min_duration_ms", "0".into()),
-                ("min_query_count", queries),
+                ("min_query_count", times.len().max(1).to_string()),
                 ("max_query_count", "0".into()),
             ] {
-                let origin = Origin::Code("the stages of the load");
-                settings.set(key, &value, origin).expect("a valid value");
+                settings.set(key, &value, origin()).expect("a valid value");
             }
+            // By chance there may be no arrival, which the plan rejects.
+            settings.values.server_arrivals = Arrivals::Replay(times.into());
+            settings.record("server_arrivals", origin());
             return;
         }
         let is_given =

@@ -10,7 +10,7 @@ use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::session::EndReason;
 use dyno_net::ledger::Entry;
-use dyno_results::summary::answers::Tokens;
+use dyno_results::summary::answers::{Answers, Tokens};
 use dyno_results::summary::window::Window;
 use dyno_results::summary::{self, Cause, Reason, ReasonKind, Sessions};
 use dyno_results::units::count;
@@ -85,6 +85,18 @@ pub fn add(
     }
     let is_counted = record.tokens.is_empty() && metrics.token_count.is_some();
     is_counted.then(|| Record { tokens: accounts.output_column(), ..record.clone() })
+}
+
+/// Adds the classes of the answers of a text server if every request failed on the wire, so that no answer
+/// has an account.
+pub fn add_failed(test: &mut summary::Test, record: &Record) {
+    if let Some(metrics) = &mut test.metrics
+        && metrics.answers.is_none()
+        && !record.failed.is_empty()
+    {
+        let failed_on_the_wire = record.failed.len() as u64;
+        metrics.answers = Some(Answers { failed_on_the_wire, ..Answers::default() });
+    }
 }
 
 /// Note on figures that are left out.

@@ -149,7 +149,22 @@ pub fn read_limits(
         found.extend(limits_of_settings(&said, load, percentile)?);
     }
     check_tokens(prepared, &found)?;
+    check_lag(prepared, &found, load)?;
     Ok(found)
+}
+
+/// Rejects limits on the lag of a client that has none.
+fn check_lag(prepared: &PreparedRun, limits: &[Limit], load: Load) -> Result<(), Failure> {
+    let has_lag = load != Load::Samples && !prepared.system.is_simulated();
+    match limits.iter().find(|limit| limit.quantity == Quantity::ClientLag && !has_lag) {
+        Some(limit) => {
+            let shown = limits::show(limit);
+            let why = "a client lags in Server and in real time only";
+            Err(Failure::usage(format!("the limit {shown} is not measured: {why}"))
+                .hint("limit the latency, or remove it"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Rejects limits on times of tokens that the system does not report.
@@ -281,7 +296,17 @@ pub fn first_load(
             Ok(rate.map(|rate| FirstLoad::At(rate.min(most))))
         }
         (None, Load::Qps, None) if is_unknown => Ok(Some(FirstLoad::LeftToProbe)),
-        (None, Load::Qps, _) => Ok(Some(FirstLoad::At(settings.values.server_target_qps))),
+        (None, Load::Qps, _) => {
+            let from = settings.values.server_target_qps;
+            match ask.to.filter(|to| from >= *to) {
+                Some(to) => {
+                    let problem =
+                        format!("the first load, server_target_qps {from}, is not below --to {to}");
+                    Err(Failure::usage(problem).hint("lower the rate, or raise --to"))
+                }
+                None => Ok(Some(FirstLoad::At(from))),
+            }
+        }
     }
 }
 

@@ -40,6 +40,7 @@ pub(super) fn of_data(run: &RunOptions) -> Result<Option<Lines>, Failure> {
     let text = String::from_utf8(text).map_err(|error| {
         failure(format!("not UTF-8 from byte {} on", error.utf8_error().valid_up_to()))
     })?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let lines: Vec<String> =
         text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
     let is_json = path.extension().is_some_and(|ending| ending == "jsonl");

@@ -231,7 +231,13 @@ impl Resolution<'_> {
         };
         if let Some(expected) = complaint {
             let by = ReferenceBehavior::Replaced { by: "Poisson arrivals".into() };
-            self.problem(&["server_arrivals"], expected, "correct the arrival process", by);
+            let change = match &s.server_arrivals {
+                Arrivals::Replay(times) if times.is_empty() => {
+                    "add one; stages need higher rates, longer times or another seed"
+                }
+                _ => "correct the arrival process",
+            };
+            self.problem(&["server_arrivals"], expected, change, by);
             return Arrivals::Poisson;
         }
         if bound > 0 && group > bound {

@@ -15,6 +15,10 @@ use crate::settings::{
 /// and fills 100 GB of memory.
 pub const MAX_TRACE_SAMPLES: u64 = 1 << 32;
 
+/// Longest expected time until the last query that a test of Server must issue, in s: 30 years. Times in ns
+/// have 64 bits, which hold 585 years.
+const LONGEST_TRACE_S: f64 = 30.0 * 365.25 * 86_400.0;
+
 /// Key of the reference's log for invalid settings.
 pub(super) const INVALID_SETTINGS: &str = "error_invalid_test_settings";
 
@@ -131,6 +135,9 @@ impl Resolution<'_> {
         let shape = self.shape(target_qps, performance_sample_count);
         self.check_limits(&shape);
         self.check_trace_length(target_qps, &load, choice, &shape);
+        let queries =
+            if self.runs_performance() { shape.min_query_count } else { accuracy_sample_count };
+        self.check_trace_end(target_qps, &load, queries);
         let early_stopping = self.criterion(load.percentile());
         Plan {
             mode: s.mode,
@@ -463,6 +470,22 @@ impl Resolution<'_> {
             "lower the rate, the duration or the count",
             ReferenceBehavior::Stops { key: INVALID_SETTINGS },
         );
+    }
+
+    /// Rejects rates at which the last of `queries` is not due for decades.
+    fn check_trace_end(&mut self, target_qps: f64, load: &Load, queries: u64) {
+        let Load::Server(server) = load else { return };
+        let has_rate = !matches!(server.arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_));
+        if has_rate && queries as f64 / target_qps > LONGEST_TRACE_S {
+            self.problem(
+                &["server_target_qps"],
+                format!(
+                    "a rate at which the {queries} queries of the test are due within 30 years"
+                ),
+                "raise the rate",
+                ReferenceBehavior::Runs,
+            );
+        }
     }
 
     fn accuracy_log_probability(&mut self) -> f64 {

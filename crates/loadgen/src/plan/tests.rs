@@ -185,6 +185,8 @@ fn every_impossible_setting_is_refused_with_the_field_and_the_remedy() {
         (&[server, ("server_target_qps", "1e12")], "a trace of at most 4294967296 samples", stops()),
         (&[offline, ("offline_expected_qps", "1e300")], "a trace of at most", stops()),
         (&[("min_query_count", "4_294_967_297")], "a trace of at most", stops()),
+        (&[server, ("server_target_qps", "1e-300")], "a rate at which the 100 queries of the test are due within 30 years", Runs),
+        (&[server, ("mode", "AccuracyOnly"), ("server_target_qps", "1e-7")], "the 200 queries of the test", Runs),
         // A period below 1 ns: the reference generates for ever.
         (&[("single_stream_expected_latency_ns", "0.5")], "a trace of at most", stops()),
     ];

@@ -80,13 +80,11 @@ pub fn parse(text: &str, percentile: f64) -> Result<Limit, String> {
         return Ok(Limit { quantity, allowed, bound: 0 });
     }
     let percentile = match at {
-        Some(at) => {
-            read_percentile(at).ok_or_else(|| expected("a percentile above p0 and below p100"))?
-        }
+        Some(at) => read_percentile(at).map_err(|what| expected(&what))?,
         None => percentile,
     };
     let bound =
-        units::parse_duration(value).map_err(|expected| format!("limit `{text}`: {expected}"))?;
+        units::parse_bound(value).map_err(|expected| format!("limit `{text}`: {expected}"))?;
     if bound == 0 {
         return Err(expected("a bound above 0"));
     }
@@ -118,9 +116,17 @@ fn is_percentile(text: &str) -> bool {
     text.strip_prefix('p').is_some_and(|digits| digits.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-fn read_percentile(text: &str) -> Option<f64> {
-    let percent: f64 = text.strip_prefix('p')?.parse().ok()?;
-    (0.0 < percent && percent < 100.0).then_some(percent / 100.0)
+/// Reads a percentile such as `p99.9`, or returns what was expected.
+fn read_percentile(text: &str) -> Result<f64, String> {
+    let percent: Option<f64> = text.strip_prefix('p').and_then(|number| number.parse().ok());
+    let in_range = percent.filter(|percent| 0.0 < *percent && *percent < 100.0);
+    let percent = in_range.ok_or("a percentile above p0 and below p100")?;
+    match units::percent_of_fraction(percent) {
+        Some(meant) => {
+            Err(format!("a percentile of at least p1; write p{meant} for the fraction {percent}"))
+        }
+        None => Ok(percent / 100.0),
+    }
 }
 
 /// Risk that a run keeps a limit by chance although the system does not.
@@ -214,6 +220,9 @@ mod tests {
             ("p99 >= 5ms", "all limits are upper limits"),
             ("p99 <= 5", "expected a duration"),
             ("p100 <= 5ms", "below p100"),
+            ("p0.99 <= 5ms", "write p99 for the fraction 0.99"),
+            ("ttft.p0.5 <= 5ms", "write p50 for the fraction 0.5"),
+            ("p99 <= 5m", "write 5ms or 5min"),
             ("tftt.p99 <= 5ms", "the nearest is `ttft`"),
             ("errors <= 0%", "any failure makes a run INVALID"),
             ("mean <= 3ms", "Metrics are latency, e2el, ttft, tpot, errors, lag"),

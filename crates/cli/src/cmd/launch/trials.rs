@@ -27,7 +27,7 @@ pub(super) fn run(launch: &Launch) -> Result<Exit, Failure> {
     let run = match Dyno::read(words.map(Into::into).collect()) {
         Ok(Dyno { command: cmd::Command::Tune(tune) }) => tune.into_run(launch.workers.get())?,
         Ok(_) => unreachable!("the first word is tune"),
-        Err(error) => return Ok(cmd::usage(&error)),
+        Err(error) => return cmd::usage(&error),
     };
     let arguments = run.trial_arguments()?;
     if launch.dry_run {

@@ -240,7 +240,10 @@ fn scalar(key: &str, value: &DeValue<'_>, sweep: &mut SweepTable) -> Result<(), 
         }
         "pause" => sweep.pause = Some(duration()?),
         "max_time" => sweep.max_time = Some(duration()?),
-        "p99_below" => sweep.p99_below = Some(duration()?),
+        "p99_below" => {
+            let bound = units::parse_bound(&text).map_err(|e| format!("`{key}`: {e}"))?;
+            sweep.p99_below = Some(bound);
+        }
         "until_saturated" => {
             sweep.until_saturated = Some(text.parse().map_err(|_| expected("true or false"))?);
         }

@@ -77,6 +77,11 @@ impl Remote {
         ))
     }
 
+    /// Returns whether it has the interface of a text server.
+    pub fn has_texts(&self) -> bool {
+        matches!(self.answers, Answers::Text { .. })
+    }
+
     /// Returns whether requests ask for several choices. Their tokens come mixed, so that they have no time
     /// per output token and no inter-token latency.
     pub fn has_choices(&self) -> bool {

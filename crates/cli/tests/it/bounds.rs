@@ -1,0 +1,170 @@
+//! Bounds and plans of scripts: a bound that is written slightly wrong must not pass, and a plan is JSON
+//! where results are.
+
+use crate::program::Folder;
+use crate::schema::schema;
+
+const SERVER: &str =
+    "--system model:exponential=2ms --scenario server --mode performance --qps 100";
+
+/// Rejects each of these commands with exit code 2 and a message.
+#[track_caller]
+fn check_rejected(folder: &Folder, commands: &[(&str, &str)]) {
+    for (command, expected) in commands {
+        let ran = folder.dyno(command).exits(2);
+        assert!(ran.stderr.contains(expected), "{command}: {expected:?} in\n{}", ran.stderr);
+        assert_eq!(ran.stdout, "", "{command}");
+    }
+    assert!(!folder.0.join("runs").exists(), "something was run");
+}
+
+/// `p0.99` would bound the fastest queries, and `5m` is 5 minutes: both would pass every run.
+#[test]
+fn a_bound_that_would_always_pass_is_rejected() {
+    let folder = Folder::new();
+    let openai = "run --system openai:http://127.0.0.1:1,model=m --dry-run";
+    check_rejected(
+        &folder,
+        &[
+            (&format!("run {SERVER} --require p0.99<=5ms"), "write p99 for the fraction 0.99"),
+            (&format!("run {SERVER} --require server:p0.5<=5ms"), "write p50 for the fraction 0.5"),
+            (&format!("run {SERVER} --require p99<=5m"), "write 5ms or 5min"),
+            (&format!("run {SERVER} --set server_target_latency_ns=5m"), "write 5ms or 5min"),
+            ("search --limit p0.9<=5ms", "write p90 for the fraction 0.9"),
+            ("search --limit p99<=5m", "write 5ms or 5min"),
+            ("sweep --over qps=1,2 --p99-below 20m", "write 20ms or 20min"),
+            ("compare a b --metric p0.99", "write p99"),
+            (&format!("{openai} --metric-percentiles 0.5,0.99"), "found `0.5`; write 50"),
+            // `$((95 / 100))` of a shell is 0.
+            ("run --accuracy-target 0", "--accuracy-target has no effect: no accuracy is below 0"),
+            // 0 is no limit.
+            (&format!("run {SERVER} --set max_duration_ms=900us"), "expected at least 1ms"),
+        ],
+    );
+    folder.write(
+        "sweep.toml",
+        "version = 1\n[sweep]\np99_below = \"20m\"\n[sweep.over]\nqps = [1, 2]\n",
+    );
+    check_rejected(&folder, &[("sweep --config sweep.toml", "write 20ms or 20min")]);
+    folder.dyno(&format!("run {SERVER} --require p99<=5min --dry-run")).exits(0);
+}
+
+#[test]
+fn a_rate_whose_queries_are_never_due_is_rejected() {
+    let folder = Folder::new();
+    let run = "run --system null --scenario server";
+    let expected = "a rate at which the 100 queries of the test are due within 30 years";
+    check_rejected(
+        &folder,
+        &[
+            (&format!("{run} --mode performance --qps 1e-300"), expected),
+            (&format!("{run} --mode accuracy --qps 1e-300"), "queries of the test are due within"),
+        ],
+    );
+    folder.dyno(&format!("{run} --mode performance --qps 1e-6 --dry-run")).exits(0);
+}
+
+/// With this seed, the first request of a rate of 1/s comes after more than 2 s.
+#[test]
+fn stages_without_an_arrival_are_rejected() {
+    let folder = Folder::new();
+    let run = "run --system model:fixed=1ms --scenario server --mode performance --seed 1";
+    let none = "expected at least one arrival time; add one; stages need higher rates";
+    check_rejected(
+        &folder,
+        &[(&format!("{run} --stages 2s@1"), none), (&format!("{run} --stages 99s@1e-6"), none)],
+    );
+    folder.dyno(&format!("{run} --stages 99s@1 --dry-run")).exits(0);
+}
+
+#[test]
+fn early_stopping_has_no_effect_in_offline_and_accuracy_tests() {
+    let folder = Folder::new();
+    let none = "Offline and accuracy tests have no early stopping";
+    let offline = "run --system model:fixed=1ms --scenario Offline --mode performance --set";
+    let accuracy = "run --scenario Server --mode accuracy --set";
+    check_rejected(
+        &folder,
+        &[
+            (&format!("{offline} early_stopping=never"), none),
+            (&format!("{offline} early_stopping_confidence=0.9"), none),
+            (&format!("{offline} early_stopping_tolerance=0.1"), none),
+            (&format!("{accuracy} early_stopping=extend"), none),
+        ],
+    );
+    let both = offline.replace("Offline", "Offline,Server");
+    folder.dyno(&format!("{both} early_stopping=never --dry-run")).exits(0);
+}
+
+/// The search would begin above its maximum.
+#[test]
+fn a_search_begins_below_its_maximum_and_has_limits_that_are_measured() {
+    let folder = Folder::new();
+    let search = "search --system model:exponential=2ms --limit p99<=20ms";
+    let lag = "client lag p99 <= 1.00 ms is not measured: a client lags in Server and in real time";
+    check_rejected(
+        &folder,
+        &[
+            (
+                &format!("{search} --qps 100 --to 5"),
+                "the first load, server_target_qps 100, is not below --to 5",
+            ),
+            (&format!("{search} --limit lag.p99<=1ms"), lag),
+        ],
+    );
+}
+
+#[test]
+fn plans_are_json_where_results_are() {
+    let folder = Folder::new();
+    let run = format!("run {SERVER} --require server:p99<=20ms --duration 3s --dry-run");
+    let plan = folder.dyno(&format!("{run} --json")).exits(0).json();
+    assert_eq!(plan["time"], "virtual", "{plan}");
+    assert_eq!(plan["samples"], 1024, "{plan}");
+    let test = &plan["tests"][0];
+    assert_eq!(test["requirements"], serde_json::json!(["Server:p99<=20ms"]));
+    assert_eq!(test["least_duration_ns"], 3_000_000_000_u64);
+    let rate = &test["tenants"][0]["settings"]["server_target_qps"];
+    assert_eq!(
+        *rate,
+        serde_json::json!({"value": "100", "unit": "queries/s", "origin": "flag --qps"})
+    );
+    let text = folder.dyno(&run).exits(0).stdout;
+    assert!(text.contains("\n  requires Server:p99<=20ms\n"), "{text}");
+
+    let search = "search --system model:exponential=2ms --limit p99<=20ms --dry-run --json";
+    let known = folder.dyno(&format!("{search} --from 50")).exits(0).json();
+    assert!(schema("search").is_valid(&known), "{known}");
+    assert_eq!(known["definition"]["from"], 50.0);
+    // Only a probe finds the first load.
+    let plan = folder.dyno(search).exits(0).json();
+    assert_eq!(plan["definition"]["from"], serde_json::Value::Null);
+    assert_eq!(plan["definition"]["limits"], serde_json::json!(["latency.p99<=20000000ns"]));
+    let text = "--json has no effect with --dry-run";
+    let compare = "compare --interleave 2 a.toml b.toml --dry-run --json";
+    check_rejected(&folder, &[(compare, text)]);
+}
+
+#[test]
+fn an_export_states_which_folder_it_needs() {
+    let folder = Folder::new();
+    let sweep = format!("sweep {SERVER} --duration 1s --over seed=1,2 --out swept -q");
+    folder.dyno(&sweep).exits(1);
+    let ran = folder.dyno("export swept").exits(3);
+    assert!(ran.stderr.contains("pass the folder of one, with a summary.json"), "{}", ran.stderr);
+    folder.dyno(&format!("run {SERVER} --duration 1s -q --out out")).exits(1);
+    let ran = folder.dyno("export out/summary.json").exits(3);
+    assert!(ran.stderr.contains("hint: pass the folder of the run, out"), "{}", ran.stderr);
+    // An unset variable of a script does not mean all tests.
+    let ran = folder.command("export out --test").arg("").output().unwrap();
+    assert_eq!(ran.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&ran.stderr).contains("--test: expected a test"));
+}
+
+#[test]
+fn a_byte_order_mark_in_a_user_conf_is_named() {
+    let folder = Folder::new();
+    folder.write("user.conf", "\u{feff}*.Server.target_qps = 20\n");
+    let run = "run --system model:fixed=2ms --scenario server --mode performance --conf user.conf";
+    check_rejected(&folder, &[(run, "user.conf begins with a byte order mark")]);
+}
