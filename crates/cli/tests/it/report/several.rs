@@ -161,6 +161,8 @@ fn a_search_has_its_runs_its_peak_and_the_run_that_counts() {
     let page = folder.read("found/report.html");
     let names = well_formed(&page);
     let state: Value = serde_json::from_str(&folder.read("found/search.json")).unwrap();
+    let binding = page.matches("At the peak, the expected share is the allowed one.").count();
+    assert_eq!(binding, 1, "one of two limits binds");
     let runs = state["points"].as_array().unwrap().len();
     assert!(names.iter().filter(|name| *name == "tr").count() > runs, "a row a run");
     for text in [
