@@ -1,12 +1,15 @@
 //! Answers of a text server and their tokens, within the section of a test.
 
+use std::fmt::Write as _;
+
 use dyno_results::summary::Metrics;
 use dyno_results::summary::answers::Tokens;
 use dyno_results::summary::metrics::Distribution;
 use dyno_results::summary::sessions::TurnFigures;
+use dyno_results::summary::window::Window;
 use dyno_results::units::{self, count};
 
-use super::words;
+use super::{page, words};
 
 /// Returns names and values; empty for a test whose answers are not text.
 pub fn facts(metrics: &Metrics) -> Vec<(&'static str, String)> {
@@ -36,25 +39,84 @@ pub fn facts(metrics: &Metrics) -> Vec<(&'static str, String)> {
 /// Returns the figures by turn as a table in HTML; empty unless queries are turns of sessions.
 pub fn turns(metrics: &Metrics) -> String {
     let Some(sessions) = &metrics.sessions else { return String::new() };
-    let head = ["turn", "issued", "answered", "input tokens", "TTFT p50", "TTFT p90", "TTFT p99"];
-    let head = head.iter().chain(&["latency p50", "latency p90", "latency p99"]);
-    let head: String = head.map(|name| format!("<th>{name}</th>")).collect();
+    let heads = [
+        "turn",
+        "issued",
+        "answered",
+        "input tokens",
+        "TTFT p50",
+        "TTFT p90",
+        "TTFT p99",
+        "latency p50",
+        "latency p90",
+        "latency p99",
+    ];
     let times = |times: &Option<Distribution>| match times {
         Some(times) => [times.p50, times.p90, times.p99].map(words::time_ns),
-        None => ["-"; 3].map(str::to_owned),
+        None => ["–"; 3].map(str::to_owned),
     };
-    let row = |of: &TurnFigures| {
-        let tokens = of.input_tokens.map_or_else(|| "-".into(), |tokens| format!("{tokens:.1}"));
+    let row = |of: &TurnFigures| -> Vec<String> {
+        let tokens = of.input_tokens.map_or_else(|| "–".into(), |tokens| format!("{tokens:.1}"));
         let first = [of.name(), count(of.issued), count(of.answered), tokens];
         let (tokens, latency) = (times(&of.first_token_ns), times(&of.latency_ns));
-        let cells = first.iter().chain(&tokens).chain(&latency);
-        let cells: String = cells.map(|cell| format!("<td>{cell}</td>")).collect();
-        format!("<tr>{cells}</tr>")
+        first.into_iter().chain(tokens).chain(latency).collect()
     };
-    let rows: String = sessions.by_turn.iter().map(row).collect();
-    format!(
-        "<h3>Turns of sessions</h3><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-    )
+    let rows: Vec<Vec<String>> = sessions.by_turn.iter().map(row).collect();
+    format!("<h3>Turns of sessions</h3>{}", page::numbers(&heads, &rows))
+}
+
+/// Returns the stages of the load, the models, and the steady part as tables in HTML; empty if the
+/// run has none of them.
+pub fn windows(metrics: &Metrics) -> String {
+    let kinds = [
+        ("Stages of the load", "stage", &metrics.stages[..]),
+        ("Models", "model", &metrics.models[..]),
+        ("Steady part", "part", metrics.steady.as_slice()),
+    ];
+    let mut html = String::new();
+    for (title, name, windows) in kinds {
+        if windows.is_empty() {
+            continue;
+        }
+        let heads = [
+            name,
+            "offered/s",
+            "answered/s",
+            "tokens/s",
+            "TTFT p50",
+            "TTFT p99",
+            "latency p50",
+            "latency p99",
+            "lost",
+        ];
+        let rows: Vec<Vec<String>> = windows.iter().map(window_cells).collect();
+        let _ = write!(html, "<h3>{title}</h3>{}", page::numbers(&heads, &rows));
+    }
+    if let Some(steady) = &metrics.steady {
+        let _ = write!(
+            html,
+            "<p class=\"note\">Steady from {} on (MSER-5). The verdict covers the whole run.</p>",
+            words::span_ns(steady.from_ns)
+        );
+    }
+    html
+}
+
+fn window_cells(window: &Window) -> Vec<String> {
+    let time = |metric: &str, percent: f64| {
+        window.percentile(metric, percent).map_or_else(|| "–".into(), words::time)
+    };
+    vec![
+        window.name.clone(),
+        units::rate(window.offered_per_s),
+        units::rate(window.completed_per_s),
+        window.output_tokens_per_s.map_or_else(|| "–".into(), units::rate),
+        time("ttft", 50.0),
+        time("ttft", 99.0),
+        time("e2el", 50.0),
+        time("e2el", 99.0),
+        count(window.lost),
+    ]
 }
 
 fn of_tokens(tokens: &Tokens) -> Vec<(&'static str, String)> {

@@ -17,13 +17,21 @@ pub fn timed(test: &summary::Test) -> (&'static str, &'static str) {
 /// Bound that a time is compared with.
 pub struct Threshold {
     /// Bound in ns; `None` without a bound.
-    bound: Option<f64>,
+    pub bound: Option<f64>,
 }
 
 impl Threshold {
     /// Returns the bound on the latency.
     pub fn latency(test: &summary::Test) -> Self {
         Self { bound: test.plan.latency_bound_ns.map(|bound| bound as f64) }
+    }
+
+    /// Returns the bound on the latency that all tests have; no bound if they differ.
+    pub fn common_latency<'a>(tests: impl IntoIterator<Item = &'a summary::Test>) -> Self {
+        let mut bounds = tests.into_iter().map(|test| test.plan.latency_bound_ns);
+        let first = bounds.next().flatten();
+        let common = first.filter(|_| bounds.all(|bound| bound == first));
+        Self { bound: common.map(|bound| bound as f64) }
     }
 
     /// Returns the bound on the time to first token.

@@ -4,14 +4,16 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use dyno_results::collection::{Collection, Row};
+use dyno_results::summary::Headline;
 use dyno_results::sweep::LoadCurve;
 use dyno_results::units;
 
+use super::charts::{self, Threshold};
 use super::page::{self, Masthead, Tone, badge};
 use super::pareto::{self, Candidate};
-use super::plot::{self, Axis, Chart, Format, Ink, Label, Point, RuleAxis, Shape};
+use super::plot::{self, Axis, Chart, Format, Ink, Label, Point, Shape};
 use super::words::{self, escaped};
-use super::{charts, load, one, searched};
+use super::{load, one, searched};
 
 /// Maximum number of curves in one chart; more cannot be distinguished.
 const CURVES: usize = 12;
@@ -206,23 +208,37 @@ fn section(html: &mut String, scenario: &str, rows: &[Row<'_>]) {
     html.push_str("</section>\n");
 }
 
-/// Appends the headline of each run as a bar, with its confidence interval where it is known.
+/// Appends the headline of each run as a bar; results of different names have bars of their own.
 fn results(html: &mut String, rows: &[Row<'_>]) {
     let results = rows.iter().filter_map(|row| Some((row, row.test.result.as_ref()?)));
-    let results: Vec<_> =
+    let results: Vec<Bar<'_, '_>> =
         results.filter_map(|(row, result)| Some((row, result, result.value?))).collect();
+    let mut names: Vec<&str> = Vec::new();
+    for (_, result, _) in &results {
+        if !names.contains(&result.name.as_str()) {
+            names.push(&result.name);
+        }
+    }
+    for name in names {
+        let of: Vec<_> = results.iter().filter(|(_, of, _)| of.name == name).copied().collect();
+        bars(html, name, &of);
+    }
+}
+
+/// Run, its headline, and the value of the headline.
+type Bar<'r, 'a> = (&'r Row<'a>, &'a Headline, f64);
+
+/// Appends results in the same unit as bars, with their confidence intervals where they are known.
+fn bars(html: &mut String, name: &str, results: &[Bar<'_, '_>]) {
     let highs = results.iter().map(|(_, result, value)| {
         result.interval.as_ref().map_or(*value, |interval| interval.high.max(*value))
     });
     let most = highs.fold(0.0, f64::max);
-    if most <= 0.0 || results.is_empty() {
+    if most <= 0.0 {
         return;
     }
-    let mut names: Vec<&str> = results.iter().map(|(_, result, _)| result.name.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
-    let _ = write!(html, "<h3>{}</h3><div class=\"bars-of\">", escaped(&names.join(", ")));
-    for (row, result, value) in results {
+    let _ = write!(html, "<h3>{}</h3><div class=\"bars-of\">", escaped(name));
+    for &(row, result, value) in results {
         let at = |value: f64| 100.0 * (value / most).clamp(0.0, 1.0);
         let whisker = result.interval.as_ref().map(|interval| {
             let (low, high) = (at(interval.low), at(interval.high));
@@ -302,12 +318,10 @@ fn latency_throughput(rows: &[Row<'_>]) -> Option<Chart> {
     }
     let valid = valid(&of);
     let front: Vec<Candidate> = pareto::front(&valid).into_iter().map(|at| valid[at]).collect();
-    let bounds: Vec<u64> = rows.iter().filter_map(|row| row.test.plan.latency_bound_ns).collect();
-    let bound = bounds.first().filter(|first| bounds.iter().all(|bound| bound == *first));
-    let bound = bound.map(|bound| *bound as f64);
+    let judged = Threshold::common_latency(rows.iter().map(|row| row.test));
     let x =
         Axis::linear("samples answered per second", Format::Rate, of.iter().map(|(_, c)| c.gain));
-    let y = of.iter().map(|(_, c)| c.cost).chain(bound);
+    let y = of.iter().map(|(_, c)| c.cost).chain(judged.bound);
     let y = Axis::log("p99 latency, logarithmic", Format::Time, y);
     let mut chart = Chart::new("Latency by throughput", x, y)
         .note("Each point is a run. Right has more throughput, down has less latency.")
@@ -324,8 +338,7 @@ fn latency_throughput(rows: &[Row<'_>]) -> Option<Chart> {
         let name = format!("bend of the front: {}/s at {}", units::rate(gain), words::time(cost));
         chart.labels.push(Label { x: gain, y: cost, name });
     }
-    let name = bound.map(|bound| format!("bound {}", words::round_time(bound)));
-    Some(chart.rule(RuleAxis::Y, bound, &name.unwrap_or_default(), Ink::Bad))
+    Some(judged.mark(chart))
 }
 
 /// Returns an axis that covers the accuracies of the points.
@@ -398,7 +411,7 @@ fn plotted<'a>(rows: &[Row<'a>]) -> Vec<(String, &'a dyno_results::series::Test)
 }
 
 fn only_some(rows: usize, shown: usize) -> String {
-    if rows > shown { format!(" The first {shown} of {rows} runs.") } else { String::new() }
+    if rows > shown { format!(" Shown are {shown} of {rows} runs.") } else { String::new() }
 }
 
 fn distributions(rows: &[Row<'_>]) -> Option<Chart> {
@@ -422,7 +435,7 @@ fn spectra(rows: &[Row<'_>]) -> Option<Chart> {
     let of = plotted(rows);
     let named: Vec<(&str, &dyno_results::series::Distribution)> =
         of.iter().map(|(name, series)| (name.as_str(), &series.latency)).collect();
-    let judged = charts::Threshold::latency(rows.first()?.test);
+    let judged = Threshold::common_latency(rows.iter().map(|row| row.test));
     let chart =
         charts::spectrum("Latency by percentile", "latency, logarithmic", &named, &judged, "bound");
     let note = format!("{}{}", chart.note, only_some(rows.len(), of.len()));

@@ -76,6 +76,32 @@ pub fn scroll(rows: usize) -> &'static str {
     if rows > 40 { "scroll long" } else { "scroll" }
 }
 
+/// Returns a table of numbers, whose rows become blocks in a narrow window. The first column names
+/// the rows. Heads and cells are escaped.
+pub fn numbers(heads: &[&str], rows: &[Vec<String>]) -> String {
+    let mut html =
+        String::from("<div class=\"scroll\" tabindex=\"0\"><table class=\"stack\"><thead><tr>");
+    for (at, head) in heads.iter().enumerate() {
+        let class = if at == 0 { "" } else { " class=\"n\"" };
+        let _ = write!(html, "<th scope=\"col\"{class}>{}</th>", escaped(head));
+    }
+    html.push_str("</tr></thead><tbody>");
+    for row in rows {
+        html.push_str("<tr>");
+        for (at, (head, cell)) in heads.iter().zip(row).enumerate() {
+            let (head, cell) = (escaped(head), escaped(cell));
+            let _ = if at == 0 {
+                write!(html, "<th scope=\"row\">{cell}</th>")
+            } else {
+                write!(html, "<td class=\"n\" data-label=\"{head}\">{cell}</td>")
+            };
+        }
+        html.push_str("</tr>");
+    }
+    html.push_str("</tbody></table></div>");
+    html
+}
+
 /// Masthead of a page.
 pub struct Masthead<'a> {
     /// Name of the run, search, sweep or group of runs.

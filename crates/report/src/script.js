@@ -224,7 +224,10 @@
 
   // One picture of the results, their conditions and the command, for a message or a slide.
   function picture() {
-    const table = document.querySelector("main table.stack");
+    // A search has many short runs; its picture shows what they found, and its full runs.
+    const found = document.querySelector("main .lead + .pairs");
+    const tables = [...document.querySelectorAll("main table.stack")];
+    const table = tables.find((one) => !found?.parentElement.contains(one)) ?? tables[0];
     if (!table) return;
     const text = (node) => node.textContent.trim().replace(/\s+/g, " ");
     const marked = (words) => words.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
@@ -247,6 +250,11 @@
       const facts = [...document.querySelectorAll("header .facts span")].map(text).join(" \u00b7 ");
       for (const part of wrapped(facts)) { y += line; put(part, 0, 'fill="#555"'); }
       y += line / 2;
+      if (found) {
+        for (const part of wrapped(text(found.previousElementSibling))) { y += line; put(part, 0, ""); }
+        for (const pair of found.children) { y += line; put([...pair.children].map(text).join(": "), 0, ""); }
+        y += line / 2;
+      }
       rows.forEach((row, number) => {
         y += line;
         let x = 0;

@@ -159,11 +159,14 @@ fn share_over(state: &State, at: usize, key: &str) -> Option<Chart> {
         Format::Share,
         shares.chain([limit.allowed, 0.0]),
     );
-    let name = limits::show(&limit).replace("<=", "≤");
-    let chart = by_load(&format!("{name}, by load"), state, x, y).note(
-        "Each point is a run; the bottom is zero. The curve crosses the allowed share at the \
-         peak.",
-    );
+    let name = limits::show(&limit);
+    let is_binding = state.peak.as_ref().is_some_and(|peak| peak.binds == name);
+    let title = format!("{}, by load", name.replace("<=", "≤"));
+    let chart = by_load(&title, state, x, y).note(if is_binding {
+        "Each point is a run; the bottom is zero. At the peak, the expected share is the allowed one."
+    } else {
+        "Each point is a run; the bottom is zero."
+    });
     let allowed = format!("allowed {}", limits::percent(limit.allowed));
     let chart = dots(chart, state, &runs, |point| Some((point.load, share(point)?)));
     let chart = chart.rule(RuleAxis::Y, Some(limit.allowed), &allowed, Ink::Bad);

@@ -11,7 +11,7 @@ use dyno_results::{records, series};
 
 use super::charts::{self, Threshold};
 use super::limit;
-use super::page::{Tone, badge};
+use super::page::{self, Tone, badge};
 use super::plot;
 use super::words::{self, counted, escaped, typeset};
 use super::{answers, client, observer, one, server, stopping};
@@ -262,6 +262,7 @@ fn facts(html: &mut String, test: &Test, metrics: &Metrics) {
         ("rate, client excluded", rates.queries_per_s_without_overhead),
     ];
     for (name, rate) in more {
+        let rate = rate.filter(|rate| rate.is_finite());
         rows.extend(rate.map(|rate| (name, format!("{}/s", units::rate(rate)))));
     }
     if let Some(tokens) = metrics.token_count {
@@ -284,6 +285,7 @@ fn facts(html: &mut String, test: &Test, metrics: &Metrics) {
         let _ = write!(html, "<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value));
     }
     html.push_str("</dl>");
+    html.push_str(&answers::windows(metrics));
     html.push_str(&answers::turns(metrics));
 }
 
@@ -395,25 +397,14 @@ fn percentiles(html: &mut String, test: &Test, metrics: &Metrics) {
     columns.extend(metrics.first_token_ns.as_ref().map(|of| ("first token", of)));
     columns.extend(metrics.time_per_output_token_ns.as_ref().map(|of| ("per output token", of)));
     columns.extend(client_lag(test, metrics).map(|of| ("client lag", of)));
-    html.push_str(
-        "<h3>Percentiles</h3><div class=\"scroll\" tabindex=\"0\"><table class=\"stack\"><thead><tr>\
-         <th scope=\"col\">of</th>",
-    );
-    let names = ["min", "mean", "p50", "p90", "p95", "p97", "p99", "p99.9", "max"];
-    for name in names {
-        let _ = write!(html, "<th scope=\"col\" class=\"n\">{name}</th>");
-    }
-    html.push_str("</tr></thead><tbody>");
-    for (name, of) in columns {
-        let _ = write!(html, "<tr><th scope=\"row\">{name}</th>");
+    let heads = ["of", "min", "mean", "p50", "p90", "p95", "p97", "p99", "p99.9", "max"];
+    let row = |(name, of): (&str, &Distribution)| -> Vec<String> {
         let times = [of.min, of.mean, of.p50, of.p90, of.p95, of.p97, of.p99, of.p99_9, of.max];
-        for (name, time) in names.iter().zip(times) {
-            let time = if of.count > 0 { words::time_ns(time) } else { "–".into() };
-            let _ = write!(html, "<td class=\"n\" data-label=\"{name}\">{time}</td>");
-        }
-        html.push_str("</tr>");
-    }
-    html.push_str("</tbody></table></div>");
+        let shown = |time| if of.count > 0 { words::time_ns(time) } else { "–".into() };
+        std::iter::once(name.to_owned()).chain(times.map(shown)).collect()
+    };
+    let rows: Vec<Vec<String>> = columns.into_iter().map(row).collect();
+    let _ = write!(html, "<h3>Percentiles</h3>{}", page::numbers(&heads, &rows));
 }
 
 /// Returns whether a setting is the rate of a load whose answers set the pace.

@@ -46,8 +46,10 @@ pub fn section(html: &mut String, test: &Test, series: Option<&series::Test>, sh
 
 fn table(html: &mut String, pages: &[&ServerMetrics]) {
     html.push_str(
-        "<div class=\"scroll\" tabindex=\"0\"><table><thead><tr><th>page</th><th>quantity</th>\
-         <th class=\"n\">mean</th><th class=\"n\">max</th><th class=\"n\">last</th></tr></thead><tbody>",
+        "<div class=\"scroll\" tabindex=\"0\"><table class=\"stack\"><thead><tr>\
+         <th scope=\"col\">page</th><th scope=\"col\">quantity</th>\
+         <th scope=\"col\" class=\"n\">mean</th><th scope=\"col\" class=\"n\">max</th>\
+         <th scope=\"col\" class=\"n\">last</th></tr></thead><tbody>",
     );
     for page in pages {
         let name = match &page.page[..] {
@@ -57,7 +59,11 @@ fn table(html: &mut String, pages: &[&ServerMetrics]) {
         let name = escaped(&name);
         if let (Some(why), true) = (&page.absent, page.gauges.is_empty()) {
             let why = escaped(why);
-            let _ = write!(html, "<tr><td>{name}</td><td colspan=\"4\">not read: {why}</td></tr>");
+            let _ = write!(
+                html,
+                "<tr><th scope=\"row\">{name}</th>\
+                 <td colspan=\"4\" data-label=\"result\">not read: {why}</td></tr>"
+            );
             continue;
         }
         for (quantity, label) in GAUGES {
@@ -66,8 +72,10 @@ fn table(html: &mut String, pages: &[&ServerMetrics]) {
                 [gauge.mean, gauge.max, gauge.last].map(|found| value(quantity, found));
             let _ = write!(
                 html,
-                "<tr><td>{name}</td><td>{label}</td><td class=\"n\">{mean}</td>\
-                 <td class=\"n\">{max}</td><td class=\"n\">{last}</td></tr>"
+                "<tr><th scope=\"row\">{name}</th><td data-label=\"quantity\">{label}</td>\
+                 <td class=\"n\" data-label=\"mean\">{mean}</td>\
+                 <td class=\"n\" data-label=\"max\">{max}</td>\
+                 <td class=\"n\" data-label=\"last\">{last}</td></tr>"
             );
         }
         for (counter, label) in
@@ -77,13 +85,15 @@ fn table(html: &mut String, pages: &[&ServerMetrics]) {
             let grown = count(grown.max(0.0).round() as u64);
             let _ = write!(
                 html,
-                "<tr><td>{name}</td><td>{label}</td><td class=\"n\" colspan=\"3\">{grown}</td></tr>"
+                "<tr><th scope=\"row\">{name}</th><td data-label=\"quantity\">{label}</td>\
+                 <td class=\"n\" colspan=\"3\" data-label=\"total\">{grown}</td></tr>"
             );
         }
         let readings = readings(page);
         let _ = write!(
             html,
-            "<tr><td>{name}</td><td>metrics page</td><td class=\"n\" colspan=\"3\">{readings}</td></tr>"
+            "<tr><th scope=\"row\">{name}</th><td data-label=\"quantity\">metrics page</td>\
+             <td class=\"n\" colspan=\"3\" data-label=\"result\">{readings}</td></tr>"
         );
     }
     html.push_str("</tbody></table></div>");

@@ -179,10 +179,10 @@ fn estimated(
         _ => {
             let _ = write!(
                 html,
-                "<p>{} are too few to bound the {at} {kind} with {} confidence: that needs at \
+                "<p>{} too few to bound the {at} {kind} with {} confidence: that needs at \
                  least <b>{}</b>, so that the slowest can be set aside. Raise \
                  <code>min_query_count</code> or <code>min_duration_ms</code>.</p>",
-                counted(estimate.processed, "query", "queries"),
+                units::counted_with_verb(estimate.processed, "query", "queries"),
                 words::share(of.confidence),
                 count(estimate.needed),
             );

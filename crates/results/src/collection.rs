@@ -1,7 +1,7 @@
 //! Collections of runs for one page: named runs, the points of a sweep, or the full runs of a
 //! search.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use crate::series;
@@ -35,6 +35,8 @@ pub struct Collection {
     pub sweeps: Vec<Sweep>,
     /// Searches.
     pub searches: Vec<SearchDirectory>,
+    /// Folders of the members, as absolute paths without links.
+    folders: BTreeSet<PathBuf>,
 }
 
 /// Run of a collection.
@@ -51,8 +53,8 @@ pub struct Member {
 }
 
 impl Collection {
-    /// Reads run directories, folders of run directories, sweeps and searches. What cannot be read
-    /// is added to [`Collection::problems`].
+    /// Reads run directories, folders of run directories, sweeps and searches. A run directory that is
+    /// named several times counts once. What cannot be read is added to [`Collection::problems`].
     pub fn read(paths: &[PathBuf]) -> Self {
         let mut several = Self::default();
         for path in paths {
@@ -77,6 +79,10 @@ impl Collection {
     ) {
         match Contents::read(directory) {
             Ok(contents) => {
+                let folder = contents.path.canonicalize();
+                if !self.folders.insert(folder.unwrap_or_else(|_| contents.path.clone())) {
+                    return;
+                }
                 let label = label.unwrap_or_else(|| contents.label());
                 self.members.push(Member { label, assignments, operations, contents });
             }

@@ -87,6 +87,18 @@ pub fn counted(value: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(value), if value == 1 { one } else { many })
 }
 
+/// Returns a count with its noun and verb.
+///
+/// ```
+/// use dyno_results::units::counted_with_verb;
+///
+/// assert_eq!(counted_with_verb(1, "query", "queries"), "1 query is");
+/// assert_eq!(counted_with_verb(2_000, "query", "queries"), "2,000 queries are");
+/// ```
+pub fn counted_with_verb(value: u64, one: &str, many: &str) -> String {
+    format!("{} {}", counted(value, one, many), if value == 1 { "is" } else { "are" })
+}
+
 /// Returns the ending of a regular noun behind a count: empty for 1, else `s`.
 pub fn plural_ending(value: u64) -> &'static str {
     if value == 1 { "" } else { "s" }

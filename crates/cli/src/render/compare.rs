@@ -7,7 +7,7 @@ use dyno_loadgen::compare::{
 };
 use dyno_results::VERSION;
 use dyno_results::summary::DISCLAIMER;
-use dyno_results::units::{duration, rate};
+use dyno_results::units::{count, duration, rate};
 
 use super::{Alignment, Color, Frame, painted};
 
@@ -138,6 +138,7 @@ const SINGLE: [usize; 2] = [1, 1];
 /// Returns that a metric is left out, and why.
 pub fn left_out(omitted: &OmittedMetric) -> String {
     let (title, DataShortage { values, needed }) = (metric::title(omitted.metric), omitted.reason);
+    let (needed, values) = (count(needed), count(values));
     format!("{title} is left out: it needs {needed} values in each run, but one run has {values}")
 }
 

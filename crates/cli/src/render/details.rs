@@ -6,7 +6,7 @@ use dyno_results::summary::{
     Energy, Environment, Metrics, Plan, Reason, ReasonKind, Run, Sessions, State, Test, Verdict,
     answer_lines,
 };
-use dyno_results::units::{count, counted, duration, percentile, rate};
+use dyno_results::units::{count, counted, counted_with_verb, duration, percentile, rate};
 
 /// Returns lines about a performance test; empty without metrics. `has_times`: a table shows the times of
 /// tokens and the requests that failed.
@@ -289,8 +289,8 @@ fn estimate(criterion: &EarlyStopping, plan: &Plan) -> Option<String> {
             format!("{name} at most {} with {confidence:.0} % confidence", duration(latency))
         }
         None => format!(
-            "{} queries are too few for a {name}; {} needed",
-            count(found.processed),
+            "{} too few for a {name}; {} needed",
+            counted_with_verb(found.processed, "query", "queries"),
             count(found.needed)
         ),
     })

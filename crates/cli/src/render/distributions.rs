@@ -40,9 +40,8 @@ fn windows(frame: &mut Frame, metrics: &Metrics) {
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     for window in all {
         let time = |metric: &str, percent: f64| {
-            let of = window.distributions.iter().find(|of| of.metric == metric);
-            let found = of.and_then(|of| of.percentiles.iter().find(|at| at.percent == percent));
-            found.map_or("-".into(), |at| duration(at.value as i64))
+            let found = window.percentile(metric, percent);
+            found.map_or("-".into(), |value| duration(value as i64))
         };
         lines.push(vec![
             window.name.clone(),

@@ -320,6 +320,9 @@ fn a_mix_of_models_has_figures_by_model() {
     // Three of four samples; within 4 standard deviations of a binomial distribution.
     assert!((125..=175).contains(&by_model["org/small"]), "{by_model:?}");
     assert!(ran.stdout.contains("org/small"), "{}", ran.stdout);
+    let page = folder.read("out/report.html");
+    let (_, table) = page.split_once("<h3>Models</h3>").expect("a table of models");
+    assert!(table.contains("<th scope=\"row\">org/small</th>"));
     let odd = server.run(&folder, ",models=a+b,model=c", "--dry-run").exits(2);
     assert!(odd.stderr.contains("remove model"), "{}", odd.stderr);
     let odd = server.run(&folder, ",models=a", "--dry-run").exits(2);

@@ -314,6 +314,14 @@ fn each_stage_and_the_steady_part_have_figures_of_their_own() {
     assert_eq!(of("to_ns"), [1e9, 2e9, 3e9]);
     assert_eq!(metrics["steady"], Value::Null, "the load changes");
     assert!(ran.stdout.contains("1s@60-0"), "{}", ran.stdout);
+    let page = folder.read("out/report.html");
+    let (_, table) = page.split_once("<h3>Stages of the load</h3>").expect("a table of stages");
+    let table = table.split("</table>").next().unwrap();
+    for stage in stages {
+        let name = stage["name"].as_str().unwrap();
+        assert!(table.contains(&format!("<th scope=\"row\">{name}</th>")), "{table}");
+    }
+    assert!(!page.contains("Steady part"), "the load changes");
     assert!(ran.stdout.lines().all(|line| line.chars().count() == 80), "{}", ran.stdout);
     std::fs::remove_dir_all(folder.0.join("out")).unwrap();
     folder.dyno(&format!("run {} --num-prompts 600 --out out", server.address));
@@ -322,6 +330,7 @@ fn each_stage_and_the_steady_part_have_figures_of_their_own() {
     if let Some(steady) = metrics["steady"].as_object() {
         assert!(steady["requests"].as_u64().unwrap() >= 300, "{steady:?}");
         assert_eq!(steady["lost"], 0);
+        assert!(folder.read("out/report.html").contains("<h3>Steady part</h3>"));
     }
 }
 

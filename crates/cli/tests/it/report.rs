@@ -107,6 +107,19 @@ fn a_report_is_well_formed_says_why_and_is_rendered_again_from_its_files() {
 }
 
 #[test]
+fn a_run_of_one_query_has_a_singular_and_no_empty_rate() {
+    let folder = Folder::new();
+    let run = "run --system model:fixed=1ms --scenario single-stream --mode performance";
+    let ran = folder.dyno(&format!("{run} --num-prompts 1 --out out")).exits(1);
+    assert!(ran.stdout.contains("1 query is too few for a p90"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("1 query answered is too few"), "{}", ran.stdout);
+    let page = folder.read("out/report.html");
+    well_formed(&page);
+    assert!(page.contains("1 query is too few to bound the p90"));
+    assert!(!page.contains("rate, client included"), "one query has no such rate");
+}
+
+#[test]
 fn batches_are_counted_by_their_size() {
     let folder = Folder::new();
     let run = RUN.replace("--duration 2s", "--duration 1s --scenario offline --mode performance");

@@ -217,6 +217,7 @@ fn readings_are_those_that_the_server_gave() {
     assert!(!test["notes"].to_string().contains("own counter"), "{}", test["notes"]);
     let report = folder.read("out/report.html");
     assert!(report.contains("Server metrics</h3>") && report.contains("Requests in the server"));
+    assert!(report.contains("data-label=\"quantity\""), "rows become blocks in a narrow window");
     keeps_to_schemas(&folder, "out");
 }
 

@@ -226,7 +226,9 @@ fn each_turn_holds_the_servers_own_answers() {
             let ended = ends.iter().filter(|end| **end <= exchange.arrived).count();
             assert!(number + 1 - ended <= 3, "{} in progress", number + 1 - ended);
         }
-        assert!(folder.read("out/report.html").contains("Turns of sessions"));
+        assert!(
+            folder.read("out/report.html").contains("Turns of sessions</h3><div class=\"scroll\"")
+        );
         let csv = folder.dyno("export out --format csv").exits(0).stdout;
         assert!(csv.lines().next().unwrap().ends_with("failure,session,turn"), "{csv}");
         let thirds = csv.lines().skip(1).filter(|line| line.ends_with(",3")).count();

@@ -11,7 +11,7 @@ use dyno_loadgen::settings::Arrivals;
 use dyno_loadgen::verdict::{BoundedTime, EarlyStoppingResult, Finding, Verdict, Violation};
 use dyno_results::summary::distributions::Percentiles;
 use dyno_results::summary::{self, Cause, NO_BOUND, Reason, ReasonKind};
-use dyno_results::units::{count, counted, duration, percentile};
+use dyno_results::units::{count, counted, counted_with_verb, duration, percentile};
 
 use super::failures::{Failures, Troubles};
 use crate::options::{FailureRule, Stages};
@@ -485,8 +485,8 @@ impl InvalidRun<'_> {
             Finding::Estimated(estimates) => {
                 let Estimate { processed, .. } = estimates.target;
                 format!(
-                    "{} queries answered are too few to be certain of {}; {more} needed; use {}",
-                    count(processed),
+                    "{} too few to be certain of {}; {more} needed; use {}",
+                    counted_with_verb(processed, "query answered", "queries answered"),
                     percentile(at),
                     self.option_for(needed)
                 )

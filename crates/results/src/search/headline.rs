@@ -76,8 +76,8 @@ fn uncertain(state: &State) -> Option<String> {
         let needed = limits::queries_to_be_certain(&limit)?;
         (counts.queries < needed).then(|| {
             format!(
-                "its {} queries are too few to be certain of {}; at least {} are needed",
-                units::count(counts.queries),
+                "its {} too few to be certain of {}; at least {} are needed",
+                units::counted_with_verb(counts.queries, "query", "queries"),
                 limits::show(&limit),
                 units::count(needed)
             )

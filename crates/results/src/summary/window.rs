@@ -28,6 +28,14 @@ pub struct Window {
     pub distributions: Vec<MetricDistribution>,
 }
 
+impl Window {
+    /// Returns a percentile of a metric, such as 99.0 of `ttft`; `None` if it was not measured.
+    pub fn percentile(&self, metric: &str, percent: f64) -> Option<f64> {
+        let of = self.distributions.iter().find(|of| of.metric == metric)?;
+        of.percentiles.iter().find(|at| at.percent == percent).map(|at| at.value)
+    }
+}
+
 /// Values in a batch of the rule.
 const BATCH: usize = 5;
 

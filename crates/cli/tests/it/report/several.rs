@@ -73,6 +73,43 @@ fn several_runs_have_a_front_with_a_bend() {
 }
 
 #[test]
+fn a_bound_is_drawn_only_if_all_runs_have_it_and_a_run_counts_once() {
+    let folder = Folder::new();
+    let bound = "--set server_target_latency_ns=40ms";
+    let other = format!("{bound} --seed 2");
+    for (name, more) in [("a", bound), ("b", other.as_str()), ("c", "--profile llm")] {
+        folder.dyno(&format!("{SMALL} {more} --out {name}")).exits(0);
+    }
+    let page = |runs: &str| -> String {
+        folder.dyno(&format!("report {runs} --out page.html")).exits(0);
+        folder.read("page.html")
+    };
+    assert!(page("a b").contains("bound 40"));
+    for mixed in ["a c", "c a"] {
+        assert!(!page(mixed).contains("bound 40"), "{mixed}: c has no bound");
+    }
+    assert!(page("a ./a b").contains("<h1>2 runs"));
+}
+
+#[test]
+fn results_of_different_kinds_share_no_scale() {
+    let folder = Folder::new();
+    let run = "run -q --system model:fixed=1ms --scenario multi-stream --duration 3s";
+    folder.dyno(&format!("{run} --mode performance --out runs/latency"));
+    let peak = "--mode peak --set multi_stream_target_qps=20";
+    folder.dyno(&format!("{run} {peak} --out runs/streams"));
+    folder.dyno("report runs").exits(0);
+    let page = folder.read("runs/report.html");
+    well_formed(&page);
+    for (name, run) in [("p99 query latency", "latency"), ("streams", "streams")] {
+        let (_, bars) = page.split_once(&format!("<h3>{name}</h3>")).expect(name);
+        let bars = bars.split("<h3>").next().unwrap();
+        assert_eq!(bars.matches("class=\"who\"").count(), 1, "{bars}");
+        assert!(bars.contains(&format!("<span class=\"who\">{run}</span>")), "{bars}");
+    }
+}
+
+#[test]
 fn a_sweep_has_its_accuracy_against_throughput_and_operations() {
     let folder = Folder::new();
     let mut points = Vec::new();
@@ -124,6 +161,8 @@ fn a_search_has_its_runs_its_peak_and_the_run_that_counts() {
     let page = folder.read("found/report.html");
     let names = well_formed(&page);
     let state: Value = serde_json::from_str(&folder.read("found/search.json")).unwrap();
+    let binding = page.matches("At the peak, the expected share is the allowed one.").count();
+    assert_eq!(binding, 1, "one of two limits binds");
     let runs = state["points"].as_array().unwrap().len();
     assert!(names.iter().filter(|name| *name == "tr").count() > runs, "a row a run");
     for text in [
