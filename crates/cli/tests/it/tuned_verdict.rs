@@ -377,4 +377,9 @@ fn whole_labels_may_be_floats() {
     with_offset(0.5);
     let ran = folder.dyno("tune run net.toml --out half").exits(2);
     assert!(ran.stderr.contains("expected whole numbers of at least 0; found"), "{}", ran.stderr);
+    // Whether each sample is of one class is no class.
+    let flags: Vec<u8> = digits::test_digits().map(|digit| u8::from(digit.label == 1)).collect();
+    write(&folder, "test-labels.npy", &npy("|b1", "(540,)", &flags));
+    let ran = folder.dyno("tune run net.toml --out bool").exits(2);
+    assert!(ran.stderr.contains("found bool; save array.astype('int64')"), "{}", ran.stderr);
 }
