@@ -276,16 +276,31 @@ fn data_are_checked_before_the_search() {
 fn a_model_that_answers_with_nan_is_rejected() {
     let folder = tuned::folder();
     descriptor(&folder, "net.toml", "");
+    set_biases(&folder, f32::NAN);
+    let told = folder.dyno("tune run net.toml --out out").exits(2).stderr;
+    assert!(told.contains("of `samples` has NaN") && !told.contains("the order of"), "{told}");
+}
+
+/// Gives all biases of the model the same value.
+fn set_biases(folder: &Folder, value: f32) {
     let path = folder.0.join("digits.onnx");
     let mut model = Model::read(&path).unwrap();
     let is_bias = |tensor: &&mut Tensor| tensor.element == Element::F32 && tensor.shape.len() == 1;
     for tensor in model.tensors.iter_mut().filter(is_bias) {
-        let nan = vec![f32::NAN; tensor.shape[0]];
-        *tensor = Tensor::from_f32(tensor.name.clone(), &[nan.len()], &nan);
+        let biases = vec![value; tensor.shape[0]];
+        *tensor = Tensor::from_f32(tensor.name.clone(), &[biases.len()], &biases);
     }
     model.write(&path).unwrap();
-    let told = folder.dyno("tune run net.toml --out out").exits(2).stderr;
-    assert!(told.contains("of `samples` has NaN") && !told.contains("the order of"), "{told}");
+}
+
+/// A descriptor with infinite magnitudes would be rejected, so none is printed.
+#[test]
+fn infinite_magnitudes_are_not_profiled() {
+    let folder = tuned::folder();
+    folder.dyno("tune profile digits.onnx --samples test.npy").exits(0);
+    set_biases(&folder, f32::INFINITY);
+    let ran = folder.dyno("tune profile digits.onnx --samples test.npy").exits(2);
+    assert!(ran.stderr.contains("reach infinity") && ran.stdout.is_empty(), "{}", ran.stderr);
 }
 
 /// Options that would be ignored are rejected.
