@@ -271,6 +271,22 @@ fn data_are_checked_before_the_search() {
     assert!(told.contains("sample 41 has NaN at its position 5; so have 1 others: 300"), "{told}");
 }
 
+/// A sample that occurs twice with different labels is named before the search.
+#[test]
+fn copies_with_other_labels_are_named() {
+    let folder = tuned::folder();
+    let mut all: Vec<digits::Digit> = digits::test_digits().collect();
+    let seventh = all[7];
+    all.push(digits::Digit { label: (seventh.label + 1) % 10, ..seventh });
+    images(&folder, "test", &all);
+    descriptor(&folder, "net.toml", "");
+    let ran = folder.dyno("tune run net.toml --passes small --out out");
+    let expected = "warning: sample 540 has the values of sample 7 and another label";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    let ran = folder.dyno("tune run net.toml --passes small --out quiet -q");
+    assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
+}
+
 /// A model that answers with NaN is named, and its labels are not.
 #[test]
 fn a_model_that_answers_with_nan_is_rejected() {

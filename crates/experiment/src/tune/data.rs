@@ -156,9 +156,7 @@ impl Data {
     pub fn constant_share(&self) -> Option<f64> {
         let CorrectnessRule::Labels(labels) = &self.fed.correctness else { return None };
         let held_out = &self.sets[Subset::Confirmation as usize];
-        let mut counts: HashMap<usize, usize> = HashMap::new();
-        held_out.iter().for_each(|at| *counts.entry(labels[*at]).or_default() += 1);
-        counts.into_values().max().map(|most| most as f64 / held_out.len() as f64)
+        most_frequent_share(held_out.iter().map(|at| labels[*at]))
     }
 
     /// Returns the first sample as a single call: dimensions and values of each input.
@@ -192,6 +190,14 @@ impl Data {
         let labels = set.iter().map(|at| labels[*at]);
         Ok((Samples { values: values.collect(), labels: labels.collect() }, &input.dims))
     }
+}
+
+/// Returns the share of the most frequent class. `None` without samples.
+pub(super) fn most_frequent_share(classes: impl ExactSizeIterator<Item = usize>) -> Option<f64> {
+    let count = classes.len() as f64;
+    let mut counts: HashMap<usize, usize> = HashMap::new();
+    classes.for_each(|class| *counts.entry(class).or_default() += 1);
+    counts.into_values().max().map(|most| most as f64 / count)
 }
 
 /// Divides samples into a part that is held out and the others. Copies of a sample are searched if

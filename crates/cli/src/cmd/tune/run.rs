@@ -325,6 +325,7 @@ impl Run {
         }
         let shared = self.shared(built_in, home, &data)?;
         let engine = Engine::open(network, built_in, home, data).map_err(Failure::usage)?;
+        settings.constant_share = settings.constant_share.or(engine.constant_share());
         let mut engine = engine.with_shared(shared);
         let folder = self.folder(network)?;
         let journal = open_journal(&folder.join(JOURNAL), &about)?;
