@@ -143,7 +143,7 @@ proptest! {
     #[test]
     fn no_mapping_beats_the_peak(layer in layers(), batch in 1_u64..20, pes in 128_u64..70_000) {
         let peak = Mapping::Peak.cycles(&layer, batch, pes);
-        for name in ["sys", "kcp", "kcp+1", "kcpx", "kcpx+1", "kcpx+1:128", "sys:7"] {
+        for name in ["sys", "sys+fill", "kcp", "kcp+1", "kcpx", "kcpx+1", "kcpx+1:128", "sys:7"] {
             let cycles = name.parse::<Mapping>().unwrap().cycles(&layer, batch, pes);
             prop_assert!(cycles >= peak, "{name}: {cycles} of at least {peak}");
         }
