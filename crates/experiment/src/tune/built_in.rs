@@ -224,7 +224,7 @@ impl Engine {
     }
 
     /// Returns the classes of some samples in FLOAT(32).
-    fn predictions(&mut self, samples: &[usize]) -> Result<Vec<usize>, String> {
+    pub(super) fn predictions(&mut self, samples: &[usize]) -> Result<Vec<usize>, String> {
         match &mut self.shape {
             Shape::Chain(chain) => chain.predictions(samples).map_err(|error| error.to_string()),
             Shape::Graph(graph) => Ok(graph.predictions(samples)),
