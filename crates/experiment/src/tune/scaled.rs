@@ -259,8 +259,8 @@ mod tests {
 
     use super::*;
 
-    /// Of 4,000 samples 3 % have the second class, for whose weight 4 bits with the scale of the first
-    /// one are too few.
+    /// The second class has 3 % of 4,000 samples. Four bits with the scale of the first class are too few
+    /// for its weight.
     #[test]
     fn a_choice_that_knows_one_class_is_not_confirmed() {
         let mut net = Builder::new("net", Weights::seeded(1));
