@@ -26,6 +26,27 @@ pub struct Tenant {
     pub limit: Picos,
 }
 
+/// Most remarks of which each is shown.
+const MOST_REMARKS: usize = 5;
+
+/// Returns the first remarks, and the number of the others as the last remark: a network may have one for
+/// each of its layers.
+///
+/// ```
+/// use dyno_npu::deploy::shortened;
+/// let few = shortened((0..40).map(|at| format!("layer {at}")).collect());
+/// assert_eq!((few.len(), few[5].as_str()), (6, "and 35 more such remarks"));
+/// ```
+#[must_use]
+pub fn shortened(mut remarks: Vec<String>) -> Vec<String> {
+    if remarks.len() > MOST_REMARKS + 1 {
+        let more = remarks.len() - MOST_REMARKS;
+        remarks.truncate(MOST_REMARKS);
+        remarks.push(format!("and {more} more such remarks"));
+    }
+    remarks
+}
+
 /// Description of a deployment: which networks share which NPU, and how.
 ///
 /// ```

@@ -28,11 +28,14 @@ use crate::workload::{LayerType, NetworkLayer};
 pub enum Mapping {
     /// `peak`: every PE is busy in every cycle.
     Peak,
-    /// `sys`: a systolic array. The inputs of a kernel (im2col) lie along `rows` rows, the outputs along as many
-    /// columns as there are PEs for. Filling and draining take no time.
+    /// `sys` and `sys+fill`: a weight-stationary systolic array. The inputs of a kernel (im2col) lie along `rows` rows,
+    /// the outputs along as many columns as there are PEs for.
     Systolic {
         /// Rows of the array. At least 1; 128 by default.
         rows: u64,
+        /// Adds the cycles in which weights are loaded, and in which the array fills and drains (`+fill` in the name).
+        /// Nothing hides them, as in SCALE-Sim. Without it, all of them are hidden.
+        fill: bool,
     },
     /// `kcp`, `kcp+1`, `kcpx` and `kcpx+1`: weight-stationary. The inputs of a group lie across the PEs of a cluster,
     /// the outputs across the clusters.
@@ -47,7 +50,7 @@ pub enum Mapping {
 }
 
 /// Names of mappings, without a width.
-const NAMES: [&str; 6] = ["peak", "sys", "kcp", "kcp+1", "kcpx", "kcpx+1"];
+const NAMES: [&str; 7] = ["peak", "sys", "sys+fill", "kcp", "kcp+1", "kcpx", "kcpx+1"];
 const ROWS: u64 = 128;
 const CLUSTER: u64 = 64;
 
@@ -98,7 +101,8 @@ impl FromStr for Mapping {
         let stationary = |step, parallel| Self::WeightStationary { cluster, step, parallel };
         match name {
             "peak" if width.is_none() => Ok(Self::Peak),
-            "sys" => Ok(Self::Systolic { rows: width.unwrap_or(ROWS) }),
+            "sys" => Ok(Self::Systolic { rows: width.unwrap_or(ROWS), fill: false }),
+            "sys+fill" => Ok(Self::Systolic { rows: width.unwrap_or(ROWS), fill: true }),
             "kcp" => Ok(stationary(false, false)),
             "kcp+1" => Ok(stationary(true, false)),
             "kcpx" => Ok(stationary(false, true)),
@@ -122,7 +126,8 @@ impl Mapping {
     fn stem(self) -> &'static str {
         match self {
             Self::Peak => "peak",
-            Self::Systolic { .. } => "sys",
+            Self::Systolic { fill: false, .. } => "sys",
+            Self::Systolic { fill: true, .. } => "sys+fill",
             Self::WeightStationary { step: false, parallel: false, .. } => "kcp",
             Self::WeightStationary { step: true, parallel: false, .. } => "kcp+1",
             Self::WeightStationary { step: false, parallel: true, .. } => "kcpx",
@@ -134,7 +139,7 @@ impl Mapping {
     fn width(self) -> u64 {
         match self {
             Self::Peak => 1,
-            Self::Systolic { rows } => rows,
+            Self::Systolic { rows, .. } => rows,
             Self::WeightStationary { cluster, .. } => cluster,
         }
     }
@@ -170,11 +175,14 @@ impl Mapping {
         let m = m.saturating_mul(batch);
         match self {
             Self::Peak => wide(&[groups, m, cin_g, rs, cout_g]).div_ceil(pes.max(1).into()),
-            Self::Systolic { rows } => {
+            Self::Systolic { rows, fill } => {
                 let rows = rows.max(1);
                 let columns = (pes / rows).max(1);
                 let inner = cin_g.saturating_mul(rs);
-                wide(&[groups, m, inner.div_ceil(rows), cout_g.div_ceil(columns)])
+                // Weights take a cycle for each row, and the last product leaves the last column after all others.
+                let unused = rows.saturating_mul(2).saturating_add(columns) - 2;
+                let steps = if fill { m.saturating_add(unused) } else { m };
+                wide(&[groups, steps, inner.div_ceil(rows), cout_g.div_ceil(columns)])
             }
             // Each PE holds its own kernel, so the extra cycle does not apply.
             Self::WeightStationary { parallel, .. } if layer.kind == LayerType::Depthwise => {

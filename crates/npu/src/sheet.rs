@@ -158,6 +158,11 @@ impl<'c> Sheet<'c> {
         self.problems.push(TableProblem { line, column, problem });
     }
 
+    /// Returns whether no problem is recorded.
+    pub fn is_valid(&self) -> bool {
+        self.problems.is_empty()
+    }
+
     fn wrong(mut self) -> TableError {
         self.problems.sort_by_key(|problem| problem.line);
         TableError { file: self.file, problems: self.problems }

@@ -258,7 +258,25 @@ impl PairedSamples {
             Self::Right(counts) => counts.confirms(margin, level),
             Self::Scores { base, tuned, direction, extremes } => {
                 let pairs = ScorePairs { base, tuned, direction: *direction, extremes: *extremes };
-                pairs.bound(margin, level) >= 0.0
+                pairs.bounds(margin, level)[0] >= 0.0
+            }
+        }
+    }
+
+    /// Returns whether the loss is more than `margin`, with a probability of at most `level` that
+    /// samples with a smaller loss lead to this answer.
+    #[must_use]
+    pub fn exceeds(&self, margin: f64, level: f64) -> bool {
+        match self {
+            // Broken samples are more than the margin and the fixed ones explain.
+            Self::Right(PairedCounts { both, broken, fixed, .. }) => {
+                let count = both + broken + fixed;
+                let share = margin + (1.0 - margin) * (*fixed as f64 / count.max(1) as f64);
+                binomial_at_least(*broken, count, share) <= level
+            }
+            Self::Scores { base, tuned, direction, extremes } => {
+                let pairs = ScorePairs { base, tuned, direction: *direction, extremes: *extremes };
+                pairs.bounds(margin, level)[1] < 0.0
             }
         }
     }
@@ -489,14 +507,15 @@ struct ScorePairs<'a> {
 }
 
 impl ScorePairs<'_> {
-    /// Returns a lower bound on the mean of what each sample adds to the kept part of the metric.
-    /// Each has its difference from the limit. The worst difference that the extremes allow is added
-    /// as often as a share of samples may be unseen at this level, so that samples without any
-    /// difference prove no more than their number.
-    fn bound(self, margin: f64, level: f64) -> f64 {
+    /// Returns bounds on the mean of what each sample adds to the kept part of the metric: a lower
+    /// and an upper one, each at this level. Each sample has its difference from the limit. The worst
+    /// difference that the extremes allow, or the best one, is added as often as a share of samples
+    /// may be unseen at this level, so that samples without any difference prove no more than their
+    /// number.
+    fn bounds(self, margin: f64, level: f64) -> [f64; 2] {
         let Self { base, tuned, direction, extremes: [least, most] } = self;
         if base.len() < LEAST_SCORES {
-            return f64::NEG_INFINITY;
+            return [f64::NEG_INFINITY, f64::INFINITY];
         }
         let count = base.len() as f64;
         let difference = |(base, tuned): (&f64, &f64)| match direction {
@@ -504,20 +523,24 @@ impl ScorePairs<'_> {
             Direction::Lower => (1.0 + margin) * base - tuned,
         };
         let differences: Vec<f64> = base.iter().zip(tuned).map(difference).collect();
-        let worst = match direction {
+        let [base_least, base_most] = extremes(base);
+        let [worst, best] = match direction {
             // A score such as a cosine may fall below 0.
-            Direction::Higher => (1.0 - margin) * extremes(base)[1] - least,
-            Direction::Lower => most,
+            Direction::Higher => {
+                [(1.0 - margin) * base_most - least, most - (1.0 - margin) * base_least]
+            }
+            Direction::Lower => [most, (1.0 + margin) * base_most],
         };
-        // Without any error, the size of an unseen one is unknown.
-        if worst <= 0.0 {
-            return f64::NEG_INFINITY;
-        }
         let mean = differences.iter().sum::<f64>() / count;
         let squares: f64 = differences.iter().map(|one| (one - mean).powi(2)).sum();
         let deviation = (squares / (count - 1.0)).sqrt();
-        let unseen = -level.ln() * worst / count;
-        mean - unseen - student(level, count - 1.0) * deviation / count.sqrt()
+        let chance = student(level, count - 1.0) * deviation / count.sqrt();
+        // Without any error, the size of an unseen one is unknown.
+        let reach = |extreme: f64| match extreme {
+            extreme if extreme > 0.0 => -level.ln() * extreme / count + chance,
+            _ => f64::INFINITY,
+        };
+        [mean - reach(worst), mean + reach(best)]
     }
 }
 

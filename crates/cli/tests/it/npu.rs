@@ -16,6 +16,19 @@ fn layers_of_a_network_add_up() {
     assert_eq!(told["waits_for"], "compute");
 }
 
+/// A network with 73 layers that are larger than the weight buffer has no line for each of them.
+#[test]
+fn split_layers_are_named_in_a_few_lines() {
+    let folder = Folder::new();
+    let table = folder.dyno("npu layers BB --weight-buffer-mb 1").stdout;
+    assert_eq!(table.matches("split: ").count(), 5, "{table}");
+    assert!(table.contains("and 68 more such remarks"), "{table}");
+    let told = folder.dyno("npu layers BB --weight-buffer-mb 1 --json").json();
+    assert_eq!(told["split"].as_array().unwrap().len(), 73);
+    let ran = folder.dyno("npu run BB --weight-buffer-mb 1 --passes 2");
+    assert_eq!(ran.stderr.lines().count(), 6, "{}", ran.stderr);
+}
+
 #[test]
 fn a_table_that_was_printed_is_read_again() {
     let folder = Folder::new();

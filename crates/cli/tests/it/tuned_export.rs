@@ -92,6 +92,11 @@ fn scales_are_chosen_by_true_labels() {
     assert!(wrong.contains("and chance has 0."), "{wrong}");
     assert!(wrong.contains("nothing was searched"), "{wrong}");
     assert!(!folder.0.join("digits.scaled.onnx").exists());
+    // A comparison states the accuracies, and that they mean nothing.
+    let compare =
+        "tune compare digits.onnx --inputs test.npy --labels test-labels.npy --python ./none";
+    let shown = folder.dyno(compare).exits(0).stdout;
+    assert!(shown.contains("FLOAT 32: right no more often than chance (0."), "{shown}");
 }
 
 /// As for systems with Python: the interpreter of the active environment is the default.

@@ -271,21 +271,52 @@ fn data_are_checked_before_the_search() {
     assert!(told.contains("sample 41 has NaN at its position 5; so have 1 others: 300"), "{told}");
 }
 
+/// A sample that occurs twice with different labels is named before the search.
+#[test]
+fn copies_with_other_labels_are_named() {
+    let folder = tuned::folder();
+    let mut all: Vec<digits::Digit> = digits::test_digits().collect();
+    let seventh = all[7];
+    all.push(digits::Digit { label: (seventh.label + 1) % 10, ..seventh });
+    images(&folder, "test", &all);
+    descriptor(&folder, "net.toml", "");
+    let ran = folder.dyno("tune run net.toml --passes small --out out");
+    let expected = "warning: sample 540 has the values of sample 7 and another label";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    let ran = folder.dyno("tune run net.toml --passes small --out quiet -q");
+    assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
+}
+
 /// A model that answers with NaN is named, and its labels are not.
 #[test]
 fn a_model_that_answers_with_nan_is_rejected() {
     let folder = tuned::folder();
     descriptor(&folder, "net.toml", "");
+    set_biases(&folder, f32::NAN);
+    let told = folder.dyno("tune run net.toml --out out").exits(2).stderr;
+    assert!(told.contains("of `samples` has NaN") && !told.contains("the order of"), "{told}");
+}
+
+/// Gives all biases of the model the same value.
+fn set_biases(folder: &Folder, value: f32) {
     let path = folder.0.join("digits.onnx");
     let mut model = Model::read(&path).unwrap();
     let is_bias = |tensor: &&mut Tensor| tensor.element == Element::F32 && tensor.shape.len() == 1;
     for tensor in model.tensors.iter_mut().filter(is_bias) {
-        let nan = vec![f32::NAN; tensor.shape[0]];
-        *tensor = Tensor::from_f32(tensor.name.clone(), &[nan.len()], &nan);
+        let biases = vec![value; tensor.shape[0]];
+        *tensor = Tensor::from_f32(tensor.name.clone(), &[biases.len()], &biases);
     }
     model.write(&path).unwrap();
-    let told = folder.dyno("tune run net.toml --out out").exits(2).stderr;
-    assert!(told.contains("of `samples` has NaN") && !told.contains("the order of"), "{told}");
+}
+
+/// A descriptor with infinite magnitudes would be rejected, so none is printed.
+#[test]
+fn infinite_magnitudes_are_not_profiled() {
+    let folder = tuned::folder();
+    folder.dyno("tune profile digits.onnx --samples test.npy").exits(0);
+    set_biases(&folder, f32::INFINITY);
+    let ran = folder.dyno("tune profile digits.onnx --samples test.npy").exits(2);
+    assert!(ran.stderr.contains("reach infinity") && ran.stdout.is_empty(), "{}", ran.stderr);
 }
 
 /// Options that would be ignored are rejected.
@@ -377,4 +408,9 @@ fn whole_labels_may_be_floats() {
     with_offset(0.5);
     let ran = folder.dyno("tune run net.toml --out half").exits(2);
     assert!(ran.stderr.contains("expected whole numbers of at least 0; found"), "{}", ran.stderr);
+    // Whether each sample is of one class is no class.
+    let flags: Vec<u8> = digits::test_digits().map(|digit| u8::from(digit.label == 1)).collect();
+    write(&folder, "test-labels.npy", &npy("|b1", "(540,)", &flags));
+    let ran = folder.dyno("tune run net.toml --out bool").exits(2);
+    assert!(ran.stderr.contains("found bool; save array.astype('int64')"), "{}", ran.stderr);
 }

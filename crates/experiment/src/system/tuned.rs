@@ -9,8 +9,8 @@ use dyno_number::evaluate::{PackedLayer, PackedSource, ProductPath};
 use dyno_sut::onnx::tuned::{TunedEngine, TunedModel};
 use dyno_sut::onnx::{Answer, EngineOptions, OnnxError};
 use dyno_sut::tensors::{Spans, TensorLibrary};
-use dyno_tensors::files;
 use dyno_tensors::npy::{Npy, NpyError};
+use dyno_tensors::{Element, files};
 
 use super::kind::{Drive, OpenedSystem, Request, Resources, SystemKind};
 use super::{onnx, shapes};
@@ -265,6 +265,12 @@ const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
 pub fn whole_numbers(path: &Path) -> Result<Vec<usize>, String> {
     let wrong = || format!("{}: expected whole numbers of at least 0", path.display());
     let found = array_as(path, Npy::parse_integers)?;
+    if found.elements.element() == Element::Bool {
+        return Err(format!(
+            "{}; found bool; save array.astype('int64') if 0 and 1 are meant",
+            wrong()
+        ));
+    }
     let found = match found.elements.to_i64() {
         Some(integers) => integers.into_owned(),
         None => {

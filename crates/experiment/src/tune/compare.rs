@@ -6,7 +6,7 @@ use std::process::Command;
 use dyno_loadgen::compare::single_run::{DEVIATIONS, wilson};
 use dyno_number::evaluate::graph::{CorrectnessRule, GraphSamples, QdqModel, QdqOptions};
 use dyno_number::evaluate::{PackedFile, PackedSource};
-use dyno_number::tune::{Subset, Trial};
+use dyno_number::tune::{Chance, Subset, Trial};
 use dyno_number::{Assignment, Dictionary};
 use dyno_onnx::Model;
 use dyno_tensors::npy;
@@ -53,7 +53,7 @@ pub struct ComparedModel {
     pub runtime_latency_ns: Option<f64>,
     /// Duration of the quantization.
     pub seconds: Option<f64>,
-    /// Why something is missing.
+    /// Why something is missing or doubtful.
     pub problem: Option<String>,
 }
 
@@ -120,7 +120,28 @@ impl Comparison<'_> {
             dyno_latency_ns: Some(latency),
             ..ComparedModel::default()
         };
-        Ok(row.with_accuracy(self.accuracy(self.model, none, held_out)?, held_out.len()))
+        let chance = self.chance(held_out)?;
+        let problem = (!chance.is_exceeded()).then(|| {
+            format!(
+                "right no more often than chance ({:.4}): compare the order of the labels with that of \
+                 the inputs",
+                chance.expected
+            )
+        });
+        let row = row.with_accuracy(chance.accuracy, held_out.len());
+        Ok(ComparedModel { problem, ..row })
+    }
+
+    /// Returns the accuracy of FLOAT 32 on the held-out samples beside that of chance.
+    fn chance(&self, held_out: &[usize]) -> Result<Chance, String> {
+        let CorrectnessRule::Labels(labels) = &self.samples.correctness else {
+            return Err("expected labels of the samples".into());
+        };
+        let sets = [Vec::new(), held_out.to_vec(), Vec::new()];
+        let mut engine = Engine::new(self.model, self.samples.clone(), sets)?;
+        let predictions = engine.predictions(held_out)?;
+        let labels: Vec<usize> = held_out.iter().map(|at| labels[*at]).collect();
+        Chance::new(&predictions, &labels).ok_or_else(|| "expected held-out samples".into())
     }
 
     /// Returns the row of Dyno's formats, and the exported file if ONNX can express them.

@@ -28,6 +28,8 @@ pub struct Data {
     pub provenance: Option<Provenance>,
     /// Number of different samples, if a part of them may be held out.
     pub different: usize,
+    /// A remark on copies of samples with other labels.
+    pub remark: Option<String>,
 }
 
 /// How closed mode splits the calibration set.
@@ -126,10 +128,11 @@ impl Data {
             join(&mut fed, validation)?;
         }
         let mut searched: Vec<usize> = (0..count).collect();
-        let mut different = count;
+        let (mut different, mut remark) = (count, None);
         if let (Some(held_out), true) = (held_out, confirmation.is_empty()) {
             let (firsts, copies) = copies(&fed);
             different = firsts.len();
+            remark = contradictions(&fed, &copies);
             [confirmation, searched] = held_out.split(&firsts, &copies);
         }
         let [small, full] = match (closed, searched.len()) {
@@ -140,7 +143,7 @@ impl Data {
                 [small.into_iter().map(|at| searched[at]).collect(), searched]
             }
         };
-        Ok(Self { fed, sets: [small, full, confirmation], provenance, different })
+        Ok(Self { fed, sets: [small, full, confirmation], provenance, different, remark })
     }
 
     /// Returns the number of samples that are held out for the confirmation.
@@ -153,9 +156,7 @@ impl Data {
     pub fn constant_share(&self) -> Option<f64> {
         let CorrectnessRule::Labels(labels) = &self.fed.correctness else { return None };
         let held_out = &self.sets[Subset::Confirmation as usize];
-        let mut counts: HashMap<usize, usize> = HashMap::new();
-        held_out.iter().for_each(|at| *counts.entry(labels[*at]).or_default() += 1);
-        counts.into_values().max().map(|most| most as f64 / held_out.len() as f64)
+        most_frequent_share(held_out.iter().map(|at| labels[*at]))
     }
 
     /// Returns the first sample as a single call: dimensions and values of each input.
@@ -189,6 +190,14 @@ impl Data {
         let labels = set.iter().map(|at| labels[*at]);
         Ok((Samples { values: values.collect(), labels: labels.collect() }, &input.dims))
     }
+}
+
+/// Returns the share of the most frequent class. `None` without samples.
+pub(super) fn most_frequent_share(classes: impl ExactSizeIterator<Item = usize>) -> Option<f64> {
+    let count = classes.len() as f64;
+    let mut counts: HashMap<usize, usize> = HashMap::new();
+    classes.for_each(|class| *counts.entry(class).or_default() += 1);
+    counts.into_values().max().map(|most| most as f64 / count)
 }
 
 /// Divides samples into a part that is held out and the others. Copies of a sample are searched if
@@ -243,6 +252,22 @@ fn copies(fed: &GraphSamples) -> (Vec<usize>, Vec<(usize, usize)>) {
         }
     }
     (firsts, copies)
+}
+
+/// Returns a remark on samples with the values of an earlier one and another label, if there are any.
+fn contradictions(fed: &GraphSamples, copies: &[(usize, usize)]) -> Option<String> {
+    let CorrectnessRule::Labels(labels) = &fed.correctness else { return None };
+    let mut wrong = copies.iter().filter(|(at, of)| labels[*at] != labels[*of]);
+    let (at, of) = wrong.next()?;
+    let others = match wrong.count() {
+        0 => String::new(),
+        count => format!("; so have {count} others"),
+    };
+    Some(format!(
+        "sample {at} has the values of sample {of} and another label ({} instead of {}){others}. At most \
+         one of these labels is right",
+        labels[*at], labels[*of]
+    ))
 }
 
 /// Appends the samples of a validation set.
@@ -420,6 +445,12 @@ mod tests {
             correctness: CorrectnessRule::Labels(vec![0; 3]),
         };
         assert_eq!(copies(&padded), (vec![0, 2], vec![(1, 0)]));
+        assert_eq!(contradictions(&padded, &[(1, 0)]), None);
+        let labels = CorrectnessRule::Labels(vec![4, 5, 4]);
+        let remark = contradictions(&GraphSamples { correctness: labels, ..padded }, &[(1, 0)]);
+        let expected =
+            "sample 1 has the values of sample 0 and another label (5 instead of 4). At most";
+        assert!(remark.as_ref().is_some_and(|remark| remark.starts_with(expected)), "{remark:?}");
         // One sample cannot be divided.
         let one = GraphSamples {
             inputs: vec![GraphInput { dims: vec![1], values: vec![1.0; 3] }],

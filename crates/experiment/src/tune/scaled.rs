@@ -9,7 +9,7 @@ use dyno_number::network::Metric;
 use dyno_number::tune::{Chance, fewest_held_out};
 use dyno_onnx::Model;
 
-use super::data::held_out_parts;
+use super::data::{held_out_parts, most_frequent_share};
 use crate::watch::Interrupt;
 
 /// Most choices that are compared with FLOAT 32 on held-out samples.
@@ -62,6 +62,16 @@ pub enum ScaleVerdict {
         /// Number that is needed, if one is known.
         needed: Option<u64>,
     },
+    /// The choice may lose little, but is right no more often than the most frequent class.
+    OneClass {
+        /// Number of held-out samples.
+        samples: u64,
+    },
+    /// Every choice that was tested loses more than the margin, with the stated confidence.
+    Exceeded {
+        /// Number of held-out samples.
+        samples: u64,
+    },
 }
 
 impl ScaleSearch<'_> {
@@ -88,9 +98,14 @@ impl ScaleSearch<'_> {
         if !search.has_choice() {
             return Err("no format of --from fits a weight of the model and is smaller".into());
         }
+        if is_enough {
+            let part = subset(self.samples, &held_out);
+            let (predictions, labels) = predictions(self.model, &part)?;
+            check_chance(&predictions, labels, "held-out samples")?;
+        }
         let part = subset(self.samples, &searched);
         let (predictions, labels) = predictions(self.model, &part)?;
-        check_chance(&predictions, labels)?;
+        check_chance(&predictions, labels, "samples")?;
         let base = right_ones(&predictions, labels).mean();
         let mut evaluations = 0;
         let mut evaluate = |choice: &[Option<ScaledFormat>]| {
@@ -131,7 +146,8 @@ impl ScaleSearch<'_> {
     }
 
     /// Compares choices with FLOAT 32 on held-out samples, the widest first. Returns the smallest one
-    /// that is confirmed, or the smallest of all.
+    /// that is confirmed, or the smallest one that may still be within the margin. A choice is not
+    /// confirmed if it is right no more often than the most frequent class, and FLOAT 32 is.
     fn confirm<'r>(
         &self,
         search: &ScaledSearch,
@@ -139,7 +155,9 @@ impl ScaleSearch<'_> {
         held_out: &[usize],
     ) -> Result<(&'r ScaledRung, ScaleVerdict), String> {
         let part = subset(self.samples, held_out);
-        let base = outcomes(self.model, &part)?;
+        let (predictions, labels) = predictions(self.model, &part)?;
+        let base = right_ones(&predictions, labels);
+        let constant = most_frequent_share(labels.iter().copied());
         let every = rungs.len().div_ceil(MOST_RUNGS).max(1);
         let mut tested: Vec<&ScaledRung> = rungs.iter().rev().step_by(every).collect();
         if tested.last() != rungs.first().as_ref() {
@@ -147,31 +165,41 @@ impl ScaleSearch<'_> {
         }
         tested.reverse();
         let mut levels = Fallback::new(LEVEL, tested.len());
-        let (mut is_confirmed, mut found) = (false, None);
-        let mut needed = None;
+        let (mut is_confirmed, mut found, mut open) = (false, None, None);
+        let mut is_exceeded = true;
         let samples = held_out.len() as u64;
         for rung in tested {
             let level = levels.next_level(is_confirmed);
             let tuned = self.answers(search, &rung.choice, &part)?;
+            let is_constant =
+                constant.is_some_and(|share| base.mean() > share && tuned.mean() <= share);
             let paired = PairedSamples::new(&base, &tuned, 0..base.len(), &Metric::default())?;
-            is_confirmed = paired.confirms(self.margin, level);
+            is_confirmed = !is_constant && paired.confirms(self.margin, level);
             if is_confirmed {
                 let proven = paired.smallest_margin(level);
                 found = Some((rung, ScaleVerdict::Confirmed { samples, proven }));
             }
-            // The last one is the smallest, which is the choice if none is confirmed.
-            needed = paired.needed(self.margin, level);
+            let is_beyond = paired.exceeds(self.margin, LEVEL / 2.0);
+            is_exceeded &= is_beyond;
+            if !is_constant && !is_beyond {
+                let needed = paired.needed(self.margin, level);
+                open = Some((rung, ScaleVerdict::Undecided { samples, needed }));
+            }
         }
-        let smallest = &rungs[rungs.len() - 1];
-        Ok(found.unwrap_or((smallest, ScaleVerdict::Undecided { samples, needed })))
+        let neither = if is_exceeded {
+            ScaleVerdict::Exceeded { samples }
+        } else {
+            ScaleVerdict::OneClass { samples }
+        };
+        Ok(found.or(open).unwrap_or((&rungs[rungs.len() - 1], neither)))
     }
 }
 
-/// Rejects labels that FLOAT 32 predicts no better than chance.
-fn check_chance(predictions: &[usize], labels: &[usize]) -> Result<(), String> {
+/// Rejects labels of some samples that FLOAT 32 predicts no better than chance.
+fn check_chance(predictions: &[usize], labels: &[usize], what: &str) -> Result<(), String> {
     match Chance::new(predictions, labels) {
         Some(found) if !found.is_exceeded() => Err(format!(
-            "FLOAT 32 has accuracy {:.4} on {} samples, and chance has {:.4}: nothing was searched. Compare \
+            "FLOAT 32 has accuracy {:.4} on {} {what}, and chance has {:.4}: nothing was searched. Compare \
              the order of the labels with that of the inputs, and both with the model",
             found.accuracy, found.samples, found.expected
         )),
@@ -222,5 +250,49 @@ fn subset(samples: &GraphSamples, places: &[usize]) -> GraphSamples {
         inputs: inputs.collect(),
         lengths: lengths.map(|lengths| places.iter().map(|at| lengths[*at]).collect()),
         correctness,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_onnx::{Builder, Dim, Element, Fill, Tensor, Weights};
+
+    use super::*;
+
+    /// The second class has 3 % of 4,000 samples. Four bits with the scale of the first class are too few
+    /// for its weight.
+    #[test]
+    fn a_choice_that_knows_one_class_is_not_confirmed() {
+        let mut net = Builder::new("net", Weights::seeded(1));
+        let x = net.input("x", Element::F32, &[Dim::symbol("N"), 2.into()]);
+        let weight = net.weight("fc.weight", &[2, 2], Fill::he(2)).unwrap();
+        let y = net.node("MatMul", &[&x, &weight], &[]).unwrap();
+        net.output("y", &y).unwrap();
+        let mut model = net.finish();
+        model.tensors = vec![Tensor::from_f32("fc.weight", &[2, 2], &[7.0, 0.0, 0.0, 0.3])];
+        let is_second = |at: usize| at % 100 < 3;
+        let values = (0..4_000).flat_map(|at| {
+            // Each sample differs from all others.
+            [1.0 + at as f32 / 40_000.0, if is_second(at) { 80.0 } else { 0.0 }]
+        });
+        let labels = (0..4_000).map(|at| usize::from(is_second(at)));
+        let samples = GraphSamples {
+            inputs: vec![GraphInput { dims: vec![2], values: values.collect() }],
+            lengths: None,
+            correctness: CorrectnessRule::Labels(labels.collect()),
+        };
+        let found = |formats: &[&str]| {
+            let formats: Vec<ScaledFormat> =
+                formats.iter().map(|format| format.parse().unwrap()).collect();
+            let (formats, samples) = (&formats[..], &samples);
+            let search =
+                ScaleSearch { model: &model, samples, formats, margin: 0.05, held_out: 0.5 };
+            search.run(&Interrupt::default()).unwrap()
+        };
+        let both = found(&["int8", "int4"]);
+        assert_eq!(both.formats[0].1.to_string(), "int8:tensor");
+        assert!(matches!(both.verdict, ScaleVerdict::Confirmed { samples: 2_000, .. }));
+        let narrow = found(&["int4"]);
+        assert_eq!(narrow.verdict, ScaleVerdict::OneClass { samples: 2_000 });
     }
 }

@@ -37,7 +37,7 @@ impl NetworkProfile {
             let bytes = sheet.count(row, "bytes", 0);
             Some((Block { compute: compute?, fetch: fetch?, bytes: bytes? }, label?))
         });
-        if read.is_empty() {
+        if read.is_empty() && sheet.is_valid() {
             sheet.problem(1, "", "has no blocks");
         }
         let (blocks, labels) = read.into_iter().unzip();

@@ -59,7 +59,7 @@ impl Network {
                 format!("is {}, but {} in the previous lines", shown(*other), shown(seq_len));
             sheet.problem(*line, "seq_len", problem);
         }
-        if read.is_empty() {
+        if read.is_empty() && sheet.is_valid() {
             sheet.problem(1, "", "has no layers");
         }
         let layers: Vec<NetworkLayer> = read.into_iter().map(|(_, (layer, _))| layer).collect();

@@ -120,6 +120,9 @@ fn problems_of_a_table_are_reported() {
     let error = |text: &str| Network::from_csv("x.csv", text).unwrap_err().to_string();
     assert_eq!(error(""), "x.csv:1: is empty; expected a line with the names of the columns");
     assert_eq!(error(&format!("{HEAD}\n")), "x.csv:1: has no layers");
+    let negative = format!("{HEAD}\na,conv,1,6,2,1,3,36,-5,12,18,0\n");
+    let expected = "x.csv:2: `weight_bytes`: expected a whole number of at least 0, found `-5`";
+    assert_eq!(error(&negative), expected, "the table has a layer");
     let head = HEAD.replace(",rs,", ",rss,");
     assert_eq!(
         error(&head),

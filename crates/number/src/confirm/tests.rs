@@ -137,6 +137,41 @@ fn scores_are_judged_as_rarely_wrong() {
     assert!(of(0..60).confirms(0.06, 0.05) && !of(0..20).confirms(0.5, 0.05));
 }
 
+/// If the loss is the margin, a larger one is claimed no more often than the level.
+#[test]
+fn a_larger_loss_is_rarely_claimed_wrongly() {
+    const DRAWS: u32 = 600;
+    let mut state = 11;
+    for direction in [Direction::Lower, Direction::Higher] {
+        let metric = Metric { direction, ..Metric::default() };
+        let mut exceeds = |loss: f64| {
+            let change = if direction == Direction::Lower { loss } else { -loss };
+            let (mut base, mut tuned) = (Vec::new(), Vec::new());
+            for _ in 0..300 {
+                let score = 10.0 * drawn(&mut state).powi(2);
+                base.push(score);
+                tuned.push(score * (0.5 + change + drawn(&mut state)));
+            }
+            let [base, tuned] = [base, tuned].map(SampleOutcomes::Scores);
+            PairedSamples::new(&base, &tuned, 0..300, &metric).unwrap().exceeds(0.1, 0.05)
+        };
+        let wrong = (0..DRAWS).filter(|_| exceeds(0.1)).count();
+        assert!(wrong as f64 <= 0.08 * f64::from(DRAWS), "{wrong}");
+        assert!(exceeds(0.5));
+    }
+    // Too few scores, and scores of which FLOAT(32) has none, claim nothing.
+    let errors = Metric { direction: Direction::Lower, ..Metric::default() };
+    let of = |base: f64, count: usize| {
+        let [base, tuned] = [base, 5.0].map(|score| SampleOutcomes::Scores(vec![score; count]));
+        PairedSamples::new(&base, &tuned, 0..count, &errors).unwrap().exceeds(0.1, 0.05)
+    };
+    assert!(of(1.0, 100) && !of(1.0, 20) && !of(0.0, 100));
+    let lost = |broken: u64| {
+        PairedSamples::Right(PairedCounts { both: 1_000 - broken, broken, fixed: 0, neither: 0 })
+    };
+    assert!(lost(40).exceeds(0.02, 0.025) && !lost(25).exceeds(0.02, 0.025));
+}
+
 #[test]
 fn outcomes_of_other_samples_are_rejected() {
     let of = |text: &str| SampleOutcomes::Right(text.into());

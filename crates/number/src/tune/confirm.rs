@@ -9,8 +9,6 @@
 //! loses it. This is the fallback procedure of Wiens (2003): it keeps the level whichever rungs
 //! lose more than the margin, and a rung that fails by chance does not end the test.
 
-use dyno_loadgen::compare::probability::binomial_at_least;
-
 use super::moves::Move;
 use super::step::Phase;
 use super::trial::{Stop, Subset};
@@ -170,14 +168,9 @@ impl Trials<'_, '_> {
     /// Returns why the results on the held-out samples prove nothing.
     fn doubt_results(&self, rungs: &[TuneAnswer]) -> Option<String> {
         let found = self.confirmation.as_ref()?;
-        let is_open = found.verdict == MarginVerdict::Undecided;
-        let lost = found.answer.map_or(f64::INFINITY, |at| found.looks[at].loss);
-        let base = self.known(Subset::Confirmation, &self.network().base())?.accuracy;
-        if let Some(share) = self.settings.constant_share
-            && is_open
-            && lost <= found.margin
-            && base > share
-            && self.confirmed.is_some_and(|accuracy| accuracy <= share)
+        if found.verdict == MarginVerdict::Undecided
+            && let Some(at) = found.answer.filter(|at| found.looks[*at].loss <= found.margin)
+            && let Some(share) = self.share_of_constant(&rungs[at].assignment)
         {
             return Some(of_constant(share));
         }
@@ -195,21 +188,48 @@ impl Trials<'_, '_> {
         ))
     }
 
+    /// Returns the share of the most frequent class if a configuration is right no more often than
+    /// it on the held-out samples, although FLOAT(32) is.
+    fn share_of_constant(&self, assignment: &Assignment) -> Option<f64> {
+        let right = |assignment: &Assignment| {
+            let known = self.known(Subset::Confirmation, assignment)?;
+            known.outcomes.as_ref().map(SampleOutcomes::mean)
+        };
+        let share = self.settings.constant_share?;
+        let is_constant = right(&self.network().base())? > share && right(assignment)? <= share;
+        is_constant.then_some(share)
+    }
+
     /// Returns ratios of the metric to the mean of the samples, in FLOAT(32) and in a configuration,
     /// if they differ. A metric may be a sum of errors over a sum of words: its ratio to the mean of
     /// errors is the same for all configurations.
     fn unequal_ratios(&self, rungs: &[TuneAnswer]) -> Option<[f64; 2]> {
-        let ratio = |assignment: &Assignment| {
-            let known = self.known(Subset::Confirmation, assignment)?;
-            let mean = known.outcomes.as_ref()?.mean();
-            (mean != 0.0).then(|| self.network().metric.signed(known.accuracy) / mean)
-        };
-        let base = ratio(&self.network().base())?;
+        let base = self.ratio_to_mean(&self.network().base())?;
         if MEAN_SCALES.iter().any(|scale| (base / scale - 1.0).abs() <= SAME_MEAN) {
             return None;
         }
-        let mut others = rungs.iter().filter_map(|rung| ratio(&rung.assignment));
+        let mut others = rungs.iter().filter_map(|rung| self.ratio_to_mean(&rung.assignment));
         others.find(|other| (other / base - 1.0).abs() > SAME_RATIO).map(|other| [base, other])
+    }
+
+    /// Returns the ratio of the metric to the mean of the held-out samples, unless the mean is 0.
+    fn ratio_to_mean(&self, assignment: &Assignment) -> Option<f64> {
+        let known = self.known(Subset::Confirmation, assignment)?;
+        let mean = known.outcomes.as_ref()?.mean();
+        (mean != 0.0).then(|| self.network().metric.signed(known.accuracy) / mean)
+    }
+
+    /// Returns whether a metric such as a word error rate, which is a constant times the mean of the
+    /// samples, has enough digits to show one error more or less in each configuration.
+    fn is_exact_rate(&self, all: &[&Assignment]) -> bool {
+        let Some(base) = self.ratio_to_mean(&self.network().base()) else { return false };
+        let is_near = |assignment: &&Assignment| {
+            let outcomes = self.outcomes_of(assignment);
+            let sum = outcomes.map(|outcomes| outcomes.mean() * outcomes.len() as f64);
+            let ratio = self.ratio_to_mean(assignment);
+            ratio.zip(sum).is_some_and(|(ratio, sum)| (ratio / base - 1.0).abs() < 0.5 / sum.abs())
+        };
+        all.iter().all(is_near)
     }
 
     /// Returns whether a program gives held-out samples the results of the samples of the search:
@@ -220,7 +240,9 @@ impl Trials<'_, '_> {
             return false;
         }
         let base = self.network().base();
-        let all = rungs.iter().map(|rung| &rung.assignment).chain([&base]);
+        let all: Vec<&Assignment> =
+            rungs.iter().map(|rung| &rung.assignment).chain([&base]).collect();
+        let is_rate = self.is_exact_rate(&all);
         let mut results: Vec<u64> = Vec::new();
         for assignment in all {
             let searched = [Subset::Full, Subset::Small]
@@ -229,7 +251,8 @@ impl Trials<'_, '_> {
             let held_out = self.known(Subset::Confirmation, assignment);
             match (searched, held_out) {
                 (Some(a), Some(b))
-                    if a.accuracy.to_bits() == b.accuracy.to_bits() && b.is_exact() =>
+                    if a.accuracy.to_bits() == b.accuracy.to_bits()
+                        && (is_rate || b.is_exact()) =>
                 {
                     results.push(a.accuracy.to_bits());
                 }
@@ -288,10 +311,7 @@ impl Trials<'_, '_> {
             .map_err(Stop::Failed)?
             .with_extremes(extremes);
         let is_within = !is_failed && paired.confirms(margin, level);
-        let constant = self
-            .settings
-            .constant_share
-            .filter(|share| base.mean() > *share && tuned.mean() <= *share && is_within);
+        let constant = self.share_of_constant(&rung.assignment).filter(|_| is_within);
         let is_confirmed = is_within && constant.is_none();
         let changed = match &paired {
             PairedSamples::Right(PairedCounts { broken, fixed, .. }) => Some([*broken, *fixed]),
@@ -326,14 +346,18 @@ impl Trials<'_, '_> {
         held_out: u64,
     ) -> TuneAnswer {
         let margin = self.network().error_margin;
-        let is_beyond = |at: usize| is_beyond(&looks[at].1, margin, FIRST_SHARE * LEVEL);
+        let is_beyond = |at: usize| looks[at].1.exceeds(margin, FIRST_SHARE * LEVEL);
         let is_failed = |at: usize| {
             let known = self.known(Subset::Confirmation, &rungs[at].assignment);
             known.is_some_and(|known| known.is_failed)
         };
         let confirmed = looks.iter().rposition(|(look, _)| look.is_confirmed);
-        // Without a confirmed answer, the smallest one that may still be within the margin.
-        let open = (0..looks.len()).rev().find(|at| !is_failed(*at) && !is_beyond(*at));
+        // Without a confirmed answer, the smallest one that may still be within the margin, and that
+        // has learned more than the most frequent class, if there is one.
+        let is_open = |at: &usize| !is_failed(*at) && !is_beyond(*at);
+        let has_learned = |at: &usize| self.share_of_constant(&rungs[*at].assignment).is_none();
+        let open = || (0..looks.len()).rev().filter(&is_open);
+        let open = open().find(has_learned).or_else(|| open().next());
         let (verdict, at) = match (confirmed, open) {
             (Some(at), _) => (MarginVerdict::Valid, Some(at)),
             (None, Some(at)) => (MarginVerdict::Undecided, Some(at)),
@@ -397,19 +421,6 @@ pub fn too_few(margin: f64, held_out: u64) -> Confirmation {
     let problem = if held_out > 0 { "" } else { "there are too few samples" };
     let found = undecided(margin, held_out, needed, problem);
     Confirmation { proven_margin, ..found }
-}
-
-/// Returns whether a loss beyond the margin is certain: broken samples are more than the margin and
-/// the fixed ones explain.
-fn is_beyond(paired: &PairedSamples, margin: f64, level: f64) -> bool {
-    match paired {
-        PairedSamples::Right(PairedCounts { both, broken, fixed, .. }) => {
-            let count = both + broken + fixed;
-            let share = margin + (1.0 - margin) * (*fixed as f64 / count.max(1) as f64);
-            binomial_at_least(*broken, count, share) <= level
-        }
-        PairedSamples::Scores { .. } => false,
-    }
 }
 
 fn percent(share: f64) -> String {

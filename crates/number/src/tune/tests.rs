@@ -5,6 +5,7 @@ mod journal;
 mod long;
 mod rules;
 mod trace;
+mod verdicts;
 
 use std::collections::HashMap;
 

@@ -16,8 +16,8 @@ pub struct HardwareArgs {
     /// a description in TOML
     #[arg(long, value_name = "NAME|FILE.toml", default_value = NPU)]
     pub npu: String,
-    /// Mapping of products onto PEs: peak, sys, kcp, kcp+1, kcpx, kcpx+1; after a colon, the PEs of
-    /// a row or a cluster
+    /// Mapping of products onto PEs: peak, sys, sys+fill, kcp, kcp+1, kcpx, kcpx+1; after a colon,
+    /// the PEs of a row or a cluster
     #[arg(long, value_name = "NAME[:WIDTH]", default_value = MAPPING)]
     pub mapping: String,
     /// Effect of the number of bits on computation: fixed (none), packed (two 8-bit products

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use clap::Args;
 use dyno_experiment::Failure;
 use dyno_npu::balance::{Bottleneck, LayerTimes, PassTotals, intensity, times};
+use dyno_npu::deploy::shortened;
 use dyno_npu::hardware::Npu;
 use dyno_npu::lowering::{Lowering, LoweringError, LoweringOptions, lower};
 use dyno_npu::mapping::Mapping;
@@ -163,8 +164,9 @@ impl MappedNetwork<'_> {
             "{} blocks; computing takes at least as long as fetching in {} of them",
             pass.blocks, pass.compute_bound
         );
-        for split in &lowering.splits {
-            let _ = writeln!(text, "split: {split}");
+        let splits = lowering.splits.iter().map(|split| format!("split: {split}")).collect();
+        for remark in shortened(splits) {
+            let _ = writeln!(text, "{remark}");
         }
         if lowering.spilled > 0 {
             let spilled = units::bytes(lowering.spilled);

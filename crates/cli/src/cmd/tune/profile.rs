@@ -51,6 +51,14 @@ impl Profile {
         }
         let is_asked = |layer: &&Layer| self.layers.is_empty() || self.layers.contains(&layer.name);
         let wanted: Vec<&Layer> = layers.iter().filter(is_asked).collect();
+        let is_infinite =
+            |layer: &&&Layer| layer.weight_max.is_infinite() || layer.activation_max.is_infinite();
+        if let Some(layer) = wanted.iter().find(is_infinite) {
+            let problem =
+                format!("the weights or the inputs of layer {} reach infinity", layer.name);
+            return Err(Failure::usage(problem)
+                .hint("check the weights of the model and the range of the samples"));
+        }
         let name = self.model.file_stem().unwrap_or_default().to_string_lossy();
         output::print(descriptor(&name, &wanted)).map(|()| Exit::Valid)
     }

@@ -289,6 +289,9 @@ impl Run {
         let part = self.part_to_hold_out(network);
         let mut data = Data::read(built_in, home, split, part).map_err(Failure::usage)?;
         settings.constant_share = data.constant_share();
+        if let Some(remark) = data.remark.as_ref().filter(|_| !self.quiet) {
+            output::say(format_args!("warning: {remark}"));
+        }
         let mut too_few = None;
         if settings.confirmation == ConfirmationRule::Margin && data.held_out() == 0 {
             settings.confirmation = ConfirmationRule::None;
@@ -322,6 +325,7 @@ impl Run {
         }
         let shared = self.shared(built_in, home, &data)?;
         let engine = Engine::open(network, built_in, home, data).map_err(Failure::usage)?;
+        settings.constant_share = settings.constant_share.or(engine.constant_share());
         let mut engine = engine.with_shared(shared);
         let folder = self.folder(network)?;
         let journal = open_journal(&folder.join(JOURNAL), &about)?;

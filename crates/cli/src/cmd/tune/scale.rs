@@ -178,6 +178,16 @@ impl Scale {
                     None => String::new(),
                 }
             ),
+            ScaleVerdict::OneClass { samples } => format!(
+                "UNDECIDED: on {} held-out samples, the formats are right no more often than the most \
+                 frequent class",
+                units::count(samples)
+            ),
+            ScaleVerdict::Exceeded { samples } => format!(
+                "INVALID: more than {margin} of the accuracy is lost on {} samples that the search has not \
+                 seen",
+                units::count(samples)
+            ),
         };
         vec![
             format!(

@@ -405,7 +405,7 @@ fn a_configuration_that_fails_on_held_out_samples_is_no_answer() {
     assert!(!found.looks.last().unwrap().is_confirmed);
 }
 
-/// Scores prove no loss beyond the margin, but a configuration that fails has none at all.
+/// A configuration that fails on held-out samples is not the answer, even if none is confirmed.
 #[test]
 fn an_undecided_answer_is_no_configuration_that_fails() {
     let mut network = lenet();
