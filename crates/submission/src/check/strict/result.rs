@@ -136,6 +136,9 @@ impl Work<'_, '_, SystemInfo> {
                     self.system_info.json(),
                     place.round,
                 )
+                .unwrap_or_default()
+                // Supplies of no node have no power.
+                .filter(|watts| watts != "0")
                 .unwrap_or_default(),
             ),
         ];
