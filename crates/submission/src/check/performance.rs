@@ -63,7 +63,11 @@ impl Run<'_, '_> {
     pub fn judge(&self, issues: &mut Issues) -> Option<Metric> {
         if let Some(line) = self.log.broken(issues.program() != Program::Strict) {
             let at = self.at("").line(Some(line));
-            issues.add(&RUN_UNREADABLE, at, "a line is not a JSON object with a key, or not UTF-8");
+            issues.add(
+                &RUN_UNREADABLE,
+                at,
+                "a line is not a JSON object with key and value, or not UTF-8",
+            );
             return None;
         }
         // LoadGen writes keys from v1.0 on.
