@@ -108,14 +108,13 @@ impl EndpointResult<'_, '_> {
         program: Program,
     ) -> Option<&'static str> {
         let benchmark = self.place.model.benchmark?;
-        let own = |scenario: RuleScenario| benchmark.result_keys.get(&scenario).map(String::as_str);
-        match program {
-            Program::Strict => match benchmark.units.get(&scenario).map(String::as_str) {
-                Some("Tokens/s") => Some(TOKEN_RATE),
-                _ => own(scenario),
-            },
-            Program::Mono | Program::Tag(_) | Program::Modular => spelled.and_then(own),
-        }
+        let is_tokens = benchmark.units.get(&scenario).is_some_and(|unit| unit == "Tokens/s");
+        let scenario = match program {
+            Program::Strict if is_tokens => return Some(TOKEN_RATE),
+            Program::Strict => scenario,
+            Program::Mono | Program::Tag(_) | Program::Modular => spelled?,
+        };
+        benchmark.result_keys.get(&scenario).map(String::as_str)
     }
 
     /// Returns the scenario of the run. The folder determines SingleStream and Interactive, which

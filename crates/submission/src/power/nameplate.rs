@@ -85,7 +85,7 @@ pub fn official_watts(text: &str) -> Option<String> {
 
 /// Returns the sum of all nodes, and whether Python adds whole numbers only.
 fn official_sum(value: &Value) -> Option<(f64, bool)> {
-    let mut parts = Vec::new();
+    let mut parts: Vec<&Value> = Vec::new();
     match value {
         Value::Sequence(list) => parts.extend(list),
         Value::Mapping(map) => {
