@@ -417,7 +417,10 @@ fn measurement_of<'a>(
         issues.add(&MEASUREMENT_FOLDER, Location::path(&path), "the measurement is not described");
         return None;
     };
-    measurement::check_files(place, folder, issues);
+    match facts.endpoint {
+        Some(_) => measurement::check_endpoint_files(place, folder, issues),
+        None => measurement::check_files(place, folder, issues),
+    }
     let Some(measurement) = &facts.measurement else {
         let path = folder.path();
         let message = "no JSON file describes the measurement";
