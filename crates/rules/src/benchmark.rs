@@ -119,6 +119,8 @@ pub struct Benchmark {
     pub min_queries: BTreeMap<RuleScenario, u64>,
     /// Latency bound, ns. In MultiStream with a fixed interval, the interval.
     pub latency: BTreeMap<RuleScenario, Nanos>,
+    /// Minimum duration of a run, ms, where it differs from the scenario's.
+    pub min_duration_ms: Option<u64>,
     /// Bounds on token latencies.
     pub token_latency: BTreeMap<RuleScenario, TokenBounds>,
     /// Percentiles that differ from those of the scenario.

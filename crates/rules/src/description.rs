@@ -37,6 +37,7 @@ struct BenchmarkEntry {
     equal_issue: bool,
     #[serde(default)]
     tokens_measured: bool,
+    min_duration_ms: Option<u64>,
     #[serde(default)]
     inference: InferenceFile,
     elements: Option<ElementsFile>,
@@ -126,6 +127,7 @@ pub(super) fn describe(benchmark: &mut Benchmark, round: Version) {
     benchmark.percentiles = per_scenario(entry.percentiles.clone());
     benchmark.equal_issue = entry.equal_issue;
     benchmark.tokens_measured = entry.tokens_measured;
+    benchmark.min_duration_ms = entry.min_duration_ms;
     benchmark.inference = Inference {
         beams: entry.inference.beams,
         max_input_tokens: entry.inference.max_input_tokens,

@@ -134,7 +134,8 @@ impl List {
         scenario: RuleScenario,
         rules: &ScenarioRules,
     ) {
-        self.add("min_duration_ms", &rules.min_duration_ms, Leeway::More);
+        let duration = benchmark.min_duration_ms.unwrap_or(rules.min_duration_ms);
+        self.add("min_duration_ms", &duration, Leeway::More);
         let counted = benchmark.min_queries.get(&scenario).copied();
         let queries = match scenario {
             // LoadGen interprets this setting as the number of samples of the single query.

@@ -143,6 +143,28 @@ fn quoted(value: &Value) -> String {
     }
 }
 
+/// Formats a value as Python's `json.dumps` does. Characters that are not ASCII are not escaped.
+#[must_use]
+pub fn dumps(value: &Value) -> String {
+    let list = |texts: Vec<String>| texts.join(", ");
+    match value {
+        Value::Null | Value::Bool(_) => value.to_string(),
+        Value::Number(_) => self::text(value),
+        Value::String(text) => match no_json(text) {
+            Some(number) if number.is_nan() => "NaN".to_owned(),
+            Some(number) => if number > 0.0 { "Infinity" } else { "-Infinity" }.to_owned(),
+            None => Value::from(unmarked(text)).to_string(),
+        },
+        Value::Array(values) => format!("[{}]", list(values.iter().map(dumps).collect())),
+        Value::Object(fields) => {
+            let name = |name: &str| Value::from(name).to_string();
+            let fields =
+                fields.iter().map(|(one, value)| format!("{}: {}", name(one), dumps(value)));
+            format!("{{{}}}", list(fields.collect()))
+        }
+    }
+}
+
 /// Whether a value is true in Python: not empty and not zero.
 #[must_use]
 pub fn is_true(value: &Value) -> bool {

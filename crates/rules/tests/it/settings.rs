@@ -192,6 +192,21 @@ fn rounds_before_early_stopping_count_queries() {
     // Fewer than LoadGen's own minimum if the checker requires fewer.
     let wan = fixed("v6.0", "wan-2.2-t2v-a14b", RuleScenario::SingleStream);
     assert_eq!(wan["min_query_count"], "50");
+    // LoadGen's table has no row for these; the checker has (constants.py b66003e1,
+    // `OFFLINE_MIN_SPQ_SINCE_V4` and `accuracy-sample-count`).
+    let gpt = fixed("v6.1", "gpt-oss-120b", RuleScenario::Offline);
+    assert_eq!(gpt["min_query_count"], "6396");
+    let wan = fixed("v6.1", "wan-2.2-t2v-a14b", RuleScenario::Offline);
+    assert_eq!(wan["accuracy_sample_count_override"], "248");
+}
+
+/// e2e-rag/user.conf of mlcommons/inference, and its checker.
+#[test]
+fn one_pass_over_the_data_set_has_no_minimum_duration() {
+    for (name, queries) in [("e2e-rag-qna", "824"), ("e2e-rag-db", "2515")] {
+        let got = fixed("v6.1", name, RuleScenario::Offline);
+        assert_eq!((&*got["min_duration_ms"], &*got["min_query_count"]), ("0", queries), "{name}");
+    }
 }
 
 #[test]

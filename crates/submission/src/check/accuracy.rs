@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::catalogue::*;
 use super::issues::{Issues, Location};
 use super::performance::has_errors;
@@ -9,6 +11,7 @@ use super::{Place, Program, Skip};
 use crate::entry::DivisionFolder;
 use crate::facts::detail::DetailLog;
 use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL};
+use crate::python;
 use crate::tree::{EntryKind, Node};
 use dyno_rules::Behavior;
 use dyno_rules::accuracy::{AccuracyText, MetricValue};
@@ -24,9 +27,15 @@ pub const ERROR: &str = "DLRM_NE";
 pub struct Accuracy(Vec<(String, String)>);
 
 impl Accuracy {
-    /// Creates the accuracy of one metric.
-    pub fn from_metric(metric: &str, value: &str) -> Self {
-        Self(vec![(metric.to_owned(), value.to_owned())])
+    /// Creates the accuracy of metrics with their values.
+    pub fn from_metrics<'v>(metrics: impl IntoIterator<Item = (&'v str, &'v Value)>) -> Self {
+        let metrics = metrics.into_iter();
+        Self(metrics.map(|(metric, value)| (metric.to_owned(), python::text(value))).collect())
+    }
+
+    /// Creates an accuracy whose text does not name its metrics.
+    pub fn from_text(text: String) -> Self {
+        Self(vec![(String::new(), text)])
     }
 
     fn set(&mut self, metric: &str, value: &str) {
@@ -46,9 +55,12 @@ impl Accuracy {
         self.0.iter().find(|(known, _)| known == metric).map(|(_, value)| value.as_str())
     }
 
-    /// Formats `METRIC: value` pairs, separated by two blanks.
+    /// Formats `METRIC: value` pairs, separated by two blanks; a value without a metric stands alone.
     pub fn text(&self) -> String {
-        let pairs = self.0.iter().map(|(metric, value)| format!("{metric}: {value}"));
+        let pairs = self.0.iter().map(|(metric, value)| match metric.as_str() {
+            "" => value.clone(),
+            metric => format!("{metric}: {value}"),
+        });
         pairs.collect::<Vec<_>>().join("  ")
     }
 }

@@ -119,7 +119,7 @@ checks! {
     SCENARIO_UNKNOWN "scenario.known" [E E E] "the scenario is required or optional for the model", "rename the folder or remove it";
     ENDPOINT "result.endpoint" [E O E] "a result without LoadGen logs is of a model that the round permits on an endpoint", "measure with LoadGen, or add its logs";
     ENDPOINT_FILES "endpoint.files" [E O W] "the files of the endpoint client exist and can be read", "add config.yaml, performance/result_summary.json and accuracy/accuracy_results.json unchanged, as the client wrote them";
-    ENDPOINT_SCORE "endpoint.score" [N O O] "endpoint scores can be compared with their targets", "no action: the client reports scores in another form";
+    ENDPOINT_SCORE "endpoint.score" [W O O] "endpoint scores can be compared with their targets", "compare the scores with their targets by hand: the client reports them in another form";
     MEASUREMENT_FOLDER "measurement.folder" [E E E] "the measurement is described", "add the folder with user.conf, README.md and the JSON file";
     MEASUREMENT_FILES "measurement.files" [E E E] "the measurement has all its files", "add the file";
     MEASUREMENT_EMPTY "measurement.empty_files" [E E E] "the files of a measurement are not empty", "fill in the file";
@@ -216,7 +216,7 @@ checks! {
     SYSTEM_ECC_UNSAID "system.ecc_unsaid" [W O O] "the description of a datacenter system states that memory has ECC", "state it in the memory configuration";
     SYSTEM_BANDWIDTH "system.bandwidth" [E O O] "the network of a datacenter system has the bandwidth that its result needs", "describe all NICs in `host_networking` and `host_network_card_count`, with evidence of their rate";
     SYSTEM_BANDWIDTH_UNKNOWN "system.bandwidth_unknown" [W O O] "the rate of every network of a datacenter system can be read", "state the rate of each NIC in `host_networking`, such as 100GbE or 400 Gbps";
-    SYSTEM_NAMEPLATE "system.nameplate" [E O O] "the description of the power supplies suffices to compute design power", "write systems/NAME_power.yaml: lists of nodes with `Min PSUs Needed` and `PSUs`, each with `PowerCapacityWatts`";
+    SYSTEM_NAMEPLATE "system.nameplate" [E O E] "the description of the power supplies suffices to compute design power", "write systems/NAME_power.yaml: lists of nodes with `Min PSUs Needed` and `PSUs`, each with `PowerCapacityWatts`";
     NETWORK_FABRIC "network.fabric" [E O O] "a system of the network division is reached over a network, not over a bus", "measure over Ethernet or InfiniBand";
     NETWORK_FABRIC_UNKNOWN "network.fabric_unknown" [W O O] "the network type is known", "check `network_type`";
     NETWORK_NODES "network.node_names" [E O O] "names of nodes are unique", "rename one of the nodes";

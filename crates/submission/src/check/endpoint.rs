@@ -18,6 +18,10 @@ use dyno_rules::{Endpoints, RuleScenario};
 /// Permitted relative difference between rates of a run, because the client counts until the
 /// last answer or until the last request.
 const RATE_TOLERANCE: f64 = 0.02;
+/// Key of the client's rate of tokens.
+const TOKEN_RATE: &str = "result_completed_tokens_per_second";
+/// The only model whose scores the official checker compares with their targets.
+const JUDGED_OFFICIALLY: &str = "qwen3-vl-235b-a22b";
 
 /// A result that was measured on an endpoint.
 pub struct EndpointResult<'a, 't> {
@@ -63,18 +67,18 @@ impl EndpointResult<'_, '_> {
         let played = self.played(issues)?;
         run.errors(issues);
         run.seeds_of_issue(issues);
-        // The official checkers look up limits by the client's spelling of the scenario; other
-        // spellings have no limits.
-        let limited = match issues.program() {
-            Program::Strict => self.place.scenario,
-            Program::Mono | Program::Tag(_) | Program::Modular => played.limited_as,
-        };
         if is_language(model) {
+            // The official checker looks up these limits by the spelling of the scenario; other
+            // spellings have no limits.
+            let limited = match issues.program() {
+                Program::Strict => self.place.scenario,
+                Program::Mono | Program::Tag(_) | Program::Modular => played.spelled,
+            };
             if let Some(limited @ (RuleScenario::Server | RuleScenario::Interactive)) = limited {
                 let _ = run.token_limits(limited, issues);
             }
         } else {
-            let _ = limited.map(|limited| run.tail(limited, issues));
+            let _ = self.place.scenario.map(|limited| run.tail(limited, issues));
         }
         let _ = run.duration(issues);
         run.network(issues);
@@ -85,16 +89,48 @@ impl EndpointResult<'_, '_> {
         };
         run.inference(scenario, issues);
         self.rates(&path, issues);
-        run.metric_of(scenario, self.endpoints.result_keys.get(&scenario)?, issues).ok()
+        // The general key must exist even if the model has its own key.
+        let general = self.endpoints.result_keys.get(&scenario)?;
+        let metric = run.metric_of(scenario, general, issues).ok()?;
+        match self.own_key(scenario, played.spelled, issues.program()) {
+            Some(key) => run.metric_of(scenario, key, issues).ok(),
+            None => Some(metric),
+        }
     }
 
-    /// Returns the scenario of the run. The folder determines SingleStream, which the client
-    /// does not know; otherwise the client does, which uses `online` for Server.
+    /// Returns the key of a result that is not the general one of the scenario: tokens per second, or
+    /// a latency. The official checker looks it up by the spelling of the scenario, and has none for
+    /// Interactive.
+    fn own_key(
+        &self,
+        scenario: RuleScenario,
+        spelled: Option<RuleScenario>,
+        program: Program,
+    ) -> Option<&'static str> {
+        let benchmark = self.place.model.benchmark?;
+        let is_tokens = benchmark.units.get(&scenario).is_some_and(|unit| unit == "Tokens/s");
+        let scenario = match program {
+            Program::Strict if is_tokens => return Some(TOKEN_RATE),
+            Program::Strict => scenario,
+            Program::Mono | Program::Tag(_) | Program::Modular => spelled?,
+        };
+        benchmark.result_keys.get(&scenario).map(String::as_str)
+    }
+
+    /// Returns the scenario of the run. The folder determines SingleStream and Interactive, which
+    /// the client does not know; otherwise the client does, which uses `online` for Server. By the
+    /// rules, a run of which the client reports Offline is Offline in any folder.
     fn played(&self, issues: &mut Issues) -> Option<ClientScenario> {
+        use RuleScenario::{Interactive, Offline, Server, SingleStream};
         let name = self.client.performance.text("effective_scenario");
-        if self.place.entry.name.eq_ignore_ascii_case(RuleScenario::SingleStream.name()) {
-            let stream = Some(RuleScenario::SingleStream);
-            return Some(ClientScenario { scenario: stream, limited_as: stream });
+        let reported = name.and_then(RuleScenario::named);
+        let is_offline = issues.program() == Program::Strict && reported == Some(Offline);
+        let is_folder = |one: &RuleScenario| self.place.entry.name.eq_ignore_ascii_case(one.name());
+        let by_folder = [SingleStream, Interactive].into_iter().find(is_folder);
+        let interactive = Some(Interactive).filter(|_| reported == Some(Interactive));
+        let known = by_folder.filter(|_| !is_offline).or(interactive);
+        if known.is_some() {
+            return Some(ClientScenario { scenario: known, spelled: known });
         }
         let Some(name) = name else {
             let path = self.path(CONFIG[0]);
@@ -103,12 +139,10 @@ impl EndpointResult<'_, '_> {
             return None;
         };
         if name.eq_ignore_ascii_case("online") {
-            let server = Some(RuleScenario::Server);
-            return Some(ClientScenario { scenario: server, limited_as: server });
+            return Some(ClientScenario { scenario: Some(Server), spelled: Some(Server) });
         }
-        let scenario = RuleScenario::named(name);
-        let limited_as = scenario.filter(|scenario| scenario.name() == name);
-        Some(ClientScenario { scenario, limited_as })
+        let spelled = reported.filter(|scenario| scenario.name() == name);
+        Some(ClientScenario { scenario: reported, spelled })
     }
 
     /// Checks that completed queries, duration and rate are consistent, and that the run had the
@@ -159,33 +193,41 @@ impl EndpointResult<'_, '_> {
         issues.append(own);
         let targets = place.targets();
         let metric = targets.first().map_or("score", |target| target.metric.as_str());
-        Accuracy::from_metric(metric, &python::text(first))
+        match (issues.program(), first) {
+            (Program::Strict, Value::Object(scores)) => {
+                Accuracy::from_metrics(scores.iter().map(|(name, value)| (&**name, value)))
+            }
+            (Program::Strict, score) => Accuracy::from_metrics([(metric, score)]),
+            _ => Accuracy::from_text(written(first)),
+        }
     }
 
-    /// Checks the scores against their targets. The official checker does not.
+    /// Checks the scores against their targets. The official checker does this for one model, and
+    /// looks at the first score alone.
     fn targets(&self, at: Location<'_>, issues: &mut Issues) {
-        if issues.program() != Program::Strict {
+        let is_strict = issues.program() == Program::Strict;
+        if !is_strict && self.place.model.official != JUDGED_OFFICIALLY {
             return;
         }
+        let scores = &self.client.scores;
+        let score = scores.first().filter(|_| !is_strict || scores.len() == 1);
         let targets = self.place.targets();
         let bounded: Vec<_> = targets.iter().filter(|target| target.at_least.is_some()).collect();
         for target in &targets {
-            let value = match self.client.scores.as_slice() {
-                [Value::Object(scores)] => {
-                    let named = scores.iter().find(|(name, _)| is_same(name, &target.metric));
-                    named.and_then(|(_, value)| python::number(value))
-                }
-                [score] if bounded.len() == 1 && target.at_least.is_some() => python::number(score),
-                _ => None,
-            };
             let metric = &target.metric;
-            let Some(value) = value else {
+            let is_only = bounded.len() == 1 && target.at_least.is_some();
+            let named = score.filter(|_| is_strict).and_then(|score| named_value(score, metric));
+            let only = || score.filter(|_| is_only).and_then(|score| only_value(score, metric));
+            let Some(value) = named.or_else(only) else {
                 let message = format!("{metric} cannot be derived from the report of the client");
-                issues.add(&ENDPOINT_SCORE, at, message);
+                let check = if is_strict { &ENDPOINT_SCORE } else { &ACCURACY_METRIC_MISSING };
+                issues.add(check, at, message);
                 continue;
             };
             let message = format!("{metric} is {}", python::float(value));
-            if let Some(least) = target.at_least.filter(|least| value < *least) {
+            // The official checker accepts NaN.
+            let is_low = |least: &f64| value < *least || is_strict && value.is_nan();
+            if let Some(least) = target.at_least.filter(is_low) {
                 let expected = format!("at least {least}");
                 issues.add_expected(&ACCURACY_LOW, at, message.clone(), expected);
             }
@@ -253,10 +295,36 @@ impl EndpointResult<'_, '_> {
     }
 }
 
-/// Scenario of a run, and the scenario whose limits apply.
+/// Scenario of a run. `spelled` is the scenario if its name is spelled as in the official tables.
 struct ClientScenario {
     scenario: Option<RuleScenario>,
-    limited_as: Option<RuleScenario>,
+    spelled: Option<RuleScenario>,
+}
+
+/// Returns the value of a metric in a score that names its metrics.
+fn named_value(score: &Value, metric: &str) -> Option<f64> {
+    let named = score.as_object()?.iter().find(|(name, _)| is_same(name, metric));
+    named.and_then(|(_, value)| number_or_text(value))
+}
+
+/// Returns the value of the only metric of a model, under the names by which the official checker
+/// finds it (checks/accuracy_check.py b66003e1, `_numeric_accuracy_score`).
+fn only_value(score: &Value, metric: &str) -> Option<f64> {
+    let Value::Object(scores) = score else { return number_or_text(score) };
+    let lower = metric.to_lowercase();
+    let last = lower.rsplit('_').next().unwrap_or_default();
+    let names = [metric, &lower, last, "f1", "score", "accuracy"];
+    names.into_iter().find_map(|name| scores.get(name).and_then(number_or_text))
+}
+
+fn number_or_text(value: &Value) -> Option<f64> {
+    python::number(value).or_else(|| value.as_str().and_then(python::float_of))
+}
+
+/// Returns a score as the official checker writes it into its table: JSON without commas, quotes and
+/// braces.
+fn written(score: &Value) -> String {
+    python::dumps(score).replace(',', " ").replace(['"', '{', '}'], "").trim().to_owned()
 }
 
 /// Whether two metric names are equal, ignoring case and punctuation.

@@ -53,8 +53,8 @@ fn load_submitter(submitter: &Submitter<'_>, issues: &mut Issues) {
 struct SystemInfo {
     json: JsonFile,
     passes: bool,
-    /// Design power in W, if known.
-    design_power: Option<String>,
+    /// Design power in W, if known; an error if the program cannot compute it.
+    design_power: Result<Option<String>, String>,
 }
 
 fn describe(
@@ -126,22 +126,25 @@ fn load_nameplate(
 
 /// Returns the design power for the table, if it is known: from the description, or from the power
 /// supplies.
+///
+/// # Errors
+/// Fails if the official program cannot add the capacities of the power supplies.
 pub(super) fn design_power(
     submitter: &Submitter<'_>,
     system: &System<'_>,
     json: &JsonFile,
     round: &Round,
-) -> Option<String> {
+) -> Result<Option<String>, String> {
     if round.version < Version::new(6, 1) {
-        return None;
+        return Ok(None);
     }
     if let Some(capacity) = json.get("system_power_capacity") {
-        return Some(python::text(capacity));
+        return Ok(Some(python::text(capacity)));
     }
-    let file = nameplate_file(submitter, system, round)?;
-    let watts = nameplate::design_watts(&text::read(Some(file)).ok()?.text).ok()?;
-    // The sum of whole numbers is a whole number in Python.
-    Some(if watts.fract() == 0.0 { format!("{watts:.0}") } else { python::float(watts) })
+    let Some(file) = nameplate_file(submitter, system, round) else { return Ok(None) };
+    let text = text::read(Some(file)).map_err(|_| "cannot be read".to_owned())?;
+    let watts = nameplate::official_watts(&text.text);
+    watts.map(Some).ok_or_else(|| "the capacities of the power supplies cannot be added".to_owned())
 }
 
 fn judge(work: &Work<'_, '_, Option<SystemInfo>>) -> ModelReport {
@@ -249,6 +252,11 @@ fn entry<'a, 't>(
     }
     let has_power = entry.power().is_some();
     let energy = if has_power { powered::judge(&place, &facts, &mut own) } else { None };
+    if has_power && let Err(why) = &system_info.design_power {
+        let path =
+            submitter.folder.path().join(format!("{SYSTEMS}/{}_power.yaml", work.system.name));
+        own.add(&SYSTEM_NAMEPLATE, Location::path(&path), why.clone());
+    }
     let passes = own.passes() && system_info.passes && is_complete;
     report.issues.append(own);
     let (Some(metric), Some(measurement)) = (metric.filter(|_| passes), measurement) else {
@@ -409,7 +417,10 @@ fn measurement_of<'a>(
         issues.add(&MEASUREMENT_FOLDER, Location::path(&path), "the measurement is not described");
         return None;
     };
-    measurement::check_files(place, folder, issues);
+    match facts.endpoint {
+        Some(_) => measurement::check_endpoint_files(place, folder, issues),
+        None => measurement::check_files(place, folder, issues),
+    }
     let Some(measurement) = &facts.measurement else {
         let path = folder.path();
         let message = "no JSON file describes the measurement";
@@ -433,7 +444,9 @@ fn own_columns(
     let client_log = facts.endpoint.as_ref().map(|client| &client.performance);
     let log = facts.performance.as_ref().ok().or(client_log);
     let played = log.and_then(|log| log.text("effective_scenario"));
-    let inferred = u8::from(played != Some(place.entry.name.as_str()));
+    let name = place.entry.name.as_str();
+    let is_exempt = (played, name) == (Some("server"), "interactive");
+    let inferred = u8::from(played != Some(name) && !is_exempt);
     let total = total_accelerators(&system_info.json);
     if total.is_empty() {
         let why = "nodes and accelerators are not whole numbers";
@@ -442,7 +455,8 @@ fn own_columns(
     if facts.endpoint.is_none() && mono::scenario(&place.entry.name).is_none() {
         issues.crash(Location::path(&location), "the spelling of the scenario has no unit");
     }
-    let power = system_info.design_power.clone().filter(|_| place.entry.power().is_some());
+    let power = system_info.design_power.as_ref().ok().cloned().flatten();
+    let power = power.filter(|_| place.entry.power().is_some());
     // From v6.1 on the program looks for the design power of every result, and writes what it has.
     let unknown = if place.round.version < Version::new(6, 1) { "" } else { "None" };
     vec![

@@ -8,6 +8,8 @@ mod runs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use super::accuracy::{self, Accuracy};
 use super::catalogue::*;
 use super::issues::{Issues, Location};
@@ -463,7 +465,12 @@ fn measurement_of<'a>(
         Ok(json) => {
             measurement::check_fields(place, json, &path, issues);
             let has_weights = !place.options.program.does(Behavior::NoWeightTypes);
-            if has_weights && json.get("weight_data_types").is_none() {
+            let is_searched =
+                matches!(json.value, Value::Object(_) | Value::Array(_) | Value::String(_));
+            if !is_searched {
+                let why = "fields cannot be looked up in a number, `null`, `true` or `false`";
+                issues.crash(Location::path(&path), why);
+            } else if has_weights && json.get("weight_data_types").is_none() {
                 issues.crash(Location::path(&path), "`weight_data_types` is missing");
             }
             measurement::check_code(place, found, issues);

@@ -45,8 +45,8 @@ pub struct DetailLog {
     values: Vec<Option<LoggedValue>>,
     /// Lines with errors.
     pub errors: Errors,
-    /// The first lines with the marker that are not JSON, have no key, or contain a number that
-    /// overflows.
+    /// The first lines with the marker that are not JSON, have no key or no value, or contain a
+    /// number that overflows.
     pub malformed: Vec<usize>,
     /// The first malformed line that Python rejects, too. Python accepts `NaN`.
     pub malformed_to_python: Option<usize>,
@@ -339,6 +339,11 @@ struct Line<'a> {
     metadata: Option<&'a RawValue>,
 }
 
+/// Whether a line has a value, which may be `null`.
+fn has_value(json: &str) -> bool {
+    serde_json::from_str::<Value>(json).is_ok_and(|line| line.get("value").is_some())
+}
+
 impl DetailLog {
     fn line(&mut self, line: &[u8]) {
         let canonical = line.strip_prefix(MARKER.as_bytes()).and_then(line::read);
@@ -378,6 +383,9 @@ impl DetailLog {
         if let Ok(line) = parsed
             && is_object
         {
+            if line.value.is_none() && !has_value(json) {
+                self.malformed();
+            }
             return self.take_parsed(&line);
         }
         // Duplicate fields, of which the last counts, or fields of another type.

@@ -1,11 +1,14 @@
 //! Reasons for which results may not count, as far as packaging can see. A check of the tree
 //! reports all problems.
 
+use dyno_loadgen::log::read::{Detail, read_detail_file};
+use dyno_rules::{Benchmark, Round, RuleScenario, Version};
+use dyno_tensors::files;
+
 use super::plan::PlannedResult;
 use super::runs::{AuditFiles, RunContents, TestPart};
 use crate::entry::DivisionFolder;
-use dyno_rules::{Benchmark, Round, Version};
-use dyno_tensors::files;
+use crate::layout::DETAIL;
 
 const ACCURACY: &str = "verify_accuracy.txt";
 const PERFORMANCE: &str = "verify_performance.txt";
@@ -15,8 +18,11 @@ const OUTPUT_LENGTH: &str = "verify_output_len.txt";
 const ACCURACIES: [&str; 2] =
     ["accuracy/baseline_accuracy.txt", "accuracy/compliance_accuracy.txt"];
 
+/// Audits whose run is judged like that of the result, from v2.1 on.
+const JUDGED_AS_RUN: [&str; 3] = ["TEST01", "TEST04", "TEST05"];
+
 /// Returns the problems in the logs of the runs.
-pub(super) fn run_doubts(round: &Round, found: &RunContents) -> Vec<String> {
+pub(super) fn run_doubts(round: &Round, benchmark: &Benchmark, found: &RunContents) -> Vec<String> {
     let mut doubts = Vec::new();
     let seeds = round.seeds;
     for test in &found.tests {
@@ -51,21 +57,29 @@ pub(super) fn run_doubts(round: &Round, found: &RunContents) -> Vec<String> {
         if logged != official {
             doubts.push(format!("{run}: the seeds differ from those of round {}", round.version));
         }
-        // v0.5 and v0.7 required one minute.
-        let least = if round.version < Version::new(1, 0) { 60_000 } else { 600_000 };
-        if let Some(ms) = test.detail.whole("effective_min_duration_ms").filter(|&ms| ms < least) {
-            doubts.push(format!(
-                "{run}: the minimum duration is {ms} ms, but the rules require \
-                 {least} ms"
-            ));
-        }
+        let short = too_short(round, benchmark, test.scenario, &test.detail);
+        doubts.extend(short.map(|why| format!("{run}: {why}")));
     }
     doubts
+}
+
+/// Returns that a run is shorter than the round requires, or `None`.
+fn too_short(
+    round: &Round,
+    benchmark: &Benchmark,
+    scenario: RuleScenario,
+    detail: &Detail,
+) -> Option<String> {
+    let usual = round.scenarios.get(&scenario)?.min_duration_ms;
+    let least = benchmark.min_duration_ms.unwrap_or(usual);
+    let ms = detail.whole("effective_min_duration_ms").filter(|ms| *ms < least)?;
+    Some(format!("the minimum duration is {ms} ms, but the rules require {least} ms"))
 }
 
 /// Returns required audits that failed or are missing. Failures of other audits are added to
 /// `notes`.
 pub(super) fn audit_doubts(
+    round: &Round,
     division: DivisionFolder,
     benchmark: &Benchmark,
     results: &[PlannedResult<'_>],
@@ -82,6 +96,17 @@ pub(super) fn audit_doubts(
                 Some(doubt) if is_wanted(&audit.name) => doubts.push(doubt),
                 Some(note) => notes.push(format!("{note}; the result counts without this audit")),
                 None => {}
+            }
+            let is_judged =
+                round.version >= Version::new(2, 1) && JUDGED_AS_RUN.contains(&&*audit.name);
+            let log = audit.folder.join("performance/run_1").join(DETAIL);
+            if is_judged
+                && is_wanted(&audit.name)
+                && let Ok((detail, _)) = read_detail_file(&log)
+            {
+                let short = too_short(round, benchmark, result.run, &detail);
+                let (test, folder) = (&audit.name, audit.folder.display());
+                doubts.extend(short.map(|why| format!("{name} {test} ({folder}): {why}")));
             }
         }
         let is_there = |test: &&String| result.audits.iter().any(|audit| audit.name == **test);

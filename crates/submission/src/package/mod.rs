@@ -133,8 +133,9 @@ pub fn package(request: &PackageRequest<'_>, out: &Path) -> Result<PackageSummar
     let found = find(&request.runs)?;
     let measured = plan::results(request, benchmark, &found)?;
     let mut notes = notes(&request.description);
-    let mut doubts = doubts::run_doubts(request.round, &found);
-    doubts.extend(doubts::audit_doubts(request.division, benchmark, &measured, &mut notes));
+    let mut doubts = doubts::run_doubts(request.round, benchmark, &found);
+    let (round, division) = (request.round, request.division);
+    doubts.extend(doubts::audit_doubts(round, division, benchmark, &measured, &mut notes));
     let inferred =
         |result: &plan::PlannedResult<'_>| (result.scenario != result.run).then_some(result.run);
     let results = measured.iter().map(|result| (result.scenario, inferred(result))).collect();

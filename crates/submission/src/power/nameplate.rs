@@ -7,6 +7,8 @@
 use serde_norway::{Mapping, Value};
 use thiserror::Error;
 
+use crate::python;
+
 /// Maximum size of the file in bytes.
 const LARGEST: usize = 1 << 20;
 
@@ -65,6 +67,76 @@ pub fn design_watts(text: &str) -> Result<f64, NameplateError> {
         }
     }
     if nodes == 0 { Err(NameplateError::NoNode) } else { Ok(watts) }
+}
+
+/// Returns the design power as the official program writes it into its table (from
+/// checks/system_check.py b66003e1:286): a whole number unless a capacity has a decimal point. It
+/// takes a missing capacity as 0, and all supplies if there are fewer than the node needs. `None` if
+/// it cannot add the capacities.
+#[must_use]
+pub fn official_watts(text: &str) -> Option<String> {
+    let root: Value = serde_norway::from_str(text).ok().filter(|_| text.len() <= LARGEST)?;
+    if root.is_null() {
+        return None;
+    }
+    let (watts, is_whole) = official_sum(&root)?;
+    Some(if is_whole { format!("{watts:.0}") } else { python::float(watts) })
+}
+
+/// Returns the sum of all nodes, and whether Python adds whole numbers only.
+fn official_sum(value: &Value) -> Option<(f64, bool)> {
+    let mut parts: Vec<&Value> = Vec::new();
+    match value {
+        Value::Sequence(list) => parts.extend(list),
+        Value::Mapping(map) => {
+            let mut fields = [None, None];
+            for (name, value) in map {
+                match name.as_str()?.to_lowercase().as_str() {
+                    "min psus needed" => fields[0] = Some(value),
+                    "psus" => fields[1] = Some(value),
+                    _ => {}
+                }
+            }
+            if let [Some(needed), Some(supplies)] = fields {
+                return official_node(needed, supplies);
+            }
+            parts.extend(map.values());
+        }
+        _ => {}
+    }
+    parts.into_iter().map(official_sum).try_fold((0.0, true), |sum, part| Some(added(sum, part?)))
+}
+
+fn official_node(needed: &Value, supplies: &Value) -> Option<(f64, bool)> {
+    let capacity = |supply: &Value| match supply.as_mapping()?.get(CAPACITY) {
+        None => Some((0.0, true)),
+        Some(Value::Bool(flag)) => Some((f64::from(u8::from(*flag)), true)),
+        Some(Value::Number(number)) => Some((number.as_f64()?, !number.is_f64())),
+        Some(_) => None,
+    };
+    let supplies = supplies.as_sequence()?.iter().map(capacity);
+    let mut capacities = supplies.collect::<Option<Vec<_>>>()?;
+    capacities.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let count = capacities.len();
+    let taken = match needed {
+        Value::Null => count,
+        Value::Bool(flag) => usize::from(*flag),
+        Value::Number(number) => match (number.as_u64(), number.as_i64()) {
+            (Some(needed), _) => usize::try_from(needed).unwrap_or(count),
+            // Python leaves out as many at the end.
+            (None, Some(less)) => {
+                let less = usize::try_from(less.unsigned_abs()).unwrap_or(count);
+                count.saturating_sub(less)
+            }
+            (None, None) => return None,
+        },
+        _ => return None,
+    };
+    Some(capacities.into_iter().take(taken).fold((0.0, true), added))
+}
+
+fn added(sum: (f64, bool), part: (f64, bool)) -> (f64, bool) {
+    (sum.0 + part.0, sum.1 && part.1)
 }
 
 /// Returns a field of a node. The official template writes its name in two ways:

@@ -43,6 +43,21 @@ fn every_audit_of_every_round_has_a_plan() {
     }
 }
 
+/// compliance/TEST07 and compliance/TEST09 of mlcommons/inference, at 986d8b6d for v6.0 and at d8230cdd
+/// for v6.1.
+#[test]
+fn each_sample_is_issued_once_from_v61_on() {
+    for test in [AuditTest::Test07, AuditTest::Test09] {
+        let is_unique = |round: &str| {
+            let settings = settings(test, round, Some("gpt-oss-120b")).remove(0);
+            settings.iter().any(|setting| setting == "performance_issue_unique=true")
+        };
+        assert_eq!(["v6.0", "v6.1"].map(is_unique), [false, true], "{test}");
+    }
+    let settings = settings(AuditTest::Test09, "v6.1", Some("gpt-oss-120b")).remove(0);
+    assert!(settings.contains(&"min_query_count=6396".to_owned()), "{settings:?}");
+}
+
 /// Audits of the paper's round, by audit folder.
 #[test]
 fn the_first_round_logs_one_answer_of_ten() {

@@ -7,7 +7,7 @@ use std::path::Path;
 use dyno_loadgen::settings::Scenario;
 use dyno_rules::{OneFileChecker, Round, RuleScenario, Version};
 use dyno_submission::finding::Severity;
-use dyno_submission::power::nameplate::{NameplateError, design_watts};
+use dyno_submission::power::nameplate::{NameplateError, design_watts, official_watts};
 use dyno_submission::power::{Measurement, Power, PowerChecker, PowerUnit, check};
 use serde_json::{Value, json};
 
@@ -210,6 +210,40 @@ fn a_published_measurement_has_the_official_metric() {
         // because a warning in ranging ends its check.
         let power = measured(&folder, scenario, PowerChecker::Rules);
         assert_eq!(errors(&power), ["power.daemon_log"].into(), "{:?}", power.findings);
+    }
+}
+
+/// The sums are those of `_sum_power_capacity_watts` in checks/system_check.py b66003e1, which was run
+/// on these files.
+#[test]
+fn the_official_program_adds_what_it_finds() {
+    for (text, watts) in [
+        ("- {Min PSUs Needed: 1, PSUs: [{PowerCapacityWatts: 1150}]}", Some("1150")),
+        // Python adds a float to a float.
+        ("- {Min PSUs Needed: 1, PSUs: [{PowerCapacityWatts: 1150.0}]}", Some("1150.0")),
+        ("- {Min PSUs Needed: 1, PSUs: [{PowerCapacityWatts: 1150.5}]}", Some("1150.5")),
+        // The float is not taken.
+        (
+            "- {Min PSUs Needed: 1, PSUs: [{PowerCapacityWatts: 9.5}, {PowerCapacityWatts: 10}]}",
+            Some("10"),
+        ),
+        ("- {Min PSUs Needed: 3, PSUs: [{PowerCapacityWatts: 5}, {other: 1}]}", Some("5")),
+        (
+            "- {min psus needed: -1, psus: [{PowerCapacityWatts: 5}, {PowerCapacityWatts: 7}]}",
+            Some("7"),
+        ),
+        ("- {Min PSUs Needed: null, PSUs: [{PowerCapacityWatts: 5}]}", Some("5")),
+        ("- {Min PSUs Needed: true, PSUs: [{PowerCapacityWatts: 5}]}", Some("5")),
+        // It does not find a node without both fields.
+        ("- {PSUs: [{PowerCapacityWatts: 1150}]}", Some("0")),
+        ("- a node", Some("0")),
+        ("", None),
+        ("- {1: 2}", None),
+        ("- {Min PSUs Needed: 1.0, PSUs: [{PowerCapacityWatts: 5}]}", None),
+        ("- {Min PSUs Needed: 1, PSUs: [{PowerCapacityWatts: 1 kW}]}", None),
+        ("- {Min PSUs Needed: 1, PSUs: {PowerCapacityWatts: 5}}", None),
+    ] {
+        assert_eq!(official_watts(text).as_deref(), watts, "{text}");
     }
 }
 

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use dyno_experiment::Failure;
 use dyno_results::units::count;
-use dyno_rules::{Benchmark, Division, Requirements, Round, RuleScenario};
+use dyno_rules::{Benchmark, Division, Requirements, Round, RuleScenario, ScenarioRules};
 
 use super::{WIDTH, definitions};
 
@@ -153,7 +153,9 @@ fn of_benchmark(round: &Round, benchmark: &Benchmark) -> String {
 
 fn of_scenario(text: &mut String, round: &Round, benchmark: &Benchmark, scenario: RuleScenario) {
     if let Some(rules) = round.scenarios.get(&scenario) {
-        push(text, &words::procedure(rules, round.percentile(benchmark, scenario)), 4);
+        let min_duration_ms = benchmark.min_duration_ms.unwrap_or(rules.min_duration_ms);
+        let rules = ScenarioRules { min_duration_ms, ..rules.clone() };
+        push(text, &words::procedure(&rules, round.percentile(benchmark, scenario)), 4);
     }
     let bound = words::bound(round, benchmark, scenario);
     if !bound.is_empty() {

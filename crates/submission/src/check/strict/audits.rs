@@ -23,21 +23,10 @@ use crate::facts::detail::DetailLog;
 use crate::facts::{Audit, Facts, text};
 use crate::layout::SUMMARY;
 use crate::tree::Node;
-use dyno_rules::RuleScenario;
+use dyno_rules::{RuleScenario, Version};
 
 /// Widest tolerance of an audit: that of short latencies.
 const WIDEST_TOLERANCE: f64 = 0.2;
-/// Keys of the scores that the scripts of some round compare.
-const SCORES: [&str; 8] = [
-    "early_stopping_latency_ss",
-    "early_stopping_latency_ms",
-    "result_90.00_percentile_latency_ns",
-    "result_99.00_percentile_per_query_latency_ns",
-    "effective_samples_per_query",
-    "result_completed_samples_per_sec",
-    "result_scheduled_samples_per_sec",
-    "result_samples_per_second",
-];
 /// Audits whose run is also judged like the run of the result.
 const JUDGED_AS_RUN: [&str; 3] = ["TEST01", "TEST04", "TEST05"];
 
@@ -94,12 +83,39 @@ pub(super) fn check(
         let message = "has no TEST PASS, but the scores of the two logs are within the tolerance";
         issues.add(&AUDIT_TEXT_CONTRADICTS, Location::path(&path.join(PERFORMANCE)), message);
     }
-    check_scores(test, audit, log, issues);
+    check_scores(test, place, audit, log, played, issues);
+}
+
+/// Keys of the scores that the scripts of the round compare in a scenario.
+fn score_keys(scenario: RuleScenario, round: Version) -> &'static [&'static str] {
+    match scenario {
+        RuleScenario::SingleStream => {
+            &["early_stopping_latency_ss", "result_90.00_percentile_latency_ns"]
+        }
+        // The score of a fixed interval is the number of streams.
+        RuleScenario::MultiStream if round < Version::new(2, 0) => {
+            &["effective_samples_per_query", "result_99.00_percentile_per_query_latency_ns"]
+        }
+        RuleScenario::MultiStream => {
+            &["early_stopping_latency_ms", "result_99.00_percentile_per_query_latency_ns"]
+        }
+        RuleScenario::Server | RuleScenario::Interactive => {
+            &["result_completed_samples_per_sec", "result_scheduled_samples_per_sec"]
+        }
+        RuleScenario::Offline => &["result_samples_per_second"],
+    }
 }
 
 /// Checks that the scores in a text with TEST PASS do not contradict it, and that the log of the audit
 /// has such a score.
-fn check_scores(test: AuditTest, audit: &Audit<'_>, log: &DetailLog, issues: &mut Issues) {
+fn check_scores(
+    test: AuditTest,
+    place: &Place<'_, '_>,
+    audit: &Audit<'_>,
+    log: &DetailLog,
+    played: RuleScenario,
+    issues: &mut Issues,
+) {
     let Some(text) = audit.verify_performance.as_ref().ok().filter(|text| passes(text)) else {
         return;
     };
@@ -118,7 +134,8 @@ fn check_scores(test: AuditTest, audit: &Audit<'_>, log: &DetailLog, issues: &mu
         let message = format!("contains TEST PASS, but the scores {reference} and {audited}");
         issues.add(&AUDIT_TEXT_CONTRADICTS, Location::path(&path), message);
     }
-    let logged = SCORES.iter().filter_map(|key| log.number(key)).filter(|score| *score > 0.0);
+    let logged = score_keys(played, place.round.version).iter();
+    let logged = logged.filter_map(|key| log.number(key)).filter(|score| *score > 0.0);
     let logged: Vec<f64> = logged.collect();
     // Some scripts print queries per second instead of latencies.
     let is_logged = logged.iter().any(|score| is_near(*score) || is_near(1e9 / score));

@@ -136,6 +136,9 @@ impl Work<'_, '_, SystemInfo> {
                     self.system_info.json(),
                     place.round,
                 )
+                .unwrap_or_default()
+                // Supplies of no node have no power.
+                .filter(|watts| watts != "0")
                 .unwrap_or_default(),
             ),
         ];
@@ -263,7 +266,7 @@ impl Work<'_, '_, SystemInfo> {
         // Performance runs have their own check for this.
         if let Some(line) = log.broken(false).filter(|_| purpose == Purpose::Accuracy) {
             let at = Location::path(path).line(Some(line));
-            let message = "a line is not a JSON object with a key, or not UTF-8";
+            let message = "a line is not a JSON object with key and value, or not UTF-8";
             issues.add(&ACCURACY_UNREADABLE, at, message);
         }
         logs::check_identity(log, path, purpose, issues);

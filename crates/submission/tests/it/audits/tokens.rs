@@ -154,6 +154,24 @@ fn no_bound_of_nan_is_met() {
     assert!(!verify(&plan, &evidence).is_passed());
 }
 
+/// v6.0 draws samples with replacement, so that some are not logged.
+#[test]
+fn answers_to_one_sample_are_enough_in_the_round_that_draws_them() {
+    for (name, passes) in [("v6.0", true), ("v6.1", false)] {
+        let plan =
+            plan(AuditTest::Test07, round(name), Some("gpt-oss-120b"), Scenario::Offline).unwrap();
+        let folder = Folder::new();
+        let run = folder.run("audit");
+        // Each of 330 samples three times.
+        let row = |at: u64| (at % 330, tokens(&[1]), None, None);
+        write_tokens(&run, &(0..990).map(row).collect::<Vec<Row>>());
+        Performance::new(Scenario::Offline, 1.0).planned(&plan, 0).write(&run);
+        let mut evidence = Evidence::new(vec![run], Element::I32);
+        evidence.quality = Some(61.0);
+        assert_eq!(verify(&plan, &evidence).is_passed(), passes, "{name}");
+    }
+}
+
 #[test]
 fn the_mean_length_must_lie_within_the_bounds_of_the_benchmark() {
     let plan =

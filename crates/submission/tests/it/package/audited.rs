@@ -99,6 +99,33 @@ fn an_audit_that_does_not_say_that_it_passes_is_told_where_it_counts() {
 }
 
 #[test]
+fn an_audit_that_is_shorter_than_the_round_requires_is_told() {
+    let round = Round::named("v5.1").unwrap();
+    let scratch = Folder::new("audit-short");
+    let run = scratch.path().join("run");
+    run_directory(round, &[Scenario::SingleStream], &run);
+    let audit = run.join("compliance/SingleStream/TEST04");
+    let logs = audit.join("performance/run_1");
+    fs::create_dir_all(&logs).unwrap();
+    fs::write(audit.join("verify_performance.txt"), "TEST PASS\n").unwrap();
+    let log = run.join("SingleStream/performance/mlperf_log_detail.txt");
+    let log = fs::read_to_string(log).unwrap();
+    let key = "\"effective_min_duration_ms\", \"value\": ";
+    let (before, rest) = log.split_once(key).unwrap();
+    let (_, after) = rest.split_once(',').unwrap();
+    for (ms, is_told) in [("600000", false), ("5000", true)] {
+        let text = format!("{before}{key}{ms},{after}");
+        fs::write(logs.join("mlperf_log_detail.txt"), text).unwrap();
+        let request = PackageRequest { infer: Infer::Missing, ..asked(round, &run) };
+        let packaged = package(&request, &scratch.path().join(ms)).unwrap();
+        let of_audit = packaged.doubts.iter().filter(|doubt| doubt.contains("TEST04 ("));
+        let of_audit: Vec<&String> = of_audit.collect();
+        assert_eq!(of_audit.len(), usize::from(is_told), "{:?}", packaged.doubts);
+        assert!(of_audit.iter().all(|doubt| doubt.contains("5000 ms, but")), "{of_audit:?}");
+    }
+}
+
+#[test]
 fn the_run_of_an_audit_is_no_result() {
     let round = Round::named("v5.1").unwrap();
     let scratch = Folder::new("audit-as-result");

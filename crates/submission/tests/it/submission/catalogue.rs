@@ -358,7 +358,8 @@ const SAID: &[(&str, &str, Edit)] = &[
     }),
     ("system.nameplate", "v6.1", |tree| {
         power_of_offline(tree);
-        tree.write("closed/acme/systems/box_power.yaml", "- a node\n");
+        let supplies = "- Min PSUs Needed: 1\n  PSUs: [{PowerCapacityWatts: 1 kW}]\n";
+        tree.write("closed/acme/systems/box_power.yaml", supplies);
     }),
     ("network.fabric", "v5.1", |tree| _ = tree.network("PCIe")),
     ("network.fabric_unknown", "v5.1", |tree| _ = tree.network("pigeons")),

@@ -6,6 +6,7 @@ use std::fs;
 use dyno_rules::Round;
 use dyno_submission::check::{CheckReport, Options, Outcome, Program, check};
 use dyno_submission::finding::Severity;
+use dyno_submission::table::Column;
 use serde_json::Value;
 
 use crate::made::folder::Folder;
@@ -82,26 +83,126 @@ fn errors(checked: &CheckReport) -> (BTreeSet<&'static str>, String) {
     (errors.map(|finding| finding.check).collect(), text)
 }
 
+fn metrics(checked: &CheckReport) -> Vec<f64> {
+    let metric = |outcome: &Outcome| match outcome {
+        Outcome::Valid { metric } => *metric,
+        Outcome::Invalid => f64::NAN,
+    };
+    checked.results.values().map(metric).collect()
+}
+
+/// Texts of a column, with one row for each result.
+fn column(checked: &CheckReport, column: Column) -> Vec<String> {
+    checked.rows.iter().map(|row| row.get(column).to_owned()).collect()
+}
+
+/// The official table has these values (results.py and checks/performance_check.py b66003e1:560). Its
+/// unit is tokens per second for all of them.
 #[test]
-fn a_result_of_an_endpoint_counts_with_the_rate_that_its_client_says() {
+fn a_result_of_an_endpoint_is_its_rate_of_tokens() {
     let folder = submission();
-    for program in BOTH {
+    for (program, expected, accuracy) in [
+        // Interactive has no key of its own, and the client spells Offline in lower case.
+        (Program::Modular, [12.5, 9000.0 / 720.0, 15000.0], "83.1"),
+        (Program::Strict, [15000.0; 3], "exact_match: 83.1"),
+    ] {
         let checked = judged(&folder, program);
         let (_, text) = errors(&checked);
         assert!(checked.is_valid() && !checked.crashes, "{program:?}: {text}");
-        let metrics: Vec<f64> = checked
-            .results
-            .values()
-            .map(|outcome| match outcome {
-                Outcome::Valid { metric } => *metric,
-                Outcome::Invalid => f64::NAN,
-            })
-            .collect();
-        // Interactive and Server use the client's rate; Offline is computed from samples and
-        // time.
-        assert_eq!(metrics, [12.5, 9000.0 / 720.0, 12.5], "{program:?}");
-        assert_eq!(checked.rows.len(), 3);
+        assert_eq!(metrics(&checked), expected, "{program:?}");
+        assert_eq!(column(&checked, Column::Units), ["Tokens/s"; 3], "{program:?}");
+        assert_eq!(column(&checked, Column::Accuracy), [accuracy; 3], "{program:?}");
     }
+    // A model without tokens has the rate of its queries.
+    for program in BOTH {
+        let checked = judged(&qwen("0.79"), program);
+        assert!(checked.is_valid(), "{program:?}: {:?}", errors(&checked));
+        assert_eq!(metrics(&checked), [12.5; 3], "{program:?}");
+    }
+}
+
+/// With the name that LoadGen has for it, Offline has a key that no client reports.
+#[test]
+fn the_spelling_of_the_scenario_selects_the_official_key() {
+    let folder = submission();
+    folder.edit(&format!("{RESULT}/Offline/config.yaml"), "type: offline", "type: Offline");
+    let (ids, text) = errors(&judged(&folder, Program::Modular));
+    assert!(ids.contains("performance.keys"), "{text}");
+    let checked = judged(&folder, Program::Strict);
+    assert!(checked.is_valid(), "{:?}", errors(&checked));
+}
+
+/// qwen3-vl in the closed division, with a score of the client.
+fn qwen(score: &str) -> Folder {
+    let folder = submission();
+    let root = folder.path().join("closed/acme");
+    let (from, to) = ("gpt-oss-120b", "qwen3-vl-235b-a22b");
+    fs::rename(root.join("results/box").join(from), root.join("results/box").join(to)).unwrap();
+    fs::rename(root.join("src").join(from), root.join("src").join(to)).unwrap();
+    for (scenario, samples) in [("Offline", "48289"), ("Server", "48289"), ("Interactive", "8000")]
+    {
+        let result = RESULT.replace(from, to) + "/" + scenario;
+        let scores = format!("{result}/accuracy/accuracy_results.json");
+        folder.edit(&scores, "\"score\": 83.1", &format!("\"score\": {score}"));
+        folder.edit(&scores, "4395", samples);
+        let summary = format!("{result}/performance/result_summary.json");
+        folder.edit(&summary, "\"99\": 20000000000", "\"99\": 1400000000");
+    }
+    folder
+}
+
+/// checks/accuracy_check.py b66003e1 compares the scores of this model alone.
+#[test]
+fn scores_under_any_name_are_held_against_the_target() {
+    for (score, is_enough, written) in [
+        ("0.79", true, "0.79"),
+        ("0.5", false, ""),
+        ("\"0.79\"", true, "0.79"),
+        ("\"0.5\"", false, ""),
+        ("{\"f1\": 0.79, \"n\": 3}", true, "f1: 0.79  n: 3"),
+        ("{\"f1\": 0.5}", false, ""),
+        ("{\"hierarchical\": \"0.5\"}", false, ""),
+        ("{\"F1_HIERARCHICAL\": 0.79, \"f1\": 0.5}", true, "F1_HIERARCHICAL: 0.79  f1: 0.5"),
+    ] {
+        for program in BOTH {
+            let checked = judged(&qwen(score), program);
+            assert_eq!(checked.is_valid(), is_enough, "{program:?}, {score}");
+            let (ids, text) = errors(&checked);
+            assert_eq!(ids.contains("accuracy.target"), !is_enough, "{program:?}: {text}");
+        }
+        if is_enough {
+            let checked = judged(&qwen(score), Program::Modular);
+            assert_eq!(column(&checked, Column::Accuracy), [written; 3]);
+        }
+    }
+}
+
+#[test]
+fn the_folder_selects_the_bound_on_latency() {
+    let folder = qwen("0.79");
+    let result = RESULT.replace("gpt-oss-120b", "qwen3-vl-235b-a22b");
+    for scenario in ["Interactive", "Server"] {
+        // Server may take 12 s, Interactive 1.5 s.
+        let summary = format!("{result}/{scenario}/performance/result_summary.json");
+        folder.edit(&summary, "\"99\": 1400000000", "\"99\": 2000000000");
+    }
+    for program in BOTH {
+        let checked = judged(&folder, program);
+        let (ids, text) = errors(&checked);
+        assert_eq!(ids, BTreeSet::from(["performance.latency"]), "{program:?}: {text}");
+        assert_eq!(checked.valid(), 2, "{program:?}");
+    }
+}
+
+/// A run of which the client reports Offline is no Interactive result.
+#[test]
+fn an_offline_run_is_no_interactive_result_by_the_rules() {
+    let folder = submission();
+    let config = format!("{RESULT}/Interactive/config.yaml");
+    folder.edit(&config, "type: online", "type: offline");
+    let (ids, text) = errors(&judged(&folder, Program::Strict));
+    assert!(ids.contains("performance.inferred"), "{text}");
+    assert!(judged(&folder, Program::Modular).is_valid());
 }
 
 #[test]
@@ -167,22 +268,25 @@ fn what_the_client_says_is_held_against_the_rules() {
 }
 
 #[test]
-fn the_official_program_takes_interactive_for_server() {
+fn interactive_has_limits_of_its_own() {
     let folder = submission();
     let summary = format!("{RESULT}/Interactive/performance/result_summary.json");
     // Server may take 3 s to the first token, Interactive 2 s.
     folder.edit(&summary, "\"99\": 1500000000", "\"99\": 2500000000");
-    assert!(judged(&folder, Program::Modular).is_valid());
-    let (ids, text) = errors(&judged(&folder, Program::Strict));
-    assert!(ids.contains("performance.token_limits"), "{text}");
+    for program in BOTH {
+        let (ids, text) = errors(&judged(&folder, program));
+        assert!(ids.contains("performance.token_limits"), "{program:?}: {text}");
+    }
 }
 
 #[test]
 fn the_settings_of_an_endpoint_are_not_in_a_user_conf() {
     let folder = submission();
     fs::remove_file(folder.path().join(RESULT).join("Server/user.conf")).unwrap();
-    assert!(judged(&folder, Program::Strict).is_valid());
-    assert!(!judged(&folder, Program::Modular).is_valid());
+    for program in BOTH {
+        let checked = judged(&folder, program);
+        assert!(checked.is_valid(), "{program:?}: {:?}", errors(&checked));
+    }
 }
 
 #[test]

@@ -64,6 +64,13 @@ fn lines_that_are_no_json_are_named() {
     assert_eq!(log.text("sut_name"), Some("x"));
 }
 
+#[test]
+fn a_line_without_a_value_is_no_line_of_a_load_generator() {
+    let log = scan(":::MLLOG {\"key\": \"sut_name\", \"metadata\": {\"is_error\": false}}\n");
+    assert_eq!((log.malformed, log.malformed_to_python), (vec![1], None));
+    assert!(scan(&line("sut_name", "null", false)).malformed.is_empty());
+}
+
 /// Python's text files end a line at a carriage return, and `rstrip` removes more than JSON's blanks.
 #[test]
 fn lines_end_as_in_python() {

@@ -136,6 +136,24 @@ fn power_supplies_that_do_not_read_end_the_program_in_modules() {
     }
 }
 
+/// checks/performance_check.py b66003e1, `min_duration_check`.
+#[test]
+fn one_pass_over_the_data_set_may_be_short() {
+    let round = Round::named("v6.1").unwrap();
+    for (model, is_too_short) in [("resnet50", true), ("e2e-rag-qna", false)] {
+        let folder = made::submission(round);
+        let results = folder.path().join("closed/acme/results/box");
+        fs::rename(results.join("resnet50"), results.join(model)).unwrap();
+        let run = format!("closed/acme/results/box/{model}/Offline/performance/run_1");
+        let log = format!("{run}/mlperf_log_detail.txt");
+        folder.set(&log, "effective_min_duration_ms", "0");
+        for program in [Program::Modular, Program::Strict] {
+            let found = has_error(&judged(&folder, "v6.1", program), "performance.duration", &log);
+            assert_eq!(found, is_too_short, "{model} {program:?}");
+        }
+    }
+}
+
 /// results.py b66003e1:129 writes `None` from v6.1 on.
 #[test]
 fn a_result_without_power_has_no_design_power_in_the_table() {

@@ -124,6 +124,18 @@ fn a_file_in_place_of_a_folder_ends_the_program() {
     }
 }
 
+/// `k not in j` of all tags raises an exception for these.
+#[test]
+fn fields_are_not_looked_up_in_a_number_or_nothing() {
+    for tag in TAGS {
+        for json in ["null", "5", "true"] {
+            let folder = audited(tag);
+            folder.write(&format!("{MEASURED}/box.json"), json);
+            assert_eq!(outcome(&folder, tag), CRASHES, "{tag} {json}");
+        }
+    }
+}
+
 #[test]
 fn the_checker_of_v4_1_needs_the_json_file_of_a_measurement_to_end() {
     for (tag, crashes) in [("v4.0", false), ("v4.1", true), ("v5.1", false)] {

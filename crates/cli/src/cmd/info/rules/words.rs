@@ -69,7 +69,9 @@ pub fn procedure(rules: &ScenarioRules, percentile: Option<f64>) -> String {
         Some(samples) => parts.push(format!("{samples} samples per query")),
         None => {}
     }
-    parts.push(format!("at least {} s", rules.min_duration_ms / 1000));
+    if rules.min_duration_ms > 0 {
+        parts.push(format!("at least {} s", rules.min_duration_ms / 1000));
+    }
     if rules.runs > 1 {
         parts.push(format!("the lowest of {} runs", rules.runs));
     }
