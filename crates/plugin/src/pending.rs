@@ -17,6 +17,8 @@ use crate::system::Inputs;
 /// What answers refer to. The plug-in has its address as the context.
 pub(crate) struct Pending {
     path: PathBuf,
+    /// Whether the engine reports first tokens.
+    is_streaming: bool,
     samples: Mutex<Samples>,
     /// The first breach of the interface, which ends the run.
     breach: OnceLock<String>,
@@ -53,9 +55,9 @@ pub(crate) struct Progress {
 }
 
 impl Pending {
-    pub fn new(path: PathBuf) -> Self {
+    pub fn new(path: PathBuf, is_streaming: bool) -> Self {
         let (breach, failure) = (OnceLock::new(), OnceLock::new());
-        Self { path, samples: Mutex::default(), breach, failure }
+        Self { path, is_streaming, samples: Mutex::default(), breach, failure }
     }
 
     fn lock(&self) -> MutexGuard<'_, Samples> {
@@ -137,6 +139,10 @@ impl Pending {
         if answer.kind == abi::FIRST_TOKEN {
             let responder = self.lock().open.get(&answer.id).map(|sample| sample.responder.clone());
             match responder {
+                // Without the flag, Dyno has no place for first tokens and would drop them.
+                Some(_) if !self.is_streaming => {
+                    self.break_off("it reported a first token, but its flags lack DYNO_STREAMING");
+                }
                 Some(responder) => responder.first_token(&[Response { id, data, tokens: 0 }]),
                 None => self.report_stray(id, "reported a first token of"),
             }
@@ -156,7 +162,10 @@ impl Pending {
             kind => {
                 responder.fail(&[id], Failure::Internal);
                 if kind == abi::FAILED {
-                    let words = String::from_utf8_lossy(data);
+                    let words = match String::from_utf8_lossy(data) {
+                        words if words.is_empty() => "it failed a sample without a message".into(),
+                        words => words,
+                    };
                     self.failure
                         .get_or_init(|| format!("plug-in {}: {words}", self.path.display()));
                 } else {

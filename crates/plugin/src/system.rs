@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_loadgen::drive::real::Responder;
-use dyno_loadgen::sut::{QuerySample, SystemUnderTest};
+use dyno_loadgen::sut::{QuerySample, ResponseId, SystemUnderTest};
 use dyno_sut::engine::{EngineInfo, Port};
 use dyno_sut::tensors::{SampleTensor, TensorLibrary, each_type};
 
@@ -62,8 +62,8 @@ impl PluginSystem {
         timeout: Option<Nanos>,
     ) -> Result<Self, String> {
         let positions = positions(&plugin, library)?;
-        let pending: &'static Pending =
-            Box::leak(Box::new(Pending::new(plugin.path().to_path_buf())));
+        let pending = Pending::new(plugin.path().to_path_buf(), plugin.is_streaming());
+        let pending: &'static Pending = Box::leak(Box::new(pending));
         let (running, is_over) = mpsc::channel::<()>();
         let timeout = timeout.unwrap_or(TIMEOUT);
         let thread = thread::Builder::new().name("plugin-watch".into());
@@ -169,7 +169,8 @@ impl PluginSystem {
         };
         drop(plugin);
         if code != 0 {
-            let ids = samples.iter().map(|sample| sample.id);
+            // Not those whose inputs could not be read: they have failed already.
+            let ids = issued.iter().map(|sample| ResponseId(sample.id));
             self.pending.refuse(ids, format_args!("dyno_engine_issue returned {code}"));
         }
     }
@@ -226,9 +227,10 @@ fn watch(pending: &Pending, timeout: Nanos, is_over: &mpsc::Receiver<()>) {
         before = now;
         if clock.now() - since >= timeout {
             let (open, seconds) = (now.open, timeout as f64 / 1e9);
+            let samples = if open == 1 { "sample has" } else { "samples have" };
             pending.break_off(format_args!(
-                "{open} samples have no completion, and none came for {seconds} s; timeout=TIME \
-                 sets the limit"
+                "{open} {samples} no completion, and none came for {seconds} s; timeout=TIME sets \
+                 the limit"
             ));
         }
     }

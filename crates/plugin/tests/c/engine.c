@@ -51,6 +51,7 @@ int dyno_engine_describe(dyno_engine *engine, dyno_description *description) {
   description->input_count = is(engine, "pair") || is(engine, "wrong type");
   description->inputs = is(engine, "pair") ? PAIR : WRONG;
   if (is(engine, "many inputs")) description->input_count = 1000;
+  if (is(engine, "unknown flags")) description->flags = 6;
   return 0;
 }
 
@@ -85,7 +86,12 @@ int dyno_engine_issue(dyno_engine *engine, const dyno_sample *samples, size_t co
       finish(engine, sample, DYNO_FAILED, "odd number");
       continue;
     }
-    if (is(engine, "tokens")) finish(engine, sample, DYNO_FIRST_TOKEN, "a");
+    if (is(engine, "fail silently")) {
+      finish(engine, sample, DYNO_FAILED, "");
+      continue;
+    }
+    int has_token = is(engine, "tokens") || is(engine, "no flag");
+    if (has_token) finish(engine, sample, DYNO_FIRST_TOKEN, "a");
     if (is(engine, "pair")) {
       const float *x = sample->inputs[0].data;
       char text[32];
