@@ -34,10 +34,10 @@ impl Payload {
         (self.address.expose_provenance() as u64, self.size as u64)
     }
 
-    /// Returns the bytes; none at address 0.
+    /// Returns the bytes; none at address 0, or of a size that no memory has.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        if self.address.is_null() || self.size == 0 {
+        if self.address.is_null() || self.size == 0 || self.size > isize::MAX as usize {
             return &[];
         }
         // SAFETY: the program vouches for what it passes, as the interface demands.

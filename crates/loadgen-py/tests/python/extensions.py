@@ -596,6 +596,7 @@ class Buffers(Case):
             (TypeError, (ids, "text"), "data: expected a buffer"),
             (ValueError, (ids, data[:5]), "data: expected 3 rows or equal parts for 3 ids, not 5 rows"),
             (ValueError, (ids, data, tokens[:2]), "n_tokens: expected a count for each of 3 ids"),
+            (ValueError, (ids, data, tokens[:0]), "n_tokens: expected a count for each of 3 ids"),
             (TypeError, (ids, data, data), "n_tokens: expected a buffer of 64-bit integers"),
             (ValueError, (ids, None, None, ids), "offsets: they say nothing without data"),
             (ValueError, (ids, data, None, array.array("q", [0, 2, 4])), "offsets: expected 4 ascending"),
@@ -635,6 +636,18 @@ class Buffers(Case):
         for line in log:
             index = int(line.split('"qsl_idx" : ')[1].split(",")[0])
             self.assertIn(f'"token_data" : "{index:02X}00000000000000", "token_count" : 2', line)
+
+    def test_sizes_that_no_memory_has(self):
+        letters = array.array("B", b"abc")
+        address, _ = letters.buffer_info()
+
+        def respond(ids, _):
+            lg.QuerySamplesComplete([lg.QuerySampleResponse(one, address, 2**63) for one in ids])
+
+        log = self.answers(respond)
+        self.assertEqual(len(log), 10)
+        for line in log:
+            self.assertIn('"data" : ""', line)
 
     def test_large_batches(self):
         def respond(ids, indices):
