@@ -9,7 +9,7 @@ use dyno_tensors::Elements;
 use pyo3::buffer::{Element as BufferElement, PyBuffer};
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyDict, PyMemoryView, PyTuple};
+use pyo3::types::{PyByteArray, PyDict, PyMapping, PyMemoryView, PyTuple};
 
 use super::{precision_named, threads_within};
 
@@ -77,7 +77,7 @@ impl Graph {
     fn run<'py>(
         &self,
         py: Python<'py>,
-        inputs: &Bound<'py, PyDict>,
+        inputs: &Bound<'py, PyMapping>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let values = self.values(py, inputs)?;
         let outputs = py.detach(|| {
@@ -94,7 +94,7 @@ impl Graph {
 
     /// Compares the outputs with those of an independent evaluator in double precision. Returns the
     /// largest difference relative to the largest magnitude of its output.
-    fn verify(&self, py: Python<'_>, inputs: &Bound<'_, PyDict>) -> PyResult<f64> {
+    fn verify(&self, py: Python<'_>, inputs: &Bound<'_, PyMapping>) -> PyResult<f64> {
         let values = self.values(py, inputs)?;
         let verification = py.detach(|| {
             let oracle = self.oracle().as_ref().map_err(Clone::clone)?;
@@ -128,8 +128,8 @@ impl Graph {
         self.oracle.get_or_init(|| Oracle::read(&self.path, VERIFIED_WORK))
     }
 
-    fn values(&self, py: Python<'_>, inputs: &Bound<'_, PyDict>) -> PyResult<Vec<Value>> {
-        for name in inputs.keys() {
+    fn values(&self, py: Python<'_>, inputs: &Bound<'_, PyMapping>) -> PyResult<Vec<Value>> {
+        for name in inputs.keys()? {
             let name: String = name.extract()?;
             if self.inputs.iter().all(|port| port.name != name) {
                 let names: Vec<&str> = self.inputs.iter().map(|port| port.name.as_str()).collect();
@@ -138,11 +138,10 @@ impl Graph {
             }
         }
         let value = |port: &Port| {
-            let given = inputs.get_item(&port.name)?;
-            let given = given.ok_or_else(|| {
-                PyValueError::new_err(format!("input '{}' is missing", port.name))
-            })?;
-            value(py, port, &given)
+            if !inputs.contains(&port.name)? {
+                return Err(PyValueError::new_err(format!("input '{}' is missing", port.name)));
+            }
+            value(py, port, &inputs.get_item(&port.name)?)
         };
         self.inputs.iter().map(value).collect()
     }

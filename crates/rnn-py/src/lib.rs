@@ -179,8 +179,8 @@ impl Model {
         batch_first: bool,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let states = match states {
-            None => Vec::new(),
-            Some(states) => buffer("states", states)?.to_vec(py)?,
+            None => InitialStates::Model,
+            Some(states) => InitialStates::Caller(buffer("states", states)?.to_vec(py)?),
         };
         let states = Some(states);
         let (output, states) = self.call(py, input, Call { lengths, states, out, batch_first })?;
@@ -193,10 +193,19 @@ impl Model {
     }
 }
 
+/// States that a call begins with and returns.
+enum InitialStates {
+    /// Zeros, or the constant states of the file.
+    Model,
+    /// The states that the caller passes.
+    Caller(Vec<f32>),
+}
+
 /// Arguments of a call besides its input.
 struct Call<'a, 'py> {
     lengths: Option<Vec<usize>>,
-    states: Option<Vec<f32>>,
+    /// `None` for a call without states.
+    states: Option<InitialStates>,
     /// Array that receives the outputs.
     out: Option<&'a Bound<'py, PyAny>>,
     /// Whether the first dimension of arrays is that of rows instead of steps.
@@ -235,11 +244,12 @@ impl Model {
         }
         let ran = py.detach(|| {
             let mut output = vec![0.0; steps * rows * self.outputs];
-            let mut states = states;
             let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(states) = states.as_mut().filter(|states| states.is_empty()) {
-                *states = engine.initial_states(rows)?;
-            }
+            let mut states = match states {
+                None => None,
+                Some(InitialStates::Model) => Some(engine.initial_states(rows)?),
+                Some(InitialStates::Caller(states)) => Some(states),
+            };
             engine.run(&input, &lengths, states.as_deref_mut(), &mut output)?;
             Ok((output, states.unwrap_or_default()))
         });

@@ -152,7 +152,7 @@ class Graph:
         """Name, type and dimensions of each output."""
 
     def run(self, inputs: Mapping[str, Buffer]) -> dict[str, memoryview]:
-        """Computes all outputs from all inputs, each by its name. `inputs` is a dict of arrays of the
+        """Computes all outputs from all inputs, each by its name. `inputs` has arrays of the
         model's types; float32 arrays are passed to inputs of float16 and bfloat16, and rounded.
 
         An output without elements is a flat view. Raises TypeError for an array of another type,

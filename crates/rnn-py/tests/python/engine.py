@@ -8,6 +8,7 @@ import signal
 import tempfile
 import threading
 import time
+import types
 import unittest
 
 import dyno_rnn
@@ -121,6 +122,7 @@ class Engine(unittest.TestCase):
             (ValueError, "none above the input's steps", lambda: model.run(numbers(2, 2, 4), [1, 3])),
             (OverflowError, "", lambda: model.run(numbers(2, 1, 4), [-1])),
             (ValueError, "numbers of states, found 3", lambda: model.run_on(numbers(2, 1, 4), numbers(3))),
+            (ValueError, "numbers of states, found 0", lambda: model.run_on(numbers(2, 1, 4), array.array("f"))),
             (ValueError, "(rows, steps, 4)", lambda: model.run(numbers(2, 2, 5), batch_first=True)),
             (ValueError, "out: expected (2, 1, 8), found [2, 1, 4]", into(numbers(2, 1, 4))),
             (ValueError, "can be written to", into(numbers(2, 1, 8).toreadonly())),
@@ -257,6 +259,7 @@ class WholeModels(unittest.TestCase):
         self.assertEqual(list(found), [name for name, _, _ in graph.outputs])
         for name, view in found.items():
             self.assertIsInstance(view, memoryview, name)
+        self.assertEqual(graph.run(types.MappingProxyType(self.inputs(graph))), found)
 
     def test_outputs_are_those_of_an_independent_evaluator(self):
         for name in ["gru_no_bias.onnx", "lstm_forward_lengths_initial.onnx", "lstm_in_a_branch.onnx"]:
@@ -334,6 +337,14 @@ class WholeModels(unittest.TestCase):
             with torch.no_grad():
                 right = module(ids)
             self.assertLess((torch.tensor(scores.tolist()) - right).abs().max().item(), 1e-5)
+
+
+    def test_an_export_leaves_each_part_of_a_module_in_its_mode(self):
+        torch = torch_or_skip(self)
+        module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5))
+        module[0].eval()
+        dyno_rnn.Graph.from_torch(module, {"x": torch.randn(3, 4)})
+        self.assertEqual([part.training for part in module.modules()], [True, False, True])
 
 
 def torch_or_skip(test):
