@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::probe::npy;
 use crate::program::Folder;
 
 /// Whether a tool is installed; says so where it is not.
@@ -181,4 +182,28 @@ fn a_streaming_plug_in_without_first_tokens_is_not_called_slow() {
     let reasons = summary["tests"][0]["reasons"].to_string();
     assert!(reasons.contains("have no first token, because the system reported none"), "{text}");
     assert!(!reasons.contains("make the system faster"), "{reasons}");
+}
+
+/// The first of two files of an input was dropped.
+#[test]
+fn an_input_of_a_function_has_one_file() {
+    let folder = Folder::new();
+    folder.write("m.py", "def f(samples):\n    return samples\n");
+    for name in ["a.npy", "b.npy"] {
+        std::fs::write(folder.0.join(name), npy("<f4", "(4, 1)", &[0; 16])).unwrap();
+    }
+    let data = "--data x=a.npy --data y=a.npy --data x=b.npy";
+    let ran = folder.dyno(&format!("run --system py:m.py:f {data} {QUICK}")).exits(2);
+    assert!(ran.stderr.contains("input `x` has two files: a.npy and b.npy"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_plug_in_without_inputs_has_no_shapes() {
+    let folder = Folder::new();
+    if !test_engine(&folder) {
+        return;
+    }
+    let shape = "--shape x=1x5";
+    let ran = folder.dyno(&format!("run --system plugin:./test.so {shape} {QUICK}")).exits(2);
+    assert!(ran.stderr.contains("--shape has no effect"), "{}", ran.stderr);
 }
