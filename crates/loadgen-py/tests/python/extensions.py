@@ -211,6 +211,11 @@ class Interrupts(Case):
         )
         self.interrupted(code + self.EPILOGUE)
 
+    def test_while_the_thread_waits_for_a_test(self):
+        start = "lg.StartTest(sut, qsl, settings)"
+        epilogue = self.EPILOGUE.replace(start, "lg.RegisterIssueQueryThread()", 1)
+        self.interrupted("threading.Timer(0.1, kill).start()\n" + epilogue)
+
     def test_a_handler_that_does_not_raise_ends_nothing(self):
         code = (
             "signal.signal(signal.SIGINT, lambda *_: print('handled'))\n"
