@@ -11,7 +11,7 @@ use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyMapping, PyMemoryView, PyTuple};
 
-use super::{precision_named, threads_within};
+use super::{precision_named, threads_within, warn};
 
 /// Maximum multiplications of the evaluator behind [`Graph::verify`]: minutes.
 const VERIFIED_WORK: u64 = 20_000_000_000;
@@ -93,7 +93,8 @@ impl Graph {
     }
 
     /// Compares the outputs with those of an independent evaluator in double precision. Returns the
-    /// largest difference relative to the largest magnitude of its output.
+    /// largest difference relative to the largest magnitude of its output, and warns of numbers that
+    /// are not compared.
     fn verify(&self, py: Python<'_>, inputs: &Bound<'_, PyMapping>) -> PyResult<f64> {
         let values = self.values(py, inputs)?;
         let verification = py.detach(|| {
@@ -102,7 +103,15 @@ impl Graph {
             Ok::<_, String>(oracle.verify(&mut session, &values))
         });
         match verification.map_err(PyValueError::new_err)? {
-            dyno_graph::Verification::Compared { difference, .. } => Ok(difference),
+            dyno_graph::Verification::Compared { difference, beyond, .. } => {
+                if beyond > 0 {
+                    warn(
+                        py,
+                        format!("{beyond} numbers outside the range of float32 are not compared"),
+                    )?;
+                }
+                Ok(difference)
+            }
             other => Err(PyValueError::new_err(other.to_string())),
         }
     }

@@ -63,6 +63,15 @@ fn precision_named(name: &str) -> PyResult<Precision> {
     }
 }
 
+/// Issues a `UserWarning` for the caller.
+///
+/// # Errors
+/// The warning itself, if the program makes it an error.
+fn warn(py: Python<'_>, text: String) -> PyResult<()> {
+    let text = CString::new(text).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)
+}
+
 #[pymethods]
 impl Model {
     /// Loads `model`: a file .onnx or .safetensors, one of its layers as FILE#LAYER, or a layer with
@@ -91,10 +100,7 @@ impl Model {
         })?;
         let options = EngineOptions { precision, threads, steps, ..EngineOptions::default() };
         if let Some(limit) = options.thread_limit() {
-            let category = py.get_type::<PyUserWarning>();
-            let text =
-                CString::new(limit).map_err(|error| PyValueError::new_err(error.to_string()))?;
-            PyErr::warn(py, &category, &text, 1)?;
+            warn(py, limit)?;
         }
         let engine = py.detach(|| Engine::new(layers, &options)).map_err(|e| python_error(&e))?;
         let model = engine.model();

@@ -162,5 +162,5 @@ class Graph:
     def verify(self, inputs: Mapping[str, Buffer]) -> float:
         """Compares the outputs with those of an independent evaluator in double precision, which reads
         the file by itself. Returns the largest difference relative to the largest magnitude of its
-        output. Raises ValueError if the evaluator does not know a node, or contradicts a shape.
+        output. Numbers that are infinite in float32 only are not compared, with a UserWarning. Raises ValueError if the evaluator does not know a node, or contradicts a shape.
         """

@@ -266,6 +266,16 @@ class WholeModels(unittest.TestCase):
             graph = self.open(name)
             self.assertLess(graph.verify(self.inputs(graph)), 1e-5, name)
 
+    def test_numbers_that_are_not_compared_are_a_warning(self):
+        graph = self.open("rnn_relu_defaults.onnx")
+        inputs = self.inputs(graph)
+        [(name, _, (steps, rows, width))] = graph.inputs
+        for step in range(steps):
+            for at in range(width):
+                inputs[name][step, 0, at] = 3e38
+        with self.assertWarnsRegex(UserWarning, "[0-9]+ numbers outside the range of float32"):
+            self.assertLess(graph.verify(inputs), 1e-5)
+
     def test_what_does_not_fit_is_told(self):
         graph = self.open("gru_no_bias.onnx")
         [(name, _, dims)] = graph.inputs
