@@ -165,6 +165,21 @@ fn a_plug_in_that_calls_exit_does_not_choose_the_exit_code() {
 }
 
 #[test]
+fn a_plug_in_that_does_not_return_ends_the_process_with_its_name() {
+    let folder = Folder::new();
+    if !test_engine(&folder) {
+        return;
+    }
+    for function in ["issue", "flush", "close"] {
+        let out = format!("--scenario offline --mode performance --duration 50ms --out {function}");
+        let system = format!("plugin:./test.so,hang-{function},timeout=200ms");
+        let ran = folder.dyno(&format!("run --system {system} {out}")).exits(4);
+        let words = format!("test.so: dyno_engine_{function} has not returned for 0.4 s");
+        assert!(ran.stderr.contains(&words), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn a_streaming_plug_in_without_first_tokens_is_not_called_slow() {
     let folder = Folder::new();
     if !test_engine(&folder) {

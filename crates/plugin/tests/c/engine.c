@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef ABI
 #define ABI DYNO_ENGINE_ABI
@@ -35,6 +36,10 @@ int dyno_engine_open(const char *options, dyno_engine **opened, char *message, s
   snprintf(engine->mode, sizeof engine->mode, "%s", options);
   *opened = engine;
   return 0;
+}
+
+static void hang(const dyno_engine *engine, const char *mode) {
+  while (is(engine, mode)) sleep(1);
 }
 
 static const uint64_t SHAPE[] = {2};
@@ -75,6 +80,7 @@ int dyno_engine_issue(dyno_engine *engine, const dyno_sample *samples, size_t co
   engine->context = context;
   if (is(engine, "error")) return 42;
   if (is(engine, "exit")) exit(0);
+  hang(engine, "hang-issue");
   for (size_t i = 0; i < count; i++) {
     const dyno_sample *sample = &samples[i];
     if (is(engine, "never")) continue;
@@ -126,10 +132,14 @@ int dyno_engine_issue(dyno_engine *engine, const dyno_sample *samples, size_t co
 #endif
 
 void dyno_engine_flush(dyno_engine *engine) {
+  hang(engine, "hang-flush");
   if (engine->count == 0) return;
   pthread_t thread;
   pthread_create(&thread, NULL, finish_held, engine);
   pthread_join(thread, NULL);
 }
 
-void dyno_engine_close(dyno_engine *engine) { free(engine); }
+void dyno_engine_close(dyno_engine *engine) {
+  hang(engine, "hang-close");
+  free(engine);
+}
