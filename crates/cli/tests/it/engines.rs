@@ -201,15 +201,20 @@ fn a_streaming_plug_in_without_first_tokens_is_not_called_slow() {
 
 /// The first of two files of an input was dropped.
 #[test]
-fn an_input_of_a_function_has_one_file() {
+fn an_input_has_one_file() {
     let folder = Folder::new();
     folder.write("m.py", "def f(samples):\n    return samples\n");
     for name in ["a.npy", "b.npy"] {
-        std::fs::write(folder.0.join(name), npy("<f4", "(4, 1)", &[0; 16])).unwrap();
+        std::fs::write(folder.0.join(name), npy("<f4", "(1, 1, 4)", &[0; 16])).unwrap();
     }
-    let data = "--data x=a.npy --data y=a.npy --data x=b.npy";
-    let ran = folder.dyno(&format!("run --system py:m.py:f {data} {QUICK}")).exits(2);
-    assert!(ran.stderr.contains("input `x` has two files: a.npy and b.npy"), "{}", ran.stderr);
+    for (system, data, input) in [
+        ("py:m.py:f", "--data x=a.npy --data y=a.npy --data x=b.npy", "x"),
+        ("rnn:lstm:4x4", "--data a.npy --data sequence=b.npy", "sequence"),
+    ] {
+        let ran = folder.dyno(&format!("run --system {system} {data} {QUICK}")).exits(2);
+        let words = format!("input `{input}` has two files: a.npy and b.npy");
+        assert!(ran.stderr.contains(&words), "{system}: {}", ran.stderr);
+    }
 }
 
 #[test]
