@@ -201,7 +201,7 @@ def encoded(output, scores):
         return FAILURE, (), words(output).encode("utf-8", "replace")
     if hasattr(output, "detach") and hasattr(output, "cpu"):
         output = output.detach().cpu()
-        if str(output.dtype) in WITHOUT_NUMPY:
+        if str(getattr(output, "dtype", None)) in WITHOUT_NUMPY:
             output = output.float()
     if numpy is not None and hasattr(output, "__array__"):
         return array(numpy.asarray(output))
