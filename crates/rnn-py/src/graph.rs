@@ -184,7 +184,7 @@ fn value(py: Python<'_>, port: &Port, given: &Bound<'_, PyAny>) -> PyResult<Valu
         let buffer = PyBuffer::<T>::get(row.as_ref().unwrap_or(given));
         let buffer = buffer.ok().filter(is_native).ok_or_else(|| unfit(port, T::TYPE, given))?;
         let dims = if is_scalar { &[] } else { buffer.shape() };
-        Value::new(dims, buffer.to_vec(py)?).map_err(PyValueError::new_err)
+        Value::new(dims, super::copied(py, &buffer)?).map_err(PyValueError::new_err)
     }
     // Values of 16 bits are held as float32.
     let wide = || given.call_method1("astype", ("float32",));

@@ -14,8 +14,10 @@ use std::sync::{Mutex, PoisonError};
 use dyno_rnn::Precision;
 use dyno_rnn::engine::{Engine, EngineError, EngineOptions};
 use dyno_rnn::model::{Model as Layers, ModelError};
-use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyUserWarning, PyValueError};
+use pyo3::buffer::{Element as BufferElement, PyBuffer};
+use pyo3::exceptions::{
+    PyMemoryError, PyOSError, PyRuntimeError, PyTypeError, PyUserWarning, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyMemoryView};
 
@@ -186,7 +188,7 @@ impl Model {
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let states = match states {
             None => InitialStates::Model,
-            Some(states) => InitialStates::Caller(buffer("states", states)?.to_vec(py)?),
+            Some(states) => InitialStates::Caller(copied(py, &buffer("states", states)?)?),
         };
         let states = Some(states);
         let (output, states) = self.call(py, input, Call { lengths, states, out, batch_first })?;
@@ -239,7 +241,7 @@ impl Model {
         let (steps, rows) = if batch_first { (inner, outer) } else { (outer, inner) };
         let shape = (outer, inner, self.outputs);
         let target = out.map(|out| target(out, shape)).transpose()?;
-        let mut input = input.to_vec(py)?;
+        let mut input = copied(py, &input)?;
         if batch_first {
             input = swapped(&input, rows, steps);
         }
@@ -248,8 +250,10 @@ impl Model {
             let text = format!("lengths: expected {rows}, found {}", lengths.len());
             return Err(PyValueError::new_err(text));
         }
+        let count = steps * rows * self.outputs;
+        check_memory::<f32>(count)?;
         let ran = py.detach(|| {
-            let mut output = vec![0.0; steps * rows * self.outputs];
+            let mut output = vec![0.0; count];
             let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
             let mut states = match states {
                 None => None,
@@ -283,6 +287,26 @@ fn target(out: &Bound<'_, PyAny>, shape: (usize, usize, usize)) -> PyResult<PyBu
         return Err(PyValueError::new_err("out: expected an array that can be written to"));
     }
     Ok(found)
+}
+
+/// Copies the numbers of a buffer.
+///
+/// # Errors
+/// `MemoryError`: a view of few numbers may have any size.
+fn copied<T: BufferElement>(py: Python<'_>, buffer: &PyBuffer<T>) -> PyResult<Vec<T>> {
+    check_memory::<T>(buffer.item_count())?;
+    buffer.to_vec(py)
+}
+
+/// Checks that so many numbers fit in memory. Without memory, Rust would end the process.
+fn check_memory<T>(count: usize) -> PyResult<()> {
+    let mut room = Vec::<T>::new();
+    let reserved = room.try_reserve_exact(count);
+    // Keeps the compiler from removing the reservation.
+    std::hint::black_box(&room);
+    reserved.map_err(|_| {
+        PyMemoryError::new_err(format!("an array of {count} numbers does not fit in memory"))
+    })
 }
 
 /// Returns an array with its first two dimensions exchanged, of which these are the sizes.

@@ -266,6 +266,15 @@ class WholeModels(unittest.TestCase):
             graph = self.open(name)
             self.assertLess(graph.verify(self.inputs(graph)), 1e-5, name)
 
+    def test_views_that_do_not_fit_in_memory_are_an_error(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("NumPy is not installed")
+        view = numpy.broadcast_to(numpy.float32(0), (2**40, 1, 4))
+        with self.assertRaisesRegex(MemoryError, "an array of 4398046511104 numbers"):
+            dyno_rnn.Model("lstm:4x8").run(view)
+
     def test_numbers_that_are_not_compared_are_a_warning(self):
         graph = self.open("rnn_relu_defaults.onnx")
         inputs = self.inputs(graph)
