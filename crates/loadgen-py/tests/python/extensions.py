@@ -614,6 +614,15 @@ class Buffers(Case):
         self.assertIsNone(lg.QuerySamplesCompleteBuffer(array.array("Q")))
         self.assertIsNone(lg.FirstTokenCompleteBuffer(array.array("Q"), None, None))
 
+    def test_objects_are_no_data(self):
+        ids = array.array("Q", [1, 2])
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("NumPy is not installed")
+        with self.assertRaisesRegex(TypeError, "data: expected numbers or bytes"):
+            lg.QuerySamplesCompleteBuffer(ids, numpy.array(["one", "two"], dtype=object))
+
     def test_rows_parts_and_offsets_of_data(self):
         def hex_of(line):
             return line.split('"data" : "')[1].split('"')[0]
