@@ -75,8 +75,10 @@ fn answers(
     offsets: Option<&Words>,
 ) -> PyResult<Vec<Answer>> {
     let n = ids.len();
-    let tokens = tokens.map_or(&[][..], Words::get);
-    if !tokens.is_empty() && tokens.len() != n {
+    let tokens = tokens.map(Words::get);
+    if let Some(tokens) = tokens
+        && tokens.len() != n
+    {
         let found = tokens.len();
         let text = format!("n_tokens: expected a count for each of {n} ids, not {found} counts");
         return Err(PyValueError::new_err(text));
@@ -86,7 +88,7 @@ fn answers(
         .map(|i| Answer {
             id: ids[i].0,
             payload: part(i),
-            tokens: tokens.get(i).copied().unwrap_or(0).cast_signed(),
+            tokens: tokens.map_or(0, |tokens| tokens[i].cast_signed()),
         })
         .collect())
 }

@@ -29,14 +29,19 @@ pub fn whole<T: Whole>(value: &Bound<'_, PyAny>) -> PyResult<T> {
     if value.is_instance_of::<PyFloat>() {
         return Err(refused());
     }
-    if value.is_instance_of::<PyInt>() || value.hasattr("__index__")? {
+    if value.is_instance_of::<PyInt>() {
         return value.extract().map_err(|_| refused());
     }
-    // Numbers such as numpy's float32, which are not `float` and can be truncated.
+    if let Ok(index) = value.call_method0("__index__") {
+        return index.extract().map_err(|_| refused());
+    }
+    // Numbers such as numpy's float32, which are not `float` and can be truncated, and its arrays of
+    // one float, which have an `__index__` that raises.
     if value.is_instance_of::<PyString>() || !value.hasattr("__int__")? {
         return Err(refused());
     }
-    value.call_method0("__int__")?.extract().map_err(|_| refused())
+    let number = value.call_method0("__int__").and_then(|number| number.extract::<T>());
+    number.map_err(|_| refused())
 }
 
 /// Returns the error for a value of an unaccepted type.

@@ -1,9 +1,10 @@
 //! Ctrl-C while a test runs.
 //!
 //! Python runs a signal handler when the main thread next executes Python code. If that thread is
-//! in `StartTest`, this happens in the next callback, or never if the test only waits for another
-//! thread. Therefore a separate thread reads the file descriptor to which Python writes a byte for
-//! every signal, and ends the test; `StartTest` then raises `KeyboardInterrupt`.
+//! in `StartTest` or `RegisterIssueQueryThread`, this happens in the next callback, or never if it
+//! only waits for another thread. Therefore a separate thread reads the file descriptor to which
+//! Python writes a byte for every signal, and ends the wait; the function then raises
+//! `KeyboardInterrupt`.
 
 #[cfg(unix)]
 pub use unix::{InterruptWatch, stop_writing};
@@ -21,9 +22,7 @@ mod unix {
     use pyo3::prelude::*;
     use pyo3::types::IntoPyDict;
 
-    use crate::LOADGEN;
-
-    /// Watch that ends the test when Ctrl-C is pressed, until [`InterruptWatch::end`].
+    /// Watch that ends a wait when Ctrl-C is pressed, until [`InterruptWatch::end`].
     #[derive(Debug)]
     pub struct InterruptWatch(Option<Watch>);
 
@@ -31,17 +30,18 @@ mod unix {
     struct Watch {
         /// Socket that Python writes to; the thread ends when it is shut down.
         writer: UnixStream,
-        /// Returns whether it has ended the test.
+        /// Returns whether it has ended the wait.
         thread: JoinHandle<bool>,
     }
 
     impl InterruptWatch {
         /// Starts a watch if this is the main thread, unless the program has its own handler of
-        /// Ctrl-C or uses the file descriptor, as event loops do.
+        /// Ctrl-C or uses the file descriptor, as event loops do. `end_wait` ends the wait, and
+        /// returns whether there was one.
         ///
         /// # Errors
         /// If there are no more file descriptors or threads.
-        pub fn begin(py: Python<'_>) -> PyResult<Self> {
+        pub fn begin(py: Python<'_>, end_wait: fn() -> bool) -> PyResult<Self> {
             let signal = py.import("signal")?;
             let interrupt = signal.getattr("SIGINT")?;
             let handler = signal.call_method1("getsignal", (&interrupt,))?;
@@ -63,7 +63,7 @@ mod unix {
                 return Ok(Self(None));
             }
             let number: u8 = interrupt.extract()?;
-            let listen = move || listen(reader, number);
+            let listen = move || listen(reader, number, end_wait);
             match std::thread::Builder::new().name("dyno-interrupt".into()).spawn(listen) {
                 Ok(thread) => {
                     WATCH_FD.store(writer.as_raw_fd(), Ordering::Relaxed);
@@ -76,7 +76,7 @@ mod unix {
             }
         }
 
-        /// Restores the handling of signals. Returns whether Ctrl-C ended the test.
+        /// Restores the handling of signals. Returns whether Ctrl-C ended the wait.
         ///
         /// # Errors
         /// The errors of `signal.set_wakeup_fd`.
@@ -122,11 +122,11 @@ mod unix {
         signal.call_method("set_wakeup_fd", (fd,), Some(&keywords))?.extract()
     }
 
-    fn listen(mut reader: UnixStream, interrupt: u8) -> bool {
+    fn listen(mut reader: UnixStream, interrupt: u8, end_wait: fn() -> bool) -> bool {
         let (mut byte, mut was_interrupted) = ([0], false);
         while reader.read(&mut byte).is_ok_and(|read| read > 0) {
-            // The test may be over already.
-            was_interrupted |= byte[0] == interrupt && LOADGEN.abort().is_ok();
+            // The wait may be over already.
+            was_interrupted |= byte[0] == interrupt && end_wait();
         }
         was_interrupted
     }
@@ -148,7 +148,7 @@ mod other {
     pub struct InterruptWatch;
 
     impl InterruptWatch {
-        pub fn begin(_: Python<'_>) -> PyResult<Self> {
+        pub fn begin(_: Python<'_>, _: fn() -> bool) -> PyResult<Self> {
             Ok(Self)
         }
 

@@ -34,10 +34,10 @@ impl Payload {
         (self.address.expose_provenance() as u64, self.size as u64)
     }
 
-    /// Returns the bytes; none at address 0.
+    /// Returns the bytes; none at address 0, or of a size that no memory has.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
-        if self.address.is_null() || self.size == 0 {
+        if self.address.is_null() || self.size == 0 || self.size > isize::MAX as usize {
             return &[];
         }
         // SAFETY: the program vouches for what it passes, as the interface demands.
@@ -53,13 +53,20 @@ impl ContiguousBuffer {
     /// Returns the buffer of `object`, called `name` in error messages.
     ///
     /// # Errors
-    /// `TypeError` if `object` has no buffer, `ValueError` if it is not contiguous.
+    /// `TypeError` if `object` has no buffer, or one of Python objects; `ValueError` if it is not
+    /// contiguous.
     pub fn from_object(name: &str, object: &Bound<'_, PyAny>) -> PyResult<Self> {
         let buffer = PyUntypedBuffer::get(object).map_err(|_| {
             PyTypeError::new_err(format!(
                 "{name}: expected a buffer, such as a numpy array, an array.array or a memoryview"
             ))
         })?;
+        if buffer.format().to_bytes() == b"O" {
+            return Err(PyTypeError::new_err(format!(
+                "{name}: expected numbers or bytes, not an array of Python objects, whose addresses \
+                 are no answers"
+            )));
+        }
         if !buffer.is_c_contiguous() {
             return Err(pyo3::exceptions::PyValueError::new_err(format!(
                 "{name}: expected a C-contiguous buffer; numpy.ascontiguousarray makes one"

@@ -77,7 +77,7 @@ fn start(
     let failure = Arc::new(Failure::default());
     let system = Arc::new(TestedSystem::new(handles::system(sut)?, failure.clone()));
     let library = TestedLibrary::new(handles::library(qsl)?, failure.clone());
-    let watch = InterruptWatch::begin(py)?;
+    let watch = InterruptWatch::begin(py, abort_test)?;
     let result = py.detach(|| LOADGEN.start_test(system, &library, &settings, logs, audit_config));
     let was_interrupted = watch.end(py)?;
     if let Some(exception) = failure.take() {
@@ -133,6 +133,16 @@ pub fn abort_test() -> bool {
 /// the next one (`server_num_issue_query_threads`). Returns when that test is over.
 #[pyfunction]
 #[pyo3(name = "RegisterIssueQueryThread")]
-pub fn register_issue_query_thread(py: Python<'_>) {
+pub fn register_issue_query_thread(py: Python<'_>) -> PyResult<()> {
+    process::refuse_if_forked()?;
+    let watch = InterruptWatch::begin(py, || {
+        if !abort_test() {
+            LOADGEN.release_issue_threads();
+        }
+        true
+    })?;
     py.detach(|| LOADGEN.register_issue_thread());
+    let was_interrupted = watch.end(py)?;
+    py.check_signals()?;
+    if was_interrupted { Err(PyKeyboardInterrupt::new_err(())) } else { Ok(()) }
 }

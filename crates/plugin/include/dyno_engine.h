@@ -37,10 +37,11 @@ enum {
 enum {
   DYNO_DONE = 0,       /* the sample is complete; `data` is its answer */
   DYNO_FAILED = 1,     /* the sample failed; `data` is a message, not ended by NUL */
-  DYNO_FIRST_TOKEN = 2 /* the first token is there; the sample is completed later */
+  DYNO_FIRST_TOKEN = 2 /* the first token is there; the sample is completed later. Only with the
+                          flag DYNO_STREAMING */
 };
 
-/* Flags of an engine. */
+/* Flags of an engine. All other bits are 0. */
 enum {
   DYNO_STREAMING = 1 /* it reports first tokens and counts tokens */
 };

@@ -1,10 +1,11 @@
-//! What happens if a plug-in ends the process.
+//! The end of the process by a plug-in, or because of one.
 //!
 //! A library can call `exit` at any time. The process would then end with the library's exit code, and
 //! a gate would take a 0 for a VALID result. Therefore the process ends with [`ABORTED`] instead as
 //! long as a plug-in is open, unless Dyno itself ends the process.
 
 use std::ffi::c_int;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -49,6 +50,18 @@ impl Drop for ExitWatch {
 /// States that Dyno itself ends the process, even if a plug-in is still open.
 pub fn permit_exit() {
     IS_PERMITTED.store(true, Ordering::SeqCst);
+}
+
+/// Ends the process with [`ABORTED`], because a call of a plug-in does not return: no other way out of
+/// the call exists.
+pub(crate) fn end(why: impl Display) -> ! {
+    // Nothing can be done if it cannot be written.
+    let _ = writeln!(
+        io::stderr(),
+        "error: {why}\nhint: dyno report RUN_DIRECTORY shows the tests that were finished"
+    );
+    // SAFETY: it has no precondition.
+    unsafe { _exit(ABORTED) }
 }
 
 extern "C" fn at_exit() {

@@ -17,11 +17,23 @@ use crate::system::Inputs;
 /// What answers refer to. The plug-in has its address as the context.
 pub(crate) struct Pending {
     path: PathBuf,
+    /// Whether the engine reports first tokens.
+    is_streaming: bool,
     samples: Mutex<Samples>,
     /// The first breach of the interface, which ends the run.
     breach: OnceLock<String>,
     /// The message of the first sample that the plug-in failed.
     failure: OnceLock<String>,
+    call: Mutex<Call>,
+}
+
+/// Calls of the plug-in's functions, which come one at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Call {
+    /// Function whose call is in progress.
+    pub function: Option<&'static str>,
+    /// Calls that have begun.
+    pub count: u64,
 }
 
 /// Maximum number of tokens of an answer.
@@ -50,16 +62,34 @@ pub(crate) struct PendingSample {
 pub(crate) struct Progress {
     pub open: usize,
     pub completed: u64,
+    pub call: Call,
 }
 
 impl Pending {
-    pub fn new(path: PathBuf) -> Self {
+    pub fn new(path: PathBuf, is_streaming: bool) -> Self {
         let (breach, failure) = (OnceLock::new(), OnceLock::new());
-        Self { path, samples: Mutex::default(), breach, failure }
+        let (samples, call) = (Mutex::default(), Mutex::default());
+        Self { path, is_streaming, samples, breach, failure, call }
     }
 
     fn lock(&self) -> MutexGuard<'_, Samples> {
         self.samples.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a call of a function begins; the caller keeps other calls out.
+    pub fn begin_call(&self, function: &'static str) {
+        let mut call = self.call.lock().unwrap_or_else(PoisonError::into_inner);
+        *call = Call { function: Some(function), count: call.count + 1 };
+    }
+
+    /// Notes that the call has returned.
+    pub fn end_call(&self) {
+        self.call.lock().unwrap_or_else(PoisonError::into_inner).function = None;
+    }
+
+    /// Returns the sentence of an error about this plug-in.
+    pub fn sentence(&self, why: impl Display) -> String {
+        format!("plug-in {}: {why}", self.path.display())
     }
 
     /// Returns the first breach of the interface.
@@ -73,8 +103,9 @@ impl Pending {
     }
 
     pub fn progress(&self) -> Progress {
+        let call = *self.call.lock().unwrap_or_else(PoisonError::into_inner);
         let samples = self.lock();
-        Progress { open: samples.open.len(), completed: samples.completed }
+        Progress { open: samples.open.len(), completed: samples.completed, call }
     }
 
     /// Adds samples before the plug-in gets them.
@@ -89,7 +120,7 @@ impl Pending {
 
     /// Fails samples that the plug-in refused. It must not have completed one of them.
     pub fn refuse(&self, ids: impl Iterator<Item = ResponseId>, why: impl Display) {
-        self.failure.get_or_init(|| format!("plug-in {}: {why}", self.path.display()));
+        self.failure.get_or_init(|| self.sentence(&why));
         let mut was_completed = false;
         for id in ids {
             let removed = self.lock().open.remove(&id.0);
@@ -106,7 +137,7 @@ impl Pending {
     /// Ends the run: notes what the plug-in did, and fails all samples. The memory of samples that it
     /// has not completed stays, because it may still read it.
     pub fn break_off(&self, why: impl Display) {
-        if self.breach.set(format!("plug-in {}: {why}", self.path.display())).is_err() {
+        if self.breach.set(self.sentence(why)).is_err() {
             return;
         }
         let open = std::mem::take(&mut self.lock().open);
@@ -137,6 +168,10 @@ impl Pending {
         if answer.kind == abi::FIRST_TOKEN {
             let responder = self.lock().open.get(&answer.id).map(|sample| sample.responder.clone());
             match responder {
+                // Without the flag, Dyno has no place for first tokens and would drop them.
+                Some(_) if !self.is_streaming => {
+                    self.break_off("it reported a first token, but its flags lack DYNO_STREAMING");
+                }
                 Some(responder) => responder.first_token(&[Response { id, data, tokens: 0 }]),
                 None => self.report_stray(id, "reported a first token of"),
             }
@@ -156,9 +191,11 @@ impl Pending {
             kind => {
                 responder.fail(&[id], Failure::Internal);
                 if kind == abi::FAILED {
-                    let words = String::from_utf8_lossy(data);
-                    self.failure
-                        .get_or_init(|| format!("plug-in {}: {words}", self.path.display()));
+                    let words = match String::from_utf8_lossy(data) {
+                        words if words.is_empty() => "it failed a sample without a message".into(),
+                        words => words,
+                    };
+                    self.failure.get_or_init(|| self.sentence(words));
                 } else {
                     self.break_off(format_args!("an answer has the unknown kind {kind}"));
                 }

@@ -132,7 +132,11 @@ impl Plugin {
         let (name, version) = unsafe { (text(description.name), text(description.version)) };
         self.name = name.ok_or("its name is NULL")?;
         self.version = version;
-        self.is_streaming = description.flags & abi::STREAMING != 0;
+        let flags = description.flags;
+        if flags & !abi::STREAMING != 0 {
+            return Err(format!("it has the unknown flags {:#x}", flags & !abi::STREAMING));
+        }
+        self.is_streaming = flags == abi::STREAMING;
         let count = description.input_count;
         if count > MOST || (count > 0 && description.inputs.is_null()) {
             return Err(format!("it has {count} inputs at {:p}", description.inputs));

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_loadgen::drive::real::Responder;
-use dyno_loadgen::sut::{QuerySample, SystemUnderTest};
+use dyno_loadgen::sut::{QuerySample, ResponseId, SystemUnderTest};
 use dyno_sut::engine::{EngineInfo, Port};
 use dyno_sut::tensors::{SampleTensor, TensorLibrary, each_type};
 
 use crate::abi;
+use crate::exit;
 use crate::pending::{self, Pending, PendingSample};
 use crate::plugin::{Plugin, PluginInput};
 
@@ -28,8 +29,24 @@ pub struct PluginSystem {
     positions: Vec<usize>,
     /// Never freed: the plug-in has its address.
     pending: &'static Pending,
-    /// Ends the watch when it is dropped.
-    watch: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
+    /// Dropped last, so that it also watches the end of the plug-in.
+    _watch: Watch,
+}
+
+/// Watch over a plug-in that does not answer, until it is dropped.
+struct Watch {
+    running: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.running = None;
+        if let Some(thread) = self.thread.take() {
+            // It has no panics of its own.
+            let _ = thread.join();
+        }
+    }
 }
 
 /// Maximum number of samples per call.
@@ -62,13 +79,13 @@ impl PluginSystem {
         timeout: Option<Nanos>,
     ) -> Result<Self, String> {
         let positions = positions(&plugin, library)?;
-        let pending: &'static Pending =
-            Box::leak(Box::new(Pending::new(plugin.path().to_path_buf())));
+        let pending = Pending::new(plugin.path().to_path_buf(), plugin.is_streaming());
+        let pending: &'static Pending = Box::leak(Box::new(pending));
         let (running, is_over) = mpsc::channel::<()>();
         let timeout = timeout.unwrap_or(TIMEOUT);
         let thread = thread::Builder::new().name("plugin-watch".into());
-        let watch = thread.spawn(move || watch(pending, timeout, &is_over));
-        let watch = watch.map_err(|error| format!("cannot start a thread: {error}"))?;
+        let thread = thread.spawn(move || watch(pending, timeout, &is_over));
+        let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
         Ok(Self {
             name: plugin.name().to_owned(),
             info: info(&plugin),
@@ -77,7 +94,7 @@ impl PluginSystem {
             library: Arc::clone(library),
             positions,
             pending,
-            watch: Some((running, watch)),
+            _watch: Watch { running: Some(running), thread: Some(thread) },
         })
     }
 
@@ -154,6 +171,7 @@ impl PluginSystem {
         }
         let context = std::ptr::from_ref(self.pending).cast_mut().cast();
         let plugin = self.plugin.lock().unwrap_or_else(PoisonError::into_inner);
+        self.pending.begin_call("dyno_engine_issue");
         // SAFETY: the engine is open, and the lock keeps other calls out. The samples live during
         // the call. Their inputs live in `pending` until the plug-in completes them, data of the
         // library as long as `self`, which closes the engine first. The context is never freed.
@@ -167,9 +185,11 @@ impl PluginSystem {
                 context,
             )
         };
+        self.pending.end_call();
         drop(plugin);
         if code != 0 {
-            let ids = samples.iter().map(|sample| sample.id);
+            // Not those whose inputs could not be read: they have failed already.
+            let ids = issued.iter().map(|sample| ResponseId(sample.id));
             self.pending.refuse(ids, format_args!("dyno_engine_issue returned {code}"));
         }
     }
@@ -196,40 +216,57 @@ impl SystemUnderTest for PluginSystem {
 
     fn flush(&self) {
         let plugin = self.plugin.lock().unwrap_or_else(PoisonError::into_inner);
+        self.pending.begin_call("dyno_engine_flush");
         // SAFETY: the engine is open, and the lock keeps other calls out.
         unsafe { (plugin.functions.flush)(plugin.engine) };
+        self.pending.end_call();
     }
 }
 
 impl Drop for PluginSystem {
     fn drop(&mut self) {
-        if let Some((running, watch)) = self.watch.take() {
-            drop(running);
-            // It has no panics of its own.
-            let _ = watch.join();
-        }
         // The fields are dropped in their order: the engine is closed before its samples go.
+        self.pending.begin_call(CLOSE);
     }
 }
 
-/// Breaks a run off when samples are open and none was completed for `timeout`.
+/// Function that ends an engine. No run waits for samples during its call.
+const CLOSE: &str = "dyno_engine_close";
+
+/// Breaks a run off when samples are open and none was completed for `timeout`. If a call does not
+/// return either for as long again, ends the process, because it waits for the call.
 fn watch(pending: &Pending, timeout: Nanos, is_over: &mpsc::Receiver<()>) {
     const LOOK: Duration = Duration::from_millis(50);
     let clock = Clock::start();
-    let (mut before, mut since) = (pending.progress(), 0);
+    let (mut before, mut since, mut called) = (pending.progress(), 0, 0);
+    let seconds = timeout as f64 / 1e9;
     while is_over.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-        let now = pending.progress();
+        let (now, at) = (pending.progress(), clock.now());
+        let is_progress = now.completed != before.completed;
         // A run that begins after a pause starts the time anew.
-        if now.completed != before.completed || now.open == 0 || before.open == 0 {
-            since = clock.now();
+        if is_progress || now.open == 0 || before.open == 0 {
+            since = at;
+        }
+        if is_progress || now.call != before.call {
+            called = at;
         }
         before = now;
-        if clock.now() - since >= timeout {
-            let (open, seconds) = (now.open, timeout as f64 / 1e9);
+        if at - since >= timeout && now.call.function != Some(CLOSE) {
+            let open = now.open;
+            let samples = if open == 1 { "sample has" } else { "samples have" };
             pending.break_off(format_args!(
-                "{open} samples have no completion, and none came for {seconds} s; timeout=TIME \
-                 sets the limit"
+                "{open} {samples} no completion, and none came for {seconds} s; timeout=TIME sets \
+                 the limit"
             ));
+        }
+        if let Some(function) = now.call.function
+            && at - called >= timeout.saturating_mul(2)
+        {
+            let seconds = 2.0 * seconds;
+            exit::end(pending.sentence(format_args!(
+                "{function} has not returned for {seconds} s, and no sample was completed; \
+                 timeout=TIME sets half of the limit"
+            )));
         }
     }
 }

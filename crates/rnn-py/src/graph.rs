@@ -9,9 +9,9 @@ use dyno_tensors::Elements;
 use pyo3::buffer::{Element as BufferElement, PyBuffer};
 use pyo3::exceptions::{PyOSError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyByteArray, PyDict, PyMemoryView, PyTuple};
+use pyo3::types::{PyByteArray, PyDict, PyMapping, PyMemoryView, PyTuple};
 
-use super::{precision_named, threads_within};
+use super::{precision_named, threads_within, warn};
 
 /// Maximum multiplications of the evaluator behind [`Graph::verify`]: minutes.
 const VERIFIED_WORK: u64 = 20_000_000_000;
@@ -77,7 +77,7 @@ impl Graph {
     fn run<'py>(
         &self,
         py: Python<'py>,
-        inputs: &Bound<'py, PyDict>,
+        inputs: &Bound<'py, PyMapping>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let values = self.values(py, inputs)?;
         let outputs = py.detach(|| {
@@ -93,8 +93,9 @@ impl Graph {
     }
 
     /// Compares the outputs with those of an independent evaluator in double precision. Returns the
-    /// largest difference relative to the largest magnitude of its output.
-    fn verify(&self, py: Python<'_>, inputs: &Bound<'_, PyDict>) -> PyResult<f64> {
+    /// largest difference relative to the largest magnitude of its output, and warns of numbers that
+    /// are not compared.
+    fn verify(&self, py: Python<'_>, inputs: &Bound<'_, PyMapping>) -> PyResult<f64> {
         let values = self.values(py, inputs)?;
         let verification = py.detach(|| {
             let oracle = self.oracle().as_ref().map_err(Clone::clone)?;
@@ -102,7 +103,15 @@ impl Graph {
             Ok::<_, String>(oracle.verify(&mut session, &values))
         });
         match verification.map_err(PyValueError::new_err)? {
-            dyno_graph::Verification::Compared { difference, .. } => Ok(difference),
+            dyno_graph::Verification::Compared { difference, beyond, .. } => {
+                if beyond > 0 {
+                    warn(
+                        py,
+                        format!("{beyond} numbers outside the range of float32 are not compared"),
+                    )?;
+                }
+                Ok(difference)
+            }
             other => Err(PyValueError::new_err(other.to_string())),
         }
     }
@@ -128,8 +137,8 @@ impl Graph {
         self.oracle.get_or_init(|| Oracle::read(&self.path, VERIFIED_WORK))
     }
 
-    fn values(&self, py: Python<'_>, inputs: &Bound<'_, PyDict>) -> PyResult<Vec<Value>> {
-        for name in inputs.keys() {
+    fn values(&self, py: Python<'_>, inputs: &Bound<'_, PyMapping>) -> PyResult<Vec<Value>> {
+        for name in inputs.keys()? {
             let name: String = name.extract()?;
             if self.inputs.iter().all(|port| port.name != name) {
                 let names: Vec<&str> = self.inputs.iter().map(|port| port.name.as_str()).collect();
@@ -138,11 +147,10 @@ impl Graph {
             }
         }
         let value = |port: &Port| {
-            let given = inputs.get_item(&port.name)?;
-            let given = given.ok_or_else(|| {
-                PyValueError::new_err(format!("input '{}' is missing", port.name))
-            })?;
-            value(py, port, &given)
+            if !inputs.contains(&port.name)? {
+                return Err(PyValueError::new_err(format!("input '{}' is missing", port.name)));
+            }
+            value(py, port, &inputs.get_item(&port.name)?)
         };
         self.inputs.iter().map(value).collect()
     }
@@ -176,7 +184,7 @@ fn value(py: Python<'_>, port: &Port, given: &Bound<'_, PyAny>) -> PyResult<Valu
         let buffer = PyBuffer::<T>::get(row.as_ref().unwrap_or(given));
         let buffer = buffer.ok().filter(is_native).ok_or_else(|| unfit(port, T::TYPE, given))?;
         let dims = if is_scalar { &[] } else { buffer.shape() };
-        Value::new(dims, buffer.to_vec(py)?).map_err(PyValueError::new_err)
+        Value::new(dims, super::copied(py, &buffer)?).map_err(PyValueError::new_err)
     }
     // Values of 16 bits are held as float32.
     let wide = || given.call_method1("astype", ("float32",));

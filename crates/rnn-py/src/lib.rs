@@ -14,8 +14,10 @@ use std::sync::{Mutex, PoisonError};
 use dyno_rnn::Precision;
 use dyno_rnn::engine::{Engine, EngineError, EngineOptions};
 use dyno_rnn::model::{Model as Layers, ModelError};
-use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyUserWarning, PyValueError};
+use pyo3::buffer::{Element as BufferElement, PyBuffer};
+use pyo3::exceptions::{
+    PyMemoryError, PyOSError, PyRuntimeError, PyTypeError, PyUserWarning, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyMemoryView};
 
@@ -63,6 +65,15 @@ fn precision_named(name: &str) -> PyResult<Precision> {
     }
 }
 
+/// Issues a `UserWarning` for the caller.
+///
+/// # Errors
+/// The warning itself, if the program makes it an error.
+fn warn(py: Python<'_>, text: String) -> PyResult<()> {
+    let text = CString::new(text).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 1)
+}
+
 #[pymethods]
 impl Model {
     /// Loads `model`: a file .onnx or .safetensors, one of its layers as FILE#LAYER, or a layer with
@@ -91,10 +102,7 @@ impl Model {
         })?;
         let options = EngineOptions { precision, threads, steps, ..EngineOptions::default() };
         if let Some(limit) = options.thread_limit() {
-            let category = py.get_type::<PyUserWarning>();
-            let text =
-                CString::new(limit).map_err(|error| PyValueError::new_err(error.to_string()))?;
-            PyErr::warn(py, &category, &text, 1)?;
+            warn(py, limit)?;
         }
         let engine = py.detach(|| Engine::new(layers, &options)).map_err(|e| python_error(&e))?;
         let model = engine.model();
@@ -179,8 +187,8 @@ impl Model {
         batch_first: bool,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
         let states = match states {
-            None => Vec::new(),
-            Some(states) => buffer("states", states)?.to_vec(py)?,
+            None => InitialStates::Model,
+            Some(states) => InitialStates::Caller(copied(py, &buffer("states", states)?)?),
         };
         let states = Some(states);
         let (output, states) = self.call(py, input, Call { lengths, states, out, batch_first })?;
@@ -193,10 +201,19 @@ impl Model {
     }
 }
 
+/// States that a call begins with and returns.
+enum InitialStates {
+    /// Zeros, or the constant states of the file.
+    Model,
+    /// The states that the caller passes.
+    Caller(Vec<f32>),
+}
+
 /// Arguments of a call besides its input.
 struct Call<'a, 'py> {
     lengths: Option<Vec<usize>>,
-    states: Option<Vec<f32>>,
+    /// `None` for a call without states.
+    states: Option<InitialStates>,
     /// Array that receives the outputs.
     out: Option<&'a Bound<'py, PyAny>>,
     /// Whether the first dimension of arrays is that of rows instead of steps.
@@ -224,7 +241,7 @@ impl Model {
         let (steps, rows) = if batch_first { (inner, outer) } else { (outer, inner) };
         let shape = (outer, inner, self.outputs);
         let target = out.map(|out| target(out, shape)).transpose()?;
-        let mut input = input.to_vec(py)?;
+        let mut input = copied(py, &input)?;
         if batch_first {
             input = swapped(&input, rows, steps);
         }
@@ -233,13 +250,16 @@ impl Model {
             let text = format!("lengths: expected {rows}, found {}", lengths.len());
             return Err(PyValueError::new_err(text));
         }
+        let count = steps * rows * self.outputs;
+        check_memory::<f32>(count)?;
         let ran = py.detach(|| {
-            let mut output = vec![0.0; steps * rows * self.outputs];
-            let mut states = states;
+            let mut output = vec![0.0; count];
             let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(states) = states.as_mut().filter(|states| states.is_empty()) {
-                *states = engine.initial_states(rows)?;
-            }
+            let mut states = match states {
+                None => None,
+                Some(InitialStates::Model) => Some(engine.initial_states(rows)?),
+                Some(InitialStates::Caller(states)) => Some(states),
+            };
             engine.run(&input, &lengths, states.as_deref_mut(), &mut output)?;
             Ok((output, states.unwrap_or_default()))
         });
@@ -267,6 +287,26 @@ fn target(out: &Bound<'_, PyAny>, shape: (usize, usize, usize)) -> PyResult<PyBu
         return Err(PyValueError::new_err("out: expected an array that can be written to"));
     }
     Ok(found)
+}
+
+/// Copies the numbers of a buffer.
+///
+/// # Errors
+/// `MemoryError`: a view of few numbers may have any size.
+fn copied<T: BufferElement>(py: Python<'_>, buffer: &PyBuffer<T>) -> PyResult<Vec<T>> {
+    check_memory::<T>(buffer.item_count())?;
+    buffer.to_vec(py)
+}
+
+/// Checks that so many numbers fit in memory. Without memory, Rust would end the process.
+fn check_memory<T>(count: usize) -> PyResult<()> {
+    let mut room = Vec::<T>::new();
+    let reserved = room.try_reserve_exact(count);
+    // Keeps the compiler from removing the reservation.
+    std::hint::black_box(&room);
+    reserved.map_err(|_| {
+        PyMemoryError::new_err(format!("an array of {count} numbers does not fit in memory"))
+    })
 }
 
 /// Returns an array with its first two dimensions exchanged, of which these are the sizes.

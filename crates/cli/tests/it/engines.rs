@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::probe::npy;
 use crate::program::Folder;
 
 /// Whether a tool is installed; says so where it is not.
@@ -164,6 +165,21 @@ fn a_plug_in_that_calls_exit_does_not_choose_the_exit_code() {
 }
 
 #[test]
+fn a_plug_in_that_does_not_return_ends_the_process_with_its_name() {
+    let folder = Folder::new();
+    if !test_engine(&folder) {
+        return;
+    }
+    for function in ["issue", "flush", "close"] {
+        let out = format!("--scenario offline --mode performance --duration 50ms --out {function}");
+        let system = format!("plugin:./test.so,hang-{function},timeout=200ms");
+        let ran = folder.dyno(&format!("run --system {system} {out}")).exits(4);
+        let words = format!("test.so: dyno_engine_{function} has not returned for 0.4 s");
+        assert!(ran.stderr.contains(&words), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn a_streaming_plug_in_without_first_tokens_is_not_called_slow() {
     let folder = Folder::new();
     if !test_engine(&folder) {
@@ -181,4 +197,33 @@ fn a_streaming_plug_in_without_first_tokens_is_not_called_slow() {
     let reasons = summary["tests"][0]["reasons"].to_string();
     assert!(reasons.contains("have no first token, because the system reported none"), "{text}");
     assert!(!reasons.contains("make the system faster"), "{reasons}");
+}
+
+/// The first of two files of an input was dropped.
+#[test]
+fn an_input_has_one_file() {
+    let folder = Folder::new();
+    folder.write("m.py", "def f(samples):\n    return samples\n");
+    for name in ["a.npy", "b.npy"] {
+        std::fs::write(folder.0.join(name), npy("<f4", "(1, 1, 4)", &[0; 16])).unwrap();
+    }
+    for (system, data, input) in [
+        ("py:m.py:f", "--data x=a.npy --data y=a.npy --data x=b.npy", "x"),
+        ("rnn:lstm:4x4", "--data a.npy --data sequence=b.npy", "sequence"),
+    ] {
+        let ran = folder.dyno(&format!("run --system {system} {data} {QUICK}")).exits(2);
+        let words = format!("input `{input}` has two files: a.npy and b.npy");
+        assert!(ran.stderr.contains(&words), "{system}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_plug_in_without_inputs_has_no_shapes() {
+    let folder = Folder::new();
+    if !test_engine(&folder) {
+        return;
+    }
+    let shape = "--shape x=1x5";
+    let ran = folder.dyno(&format!("run --system plugin:./test.so {shape} {QUICK}")).exits(2);
+    assert!(ran.stderr.contains("--shape has no effect"), "{}", ran.stderr);
 }

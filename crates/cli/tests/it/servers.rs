@@ -177,6 +177,11 @@ fn what_a_model_does_not_take_is_refused_before_it_is_measured() {
     let ran = folder.dyno(&format!("run --system oip:http://{}/echo --data x.npy", server.address));
     assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.contains("[2], but model 'echo' expects [-1, 3]"), "{}", ran.stderr);
+    npy(&folder, "y.npy", "<f4", "(1, 3)", &[0; 12]);
+    let system = format!("--system oip:http://{}/echo", server.address);
+    let ran = folder.dyno(&format!("run {system} --data x.npy --data y.npy"));
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("has two files: x.npy and y.npy"), "{}", ran.stderr);
     let ran = folder.dyno(&format!("run --system oip:http://{}/other", server.address));
     assert_eq!(ran.code, Some(3));
     assert!(ran.stderr.contains("HTTP status 404: no /v2/models/other"), "{}", ran.stderr);

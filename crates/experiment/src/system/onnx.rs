@@ -448,17 +448,25 @@ pub fn named_files(
                 .hint(format!("use --data {}=FILE.npy, once for each input", names[0])));
             }
         };
-        if let Some((_, other)) = files.iter().find(|(known, _)| *known == name) {
-            return Err(Failure::usage(format!(
-                "input `{name}` has two files: {} and {}",
-                other.display(),
-                path.display()
-            ))
-            .hint("give one --data per input"));
-        }
         files.push((name, path.clone()));
     }
+    check_names(&files)?;
     Ok(files)
+}
+
+/// Checks that no two files are of the same input.
+///
+/// # Errors
+/// The input with its two files.
+pub fn check_names(files: &[(String, PathBuf)]) -> Result<(), Failure> {
+    for (at, (name, path)) in files.iter().enumerate() {
+        if let Some((_, other)) = files[..at].iter().find(|(known, _)| known == name) {
+            let (other, path) = (other.display(), path.display());
+            let problem = format!("input `{name}` has two files: {other} and {path}");
+            return Err(Failure::usage(problem).hint("give one --data per input"));
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

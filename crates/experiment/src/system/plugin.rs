@@ -90,6 +90,10 @@ fn library(plugin: &Plugin, run: &RunOptions) -> Result<(TensorLibrary, Option<S
         return Ok((lines.library(run)?, None));
     }
     if plugin.inputs().is_empty() {
+        if !run.shapes.is_empty() {
+            let problem = "--shape has no effect: the engine describes no inputs";
+            return Err(Failure::usage(problem).hint("remove it, or describe the inputs"));
+        }
         return python::arrays(run);
     }
     let input = |input: &dyno_plugin::PluginInput| ModelInput {

@@ -191,6 +191,7 @@ pub(super) fn arrays(run: &RunOptions) -> Result<(TensorLibrary, Option<String>)
         return Err(Failure::usage(format!("--data {path} does not name its input"))
             .hint(format!("with several files, use --data NAME={path}")));
     }
+    onnx::check_names(&files)?;
     any_numbers(&files, run)
 }
 

@@ -502,6 +502,10 @@ fn library(spec: &Spec, models: &[Source], run: &RunOptions) -> Result<SequenceL
         )
         .hint("pass the correct states with --with reference=FILE.npy"));
     }
+    let named = |(name, path): &(Option<String>, PathBuf)| {
+        (name.clone().unwrap_or_else(|| "sequence".into()), path.clone())
+    };
+    onnx::check_names(&run.data.iter().map(named).collect::<Vec<_>>())?;
     let mut lengths = None;
     let mut samples = None;
     for (name, path) in &run.data {

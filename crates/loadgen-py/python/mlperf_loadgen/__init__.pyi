@@ -316,7 +316,7 @@ def AbortTest() -> bool:
 
 def RegisterIssueQueryThread() -> None:
     """Registers the calling thread to issue Server queries of the running test, or of the next one.
-    Returns when that test is over. Not in the reference's module."""
+    Returns when that test is over; Ctrl-C ends the wait. Not in the reference's module."""
 
 def QuerySamplesComplete(
     responses: Sequence[QuerySampleResponse] | VectorQuerySampleResponse,

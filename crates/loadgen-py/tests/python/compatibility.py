@@ -92,6 +92,13 @@ class HasInt:
         return 6
 
 
+class HasIntOnly(HasInt):
+    """Like an array of NumPy that holds one float."""
+
+    def __index__(self):
+        raise TypeError("only integer scalar arrays can be converted to a scalar index")
+
+
 class HasFloat:
     def __float__(self):
         return 1.5
@@ -106,7 +113,7 @@ COUNT = 2**64 - 1
 # Type of a field: what it takes and becomes, and what it refuses.
 CONVERSIONS = {
     int: (
-        [(0, 0), (COUNT, COUNT), (True, 1), (HasIndex(), 5), (HasInt(), 6)]
+        [(0, 0), (COUNT, COUNT), (True, 1), (HasIndex(), 5), (HasInt(), 6), (HasIntOnly(), 6)]
         + [(lg.TestScenario.Server, 2)],
         [-1, 2**64, 1.0, 1.5, "1", b"1", None, [], 1j, HasFloat(), HasBool()],
     ),
@@ -332,6 +339,7 @@ class Records(Case):
             taken, refused = CONVERSIONS[int]
             if field == "n_tokens":
                 taken = [(-(2**63), -(2**63)), (2**63 - 1, 2**63 - 1), (HasIndex(), 5), (HasInt(), 6)]
+                taken.append((HasIntOnly(), 6))
                 refused = [2**63, -(2**63) - 1, 1.0, "1", None]
             for given, becomes in taken:
                 record = make()

@@ -211,6 +211,11 @@ class Interrupts(Case):
         )
         self.interrupted(code + self.EPILOGUE)
 
+    def test_while_the_thread_waits_for_a_test(self):
+        start = "lg.StartTest(sut, qsl, settings)"
+        epilogue = self.EPILOGUE.replace(start, "lg.RegisterIssueQueryThread()", 1)
+        self.interrupted("threading.Timer(0.1, kill).start()\n" + epilogue)
+
     def test_a_handler_that_does_not_raise_ends_nothing(self):
         code = (
             "signal.signal(signal.SIGINT, lambda *_: print('handled'))\n"
@@ -596,6 +601,7 @@ class Buffers(Case):
             (TypeError, (ids, "text"), "data: expected a buffer"),
             (ValueError, (ids, data[:5]), "data: expected 3 rows or equal parts for 3 ids, not 5 rows"),
             (ValueError, (ids, data, tokens[:2]), "n_tokens: expected a count for each of 3 ids"),
+            (ValueError, (ids, data, tokens[:0]), "n_tokens: expected a count for each of 3 ids"),
             (TypeError, (ids, data, data), "n_tokens: expected a buffer of 64-bit integers"),
             (ValueError, (ids, None, None, ids), "offsets: they say nothing without data"),
             (ValueError, (ids, data, None, array.array("q", [0, 2, 4])), "offsets: expected 4 ascending"),
@@ -607,6 +613,15 @@ class Buffers(Case):
                 lg.QuerySamplesCompleteBuffer(*arguments)
         self.assertIsNone(lg.QuerySamplesCompleteBuffer(array.array("Q")))
         self.assertIsNone(lg.FirstTokenCompleteBuffer(array.array("Q"), None, None))
+
+    def test_objects_are_no_data(self):
+        ids = array.array("Q", [1, 2])
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("NumPy is not installed")
+        with self.assertRaisesRegex(TypeError, "data: expected numbers or bytes"):
+            lg.QuerySamplesCompleteBuffer(ids, numpy.array(["one", "two"], dtype=object))
 
     def test_rows_parts_and_offsets_of_data(self):
         def hex_of(line):
@@ -635,6 +650,18 @@ class Buffers(Case):
         for line in log:
             index = int(line.split('"qsl_idx" : ')[1].split(",")[0])
             self.assertIn(f'"token_data" : "{index:02X}00000000000000", "token_count" : 2', line)
+
+    def test_sizes_that_no_memory_has(self):
+        letters = array.array("B", b"abc")
+        address, _ = letters.buffer_info()
+
+        def respond(ids, _):
+            lg.QuerySamplesComplete([lg.QuerySampleResponse(one, address, 2**63) for one in ids])
+
+        log = self.answers(respond)
+        self.assertEqual(len(log), 10)
+        for line in log:
+            self.assertIn('"data" : ""', line)
 
     def test_large_batches(self):
         def respond(ids, indices):

@@ -232,6 +232,15 @@ impl LoadGen {
         self.issue_threads().serve();
     }
 
+    /// Releases the threads that are registered for the next test:
+    /// [`LoadGen::register_issue_thread`] returns. Those of a running test finish its queries first.
+    pub fn release_issue_threads(&self) {
+        let pool = lock(&self.issue_threads).take();
+        if let Some(pool) = pool {
+            pool.close();
+        }
+    }
+
     /// Completes samples; the time is read once, on entry. May be called from any thread.
     ///
     /// # Errors

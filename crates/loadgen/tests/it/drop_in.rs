@@ -231,6 +231,21 @@ fn registered_threads_serve_one_test_and_others_the_next() {
 }
 
 #[test]
+fn registered_threads_are_released_without_a_test() {
+    let process = process();
+    let waiting = thread::spawn(|| process.register_issue_thread());
+    // Releases nothing until the thread is registered.
+    while !waiting.is_finished() {
+        process.release_issue_threads();
+        thread::yield_now();
+    }
+    waiting.join().unwrap();
+    let outdir = folder("released");
+    start(process, &settings(Scenario::SingleStream, 70), &outdir, inline(process)).unwrap();
+    assert_eq!(validity(&outdir).as_deref(), Some("VALID"));
+}
+
+#[test]
 fn threads_that_complete_at_flush_and_exit_leave_a_whole_result() {
     let process = process();
     let held: Arc<Mutex<Vec<ResponseId>>> = Arc::default();

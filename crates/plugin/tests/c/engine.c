@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #ifndef ABI
 #define ABI DYNO_ENGINE_ABI
@@ -37,6 +38,10 @@ int dyno_engine_open(const char *options, dyno_engine **opened, char *message, s
   return 0;
 }
 
+static void hang(const dyno_engine *engine, const char *mode) {
+  while (is(engine, mode)) sleep(1);
+}
+
 static const uint64_t SHAPE[] = {2};
 static const dyno_input PAIR[] = {{"x", DYNO_FLOAT32, 1, SHAPE}};
 static const dyno_input WRONG[] = {{"x", 77, 1, SHAPE}};
@@ -51,6 +56,7 @@ int dyno_engine_describe(dyno_engine *engine, dyno_description *description) {
   description->input_count = is(engine, "pair") || is(engine, "wrong type");
   description->inputs = is(engine, "pair") ? PAIR : WRONG;
   if (is(engine, "many inputs")) description->input_count = 1000;
+  if (is(engine, "unknown flags")) description->flags = 6;
   return 0;
 }
 
@@ -74,6 +80,7 @@ int dyno_engine_issue(dyno_engine *engine, const dyno_sample *samples, size_t co
   engine->context = context;
   if (is(engine, "error")) return 42;
   if (is(engine, "exit")) exit(0);
+  hang(engine, "hang-issue");
   for (size_t i = 0; i < count; i++) {
     const dyno_sample *sample = &samples[i];
     if (is(engine, "never")) continue;
@@ -85,7 +92,12 @@ int dyno_engine_issue(dyno_engine *engine, const dyno_sample *samples, size_t co
       finish(engine, sample, DYNO_FAILED, "odd number");
       continue;
     }
-    if (is(engine, "tokens")) finish(engine, sample, DYNO_FIRST_TOKEN, "a");
+    if (is(engine, "fail silently")) {
+      finish(engine, sample, DYNO_FAILED, "");
+      continue;
+    }
+    int has_token = is(engine, "tokens") || is(engine, "no flag");
+    if (has_token) finish(engine, sample, DYNO_FIRST_TOKEN, "a");
     if (is(engine, "pair")) {
       const float *x = sample->inputs[0].data;
       char text[32];
@@ -120,10 +132,14 @@ int dyno_engine_issue(dyno_engine *engine, const dyno_sample *samples, size_t co
 #endif
 
 void dyno_engine_flush(dyno_engine *engine) {
+  hang(engine, "hang-flush");
   if (engine->count == 0) return;
   pthread_t thread;
   pthread_create(&thread, NULL, finish_held, engine);
   pthread_join(thread, NULL);
 }
 
-void dyno_engine_close(dyno_engine *engine) { free(engine); }
+void dyno_engine_close(dyno_engine *engine) {
+  hang(engine, "hang-close");
+  free(engine);
+}

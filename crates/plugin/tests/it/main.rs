@@ -118,6 +118,9 @@ fn failed_samples_fail_with_the_words_of_the_engine() {
     assert_eq!((record.failed.len(), failing.breach()), (2, None));
     let why = failing.failure_reason().unwrap();
     assert!(why.ends_with("engine.so: odd number"), "{why}");
+    let (_, silent) = play(system(&compiled.path, "fail silently", &numbers()), &numbers());
+    let why = silent.failure_reason().unwrap();
+    assert!(why.ends_with("engine.so: it failed a sample without a message"), "{why}");
     let (record, refusing) = play(system(&compiled.path, "error", &numbers()), &numbers());
     assert_eq!(record.failed.len(), 4);
     let why = refusing.failure_reason().unwrap();
@@ -130,6 +133,7 @@ fn a_breach_of_the_interface_names_the_plug_in_and_what_it_did() {
     for (options, expected) in [
         ("twice", ", which was complete before"),
         ("late token", ", which was complete before"),
+        ("no flag", "it reported a first token, but its flags lack DYNO_STREAMING"),
         ("unknown", "it completed sample 12345, which was never issued"),
         ("never", "4 samples have no completion, and none came for 0.2 s"),
         ("kind", "an answer has the unknown kind 9"),
@@ -179,6 +183,7 @@ fn a_library_that_is_no_plug_in_is_rejected_with_its_name() {
     assert!(words("no description").ends_with("dyno_engine_describe returned 9"));
     assert!(words("wrong type").contains("input `x` has the unknown type 77"));
     assert!(words("many inputs").contains("it has 1000 inputs"));
+    assert!(words("unknown flags").contains("it has the unknown flags 0x6"));
     let old = compile("tests/c/engine.c", &["-DABI=7"]).unwrap();
     assert!(matches!(error(&old.path, ""), PluginError::Version { found: 7, .. }));
     let part = compile("tests/c/engine.c", &["-DNO_FLUSH"]).unwrap();

@@ -152,8 +152,8 @@ class Graph:
         """Name, type and dimensions of each output."""
 
     def run(self, inputs: Mapping[str, Buffer]) -> dict[str, memoryview]:
-        """Computes all outputs from all inputs, each by its name. `inputs` is a dict of arrays of the
-        model's types; float32 arrays are passed to inputs of float16 and bfloat16, and rounded.
+        """Computes all outputs from all inputs, each by its name. `inputs` has arrays of the model's
+        types; float32 arrays are passed to inputs of float16 and bfloat16, and rounded.
 
         An output without elements is a flat view. Raises TypeError for an array of another type,
         ValueError if the model cannot compute the inputs.
@@ -162,5 +162,6 @@ class Graph:
     def verify(self, inputs: Mapping[str, Buffer]) -> float:
         """Compares the outputs with those of an independent evaluator in double precision, which reads
         the file by itself. Returns the largest difference relative to the largest magnitude of its
-        output. Raises ValueError if the evaluator does not know a node, or contradicts a shape.
+        output. Numbers that are outside the range of float32 are not compared, with a UserWarning.
+        Raises ValueError if the evaluator does not know a node, or contradicts a shape.
         """

@@ -44,14 +44,16 @@ def export(module, examples, path, dynamic=None):
     """
     import torch
 
-    training = isinstance(module, torch.nn.Module) and module.training
+    parts = module.modules() if isinstance(module, torch.nn.Module) else []
+    training = [part for part in parts if getattr(part, "training", False)]
     if training:
         module.eval()
     try:
         _export(module, examples, path, dynamic)
     finally:
-        if training:
-            module.train()
+        # Only these: other parts may be frozen in evaluation mode.
+        for part in training:
+            part.training = True
 
 
 def _export(module, examples, path, dynamic):

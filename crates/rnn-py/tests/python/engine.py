@@ -8,6 +8,7 @@ import signal
 import tempfile
 import threading
 import time
+import types
 import unittest
 
 import dyno_rnn
@@ -121,6 +122,7 @@ class Engine(unittest.TestCase):
             (ValueError, "none above the input's steps", lambda: model.run(numbers(2, 2, 4), [1, 3])),
             (OverflowError, "", lambda: model.run(numbers(2, 1, 4), [-1])),
             (ValueError, "numbers of states, found 3", lambda: model.run_on(numbers(2, 1, 4), numbers(3))),
+            (ValueError, "numbers of states, found 0", lambda: model.run_on(numbers(2, 1, 4), numbers(4)[:0])),
             (ValueError, "(rows, steps, 4)", lambda: model.run(numbers(2, 2, 5), batch_first=True)),
             (ValueError, "out: expected (2, 1, 8), found [2, 1, 4]", into(numbers(2, 1, 4))),
             (ValueError, "can be written to", into(numbers(2, 1, 8).toreadonly())),
@@ -257,11 +259,31 @@ class WholeModels(unittest.TestCase):
         self.assertEqual(list(found), [name for name, _, _ in graph.outputs])
         for name, view in found.items():
             self.assertIsInstance(view, memoryview, name)
+        self.assertEqual(graph.run(types.MappingProxyType(self.inputs(graph))), found)
 
     def test_outputs_are_those_of_an_independent_evaluator(self):
         for name in ["gru_no_bias.onnx", "lstm_forward_lengths_initial.onnx", "lstm_in_a_branch.onnx"]:
             graph = self.open(name)
             self.assertLess(graph.verify(self.inputs(graph)), 1e-5, name)
+
+    def test_views_that_do_not_fit_in_memory_are_an_error(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("NumPy is not installed")
+        view = numpy.broadcast_to(numpy.float32(0), (2**40, 1, 4))
+        with self.assertRaisesRegex(MemoryError, "an array of 4398046511104 numbers"):
+            dyno_rnn.Model("lstm:4x8").run(view)
+
+    def test_numbers_that_are_not_compared_are_a_warning(self):
+        graph = self.open("rnn_relu_defaults.onnx")
+        inputs = self.inputs(graph)
+        [(name, _, (steps, rows, width))] = graph.inputs
+        for step in range(steps):
+            for at in range(width):
+                inputs[name][step, 0, at] = 3e38
+        with self.assertWarnsRegex(UserWarning, "[0-9]+ numbers outside the range of float32"):
+            self.assertLess(graph.verify(inputs), 1e-5)
 
     def test_what_does_not_fit_is_told(self):
         graph = self.open("gru_no_bias.onnx")
@@ -334,6 +356,14 @@ class WholeModels(unittest.TestCase):
             with torch.no_grad():
                 right = module(ids)
             self.assertLess((torch.tensor(scores.tolist()) - right).abs().max().item(), 1e-5)
+
+
+    def test_an_export_leaves_each_part_of_a_module_in_its_mode(self):
+        torch = torch_or_skip(self)
+        module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5))
+        module[0].eval()
+        dyno_rnn.Graph.from_torch(module, {"x": torch.randn(3, 4)})
+        self.assertEqual([part.training for part in module.modules()], [True, False, True])
 
 
 def torch_or_skip(test):

@@ -6,6 +6,7 @@ zeros up to a multiple of 16, data, zeros up to a multiple of 16. Numbers are li
 """
 
 import json
+import numbers
 import os
 import select
 import signal
@@ -18,6 +19,8 @@ import traceback
 HELLO, CALL, READY, ANSWERS, FAILED = range(1, 6)
 BYTES, TEXT, JSON, FAILURE = 0, 1, 2, 3
 ELEMENTS = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool"]
+# Types of PyTorch that NumPy lacks. Their values are those of float32, too.
+WITHOUT_NUMPY = ["torch.bfloat16", "torch.float8_e4m3fn", "torch.float8_e5m2"]
 FIRST = 16
 SIZE = 16
 
@@ -161,17 +164,35 @@ def samples(payload, names):
 def array(output):
     """Returns an array's code, shape and bytes."""
     name = output.dtype.name
+    if name not in ELEMENTS and output.dtype.kind == "f":
+        output, name = output.astype("float64"), "float64"
     if name not in ELEMENTS:
         if output.dtype.kind not in "iu":
             raise TypeError("an output is an array of %s; return numbers" % name)
+        if output.size and int(output.max()) >= 2**63:
+            raise ValueError("an output has %d, above every int64; return floats" % output.max())
         output, name = output.astype("int64"), "int64"
     if output.dtype.byteorder == ">":
         output = output.astype(output.dtype.newbyteorder("<"))
     return FIRST + ELEMENTS.index(name), output.shape, output.tobytes()
 
 
+def plain(output):
+    """Returns arrays, their numbers and tensors as `json.dumps` takes them."""
+    if hasattr(output, "tolist"):
+        return output.tolist()
+    raise TypeError("Object of type %s is not JSON serializable" % type(output).__name__)
+
+
+def is_number(output):
+    """Returns whether an output is one number, also of NumPy or PyTorch."""
+    return isinstance(output, numbers.Real) or getattr(output, "ndim", None) == 0
+
+
 def encoded(output, scores):
     """Returns the code, the shape and the bytes of an output."""
+    if output is None:
+        raise TypeError("an output is None; return an output, or an exception if the sample failed")
     if isinstance(output, (bytes, bytearray, memoryview)):
         return BYTES, (), bytes(output)
     if isinstance(output, str):
@@ -180,6 +201,8 @@ def encoded(output, scores):
         return FAILURE, (), words(output).encode("utf-8", "replace")
     if hasattr(output, "detach") and hasattr(output, "cpu"):
         output = output.detach().cpu()
+        if str(getattr(output, "dtype", None)) in WITHOUT_NUMPY:
+            output = output.float()
     if numpy is not None and hasattr(output, "__array__"):
         return array(numpy.asarray(output))
     if scores and isinstance(output, bool):
@@ -189,10 +212,10 @@ def encoded(output, scores):
     if isinstance(output, float):
         return FIRST + ELEMENTS.index("float64"), (), struct.pack("<d", output)
     is_list = scores and isinstance(output, (list, tuple)) and output
-    if is_list and all(isinstance(x, (int, float)) for x in output):
-        packed = struct.pack("<%dd" % len(output), *output)
+    if is_list and all(map(is_number, output)):
+        packed = struct.pack("<%dd" % len(output), *map(float, output))
         return FIRST + ELEMENTS.index("float64"), (len(output),), packed
-    return TEXT, (), json.dumps(output, ensure_ascii=False).encode("utf-8")
+    return TEXT, (), json.dumps(output, ensure_ascii=False, default=plain).encode("utf-8")
 
 
 def items(all_of_them):
@@ -206,18 +229,21 @@ def items(all_of_them):
 def outputs(function, given, scores):
     """Calls the function and returns its encoded outputs."""
     returned = function(given)
-    if isinstance(returned, (str, bytes, bytearray, dict)) or not hasattr(returned, "__len__"):
+    # A set has no order, so that its outputs belong to no sample.
+    others = (str, bytes, bytearray, dict, set, frozenset)
+    if isinstance(returned, others) or not hasattr(returned, "__len__"):
         kind = type(returned).__name__
         raise TypeError("the function returned %s; expected a list of outputs" % kind)
-    if len(returned) != len(given):
-        message = "the function returned %d outputs for %d samples"
-        raise ValueError(message % (len(returned), len(given)))
     found = []
     for output in returned:
         try:
             found.append(encoded(output, scores))
         except Exception as error:
             found.append((FAILURE, (), words(error).encode("utf-8", "replace")))
+    # Not the length: that of a table counts its rows, and it consists of columns.
+    if len(found) != len(given):
+        message = "the function returned %d outputs for %d samples"
+        raise ValueError(message % (len(found), len(given)))
     return found
 
 

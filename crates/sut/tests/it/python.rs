@@ -106,6 +106,28 @@ fn outputs_are_numbers_bytes_text_or_json() {
     assert_eq!(info.outputs[0].element, "int64");
 }
 
+/// A table of pandas has as many rows as its length states, and consists of columns.
+#[test]
+fn outputs_are_counted_one_by_one() {
+    let table = "type('Table', (), {'__len__': lambda _: 2, '__iter__': lambda _: iter('abc')})()";
+    check_fails("table", &format!("return {table}"), "returned 3 outputs for 2 samples");
+}
+
+#[test]
+fn tensors_of_types_that_numpy_lacks_are_widened() {
+    let text = "class Tensor:
+    dtype = 'torch.bfloat16'
+    def detach(self): return self
+    def cpu(self): return self
+    def float(self): return 2.5
+def f(samples):
+    return [Tensor() for _ in samples]
+";
+    let Some(code) = Code::new("widened", text) else { return };
+    let engine = code.start("f").unwrap();
+    assert_eq!(answered(&engine, &[1]), [Ok(2.5_f64.to_le_bytes().to_vec())]);
+}
+
 #[test]
 fn a_class_is_instantiated_once_and_keeps_its_state() {
     let text = "import helper
@@ -134,6 +156,9 @@ fn exceptions_and_wrong_outputs_fail_the_samples_of_their_call() {
     check_fails("none", "return None", "returned NoneType; expected a list");
     check_fails("text", "return 'ab'", "returned str; expected a list");
     check_fails("object", "return [object(), object()]", "is not JSON serializable");
+    // Functions that forget to return, and outputs without an order, are no measurement.
+    check_fails("nothing", "return [None] * len(samples)", "an output is None");
+    check_fails("set", "return {3, 4}", "returned set; expected a list");
     check_fails("deep", "return f(samples)", "RecursionError");
 }
 
@@ -311,6 +336,13 @@ def g(samples):
     return numpy.stack(samples).astype('>f4') * 2
 def h(samples):
     return [numpy.float16(3), numpy.uint32(7)][: len(samples)]
+def lists(samples):
+    return [[numpy.float32(0.5), numpy.int64(7)], {'a': numpy.ones(2)}][: len(samples)]
+def scores(samples):
+    return [list(numpy.float32([0, 2, 1])) for _ in samples]
+def odd(samples):
+    wide = numpy.longdouble(3) if samples[0].flat[0] == 0 else numpy.uint64([1, 2**63, 3])
+    return [wide for _ in samples]
 ";
     let Some(code) = Code::new("numpy", text) else { return };
     let has_numpy = Command::new("python3").args(["-c", "import numpy"]).output();
@@ -328,6 +360,15 @@ def h(samples):
     assert_eq!(answered(&engine("g"), &[1]), [Ok(doubled)]);
     let both = answered(&engine("h"), &[0, 1]);
     assert_eq!(both, [Ok(vec![0x00, 0x42]), Ok(7_i64.to_le_bytes().to_vec())]);
+    assert_eq!(texts(&engine("lists"), &[0, 1]), ["[0.5, 7]", r#"{"a": [1.0, 1.0]}"#]);
+    let classifier = PythonFunction { is_classifier: true, ..code.function("scores") };
+    let classifier = PythonEngine::start(classifier, &library).unwrap();
+    assert_eq!(answered(&classifier, &[1]), [Ok(top1::encode(1).to_vec())]);
+    // Numbers above every int64 would be negative.
+    let odd = engine("odd");
+    assert_eq!(answered(&odd, &[0]), [Ok(3_f64.to_le_bytes().to_vec())]);
+    assert_eq!(answered(&odd, &[1]), [Err(Failure::Internal)]);
+    assert!(odd.failure_reason().unwrap().contains("an output has 9223372036854775808"));
 }
 
 #[test]

@@ -31,6 +31,7 @@ use super::{
 use crate::failure::Failure;
 use crate::options::{RandomStream, RunOptions};
 use crate::outcome::explained;
+use crate::system::onnx;
 use crate::system::shapes::{self, Symbols, check_labels};
 
 /// Default number of random samples.
@@ -347,18 +348,21 @@ fn samples(
         let made = made.map_err(|error| Failure::usage(error).hint("lower --samples"))?;
         return Ok((Arc::new(made).into(), None));
     }
-    let (mut numbers, mut strings) = (Vec::new(), Vec::new());
+    let mut files = Vec::new();
     for (input, path) in &run.data {
         let inputs = match input {
             Some(name) => vec![name.clone()],
             None => inputs_of(metadata, path)?,
         };
-        for name in inputs {
-            if is_strings(metadata, &name, path) {
-                strings.push(strings_of(&name, path)?);
-            } else {
-                numbers.push((name, path.clone()));
-            }
+        files.extend(inputs.into_iter().map(|name| (name, path.clone())));
+    }
+    onnx::check_names(&files)?;
+    let (mut numbers, mut strings) = (Vec::new(), Vec::new());
+    for (name, path) in files {
+        if is_strings(metadata, &name, &path) {
+            strings.push(strings_of(&name, &path)?);
+        } else {
+            numbers.push((name, path));
         }
     }
     let Some((_, first)) = numbers.first() else {
