@@ -33,12 +33,12 @@ const MOST_REMARKS: usize = 5;
 /// each of its layers.
 ///
 /// ```
-/// use dyno_npu::deploy::shortened;
-/// let few = shortened((0..40).map(|at| format!("layer {at}")).collect());
+/// use dyno_npu::deploy::first_remarks;
+/// let few = first_remarks((0..40).map(|at| format!("layer {at}")).collect());
 /// assert_eq!((few.len(), few[5].as_str()), (6, "and 35 more such remarks"));
 /// ```
 #[must_use]
-pub fn shortened(mut remarks: Vec<String>) -> Vec<String> {
+pub fn first_remarks(mut remarks: Vec<String>) -> Vec<String> {
     if remarks.len() > MOST_REMARKS + 1 {
         let more = remarks.len() - MOST_REMARKS;
         remarks.truncate(MOST_REMARKS);

@@ -6,7 +6,7 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::plan::Plan as LoadPlan;
 use dyno_loadgen::settings::nearest;
 use dyno_loadgen::sut::SimulatedSystem;
-use dyno_npu::deploy::{Deployment, DeploymentPlan, Tenant, VersionOffer, shortened};
+use dyno_npu::deploy::{Deployment, DeploymentPlan, Tenant, VersionOffer, first_remarks};
 use dyno_npu::fleet::{Balancer, UnknownBalancer};
 use dyno_npu::lowering::{Granularity, LoweringOptions};
 use dyno_npu::profile::Picos;
@@ -115,7 +115,7 @@ impl NpuSpec {
         let plan = DeploymentPlan { npu, mapping, options: written.options, tenants, scheduler };
         let mut deployment = Deployment::new(&plan).map_err(Failure::usage)?;
         written.offer(&plan, &mut deployment)?;
-        deployment.remarks = shortened(deployment.remarks);
+        deployment.remarks = first_remarks(deployment.remarks);
         if written.versions.is_empty() {
             let remarks = unreachable_limits(&deployment);
             deployment.remarks.extend(remarks);

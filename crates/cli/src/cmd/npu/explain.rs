@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use clap::Args;
 use dyno_experiment::Failure;
-use dyno_npu::deploy::{Deployment, shortened};
+use dyno_npu::deploy::{Deployment, first_remarks};
 use dyno_npu::profile::Picos;
 use dyno_npu::schedule::{IdleTime, Scheduler, SchedulerSpec, SchedulerView, idle_time};
 use dyno_npu::streams::simulate_observed;
@@ -135,7 +135,7 @@ impl Explain {
         self.sharing.hardware.figures.without_energy("explain")?;
         let plan = self.sharing.plan(scheduler)?;
         let deployment = Deployment::for_streams(&plan).map_err(Failure::usage)?;
-        for remark in shortened(deployment.remarks.clone()) {
+        for remark in first_remarks(deployment.remarks.clone()) {
             output::say(format_args!("{remark}"));
         }
         let passes = deployment.largest();

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use clap::Args;
 use dyno_experiment::Failure;
 use dyno_npu::balance::{Bottleneck, LayerTimes, PassTotals, intensity, times};
-use dyno_npu::deploy::shortened;
+use dyno_npu::deploy::first_remarks;
 use dyno_npu::hardware::Npu;
 use dyno_npu::lowering::{Lowering, LoweringError, LoweringOptions, lower};
 use dyno_npu::mapping::Mapping;
@@ -165,7 +165,7 @@ impl MappedNetwork<'_> {
             pass.blocks, pass.compute_bound
         );
         let splits = lowering.splits.iter().map(|split| format!("split: {split}")).collect();
-        for remark in shortened(splits) {
+        for remark in first_remarks(splits) {
             let _ = writeln!(text, "{remark}");
         }
         if lowering.spilled > 0 {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use dyno_experiment::Failure;
 use dyno_npu::bounds::throughput;
-use dyno_npu::deploy::{DeploymentPlan, shortened};
+use dyno_npu::deploy::{DeploymentPlan, first_remarks};
 use dyno_npu::schedule::{SCHEDULERS, SchedulerSpec};
 use dyno_npu::spatial::Partitions;
 use dyno_npu::streams::{StreamsResult, simulate_observed};
@@ -79,7 +79,7 @@ impl Run {
             let plan = DeploymentPlan { scheduler, ..plan.clone() };
             simulations.push(Simulation::new(&plan, self.passes)?);
         }
-        for remark in shortened(simulations[0].deployment.remarks.clone()) {
+        for remark in first_remarks(simulations[0].deployment.remarks.clone()) {
             output::say(format_args!("{remark}"));
         }
         if let Some(last) = simulations.last() {
