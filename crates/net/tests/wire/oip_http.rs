@@ -40,8 +40,11 @@ fn protocol(form: Form, wanted: Option<&str>) -> Oip {
     Oip::new(Arc::new(model), form)
 }
 
+/// The model with its first output alone.
 pub fn model() -> Arc<Model> {
-    Arc::new(Model::new(&metadata(), "", library(), None).unwrap())
+    let mut metadata = metadata();
+    metadata.outputs.truncate(1);
+    Arc::new(Model::new(&metadata, "", library(), None).unwrap())
 }
 
 /// Places in sequences, and requests without one.
@@ -121,6 +124,33 @@ fn answers_are_read_as_json_and_as_bytes() {
     for piece in [3, 1000] {
         let found = read(&protocol, 200, field, &body, None, piece).unwrap();
         assert_eq!(found.data, b"\0\0\x80\x3e\0\0\xc0\x7f");
+    }
+}
+
+/// A request without `outputs` asks for all of them, as the protocol defines it.
+#[test]
+fn an_answer_has_each_output_that_was_requested() {
+    let first = r#"{"name":"output0","datatype":"INT64","shape":[1,1],"data":[258]}"#;
+    let second = |datatype: &str, shape: &str, data: &str| {
+        format!(r#",{{"name":"scores","datatype":"{datatype}","shape":{shape},"data":{data}}}"#)
+    };
+    let answer = |wanted, rest: &str| {
+        let body = format!(r#"{{"outputs":[{first}{rest}]}}"#);
+        read(&protocol(Form::Json, wanted), 200, &[], body.as_bytes(), None, 1000)
+    };
+    let hint = "; output=output0 requests only that output";
+    let whole = second("FP32", "[1,2]", "[1,2]");
+    assert!(answer(None, &whole).is_ok());
+    for (rest, words) in [
+        (String::new(), "an answer without output 'scores'"),
+        (whole.repeat(2), "an answer with output 'scores' twice"),
+        (second("INT32", "[1,2]", "[1,2]"), "output 'scores' is INT32 [1, 2], but the model"),
+        (second("FP32", "[1,3]", "[1,2,3]"), "output 'scores' is FP32 [1, 3], but the model"),
+    ] {
+        let trouble = answer(None, &rest).unwrap_err();
+        assert_eq!(trouble.kind, Kind::Mismatch);
+        assert!(trouble.words.starts_with(words) && trouble.words.ends_with(hint), "{trouble}");
+        assert!(answer(Some("output0"), &rest).is_ok(), "only the first one was requested");
     }
 }
 
@@ -522,7 +552,7 @@ fn an_answer_that_names_another_model_is_noticed() {
         let body = format!(
             r#"{{{name}"outputs":[{{"name":"output0","datatype":"INT64","shape":[1,1],"data":[1]}}]}}"#
         );
-        let mut reader = protocol(Form::Json, None).reader();
+        let mut reader = protocol(Form::Json, Some("output0")).reader();
         reader.begin(200, &crate::fields(&[])).unwrap();
         reader.data(body.as_bytes()).unwrap();
         reader.end(None).unwrap().other_model.map(|models| models.answered.to_owned())
