@@ -18,7 +18,7 @@ use dyno_results::units;
 
 use crate::environment;
 use crate::failure::Failure;
-use crate::options::{RunOptions, ShapeOption};
+use crate::options::{Requirement, RunOptions, ShapeOption};
 use crate::test::PlannedTest;
 use crate::watch::{Control, Interrupt};
 pub use report::{WorkerReport, WorkerReports};
@@ -215,7 +215,7 @@ fn is_loopback(address: &str) -> bool {
 pub(crate) type SentOption = (&'static str, fn(&RunOptions) -> Vec<String>);
 
 /// The options that a coordinator sends. A worker accepts no others.
-pub(crate) const SENT: [SentOption; 17] = [
+pub(crate) const SENT: [SentOption; 18] = [
     ("system", |run| run.system.iter().cloned().collect()),
     ("model", |run| run.model.iter().map(|path| shown(path)).collect()),
     ("data", |run| {
@@ -241,6 +241,8 @@ pub(crate) const SENT: [SentOption; 17] = [
     ("batch-wait", |run| texts(run.batch_wait.map(|ns| format!("{ns}ns")))),
     // Each worker takes its part: see `divided_limit`.
     ("max-concurrency", |run| texts(run.max_concurrency)),
+    // A worker finds delays of its client at the percentiles of these limits, too.
+    ("require", |run| run.requirements.iter().map(Requirement::written).collect()),
     // The value is set later: see `RemoteWorkers::fail_fast`.
     ("fail-fast", |_| Vec::new()),
 ];
