@@ -34,6 +34,14 @@ pub fn token() -> String {
     std::env::var(TOKEN).unwrap_or_default()
 }
 
+/// Returns a line for a command whose runs each wait for the workers; `None` without workers. `each` is such
+/// a run, in words.
+pub fn stay_line(run: &RunOptions, each: &str) -> Option<String> {
+    let workers = u64::try_from(run.remote_workers?.get()).unwrap_or(u64::MAX);
+    let workers = units::counted(workers, "worker", "workers");
+    Some(format!("each {each} waits for {workers}; start them with dyno worker --stay\n"))
+}
+
 /// The workers of a run, which must join when the first test begins.
 pub struct RemoteWorkers {
     listen: ListenSettings,

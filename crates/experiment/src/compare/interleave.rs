@@ -32,6 +32,7 @@ use crate::outcome::settings;
 use crate::run::{PreparedRun, variables};
 use crate::test::PlannedTest;
 use crate::watch::Control;
+use crate::workers::stay_line;
 
 /// The runs of a comparison to play.
 #[derive(Debug)]
@@ -257,6 +258,7 @@ impl Schedule<'_> {
         let further = if layout.slices > 1 { " .." } else { "" };
         let [in_time, of_time] =
             if is_virtual { [", in virtual time", " of real time"] } else { [""; 2] };
+        text.extend(stay_line(&self.options(0)?.run, "run"));
         text += &format!(
             "{pairs}{more}, in the order {order}{further}: at least {lasts} in total{in_time};\nno \
              pair starts that would end after {most}{of_time}\n"
