@@ -54,6 +54,8 @@ pub struct Job {
     directory: PathBuf,
     /// Why the last state is not in the directory.
     not_written: Option<Failure>,
+    /// Why the last full run is not in the directory. The state before it stays there.
+    not_stored: Option<Failure>,
     /// Lock of the directory of a new search.
     lock: Option<FolderLock>,
 }
@@ -128,6 +130,7 @@ impl Job {
             patience: Patience::new(ask.repeats),
             directory,
             not_written: None,
+            not_stored: None,
             lock: None,
         }))
     }
@@ -336,7 +339,9 @@ impl Job {
 
     /// Writes the state. If that fails, the search goes on in memory, and the next call tries again.
     fn keep(&mut self) {
-        self.not_written = self.write().err();
+        if self.not_stored.is_none() {
+            self.not_written = self.write().err();
+        }
     }
 
     fn write(&self) -> Result<(), Failure> {
@@ -350,9 +355,9 @@ impl Job {
         })
     }
 
-    /// Returns why the last state is not in the directory.
+    /// Returns why the last state, or the last full run, is not in the directory.
     pub fn not_written(&mut self) -> Option<Failure> {
-        self.not_written.take()
+        self.not_stored.take().or(self.not_written.take())
     }
 
     fn silent(&mut self, probe: &Probe, missing: u64) -> Failure {
