@@ -310,12 +310,16 @@ fn a_folder_of_a_search_or_a_comparison_has_one_writer() {
     folder.write("a.toml", config);
     folder.write("b.toml", config);
     let search = "search --system model:exponential=2ms,servers=8 --limit p99<=20ms --no-confirm";
+    let compare = "compare --interleave 2 a.toml b.toml --max-time 1ns";
+    let ran = folder.dyno(&format!("{compare} --out none")).exits(2);
+    assert!(!folder.0.join("none").exists(), "{}", ran.stderr);
     folder.dyno(&format!("{search} --out old")).exits(0);
     fs::create_dir(folder.0.join("new")).unwrap();
     for (command, name) in [
         (format!("{search} --out new"), "a search is running in new"),
         ("search --resume old".into(), "a search is running in old"),
-        ("compare --interleave 2 a.toml b.toml --out new".into(), "a comparison is running in new"),
+        // The lock comes before the probe of the rates, and before the time is checked.
+        (format!("{compare} --out new"), "a comparison is running in new"),
     ] {
         let other = fs::File::open(folder.0.join(name.rsplit(' ').next().unwrap())).unwrap();
         other.lock().unwrap();

@@ -279,6 +279,7 @@ impl Schedule<'_> {
         decide: DecisionFn<'_>,
     ) -> Result<(End, usize), Failure> {
         let clock = Clock::start();
+        let _lock = Layout::claim(directory)?;
         let Some(rates) = self.rates(directory, layout, control)? else {
             return Ok((End::Interrupted, 0));
         };
@@ -295,7 +296,6 @@ impl Schedule<'_> {
         let runs = [Vec::new(), Vec::new()];
         let mut sides = Sides { runs, configs, peer: None, missing: Vec::new() };
         let last = if self.until_decided { usize::MAX } else { self.pairs };
-        let _lock = Layout::claim(directory)?;
         for pair in 0..last {
             let begin = clock.now();
             if begin.saturating_add(longest) > self.most {
