@@ -516,8 +516,10 @@ mod tests {
         );
         check(
             &format!("version = 1\n[[tenants]]\nname = \"{}\"\n", "n".repeat(201)),
-            &["dyno.toml:2: the `name` of a tenant, which names the folder of its results, has at \
-               most 200 bytes, found 201"],
+            &[
+                "dyno.toml:2: the `name` of a tenant, which names the folder of its results, has at \
+               most 200 bytes, found 201",
+            ],
         );
     }
 
