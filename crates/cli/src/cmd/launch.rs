@@ -187,12 +187,14 @@ impl Launch {
             empty if empty.is_empty() => new_token()?,
             given => given,
         };
-        let stay = stay_flag(&self.command);
+        // The next run may load its system for long before it listens. This process ends the workers.
+        let stay = stay_flag(&self.command).map(|flag| [flag, "--within=24h"]);
         let joining = |seat: u16| {
             let (join, seat) = (format!("127.0.0.1:{port}"), seat.to_string());
             // The coordinator is the launched command itself.
             let words = ["worker", "--quiet", "--join", &join, "--seat", &seat, "--allow", "all"];
-            words.into_iter().chain(stay).map(String::from).collect::<Vec<_>>()
+            let words = words.into_iter().chain(stay.into_iter().flatten());
+            words.map(String::from).collect::<Vec<_>>()
         };
         if self.dry_run {
             let mut text = format!("dyno {}\n", coordinator.join(" "));
@@ -217,7 +219,9 @@ impl Launch {
                 helpers.push(ManagedProcess::start(command, "a worker")?);
             }
         } else {
-            let task = json!({ "port": port, "token": secret, "flags": Vec::from_iter(stay) });
+            // Ray does not place all processes at once.
+            let flags = stay.map_or(vec!["--within=600s"], Vec::from);
+            let task = json!({ "port": port, "token": secret, "flags": flags });
             helpers.push(self.ray(task, Stdio::inherit())?);
         }
         let mut command = Command::new(&own);

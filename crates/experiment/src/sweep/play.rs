@@ -264,8 +264,8 @@ fn arguments(fixed: &CommandLine, point: &Point) -> Result<Vec<String>, Failure>
     Ok(arguments)
 }
 
-/// Returns the pending points as JSON for other launchers, in their order. `--out` and the folder complete the
-/// arguments. A resumed sweep imports the results in the folders.
+/// Returns the pending points as JSON for other launchers, in the order of the sweep. `--out` and the
+/// folder complete the arguments. A resumed sweep imports the results in the folders.
 ///
 /// # Errors
 /// The state cannot be written.
