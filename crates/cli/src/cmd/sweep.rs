@@ -9,7 +9,7 @@ use dyno_experiment::options::{CommandLine, Options, SweepTable};
 use dyno_experiment::run::{command, variables};
 use dyno_experiment::sweep::bounded::BoundedSweep;
 use dyno_experiment::sweep::plan::{Request, SweepPlan, expected, merged};
-use dyno_experiment::sweep::play::{Limits, Player, StopReason, hand_out, order};
+use dyno_experiment::sweep::play::{Limits, Player, StopReason, hand_out, points_to_run};
 use dyno_experiment::sweep::resume;
 use dyno_experiment::workers::stay_line;
 use dyno_experiment::{Failure, FolderLock, Watch};
@@ -463,7 +463,7 @@ fn overview(sweep: &Sweep, table: &SweepTable, retries: bool) -> Result<String, 
     };
     let _ = writeln!(text, "{excluded}{repeats}; order {order}");
     let fixed = CommandLine::of_arguments(&definition.fixed).map_err(Failure::set_up)?;
-    let mut left = order(sweep, retries);
+    let mut left = points_to_run(sweep, retries);
     left.sort_unstable();
     let pending: Vec<&Point> = left.into_iter().map(|at| &sweep.points[at]).collect();
     let (mut total, mut is_virtual): (Nanos, bool) = (0, true);

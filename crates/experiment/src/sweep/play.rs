@@ -76,7 +76,7 @@ impl Player<'_> {
         let clock = Clock::start();
         let fixed = CommandLine::of_arguments(&self.sweep.definition.fixed);
         let fixed = fixed.map_err(Failure::set_up)?;
-        let order = order(self.sweep, self.limits.retry_failed);
+        let order = points_to_run(self.sweep, self.limits.retry_failed);
         let mut left = Vec::new();
         for &at in &order {
             left.push(plan::expected(&fixed, &self.sweep.points[at].assignments)?.unwrap_or(0));
@@ -234,7 +234,7 @@ impl Player<'_> {
 }
 
 /// Returns the indices of the points to run, in their order. With `retries`, failed points run again.
-pub fn order(sweep: &Sweep, retries: bool) -> Vec<usize> {
+pub fn points_to_run(sweep: &Sweep, retries: bool) -> Vec<usize> {
     let mut order: Vec<usize> = (0..sweep.points.len()).collect();
     if sweep.definition.order == "random" {
         Mt19937::new(sweep.definition.order_seed).shuffle(&mut order);
@@ -272,7 +272,7 @@ fn arguments(fixed: &CommandLine, point: &Point) -> Result<Vec<String>, Failure>
 pub fn hand_out(directory: &Path, sweep: &mut Sweep) -> Result<serde_json::Value, Failure> {
     let fixed = CommandLine::of_arguments(&sweep.definition.fixed).map_err(Failure::set_up)?;
     let mut points = Vec::new();
-    for point in order(sweep, false).into_iter().map(|at| &sweep.points[at]) {
+    for point in points_to_run(sweep, false).into_iter().map(|at| &sweep.points[at]) {
         points.push(serde_json::json!({
             "name": point.name,
             "folder": absolute(&directory.join(&point.folder)),
