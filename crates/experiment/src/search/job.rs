@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, WallTime};
+use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
 use dyno_loadgen::search::{
     Block, Limit, Observation, Probe, Purpose, Quantity, Rules, Search, Step,
 };
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Origin, Repetition, Setting, TestMode};
+use dyno_net::client::ClientStatistics;
 use dyno_results::search::{
     Confirmed, Definition, Disturbed, Load, Phase, Point, State, Unfinished,
 };
@@ -31,6 +33,7 @@ use crate::lock::FolderLock;
 use crate::measure::PlayedTest;
 use crate::options::{CommandLine, Options};
 use crate::run::PreparedRun;
+use crate::system::net::Remote;
 use crate::test::PlannedTest;
 use crate::watch::{Control, Interrupt};
 
@@ -390,6 +393,7 @@ impl Job {
         self.prepared.system.repeat(probe.number + 1);
         let title = format!("{} at {}", probe.number + 1, self.load.show(probe.load));
         let control = Control { most: Some(self.left()), ..control };
+        let before = self.prepared.system.remote().map(Remote::seen);
         let played = self.prepared.play_and_judge(&test, control, &title);
         self.prepared.system.repeat(0);
         let (PlayedTest { mut logs, failing, saturated, .. }, judged) = played?;
@@ -397,7 +401,8 @@ impl Job {
         let run = log.runs().last().ok_or_else(|| Failure::set_up("a run left no record"))?;
         let took = self.took(&log);
         let is_failing = failing.is_some();
-        if let Some(failing) = failing.filter(|_| !self.has_answers()) {
+        let failing = failing.filter(|_| !self.has_answers());
+        if let Some(failing) = failing.or_else(|| self.lost(before.as_ref(), &run.record)) {
             return Ok(Attempt::Failing(failing));
         }
         let is_ended = is_failing || saturated.is_some();
@@ -427,6 +432,18 @@ impl Job {
     /// Returns whether the system answered at another load, so that this load makes it fail.
     fn has_answers(&self) -> bool {
         self.state.points.iter().any(|point| point.throughput.is_some_and(|rate| rate > 0.0))
+    }
+
+    /// Returns the failures of a run after which no server can be reached: every load fails then, and none
+    /// is too high.
+    fn lost(&self, before: Option<&ClientStatistics>, record: &Record) -> Option<summary::Failing> {
+        let trouble = self.prepared.system.remote()?.lost_since(before?)?;
+        Some(summary::Failing {
+            window: "last".into(),
+            failed: record.failed.len() as u64,
+            answers: record.completed_at.len() as u64,
+            words: Some(trouble.words),
+        })
     }
 
     /// Returns how long the runs of a test took in all, ns; in real time the time since the end of
