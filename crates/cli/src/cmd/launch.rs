@@ -27,8 +27,8 @@ use crate::output;
 #[command(after_help = "\
 local and ray start the workers and the command. They exit when the command ends, with its exit code.
 For `-- sweep` and `-- tune run`, they start a job of one process for each point or trial instead.
-slurm and k8s print the input of sbatch or kubectl and submit nothing; their workers share the load of
-each point.
+slurm and k8s print the input of sbatch or kubectl and submit nothing. Their workers share the load
+of each point.
   dyno launch --on local --workers 2 -- run --system null --scenario server
   dyno launch --on ray --workers 8 -- tune run lenet.toml
   dyno launch --on slurm --workers 4 -- run --system onnx:m.onnx > job.sh && sbatch job.sh")]
