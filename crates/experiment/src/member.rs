@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_loadgen::drive::real::RealTime;
 use dyno_loadgen::drive::{Job, RunOutcome, TenantOutcome};
+use dyno_loadgen::plan::Plan;
 use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::settings::Scenario;
@@ -20,7 +21,7 @@ use dyno_net::worker::wire::Pair;
 
 use crate::gather::observer::JudgedPercentiles;
 use crate::observe::Heart;
-use crate::options::{RunOptions, find_key};
+use crate::options::{Requirement, RunOptions, find_key};
 use crate::run;
 use crate::system::System;
 use crate::system::net::{Remote, WireTimes};
@@ -35,6 +36,8 @@ pub struct WorkerRig {
     share: Share,
     system: Option<System>,
     fails_fast: bool,
+    /// Limits on the tests of the run.
+    requirements: Vec<Requirement>,
     /// Start of the test, and the client's counters at that time.
     begun: Mutex<Option<(Clock, ClientStatistics)>>,
     /// Observer of this process while a test runs.
@@ -50,9 +53,18 @@ impl WorkerRig {
             share,
             system: None,
             fails_fast: false,
+            requirements: Vec::new(),
             begun: Mutex::default(),
             heart: Mutex::default(),
         }
+    }
+
+    /// Returns the percentiles at which the coordinator judges a tenant.
+    fn judged(&self, plan: &Plan) -> JudgedPercentiles {
+        let target = plan.load.percentile();
+        let scenario = plan.load.scenario();
+        let own = self.requirements.iter().filter(|required| required.is_for(scenario));
+        JudgedPercentiles::from_limits(target, own.map(|required| required.limit(target)))
     }
 
     fn system(&self) -> &System {
@@ -79,6 +91,7 @@ impl Rig for WorkerRig {
             return Err("workers do not run simulated systems".into());
         }
         (self.system, self.fails_fast) = (Some(system), run.fails_fast.unwrap_or(false));
+        self.requirements = run.requirements;
         Ok(())
     }
 
@@ -123,11 +136,8 @@ impl Rig for WorkerRig {
             .map(|(part, tenant)| measured_part(&part.record, tenant.plan.ramp))
             .collect();
         let observer = lock(&self.heart).take().map(|heart| {
-            let targets = job
-                .tenants
-                .iter()
-                .map(|tenant| JudgedPercentiles::from_target(tenant.plan.load.percentile()));
-            let tenants: Vec<_> = measured.iter().map(|record| &**record).zip(targets).collect();
+            let judged = job.tenants.iter().map(|tenant| self.judged(&tenant.plan));
+            let tenants: Vec<_> = measured.iter().map(|record| &**record).zip(judged).collect();
             run::observer(self.system(), heart.end(ramp(job)), &tenants)
         });
         let (Some(remote), Some((clock, before))) =

@@ -18,7 +18,7 @@ use dyno_results::units;
 
 use crate::environment;
 use crate::failure::Failure;
-use crate::options::{RunOptions, ShapeOption};
+use crate::options::{Requirement, RunOptions, ShapeOption};
 use crate::test::PlannedTest;
 use crate::watch::{Control, Interrupt};
 pub use report::{WorkerReport, WorkerReports};
@@ -32,6 +32,14 @@ pub const ADDRESS: &str = "127.0.0.1:7700";
 /// Returns the token of this process; empty without one.
 pub fn token() -> String {
     std::env::var(TOKEN).unwrap_or_default()
+}
+
+/// Returns a line for a command whose runs each wait for the workers; `None` without workers. `each` is such
+/// a run, in words.
+pub fn stay_line(run: &RunOptions, each: &str) -> Option<String> {
+    let workers = u64::try_from(run.remote_workers?.get()).unwrap_or(u64::MAX);
+    let workers = units::counted(workers, "worker", "workers");
+    Some(format!("each {each} waits for {workers}; start them with dyno worker --stay\n"))
 }
 
 /// The workers of a run, which must join when the first test begins.
@@ -215,7 +223,7 @@ fn is_loopback(address: &str) -> bool {
 pub(crate) type SentOption = (&'static str, fn(&RunOptions) -> Vec<String>);
 
 /// The options that a coordinator sends. A worker accepts no others.
-pub(crate) const SENT: [SentOption; 17] = [
+pub(crate) const SENT: [SentOption; 18] = [
     ("system", |run| run.system.iter().cloned().collect()),
     ("model", |run| run.model.iter().map(|path| shown(path)).collect()),
     ("data", |run| {
@@ -241,6 +249,8 @@ pub(crate) const SENT: [SentOption; 17] = [
     ("batch-wait", |run| texts(run.batch_wait.map(|ns| format!("{ns}ns")))),
     // Each worker takes its part: see `divided_limit`.
     ("max-concurrency", |run| texts(run.max_concurrency)),
+    // A worker finds delays of its client at the percentiles of these limits, too.
+    ("require", |run| run.requirements.iter().map(Requirement::written).collect()),
     // The value is set later: see `RemoteWorkers::fail_fast`.
     ("fail-fast", |_| Vec::new()),
 ];

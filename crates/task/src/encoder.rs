@@ -189,7 +189,8 @@ impl Encoder {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         thread::scope(|scope| {
             for _ in 1..cores.min(groups.len()) {
-                scope.spawn(work);
+                // If the system starts no further thread, the others do the work.
+                let _ = thread::Builder::new().spawn_scoped(scope, work);
             }
             work();
         });

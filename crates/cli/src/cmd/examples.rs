@@ -202,7 +202,7 @@ const EXAMPLES: &[(&str, &Examples)] = &[
             ),
             (
                 "dyno launch --on slurm --workers 8 -- sweep --config dyno.toml",
-                "points of a sweep as Slurm jobs",
+                "a Slurm job whose 8 workers share the load of each point",
             ),
             (
                 "dyno launch --on k8s --image dyno:0.2 --dry-run -- run --config dyno.toml",

@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use dyno_experiment::workers::{TOKEN, token};
 use dyno_experiment::{Failure, Interrupt, LIFELINE};
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
-use dyno_net::launch::{Placement, RAY_DRIVER, manifest, script};
+use dyno_net::launch::{Placement, RAY_DRIVER, manifest, script, stay_flag};
 use dyno_results::write::pretty;
 use dyno_sut::process_group::RunningGroup;
 use dyno_sut::python::find_python;
@@ -26,8 +26,9 @@ use crate::output;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 local and ray start the workers and the command. They exit when the command ends, with its exit code.
-For `-- sweep` and `-- tune run`, each point or trial is a job of one process instead. slurm and k8s
-print the input of sbatch or kubectl and submit nothing.
+For `-- sweep` and `-- tune run`, they start a job of one process for each point or trial instead.
+slurm and k8s print the input of sbatch or kubectl and submit nothing. Their workers share the load
+of each point.
   dyno launch --on local --workers 2 -- run --system null --scenario server
   dyno launch --on ray --workers 8 -- tune run lenet.toml
   dyno launch --on slurm --workers 4 -- run --system onnx:m.onnx > job.sh && sbatch job.sh")]
@@ -186,12 +187,14 @@ impl Launch {
             empty if empty.is_empty() => new_token()?,
             given => given,
         };
+        // The next run may load its system for long before it listens. This process ends the workers.
+        let stay = stay_flag(&self.command).map(|flag| [flag, "--within=24h"]);
         let joining = |seat: u16| {
             let (join, seat) = (format!("127.0.0.1:{port}"), seat.to_string());
             // The coordinator is the launched command itself.
-            ["worker", "--quiet", "--join", &join, "--seat", &seat, "--allow", "all"]
-                .map(String::from)
-                .to_vec()
+            let words = ["worker", "--quiet", "--join", &join, "--seat", &seat, "--allow", "all"];
+            let words = words.into_iter().chain(stay.into_iter().flatten());
+            words.map(String::from).collect::<Vec<_>>()
         };
         if self.dry_run {
             let mut text = format!("dyno {}\n", coordinator.join(" "));
@@ -216,14 +219,21 @@ impl Launch {
                 helpers.push(ManagedProcess::start(command, "a worker")?);
             }
         } else {
-            let task = json!({ "port": port, "token": secret });
+            // Ray does not place all processes at once.
+            let flags = stay.map_or(vec!["--within=600s"], Vec::from);
+            let task = json!({ "port": port, "token": secret, "flags": flags });
             helpers.push(self.ray(task, Stdio::inherit())?);
         }
         let mut command = Command::new(&own);
         command.args(&coordinator).env(TOKEN, &secret);
         let main = ManagedProcess::start(command, "the command")?;
         let status = main.wait_for(&interrupt, &mut helpers)?;
-        let limit = if self.on == Engine::Local { LOCAL_LAST_WORDS } else { LAST_WORDS };
+        let limit = match self.on {
+            // They wait for a further run.
+            _ if stay.is_some() => 0,
+            Engine::Local => LOCAL_LAST_WORDS,
+            _ => LAST_WORDS,
+        };
         let clock = Clock::start();
         for helper in helpers {
             helper.end(&interrupt, limit.saturating_sub(clock.now()))?;

@@ -9,13 +9,14 @@ use dyno_experiment::options::{CommandLine, Options, SweepTable};
 use dyno_experiment::run::{command, variables};
 use dyno_experiment::sweep::bounded::BoundedSweep;
 use dyno_experiment::sweep::plan::{Request, SweepPlan, expected, merged};
-use dyno_experiment::sweep::play::{Limits, Player, StopReason, hand_out};
+use dyno_experiment::sweep::play::{Limits, Player, StopReason, hand_out, points_to_run};
 use dyno_experiment::sweep::resume;
+use dyno_experiment::workers::stay_line;
 use dyno_experiment::{Failure, FolderLock, Watch};
 use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_results::run_directory::check_free;
 use dyno_results::summary::DISCLAIMER;
-use dyno_results::sweep::{Axis, PointState, SCHEMA, SCHEMA_VERSION, State, Sweep};
+use dyno_results::sweep::{Axis, Point, PointState, SCHEMA, SCHEMA_VERSION, State, Sweep};
 use dyno_results::write::{pretty, replace};
 use dyno_results::{VERSION, units};
 
@@ -137,6 +138,9 @@ impl SweepCommand {
         }
         let plan = SweepPlan::new(request)?;
         let table = plan.table.clone();
+        if self.hand_out {
+            check_handed_out(&table)?;
+        }
         let mut sweep = begin(plan.definition, plan.points, plan.name);
         if self.dry_run {
             plan.out.as_deref().map_or(Ok(()), check_free)?;
@@ -153,6 +157,31 @@ impl SweepCommand {
             return Ok(Exit::Valid);
         }
         self.play(&directory, &mut sweep, &table)
+    }
+
+    /// Rejects a command that creates no sweep whose points `dyno launch` could run elsewhere.
+    ///
+    /// # Errors
+    /// The flag that prevents it.
+    pub fn check_launched(&self) -> Result<(), Failure> {
+        let flags = [(self.resume.is_some(), "--resume"), (self.hand_out, "--hand-out")];
+        match flags.into_iter().find(|(is_given, _)| *is_given) {
+            None => Ok(()),
+            Some((_, flag)) => {
+                let problem = format!("dyno launch begins a sweep, and does not support {flag}");
+                Err(Failure::usage(problem)
+                    .hint("dyno sweep --resume DIR runs the points that are left on this machine"))
+            }
+        }
+    }
+
+    /// Returns the flags for the end of this sweep, whose points ran elsewhere.
+    pub fn end_flags(&self) -> Vec<String> {
+        let shown =
+            [(self.json, "--json"), (self.quiet, "--quiet"), (self.no_progress, "--no-progress")];
+        let shown = shown.into_iter().filter(|(is_given, _)| *is_given);
+        let bound = self.p99_below.map(|ns| format!("--p99-below={ns}ns"));
+        bound.into_iter().chain(shown.map(|(_, flag)| flag.to_owned())).collect()
     }
 
     /// Rejects paths that are not UTF-8, because `sweep.json` stores them as text.
@@ -230,7 +259,7 @@ impl SweepCommand {
         if self.json {
             output::print(pretty(sweep))?;
         } else {
-            output::show(overview(sweep, table)?)?;
+            output::show(overview(sweep, table, self.retry_failed)?)?;
         }
         Ok(Exit::Valid)
     }
@@ -294,7 +323,7 @@ impl SweepCommand {
     ) -> Result<Exit, Failure> {
         let is_talking = !self.quiet;
         if is_talking {
-            output::say(overview(sweep, table)?);
+            output::say(overview(sweep, table, self.retry_failed)?);
         }
         let interrupt = interrupt::listen().map_err(Failure::set_up)?;
         let watched: Arc<dyn Watch> = Arc::new(Progress::new(is_talking && !self.no_progress));
@@ -342,6 +371,23 @@ impl SweepCommand {
     }
 }
 
+/// Rejects limits of a sweep whose points run elsewhere, where they have no effect.
+fn check_handed_out(table: &SweepTable) -> Result<(), Failure> {
+    let limits = [
+        (table.pause.is_some(), "pause"),
+        (table.max_time.is_some(), "max-time"),
+        (table.limit.is_some(), "limit"),
+        (table.until_saturated == Some(true), "until-saturated"),
+    ];
+    match limits.into_iter().find(|(is_given, _)| *is_given) {
+        None => Ok(()),
+        Some((_, name)) => {
+            Err(Failure::usage(format!("{name} has no effect on points that run elsewhere"))
+                .hint("remove it, or run the points on this machine, in turn, with dyno sweep"))
+        }
+    }
+}
+
 /// Writes the table for spreadsheets and the page. Returns `None` if no point has results.
 fn write_results(directory: &Path, sweep: &Sweep) -> Result<Option<PathBuf>, Failure> {
     let path = directory.join(render::sweep::CSV_FILE);
@@ -350,11 +396,7 @@ fn write_results(directory: &Path, sweep: &Sweep) -> Result<Option<PathBuf>, Fai
     Ok(dyno_report::write_inside(directory)?)
 }
 
-fn begin(
-    definition: dyno_results::sweep::Definition,
-    points: Vec<dyno_results::sweep::Point>,
-    name: String,
-) -> Sweep {
+fn begin(definition: dyno_results::sweep::Definition, points: Vec<Point>, name: String) -> Sweep {
     Sweep {
         schema: SCHEMA.into(),
         schema_version: SCHEMA_VERSION,
@@ -372,9 +414,7 @@ fn begin(
 }
 
 fn exit(stopped: StopReason, sweep: &Sweep, bounded: Option<&BoundedSweep>) -> Exit {
-    let is_done = |point: &dyno_results::sweep::Point| {
-        matches!(point.state, PointState::Done | PointState::Skipped)
-    };
+    let is_done = |point: &Point| matches!(point.state, PointState::Done | PointState::Skipped);
     match stopped {
         StopReason::Interrupted => Exit::Interrupted,
         StopReason::Failing => Exit::Aborted,
@@ -403,8 +443,9 @@ fn say_why(stopped: StopReason, sweep: &Sweep, directory: &Path) {
 /// Most points that the overview lists.
 const LISTED: usize = 8;
 
-/// Returns the number of points, the first few, and their duration.
-fn overview(sweep: &Sweep, table: &SweepTable) -> Result<String, Failure> {
+/// Returns the number of points, the first few, and their duration. With `retries`, failed points run
+/// again.
+fn overview(sweep: &Sweep, table: &SweepTable, retries: bool) -> Result<String, Failure> {
     use std::fmt::Write as _;
     let definition = &sweep.definition;
     let axis = |axis: &Axis| format!("{} ({})", axis.key, axis.values.len());
@@ -422,8 +463,9 @@ fn overview(sweep: &Sweep, table: &SweepTable) -> Result<String, Failure> {
     };
     let _ = writeln!(text, "{excluded}{repeats}; order {order}");
     let fixed = CommandLine::of_arguments(&definition.fixed).map_err(Failure::set_up)?;
-    let pending: Vec<&dyno_results::sweep::Point> =
-        sweep.points.iter().filter(|point| point.state == PointState::Pending).collect();
+    let mut left = points_to_run(sweep, retries);
+    left.sort_unstable();
+    let pending: Vec<&Point> = left.into_iter().map(|at| &sweep.points[at]).collect();
     let (mut total, mut is_virtual): (Nanos, bool) = (0, true);
     for (at, point) in pending.iter().enumerate() {
         let length = expected(&fixed, &point.assignments)?;
@@ -458,6 +500,8 @@ fn overview(sweep: &Sweep, table: &SweepTable) -> Result<String, Failure> {
     };
     let points = units::counted(pending.len() as u64, "point", "points");
     let _ = writeln!(text, "{points} to run, {length}");
+    let run = &Options::common(&fixed, variables())?.run;
+    text.extend(stay_line(run, "point"));
     if let Some(most) = table.max_time {
         let most = units::duration(most.cast_signed());
         let _ = writeln!(text, "the sweep ends after {most} at the latest");

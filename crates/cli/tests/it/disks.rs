@@ -163,6 +163,25 @@ fn a_result_that_can_be_stored_nowhere_is_printed_and_nothing_looks_whole() {
     folder.dyno(&format!("{run} --out out")).exits(0);
 }
 
+/// The raw records of the full run alone have several MB.
+#[cfg(unix)]
+#[test]
+fn a_confirmation_that_can_be_stored_nowhere_is_printed_and_made_again() {
+    let folder = Folder::new();
+    fs::create_dir(folder.0.join("rescue")).unwrap();
+    let search = "search --system model:exponential=2ms,servers=8 --limit p99<=20ms --duration 60s \
+                  --tolerance 5% --records all --no-progress --out s";
+    let ran = limited(&folder, 1_000, search).exits(3);
+    assert!(ran.stdout.contains("Confirmed: "), "{}\n{}", ran.stdout, ran.stderr);
+    let problem = "error: the results can be written neither to s/confirm";
+    assert!(ran.stderr.contains(problem), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: then continue: dyno search --resume s"), "{}", ran.stderr);
+    assert_eq!(names(&folder.0.join("s")), ["report.html", "search.json"]);
+    let again = folder.dyno("search --resume s --no-progress").exits(0);
+    assert!(again.stdout.contains("Confirmed: "), "{}", again.stdout);
+    keeps_to_schemas(&folder, "s/confirm");
+}
+
 /// Makes each replacement of a file in a folder fail, also for the superuser.
 fn block(child: &mut Child, folder: &Path, file: &str) {
     while !folder.join(file).exists() {
@@ -291,12 +310,16 @@ fn a_folder_of_a_search_or_a_comparison_has_one_writer() {
     folder.write("a.toml", config);
     folder.write("b.toml", config);
     let search = "search --system model:exponential=2ms,servers=8 --limit p99<=20ms --no-confirm";
+    let compare = "compare --interleave 2 a.toml b.toml --max-time 1ns";
+    let ran = folder.dyno(&format!("{compare} --out none")).exits(2);
+    assert!(!folder.0.join("none").exists(), "{}", ran.stderr);
     folder.dyno(&format!("{search} --out old")).exits(0);
     fs::create_dir(folder.0.join("new")).unwrap();
     for (command, name) in [
         (format!("{search} --out new"), "a search is running in new"),
         ("search --resume old".into(), "a search is running in old"),
-        ("compare --interleave 2 a.toml b.toml --out new".into(), "a comparison is running in new"),
+        // The lock comes before the probe of the rates, and before the time is checked.
+        (format!("{compare} --out new"), "a comparison is running in new"),
     ] {
         let other = fs::File::open(folder.0.join(name.rsplit(' ').next().unwrap())).unwrap();
         other.lock().unwrap();

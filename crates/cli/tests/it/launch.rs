@@ -47,6 +47,66 @@ fn points_of_a_sweep_are_jobs_whose_results_are_those_of_a_sweep() {
     assert_eq!(results(&jobs), results(&alone));
 }
 
+/// Each run of a comparison waits for the workers anew.
+#[test]
+fn workers_join_each_run_of_a_comparison() {
+    let folder = Folder::new();
+    let config = "version = 1\n[run]\nsystem = \"null\"\nscenario = [\"server\"]\nprofile = \"llm\"\n\
+                  mode = \"performance\"\nqps = 50\nduration = \"200ms\"\n";
+    folder.write("a.toml", config);
+    folder.write("b.toml", config);
+    let compare = "compare --interleave 2 a.toml b.toml --slices 1";
+    let ran = folder.dyno(&format!("launch --on local --workers 1 -- {compare} --out out"));
+    // The load of the machine may make a side INVALID.
+    assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+    assert!(ran.stderr.contains("each run waits for 1 worker"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("run 4 of 4"), "{}", ran.stderr);
+
+    let script = |command: &str| {
+        folder.dyno(&format!("launch --on slurm --workers 2 -- {command}")).exits(0).stdout
+    };
+    assert!(script("sweep --over qps=1,2").contains("--allow all --stay\n"));
+    assert!(script("run --qps 1").contains("--allow all\n"), "it has one run");
+    let pods = "launch --on k8s --image dyno:1 -- sweep --over qps=1,2";
+    assert!(folder.dyno(pods).exits(0).stdout.contains("--allow all --stay\\n"));
+}
+
+#[test]
+fn points_elsewhere_have_the_order_and_the_output_of_the_command() {
+    let folder = Folder::new();
+    let sweep = "sweep --system model:exponential=2ms --scenario server --mode performance \
+                 --qps 100 --duration 10s --over seed=1,2,3,4,5,6";
+    let launch = "launch --on local --workers 1 --";
+    let random = format!("{sweep} --order random --quiet");
+    let handed = folder.dyno(&format!("{random} --hand-out --out handed")).exits(0).json();
+    let jobs = folder.dyno(&format!("{launch} {random} --json --out jobs"));
+    assert_eq!(jobs.stderr, "", "--quiet");
+    assert_eq!(jobs.json()["state"], "complete", "--json");
+    folder.dyno(&format!("{random} --limit 2 --out alone"));
+    let alone: Value = serde_json::from_str(&folder.read("alone/sweep.json")).unwrap();
+    let played = |name: &Value| {
+        let points = alone["points"].as_array().unwrap();
+        points.iter().any(|point| &point["name"] == name && point["state"] != "pending")
+    };
+    let names: Vec<bool> = (0..6).map(|at| played(&handed["points"][at]["name"])).collect();
+    assert_eq!(names, [true, true, false, false, false, false]);
+
+    let plan = folder.dyno(&format!("{launch} {sweep} --dry-run --out none")).exits(0);
+    assert!(plan.stdout.contains("6 points to run"), "{}", plan.stdout);
+    for flag in ["--limit 1", "--max-time 1s", "--pause 1s", "--until-saturated"] {
+        let load = "sweep --system model:exponential=2ms --scenario server --over qps=1,2";
+        let ran = folder.dyno(&format!("{launch} {load} {flag} --out none")).exits(2);
+        assert!(
+            ran.stderr.contains("has no effect on points that run elsewhere"),
+            "{}",
+            ran.stderr
+        );
+    }
+    let ran = folder.dyno(&format!("{launch} sweep --resume jobs")).exits(2);
+    assert!(ran.stderr.contains("does not support --resume"), "{}", ran.stderr);
+    assert!(!folder.0.join("none").exists());
+}
+
 /// `srun` and `scontrol`, as far as the script needs them: tasks are processes here.
 const SRUN: &str = r#"#!/bin/bash
 shift

@@ -1,10 +1,14 @@
 //! Searches whose runs are disturbed by the client: they are repeated, and the peak of the client
-//! is not reported as the system's.
+//! is not reported as the system's. Searches of servers that end.
 
 mod real_time {
+    use std::io::{BufRead as _, BufReader};
+    use std::process::Stdio;
+
     use serde_json::Value;
 
     use crate::program::Folder;
+    use crate::serve::ServerProcess;
 
     /// No clock issues within a nanosecond, so that every run is disturbed.
     const LATE: &str = "search --system null --limit p99<=10s --limit lag.p99<=1ns --from 1000 \
@@ -12,6 +16,29 @@ mod real_time {
 
     fn count(found: &Value, key: &str) -> usize {
         found[key].as_array().unwrap().len()
+    }
+
+    /// Every load fails then, so that the search would go down until its time limit.
+    #[test]
+    fn a_server_that_ends_ends_the_search() {
+        let folder = Folder::new();
+        let server = ServerProcess::start(&folder, "--system null");
+        let search = format!(
+            "search --system oip:http://{}/null --shape input=1x1 --scenario server --limit p99<=10s \
+             --from 50 --to 5000 --short 1s --set max_client_lag_ns=0 --no-progress --out out",
+            server.address()
+        );
+        let mut command = folder.command(&search);
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains(" 1 bracket ")), "the first run is over");
+        drop(server);
+        let said = lines.collect::<Vec<String>>().join("\n");
+        assert_eq!(child.wait().unwrap().code(), Some(4), "{said}");
+        assert!(said.contains("cannot be reached"), "{said}");
+        assert!(said.contains("dyno search --resume out"), "{said}");
+        let state: Value = serde_json::from_str(&folder.read("out/search.json")).unwrap();
+        assert_eq!(state["state"], "aborted");
     }
 
     #[test]

@@ -320,6 +320,7 @@ fn a_point_that_fails_does_not_end_the_sweep_and_can_be_tried_again() {
     let again = |more: &str| folder.dyno(&format!("sweep --resume out {more}")).exits(1).stderr;
     assert!(!again("").contains("point 1/"), "nothing is left to do");
     let said = again("--retry-failed");
+    assert!(said.contains("\n1 point to run, "), "{said}");
     assert!(said.contains("point 1/1  tract-missing  failed"), "{said}");
 }
 

@@ -32,6 +32,7 @@ use crate::outcome::settings;
 use crate::run::{PreparedRun, variables};
 use crate::test::PlannedTest;
 use crate::watch::Control;
+use crate::workers::stay_line;
 
 /// The runs of a comparison to play.
 #[derive(Debug)]
@@ -257,6 +258,7 @@ impl Schedule<'_> {
         let further = if layout.slices > 1 { " .." } else { "" };
         let [in_time, of_time] =
             if is_virtual { [", in virtual time", " of real time"] } else { [""; 2] };
+        text.extend(stay_line(&self.options(0)?.run, "run"));
         text += &format!(
             "{pairs}{more}, in the order {order}{further}: at least {lasts} in total{in_time};\nno \
              pair starts that would end after {most}{of_time}\n"
@@ -277,6 +279,7 @@ impl Schedule<'_> {
         decide: DecisionFn<'_>,
     ) -> Result<(End, usize), Failure> {
         let clock = Clock::start();
+        let _lock = Layout::claim(directory)?;
         let Some(rates) = self.rates(directory, layout, control)? else {
             return Ok((End::Interrupted, 0));
         };
@@ -293,7 +296,6 @@ impl Schedule<'_> {
         let runs = [Vec::new(), Vec::new()];
         let mut sides = Sides { runs, configs, peer: None, missing: Vec::new() };
         let last = if self.until_decided { usize::MAX } else { self.pairs };
-        let _lock = Layout::claim(directory)?;
         for pair in 0..last {
             let begin = clock.now();
             if begin.saturating_add(longest) > self.most {

@@ -55,6 +55,22 @@ pub struct Layout {
     pub files: Vec<InputFile>,
 }
 
+/// Lock of the folder of a comparison.
+#[derive(Debug)]
+pub struct LockedFolder {
+    _lock: FolderLock,
+    /// The folder, if it did not exist before.
+    made: Option<PathBuf>,
+}
+
+/// Removes a new folder that is still empty, because the comparison could not begin.
+impl Drop for LockedFolder {
+    fn drop(&mut self) {
+        // A folder with runs is not empty, and stays.
+        let _ = self.made.as_deref().map(std::fs::remove_dir);
+    }
+}
+
 /// Position of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
@@ -120,10 +136,11 @@ impl Layout {
     ///
     /// # Errors
     /// Another comparison has the lock, or the folder cannot be created.
-    pub fn claim(directory: &Path) -> Result<FolderLock, Failure> {
+    pub fn claim(directory: &Path) -> Result<LockedFolder, Failure> {
+        let made = if directory.exists() { None } else { Some(directory.to_owned()) };
         std::fs::create_dir_all(directory)
             .map_err(|error| Failure::set_up(format!("{}: {error}", directory.display())))?;
-        FolderLock::take(directory, "comparison")
+        Ok(LockedFolder { _lock: FolderLock::take(directory, "comparison")?, made })
     }
 
     /// Writes the layout.

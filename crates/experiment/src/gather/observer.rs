@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::Record;
+use dyno_loadgen::search::{Limit, Quantity};
 use dyno_net::client::LateRead;
 use dyno_results::summary::observer::{Loss, PER_TOKEN, Pause};
 use dyno_results::summary::{Observer, Requirement};
@@ -53,6 +54,22 @@ impl JudgedPercentiles {
     pub fn from_target(target: f64) -> Self {
         let [latency, first_token, time_per_output_token] = [(); 3].map(|()| vec![target]);
         Self { latency, first_token, time_per_output_token }
+    }
+
+    /// Returns the target of a test, and the percentiles of its limits.
+    pub fn from_limits(target: f64, limits: impl Iterator<Item = Limit>) -> Self {
+        let mut found = Self::from_target(target);
+        for limit in limits {
+            let percentiles = match limit.quantity {
+                Quantity::Latency => &mut found.latency,
+                Quantity::FirstToken => &mut found.first_token,
+                Quantity::TimePerOutputToken => &mut found.time_per_output_token,
+                Quantity::Errors | Quantity::ClientLag => continue,
+            };
+            // 1 - 0.001 is not exactly 0.999.
+            percentiles.push(((1.0 - limit.allowed) * 1e9).round() / 1e9);
+        }
+        found
     }
 
     /// Returns the target of a test, and the percentiles of its requirements.
@@ -176,6 +193,7 @@ fn longest(pauses: &[Pause]) -> Vec<Pause> {
 #[cfg(test)]
 mod tests {
     use dyno_loadgen::clock::MILLISECOND;
+    use dyno_results::search::limits;
 
     use super::*;
 
@@ -254,6 +272,10 @@ mod tests {
         let judged = JudgedPercentiles::from_test(0.9, &required);
         assert_eq!(judged.time_per_output_token, [0.9, 0.95]);
         assert_eq!((&judged.latency[..], &judged.first_token[..]), (&[0.9, 0.999][..], &[0.9][..]));
+        // A worker gets the limits themselves.
+        let limits = ["p99.9<=9ms", "tpot.p95<=9ms", "errors<=1%", "lag.p99.5<=1ms"];
+        let limits = limits.map(|limit| limits::parse(limit, 0.9).unwrap());
+        assert_eq!(JudgedPercentiles::from_limits(0.9, limits.into_iter()), judged);
         let parts = [Part { judged, ..part(&record, vec![0; 2_000]) }];
         let seen = observer(observation(&[]), Reach::Network, &parts, &late);
         let named = |name: &str| seen.figures.iter().find(|figure| figure.name == name).unwrap();

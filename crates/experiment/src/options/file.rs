@@ -22,6 +22,9 @@ pub use sweep::{Annotation, SWEEP_KEYS, SweepTable};
 /// The version of the format.
 pub const VERSION: &str = "1";
 
+/// Maximum length of the name of a tenant, bytes. Names of files have 255 at most.
+const LONGEST_NAME: usize = 200;
+
 const SECTIONS: [&str; 6] = ["version", "run", "settings", "scenario", "tenants", "sweep"];
 
 /// Contents of a configuration file.
@@ -297,6 +300,14 @@ impl Reader<'_> {
             if tenant.name.is_empty() || is_taken {
                 self.problem(at, "each of [[tenants]] needs a unique `name`".into());
             }
+            let length = tenant.name.len();
+            if length > LONGEST_NAME {
+                let problem = format!(
+                    "the `name` of a tenant, which names the folder of its results, has at most \
+                     {LONGEST_NAME} bytes, found {length}"
+                );
+                self.problem(at, problem);
+            }
             file.tenants.push(tenant);
         }
     }
@@ -502,6 +513,13 @@ mod tests {
         check(
             "version = 1\n[[tenants]]\nname = \"a\"\n[[tenants]]\nname = \"a\"\n",
             &["dyno.toml:4: each of [[tenants]] needs a unique `name`"],
+        );
+        check(
+            &format!("version = 1\n[[tenants]]\nname = \"{}\"\n", "n".repeat(201)),
+            &[
+                "dyno.toml:2: the `name` of a tenant, which names the folder of its results, has at \
+               most 200 bytes, found 201",
+            ],
         );
     }
 

@@ -27,7 +27,12 @@ impl MeasuredRun {
     /// # Errors
     /// Neither the run directory nor the system's temporary directory could be written.
     pub fn stored(mut self) -> Result<Self, Failure> {
-        self.directory.not_stored.take().map_or(Ok(self), |error| Err(error.into()))
+        self.take_not_stored().map_or(Ok(self), Err)
+    }
+
+    /// Returns why the results are not stored; `None` if they are.
+    pub fn take_not_stored(&mut self) -> Option<Failure> {
+        self.directory.not_stored.take().map(Failure::from)
     }
 
     /// Returns the failures that ended the run early.

@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, WallTime};
+use dyno_loadgen::record::Record;
 use dyno_loadgen::run::TestLog;
 use dyno_loadgen::search::{
     Block, Limit, Observation, Probe, Purpose, Quantity, Rules, Search, Step,
 };
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Origin, Repetition, Setting, TestMode};
+use dyno_net::client::ClientStatistics;
 use dyno_results::search::{
     Confirmed, Definition, Disturbed, Load, Phase, Point, State, Unfinished,
 };
@@ -31,6 +33,7 @@ use crate::lock::FolderLock;
 use crate::measure::PlayedTest;
 use crate::options::{CommandLine, Options};
 use crate::run::PreparedRun;
+use crate::system::net::Remote;
 use crate::test::PlannedTest;
 use crate::watch::{Control, Interrupt};
 
@@ -54,6 +57,8 @@ pub struct Job {
     directory: PathBuf,
     /// Why the last state is not in the directory.
     not_written: Option<Failure>,
+    /// Why the last full run is not in the directory. The state before it stays there.
+    not_stored: Option<Failure>,
     /// Lock of the directory of a new search.
     lock: Option<FolderLock>,
 }
@@ -128,6 +133,7 @@ impl Job {
             patience: Patience::new(ask.repeats),
             directory,
             not_written: None,
+            not_stored: None,
             lock: None,
         }))
     }
@@ -336,7 +342,9 @@ impl Job {
 
     /// Writes the state. If that fails, the search goes on in memory, and the next call tries again.
     fn keep(&mut self) {
-        self.not_written = self.write().err();
+        if self.not_stored.is_none() {
+            self.not_written = self.write().err();
+        }
     }
 
     fn write(&self) -> Result<(), Failure> {
@@ -350,9 +358,9 @@ impl Job {
         })
     }
 
-    /// Returns why the last state is not in the directory.
+    /// Returns why the last state, or the last full run, is not in the directory.
     pub fn not_written(&mut self) -> Option<Failure> {
-        self.not_written.take()
+        self.not_stored.take().or(self.not_written.take())
     }
 
     fn silent(&mut self, probe: &Probe, missing: u64) -> Failure {
@@ -385,6 +393,7 @@ impl Job {
         self.prepared.system.repeat(probe.number + 1);
         let title = format!("{} at {}", probe.number + 1, self.load.show(probe.load));
         let control = Control { most: Some(self.left()), ..control };
+        let before = self.prepared.system.remote().map(Remote::seen);
         let played = self.prepared.play_and_judge(&test, control, &title);
         self.prepared.system.repeat(0);
         let (PlayedTest { mut logs, failing, saturated, .. }, judged) = played?;
@@ -392,7 +401,8 @@ impl Job {
         let run = log.runs().last().ok_or_else(|| Failure::set_up("a run left no record"))?;
         let took = self.took(&log);
         let is_failing = failing.is_some();
-        if let Some(failing) = failing.filter(|_| !self.has_answers()) {
+        let failing = failing.filter(|_| !self.has_answers());
+        if let Some(failing) = failing.or_else(|| self.lost(before.as_ref(), &run.record)) {
             return Ok(Attempt::Failing(failing));
         }
         let is_ended = is_failing || saturated.is_some();
@@ -422,6 +432,18 @@ impl Job {
     /// Returns whether the system answered at another load, so that this load makes it fail.
     fn has_answers(&self) -> bool {
         self.state.points.iter().any(|point| point.throughput.is_some_and(|rate| rate > 0.0))
+    }
+
+    /// Returns the failures of a run after which no server can be reached: every load fails then, and none
+    /// is too high.
+    fn lost(&self, before: Option<&ClientStatistics>, record: &Record) -> Option<summary::Failing> {
+        let trouble = self.prepared.system.remote()?.lost_since(before?)?;
+        Some(summary::Failing {
+            window: "last".into(),
+            failed: record.failed.len() as u64,
+            answers: record.completed_at.len() as u64,
+            words: Some(trouble.words),
+        })
     }
 
     /// Returns how long the runs of a test took in all, ns; in real time the time since the end of

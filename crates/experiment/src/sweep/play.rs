@@ -76,7 +76,7 @@ impl Player<'_> {
         let clock = Clock::start();
         let fixed = CommandLine::of_arguments(&self.sweep.definition.fixed);
         let fixed = fixed.map_err(Failure::set_up)?;
-        let order = self.order();
+        let order = points_to_run(self.sweep, self.limits.retry_failed);
         let mut left = Vec::new();
         for &at in &order {
             left.push(plan::expected(&fixed, &self.sweep.points[at].assignments)?.unwrap_or(0));
@@ -90,7 +90,7 @@ impl Player<'_> {
             if self.sweep.points[at].state == PointState::Skipped {
                 continue;
             }
-            if self.limits.limit.is_some_and(|limit| turn >= limit) {
+            if self.limits.limit.is_some_and(|limit| ran >= limit as u64) {
                 return self.stop(StopReason::Limit);
             }
             if turn > 0 {
@@ -147,23 +147,6 @@ impl Player<'_> {
             point.state = PointState::Skipped;
             point.message = Some(format!("{} saturated the system", this.name));
         }
-    }
-
-    /// Returns the indices of the points to run, in their order.
-    fn order(&self) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.sweep.points.len()).collect();
-        if self.sweep.definition.order == "random" {
-            Mt19937::new(self.sweep.definition.order_seed).shuffle(&mut order);
-        }
-        order.retain(|&at| match self.sweep.points[at].state {
-            PointState::Pending => true,
-            PointState::Failed => self.limits.retry_failed,
-            PointState::Done
-            | PointState::Undecided
-            | PointState::Invalid
-            | PointState::Skipped => false,
-        });
-        order
     }
 
     fn is_over(&self, clock: &Clock) -> Option<StopReason> {
@@ -250,6 +233,22 @@ impl Player<'_> {
     }
 }
 
+/// Returns the indices of the points to run, in their order. With `retries`, failed points run again.
+pub fn points_to_run(sweep: &Sweep, retries: bool) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..sweep.points.len()).collect();
+    if sweep.definition.order == "random" {
+        Mt19937::new(sweep.definition.order_seed).shuffle(&mut order);
+    }
+    order.retain(|&at| match sweep.points[at].state {
+        PointState::Pending => true,
+        PointState::Failed => retries,
+        PointState::Done | PointState::Undecided | PointState::Invalid | PointState::Skipped => {
+            false
+        }
+    });
+    order
+}
+
 fn absolute(folder: &Path) -> PathBuf {
     std::path::absolute(folder).unwrap_or_else(|_| PathBuf::from(folder))
 }
@@ -265,15 +264,15 @@ fn arguments(fixed: &CommandLine, point: &Point) -> Result<Vec<String>, Failure>
     Ok(arguments)
 }
 
-/// Returns the pending points as JSON for other launchers. `--out` and the folder complete the
-/// arguments. A resumed sweep imports the results in the folders.
+/// Returns the pending points as JSON for other launchers, in the order of the sweep. `--out` and the
+/// folder complete the arguments. A resumed sweep imports the results in the folders.
 ///
 /// # Errors
 /// The state cannot be written.
 pub fn hand_out(directory: &Path, sweep: &mut Sweep) -> Result<serde_json::Value, Failure> {
     let fixed = CommandLine::of_arguments(&sweep.definition.fixed).map_err(Failure::set_up)?;
     let mut points = Vec::new();
-    for point in sweep.points.iter().filter(|point| point.state == PointState::Pending) {
+    for point in points_to_run(sweep, false).into_iter().map(|at| &sweep.points[at]) {
         points.push(serde_json::json!({
             "name": point.name,
             "folder": absolute(&directory.join(&point.folder)),

@@ -70,7 +70,12 @@ pub fn run(
     process_group::separate(&mut command);
     let mut child = command.spawn()?;
     let mut lifeline = child.stdin.take();
-    let lines = listen(child.stderr.take().expect("stderr is a pipe"));
+    let stderr = child.stderr.take().expect("stderr is a pipe");
+    let lines = listen(stderr).inspect_err(|_| {
+        // It has just begun. If it cannot be ended, it ends with its standard input.
+        let _ = child.kill();
+        let _ = child.wait();
+    })?;
     let (mut said, mut cut_at) = (Vec::new(), None);
     loop {
         match lines.recv_timeout(GLANCE) {
@@ -113,9 +118,9 @@ fn kill_if_stubborn(child: &mut Child, cut_at: Option<Nanos>, now: Nanos) -> io:
 }
 
 /// Returns the lines of a process until it closes its stderr.
-fn listen(stderr: ChildStderr) -> mpsc::Receiver<String> {
+fn listen(stderr: ChildStderr) -> io::Result<mpsc::Receiver<String>> {
     let (sender, lines) = mpsc::channel();
-    std::thread::spawn(move || {
+    std::thread::Builder::new().spawn(move || {
         let mut reader = BufReader::new(stderr);
         loop {
             let mut line = Vec::new();
@@ -128,8 +133,8 @@ fn listen(stderr: ChildStderr) -> mpsc::Receiver<String> {
                 return;
             }
         }
-    });
-    lines
+    })?;
+    Ok(lines)
 }
 
 /// Waits and calls `look_on` meanwhile.

@@ -199,10 +199,18 @@ impl Program {
             return vec![self.one(only, interrupt)];
         }
         std::thread::scope(|scope| {
-            let each = trials.iter().map(|trial| scope.spawn(|| self.one(trial, interrupt)));
-            let threads: Vec<_> = each.collect();
-            let ended = threads.into_iter().map(std::thread::ScopedJoinHandle::join);
-            ended.map(|answer| answer.expect("a trial does not panic")).collect()
+            let started = trials.iter().map(|trial| {
+                let evaluate = move || self.one(trial, interrupt);
+                let thread = std::thread::Builder::new().spawn_scoped(scope, evaluate);
+                // If the system starts no further thread, this one evaluates the trial.
+                thread.map_err(|_| evaluate())
+            });
+            let started: Vec<_> = started.collect();
+            let ended = started.into_iter().map(|trial| match trial {
+                Ok(thread) => thread.join().expect("a trial does not panic"),
+                Err(answer) => answer,
+            });
+            ended.collect()
         })
     }
 
@@ -315,8 +323,16 @@ impl Program {
         };
         let _running = RunningGroup::register(&child);
         let (sender, outputs) = mpsc::channel();
-        listen(child.stdout.take().expect("stdout is a pipe"), 0, sender.clone());
-        listen(child.stderr.take().expect("stderr is a pipe"), 1, sender);
+        let stdout = child.stdout.take().expect("stdout is a pipe");
+        let stderr = child.stderr.take().expect("stderr is a pipe");
+        if let Err(error) =
+            listen(stdout, 0, sender.clone()).and_then(|()| listen(stderr, 1, sender))
+        {
+            process_group::signal(&child, GroupSignal::Kill);
+            // The process has ended, or cannot be ended.
+            let _ = child.wait();
+            return Err(Stop::Failed(format!("the output of `{text}` cannot be read: {error}")));
+        }
         let mut printed = [PrintedText::default(), PrintedText::default()];
         let ended = self.wait(&mut child, &outputs, &mut printed, interrupt);
         // Remaining processes would hold the pipes and slow down the next trial.
@@ -386,12 +402,15 @@ impl Program {
 }
 
 /// Sends the last part of a stream when it ends.
+///
+/// # Errors
+/// The system starts no further thread.
 fn listen(
     mut stream: impl Read + Send + 'static,
     number: usize,
     sender: mpsc::Sender<(usize, PrintedText)>,
-) {
-    std::thread::spawn(move || {
+) -> io::Result<()> {
+    let read = move || {
         let (mut kept, mut is_cut) = (Vec::new(), false);
         let mut chunk = vec![0; 1 << 16];
         loop {
@@ -409,7 +428,8 @@ fn listen(
         // The receiver may have stopped waiting.
         let text = String::from_utf8_lossy(&kept).into_owned();
         let _ = sender.send((number, PrintedText { text, is_cut }));
-    });
+    };
+    std::thread::Builder::new().spawn(read).map(drop)
 }
 
 /// Returns the first group of the last match as a number.

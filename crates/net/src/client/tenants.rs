@@ -9,6 +9,7 @@ use dyno_loadgen::sut::{InFlight, QuerySample, SampleMemory, SystemUnderTest};
 
 use super::{AnswerText, Client, ClientStatistics, LateRead, Library, RetryTimes};
 use crate::ledger::Entry;
+use crate::trouble::Trouble;
 
 /// Clients, one of which serves each tenant.
 pub struct Clients {
@@ -34,6 +35,14 @@ impl Clients {
     fn client_of(&self, tenant: u8) -> &Client {
         let number = self.of_tenant.get(usize::from(tenant)).copied().unwrap_or(0);
         &self.clients[number]
+    }
+
+    /// Checks that each client has a connection to a server, and waits for those that it establishes.
+    ///
+    /// # Errors
+    /// The trouble of the first client without one.
+    pub fn reach(&self) -> Result<(), Trouble> {
+        self.clients.iter().try_for_each(Client::reach)
     }
 
     /// Returns the combined statistics of all clients.

@@ -144,7 +144,8 @@ impl FaultServer {
                 }
                 let Ok(stream) = stream else { continue };
                 let shared = accepting.clone();
-                std::thread::spawn(move || shared.serve(&stream));
+                // If the system starts no further thread, the connection is closed.
+                let _ = std::thread::Builder::new().spawn(move || shared.serve(&stream));
             }
         })?;
         Ok(Self { address, shared, thread: Some(thread) })

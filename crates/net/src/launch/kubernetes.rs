@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Placement, WITHIN, quoted};
+use super::{Placement, quoted};
 
 /// Returns a `List` for `kubectl apply`, in JSON, which is YAML.
 ///
@@ -13,11 +13,12 @@ use super::{Placement, WITHIN, quoted};
 pub fn manifest(placement: &Placement) -> Value {
     let Placement { name, program, workers, port, image, .. } = placement;
     let (coordinator, program) = (placement.coordinator(), quoted(program));
+    let flags = placement.worker_flags();
     // Pods of an Indexed Job are named NAME-INDEX, also in DNS.
     let script = format!(
         "if [ \"$JOB_COMPLETION_INDEX\" -eq 0 ]; then exec {coordinator}; fi\n\
          exec {program} worker --join {name}-0.{name}:{port} --seat \"$JOB_COMPLETION_INDEX\" \
-         --within {WITHIN} --allow all\n"
+         {flags}\n"
     );
     let labels = json!({ "app.kubernetes.io/name": "dyno", "app.kubernetes.io/instance": name });
     let token = json!({ "secretKeyRef": { "name": format!("{name}-token"), "key": "token" } });

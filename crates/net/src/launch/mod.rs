@@ -31,6 +31,12 @@ pub struct Placement {
 }
 
 impl Placement {
+    /// Returns the flags of all workers.
+    fn worker_flags(&self) -> String {
+        let stay = stay_flag(&self.command).map(|flag| format!(" {flag}")).unwrap_or_default();
+        format!("--within {WITHIN} --allow all{stay}")
+    }
+
     /// Returns the coordinator's command line for a shell.
     fn coordinator(&self) -> String {
         let mut words = vec![self.program.clone()];
@@ -41,6 +47,17 @@ impl Placement {
         words.push(format!("0.0.0.0:{}", self.port));
         words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// Commands with several runs, each of which waits for the workers.
+const SEVERAL_RUNS: [&str; 3] = ["audit", "compare", "sweep"];
+
+/// Returns the flag of `dyno worker` that a command needs: workers of a command with several runs join each
+/// of them.
+#[must_use]
+pub fn stay_flag(command: &[String]) -> Option<&'static str> {
+    let first = command.first()?;
+    SEVERAL_RUNS.contains(&&first[..]).then_some("--stay")
 }
 
 /// Quotes a word for POSIX shells.
@@ -58,6 +75,15 @@ const WITHIN: &str = "600s";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn workers_of_several_runs_stay() {
+        let flag =
+            |command: &str| stay_flag(&command.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert_eq!([flag("run --name sweep"), flag("search")], [None; 2]);
+        let several = ["sweep --over qps=1,2", "compare --interleave 2 a b", "audit TEST04"];
+        assert_eq!(several.map(flag), [Some("--stay"); 3]);
+    }
 
     #[test]
     fn words_reach_the_program_as_they_were() {

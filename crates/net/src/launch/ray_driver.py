@@ -120,9 +120,9 @@ def run_workers(task):
     for seat, node in enumerate(placements(task["workers"]), start=1):
         strategy = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
         place = Place.options(scheduling_strategy=strategy).remote()
-        arguments = ["--join", f"{host}:{task['port']}", "--seat", str(seat), "--within", "600s"]
+        arguments = ["--join", f"{host}:{task['port']}", "--seat", str(seat)]
         # The coordinator is the command of the same user, and only both know the token.
-        arguments += ["--allow", "all"]
+        arguments += ["--allow", "all", *task["flags"]]
         pid = ray.get(place.start.remote(task["program"], arguments, task["token"]))
         say(f"worker {seat} on node {node['NodeID'][:8]} ({node['NodeManagerAddress']}), process {pid}")
         places.append(place)

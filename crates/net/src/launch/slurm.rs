@@ -1,12 +1,13 @@
 //! Slurm batch script: one job, whose task 0 is the coordinator.
 
-use super::{Placement, WITHIN, quoted};
+use super::{Placement, quoted};
 
 /// Returns the script for `sbatch`.
 #[must_use]
 pub fn script(placement: &Placement) -> String {
     let Placement { name, program, workers, port, .. } = placement;
     let (tasks, coordinator, program) = (workers + 1, placement.coordinator(), quoted(program));
+    let flags = placement.worker_flags();
     format!(
         r#"#!/bin/bash
 #SBATCH --job-name={name}
@@ -14,8 +15,8 @@ pub fn script(placement: &Placement) -> String {
 #SBATCH --spread-job
 #SBATCH --output={name}-%j.txt
 
-# Task 0 coordinates; the others join it and share the load. Ask for nodes, cores and time with
-# more lines like those above, or with flags of sbatch.
+# Task 0 coordinates; the others join it and share the load. Workers with --stay end --within after
+# the last run. Ask for nodes, cores and time with more lines like those above, or with flags of sbatch.
 set -euo pipefail
 
 # Known to the tasks of this job alone, unless it is set already.
@@ -27,7 +28,7 @@ task() {{
     if [ "$SLURM_PROCID" -eq 0 ]; then
         exec {coordinator}
     fi
-    exec {program} worker --join "$DYNO_COORDINATOR:{port}" --seat "$SLURM_PROCID" --within {WITHIN} --allow all
+    exec {program} worker --join "$DYNO_COORDINATOR:{port}" --seat "$SLURM_PROCID" {flags}
 }}
 export -f task
 

@@ -220,8 +220,7 @@ impl Reader for HttpReader {
         let body = self.body.split().freeze();
         let response = InferResponse::from_http(&body, self.head_length)?;
         self.answered.clone_from(&response.model_name);
-        self.model.check_others(&response)?;
-        self.data = self.model.take(response)?;
+        self.data = self.model.take(response, true)?;
         let other_model = OtherModel::between(self.model.name(), &self.answered);
         Ok(Answer { other_model, ..Answer::without_tokens(&self.data) })
     }
@@ -276,11 +275,7 @@ impl GrpcReader {
             return Ok(());
         }
         self.answered.clone_from(&response.model_name);
-        // The answers of a stream may share the outputs.
-        if !self.is_stream {
-            self.model.check_others(&response)?;
-        }
-        let data = self.model.take(response)?;
+        let data = self.model.take(response, !self.is_stream)?;
         self.data.extend_from_slice(&data);
         self.count += 1;
         Ok(())

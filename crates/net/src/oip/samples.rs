@@ -64,8 +64,8 @@ pub struct Model {
     declared: Vec<Option<Vec<i64>>>,
     /// Evaluated output, if the server listed its outputs.
     output: Option<TensorMetadata>,
-    /// Names of the other outputs that the server listed, if requests ask for all of them.
-    others: Vec<String>,
+    /// Further outputs that an answer must have: without `wanted`, a request asks for all.
+    others: Vec<TensorMetadata>,
     /// Name of the requested output, if set.
     wanted: Option<String>,
     /// Element type of the first answer.
@@ -124,14 +124,17 @@ impl Model {
             );
             return Err(Trouble::new(Kind::Mismatch, words));
         }
-        let others = metadata.outputs.iter().skip(1).filter(|_| wanted.is_none());
+        let others = match &wanted {
+            Some(_) => Vec::new(),
+            None => metadata.outputs.iter().skip(1).cloned().collect(),
+        };
         Ok(Self {
-            others: others.map(|output| output.name.clone()).collect(),
             name: metadata.name.clone(),
             version: version.into(),
             is_batched,
             declared,
             output: output.cloned(),
+            others,
             wanted,
             answered: OnceLock::new(),
             samples,
@@ -198,51 +201,50 @@ impl Model {
         })
     }
 
-    /// Checks that an answer has the outputs that are not evaluated. A server that leaves one out has done
-    /// less work than the request asks for.
-    ///
-    /// # Errors
-    /// An output that the answer lacks.
-    pub(super) fn check_others(&self, response: &InferResponse) -> Result<(), Trouble> {
-        let is_there = |name: &String| response.outputs.iter().any(|output| output.name == *name);
-        let Some(missing) = self.others.iter().find(|name| !is_there(name)) else { return Ok(()) };
-        let evaluated = self.output.as_ref().map_or("NAME", |output| &*output.name);
-        let words = format!(
-            "an answer without output '{missing}', which the model declares; output={evaluated} \
-             requests one output alone"
-        );
-        Err(Trouble::new(Kind::Mismatch, words))
-    }
-
-    /// Returns the elements of the evaluated output, unconverted.
-    pub(super) fn take(&self, response: InferResponse) -> Result<Bytes, Trouble> {
+    /// Returns the elements of the evaluated output, unconverted. An answer that `is_whole` must also have
+    /// the other outputs; each answer of a stream may have some of them.
+    pub(super) fn take(&self, response: InferResponse, is_whole: bool) -> Result<Bytes, Trouble> {
+        let mut outputs = response.outputs;
         let name = self.wanted.as_deref().or(self.output.as_ref().map(|output| &*output.name));
-        let mut outputs = response.outputs.into_iter();
-        let found = match name {
-            Some(name) => outputs.find(|output| output.name == name),
-            None => outputs.next(),
-        };
-        let Some(found) = found else {
-            let words = format!("an answer without output '{}'", name.unwrap_or("(any)"));
-            return Err(Trouble::new(Kind::Mismatch, words));
-        };
-        if outputs.any(|output| output.name == found.name) {
-            let words = format!("an answer with output '{}' twice", found.name);
-            return Err(Trouble::new(Kind::Mismatch, words));
+        let at = place(&outputs, name, self.output.as_ref())?;
+        for other in self.others.iter().filter(|_| is_whole) {
+            place(&outputs, Some(&other.name), Some(other)).map_err(|trouble| {
+                let alone = name.unwrap_or_default();
+                let words = format!("{trouble}; output={alone} requests only that output");
+                Trouble::new(trouble.kind, words)
+            })?;
         }
-        if let Some(said) = &self.output
-            && !(said.datatype == found.datatype.name() && is_of(&said.shape, &found.shape))
-        {
-            return Err(Trouble::new(
-                Kind::Mismatch,
-                format!(
-                    "output '{}' is {} {:?}, but the model declares {} {:?}",
-                    found.name, found.datatype, found.shape, said.datatype, said.shape
-                ),
-            ));
-        }
+        let found = outputs.swap_remove(at);
         self.answered.get_or_init(|| found.datatype);
         Ok(found.data)
+    }
+}
+
+/// Returns the place of the output with this name, or of the first one, which must be as declared.
+fn place(
+    outputs: &[Tensor],
+    name: Option<&str>,
+    declared: Option<&TensorMetadata>,
+) -> Result<usize, Trouble> {
+    let mismatch = |words: String| Err(Trouble::new(Kind::Mismatch, words));
+    let is_named = |output: &Tensor| name.is_none_or(|name| output.name == name);
+    let Some(at) = outputs.iter().position(is_named) else {
+        return mismatch(format!("an answer without output '{}'", name.unwrap_or("(any)")));
+    };
+    let found = &outputs[at];
+    if outputs[at + 1..].iter().any(|output| output.name == found.name) {
+        return mismatch(format!("an answer with output '{}' twice", found.name));
+    }
+    match declared {
+        Some(said)
+            if !(said.datatype == found.datatype.name() && is_of(&said.shape, &found.shape)) =>
+        {
+            mismatch(format!(
+                "output '{}' is {} {:?}, but the model declares {} {:?}",
+                found.name, found.datatype, found.shape, said.datatype, said.shape
+            ))
+        }
+        _ => Ok(at),
     }
 }
 

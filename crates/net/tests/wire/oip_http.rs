@@ -40,7 +40,7 @@ fn protocol(form: Form, wanted: Option<&str>) -> Oip {
     Oip::new(Arc::new(model), form)
 }
 
-/// A model that declares one output.
+/// The model with its first output alone.
 pub fn model() -> Arc<Model> {
     let mut metadata = metadata();
     metadata.outputs.truncate(1);
@@ -127,6 +127,36 @@ fn answers_are_read_as_json_and_as_bytes() {
     }
 }
 
+/// A request without `outputs` asks for all of them, as the protocol defines it.
+#[test]
+fn an_answer_has_each_output_that_was_requested() {
+    let first = r#"{"name":"output0","datatype":"INT64","shape":[1,1],"data":[258]}"#;
+    let second = |datatype: &str, shape: &str, data: &str| {
+        format!(r#",{{"name":"scores","datatype":"{datatype}","shape":{shape},"data":{data}}}"#)
+    };
+    let answer = |wanted, rest: &str| {
+        let body = format!(r#"{{"outputs":[{first}{rest}]}}"#);
+        read(&protocol(Form::Json, wanted), 200, &[], body.as_bytes(), None, 1000)
+    };
+    let hint = "; output=output0 requests only that output";
+    let whole = second("FP32", "[1,2]", "[1,2]");
+    assert!(answer(None, &whole).is_ok());
+    let reversed = format!(r#"{{"outputs":[{},{first}]}}"#, &whole[1..]);
+    let reversed = read(&protocol(Form::Json, None), 200, &[], reversed.as_bytes(), None, 1000);
+    assert_eq!(reversed.unwrap().data, 258_i64.to_le_bytes());
+    for (rest, words) in [
+        (String::new(), "an answer without output 'scores'"),
+        (whole.repeat(2), "an answer with output 'scores' twice"),
+        (second("INT32", "[1,2]", "[1,2]"), "output 'scores' is INT32 [1, 2], but the model"),
+        (second("FP32", "[1,3]", "[1,2,3]"), "output 'scores' is FP32 [1, 3], but the model"),
+    ] {
+        let trouble = answer(None, &rest).unwrap_err();
+        assert_eq!(trouble.kind, Kind::Mismatch);
+        assert!(trouble.words.starts_with(words) && trouble.words.ends_with(hint), "{trouble}");
+        assert!(answer(Some("output0"), &rest).is_ok(), "only the first one was requested");
+    }
+}
+
 #[test]
 fn binary_tensors_without_the_length_of_the_json_are_named() {
     let head = concat!(
@@ -186,29 +216,6 @@ fn what_is_no_answer_is_told() {
     assert_eq!(output("[-1,1]", "INT64", "[1]"), Kind::Malformed);
     assert_eq!(output("[9223372036854775807,9]", "INT64", "[1]"), Kind::Malformed);
     assert_eq!(output("[1,1]", "INT9", "[1]"), Kind::Malformed);
-}
-
-#[test]
-fn an_answer_has_all_outputs_that_its_request_asks_for() {
-    let one = |name: &str| match name {
-        "scores" => r#"{"name":"scores","shape":[1,2],"datatype":"FP32","data":[0.5,1]}"#,
-        _ => r#"{"name":"output0","shape":[1,1],"datatype":"INT64","data":[1]}"#,
-    };
-    let read = |wanted: Option<&str>, names: &[&str]| {
-        let outputs: Vec<&str> = names.iter().map(|name| one(name)).collect();
-        let body = format!("{{\"outputs\":[{}]}}", outputs.join(","));
-        read(&protocol(Form::Json, wanted), 200, &[], body.as_bytes(), None, 9)
-    };
-    for order in [["output0", "scores"], ["scores", "output0"]] {
-        assert_eq!(read(None, &order).unwrap().data, 1_i64.to_le_bytes());
-    }
-    let trouble = read(None, &["output0"]).unwrap_err();
-    assert_eq!(trouble.kind, Kind::Mismatch);
-    let words = "an answer without output 'scores', which the model declares; output=output0 \
-                 requests one output alone";
-    assert_eq!(trouble.words, words);
-    assert!(read(Some("output0"), &["output0"]).is_ok());
-    assert!(read(Some("scores"), &["scores"]).is_ok());
 }
 
 #[test]

@@ -43,6 +43,8 @@ pub struct RowModel {
     largest: usize,
     /// Why requests cannot share calls, as a call has shown.
     contradiction: OnceLock<String>,
+    /// First request that was answered alone.
+    answered: OnceLock<Vec<Value>>,
     rules: RequestRules,
     call: Box<RowFunction>,
     optional: Option<OptionalInputs>,
@@ -72,8 +74,8 @@ impl RowModel {
         let largest = if shares { info.largest_batch.max(1) } else { 1 };
         let info = EngineInfo { largest_batch: largest, ..info };
         let (name, rules, optional) = (name.into(), RequestRules::default(), None);
-        let contradiction = OnceLock::new();
-        Self { name, inputs, info, largest, contradiction, rules, call, optional }
+        let (contradiction, answered) = (OnceLock::new(), OnceLock::new());
+        Self { name, inputs, info, largest, contradiction, answered, rules, call, optional }
     }
 
     /// Returns the model with inputs that requests may omit, and their defaults. `call` computes a
@@ -190,10 +192,19 @@ impl RowModel {
         a.iter().zip(b).all(|(a, b)| a.shape[1..] == b.shape[1..])
     }
 
+    /// Computes a request. If that fails, and a request that was answered before still is, the model
+    /// rejects the numbers or the shapes of this one.
     fn answer_alone(&self, request: &[Value]) -> Result<Vec<Value>, Refusal> {
         let optional = self.optional.as_ref().filter(|_| self.has_optional(request));
         let call = optional.map_or(&self.call, |optional| &optional.call);
-        call(request).map_err(|why| (Failure::Internal, why))
+        let answer = call(request);
+        if answer.is_ok() && optional.is_none() {
+            self.answered.get_or_init(|| request.to_vec());
+        }
+        answer.map_err(|why| match self.answered.get() {
+            Some(answered) if (self.call)(answered).is_ok() => (Failure::Rejected, why),
+            _ => (Failure::Internal, why),
+        })
     }
 
     /// Returns whether a request has optional inputs.
@@ -360,6 +371,7 @@ impl fmt::Debug for RowModel {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, Mutex};
 
     use super::*;
@@ -424,7 +436,31 @@ mod tests {
         let model = sums(None, &calls);
         let found = answers(&model, &[value(&[1, 1], &[2.0]), value(&[1, 1], &[-1.0])]);
         assert_eq!(found, [Ok(vec![2.0]), Err("a number below 0".to_owned())]);
-        assert_eq!(*calls.lock().unwrap(), [2, 1, 1]);
+        // The last call shows that the model still works.
+        assert_eq!(*calls.lock().unwrap(), [2, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_request_that_fails_is_rejected_by_a_model_that_works() {
+        let broken = Arc::new(AtomicBool::new(false));
+        let is_broken = Arc::clone(&broken);
+        let input = ModelInput { name: "x".into(), element: Element::F32, shape: vec![None] };
+        let call = move |inputs: &[Value]| {
+            let is_odd = inputs[0].elements.to_f32().iter().any(|x| *x < 0.0);
+            if is_odd || is_broken.load(Ordering::Relaxed) {
+                return Err("a failure".to_owned());
+            }
+            Ok(inputs.to_vec())
+        };
+        let model = RowModel::new("made", vec![input], EngineInfo::default(), Box::new(call));
+        let failure = |number: f32| {
+            let request = [value(&[1], &[number])];
+            model.infer(&[&request]).remove(0).err().map(|(failure, _)| failure)
+        };
+        assert_eq!(failure(-1.0), Some(Failure::Internal), "it has answered nothing yet");
+        assert_eq!([failure(1.0), failure(-1.0)], [None, Some(Failure::Rejected)]);
+        broken.store(true, Ordering::Relaxed);
+        assert_eq!([failure(1.0), failure(-1.0)], [Some(Failure::Internal); 2]);
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl<M: InferenceModel> StatefulModel<M> {
             input.shape.first() == Some(&None) && value.shape.first().is_some_and(|rows| *rows != 1)
         });
         let is_open = |state: &State| self.inner.inputs()[state.input].shape.contains(&None);
-        if failure == Failure::Internal && has_rows && self.states.iter().any(is_open) {
+        if has_rows && self.states.iter().any(is_open) {
             let why = format!("{why}; a request of a sequence has one row");
             return (Failure::Rejected, why);
         }

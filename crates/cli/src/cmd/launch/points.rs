@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Engine, Launch, ManagedProcess, PAUSE, exit_of, this_program};
-use crate::interrupt;
-
+use crate::cmd::{self, Dyno};
 use crate::exit::Exit;
+use crate::interrupt;
 use crate::output;
 
 /// The output of `dyno sweep --hand-out`.
@@ -29,11 +29,18 @@ struct Point {
 
 /// Creates the sweep, runs its points as jobs, and collects their results.
 pub(super) fn run(launch: &Launch) -> Result<Exit, Failure> {
+    let words = ["dyno"].into_iter().chain(launch.command.iter().map(String::as_str));
+    let sweep = match Dyno::read(words.map(Into::into).collect()) {
+        Ok(Dyno { command: cmd::Command::Sweep(sweep) }) => sweep,
+        Ok(_) => unreachable!("the first word is sweep"),
+        Err(error) => return Ok(cmd::usage(&error)),
+    };
+    sweep.check_launched()?;
     let own = this_program()?;
     let mut command = Command::new(&own);
     command.args(&launch.command);
-    if launch.dry_run {
-        let status = command.arg("--dry-run").status();
+    if launch.dry_run || sweep.dry_run {
+        let status = command.args((!sweep.dry_run).then_some("--dry-run")).status();
         return status.map(exit_of).map_err(|error| Failure::set_up(error.to_string()));
     }
     command.arg("--hand-out").stdin(Stdio::null()).stderr(Stdio::inherit());
@@ -46,7 +53,7 @@ pub(super) fn run(launch: &Launch) -> Result<Exit, Failure> {
     let interrupt = interrupt::listen().map_err(Failure::set_up)?;
     match launch.on {
         Engine::Ray => on_ray(launch, &hand_out, &interrupt)?,
-        _ => here(launch, &hand_out, &interrupt)?,
+        _ => here(launch, &hand_out, &interrupt, sweep.quiet)?,
     }
     if interrupt.is_asked() {
         output::say(format_args!("continue with: dyno sweep --resume {}", hand_out.directory));
@@ -54,19 +61,10 @@ pub(super) fn run(launch: &Launch) -> Result<Exit, Failure> {
     }
     // Collects complete points, and runs the others here.
     let mut command = Command::new(&own);
-    command.args(["sweep", "--resume", &hand_out.directory]).args(gate(&launch.command));
+    command.args(["sweep", "--resume", &hand_out.directory]).args(sweep.end_flags());
     command.env(LIFELINE, "1");
     let last = ManagedProcess::start(command, "the end of the sweep")?;
     last.wait_for(&interrupt, &mut []).map(exit_of)
-}
-
-/// Returns the flag of the command's gate, which the recorded sweep does not contain.
-fn gate(command: &[String]) -> &[String] {
-    let Some(at) = command.iter().position(|word| word.starts_with("--p99-below")) else {
-        return &[];
-    };
-    let words = if command[at].contains('=') { 1 } else { 2 };
-    command.get(at..at + words).unwrap_or_default()
 }
 
 fn on_ray(launch: &Launch, hand_out: &HandOut, interrupt: &Interrupt) -> Result<(), Failure> {
@@ -76,7 +74,12 @@ fn on_ray(launch: &Launch, hand_out: &HandOut, interrupt: &Interrupt) -> Result<
 }
 
 /// Runs the points on this machine, as many at once as there are workers.
-fn here(launch: &Launch, hand_out: &HandOut, interrupt: &Interrupt) -> Result<(), Failure> {
+fn here(
+    launch: &Launch,
+    hand_out: &HandOut,
+    interrupt: &Interrupt,
+    is_quiet: bool,
+) -> Result<(), Failure> {
     let own = this_program()?;
     let mut waiting: VecDeque<&Point> = hand_out.points.iter().collect();
     let mut running: Vec<(ManagedProcess, &Point)> = Vec::new();
@@ -84,6 +87,7 @@ fn here(launch: &Launch, hand_out: &HandOut, interrupt: &Interrupt) -> Result<()
         let mut still = Vec::new();
         for (mut process, point) in running {
             match process.status()? {
+                Some(_) if is_quiet => {}
                 Some(status) => {
                     let code = status.code().map_or(Value::Null, Value::from);
                     output::say(format_args!("{}: exit code {code}", point.name));
@@ -107,20 +111,4 @@ fn here(launch: &Launch, hand_out: &HandOut, interrupt: &Interrupt) -> Result<()
         dyno_experiment::sweep::pause(PAUSE, &mut |_| false);
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_gate_of_a_sweep_is_that_of_its_end() {
-        let check = |command: &str, expected: &str| {
-            let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
-            assert_eq!(gate(&words).join(" "), expected, "{command}");
-        };
-        check("sweep --over qps=1,2 --p99-below 3ms --quiet", "--p99-below 3ms");
-        check("sweep --p99-below=3ms --over qps=1,2", "--p99-below=3ms");
-        check("sweep --over qps=1,2", "");
-    }
 }

@@ -208,10 +208,13 @@ fn here(
         let _ = writeln!(stdin, "{}", trial.to_json());
         lifelines.push(stdin);
         let sender = sender.clone();
-        std::thread::spawn(move || {
+        let wait = move || {
             // The receiver may have stopped waiting.
             let _ = sender.send(JobResult::from_output(number, child.wait_with_output()));
-        });
+        };
+        std::thread::Builder::new()
+            .spawn(wait)
+            .map_err(|error| format!("trial {number}: cannot start a thread: {error}"))?;
     }
     drop(sender);
     Ok(collect_results(&ended, trials.len(), interrupt, &mut |is_asked| {

@@ -60,7 +60,12 @@ impl Job {
         let control = Control { most: Some(self.left()), ..control };
         let measured = self.prepared.measure_and_see(&tests, control, directory, &mut see);
         self.prepared.system.repeat(0);
-        let measured = measured?.stored()?;
+        let mut measured = measured?;
+        // The result counts, although a resumed search repeats the run.
+        self.not_stored = measured.take_not_stored().map(|failure| {
+            failure
+                .hint(format!("then continue: dyno search --resume {}", self.directory.display()))
+        });
         if let Some(failing) = measured.failing() {
             return Ok(Attempt::Failing(failing.clone()));
         }

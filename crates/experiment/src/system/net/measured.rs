@@ -7,8 +7,9 @@ use dyno_loadgen::plan::{Load, Plan, SampleChoice, Server, Tokens};
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::record::Record;
 use dyno_loadgen::settings::{Arrivals, Scenario, TestMode};
-use dyno_net::client::RetryTimes;
+use dyno_net::client::{ClientStatistics, RetryTimes};
 use dyno_net::ledger::Entry;
+use dyno_net::trouble::{Kind, Trouble};
 use dyno_net::worker::plans::PlannedSessions;
 use dyno_results::summary::{Limits, NO_BOUND};
 use dyno_results::units::duration;
@@ -123,6 +124,16 @@ impl Remote {
         }
         let found = found.replace("{}", &rows.to_string());
         Err(format!("--num-prompts {wanted}: expected as many requests, found {found}"))
+    }
+
+    /// Returns why no server can be reached after a run most of whose failures since `before` are
+    /// connections that could not be established; `None` if a server can be reached, or most requests
+    /// failed otherwise.
+    pub fn lost_since(&self, before: &ClientStatistics) -> Option<Trouble> {
+        let troubles = self.seen().since(before).troubles;
+        let (kind, _) = troubles.into_iter().max_by_key(|(_, (samples, _))| *samples)?;
+        let is_lost = matches!(kind, Kind::Connect | Kind::Resolve);
+        if is_lost { self.client.reach().err() } else { None }
     }
 
     /// Returns the model that a sample names; `None` if it is that of the system.
