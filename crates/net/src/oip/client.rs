@@ -276,7 +276,7 @@ impl GrpcReader {
             return Ok(());
         }
         self.answered.clone_from(&response.model_name);
-        // The answers of a stream may share the outputs.
+        // Each answer of a stream may have other outputs.
         if !self.is_stream {
             self.model.check_others(&response)?;
         }

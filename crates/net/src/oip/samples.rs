@@ -64,7 +64,7 @@ pub struct Model {
     declared: Vec<Option<Vec<i64>>>,
     /// Evaluated output, if the server listed its outputs.
     output: Option<TensorMetadata>,
-    /// Names of the other outputs that the server listed, if requests ask for all of them.
+    /// Names of the other outputs that the server listed, if requests ask for all outputs.
     others: Vec<String>,
     /// Name of the requested output, if set.
     wanted: Option<String>,
@@ -208,8 +208,8 @@ impl Model {
         let Some(missing) = self.others.iter().find(|name| !is_there(name)) else { return Ok(()) };
         let evaluated = self.output.as_ref().map_or("NAME", |output| &*output.name);
         let words = format!(
-            "an answer without output '{missing}', which the model declares; output={evaluated} \
-             requests one output alone"
+            "an answer without output '{missing}', which the model declares; use \
+             output={evaluated} to request that output alone"
         );
         Err(Trouble::new(Kind::Mismatch, words))
     }

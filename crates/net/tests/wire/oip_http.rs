@@ -204,8 +204,8 @@ fn an_answer_has_all_outputs_that_its_request_asks_for() {
     }
     let trouble = read(None, &["output0"]).unwrap_err();
     assert_eq!(trouble.kind, Kind::Mismatch);
-    let words = "an answer without output 'scores', which the model declares; output=output0 \
-                 requests one output alone";
+    let words = "an answer without output 'scores', which the model declares; use output=output0 \
+                 to request that output alone";
     assert_eq!(trouble.words, words);
     assert!(read(Some("output0"), &["output0"]).is_ok());
     assert!(read(Some("scores"), &["scores"]).is_ok());

@@ -112,7 +112,8 @@ fn a_request_has_its_options_and_images_beside_the_messages() {
         {"role": "assistant", "content": null, "tool_calls": [call(json!("{\"a\":1}"))]},
         {"role": "tool", "content": "3", "tool_name": "f"},
     ]));
-    let others = json!({"temperature": 0, "keep_alive": "5m", "think": false});
+    let others = json!({"temperature": 0, "keep_alive": "5m", "think": false,
+        "truncate": false});
     let settings = Settings {
         max_tokens: Some(8),
         others: others.as_object().unwrap().clone(),
@@ -133,6 +134,7 @@ fn a_request_has_its_options_and_images_beside_the_messages() {
         "options": {"num_predict": 8, "temperature": 0},
         "keep_alive": "5m",
         "think": false,
+        "truncate": false,
     });
     assert_eq!(body, expected);
 }
