@@ -266,9 +266,7 @@ fn what_comes_only_when_it_is_complete_is_output_of_responses() {
 
 #[test]
 fn complete_items_without_a_begin_are_output_of_responses_once() {
-    let at = |index: u64, kind: &str, name: &str, content: Value| {
-        json!({"type": format!("response.{kind}.done"), "output_index": index, name: content})
-    };
+    let at = |index: u64, kind: &str, name: &str, content: Value| json!({"type": format!("response.{kind}.done"), "output_index": index, name: content});
     let message = json!({"type": "message", "content": [{"type": "output_text", "text": "Hi"}]});
     let whole = at(1, "output_item", "item", message);
     let said = at(1, "output_text", "text", json!("Hi"));

@@ -59,6 +59,8 @@ fn a_whole_answer_is_read() {
     assert_eq!((said.unwrap().as_str(), beats, entry.output), ("Hi you", 0, Some(4)));
     assert_eq!(entry.class, Class::Whole);
     assert!(entry.oddities.contains(Oddity::NoStream), "a stream was requested");
+    let (said, _, entry) = read(&ollama(), JSON, says("Hi").trim_end());
+    assert_eq!((said.unwrap_err().kind, entry.class), (Kind::Aborted, Class::Aborted));
 }
 
 #[test]

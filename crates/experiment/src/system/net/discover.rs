@@ -202,7 +202,7 @@ fn no_known_server(text: &str, base: &str, status: u16) -> Failure {
         "if it is OpenAI-compatible and does not list its models, add model=NAME to the URL; \
          --system raw:URL measures any interface over HTTP (see dyno info systems)",
     );
-    // The path of SGLang is the end of Ollama's /api/generate, which Dyno does not measure.
+    // Ollama's /api/generate, which Dyno does not measure, ends with the path of SGLang.
     if base.ends_with("/api") {
         return failure.hint(format!("if it is Ollama, use dyno run {base}/chat"));
     }

@@ -306,7 +306,7 @@ fn what_a_server_rejects_is_replaced_before_a_run() {
 }
 
 /// A whole answer of a chat.
-const ANSWERED: &str = r#"{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}"#;
+const WHOLE_ANSWER: &str = r#"{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}"#;
 
 /// Reports an error with a status of success to requests with this member, and answers others with `other`.
 fn reporting(member: &'static str, other: &'static str, is_event: bool) -> Faulty {
@@ -332,10 +332,10 @@ fn an_error_with_a_status_of_success_is_a_rejection() {
         adapt(&query, &workload(), openai()).unwrap()
     };
     for is_event in [false, true] {
-        let found = adapted(&reporting("max_tokens", ANSWERED, is_event));
+        let found = adapted(&reporting("max_tokens", WHOLE_ANSWER, is_event));
         assert_eq!(found.settings.limit_member, LimitMember::MaxCompletionTokens);
         assert_eq!((found.requests, found.remarks.len()), (2, 1));
-        let found = adapted(&reporting("stream_options", ANSWERED, is_event));
+        let found = adapted(&reporting("stream_options", WHOLE_ANSWER, is_event));
         assert!(!found.settings.asks_usage && found.remarks[0].contains("stream_options"));
         // What does not help is not kept.
         let unknown = r#"{"error":{"message":"unknown member"}}"#;
