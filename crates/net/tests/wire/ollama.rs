@@ -60,7 +60,7 @@ fn a_whole_answer_is_read() {
     assert_eq!(entry.class, Class::Whole);
     assert!(entry.oddities.contains(Oddity::NoStream), "a stream was requested");
     let (said, _, entry) = read(&ollama(), JSON, says("Hi").trim_end());
-    assert_eq!((said.unwrap_err().kind, entry.class), (Kind::Aborted, Class::Aborted));
+    assert_eq!((said.unwrap_err().kind, entry.class), (Kind::Cut, Class::Cut));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn answers_that_are_not_whole_are_no_success() {
     let (begin, last) = (says("Hi"), end("stop").to_string());
     let within = "the answer was cut off in the middle of an event or of its JSON";
     for (rest, words) in [
-        ("", "the stream ended without done: true"),
+        ("", "the answer ended without done: true"),
         ("{", within),
         ("{\"model\":\"m\",\"mess", within),
         (&last[..last.len() - 1], within),
