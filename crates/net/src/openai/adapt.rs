@@ -77,6 +77,8 @@ pub fn adapt(
                 match error.filter(AnswerBuilder::is_in_band) {
                     None => adapted.note_success(&protocol, &answer, query),
                     Some(error) if adapted.replace_rejected(&error.words) => continue,
+                    // A server that is busy shows nothing about the members.
+                    Some(error) if error.kind == Kind::Refused => {}
                     Some(_) => adapted.restore(&given),
                 }
                 break;
@@ -165,7 +167,7 @@ pub fn force_lengths(
 }
 
 impl AdaptedServer {
-    /// Takes back what was replaced: it did not help.
+    /// Restores the given settings, because what was replaced did not help.
     fn restore(&mut self, given: &Settings) {
         self.settings = given.clone();
         self.remarks.retain(|remark| remark.contains("redirects"));

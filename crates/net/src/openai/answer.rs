@@ -65,8 +65,7 @@ pub(super) trait AnswerSink {
     fn has_added_thoughts(&self) -> bool {
         false
     }
-    /// Returns how many bytes at the begin of the text of a message came before, in earlier messages of the
-    /// stream.
+    /// Returns how many bytes at the begin of the text of a message repeat earlier messages of the stream.
     fn repeated_bytes(&mut self, _text: &str) -> usize {
         0
     }
@@ -110,7 +109,7 @@ struct Wire<'a> {
     message: Option<&'a RawValue>,
     #[serde(borrow, default)]
     detail: Option<&'a RawValue>,
-    /// Errors under the names of Cloudflare, Baidu and others.
+    /// Errors under the names that Cloudflare, Baidu and others use.
     #[serde(borrow, default)]
     errors: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -312,7 +311,8 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
     if states_error(groq.error, true, take) {
         return Err(in_band(wire.x_groq.map_or("{}", RawValue::get).as_bytes()));
     }
-    let Some(choices) = wire.choices.or_else(|| wire.usage.map(|_| None)) else {
+    let usage = wire.usage.or(groq.usage);
+    let Some(choices) = wire.choices.or_else(|| usage.map(|_| None)) else {
         return Ok(false);
     };
     wire.model.iter().for_each(|model| take.model(model.get()));
@@ -353,7 +353,7 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
             take.choice_usage(claim);
         }
     }
-    if let Some(claim) = wire.usage.or(groq.usage).and_then(|usage| Claim::read(usage.get())) {
+    if let Some(claim) = usage.and_then(|usage| Claim::read(usage.get())) {
         take.usage(claim);
     }
     Ok(true)

@@ -14,17 +14,19 @@ const PARAMETERS: &str = "parameters";
 const OPTIONS: &str = "options";
 
 /// Members of a request for Ollama that stand beside its options.
-const BESIDE_OPTIONS: [&str; 10] = [
+const BESIDE_OPTIONS: [&str; 12] = [
     "format",
     "keep_alive",
     "logprobs",
     "messages",
     "model",
     OPTIONS,
+    "shift",
     "stream",
     "think",
     "tools",
     "top_logprobs",
+    "truncate",
 ];
 
 /// Members of a request for `/generate` that stand beside the sampling parameters.
@@ -70,7 +72,7 @@ pub(super) fn members(request: &Request, api: Api) -> Map<String, Value> {
         // Otherwise whole answers have neither counts nor a reason.
         set(&mut body, api, "details", json!(true));
     } else if api == Api::Ollama {
-        // Without this member it streams.
+        // Ollama streams unless this member is false.
         body.insert("stream".into(), json!(request.stream));
     } else if request.stream && api.is_text() {
         body.insert("stream".into(), json!(true));

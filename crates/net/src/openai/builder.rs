@@ -59,9 +59,9 @@ pub(super) struct AnswerBuilder {
     pub has_silent_token: bool,
     /// Calls of tools come with an event before their content.
     pub announces_calls: bool,
-    /// Position of the current item of the Responses interface, if it is stated.
-    pub item: Option<u64>,
-    /// Bytes of output before the content of that item.
+    /// Position of the last item of the Responses interface whose content came.
+    pub last_item: Option<u32>,
+    /// Bytes of output before the content of the item that was added last.
     pub bytes_before: usize,
     /// `[DONE]` came.
     pub is_done: bool,
@@ -278,7 +278,7 @@ impl AnswerBuilder {
             model: String::new(),
             has_silent_token: false,
             announces_calls: false,
-            item: None,
+            last_item: None,
             bytes_before: 0,
             is_done: false,
             reply: None,

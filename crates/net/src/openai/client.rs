@@ -350,7 +350,7 @@ struct AnswerReader {
     status: u16,
     /// Form of the answer; `None` until its first bytes show it.
     form: Option<Form>,
-    /// The content type is that of an event stream.
+    /// The content type is that of a stream of this interface.
     claims_stream: bool,
     events: sse::Parser,
     /// Body of an answer that is not, or not yet known to be, an event stream.
@@ -449,7 +449,7 @@ impl Reader for AnswerReader {
         let has_lines = api.is_text() && has_lines(kind);
         self.claims_stream = has_events(kind) || (has_lines && api == Api::Ollama);
         // Some servers ignore `stream`, and some send events under another content type, so the
-        // first bytes decide. Those of lines are the same as those of a whole answer.
+        // first bytes decide. JSON lines begin as a whole answer does, so their content type decides.
         self.form = match Kind::of_status(status) {
             Some(_) => Some(Form::Whole),
             None => has_lines.then_some(Form::Stream),

@@ -19,9 +19,12 @@ struct EventWire<'a> {
     kind: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     delta: Option<Content<'a>>,
-    /// All that the deltas of a text contain, in the event that ends it.
-    #[serde(borrow, default, alias = "refusal")]
+    /// The whole text, in the event that ends it.
+    #[serde(borrow, default)]
     text: Option<Content<'a>>,
+    /// The whole refusal, in the event that ends it.
+    #[serde(borrow, default)]
+    refusal: Option<Content<'a>>,
     /// Position of the item.
     #[serde(borrow, default)]
     output_index: Option<&'a RawValue>,
@@ -103,9 +106,13 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
     let wire: EventWire<'_> = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
     let named = String::from_utf8_lossy(name);
     let kind = wire.kind.unwrap_or(named);
-    let index = wire.output_index.and_then(|index| index.get().parse().ok());
-    // The current item has had no content yet.
-    let is_new = take.item == index && take.output_bytes() == take.bytes_before;
+    let stated: Option<u32> = wire.output_index.and_then(|index| index.get().parse().ok());
+    let before = take.output_bytes();
+    // Neither this item nor a later one has had content yet.
+    let is_new = match stated {
+        Some(item) => take.last_item < Some(item),
+        None => before == take.bytes_before,
+    };
     match &*kind {
         "response.audio.delta" | "response.output_audio.delta" => {
             take.choice(0);
@@ -118,15 +125,16 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
                 take.announces_calls = true;
                 say(item.name, false, take);
             }
-            take.item = index;
             take.bytes_before = take.output_bytes();
+            // The name of a call is not the content of its item.
+            return Ok(());
         }
-        "response.output_item.done" => {
-            if let Some(item) = wire.item.filter(Item::is_call) {
-                end_call(item, is_new, take);
-            }
-        }
-        // Some servers call the end of a complete answer so.
+        "response.output_item.done" => match wire.item {
+            Some(call) if call.is_call() => end_call(call, is_new, take),
+            Some(item) if is_new && stated.is_some() => say_all(item, take),
+            _ => {}
+        },
+        // Some servers end every answer with this event.
         "response.done" => end(wire.response, "completed", take)?,
         "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
             end(wire.response, kind.rsplit('.').next().unwrap_or_default(), take)?;
@@ -136,14 +144,20 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
         "" if states_error(wire.error, false, take) => return Err(in_band(json)),
         kind if kind.ends_with(".delta") => addition(kind, wire.delta, take),
         // Some servers send a text only when it is complete.
-        kind if kind.ends_with(".done") && is_new => addition(kind, wire.text, take),
+        kind if kind.ends_with(".done") && is_new => {
+            addition(kind, wire.text.or(wire.refusal), take);
+        }
         // Further events repeat the output, or announce it.
         _ => {}
+    }
+    if take.output_bytes() > before {
+        // After content without a position, nothing with a position is certain to be new.
+        take.last_item = take.last_item.max(Some(stated.unwrap_or(u32::MAX)));
     }
     Ok(())
 }
 
-/// Takes text of an event of this type. Interfaces grow, so that no list of types is complete.
+/// Takes the text of an event of this type. Other types than those of thoughts are output.
 fn addition(kind: &str, text: Option<Content<'_>>, take: &mut AnswerBuilder) {
     let is_thought = kind.starts_with("response.reasoning");
     let has_text = text.as_ref().is_some_and(Content::has_text);
@@ -151,13 +165,18 @@ fn addition(kind: &str, text: Option<Content<'_>>, take: &mut AnswerBuilder) {
     say(text, is_thought, take);
 }
 
-/// Takes a call that is complete, as far as it has not come before. Some servers send calls only now, and some
-/// only their arguments.
+/// Takes the output of an item.
+fn say_all(item: Item<'_>, take: &mut AnswerBuilder) {
+    item.output().for_each(|(text, is_thought)| say(Some(text), is_thought, take));
+}
+
+/// Takes what has not come before of a call that is complete. Some servers send calls only when they are
+/// complete, and some their arguments.
 fn end_call(item: Item<'_>, is_new: bool, take: &mut AnswerBuilder) {
     if !take.announces_calls {
         take.choice(0);
         take.tool_call();
-        item.output().for_each(|(text, is_thought)| say(Some(text), is_thought, take));
+        say_all(item, take);
     } else if is_new {
         [item.arguments, item.input, item.code].into_iter().for_each(|text| say(text, false, take));
     }
@@ -200,7 +219,7 @@ fn response(json: &[u8], status: Option<&str>, take: &mut AnswerBuilder) -> Resu
             if item.is_call() {
                 take.tool_call();
             }
-            item.output().for_each(|(text, is_thought)| say(Some(text), is_thought, take));
+            say_all(item, take);
         }
     }
     if let Some(claim) = wire.usage.and_then(|usage| Claim::read(usage.get())) {

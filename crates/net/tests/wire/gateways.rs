@@ -206,9 +206,14 @@ fn groq_counts_tokens_in_its_own_member() {
     let begin = json!({"choices": [{"delta": {"content": "a"}}], "x_groq": {"id": "r"}});
     let end = json!({"choices": [{"delta": {}, "finish_reason": "stop"}],
         "x_groq": {"id": "r", "usage": counts}});
-    let (text, entry) = answer(&[&begin.to_string(), &says("bc"), &end.to_string(), DONE]);
-    assert_eq!((text.as_str(), entry.input, entry.output), ("abc", Some(7), Some(3)));
-    assert_eq!(entry.counted_by, TokenCounter::Server);
+    let alone = json!({"x_groq": {"id": "r", "usage": end["x_groq"]["usage"]}});
+    for rest in [vec![end.to_string()], vec![ends("stop"), alone.to_string()]] {
+        let events = [vec![begin.to_string(), says("bc")], rest, vec![DONE.to_owned()]].concat();
+        let events: Vec<&str> = events.iter().map(String::as_str).collect();
+        let (text, entry) = answer(&events);
+        assert_eq!((text.as_str(), entry.input, entry.output), ("abc", Some(7), Some(3)));
+        assert_eq!(entry.counted_by, TokenCounter::Server);
+    }
 }
 
 #[test]

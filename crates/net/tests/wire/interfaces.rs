@@ -265,6 +265,34 @@ fn what_comes_only_when_it_is_complete_is_output_of_responses() {
 }
 
 #[test]
+fn complete_items_without_a_begin_are_output_of_responses_once() {
+    let at = |index: u64, kind: &str, name: &str, content: Value| json!({"type": format!("response.{kind}.done"), "output_index": index, name: content});
+    let message = json!({"type": "message", "content": [{"type": "output_text", "text": "Hi"}]});
+    let whole = at(1, "output_item", "item", message);
+    let said = at(1, "output_text", "text", json!("Hi"));
+    let thought = || at(0, "reasoning_text", "text", json!("hm"));
+    let mut with_null = said.clone();
+    with_null["refusal"] = json!(null);
+    let refused = at(1, "refusal", "refusal", json!("Hi"));
+    for rest in [
+        vec![thought(), whole.clone()],
+        vec![thought(), said.clone(), whole.clone()],
+        vec![thought(), with_null],
+        vec![thought(), refused, whole.clone()],
+        vec![delta("reasoning_text", "hm"), thought(), whole.clone(), said.clone()],
+    ] {
+        let all = [rest, vec![end("completed", json!({"output": [], "usage": null}))]].concat();
+        let (found, beats, entry) = read(&text(Api::Responses), EVENTS, &events(&all));
+        assert_eq!((found.unwrap().as_str(), beats, entry.class), ("hmHi", 2, Class::Whole));
+    }
+    // Additions without a position may be those of any item.
+    let mut addition = delta("output_text", "Hi");
+    addition.as_object_mut().unwrap().remove("output_index");
+    let body = events(&[addition, said, whole, end("completed", json!({"usage": null}))]);
+    assert_eq!(read(&text(Api::Responses), EVENTS, &body).0.unwrap(), "Hi");
+}
+
+#[test]
 fn responses_may_end_with_another_event_and_have_other_additions() {
     for (status, finish) in [("completed", Finish::Stop), ("incomplete", Finish::Length)] {
         let mut last = end(status, json!({"incomplete_details": {"reason": "max_output_tokens"}}));

@@ -59,6 +59,8 @@ fn a_whole_answer_is_read() {
     assert_eq!((said.unwrap().as_str(), beats, entry.output), ("Hi you", 0, Some(4)));
     assert_eq!(entry.class, Class::Whole);
     assert!(entry.oddities.contains(Oddity::NoStream), "a stream was requested");
+    let (said, _, entry) = read(&ollama(), JSON, says("Hi").trim_end());
+    assert_eq!((said.unwrap_err().kind, entry.class), (Kind::Cut, Class::Cut));
 }
 
 #[test]
@@ -75,7 +77,7 @@ fn answers_that_are_not_whole_are_no_success() {
     let (begin, last) = (says("Hi"), end("stop").to_string());
     let within = "the answer was cut off in the middle of an event or of its JSON";
     for (rest, words) in [
-        ("", "the stream ended without done: true"),
+        ("", "the answer ended without done: true"),
         ("{", within),
         ("{\"model\":\"m\",\"mess", within),
         (&last[..last.len() - 1], within),
@@ -112,7 +114,8 @@ fn a_request_has_its_options_and_images_beside_the_messages() {
         {"role": "assistant", "content": null, "tool_calls": [call(json!("{\"a\":1}"))]},
         {"role": "tool", "content": "3", "tool_name": "f"},
     ]));
-    let others = json!({"temperature": 0, "keep_alive": "5m", "think": false});
+    let others = json!({"temperature": 0, "keep_alive": "5m", "think": false,
+        "truncate": false});
     let settings = Settings {
         max_tokens: Some(8),
         others: others.as_object().unwrap().clone(),
@@ -133,6 +136,7 @@ fn a_request_has_its_options_and_images_beside_the_messages() {
         "options": {"num_predict": 8, "temperature": 0},
         "keep_alive": "5m",
         "think": false,
+        "truncate": false,
     });
     assert_eq!(body, expected);
 }

@@ -197,15 +197,16 @@ fn no_known_server(text: &str, base: &str, status: u16) -> Failure {
     let failure = Failure::set_up(format!(
         "{base} is neither OpenAI-compatible (HTTP status {status} for {text}/models) nor a server \
          of the Open Inference Protocol"
-    ));
-    // Ollama continues texts at a path that ends as that of SGLang.
-    if base.ends_with("/api") {
-        return failure.hint(format!("Ollama is measured with messages: dyno run {base}/chat"));
-    }
-    failure.hint(
+    ))
+    .hint(
         "if it is OpenAI-compatible and does not list its models, add model=NAME to the URL; \
          --system raw:URL measures any interface over HTTP (see dyno info systems)",
-    )
+    );
+    // Ollama's /api/generate, which Dyno does not measure, ends with the path of SGLang.
+    if base.ends_with("/api") {
+        return failure.hint(format!("if it is Ollama, use dyno run {base}/chat"));
+    }
+    failure
 }
 
 /// Models that the keys of a URL request.

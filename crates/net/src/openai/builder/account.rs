@@ -235,7 +235,8 @@ impl AnswerBuilder {
             Finish::Filter => return Class::Filtered,
             _ => {}
         }
-        let is_over = form == Form::Whole || self.is_done;
+        // A whole answer of Ollama states whether it is done.
+        let is_over = self.is_done || (form == Form::Whole && self.api != Api::Ollama);
         let is_partly_finished = (1..entry.choices).contains(&entry.finished);
         // Demanded choices that never came, if at least one came.
         let lacks_choices = (1..entry.demand.choices).contains(&entry.choices);
@@ -298,7 +299,7 @@ impl AnswerBuilder {
             Class::Cut if self.api == Api::Messages => {
                 "the answer has neither a stop_reason nor the event message_stop".into()
             }
-            Class::Cut if self.api == Api::Ollama => "the stream ended without done: true".into(),
+            Class::Cut if self.api == Api::Ollama => "the answer ended without done: true".into(),
             Class::Cut if self.api == Api::Tgi => "the stream ended without generated_text".into(),
             Class::Cut => "the stream ended with neither [DONE] nor a finish_reason".into(),
             Class::Aborted => {

@@ -305,19 +305,17 @@ fn what_a_server_rejects_is_replaced_before_a_run() {
     }
 }
 
-/// Answers with errors whose status is success: requests with this member, or all.
-fn reporting(member: &'static str, reports_all: bool, is_event: bool) -> Faulty {
+/// A whole answer of a chat.
+const WHOLE_ANSWER: &str = r#"{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}"#;
+
+/// Reports an error with a status of success to requests with this member, and answers others with `other`.
+fn reporting(member: &'static str, other: &'static str, is_event: bool) -> Faulty {
     Faulty::start(move |mut stream| {
         while let Some(body) = request(&mut stream) {
             let has_member = String::from_utf8_lossy(&body).contains(&format!("\"{member}\""));
             let error = format!(r#"{{"error":{{"message":"unknown member {member}"}}}}"#);
-            let answer = if !has_member && !reports_all {
-                r#"{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}]}"#.to_owned()
-            } else if is_event {
-                format!("data: {error}\n\n")
-            } else {
-                error
-            };
+            let answer = if has_member { error } else { other.to_owned() };
+            let answer = if is_event { format!("data: {answer}\n\n") } else { answer };
             let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", answer.len());
             if stream.write_all(format!("{head}{answer}").as_bytes()).is_err() {
                 return;
@@ -334,15 +332,21 @@ fn an_error_with_a_status_of_success_is_a_rejection() {
         adapt(&query, &workload(), openai()).unwrap()
     };
     for is_event in [false, true] {
-        let found = adapted(&reporting("max_tokens", false, is_event));
+        let found = adapted(&reporting("max_tokens", WHOLE_ANSWER, is_event));
         assert_eq!(found.settings.limit_member, LimitMember::MaxCompletionTokens);
         assert_eq!((found.requests, found.remarks.len()), (2, 1));
-        let found = adapted(&reporting("stream_options", false, is_event));
+        let found = adapted(&reporting("stream_options", WHOLE_ANSWER, is_event));
         assert!(!found.settings.asks_usage && found.remarks[0].contains("stream_options"));
         // What does not help is not kept.
-        let found = adapted(&reporting("max_tokens", true, is_event));
+        let unknown = r#"{"error":{"message":"unknown member"}}"#;
+        let found = adapted(&reporting("max_tokens", unknown, is_event));
         assert_eq!(found.settings.limit_member, LimitMember::MaxTokens);
         assert_eq!((found.requests, found.remarks.len()), (2, 0));
+        // A busy server does not show that it did not help.
+        let busy = r#"{"error":{"message":"busy","code":503}}"#;
+        let found = adapted(&reporting("stream_options", busy, is_event));
+        assert!(!found.settings.asks_usage && found.remarks[0].contains("stream_options"));
+        assert_eq!((found.requests, found.remarks.len()), (2, 1));
     }
 }
 

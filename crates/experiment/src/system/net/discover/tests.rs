@@ -22,10 +22,14 @@ fn urls_in_the_forms_that_people_copy_have_one_base() {
 }
 
 #[test]
-fn a_path_of_ollama_that_is_not_measured_is_answered_with_the_other_one() {
+fn the_hint_for_another_path_of_ollama_names_the_one_of_chats() {
     let hints = |base: &str| no_known_server(base, base, 404).hints().join(" ");
     assert!(hints("http://h:1/api").contains("dyno run http://h:1/api/chat"));
-    assert!(hints("http://h:1").contains("--system raw:URL"));
+    assert!(!hints("http://h:1").contains("Ollama"));
+    // The path may also be that of a gateway.
+    for base in ["http://h:1", "http://h:1/api"] {
+        assert!(hints(base).contains("--system raw:URL"), "{base}");
+    }
 }
 
 #[test]
