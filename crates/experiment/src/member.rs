@@ -61,8 +61,8 @@ impl WorkerRig {
 
     /// Returns the percentiles at which the coordinator judges a tenant.
     fn judged(&self, plan: &Plan) -> JudgedPercentiles {
-        let target = plan.load.percentile();
-        let scenario = plan.load.scenario();
+        let target = plan.percentile();
+        let scenario = plan.scenario();
         let own = self.requirements.iter().filter(|required| required.is_for(scenario));
         JudgedPercentiles::from_limits(target, own.map(|required| required.limit(target)))
     }

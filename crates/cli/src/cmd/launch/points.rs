@@ -33,7 +33,7 @@ pub(super) fn run(launch: &Launch) -> Result<Exit, Failure> {
     let sweep = match Dyno::read(words.map(Into::into).collect()) {
         Ok(Dyno { command: cmd::Command::Sweep(sweep) }) => sweep,
         Ok(_) => unreachable!("the first word is sweep"),
-        Err(error) => return Ok(cmd::usage(&error)),
+        Err(error) => return cmd::usage(&error),
     };
     sweep.check_launched()?;
     let own = this_program()?;
