@@ -58,20 +58,25 @@ pub(crate) fn read(reader: &NodeReader<'_>) -> Result<Operation, String> {
 }
 
 /// Operators of the standard whose inputs all have one type.
-const SINGLE_TYPE: [&str; 17] = [
+const SINGLE_TYPE: &[&str] = &[
     "Add",
+    "Clip",
     "Concat",
     "Conv",
     "ConvTranspose",
     "Div",
+    "Einsum",
     "Equal",
     "Gemm",
     "Greater",
+    "GreaterOrEqual",
     "Less",
+    "LessOrEqual",
     "MatMul",
     "Max",
     "Mean",
     "Min",
+    "Mod",
     "Mul",
     "PRelu",
     "Sub",

@@ -352,38 +352,29 @@ fn power(base: &Value, exponent: &Value) -> Result<Value, String> {
     }
 }
 
+/// Returns remainders, which have the sign of the dividend with `fmod`, and else that of the divisor.
 fn remainder(a: &Value, b: &Value, is_float: bool) -> Result<Value, String> {
+    macro_rules! floats {
+        ($type:ty) => {
+            zip::<$type, $type>(a, b, |x, y| {
+                let rest = x % y;
+                match rest {
+                    _ if is_float => rest,
+                    0.0 => rest.copysign(y),
+                    _ if (rest < 0.0) != (y < 0.0) => rest + y,
+                    _ => rest,
+                }
+            })
+        };
+    }
     match a.element() {
-        Element::F32 => zip::<f32, f32>(a, b, |x, y| {
-            let rest = x % y;
-            if is_float {
-                rest
-            } else if rest == 0.0 {
-                rest.copysign(y)
-            } else if (rest < 0.0) != (y < 0.0) {
-                rest + y
-            } else {
-                rest
-            }
-        }),
-        Element::F64 => zip::<f64, f64>(a, b, |x, y| {
-            let rest = x % y;
-            if is_float {
-                rest
-            } else if rest == 0.0 {
-                rest.copysign(y)
-            } else if (rest < 0.0) != (y < 0.0) {
-                rest + y
-            } else {
-                rest
-            }
-        }),
+        Element::F32 => floats!(f32),
+        Element::F64 => floats!(f64),
         element => {
             if b.integers()?.contains(&0) {
                 return Err("a number is divided by zero".into());
             }
             let [a, b] = [a, b].map(|value| cast_to(value.clone(), Element::I64));
-            // Without `fmod`, the remainder has the sign of the divisor.
             let whole = |x: i64, y: i64| {
                 let rest = x.wrapping_rem(y);
                 if !is_float && rest != 0 && (rest < 0) != (y < 0) { rest + y } else { rest }

@@ -82,7 +82,7 @@ fn a_huge_index_is_not_hot() {
 
 /// Inputs of a `QLinearConv` of two filters of two numbers, each with its own scale and zero point.
 /// The numbers are 2, 0, -1 times 0.5; the filters 1, 2 times 0.5, and 2, -4 times 0.25.
-fn convolution(step: f32) -> Vec<Value> {
+pub(super) fn convolution(step: f32) -> Vec<Value> {
     vec![
         bytes(&[1, 1, 1, 3], &[130, 128, 127]),
         Value::scalar(0.5_f32),

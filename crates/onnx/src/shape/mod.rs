@@ -233,6 +233,9 @@ const KEEP_SHAPE: &[&str] = &[
     "BatchNormalization",
     "InstanceNormalization",
     "LayerNormalization",
+    "RMSNormalization",
+    "SimplifiedLayerNormalization",
+    "MeanVarianceNormalization",
     "Gelu",
     "HardSwish",
     "HardSigmoid",
@@ -322,12 +325,8 @@ fn infer_layer(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
         "Resize" | "Upsample" => layers::resize(inputs),
         "Conv" => layers::conv(node, first()?, input(inputs, 1)?),
         "ConvTranspose" => layers::conv_transpose(node, first()?, input(inputs, 1)?),
-        "MaxPool" | "AveragePool" => layers::pool(node, first()?),
-        "GlobalAveragePool" | "GlobalMaxPool" => {
-            let fact = first()?;
-            let pooled = |(at, dim): (usize, &Dim)| if at < 2 { dim.clone() } else { 1.into() };
-            Ok(vec![fact.with_shape(fact.shape.iter().enumerate().map(pooled).collect())])
-        }
+        "MaxPool" | "AveragePool" | "LpPool" => layers::pool(node, first()?),
+        "GlobalAveragePool" | "GlobalMaxPool" | "GlobalLpPool" => layers::global_pool(first()?),
         "Gemm" => layers::gemm(node, inputs),
         "MatMul" => layers::matmul(first()?, input(inputs, 1)?),
         "LSTM" | "GRU" | "RNN" => layers::recurrent(node, first()?, input(inputs, 2)?),
