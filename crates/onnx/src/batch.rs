@@ -257,7 +257,9 @@ impl Analysis {
         let from = |axis: i64| data.iter().any(|at| *at >= place(axis, rank));
         match node.op.as_str() {
             "Softmax" | "LogSoftmax" | "Hardmax" if self.version < 13 => from(node.int("axis", 1)),
-            "Softmax" | "LogSoftmax" | "Hardmax" | "LpNormalization" => has(node.int("axis", -1)),
+            "Softmax" | "LogSoftmax" | "Hardmax" | "LpNormalization" | "TopK" => {
+                has(node.int("axis", -1))
+            }
             "LayerNormalization"
             | "RMSNormalization"
             | "SimplifiedLayerNormalization"
@@ -291,7 +293,6 @@ impl Analysis {
             "Trilu" => from(-2),
             "ReverseSequence" => has(node.int("time_axis", 0)),
             "Gather" | "GatherElements" | "Scatter" | "ScatterElements" => has(node.int("axis", 0)),
-            "TopK" => has(node.int("axis", -1)),
             "Slice" => self.reversed_axes(node).into_iter().any(has),
             "Compress" => match node.attribute("axis") {
                 Some(Attribute::Int(axis)) => has(*axis),

@@ -219,6 +219,20 @@ fn norms_of_sums_have_a_small_epsilon() {
     check_standard("SimplifiedLayerNormalization", 17, &inputs, &expected);
 }
 
+/// Models often read the sum, and rarely what is between it and the first output.
+#[test]
+fn sums_that_are_normalized_are_outputs() {
+    let given = [floats(&[1, 2], &[3.0, 0.0]), floats(&[1, 2], &[-1.0, -1.0])];
+    let given = [&given[..], &[floats(&[2], &[1.0, 1.0])]].concat();
+    let inputs: Vec<Option<Value>> = given.iter().cloned().map(Some).collect();
+    for op in ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"] {
+        let mut net = fused(op, &inputs, &[]);
+        net.nodes[0].outputs.extend(["", "", "sum"].map(str::to_owned));
+        net.outputs[0].name = "sum".into();
+        check_model(&net, &given, &floats(&[1, 2], &[2.0, -1.0]));
+    }
+}
+
 /// The evaluator also knows scales of filters, and of rows of a product, before version 13.
 #[test]
 fn the_evaluator_agrees_on_codes_of_channels_and_rows() {

@@ -212,6 +212,7 @@ fn mapped(call: &Call<'_>, name: &str) -> Result<Vec<Tensor>, Fault> {
 }
 
 /// Normalizes the sum of two inputs and a bias by an operator of the standard, which takes `parameters`.
+/// Returns the sum, too, if the graph names it.
 fn normalized_sum(
     call: &Call<'_>,
     name: &str,
@@ -226,7 +227,14 @@ fn normalized_sum(
     inputs.extend(parameters.iter().map(|at| call.optional(*at)));
     // The default is less than that of the standard.
     let epsilon = with("epsilon", Attribute::Float(call.float("epsilon", 1e-12)?));
-    Ok(vec![step(call, name, &inputs, epsilon)?])
+    let normalized = step(call, name, &inputs, epsilon)?;
+    if !call.wants(3) {
+        return Ok(vec![normalized]);
+    }
+    if call.wants(1) || call.wants(2) {
+        return fault("outputs 1 and 2 are not supported");
+    }
+    Ok(vec![normalized, sum.clone(), sum.clone(), sum])
 }
 
 fn gelu(call: &Call<'_>, approximate: &str) -> Result<Vec<Tensor>, Fault> {
