@@ -297,6 +297,49 @@ fn binary(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         "And" => one(|frame| pairs(frame, |a, b| zip_into::<bool>(a, b, |x, y| x && y))),
         "Or" => one(|frame| pairs(frame, |a, b| zip_into::<bool>(a, b, |x, y| x || y))),
         "Xor" => one(|frame| pairs(frame, |a, b| zip_into::<bool>(a, b, |x, y| x != y))),
+        _ => bits(reader),
+    }
+}
+
+/// Operators on the bits of integers.
+fn bits(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
+    macro_rules! combined {
+        ($combine:expr) => {
+            one(move |frame| {
+                pairs(frame, |a, b| match a.element() {
+                    Element::I64 => zip_into::<i64>(a, b, $combine),
+                    Element::I32 => zip_into::<i32>(a, b, $combine),
+                    Element::I8 => zip_into::<i8>(a, b, $combine),
+                    Element::U8 => zip_into::<u8>(a, b, $combine),
+                    other => Err(format!("expected integers, found {other}")),
+                })
+            })
+        };
+    }
+    match name(reader) {
+        ("", "BitwiseAnd") => combined!(|x, y| x & y),
+        ("", "BitwiseOr") => combined!(|x, y| x | y),
+        ("", "BitwiseXor") => combined!(|x, y| x ^ y),
+        ("", "BitwiseNot") => one(|frame| {
+            let element = frame.input(0)?.element();
+            match element {
+                Element::I64 => mapped::<i64>(frame, |x| !x),
+                Element::I32 => mapped::<i32>(frame, |x| !x),
+                Element::I8 => mapped::<i8>(frame, |x| !x),
+                Element::U8 => mapped::<u8>(frame, |x| !x),
+                other => Err(format!("expected integers, found {other}")),
+            }
+        }),
+        ("", "BitShift") => {
+            let shift = match reader.text("direction", "")? {
+                "LEFT" => u8::checked_shl,
+                "RIGHT" => u8::checked_shr,
+                other => return Err(format!("direction '{other}' is not supported")),
+            };
+            one(move |frame| {
+                pairs(frame, |a, b| zip_into::<u8>(a, b, |x, by| shift(x, by.into()).unwrap_or(0)))
+            })
+        }
         _ => Ok(None),
     }
 }

@@ -62,8 +62,14 @@ fn check(op: &str, inputs: &[Option<Value>], attributes: Attributes<'_>, expecte
 
 /// Checks an operator of the standard.
 #[track_caller]
-fn check_standard(op: &str, version: i64, inputs: &[Value], expected: &Value) {
-    let mut net = model(op, version, inputs.len(), &[]);
+pub(super) fn check_standard(
+    op: &str,
+    version: i64,
+    inputs: &[Value],
+    attributes: Attributes<'_>,
+    expected: &Value,
+) {
+    let mut net = model(op, version, inputs.len(), attributes);
     for (port, input) in net.inputs.iter_mut().zip(inputs) {
         port.element = Some(input.element());
     }
@@ -216,7 +222,7 @@ fn norms_of_sums_have_a_small_epsilon() {
     let root = 12.5_f32.sqrt();
     let inputs = [floats(&[1, 2], &[3.0, 4.0]), floats(&[2], &[1.0, 2.0])];
     let expected = floats(&[1, 2], &[3.0 / root, 8.0 / root]);
-    check_standard("SimplifiedLayerNormalization", 17, &inputs, &expected);
+    check_standard("SimplifiedLayerNormalization", 17, &inputs, &[], &expected);
 }
 
 /// Models often read the sum, and rarely what is between it and the first output.
@@ -237,7 +243,7 @@ fn sums_that_are_normalized_are_outputs() {
 #[test]
 fn the_evaluator_agrees_on_codes_of_channels_and_rows() {
     let expected = codes(&[1, 2, 1, 2], &[13, 11, 11, 11]);
-    check_standard("QLinearConv", 10, &super::integers::convolution(0.5), &expected);
+    check_standard("QLinearConv", 10, &super::integers::convolution(0.5), &[], &expected);
     let signed = |dims: &[usize], all: &[i8]| Value::new(dims, all.to_vec()).expect("a valid case");
     let product = [
         // Less the zero points of rows: 3, 0 and 0, 2.
@@ -252,5 +258,5 @@ fn the_evaluator_agrees_on_codes_of_channels_and_rows() {
         signed(&[2], &[-3, 0]),
     ];
     // Numbers: 1.5, 0 and 6, 2.
-    check_standard("QLinearMatMul", 10, &product, &signed(&[2, 2], &[-1, -3, 3, 1]));
+    check_standard("QLinearMatMul", 10, &product, &[], &signed(&[2, 2], &[-1, -3, 3, 1]));
 }

@@ -245,6 +245,7 @@ const KEEP_SHAPE: &[&str] = &[
     "Sin",
     "Cos",
     "Not",
+    "BitwiseNot",
     "CumSum",
     "LpNormalization",
     "GroupNormalization",
@@ -283,9 +284,8 @@ fn infer_standard(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
             let data = first()?;
             Ok(vec![data.with_shape(data.shape.clone())])
         }
-        "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Min" | "Max" | "Mod" | "Sum" => {
-            moves::arithmetic(node, inputs)
-        }
+        "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Min" | "Max" | "Mod" | "Sum" | "BitwiseAnd"
+        | "BitwiseOr" | "BitwiseXor" | "BitShift" => moves::arithmetic(node, inputs),
         "Equal" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" | "And" | "Or" | "Xor" => {
             let shape = moves::broadcast_all(inputs)?;
             Ok(vec![Fact::new(Element::Bool, shape)])
