@@ -94,7 +94,7 @@ fn check_types(reader: &NodeReader<'_>) -> Result<(), String> {
     let is_short = |element: &&Element| matches!(element, Element::F16 | Element::BF16);
     let Some(short) = known.iter().find(is_short) else { return Ok(()) };
     match known.iter().find(|other| *other != short) {
-        Some(other) => Err(format!("inputs are of types {short} and {other}")),
+        Some(other) => Err(format!("expected inputs of one type, found {short} and {other}")),
         None => Ok(()),
     }
 }

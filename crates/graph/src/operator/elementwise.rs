@@ -334,7 +334,7 @@ fn bits(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             let shift = match reader.text("direction", "")? {
                 "LEFT" => u8::checked_shl,
                 "RIGHT" => u8::checked_shr,
-                other => return Err(format!("direction '{other}' is not supported")),
+                other => return Err(format!("expected direction LEFT or RIGHT, found '{other}'")),
             };
             one(move |frame| {
                 pairs(frame, |a, b| zip_into::<u8>(a, b, |x, by| shift(x, by.into()).unwrap_or(0)))

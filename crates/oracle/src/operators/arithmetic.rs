@@ -168,22 +168,26 @@ fn bitwise(call: &Call<'_>, combine: fn(i64, i64) -> i64) -> Result<Vec<Tensor>,
     pairs(call, |a, _| a, |a, b| Some(combine(a, b)))
 }
 
-/// Multiplies by powers of 2, or divides by them.
+/// Moves the bits of integers without a sign. Those beyond the type are lost.
 fn shift(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
+    use Element::{UInt8, UInt16, UInt32, UInt64};
     let element = call.input(0)?.element();
-    if !matches!(element, Element::UInt8 | Element::UInt16 | Element::UInt32) {
-        return fault(format!("shifts of {element} are not supported"));
+    if !matches!(element, UInt8 | UInt16 | UInt32 | UInt64) {
+        return fault(format!("expected integers without a sign, found {element}"));
     }
     let is_left = match call.text("direction", "")?.as_str() {
         "LEFT" => true,
         "RIGHT" => false,
-        other => return fault(format!("attribute \"direction\": found {other:?}")),
+        other => {
+            return fault(format!(
+                "attribute \"direction\": expected LEFT or RIGHT, found {other}"
+            ));
+        }
     };
-    let shifted = |a: i64, by: i64| match by {
-        // 32 bits, moved by up to 31, are 63.
-        0..=31 if is_left => a * (1_i64 << by),
-        0..=31 => a / (1_i64 << by),
-        _ => 0,
+    let shifted = |bits: i64, by: i64| {
+        let (bits, by) = (bits.cast_unsigned(), u32::try_from(by).unwrap_or(u32::MAX));
+        let moved = if is_left { bits.checked_shl(by) } else { bits.checked_shr(by) };
+        moved.unwrap_or(0).cast_signed()
     };
     pairs(call, |a, _| a, |a, b| Some(shifted(a, b)))
 }
