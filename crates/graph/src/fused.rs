@@ -3,7 +3,7 @@
 
 use dyno_onnx::{Attribute, Node};
 
-/// Prefix of quantized operators, before the name of the operator on numbers.
+/// Prefix of an operator on codes. The name of the operator on numbers follows it.
 const QUANTIZED: &str = "QLinear";
 
 /// Replaces the nodes, also those of graphs inside nodes. `version` is that of the standard operators.
@@ -23,8 +23,8 @@ pub(crate) fn expand(nodes: &mut Vec<Node>, version: i64) {
     *nodes = all;
 }
 
-/// Returns the nodes that compute the output of a node, or `None` if it is not such an operator, or has
-/// a form that is not supported.
+/// Returns the nodes that compute the output of a node. Returns `None` if the node is not such an
+/// operator, or has a form that is not supported.
 fn replacement(node: &Node, version: i64) -> Option<Vec<Node>> {
     if node.domain != "com.microsoft" || node.outputs.len() != 1 {
         return None;
@@ -81,7 +81,7 @@ impl<'a> Replacement<'a> {
         self.node.inputs.get(at).map_or("", String::as_str)
     }
 
-    /// Returns the attributes of the node but these.
+    /// Returns the attributes of the node, without those of these names.
     fn attributes(&self, but: &[&str]) -> Vec<(String, Attribute)> {
         let own = self.node.attributes.iter();
         own.filter(|(name, _)| !but.contains(&name.as_str())).cloned().collect()
@@ -92,7 +92,7 @@ impl<'a> Replacement<'a> {
         self.add_with_outputs(op, inputs, attributes, &[""]).remove(0)
     }
 
-    /// Adds a node and returns the names of its outputs, which end with these texts.
+    /// Adds a node and returns the names of its outputs. Each of them ends with one of `ends`.
     fn add_with_outputs(
         &mut self,
         op: &str,
@@ -171,14 +171,14 @@ impl<'a> Replacement<'a> {
         self.add("Gelu", &[&sum], vec![("approximate".to_owned(), form.into())]);
     }
 
-    /// Adds the numbers of codes, whose scale and zero point are the next inputs.
+    /// Adds the numbers of the codes in an input. Their scale and zero point are the next two inputs.
     fn numbers(&mut self, at: usize) -> String {
         let inputs = [at, at + 1, at + 2].map(|at| self.input(at));
         self.add("DequantizeLinear", &inputs, Vec::new())
     }
 
-    /// Adds the codes of a value, with the scale and zero point of these inputs. Without a zero point,
-    /// their type is not known.
+    /// Adds the codes of a value. Their scale is the input `at`, and their zero point the next one.
+    /// Without a zero point, their type is not known.
     fn codes(&mut self, value: &str, at: usize) -> Option<()> {
         let (scale, zero) = (self.input(at), self.input(at + 1));
         if zero.is_empty() {
@@ -206,7 +206,7 @@ impl<'a> Replacement<'a> {
                 let found = self.add(op, &[&x], self.attributes(&["channels_last"]));
                 self.codes(&found, 3)
             }
-            // The version of `Softmax` decides which axes are one.
+            // Before version 13, `Softmax` is over all axes from `axis` on.
             "Softmax" if (self.node.int("opset", 13) < 13) == (self.version < 13) => {
                 let x = self.numbers(0);
                 let axis = ("axis".to_owned(), Attribute::Int(self.node.int("axis", -1)));

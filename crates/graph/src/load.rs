@@ -16,10 +16,11 @@ use crate::value::Value;
 
 /// Versions of the standard operator set that are implemented. Versions 24 to 28 add operators and types.
 const VERSIONS: std::ops::RangeInclusive<i64> = 7..=28;
-/// Maximum bytes of any folded value. Larger ones, such as an expanded mask, are computed at run time.
+/// Maximum bytes of a folded value that is more than [`FOLDED_GROWTH`] times as large as the constants
+/// of which it is made. Larger ones, such as an expanded mask, are computed at run time.
 const FOLDED_BYTES: usize = 1 << 24;
-/// Maximum growth of a larger folded value over the constants of which it is made. Weights that are
-/// transposed, joined, or converted from codes of 8 bits are folded at any size.
+/// Maximum growth of a folded value that has more than [`FOLDED_BYTES`]. Weights that are transposed,
+/// joined, or converted from codes of 8 bits are folded at any size.
 const FOLDED_GROWTH: usize = 4;
 
 /// Reads a model. Cells that were unrolled into many small nodes become recurrent nodes again.
@@ -215,7 +216,7 @@ impl<'m> Loader<'m> {
         Ok(())
     }
 
-    /// Computes a node from constants; `None` if a result is too large to be kept.
+    /// Computes a node from constants. Returns `None` if a result is too large to be folded.
     fn folded(
         &mut self,
         operation: &Operation,

@@ -58,20 +58,25 @@ pub(crate) fn read(reader: &NodeReader<'_>) -> Result<Operation, String> {
 }
 
 /// Operators of the standard whose inputs all have one type.
-const SINGLE_TYPE: [&str; 17] = [
+const SINGLE_TYPE: &[&str] = &[
     "Add",
+    "Clip",
     "Concat",
     "Conv",
     "ConvTranspose",
     "Div",
+    "Einsum",
     "Equal",
     "Gemm",
     "Greater",
+    "GreaterOrEqual",
     "Less",
+    "LessOrEqual",
     "MatMul",
     "Max",
     "Mean",
     "Min",
+    "Mod",
     "Mul",
     "PRelu",
     "Sub",
@@ -89,7 +94,7 @@ fn check_types(reader: &NodeReader<'_>) -> Result<(), String> {
     let is_short = |element: &&Element| matches!(element, Element::F16 | Element::BF16);
     let Some(short) = known.iter().find(is_short) else { return Ok(()) };
     match known.iter().find(|other| *other != short) {
-        Some(other) => Err(format!("inputs are of types {short} and {other}")),
+        Some(other) => Err(format!("expected inputs of one type, found {short} and {other}")),
         None => Ok(()),
     }
 }

@@ -257,16 +257,25 @@ impl Analysis {
         let from = |axis: i64| data.iter().any(|at| *at >= place(axis, rank));
         match node.op.as_str() {
             "Softmax" | "LogSoftmax" | "Hardmax" if self.version < 13 => from(node.int("axis", 1)),
-            "Softmax" | "LogSoftmax" | "Hardmax" | "LpNormalization" => has(node.int("axis", -1)),
-            "LayerNormalization" | "RMSNormalization" => from(node.int("axis", -1)),
+            "Softmax" | "LogSoftmax" | "Hardmax" | "LpNormalization" | "TopK" => {
+                has(node.int("axis", -1))
+            }
+            "LayerNormalization"
+            | "RMSNormalization"
+            | "SimplifiedLayerNormalization"
+            | "SkipLayerNormalization"
+            | "SkipSimplifiedLayerNormalization"
+            | "QLinearSoftmax" => from(node.int("axis", -1)),
             "GroupNormalization" => from(1),
             "InstanceNormalization"
             | "Conv"
             | "ConvInteger"
             | "ConvTranspose"
             | "QLinearConv"
+            | "FusedConv"
             | "MaxPool"
             | "AveragePool"
+            | "QLinearAveragePool"
             | "LpPool" => from(2),
             // Each channel is normalized over all other axes.
             "BatchNormalization" => {
@@ -284,7 +293,6 @@ impl Analysis {
             "Trilu" => from(-2),
             "ReverseSequence" => has(node.int("time_axis", 0)),
             "Gather" | "GatherElements" | "Scatter" | "ScatterElements" => has(node.int("axis", 0)),
-            "TopK" => has(node.int("axis", -1)),
             "Slice" => self.reversed_axes(node).into_iter().any(has),
             "Compress" => match node.attribute("axis") {
                 Some(Attribute::Int(axis)) => has(*axis),
@@ -296,14 +304,16 @@ impl Analysis {
         }
     }
 
-    /// Returns the axes that a `Slice` takes from the end to the start.
+    /// Returns the axes that a `Slice` may take from the end to the start.
     fn reversed_axes(&self, node: &Node) -> Vec<i64> {
-        let known = |at: usize| {
-            let fact = self.shapes[0].facts.get(node.inputs.get(at)?)?;
-            fact.integers.clone()
-        };
-        let Some(steps) = known(4) else { return Vec::new() };
-        let axes = known(3).unwrap_or_else(|| (0..steps.len() as i64).collect());
+        let all = 0..self.rank(&node.inputs[0]) as i64;
+        let name = |at: usize| node.inputs.get(at).filter(|name| !name.is_empty());
+        let known = |name: &String| self.shapes[0].facts.get(name)?.integers.clone();
+        let Some(steps) = name(4) else { return Vec::new() };
+        // Axes and steps that are not known may be any.
+        let axes = name(3).map_or_else(|| Some(all.clone().collect()), known);
+        let Some(axes): Option<Vec<i64>> = axes else { return all.collect() };
+        let Some(steps) = known(steps) else { return axes };
         let pairs = axes.into_iter().zip(steps);
         pairs.filter(|(_, step)| *step < 0).map(|(axis, _)| axis).collect()
     }

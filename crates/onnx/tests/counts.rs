@@ -101,6 +101,9 @@ fn quantized_products_count_as_those_of_floats() {
         vec![point],
     );
     assert_eq!((shape(&matmul), count(&matmul).macs()), ("I8 5 7".into(), 5 * 6 * 7));
+    let inputs: Inputs<'_> = &[("x", B, &[5, 6]), ("w", B, &[6, 7])];
+    let gemm = one(node("QGemm", "com.microsoft", &names[..6], &[]), inputs, Vec::new());
+    assert_eq!((shape(&gemm), count(&gemm).macs()), ("F32 5 7".into(), 5 * 6 * 7));
     let inputs: Inputs<'_> = &[("a", B, &[5, 6]), ("b", B, &[6, 7])];
     let matmul = one(node("MatMulInteger", "", &["a", "b"], &[]), inputs, Vec::new());
     assert_eq!((shape(&matmul), count(&matmul).macs()), ("I32 5 7".into(), 5 * 6 * 7));

@@ -30,6 +30,38 @@ fn a_backward_slice_begins_at_the_first_element_at_the_latest() {
     }
 }
 
+#[test]
+fn operators_on_codes_have_the_shapes_of_those_on_numbers() {
+    let mut net = Builder::new("net", Weights::seeded(1));
+    let batch = || Dim::symbol("N");
+    net.input("x", Element::U8, &[batch(), 3.into(), 4.into(), 4.into()]);
+    net.input("rows", Element::U8, &[batch(), 4.into()]);
+    net.input("weights", Element::I8, &[2.into(), 4.into()]);
+    let mut net = net.finish();
+    for (op, inputs, (name, value), sizes) in [
+        ("QLinearSoftmax", "x,s,z,s,z", ("axis", Attribute::Int(-1)), vec![3, 4, 4]),
+        ("QLinearAveragePool", "x,s,z,s,z", ("kernel_shape", [2, 2].into()), vec![3, 3, 3]),
+        ("QLinearGlobalAveragePool", "x,s,z,s,z", ("channels_last", 0_i64.into()), vec![3, 1, 1]),
+        ("QLinearConcat", "s,z,x,s,z,x,s,z", ("axis", 1_i64.into()), vec![6, 4, 4]),
+        ("QGemm", "rows,s,z,weights,s,z", ("transB", 1_i64.into()), vec![2_usize]),
+    ] {
+        net.nodes = vec![Node {
+            name: op.into(),
+            op: op.into(),
+            domain: "com.microsoft".into(),
+            inputs: inputs.split(',').map(str::to_owned).collect(),
+            outputs: vec!["y".into()],
+            attributes: vec![(name.into(), value)],
+        }];
+        let facts = infer(&net, &BTreeMap::new()).facts;
+        let expected: Vec<Dim> =
+            std::iter::once(batch()).chain(sizes.into_iter().map(Dim::from)).collect();
+        assert_eq!(facts["y"].shape, expected, "{op}");
+        let element = if op == "QGemm" { Element::F32 } else { Element::U8 };
+        assert_eq!(facts["y"].element, element, "{op}");
+    }
+}
+
 /// Axes, sizes and steps may be those of an operator that is not known, which are not the defaults.
 #[test]
 fn shapes_that_depend_on_an_unknown_input_are_unknown() {

@@ -297,6 +297,49 @@ fn binary(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         "And" => one(|frame| pairs(frame, |a, b| zip_into::<bool>(a, b, |x, y| x && y))),
         "Or" => one(|frame| pairs(frame, |a, b| zip_into::<bool>(a, b, |x, y| x || y))),
         "Xor" => one(|frame| pairs(frame, |a, b| zip_into::<bool>(a, b, |x, y| x != y))),
+        _ => bits(reader),
+    }
+}
+
+/// Operators on the bits of integers.
+fn bits(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
+    macro_rules! combined {
+        ($combine:expr) => {
+            one(move |frame| {
+                pairs(frame, |a, b| match a.element() {
+                    Element::I64 => zip_into::<i64>(a, b, $combine),
+                    Element::I32 => zip_into::<i32>(a, b, $combine),
+                    Element::I8 => zip_into::<i8>(a, b, $combine),
+                    Element::U8 => zip_into::<u8>(a, b, $combine),
+                    other => Err(format!("expected integers, found {other}")),
+                })
+            })
+        };
+    }
+    match name(reader) {
+        ("", "BitwiseAnd") => combined!(|x, y| x & y),
+        ("", "BitwiseOr") => combined!(|x, y| x | y),
+        ("", "BitwiseXor") => combined!(|x, y| x ^ y),
+        ("", "BitwiseNot") => one(|frame| {
+            let element = frame.input(0)?.element();
+            match element {
+                Element::I64 => mapped::<i64>(frame, |x| !x),
+                Element::I32 => mapped::<i32>(frame, |x| !x),
+                Element::I8 => mapped::<i8>(frame, |x| !x),
+                Element::U8 => mapped::<u8>(frame, |x| !x),
+                other => Err(format!("expected integers, found {other}")),
+            }
+        }),
+        ("", "BitShift") => {
+            let shift = match reader.text("direction", "")? {
+                "LEFT" => u8::checked_shl,
+                "RIGHT" => u8::checked_shr,
+                other => return Err(format!("expected direction LEFT or RIGHT, found '{other}'")),
+            };
+            one(move |frame| {
+                pairs(frame, |a, b| zip_into::<u8>(a, b, |x, by| shift(x, by.into()).unwrap_or(0)))
+            })
+        }
         _ => Ok(None),
     }
 }
@@ -352,38 +395,29 @@ fn power(base: &Value, exponent: &Value) -> Result<Value, String> {
     }
 }
 
+/// Returns remainders, which have the sign of the dividend with `fmod`, and else that of the divisor.
 fn remainder(a: &Value, b: &Value, is_float: bool) -> Result<Value, String> {
+    macro_rules! floats {
+        ($type:ty) => {
+            zip::<$type, $type>(a, b, |x, y| {
+                let rest = x % y;
+                match rest {
+                    _ if is_float => rest,
+                    0.0 => rest.copysign(y),
+                    _ if (rest < 0.0) != (y < 0.0) => rest + y,
+                    _ => rest,
+                }
+            })
+        };
+    }
     match a.element() {
-        Element::F32 => zip::<f32, f32>(a, b, |x, y| {
-            let rest = x % y;
-            if is_float {
-                rest
-            } else if rest == 0.0 {
-                rest.copysign(y)
-            } else if (rest < 0.0) != (y < 0.0) {
-                rest + y
-            } else {
-                rest
-            }
-        }),
-        Element::F64 => zip::<f64, f64>(a, b, |x, y| {
-            let rest = x % y;
-            if is_float {
-                rest
-            } else if rest == 0.0 {
-                rest.copysign(y)
-            } else if (rest < 0.0) != (y < 0.0) {
-                rest + y
-            } else {
-                rest
-            }
-        }),
+        Element::F32 => floats!(f32),
+        Element::F64 => floats!(f64),
         element => {
             if b.integers()?.contains(&0) {
                 return Err("a number is divided by zero".into());
             }
             let [a, b] = [a, b].map(|value| cast_to(value.clone(), Element::I64));
-            // Without `fmod`, the remainder has the sign of the divisor.
             let whole = |x: i64, y: i64| {
                 let rest = x.wrapping_rem(y);
                 if !is_float && rest != 0 && (rest < 0) != (y < 0) { rest + y } else { rest }

@@ -51,6 +51,9 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
     }
 }
 
+/// Default `epsilon` of ONNX Runtime's normalizations of sums. Those of the standard have 1e-5.
+const SKIP_EPSILON: f32 = 1e-12;
+
 /// Reads operators that divide by a standard deviation.
 fn by_moments(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     match name(reader) {
@@ -88,7 +91,7 @@ fn by_moments(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             })))
         }
         ("com.microsoft", "SkipLayerNormalization") => {
-            let epsilon = reader.float("epsilon", 1e-5)?;
+            let epsilon = reader.float("epsilon", SKIP_EPSILON)?;
             Ok(Some(Box::new(move |frame| {
                 let add =
                     |a: &Value, b: &Value| super::broadcast::zip::<f32, f32>(a, b, |a, b| a + b);
@@ -118,7 +121,7 @@ fn by_mean_square(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> 
             })))
         }
         ("com.microsoft", "SkipSimplifiedLayerNormalization") => {
-            let epsilon = reader.float("epsilon", 1e-5)?;
+            let epsilon = reader.float("epsilon", SKIP_EPSILON)?;
             Ok(Some(Box::new(move |frame| {
                 let add =
                     |a: &Value, b: &Value| super::broadcast::zip::<f32, f32>(a, b, |a, b| a + b);
@@ -357,8 +360,8 @@ fn mean_variance(value: &Value, axes: &[i64]) -> Result<Value, String> {
     layout::transposed(&Value::new(dims, all)?, Some(&back))
 }
 
-/// Returns the numbers divided by the root of their mean square, and the inverse of this root for each
-/// line.
+/// Divides the elements of each line by the root of their mean square and multiplies them by `scale`.
+/// Returns them and the inverses of the roots.
 fn root_mean_square(
     value: &Value,
     scale: &Value,

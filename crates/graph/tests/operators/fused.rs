@@ -48,6 +48,7 @@ fn tensor(value: &Value) -> Tensor {
     match value.element() {
         Element::F32 => Tensor::floats(dyno_oracle::Element::Float32, dims, numbers.to_vec()),
         Element::U8 => Tensor::integers(dyno_oracle::Element::UInt8, dims, whole()),
+        Element::I8 => Tensor::integers(dyno_oracle::Element::Int8, dims, whole()),
         _ => Tensor::integers(dyno_oracle::Element::Int32, dims, whole()),
     }
     .expect("a valid case")
@@ -55,9 +56,31 @@ fn tensor(value: &Value) -> Tensor {
 
 #[track_caller]
 fn check(op: &str, inputs: &[Option<Value>], attributes: Attributes<'_>, expected: &Value) {
-    let net = fused(op, inputs, attributes);
     let given: Vec<Value> = inputs.iter().flatten().cloned().collect();
-    let found = session(&net).run(&given).expect("a valid case").remove(0);
+    check_model(&fused(op, inputs, attributes), &given, expected);
+}
+
+/// Checks an operator of the standard.
+#[track_caller]
+pub(super) fn check_standard(
+    op: &str,
+    version: i64,
+    inputs: &[Value],
+    attributes: Attributes<'_>,
+    expected: &Value,
+) {
+    let mut net = model(op, version, inputs.len(), attributes);
+    for (port, input) in net.inputs.iter_mut().zip(inputs) {
+        port.element = Some(input.element());
+    }
+    check_model(&net, inputs, expected);
+}
+
+/// Checks the outputs of the session and of the evaluator.
+#[track_caller]
+fn check_model(net: &Model, given: &[Value], expected: &Value) {
+    let op = &net.nodes[0].op;
+    let found = session(net).run(given).expect("a valid case").remove(0);
     assert_eq!((found.dims(), found.element()), (expected.dims(), expected.element()), "{op}");
     let expected = expected.elements(expected.element()).expect("its own type").to_f64();
     let near = |found: &[f64]| {
@@ -183,4 +206,57 @@ fn numbers_are_divided_by_the_root_of_their_mean_square() {
     near(0, &[3.0 / root, 8.0 / root]);
     near(2, &[1.0 / root]);
     near(3, &[3.0, 4.0]);
+}
+
+/// The sum is 1e-4 and -1e-4: its variance and mean square are 1e-8. With the `epsilon` of the standard's
+/// operators, 1e-5, the outputs would be 0.03.
+#[test]
+fn norms_of_sums_have_a_small_epsilon() {
+    let x = [Some(floats(&[1, 2], &[2e-4, 0.0])), Some(floats(&[1, 2], &[-1e-4, -1e-4]))];
+    let ones = [Some(floats(&[2], &[1.0, 1.0]))];
+    let unit = (1.0 / 1.0001_f32).sqrt();
+    let expected = floats(&[1, 2], &[unit, -unit]);
+    check("SkipSimplifiedLayerNormalization", &[&x[..], &ones].concat(), &[], &expected);
+    let zeros = [Some(floats(&[2], &[0.0, 0.0]))];
+    check("SkipLayerNormalization", &[&x[..], &ones, &zeros].concat(), &[], &expected);
+    let root = 12.5_f32.sqrt();
+    let inputs = [floats(&[1, 2], &[3.0, 4.0]), floats(&[2], &[1.0, 2.0])];
+    let expected = floats(&[1, 2], &[3.0 / root, 8.0 / root]);
+    check_standard("SimplifiedLayerNormalization", 17, &inputs, &[], &expected);
+}
+
+/// Models often read the sum, and rarely what is between it and the first output.
+#[test]
+fn sums_that_are_normalized_are_outputs() {
+    let given = [floats(&[1, 2], &[3.0, 0.0]), floats(&[1, 2], &[-1.0, -1.0])];
+    let given = [&given[..], &[floats(&[2], &[1.0, 1.0])]].concat();
+    let inputs: Vec<Option<Value>> = given.iter().cloned().map(Some).collect();
+    for op in ["SkipLayerNormalization", "SkipSimplifiedLayerNormalization"] {
+        let mut net = fused(op, &inputs, &[]);
+        net.nodes[0].outputs.extend(["", "", "sum"].map(str::to_owned));
+        net.outputs[0].name = "sum".into();
+        check_model(&net, &given, &floats(&[1, 2], &[2.0, -1.0]));
+    }
+}
+
+/// The evaluator also knows scales of filters, and of rows of a product, before version 13.
+#[test]
+fn the_evaluator_agrees_on_codes_of_channels_and_rows() {
+    let expected = codes(&[1, 2, 1, 2], &[13, 11, 11, 11]);
+    check_standard("QLinearConv", 10, &super::integers::convolution(0.5), &[], &expected);
+    let signed = |dims: &[usize], all: &[i8]| Value::new(dims, all.to_vec()).expect("a valid case");
+    let product = [
+        // Less the zero points of rows: 3, 0 and 0, 2.
+        codes(&[2, 2], &[4, 1, 0, 2]),
+        floats(&[2], &[0.5, 1.0]),
+        codes(&[2], &[1, 0]),
+        // Less the zero points of columns: 1, 0 and 3, 2.
+        signed(&[2, 2], &[1, 2, 3, 4]),
+        floats(&[2], &[1.0, 0.5]),
+        signed(&[2], &[0, 2]),
+        floats(&[2], &[1.0, 2.0]),
+        signed(&[2], &[-3, 0]),
+    ];
+    // Numbers: 1.5, 0 and 6, 2.
+    check_standard("QLinearMatMul", 10, &product, &[], &signed(&[2, 2], &[-1, -3, 3, 1]));
 }

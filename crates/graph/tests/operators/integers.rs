@@ -3,6 +3,7 @@
 use dyno_graph::Value;
 use dyno_onnx::Attribute;
 
+use super::fused::check_standard;
 use super::{floats, ints, model, run, session};
 
 fn bytes(dims: &[usize], all: &[u8]) -> Value {
@@ -82,7 +83,7 @@ fn a_huge_index_is_not_hot() {
 
 /// Inputs of a `QLinearConv` of two filters of two numbers, each with its own scale and zero point.
 /// The numbers are 2, 0, -1 times 0.5; the filters 1, 2 times 0.5, and 2, -4 times 0.25.
-fn convolution(step: f32) -> Vec<Value> {
+pub(super) fn convolution(step: f32) -> Vec<Value> {
     vec![
         bytes(&[1, 1, 1, 3], &[130, 128, 127]),
         Value::scalar(0.5_f32),
@@ -346,4 +347,24 @@ fn rows_of_codes_have_zero_points_of_their_own() {
     each[2] = signed(&[2, 3], &[0, 0, 0, 0, 0, 1]);
     let error = reason("MatMulInteger", 10, &each, &[]);
     assert!(error.contains("'node' (MatMulInteger)"), "{error}");
+}
+
+#[test]
+fn bits_are_combined_and_moved() {
+    // 0b1100 and 0b1010; -1 has all bits.
+    let pair = [words(&[2], &[12, -1]), words(&[2], &[10, 6])];
+    for (op, expected) in [("BitwiseAnd", [8, 6]), ("BitwiseOr", [14, -1]), ("BitwiseXor", [6, -7])]
+    {
+        check_standard(op, 18, &pair, &[], &words(&[2], &expected));
+    }
+    check_standard("BitwiseNot", 18, &[words(&[2], &[0, 5])], &[], &words(&[2], &[-1, -6]));
+    check_standard("BitwiseNot", 18, &[bytes(&[2], &[0, 5])], &[], &bytes(&[2], &[255, 250]));
+    // Bits beyond the type are lost.
+    let moved = [bytes(&[3], &[16, 4, 1]), bytes(&[3], &[1, 3, 7])];
+    let to = |direction: &str| [("direction", Attribute::Text(direction.into()))];
+    check_standard("BitShift", 11, &moved, &to("RIGHT"), &bytes(&[3], &[8, 0, 0]));
+    let moved = [bytes(&[3], &[16, 200, 1]), bytes(&[3], &[1, 1, 8])];
+    check_standard("BitShift", 11, &moved, &to("LEFT"), &bytes(&[3], &[32, 144, 0]));
+    let error = reason("BitwiseAnd", 18, &[floats(&[1], &[1.0]), floats(&[1], &[1.0])], &[]);
+    assert!(error.contains("expected integers, found float32"), "{error}");
 }

@@ -60,7 +60,7 @@ pub fn count(node: &Node, inputs: &[Option<Fact>], outputs: &[Option<Fact>]) -> 
             let per_input = elements(&weights, 1)?.checked_div(dim(&weights, 0).unwrap_or(0));
             product([per_input, fact(inputs, 0)?.elements()])
         }
-        ("", "Gemm") | ("com.microsoft", "FusedGemm") => {
+        ("", "Gemm") | ("com.microsoft", "FusedGemm" | "QGemm") => {
             let a = fact(inputs, 0)?;
             let inner = dim(&a, usize::from(node.int("transA", 0) == 0));
             product([inner, output()?.elements()])

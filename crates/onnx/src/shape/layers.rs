@@ -147,6 +147,12 @@ pub fn pool(node: &Node, data: &Fact) -> Facts {
     Ok(vec![data.with_shape(shape)])
 }
 
+/// Infers the output of a pool over all elements of each channel.
+pub fn global_pool(data: &Fact) -> Facts {
+    let pooled = |(at, dim): (usize, &Dim)| if at < 2 { dim.clone() } else { 1.into() };
+    Ok(vec![data.with_shape(data.shape.iter().enumerate().map(pooled).collect())])
+}
+
 /// Infers the output of a `Gemm`.
 pub fn gemm(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let (a, b) = (super::input(inputs, 0)?, super::input(inputs, 1)?);

@@ -233,6 +233,9 @@ const KEEP_SHAPE: &[&str] = &[
     "BatchNormalization",
     "InstanceNormalization",
     "LayerNormalization",
+    "RMSNormalization",
+    "SimplifiedLayerNormalization",
+    "MeanVarianceNormalization",
     "Gelu",
     "HardSwish",
     "HardSigmoid",
@@ -242,6 +245,7 @@ const KEEP_SHAPE: &[&str] = &[
     "Sin",
     "Cos",
     "Not",
+    "BitwiseNot",
     "CumSum",
     "LpNormalization",
     "GroupNormalization",
@@ -280,9 +284,8 @@ fn infer_standard(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
             let data = first()?;
             Ok(vec![data.with_shape(data.shape.clone())])
         }
-        "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Min" | "Max" | "Mod" | "Sum" => {
-            moves::arithmetic(node, inputs)
-        }
+        "Add" | "Sub" | "Mul" | "Div" | "Pow" | "Min" | "Max" | "Mod" | "Sum" | "BitwiseAnd"
+        | "BitwiseOr" | "BitwiseXor" | "BitShift" => moves::arithmetic(node, inputs),
         "Equal" | "Greater" | "GreaterOrEqual" | "Less" | "LessOrEqual" | "And" | "Or" | "Xor" => {
             let shape = moves::broadcast_all(inputs)?;
             Ok(vec![Fact::new(Element::Bool, shape)])
@@ -322,12 +325,8 @@ fn infer_layer(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
         "Resize" | "Upsample" => layers::resize(inputs),
         "Conv" => layers::conv(node, first()?, input(inputs, 1)?),
         "ConvTranspose" => layers::conv_transpose(node, first()?, input(inputs, 1)?),
-        "MaxPool" | "AveragePool" => layers::pool(node, first()?),
-        "GlobalAveragePool" | "GlobalMaxPool" => {
-            let fact = first()?;
-            let pooled = |(at, dim): (usize, &Dim)| if at < 2 { dim.clone() } else { 1.into() };
-            Ok(vec![fact.with_shape(fact.shape.iter().enumerate().map(pooled).collect())])
-        }
+        "MaxPool" | "AveragePool" | "LpPool" => layers::pool(node, first()?),
+        "GlobalAveragePool" | "GlobalMaxPool" | "GlobalLpPool" => layers::global_pool(first()?),
         "Gemm" => layers::gemm(node, inputs),
         "MatMul" => layers::matmul(first()?, input(inputs, 1)?),
         "LSTM" | "GRU" | "RNN" => layers::recurrent(node, first()?, input(inputs, 2)?),

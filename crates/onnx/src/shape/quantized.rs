@@ -57,10 +57,26 @@ pub fn infer_runtime(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
         | "SkipSimplifiedLayerNormalization"
         | "RotaryEmbedding"
         | "QLinearSigmoid"
+        | "QLinearSoftmax"
         | "QLinearLeakyRelu" => first().map(|data| vec![data.with_shape(data.shape.clone())]),
         "QLinearAdd" | "QLinearMul" => {
             let shape = super::moves::broadcast(&first()?.shape, &input(inputs, 3)?.shape)?;
             Ok(vec![first()?.with_shape(shape)])
+        }
+        "QLinearConcat" => {
+            let parts: Vec<Option<&Fact>> = inputs.iter().copied().skip(2).step_by(3).collect();
+            super::moves::concat(node, &parts)
+        }
+        "QLinearAveragePool" if node.int("channels_last", 0) == 0 => layers::pool(node, first()?),
+        "QLinearGlobalAveragePool" if node.int("channels_last", 0) == 0 => {
+            layers::global_pool(first()?)
+        }
+        "QGemm" => {
+            let zero = super::optional(node, inputs, 8)?;
+            let element = zero.map_or(Element::F32, |zero| zero.element);
+            let facts =
+                layers::gemm(node, &[0, 3, 6].map(|at: usize| inputs.get(at).copied().flatten()))?;
+            Ok(facts.into_iter().map(|fact| Fact { element, ..fact }).collect())
         }
         "FusedMatMul" => {
             let operand = |fact: &Fact, attribute: &str| {

@@ -12,6 +12,15 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("Mul", 7, 2, &[], |call| pairs(call, |a, b| a * b, |a, b| Some(a.wrapping_mul(b)))),
     operator("Div", 7, 2, &[], |call| pairs(call, |a, b| a / b, divide)),
     operator("Mod", 10, 2, &["fmod"], modulo),
+    operator("BitwiseAnd", 18, 2, &[], |call| bitwise(call, |a, b| a & b)),
+    operator("BitwiseOr", 18, 2, &[], |call| bitwise(call, |a, b| a | b)),
+    operator("BitwiseXor", 18, 2, &[], |call| bitwise(call, |a, b| a ^ b)),
+    operator("BitwiseNot", 18, 1, &[], |call| {
+        let input = call.input(0)?;
+        let values = input.as_integers()?.iter().map(|value| -1 - value).collect();
+        Ok(vec![Tensor::of_integers(input.element(), input.shape(), values)?])
+    }),
+    operator("BitShift", 11, 2, &["direction"], shift),
     operator("Pow", 7, 2, &[], power),
     operator("PRelu", 7, 2, &[], parametric_relu),
     operator("Max", 8, ANY, &[], |call| fold(call, greater, i64::max)),
@@ -151,6 +160,36 @@ fn modulo(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
         if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }
     };
     pairs(call, floats, |a, b| (b != 0).then(|| integers(a, b)))
+}
+
+fn bitwise(call: &Call<'_>, combine: fn(i64, i64) -> i64) -> Result<Vec<Tensor>, Fault> {
+    // Floats have no bits here.
+    call.input(0)?.as_integers()?;
+    pairs(call, |a, _| a, |a, b| Some(combine(a, b)))
+}
+
+/// Moves the bits of integers without a sign. Those beyond the type are lost.
+fn shift(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
+    use Element::{UInt8, UInt16, UInt32, UInt64};
+    let element = call.input(0)?.element();
+    if !matches!(element, UInt8 | UInt16 | UInt32 | UInt64) {
+        return fault(format!("expected integers without a sign, found {element}"));
+    }
+    let is_left = match call.text("direction", "")?.as_str() {
+        "LEFT" => true,
+        "RIGHT" => false,
+        other => {
+            return fault(format!(
+                "attribute \"direction\": expected LEFT or RIGHT, found {other}"
+            ));
+        }
+    };
+    let shifted = |bits: i64, by: i64| {
+        let (bits, by) = (bits.cast_unsigned(), u32::try_from(by).unwrap_or(u32::MAX));
+        let moved = if is_left { bits.checked_shl(by) } else { bits.checked_shr(by) };
+        moved.unwrap_or(0).cast_signed()
+    };
+    pairs(call, |a, _| a, |a, b| Some(shifted(a, b)))
 }
 
 /// Computes powers, whose type is that of the base.

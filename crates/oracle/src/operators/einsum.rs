@@ -69,7 +69,7 @@ fn einsum(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
     Ok(vec![Tensor::of_floats(inputs[0].element(), &shape, sums)?])
 }
 
-/// Returns the size of the dimensions of each name.
+/// Returns the size of the dimensions that have each name.
 fn sizes_of_names(
     equation: &str,
     terms: &[Vec<char>],
@@ -80,14 +80,18 @@ fn sizes_of_names(
         if term.len() != input.rank() || input.element() != inputs[0].element() {
             return fault(format!("equation {equation:?} for an input {:?}", input.shape()));
         }
+        if let Some(name) =
+            term.iter().find(|name| !name.is_ascii_alphabetic() && !is_hidden(**name))
+        {
+            return fault(format!("equation {equation:?}: {name:?} is not a letter"));
+        }
         for (name, size) in term.iter().zip(input.shape()) {
             let known = sizes.entry(*name).or_insert(*size);
             // Dimensions of an ellipsis are broadcast.
             if is_hidden(*name) && *known == 1 {
                 *known = *size;
             }
-            let fits = *known == *size || (is_hidden(*name) && *size == 1);
-            if !(name.is_ascii_alphabetic() || is_hidden(*name)) || !fits {
+            if *known != *size && !(is_hidden(*name) && *size == 1) {
                 return fault(format!("equation {equation:?}: {name:?} is of two sizes"));
             }
         }

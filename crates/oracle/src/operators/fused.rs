@@ -32,6 +32,7 @@ const GEMM: &[&str] = &[
     "transA",
     "transB",
 ];
+const SIMPLIFIED: &[&str] = &["axis", "epsilon", "stash_type"];
 const POOL: &[&str] = &[
     "auto_pad",
     "ceil_mode",
@@ -59,12 +60,14 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("com.microsoft.BiasGelu", 1, 2, &[], |call| gelu(call, "none")),
     operator("com.microsoft.FastGelu", 1, 2, &[], |call| gelu(call, "tanh")),
     operator("com.microsoft.SkipLayerNormalization", 1, 5, &["epsilon"], |call| {
-        let mut sum = step(call, "Add", &[call.optional(0), call.optional(1)], none())?;
-        if let Some(bias) = call.optional(4) {
-            sum = step(call, "Add", &[Some(&sum), Some(bias)], none())?;
-        }
-        let inputs = [Some(&sum), call.optional(2), call.optional(3)];
-        Ok(vec![step(call, "LayerNormalization", &inputs, own(call, &[]))?])
+        normalized_sum(call, "LayerNormalization", &[2, 3], 4)
+    }),
+    operator("com.microsoft.SkipSimplifiedLayerNormalization", 1, 4, &["epsilon"], |call| {
+        normalized_sum(call, "RMSNormalization", &[2], 3)
+    }),
+    operator("SimplifiedLayerNormalization", 1, 2, SIMPLIFIED, |call| {
+        let inputs = [0, 1].map(|at| call.optional(at));
+        Ok(vec![step(call, "RMSNormalization", &inputs, own(call, &[]))?])
     }),
     operator("com.microsoft.QLinearAdd", 1, 8, &[], |call| combined(call, "Add")),
     operator("com.microsoft.QLinearMul", 1, 8, &[], |call| combined(call, "Mul")),
@@ -129,7 +132,7 @@ fn along(axis: i64) -> Attributes {
     with("axis", Attribute::Integer(axis))
 }
 
-/// Returns the attributes of the node but these. Such nodes have no graphs and no tensors.
+/// Returns the attributes of the node, without those of these names. Such nodes have no other types.
 fn own(call: &Call<'_>, but: &[&str]) -> Attributes {
     let copy = |value: &Attribute| {
         Some(match value {
@@ -165,8 +168,11 @@ fn step(
         attributes,
     };
     let inputs = inputs.iter().map(|input| input.map(|tensor| Arc::new(tensor.clone()))).collect();
+    // Operators on codes have scales of channels in all versions.
+    let is_of_codes = matches!(name, "DequantizeLinear" | "QuantizeLinear");
+    let opset = standard(call).max(if is_of_codes { 13 } else { 0 });
     let (scope, setting) = (call.scope, call.setting);
-    let inner = Call { node: &node, opset: standard(call), inputs, scope, setting };
+    let inner = Call { node: &node, opset, inputs, scope, setting };
     let outputs = match find(name) {
         Some(operator) => (operator.compute)(&inner)?,
         None => Vec::new(),
@@ -177,17 +183,17 @@ fn step(
     }
 }
 
-/// Returns the numbers of codes, whose scale and zero point are the next inputs.
+/// Returns the numbers of the codes in an input. Their scale and zero point are the next two inputs.
 fn numbers(call: &Call<'_>, at: usize, axis: i64) -> Result<Tensor, Fault> {
     let inputs = [at, at + 1, at + 2].map(|at| call.optional(at));
     step(call, "DequantizeLinear", &inputs, along(axis))
 }
 
-/// Returns the codes of numbers, with the scale and zero point of these inputs.
+/// Returns the codes of numbers. Their scale is the input `at`, and their zero point the next one. Only
+/// matrix products may have several of them: one for each row.
 fn codes(call: &Call<'_>, value: &Tensor, at: usize) -> Result<Vec<Tensor>, Fault> {
-    let zero = call.input(at + 1)?;
-    let inputs = [Some(value), Some(call.input(at)?), Some(zero)];
-    Ok(vec![step(call, "QuantizeLinear", &inputs, none())?])
+    let inputs = [Some(value), Some(call.input(at)?), Some(call.input(at + 1)?)];
+    Ok(vec![step(call, "QuantizeLinear", &inputs, along(-2))?])
 }
 
 fn combined(call: &Call<'_>, name: &str) -> Result<Vec<Tensor>, Fault> {
@@ -203,6 +209,32 @@ fn mapped(call: &Call<'_>, name: &str) -> Result<Vec<Tensor>, Fault> {
     let x = numbers(call, 0, 1)?;
     let found = step(call, name, &[Some(&x)], own(call, &["channels_last"]))?;
     codes(call, &found, 3)
+}
+
+/// Normalizes the sum of two inputs and a bias by an operator of the standard, which takes `parameters`.
+/// Returns the sum, too, if the graph names it.
+fn normalized_sum(
+    call: &Call<'_>,
+    name: &str,
+    parameters: &[usize],
+    bias: usize,
+) -> Result<Vec<Tensor>, Fault> {
+    let mut sum = step(call, "Add", &[call.optional(0), call.optional(1)], none())?;
+    if let Some(bias) = call.optional(bias) {
+        sum = step(call, "Add", &[Some(&sum), Some(bias)], none())?;
+    }
+    let mut inputs = vec![Some(&sum)];
+    inputs.extend(parameters.iter().map(|at| call.optional(*at)));
+    // The default is less than that of the standard.
+    let epsilon = with("epsilon", Attribute::Float(call.float("epsilon", 1e-12)?));
+    let normalized = step(call, name, &inputs, epsilon)?;
+    if !call.wants(3) {
+        return Ok(vec![normalized]);
+    }
+    if call.wants(1) || call.wants(2) {
+        return fault("outputs 1 and 2 are not supported");
+    }
+    Ok(vec![normalized, sum.clone(), sum.clone(), sum])
 }
 
 fn gelu(call: &Call<'_>, approximate: &str) -> Result<Vec<Tensor>, Fault> {
@@ -262,7 +294,7 @@ fn bias(call: &Call<'_>, at: usize, scales: [usize; 2]) -> Result<Option<Tensor>
 }
 
 fn quantized_gemm(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
-    let columns = if call.flag("transB", false)? { 0 } else { 1 };
+    let columns = i64::from(!call.flag("transB", false)?);
     let (a, b) = (numbers(call, 0, 1)?, numbers(call, 3, columns)?);
     let bias = bias(call, 6, [1, 4])?;
     let mut attributes = own(call, &[]);
