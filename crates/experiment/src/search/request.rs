@@ -110,7 +110,7 @@ pub fn read_limits(
         );
         return Err(Failure::usage(problem));
     }
-    let given = ask.limits.iter().map(|text| limits::parse(text, percentile));
+    let given = ask.limits.iter().map(|text| limits::parse_requested(text, percentile));
     let alias = ask.goodput.iter().map(|text| limits::parse_goodput(text, percentile));
     let (mut found, mut problems) = (Vec::<Limit>::new(), Vec::new());
     for limit in given.chain(alias) {
@@ -302,7 +302,7 @@ pub fn first_load(
                 Some(to) => {
                     let problem =
                         format!("the first load, server_target_qps {from}, is not below --to {to}");
-                    Err(Failure::usage(problem).hint("lower the rate, or raise --to"))
+                    Err(Failure::usage(problem).hint("begin below it with --from, or raise --to"))
                 }
                 None => Ok(Some(FirstLoad::At(from))),
             }
