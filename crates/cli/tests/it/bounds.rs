@@ -150,6 +150,21 @@ fn plans_are_json_where_results_are() {
 }
 
 #[test]
+fn a_plan_states_how_long_its_queries_take_at_a_low_rate() {
+    let folder = Folder::new();
+    let run = "run --system model:fixed=1ms --scenario server --mode performance --dry-run";
+    let plan = |arguments: &str| folder.dyno(&format!("{run} {arguments}")).exits(0).stdout;
+    let slow = plan("--qps 1");
+    let expected = "performance (at least 5.0 s; 100 queries take about 100 s at this rate)";
+    assert!(slow.contains(expected), "{slow}");
+    let fast = plan("--qps 100");
+    assert!(fast.contains("performance (at least 5.0 s)\n"), "{fast}");
+    // A part of a ms does not become 0 ms.
+    let short = plan("--qps 100 --duration 900us");
+    assert!(short.contains("min_duration_ms = 1 ms"), "{short}");
+}
+
+#[test]
 fn an_export_states_which_folder_it_needs() {
     let folder = Folder::new();
     let sweep = format!("sweep {SERVER} --duration 1s --over seed=1,2 --out swept -q");

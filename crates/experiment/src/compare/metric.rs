@@ -279,7 +279,9 @@ mod tests {
             assert!(parse(bad).unwrap_err().starts_with("expected"), "{bad}");
         }
         // As in `--require`.
-        for (text, same) in [("TTFT.p99", "ttft-p99"), ("P99.9", "p99.9"), ("e2el.mean", "mean"), ("e2e.p5", "p5")] {
+        for (text, same) in
+            [("TTFT.p99", "ttft-p99"), ("P99.9", "p99.9"), ("e2el.mean", "mean"), ("e2e.p5", "p5")]
+        {
             assert_eq!(parse(text).map(name).as_deref(), Ok(same));
         }
         assert!(parse_requested("p0.99").unwrap_err().ends_with("found `p0.99`; write p99"));

@@ -543,9 +543,11 @@ mod tests {
             inputs: Inputs::default(),
             metric: "wer".into(),
             unit: Unit::Percent,
-            targets: Vec::from_iter(
-                bound.map(|bound| Target { metric: "wer".into(), bound, scenario: None }),
-            ),
+            targets: Vec::from_iter(bound.map(|bound| Target {
+                metric: "wer".into(),
+                bound,
+                scenario: None,
+            })),
             networks: None,
         };
         let expected = "has no effect: no accuracy is below 0";

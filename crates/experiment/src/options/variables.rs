@@ -95,7 +95,9 @@ mod tests {
             let found = problem(name).unwrap_or_default();
             assert!(found.contains(expected), "{name}: {found}");
         }
-        for name in ["DYNO_CACHE", "DYNO_WORKER_TOKEN", "DYNO_API_SECRET", "DYNO_RUN_ID", "REQUIRE", "DYNO"] {
+        for name in
+            ["DYNO_CACHE", "DYNO_WORKER_TOKEN", "DYNO_API_SECRET", "DYNO_RUN_ID", "REQUIRE", "DYNO"]
+        {
             assert_eq!(problem(name), None, "{name}");
         }
     }

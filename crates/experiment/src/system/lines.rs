@@ -123,7 +123,10 @@ mod tests {
         let (texts, remark) = read("\u{feff}one\n \ntwo\n\n");
         assert_eq!(texts, ["one", "two"]);
         let remark = remark.unwrap();
-        assert!(remark.ends_with("a.txt has 2 empty lines; empty lines are no samples."), "{remark}");
+        assert!(
+            remark.ends_with("a.txt has 2 empty lines; empty lines are no samples."),
+            "{remark}"
+        );
         assert_eq!(read("one\ntwo\n").1, None);
     }
 
@@ -135,11 +138,8 @@ mod tests {
         let mut file = Vec::new();
         npy::write(&mut file, &[3], &[0_i64, 1, 1]).unwrap();
         std::fs::write(&labels, file).unwrap();
-        let run = RunOptions {
-            data: vec![(None, path)],
-            labels: Some(labels),
-            ..RunOptions::default()
-        };
+        let run =
+            RunOptions { data: vec![(None, path)], labels: Some(labels), ..RunOptions::default() };
         let failure = of_data(&run).unwrap().unwrap().library(&run).unwrap_err();
         assert!(failure.problems()[0].contains("3 labels for 2 samples"), "{failure:?}");
         let hints = failure.hints();
