@@ -543,11 +543,10 @@ mod tests {
             inputs: Inputs::default(),
             metric: "wer".into(),
             unit: Unit::Percent,
-            targets: Vec::from_iter(bound.map(|bound| Target {
-                metric: "wer".into(),
-                bound,
-                scenario: None,
-            })),
+            targets: bound
+                .into_iter()
+                .map(|bound| Target { metric: "wer".into(), bound, scenario: None })
+                .collect(),
             networks: None,
         };
         let expected = "has no effect: no accuracy is below 0";
