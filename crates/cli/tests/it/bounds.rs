@@ -105,7 +105,9 @@ fn early_stopping_has_no_effect_in_offline_and_accuracy_tests() {
 fn a_search_begins_below_its_maximum_and_has_limits_that_are_measured() {
     let folder = Folder::new();
     let search = "search --system model:exponential=2ms --limit p99<=20ms";
-    let lag = "client lag p99 <= 1.00 ms is not measured: a client lags in Server and in real time";
+    let lag =
+        "client lag p99 <= 1.00 ms is not measured: a client lags in Server at a rate and in real";
+    let in_flight = "search --system null --load concurrency --limit p99<=20ms";
     check_rejected(
         &folder,
         &[
@@ -114,6 +116,7 @@ fn a_search_begins_below_its_maximum_and_has_limits_that_are_measured() {
                 "the first load, server_target_qps 100, is not below --to 5",
             ),
             (&format!("{search} --limit lag.p99<=1ms"), lag),
+            (&format!("{in_flight} --limit lag.p99<=1ms --dry-run"), lag),
         ],
     );
 }

@@ -244,6 +244,13 @@ fn server_settings(facts: &Facts<'_>) -> Settings {
     settings
 }
 
+/// Returns whether Server has a fixed number of queries in flight, so that no query has a due time.
+fn is_closed_loop(facts: &Facts<'_>) -> bool {
+    let mut settings = server_settings(facts);
+    facts.options.complete_load(&mut settings);
+    matches!(settings.values.server_arrivals, Arrivals::Concurrency(_))
+}
+
 /// Needs a rate, whose gaps it shapes.
 pub fn burstiness(facts: &Facts<'_>) -> Option<UnmetNeed> {
     let run = facts.run;
@@ -459,14 +466,15 @@ pub fn require(facts: &Facts<'_>) -> Option<UnmetNeed> {
             }
             Quantity::ClientLag => {
                 let is_server = |scenario: Scenario| scenario == Scenario::Server;
-                let is_virtual = facts.loaded.is_some_and(System::is_simulated);
+                let is_without_lag =
+                    |system: &System| system.is_simulated() || is_closed_loop(facts);
                 let is_met = scenarios.any(|of| is_server(of) && requirement.is_for(of));
-                if is_met && !is_virtual {
+                if is_met && !facts.loaded.is_some_and(is_without_lag) {
                     None
                 } else {
                     unmet(
-                        "is not measured: a client lags in Server and in real time only",
-                        "add --scenario Server, or remove it",
+                        &format!("is not measured: {WHERE_CLIENTS_LAG}"),
+                        "measure Server at a rate, or remove it",
                     )
                 }
             }
@@ -474,6 +482,9 @@ pub fn require(facts: &Facts<'_>) -> Option<UnmetNeed> {
         }
     })
 }
+
+/// Where the lag of a client is measured: elsewhere, queries have no due time or the client takes no time.
+pub const WHERE_CLIENTS_LAG: &str = "a client lags in Server at a rate and in real time only";
 
 const IN_OFFLINE: &str = "cannot be decided in Offline: all samples are due at the start, so their \
                           latencies grow with their number";

@@ -155,11 +155,11 @@ pub fn read_limits(
 
 /// Rejects limits on the lag of a client that has none.
 fn check_lag(prepared: &PreparedRun, limits: &[Limit], load: Load) -> Result<(), Failure> {
-    let has_lag = load != Load::Samples && !prepared.system.is_simulated();
+    let has_lag = load == Load::Qps && !prepared.system.is_simulated();
     match limits.iter().find(|limit| limit.quantity == Quantity::ClientLag && !has_lag) {
         Some(limit) => {
             let shown = limits::show(limit);
-            let why = "a client lags in Server and in real time only";
+            let why = effect::WHERE_CLIENTS_LAG;
             Err(Failure::usage(format!("the limit {shown} is not measured: {why}"))
                 .hint("limit the latency, or remove it"))
         }
