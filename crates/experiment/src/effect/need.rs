@@ -483,7 +483,7 @@ pub fn require(facts: &Facts<'_>) -> Option<UnmetNeed> {
     })
 }
 
-/// Where the lag of a client is measured: elsewhere, queries have no due time or the client takes no time.
+/// States where the lag of a client is measured. Elsewhere, queries have no due time or the client takes no time.
 pub const WHERE_CLIENTS_LAG: &str = "a client lags in Server at a rate and in real time only";
 
 const IN_OFFLINE: &str = "cannot be decided in Offline: all samples are due at the start, so their \

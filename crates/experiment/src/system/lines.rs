@@ -105,6 +105,8 @@ impl Source for Lines {
 
 #[cfg(test)]
 mod tests {
+    use dyno_tensors::npy;
+
     use super::*;
 
     #[test]
