@@ -52,7 +52,7 @@ impl Contents {
         }
         if is_partial(&path) {
             missing.push(format!(
-                "The run was stopped before its end; only {} remains.",
+                "A run was stopped before its end; {} holds what remains of it.",
                 path.display()
             ));
         }

@@ -150,7 +150,10 @@ impl Header {
         let (code, _) = match descr.chars().next() {
             Some(quote @ ('\'' | '"')) => descr[1..].split_once(quote)?,
             // A list of the fields of structured elements.
-            _ => descr.split_once(", 'fortran_order'").filter(|(list, _)| list.ends_with(']'))?,
+            _ => [", 'fortran_order'", ", \"fortran_order\""]
+                .into_iter()
+                .find_map(|next| descr.split_once(next))
+                .filter(|(list, _)| list.ends_with(']'))?,
         };
         let order = value("fortran_order")?;
         let is_fortran = order.starts_with("True");
@@ -403,6 +406,9 @@ mod tests {
         assert_eq!((read.shape, &*read.elements.to_f32()), (vec![2], &[1.0, 2.0][..]));
         let mixed = head.replacen("\"<f4\"", "'<f4'", 1);
         assert_eq!(Header::parse(&file(&mixed, &[])).unwrap().code, "<f4");
+        let fields = head.replacen("\"<f4\"", "[(\"a\", \"<f4\")]", 1);
+        let error = Npy::parse(&file(&fields, &[])).unwrap_err();
+        assert_eq!(error, NpyError::Element("[(\"a\", \"<f4\")]".into()));
         let open = head.replacen("<f4\"", "<f4'", 1);
         assert!(
             matches!(Header::parse(&file(&open, &[])), Ok(header) if header.element().is_none())

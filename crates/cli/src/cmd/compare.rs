@@ -482,11 +482,12 @@ fn is_configuration(path: &Path) -> bool {
 }
 
 /// Returns whether a file is in the folder of a run of Dyno.
-fn is_run(file: &Path) -> bool {
+pub(super) fn is_run(file: &Path) -> bool {
     summary::Run::read(folder_of(file)).is_ok()
 }
 
-fn folder_of(file: &Path) -> &Path {
+/// Returns the folder of a file.
+pub(super) fn folder_of(file: &Path) -> &Path {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.unwrap_or(Path::new("."))
 }

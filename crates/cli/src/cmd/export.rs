@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dyno_experiment::Failure;
 use dyno_results::export::{ExportError, Format, Source};
-use dyno_results::summary;
 use dyno_results::write::{create_new, is_result};
+use dyno_results::{search, summary, sweep};
 
+use super::compare::{folder_of, is_run};
 use super::keys::one_of;
 use crate::exit::Exit;
 use crate::output;
@@ -71,12 +72,11 @@ impl Export {
 
 /// Adds which folder to pass, if the path is a file of a run or a folder of several runs.
 fn with_folder(failure: Failure, path: &Path) -> Failure {
-    if path.ends_with(summary::FILE) {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new(".")).display();
-        return failure.hint(format!("pass the folder of the run, {folder}"));
+    if path.ends_with(summary::FILE) && is_run(path) {
+        return failure.hint(format!("pass the folder of the run, {}", folder_of(path).display()));
     }
-    if ["sweep.json", "search.json"].iter().any(|name| path.join(name).is_file()) {
+    let is_of_several = |name: &&str| path.ends_with(name) || path.join(name).is_file();
+    if [sweep::FILE, search::FILE].iter().any(is_of_several) {
         return failure.hint("it holds several runs: pass the folder of one, with a summary.json");
     }
     failure

@@ -77,7 +77,7 @@ pub struct Search {
     /// Print the plan and its duration without running it
     #[arg(long)]
     dry_run: bool,
-    /// Print search.json instead of the result
+    /// Print search.json instead of the result; with --dry-run, the plan as JSON
     #[arg(long)]
     json: bool,
     /// Print errors only

@@ -6,6 +6,7 @@ use dyno_experiment::options::{Options, Requirement, is_open};
 use dyno_experiment::system::System;
 use dyno_experiment::test::PlannedTest;
 use dyno_loadgen::clock::SECOND;
+use dyno_loadgen::plan::SampleChoice;
 use dyno_loadgen::settings::{Arrivals, Field, Origin, Scenario, Settings, TestMode};
 use dyno_results::summary::{DISCLAIMER, InputShape, NO_BOUND, mode_name};
 use dyno_results::units::{self, count, duration};
@@ -160,24 +161,43 @@ fn probed(test: &PlannedTest, settings: &Settings) -> Option<&'static str> {
         Scenario::Offline => "offline_expected_qps",
         Scenario::SingleStream | Scenario::MultiStream => return None,
     };
-    let has_rate =
-        !matches!(settings.values.server_arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_))
-            || test.scenario != Scenario::Server;
+    let has_rate = test.scenario != Scenario::Server || has_rate(settings);
     let is_sent_at_rate = test.mode != TestMode::AccuracyOnly || test.scenario == Scenario::Server;
     (is_sent_at_rate && is_open(settings, rate) && has_rate).then_some(rate)
 }
 
+/// Returns whether the arrivals of Server have a rate.
+fn has_rate(settings: &Settings) -> bool {
+    !matches!(settings.values.server_arrivals, Arrivals::Concurrency(_) | Arrivals::Replay(_))
+}
+
 fn length(test: &PlannedTest) -> String {
-    match test.mode {
-        TestMode::AccuracyOnly => {
-            let samples = test.tenants.iter().map(|t| t.plan.accuracy_sample_count).max();
-            format!("accuracy ({} samples)", count(samples.unwrap_or(0)))
-        }
-        _ if test.expected() == 0 => mode_name(test.mode).to_string(),
-        _ => format!(
-            "{} (at least {:.1} s)",
-            mode_name(test.mode),
-            test.expected() as f64 / SECOND as f64
-        ),
+    if test.mode == TestMode::AccuracyOnly {
+        let samples = test.tenants.iter().map(|t| t.plan.accuracy_sample_count).max();
+        return format!("accuracy ({} samples)", count(samples.unwrap_or(0)));
     }
+    let least = test.expected();
+    let at_least = (least > 0).then(|| format!("at least {:.1} s", least as f64 / SECOND as f64));
+    let clauses: Vec<String> = at_least.into_iter().chain(length_of_queries(test)).collect();
+    let name = mode_name(test.mode);
+    if clauses.is_empty() { name.to_string() } else { format!("{name} ({})", clauses.join("; ")) }
+}
+
+/// Returns a clause about the time that the minimum number of queries takes at the rate of Server; `None` if it
+/// is within the minimum duration or not known.
+fn length_of_queries(test: &PlannedTest) -> Option<String> {
+    let is_known = test.scenario == Scenario::Server && test.mode == TestMode::PerformanceOnly;
+    let at_rate = test.tenants.iter().filter(|tenant| {
+        let (plan, settings) = (&tenant.plan, &tenant.settings);
+        let is_counted = plan.sessions.is_none() && plan.choice != SampleChoice::Unique;
+        is_known && is_counted && has_rate(settings) && probed(test, settings).is_none()
+    });
+    let lengths = at_rate.filter_map(|tenant| {
+        let queries = tenant.plan.min_query_count;
+        let ns = queries as f64 / tenant.plan.target_qps * SECOND as f64;
+        (ns > tenant.plan.min_duration as f64).then_some((queries, ns))
+    });
+    let (queries, ns) = lengths.max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let queries = units::counted(queries, "query takes", "queries take");
+    Some(format!("{queries} about {} at this rate", duration(ns as i64)))
 }

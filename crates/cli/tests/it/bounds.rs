@@ -26,19 +26,20 @@ fn a_bound_that_would_always_pass_is_rejected() {
     check_rejected(
         &folder,
         &[
-            (&format!("run {SERVER} --require p0.99<=5ms"), "write p99 for the fraction 0.99"),
-            (&format!("run {SERVER} --require server:p0.5<=5ms"), "write p50 for the fraction 0.5"),
+            (&format!("run {SERVER} --require p0.99<=5ms"), "found p0.99; write p99"),
+            (&format!("run {SERVER} --require server:p0.5<=5ms"), "found p0.5; write p50"),
             (&format!("run {SERVER} --require p99<=5m"), "write 5ms or 5min"),
             (&format!("run {SERVER} --set server_target_latency_ns=5m"), "write 5ms or 5min"),
-            ("search --limit p0.9<=5ms", "write p90 for the fraction 0.9"),
+            ("search --limit p0.9<=5ms", "found p0.9; write p90"),
             ("search --limit p99<=5m", "write 5ms or 5min"),
             ("sweep --over qps=1,2 --p99-below 20m", "write 20ms or 20min"),
             ("compare a b --metric p0.99", "write p99"),
             (&format!("{openai} --metric-percentiles 0.5,0.99"), "found `0.5`; write 50"),
             // `$((95 / 100))` of a shell is 0.
             ("run --accuracy-target 0", "--accuracy-target has no effect: no accuracy is below 0"),
-            // 0 is no limit.
-            (&format!("run {SERVER} --set max_duration_ms=900us"), "expected at least 1ms"),
+            // 0 ms is no limit.
+            (&format!("run {SERVER} --set max_duration_ms=900us"), "expected a whole number of ms"),
+            (&format!("run {SERVER} --set max_duration_ms=1500us"), "found `1500us`"),
         ],
     );
     folder.write(
@@ -93,6 +94,9 @@ fn early_stopping_has_no_effect_in_offline_and_accuracy_tests() {
         ],
     );
     let both = offline.replace("Offline", "Offline,Server");
+    // Server has no early stopping by its own setting, and Offline never has.
+    let never = "Server.early_stopping=never --set early_stopping_tolerance=0.1";
+    check_rejected(&folder, &[(&format!("{both} {never}"), "early_stopping is never")]);
     folder.dyno(&format!("{both} early_stopping=never --dry-run")).exits(0);
 }
 
@@ -101,7 +105,9 @@ fn early_stopping_has_no_effect_in_offline_and_accuracy_tests() {
 fn a_search_begins_below_its_maximum_and_has_limits_that_are_measured() {
     let folder = Folder::new();
     let search = "search --system model:exponential=2ms --limit p99<=20ms";
-    let lag = "client lag p99 <= 1.00 ms is not measured: a client lags in Server and in real time";
+    let lag =
+        "client lag p99 <= 1.00 ms is not measured: a client lags in Server at a rate and in real";
+    let in_flight = "search --system null --load concurrency --limit p99<=20ms";
     check_rejected(
         &folder,
         &[
@@ -110,6 +116,7 @@ fn a_search_begins_below_its_maximum_and_has_limits_that_are_measured() {
                 "the first load, server_target_qps 100, is not below --to 5",
             ),
             (&format!("{search} --limit lag.p99<=1ms"), lag),
+            (&format!("{in_flight} --limit lag.p99<=1ms --dry-run"), lag),
         ],
     );
 }
@@ -146,15 +153,37 @@ fn plans_are_json_where_results_are() {
 }
 
 #[test]
+fn a_plan_states_how_long_its_queries_take_at_a_low_rate() {
+    let folder = Folder::new();
+    let run = "run --system model:fixed=1ms --scenario server --mode performance --dry-run";
+    let plan = |arguments: &str| folder.dyno(&format!("{run} {arguments}")).exits(0).stdout;
+    let slow = plan("--qps 1");
+    let expected = "performance (at least 5.0 s; 100 queries take about 100 s at this rate)";
+    assert!(slow.contains(expected), "{slow}");
+    let fast = plan("--qps 100");
+    assert!(fast.contains("performance (at least 5.0 s)\n"), "{fast}");
+    // A part of a ms does not become 0 ms.
+    let short = plan("--qps 100 --duration 900us");
+    assert!(short.contains("min_duration_ms = 1 ms"), "{short}");
+}
+
+#[test]
 fn an_export_states_which_folder_it_needs() {
     let folder = Folder::new();
     let sweep = format!("sweep {SERVER} --duration 1s --over seed=1,2 --out swept -q");
     folder.dyno(&sweep).exits(1);
-    let ran = folder.dyno("export swept").exits(3);
-    assert!(ran.stderr.contains("pass the folder of one, with a summary.json"), "{}", ran.stderr);
+    for path in ["swept", "swept/sweep.json"] {
+        let ran = folder.dyno(&format!("export {path}")).exits(3);
+        let hint = "hint: it holds several runs: pass the folder of one, with a summary.json";
+        assert!(ran.stderr.contains(hint), "{}", ran.stderr);
+    }
     folder.dyno(&format!("run {SERVER} --duration 1s -q --out out")).exits(1);
     let ran = folder.dyno("export out/summary.json").exits(3);
     assert!(ran.stderr.contains("hint: pass the folder of the run, out"), "{}", ran.stderr);
+    // Another tool's file of this name is in no folder of a run.
+    folder.write("summary.json", "{}");
+    let ran = folder.dyno("export summary.json").exits(3);
+    assert!(!ran.stderr.contains("pass the folder"), "{}", ran.stderr);
     // An unset variable of a script does not mean all tests.
     let ran = folder.command("export out --test").arg("").output().unwrap();
     assert_eq!(ran.status.code(), Some(2));

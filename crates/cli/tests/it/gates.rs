@@ -479,6 +479,8 @@ fn requirements_are_of_scenarios_and_of_what_is_measured() {
     check("--require p99<=5ms --mode peak", "use dyno search --limit for the peak");
     check("--require server:p99<=5ms --scenario Offline", "this run has Offline only");
     check("--require lag.p99<=5ms --scenario Offline", "a client lags in Server");
+    let in_flight = "--scenario Server --mode performance --set server_arrivals=concurrency:2";
+    check(&format!("--require lag.p99<=5ms {in_flight}"), "a client lags in Server at a rate");
     let grows = "cannot be decided in Offline: all samples are due at the start";
     check("--require p99<=20s --scenario Offline", grows);
     check("--require p50<=20s --scenario SingleStream,Offline", grows);

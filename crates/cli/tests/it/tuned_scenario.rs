@@ -162,6 +162,11 @@ fn what_is_wrong_with_a_scenario_is_told_before_the_search() {
         &["`rate` and `limit` have no effect without each other"],
     );
     check(
+        &format!("{SCENARIO}rate = 1\nlimit = \"5m\"\n"),
+        WITH,
+        &["expected the unit ms or min, found `5m`; write 5ms or 5min"],
+    );
+    check(
         SCENARIO,
         "--objective stp --scenario /dev/zero",
         &["cannot read /dev/zero: it is a device"],

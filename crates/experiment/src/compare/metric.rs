@@ -111,7 +111,7 @@ pub fn parse(text: &str) -> Result<Metric, String> {
     let (series, rest) = match lower.split_once(['-', '.']) {
         Some(("ttft", rest)) => (Series::FirstToken, rest),
         Some(("tpot", rest)) => (Series::TimePerOutputToken, rest),
-        Some(("latency" | "e2el", rest)) => (Series::Latency, rest),
+        Some(("latency" | "e2el" | "e2e", rest)) => (Series::Latency, rest),
         _ => (Series::Latency, &lower[..]),
     };
     match (series, rest) {
@@ -135,9 +135,9 @@ pub fn parse(text: &str) -> Result<Metric, String> {
 /// A sentence fragment that begins with "expected".
 pub fn parse_requested(text: &str) -> Result<Metric, String> {
     match parse(text)? {
-        Metric::Percentile(_, p) if p < 0.01 => {
-            let (low, meant) = (units::percentile(p), units::percentile(100.0 * p));
-            Err(format!("expected a percentile of at least p1, found `{low}`; write {meant}"))
+        Metric::Percentile(_, p) if let Some(meant) = units::percent_of_fraction(100.0 * p) => {
+            let low = units::percentile(p);
+            Err(format!("expected a percentile of at least p1, found `{low}`; write p{meant}"))
         }
         metric => Ok(metric),
     }
@@ -279,7 +279,9 @@ mod tests {
             assert!(parse(bad).unwrap_err().starts_with("expected"), "{bad}");
         }
         // As in `--require`.
-        for (text, same) in [("TTFT.p99", "ttft-p99"), ("P99.9", "p99.9"), ("e2el.mean", "mean")] {
+        for (text, same) in
+            [("TTFT.p99", "ttft-p99"), ("P99.9", "p99.9"), ("e2el.mean", "mean"), ("e2e.p5", "p5")]
+        {
             assert_eq!(parse(text).map(name).as_deref(), Ok(same));
         }
         assert!(parse_requested("p0.99").unwrap_err().ends_with("found `p0.99`; write p99"));

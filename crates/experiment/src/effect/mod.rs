@@ -18,6 +18,7 @@ use crate::options::{KeyOrigin, Options, RunOptions, SweepKey};
 use crate::system::{System, SystemKind};
 
 pub use bounds::is_judged;
+pub use need::WHERE_CLIENTS_LAG;
 pub use served::check_served;
 pub use table::needs_of;
 

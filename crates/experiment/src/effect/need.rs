@@ -4,8 +4,8 @@ use std::path::Path;
 
 use dyno_loadgen::search::Quantity;
 use dyno_loadgen::settings::{Arrivals, Scenario, Settings, TestMode};
-use dyno_task::card::Unit;
-use dyno_task::judge::Judge;
+use dyno_task::card::{Bound, Unit};
+use dyno_task::judge::{Judge, Target};
 
 use super::{Facts, UnmetNeed};
 use crate::options::is_open;
@@ -128,7 +128,8 @@ pub fn scored(facts: &Facts<'_>) -> Option<UnmetNeed> {
     const LABELS: &str = "pass the class of each sample with --labels FILE.npy, or remove it";
     if let Some(system) = facts.loaded {
         return if system.is_scored() {
-            system.judge.as_ref().map_or_else(|| of_zero(facts), of_points)
+            let judge = system.judge.as_ref();
+            judge.and_then(of_points).or_else(|| of_zero(facts.run.accuracy_target, judge))
         } else if facts.system == "openai" {
             unmet(
                 "the prompts have no reference answers",
@@ -157,9 +158,14 @@ pub fn scored(facts: &Facts<'_>) -> Option<UnmetNeed> {
     }
 }
 
-/// Returns why 0 is no target of a share of correct answers.
-fn of_zero(facts: &Facts<'_>) -> Option<UnmetNeed> {
-    (facts.run.accuracy_target == Some(0.0)).then(|| {
+/// Returns why 0 is no target of a figure that is bounded below. A figure such as an error rate may have a
+/// maximum of 0.
+fn of_zero(target: Option<f64>, judge: Option<&Judge>) -> Option<UnmetNeed> {
+    let is_maximum = |bound: &Target| matches!(bound.bound, Bound::AtMost(_));
+    let has_maximum = judge.is_some_and(|judge| {
+        judge.targets.iter().find(|bound| bound.metric == judge.metric).is_some_and(is_maximum)
+    });
+    (target == Some(0.0) && !has_maximum).then(|| {
         let why = "has no effect: no accuracy is below 0";
         UnmetNeed::new(why, "state the required share, such as 0.95, or remove it")
     })
@@ -236,6 +242,13 @@ fn server_settings(facts: &Facts<'_>) -> Settings {
         remote.complete(&mut settings);
     }
     settings
+}
+
+/// Returns whether Server has a fixed number of queries in flight, so that no query has a due time.
+fn is_closed_loop(facts: &Facts<'_>) -> bool {
+    let mut settings = server_settings(facts);
+    facts.options.complete_load(&mut settings);
+    matches!(settings.values.server_arrivals, Arrivals::Concurrency(_))
 }
 
 /// Needs a rate, whose gaps it shapes.
@@ -453,14 +466,15 @@ pub fn require(facts: &Facts<'_>) -> Option<UnmetNeed> {
             }
             Quantity::ClientLag => {
                 let is_server = |scenario: Scenario| scenario == Scenario::Server;
-                let is_virtual = facts.loaded.is_some_and(System::is_simulated);
+                let is_without_lag =
+                    |system: &System| system.is_simulated() || is_closed_loop(facts);
                 let is_met = scenarios.any(|of| is_server(of) && requirement.is_for(of));
-                if is_met && !is_virtual {
+                if is_met && !facts.loaded.is_some_and(is_without_lag) {
                     None
                 } else {
                     unmet(
-                        "is not measured: a client lags in Server and in real time only",
-                        "add --scenario Server, or remove it",
+                        &format!("is not measured: {WHERE_CLIENTS_LAG}"),
+                        "measure Server at a rate, or remove it",
                     )
                 }
             }
@@ -468,6 +482,9 @@ pub fn require(facts: &Facts<'_>) -> Option<UnmetNeed> {
         }
     })
 }
+
+/// States where the lag of a client is measured. Elsewhere, queries have no due time or the client takes no time.
+pub const WHERE_CLIENTS_LAG: &str = "a client lags in Server at a rate and in real time only";
 
 const IN_OFFLINE: &str = "cannot be decided in Offline: all samples are due at the start, so their \
                           latencies grow with their number";
@@ -528,5 +545,27 @@ mod tests {
         let expected = "has no effect: it is a share, and BLEU is a figure in points";
         assert_eq!(found.as_deref(), Some(expected));
         assert_eq!(of_points(&judge("acc", Unit::Percent)), None);
+    }
+
+    #[test]
+    fn zero_is_a_target_of_figures_with_a_maximum_only() {
+        let judge = |bound: Option<Bound>| Judge {
+            method: Method::named("bleu").unwrap(),
+            inputs: Inputs::default(),
+            metric: "wer".into(),
+            unit: Unit::Percent,
+            targets: bound
+                .into_iter()
+                .map(|bound| Target { metric: "wer".into(), bound, scenario: None })
+                .collect(),
+            networks: None,
+        };
+        let expected = "has no effect: no accuracy is below 0";
+        let why = |target, bound| of_zero(Some(target), Some(&judge(bound))).map(|unmet| unmet.why);
+        assert_eq!(why(0.0, Some(Bound::AtLeast(0.9))).as_deref(), Some(expected));
+        assert_eq!(why(0.0, None).as_deref(), Some(expected));
+        assert_eq!(why(0.0, Some(Bound::AtMost(0.1))), None);
+        assert_eq!(why(0.9, Some(Bound::AtLeast(0.9))), None);
+        assert_eq!(of_zero(Some(0.0), None).map(|unmet| unmet.why).as_deref(), Some(expected));
     }
 }

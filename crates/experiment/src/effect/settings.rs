@@ -206,8 +206,12 @@ fn reason(
     if tests.is_empty() {
         return None;
     }
-    let mut rows = ROWS.iter().filter(|row| row.keys.contains(&key));
-    let useless = rows.find(|row| !tests.iter().any(row.takes_effect))?;
+    let rows: Vec<&Row> = ROWS.iter().filter(|row| row.keys.contains(&key)).collect();
+    if tests.iter().any(|settings| rows.iter().all(|row| (row.takes_effect)(settings))) {
+        return None;
+    }
+    // If no row fails in all tests, different rows fail in different tests; the last is the most specific.
+    let useless = rows.iter().find(|row| !tests.iter().any(row.takes_effect)).or(rows.last())?;
     Some((useless.why.into(), useless.fix.into()))
 }
 

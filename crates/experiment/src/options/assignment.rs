@@ -84,8 +84,9 @@ fn in_unit(unit: &str, value: &str) -> Result<String, String> {
     match (unit, units::parse_duration(value)) {
         // All settings in ns are latencies.
         ("ns", Ok(_)) => units::parse_bound(value).map(|ns| ns.to_string()),
-        // 0 has a meaning of its own, such as no limit.
-        ("ms", Ok(1..MILLISECOND)) => Err(format!("expected at least 1ms, found `{value}`")),
+        ("ms", Ok(ns)) if ns % MILLISECOND != 0 => {
+            Err(format!("expected a whole number of ms, found `{value}`"))
+        }
         ("ms", Ok(ns)) => Ok((ns / MILLISECOND).to_string()),
         _ => Ok(value.to_owned()),
     }

@@ -140,7 +140,7 @@ pub fn shortcuts(run: &RunOptions, origin: &Origin) -> Vec<Assignment> {
         |scenario, key, value: String| Assignment { scenario, key, value, origin: origin.clone() };
     let mut assignments = Vec::new();
     if let Some(duration) = run.duration {
-        assignments.push(set(None, "min_duration_ms", (duration / MILLISECOND).to_string()));
+        assignments.push(set(None, "min_duration_ms", duration.div_ceil(MILLISECOND).to_string()));
     }
     if let Some(qps) = run.qps {
         assignments.push(set(Some(Scenario::Server), "server_target_qps", qps.to_string()));

@@ -25,7 +25,7 @@ impl Requirement {
             Some((name, limit)) => (Some(keys::scenario(name.trim())?), limit.trim()),
             None => (None, text.trim()),
         };
-        limits::parse(limit, 0.99)?;
+        limits::parse_requested(limit, 0.99)?;
         Ok(Self { scenario, text: limit.into() })
     }
 

@@ -5,8 +5,8 @@ use dyno_loadgen::settings::{FIELDS, Origin, nearest_field};
 use super::assignment::Assignment;
 use super::{ENVIRONMENT_PREFIX, KEYS};
 
-/// Returns why a variable is not what its name suggests: a setting with a wrong prefix, or an option of runs,
-/// which the environment does not set. Other variables may be secrets of users.
+/// Returns why a variable is not what its name suggests: a setting with a wrong prefix or none, or an option of
+/// runs, which the environment does not set. Other variables may be secrets of users.
 fn misnamed(name: &str) -> Option<String> {
     let rest = name.strip_prefix("DYNO_")?;
     let origin = Origin::Environment(name.into());
@@ -21,12 +21,18 @@ fn misnamed(name: &str) -> Option<String> {
             "{origin}: settings are {ENVIRONMENT_PREFIX}NAME; the nearest is {ENVIRONMENT_PREFIX}{near}"
         ));
     }
-    let key = rest.to_ascii_lowercase().replace('_', "-");
-    KEYS.iter().any(|known| known.name == key).then(|| {
-        format!(
+    // As in the table [run] of dyno.toml.
+    let name = rest.strip_prefix("RUN_").unwrap_or(rest).to_ascii_lowercase();
+    let key = name.replace('_', "-");
+    if KEYS.iter().any(|known| known.name == key) {
+        return Some(format!(
             "{origin}: the environment does not set options of runs; use --{key} or dyno.toml, or \
              rename the variable"
-        )
+        ));
+    }
+    FIELDS.iter().any(|field| field.name == name).then(|| {
+        let setting = name.to_ascii_uppercase();
+        format!("{origin}: use {ENVIRONMENT_PREFIX}{setting} to set it, or rename the variable")
     })
 }
 
@@ -82,11 +88,16 @@ mod tests {
             ("DYNO_SET_MIN_QUERY_COUNT", "the nearest is DYNO_SETTINGS_MIN_QUERY_COUNT"),
             ("DYNO_REQUIRE", "use --require or dyno.toml"),
             ("DYNO_ACCURACY_TARGET", "use --accuracy-target or dyno.toml"),
+            ("DYNO_RUN_QPS", "use --qps or dyno.toml"),
+            ("DYNO_MIN_QUERY_COUNT", "use DYNO_SETTINGS_MIN_QUERY_COUNT to set it"),
+            ("DYNO_RUN_MIN_QUERY_COUNT", "use DYNO_SETTINGS_MIN_QUERY_COUNT to set it"),
         ] {
             let found = problem(name).unwrap_or_default();
             assert!(found.contains(expected), "{name}: {found}");
         }
-        for name in ["DYNO_CACHE", "DYNO_WORKER_TOKEN", "DYNO_API_SECRET", "REQUIRE", "DYNO"] {
+        for name in
+            ["DYNO_CACHE", "DYNO_WORKER_TOKEN", "DYNO_API_SECRET", "DYNO_RUN_ID", "REQUIRE", "DYNO"]
+        {
             assert_eq!(problem(name), None, "{name}");
         }
     }

@@ -110,7 +110,7 @@ pub fn read_limits(
         );
         return Err(Failure::usage(problem));
     }
-    let given = ask.limits.iter().map(|text| limits::parse(text, percentile));
+    let given = ask.limits.iter().map(|text| limits::parse_requested(text, percentile));
     let alias = ask.goodput.iter().map(|text| limits::parse_goodput(text, percentile));
     let (mut found, mut problems) = (Vec::<Limit>::new(), Vec::new());
     for limit in given.chain(alias) {
@@ -155,11 +155,11 @@ pub fn read_limits(
 
 /// Rejects limits on the lag of a client that has none.
 fn check_lag(prepared: &PreparedRun, limits: &[Limit], load: Load) -> Result<(), Failure> {
-    let has_lag = load != Load::Samples && !prepared.system.is_simulated();
+    let has_lag = load == Load::Qps && !prepared.system.is_simulated();
     match limits.iter().find(|limit| limit.quantity == Quantity::ClientLag && !has_lag) {
         Some(limit) => {
             let shown = limits::show(limit);
-            let why = "a client lags in Server and in real time only";
+            let why = effect::WHERE_CLIENTS_LAG;
             Err(Failure::usage(format!("the limit {shown} is not measured: {why}"))
                 .hint("limit the latency, or remove it"))
         }
@@ -302,7 +302,7 @@ pub fn first_load(
                 Some(to) => {
                     let problem =
                         format!("the first load, server_target_qps {from}, is not below --to {to}");
-                    Err(Failure::usage(problem).hint("lower the rate, or raise --to"))
+                    Err(Failure::usage(problem).hint("begin below it with --from, or raise --to"))
                 }
                 None => Ok(Some(FirstLoad::At(from))),
             }

@@ -3,6 +3,7 @@
 use std::num::NonZero;
 use std::sync::Arc;
 
+use dyno_results::units;
 use dyno_sut::tensors::{Elements, SampleTensor, Source, TensorLibrary};
 use dyno_tensors::files;
 
@@ -17,6 +18,8 @@ pub(super) struct Lines {
     lines: Vec<String>,
     /// Whether each is a document of JSON.
     pub is_json: bool,
+    /// Sentence without a full stop that states how many empty lines the file has, if any.
+    empty: Option<String>,
 }
 
 /// Returns the lines of `--data`, if it is a file of text. Lines of white space are no samples.
@@ -43,6 +46,7 @@ pub(super) fn of_data(run: &RunOptions) -> Result<Option<Lines>, Failure> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let lines: Vec<String> =
         text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
+    let empty = text.lines().count() - lines.len();
     let is_json = path.extension().is_some_and(|ending| ending == "jsonl");
     if is_json {
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -55,20 +59,27 @@ pub(super) fn of_data(run: &RunOptions) -> Result<Option<Lines>, Failure> {
     }
     let title = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let input = name.clone().unwrap_or_else(|| "text".into());
-    Ok(Some(Lines { name: title, inputs: [input], lines, is_json }))
+    let empty = (empty > 0).then(|| {
+        let number = units::counted(empty as u64, "empty line", "empty lines");
+        format!("{} has {number}; empty lines are no samples", path.display())
+    });
+    Ok(Some(Lines { name: title, inputs: [input], lines, is_json, empty }))
 }
 
 impl Lines {
-    /// Returns the samples, with the labels of the options.
+    /// Returns the samples, with the labels of the options. The remark states how many lines are empty.
     ///
     /// # Errors
     /// Labels that do not fit.
-    pub fn library(self, run: &RunOptions) -> Result<TensorLibrary, Failure> {
+    pub fn library(mut self, run: &RunOptions) -> Result<(TensorLibrary, Option<String>), Failure> {
         let count = NonZero::new(self.lines.len()).expect("a file without lines was rejected");
+        let empty = self.empty.take();
         let labels = run.labels.as_deref();
         let labels = labels.map(|path| TensorLibrary::read_labels(path, count.get())).transpose();
-        let labels = labels.map_err(Failure::set_up)?;
-        TensorLibrary::from_source(Arc::new(self), count, labels).map_err(Failure::set_up)
+        let labels = labels
+            .map_err(|error| empty.iter().fold(Failure::set_up(error), |all, why| all.hint(why)))?;
+        let library = TensorLibrary::from_source(Arc::new(self), count, labels);
+        Ok((library.map_err(Failure::set_up)?, empty.map(|sentence| sentence + ".")))
     }
 }
 
@@ -89,5 +100,51 @@ impl Source for Lines {
         let line = self.lines.get(index as usize).ok_or("it does not exist")?;
         let elements = Elements::U8(line.as_bytes().to_vec().into());
         Ok(vec![SampleTensor { shape: vec![line.len()], elements }])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_tensors::npy;
+
+    use super::*;
+
+    #[test]
+    fn empty_lines_are_counted_and_a_byte_order_mark_belongs_to_no_sample() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |text: &str| {
+            let path = folder.path().join("a.txt");
+            std::fs::write(&path, text).unwrap();
+            let run = RunOptions { data: vec![(None, path)], ..RunOptions::default() };
+            let lines = of_data(&run).unwrap().unwrap();
+            let texts = lines.lines.clone();
+            let (library, remark) = lines.library(&run).unwrap();
+            assert!(library.labels().is_none());
+            (texts, remark)
+        };
+        let (texts, remark) = read("\u{feff}one\n \ntwo\n\n");
+        assert_eq!(texts, ["one", "two"]);
+        let remark = remark.unwrap();
+        assert!(
+            remark.ends_with("a.txt has 2 empty lines; empty lines are no samples."),
+            "{remark}"
+        );
+        assert_eq!(read("one\ntwo\n").1, None);
+    }
+
+    #[test]
+    fn labels_of_empty_lines_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, labels) = (folder.path().join("a.txt"), folder.path().join("labels.npy"));
+        std::fs::write(&path, "one\n\ntwo\n").unwrap();
+        let mut file = Vec::new();
+        npy::write(&mut file, &[3], &[0_i64, 1, 1]).unwrap();
+        std::fs::write(&labels, file).unwrap();
+        let run =
+            RunOptions { data: vec![(None, path)], labels: Some(labels), ..RunOptions::default() };
+        let failure = of_data(&run).unwrap().unwrap().library(&run).unwrap_err();
+        assert!(failure.problems()[0].contains("3 labels for 2 samples"), "{failure:?}");
+        let hints = failure.hints();
+        assert!(hints[0].ends_with("has 1 empty line; empty lines are no samples"), "{hints:?}");
     }
 }

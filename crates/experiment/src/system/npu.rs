@@ -14,7 +14,7 @@ use dyno_npu::schedule::SchedulerSpec;
 use dyno_npu::serve::{BatchingPolicy, ServedNetwork};
 use dyno_npu::spatial::{PartitionPolicy, Partitions};
 use dyno_npu::workload::Network;
-use dyno_results::units::parse_duration;
+use dyno_results::units::{parse_bound, parse_duration};
 use dyno_sut::npu::{NpuObservation, NpuSetup, NpuSystem, ObservationSlot};
 
 use super::kind::{Drive, OpenedSystem, Resources, Simulation, SystemKind, WorkerPool};
@@ -284,7 +284,7 @@ impl<'a> ParsedSpec<'a> {
             "scheduler" => self.scheduler = value.to_owned(),
             "seq" => self.changes.seq = Some(at_least_one(key, value)?),
             "limit" => {
-                self.limits = value.split('+').map(parse_duration).collect::<Result<_, _>>()?;
+                self.limits = value.split('+').map(parse_bound).collect::<Result<_, _>>()?;
                 if self.limits.contains(&0) {
                     return Err("expected latencies above 0 for `limit`".into());
                 }
@@ -481,6 +481,7 @@ mod tests {
             ("networks=RN,floor=70", "`floor` has no effect without `version`"),
             ("networks=RN,networks=BB", "`networks` is given twice"),
             ("networks=RN,limit=0s", "expected latencies above 0 for `limit`"),
+            ("networks=RN,limit=15m", "write 15ms or 15min"),
             ("networks=RN,batch=0", "expected a number from 1 to 65536 for `batch`, found `0`"),
         ];
         for (argument, expected) in cases {

@@ -87,7 +87,7 @@ fn library(plugin: &Plugin, run: &RunOptions) -> Result<(TensorLibrary, Option<S
         && input.element == Element::U8
         && let Some(lines) = lines::of_data(run)?
     {
-        return Ok((lines.library(run)?, None));
+        return lines.library(run);
     }
     if plugin.inputs().is_empty() {
         if !run.shapes.is_empty() {

@@ -126,7 +126,7 @@ fn open(request: &Request<'_>) -> Result<OpenedSystem, Failure> {
         None => SampleForm::Arrays,
     };
     let (samples, remark) = match lines {
-        Some(lines) => (lines.library(run)?, None),
+        Some(lines) => lines.library(run)?,
         None => arrays(run)?,
     };
     let samples = Arc::new(samples);

@@ -80,7 +80,9 @@ pub fn parse(text: &str, percentile: f64) -> Result<Limit, String> {
         return Ok(Limit { quantity, allowed, bound: 0 });
     }
     let percentile = match at {
-        Some(at) => read_percentile(at).map_err(|what| expected(&what))?,
+        Some(at) => {
+            read_percentile(at).ok_or_else(|| expected("a percentile above p0 and below p100"))?
+        }
         None => percentile,
     };
     let bound =
@@ -89,6 +91,23 @@ pub fn parse(text: &str, percentile: f64) -> Result<Limit, String> {
         return Err(expected("a bound above 0"));
     }
     Ok(Limit { quantity, allowed: allowed(percentile), bound })
+}
+
+/// Parses a limit that a user requests, as [`parse`] does. A percentile below p1 is rejected: nearly every run
+/// keeps it. Limits in results may have one.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_requested(text: &str, percentile: f64) -> Result<Limit, String> {
+    let limit = parse(text, percentile)?;
+    let percent = 100.0 * (1.0 - limit.allowed);
+    match units::percent_of_fraction(percent).filter(|_| limit.quantity != Quantity::Errors) {
+        Some(meant) => Err(format!(
+            "limit `{text}`: expected a percentile of at least p1, found {}; write p{meant}",
+            units::percentile(1.0 - limit.allowed)
+        )),
+        None => Ok(limit),
+    }
 }
 
 /// Parses a limit in the spelling of other tools, such as `ttft:200` in ms.
@@ -103,7 +122,7 @@ pub fn parse_goodput(text: &str, percentile: f64) -> Result<Limit, String> {
         return Err(expected());
     }
     let value: f64 = value.trim().parse().map_err(|_| expected())?;
-    parse(&format!("{name}<={value}ms"), percentile)
+    parse_requested(&format!("{name}<={value}ms"), percentile)
 }
 
 /// Returns the share of queries that may exceed the limit, such as 0.01 for p99. It is rounded, so
@@ -116,17 +135,9 @@ fn is_percentile(text: &str) -> bool {
     text.strip_prefix('p').is_some_and(|digits| digits.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// Reads a percentile such as `p99.9`, or returns what was expected.
-fn read_percentile(text: &str) -> Result<f64, String> {
-    let percent: Option<f64> = text.strip_prefix('p').and_then(|number| number.parse().ok());
-    let in_range = percent.filter(|percent| 0.0 < *percent && *percent < 100.0);
-    let percent = in_range.ok_or("a percentile above p0 and below p100")?;
-    match units::percent_of_fraction(percent) {
-        Some(meant) => {
-            Err(format!("a percentile of at least p1; write p{meant} for the fraction {percent}"))
-        }
-        None => Ok(percent / 100.0),
-    }
+fn read_percentile(text: &str) -> Option<f64> {
+    let percent: f64 = text.strip_prefix('p')?.parse().ok()?;
+    (0.0 < percent && percent < 100.0).then_some(percent / 100.0)
 }
 
 /// Risk that a run keeps a limit by chance although the system does not.
@@ -214,14 +225,28 @@ mod tests {
     }
 
     #[test]
+    fn a_request_has_a_percentile_of_at_least_p1_and_a_result_may_have_any() {
+        for (text, expected) in [
+            ("p0.99 <= 5ms", "found p0.99; write p99"),
+            ("ttft.p0.5 <= 5ms", "found p0.5; write p50"),
+        ] {
+            let problem = parse_requested(text, 0.99).unwrap_err();
+            assert!(problem.contains(expected), "{text}: {problem}");
+            let limit = parse(text, 0.99).unwrap();
+            assert_eq!(parse(&key(&limit), 0.5), Ok(limit));
+        }
+        for text in ["p1 <= 5ms", "errors <= 99.5%"] {
+            assert_eq!(parse_requested(text, 0.99), parse(text, 0.99));
+        }
+    }
+
+    #[test]
     fn what_does_not_read_says_what_was_expected() {
         for (text, expected) in [
             ("p99", "expected METRIC <= VALUE"),
             ("p99 >= 5ms", "all limits are upper limits"),
             ("p99 <= 5", "expected a duration"),
             ("p100 <= 5ms", "below p100"),
-            ("p0.99 <= 5ms", "write p99 for the fraction 0.99"),
-            ("ttft.p0.5 <= 5ms", "write p50 for the fraction 0.5"),
             ("p99 <= 5m", "write 5ms or 5min"),
             ("tftt.p99 <= 5ms", "the nearest is `ttft`"),
             ("errors <= 0%", "any failure makes a run INVALID"),

@@ -164,6 +164,7 @@ fn what_a_killed_run_left_is_shown_from_its_logs() {
     fs::rename(folder.0.join("out"), folder.0.join(".out.partial")).unwrap();
     let ran = folder.dyno("report out").exits(0);
     assert!(ran.stderr.contains("out is missing"), "{}", ran.stderr);
+    assert!(ran.stderr.contains(".out.partial holds what remains of it"), "{}", ran.stderr);
     let page = folder.read(".out.partial/report.html");
     well_formed(&page);
     for said in ["Incomplete data", "INCOMPLETE", "Rebuilt from the logs", "Server performance"] {

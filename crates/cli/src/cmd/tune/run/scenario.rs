@@ -18,7 +18,7 @@ use dyno_number::tune::{
     self, Confirmation, Evaluation, Journal, Progress, Settings, Stop, Trial, TuneEnd, TuneOutcome,
 };
 use dyno_number::{Network, Objective};
-use dyno_results::units::parse_duration;
+use dyno_results::units::{parse_bound, parse_duration};
 use serde_json::Value;
 use toml::de::{DeTable, DeValue};
 
@@ -90,7 +90,7 @@ fn rate(text: &str) -> Result<f64, String> {
 }
 
 fn limit(text: &str) -> Result<Nanos, String> {
-    let limit = parse_duration(text)?;
+    let limit = parse_bound(text)?;
     (limit > 0).then_some(limit).ok_or_else(|| "expected a latency above 0".into())
 }
 
