@@ -67,7 +67,7 @@ pub enum ScaleVerdict {
         /// Number of held-out samples.
         samples: u64,
     },
-    /// Every choice that was tested loses more than the margin, with the stated confidence.
+    /// Every choice that was tested loses more than the margin, each with 97.5 % confidence.
     Exceeded {
         /// Number of held-out samples.
         samples: u64,
@@ -146,8 +146,9 @@ impl ScaleSearch<'_> {
     }
 
     /// Compares choices with FLOAT 32 on held-out samples, the widest first. Returns the smallest one
-    /// that is confirmed, or the smallest one that may still be within the margin. A choice is not
-    /// confirmed if it is right no more often than the most frequent class, and FLOAT 32 is.
+    /// that is confirmed, else the smallest one that may still be within the margin. A choice that is
+    /// right no more often than the most frequent class is not confirmed if FLOAT 32 is right more
+    /// often, and is returned only if no other one may be within the margin.
     fn confirm<'r>(
         &self,
         search: &ScaledSearch,
@@ -165,8 +166,7 @@ impl ScaleSearch<'_> {
         }
         tested.reverse();
         let mut levels = Fallback::new(LEVEL, tested.len());
-        let (mut is_confirmed, mut found, mut open) = (false, None, None);
-        let mut is_exceeded = true;
+        let (mut is_confirmed, mut found, mut open, mut one_class) = (false, None, None, None);
         let samples = held_out.len() as u64;
         for rung in tested {
             let level = levels.next_level(is_confirmed);
@@ -179,19 +179,18 @@ impl ScaleSearch<'_> {
                 let proven = paired.smallest_margin(level);
                 found = Some((rung, ScaleVerdict::Confirmed { samples, proven }));
             }
-            let is_beyond = paired.exceeds(self.margin, LEVEL / 2.0);
-            is_exceeded &= is_beyond;
-            if !is_constant && !is_beyond {
+            if paired.exceeds(self.margin, LEVEL / 2.0) {
+                continue;
+            }
+            if is_constant {
+                one_class = Some((rung, ScaleVerdict::OneClass { samples }));
+            } else {
                 let needed = paired.needed(self.margin, level);
                 open = Some((rung, ScaleVerdict::Undecided { samples, needed }));
             }
         }
-        let neither = if is_exceeded {
-            ScaleVerdict::Exceeded { samples }
-        } else {
-            ScaleVerdict::OneClass { samples }
-        };
-        Ok(found.or(open).unwrap_or((&rungs[rungs.len() - 1], neither)))
+        let smallest = (&rungs[rungs.len() - 1], ScaleVerdict::Exceeded { samples });
+        Ok(found.or(open).or(one_class).unwrap_or(smallest))
     }
 }
 
