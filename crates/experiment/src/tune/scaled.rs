@@ -232,7 +232,7 @@ fn predictions<'s>(
 }
 
 /// Returns some of the samples.
-fn subset(samples: &GraphSamples, places: &[usize]) -> GraphSamples {
+pub(super) fn subset(samples: &GraphSamples, places: &[usize]) -> GraphSamples {
     let inputs = samples.inputs.iter().map(|input| {
         let size: usize = input.dims.iter().product();
         let values = places.iter().flat_map(|at| &input.values[at * size..][..size]).copied();
