@@ -274,11 +274,7 @@ fn copies(fed: &GraphSamples) -> (Vec<usize>, Vec<(usize, usize)>) {
 
 /// Returns a remark on samples of a file with the values of an earlier one and another label, if
 /// there are any.
-fn contradictions(
-    fed: &GraphSamples,
-    copies: &[(usize, usize)],
-    path: &Path,
-) -> Option<String> {
+fn contradictions(fed: &GraphSamples, copies: &[(usize, usize)], path: &Path) -> Option<String> {
     let CorrectnessRule::Labels(labels) = &fed.correctness else { return None };
     let mut wrong = copies.iter().filter(|(at, of)| labels[*at] != labels[*of]);
     let (at, of) = wrong.next()?;
@@ -289,7 +285,9 @@ fn contradictions(
     Some(format!(
         "{}: sample {at} has the values of sample {of} and another label ({} instead of {}){others}. At \
          most one of these labels is right",
-        path.display(), labels[*at], labels[*of]
+        path.display(),
+        labels[*at],
+        labels[*of]
     ))
 }
 
@@ -474,9 +472,9 @@ mod tests {
         let path = Path::new("x.npy");
         assert_eq!(contradictions(&padded, &[(1, 0)], path), None);
         let labels = CorrectnessRule::Labels(vec![4, 5, 4]);
-        let remark = contradictions(&GraphSamples { correctness: labels, ..padded }, &[(1, 0)], path);
-        let expected =
-            "x.npy: sample 1 has the values of sample 0 and another label (5 instead of 4). At most";
+        let remark =
+            contradictions(&GraphSamples { correctness: labels, ..padded }, &[(1, 0)], path);
+        let expected = "x.npy: sample 1 has the values of sample 0 and another label (5 instead of 4). At most";
         assert!(remark.as_ref().is_some_and(|remark| remark.starts_with(expected)), "{remark:?}");
         // One sample cannot be divided.
         let one = GraphSamples {
