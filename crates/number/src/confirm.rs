@@ -255,10 +255,10 @@ impl PairedSamples {
     #[must_use]
     pub fn confirms(&self, margin: f64, level: f64) -> bool {
         match self {
-            Self::Right(counts) => counts.confirms(margin, level),
+            // No number of samples proves that nothing is lost.
+            Self::Right(counts) => margin > 0.0 && counts.prove(Side::Within, margin, level),
             Self::Scores { base, tuned, direction, extremes } => {
-                let pairs = ScorePairs { base, tuned, direction: *direction, extremes: *extremes };
-                pairs.bounds(margin, level)[0] >= 0.0
+                score_bounds([base, tuned], *direction, *extremes, margin, level)[0] >= 0.0
             }
         }
     }
@@ -268,15 +268,9 @@ impl PairedSamples {
     #[must_use]
     pub fn exceeds(&self, margin: f64, level: f64) -> bool {
         match self {
-            // Broken samples are more than the margin and the fixed ones explain.
-            Self::Right(PairedCounts { both, broken, fixed, .. }) => {
-                let count = both + broken + fixed;
-                let share = margin + (1.0 - margin) * (*fixed as f64 / count.max(1) as f64);
-                binomial_at_least(*broken, count, share) <= level
-            }
+            Self::Right(counts) => counts.prove(Side::Beyond, margin, level),
             Self::Scores { base, tuned, direction, extremes } => {
-                let pairs = ScorePairs { base, tuned, direction: *direction, extremes: *extremes };
-                pairs.bounds(margin, level)[1] < 0.0
+                score_bounds([base, tuned], *direction, *extremes, margin, level)[1] < 0.0
             }
         }
     }
@@ -366,8 +360,9 @@ pub fn fewest_samples(margin: f64, level: f64) -> u64 {
     if margin <= 0.0 {
         return u64::MAX;
     }
-    let holds =
-        |both: u64| PairedCounts { both, ..PairedCounts::default() }.confirms(margin, level);
+    let holds = |both: u64| {
+        PairedCounts { both, ..PairedCounts::default() }.prove(Side::Within, margin, level)
+    };
     let mut enough = 1;
     while !holds(enough) {
         enough *= 2;
@@ -383,30 +378,48 @@ pub fn fewest_samples(margin: f64, level: f64) -> u64 {
     enough
 }
 
+/// Side of a margin on which a loss is.
+#[derive(Clone, Copy)]
+enum Side {
+    /// The loss is below the margin.
+    Within,
+    /// The loss is above the margin.
+    Beyond,
+}
+
 impl PairedCounts {
-    /// Tests whether the loss is beyond the margin. Samples that are wrong in both are no evidence.
-    /// Among the others, the loss is beyond the margin if the share of broken ones is at least
-    /// `margin + (1 - margin) * fixed`.
-    fn confirms(self, margin: f64, level: f64) -> bool {
+    /// Returns whether the loss is certainly on this side of the margin. Samples that are wrong in
+    /// both are no evidence. Among the others, the loss is beyond the margin if the share of broken
+    /// ones is at least `margin + (1 - margin) * fixed`.
+    fn prove(self, side: Side, margin: f64, level: f64) -> bool {
         let Self { broken, fixed, .. } = self;
         let count = self.both + broken + fixed;
-        if count == 0 || margin <= 0.0 {
+        if count == 0 {
             return false;
         }
         let test = MarginTest { count, margin };
         let found = test.statistic(broken, fixed);
-        if found <= 0.0 {
+        let distance = match side {
+            Side::Within => found,
+            Side::Beyond => -found,
+        };
+        if distance.is_nan() || distance <= 0.0 {
             return false;
         }
         if broken + fixed > MOST_EXACT {
-            return student_above(found, f64::INFINITY) <= level;
+            return student_above(distance, f64::INFINITY) <= level;
         }
         let nuisance = level * NUISANCE_SHARE;
         let most = upper_share(fixed, count, nuisance).min(test.most_fixed());
         let lines = test.region(found, broken, fixed);
         let is_rare = |at: u32| {
             let share = most * f64::from(at) / f64::from(NUISANCE_POINTS);
-            test.probability(&lines, share) <= level - nuisance
+            let inside = test.probability(&lines, share);
+            let probability = match side {
+                Side::Within => inside,
+                Side::Beyond => 1.0 - inside,
+            };
+            probability <= level - nuisance
         };
         (0..=NUISANCE_POINTS).all(is_rare)
     }
@@ -440,7 +453,8 @@ impl MarginTest {
     }
 
     /// Returns for each number of broken samples the fewest fixed ones with a statistic of at least
-    /// `found`.
+    /// `found`. A statistic that equals a negative `found` is not in the region: it is as far beyond
+    /// the margin as the one that was found.
     fn region(self, found: f64, broken: u64, fixed: u64) -> Vec<u64> {
         let found = found * (1.0 - 1e-12);
         let mut lines = Vec::new();
@@ -496,52 +510,45 @@ fn wider(a: [f64; 2], b: [f64; 2]) -> [f64; 2] {
     [a[0].min(b[0]), a[1].max(b[1])]
 }
 
-/// Scores of the same samples, one each.
-#[derive(Clone, Copy)]
-struct ScorePairs<'a> {
-    base: &'a [f64],
-    tuned: &'a [f64],
+/// Returns bounds on the mean of what each sample adds to the kept part of the metric: a lower
+/// and an upper one, each at this level. Each sample has its difference from the limit. The worst
+/// difference that the extremes allow, or the best one, is added as often as a share of samples
+/// may be unseen at this level, so that samples without any difference prove no more than their
+/// number.
+fn score_bounds(
+    [base, tuned]: [&[f64]; 2],
     direction: Direction,
-    /// See [`PairedSamples::Scores`].
-    extremes: [f64; 2],
-}
-
-impl ScorePairs<'_> {
-    /// Returns bounds on the mean of what each sample adds to the kept part of the metric: a lower
-    /// and an upper one, each at this level. Each sample has its difference from the limit. The worst
-    /// difference that the extremes allow, or the best one, is added as often as a share of samples
-    /// may be unseen at this level, so that samples without any difference prove no more than their
-    /// number.
-    fn bounds(self, margin: f64, level: f64) -> [f64; 2] {
-        let Self { base, tuned, direction, extremes: [least, most] } = self;
-        if base.len() < LEAST_SCORES {
-            return [f64::NEG_INFINITY, f64::INFINITY];
-        }
-        let count = base.len() as f64;
-        let difference = |(base, tuned): (&f64, &f64)| match direction {
-            Direction::Higher => tuned - (1.0 - margin) * base,
-            Direction::Lower => (1.0 + margin) * base - tuned,
-        };
-        let differences: Vec<f64> = base.iter().zip(tuned).map(difference).collect();
-        let [base_least, base_most] = extremes(base);
-        let [worst, best] = match direction {
-            // A score such as a cosine may fall below 0.
-            Direction::Higher => {
-                [(1.0 - margin) * base_most - least, most - (1.0 - margin) * base_least]
-            }
-            Direction::Lower => [most, (1.0 + margin) * base_most],
-        };
-        let mean = differences.iter().sum::<f64>() / count;
-        let squares: f64 = differences.iter().map(|one| (one - mean).powi(2)).sum();
-        let deviation = (squares / (count - 1.0)).sqrt();
-        let chance = student(level, count - 1.0) * deviation / count.sqrt();
-        // Without any error, the size of an unseen one is unknown.
-        let reach = |extreme: f64| match extreme {
-            extreme if extreme > 0.0 => -level.ln() * extreme / count + chance,
-            _ => f64::INFINITY,
-        };
-        [mean - reach(worst), mean + reach(best)]
+    [least, most]: [f64; 2],
+    margin: f64,
+    level: f64,
+) -> [f64; 2] {
+    if base.len() < LEAST_SCORES {
+        return [f64::NEG_INFINITY, f64::INFINITY];
     }
+    let count = base.len() as f64;
+    let (limit, sign) = match direction {
+        Direction::Higher => (1.0 - margin, 1.0),
+        Direction::Lower => (1.0 + margin, -1.0),
+    };
+    let difference = |(base, tuned): (&f64, &f64)| sign * (tuned - limit * base);
+    let differences: Vec<f64> = base.iter().zip(tuned).map(difference).collect();
+    // A score such as a cosine may fall below 0.
+    let limits = extremes(base).map(|score| limit * score);
+    let [fall, rise] = [limits[1] - least, most - limits[0]];
+    let [worst, best] = match direction {
+        Direction::Higher => [fall, rise],
+        Direction::Lower => [rise, fall],
+    };
+    let mean = differences.iter().sum::<f64>() / count;
+    let squares: f64 = differences.iter().map(|one| (one - mean).powi(2)).sum();
+    let deviation = (squares / (count - 1.0)).sqrt();
+    let chance = student(level, count - 1.0) * deviation / count.sqrt();
+    // Without any error, the size of an unseen one is unknown.
+    let reach = |extreme: f64| match extreme {
+        extreme if extreme > 0.0 => -level.ln() * extreme / count + chance,
+        _ => f64::INFINITY,
+    };
+    [mean - reach(worst), mean + reach(best)]
 }
 
 /// Levels of tests of ever smaller configurations, from the widest one: the fallback procedure of

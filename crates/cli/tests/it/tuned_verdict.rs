@@ -281,7 +281,7 @@ fn copies_with_other_labels_are_named() {
     images(&folder, "test", &all);
     descriptor(&folder, "net.toml", "");
     let ran = folder.dyno("tune run net.toml --passes small --out out");
-    let expected = "warning: sample 540 has the values of sample 7 and another label";
+    let expected = "test.npy: sample 540 has the values of sample 7 and another label";
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     let ran = folder.dyno("tune run net.toml --passes small --out quiet -q");
     assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);

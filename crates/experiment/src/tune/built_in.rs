@@ -5,7 +5,7 @@ use std::path::Path;
 
 use dyno_loadgen::clock::Clock;
 use dyno_loadgen::settings::nearest;
-use dyno_number::evaluate::graph::{Agreement, CorrectnessRule, GraphEvaluator, GraphSamples};
+use dyno_number::evaluate::graph::{CorrectnessRule, GraphEvaluator, GraphSamples};
 use dyno_number::evaluate::{ChainEvaluator, LayerNames, NO_CLASS, Samples};
 use dyno_number::network::{BuiltInModel, Layer};
 use dyno_number::tune::{Chance, Evaluation, Journal, Stop, Trial};
@@ -15,7 +15,7 @@ use dyno_tensors::files;
 use serde_json::{Value, json};
 
 use super::closed::sha256;
-use super::data::{Data, most_frequent_share};
+use super::data::Data;
 use super::evaluations::SharedEvaluations;
 use super::speed::Speed;
 use crate::system::{Resources, SystemKind};
@@ -62,8 +62,6 @@ pub struct Engine {
     shared: Option<SharedEvaluations>,
     /// Both names of layers, if objects are not named as the engine names them.
     names: LayerNames,
-    /// See [`Self::constant_share`].
-    constant_share: Option<f64>,
 }
 
 #[derive(Debug)]
@@ -92,7 +90,6 @@ impl Engine {
             CorrectnessRule::Labels(labels) => labels.clone(),
             CorrectnessRule::Agreement(_) => Vec::new(),
         };
-        let agrees_by_class = data.fed.correctness == CorrectnessRule::Agreement(Agreement::Top);
         let [_, full, confirmation] = data.sets.clone();
         let mut engine = Self::new(&path, data.fed, data.sets)?;
         let of = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
@@ -105,10 +102,6 @@ impl Engine {
         let held_out = if built_in.validation.is_some() { VALIDATION } else { HELD_OUT };
         for (set, files) in [(&full, SEARCHED), (&confirmation, held_out)] {
             engine.check_chance(&labels, set, &files).map_err(|problem| of(&problem))?;
-        }
-        if agrees_by_class {
-            let classes = engine.predictions(&confirmation).map_err(|problem| of(&problem))?;
-            engine.constant_share = most_frequent_share(classes.into_iter());
         }
         if network.objective == Objective::Latency {
             engine.speed =
@@ -138,8 +131,7 @@ impl Engine {
     }
 
     fn of_shape(shape: Shape) -> Self {
-        let names = LayerNames::default();
-        Self { shape, speed: None, shared: None, names, constant_share: None }
+        Self { shape, speed: None, shared: None, names: LayerNames::default() }
     }
 
     /// Prepares for objects with either name of their layers.
@@ -229,12 +221,6 @@ impl Engine {
             Shape::Chain(chain) => chain.predictions(samples).map_err(|error| error.to_string()),
             Shape::Graph(graph) => Ok(graph.predictions(samples)),
         }
-    }
-
-    /// Returns the share of the held-out samples to which FLOAT(32) gives the most frequent class. `None`
-    /// unless answers agree if they have the same class.
-    pub fn constant_share(&self) -> Option<f64> {
-        self.constant_share
     }
 
     /// Returns all objects that can have a format.
@@ -386,37 +372,8 @@ pub(super) fn file_hash(path: &Path) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use dyno_onnx::{Builder, Element, Weights};
-    use dyno_sut::digits::{Perceptron, test_digits};
 
     use super::*;
-    use crate::tune::HeldOut;
-
-    /// A configuration that always gives the digit 3 would agree with most answers to images of a 3.
-    #[test]
-    fn the_most_frequent_class_of_float32_is_known_if_answers_agree_by_class() {
-        let folder = tempfile::tempdir().unwrap();
-        let model = Perceptron::trained().to_onnx();
-        std::fs::write(folder.path().join("digits.onnx"), model).unwrap();
-        let of = |agreement: &str, only: Option<u8>| {
-            let digits = test_digits().filter(|digit| only.is_none_or(|only| digit.label == only));
-            let ink: Vec<f32> = digits.flat_map(|digit| Perceptron::input(digit.pixels)).collect();
-            let mut file = std::fs::File::create(folder.path().join("x.npy")).unwrap();
-            dyno_tensors::npy::write(&mut file, &[ink.len() / 64, 64], &ink).unwrap();
-            let text = format!(
-                "layer_name = [\"Gemm\", \"Gemm_1\"]\nwgt_size = [3072, 480]\nact_size = [64, 48]\n\
-                 wgt_max_abs = [1.0, 2.0]\nact_max_abs = [1.0, 8.0]\nmodel = \"digits.onnx\"\n\
-                 samples = \"x.npy\"\nagreement = \"{agreement}\"\n"
-            );
-            let network = Network::from_descriptor(&text, None).unwrap();
-            let built_in = network.built_in.as_ref().unwrap();
-            let part = Some(HeldOut { share: 0.5, margin: 0.5 });
-            let data = Data::read(built_in, folder.path(), None, part).unwrap();
-            Engine::open(&network, built_in, folder.path(), data).unwrap().constant_share()
-        };
-        assert!(of("top", Some(3)).is_some_and(|share| share > 0.8));
-        assert!(of("top", None).is_some_and(|share| share < 0.2));
-        assert_eq!(of("cosine 0.9", None), None);
-    }
 
     #[test]
     fn channels_last_are_not_channels_first() {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use dyno_number::evaluate::Samples;
-use dyno_number::evaluate::graph::{CorrectnessRule, GraphInput, GraphSamples};
+use dyno_number::evaluate::graph::{Agreement, CorrectnessRule, GraphInput, GraphSamples};
 use dyno_number::network::{BuiltInModel, CorrectnessSource};
 use dyno_number::tune::samples::{draw, shuffle, split};
 use dyno_number::tune::{Subset, fewest_held_out};
@@ -14,7 +14,9 @@ use dyno_tensors::npy::Npy;
 
 use crate::system::tuned::{array, whole_numbers};
 
+use super::built_in::Engine;
 use super::closed::{NamedHash, Provenance, sha256};
+use super::scaled::subset;
 
 /// All samples with the sets.
 #[derive(Debug)]
@@ -28,8 +30,8 @@ pub struct Data {
     pub provenance: Option<Provenance>,
     /// Number of different samples, if a part of them may be held out.
     pub different: usize,
-    /// A remark on copies of samples with other labels.
-    pub remark: Option<String>,
+    /// Remarks on copies of samples with other labels.
+    pub remarks: Vec<String>,
 }
 
 /// How closed mode splits the calibration set.
@@ -106,6 +108,8 @@ impl Data {
         if count == 0 {
             return Err(format!("{}: expected samples, found none", inputs[0].display()));
         }
+        let (firsts, copied) = copies(&fed);
+        let mut remarks = Vec::from_iter(contradictions(&fed, &copied, &inputs[0]));
         let mut confirmation = Vec::new();
         let mut provenance = None;
         if let Some(files) = &built_in.validation {
@@ -120,20 +124,20 @@ impl Data {
                 provenance = Some(Provenance::from_samples(&all, hashes, &names, of)?);
             }
             check_unseen(&fed, &validation, &values)?;
+            let (own_firsts, own_copied) = copies(&validation);
+            remarks.extend(contradictions(&validation, &own_copied, &values));
             // A copy proves nothing more; closed mode uses the set as it is.
             confirmation = match closed {
                 Some(_) => (count..count + validation.count()).collect(),
-                None => copies(&validation).0.into_iter().map(|at| count + at).collect(),
+                None => own_firsts.into_iter().map(|at| count + at).collect(),
             };
             join(&mut fed, validation)?;
         }
         let mut searched: Vec<usize> = (0..count).collect();
-        let (mut different, mut remark) = (count, None);
+        let mut different = count;
         if let (Some(held_out), true) = (held_out, confirmation.is_empty()) {
-            let (firsts, copies) = copies(&fed);
             different = firsts.len();
-            remark = contradictions(&fed, &copies);
-            [confirmation, searched] = held_out.split(&firsts, &copies);
+            [confirmation, searched] = held_out.split(&firsts, &copied);
         }
         let [small, full] = match (closed, searched.len()) {
             (_, 0) => [Vec::new(), Vec::new()],
@@ -143,7 +147,7 @@ impl Data {
                 [small.into_iter().map(|at| searched[at]).collect(), searched]
             }
         };
-        Ok(Self { fed, sets: [small, full, confirmation], provenance, different, remark })
+        Ok(Self { fed, sets: [small, full, confirmation], provenance, different, remarks })
     }
 
     /// Returns the number of samples that are held out for the confirmation.
@@ -151,12 +155,26 @@ impl Data {
         self.sets[Subset::Confirmation as usize].len()
     }
 
-    /// Returns the share of the held-out samples that have the most frequent label. `None` without
-    /// labels or held-out samples.
-    pub fn constant_share(&self) -> Option<f64> {
-        let CorrectnessRule::Labels(labels) = &self.fed.correctness else { return None };
+    /// Returns the share of the held-out samples that have the most frequent class: that of their
+    /// labels, or that of FLOAT(32) if answers agree by class. `None` without classes or held-out
+    /// samples.
+    ///
+    /// # Errors
+    /// The classes of FLOAT(32) are needed, and the engine does not support the model at `path`.
+    pub fn constant_share(&self, path: &Path) -> Result<Option<f64>, String> {
         let held_out = &self.sets[Subset::Confirmation as usize];
-        most_frequent_share(held_out.iter().map(|at| labels[*at]))
+        match &self.fed.correctness {
+            CorrectnessRule::Labels(labels) => {
+                Ok(most_frequent_share(held_out.iter().map(|at| labels[*at])))
+            }
+            CorrectnessRule::Agreement(Agreement::Top) if !held_out.is_empty() => {
+                let all: Vec<usize> = (0..held_out.len()).collect();
+                let sets = [Vec::new(), all.clone(), Vec::new()];
+                let mut engine = Engine::new(path, subset(&self.fed, held_out), sets)?;
+                Ok(most_frequent_share(engine.predictions(&all)?.into_iter()))
+            }
+            CorrectnessRule::Agreement(_) => Ok(None),
+        }
     }
 
     /// Returns the first sample as a single call: dimensions and values of each input.
@@ -254,8 +272,9 @@ fn copies(fed: &GraphSamples) -> (Vec<usize>, Vec<(usize, usize)>) {
     (firsts, copies)
 }
 
-/// Returns a remark on samples with the values of an earlier one and another label, if there are any.
-fn contradictions(fed: &GraphSamples, copies: &[(usize, usize)]) -> Option<String> {
+/// Returns a remark on samples of a file with the values of an earlier one and another label, if
+/// there are any.
+fn contradictions(fed: &GraphSamples, copies: &[(usize, usize)], path: &Path) -> Option<String> {
     let CorrectnessRule::Labels(labels) = &fed.correctness else { return None };
     let mut wrong = copies.iter().filter(|(at, of)| labels[*at] != labels[*of]);
     let (at, of) = wrong.next()?;
@@ -264,9 +283,11 @@ fn contradictions(fed: &GraphSamples, copies: &[(usize, usize)]) -> Option<Strin
         count => format!("; so have {count} others"),
     };
     Some(format!(
-        "sample {at} has the values of sample {of} and another label ({} instead of {}){others}. At most \
-         one of these labels is right",
-        labels[*at], labels[*of]
+        "{}: sample {at} has the values of sample {of} and another label ({} instead of {}){others}. At \
+         most one of these labels is right",
+        path.display(),
+        labels[*at],
+        labels[*of]
     ))
 }
 
@@ -412,6 +433,9 @@ pub fn fed(
 
 #[cfg(test)]
 mod tests {
+    use dyno_number::Network;
+    use dyno_sut::digits::{Perceptron, test_digits};
+
     use super::*;
 
     /// A hundred samples with sixty different contents.
@@ -445,11 +469,12 @@ mod tests {
             correctness: CorrectnessRule::Labels(vec![0; 3]),
         };
         assert_eq!(copies(&padded), (vec![0, 2], vec![(1, 0)]));
-        assert_eq!(contradictions(&padded, &[(1, 0)]), None);
+        let path = Path::new("x.npy");
+        assert_eq!(contradictions(&padded, &[(1, 0)], path), None);
         let labels = CorrectnessRule::Labels(vec![4, 5, 4]);
-        let remark = contradictions(&GraphSamples { correctness: labels, ..padded }, &[(1, 0)]);
-        let expected =
-            "sample 1 has the values of sample 0 and another label (5 instead of 4). At most";
+        let remark =
+            contradictions(&GraphSamples { correctness: labels, ..padded }, &[(1, 0)], path);
+        let expected = "x.npy: sample 1 has the values of sample 0 and another label (5 instead";
         assert!(remark.as_ref().is_some_and(|remark| remark.starts_with(expected)), "{remark:?}");
         // One sample cannot be divided.
         let one = GraphSamples {
@@ -483,6 +508,11 @@ mod tests {
         };
         let data = Data::read(&built_in, folder.path(), None, None).unwrap();
         assert_eq!(data.sets[Subset::Confirmation as usize], [2, 3, 5]);
+        assert!(data.remarks.is_empty(), "{:?}", data.remarks);
+        write("other-y.npy", &[0.0, 1.0, 4.0, 1.0]);
+        let data = Data::read(&built_in, folder.path(), None, None).unwrap();
+        let expected = "other-x.npy: sample 2 has the values of sample 0 and another label (4";
+        assert!(data.remarks[0].contains(expected), "{:?}", data.remarks);
     }
 
     /// 2^24 + 1 is the first whole number that float32 lacks.
@@ -492,5 +522,32 @@ mod tests {
         assert_eq!(check_whole(path, [0, -5, 16_777_216, 33_554_432].into_iter()), Ok(()));
         let found = check_whole(path, [1, 16_777_217].into_iter()).unwrap_err();
         assert!(found.starts_with("x.npy: found the whole number 16777217"), "{found}");
+    }
+
+    /// A configuration that always gives the digit 3 would agree with most answers to images of a 3.
+    #[test]
+    fn the_most_frequent_class_of_float32_is_known_if_answers_agree_by_class() {
+        let folder = tempfile::tempdir().unwrap();
+        let model = Perceptron::trained().to_onnx();
+        std::fs::write(folder.path().join("digits.onnx"), model).unwrap();
+        let of = |agreement: &str, only: Option<u8>| {
+            let digits = test_digits().filter(|digit| only.is_none_or(|only| digit.label == only));
+            let ink: Vec<f32> = digits.flat_map(|digit| Perceptron::input(digit.pixels)).collect();
+            let mut file = std::fs::File::create(folder.path().join("x.npy")).unwrap();
+            dyno_tensors::npy::write(&mut file, &[ink.len() / 64, 64], &ink).unwrap();
+            let text = format!(
+                "layer_name = [\"Gemm\", \"Gemm_1\"]\nwgt_size = [3072, 480]\nact_size = [64, 48]\n\
+                 wgt_max_abs = [1.0, 2.0]\nact_max_abs = [1.0, 8.0]\nmodel = \"digits.onnx\"\n\
+                 samples = \"x.npy\"\nagreement = \"{agreement}\"\n"
+            );
+            let network = Network::from_descriptor(&text, None).unwrap();
+            let built_in = network.built_in.as_ref().unwrap();
+            let part = Some(HeldOut { share: 0.5, margin: 0.5 });
+            let data = Data::read(built_in, folder.path(), None, part).unwrap();
+            data.constant_share(&folder.path().join("digits.onnx")).unwrap()
+        };
+        assert!(of("top", Some(3)).is_some_and(|share| share > 0.8));
+        assert!(of("top", None).is_some_and(|share| share < 0.2));
+        assert_eq!(of("cosine 0.9", None), None);
     }
 }

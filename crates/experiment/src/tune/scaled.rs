@@ -67,7 +67,7 @@ pub enum ScaleVerdict {
         /// Number of held-out samples.
         samples: u64,
     },
-    /// Every choice that was tested loses more than the margin, with the stated confidence.
+    /// Every choice that was tested loses more than the margin, each with 97.5 % confidence.
     Exceeded {
         /// Number of held-out samples.
         samples: u64,
@@ -146,8 +146,9 @@ impl ScaleSearch<'_> {
     }
 
     /// Compares choices with FLOAT 32 on held-out samples, the widest first. Returns the smallest one
-    /// that is confirmed, or the smallest one that may still be within the margin. A choice is not
-    /// confirmed if it is right no more often than the most frequent class, and FLOAT 32 is.
+    /// that is confirmed, else the smallest one that may still be within the margin. A choice that is
+    /// right no more often than the most frequent class is not confirmed if FLOAT 32 is right more
+    /// often, and is returned only if no other one may be within the margin.
     fn confirm<'r>(
         &self,
         search: &ScaledSearch,
@@ -165,8 +166,7 @@ impl ScaleSearch<'_> {
         }
         tested.reverse();
         let mut levels = Fallback::new(LEVEL, tested.len());
-        let (mut is_confirmed, mut found, mut open) = (false, None, None);
-        let mut is_exceeded = true;
+        let (mut is_confirmed, mut found, mut open, mut one_class) = (false, None, None, None);
         let samples = held_out.len() as u64;
         for rung in tested {
             let level = levels.next_level(is_confirmed);
@@ -179,19 +179,18 @@ impl ScaleSearch<'_> {
                 let proven = paired.smallest_margin(level);
                 found = Some((rung, ScaleVerdict::Confirmed { samples, proven }));
             }
-            let is_beyond = paired.exceeds(self.margin, LEVEL / 2.0);
-            is_exceeded &= is_beyond;
-            if !is_constant && !is_beyond {
+            if paired.exceeds(self.margin, LEVEL / 2.0) {
+                continue;
+            }
+            if is_constant {
+                one_class = Some((rung, ScaleVerdict::OneClass { samples }));
+            } else {
                 let needed = paired.needed(self.margin, level);
                 open = Some((rung, ScaleVerdict::Undecided { samples, needed }));
             }
         }
-        let neither = if is_exceeded {
-            ScaleVerdict::Exceeded { samples }
-        } else {
-            ScaleVerdict::OneClass { samples }
-        };
-        Ok(found.or(open).unwrap_or((&rungs[rungs.len() - 1], neither)))
+        let smallest = (&rungs[rungs.len() - 1], ScaleVerdict::Exceeded { samples });
+        Ok(found.or(open).or(one_class).unwrap_or(smallest))
     }
 }
 
@@ -233,7 +232,7 @@ fn predictions<'s>(
 }
 
 /// Returns some of the samples.
-fn subset(samples: &GraphSamples, places: &[usize]) -> GraphSamples {
+pub(super) fn subset(samples: &GraphSamples, places: &[usize]) -> GraphSamples {
     let inputs = samples.inputs.iter().map(|input| {
         let size: usize = input.dims.iter().product();
         let values = places.iter().flat_map(|at| &input.values[at * size..][..size]).copied();
@@ -259,10 +258,21 @@ mod tests {
 
     use super::*;
 
-    /// The second class has 3 % of 4,000 samples. Four bits with the scale of the first class are too few
-    /// for its weight.
-    #[test]
-    fn a_choice_that_knows_one_class_is_not_confirmed() {
+    /// Returns 4,000 samples of two classes, which all differ.
+    fn samples_of(is_second: impl Fn(usize) -> bool) -> GraphSamples {
+        let second = |at: usize| if is_second(at) { 80.0 } else { 0.0 };
+        let values = (0..4_000).flat_map(|at| [1.0 + at as f32 / 40_000.0, second(at)]);
+        let labels = (0..4_000).map(|at| usize::from(is_second(at)));
+        GraphSamples {
+            inputs: vec![GraphInput { dims: vec![2], values: values.collect() }],
+            lengths: None,
+            correctness: CorrectnessRule::Labels(labels.collect()),
+        }
+    }
+
+    /// Searches formats of a model that knows both classes. Four bits with the scale of the first class
+    /// are too few for the weight of the second one.
+    fn choice_of(formats: &[&str], samples: &GraphSamples) -> ScaleChoice {
         let mut net = Builder::new("net", Weights::seeded(1));
         let x = net.input("x", Element::F32, &[Dim::symbol("N"), 2.into()]);
         let weight = net.weight("fc.weight", &[2, 2], Fill::he(2)).unwrap();
@@ -270,29 +280,29 @@ mod tests {
         net.output("y", &y).unwrap();
         let mut model = net.finish();
         model.tensors = vec![Tensor::from_f32("fc.weight", &[2, 2], &[7.0, 0.0, 0.0, 0.3])];
-        let is_second = |at: usize| at % 100 < 3;
-        let values = (0..4_000).flat_map(|at| {
-            // Each sample differs from all others.
-            [1.0 + at as f32 / 40_000.0, if is_second(at) { 80.0 } else { 0.0 }]
-        });
-        let labels = (0..4_000).map(|at| usize::from(is_second(at)));
-        let samples = GraphSamples {
-            inputs: vec![GraphInput { dims: vec![2], values: values.collect() }],
-            lengths: None,
-            correctness: CorrectnessRule::Labels(labels.collect()),
-        };
-        let found = |formats: &[&str]| {
-            let formats: Vec<ScaledFormat> =
-                formats.iter().map(|format| format.parse().unwrap()).collect();
-            let (formats, samples) = (&formats[..], &samples);
-            let search =
-                ScaleSearch { model: &model, samples, formats, margin: 0.05, held_out: 0.5 };
-            search.run(&Interrupt::default()).unwrap()
-        };
-        let both = found(&["int8", "int4"]);
+        let formats: Vec<ScaledFormat> =
+            formats.iter().map(|format| format.parse().unwrap()).collect();
+        let (model, formats) = (&model, &formats[..]);
+        let search = ScaleSearch { model, samples, formats, margin: 0.05, held_out: 0.5 };
+        search.run(&Interrupt::default()).unwrap()
+    }
+
+    #[test]
+    fn a_choice_that_knows_one_class_is_not_confirmed() {
+        let samples = samples_of(|at| at % 100 < 3);
+        let both = choice_of(&["int8", "int4"], &samples);
         assert_eq!(both.formats[0].1.to_string(), "int8:tensor");
         assert!(matches!(both.verdict, ScaleVerdict::Confirmed { samples: 2_000, .. }));
-        let narrow = found(&["int4"]);
+        let narrow = choice_of(&["int4"], &samples);
         assert_eq!(narrow.verdict, ScaleVerdict::OneClass { samples: 2_000 });
+    }
+
+    /// The second class has 3 % of the samples of the search, and 20 % of the others.
+    #[test]
+    fn a_choice_that_certainly_loses_more_than_the_margin_is_invalid() {
+        let [held_out, _] = held_out_parts(&samples_of(|_| false), 0.5);
+        let samples = samples_of(|at| at % 100 < if held_out.contains(&at) { 20 } else { 3 });
+        let narrow = choice_of(&["int4"], &samples);
+        assert_eq!(narrow.verdict, ScaleVerdict::Exceeded { samples: 2_000 });
     }
 }

@@ -166,10 +166,31 @@ fn a_larger_loss_is_rarely_claimed_wrongly() {
         PairedSamples::new(&base, &tuned, 0..count, &errors).unwrap().exceeds(0.1, 0.05)
     };
     assert!(of(1.0, 100) && !of(1.0, 20) && !of(0.0, 100));
-    let lost = |broken: u64| {
-        PairedSamples::Right(PairedCounts { both: 1_000 - broken, broken, fixed: 0, neither: 0 })
+}
+
+/// If many answers become right, their number is as uncertain as that of the answers that become wrong.
+#[test]
+fn a_larger_loss_of_right_answers_is_rarely_claimed_wrongly() {
+    const DRAWS: u32 = 600;
+    let mut state = 13;
+    for (right, fixed) in [(0.7, 0.3), (0.5, 0.2)] {
+        let broken = 0.01 + fixed * (1.0 - right) / right;
+        let wrong = (0..DRAWS)
+            .filter(|_| {
+                paired(&pairs(&mut state, 2_000, [right, broken, fixed])).exceeds(0.01, 0.05)
+            })
+            .count();
+        assert!(wrong as f64 <= 0.08 * f64::from(DRAWS), "{right} {fixed}: {wrong}");
+    }
+    let lost = |broken: u64, fixed: u64, margin: f64| {
+        let both = 1_000 - broken - fixed;
+        PairedSamples::Right(PairedCounts { both, broken, fixed, neither: 0 })
+            .exceeds(margin, 0.025)
     };
-    assert!(lost(40).exceeds(0.02, 0.025) && !lost(25).exceeds(0.02, 0.025));
+    assert!(lost(40, 0, 0.02) && !lost(25, 0, 0.02));
+    // Of 106 samples that differ, 66 broken ones may be chance; 80 are not.
+    assert!(lost(80, 40, 0.01) && !lost(66, 40, 0.01));
+    assert!(!lost(0, 0, 0.0) && lost(9, 0, 0.0));
 }
 
 #[test]

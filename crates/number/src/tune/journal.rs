@@ -260,13 +260,13 @@ fn differences(old: &Value, new: &Value) -> Vec<String> {
     let (Some(olds), Some(news)) = (old.as_object(), new.as_object()) else {
         return if old == new { Vec::new() } else { vec![format!("was {old}, is {new}")] };
     };
-    let text = |value: Option<&Value>| value.map_or("nothing".to_owned(), Value::to_string);
+    let text = |value: Option<Value>| value.map_or("not set".to_owned(), |value| value.to_string());
     let keys = olds.keys().chain(news.keys().filter(|key| !olds.contains_key(*key)));
     let keys = keys.filter(|key| olds.contains_key(*key) || !ADDED_LATER.contains(&key.as_str()));
     let value = |map: &serde_json::Map<String, Value>, key: &str| {
         map.get(key).filter(|value| !value.is_null()).cloned()
     };
     keys.filter(|key| value(olds, key) != value(news, key))
-        .map(|key| format!("{key} was {}, is {}", text(olds.get(key)), text(news.get(key))))
+        .map(|key| format!("{key} was {}, is {}", text(value(olds, key)), text(value(news, key))))
         .collect()
 }

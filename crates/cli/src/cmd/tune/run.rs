@@ -288,8 +288,9 @@ impl Run {
         settings.restarts = self.restarts_of_model(network, built_in);
         let part = self.part_to_hold_out(network);
         let mut data = Data::read(built_in, home, split, part).map_err(Failure::usage)?;
-        settings.constant_share = data.constant_share();
-        if let Some(remark) = data.remark.as_ref().filter(|_| !self.quiet) {
+        let share = data.constant_share(&home.join(&built_in.model));
+        settings.constant_share = share.map_err(Failure::usage)?;
+        for remark in data.remarks.iter().filter(|_| !self.quiet) {
             output::say(format_args!("warning: {remark}"));
         }
         let mut too_few = None;
@@ -325,7 +326,6 @@ impl Run {
         }
         let shared = self.shared(built_in, home, &data)?;
         let engine = Engine::open(network, built_in, home, data).map_err(Failure::usage)?;
-        settings.constant_share = settings.constant_share.or(engine.constant_share());
         let mut engine = engine.with_shared(shared);
         let folder = self.folder(network)?;
         let journal = open_journal(&folder.join(JOURNAL), &about)?;

@@ -348,61 +348,41 @@ fn the_most_frequent_class_alone_is_no_answer() {
     assert_eq!((found.verdict, found.problem.as_str()), (MarginVerdict::Undecided, ""));
 }
 
-/// The held-out samples decide about the answer: one that breaks on them is not given.
+/// The held-out samples decide about the answer. A configuration is not given if its answers break on
+/// them, or if the program fails with `--keep-going`.
 #[test]
 fn an_answer_that_fails_on_held_out_samples_is_widened() {
     let mut network = lenet();
     network.error_margin = 0.05;
-    let mut evaluate = |trials: &[Trial]| {
-        let one = |trial: &Trial| {
-            let least = trial.assignment.formats().iter().map(|f| f.bits()).min().unwrap_or(32);
-            // Four bits suffice for the search, and eight are needed on other samples.
-            let needed = if trial.subset == Subset::Confirmation { 8 } else { 4 };
-            let right: Vec<bool> = (0..400).map(|at| least >= needed || at % 5 > 0).collect();
-            let share = right.iter().filter(|right| **right).count() as f64 / 400.0;
-            let outcomes = Some(SampleOutcomes::from_right(right));
-            Ok(Evaluation { outcomes, ..Evaluation::from_accuracy(share) })
-        };
-        trials.iter().map(one).collect()
+    let evaluation = |is_right: fn(usize) -> bool| {
+        let outcomes = SampleOutcomes::from_right((0..400).map(is_right));
+        let share = outcomes.mean();
+        Evaluation { outcomes: Some(outcomes), ..Evaluation::from_accuracy(share) }
     };
-    let settings = Settings { confirmation: ConfirmationRule::Margin, ..Settings::default() };
-    let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
-    let found = outcome.confirmation.unwrap();
-    let answer = outcome.answer.unwrap();
-    assert_eq!(found.verdict, MarginVerdict::Valid);
-    assert!(answer.assignment.formats().iter().all(|f| f.bits() == 8), "{answer:?}");
-    // The looks go from wide to narrow, and the last one fails.
-    let sizes: Vec<f64> = found.looks.iter().map(|look| look.objective).collect();
-    assert!(sizes.windows(2).all(|pair| pair[0] > pair[1]), "{sizes:?}");
-    let levels: f64 = found.looks.iter().map(|look| look.level).fold(0.0, f64::max);
-    assert!(levels <= 0.05 && !found.looks.last().unwrap().is_confirmed);
-}
-
-/// With `--keep-going`, a configuration in which the program fails on held-out samples is no answer.
-#[test]
-fn a_configuration_that_fails_on_held_out_samples_is_no_answer() {
-    let mut network = lenet();
-    network.error_margin = 0.05;
-    let mut evaluate = |trials: &[Trial]| {
-        let one = |trial: &Trial| {
-            let least = trial.assignment.formats().iter().map(|f| f.bits()).min().unwrap_or(32);
-            let needed = if trial.subset == Subset::Confirmation { 8 } else { 4 };
-            if least < needed {
-                return Ok(Evaluation::failed("it crashed".into()));
-            }
-            let outcomes = Some(SampleOutcomes::from_right((0..400).map(|at| at % 10 > 0)));
-            Ok(Evaluation { outcomes, ..Evaluation::from_accuracy(0.9) })
+    let sound = evaluation(|at| at % 10 > 0);
+    for broken in [evaluation(|at| at % 5 > 0), Evaluation::failed("it crashed".into())] {
+        let mut evaluate = |trials: &[Trial]| {
+            let one = |trial: &Trial| {
+                let least = trial.assignment.formats().iter().map(|f| f.bits()).min().unwrap_or(32);
+                // Four bits suffice for the search, and eight are needed on other samples.
+                let needed = if trial.subset == Subset::Confirmation { 8 } else { 4 };
+                Ok(if least < needed { broken.clone() } else { sound.clone() })
+            };
+            trials.iter().map(one).collect()
         };
-        trials.iter().map(one).collect()
-    };
-    let settings = Settings { confirmation: ConfirmationRule::Margin, ..Settings::default() };
-    let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
-    assert_eq!(outcome.end, TuneEnd::Complete);
-    let found = outcome.confirmation.unwrap();
-    assert_eq!(found.verdict, MarginVerdict::Valid);
-    let formats = outcome.answer.unwrap().assignment.formats().to_vec();
-    assert!(formats.iter().all(|format| format.bits() >= 8), "{formats:?}");
-    assert!(!found.looks.last().unwrap().is_confirmed);
+        let settings = Settings { confirmation: ConfirmationRule::Margin, ..Settings::default() };
+        let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
+        assert_eq!(outcome.end, TuneEnd::Complete);
+        let found = outcome.confirmation.unwrap();
+        let answer = outcome.answer.unwrap();
+        assert_eq!(found.verdict, MarginVerdict::Valid);
+        assert!(answer.assignment.formats().iter().all(|f| f.bits() == 8), "{answer:?}");
+        // The looks go from wide to narrow, and the last one fails.
+        let sizes: Vec<f64> = found.looks.iter().map(|look| look.objective).collect();
+        assert!(sizes.windows(2).all(|pair| pair[0] > pair[1]), "{sizes:?}");
+        let levels: f64 = found.looks.iter().map(|look| look.level).fold(0.0, f64::max);
+        assert!(levels <= 0.05 && !found.looks.last().unwrap().is_confirmed);
+    }
 }
 
 /// A configuration that fails on held-out samples is not the answer, even if none is confirmed.
