@@ -91,9 +91,7 @@ fn score_keys(scenario: RuleScenario, round: Version) -> &'static [&'static str]
             &["early_stopping_latency_ss", "result_90.00_percentile_latency_ns"]
         }
         // The score of a fixed interval is the number of streams.
-        RuleScenario::MultiStream if round < Version::new(2, 0) => {
-            &["effective_samples_per_query"]
-        }
+        RuleScenario::MultiStream if round < Version::new(2, 0) => &["effective_samples_per_query"],
         RuleScenario::MultiStream => {
             &["early_stopping_latency_ms", "result_99.00_percentile_per_query_latency_ns"]
         }

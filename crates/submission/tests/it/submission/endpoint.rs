@@ -177,6 +177,32 @@ fn scores_under_any_name_are_held_against_the_target() {
     }
 }
 
+/// Python takes `true` for 1, and no comparison with NaN is true.
+#[test]
+fn a_score_that_is_no_finite_number_reaches_no_target() {
+    for (score, id, is_official) in [
+        ("\"nan\"", "accuracy.target", false),
+        ("\"inf\"", "accuracy.target", false),
+        ("true", "accuracy.metric", false),
+        ("{\"f1\": true}", "accuracy.metric", false),
+        ("\"high\"", "accuracy.metric", true),
+        ("[0.79]", "accuracy.metric", true),
+    ] {
+        let folder = qwen(score);
+        let (ids, text) = errors(&judged(&folder, Program::Strict));
+        assert!(ids.contains(id), "{score}: {text}");
+        assert_eq!(judged(&folder, Program::Modular).is_valid(), !is_official, "{score}");
+    }
+    // The open division has no targets.
+    let folder = qwen("\"high\"");
+    fs::rename(folder.path().join("closed"), folder.path().join("open")).unwrap();
+    folder.set_field("open/acme/systems/box.json", "division", "open");
+    for program in BOTH {
+        let (ids, text) = errors(&judged(&folder, program));
+        assert!(!ids.contains("accuracy.metric"), "{program:?}: {text}");
+    }
+}
+
 #[test]
 fn the_folder_selects_the_bound_on_latency() {
     let folder = qwen("0.79");
