@@ -81,7 +81,7 @@ fn judge(plan: &AuditPlan, evidence: &Evidence) -> AuditResult {
             let is_unique = run.settings.iter().any(|(key, _)| *key == "performance_issue_unique");
             let part = match distinct(audited) {
                 Ok(logged) => {
-                    // A run that draws its samples may repeat them; `wrong` reports missing answers.
+                    // A run that draws samples may repeat them; `wrong` reports missing answers.
                     let all = is_unique.then(|| most_distinct(plan, audited));
                     let samples = evidence.samples.or(all).unwrap_or(1);
                     quality::high_enough(evidence.quality, plan, logged, samples, wrong())

@@ -378,10 +378,9 @@ impl DetailLog {
         if let Ok(line) = parsed
             && is_object
         {
-            let has_value = line.value.is_some()
-                // A value of `null` is also read as `None`.
-                || serde_json::from_str::<Value>(json).is_ok_and(|line| line.get("value").is_some());
-            if !has_value {
+            // A value of `null` is also read as `None`.
+            let has_value = |line: Value| line.get("value").is_some();
+            if line.value.is_none() && !serde_json::from_str(json).is_ok_and(has_value) {
                 self.malformed();
             }
             return self.take_parsed(&line);
