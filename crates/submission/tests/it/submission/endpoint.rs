@@ -159,7 +159,7 @@ fn scores_under_any_name_are_held_against_the_target() {
         ("0.5", false, ""),
         ("\"0.79\"", true, "0.79"),
         ("\"0.5\"", false, ""),
-        ("{\"f1\": 0.79, \"n\": 3}", true, "f1: 0.79  n: 3"),
+        ("{\"n\": \"é\", \"f1\": 0.79}", true, "n: \\u00e9  f1: 0.79"),
         ("{\"f1\": 0.5}", false, ""),
         ("{\"hierarchical\": \"0.5\"}", false, ""),
         ("{\"F1_HIERARCHICAL\": 0.79, \"f1\": 0.5}", true, "F1_HIERARCHICAL: 0.79  f1: 0.5"),
