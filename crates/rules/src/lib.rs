@@ -255,6 +255,14 @@ impl Round {
         own.or_else(|| self.scenarios.get(&scenario)?.percentile)
     }
 
+    /// Returns the minimum duration of a run, in ms; `None` if the round does not have the scenario.
+    /// A minimum of the benchmark takes precedence.
+    #[must_use]
+    pub fn min_duration_ms(&self, benchmark: &Benchmark, scenario: RuleScenario) -> Option<u64> {
+        let usual = self.scenarios.get(&scenario)?.min_duration_ms;
+        Some(benchmark.min_duration_ms.unwrap_or(usual))
+    }
+
     /// Returns the network bandwidth that a datacenter result of this many samples/s requires.
     /// Returns `None` before v2.1 and where the rules specify no figure.
     #[must_use]

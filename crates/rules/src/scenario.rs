@@ -102,7 +102,7 @@ pub struct ScenarioRules {
     pub percentile: Option<f64>,
     /// Samples per query; `None` where the run decides.
     pub samples_per_query: Option<u64>,
-    /// Minimum duration of a run, ms.
+    /// Minimum duration of a run, ms, unless the benchmark specifies its own.
     pub min_duration_ms: u64,
     /// Number of submitted runs. The result is the lowest of them.
     pub runs: u64,

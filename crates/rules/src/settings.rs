@@ -134,8 +134,9 @@ impl List {
         scenario: RuleScenario,
         rules: &ScenarioRules,
     ) {
-        let duration = benchmark.min_duration_ms.unwrap_or(rules.min_duration_ms);
-        self.add("min_duration_ms", &duration, Leeway::More);
+        if let Some(duration) = round.min_duration_ms(benchmark, scenario) {
+            self.add("min_duration_ms", &duration, Leeway::More);
+        }
         let counted = benchmark.min_queries.get(&scenario).copied();
         let queries = match scenario {
             // LoadGen interprets this setting as the number of samples of the single query.

@@ -143,7 +143,7 @@ fn quoted(value: &Value) -> String {
     }
 }
 
-/// Formats a value as Python's `json.dumps` does. Characters that are not ASCII are not escaped.
+/// Formats a value as Python's `json.dumps` does.
 #[must_use]
 pub fn dumps(value: &Value) -> String {
     let list = |texts: Vec<String>| texts.join(", ");
@@ -153,16 +153,29 @@ pub fn dumps(value: &Value) -> String {
         Value::String(text) => match no_json(text) {
             Some(number) if number.is_nan() => "NaN".to_owned(),
             Some(number) => if number > 0.0 { "Infinity" } else { "-Infinity" }.to_owned(),
-            None => Value::from(unmarked(text)).to_string(),
+            None => ascii_json(unmarked(text)),
         },
         Value::Array(values) => format!("[{}]", list(values.iter().map(dumps).collect())),
         Value::Object(fields) => {
-            let name = |name: &str| Value::from(name).to_string();
-            let fields =
-                fields.iter().map(|(one, value)| format!("{}: {}", name(one), dumps(value)));
+            let fields = fields
+                .iter()
+                .map(|(name, value)| format!("{}: {}", ascii_json(unmarked(name)), dumps(value)));
             format!("{{{}}}", list(fields.collect()))
         }
     }
+}
+
+/// Formats a text as a JSON string in which all characters that are not printable ASCII are escaped.
+fn ascii_json(text: &str) -> String {
+    let escaped = |character: char| match character {
+        ' '..='~' => character.to_string(),
+        _ => character
+            .encode_utf16(&mut [0; 2])
+            .iter()
+            .map(|unit| format!("\\u{unit:04x}"))
+            .collect(),
+    };
+    Value::from(text).to_string().chars().map(escaped).collect()
 }
 
 /// Whether a value is true in Python: not empty and not zero.
@@ -252,6 +265,19 @@ mod tests {
         assert_eq!([1, 2].map(|at| number(&value[at]).unwrap()), infinite);
         assert_eq!((number(&value[3]), number(&value[0])), (Some(0.0), None));
         assert_eq!(text(&value), "['\0NaN', inf, -inf, 0.0, '1e999']");
+    }
+
+    /// The texts are those of Python's `json.dumps(json.loads(text))`.
+    #[test]
+    fn json_is_written_as_in_python() {
+        for (text, written) in [
+            ("[1,2.0,1e20,true,null]", "[1, 2.0, 1e+20, true, null]"),
+            (r#"{"a":{"b":"x, \"y\""}}"#, r#"{"a": {"b": "x, \"y\""}}"#),
+            (r#"{"é":"\n\u007f😀"}"#, r#"{"\u00e9": "\n\u007f\ud83d\ude00"}"#),
+        ] {
+            let value = serde_json::from_str::<Value>(text).unwrap();
+            assert_eq!(dumps(&value), written, "{text}");
+        }
     }
 
     #[test]

@@ -124,6 +124,11 @@ impl AuditTest {
         Self::ALL.into_iter().find(|test| test.name().eq_ignore_ascii_case(name))
     }
 
+    /// Whether the run of the audit is judged like that of the result, from v2.1 on.
+    pub(crate) fn is_judged_as_run(self) -> bool {
+        matches!(self, Self::Test01 | Self::Test04 | Self::Test05)
+    }
+
     /// Returns the audit name that is closest to an unknown name.
     #[must_use]
     pub fn nearest(name: &str) -> &'static str {

@@ -79,9 +79,11 @@ fn judge(plan: &AuditPlan, evidence: &Evidence) -> AuditResult {
         }
         AuditTest::Test07 => {
             let is_unique = run.settings.iter().any(|(key, _)| *key == "performance_issue_unique");
-            let part = match logged(audited, is_unique || evidence.samples.is_some()) {
+            let part = match distinct(audited) {
                 Ok(logged) => {
-                    let samples = evidence.samples.unwrap_or_else(|| most_distinct(plan, audited));
+                    // A run that draws samples may repeat them; `wrong` reports missing answers.
+                    let all = is_unique.then(|| most_distinct(plan, audited));
+                    let samples = evidence.samples.or(all).unwrap_or(1);
                     quality::high_enough(evidence.quality, plan, logged, samples, wrong())
                 }
                 Err(reason) => Part::failed("quality", text::ACCURACY, &reason),
@@ -174,14 +176,12 @@ fn answers(
     part
 }
 
-/// Returns the number of logged answers. `is_distinct` counts one answer for each sample.
-fn logged(audited: &RunFolder, is_distinct: bool) -> Result<u64, Reason> {
-    let (mut entries, mut samples) = (0, std::collections::HashSet::new());
+fn distinct(audited: &RunFolder) -> Result<u64, Reason> {
+    let mut samples = std::collections::HashSet::new();
     data::read_entries(&audited.accuracy_path(), |entry| {
-        entries += 1;
         samples.insert(entry.qsl_idx);
     })?;
-    Ok(if is_distinct { samples.len() as u64 } else { entries })
+    Ok(samples.len() as u64)
 }
 
 /// Returns the number of distinct samples that the run can log: a run that issues each sample

@@ -125,10 +125,9 @@ impl EndpointResult<'_, '_> {
         let name = self.client.performance.text("effective_scenario");
         let reported = name.and_then(RuleScenario::named);
         let is_offline = issues.program() == Program::Strict && reported == Some(Offline);
-        let is_folder = |one: &RuleScenario| self.place.entry.name.eq_ignore_ascii_case(one.name());
-        let by_folder = [SingleStream, Interactive].into_iter().find(is_folder);
-        let interactive = Some(Interactive).filter(|_| reported == Some(Interactive));
-        let known = by_folder.filter(|_| !is_offline).or(interactive);
+        let by_folder = self.place.scenario.filter(|one| matches!(one, SingleStream | Interactive));
+        let known = by_folder.filter(|_| !is_offline);
+        let known = known.or(reported.filter(|one| *one == Interactive));
         if known.is_some() {
             return Some(ClientScenario { scenario: known, spelled: known });
         }
@@ -188,7 +187,7 @@ impl EndpointResult<'_, '_> {
         let mut own = issues.another();
         self.targets(at, &mut own);
         if !place.submitter.division.is_closed_or_network() {
-            own.waive(&[&ACCURACY_LOW, &ACCURACY_HIGH]);
+            own.waive(&[&ACCURACY_LOW, &ACCURACY_HIGH, &ACCURACY_METRIC_MISSING]);
         }
         issues.append(own);
         let targets = place.targets();
@@ -206,28 +205,38 @@ impl EndpointResult<'_, '_> {
     /// looks at the first score alone.
     fn targets(&self, at: Location<'_>, issues: &mut Issues) {
         let is_strict = issues.program() == Program::Strict;
-        if !is_strict && self.place.model.official != JUDGED_OFFICIALLY {
+        let is_official = self.place.model.official == JUDGED_OFFICIALLY;
+        if !is_strict && !is_official {
             return;
         }
         let scores = &self.client.scores;
         let score = scores.first().filter(|_| !is_strict || scores.len() == 1);
+        // Python takes `true` for 1.
+        let read = |value: &Value| {
+            let number = python::number(value).filter(|_| !(is_strict && value.is_boolean()));
+            number.or_else(|| value.as_str().and_then(python::float_of))
+        };
         let targets = self.place.targets();
-        let bounded: Vec<_> = targets.iter().filter(|target| target.at_least.is_some()).collect();
+        let bounded = targets.iter().filter(|target| target.at_least.is_some()).count();
         for target in &targets {
             let metric = &target.metric;
-            let is_only = bounded.len() == 1 && target.at_least.is_some();
+            let is_only = bounded == 1 && target.at_least.is_some();
             let named = score.filter(|_| is_strict).and_then(|score| named_value(score, metric));
-            let only = || score.filter(|_| is_only).and_then(|score| only_value(score, metric));
+            let named = named.and_then(read);
+            let only = || only_value(score.filter(|_| is_only)?, metric, read);
             let Some(value) = named.or_else(only) else {
                 let message = format!("{metric} cannot be derived from the report of the client");
-                let check = if is_strict { &ENDPOINT_SCORE } else { &ACCURACY_METRIC_MISSING };
+                let is_required = is_official && score.is_some();
+                let check = if is_required { &ACCURACY_METRIC_MISSING } else { &ENDPOINT_SCORE };
                 issues.add(check, at, message);
                 continue;
             };
             let message = format!("{metric} is {}", python::float(value));
-            // The official checker accepts NaN.
-            let is_low = |least: &f64| value < *least || is_strict && value.is_nan();
-            if let Some(least) = target.at_least.filter(is_low) {
+            if is_strict && !value.is_finite() {
+                issues.add_expected(&ACCURACY_LOW, at, message, "a finite number");
+                continue;
+            }
+            if let Some(least) = target.at_least.filter(|least| value < *least) {
                 let expected = format!("at least {least}");
                 issues.add_expected(&ACCURACY_LOW, at, message.clone(), expected);
             }
@@ -302,23 +311,19 @@ struct ClientScenario {
 }
 
 /// Returns the value of a metric in a score that names its metrics.
-fn named_value(score: &Value, metric: &str) -> Option<f64> {
-    let named = score.as_object()?.iter().find(|(name, _)| is_same(name, metric));
-    named.and_then(|(_, value)| number_or_text(value))
+fn named_value<'v>(score: &'v Value, metric: &str) -> Option<&'v Value> {
+    let mut scores = score.as_object()?.iter();
+    scores.find(|(name, _)| is_same(name, metric)).map(|(_, value)| value)
 }
 
 /// Returns the value of the only metric of a model, under the names by which the official checker
 /// finds it (checks/accuracy_check.py b66003e1, `_numeric_accuracy_score`).
-fn only_value(score: &Value, metric: &str) -> Option<f64> {
-    let Value::Object(scores) = score else { return number_or_text(score) };
+fn only_value(score: &Value, metric: &str, read: impl Fn(&Value) -> Option<f64>) -> Option<f64> {
+    let Value::Object(scores) = score else { return read(score) };
     let lower = metric.to_lowercase();
     let last = lower.rsplit('_').next().unwrap_or_default();
     let names = [metric, &lower, last, "f1", "score", "accuracy"];
-    names.into_iter().find_map(|name| scores.get(name).and_then(number_or_text))
-}
-
-fn number_or_text(value: &Value) -> Option<f64> {
-    python::number(value).or_else(|| value.as_str().and_then(python::float_of))
+    names.into_iter().find_map(|name| scores.get(name).and_then(&read))
 }
 
 /// Returns a score as the official checker writes it into its table: JSON without commas, quotes and

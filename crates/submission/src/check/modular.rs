@@ -88,7 +88,7 @@ fn describe(
     let passes = own.passes();
     issues.append(own);
     load_nameplate(submitter, system, round, issues);
-    let design_power = design_power(submitter, system, &json, round);
+    let design_power = design_power(submitter, system, &json, round, options.program);
     Some(SystemInfo { json, passes, design_power })
 }
 
@@ -125,7 +125,7 @@ fn load_nameplate(
 }
 
 /// Returns the design power for the table, if it is known: from the description, or from the power
-/// supplies.
+/// supplies. By the rules, it is unknown if the description of the supplies is incomplete.
 ///
 /// # Errors
 /// Fails if the official program cannot add the capacities of the power supplies.
@@ -134,6 +134,7 @@ pub(super) fn design_power(
     system: &System<'_>,
     json: &JsonFile,
     round: &Round,
+    program: Program,
 ) -> Result<Option<String>, String> {
     if round.version < Version::new(6, 1) {
         return Ok(None);
@@ -143,6 +144,9 @@ pub(super) fn design_power(
     }
     let Some(file) = nameplate_file(submitter, system, round) else { return Ok(None) };
     let text = text::read(Some(file)).map_err(|_| "cannot be read".to_owned())?;
+    if program == Program::Strict && nameplate::design_watts(&text.text).is_err() {
+        return Ok(None);
+    }
     let watts = nameplate::official_watts(&text.text);
     watts.map(Some).ok_or_else(|| "the capacities of the power supplies cannot be added".to_owned())
 }

@@ -8,8 +8,6 @@ mod runs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
-
 use super::accuracy::{self, Accuracy};
 use super::catalogue::*;
 use super::issues::{Issues, Location};
@@ -24,6 +22,7 @@ use crate::facts::detail::DetailLog;
 use crate::facts::json::{self, JsonFile, JsonProblem};
 use crate::facts::{Facts, MeasurementFile, ReadError};
 use crate::layout::{ACCURACY_LOG, ACCURACY_TEXT, DETAIL, RESULTS, SUMMARY, SYSTEMS};
+use crate::python;
 use crate::table::Column;
 use crate::tree::{EntryKind, Node, Tree};
 use dyno_rules::{Behavior, OneFileChecker, Round, RuleScenario, Suite};
@@ -465,9 +464,7 @@ fn measurement_of<'a>(
         Ok(json) => {
             measurement::check_fields(place, json, &path, issues);
             let has_weights = !place.options.program.does(Behavior::NoWeightTypes);
-            let is_searched =
-                matches!(json.value, Value::Object(_) | Value::Array(_) | Value::String(_));
-            if !is_searched {
+            if json.value.is_null() || python::number(&json.value).is_some() {
                 let why = "fields cannot be looked up in a number, `null`, `true` or `false`";
                 issues.crash(Location::path(&path), why);
             } else if has_weights && json.get("weight_data_types").is_none() {

@@ -339,11 +339,6 @@ struct Line<'a> {
     metadata: Option<&'a RawValue>,
 }
 
-/// Whether a line has a value, which may be `null`.
-fn has_value(json: &str) -> bool {
-    serde_json::from_str::<Value>(json).is_ok_and(|line| line.get("value").is_some())
-}
-
 impl DetailLog {
     fn line(&mut self, line: &[u8]) {
         let canonical = line.strip_prefix(MARKER.as_bytes()).and_then(line::read);
@@ -383,7 +378,9 @@ impl DetailLog {
         if let Ok(line) = parsed
             && is_object
         {
-            if line.value.is_none() && !has_value(json) {
+            // A value of `null` is also read as `None`.
+            let has_value = |line: Value| line.get("value").is_some();
+            if line.value.is_none() && !serde_json::from_str(json).is_ok_and(has_value) {
                 self.malformed();
             }
             return self.take_parsed(&line);
@@ -403,6 +400,9 @@ impl DetailLog {
         }) else {
             return;
         };
+        if repaired.get("value").is_none() {
+            self.malformed();
+        }
         match serde_json::from_str::<Line<'_>>(&repaired.to_string()) {
             Ok(line) => self.take_parsed(&line),
             Err(_) => self.take_foreign_key(&repaired),
@@ -426,7 +426,7 @@ impl DetailLog {
     }
 
     fn malformed(&mut self) {
-        if self.malformed.len() < MOST_STORED {
+        if self.malformed.len() < MOST_STORED && self.malformed.last() != Some(&self.lines) {
             self.malformed.push(self.lines);
         }
     }

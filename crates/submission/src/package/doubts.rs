@@ -7,6 +7,7 @@ use dyno_tensors::files;
 
 use super::plan::PlannedResult;
 use super::runs::{AuditFiles, RunContents, TestPart};
+use crate::audit::AuditTest;
 use crate::entry::DivisionFolder;
 use crate::layout::DETAIL;
 
@@ -17,9 +18,6 @@ const OUTPUT_LENGTH: &str = "verify_output_len.txt";
 /// Files that replace equal answers in TEST01: two accuracies that are close enough.
 const ACCURACIES: [&str; 2] =
     ["accuracy/baseline_accuracy.txt", "accuracy/compliance_accuracy.txt"];
-
-/// Audits whose run is judged like that of the result, from v2.1 on.
-const JUDGED_AS_RUN: [&str; 3] = ["TEST01", "TEST04", "TEST05"];
 
 /// Returns the problems in the logs of the runs.
 pub(super) fn run_doubts(round: &Round, benchmark: &Benchmark, found: &RunContents) -> Vec<String> {
@@ -63,15 +61,14 @@ pub(super) fn run_doubts(round: &Round, benchmark: &Benchmark, found: &RunConten
     doubts
 }
 
-/// Returns that a run is shorter than the round requires, or `None`.
+/// Returns a message if the minimum duration of a run is below that of the round.
 fn too_short(
     round: &Round,
     benchmark: &Benchmark,
     scenario: RuleScenario,
     detail: &Detail,
 ) -> Option<String> {
-    let usual = round.scenarios.get(&scenario)?.min_duration_ms;
-    let least = benchmark.min_duration_ms.unwrap_or(usual);
+    let least = round.min_duration_ms(benchmark, scenario)?;
     let ms = detail.whole("effective_min_duration_ms").filter(|ms| *ms < least)?;
     Some(format!("the minimum duration is {ms} ms, but the rules require {least} ms"))
 }
@@ -97,8 +94,8 @@ pub(super) fn audit_doubts(
                 Some(note) => notes.push(format!("{note}; the result counts without this audit")),
                 None => {}
             }
-            let is_judged =
-                round.version >= Version::new(2, 1) && JUDGED_AS_RUN.contains(&&*audit.name);
+            let test = AuditTest::named(&audit.name).filter(|test| test.is_judged_as_run());
+            let is_judged = round.version >= Version::new(2, 1) && test.is_some();
             let log = audit.folder.join("performance/run_1").join(DETAIL);
             if is_judged
                 && is_wanted(&audit.name)

@@ -152,8 +152,8 @@ fn of_benchmark(round: &Round, benchmark: &Benchmark) -> String {
 }
 
 fn of_scenario(text: &mut String, round: &Round, benchmark: &Benchmark, scenario: RuleScenario) {
-    if let Some(rules) = round.scenarios.get(&scenario) {
-        let min_duration_ms = benchmark.min_duration_ms.unwrap_or(rules.min_duration_ms);
+    let usual = round.scenarios.get(&scenario);
+    if let Some((rules, min_duration_ms)) = usual.zip(round.min_duration_ms(benchmark, scenario)) {
         let rules = ScenarioRules { min_duration_ms, ..rules.clone() };
         push(text, &words::procedure(&rules, round.percentile(benchmark, scenario)), 4);
     }

@@ -27,8 +27,6 @@ use dyno_rules::{RuleScenario, Version};
 
 /// Widest tolerance of an audit: that of short latencies.
 const WIDEST_TOLERANCE: f64 = 0.2;
-/// Audits whose run is also judged like the run of the result.
-const JUDGED_AS_RUN: [&str; 3] = ["TEST01", "TEST04", "TEST05"];
 
 impl LogValues for DetailLog {
     fn value_text(&self, key: &str) -> Option<Cow<'_, str>> {
@@ -93,9 +91,7 @@ fn score_keys(scenario: RuleScenario, round: Version) -> &'static [&'static str]
             &["early_stopping_latency_ss", "result_90.00_percentile_latency_ns"]
         }
         // The score of a fixed interval is the number of streams.
-        RuleScenario::MultiStream if round < Version::new(2, 0) => {
-            &["effective_samples_per_query", "result_99.00_percentile_per_query_latency_ns"]
-        }
+        RuleScenario::MultiStream if round < Version::new(2, 0) => &["effective_samples_per_query"],
         RuleScenario::MultiStream => {
             &["early_stopping_latency_ms", "result_99.00_percentile_per_query_latency_ns"]
         }
@@ -253,7 +249,7 @@ fn report_reason(
     issues: &mut Issues,
 ) {
     let Some(subject) = subject_of(reason) else { return };
-    let is_judged = JUDGED_AS_RUN.contains(&audit.name.as_str());
+    let is_judged = AuditTest::named(&audit.name).is_some_and(AuditTest::is_judged_as_run);
     let line = |key: &str| Location::path(path).line(log.line_of(key));
     let message = reason.to_string();
     match (subject, reason) {

@@ -18,7 +18,7 @@ use crate::check::provenance::Judge;
 use crate::check::rows::ValidResult;
 use crate::check::system::suite;
 use crate::check::work::Work;
-use crate::check::{Skip, accuracy, audits as texts, measurement, modular, powered};
+use crate::check::{Program, Skip, accuracy, audits as texts, measurement, modular, powered};
 use crate::entry::Entry;
 use crate::facts::Facts;
 use crate::facts::detail::DetailLog;
@@ -135,10 +135,9 @@ impl Work<'_, '_, SystemInfo> {
                     self.system,
                     self.system_info.json(),
                     place.round,
+                    Program::Strict,
                 )
                 .unwrap_or_default()
-                // Supplies of no node have no power.
-                .filter(|watts| watts != "0")
                 .unwrap_or_default(),
             ),
         ];

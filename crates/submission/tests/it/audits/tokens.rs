@@ -156,7 +156,7 @@ fn no_bound_of_nan_is_met() {
 
 /// v6.0 draws samples with replacement, so that some are not logged.
 #[test]
-fn answers_to_one_sample_are_enough_in_the_round_that_draws_them() {
+fn samples_may_repeat_in_the_round_that_draws_them() {
     for (name, passes) in [("v6.0", true), ("v6.1", false)] {
         let plan =
             plan(AuditTest::Test07, round(name), Some("gpt-oss-120b"), Scenario::Offline).unwrap();

@@ -159,7 +159,7 @@ fn scores_under_any_name_are_held_against_the_target() {
         ("0.5", false, ""),
         ("\"0.79\"", true, "0.79"),
         ("\"0.5\"", false, ""),
-        ("{\"f1\": 0.79, \"n\": 3}", true, "f1: 0.79  n: 3"),
+        ("{\"n\": \"é\", \"f1\": 0.79}", true, "n: \\u00e9  f1: 0.79"),
         ("{\"f1\": 0.5}", false, ""),
         ("{\"hierarchical\": \"0.5\"}", false, ""),
         ("{\"F1_HIERARCHICAL\": 0.79, \"f1\": 0.5}", true, "F1_HIERARCHICAL: 0.79  f1: 0.5"),
@@ -174,6 +174,32 @@ fn scores_under_any_name_are_held_against_the_target() {
             let checked = judged(&qwen(score), Program::Modular);
             assert_eq!(column(&checked, Column::Accuracy), [written; 3]);
         }
+    }
+}
+
+/// Python takes `true` for 1, and no comparison with NaN is true.
+#[test]
+fn a_score_that_is_no_finite_number_reaches_no_target() {
+    for (score, id, is_official) in [
+        ("\"nan\"", "accuracy.target", false),
+        ("\"inf\"", "accuracy.target", false),
+        ("true", "accuracy.metric", false),
+        ("{\"f1\": true}", "accuracy.metric", false),
+        ("\"high\"", "accuracy.metric", true),
+        ("[0.79]", "accuracy.metric", true),
+    ] {
+        let folder = qwen(score);
+        let (ids, text) = errors(&judged(&folder, Program::Strict));
+        assert!(ids.contains(id), "{score}: {text}");
+        assert_eq!(judged(&folder, Program::Modular).is_valid(), !is_official, "{score}");
+    }
+    // The open division has no targets.
+    let folder = qwen("\"high\"");
+    fs::rename(folder.path().join("closed"), folder.path().join("open")).unwrap();
+    folder.set_field("open/acme/systems/box.json", "division", "open");
+    for program in BOTH {
+        let (ids, text) = errors(&judged(&folder, program));
+        assert!(!ids.contains("accuracy.metric"), "{program:?}: {text}");
     }
 }
 

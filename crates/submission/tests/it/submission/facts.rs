@@ -68,6 +68,11 @@ fn lines_that_are_no_json_are_named() {
 fn a_line_without_a_value_is_no_line_of_a_load_generator() {
     let log = scan(":::MLLOG {\"key\": \"sut_name\", \"metadata\": {\"is_error\": false}}\n");
     assert_eq!((log.malformed, log.malformed_to_python), (vec![1], None));
+    // Duplicate fields, and a key that is not a text.
+    let twice = ":::MLLOG {\"key\": \"a\", \"key\": \"sut_name\", \"metadata\": {}}\n";
+    let number = ":::MLLOG {\"key\": 5, \"metadata\": {\"is_error\": false}}\n";
+    let log = scan(&format!("{twice}{number}"));
+    assert_eq!((log.malformed, log.malformed_to_python), (vec![1, 2], None));
     assert!(scan(&line("sut_name", "null", false)).malformed.is_empty());
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use dyno_rules::Round;
 use dyno_submission::check::{Options, Program, check};
 use dyno_submission::finding::Severity;
+use dyno_submission::table::Column;
 use sha2::{Digest, Sha256};
 
 use crate::made::folder::Folder;
@@ -229,4 +230,20 @@ fn design_power_that_is_described_can_be_computed() {
     assert!(!found(&folder));
     folder.write(file, "- Min PSUs Needed: 2\n  PSUs: [{PowerCapacityWatts: 800}]\n");
     assert!(found(&folder));
+}
+
+/// The official program adds what there is.
+#[test]
+fn design_power_of_incomplete_supplies_is_unknown() {
+    for (needed, watts) in [(1, "800"), (2, "")] {
+        let folder = super::endpoint::submission();
+        let supplies =
+            format!("- Min PSUs Needed: {needed}\n  PSUs: [{{PowerCapacityWatts: 800}}]\n");
+        folder.write("closed/acme/systems/box_power.yaml", supplies);
+        let round = Round::named("v6.1").unwrap();
+        let checked = check(folder.path(), round, &Options::new(Program::Strict)).unwrap();
+        let written: Vec<&str> =
+            checked.rows.iter().map(|row| row.get(Column::DesignPower)).collect();
+        assert_eq!(written, [watts; 3], "{:#?}", checked.findings);
+    }
 }

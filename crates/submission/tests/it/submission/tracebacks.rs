@@ -128,7 +128,7 @@ fn a_file_in_place_of_a_folder_ends_the_program() {
 #[test]
 fn fields_are_not_looked_up_in_a_number_or_nothing() {
     for tag in TAGS {
-        for json in ["null", "5", "true"] {
+        for json in ["null", "5", "true", "NaN"] {
             let folder = audited(tag);
             folder.write(&format!("{MEASURED}/box.json"), json);
             assert_eq!(outcome(&folder, tag), CRASHES, "{tag} {json}");
