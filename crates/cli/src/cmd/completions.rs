@@ -1,6 +1,6 @@
 //! `dyno completions`: prints a shell completion script.
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValuesParser, Str};
 use clap::{Args, Command};
 use clap_complete::Shell;
 use dyno_experiment::Failure;
@@ -44,7 +44,7 @@ impl Completions {
 fn with_values(command: Command) -> Command {
     let command = command.mut_args(|arg| {
         let placeholder = arg.get_value_names().and_then(|names| names.first());
-        let values: Vec<&'static str> = match placeholder.map(|name| name.as_str()) {
+        let values: Vec<&'static str> = match placeholder.map(Str::as_str) {
             Some("MODE") => Mode::ALL.map(Mode::name).to_vec(),
             Some("PROFILE") => Profile::ALL.map(Profile::name).to_vec(),
             Some("SCENARIO,.." | "SCENARIO") => {
