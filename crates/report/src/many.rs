@@ -333,7 +333,12 @@ fn latency_throughput(rows: &[Row<'_>]) -> Option<Chart> {
     }
     let valid = valid(&of);
     let front: Vec<Candidate> = pareto::front(&valid).into_iter().map(|at| valid[at]).collect();
-    let judged = Threshold::common_latency(rows.iter().map(|row| row.test));
+    // A bound on another percentile is no bound on p99.
+    let judged = if rows.iter().all(|row| row.test.plan.percentile == 0.99) {
+        Threshold::common_latency(rows.iter().map(|row| row.test))
+    } else {
+        Threshold { bound: None }
+    };
     let x =
         Axis::linear("samples answered per second", Format::Rate, of.iter().map(|(_, c)| c.gain));
     let y = of.iter().map(|(_, c)| c.cost).chain(judged.bound);

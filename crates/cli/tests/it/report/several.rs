@@ -89,6 +89,13 @@ fn a_bound_is_drawn_only_if_all_runs_have_it_and_a_run_counts_once() {
         assert!(!page(mixed).contains("bound 40"), "{mixed}: c has no bound");
     }
     assert!(page("a ./a b").contains("<h1>2 runs"));
+    let of_p90 = "--set server_target_latency_percentile=0.9";
+    for (name, seed) in [("d", 3), ("e", 4)] {
+        let more = format!("{bound} {of_p90} --seed {seed}");
+        folder.dyno(&format!("{SMALL} {more} --out {name}"));
+    }
+    let count = |runs: &str| page(runs).matches("bound 40").count();
+    assert!((1..count("a b")).contains(&count("d e")), "a bound on p90 is no bound on p99");
     // Results are sorted by their unit first.
     assert!(page("a b").contains("data-unit=\"queries/s\" data-value=\""));
 }
