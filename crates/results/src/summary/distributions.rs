@@ -33,7 +33,7 @@ impl MetricDistribution {
     }
 }
 
-/// Returns whether so few values have a percentile only in name: it is the largest value.
+/// Returns whether a percentile of so many values is only the largest one.
 ///
 /// ```
 /// use dyno_results::summary::distributions::is_only_largest;
