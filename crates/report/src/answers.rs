@@ -52,7 +52,8 @@ pub fn turns(metrics: &Metrics) -> String {
         "latency p99",
     ];
     let times = |times: &Option<Distribution>| match times {
-        Some(times) => [times.p50, times.p90, times.p99].map(words::time_ns),
+        Some(of) => [(50.0, of.p50), (90.0, of.p90), (99.0, of.p99)]
+            .map(|(at, time)| page::percentile(time as f64, of.count, at)),
         None => ["–"; 3].map(str::to_owned),
     };
     let row = |of: &TurnFigures| -> Vec<String> {
@@ -104,7 +105,9 @@ pub fn windows(metrics: &Metrics) -> String {
 
 fn window_cells(window: &Window) -> Vec<String> {
     let time = |metric: &str, percent: f64| {
-        window.percentile(metric, percent).map_or_else(|| "–".into(), words::time)
+        let found =
+            window.distribution(metric).and_then(|of| Some((of.percentile(percent)?, of.count)));
+        found.map_or_else(|| "–".into(), |(time, values)| page::percentile(time, values, percent))
     };
     vec![
         window.name.clone(),

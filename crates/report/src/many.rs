@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use dyno_results::collection::{Collection, Row};
-use dyno_results::summary::Headline;
+use dyno_results::summary::{Headline, Test};
 use dyno_results::sweep::LoadCurve;
 use dyno_results::units;
 
@@ -123,8 +123,7 @@ fn table(html: &mut String, several: &Collection, rows: &[Row<'_>], home: &Path)
             escaped(&row.test.scenario),
             escaped(&row.test.mode)
         );
-        let value = row.test.result.as_ref().and_then(|result| result.value);
-        cell(html, "result", value, &one::value(row.test));
+        result_cell(html, row.test);
         cell(
             html,
             "throughput",
@@ -161,12 +160,28 @@ fn table(html: &mut String, several: &Collection, rows: &[Row<'_>], home: &Path)
 
 /// Appends a cell with a text; the table sorts by `value`.
 fn cell(html: &mut String, name: &str, value: Option<f64>, text: &str) {
-    let value = value.filter(|value| value.is_finite()).map_or(String::new(), |v| v.to_string());
     let _ = write!(
         html,
-        "<td class=\"n\" data-label=\"{name}\" data-value=\"{value}\">{}</td>",
+        "<td class=\"n\" data-label=\"{name}\" data-value=\"{}\">{}</td>",
+        sort_key(value),
         escaped(text)
     );
+}
+
+/// Appends the cell of a result; the table sorts by its unit, then by its value.
+fn result_cell(html: &mut String, test: &Test) {
+    let (value, unit) = test.result.as_ref().map_or((None, ""), |of| (of.value, of.unit.as_str()));
+    let _ = write!(
+        html,
+        "<td class=\"n\" data-label=\"result\" data-unit=\"{}\" data-value=\"{}\">{}</td>",
+        escaped(unit),
+        sort_key(value),
+        escaped(&one::value(test))
+    );
+}
+
+fn sort_key(value: Option<f64>) -> String {
+    value.filter(|value| value.is_finite()).map_or(String::new(), |value| value.to_string())
 }
 
 /// Returns the link to the report of a run, relative to `home`; `None` if the report does not exist
@@ -228,7 +243,7 @@ fn results(html: &mut String, rows: &[Row<'_>]) {
 /// Run, its headline, and the value of the headline.
 type Bar<'r, 'a> = (&'r Row<'a>, &'a Headline, f64);
 
-/// Appends results in the same unit as bars, with their confidence intervals where they are known.
+/// Appends the results of one name as bars, with their confidence intervals where they are known.
 fn bars(html: &mut String, name: &str, results: &[Bar<'_, '_>]) {
     let highs = results.iter().map(|(_, result, value)| {
         result.interval.as_ref().map_or(*value, |interval| interval.high.max(*value))
@@ -318,7 +333,12 @@ fn latency_throughput(rows: &[Row<'_>]) -> Option<Chart> {
     }
     let valid = valid(&of);
     let front: Vec<Candidate> = pareto::front(&valid).into_iter().map(|at| valid[at]).collect();
-    let judged = Threshold::common_latency(rows.iter().map(|row| row.test));
+    // A bound on another percentile is no bound on p99.
+    let judged = if rows.iter().all(|row| row.test.plan.percentile == 0.99) {
+        Threshold::common_latency(rows.iter().map(|row| row.test))
+    } else {
+        Threshold { bound: None }
+    };
     let x =
         Axis::linear("samples answered per second", Format::Rate, of.iter().map(|(_, c)| c.gain));
     let y = of.iter().map(|(_, c)| c.cost).chain(judged.bound);
@@ -411,7 +431,7 @@ fn plotted<'a>(rows: &[Row<'a>]) -> Vec<(String, &'a dyno_results::series::Test)
 }
 
 fn only_some(rows: usize, shown: usize) -> String {
-    if rows > shown { format!(" Shown are {shown} of {rows} runs.") } else { String::new() }
+    if rows > shown { format!(" The chart shows {shown} of {rows} runs.") } else { String::new() }
 }
 
 fn distributions(rows: &[Row<'_>]) -> Option<Chart> {

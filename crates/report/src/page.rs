@@ -4,9 +4,10 @@
 use std::fmt::Write as _;
 
 use dyno_results::VERSION;
+use dyno_results::summary::distributions::is_only_largest;
 use dyno_results::summary::{DISCLAIMER, Verdict};
 
-use super::words::escaped;
+use super::words::{self, escaped};
 
 /// Content security policy. It allows no external resource and no script but ours, which is
 /// identified by its hash. Inline style is allowed because attributes place the marks of charts.
@@ -76,8 +77,18 @@ pub fn scroll(rows: usize) -> &'static str {
     if rows > 40 { "scroll long" } else { "scroll" }
 }
 
+/// Mark of a percentile that is only the largest value.
+const MARK: char = '*';
+
+/// Returns a percentile of so many values as text, with a mark if it is only the largest one.
+pub fn percentile(nanos: f64, values: u64, percent: f64) -> String {
+    let mut text = words::time(nanos);
+    text.extend(is_only_largest(values, percent).then_some(MARK));
+    text
+}
+
 /// Returns a table of numbers, whose rows become blocks in a narrow window. The first column names
-/// the rows. Heads and cells are escaped.
+/// the rows. Heads and cells are escaped. A note explains marks of [`percentile`].
 pub fn numbers(heads: &[&str], rows: &[Vec<String>]) -> String {
     let mut html =
         String::from("<div class=\"scroll\" tabindex=\"0\"><table class=\"stack\"><thead><tr>");
@@ -99,6 +110,11 @@ pub fn numbers(heads: &[&str], rows: &[Vec<String>]) -> String {
         html.push_str("</tr>");
     }
     html.push_str("</tbody></table></div>");
+    if rows.iter().any(|row| row.iter().skip(1).any(|cell| cell.ends_with(MARK))) {
+        html.push_str(
+            "<p class=\"note\">* too few values for this percentile; shown is the largest one</p>",
+        );
+    }
     html
 }
 

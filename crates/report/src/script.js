@@ -168,6 +168,8 @@
 
   function sorted(table) {
     const value = (row, i) => row.cells[i].dataset.value ?? row.cells[i].textContent;
+    // Values in different units cannot be compared; they are grouped by unit.
+    const unit = (row, i) => row.cells[i].dataset.unit ?? "";
     [...table.tHead.rows[0].cells].forEach((head, i) => {
       const button = make("button", { type: "button", textContent: head.textContent });
       button.addEventListener("click", () => {
@@ -178,7 +180,7 @@
         const rows = [...table.tBodies[0].rows].sort((a, b) => {
           const [x, y] = [value(a, i), value(b, i)];
           const both = [x, y].every((v) => v !== "" && Number.isFinite(+v));
-          return sign * (both ? x - y : x.localeCompare(y));
+          return unit(a, i).localeCompare(unit(b, i)) || sign * (both ? x - y : x.localeCompare(y));
         });
         table.tBodies[0].append(...rows);
       });
@@ -224,18 +226,18 @@
 
   // One picture of the results, their conditions and the command, for a message or a slide.
   function picture() {
-    // A search has many short runs; its picture shows what they found, and its full runs.
-    const found = document.querySelector("main .lead + .pairs");
+    // A search has many short runs; the picture shows what each search found, and the full runs.
+    const searches = [...document.querySelectorAll("main .lead + .pairs")].map((pairs) => pairs.parentElement);
     const tables = [...document.querySelectorAll("main table.stack")];
-    const table = tables.find((one) => !found?.parentElement.contains(one)) ?? tables[0];
-    if (!table) return;
+    const table = tables.find((one) => !searches.some((search) => search.contains(one)));
+    if (!table && !searches.length) return;
     const text = (node) => node.textContent.trim().replace(/\s+/g, " ");
     const marked = (words) => words.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
     // Characters of the table have one width, so that columns line up without measuring.
     const [size, advance, line, margin] = [16, 9.7, 26, 40];
     const draw = () => {
-      const rows = [...table.rows].map((row) => [...row.cells].map(text));
-      const widths = rows[0].map((_, i) => Math.max(...rows.map((row) => (row[i] ?? "").length)) + 3);
+      const rows = [...table?.rows ?? []].map((row) => [...row.cells].map(text));
+      const widths = (rows[0] ?? []).map((_, i) => Math.max(...rows.map((row) => (row[i] ?? "").length)) + 3);
       const columns = Math.max(80, widths.reduce((a, b) => a + b, 0));
       const wrapped = (words) => words.split(" ").reduce((lines, word) => {
         const last = lines[lines.length - 1];
@@ -250,9 +252,13 @@
       const facts = [...document.querySelectorAll("header .facts span")].map(text).join(" \u00b7 ");
       for (const part of wrapped(facts)) { y += line; put(part, 0, 'fill="#555"'); }
       y += line / 2;
-      if (found) {
-        for (const part of wrapped(text(found.previousElementSibling))) { y += line; put(part, 0, ""); }
-        for (const pair of found.children) { y += line; put([...pair.children].map(text).join(": "), 0, ""); }
+      for (const search of searches) {
+        y += line;
+        put(text(search.querySelector("h2")), 0, 'font-weight="700"');
+        const pairs = [...search.querySelector(".pairs").children].map((pair) => [...pair.children].map(text).join(": "));
+        for (const words of [text(search.querySelector(".lead")), ...pairs]) {
+          for (const part of wrapped(words)) { y += line; put(part, 0, ""); }
+        }
         y += line / 2;
       }
       rows.forEach((row, number) => {

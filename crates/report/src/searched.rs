@@ -145,7 +145,7 @@ fn by_load(title: &str, state: &State, x: Axis, y: Axis) -> Chart {
     chart
 }
 
-/// Returns the share of queries over one limit, by load; it crosses the allowed share at the peak.
+/// Returns the share of queries over one limit, by load.
 fn share_over(state: &State, at: usize, key: &str) -> Option<Chart> {
     let limit = limits::parse(key, 0.99).ok()?;
     let share = |point: &search::Point| {

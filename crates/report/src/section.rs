@@ -262,7 +262,6 @@ fn facts(html: &mut String, test: &Test, metrics: &Metrics) {
         ("rate, client excluded", rates.queries_per_s_without_overhead),
     ];
     for (name, rate) in more {
-        let rate = rate.filter(|rate| rate.is_finite());
         rows.extend(rate.map(|rate| (name, format!("{}/s", units::rate(rate)))));
     }
     if let Some(tokens) = metrics.token_count {
@@ -399,9 +398,21 @@ fn percentiles(html: &mut String, test: &Test, metrics: &Metrics) {
     columns.extend(client_lag(test, metrics).map(|of| ("client lag", of)));
     let heads = ["of", "min", "mean", "p50", "p90", "p95", "p97", "p99", "p99.9", "max"];
     let row = |(name, of): (&str, &Distribution)| -> Vec<String> {
-        let times = [of.min, of.mean, of.p50, of.p90, of.p95, of.p97, of.p99, of.p99_9, of.max];
-        let shown = |time| if of.count > 0 { words::time_ns(time) } else { "–".into() };
-        std::iter::once(name.to_owned()).chain(times.map(shown)).collect()
+        let percentiles = [
+            (50.0, of.p50),
+            (90.0, of.p90),
+            (95.0, of.p95),
+            (97.0, of.p97),
+            (99.0, of.p99),
+            (99.9, of.p99_9),
+        ];
+        let mut cells = vec![name.to_owned(), words::time_ns(of.min), words::time_ns(of.mean)];
+        cells.extend(percentiles.map(|(at, time)| page::percentile(time as f64, of.count, at)));
+        cells.push(words::time_ns(of.max));
+        if of.count == 0 {
+            cells[1..].fill("–".into());
+        }
+        cells
     };
     let rows: Vec<Vec<String>> = columns.into_iter().map(row).collect();
     let _ = write!(html, "<h3>Percentiles</h3>{}", page::numbers(&heads, &rows));

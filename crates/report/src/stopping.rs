@@ -88,8 +88,8 @@ fn against_bound(html: &mut String, of: &EarlyStopping, bound: &Bound) {
             count(part(bound.queries, of.percentile)),
         ),
         None => format!(
-            "{} are too few, even if none is over the bound.",
-            counted(bound.queries, "query", "queries")
+            "{} too few, even if none is over the bound.",
+            units::counted_with_verb(bound.queries, "query", "queries")
         ),
     };
     let verdict = if bound.deficit == 0 {
@@ -165,7 +165,7 @@ fn estimated(
         (Some(rank), Some(latency)) => {
             let _ = write!(
                 html,
-                "<p>{} of {} lie above the {at} of this run. But a run is a sample: the true {at} \
+                "<p>{} of {} exceeded the {at} of this run. But a run is a sample: the true {at} \
                  of the system may be higher than that of a lucky run.</p><p>So early stopping \
                  sets aside only the <b>{} slowest</b> and uses the next one: with {} confidence \
                  the {at} {kind} of the system is <b>at most {}</b>.</p>",
@@ -231,7 +231,10 @@ fn tail(estimate: &Estimate, rank: u64, series: &series::Test) -> Chart {
     let zone = zone.map(|p| Point { y: y.first(), to: p.y, ..p.clone() }).collect();
     let at = units::percentile_or_extreme(estimate.percentile);
     let mut chart = Chart::new(format!("The slowest {}", words::share(1.0 - begin)), x, y)
-        .note(format!("{} queries are set aside; the estimate is the next one.", count(rank)))
+        .note(format!(
+            "{} set aside; the estimate is the next one.",
+            units::counted_with_verb(rank, "query", "queries")
+        ))
         .with("set aside", Ink::B, Shape::Band, zone)
         .with("latency", Ink::A, Shape::Line, points)
         .rule(RuleAxis::X, Some(estimate.percentile), &format!("{at} of this run"), Ink::Quiet)

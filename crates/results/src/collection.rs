@@ -35,7 +35,7 @@ pub struct Collection {
     pub sweeps: Vec<Sweep>,
     /// Searches.
     pub searches: Vec<SearchDirectory>,
-    /// Folders of the members, as absolute paths without links.
+    /// Folders of the members, sweeps and searches, as absolute paths without links.
     folders: BTreeSet<PathBuf>,
 }
 
@@ -53,21 +53,33 @@ pub struct Member {
 }
 
 impl Collection {
-    /// Reads run directories, folders of run directories, sweeps and searches. A run directory that is
-    /// named several times counts once. What cannot be read is added to [`Collection::problems`].
+    /// Reads run directories, folders of run directories, sweeps and searches. What is named several
+    /// times counts once. What cannot be read is added to [`Collection::problems`].
     pub fn read(paths: &[PathBuf]) -> Self {
         let mut several = Self::default();
-        for path in paths {
-            if path.join(SWEEP).exists() {
-                several.add_sweep(path);
-            } else if path.join(search::FILE).exists() {
-                several.add_search(path);
-            } else {
-                several.add_all(path);
+        // Sweeps and searches come first, because they have the labels and axes of their runs.
+        let (jobs, others): (Vec<&PathBuf>, Vec<&PathBuf>) =
+            paths.iter().partition(|path| is_sweep(path) || is_search(path));
+        for path in jobs {
+            if !several.is_first(path) {
+                continue;
             }
+            if is_sweep(path) {
+                several.add_sweep(path);
+            } else {
+                several.add_search(path);
+            }
+        }
+        for path in others {
+            several.add_all(path);
         }
         several.tell_apart();
         several
+    }
+
+    /// Remembers a folder, and returns whether it is new.
+    fn is_first(&mut self, folder: &Path) -> bool {
+        self.folders.insert(folder.canonicalize().unwrap_or_else(|_| folder.to_path_buf()))
     }
 
     fn add(
@@ -79,8 +91,7 @@ impl Collection {
     ) {
         match Contents::read(directory) {
             Ok(contents) => {
-                let folder = contents.path.canonicalize();
-                if !self.folders.insert(folder.unwrap_or_else(|_| contents.path.clone())) {
+                if !self.is_first(&contents.path) {
                     return;
                 }
                 let label = label.unwrap_or_else(|| contents.label());
@@ -198,6 +209,14 @@ impl Collection {
         }
         rows
     }
+}
+
+fn is_sweep(path: &Path) -> bool {
+    path.join(SWEEP).exists()
+}
+
+fn is_search(path: &Path) -> bool {
+    path.join(search::FILE).exists()
 }
 
 /// Search directory with its state.

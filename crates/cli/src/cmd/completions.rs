@@ -1,8 +1,11 @@
 //! `dyno completions`: prints a shell completion script.
 
-use clap::Args;
+use clap::builder::{PossibleValuesParser, Str};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use dyno_experiment::Failure;
+use dyno_experiment::options::{Mode, Profile};
+use dyno_loadgen::settings::Scenario;
 
 use super::command_line;
 
@@ -31,7 +34,25 @@ impl Completions {
     /// Stdout cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut command_line(), "dyno", &mut script);
+        let mut command = with_values(command_line());
+        clap_complete::generate(self.shell, &mut command, "dyno", &mut script);
         output::print(script).map(|()| Exit::Valid)
     }
+}
+
+/// Returns a command that knows the values of flags of a run, which a run parses itself.
+fn with_values(command: Command) -> Command {
+    let command = command.mut_args(|arg| {
+        let placeholder = arg.get_value_names().and_then(|names| names.first());
+        let values: Vec<&'static str> = match placeholder.map(Str::as_str) {
+            Some("MODE") => Mode::ALL.map(Mode::name).to_vec(),
+            Some("PROFILE") => Profile::ALL.map(Profile::name).to_vec(),
+            Some("SCENARIO,.." | "SCENARIO") => {
+                Scenario::ALL.iter().map(|scenario| scenario.name()).collect()
+            }
+            _ => return arg,
+        };
+        arg.value_parser(PossibleValuesParser::new(values))
+    });
+    command.mut_subcommands(with_values)
 }

@@ -1,6 +1,6 @@
 //! Table of the metrics of a text server, a row each, and what became of the requests.
 
-use dyno_results::summary::distributions::{MetricDistribution, Percentile};
+use dyno_results::summary::distributions::{MetricDistribution, is_only_largest};
 use dyno_results::summary::window::Window;
 use dyno_results::summary::{Metrics, Test};
 use dyno_results::units::{self, count, counted, duration, percentile};
@@ -40,7 +40,7 @@ fn windows(frame: &mut Frame, metrics: &Metrics) {
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     for window in all {
         let time = |metric: &str, percent: f64| {
-            let found = window.percentile(metric, percent);
+            let found = window.distribution(metric).and_then(|of| of.percentile(percent));
             found.map_or("-".into(), |value| duration(value as i64))
         };
         lines.push(vec![
@@ -86,11 +86,10 @@ fn rows(frame: &mut Frame, all: &[MetricDistribution], percents: &[f64], is_firs
             line.extend([shown(Some(of.mean)), shown(of.std), shown(of.min)]);
         }
         for percent in percents {
-            let found = of.percentiles.iter().find(|found| found.percent == *percent);
-            let is_rare = found.is_some() && is_rare(of.count, *percent);
+            let found = of.percentile(*percent);
+            let is_rare = found.is_some() && is_only_largest(of.count, *percent);
             is_marked |= is_rare;
-            let value = found.map(|Percentile { value, .. }| *value);
-            line.push(shown(value) + if is_rare { "*" } else { "" });
+            line.push(shown(found) + if is_rare { "*" } else { "" });
         }
         line.extend(is_first.then(|| shown(of.max)));
         lines.push(line);
@@ -101,11 +100,6 @@ fn rows(frame: &mut Frame, all: &[MetricDistribution], percents: &[f64], is_firs
         .collect::<Vec<_>>();
     frame.table(&alignments, &lines);
     is_marked
-}
-
-/// Returns whether a percentile of so many values is the largest one.
-fn is_rare(values: u64, percent: f64) -> bool {
-    percent > 50.0 && (values as f64 * (1.0 - percent / 100.0)) < 1.0 - 1e-9
 }
 
 fn name(metric: &str) -> &str {
@@ -138,11 +132,11 @@ fn requests(metrics: &Metrics) -> String {
     let unfinished = metrics.unfinished();
     let missing = metrics.missing.saturating_sub(unfinished);
     let lost = metrics.failed.total().saturating_add(missing);
-    let kinds = metrics.failed.by_reason();
-    let kinds = kinds.into_iter().chain([("missing", missing)]).filter(|(_, n)| *n > 0);
-    let kinds: Vec<String> =
-        kinds.map(|(kind, n)| format!("{} {}", count(n), kind.replace('_', " "))).collect();
-    let kinds = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
+    // The line of the client below has the kinds of failures.
+    let missing = match missing {
+        0 => String::new(),
+        n => format!(" ({} missing)", count(n)),
+    };
     let peak = metrics.peak_concurrency.map(|peak| format!(", peak concurrency {}", count(peak)));
     let unfinished = match unfinished {
         0 => String::new(),
@@ -155,7 +149,7 @@ fn requests(metrics: &Metrics) -> String {
     let others = excluded.filter(|(n, _)| *n > 0).map(|(n, what)| format!(", {} {what}", count(n)));
     let others: String = others.collect();
     format!(
-        "{} answered, {} failed{kinds}{unfinished}{others}{}, {}",
+        "{} answered, {} failed{missing}{unfinished}{others}{}, {}",
         counted(metrics.sample_count, "request", "requests"),
         count(lost),
         peak.unwrap_or_default(),

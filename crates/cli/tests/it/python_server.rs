@@ -129,6 +129,10 @@ fn a_failure_is_invalid_unless_a_requirement_allows_it() {
             reason.starts_with("1 of 200 samples failed (0.5 %): 1 server error"),
             verdict == "INVALID"
         );
+        let words: Vec<&str> = ran.stdout.split_whitespace().filter(|word| *word != "│").collect();
+        let text = words.join(" ");
+        assert!(text.contains("1 failed, peak concurrency"), "one name for a failure: {text}");
+        assert!(text.contains("1 failed (server error)"), "{text}");
     }
 }
 

@@ -117,6 +117,10 @@ fn a_run_of_one_query_has_a_singular_and_no_empty_rate() {
     well_formed(&page);
     assert!(page.contains("1 query is too few to bound the p90"));
     assert!(!page.contains("rate, client included"), "one query has no such rate");
+    let (_, table) = page.split_once("<h3>Percentiles</h3>").expect("a table of percentiles");
+    assert!(table.contains("* too few values for this percentile; shown is the largest one"));
+    assert!(table.contains("data-label=\"p50\">1.00\u{202f}ms<"), "half of one query is no tail");
+    assert!(table.contains("data-label=\"p99\">1.00\u{202f}ms*<"));
 }
 
 #[test]

@@ -40,6 +40,9 @@ fn bash_completes_commands_flags_and_values() {
     assert_eq!(proposed("dyno run --accuracy-t"), ["--accuracy-target"]);
     assert_eq!(proposed("dyno info exit"), ["exit-codes"]);
     assert!(proposed("dyno completions ''").contains(&"fish".to_string()));
+    assert_eq!(proposed("dyno run --mode p"), ["performance", "peak"]);
+    assert_eq!(proposed("dyno run --scenario Off"), ["Offline"]);
+    assert_eq!(proposed("dyno sweep --profile q"), ["quick"]);
 }
 
 #[test]

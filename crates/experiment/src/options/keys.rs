@@ -37,6 +37,9 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// Every mode.
+    pub const ALL: [Self; 4] = [Self::Accuracy, Self::Performance, Self::Both, Self::Peak];
+
     /// Returns the name of the mode.
     pub fn name(self) -> &'static str {
         match self {
@@ -350,8 +353,7 @@ fn round(text: &str) -> Result<String, String> {
 }
 
 fn mode(text: &str) -> Result<Mode, String> {
-    let modes = [Mode::Accuracy, Mode::Performance, Mode::Both, Mode::Peak];
-    let named = modes.into_iter().find(|mode| mode.name() == text);
+    let named = Mode::ALL.into_iter().find(|mode| mode.name() == text);
     named.ok_or_else(|| {
         let near = match text {
             "AccuracyOnly" => "; use accuracy",

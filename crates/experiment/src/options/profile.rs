@@ -47,6 +47,9 @@ const LLM: &[Row] = &[
 const RULES: &[Row] = &[(None, "continue_trace", "true")];
 
 impl Profile {
+    /// Every profile.
+    pub const ALL: [Self; 3] = [Self::Quick, Self::Rules, Self::Llm];
+
     /// Returns the name of the profile.
     pub fn name(self) -> &'static str {
         match self {
@@ -61,12 +64,8 @@ impl Profile {
     /// # Errors
     /// A sentence fragment that begins with "expected".
     pub fn parse(text: &str) -> Result<Self, String> {
-        match text {
-            "quick" => Ok(Self::Quick),
-            "rules" => Ok(Self::Rules),
-            "llm" => Ok(Self::Llm),
-            _ => Err(format!("expected quick, rules or llm, found `{text}`")),
-        }
+        let named = Self::ALL.into_iter().find(|profile| profile.name() == text);
+        named.ok_or_else(|| format!("expected quick, rules or llm, found `{text}`"))
     }
 
     /// Applies the profile to the settings of a scenario. A model of the built-in table keeps its

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use dyno_loadgen::record::Failure;
 use dyno_net::trouble::{Kind, Trouble};
-use dyno_results::units::count;
+use dyno_results::units::{count, plural_ending};
 
 use crate::gather::client::kind_name;
 
@@ -116,9 +116,13 @@ pub fn explained(kind: Kind, words: &str) -> (&'static str, &'static str) {
 
 fn by_kind(kind: Kind, samples: u64, words: &str) -> FailureGroup {
     let (name, advice) = explained(kind, words);
+    let is_countable =
+        matches!(kind, Kind::Request | Kind::Server | Kind::Malformed | Kind::Mismatch)
+            && name == kind_name(kind);
+    let ending = if is_countable { plural_ending(samples) } else { "" };
     FailureGroup {
         samples,
-        name: name.into(),
+        name: format!("{name}{ending}"),
         words: (!words.is_empty()).then(|| words.to_owned()),
         is_overload: matches!(kind, Kind::Refused | Kind::TimedOut),
         advice,
@@ -203,12 +207,12 @@ mod tests {
         let denied = "HTTP status 401: Incorrect API key";
         check(Kind::Request, denied, "not authorized", "token-env=NAME", false);
         check(Kind::Request, "HTTP status 404", "not found", "model=NAME", false);
-        check(Kind::Request, "HTTP status 400: bad", "wrong request", "server's message", false);
+        check(Kind::Request, "HTTP status 400: bad", "wrong requests", "server's message", false);
         check(Kind::Refused, "HTTP status 429", "refused", "Lower the load", true);
         check(Kind::TimedOut, "no answer", "timed out", "timeout=TIME", true);
         check(Kind::Connect, "nobody listens", "no connection", "Start the server", false);
         check(Kind::Empty, "no output", "empty", "accept-answers=empty", false);
-        check(Kind::Server, "HTTP status 500: boom", "server error", "server's log", false);
+        check(Kind::Server, "HTTP status 500: boom", "server errors", "server's log", false);
     }
 
     #[test]

@@ -352,9 +352,10 @@ impl InvalidRun<'_> {
             return None;
         }
         let mut text = format!(
-            "{} of {} answered samples are over the bound on {bounded} ({name}), {} allowed; ",
+            "{} of {} answered samples {} over the bound on {bounded} ({name}), {} allowed; ",
             count(found.over_answered),
             count(found.answered),
+            if found.over_answered == 1 { "is" } else { "are" },
             count(allowed(found.answered, *at)),
         );
         let without = match bounded {
@@ -452,10 +453,7 @@ impl InvalidRun<'_> {
             return Some(new(Violation::EarlyStopping { further }.to_string()));
         }
         let needed = self.report.metrics.query_count.saturating_add(further);
-        let more = match further {
-            1 => "1 more query is".to_owned(),
-            _ => format!("{} more queries are", count(further)),
-        };
+        let more = counted_with_verb(further, "more query", "more queries");
         let is_missed = self.violations.iter().any(|v| matches!(v, Violation::Bound { .. }));
         let (bounded, finding) = self.unmet()?;
         let at = self.plan().percentile();

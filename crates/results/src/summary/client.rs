@@ -268,16 +268,18 @@ impl Client {
         }
         if self.limit_waits > 0 {
             text += &format!(
-                ", {} waits for max-concurrency, the longest {}",
-                self.limit_waits,
+                ", {} for max-concurrency, the longest {}",
+                units::counted(self.limit_waits, "wait", "waits"),
                 units::duration(self.longest_limited_ns.cast_signed())
             );
         }
         if self.connection_waits > 0 {
-            text += &format!(", {} waits for a connection", self.connection_waits);
+            let waits = units::counted(self.connection_waits, "wait", "waits");
+            text += &format!(", {waits} for a connection");
         }
         if let (Some(limit), true) = (self.stream_limit, self.queue_waits > 0) {
-            text += &format!(" (the server permits {limit} streams on each)");
+            let streams = units::counted(limit, "stream", "streams");
+            text += &format!(" (the server permits {streams} on each)");
         }
         if let Some(gaps) = &self.inter_token_ns {
             let show = |span: u64| units::duration(span.cast_signed());
@@ -289,15 +291,15 @@ impl Client {
         }
         let retries: u64 = self.retries.values().sum();
         if retries > 0 {
-            text += &format!(", {retries} requests sent again");
+            text += &format!(", {} sent again", units::counted(retries, "request", "requests"));
         }
         if self.retry_wait_ns > 0 {
             let waited = units::duration(self.retry_wait_ns.cast_signed());
             text += &format!(" after waits of {waited} in all");
         }
         if self.unrequested_compression > 0 {
-            let answers = self.unrequested_compression;
-            text += &format!(", {answers} answers compressed although the request did not ask");
+            let answers = units::counted(self.unrequested_compression, "answer", "answers");
+            text += &format!(", {answers} compressed although the request did not ask");
         }
         for (kind, trouble) in &self.troubles {
             text += &format!("; {} failed ({kind}), the first: {}", trouble.samples, trouble.first);

@@ -26,6 +26,25 @@ pub struct MetricDistribution {
     pub percentiles: Vec<Percentile>,
 }
 
+impl MetricDistribution {
+    /// Returns a percentile, such as 99.0; `None` if it was not measured.
+    pub fn percentile(&self, percent: f64) -> Option<f64> {
+        self.percentiles.iter().find(|at| at.percent == percent).map(|at| at.value)
+    }
+}
+
+/// Returns whether a percentile of so many values is only the largest one.
+///
+/// ```
+/// use dyno_results::summary::distributions::is_only_largest;
+///
+/// assert!(is_only_largest(32, 99.0));
+/// assert!(!is_only_largest(32, 90.0));
+/// ```
+pub fn is_only_largest(values: u64, percent: f64) -> bool {
+    percent > 50.0 && (values as f64 * (1.0 - percent / 100.0)) < 1.0 - 1e-9
+}
+
 /// A percentile of a metric.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -129,23 +129,21 @@ impl From<metrics::Intervals> for Intervals {
 }
 
 impl From<metrics::Rates> for Rates {
-    /// Converts rates. Rates of a single query are not finite, which JSON cannot represent; they become
-    /// null there.
     fn from(rates: metrics::Rates) -> Self {
         match rates {
             metrics::Rates::SingleStream { with_overhead, without_overhead } => Self {
-                queries_per_s_with_overhead: Some(with_overhead),
-                queries_per_s_without_overhead: Some(without_overhead),
+                queries_per_s_with_overhead: finite(with_overhead),
+                queries_per_s_without_overhead: finite(without_overhead),
                 ..Self::default()
             },
             metrics::Rates::MultiStream => Self::default(),
             metrics::Rates::Server { scheduled, completed } => Self {
-                scheduled_samples_per_s: Some(scheduled),
-                completed_samples_per_s: Some(completed),
+                scheduled_samples_per_s: finite(scheduled),
+                completed_samples_per_s: finite(completed),
                 ..Self::default()
             },
             metrics::Rates::Offline { samples } => {
-                Self { samples_per_s: Some(samples), ..Self::default() }
+                Self { samples_per_s: finite(samples), ..Self::default() }
             }
         }
     }
@@ -157,17 +155,22 @@ impl From<metrics::TokenRates> for TokenRates {
             metrics::TokenRates::Measured {
                 with_overhead, without_overhead, completed, ..
             } => Self {
-                tokens_per_s_with_overhead: Some(with_overhead),
-                tokens_per_s_without_overhead: Some(without_overhead),
-                completed_tokens_per_s: Some(completed),
+                tokens_per_s_with_overhead: finite(with_overhead),
+                tokens_per_s_without_overhead: finite(without_overhead),
+                completed_tokens_per_s: finite(completed),
                 tokens_per_s: None,
             },
             metrics::TokenRates::MeasuredOffline { tokens }
             | metrics::TokenRates::Inferred { tokens } => {
-                Self { tokens_per_s: Some(tokens), ..Self::default() }
+                Self { tokens_per_s: finite(tokens), ..Self::default() }
             }
         }
     }
+}
+
+/// Returns a rate; `None` if it is not finite, such as that of a single query.
+fn finite(rate: f64) -> Option<f64> {
+    Some(rate).filter(|rate| rate.is_finite())
 }
 
 fn name_of_end(ended: EndReason) -> &'static str {

@@ -29,10 +29,9 @@ pub struct Window {
 }
 
 impl Window {
-    /// Returns a percentile of a metric, such as 99.0 of `ttft`; `None` if it was not measured.
-    pub fn percentile(&self, metric: &str, percent: f64) -> Option<f64> {
-        let of = self.distributions.iter().find(|of| of.metric == metric)?;
-        of.percentiles.iter().find(|at| at.percent == percent).map(|at| at.value)
+    /// Returns the distribution of a metric, such as `ttft`; `None` if it was not measured.
+    pub fn distribution(&self, metric: &str) -> Option<&MetricDistribution> {
+        self.distributions.iter().find(|of| of.metric == metric)
     }
 }
 

@@ -140,8 +140,9 @@ pub const METRICS: [Metric; 30] = [
         keys: &["distributions", "peak_concurrency", "stages", "models", "steady"],
         what: "for each metric, the mean, the standard deviation (of all values, not of a \
                sample), the extremes and percentiles, sorted[floor(count * q)]. For rates, the \
-               mean counts over counted_over_ns, without the fill and the drain, so that it may \
-               be outside the range of a short run; the other figures describe the requests, their images, \
+               mean counts over counted_over_ns, without the fill and the drain, so that \
+               in a short run it may be above the maximum or below the minimum; the other figures \
+               describe the requests, their images, \
                their input tokens and the output tokens in each second, where less than a second at the end \
                counts with the second before it. The output tokens of an answer are spread evenly \
                from its first to its last token, because their own times are not recorded. The mean of \

@@ -89,6 +89,15 @@ fn a_bound_is_drawn_only_if_all_runs_have_it_and_a_run_counts_once() {
         assert!(!page(mixed).contains("bound 40"), "{mixed}: c has no bound");
     }
     assert!(page("a ./a b").contains("<h1>2 runs"));
+    let of_p90 = "--set server_target_latency_percentile=0.9";
+    for (name, seed) in [("d", 3), ("e", 4)] {
+        let more = format!("{bound} {of_p90} --seed {seed}");
+        folder.dyno(&format!("{SMALL} {more} --out {name}"));
+    }
+    let count = |runs: &str| page(runs).matches("bound 40").count();
+    assert!((1..count("a b")).contains(&count("d e")), "a bound on p90 is no bound on p99");
+    // Results are sorted by their unit first.
+    assert!(page("a b").contains("data-unit=\"queries/s\" data-value=\""));
 }
 
 #[test]
@@ -149,6 +158,12 @@ fn a_sweep_has_its_accuracy_against_throughput_and_operations() {
     {
         assert!(page.contains(said), "{said}");
     }
+    // A sweep and its runs count once, and the runs keep their axes.
+    folder.dyno("report sweep/points/1 sweep sweep/../sweep --out again.html").exits(0);
+    let again = folder.read("again.html");
+    assert!(again.contains("<h1>Sweep two workers<"), "the sweep counts once");
+    assert!(again.contains(">workers-1<") && again.contains("Accuracy by operations"));
+    assert_eq!(again.matches("<tr><th scope=\"row\">").count(), 2, "two runs");
 }
 
 #[test]
@@ -178,6 +193,8 @@ fn a_search_has_its_runs_its_peak_and_the_run_that_counts() {
     }
     folder.dyno("report found").exits(0);
     assert_eq!(folder.read("found/report.html"), page);
+    folder.dyno("report found ./found --out twice.html").exits(0);
+    assert!(folder.read("twice.html").contains("<h1>Search of model:exponential=2ms"));
 
     // Before a run that counts there are its runs; with a damaged state, the run that counts.
     let mut early = state.clone();
