@@ -13,7 +13,8 @@ mod exit;
 mod pending;
 mod plugin;
 mod system;
+mod watch;
 
-pub use exit::permit_exit;
+pub use exit::{permit_exit, set_last_action};
 pub use plugin::{Plugin, PluginError, PluginInput};
 pub use system::PluginSystem;

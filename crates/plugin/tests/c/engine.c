@@ -141,5 +141,6 @@ void dyno_engine_flush(dyno_engine *engine) {
 
 void dyno_engine_close(dyno_engine *engine) {
   hang(engine, "hang-close");
+  if (is(engine, "slow-close")) sleep(3);
   free(engine);
 }
