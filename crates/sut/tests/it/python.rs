@@ -106,11 +106,21 @@ fn outputs_are_numbers_bytes_text_or_json() {
     assert_eq!(info.outputs[0].element, "int64");
 }
 
-/// A table of pandas has as many rows as its length states, and consists of columns.
+/// A table has as many rows as its length states, and consists of columns.
 #[test]
 fn outputs_are_counted_one_by_one() {
     let table = "type('Table', (), {'__len__': lambda _: 2, '__iter__': lambda _: iter('abc')})()";
     check_fails("table", &format!("return {table}"), "returned 3 outputs for 2 samples");
+}
+
+/// The names of a table of pandas would be outputs if it had as many columns as samples.
+#[test]
+fn mappings_and_tables_are_no_lists_of_outputs() {
+    let names = "'__len__': lambda _: 2, '__iter__': lambda _: iter('ab')";
+    let table = format!("return type('Table', (), {{{names}, 'columns': 'ab'}})()");
+    check_fails("columns", &table, "returned Table; expected a list");
+    let mapping = "return __import__('types').MappingProxyType({3: 4, 5: 6})";
+    check_fails("mapping", mapping, "returned mappingproxy; expected a list");
 }
 
 #[test]
