@@ -187,7 +187,9 @@ def plain(output):
 
 def is_number(output):
     """Returns whether an output is one number, also of NumPy or PyTorch."""
-    return isinstance(output, numbers.Real) or getattr(output, "ndim", None) == 0
+    if isinstance(output, numbers.Number):
+        return isinstance(output, numbers.Real)
+    return getattr(output, "ndim", None) == 0
 
 
 def encoded(output, scores):

@@ -350,6 +350,8 @@ def lists(samples):
     return [[numpy.float32(0.5), numpy.int64(7)], {'a': numpy.ones(2)}][: len(samples)]
 def scores(samples):
     return [list(numpy.float32([0, 2, 1])) for _ in samples]
+def complex_scores(samples):
+    return [[numpy.complex64(1), numpy.complex64(2j)] for _ in samples]
 def odd(samples):
     wide = numpy.longdouble(3) if samples[0].flat[0] == 0 else numpy.uint64([1, 2**63, 3])
     return [wide for _ in samples]
@@ -374,6 +376,9 @@ def odd(samples):
     let classifier = PythonFunction { is_classifier: true, ..code.function("scores") };
     let classifier = PythonEngine::start(classifier, &library).unwrap();
     assert_eq!(answered(&classifier, &[1]), [Ok(top1::encode(1).to_vec())]);
+    let complex = PythonFunction { is_classifier: true, ..code.function("complex_scores") };
+    let complex = PythonEngine::start(complex, &library).unwrap();
+    assert_eq!(answered(&complex, &[1]), [Err(Failure::Internal)]);
     // Numbers above every int64 would be negative.
     let odd = engine("odd");
     assert_eq!(answered(&odd, &[0]), [Ok(3_f64.to_le_bytes().to_vec())]);
