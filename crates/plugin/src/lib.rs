@@ -9,6 +9,8 @@
 #![expect(unsafe_code, reason = "functions and pointers of libraries that users write in C")]
 
 mod abi;
+#[cfg(unix)]
+mod crash;
 mod exit;
 mod pending;
 mod plugin;

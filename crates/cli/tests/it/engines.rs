@@ -165,6 +165,19 @@ fn a_plug_in_that_calls_exit_does_not_choose_the_exit_code() {
 }
 
 #[test]
+fn a_plug_in_that_crashes_is_named() {
+    let folder = Folder::new();
+    if !test_engine(&folder) {
+        return;
+    }
+    let ran = folder.dyno(&format!("run --system plugin:./test.so,crash {QUICK}"));
+    // A signal ended it.
+    assert_eq!(ran.code, None, "{}", ran.stderr);
+    let words = "error: the process crashed, probably in plug-in ./test.so\n";
+    assert!(ran.stderr.contains(words), "{}", ran.stderr);
+}
+
+#[test]
 fn a_plug_in_that_does_not_return_ends_the_process_with_its_name() {
     let folder = Folder::new();
     if !test_engine(&folder) {

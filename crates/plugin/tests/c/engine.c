@@ -81,6 +81,7 @@ int dyno_engine_issue(dyno_engine *engine, const dyno_sample *samples, size_t co
   if (is(engine, "error")) return 42;
   if (is(engine, "exit")) exit(0);
   hang(engine, "hang-issue");
+  if (is(engine, "crash")) *(volatile uint64_t *)engine->held[15].inputs = 1;
   for (size_t i = 0; i < count; i++) {
     const dyno_sample *sample = &samples[i];
     if (is(engine, "never")) continue;
