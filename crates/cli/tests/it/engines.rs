@@ -205,7 +205,7 @@ fn a_plug_in_that_does_not_return_ends_the_process_with_its_name() {
     assert_eq!(summary["tests"][0]["state"], "complete");
 }
 
-/// The limit on answers is none on the end of an engine, which may free much memory.
+/// The limit on answers does not apply to the end of an engine, which may free much memory.
 #[test]
 fn a_plug_in_may_close_slowly() {
     let folder = Folder::new();

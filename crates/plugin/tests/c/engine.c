@@ -120,6 +120,14 @@ int dyno_engine_issue(dyno_engine *engine, const dyno_sample *samples, size_t co
     }
     if (is(engine, "late token")) finish(engine, sample, DYNO_FIRST_TOKEN, "");
     if (is(engine, "null answers")) complete(context, NULL, 3);
+    if (is(engine, "countless answers")) {
+      dyno_answer answer = {.id = sample->id};
+      complete(context, &answer, SIZE_MAX);
+    }
+    if (is(engine, "endless data")) {
+      dyno_answer answer = {.id = sample->id, .data = "", .size = SIZE_MAX};
+      complete(context, &answer, 1);
+    }
     if (is(engine, "null data")) {
       dyno_answer answer = {.id = sample->id, .size = 8};
       complete(context, &answer, 1);
