@@ -37,6 +37,10 @@ fn main() -> ExitCode {
     if let Err(error) = interrupt::begin() {
         return exit::report(&Failure::set_up(error));
     }
+    dyno_experiment::set_last_action(|| {
+        tui::restore();
+        dyno_experiment::end_programs();
+    });
     let executed = command.execute();
     // A plug-in that still runs must not turn the exit code of this program into an error.
     dyno_experiment::permit_exit();

@@ -56,7 +56,7 @@ pub mod tune;
 mod watch;
 pub mod workers;
 
-pub use dyno_plugin::permit_exit;
+pub use dyno_plugin::{permit_exit, set_last_action};
 pub use dyno_sut::process_group::kill_all as end_programs;
 pub use dyno_tensors::files;
 pub use failure::{Failure, FailureKind};

@@ -61,7 +61,9 @@ impl ContiguousBuffer {
                 "{name}: expected a buffer, such as a numpy array, an array.array or a memoryview"
             ))
         })?;
-        if buffer.format().to_bytes() == b"O" {
+        // In a format, names of fields are between colons.
+        let mut types = buffer.format().to_bytes().split(|byte| *byte == b':').step_by(2);
+        if types.any(|part| part.contains(&b'O')) {
             return Err(PyTypeError::new_err(format!(
                 "{name}: expected numbers or bytes, not an array of Python objects, whose addresses \
                  are no answers"

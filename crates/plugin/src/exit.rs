@@ -5,7 +5,6 @@
 //! long as a plug-in is open, unless Dyno itself ends the process.
 
 use std::ffi::c_int;
-use std::fmt::Display;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,6 +16,7 @@ const ABORTED: c_int = 4;
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 static IS_PERMITTED: AtomicBool = AtomicBool::new(false);
 static FIRST: OnceLock<PathBuf> = OnceLock::new();
+static LAST_ACTION: OnceLock<fn()> = OnceLock::new();
 
 unsafe extern "C" {
     /// Registers a function that `exit` calls.
@@ -52,9 +52,17 @@ pub fn permit_exit() {
     IS_PERMITTED.store(true, Ordering::SeqCst);
 }
 
-/// Ends the process with [`ABORTED`], because a call of a plug-in does not return: no other way out of
-/// the call exists.
-pub(crate) fn end(why: impl Display) -> ! {
+/// Sets an action that is done before this module ends the process, such as restoring the terminal. Only
+/// the first one counts.
+pub fn set_last_action(action: fn()) {
+    let _ = LAST_ACTION.set(action);
+}
+
+/// Ends the process with [`ABORTED`], without functions and destructors of the library.
+pub(crate) fn end(why: &str) -> ! {
+    if let Some(action) = LAST_ACTION.get() {
+        action();
+    }
     // Nothing can be done if it cannot be written.
     let _ = writeln!(
         io::stderr(),
@@ -69,13 +77,8 @@ extern "C" fn at_exit() {
         return;
     }
     let name = FIRST.get().map(|path| path.display().to_string()).unwrap_or_default();
-    // Nothing can be done if it cannot be written.
-    let _ = writeln!(
-        io::stderr(),
-        "error: the process ended during a call of a library, probably plug-in {name}: it called \
-         exit\nhint: a plug-in reports an error with DYNO_FAILED or a return value; dyno report \
-         RUN_DIRECTORY shows the tests that were finished"
-    );
-    // SAFETY: it has no precondition.
-    unsafe { _exit(ABORTED) }
+    end(&format!(
+        "the process ended during a call of a library, probably plug-in {name}: it called exit; a \
+         plug-in reports an error with DYNO_FAILED or a return value"
+    ));
 }

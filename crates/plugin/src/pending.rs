@@ -154,10 +154,15 @@ impl Pending {
             self.break_off(format_args!("an answer has {} bytes at NULL", answer.size));
             return;
         }
+        if answer.size > isize::MAX as usize {
+            self.break_off(format_args!("an answer has {} bytes", answer.size));
+            return;
+        }
         let data: &[u8] = if answer.size == 0 {
             &[]
         } else {
-            // SAFETY: not NULL, and the header requires this many bytes during the callback.
+            // SAFETY: not NULL, no longer than memory, and the header requires this many bytes during
+            // the callback.
             unsafe { slice::from_raw_parts(answer.data.cast(), answer.size) }
         };
         if answer.kind == abi::DONE && !(0..=MOST_TOKENS).contains(&answer.tokens) {
@@ -231,11 +236,12 @@ pub(crate) unsafe extern "C" fn complete(
     if count == 0 {
         return;
     }
-    if answers.is_null() || !answers.is_aligned() {
+    let most = isize::MAX as usize / size_of::<Answer>();
+    if answers.is_null() || !answers.is_aligned() || count > most {
         pending.break_off(format_args!("it passed {count} answers at {answers:p}"));
         return;
     }
-    // SAFETY: not NULL, aligned, and as the caller states.
+    // SAFETY: not NULL, aligned, no longer than memory, and as the caller states.
     let answers = unsafe { slice::from_raw_parts(answers, count) };
     let taken = catch_unwind(AssertUnwindSafe(|| answers.iter().for_each(|one| pending.take(one))));
     if taken.is_err() {

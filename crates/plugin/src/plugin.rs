@@ -92,6 +92,8 @@ impl Plugin {
         // A name without a slash would be searched in the folders of the system.
         let whole = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
         let watch = ExitWatch::begin(&path);
+        #[cfg(unix)]
+        crate::crash::report(&path);
         // SAFETY: the user names the library to be run; its initializers are the user's code.
         let library = unsafe { loaded(&whole) }.map_err(|error| load(error.to_string()))?;
         let functions = functions(&library, &path)?;

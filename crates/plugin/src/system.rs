@@ -1,26 +1,25 @@
 //! A plug-in as a system under test.
 
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
-use dyno_loadgen::clock::{Clock, Nanos};
+use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::{QuerySample, ResponseId, SystemUnderTest};
 use dyno_sut::engine::{EngineInfo, Port};
 use dyno_sut::tensors::{SampleTensor, TensorLibrary, each_type};
 
 use crate::abi;
-use crate::exit;
 use crate::pending::{self, Pending, PendingSample};
 use crate::plugin::{Plugin, PluginInput};
+use crate::watch::{CLOSE, Watch};
 
 /// A system that passes samples to a plug-in.
 ///
 /// The plug-in queues and batches by itself. Samples of a query come in one call, at most 1024.
 pub struct PluginSystem {
     plugin: Mutex<Plugin>,
+    /// Dropped after the plug-in, so that it also watches the end of the engine.
+    _watch: Watch,
     name: String,
     info: EngineInfo,
     is_streaming: bool,
@@ -29,24 +28,6 @@ pub struct PluginSystem {
     positions: Vec<usize>,
     /// Never freed: the plug-in has its address.
     pending: &'static Pending,
-    /// Dropped last, so that it also watches the end of the plug-in.
-    _watch: Watch,
-}
-
-/// Watch over a plug-in that does not answer, until it is dropped.
-struct Watch {
-    running: Option<mpsc::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.running = None;
-        if let Some(thread) = self.thread.take() {
-            // It has no panics of its own.
-            let _ = thread.join();
-        }
-    }
 }
 
 /// Maximum number of samples per call.
@@ -81,20 +62,16 @@ impl PluginSystem {
         let positions = positions(&plugin, library)?;
         let pending = Pending::new(plugin.path().to_path_buf(), plugin.is_streaming());
         let pending: &'static Pending = Box::leak(Box::new(pending));
-        let (running, is_over) = mpsc::channel::<()>();
-        let timeout = timeout.unwrap_or(TIMEOUT);
-        let thread = thread::Builder::new().name("plugin-watch".into());
-        let thread = thread.spawn(move || watch(pending, timeout, &is_over));
-        let thread = thread.map_err(|error| format!("cannot start a thread: {error}"))?;
+        let watch = Watch::begin(pending, timeout.unwrap_or(TIMEOUT))?;
         Ok(Self {
             name: plugin.name().to_owned(),
             info: info(&plugin),
             is_streaming: plugin.is_streaming(),
             plugin: Mutex::new(plugin),
+            _watch: watch,
             library: Arc::clone(library),
             positions,
             pending,
-            _watch: Watch { running: Some(running), thread: Some(thread) },
         })
     }
 
@@ -227,47 +204,6 @@ impl Drop for PluginSystem {
     fn drop(&mut self) {
         // The fields are dropped in their order: the engine is closed before its samples go.
         self.pending.begin_call(CLOSE);
-    }
-}
-
-/// Function that ends an engine. No run waits for samples during its call.
-const CLOSE: &str = "dyno_engine_close";
-
-/// Breaks a run off when samples are open and none was completed for `timeout`. If a call does not
-/// return either for as long again, ends the process, because it waits for the call.
-fn watch(pending: &Pending, timeout: Nanos, is_over: &mpsc::Receiver<()>) {
-    const LOOK: Duration = Duration::from_millis(50);
-    let clock = Clock::start();
-    let (mut before, mut since, mut called) = (pending.progress(), 0, 0);
-    let seconds = timeout as f64 / 1e9;
-    while is_over.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
-        let (now, at) = (pending.progress(), clock.now());
-        let is_progress = now.completed != before.completed;
-        // A run that begins after a pause starts the time anew.
-        if is_progress || now.open == 0 || before.open == 0 {
-            since = at;
-        }
-        if is_progress || now.call != before.call {
-            called = at;
-        }
-        before = now;
-        if at - since >= timeout && now.call.function != Some(CLOSE) {
-            let open = now.open;
-            let samples = if open == 1 { "sample has" } else { "samples have" };
-            pending.break_off(format_args!(
-                "{open} {samples} no completion, and none came for {seconds} s; timeout=TIME sets \
-                 the limit"
-            ));
-        }
-        if let Some(function) = now.call.function
-            && at - called >= timeout.saturating_mul(2)
-        {
-            let seconds = 2.0 * seconds;
-            exit::end(pending.sentence(format_args!(
-                "{function} has not returned for {seconds} s, and no sample was completed; \
-                 timeout=TIME sets half of the limit"
-            )));
-        }
     }
 }
 

@@ -165,18 +165,55 @@ fn a_plug_in_that_calls_exit_does_not_choose_the_exit_code() {
 }
 
 #[test]
+fn a_plug_in_that_crashes_is_named() {
+    let folder = Folder::new();
+    if !test_engine(&folder) {
+        return;
+    }
+    let ran = folder.dyno(&format!("run --system plugin:./test.so,crash {QUICK}"));
+    // A signal ended it.
+    assert_eq!(ran.code, None, "{}", ran.stderr);
+    let words = "error: the process crashed, probably in plug-in ./test.so\n";
+    assert!(ran.stderr.contains(words), "{}", ran.stderr);
+}
+
+#[test]
 fn a_plug_in_that_does_not_return_ends_the_process_with_its_name() {
     let folder = Folder::new();
     if !test_engine(&folder) {
         return;
     }
-    for function in ["issue", "flush", "close"] {
+    let ran = |function: &str| {
         let out = format!("--scenario offline --mode performance --duration 50ms --out {function}");
-        let system = format!("plugin:./test.so,hang-{function},timeout=200ms");
-        let ran = folder.dyno(&format!("run --system {system} {out}")).exits(4);
-        let words = format!("test.so: dyno_engine_{function} has not returned for 0.4 s");
-        assert!(ran.stderr.contains(&words), "{}", ran.stderr);
+        let system = format!("plugin:./test.so,hang-{function},timeout=1s");
+        folder.dyno(&format!("run --system {system} {out}")).exits(4).stderr
+    };
+    // Each waits for 10 s.
+    std::thread::scope(|scope| {
+        let functions = ["issue", "flush", "close"];
+        let all = functions.map(|function| (function, scope.spawn(move || ran(function))));
+        for (function, one) in all {
+            let stderr = one.join().unwrap();
+            let words = format!("test.so: dyno_engine_{function} has not returned for 10 s");
+            assert!(stderr.contains(&words), "{stderr}");
+            let is_silent = stderr.contains("no completion, and none came for 1 s");
+            assert!(is_silent || function != "issue", "{stderr}");
+        }
+    });
+    // The engine was closed after the results had been written.
+    let summary: Value = serde_json::from_str(&folder.read("close/summary.json")).unwrap();
+    assert_eq!(summary["tests"][0]["state"], "complete");
+}
+
+/// The limit on answers does not apply to the end of an engine, which may free much memory.
+#[test]
+fn a_plug_in_may_close_slowly() {
+    let folder = Folder::new();
+    if !test_engine(&folder) {
+        return;
     }
+    let ran = folder.dyno(&format!("run --system plugin:./test.so,slow-close,timeout=1s {QUICK}"));
+    assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
 }
 
 #[test]

@@ -620,8 +620,9 @@ class Buffers(Case):
             import numpy
         except ImportError:
             self.skipTest("NumPy is not installed")
-        with self.assertRaisesRegex(TypeError, "data: expected numbers or bytes"):
-            lg.QuerySamplesCompleteBuffer(ids, numpy.array(["one", "two"], dtype=object))
+        for kind in (object, [("answer", object), ("score", "f8")]):
+            with self.assertRaisesRegex(TypeError, "data: expected numbers or bytes"):
+                lg.QuerySamplesCompleteBuffer(ids, numpy.zeros(2, dtype=kind))
 
     def test_rows_parts_and_offsets_of_data(self):
         def hex_of(line):

@@ -81,6 +81,7 @@ int dyno_engine_issue(dyno_engine *engine, const dyno_sample *samples, size_t co
   if (is(engine, "error")) return 42;
   if (is(engine, "exit")) exit(0);
   hang(engine, "hang-issue");
+  if (is(engine, "crash")) *(volatile uint64_t *)engine->held[15].inputs = 1;
   for (size_t i = 0; i < count; i++) {
     const dyno_sample *sample = &samples[i];
     if (is(engine, "never")) continue;
@@ -119,6 +120,14 @@ int dyno_engine_issue(dyno_engine *engine, const dyno_sample *samples, size_t co
     }
     if (is(engine, "late token")) finish(engine, sample, DYNO_FIRST_TOKEN, "");
     if (is(engine, "null answers")) complete(context, NULL, 3);
+    if (is(engine, "countless answers")) {
+      dyno_answer answer = {.id = sample->id};
+      complete(context, &answer, SIZE_MAX);
+    }
+    if (is(engine, "endless data")) {
+      dyno_answer answer = {.id = sample->id, .data = "", .size = SIZE_MAX};
+      complete(context, &answer, 1);
+    }
     if (is(engine, "null data")) {
       dyno_answer answer = {.id = sample->id, .size = 8};
       complete(context, &answer, 1);
@@ -141,5 +150,6 @@ void dyno_engine_flush(dyno_engine *engine) {
 
 void dyno_engine_close(dyno_engine *engine) {
   hang(engine, "hang-close");
+  if (is(engine, "slow-close")) sleep(3);
   free(engine);
 }

@@ -138,6 +138,8 @@ fn a_breach_of_the_interface_names_the_plug_in_and_what_it_did() {
         ("never", "4 samples have no completion, and none came for 0.2 s"),
         ("kind", "an answer has the unknown kind 9"),
         ("null answers", "it passed 3 answers at 0x0"),
+        ("countless answers", "it passed 18446744073709551615 answers at 0x"),
+        ("endless data", "an answer has 18446744073709551615 bytes"),
         ("null data", "an answer has 8 bytes at NULL"),
         ("tokens below 0", "an answer has -5 tokens"),
         ("too many tokens", "an answer has 9223372036854775807 tokens"),

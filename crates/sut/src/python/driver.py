@@ -5,6 +5,7 @@ its length and a reserved number, and its items: type, rank, 6 reserved bytes, s
 zeros up to a multiple of 16, data, zeros up to a multiple of 16. Numbers are little-endian.
 """
 
+import collections.abc
 import json
 import numbers
 import os
@@ -19,8 +20,8 @@ import traceback
 HELLO, CALL, READY, ANSWERS, FAILED = range(1, 6)
 BYTES, TEXT, JSON, FAILURE = 0, 1, 2, 3
 ELEMENTS = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "int8", "uint8", "bool"]
-# Types of PyTorch that NumPy lacks. Their values are those of float32, too.
-WITHOUT_NUMPY = ["torch.bfloat16", "torch.float8_e4m3fn", "torch.float8_e5m2"]
+# Beginnings of the types of PyTorch that NumPy lacks. Their values are those of float32, too.
+WITHOUT_NUMPY = ("torch.bfloat16", "torch.float8_")
 FIRST = 16
 SIZE = 16
 
@@ -186,7 +187,9 @@ def plain(output):
 
 def is_number(output):
     """Returns whether an output is one number, also of NumPy or PyTorch."""
-    return isinstance(output, numbers.Real) or getattr(output, "ndim", None) == 0
+    if isinstance(output, numbers.Number):
+        return isinstance(output, numbers.Real)
+    return getattr(output, "ndim", None) == 0
 
 
 def encoded(output, scores):
@@ -201,7 +204,7 @@ def encoded(output, scores):
         return FAILURE, (), words(output).encode("utf-8", "replace")
     if hasattr(output, "detach") and hasattr(output, "cpu"):
         output = output.detach().cpu()
-        if str(getattr(output, "dtype", None)) in WITHOUT_NUMPY:
+        if str(getattr(output, "dtype", None)).startswith(WITHOUT_NUMPY):
             output = output.float()
     if numpy is not None and hasattr(output, "__array__"):
         return array(numpy.asarray(output))
@@ -229,9 +232,10 @@ def items(all_of_them):
 def outputs(function, given, scores):
     """Calls the function and returns its encoded outputs."""
     returned = function(given)
-    # A set has no order, so that its outputs belong to no sample.
-    others = (str, bytes, bytearray, dict, set, frozenset)
-    if isinstance(returned, others) or not hasattr(returned, "__len__"):
+    # A set has no order, so that its outputs belong to no sample. Mappings and tables consist of names.
+    others = (str, bytes, bytearray, collections.abc.Mapping, collections.abc.Set)
+    is_list = hasattr(returned, "__len__") and not hasattr(returned, "columns")
+    if isinstance(returned, others) or not is_list:
         kind = type(returned).__name__
         raise TypeError("the function returned %s; expected a list of outputs" % kind)
     found = []
@@ -240,7 +244,7 @@ def outputs(function, given, scores):
             found.append(encoded(output, scores))
         except Exception as error:
             found.append((FAILURE, (), words(error).encode("utf-8", "replace")))
-    # Not the length: that of a table counts its rows, and it consists of columns.
+    # Not the length, which may count something else, such as the rows of what consists of columns.
     if len(found) != len(given):
         message = "the function returned %d outputs for %d samples"
         raise ValueError(message % (len(found), len(given)))

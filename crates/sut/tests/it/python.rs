@@ -106,11 +106,21 @@ fn outputs_are_numbers_bytes_text_or_json() {
     assert_eq!(info.outputs[0].element, "int64");
 }
 
-/// A table of pandas has as many rows as its length states, and consists of columns.
+/// A table has as many rows as its length states, and consists of columns.
 #[test]
 fn outputs_are_counted_one_by_one() {
     let table = "type('Table', (), {'__len__': lambda _: 2, '__iter__': lambda _: iter('abc')})()";
     check_fails("table", &format!("return {table}"), "returned 3 outputs for 2 samples");
+}
+
+/// The names of a table of pandas would be outputs if it had as many columns as samples.
+#[test]
+fn mappings_and_tables_are_no_lists_of_outputs() {
+    let names = "'__len__': lambda _: 2, '__iter__': lambda _: iter('ab')";
+    let table = format!("return type('Table', (), {{{names}, 'columns': 'ab'}})()");
+    check_fails("columns", &table, "returned Table; expected a list");
+    let mapping = "return __import__('types').MappingProxyType({3: 4, 5: 6})";
+    check_fails("mapping", mapping, "returned mappingproxy; expected a list");
 }
 
 #[test]
@@ -340,6 +350,8 @@ def lists(samples):
     return [[numpy.float32(0.5), numpy.int64(7)], {'a': numpy.ones(2)}][: len(samples)]
 def scores(samples):
     return [list(numpy.float32([0, 2, 1])) for _ in samples]
+def complex_scores(samples):
+    return [[numpy.complex64(1), numpy.complex64(2j)] for _ in samples]
 def odd(samples):
     wide = numpy.longdouble(3) if samples[0].flat[0] == 0 else numpy.uint64([1, 2**63, 3])
     return [wide for _ in samples]
@@ -364,6 +376,9 @@ def odd(samples):
     let classifier = PythonFunction { is_classifier: true, ..code.function("scores") };
     let classifier = PythonEngine::start(classifier, &library).unwrap();
     assert_eq!(answered(&classifier, &[1]), [Ok(top1::encode(1).to_vec())]);
+    let complex = PythonFunction { is_classifier: true, ..code.function("complex_scores") };
+    let complex = PythonEngine::start(complex, &library).unwrap();
+    assert_eq!(answered(&complex, &[1]), [Err(Failure::Internal)]);
     // Numbers above every int64 would be negative.
     let odd = engine("odd");
     assert_eq!(answered(&odd, &[0]), [Ok(3_f64.to_le_bytes().to_vec())]);
