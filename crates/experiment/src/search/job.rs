@@ -442,7 +442,13 @@ impl Job {
         before: Option<&ClientStatistics>,
         (failed, answers): (u64, u64),
     ) -> Option<summary::Failing> {
-        let words = Some(self.prepared.system.remote()?.lost_since(before?)?.words);
+        let system = &self.prepared.system;
+        let remote = system.remote()?;
+        let seen = match &system.remote_workers {
+            Some(workers) => workers.reported()?.seen()?,
+            None => remote.seen().since(before?),
+        };
+        let words = Some(remote.lost_after(&seen)?.words);
         Some(summary::Failing { window: "last".into(), failed, answers, words })
     }
 
