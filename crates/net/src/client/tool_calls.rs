@@ -98,7 +98,7 @@ impl ClientCore {
 
     /// Answers the calls of a reply, and releases the turn that follows, unless the run is over.
     fn answer_and_release(
-        self: &Arc<Self>,
+        &self,
         tools: &ToolRunner,
         (job, node): (Job, usize),
         mut reply: Reply,
