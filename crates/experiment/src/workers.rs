@@ -39,7 +39,7 @@ pub fn token() -> String {
 pub fn stay_line(run: &RunOptions, each: &str) -> Option<String> {
     let workers = u64::try_from(run.remote_workers?.get()).unwrap_or(u64::MAX);
     let workers = units::counted(workers, "worker", "workers");
-    Some(format!("each {each} waits for {workers}; start them with dyno worker --stay\n"))
+    Some(format!("each {each} waits for {workers}; without --stay, dyno worker joins only one\n"))
 }
 
 /// The workers of a run, which must join when the first test begins.

@@ -6,6 +6,7 @@
 use std::io::BufRead;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use dyno_loadgen::log::read::{AccuracyReader, LogReadProblem};
@@ -61,38 +62,51 @@ impl Batch {
 }
 
 /// Answers that the reading thread decodes.
-pub struct AnswerStream<'a> {
+pub struct AnswerStream<'a, R> {
     empty: Sender<Batch>,
     full: Receiver<Batch>,
     is_awaited: &'a AtomicBool,
+    /// The log, if the system started no thread that reads it.
+    log: Option<&'a Mutex<AccuracyReader<R>>>,
 }
 
-/// Starts to read a log on a thread and passes its answers to `work`.
+/// Starts to read a log on a thread and passes its answers to `work`. If the system starts no further
+/// thread, `work` reads the log itself.
 pub fn with_stream<R: BufRead + Send, T>(
-    mut log: AccuracyReader<R>,
-    work: impl FnOnce(AnswerStream<'_>) -> T,
+    log: AccuracyReader<R>,
+    work: impl FnOnce(AnswerStream<'_, R>) -> T,
 ) -> T {
-    let is_awaited = AtomicBool::new(false);
+    with_thread(thread::Builder::new(), log, work)
+}
+
+fn with_thread<R: BufRead + Send, T>(
+    thread: thread::Builder,
+    log: AccuracyReader<R>,
+    work: impl FnOnce(AnswerStream<'_, R>) -> T,
+) -> T {
+    let (is_awaited, log) = (AtomicBool::new(false), Mutex::new(log));
     thread::scope(|scope| {
         let (empty, to_fill) = channel::<Batch>();
         let (to_give, full) = sync_channel::<Batch>(1);
-        let awaited = &is_awaited;
-        scope.spawn(move || {
+        let (awaited, source) = (&is_awaited, &log);
+        let read = move || {
+            let mut log = source.lock().unwrap_or_else(PoisonError::into_inner);
             for mut batch in to_fill {
                 batch.fill(&mut log, awaited);
                 if to_give.send(batch).is_err() {
                     break;
                 }
             }
-        });
+        };
+        let log = thread.spawn_scoped(scope, read).err().map(|_| source);
         for _ in 0..2 {
             let _ = empty.send(Batch::default());
         }
-        work(AnswerStream { empty, full, is_awaited: &is_awaited })
+        work(AnswerStream { empty, full, is_awaited: awaited, log })
     })
 }
 
-impl AnswerStream<'_> {
+impl<R: BufRead> AnswerStream<'_, R> {
     /// Calls `take` with batches of entries in the order of the log: line, sample and answer of
     /// each.
     ///
@@ -105,8 +119,19 @@ impl AnswerStream<'_> {
     ) -> Result<(), LogReadProblem> {
         loop {
             self.is_awaited.store(true, Ordering::Relaxed);
-            // The reading thread panicked. The scope propagates the panic.
-            let Ok(mut batch) = self.full.recv() else { return Ok(()) };
+            let mut batch = match self.log {
+                Some(log) => {
+                    let mut batch = Batch::default();
+                    let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+                    batch.fill(&mut log, self.is_awaited);
+                    batch
+                }
+                None => match self.full.recv() {
+                    Ok(batch) => batch,
+                    // The reading thread panicked. The scope propagates the panic.
+                    Err(_) => return Ok(()),
+                },
+            };
             self.is_awaited.store(false, Ordering::Relaxed);
             take(&batch.entries());
             if let Some(end) = batch.end.take() {
@@ -139,8 +164,12 @@ mod tests {
     type Taken = (usize, u64, Vec<u8>);
 
     fn taken(log: &str) -> (Vec<Taken>, Result<(), LogReadProblem>) {
+        taken_by(thread::Builder::new(), log)
+    }
+
+    fn taken_by(thread: thread::Builder, log: &str) -> (Vec<Taken>, Result<(), LogReadProblem>) {
         let mut all = Vec::new();
-        let end = with_stream(AccuracyReader::new(log.as_bytes()), |answers| {
+        let end = with_thread(thread, AccuracyReader::new(log.as_bytes()), |answers| {
             answers.for_each(|entries| {
                 let entry =
                     |(line, index, answer): &(usize, u64, &[u8])| (*line, *index, answer.to_vec());
@@ -157,6 +186,16 @@ mod tests {
                 .map(|at| (at as usize + 2, at % 100, at.to_be_bytes().to_vec()))
                 .collect();
             assert_eq!(taken(&log(entries)), (expected, Ok(())), "{entries}");
+        }
+    }
+
+    #[test]
+    fn a_log_is_read_without_a_thread() {
+        let whole = log(2 * MIN_ENTRIES as u64 + 1);
+        for text in [&whole[..], &whole[..whole.len() - 10]] {
+            // No system has memory for such a stack.
+            let impossible = thread::Builder::new().stack_size(usize::MAX / 2);
+            assert_eq!(taken_by(impossible, text), taken(text));
         }
     }
 

@@ -106,7 +106,8 @@ impl ProbeCommand {
         let interrupt = interrupt::listen().map_err(Failure::set_up)?;
         let watched: Arc<dyn Watch> = Arc::new(Progress::new(true));
         let control = Control { watch: &watched, interrupt: Some(&interrupt), most: None };
-        let hang = (!prepared.system.is_simulated()).then(|| watch_for_hang(deadline_ns));
+        let hang =
+            if prepared.system.is_simulated() { None } else { Some(watch_for_hang(deadline_ns)?) };
         let log = test.play(&prepared.system, control, "probe")?.logs.swap_remove(0);
         drop(hang);
         if interrupt.is_asked() {
@@ -170,11 +171,14 @@ impl ProbeCommand {
 const PATIENCE: u64 = 5 * SECOND;
 
 /// Ends the process if the system never returns from a call. Drop the sender to cancel.
+///
+/// # Errors
+/// The system starts no further thread.
 #[expect(clippy::exit, reason = "the thread that would return is the one that hangs")]
-fn watch_for_hang(deadline_ns: u64) -> mpsc::Sender<()> {
+fn watch_for_hang(deadline_ns: u64) -> Result<mpsc::Sender<()>, Failure> {
     let (alive, is_over) = mpsc::channel();
     let patience = Duration::from_nanos(deadline_ns.saturating_add(PATIENCE));
-    std::thread::spawn(move || {
+    let watch = move || {
         if is_over.recv_timeout(patience) == Err(mpsc::RecvTimeoutError::Timeout) {
             let ms = deadline_ns / MILLISECOND;
             output::say(format_args!("error: a call of the system did not return within {ms} ms"));
@@ -182,6 +186,9 @@ fn watch_for_hang(deadline_ns: u64) -> mpsc::Sender<()> {
             dyno_experiment::end_programs();
             std::process::exit(Exit::Aborted.code().into());
         }
-    });
-    alive
+    };
+    match std::thread::Builder::new().spawn(watch) {
+        Ok(_) => Ok(alive),
+        Err(error) => Err(Failure::set_up(format!("cannot start a thread: {error}"))),
+    }
 }

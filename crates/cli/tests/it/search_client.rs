@@ -18,14 +18,23 @@ mod real_time {
         found[key].as_array().unwrap().len()
     }
 
-    /// Every load fails then, so that the search would go down until its time limit.
     #[test]
     fn a_server_that_ends_ends_the_search() {
+        check_end_with_server("");
+    }
+
+    #[test]
+    fn a_server_that_ends_ends_the_search_of_remote_workers() {
+        check_end_with_server("launch --on local --workers 1 -- ");
+    }
+
+    /// Every load fails then, so that the search would go down until its time limit.
+    fn check_end_with_server(launch: &str) {
         let folder = Folder::new();
         let server = ServerProcess::start(&folder, "--system null");
         let search = format!(
-            "search --system oip:http://{}/null --shape input=1x1 --scenario server --limit p99<=10s \
-             --from 50 --to 5000 --short 1s --set max_client_lag_ns=0 --no-progress --out out",
+            "{launch}search --system oip:http://{}/null --shape input=1x1 --scenario server \
+             --limit p99<=10s --from 50 --to 5000 --short 1s --set max_client_lag_ns=0 --no-progress --out out",
             server.address()
         );
         let mut command = folder.command(&search);

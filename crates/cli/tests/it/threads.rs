@@ -26,11 +26,13 @@ fn a_run_that_gets_too_few_threads_says_so() {
     let folder = Folder::new();
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
     fs::copy(env!("CARGO_BIN_EXE_dyno"), folder.0.join("dyno")).unwrap();
-    for most in 1..=8 {
-        let run = format!(
-            "run --system digits --scenario single-stream --mode performance --duration 100ms \
-             --out out-{most}"
-        );
+    let loads = [
+        "--system digits --scenario single-stream",
+        "--system null --scenario server --qps 100 --set server_num_issue_query_threads=2",
+    ];
+    for (at, load) in (0..16).zip(loads.into_iter().cycle()) {
+        let most = 1 + at / 2;
+        let run = format!("run {load} --mode performance --duration 100ms --out out-{at}");
         let Some(ran) = with_processes(&folder, most, &run) else {
             eprintln!("skipped: this process cannot become another user");
             return;

@@ -57,7 +57,7 @@ pub struct Job {
     directory: PathBuf,
     /// Why the last state is not in the directory.
     not_written: Option<Failure>,
-    /// Why the last full run is not in the directory. The state before it stays there.
+    /// Why the first full run that is not in the directory is not there. The state before it stays there.
     not_stored: Option<Failure>,
     /// Lock of the directory of a new search.
     lock: Option<FolderLock>,
@@ -358,7 +358,7 @@ impl Job {
         })
     }
 
-    /// Returns why the last state, or the last full run, is not in the directory.
+    /// Returns why the last state, or a full run, is not in the directory.
     pub fn not_written(&mut self) -> Option<Failure> {
         self.not_stored.take().or(self.not_written.take())
     }
@@ -402,7 +402,8 @@ impl Job {
         let took = self.took(&log);
         let is_failing = failing.is_some();
         let failing = failing.filter(|_| !self.has_answers());
-        if let Some(failing) = failing.or_else(|| self.lost(before.as_ref(), &run.record)) {
+        let lost = || self.lost(before.as_ref(), failures(&run.record));
+        if let Some(failing) = failing.or_else(lost) {
             return Ok(Attempt::Failing(failing));
         }
         let is_ended = is_failing || saturated.is_some();
@@ -434,16 +435,21 @@ impl Job {
         self.state.points.iter().any(|point| point.throughput.is_some_and(|rate| rate > 0.0))
     }
 
-    /// Returns the failures of a run after which no server can be reached: every load fails then, and none
-    /// is too high.
-    fn lost(&self, before: Option<&ClientStatistics>, record: &Record) -> Option<summary::Failing> {
-        let trouble = self.prepared.system.remote()?.lost_since(before?)?;
-        Some(summary::Failing {
-            window: "last".into(),
-            failed: record.failed.len() as u64,
-            answers: record.completed_at.len() as u64,
-            words: Some(trouble.words),
-        })
+    /// Returns the failures of a run with this many failures and answers, after which no server can be
+    /// reached: every load fails then, and none is too high.
+    fn lost(
+        &self,
+        before: Option<&ClientStatistics>,
+        (failed, answers): (u64, u64),
+    ) -> Option<summary::Failing> {
+        let system = &self.prepared.system;
+        let remote = system.remote()?;
+        let seen = match &system.remote_workers {
+            Some(workers) => workers.reported()?.seen()?,
+            None => remote.seen().since(before?),
+        };
+        let words = Some(remote.lost_after(&seen)?.words);
+        Some(summary::Failing { window: "last".into(), failed, answers, words })
     }
 
     /// Returns how long the runs of a test took in all, ns; in real time the time since the end of
@@ -504,6 +510,11 @@ impl Job {
     }
 }
 
+/// Returns how many samples of a run failed, and how many were answered, failed ones included.
+fn failures(record: &Record) -> (u64, u64) {
+    (record.failed.len() as u64, (record.completed_at.len() - record.missing()) as u64)
+}
+
 /// Outcome of a run.
 enum Attempt {
     Report(Box<RunReport>),
@@ -511,7 +522,7 @@ enum Attempt {
     Silent {
         missing: u64,
     },
-    /// The system failed most answers, and answered at no other load.
+    /// The system failed most answers, and answered at no other load, or can no longer be reached.
     Failing(summary::Failing),
     /// The run was ended by Ctrl-C or by the time limit.
     Ended {

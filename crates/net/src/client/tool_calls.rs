@@ -3,6 +3,7 @@
 //! They run on threads of their own. The answer that calls them is complete before that; only the next
 //! turn of its session waits for them. They end with the run.
 
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -51,12 +52,16 @@ impl ToolCalls {
     }
 
     /// Starts a thread for calls, unless the run is over.
-    fn start(&self, calls: impl FnOnce() + Send + 'static) {
+    ///
+    /// # Errors
+    /// The system starts no further thread.
+    fn start(&self, calls: impl FnOnce() + Send + 'static) -> io::Result<()> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.end.is_over() {
             threads.retain(|thread| !thread.is_finished());
-            threads.push(std::thread::spawn(calls));
+            threads.push(std::thread::Builder::new().spawn(calls)?);
         }
+        Ok(())
     }
 
     /// Ends all calls, and returns when they have ended.
@@ -73,22 +78,36 @@ impl ToolCalls {
 
 impl ClientCore {
     /// Holds the turn that follows a reply until tools have answered the calls of the reply. Called
-    /// before the answer is reported as complete.
+    /// before the answer is reported as complete. Without a thread, each call fails.
     pub(super) fn answer_calls(
         self: &Arc<Self>,
         tools: &ToolRunner,
-        (job, node): (Job, usize),
+        turn: (Job, usize),
         reply: &Reply,
         to: &Responder,
     ) {
-        to.hold_turn(job.id);
-        let (core, tools, mut reply, to) = (self.clone(), tools.clone(), reply.clone(), to.clone());
-        self.tool_calls.start(move || {
-            if core.run_tools(&tools, &mut reply) {
-                core.continue_session(job, &reply, node, &mut None);
-                to.release_turn(job.id, to.now());
-            }
-        });
+        to.hold_turn(turn.0.id);
+        let (core, tools, own, waiting) = (self.clone(), tools.clone(), reply.clone(), to.clone());
+        let calls = move || core.answer_and_release(&tools, turn, own, &waiting);
+        if let Err(error) = self.tool_calls.start(calls) {
+            let why = format!("cannot start a thread: {error}");
+            let refuse: ToolRunner = Arc::new(move |_: &ToolCall, _: &RunEnd| Err(why.clone()));
+            self.answer_and_release(&refuse, turn, reply.clone(), to);
+        }
+    }
+
+    /// Answers the calls of a reply, and releases the turn that follows, unless the run is over.
+    fn answer_and_release(
+        &self,
+        tools: &ToolRunner,
+        (job, node): (Job, usize),
+        mut reply: Reply,
+        to: &Responder,
+    ) {
+        if self.run_tools(tools, &mut reply) {
+            self.continue_session(job, &reply, node, &mut None);
+            to.release_turn(job.id, to.now());
+        }
     }
 
     /// Answers the calls of a reply, one after the other. A call without a result gets the reason as

@@ -49,7 +49,7 @@ impl Placement {
     }
 }
 
-/// Commands with several runs, each of which waits for the workers.
+/// Commands with several runs, which may each wait for the workers.
 const SEVERAL_RUNS: [&str; 3] = ["audit", "compare", "sweep"];
 
 /// Returns the flag of `dyno worker` that a command needs: workers of a command with several runs join each

@@ -38,12 +38,12 @@ class Place:
     """A worker on the node of this actor."""
 
     def start(self, program, arguments, token):
-        environment = dict(os.environ, DYNO_WORKER_TOKEN=token)
-        environment.pop("DYNO_END_WITH_STDIN", None)
+        # If this actor ends, its pipe closes, and the worker ends too: one that stays may wait for hours.
+        environment = dict(os.environ, DYNO_WORKER_TOKEN=token, DYNO_END_WITH_STDIN="1")
         self.process = subprocess.Popen(
             [program, "worker", *arguments],
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
@@ -51,8 +51,8 @@ class Place:
         return self.process.pid
 
     def wait(self):
-        _, said = self.process.communicate()
-        return self.process.returncode, said
+        said = self.process.stderr.read()
+        return self.process.wait(), said
 
 
 @ray.remote(num_cpus=1)
@@ -151,8 +151,10 @@ def run_points(task):
             failed += 1
             say(f"{of['name']}: {error}")
             continue
-        say(f"{of['name']}: exit code {code}, on node {node[:8]}")
-        if code not in (0, 1):
+        is_whole = code in (0, 1)
+        if not (task["quiet"] and is_whole):
+            say(f"{of['name']}: exit code {code}, on node {node[:8]}")
+        if not is_whole:
             failed += 1
             say(said.strip())
             continue
@@ -201,7 +203,8 @@ def main():
     # "auto" looks for processes of any cluster on this machine before it looks at the variable.
     address = task["address"] or os.environ.get("RAY_ADDRESS") or "auto"
     ray.init(address=address, log_to_driver=False, logging_level="ERROR")
-    say(f"Ray {ray.__version__}: {len([n for n in ray.nodes() if n['Alive']])} nodes")
+    if not task.get("quiet"):
+        say(f"Ray {ray.__version__}: {len([n for n in ray.nodes() if n['Alive']])} nodes")
     if "trials" in task:
         return run_trials(task)
     return run_points(task) if "points" in task else run_workers(task)

@@ -43,7 +43,7 @@ pub struct RowModel {
     largest: usize,
     /// Why requests cannot share calls, as a call has shown.
     contradiction: OnceLock<String>,
-    /// First request that was answered alone.
+    /// First request that was answered without optional inputs.
     answered: OnceLock<Vec<Value>>,
     rules: RequestRules,
     call: Box<RowFunction>,
@@ -231,6 +231,7 @@ impl RowModel {
             });
             return None;
         }
+        self.answered.get_or_init(|| requests[0].to_vec());
         let mut first = 0;
         let answers = requests.iter().map(|request| {
             let begin = first;
@@ -461,6 +462,16 @@ mod tests {
         assert_eq!([failure(1.0), failure(-1.0)], [None, Some(Failure::Rejected)]);
         broken.store(true, Ordering::Relaxed);
         assert_eq!([failure(1.0), failure(-1.0)], [Some(Failure::Internal); 2]);
+    }
+
+    #[test]
+    fn a_model_that_answers_requests_together_works() {
+        let model = sums(None, &Arc::default());
+        let found = answers(&model, &[value(&[1, 1], &[2.0]), value(&[1, 1], &[3.0])]);
+        assert_eq!(found, [Ok(vec![2.0]), Ok(vec![3.0])]);
+        let request = [value(&[1, 1], &[-1.0])];
+        let failure = model.infer(&[&request]).remove(0).err().map(|(failure, _)| failure);
+        assert_eq!(failure, Some(Failure::Rejected));
     }
 
     #[test]

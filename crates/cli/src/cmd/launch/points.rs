@@ -52,7 +52,7 @@ pub(super) fn run(launch: &Launch) -> Result<Exit, Failure> {
         .map_err(|error| Failure::set_up(format!("dyno sweep --hand-out: {error}")))?;
     let interrupt = interrupt::listen().map_err(Failure::set_up)?;
     match launch.on {
-        Engine::Ray => on_ray(launch, &hand_out, &interrupt)?,
+        Engine::Ray => on_ray(launch, &hand_out, &interrupt, sweep.quiet)?,
         _ => here(launch, &hand_out, &interrupt, sweep.quiet)?,
     }
     if interrupt.is_asked() {
@@ -67,8 +67,13 @@ pub(super) fn run(launch: &Launch) -> Result<Exit, Failure> {
     last.wait_for(&interrupt, &mut []).map(exit_of)
 }
 
-fn on_ray(launch: &Launch, hand_out: &HandOut, interrupt: &Interrupt) -> Result<(), Failure> {
-    let task = json!({ "points": hand_out.points });
+fn on_ray(
+    launch: &Launch,
+    hand_out: &HandOut,
+    interrupt: &Interrupt,
+    is_quiet: bool,
+) -> Result<(), Failure> {
+    let task = json!({ "points": hand_out.points, "quiet": is_quiet });
     // Points that failed there are run here afterwards.
     launch.ray(task, Stdio::inherit())?.wait_for(interrupt, &mut []).map(|_| ())
 }

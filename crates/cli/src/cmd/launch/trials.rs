@@ -2,9 +2,10 @@
 //! or in a task of Ray.
 
 use std::collections::HashMap;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::process::{ChildStdin, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
 use std::time::Duration;
 
 use dyno_experiment::{Failure, Interrupt, LIFELINE};
@@ -85,7 +86,7 @@ impl Jobs {
         let driver = match launch.on {
             Engine::Ray => {
                 let task = json!({ "trials": arguments });
-                Some(Driver::new(launch.ray(task, Stdio::piped())?))
+                Some(Driver::new(launch.ray(task, Stdio::piped())?)?)
             }
             _ => None,
         };
@@ -212,7 +213,7 @@ fn here(
             // The receiver may have stopped waiting.
             let _ = sender.send(JobResult::from_output(number, child.wait_with_output()));
         };
-        std::thread::Builder::new()
+        thread::Builder::new()
             .spawn(wait)
             .map_err(|error| format!("trial {number}: cannot start a thread: {error}"))?;
     }
@@ -258,16 +259,19 @@ fn collect_results(
 }
 
 impl Driver {
-    fn new(mut process: ManagedProcess) -> Self {
+    fn new(mut process: ManagedProcess) -> Result<Self, Failure> {
+        let no_thread =
+            |error: io::Error| Failure::set_up(format!("cannot start a thread: {error}"));
         let mut stdin = process.child.stdin.take().expect("it is piped");
         let stdout = process.child.stdout.take().expect("it is piped");
         let (lines, to_write) = mpsc::channel::<String>();
-        std::thread::spawn(move || {
+        let write = move || {
             // A driver that has closed its stdin has ended, which is detected elsewhere.
             to_write.iter().try_for_each(|line| writeln!(stdin, "{line}"))
-        });
+        };
+        thread::Builder::new().spawn(write).map_err(no_thread)?;
         let (sender, ended) = mpsc::channel();
-        std::thread::spawn(move || {
+        let read = move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 match serde_json::from_str(&line) {
                     // The receiver may have stopped waiting.
@@ -275,8 +279,9 @@ impl Driver {
                     Err(_) => output::say(line),
                 }
             }
-        });
-        Self { process, lines: Some(lines), ended, interrupt: None }
+        };
+        thread::Builder::new().spawn(read).map_err(no_thread)?;
+        Ok(Self { process, lines: Some(lines), ended, interrupt: None })
     }
 
     fn evaluate(

@@ -11,10 +11,11 @@ use dyno_loadgen::settings::TestMode;
 use dyno_results::run_directory::make_way;
 use dyno_results::summary::backlog::growth_sentence;
 
-use super::{Attempt, Job, ORIGIN};
+use super::{Attempt, Job, ORIGIN, failures};
 
 use crate::failure::Failure;
 use crate::search::request;
+use crate::system::net::Remote;
 use crate::test::PlannedTest;
 use crate::watch::Control;
 
@@ -35,9 +36,11 @@ impl Job {
         // Another try has other arrivals, and other answers of a simulated system.
         let repeat = if self.tried() == 0 { 0 } else { probe.number + 1 };
         self.prepared.system.repeat(repeat);
-        let (mut made, mut growth) = (None, None);
+        let before = self.prepared.system.remote().map(Remote::seen);
+        let (mut made, mut growth, mut failed) = (None, None, (0, 0));
         let mut see = |log: &TestLog| {
             let Some(run) = log.result() else { return };
+            failed = failures(&run.record);
             let took = self.took(log);
             made = Some(self.without_result(log, took).unwrap_or_else(|| {
                 let runs: Vec<&RunLog> = log.runs().collect();
@@ -61,13 +64,15 @@ impl Job {
         let measured = self.prepared.measure_and_see(&tests, control, directory, &mut see);
         self.prepared.system.repeat(0);
         let mut measured = measured?;
-        // The result counts, although a resumed search repeats the run.
-        self.not_stored = measured.take_not_stored().map(|failure| {
+        // The result counts, although a resumed search repeats the run, and those after it.
+        let not_stored = measured.take_not_stored().map(|failure| {
             failure
                 .hint(format!("then continue: dyno search --resume {}", self.directory.display()))
         });
-        if let Some(failing) = measured.failing() {
-            return Ok(Attempt::Failing(failing.clone()));
+        self.not_stored = self.not_stored.take().or(not_stored);
+        let failing = measured.failing().cloned();
+        if let Some(failing) = failing.or_else(|| self.lost(before.as_ref(), failed)) {
+            return Ok(Attempt::Failing(failing));
         }
         let mut made = made.ok_or_else(|| Failure::set_up("a run left no record"))?;
         if let Attempt::Report(told) = &mut made {

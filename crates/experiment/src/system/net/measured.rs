@@ -126,12 +126,11 @@ impl Remote {
         Err(format!("--num-prompts {wanted}: expected as many requests, found {found}"))
     }
 
-    /// Returns why no server can be reached after a run most of whose failures since `before` are
-    /// connections that could not be established; `None` if a server can be reached, or most requests
-    /// failed otherwise.
-    pub fn lost_since(&self, before: &ClientStatistics) -> Option<Trouble> {
-        let troubles = self.seen().since(before).troubles;
-        let (kind, _) = troubles.into_iter().max_by_key(|(_, (samples, _))| *samples)?;
+    /// Returns why no server can be reached after a run most of whose failures are connections that could
+    /// not be established; `None` if a server can be reached, or most requests failed otherwise. `seen` are
+    /// the counters of the run.
+    pub fn lost_after(&self, seen: &ClientStatistics) -> Option<Trouble> {
+        let (kind, _) = seen.troubles.iter().max_by_key(|(_, (samples, _))| *samples)?;
         let is_lost = matches!(kind, Kind::Connect | Kind::Resolve);
         if is_lost { self.client.reach().err() } else { None }
     }

@@ -164,15 +164,22 @@ fn question(call: &ToolCall) -> Vec<u8> {
 }
 
 /// Writes the question and reads the output, on threads of their own: a tool may write before it has read
-/// everything. The channel delivers the output at its end.
+/// everything. The channel delivers the output at its end, or why there is no such thread.
 fn communicate(child: &mut Child, question: Vec<u8>) -> mpsc::Receiver<io::Result<Vec<u8>>> {
     let (sender, output) = mpsc::channel();
+    let failed = sender.clone();
+    let start = |work: Box<dyn FnOnce() + Send>| {
+        if let Err(error) = std::thread::Builder::new().spawn(work) {
+            // The receiver still exists.
+            let _ = failed.send(Err(error));
+        }
+    };
     if let Some(mut stdin) = child.stdin.take() {
         // A tool may answer without reading.
-        std::thread::spawn(move || _ = stdin.write_all(&question));
+        start(Box::new(move || _ = stdin.write_all(&question)));
     }
     if let Some(stdout) = child.stdout.take() {
-        std::thread::spawn(move || {
+        start(Box::new(move || {
             let mut bytes = Vec::new();
             let read = stdout.take(LONGEST + 1).read_to_end(&mut bytes);
             let read = read.and_then(|_| match bytes.len() as u64 {
@@ -181,7 +188,7 @@ fn communicate(child: &mut Child, question: Vec<u8>) -> mpsc::Receiver<io::Resul
             });
             // The receiver may have stopped waiting.
             let _ = sender.send(read);
-        });
+        }));
     }
     output
 }

@@ -184,7 +184,12 @@ pub(super) fn play(
     let own = (registered == 0).then(|| OwnThreads::start(lanes));
     let pool = own.as_ref().map(|own| own.pool.clone()).or(driver.issue_threads.clone());
     let threads = own.as_ref().map_or(registered, OwnThreads::count).min(lanes);
-    assert!(threads > 0, "the system starts no thread to issue from");
+    if threads == 0 {
+        // The operating system starts no further thread.
+        let mismatch = Some(format!("{} The calling thread issues.", mismatch(lanes, registered)));
+        let report = ThreadReport { mismatch, ends: Vec::new() };
+        return driver.play_here(job, report, generate_begin);
+    }
     let is_other = threads < lanes || driver.issue_threads.is_some() && registered != lanes;
     let mismatch =
         is_other.then(|| format!("{} {threads} threads issue.", mismatch(lanes, registered)));

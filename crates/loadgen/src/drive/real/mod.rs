@@ -184,6 +184,18 @@ impl Driver for RealTime {
             return issue_threads::play(self, job, lanes, generate_begin);
         }
         let threads = issue_threads::report_without_lanes(self);
+        self.play_here(job, threads, generate_begin)
+    }
+}
+
+impl RealTime {
+    /// Plays a run from the calling thread.
+    fn play_here(
+        &mut self,
+        job: &Job<'_>,
+        threads: ThreadReport,
+        generate_begin: Nanos,
+    ) -> RunOutcome {
         let mut session = job.session();
         let samples: Vec<usize> =
             (0..session.tenant_count()).map(|t| session.generated_samples(t)).collect();
