@@ -73,7 +73,7 @@ fn stages_without_an_arrival_are_rejected() {
     let none = "expected at least one arrival time; add one; stages need higher rates";
     check_rejected(
         &folder,
-        &[(&format!("{run} --stages 2s@1"), none), (&format!("{run} --stages 99s@1e-6"), none)],
+        &[(&format!("{run} --stages 2s@1"), none), (&format!("{run} --stages 99s@0.0001"), none)],
     );
     folder.dyno(&format!("{run} --stages 99s@1 --dry-run")).exits(0);
 }

@@ -131,7 +131,7 @@ fn fields_are_not_looked_up_in_a_number_or_nothing() {
         for json in ["null", "5", "true", "NaN"] {
             let folder = audited(tag);
             folder.write(&format!("{MEASURED}/box.json"), json);
-            assert_eq!(outcome(&folder, tag), CRASHES, "{tag} {json}");
+            assert!(as_of(&folder, tag).crashes, "{tag} {json}");
         }
     }
 }
