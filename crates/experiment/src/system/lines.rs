@@ -76,8 +76,8 @@ impl Lines {
         let empty = self.empty.take();
         let labels = run.labels.as_deref();
         let labels = labels.map(|path| TensorLibrary::read_labels(path, count.get())).transpose();
-        let labels = labels
-            .map_err(|error| empty.iter().fold(Failure::set_up(error), |all, why| all.hint(why)))?;
+        let labels =
+            labels.map_err(|error| empty.iter().fold(Failure::set_up(error), Failure::hint))?;
         let library = TensorLibrary::from_source(Arc::new(self), count, labels);
         Ok((library.map_err(Failure::set_up)?, empty.map(|sentence| sentence + ".")))
     }

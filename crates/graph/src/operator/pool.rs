@@ -25,8 +25,8 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
                     return Err(format!("elements of type {element} are not supported"));
                 }
                 let value = cast_to(frame.take(0)?, Element::F32)?;
-                let (dims, all, _) = pool(&value, &sliding, f32::NEG_INFINITY, greater)?;
-                cast_to(Value::new(dims, all)?, element)
+                let found = pool(&value, &sliding, f32::NEG_INFINITY, greater)?;
+                cast_to(Value::new(found.dims, found.windows)?, element)
             })
         }
         "AveragePool" => {
@@ -34,17 +34,18 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             let counts_padding = reader.flag("count_include_pad")?;
             one(move |frame| {
                 let add = |sum: f64, x: f32| sum + f64::from(x);
-                let (dims, sums, axes) = pool(frame.input(0)?, &sliding, 0.0, add)?;
-                Value::new(dims, averages(&sums, &axes, counts_padding))
+                let sums = pool(frame.input(0)?, &sliding, 0.0, add)?;
+                let all = averages(&sums.windows, &sums.axes, counts_padding);
+                Value::new(sums.dims, all)
             })
         }
         "LpPool" => {
             let (sliding, p) = (Sliding::read(reader)?, norm(reader)?);
             one(move |frame| {
                 let add = |sum: f64, x: f32| sum + f64::from(x).abs().powi(p);
-                let (dims, sums, _) = pool(frame.input(0)?, &sliding, 0.0, add)?;
-                let roots = sums.iter().map(|sum| sum.powf(1.0 / f64::from(p)) as f32);
-                Value::new(dims, roots.collect())
+                let sums = pool(frame.input(0)?, &sliding, 0.0, add)?;
+                let roots = sums.windows.iter().map(|sum| sum.powf(1.0 / f64::from(p)) as f32);
+                Value::new(sums.dims, roots.collect())
             })
         }
         "GlobalLpPool" => {
@@ -92,14 +93,20 @@ fn global(value: &Value, combine: impl Fn(&[f32]) -> f32) -> Result<Value, Strin
     Value::new(dims, all.chunks_exact(inner).map(combine).collect())
 }
 
-/// Combines the elements of each window one after the other, from `start` on. Returns the dimensions of
-/// the result, its elements, and the axes.
+/// One value for each window.
+struct Pool<T> {
+    dims: Vec<usize>,
+    windows: Vec<T>,
+    axes: [Axis; 3],
+}
+
+/// Combines the elements of each window one after the other, from `start` on.
 fn pool<T: Copy>(
     value: &Value,
     sliding: &Sliding,
     start: T,
     combine: impl Fn(T, f32) -> T,
-) -> Result<(Vec<usize>, Vec<T>, [Axis; 3]), String> {
+) -> Result<Pool<T>, String> {
     let (&[_, _, ref sizes @ ..], from) = (value.dims(), value.all::<f32>()?) else {
         return Err("expected channels".into());
     };
@@ -108,7 +115,7 @@ fn pool<T: Copy>(
     dims.extend(axes[3 - sizes.len()..].iter().map(|axis| axis.windows));
     let plane: usize = sizes.iter().product();
     if plane == 0 {
-        return Ok((dims, Vec::new(), axes));
+        return Ok(Pool { dims, windows: Vec::new(), axes });
     }
     let mut all = vec![start; count(&dims, size_of::<T>())?];
     let [z, y, x] = axes;
@@ -123,7 +130,7 @@ fn pool<T: Copy>(
             }
         }
     }
-    Ok((dims, all, axes))
+    Ok(Pool { dims, windows: all, axes })
 }
 
 /// Combines the windows along one axis with their elements.
