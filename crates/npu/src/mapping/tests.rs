@@ -69,7 +69,7 @@ fn a_layer_by_hand() {
 }
 
 /// Compute cycles of SCALE-Sim 3.0.0 for a weight-stationary array of 128 x 128 PEs and memories that never stall
-/// it, of layers of ResNet-50 as products of matrices. Dyno has the same number for each of the 26 different layers
+/// it, of layers of ResNet-50 as products of matrices. The formula was compared at 26 layers
 /// of ResNet-50 and BERT base.
 #[test]
 fn layers_of_a_systolic_array_are_those_of_scale_sim() {
