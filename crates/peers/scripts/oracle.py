@@ -36,6 +36,12 @@ EXCEPT = {
     "test_averagepool_2d_ceil_last_window_starts_on_pad": "written with four digits",
     "test_dynamicquantizelinear_expanded": "a quotient near a tie, in single precision",
     "test_l2normalization_axis_0": "0 / 0, which became 0 in later versions of the package",
+    # The examples wrap around a sum below -128. The standard and ONNX Runtime limit it to -128.
+    **{
+        f"test_qlinearmatmul_{dims}D_int8_float{bits}": "20 instead of -128"
+        for dims in (2, 3)
+        for bits in (16, 32)
+    },
 }
 
 # The options of recurrent nodes that onnx.reference does not ignore.
