@@ -93,12 +93,7 @@ fn by_moments(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
         ("com.microsoft", "SkipLayerNormalization") => {
             let epsilon = reader.float("epsilon", SKIP_EPSILON)?;
             Ok(Some(Box::new(move |frame| {
-                let add =
-                    |a: &Value, b: &Value| super::broadcast::zip::<f32, f32>(a, b, |a, b| a + b);
-                let mut sum = add(frame.input(0)?, frame.input(1)?)?;
-                if let Some(bias) = frame.get(4) {
-                    sum = add(&sum, bias)?;
-                }
+                let sum = sum_with_skip(frame, 4)?;
                 let weights = (frame.input(2)?, frame.get(3));
                 let mut outputs = layer_normalization(&sum, weights, -1, epsilon)?;
                 outputs.push(sum);
@@ -106,6 +101,16 @@ fn by_moments(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             })))
         }
         _ => by_mean_square(reader),
+    }
+}
+
+/// Returns the sum of the first two inputs and of the bias, if the node has one.
+fn sum_with_skip(frame: &Frame<'_>, bias: usize) -> Result<Value, String> {
+    let add = |a: &Value, b: &Value| super::broadcast::zip::<f32, f32>(a, b, |a, b| a + b);
+    let sum = add(frame.input(0)?, frame.input(1)?)?;
+    match frame.get(bias) {
+        Some(bias) => add(&sum, bias),
+        None => Ok(sum),
     }
 }
 
@@ -123,12 +128,7 @@ fn by_mean_square(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> 
         ("com.microsoft", "SkipSimplifiedLayerNormalization") => {
             let epsilon = reader.float("epsilon", SKIP_EPSILON)?;
             Ok(Some(Box::new(move |frame| {
-                let add =
-                    |a: &Value, b: &Value| super::broadcast::zip::<f32, f32>(a, b, |a, b| a + b);
-                let mut sum = add(frame.input(0)?, frame.input(1)?)?;
-                if let Some(bias) = frame.get(3) {
-                    sum = add(&sum, bias)?;
-                }
+                let sum = sum_with_skip(frame, 3)?;
                 let mut outputs = root_mean_square(&sum, frame.input(2)?, -1, epsilon)?;
                 // A mean, which is not subtracted, is between them.
                 outputs.insert(1, outputs[1].clone());
