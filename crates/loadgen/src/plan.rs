@@ -106,6 +106,9 @@ pub struct Plan {
     /// Time from when a turn was due to when the next turn of its user is, ns; 0 if turns are due
     /// after the answer before them. See [`Plan::with_turn_interval`].
     pub turn_interval: Nanos,
+    /// Turns that each task of a session has at most (>= 1); 1 if every turn is played. See
+    /// [`Plan::with_tasks`].
+    pub steps: u32,
     /// Length of the ramp before the measured part of a performance run, ns; 0 without one. See
     /// [`Plan::with_ramp`].
     pub ramp: Nanos,

@@ -186,6 +186,10 @@ pub struct Turn {
     pub number: u32,
     /// Turns of the whole session.
     pub turns: u32,
+    /// In sessions of [tasks](crate::plan::Plan::with_tasks): whether the task is not answered with
+    /// this turn. The answer asked for a further turn, or the run ended before that was known. Not
+    /// used for failed turns.
+    pub continues: bool,
 }
 
 /// Measurements of one tenant in one run.

@@ -1,6 +1,7 @@
 //! The driver in virtual time: an event loop that jumps from one event to the next. Equal seeds
 //! give byte-identical logs.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use super::glance::{ChosenQuery, FollowedQueries};
@@ -184,6 +185,10 @@ struct Columns {
     filter: ResponseFilter,
     completed: u64,
     tokens: bool,
+    /// Whether it plays sessions of tasks.
+    has_tasks: bool,
+    /// Samples whose answers ask for a further turn of their task.
+    continuing: HashSet<u64>,
 }
 
 /// Observer of one run, and its state.
@@ -233,6 +238,8 @@ impl SimulatedRun {
             filter: job.response_filter(at, &session.numbering(at), session.generated_samples(at)),
             completed: 0,
             tokens: tenant.plan.measures_tokens(),
+            has_tasks: tenant.plan.steps > 1,
+            continuing: HashSet::new(),
         };
         Self {
             tenants: job.tenants.iter().enumerate().map(columns).collect(),
@@ -380,6 +387,9 @@ impl SimulatedRun {
         match completion.outcome {
             Outcome::Failed(why) => record.failed.push((sequence, why)),
             Outcome::Ok { tokens } => {
+                if columns.has_tasks && system.continues_task(id) {
+                    columns.continuing.insert(sequence);
+                }
                 if columns.tokens {
                     record.tokens[sample] = tokens;
                     record.first_token_at[sample] =
@@ -414,7 +424,9 @@ impl Columns {
     fn settled(&self, sample: u64) -> Option<SettledSample> {
         let at = usize::try_from(sample).ok().and_then(|at| self.record.completed_at.get(at))?;
         let is_failed = || self.record.failed.iter().rev().any(|(failed, _)| *failed == sample);
-        (*at != 0).then(|| SettledSample { at: *at, is_failed: is_failed() })
+        let continues = || self.continuing.contains(&sample);
+        let settled = || SettledSample { at: *at, is_failed: is_failed(), continues: continues() };
+        (*at != 0).then(settled)
     }
 
     fn finish(self, issued: IssueSummary) -> TenantOutcome {

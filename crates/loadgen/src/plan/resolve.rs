@@ -178,6 +178,7 @@ impl Resolution<'_> {
             repetition: self.repetition(&load),
             sessions: None,
             turn_interval: 0,
+            steps: 1,
             ramp: 0,
             load,
         }

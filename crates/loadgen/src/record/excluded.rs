@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn sessions_keep_their_measured_turns() {
-        let turn = |session, number| Turn { session, number, turns: 3 };
+        let turn = |session, number| Turn { session, number, turns: 3, continues: false };
         let turns = vec![turn(0, 0), turn(1, 0), turn(0, 1), turn(1, 1), turn(2, 0), turn(3, 0)];
         let mut record = Record {
             samples_per_query: 1,

@@ -19,6 +19,8 @@ pub(super) struct Sessions {
     /// Time from when a turn was due to when the next turn of its place is, ns; 0 if turns are due
     /// after the answer and their think time.
     interval: Nanos,
+    /// Turns that each task has at most (>= 1).
+    steps: u32,
     starts: Starts,
     /// Number of chains considered so far; the next chain is this one modulo their number.
     next: usize,
@@ -97,6 +99,11 @@ impl Sessions {
         Self { interval, ..self }
     }
 
+    /// Returns the sessions with tasks of up to `steps` turns (>= 1).
+    pub(super) fn with_tasks(self, steps: u32) -> Self {
+        Self { steps, ..self }
+    }
+
     /// Returns sessions that begin at these times, which ascend.
     pub(super) fn at_times(chains: Arc<[Chain]>, is_once: bool, times: Vec<Nanos>) -> Self {
         let idle = chains.iter().map(|_| Reverse(0)).collect();
@@ -109,6 +116,7 @@ impl Sessions {
             chains,
             is_once,
             interval: 0,
+            steps: 1,
             starts,
             next: 0,
             active: 0,
@@ -196,7 +204,8 @@ impl Sessions {
         self.outstanding.push(OutstandingTurn { query, turn });
         let chain = &self.chains[turn.chain];
         let turns = u32::try_from(chain.thinks.len()).unwrap_or(u32::MAX);
-        self.played.turns.push(Turn { session: turn.session, number: turn.turn, turns });
+        let continues = self.steps > 1;
+        self.played.turns.push(Turn { session: turn.session, number: turn.turn, turns, continues });
         self.played.ready_at.push(turn.ready_at);
         Some((chain.first + turn.turn, turn.due))
     }
@@ -207,27 +216,47 @@ impl Sessions {
     }
 
     /// Looks for outstanding turns that are complete. The next turn of their session is due after
-    /// its think time, or at the interval; a failed turn ends its session.
+    /// its think time, or at the interval; a failed turn ends its session, and so does a task at its
+    /// limit.
     pub(super) fn settle(&mut self, look: impl Fn(u64) -> Option<SettledSample>) {
         let mut at = 0;
         while let Some(one) = self.outstanding.get(at).copied() {
             match look(one.query) {
                 Some(settled) => {
                     self.outstanding.swap_remove(at);
-                    self.settled(one.turn, settled);
+                    self.settled(one, settled);
                 }
                 None => at += 1,
             }
         }
     }
 
-    fn settled(&mut self, turn: DueTurn, settled: SettledSample) {
-        let next = turn.turn + 1;
+    /// Returns the turn after one that is answered, and its think time; `None` if it was the last one.
+    fn turn_after(&self, turn: DueTurn, continues: bool) -> Option<(u32, Nanos)> {
+        let next_task = (turn.turn / self.steps + 1).saturating_mul(self.steps);
+        let next = if continues { turn.turn + 1 } else { next_task };
+        if continues && next >= next_task {
+            return None;
+        }
+        let think = self.chains[turn.chain].thinks.get(next as usize)?;
+        Some((next, *think))
+    }
+
+    fn settled(
+        &mut self,
+        OutstandingTurn { query, turn }: OutstandingTurn,
+        settled: SettledSample,
+    ) {
+        let continues = self.steps > 1 && settled.continues;
+        let played = usize::try_from(query).ok().and_then(|at| self.played.turns.get_mut(at));
+        if let Some(played) = played {
+            played.continues = continues;
+        }
         let ready_at = settled.at;
         let at_interval = (self.interval > 0).then(|| turn.due.saturating_add(self.interval));
-        match self.chains[turn.chain].thinks.get(next as usize) {
-            Some(think) if !settled.is_failed => {
-                let due = at_interval.unwrap_or_else(|| settled.at.saturating_add(*think));
+        match self.turn_after(turn, continues) {
+            Some((next, think)) if !settled.is_failed => {
+                let due = at_interval.unwrap_or_else(|| settled.at.saturating_add(think));
                 self.due.push(Reverse(DueTurn { due, turn: next, ready_at, ..turn }));
             }
             _ => {

@@ -224,6 +224,8 @@ pub struct SettledSample {
     pub at: Nanos,
     /// Whether it failed.
     pub is_failed: bool,
+    /// Whether its answer asks for a further turn of its [task](crate::plan::Plan::with_tasks).
+    pub continues: bool,
 }
 
 /// A query in virtual time.
@@ -266,4 +268,10 @@ pub trait SimulatedSystem {
     fn answer(&self, _id: ResponseId, _data: &mut Vec<u8>) {}
     /// Appends the first tokens of a logged sample. Called only if tokens are measured.
     fn first_tokens(&self, _id: ResponseId, _data: &mut Vec<u8>) {}
+    /// Returns whether the answer to a sample that the last [`advance`](Self::advance) completed asks
+    /// for a further turn of its [task](crate::plan::Plan::with_tasks). Called only for sessions of
+    /// tasks. By default no answer does.
+    fn continues_task(&self, _id: ResponseId) -> bool {
+        false
+    }
 }

@@ -259,6 +259,15 @@ impl Responder {
         }
     }
 
+    /// Reports that the answer to a sample asks for a further turn of its
+    /// [task](crate::plan::Plan::with_tasks). Called before the sample is completed, and only for turns
+    /// of sessions.
+    pub fn continue_task(&self, id: ResponseId) {
+        if let Some(slab) = self.slab_of(id) {
+            slab.continue_task(id);
+        }
+    }
+
     /// Holds the turn that follows a sample in its session, because it is not known yet when it can be
     /// sent: until [`Responder::release_turn`]. Called before the sample is completed. The run does not
     /// wait for the turn once it has lasted long enough.

@@ -88,6 +88,8 @@ pub(crate) struct Slab {
     /// Turns of sessions whose answers were whole later than they count as complete; `None` while the
     /// turn after them is held.
     whole_at: Mutex<std::collections::HashMap<u64, Option<Nanos>>>,
+    /// Turns of sessions whose answers ask for a further turn of their task, until they are settled.
+    continuing: Mutex<std::collections::HashSet<u64>>,
     /// Tokens in the time of a sample, where these are not all of its tokens, as in a record.
     timed_tokens: Mutex<std::collections::BTreeMap<u64, Option<i64>>>,
     /// Turns that were held and are not any more.
@@ -112,6 +114,7 @@ impl Slab {
             responses: (0..shards).map(|_| CachePadded::default()).collect(),
             first_tokens: Mutex::default(),
             whole_at: Mutex::default(),
+            continuing: Mutex::default(),
             timed_tokens: Mutex::default(),
             released: AtomicU64::new(0),
             failed: Mutex::default(),
@@ -390,6 +393,15 @@ impl Slab {
         self.whole().insert(id.sequence(), Some(at));
     }
 
+    /// Records that the answer to a sample asks for a further turn of its task.
+    pub(crate) fn continue_task(&self, id: ResponseId) {
+        self.continuing().insert(id.sequence());
+    }
+
+    fn continuing(&self) -> MutexGuard<'_, std::collections::HashSet<u64>> {
+        self.continuing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Holds the turn that follows a sample, until [`Slab::release`].
     pub(crate) fn hold(&self, id: ResponseId) {
         self.whole().insert(id.sequence(), None);
@@ -426,7 +438,8 @@ impl Slab {
         drop(whole);
         // A failure is listed before its stamp is stored. The latest ones are the likeliest.
         let is_failed = self.failures().list.iter().rev().any(|(failed, _)| *failed == sample);
-        Some(SettledSample { at, is_failed })
+        let continues = self.continuing().remove(&sample);
+        Some(SettledSample { at, is_failed, continues })
     }
 
     /// Returns the first-token stamp of a sample, for observers.

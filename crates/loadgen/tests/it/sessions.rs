@@ -56,7 +56,10 @@ fn plan(settings: &TestSettings, chains: &Arc<[Chain]>) -> Result<Plan, String> 
 }
 
 fn play(driver: &mut dyn Driver, settings: &TestSettings, chains: &Arc<[Chain]>) -> RunLog {
-    let plan = plan(settings, chains).unwrap();
+    play_plan(driver, settings, plan(settings, chains).unwrap())
+}
+
+fn play_plan(driver: &mut dyn Driver, settings: &TestSettings, plan: Plan) -> RunLog {
     let total = plan.performance_sample_count as usize;
     let library = NullLibrary::new(total, total);
     let settings = Settings::from(settings.clone());
@@ -74,7 +77,7 @@ fn simulate(
 }
 
 fn turn(session: u32, number: u32, turns: u32) -> Turn {
-    Turn { session, number, turns }
+    Turn { session, number, turns, continues: false }
 }
 
 fn turns(run: &RunLog) -> &[Turn] {
@@ -207,6 +210,111 @@ fn a_failed_turn_ends_its_session() {
     assert_eq!((run.ended, run.record.failed.len()), (EndReason::TraceIssued, 1));
 }
 
+/// An [`Echo`] whose answers to these samples ask for a further turn.
+struct Asking(Echo, &'static [u32]);
+
+impl SimulatedSystem for Asking {
+    fn name(&self) -> &str {
+        "asking"
+    }
+    fn issue(&mut self, now: Nanos, query: &SimulatedQuery<'_>) {
+        self.0.issue(now, query);
+    }
+    fn next_event(&self) -> Option<Nanos> {
+        self.0.next_event()
+    }
+    fn advance(&mut self, now: Nanos, completions: &mut Vec<SimulatedCompletion>) {
+        self.0.advance(now, completions);
+    }
+    fn flush(&mut self, now: Nanos) {
+        self.0.flush(now);
+    }
+    fn continues_task(&self, id: ResponseId) -> bool {
+        let (_, _, samples) = &self.0.queries[id.sequence() as usize];
+        self.1.contains(&samples[0])
+    }
+}
+
+#[test]
+fn a_task_goes_on_while_answers_ask_for_turns_and_its_limit_ends_the_session() {
+    // Three sessions, each of two tasks of up to three turns.
+    let chains = chains(&[[0, 5 * MS, 5 * MS, 20 * MS, 5 * MS, 5 * MS]; 3]);
+    let mut settings = settings(Arrivals::Concurrency(1), 60_000);
+    settings.performance_issue_unique = true;
+    let plan = plan(&settings, &chains).unwrap().with_tasks(3).unwrap();
+    let echo = Echo { latency: 10 * MS, ..Echo::default() };
+    let mut system = Asking(echo, &[0, 9, 10, 11, 12, 13, 14]);
+    let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
+    let run = play_plan(&mut driver, &settings, plan);
+    // By hand: the sample of each turn, its time in ms, its session, its number, and whether it asked.
+    let expected: [(u32, Nanos, u32, u32, bool); 10] = [
+        (0, 0, 0, 0, true),
+        (1, 15, 0, 1, false),
+        (3, 45, 0, 3, false),
+        (6, 55, 1, 0, false),
+        (9, 85, 1, 3, true),
+        (10, 100, 1, 4, true),
+        (11, 115, 1, 5, true),
+        (12, 125, 2, 0, true),
+        (13, 140, 2, 1, true),
+        (14, 155, 2, 2, true),
+    ];
+    let found: Vec<_> = run.record.indices.iter().zip(&run.record.scheduled_at).collect();
+    let wanted: Vec<_> = expected.iter().map(|(sample, at, ..)| (*sample, at * MS)).collect();
+    assert_eq!(found, wanted.iter().map(|(sample, at)| (sample, at)).collect::<Vec<_>>());
+    let wanted = expected
+        .map(|(_, _, session, number, continues)| Turn { continues, ..turn(session, number, 6) });
+    assert_eq!(turns(&run), wanted);
+    // Turns that no answer asked for are not missing.
+    assert_eq!((run.ended, run.record.missing()), (EndReason::TraceIssued, 0));
+    let judgement = judge(&Metrics::from_record(&run.record, &run.plan), &run.plan, run.ended);
+    assert!(judgement.min_duration_met);
+}
+
+#[test]
+fn tasks_are_played_again_until_the_time_is_over() {
+    // Two users: one whose tasks have one turn, and one whose tasks have three.
+    let chains = chains(&[[0, 0, 0]; 2]);
+    let settings = settings(Arrivals::Concurrency(2), 1_000);
+    let plan = plan(&settings, &chains).unwrap().with_tasks(3).unwrap();
+    let echo = Echo { latency: 10 * MS, ..Echo::default() };
+    let mut system = Asking(echo, &[3, 4]);
+    let mut driver = VirtualTime::new(&mut system, WallTime { unix_ns: 0 });
+    let run = play_plan(&mut driver, &settings, plan);
+    // Two requests are in flight at all times.
+    assert_eq!((run.ended, run.record.query_count()), (EndReason::Naturally, 200));
+    let count = |sample: u32| run.record.indices.iter().filter(|index| **index == sample).count();
+    assert_eq!((count(1), count(2)), (0, 0));
+    let threes = [3, 4, 5].map(count);
+    assert!(count(0) > 50 && threes[0] - threes[2] <= 1 && threes[2] > 20, "{threes:?}");
+}
+
+#[test]
+fn in_real_time_a_task_whose_turn_is_held_at_the_end_is_not_answered() {
+    let chains = chains(&[[0; 3]; 2]);
+    let settings = settings(Arrivals::Concurrency(2), 60);
+    let plan = plan(&settings, &chains).unwrap().with_tasks(3).unwrap();
+    // Session 0 asks for one more turn each time; the turn after the first answer of session 1 is
+    // held for ever.
+    let system = FunctionSystem(|samples: &[QuerySample], to: &Responder| {
+        for sample in samples {
+            if matches!(sample.index, 0 | 3) {
+                to.continue_task(sample.id);
+            }
+            if sample.index == 3 {
+                to.hold_turn(sample.id);
+            }
+            to.complete(&[Response::empty(sample.id)]);
+        }
+    });
+    let run = play_plan(&mut RealTime::new(Arc::new(system)), &settings, plan);
+    assert_eq!((run.record.missing(), run.record.failed.len()), (0, 0));
+    let all = || run.record.indices.iter().zip(turns(&run));
+    assert!(all().all(|(sample, turn)| turn.continues == matches!(sample, 0 | 3)));
+    assert!(run.record.indices.iter().all(|sample| matches!(sample, 0 | 1 | 3)));
+    assert_eq!(all().filter(|(sample, _)| **sample == 3).count(), 1);
+}
+
 #[test]
 fn a_load_that_cannot_play_the_sessions_is_refused() {
     let chains = chains(&[[0], [0]]);
@@ -216,7 +324,10 @@ fn a_load_that_cannot_play_the_sessions_is_refused() {
     let told = plan(&offline, &chains).unwrap_err();
     assert!(told.starts_with("expected scenario Server for sessions, found Offline"), "{told}");
     let poisson = plan(&settings(Arrivals::Poisson, 1), &chains).unwrap();
-    assert!(poisson.with_sessions(Arc::from([])).is_err());
+    assert!(poisson.clone().with_sessions(Arc::from([])).is_err());
+    let told = poisson.clone().with_tasks(2).unwrap_err();
+    assert!(told.starts_with("expected sessions of tasks with 2 turns each"), "{told}");
+    assert!(poisson.clone().with_tasks(0).is_err() && poisson.with_tasks(1).is_ok());
 }
 
 /// A closed network of a delay and one exponential server has the throughput of the machine-repair

@@ -402,7 +402,7 @@ fn a_session_is_played_whole_by_one_client_and_users_begin_one_after_the_other()
     assert_eq!(record.scheduled_at[..3], [0, 100_000_000, 200_000_000]);
     assert_eq!(record.indices[..3], [0, 4, 8]);
     let turns = record.sessions.unwrap().turns;
-    let first = |number| Turn { session: number, number: 0, turns: 4 };
+    let first = |number| Turn { session: number, number: 0, turns: 4, continues: false };
     assert_eq!(turns[..3], [first(0), first(1), first(2)]);
     // Turns of one session follow each other.
     for session in 0..3 {

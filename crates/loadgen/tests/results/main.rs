@@ -46,6 +46,7 @@ fn plan(load: Load) -> Plan {
         repetition: Repetition::Once,
         sessions: None,
         turn_interval: 0,
+        steps: 1,
         ramp: 0,
     }
 }

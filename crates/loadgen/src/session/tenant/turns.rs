@@ -19,7 +19,7 @@ impl Tenant {
         let Some(all) = all else { return self.generate() };
         let (share, own_sessions) = (self.share, shared(&all, self.deal));
         let is_once = self.plan.choice == SampleChoice::Unique;
-        let Plan { ramp, turn_interval: interval, .. } = *self.plan;
+        let Plan { ramp, turn_interval: interval, steps, .. } = *self.plan;
         let sessions = if let Some(places) = self.plan.in_flight() {
             // Users at an interval begin one after the other, so that their requests do.
             let spread = if ramp > 0 { ramp } else { interval };
@@ -36,7 +36,7 @@ impl Tenant {
             let own = own.map(|(_, at)| at).collect();
             Sessions::at_times(own_sessions, is_once, own)
         };
-        (self.sessions, self.pacing) = (Some(sessions), Pacing::Sessions);
+        (self.sessions, self.pacing) = (Some(sessions.with_tasks(steps)), Pacing::Sessions);
     }
 
     /// Returns whether a run of sessions, or of a fixed number of queries in flight, has lasted long

@@ -71,6 +71,7 @@ fn plan(load: Load) -> Plan {
         repetition: Repetition::Once,
         sessions: None,
         turn_interval: 0,
+        steps: 1,
         ramp: 0,
     }
 }

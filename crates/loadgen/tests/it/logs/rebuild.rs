@@ -155,6 +155,7 @@ fn plan(detail: &Detail) -> Plan {
         repetition: Repetition::Once,
         sessions: None,
         turn_interval: 0,
+        steps: 1,
         ramp: 0,
     }
 }
