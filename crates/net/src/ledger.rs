@@ -363,6 +363,8 @@ pub struct Entry {
     pub images: u16,
     /// Parts with output; 0 of a whole answer.
     pub parts: u32,
+    /// Calls of tools, in live sessions.
+    pub tool_calls: u32,
     /// Bytes of output.
     pub bytes: u32,
     /// Output tokens that did not come with the output of the stream.

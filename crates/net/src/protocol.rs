@@ -35,7 +35,7 @@ pub trait Protocol: Send + Sync {
     fn next_turn(&self, _sample: SampleIndex, _reply: &Reply) -> Option<NextTurn> {
         None
     }
-    /// Returns whether a turn follows a sample in its live session.
+    /// Returns whether a turn follows an answer to a sample that calls tools, in its live session.
     fn has_next_turn(&self, _sample: SampleIndex) -> bool {
         false
     }

@@ -11,6 +11,7 @@ use dyno_loadgen::record::Record;
 use dyno_loadgen::session::EndReason;
 use dyno_net::ledger::Entry;
 use dyno_results::summary::answers::{Answers, Tokens};
+use dyno_results::summary::sessions::TurnCounts;
 use dyno_results::summary::window::Window;
 use dyno_results::summary::{self, Cause, Reason, ReasonKind, Sessions};
 use dyno_results::units::count;
@@ -45,8 +46,10 @@ pub fn add(
     judge_tokens(test, &accounts, &tokens);
     judge_hidden_tokens(test, report, &accounts);
     let metrics = test.metrics.as_mut()?;
-    let input = |sample: usize| entries.get(sample).copied().flatten()?.input.map(u64::from);
-    metrics.sessions = Sessions::from_record(record, test.plan.percentile, &input);
+    let steps = report.run.plan.steps;
+    metrics.sessions = Sessions::from_record(record, test.plan.percentile, steps, &|sample| {
+        counts(entries, sample)
+    });
     metrics.answers = Some(accounts.answers(test.plan.percentile));
     metrics.token_count = metrics.token_count.or(tokens.output.map(u64::cast_signed));
     let has_any = tokens.input.is_some()
@@ -85,6 +88,16 @@ pub fn add(
     }
     let is_counted = record.tokens.is_empty() && metrics.token_count.is_some();
     is_counted.then(|| Record { tokens: accounts.output_column(), ..record.clone() })
+}
+
+/// Returns the counts of the answer to a sample.
+fn counts(entries: &[Option<Entry>], sample: usize) -> TurnCounts {
+    let entry = entries.get(sample).copied().flatten();
+    TurnCounts {
+        input_tokens: entry.and_then(|entry| entry.input).map(u64::from),
+        output_tokens: entry.and_then(|entry| entry.output).map(u64::from),
+        tool_calls: entry.map(|entry| entry.tool_calls.into()),
+    }
 }
 
 /// Adds the classes of the answers of a text server if every request failed on the wire, so that no answer

@@ -155,6 +155,7 @@ pub(super) fn seen_by_client(
     }
     if let Some(first) = outcomes.first_mut() {
         first.summary.notes.extend(tools_note(&seen));
+        judge_tools(&mut first.summary, &seen);
         first.summary.notes.extend(models_notes(&seen));
     }
     if remote.has_choices() {
@@ -218,6 +219,29 @@ fn tools_note(seen: &ClientStatistics) -> Option<String> {
         counted(calls, "call", "calls"),
         duration(mean.cast_signed())
     ))
+}
+
+/// Adds the calls that the client's tools got to the tasks of a test. A test whose tools all failed is
+/// not VALID.
+fn judge_tools(test: &mut summary::Test, seen: &ClientStatistics) {
+    let (calls, failed) = (seen.tool_calls, seen.failed_tool_calls);
+    if calls == 0 {
+        return;
+    }
+    let sessions = test.metrics.as_mut().and_then(|metrics| metrics.sessions.as_mut());
+    if let Some(tasks) = sessions.and_then(|sessions| sessions.tasks.as_mut()) {
+        (tasks.calls_answered, tasks.calls_failed) = (Some(calls), Some(failed));
+    }
+    if failed == calls {
+        let text = format!(
+            "Every call of a tool failed in the client ({}), so that the server got only errors as \
+             results. Check the command of tools=, which reads a call as JSON from its standard input.",
+            counted(calls, "call", "calls")
+        );
+        let reason = Reason::new(ReasonKind::Other, text).because_of(Cause::Client);
+        test.add_reason_after_failures(reason);
+        test.settle();
+    }
 }
 
 /// Returns what delayed the client in the last run of a test, for this process or for each worker.

@@ -105,7 +105,8 @@ pub(super) const OPENAI: SystemKind = SystemKind {
            --max-concurrency), and turns=LENGTHS if they are generated. models=A*3+B mixes models by \
            weight. tools=COMMAND runs a program for each call of a tool (its words, without a shell; \
            the call as JSON on its standard input, the result on its standard output; \
-           tools-limit=TIME, 30s). TIMES: TIME, TIME-TIME, \
+           tools-limit=TIME, 30s). steps=N continues a turn while the answers call tools, with at \
+           most N requests, each with the results after tools-delay=TIMES. TIMES: TIME, TIME-TIME, \
            normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA. LENGTHS: N, N-M, normal:MEAN:DEVIATION, \
            lognormal:MEDIAN:SIGMA",
     accepts: &[
@@ -498,6 +499,7 @@ impl Remote {
             }
             Some(sessions) => {
                 let plan = plan.with_sessions(sessions.chains.clone())?;
+                let plan = plan.with_tasks(sessions.steps)?;
                 match sessions.interval {
                     Some(interval) => plan.with_turn_interval(interval),
                     None => Ok(plan),

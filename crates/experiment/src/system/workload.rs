@@ -41,6 +41,7 @@ const KEYS: [&str; 31] = [
     "template",
     "think",
     "tools",
+    "tools-delay",
     "turns",
     "unique-prefix",
     "without",

@@ -349,7 +349,7 @@ pub fn sessions(address: &str, sessions: &str) {
     };
     let workload = made.workload().expect("a size below the limit");
     // So long that all are in progress at once, although few requests are.
-    let chains = workload.chains(Some(ThinkTimes(Lengths::Fixed(10_000_000))), 1);
+    let chains = workload.chains(Some(ThinkTimes(Lengths::Fixed(10_000_000))), None, 1);
     let protocol = Arc::new(openai::OpenAi::new(Arc::new(workload), whole_answers()));
     let options = Options { connections: CONCURRENCY, ..Options::default() };
     let (client, library) = client(protocol, address, options);

@@ -109,7 +109,7 @@ impl Requests {
         self.protocol.has_sessions()
     }
 
-    /// Returns whether a turn follows a sample in its session.
+    /// Returns whether a turn follows an answer to a sample that calls tools, in its session.
     pub(super) fn has_next_turn(&self, sample: SampleIndex) -> bool {
         self.protocol.has_next_turn(sample)
     }

@@ -35,6 +35,11 @@ impl WholeAnswer<'_> {
     pub(super) fn settle(self, shared: &Arc<ClientCore>, to: &Responder) {
         let mut entry = self.entry;
         let (job, node) = (self.job, self.node);
+        if let Some(reply) = self.reply.filter(|reply| !reply.calls.is_empty()) {
+            to.continue_task(job.id);
+            let calls = u32::try_from(reply.calls.len()).unwrap_or(u32::MAX);
+            entry.iter_mut().for_each(|entry| entry.tool_calls = calls);
+        }
         if let Some(reply) = self.reply.filter(|_| !to.is_over()) {
             let has_calls = !reply.calls.is_empty() && shared.requests.has_next_turn(job.index);
             match shared.options.tools.as_ref().filter(|_| has_calls) {

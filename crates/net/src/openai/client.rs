@@ -9,7 +9,7 @@ use super::answer::{in_band, without_choices};
 use super::builder::{AnswerBuilder, Form, is_cut_off, is_event};
 use super::demands::Demands;
 use super::form::{MARK, form_of, has_events, has_lines};
-use super::live::{LiveConversations, recorded};
+use super::live::{LiveConversations, goes_on_after_calls, recorded};
 use super::vectors::Expectation;
 use super::{Api, Input, Request as Body, body, error_words, transcription};
 use crate::ask::{HttpAnswer, ServerQuery};
@@ -290,8 +290,7 @@ impl Protocol for OpenAi {
     }
 
     fn has_next_turn(&self, sample: SampleIndex) -> bool {
-        let next = sample.checked_add(1).and_then(|next| recorded(&self.workload, next));
-        self.live.is_some() && next.is_some_and(|(turn, _)| turn > 0)
+        self.live.is_some() && goes_on_after_calls(&self.workload, sample)
     }
 
     fn has_sessions(&self) -> bool {

@@ -11,8 +11,17 @@ use crate::workload::{Conversation, RecordedTurn, Workload};
 
 /// The conversations of a workload as far as they are played.
 pub(super) struct LiveConversations {
-    /// By conversation: its messages up to the last request, as JSON with commas between them.
-    histories: Box<[Mutex<Vec<u8>>]>,
+    /// By conversation.
+    histories: Box<[Mutex<PlayedPart>]>,
+}
+
+/// The part of a conversation that is played.
+#[derive(Default)]
+struct PlayedPart {
+    /// Its messages up to the last request, as JSON with commas between them.
+    messages: Vec<u8>,
+    /// Calls of tools in the answers to its last turn.
+    calls: usize,
 }
 
 /// The messages of the turn after an answer.
@@ -39,53 +48,79 @@ impl LiveConversations {
     /// A recorded history is sent as it is. Otherwise the results of tools get the ids of the
     /// answer's calls, in their order. A result without a call is sent as text of the user, and a call
     /// without a recorded result gets an empty one, because servers refuse calls and results that do
-    /// not match.
+    /// not match. In a turn of several requests, each call takes the next recorded result.
     pub(super) fn continued(
         &self,
         workload: &Workload,
         sample: SampleIndex,
         reply: &Reply,
     ) -> Option<Continuation> {
-        let (number, turn) = place(workload, sample)?;
-        let conversation = &workload.conversations[number];
-        let mut history = self.histories[number].lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(next) = conversation.turns.get(turn + 1) else {
-            *history = Vec::new();
+        let (number, conversation) = conversation_of(workload, sample)?;
+        let mut played = self.histories[number].lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((next, is_step)) = conversation.next(sample as usize, !reply.calls.is_empty())
+        else {
+            *played = PlayedPart::default();
             return None;
         };
-        if turn == 0 {
+        let PlayedPart { messages: history, calls } = &mut *played;
+        let (turn, step) = conversation.place(sample as usize);
+        let turns = &conversation.turns;
+        if (turn, step) == (0, 0) {
             history.clear();
-            append(&mut history, &conversation.turns[0].messages);
+            append(history, &turns[0].messages);
         }
-        let has_other_tools = if next.recorded.is_empty() {
-            append(&mut history, &[assistant(reply)]);
-            let (messages, has_other_tools) = with_results(&next.messages, &reply.calls);
-            append(&mut history, &messages);
-            has_other_tools
+        if step == 0 {
+            *calls = 0;
+        }
+        let has_other_tools = if is_step {
+            let recorded = turns[turn].results.get(*calls..).unwrap_or_default();
+            let recorded = &recorded[..reply.calls.len().min(recorded.len())];
+            *calls += reply.calls.len();
+            append_live(history, reply, recorded)
+        } else if turns[turn + 1].recorded.is_empty() {
+            append_live(history, reply, &turns[turn + 1].messages)
         } else {
-            append(&mut history, &next.recorded);
+            append(history, &turns[turn + 1].recorded);
             false
         };
         let mut messages = Vec::with_capacity(history.len() + 2);
         messages.push(b'[');
-        messages.extend_from_slice(&history);
+        messages.extend_from_slice(history);
         messages.push(b']');
-        Some(Continuation { sample: sample + 1, messages, has_other_tools })
+        let sample = SampleIndex::try_from(next).unwrap_or(SampleIndex::MAX);
+        Some(Continuation { sample, messages, has_other_tools })
     }
 }
 
-/// Returns the conversation of a sample and the number of its turn.
-fn place(workload: &Workload, sample: SampleIndex) -> Option<(usize, usize)> {
-    let sample = sample as usize;
-    let after = workload.conversations.partition_point(|one: &Conversation| one.first <= sample);
+/// Returns the conversation of a sample, and its number.
+fn conversation_of(workload: &Workload, sample: SampleIndex) -> Option<(usize, &Conversation)> {
+    let all = &workload.conversations;
+    let after = all.partition_point(|one: &Conversation| one.first <= sample as usize);
     let number = after.checked_sub(1)?;
-    Some((number, sample - workload.conversations[number].first))
+    Some((number, &all[number]))
 }
 
-/// Returns the recorded messages of the turn of a sample.
+/// Returns the recorded messages of the turn of a sample, and the number of the sample in its
+/// conversation.
 pub(super) fn recorded(workload: &Workload, sample: SampleIndex) -> Option<(usize, &RecordedTurn)> {
-    let (number, turn) = place(workload, sample)?;
-    Some((turn, workload.conversations[number].turns.get(turn)?))
+    let (_, conversation) = conversation_of(workload, sample)?;
+    let (turn, _) = conversation.place(sample as usize);
+    Some((sample as usize - conversation.first, conversation.turns.get(turn)?))
+}
+
+/// Returns whether a turn follows an answer to a sample that calls tools.
+pub(super) fn goes_on_after_calls(workload: &Workload, sample: SampleIndex) -> bool {
+    let conversation = conversation_of(workload, sample);
+    conversation.is_some_and(|(_, conversation)| conversation.next(sample as usize, true).is_some())
+}
+
+/// Appends an answer and the messages after it. Returns whether their results of tools do not match the
+/// calls of the answer.
+fn append_live(history: &mut Vec<u8>, reply: &Reply, recorded: &[Value]) -> bool {
+    append(history, &[assistant(reply)]);
+    let (messages, has_other_tools) = with_results(recorded, &reply.calls);
+    append(history, &messages);
+    has_other_tools
 }
 
 fn append(history: &mut Vec<u8>, messages: &[Value]) {
@@ -205,6 +240,64 @@ mod tests {
         let after_two: Vec<Value> = recorded.as_array().unwrap()[..3].to_vec();
         assert_eq!(sent(std::slice::from_ref(&reply)), (after_two.into(), false));
         assert_eq!(sent(&[reply.clone(), reply]), (recorded.clone(), false));
+    }
+
+    #[test]
+    fn calls_of_a_task_take_the_recorded_results_in_order() {
+        let message = |role: &str, text: &str| json!({"role": role, "content": text});
+        let messages = [
+            message("user", "1"),
+            message("assistant", "x"),
+            message("tool", "r1"),
+            message("tool", "r2"),
+            message("tool", "r3"),
+            message("assistant", "y"),
+            message("user", "2"),
+        ];
+        let line = json!({"messages": messages}).to_string();
+        let rows = Format::JsonLines.rows(line.as_bytes()).unwrap();
+        let rows: Vec<_> = rows.collect::<Result<_, _>>().unwrap();
+        let workload = Workload::of_conversations(&rows, History::Live).unwrap();
+        let workload = workload.with_tasks(std::num::NonZero::new(4).unwrap()).unwrap();
+        let live = LiveConversations::new(&workload).unwrap();
+        let calls = |ids: &[&str]| Reply {
+            text: String::new(),
+            calls: ids.iter().map(|id| call(id)).collect(),
+        };
+        // Twice: nothing of the first time is left.
+        for _ in 0..2 {
+            let first = live.continued(&workload, 0, &calls(&["a", "b"])).unwrap();
+            assert_eq!((first.sample, first.has_other_tools), (1, false));
+            let second = live.continued(&workload, 1, &calls(&["c"])).unwrap();
+            assert_eq!((second.sample, second.has_other_tools), (2, false));
+            let answer = Reply { text: "done".into(), calls: Vec::new() };
+            let next = live.continued(&workload, 2, &answer).unwrap();
+            assert_eq!((next.sample, next.has_other_tools), (4, false));
+            let all: Value = serde_json::from_slice(&next.messages).unwrap();
+            let part = |m: &Value, name: &str| m[name].as_str().unwrap_or("-").to_owned();
+            let all = all.as_array().unwrap().iter();
+            let all: Vec<String> = all
+                .map(|m| ["role", "tool_call_id", "content"].map(|n| part(m, n)).join(" "))
+                .collect();
+            assert_eq!(
+                all,
+                [
+                    "user - 1",
+                    "assistant - -",
+                    "tool a r1",
+                    "tool b r2",
+                    "assistant - -",
+                    "tool c r3",
+                    "assistant - done",
+                    "user - 2",
+                ]
+            );
+            // The recording of the second turn has no result.
+            let other = live.continued(&workload, 4, &calls(&["d"])).unwrap();
+            assert_eq!((other.sample, other.has_other_tools), (5, true));
+            assert!(goes_on_after_calls(&workload, 6) && !goes_on_after_calls(&workload, 7));
+            assert!(live.continued(&workload, 7, &calls(&["e"])).is_none());
+        }
     }
 
     #[test]

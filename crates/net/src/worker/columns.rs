@@ -43,7 +43,9 @@ pub(super) fn columns(record: &Record) -> Vec<(Column, Vec<u8>)> {
 }
 
 fn turns(turns: &[Turn]) -> Vec<u8> {
-    let numbers = turns.iter().flat_map(|turn| [turn.session, turn.number, turn.turns]);
+    let numbers = turns
+        .iter()
+        .flat_map(|turn| [turn.session, turn.number, turn.turns, u32::from(turn.continues)]);
     numbers.flat_map(u32::to_le_bytes).collect()
 }
 
@@ -230,6 +232,7 @@ fn has_possible_turns(record: &Record, plan: &Plan) -> bool {
         let first = index.checked_sub(turn.number);
         (turn.session as usize) < most
             && turn.number < turn.turns
+            && (plan.steps > 1 || !turn.continues)
             && first.and_then(|first| turns.get(&first)) == Some(&(turn.turns as usize))
     };
     let mut times = played.ready_at.iter().chain([&played.ended_at]);
@@ -303,9 +306,12 @@ fn read_sessions(numbers: &[u64], turns: &[u8], ready_at: &[u8]) -> Option<Optio
         return is_empty.then_some(None);
     };
     let all = halves(turns)?;
-    let (turns, []) = all.as_chunks::<3>() else { return None };
-    let turn = |&[session, number, turns]: &[u32; 3]| Turn { session, number, turns };
-    let turns = turns.iter().map(turn).collect();
+    let (turns, []) = all.as_chunks::<4>() else { return None };
+    let turn = |&[session, number, turns, continues]: &[u32; 4]| {
+        let continues = [false, true].get(continues as usize)?;
+        Some(Turn { session, number, turns, continues: *continues })
+    };
+    let turns = turns.iter().map(turn).collect::<Option<_>>()?;
     let ready_at = words(ready_at)?;
     let played = PlayedSessions { turns, held, ended_at, ready_at, cancelled, cancelled_at_first };
     Some(Some(played))
@@ -373,7 +379,7 @@ mod tests {
         let chains = [0, 2].map(|first| Chain { first, thinks: [0, 0].into() });
         let plan = plan.with_sessions(chains.into()).unwrap();
         let is_possible = |index, session, number, turns| {
-            let turns = vec![Turn { session, number, turns }];
+            let turns = vec![Turn { session, number, turns, continues: false }];
             let sessions =
                 Some(PlayedSessions { turns, ready_at: vec![0], ..PlayedSessions::default() });
             let (issued_at, indices) = (vec![1], vec![index]);
@@ -393,7 +399,12 @@ mod tests {
         (queries, 1_usize..4, any::<bool>(), 0_u64..8).prop_map(|(queries, spq, tokens, end)| {
             let samples = queries.len() * spq;
             let column = |i: usize| if tokens { samples * i } else { 0 };
-            let turn = |session: u32| Turn { session, number: session ^ 1, turns: session + 1 };
+            let turn = |session: u32| Turn {
+                session,
+                number: session ^ 1,
+                turns: session + 1,
+                continues: session % 2 == 0,
+            };
             let mut responses = Responses::default();
             for sequence in (0..samples as u64).step_by(3) {
                 let data = [sequence as u8; 5];

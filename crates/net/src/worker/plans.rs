@@ -47,6 +47,8 @@ pub struct PlannedSessions {
     /// Time from when a turn was due to when the next turn of its user is, ns; 0 without users at an
     /// interval.
     pub interval: Nanos,
+    /// Turns that each task of a session has at most (>= 1).
+    pub steps: u32,
 }
 
 /// What a plan has besides its settings.
@@ -60,8 +62,9 @@ pub struct Additions {
 
 impl Additions {
     fn from_plan(plan: &Plan) -> Self {
-        let interval = plan.turn_interval;
-        let sessions = plan.sessions.clone().map(|chains| PlannedSessions { chains, interval });
+        let Plan { turn_interval: interval, steps, .. } = *plan;
+        let sessions =
+            plan.sessions.clone().map(|chains| PlannedSessions { chains, interval, steps });
         Self { ramp: plan.ramp, sessions }
     }
 
@@ -71,8 +74,10 @@ impl Additions {
         if self.ramp > 0 {
             plan = plan.with_ramp(self.ramp)?;
         }
-        let Some(PlannedSessions { chains, interval }) = &self.sessions else { return Ok(plan) };
-        let plan = plan.with_sessions(Arc::clone(chains))?;
+        let Some(PlannedSessions { chains, interval, steps }) = &self.sessions else {
+            return Ok(plan);
+        };
+        let plan = plan.with_sessions(Arc::clone(chains))?.with_tasks(*steps)?;
         if *interval > 0 { plan.with_turn_interval(*interval) } else { Ok(plan) }
     }
 }
@@ -173,13 +178,18 @@ mod tests {
         let plain = Plan::resolve(&settings, library).unwrap();
         let sent = plain.with_sessions(own.clone()).unwrap().with_turn_interval(70).unwrap();
         assert_eq!(load(&settings, library, &sent), None);
-        let arrived = |chains: &Arc<[Chain]>, interval| {
-            let sessions = Some(PlannedSessions { chains: chains.clone(), interval });
+        let arrived = |chains: &Arc<[Chain]>, interval, steps, sent: &Plan| {
+            let sessions = Some(PlannedSessions { chains: chains.clone(), interval, steps });
             let additions = Additions { ramp: 0, sessions };
-            plan(&pairs(&settings), None, &additions, library, &hash(&sent))
+            plan(&pairs(&settings), None, &additions, library, &hash(sent))
         };
-        assert_eq!(arrived(&own, 70), Ok(sent.clone()));
-        assert_eq!(arrived(&own, 0), Err(PlanError::Other));
-        assert_eq!(arrived(&other, 70), Err(PlanError::Other));
+        assert_eq!(arrived(&own, 70, 1, &sent), Ok(sent.clone()));
+        assert_eq!(arrived(&own, 0, 1, &sent), Err(PlanError::Other));
+        assert_eq!(arrived(&other, 70, 1, &sent), Err(PlanError::Other));
+        let plain = Plan::resolve(&settings, library).unwrap();
+        let tasks = plain.with_sessions(own.clone()).unwrap().with_tasks(3).unwrap();
+        assert_eq!(load(&settings, library, &tasks), None);
+        assert_eq!(arrived(&own, 0, 3, &tasks), Ok(tasks.clone()));
+        assert_eq!(arrived(&own, 0, 1, &tasks), Err(PlanError::Other));
     }
 }

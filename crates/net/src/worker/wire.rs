@@ -287,7 +287,7 @@ pub enum Column {
     Responses = 8,
     /// Not a column: the report of the rig, in one piece.
     Report = 9,
-    /// Session, number and turns of each query that is a turn.
+    /// Session, number and turns of each query that is a turn, and whether its task goes on.
     Turns = 10,
     /// When each query that is a turn could be issued at the earliest.
     ReadyAt = 11,

@@ -25,6 +25,8 @@ pub struct Conversation {
     pub first: usize,
     /// Its turns (>= 1).
     pub turns: Vec<RecordedTurn>,
+    /// Requests, and samples, that each turn has at most (>= 1); see [`Workload::with_tasks`].
+    pub steps: usize,
 }
 
 /// Answers that the requests of later turns contain.
@@ -58,6 +60,10 @@ pub struct RecordedTurn {
     pub recorded: Vec<Value>,
     /// Time from the answer before it to this turn, ns, if recorded.
     pub think: Option<Nanos>,
+    /// Recorded results of tools that the turn calls, in order; see [`Workload::with_tasks`].
+    pub results: Vec<Value>,
+    /// Times from the answers that call tools to the requests with their results, ns, if recorded.
+    pub result_thinks: Vec<Option<Nanos>>,
 }
 
 /// Times from an answer to the next turn of its session, in us.
@@ -214,24 +220,34 @@ impl Workload {
         };
         self.prompts.extend(turns.iter().map(prompt));
         let turns = turns.into_iter().map(|turn| turn.turn).collect();
-        self.conversations.push(Conversation { first, turns });
+        self.conversations.push(Conversation { first, turns, steps: 1 });
         self.sessions += 1;
     }
 
-    /// Returns the sessions for a plan. Turns without a recorded think time get one of `think`.
+    /// Returns the sessions for a plan. Turns without a recorded think time get one of `think`, and
+    /// further requests of a turn without one get one of `tools_delay`.
     #[must_use]
-    pub fn chains(&self, think: Option<ThinkTimes>, seed: u64) -> Arc<[Chain]> {
+    pub fn chains(
+        &self,
+        think: Option<ThinkTimes>,
+        tools_delay: Option<ThinkTimes>,
+        seed: u64,
+    ) -> Arc<[Chain]> {
         let mut rng = Mt19937::new(!seed);
+        let mut draw = |recorded: Option<Nanos>, times: Option<ThinkTimes>| {
+            recorded.or_else(|| times.map(|times| times.draw(&mut rng))).unwrap_or(0)
+        };
         let chain = |conversation: &Conversation| {
-            let mut think_of = |(number, turn): (usize, &RecordedTurn)| match (turn.think, think) {
-                _ if number == 0 => 0,
-                (Some(recorded), _) => recorded,
-                (None, Some(think)) => think.draw(&mut rng),
-                (None, None) => 0,
-            };
+            let mut thinks = Vec::new();
+            for (number, turn) in conversation.turns.iter().enumerate() {
+                thinks.push(if number == 0 { 0 } else { draw(turn.think, think) });
+                for step in 0..conversation.steps - 1 {
+                    let recorded = turn.result_thinks.get(step).copied().flatten();
+                    thinks.push(draw(recorded, tools_delay));
+                }
+            }
             let first = u32::try_from(conversation.first).unwrap_or(u32::MAX);
-            let thinks = conversation.turns.iter().enumerate().map(&mut think_of).collect();
-            Chain { first, thinks }
+            Chain { first, thinks: thinks.into() }
         };
         self.conversations.iter().map(chain).collect()
     }
@@ -459,7 +475,7 @@ mod tests {
         assert_eq!((workload.sessions, workload.prompts.len()), (4, 6));
         assert_eq!(workload.prompts[5].max_tokens, Some(9));
         assert_eq!(workload.remarks, ["1 row has no user message and is left out."]);
-        let chains = workload.chains(None, 1);
+        let chains = workload.chains(None, None, 1);
         assert_eq!((chains[2].first, &*chains[2].thinks), (3, &[0, 1_500 * MILLISECOND][..]));
     }
 
@@ -534,7 +550,7 @@ mod tests {
         assert_eq!(said(&workload, 0), ["user:2"]);
         assert_eq!(said(&workload, 1), ["user:1", "user:3"]);
         assert_eq!(workload.arrivals.as_deref(), Some(&[0, 1_500 * MILLISECOND][..]));
-        let chains = workload.chains(Some(ThinkTimes(Lengths::Fixed(7))), 1);
+        let chains = workload.chains(Some(ThinkTimes(Lengths::Fixed(7))), None, 1);
         assert_eq!(chains[1].thinks[1], 250 * MILLISECOND);
         let remarks = workload.remarks.join(" ");
         assert!(remarks.contains("recorded times of 1 later turns are not used"), "{remarks}");
@@ -576,7 +592,7 @@ mod tests {
         let few = SyntheticConversations { count: 2, ..made }.workload().unwrap();
         assert_eq!(few.conversations[..], workload.conversations[..2]);
         let think = ThinkTimes(Lengths::Uniform(5, 9));
-        let chains = workload.chains(Some(think), 3);
+        let chains = workload.chains(Some(think), None, 3);
         let all = chains.iter().flat_map(|chain| chain.thinks[1..].iter());
         assert!(all.clone().count() > 4 && all.clone().all(|ns| (5_000..=9_000).contains(ns)));
     }

@@ -10,6 +10,7 @@ mod read;
 pub mod recordings;
 mod rows;
 mod synthetic;
+mod tasks;
 mod trace;
 
 use std::num::NonZero;
@@ -83,12 +84,14 @@ impl Prompt {
 
 impl Workload {
     /// Returns what is sent for a sample, as JSON: its text, its messages, or for a turn of a live
-    /// conversation the messages since the last answer.
+    /// conversation the messages since the last answer. Null for a request with results of tools, which
+    /// are only known in the run.
     #[must_use]
     pub fn input_json(&self, sample: usize) -> Value {
         let after = self.conversations.partition_point(|one| one.first <= sample);
         if let Some(conversation) = after.checked_sub(1).and_then(|at| self.conversations.get(at)) {
-            let turn = conversation.turns.get(sample - conversation.first);
+            let (turn, step) = conversation.place(sample);
+            let turn = conversation.turns.get(turn).filter(|_| step == 0);
             return turn.map_or(Value::Null, |turn| turn.messages.clone().into());
         }
         self.prompts.get(sample).map_or(Value::Null, |prompt| prompt.input.to_json())

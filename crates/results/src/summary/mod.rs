@@ -23,6 +23,7 @@ mod requirement;
 mod saturated;
 pub mod server_metrics;
 pub mod sessions;
+pub mod tasks;
 mod verdict;
 pub mod window;
 

@@ -16,6 +16,7 @@ use super::metrics::{
     Bound, Conditions, Distribution, ENDED_ABORTED, ENDED_LOST, EarlyStopping, Estimate, Failed,
     Intervals, Metrics, OverBound, Rates, TokenRates,
 };
+use super::sessions::TurnCounts;
 
 impl Metrics {
     /// Returns the numbers of a run that ended with `ended` and lasted `lasted_ns`.
@@ -58,7 +59,9 @@ impl Metrics {
             token_count: plan.measures_tokens().then_some(m.token_count),
             answers: None,
             tokens: None,
-            sessions: Sessions::from_record(record, plan.percentile(), &|_| None),
+            sessions: Sessions::from_record(record, plan.percentile(), plan.steps, &|_| {
+                TurnCounts::default()
+            }),
             distributions: Vec::new(),
             stages: Vec::new(),
             models: Vec::new(),

@@ -5,6 +5,7 @@ use dyno_loadgen::record::{Record, Turn};
 use serde::{Deserialize, Serialize};
 
 use super::metrics::Distribution;
+use super::tasks::{TaskReader, Tasks, TurnEnd};
 use crate::units::{count, counted, duration};
 
 /// Sessions of a run. A turn is due when the previous turn is answered and its think time has
@@ -21,9 +22,13 @@ pub struct Sessions {
     pub aborted: u64,
     /// sessions that ended because the client cancelled a turn
     pub cancelled: u64,
+    /// sessions that ended because a task had no answer after its maximum of requests; absent without
+    /// tasks
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at_limit: Option<u64>,
     /// sessions that the end of the run cut off
     pub cut_off: u64,
-    /// turns not sent because an earlier turn failed
+    /// turns not sent because an earlier turn failed; in sessions of tasks: tasks not begun
     pub turns_not_sent: u64,
     /// sessions that were due while all sessions were in progress; they started later or never
     pub held: u64,
@@ -34,6 +39,20 @@ pub struct Sessions {
     pub turns: Option<f64>,
     /// figures by turn number; the last entry contains all further turns
     pub by_turn: Vec<TurnFigures>,
+    /// tasks, if turns go on while answers call tools; otherwise absent
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<Tasks>,
+}
+
+/// Counts of the answer to a turn, as far as they are known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TurnCounts {
+    /// Input tokens, as the server counts them.
+    pub input_tokens: Option<u64>,
+    /// Output tokens.
+    pub output_tokens: Option<u64>,
+    /// Calls of tools.
+    pub tool_calls: Option<u64>,
 }
 
 /// Figures of the turns with one number.
@@ -63,66 +82,37 @@ const MOST_TURNS: usize = 20;
 
 impl Sessions {
     /// Returns the sessions of a run, with `target` as the percentile that it is judged at; `None` if
-    /// its queries are independent. `input_tokens` returns those of a sample, if known.
+    /// its queries are independent. Their tasks have up to `steps` turns (>= 1). `counts` returns those of
+    /// the answer to a sample.
     pub fn from_record(
         record: &Record,
         target: f64,
-        input_tokens: &dyn Fn(usize) -> Option<u64>,
+        steps: u32,
+        counts: &dyn Fn(usize) -> TurnCounts,
     ) -> Option<Self> {
         let played = record.sessions.as_ref()?;
         let mut failed: Vec<u64> = record.failed.iter().map(|(sample, _)| *sample).collect();
         failed.sort_unstable();
         let is_failed = |query: usize| failed.binary_search(&(query as u64)).is_ok();
-        let done = |query: usize| record.completed_at.get(query).copied().filter(|&at| at != 0);
-        let mut found = Self { held: played.held, ..Self::default() };
-        let mut spans = Vec::new();
-        let mut turns_of_completed = 0;
-        // By session: when its first turn was due.
-        let mut began: Vec<Option<Nanos>> = Vec::new();
-        let mut ended = 0;
-        let mut rows: Vec<TurnTimes> = Vec::new();
+        let stamp =
+            |column: &[Nanos], query: usize| column.get(query).copied().filter(|&at| at != 0);
+        let mut tasks = TaskReader::new(steps);
+        let mut reader = SessionReader::new(steps);
         for (query, turn) in played.turns.iter().enumerate() {
             let due = record.scheduled(query);
-            if turn.number == 0 {
-                let session = turn.session as usize;
-                began.resize(began.len().max(session + 1), None);
-                began[session] = Some(due);
-                found.started += 1;
-            }
-            // The session may have begun in the ramp, which is not measured.
-            let begin = began.get(turn.session as usize).copied().flatten();
-            let row = (turn.number as usize).min(MOST_TURNS - 1);
-            if rows.len() <= row {
-                rows.resize_with(row + 1, TurnTimes::default);
-            }
-            rows[row].add(turn, row);
-            let Some(at) = done(query) else { continue };
-            if is_failed(query) && begin.is_none() {
-                continue;
-            }
-            if is_failed(query) {
-                found.aborted += 1;
-                found.turns_not_sent += u64::from(turn.turns - turn.number - 1);
-                ended += 1;
-                continue;
-            }
-            let first = record.first_token_at.get(query).copied().filter(|&at| at != 0);
-            rows[row].answered(at.saturating_sub(due), first.map(|at| at.saturating_sub(due)));
-            rows[row].add_input(input_tokens(query));
-            if let Some(begin) = begin.filter(|_| turn.number + 1 == turn.turns) {
-                spans.push(at.saturating_sub(begin));
-                turns_of_completed += u64::from(turn.turns);
-                found.completed += 1;
-                ended += 1;
-            }
+            let end = match stamp(&record.completed_at, query) {
+                None => TurnEnd::Open,
+                Some(_) if is_failed(query) => TurnEnd::Failed,
+                Some(at) => TurnEnd::Answered { at, counts: counts(query) },
+            };
+            tasks.iter_mut().for_each(|tasks| tasks.add(turn, due, end));
+            reader.add(turn, due, end, stamp(&record.first_token_at, query));
         }
-        found.cut_off = found.started.saturating_sub(ended + played.cancelled);
+        let mut found = reader.finish(target, played.cancelled);
+        found.held = played.held;
         found.started += played.cancelled_at_first;
         found.cancelled = played.cancelled + played.cancelled_at_first;
-        let completed = found.completed;
-        found.turns = (completed > 0).then(|| turns_of_completed as f64 / completed as f64);
-        found.duration_ns = Distribution::from_times(spans, target);
-        found.by_turn = (1..).zip(rows).map(|(number, row)| row.figures(number, target)).collect();
+        found.tasks = tasks.map(|tasks| tasks.finish(target));
         Some(found)
     }
 
@@ -136,6 +126,7 @@ impl Sessions {
         let others = [
             (self.aborted, "ended by a failed turn"),
             (self.cancelled, "ended by a cancelled turn"),
+            (self.at_limit.unwrap_or(0), "ended by a task without an answer"),
             (self.cut_off, "cut off by the end of the run"),
             (self.held, "due while all sessions were in progress"),
             (self.turns_not_sent, "turns not sent after a failure"),
@@ -151,6 +142,7 @@ impl Sessions {
                 duration(times.p90)
             ));
         }
+        lines.extend(self.tasks.iter().flat_map(Tasks::lines));
         lines
     }
 }
@@ -160,6 +152,89 @@ impl TurnFigures {
     pub fn name(&self) -> String {
         let later = if self.and_later { " and later" } else { "" };
         format!("{}{later}", self.turn)
+    }
+}
+
+/// Reader of the turns of a run, in the order of their issue.
+#[derive(Debug, Default)]
+struct SessionReader {
+    steps: u32,
+    found: Sessions,
+    /// By session: when its first turn was due, and its turns so far. `None` if it began before the
+    /// record.
+    begun: Vec<Option<(Nanos, u64)>>,
+    /// Sessions that came to an end.
+    ended: u64,
+    spans: Vec<Nanos>,
+    turns_of_completed: u64,
+    rows: Vec<TurnTimes>,
+}
+
+impl SessionReader {
+    /// Returns a reader of sessions with tasks of up to `steps` turns (>= 1).
+    fn new(steps: u32) -> Self {
+        let at_limit = (steps > 1).then_some(0);
+        Self { steps, found: Sessions { at_limit, ..Sessions::default() }, ..Self::default() }
+    }
+
+    /// Adds a turn that was due at a time, ns, and had its first token at another one.
+    fn add(&mut self, turn: &Turn, due: Nanos, end: TurnEnd, first_token: Option<Nanos>) {
+        let session = turn.session as usize;
+        if turn.number == 0 {
+            self.begun.resize(self.begun.len().max(session + 1), None);
+            self.begun[session] = Some((due, 0));
+            self.found.started += 1;
+        }
+        let row = (turn.number as usize).min(MOST_TURNS - 1);
+        if self.rows.len() <= row {
+            self.rows.resize_with(row + 1, TurnTimes::default);
+        }
+        let row_times = &mut self.rows[row];
+        row_times.add(turn, row);
+        if let TurnEnd::Answered { at, counts } = end {
+            let first = first_token.map(|at| at.saturating_sub(due));
+            row_times.answered(at.saturating_sub(due), first);
+            row_times.add_input(counts.input_tokens);
+        }
+        // The session may have begun in the ramp, which is not measured.
+        let Some(Some((begin, turns))) = self.begun.get_mut(session) else { return };
+        *turns += 1;
+        let (task, tasks) = (turn.number / self.steps, turn.turns / self.steps);
+        let is_last_step = turn.number % self.steps + 1 == self.steps;
+        match end {
+            TurnEnd::Failed => {
+                self.found.aborted += 1;
+                self.found.turns_not_sent += u64::from(tasks.saturating_sub(task + 1));
+                self.ended += 1;
+            }
+            TurnEnd::Answered { .. } if turn.continues && is_last_step => {
+                self.found.at_limit.iter_mut().for_each(|sessions| *sessions += 1);
+                self.ended += 1;
+            }
+            TurnEnd::Answered { at, .. } if !turn.continues && task + 1 == tasks => {
+                self.spans.push(at.saturating_sub(*begin));
+                self.turns_of_completed += *turns;
+                self.found.completed += 1;
+                self.ended += 1;
+            }
+            TurnEnd::Answered { .. } | TurnEnd::Open => {}
+        }
+    }
+
+    /// Returns the sessions, of which the client cancelled some, with `target` as the percentile that
+    /// the run is judged at.
+    fn finish(self, target: f64, cancelled: u64) -> Sessions {
+        let completed = self.found.completed;
+        let turns = self.turns_of_completed as f64 / completed as f64;
+        let rows = (1..).zip(self.rows).map(|(number, row)| row.figures(number, target));
+        Sessions {
+            cut_off: self.found.started.saturating_sub(self.ended + cancelled),
+            turns: (completed > 0).then_some(turns),
+            duration_ns: Distribution::from_times(self.spans, target),
+            // Tasks that end early do not use the numbers of their further turns.
+            by_turn: rows.filter(|row| self.steps == 1 || row.issued > 0).collect(),
+            ..self.found
+        }
     }
 }
 
@@ -212,7 +287,7 @@ mod tests {
     use super::*;
 
     fn turn(session: u32, number: u32, turns: u32) -> Turn {
-        Turn { session, number, turns }
+        Turn { session, number, turns, continues: false }
     }
 
     #[test]
@@ -236,8 +311,11 @@ mod tests {
             sessions: Some(PlayedSessions { turns, held: 1, ..PlayedSessions::default() }),
             ..Record::default()
         };
-        let tokens = |sample: usize| Some(10 * sample as u64).filter(|_| sample != 4);
-        let found = Sessions::from_record(&record, 0.9, &tokens).unwrap();
+        let tokens = |sample: usize| {
+            let input_tokens = Some(10 * sample as u64).filter(|_| sample != 4);
+            TurnCounts { input_tokens, ..TurnCounts::default() }
+        };
+        let found = Sessions::from_record(&record, 0.9, 1, &tokens).unwrap();
         assert_eq!((found.started, found.completed, found.aborted), (3, 1, 1));
         assert_eq!((found.turns_not_sent, found.cut_off, found.held), (2, 1, 1));
         assert_eq!(found.duration_ns.unwrap().max, 50);
@@ -251,7 +329,47 @@ mod tests {
             "3 sessions begun, 1 completed, 1 ended by a failed turn, 1 cut off by the end of the \
              run, 1 due while all sessions were in progress, 2 turns not sent after a failure"
         );
-        assert!(Sessions::from_record(&Record::default(), 0.9, &tokens).is_none());
+        assert!(found.tasks.is_none() && found.at_limit.is_none());
+        assert!(Sessions::from_record(&Record::default(), 0.9, 1, &tokens).is_none());
+    }
+
+    #[test]
+    fn sessions_of_tasks_end_with_their_last_answer_or_at_a_limit() {
+        let task = |session, number, continues| Turn { continues, ..turn(session, number, 6) };
+        // Two tasks of up to three turns. Session 0 is completed in three turns, 1 ends at the limit of
+        // its first task, 2 fails in its first task, and the tools of 3 run at the end of the run.
+        let turns = vec![
+            task(0, 0, true),
+            task(1, 0, true),
+            task(0, 1, false),
+            task(1, 1, true),
+            task(0, 3, false),
+            task(1, 2, true),
+            task(2, 0, true),
+            task(3, 0, true),
+        ];
+        let record = Record {
+            samples_per_query: 1,
+            issued_at: (0..8).map(|query| 10 * query).collect(),
+            completed_at: (1..9).map(|query| 10 * query).collect(),
+            failed: vec![(6, Failure::Internal)],
+            sessions: Some(PlayedSessions { turns, ..PlayedSessions::default() }),
+            ..Record::default()
+        };
+        let found = Sessions::from_record(&record, 0.9, 3, &|_| TurnCounts::default()).unwrap();
+        assert_eq!((found.started, found.completed, found.at_limit), (4, 1, Some(1)));
+        // The second task of session 2 was not begun.
+        assert_eq!((found.aborted, found.turns_not_sent, found.cut_off), (1, 1, 1));
+        assert_eq!((found.turns, found.duration_ns.unwrap().max), (Some(3.0), 50));
+        let turns: Vec<(u64, u64)> =
+            found.by_turn.iter().map(|row| (row.turn, row.issued)).collect();
+        assert_eq!(turns, [(1, 4), (2, 2), (3, 1), (4, 1)]);
+        let tasks = found.tasks.as_ref().unwrap();
+        assert_eq!((tasks.started, tasks.answered, tasks.at_limit), (5, 2, 1));
+        assert_eq!((tasks.failed, tasks.unfinished), (1, 1));
+        let lines = found.lines().join("\n");
+        assert!(lines.contains("1 ended by a task without an answer"), "{lines}");
+        assert!(lines.contains("5 tasks begun, 2 answered"), "{lines}");
     }
 
     #[test]
@@ -264,7 +382,7 @@ mod tests {
             sessions: Some(PlayedSessions { turns, ..PlayedSessions::default() }),
             ..Record::default()
         };
-        let found = Sessions::from_record(&record, 0.9, &|_| None).unwrap();
+        let found = Sessions::from_record(&record, 0.9, 1, &|_| TurnCounts::default()).unwrap();
         let last = found.by_turn.last().unwrap();
         assert_eq!((found.by_turn.len(), last.issued), (20, 11));
         assert_eq!((last.name(), found.by_turn[0].name()), ("20 and later".into(), "1".into()));

@@ -25,7 +25,7 @@ impl Metric {
 }
 
 /// All metrics.
-pub const METRICS: [Metric; 30] = [
+pub const METRICS: [Metric; 31] = [
     Metric {
         name: "latency",
         keys: &["latency_ns"],
@@ -386,6 +386,27 @@ pub const METRICS: [Metric; 30] = [
                the number of the turn. A turn is due when the previous answer is complete and the \
                think time is over; latencies count from then. duration_ns is the time from the due \
                time of the first turn to the last answer.",
+        elsewhere: "",
+    },
+    Metric {
+        name: "tasks of sessions",
+        keys: &[
+            "tasks",
+            "max_steps",
+            "at_limit",
+            "unfinished",
+            "steps",
+            "tool_calls",
+            "output_tokens",
+            "calls_answered",
+            "calls_failed",
+        ],
+        what: "turns that go on while answers call tools (steps=N), by how they ended: answered \
+               (by an answer without calls), at_limit (no such answer within max_steps requests), \
+               failed, or unfinished. duration_ns is the time from the due time of the first \
+               request to the last answer of answered tasks, tools included; steps, tool_calls and \
+               tokens are sums over the requests of an answered task. calls_answered and \
+               calls_failed count the calls that tools=COMMAND got in the whole run.",
         elsewhere: "",
     },
     Metric {

@@ -55,7 +55,8 @@ impl Remote {
     pub fn planned_sessions(&self) -> Option<PlannedSessions> {
         let sessions = self.sessions.as_ref()?;
         let interval = sessions.interval.unwrap_or(0);
-        Some(PlannedSessions { chains: sessions.chains.clone(), interval })
+        let (chains, steps) = (sessions.chains.clone(), sessions.steps);
+        Some(PlannedSessions { chains, interval, steps })
     }
 
     /// Checks that a recorded trace lasts as long as the run must.

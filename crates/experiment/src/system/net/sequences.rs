@@ -35,7 +35,7 @@ pub struct Sequences {
 pub fn sequences(given: &mut SpecKeys, run: &RunOptions) -> Result<Option<Sequences>, Failure> {
     let count: Option<usize> = given.read_as("sequences")?;
     let steps: Option<Lengths> = given.read_as("steps")?;
-    let think = sessions::think(given)?;
+    let think = sessions::times(given, "think")?;
     let Some(count) = count else {
         for (key, is_given) in [("steps", steps.is_some()), ("think", think.is_some())] {
             if is_given {
@@ -95,7 +95,7 @@ impl Sequences {
         // JSON represents exactly.
         let id = u64::from(std::process::id() % (1 << 20)) << 32 | 1;
         let played = PlayedSequences::new(id, chains.clone());
-        Ok((Sessions { chains, is_once: false, interval: None }, played))
+        Ok((Sessions { chains, is_once: false, interval: None, steps: 1 }, played))
     }
 
     /// Returns a protocol that plays the sequences, with their sessions, and adds a remark.

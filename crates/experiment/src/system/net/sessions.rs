@@ -1,5 +1,6 @@
 //! Sessions with live answers, as keys of a specification ask for them.
 
+use std::num::NonZero;
 use std::sync::Arc;
 
 use dyno_loadgen::clock::Nanos;
@@ -22,13 +23,89 @@ pub struct Sessions {
     /// Time between the due times of a user's requests, ns; `None` if turns are due after the answer
     /// before them.
     pub interval: Option<Nanos>,
+    /// Requests that each turn has at most, because its answers call tools (>= 1).
+    pub steps: u32,
 }
 
 /// Default number of turns of a session that is made up.
 const TURNS: Lengths = Lengths::Fixed(3);
 
-/// Describes conversations with so many turns in all.
-fn remark_on_history(conversations: usize, turns: usize, history: History) -> String {
+/// Keys of turns: when their requests are sent, and how many there are.
+struct TurnKeys {
+    think: Option<ThinkTimes>,
+    /// Time between the due times of a user's requests, ns.
+    interval: Option<Nanos>,
+    /// Requests that a turn has at most, because its answers call tools.
+    steps: Option<NonZero<u32>>,
+    /// Times from answers that call tools to the requests with the results.
+    tools_delay: Option<ThinkTimes>,
+}
+
+impl TurnKeys {
+    fn take(given: &mut SpecKeys) -> Result<Self, Failure> {
+        let steps: Option<NonZero<u32>> = given.read_as("steps")?;
+        if steps.is_some_and(|steps| steps.get() == 1) {
+            let why = "expected at least 2 requests, found `1`; without steps, each turn has one";
+            return Err(given.wrong("steps", why));
+        }
+        let (think, interval) = (times(given, "think")?, interval(given)?);
+        Ok(Self { think, interval, steps, tools_delay: times(given, "tools-delay")? })
+    }
+
+    /// Returns the first of the keys that is given.
+    fn first(&self) -> Option<&'static str> {
+        let keys = [
+            ("think", self.think.is_some()),
+            ("every", self.interval.is_some()),
+            ("steps", self.steps.is_some()),
+            ("tools-delay", self.tools_delay.is_some()),
+        ];
+        keys.into_iter().find(|(_, is_given)| *is_given).map(|(key, _)| key)
+    }
+
+    /// Rejects keys that exclude each other, and those without effect.
+    fn check(&self, given: &SpecKeys, history: History) -> Result<(), Failure> {
+        let has_steps = self.steps.is_some();
+        if self.interval.is_some() && self.think.is_some() {
+            let why = "turns are due at an interval, or after a think time; remove every or think";
+            return Err(given.wrong("every", why));
+        }
+        if self.interval.is_some() && has_steps {
+            let why = "requests with results of tools have no interval; remove every or steps";
+            return Err(given.wrong("every", why));
+        }
+        if self.tools_delay.is_some() && !has_steps {
+            return Err(given.wrong("tools-delay", "it belongs to steps; add steps=N"));
+        }
+        if has_steps && history == History::Recorded {
+            let why = "has no effect: history=recorded sends the recorded answers and results; \
+                       remove one of the two";
+            return Err(given.wrong("steps", why));
+        }
+        Ok(())
+    }
+
+    /// Returns the conversations with the requests of their turns.
+    fn with_steps(&self, given: &SpecKeys, workload: Workload) -> Result<Workload, Failure> {
+        let Some(steps) = self.steps else { return Ok(workload) };
+        let mut workload = workload.with_tasks(steps).map_err(|why| given.wrong("steps", why))?;
+        if !given.has("tools") && !workload.has_results() {
+            let why = "expected tools that answer calls, found none; add tools=COMMAND, or --data \
+                       with recorded results (messages with the role tool)";
+            return Err(given.wrong("steps", why));
+        }
+        workload.remarks.push(format!(
+            "A turn goes on while the answers call tools, with at most {steps} requests. An answer \
+             without calls ends it."
+        ));
+        Ok(workload)
+    }
+}
+
+/// Describes conversations.
+fn remark_on_history(workload: &Workload, history: History) -> String {
+    let conversations = workload.conversations.len();
+    let turns: usize = workload.conversations.iter().map(|one| one.turns.len()).sum();
     let turns = turns as f64 / conversations as f64;
     let answers = match history {
         History::Live => "the server's own",
@@ -49,16 +126,16 @@ pub fn sessions(
     run: &RunOptions,
     api: Option<Api>,
 ) -> Result<Option<(Workload, Sessions)>, Failure> {
-    let (think, interval) = (think(given)?, interval(given)?);
-    let pauses = (think.is_some(), interval.is_some());
+    let keys = TurnKeys::take(given)?;
     let history: Option<History> = given.read_as("history")?;
-    let Some(is_once) = mode(given, pauses)? else {
+    let Some(is_once) = mode(given, &keys)? else {
         return match history {
             Some(_) => Err(given.wrong("history", "it belongs to sessions; add sessions=live")),
             None => Ok(None),
         };
     };
     let history = history.unwrap_or_default();
+    keys.check(given, history)?;
     let turns: Option<Lengths> = given.read_as("turns")?;
     if api.is_some_and(|api| api != Api::Chat) {
         return Err(given.wrong("sessions", "conversations always use chat; remove api and chat"));
@@ -68,7 +145,7 @@ pub fn sessions(
             return Err(given.wrong(key, "messages of sessions cannot be changed; remove it"));
         }
     }
-    if think.is_some() && matches!(turns, Some(Lengths::Fixed(1))) {
+    if keys.think.is_some() && matches!(turns, Some(Lengths::Fixed(1))) {
         let why =
             "has no effect: conversations of one turn have no pause; remove it, or raise turns";
         return Err(given.wrong("think", why));
@@ -76,43 +153,52 @@ pub fn sessions(
     reject_others(run, "sessions=live")?;
     check_history(given, run, history)?;
     let seed = run.seed_of(RandomStream::Sessions);
-    let mut workload = match prompts::rows_of(run)? {
-        Some(_) if turns.is_some() => {
-            return Err(given.wrong("turns", "--data has the turns; remove it"));
-        }
-        Some(rows) => {
-            let output: Option<Lengths> = given.read_as("output")?;
-            let path = run.data.first().map(|(_, path)| path.display().to_string());
-            let mut workload = Workload::of_conversations(&rows, history).map_err(|error| {
-                Failure::set_up(format!("{}: {error}", path.unwrap_or_default()))
-            })?;
-            match output {
-                None => {}
-                Some(Lengths::Fixed(most)) => {
-                    workload.prompts.iter_mut().for_each(|turn| turn.max_tokens = Some(most));
-                }
-                Some(_) => {
-                    let why = "use one number for conversations from a file";
-                    return Err(given.wrong("output", why));
-                }
-            }
-            workload
-        }
-        None => SyntheticConversations {
+    let workload = conversations(given, run, history, turns)?;
+    let mut workload = keys.with_steps(given, workload)?;
+    let chains = workload.chains(keys.think, keys.tools_delay, seed);
+    workload.remarks.push(remark_on_history(&workload, history));
+    workload.remarks.extend(keys.interval.map(remark_on_interval));
+    let (interval, steps) = (keys.interval, keys.steps.map_or(1, NonZero::get));
+    Ok(Some((workload, Sessions { chains, is_once, interval, steps })))
+}
+
+/// Returns the conversations of the data, or generated ones with `turns`.
+fn conversations(
+    given: &mut SpecKeys,
+    run: &RunOptions,
+    history: History,
+    turns: Option<Lengths>,
+) -> Result<Workload, Failure> {
+    let Some(rows) = prompts::rows_of(run)? else {
+        return SyntheticConversations {
             count: run.samples_or_of_round(prompts::MADE_UP),
             turns: turns.unwrap_or(TURNS),
             input: given.read_as("input")?.unwrap_or(prompts::INPUT),
             output: given.read_as("output")?,
             prefix: given.read_as("prefix")?.unwrap_or(0),
-            seed,
+            seed: run.seed_of(RandomStream::Sessions),
         }
         .workload()
-        .map_err(|why| Failure::usage(why).hint("see --samples, turns= and input="))?,
+        .map_err(|why| Failure::usage(why).hint("see --samples, turns= and input="));
     };
-    let chains = workload.chains(think, seed);
-    workload.remarks.push(remark_on_history(chains.len(), workload.prompts.len(), history));
-    workload.remarks.extend(interval.map(remark_on_interval));
-    Ok(Some((workload, Sessions { chains, is_once, interval })))
+    if turns.is_some() {
+        return Err(given.wrong("turns", "--data has the turns; remove it"));
+    }
+    let output: Option<Lengths> = given.read_as("output")?;
+    let path = run.data.first().map(|(_, path)| path.display().to_string());
+    let mut workload = Workload::of_conversations(&rows, history)
+        .map_err(|error| Failure::set_up(format!("{}: {error}", path.unwrap_or_default())))?;
+    match output {
+        None => {}
+        Some(Lengths::Fixed(most)) => {
+            workload.prompts.iter_mut().for_each(|turn| turn.max_tokens = Some(most));
+        }
+        Some(_) => {
+            let why = "use one number for conversations from a file";
+            return Err(given.wrong("output", why));
+        }
+    }
+    Ok(workload)
 }
 
 /// Rejects a recorded history without a recording, and programs for calls that it answers.
@@ -139,29 +225,18 @@ fn remark_on_interval(interval: Nanos) -> String {
     )
 }
 
-/// Takes the mode: whether each session is played once; `None` without sessions. Think times and an
-/// interval, which may be given, exclude each other.
-fn mode(
-    given: &mut SpecKeys,
-    (has_think, has_interval): (bool, bool),
-) -> Result<Option<bool>, Failure> {
-    let is_once = match given.text("sessions").as_deref() {
-        Some("live") => false,
-        Some("once") => true,
-        Some(other) => {
-            return Err(given.wrong("sessions", format!("expected live or once, found `{other}`")));
+/// Takes the mode: whether each session is played once; `None` without sessions, which have the keys of
+/// turns.
+fn mode(given: &mut SpecKeys, keys: &TurnKeys) -> Result<Option<bool>, Failure> {
+    match (given.text("sessions").as_deref(), keys.first()) {
+        (Some("live"), _) => Ok(Some(false)),
+        (Some("once"), _) => Ok(Some(true)),
+        (Some(other), _) => {
+            Err(given.wrong("sessions", format!("expected live or once, found `{other}`")))
         }
-        None if has_think || has_interval => {
-            let key = if has_think { "think" } else { "every" };
-            return Err(given.wrong(key, "it belongs to sessions; add sessions=live"));
-        }
-        None => return Ok(None),
-    };
-    if has_think && has_interval {
-        let why = "turns are due at an interval, or after a think time; remove every or think";
-        return Err(given.wrong("every", why));
+        (None, Some(key)) => Err(given.wrong(key, "it belongs to sessions; add sessions=live")),
+        (None, None) => Ok(None),
     }
-    Ok(Some(is_once))
 }
 
 /// Takes the time between the due times of a user's requests.
@@ -200,9 +275,12 @@ pub fn check(
     Ok(())
 }
 
-/// Takes the think times.
-pub(super) fn think(given: &mut SpecKeys) -> Result<Option<ThinkTimes>, Failure> {
-    let Some(text) = given.text("think") else { return Ok(None) };
+/// Takes the times of a key, such as think times.
+pub(super) fn times(
+    given: &mut SpecKeys,
+    key: &'static str,
+) -> Result<Option<ThinkTimes>, Failure> {
+    let Some(text) = given.text(key) else { return Ok(None) };
     let micros = |text: &str| parse_duration(text).map(|ns| ns.div_ceil(1_000));
     let read = || -> Result<Lengths, String> {
         let pair = |text: &str| text.split_once(':').map(|(a, b)| (a.to_owned(), b.to_owned()));
@@ -225,7 +303,7 @@ pub(super) fn think(given: &mut SpecKeys) -> Result<Option<ThinkTimes>, Failure>
             },
         }
     };
-    read().map(|times| Some(ThinkTimes(times))).map_err(|why| given.wrong("think", why))
+    read().map(|times| Some(ThinkTimes(times))).map_err(|why| given.wrong(key, why))
 }
 
 #[cfg(test)]
@@ -254,6 +332,20 @@ mod tests {
     }
 
     #[test]
+    fn turns_with_steps_have_as_many_requests() {
+        let keys = "sessions=live,turns=2,steps=3,think=5ms,tools-delay=7ms";
+        let mut given = SpecKeys::read("openai", &format!("http://a,{keys},tools=sh")).unwrap();
+        let (workload, made) = sessions(&mut given, &RunOptions::default(), None).unwrap().unwrap();
+        assert_eq!((made.steps, made.chains.len(), workload.prompts.len()), (3, 256, 6 * 256));
+        let thinks: Vec<Nanos> = made.chains[9].thinks.iter().map(|ns| ns / 1_000_000).collect();
+        assert_eq!(thinks, [0, 7, 7, 5, 7, 7]);
+        assert_eq!(made.chains[9].first, 54);
+        let remarks = workload.remarks.join(" ");
+        assert!(remarks.contains("256 conversations of 2.0 turns on average"), "{remarks}");
+        assert!(remarks.contains("with at most 3 requests"), "{remarks}");
+    }
+
+    #[test]
     fn wrong_keys_are_refused() {
         for (keys, expected) in [
             ("sessions=dead", "expected live or once, found `dead`"),
@@ -268,6 +360,13 @@ mod tests {
             ("sessions=live,think=3s-1s", "the shorter time first"),
             ("sessions=live,think=soon", "think"),
             ("sessions=live,turns=1,think=1s", "think: has no effect"),
+            ("steps=3", "add sessions=live"),
+            ("sessions=live,tools-delay=1s", "add steps=N"),
+            ("sessions=live,steps=1,tools=sh", "at least 2 requests"),
+            ("sessions=live,steps=0,tools=sh", "steps"),
+            ("sessions=live,steps=3", "add tools=COMMAND, or --data"),
+            ("sessions=live,steps=3,every=1s,tools=sh", "remove every or steps"),
+            ("sessions=live,steps=3,history=recorded,tools=sh", "steps: has no effect"),
         ] {
             let told = asked(keys).err().unwrap().problems()[0].clone();
             assert!(told.contains(expected), "{told}");
