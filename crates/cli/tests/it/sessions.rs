@@ -13,27 +13,35 @@ use crate::workers::shared_by_two;
 
 /// A request for an answer and what became of it.
 #[derive(Clone)]
-struct Exchange {
-    body: Value,
+pub struct Exchange {
+    pub body: Value,
     /// The message that the server answered with.
-    answer: Value,
-    arrived: Instant,
+    pub answer: Value,
+    pub arrived: Instant,
     /// Just before the first bytes of the answer were written, and just before its last one.
-    answered: Option<(Instant, Instant)>,
+    pub answered: Option<(Instant, Instant)>,
     status: u16,
 }
 
 /// A chat server whose every answer is another text.
-struct ChatServer {
-    address: SocketAddr,
+pub struct ChatServer {
+    pub address: SocketAddr,
     exchanges: Arc<Mutex<Vec<Exchange>>>,
 }
 
 /// Returns the status for a request, by its last message.
 type Status = fn(&str) -> u16;
 
+/// Returns the message that answers a request, by its number and its body.
+type Reply = fn(usize, &Value) -> Value;
+
 impl ChatServer {
     fn start(status: Status) -> Self {
+        Self::replying(status, |number, body| message(number, last_text(body)))
+    }
+
+    /// Starts a server with other answers.
+    pub fn replying(status: Status, reply: Reply) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let exchanges = Arc::default();
@@ -41,21 +49,21 @@ impl ChatServer {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let log = Arc::clone(&log);
-                std::thread::spawn(move || serve(stream.unwrap(), status, &log));
+                std::thread::spawn(move || serve(stream.unwrap(), (status, reply), &log));
             }
         });
         Self { address, exchanges }
     }
 
     /// Returns the exchanges of runs, without the short requests before them.
-    fn exchanges(&self) -> Vec<Exchange> {
+    pub fn exchanges(&self) -> Vec<Exchange> {
         let all = self.exchanges.lock().unwrap();
         all.iter().filter(|one| one.body["max_tokens"] != 1).cloned().collect()
     }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a clock that shares nothing with the program")]
-fn serve(stream: TcpStream, status: Status, log: &Mutex<Vec<Exchange>>) {
+fn serve(stream: TcpStream, (status, reply): (Status, Reply), log: &Mutex<Vec<Exchange>>) {
     let mut writer = stream.try_clone().unwrap();
     let mut reader = BufReader::new(stream);
     while let Some((_, body)) = read_request(&mut reader) {
@@ -66,7 +74,7 @@ fn serve(stream: TcpStream, status: Status, log: &Mutex<Vec<Exchange>>) {
         let (number, answer) = {
             let mut log = log.lock().unwrap();
             let number = log.len();
-            let answer = message(number, &asked);
+            let answer = reply(number, &body);
             let (body, answer) = (body.clone(), answer.clone());
             log.push(Exchange { body, answer: answer.clone(), arrived, answered: None, status });
             (number, answer)
@@ -182,11 +190,11 @@ fn assert_live(exchanges: &[Exchange], least_pause: impl Fn(usize) -> Duration) 
     later
 }
 
-fn summary(folder: &Folder) -> Value {
+pub fn summary(folder: &Folder) -> Value {
     serde_json::from_str(&folder.read("out/summary.json")).unwrap()
 }
 
-fn sessions(summary: &Value) -> &Value {
+pub fn sessions(summary: &Value) -> &Value {
     &summary["tests"][0]["metrics"]["sessions"]
 }
 
