@@ -54,8 +54,17 @@ impl SimulatedSystem for IndexedSystem {
     }
     fn flush(&mut self, _now: Nanos) {}
     fn answer(&self, id: ResponseId, data: &mut Vec<u8>) {
-        let index = self.answered.iter().find(|(answered, _)| *answered == id.0).unwrap().1;
-        data.extend(index.to_le_bytes());
+        data.extend(self.answered_index(id).to_le_bytes());
+    }
+    fn continues_task(&self, id: ResponseId) -> bool {
+        self.answered_index(id) % 3 == 1
+    }
+}
+
+impl IndexedSystem {
+    /// Returns the index of a sample that the last advance completed.
+    fn answered_index(&self, id: ResponseId) -> u32 {
+        self.answered.iter().find(|(answered, _)| *answered == id.0).unwrap().1
     }
 }
 
@@ -376,6 +385,46 @@ fn sessions_that_begin_at_arrivals_are_those_of_one_client() {
                 assert_same(&whole, &joined_plan(&plan, clients));
             }
         }
+    }
+}
+
+/// Returns the requests of a session of two tasks of up to two turns, by the rules alone.
+fn requests_of_tasks(first: u32) -> usize {
+    let mut requests = 0;
+    for task in [first, first + 2] {
+        for step in [0, 1] {
+            let index = task + step;
+            requests += 1;
+            let (is_failed, continues) = (index % 17 == 3, index % 3 == 1);
+            if is_failed || continues && step == 1 {
+                return requests;
+            }
+            if !continues {
+                break;
+            }
+        }
+    }
+    requests
+}
+
+#[test]
+fn tasks_are_those_of_one_client() {
+    let settings = TestSettings {
+        scenario: Scenario::Server,
+        server_target_qps: 60.0,
+        min_duration_ms: 300,
+        min_query_count: 12,
+        performance_issue_unique: true,
+        ..TestSettings::default()
+    };
+    let plan = Plan::resolve(&settings, LIBRARY).unwrap();
+    let plan = plan.with_sessions(sessions()).unwrap().with_tasks(2).unwrap();
+    let whole = played_plan(plan.clone(), false, Share::WHOLE);
+    let expected: usize = (0..10).map(|session| requests_of_tasks(4 * session)).sum();
+    assert!(expected > 20 && expected < 40);
+    assert_eq!((whole.record.query_count(), whole.record.missing()), (expected, 0));
+    for clients in [1, 2, 4, 7] {
+        assert_same(&whole, &joined_plan(&plan, clients));
     }
 }
 

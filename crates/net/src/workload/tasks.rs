@@ -38,6 +38,15 @@ impl Workload {
         Ok(self)
     }
 
+    /// Removes the recorded results of tools and their times, because tools of the client answer the
+    /// calls.
+    pub fn remove_results(&mut self) {
+        for turn in self.conversations.iter_mut().flat_map(|conversation| &mut conversation.turns) {
+            turn.results.clear();
+            turn.result_thinks.clear();
+        }
+    }
+
     /// Returns whether the recording of a conversation has results of tools.
     #[must_use]
     pub fn has_results(&self) -> bool {
@@ -117,7 +126,7 @@ mod tests {
             message("user", "3"),
         ];
         let line = json!({"messages": messages, "think_ms": [0, 7, 8, 9], "max_tokens": 5});
-        let workload = read(3, &line);
+        let mut workload = read(3, &line);
         let [conversation] = &workload.conversations[..] else { panic!("one conversation") };
         let texts = |messages: &[Value]| -> Vec<String> {
             messages.iter().map(|one| one["content"].as_str().unwrap().to_owned()).collect()
@@ -128,10 +137,15 @@ mod tests {
         assert!(workload.has_results() && conversation.turns[1].results.is_empty());
         assert_eq!(workload.prompts.len(), 9);
         assert!(workload.prompts.iter().all(|prompt| prompt.max_tokens == Some(5)));
-        let tools_delay = Some(ThinkTimes(Lengths::Fixed(4_000)));
-        let chains = workload.chains(None, tools_delay, 1);
-        let thinks: Vec<_> = chains[0].thinks.iter().map(|ns| ns / MILLISECOND).collect();
-        assert_eq!(thinks, [0, 7, 4, 8, 4, 4, 9, 4, 4]);
+        let thinks = |workload: &Workload| -> Vec<u64> {
+            let tools_delay = Some(ThinkTimes(Lengths::Fixed(4_000)));
+            let chains = workload.chains(None, tools_delay, 1);
+            chains[0].thinks.iter().map(|ns| ns / MILLISECOND).collect()
+        };
+        assert_eq!(thinks(&workload), [0, 7, 4, 8, 4, 4, 9, 4, 4]);
+        workload.remove_results();
+        assert!(!workload.has_results());
+        assert_eq!(thinks(&workload), [0, 4, 4, 8, 4, 4, 9, 4, 4]);
     }
 
     #[test]

@@ -89,7 +89,9 @@ impl TurnKeys {
     fn with_steps(&self, given: &SpecKeys, workload: Workload) -> Result<Workload, Failure> {
         let Some(steps) = self.steps else { return Ok(workload) };
         let mut workload = workload.with_tasks(steps).map_err(|why| given.wrong("steps", why))?;
-        if !given.has("tools") && !workload.has_results() {
+        if given.has("tools") {
+            workload.remove_results();
+        } else if !workload.has_results() {
             let why = "expected tools that answer calls, found none; add tools=COMMAND, or --data \
                        with recorded results (messages with the role tool)";
             return Err(given.wrong("steps", why));
