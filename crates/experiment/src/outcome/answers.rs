@@ -11,7 +11,7 @@ use dyno_loadgen::record::Record;
 use dyno_loadgen::session::EndReason;
 use dyno_net::ledger::Entry;
 use dyno_results::summary::answers::{Answers, Tokens};
-use dyno_results::summary::sessions::TurnCounts;
+use dyno_results::summary::tasks::TurnCounts;
 use dyno_results::summary::window::Window;
 use dyno_results::summary::{self, Cause, Reason, ReasonKind, Sessions};
 use dyno_results::units::count;

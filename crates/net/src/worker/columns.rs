@@ -308,8 +308,12 @@ fn read_sessions(numbers: &[u64], turns: &[u8], ready_at: &[u8]) -> Option<Optio
     let all = halves(turns)?;
     let (turns, []) = all.as_chunks::<4>() else { return None };
     let turn = |&[session, number, turns, continues]: &[u32; 4]| {
-        let continues = [false, true].get(continues as usize)?;
-        Some(Turn { session, number, turns, continues: *continues })
+        let continues = match continues {
+            0 => false,
+            1 => true,
+            _ => return None,
+        };
+        Some(Turn { session, number, turns, continues })
     };
     let turns = turns.iter().map(turn).collect::<Option<_>>()?;
     let ready_at = words(ready_at)?;

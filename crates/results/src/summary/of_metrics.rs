@@ -16,7 +16,7 @@ use super::metrics::{
     Bound, Conditions, Distribution, ENDED_ABORTED, ENDED_LOST, EarlyStopping, Estimate, Failed,
     Intervals, Metrics, OverBound, Rates, TokenRates,
 };
-use super::sessions::TurnCounts;
+use super::tasks::TurnCounts;
 
 impl Metrics {
     /// Returns the numbers of a run that ended with `ended` and lasted `lasted_ns`.

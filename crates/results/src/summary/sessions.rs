@@ -5,7 +5,7 @@ use dyno_loadgen::record::{Record, Turn};
 use serde::{Deserialize, Serialize};
 
 use super::metrics::Distribution;
-use super::tasks::{TaskReader, Tasks, TurnEnd};
+use super::tasks::{TaskReader, Tasks, TurnCounts, TurnEnd};
 use crate::units::{count, counted, duration};
 
 /// Sessions of a run. A turn is due when the previous turn is answered and its think time has
@@ -42,17 +42,6 @@ pub struct Sessions {
     /// tasks, if turns go on while answers call tools; otherwise absent
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tasks: Option<Tasks>,
-}
-
-/// Counts of the answer to a turn, as far as they are known.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct TurnCounts {
-    /// Input tokens, as the server counts them.
-    pub input_tokens: Option<u64>,
-    /// Output tokens.
-    pub output_tokens: Option<u64>,
-    /// Calls of tools.
-    pub tool_calls: Option<u64>,
 }
 
 /// Figures of the turns with one number.

@@ -7,7 +7,6 @@ use dyno_loadgen::record::Turn;
 use serde::{Deserialize, Serialize};
 
 use super::metrics::Distribution;
-use super::sessions::TurnCounts;
 use crate::units::{count, counted, duration};
 
 /// Tasks of the sessions of a run. A task begins with a message of the user. It goes on while answers call
@@ -73,6 +72,17 @@ impl Amounts {
             max: numbers.last().copied()?,
         })
     }
+}
+
+/// Counts of the answer to a turn, as far as they are known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct TurnCounts {
+    /// Input tokens, as the server counts them.
+    pub input_tokens: Option<u64>,
+    /// Output tokens.
+    pub output_tokens: Option<u64>,
+    /// Calls of tools.
+    pub tool_calls: Option<u64>,
 }
 
 /// A task in progress, and its answers so far.

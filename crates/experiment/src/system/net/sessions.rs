@@ -158,7 +158,8 @@ pub fn sessions(
     let workload = conversations(given, run, history, turns)?;
     let mut workload = keys.with_steps(given, workload)?;
     let chains = workload.chains(keys.think, keys.tools_delay, seed);
-    workload.remarks.push(remark_on_history(&workload, history));
+    let remark = remark_on_history(&workload, history);
+    workload.remarks.push(remark);
     workload.remarks.extend(keys.interval.map(remark_on_interval));
     let (interval, steps) = (keys.interval, keys.steps.map_or(1, NonZero::get));
     Ok(Some((workload, Sessions { chains, is_once, interval, steps })))
