@@ -203,6 +203,26 @@ fn recorded_results_answer_calls_after_a_stated_delay() {
     }
 }
 
+#[test]
+fn random_words_answer_calls_without_a_program() {
+    let (server, folder) = (start(), Folder::new());
+    folder.write("tasks.jsonl", &tasks());
+    let ran = folder.dyno(&format!(
+        "run --system openai:http://{},model=m,sessions=once,steps=4,tools-result=7,\
+         tools-delay=30ms --data tasks.jsonl --max-concurrency 3 --out out -q",
+        server.address
+    ));
+    assert!(matches!(ran.code, Some(0 | 1)), "{}\n{}", ran.stdout, ran.stderr);
+    let exchanges = server.exchanges();
+    assert_eq!(requests(&exchanges), expected([1, 2, 3, 4, 4, 4]));
+    assert_results(&exchanges, |text| text.split(' ').count() == 7);
+    let summary = summary(&folder);
+    let tasks = &sessions(&summary)["tasks"];
+    assert_eq!(counts(tasks, ["calls_answered", "calls_failed"]), [16, 0]);
+    // The longest answered task has three delays.
+    assert!(tasks["duration_ns"]["max"].as_u64().unwrap() >= 90_000_000, "{tasks}");
+}
+
 #[cfg(unix)]
 #[test]
 fn tools_that_all_fail_are_a_failure_of_the_client() {

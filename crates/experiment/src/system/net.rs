@@ -106,7 +106,8 @@ pub(super) const OPENAI: SystemKind = SystemKind {
            weight. tools=COMMAND runs a program for each call of a tool (its words, without a shell; \
            the call as JSON on its standard input, the result on its standard output; \
            tools-limit=TIME, 30s). steps=N continues a turn while the answers call tools, with at \
-           most N requests, each with the results after tools-delay=TIMES. TIMES: TIME, TIME-TIME, \
+           most N requests, each with the results after tools-delay=TIMES; tools-result=LENGTHS \
+           answers calls with random words instead. TIMES: TIME, TIME-TIME, \
            normal:MEAN:DEVIATION, lognormal:MEDIAN:SIGMA. LENGTHS: N, N-M, normal:MEAN:DEVIATION, \
            lognormal:MEDIAN:SIGMA",
     accepts: &[

@@ -42,6 +42,7 @@ const KEYS: [&str; 31] = [
     "think",
     "tools",
     "tools-delay",
+    "tools-result",
     "turns",
     "unique-prefix",
     "without",

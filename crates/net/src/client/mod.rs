@@ -49,7 +49,7 @@ pub use start_error::StartError;
 pub use statistics::ClientStatistics;
 pub use tenants::{Clients, Libraries};
 pub use texts::AnswerText;
-pub use tool_calls::{RunEnd, ToolRunner};
+pub use tool_calls::{MOST_RESULT_WORDS, RunEnd, ToolRunner, random_results};
 
 use crate::coding::Coding;
 use crate::compressed::CompressedProtocol;

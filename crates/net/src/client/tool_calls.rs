@@ -10,9 +10,11 @@ use std::thread::JoinHandle;
 
 use dyno_loadgen::clock::Clock;
 use dyno_loadgen::drive::real::Responder;
+use dyno_loadgen::rng::Mt19937;
 
 use super::{ClientCore, Job};
 use crate::protocol::{Reply, ToolCall};
+use crate::workload::{Lengths, draw_words};
 
 /// Function that answers the call of a tool. It may take its time, but must return soon after the run is
 /// over.
@@ -20,6 +22,25 @@ use crate::protocol::{Reply, ToolCall};
 /// # Errors
 /// Why there is no result.
 pub type ToolRunner = Arc<dyn Fn(&ToolCall, &RunEnd) -> Result<String, String> + Send + Sync>;
+
+/// Maximum words of a random result.
+pub const MOST_RESULT_WORDS: u64 = 100_000;
+
+/// Returns a function that answers each call with random words.
+#[must_use]
+pub fn random_results(words: Lengths, seed: u64) -> ToolRunner {
+    let rng = Mutex::new(Mt19937::new(seed));
+    Arc::new(move |_: &ToolCall, _: &RunEnd| {
+        let mut rng = rng.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = words.draw(&mut rng);
+        if words > MOST_RESULT_WORDS {
+            return Err(format!("a result of {words} words is longer than {MOST_RESULT_WORDS}"));
+        }
+        let mut text = String::new();
+        draw_words(&mut text, &mut rng, words);
+        Ok(text)
+    })
+}
 
 /// Whether the run is over.
 #[derive(Debug, Default)]

@@ -42,7 +42,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     let (workload, mix) = varied(given, workload, &lengths, run)?;
     let mut settings = settings(given, api, &lengths)?;
     settings.model = mix.map_or(settings.model, |mix| mix.first().to_owned());
-    let tools = tools::tools(given, sessions.is_some())?;
+    let tools = tools::tools(given, run, sessions.is_some())?;
     let mut options = Options { keeps_texts: run.keeps_texts, tools, ..given.options(run)? };
     add_fields(&mut options, api);
     fit_connections(&mut options, settings.version);

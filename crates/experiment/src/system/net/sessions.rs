@@ -27,6 +27,9 @@ pub struct Sessions {
     pub steps: u32,
 }
 
+/// Keys of tools of the client, whose results replace the recorded ones.
+const CLIENT_TOOLS: [&str; 2] = ["tools", "tools-result"];
+
 /// Default number of turns of a session that is made up.
 const TURNS: Lengths = Lengths::Fixed(3);
 
@@ -89,11 +92,11 @@ impl TurnKeys {
     fn with_steps(&self, given: &SpecKeys, workload: Workload) -> Result<Workload, Failure> {
         let Some(steps) = self.steps else { return Ok(workload) };
         let mut workload = workload.with_tasks(steps).map_err(|why| given.wrong("steps", why))?;
-        if given.has("tools") {
+        if CLIENT_TOOLS.into_iter().any(|key| given.has(key)) {
             workload.remove_results();
         } else if !workload.has_results() {
-            let why = "expected tools that answer calls, found none; add tools=COMMAND, or --data \
-                       with recorded results (messages with the role tool)";
+            let why = "expected tools that answer calls, found none; add tools=COMMAND, \
+                       tools-result=N, or --data with recorded results (messages with the role tool)";
             return Err(given.wrong("steps", why));
         }
         workload.remarks.push(format!(
@@ -212,12 +215,14 @@ fn check_history(given: &SpecKeys, run: &RunOptions, history: History) -> Result
     if run.data.is_empty() {
         return Err(given.wrong("history", "has no effect without --data FILE; remove it"));
     }
-    if given.has("tools") {
-        let why =
-            "has no effect: history=recorded sends the recorded results; remove one of the two";
-        return Err(given.wrong("tools", why));
+    match CLIENT_TOOLS.into_iter().find(|key| given.has(key)) {
+        None => Ok(()),
+        Some(key) => {
+            let why =
+                "has no effect: history=recorded sends the recorded results; remove one of the two";
+            Err(given.wrong(key, why))
+        }
     }
-    Ok(())
 }
 
 fn remark_on_interval(interval: Nanos) -> String {
@@ -367,7 +372,7 @@ mod tests {
             ("sessions=live,tools-delay=1s", "add steps=N"),
             ("sessions=live,steps=1,tools=sh", "at least 2 requests"),
             ("sessions=live,steps=0,tools=sh", "steps"),
-            ("sessions=live,steps=3", "add tools=COMMAND, or --data"),
+            ("sessions=live,steps=3", "add tools=COMMAND, tools-result=N, or --data"),
             ("sessions=live,steps=3,every=1s,tools=sh", "remove every or steps"),
             ("sessions=live,steps=3,history=recorded,tools=sh", "steps: has no effect"),
         ] {

@@ -1,4 +1,4 @@
-//! Tools of live sessions: a program that answers each call.
+//! Tools of live sessions: a program that answers each call, or random words.
 
 use std::io::{self, Read as _, Write as _};
 use std::path::PathBuf;
@@ -8,14 +8,16 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, Nanos, SECOND};
-use dyno_net::client::{RunEnd, ToolRunner};
+use dyno_net::client::{MOST_RESULT_WORDS, RunEnd, ToolRunner, random_results};
 use dyno_net::protocol::ToolCall;
+use dyno_net::workload::Lengths;
 use dyno_results::units::parse_duration;
 use dyno_sut::process_group::{self, GroupSignal, RunningGroup};
 use serde_json::{Value, json};
 
 use super::SpecKeys;
 use crate::failure::Failure;
+use crate::options::{RandomStream, RunOptions};
 
 /// Default time limit of a call.
 const LIMIT: Nanos = 30 * SECOND;
@@ -23,11 +25,16 @@ const LIMIT: Nanos = 30 * SECOND;
 /// Maximum bytes of a result.
 const LONGEST: u64 = 1 << 20;
 
-/// Takes the program that answers calls of tools, if there is one.
+/// Takes what answers calls of tools, if there is something: a program, or random words.
 ///
 /// # Errors
 /// Invalid keys, or a program that does not exist.
-pub fn tools(given: &mut SpecKeys, has_sessions: bool) -> Result<Option<ToolRunner>, Failure> {
+pub fn tools(
+    given: &mut SpecKeys,
+    run: &RunOptions,
+    has_sessions: bool,
+) -> Result<Option<ToolRunner>, Failure> {
+    let words = result_words(given)?;
     let limit = match given.text("tools-limit") {
         None => None,
         Some(text) => match parse_duration(&text) {
@@ -38,15 +45,26 @@ pub fn tools(given: &mut SpecKeys, has_sessions: bool) -> Result<Option<ToolRunn
             read => Some(read.map_err(|why| given.wrong("tools-limit", why))?),
         },
     };
-    let Some(text) = given.text("tools") else {
-        return match limit {
-            Some(_) => Err(given.wrong("tools-limit", "it belongs to tools=COMMAND")),
-            None => Ok(None),
-        };
-    };
-    if !has_sessions {
-        return Err(given.wrong("tools", "it belongs to sessions; add sessions=live"));
+    let program = given.text("tools");
+    for (key, is_given) in [("tools", program.is_some()), ("tools-result", words.is_some())] {
+        if is_given && !has_sessions {
+            return Err(given.wrong(key, "it belongs to sessions; add sessions=live"));
+        }
     }
+    let text = match (program, limit, words) {
+        (Some(_), _, Some(_)) => {
+            let why = "the program of tools= writes the results; remove one of the two";
+            return Err(given.wrong("tools-result", why));
+        }
+        (Some(text), _, None) => text,
+        (None, Some(_), _) => {
+            return Err(given.wrong("tools-limit", "it belongs to tools=COMMAND"));
+        }
+        (None, None, words) => {
+            let seed = run.seed_of(RandomStream::Sessions);
+            return Ok(words.map(|words| random_results(words, seed)));
+        }
+    };
     let mut words = text.split_whitespace().map(str::to_owned);
     let Some(name) = words.next() else {
         return Err(given.wrong("tools", "expected a program and its arguments"));
@@ -57,6 +75,18 @@ pub fn tools(given: &mut SpecKeys, has_sessions: bool) -> Result<Option<ToolRunn
     }
     let program = ToolProgram { name, arguments: words.collect(), limit: limit.unwrap_or(LIMIT) };
     Ok(Some(Arc::new(move |call: &ToolCall, run: &RunEnd| program.answer(call, run))))
+}
+
+/// Takes the lengths of random results.
+fn result_words(given: &mut SpecKeys) -> Result<Option<Lengths>, Failure> {
+    let words: Option<Lengths> = given.read_as("tools-result")?;
+    match words.map(|words| words.least()).filter(|least| *least > MOST_RESULT_WORDS) {
+        Some(least) => {
+            let why = format!("expected at most {MOST_RESULT_WORDS} words, found {least}");
+            Err(given.wrong("tools-result", why))
+        }
+        None => Ok(words),
+    }
 }
 
 /// Returns the program of a command: its path, or its name if it does not exist; `None` for a command
@@ -285,18 +315,41 @@ mod tests {
     }
 
     #[test]
+    fn random_results_have_their_lengths() {
+        let mut given = SpecKeys::read("openai", "http://a,tools-result=3-5").unwrap();
+        let found = tools(&mut given, &RunOptions::default(), true).unwrap().unwrap();
+        let result = || found(&ToolCall::default(), &RunEnd::default()).unwrap();
+        let words: Vec<usize> = (0..50).map(|_| result().split(' ').count()).collect();
+        assert!(words.iter().all(|n| (3..=5).contains(n)), "{words:?}");
+        assert!(words.contains(&3) && words.contains(&5), "{words:?}");
+        let mut given = SpecKeys::read("openai", "http://a,tools-result=normal:1e8:1").unwrap();
+        let found = tools(&mut given, &RunOptions::default(), true).unwrap().unwrap();
+        let error = found(&ToolCall::default(), &RunEnd::default()).unwrap_err();
+        assert!(error.contains("longer than 100000"), "{error}");
+        let mut given = SpecKeys::read("openai", "http://a,tools-result=5").unwrap();
+        assert!(
+            tools(&mut given, &RunOptions::default(), false).err().unwrap().problems()[0]
+                .contains("sessions=live")
+        );
+    }
+
+    #[test]
     fn a_program_must_exist() {
         let asked = |keys: &str| {
             let mut given = SpecKeys::read("openai", &format!("http://a,{keys}")).unwrap();
-            tools(&mut given, true).map(|found| found.is_some())
+            tools(&mut given, &RunOptions::default(), true).map(|found| found.is_some())
         };
         assert!(asked("tools=sh -c true").unwrap());
+        assert!(asked("tools-result=5").unwrap());
         assert!(!asked("model=m").unwrap());
         for (keys, expected) in [
             ("tools=no-such-program-of-dyno", "was not found"),
             ("tools=./no/such", "was not found"),
             ("tools-limit=1s", "belongs to tools"),
             ("tools=sh,tools-limit=0s", "above 0"),
+            ("tools=sh,tools-result=5", "remove one of the two"),
+            ("tools-result=5,tools-limit=1s", "belongs to tools"),
+            ("tools-result=200000", "at most 100000 words, found 200000"),
         ] {
             let told = asked(keys).unwrap_err().problems()[0].clone();
             assert!(told.contains(expected), "{told}");

@@ -280,7 +280,6 @@ fn all_four_files_are_json_where_they_claim_to_be() {
     assert!(
         lines.iter().all(|l| l["metadata"]["file"] == "detail.rs" || l["key"] == "generic_message")
     );
-
     assert_eq!(
         accuracy,
         "[\n{ \"seq_id\" : 2, \"qsl_idx\" : 3, \"data\" : \"00FF\" },\n\
