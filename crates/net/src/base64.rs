@@ -34,6 +34,34 @@ pub(crate) fn decoded_length(text: &str) -> Option<usize> {
     (is_whole && (padding == 0 || is_padded)).then_some(digits * 3 / 4)
 }
 
+/// Returns the bytes that a text holds in Base64, as [`decoded_length`] counts them.
+pub(crate) fn decode(text: &str) -> Option<Vec<u8>> {
+    let length = decoded_length(text)?;
+    let mut bytes = Vec::with_capacity(length + 3);
+    let (mut bits, mut digits) = (0_u32, 0_u32);
+    for digit in text.bytes() {
+        let value = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' | b'-' => 62,
+            b'/' | b'_' => 63,
+            // Padding, and ends of lines.
+            _ => continue,
+        };
+        (bits, digits) = (bits << 6 | u32::from(value), digits + 1);
+        if digits == 4 {
+            bytes.extend_from_slice(&bits.to_be_bytes()[1..]);
+            (bits, digits) = (0, 0);
+        }
+    }
+    // The last group may have two or three digits.
+    bits <<= 6 * (4 - digits);
+    bytes.extend_from_slice(&bits.to_be_bytes()[1..]);
+    bytes.truncate(length);
+    Some(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -46,13 +74,19 @@ mod tests {
         {
             assert_eq!(base64(text.as_bytes()), expected);
             assert_eq!(decoded_length(expected), Some(text.len()));
+            assert_eq!(decode(expected).as_deref(), Some(text.as_bytes()));
         }
         for odd in ["Z", "Zg=", "Zg===", "Z===", "Zm9v=", "Z=9v", "Zm 9v", "+-__", "====", "Zm9*"] {
-            assert_eq!(decoded_length(odd), None, "{odd}");
+            assert_eq!((decoded_length(odd), decode(odd)), (None, None), "{odd}");
         }
         for (loose, length) in [("Zg", 1), ("Zm8", 2), ("Zm-_", 3), ("-_8=", 2), ("Zm\r\n9v\n", 3)]
         {
             assert_eq!(decoded_length(loose), Some(length), "{loose}");
+            assert_eq!(decode(loose).unwrap().len(), length, "{loose}");
+        }
+        let all: Vec<u8> = (0..=255).collect();
+        for length in 0..=256 {
+            assert_eq!(decode(&base64(&all[..length])).unwrap(), all[..length]);
         }
     }
 }

@@ -111,13 +111,106 @@ fn images_that_are_missing_fail_their_requests() {
     assert!(reasons.contains("the answer has 1 of the 2 requested results"), "{reasons}");
 }
 
+/// Answers requests to edit images, which the standard library of Python reads. What it finds is a line of
+/// the log.
+const EDITOR: &str = r#"
+import base64, email, http.server, json, struct, threading, zlib
+
+LOCK = threading.Lock()
+
+def image(part):
+    data = part.get_payload(decode=True)
+    assert data[:8] == b"\x89PNG\r\n\x1a\n" and data[-8:-4] == b"IEND", data
+    return {
+        "field": part.get_param("name", header="content-disposition"),
+        "name": part.get_filename(), "type": part.get_content_type(),
+        "size": struct.unpack(">II", data[16:24]), "sum": zlib.crc32(data),
+    }
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def log_message(self, *_):
+        pass
+    def do_GET(self):
+        self.send_error(404)
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        head = b"Content-Type: " + self.headers["content-type"].encode() + b"\r\n\r\n"
+        parts = email.message_from_bytes(head + body).get_payload()
+        found = {"path": self.path, "images": [image(part) for part in parts if part.get_filename()]}
+        for part in parts:
+            if not part.get_filename():
+                found[part.get_param("name", header="content-disposition")] = part.get_payload()
+        with LOCK, open("log.jsonl", "a") as log:
+            log.write(json.dumps(found) + "\n")
+        data = [{"b64_json": base64.b64encode(bytes(50)).decode()} for _ in range(int(found["n"]))]
+        answer = json.dumps({"created": 1, "data": data}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_port, flush=True)
+server.serve_forever()
+"#;
+
+#[test]
+fn images_in_prompts_are_sent_to_be_edited() {
+    for (count, field) in [(1, "image"), (2, "image[]")] {
+        let folder = Folder::new();
+        folder.write("log.jsonl", "");
+        let Some(server) = PythonServer::of_script(&folder, EDITOR, "") else { return };
+        let ran = folder.dyno(&format!(
+            "run --system openai:http://127.0.0.1:{}/v1,api=images,model=painter,input=9,\
+             image=32x16*{count},n:=3 --max-concurrency 2 --num-prompts 12 --set max_client_lag_ns=0 \
+             --out out",
+            server.port
+        ));
+        let test = test(&folder);
+        assert_eq!(test["metrics"]["answers"]["whole"], 12, "{} {}", ran.stdout, ran.stderr);
+        let (requests, images) = (mean(&test, "requests_per_s"), mean(&test, "images_per_s"));
+        let ratio = images.unwrap() / requests.unwrap();
+        assert!((ratio - 3.0).abs() < 1e-9, "three images a request: {ratio}");
+        let log = folder.read("log.jsonl");
+        let all: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        // One request before the clock.
+        assert_eq!(all.len(), 13, "{}", ran.stderr);
+        let mut sums = std::collections::BTreeSet::new();
+        for found in &all {
+            let others = [&found["path"], &found["model"], &found["n"]];
+            assert_eq!(others, ["/v1/images/edits", "painter", "3"], "{found}");
+            assert_eq!(found["prompt"].as_str().unwrap().split_whitespace().count(), 9, "{found}");
+            let images = found["images"].as_array().unwrap();
+            assert_eq!(images.len(), count, "{found}");
+            for (number, image) in (1..).zip(images) {
+                assert_eq!(image["field"], field);
+                assert_eq!(image["name"], format!("image-{number}.png"));
+                assert_eq!(
+                    (&image["type"], &image["size"]),
+                    (&json!("image/png"), &json!([32, 16]))
+                );
+                sums.insert(image["sum"].as_u64().unwrap());
+            }
+        }
+        assert!(sums.len() >= 10 * count, "each prompt has its own images: {}", sums.len());
+    }
+    let folder = Folder::new();
+    folder.write("rows.jsonl", "{\"prompt\": \"a\", \"image\": \"http://images/1.png\"}\n");
+    let ran = folder
+        .dyno("run --system openai:http://127.0.0.1:1/v1,api=images,model=m --data rows.jsonl")
+        .exits(2);
+    assert!(ran.stderr.contains("images as files or data URIs"), "{}", ran.stderr);
+}
+
 #[test]
 fn keys_of_texts_have_no_effect_on_images() {
     let folder = Folder::new();
     for (keys, words) in [
         ("stream=true", "images are not streamed"),
         ("output=5", "has no effect: images have no output tokens"),
-        ("image=8x8", "/images/generations does not accept"),
+        ("steps=2", "add sessions=live"),
     ] {
         let ran = folder.dyno(&format!("run --system openai:http://localhost:1,api=images,{keys}"));
         assert_eq!(ran.code, Some(2), "{keys}: {}", ran.stderr);

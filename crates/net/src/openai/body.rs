@@ -111,6 +111,10 @@ fn input(input: &Input, api: Api, body: &mut Map<String, Value>) {
         Input::Messages(all) if api == Api::Ollama => {
             (name, all.iter().map(ollama::message).collect())
         }
+        Input::Messages(all) if api == Api::Images => {
+            let texts: Vec<_> = all.iter().map(Message::text).collect();
+            (name, json!(texts.join("\n")))
+        }
         Input::Messages(all) => (name, all.iter().map(Message::to_json).collect()),
         Input::Ranking { query, documents } => {
             body.insert("query".into(), json!(query));

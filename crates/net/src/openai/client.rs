@@ -11,7 +11,7 @@ use super::demands::Demands;
 use super::form::{MARK, form_of, has_events, has_lines};
 use super::live::{LiveConversations, goes_on_after_calls, recorded};
 use super::vectors::Expectation;
-use super::{Api, Input, Request as Body, body, error_words, transcription};
+use super::{Api, Input, Request as Body, body, error_words, images, transcription};
 use crate::ask::{HttpAnswer, ServerQuery};
 use crate::exchange::{Fields, HttpVersion, Method, Request};
 use crate::ledger::{AcceptedClasses, Class, Demand, Entry, Oddity, settle};
@@ -249,11 +249,17 @@ impl OpenAi {
         };
         let (kind, body) = match &prompt.input {
             Input::Recording(recording) => transcription::form(&members, recording),
+            Input::Messages(all) if api == Api::Images => images::edit_form(&members, all),
             _ => ("application/json".into(), Value::Object(members).to_string().into_bytes()),
+        };
+        let path = match &prompt.input {
+            Input::Messages(_) if api == Api::Images => images::EDITS,
+            _ if stream => api.path(),
+            _ => api.whole_path(),
         };
         Request {
             method: Method::Post,
-            path: if stream { api.path() } else { api.whole_path() }.into(),
+            path: path.into(),
             fields: vec![("content-type", kind), ("accept", accept.into())],
             body: body.into(),
         }

@@ -1,15 +1,18 @@
-//! Answers of the interface that generates images.
+//! Answers of the interface that generates and edits images, and requests to edit some.
 //!
-//! Source: the API reference of OpenAI ("Create image").
+//! Source: the API reference of OpenAI ("Create image", "Create image edit").
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::answer::{AnswerSink as _, no_answer};
 use super::builder::AnswerBuilder;
+use super::message::Message;
+use super::multipart::{self, FormFile};
 use super::vectors::{count_input, items};
-use crate::base64::decoded_length;
+use crate::base64::{decode, decoded_length};
 use crate::percent::decoded;
 use crate::trouble::{Kind, Trouble, in_short};
 
@@ -106,4 +109,42 @@ pub(super) fn whole(
         take.items = Some((images.len(), expected));
     }
     Ok(true)
+}
+
+/// Path of requests to edit images.
+pub(super) const EDITS: &str = "/images/edits";
+
+/// Returns the parts of messages that are no text.
+fn parts(messages: &[Message]) -> impl Iterator<Item = &Value> {
+    let parts = messages.iter().filter_map(|message| message.content.as_array()).flatten();
+    parts.filter(|part| part["type"] != "text")
+}
+
+/// Returns the media type and the content of a part; `None` unless it is an image with its data.
+fn image_of(part: &Value) -> Option<(&str, Vec<u8>)> {
+    let url = part.get("image_url").filter(|_| part["type"] == "image_url")?;
+    let url = url.get("url").unwrap_or(url).as_str()?;
+    let (kind, data) = data_of(url)?.split_once(";base64,")?;
+    // It becomes a header field.
+    let is_kind = kind.bytes().all(|byte| byte.is_ascii_graphic());
+    is_kind.then_some((kind, decode(data)?))
+}
+
+/// Returns whether messages have images, all of them with their data, so that these can be edited.
+pub(crate) fn takes(messages: &[Message]) -> bool {
+    let mut parts = parts(messages).peekable();
+    parts.peek().is_some() && parts.all(|part| image_of(part).is_some())
+}
+
+/// Returns the content type and the body of a request to edit the images of messages.
+pub(super) fn edit_form(members: &Map<String, Value>, messages: &[Message]) -> (String, Vec<u8>) {
+    let images: Vec<(&str, Vec<u8>)> = parts(messages).filter_map(image_of).collect();
+    // Several images are a list.
+    let field = if images.len() > 1 { "image[]" } else { "image" };
+    let files = (1..).zip(&images).map(|(number, (media_type, bytes))| {
+        let ending = media_type.rsplit('/').next().unwrap_or_default();
+        FormFile { field, name: format!("image-{number}.{ending}"), media_type, bytes }
+    });
+    let files: Vec<FormFile<'_>> = files.collect();
+    multipart::form(members, &files)
 }

@@ -21,6 +21,7 @@ mod images;
 mod live;
 mod message;
 mod messages;
+mod multipart;
 mod ollama;
 mod repair;
 mod request;
@@ -37,6 +38,7 @@ pub use adapt::{AdaptedServer, adapt, force_lengths};
 pub use answer::{Part, Usage, error_words, read_part};
 pub use client::{LimitMember, OpenAi, Settings};
 pub use fit::{FittedPrompts, TextCounter, fit};
+pub(crate) use images::takes as edits_take;
 pub use message::{Input, Message, Recording};
 pub(crate) use ollama::takes as ollama_takes;
 pub use request::Request;
@@ -69,7 +71,7 @@ pub enum Api {
     Embeddings,
     /// Returns a score for each document.
     Rerank,
-    /// Returns images for a description.
+    /// Returns images for a description, or edits the images of a prompt.
     Images,
 }
 

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::answer::{AnswerSink as _, in_band, read_into, states_error};
 use super::builder::AnswerBuilder;
 use super::message::Recording;
+use super::multipart::{self, FormFile};
 use super::repair::parsed;
 use super::usage::Claim;
 use crate::trouble::{Kind, Trouble, in_short};
@@ -109,56 +110,9 @@ fn count(usage: Option<&RawValue>, take: &mut AnswerBuilder) {
     }
 }
 
-/// Returns the content type and the body of a form with these members and a file (RFC 7578).
+/// Returns the content type and the body of a form with these members and a recording.
 pub(super) fn form(members: &Map<String, Value>, recording: &Recording) -> (String, Vec<u8>) {
-    let mut fields = Vec::new();
-    for (name, value) in members {
-        match value {
-            Value::String(text) => fields.push((name, text.clone())),
-            // Several fields of one name are a list.
-            Value::Array(all) => {
-                fields.extend(all.iter().map(|one| {
-                    (name, one.as_str().map_or_else(|| one.to_string(), str::to_owned))
-                }));
-            }
-            other => fields.push((name, other.to_string())),
-        }
-    }
-    let boundary = boundary(&recording.bytes, &fields);
-    let mut body = Vec::with_capacity(recording.bytes.len() + 1024);
-    for (name, value) in &fields {
-        let head = format!(
-            "--{boundary}\r\nContent-Disposition: form-data; name=\"{}\"\r\n\r\n{value}\r\n",
-            escaped(name)
-        );
-        body.extend_from_slice(head.as_bytes());
-    }
-    let head = format!(
-        "--{boundary}\r\nContent-Disposition: form-data; name=\"file\"; filename=\"{}\"\r\n\
-         Content-Type: {}\r\n\r\n",
-        escaped(&recording.name),
-        recording.media_type()
-    );
-    body.extend_from_slice(head.as_bytes());
-    body.extend_from_slice(&recording.bytes);
-    body.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
-    (format!("multipart/form-data; boundary={boundary}"), body)
-}
-
-/// Returns a line that occurs in no part.
-fn boundary(file: &[u8], fields: &[(&String, String)]) -> String {
-    let mut boundary = String::from("dyno-form");
-    let occurs = |line: &str| {
-        let is_in = |bytes: &[u8]| memchr::memmem::find(bytes, line.as_bytes()).is_some();
-        is_in(file) || fields.iter().any(|(_, value)| is_in(value.as_bytes()))
-    };
-    while occurs(&boundary) {
-        boundary.push('-');
-    }
-    boundary
-}
-
-/// Returns a name without the characters that would end it, as browsers write them.
-fn escaped(name: &str) -> String {
-    name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
+    let (name, media_type) = (recording.name.clone(), recording.media_type());
+    let file = FormFile { field: "file", name, media_type, bytes: &recording.bytes };
+    multipart::form(members, &[file])
 }

@@ -28,7 +28,7 @@ pub use rows::RowOptions;
 pub(crate) use synthetic::draw_words;
 pub use synthetic::{Shape, SyntheticPrompts, WORDS_REMARK};
 
-use crate::openai::{Api, Input, Message, ollama_takes};
+use crate::openai::{Api, Input, Message, edits_take, ollama_takes};
 
 /// Text before a prompt in whose place each request has another number of as many digits.
 pub const UNIQUE_MARK: &str = "000000000000000";
@@ -196,6 +196,16 @@ impl Workload {
                         return Err(format!(
                             "sample {} has a part that {path} does not accept: expected texts, and \
                              images as files or data URIs",
+                            at + 1
+                        ));
+                    }
+                    true
+                }
+                Input::Messages(all) if api == Api::Images => {
+                    if !edits_take(all) {
+                        return Err(format!(
+                            "sample {}: expected a text with images as files or data URIs, which \
+                             /images/edits takes, found messages without them",
                             at + 1
                         ));
                     }
