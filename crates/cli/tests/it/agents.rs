@@ -146,6 +146,8 @@ fn a_task_goes_on_while_the_server_calls_tools_and_has_a_limit() {
         assert_eq!((&metrics["missing"], &metrics["query_count"]), (&json!(0), &json!(18)));
         assert_eq!(metrics["conditions"]["min_duration_met"], true);
         assert!(ran.stdout.contains("6 tasks begun, 4 answered"), "{}", ran.stdout);
+        let notes = summary["tests"][0]["notes"].to_string();
+        assert!(notes.contains("2 of 6 tasks had no answer after 4 requests"), "{notes}");
         let page = folder.read("out/report.html");
         assert!(page.contains("6 tasks begun, 4 answered, 2 without an answer after 4 requests"));
         assert!(page.contains("tools included; on average 2.5 requests, 2.0 calls of tools"));

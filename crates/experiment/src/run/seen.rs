@@ -221,18 +221,26 @@ fn tools_note(seen: &ClientStatistics) -> Option<String> {
     ))
 }
 
-/// Adds the calls that the client's tools got to the tasks of a test. A test whose tools all failed is
-/// not VALID.
+/// Adds the calls that the client's tools got to the tasks of a test, and notes tasks without an answer. A
+/// test whose tools all failed is not VALID.
 fn judge_tools(test: &mut summary::Test, seen: &ClientStatistics) {
     let (calls, failed) = (seen.tool_calls, seen.failed_tool_calls);
-    if calls == 0 {
-        return;
-    }
     let sessions = test.metrics.as_mut().and_then(|metrics| metrics.sessions.as_mut());
     if let Some(tasks) = sessions.and_then(|sessions| sessions.tasks.as_mut()) {
-        (tasks.calls_answered, tasks.calls_failed) = (Some(calls), Some(failed));
+        if calls > 0 {
+            (tasks.calls_answered, tasks.calls_failed) = (Some(calls), Some(failed));
+        }
+        if tasks.at_limit > 0 {
+            test.notes.push(format!(
+                "{} of {} had no answer after {} requests (steps). The times and counts of tasks do not \
+                 include them.",
+                count(tasks.at_limit),
+                counted(tasks.started, "task", "tasks"),
+                count(tasks.max_steps)
+            ));
+        }
     }
-    if failed == calls {
+    if calls > 0 && failed == calls {
         let text = format!(
             "Every call of a tool failed in the client ({}), so that the server got only errors as \
              results. Check the command of tools=, which reads a call as JSON from its standard input.",
