@@ -30,6 +30,9 @@ pub struct Tasks {
     /// of answered tasks, from the due time of the first request to the last answer, the times of tools
     /// included; null without one
     pub duration_ns: Option<Distribution>,
+    /// of answered tasks, sum of the latencies of their requests, without tools and think times; null
+    /// without one
+    pub latency_ns: Option<Distribution>,
     /// requests of answered tasks; null without one
     pub steps: Option<Amounts>,
     /// calls of tools in answered tasks; null without a count
@@ -91,6 +94,8 @@ struct OpenTask {
     number: u32,
     /// When its first request was due, ns.
     due: Nanos,
+    /// Sum of the latencies of its requests, ns.
+    latency: Nanos,
     requests: u64,
     /// Sums over its answers; `None` if an answer has no count.
     tool_calls: Option<u64>,
@@ -117,6 +122,7 @@ pub(super) struct TaskReader {
     /// By session.
     open: HashMap<u32, OpenTask>,
     durations: Vec<Nanos>,
+    latencies: Vec<Nanos>,
     requests: Vec<u64>,
     tool_calls: Option<Vec<u64>>,
     input_tokens: Option<Vec<u64>>,
@@ -131,6 +137,7 @@ impl TaskReader {
             found: Tasks { max_steps: steps.into(), ..Tasks::default() },
             open: HashMap::new(),
             durations: Vec::new(),
+            latencies: Vec::new(),
             requests: Vec::new(),
             tool_calls: Some(Vec::new()),
             input_tokens: Some(Vec::new()),
@@ -146,6 +153,7 @@ impl TaskReader {
             let task = OpenTask {
                 number,
                 due,
+                latency: 0,
                 requests: 0,
                 tool_calls: Some(0),
                 input_tokens: Some(0),
@@ -163,6 +171,7 @@ impl TaskReader {
                 self.open.remove(&turn.session);
             }
             TurnEnd::Answered { at, counts } => {
+                task.latency = task.latency.saturating_add(at.saturating_sub(due));
                 let add = |sum: &mut Option<u64>, count: Option<u64>| {
                     *sum = sum.zip(count).map(|(sum, count)| sum.saturating_add(count));
                 };
@@ -184,6 +193,7 @@ impl TaskReader {
         let Some(task) = self.open.remove(&session) else { return };
         self.found.answered += 1;
         self.durations.push(at.saturating_sub(task.due));
+        self.latencies.push(task.latency);
         self.requests.push(task.requests);
         let push = |all: &mut Option<Vec<u64>>, one: Option<u64>| match one {
             Some(one) => all.iter_mut().for_each(|all| all.push(one)),
@@ -199,6 +209,7 @@ impl TaskReader {
         Tasks {
             unfinished: self.open.len() as u64,
             duration_ns: Distribution::from_times(self.durations, target),
+            latency_ns: Distribution::from_times(self.latencies, target),
             steps: Amounts::of_numbers(self.requests),
             tool_calls: self.tool_calls.and_then(Amounts::of_numbers),
             input_tokens: self.input_tokens.and_then(Amounts::of_numbers),
@@ -226,7 +237,9 @@ impl Tasks {
             others.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", count(*n))),
         );
         let mut lines = vec![parts.join(", ")];
-        if let (Some(times), Some(steps)) = (&self.duration_ns, &self.steps) {
+        if let (Some(times), Some(latency), Some(steps)) =
+            (&self.duration_ns, &self.latency_ns, &self.steps)
+        {
             let amounts = [
                 (Some(steps), "requests"),
                 (self.tool_calls.as_ref(), "calls of tools"),
@@ -237,9 +250,11 @@ impl Tasks {
             let amounts: Vec<String> =
                 amounts.map(|(found, what)| format!("{:.1} {what}", found.mean)).collect();
             lines.push(format!(
-                "an answered task took p50 {}, p90 {}, tools included; on average {}",
+                "an answered task took p50 {}, p90 {}, tools included, and p50 {} without; on \
+                 average {}",
                 duration(times.p50),
                 duration(times.p90),
+                duration(latency.p50),
                 amounts.join(", ")
             ));
         }
@@ -284,6 +299,9 @@ mod tests {
         assert_eq!((found.at_limit, found.failed, found.unfinished), (1, 1, 2));
         let times = found.duration_ns.unwrap();
         assert_eq!((times.min, times.max), (10, 80));
+        // Three requests of 20 ns each.
+        let latency = found.latency_ns.unwrap();
+        assert_eq!((latency.min, latency.max), (10, 60));
         assert_eq!(found.steps, Some(Amounts { mean: 2.0, p50: 3, p90: 3, max: 3 }));
         assert_eq!(found.tool_calls, Some(Amounts { mean: 1.5, p50: 3, p90: 3, max: 3 }));
         assert_eq!(found.output_tokens.unwrap().max, 60);

@@ -404,8 +404,8 @@ pub const METRICS: [Metric; 31] = [
         what: "turns that go on while answers call tools (steps=N), by how they ended: answered \
                (by an answer without calls), at_limit (no such answer within max_steps requests), \
                failed, or unfinished. duration_ns is the time from the due time of the first \
-               request to the last answer of answered tasks, tools included; steps, tool_calls and \
-               tokens are sums over the requests of an answered task. calls_answered and \
+               request to the last answer of answered tasks, tools included; latency_ns, steps, \
+               tool_calls and tokens are sums over the requests of an answered task. calls_answered and \
                calls_failed count the calls that tools=COMMAND got in the whole run.",
         elsewhere: "",
     },
