@@ -12,7 +12,7 @@ use crate::options::RunOptions;
 
 /// Keys of servers that determine what requests contain, and when they are sent or cancelled. Members
 /// of the request (`KEY:=JSON`) do so, too.
-const KEYS: [&str; 31] = [
+const KEYS: [&str; 34] = [
     "api",
     "body",
     "cancel",
@@ -21,6 +21,7 @@ const KEYS: [&str; 31] = [
     "exact-input",
     "force-output",
     "groups",
+    "history",
     "ids",
     "image",
     "input",
