@@ -124,7 +124,8 @@ pub(super) fn as_message(name: &str, value: &Value) -> Result<Map<String, Value>
 fn role(name: &str) -> &str {
     match name {
         "human" => "user",
-        "gpt" | "model" | "bing" | "bard" | "chatgpt" => "assistant",
+        "gpt" | "model" | "bing" | "bard" | "chatgpt" | "function_call" => "assistant",
+        "observation" | "function_response" => "tool",
         other => other,
     }
 }

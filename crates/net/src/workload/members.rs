@@ -153,6 +153,9 @@ fn is_known(name: &str) -> bool {
 /// Members that Dyno sets by its own options in every request.
 const OWN: [&str; 5] = ["input", "messages", "prompt", "stream", "stream_options"];
 
+/// Definitions of tools.
+const TOOLS: &str = "tools";
+
 /// Returns the value of a cell of CSV, where every value is a text: parameters that are no texts are
 /// JSON.
 pub(super) fn from_cell(name: &str, cell: &str, is_json: bool) -> Value {
@@ -191,6 +194,11 @@ impl MemberCounts {
             match value {
                 // As in the client of OpenAI for Python.
                 Value::Object(inside) if name == "extra_body" => members.extend(inside),
+                // Data sets often have the definitions as a text.
+                Value::String(text) if name == TOOLS => {
+                    let definitions = from_cell(TOOLS, &text, true);
+                    members.insert(name, definitions);
+                }
                 value => {
                     members.insert(name, value);
                 }
@@ -262,6 +270,13 @@ mod tests {
         let remarks = counts.remarks(RowMembers::Known);
         assert!(remarks[0].contains("seed (1 row), tools (1 row), extra_body (1 row)"));
         assert!(remarks[1].starts_with("Row members that are not sent: id (1 row), stream"));
+        let text = || match json!({"tools": "[{\"type\": \"function\"}]", "user": "[1]"}) {
+            Value::Object(row) => row,
+            _ => unreachable!("it is an object"),
+        };
+        let known = MemberCounts::default().select(text(), RowMembers::Known);
+        assert_eq!(known["tools"], json!([{"type": "function"}]));
+        assert_eq!(known["user"], "[1]");
         let all = MemberCounts::default().select(row(), RowMembers::All);
         assert_eq!(all.keys().collect::<Vec<_>>(), ["id", "seed", "tools", "top_k"]);
         assert!(MemberCounts::default().select(row(), RowMembers::None).is_empty());

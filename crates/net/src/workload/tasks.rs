@@ -149,6 +149,21 @@ mod tests {
     }
 
     #[test]
+    fn recordings_with_observations_have_results_of_tools() {
+        let message = |from: &str, text: &str| json!({"from": from, "value": text});
+        let messages = [
+            message("human", "1"),
+            message("function_call", "{}"),
+            message("observation", "r"),
+            message("gpt", "answer"),
+        ];
+        let workload = read(2, &json!({"conversations": messages}));
+        let [conversation] = &workload.conversations[..] else { panic!("one conversation") };
+        assert_eq!(conversation.turns.len(), 1);
+        assert_eq!(conversation.turns[0].results, [json!({"role": "tool", "content": "r"})]);
+    }
+
+    #[test]
     fn calls_continue_a_turn_up_to_its_limit_and_other_answers_end_it() {
         let mut workload = read(3, &json!({"turns": ["1", "2"]}));
         workload.conversations[0].first = 10;
