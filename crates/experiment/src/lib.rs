@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod advice;
 pub mod audit;
 pub mod cache;
 pub mod compare;

@@ -12,10 +12,10 @@ use dyno_net::client::ClientStatistics;
 use dyno_net::trouble::Kind;
 use dyno_results::summary::{self, Failing};
 
+use crate::advice::explained;
 use crate::failure::Failure;
 use crate::measure::PlayedTest;
 use crate::options::Options;
-use crate::outcome::explained;
 use crate::system::System;
 use crate::system::net::Remote;
 use crate::test::{PlannedTest, TestTenant};

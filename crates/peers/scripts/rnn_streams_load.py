@@ -21,8 +21,10 @@ import numpy as np
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
-# Each next rate is higher by this factor, until one misses the bound.
+# Each next rate is higher by this factor, until one misses the bound in each of its tries: what else the machine does
+# for a moment decides no rate.
 FACTOR = 1.25
+TRIES = 3
 FIRST_RATE = 2000.0
 
 
@@ -123,9 +125,12 @@ def peak(play, bound):
     """The highest steps per second whose 99th percentile keeps the bound, and that percentile."""
     best, rate = (0.0, None), FIRST_RATE
     while True:
-        steps, p99 = play(rate)
-        print(f"{rate:.0f} asked: {steps:.0f} steps/s, p99 {p99:.2f} ms", file=sys.stderr)
-        if p99 > bound or steps < best[0]:
+        for _ in range(TRIES):
+            steps, p99 = play(rate)
+            print(f"{rate:.0f} asked: {steps:.0f} steps/s, p99 {p99:.2f} ms", file=sys.stderr)
+            if p99 <= bound and steps >= best[0]:
+                break
+        else:
             return best
         best, rate = (steps, p99), rate * FACTOR
 

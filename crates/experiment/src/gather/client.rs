@@ -9,7 +9,7 @@ use dyno_results::summary::client::{Spans, Trouble};
 use dyno_results::summary::metrics::Distribution;
 use dyno_results::summary::{Client, Test, Worker, goodput};
 
-use crate::outcome::explained;
+use crate::advice::{explained, kind_name};
 
 /// Observations of the client of a test, or of the clients of all workers together.
 pub struct Sight<'a> {
@@ -112,30 +112,6 @@ fn spans(seen: &ClientStatistics) -> Option<Spans> {
         p99_9: at(0.999)?,
         max: at(1.0)?,
     })
-}
-
-/// Returns the display name of a kind of failure.
-pub fn kind_name(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Resolve => "no address",
-        Kind::Connect => "no connection",
-        Kind::Tls => "TLS",
-        Kind::Closed => "closed",
-        Kind::TimedOut => "timed out",
-        Kind::Refused => "refused",
-        Kind::Request => "wrong request",
-        Kind::Server => "server error",
-        Kind::Malformed => "malformed answer",
-        Kind::Mismatch => "other answer",
-        Kind::Empty => "empty",
-        Kind::Cut => "cut",
-        Kind::Aborted => "aborted",
-        Kind::Filtered => "filtered",
-        Kind::InBand => "error in the answer",
-        Kind::Short => "short",
-        Kind::Cancelled => "cancelled",
-        _ => "other",
-    }
 }
 
 pub fn counter(by: TokenCounter) -> &'static str {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use dyno_loadgen::record::Failure;
-use dyno_net::trouble::{Kind, Trouble};
+use dyno_net::trouble::Kind;
 use dyno_results::units::{count, plural_ending};
 
-use crate::gather::client::kind_name;
+use crate::advice::{explained, kind_name};
 
 /// Failures that a client counted during a test: for each kind the number of samples, and the
 /// message of the first.
@@ -97,23 +97,6 @@ impl Failures {
     }
 }
 
-/// Returns the name of a kind of failure with the message of the server, and advice.
-pub fn explained(kind: Kind, words: &str) -> (&'static str, &'static str) {
-    match (kind, Trouble::status_in(words)) {
-        (Kind::Request, Some(401 | 403)) => {
-            ("not authorized", "Check the token; token-env=NAME selects its environment variable.")
-        }
-        (Kind::Request, Some(407)) => (
-            "not authorized by the proxy",
-            "Pass USER:PASSWORD for the proxy in an environment variable (proxy-login-env=NAME).",
-        ),
-        (Kind::Request, Some(404)) => {
-            ("not found", "Check the path of the URL and the name of the model (model=NAME).")
-        }
-        _ => (kind_name(kind), advice_on(kind)),
-    }
-}
-
 fn by_kind(kind: Kind, samples: u64, words: &str) -> FailureGroup {
     let (name, advice) = explained(kind, words);
     let is_countable =
@@ -126,38 +109,6 @@ fn by_kind(kind: Kind, samples: u64, words: &str) -> FailureGroup {
         words: (!words.is_empty()).then(|| words.to_owned()),
         is_overload: matches!(kind, Kind::Refused | Kind::TimedOut),
         advice,
-    }
-}
-
-fn advice_on(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Resolve => "Check the host name in the address of the server.",
-        Kind::Connect => "Start the server, or check its host and port.",
-        Kind::Tls => "Check the certificate of the server; ca=FILE.pem trusts another authority.",
-        Kind::Closed => {
-            "Check the server's log for the reason of closed connections; retries=N repeats such \
-             requests."
-        }
-        Kind::TimedOut => "Lower the load, or raise timeout=TIME.",
-        Kind::Refused => "Lower the load, or raise the limit of the server.",
-        Kind::Request => "Correct the request according to the server's message.",
-        Kind::Server => "Check the server's log.",
-        Kind::Empty => {
-            "Find out why answers have no output (prompt, stop sequences, max-tokens); \
-             accept-answers=empty accepts such answers."
-        }
-        Kind::Cut => "Check the server's log for the reason of early ends of streams.",
-        Kind::Aborted => "Check the server's log for the reason of aborted answers.",
-        Kind::Filtered => {
-            "Use prompts that pass the filter; accept-answers=filtered accepts such answers."
-        }
-        Kind::Short => {
-            "Check the context limit of the model; accept-answers=short accepts such answers."
-        }
-        Kind::Malformed | Kind::Mismatch => {
-            "Check that the server speaks the protocol of the system (dyno info systems)."
-        }
-        _ => "Check the server's message and its log.",
     }
 }
 

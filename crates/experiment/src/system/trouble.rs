@@ -4,7 +4,7 @@ use dyno_net::client::ClientStatistics;
 
 use super::System;
 use super::kind::Drive;
-use crate::outcome::explained;
+use crate::advice::explained;
 
 impl System {
     /// Returns the message for the first failed sample, if known.

@@ -28,9 +28,9 @@ use super::{
     Answers, MetricsSource, ServerGroup, SpecKeys, StartedServer, dataset, raw, reach_hint,
     sequences, version,
 };
+use crate::advice::explained;
 use crate::failure::Failure;
 use crate::options::{RandomStream, RunOptions};
-use crate::outcome::explained;
 use crate::system::onnx;
 use crate::system::shapes::{self, Symbols, check_labels};
 

@@ -24,9 +24,9 @@ use super::{
     Answers, ServerGroup, SpecKeys, StartedServer, contradictions, prompts, sessions, tools,
     version,
 };
+use crate::advice::explained;
 use crate::failure::Failure;
 use crate::options::{RandomStream, RunOptions};
-use crate::outcome::explained;
 
 pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Failure> {
     let refuses_chats = given.peek("chat") == Some("false");
