@@ -407,7 +407,7 @@ mod tests {
                 session,
                 number: session ^ 1,
                 turns: session + 1,
-                continues: session % 2 == 0,
+                continues: session.is_multiple_of(2),
             };
             let mut responses = Responses::default();
             for sequence in (0..samples as u64).step_by(3) {
