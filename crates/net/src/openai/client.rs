@@ -373,6 +373,7 @@ impl AnswerReader {
     fn settle(&mut self) -> Result<(), Trouble> {
         let form = self.form();
         let mut trouble = self.builder.trouble.take();
+        self.builder.end_repeats();
         let is_text = self.expects.0.is_text();
         let tokenizer = self.tokenizer.as_deref().filter(|_| trouble.is_none() && is_text);
         let mut entry = self.builder.entry(self.demand, form, tokenizer, self.ignores_usage);

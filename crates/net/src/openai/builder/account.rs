@@ -98,6 +98,8 @@ impl AnswerBuilder {
         let found = [
             (Oddity::ContentParts, self.has_content_parts),
             (Oddity::LateUsage, self.is_usage_late && claim.is_some()),
+            (Oddity::LateOutput, self.has_late_output),
+            (Oddity::RepeatedText, self.has_repeats()),
             (Oddity::NoInput, claim.is_some_and(|claim| claim.input == Some(0))),
             (Oddity::NoDone, form == Form::Stream && !self.is_done),
             (Oddity::DoneBlanks, self.has_blanks),
