@@ -16,6 +16,7 @@ mod oip_grpc;
 mod oip_http;
 mod ollama;
 mod openai;
+mod pieces;
 mod transcriptions;
 
 use dyno_net::protocol::{Protocol, TokenCounter};
