@@ -1,8 +1,10 @@
 //! State of an answer during its arrival: text, choices, counts.
 
 mod account;
+mod calls;
 mod repeats;
 
+use self::calls::OpenCalls;
 use self::repeats::{Generation, RepeatedText};
 use super::answer::{
     AnswerSink, CallPart, TextKind, in_band, no_answer, read_into, without_choices,
@@ -13,15 +15,12 @@ use super::vectors::Expectation;
 use super::{Api, generate, images, messages, ollama, responses, tgi, transcription, vectors};
 use crate::ledger::Finish;
 use crate::openai::DONE;
-use crate::protocol::{Reply, ToolCall};
+use crate::protocol::Reply;
 use crate::sse::Event;
 use crate::trouble::{Kind, Trouble, in_short};
 
 /// Maximum number of distinct choices; further ones count as the last.
 const MOST_CHOICES: usize = 128;
-
-/// Maximum number of distinct calls of tools; further ones count as the last.
-const MOST_CALLS: usize = 128;
 
 /// Types of events that only keep a connection open, and data of such events.
 const SIGNS_OF_LIFE: [&[u8]; 4] = [b"ping", b"keepalive", b"keep-alive", b"heartbeat"];
@@ -86,8 +85,8 @@ pub(super) struct AnswerBuilder {
     repeats: [RepeatedText; 2],
     /// Choices of an interface whose parts repeat the text so far.
     generations: Vec<Generation>,
-    /// Numbers of the calls of the reply, as the server states them.
-    call_numbers: Vec<usize>,
+    /// State of the calls of the reply.
+    open_calls: OpenCalls,
     claim: Option<Claim>,
     /// Counts within a choice, the last ones.
     choice_claim: Option<Claim>,
@@ -160,29 +159,9 @@ impl AnswerSink for AnswerBuilder {
         }
     }
 
-    /// Some servers give several calls one number: another id begins a further call, and so does another name
-    /// after arguments.
     fn called(&mut self, index: usize, part: CallPart, text: &str) {
-        let Some(reply) = self.reply.as_mut().filter(|_| self.current == 0) else { return };
-        let is_further = |call: &ToolCall| match part {
-            CallPart::Id => !text.is_empty() && !call.id.is_empty() && call.id != text,
-            CallPart::Name => !text.is_empty() && !call.arguments.is_empty() && call.name != text,
-            CallPart::Arguments => false,
-        };
-        let known = self.call_numbers.iter().rposition(|number| *number == index);
-        let known = known.filter(|at| !is_further(&reply.calls[*at]));
-        if known.is_none() && reply.calls.len() < MOST_CALLS {
-            reply.calls.push(ToolCall::default());
-            self.call_numbers.push(index);
-        }
-        let call = &mut reply.calls[known.unwrap_or(self.call_numbers.len() - 1)];
-        match part {
-            // Some servers repeat the id, or the name, with each part.
-            CallPart::Id if call.id == text => {}
-            CallPart::Name if call.name == text => {}
-            CallPart::Id => call.id.push_str(text),
-            CallPart::Name => call.name.push_str(text),
-            CallPart::Arguments => call.arguments.push_str(text),
+        if let Some(reply) = self.reply.as_mut().filter(|_| self.current == 0) {
+            self.open_calls.take(&mut reply.calls, index, part, text);
         }
     }
 
@@ -291,7 +270,7 @@ impl AnswerBuilder {
             shown_before: 0,
             repeats: <[RepeatedText; 2]>::default(),
             generations: Vec::new(),
-            call_numbers: Vec::new(),
+            open_calls: OpenCalls::default(),
             claim: None,
             choice_claim: None,
             part_claim: None,
@@ -424,13 +403,8 @@ impl AnswerBuilder {
             _ => read_into(json, self),
         };
         match read {
-            Ok(true) => {}
-            // Some servers end a stream with words of their own.
-            Err(trouble) if !self.is_finished() || trouble.kind != Kind::Malformed => {
-                self.trouble = Some(trouble);
-            }
-            Err(trouble) if json.starts_with(b"{") => self.trouble = Some(trouble),
-            _ if self.other_part.is_empty() => {
+            Err(trouble) if !self.ends_with_words(json, &trouble) => self.trouble = Some(trouble),
+            Ok(false) | Err(_) if self.other_part.is_empty() => {
                 self.other_part = in_short(&String::from_utf8_lossy(json));
             }
             _ => {}
@@ -442,10 +416,11 @@ impl AnswerBuilder {
         self.media_parts += u32::from(bytes > 0 && self.text.len() == text_before);
     }
 
-    /// Returns whether each choice that came has ended.
-    fn is_finished(&self) -> bool {
+    /// Returns whether data that cannot be read are words of a server behind the end of each choice.
+    fn ends_with_words(&self, data: &[u8], trouble: &Trouble) -> bool {
+        let is_words = trouble.kind == Kind::Malformed && !data.starts_with(b"{");
         let mut choices = self.choices.iter().filter(|choice| choice.is_there);
-        !self.choices.is_empty() && choices.all(|choice| choice.finish.is_some())
+        is_words && !self.choices.is_empty() && choices.all(|choice| choice.finish.is_some())
     }
 
     /// Processes a whole answer.
@@ -521,22 +496,6 @@ pub(super) fn is_cut_off(json: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_id_and_a_name_that_each_part_repeats_are_those_of_one_call() {
-        let mut answer = AnswerBuilder::new(Api::Chat, Expectation::default());
-        answer.reply = Some(Reply::default());
-        for arguments in ["{\\\"a\\\":", "1}"] {
-            let call = format!(
-                "{{\"index\":0,\"id\":\"c\",\"function\":{{\"name\":\"f\",\"arguments\":\"{arguments}\"}}}}"
-            );
-            let part = format!("{{\"choices\":[{{\"delta\":{{\"tool_calls\":[{call}]}}}}]}}");
-            answer.event(Event { name: b"", data: part.as_bytes() });
-        }
-        let reply = answer.reply.unwrap();
-        let call = &reply.calls[0];
-        assert_eq!([&*call.id, &*call.name, &*call.arguments], ["c", "f", "{\"a\":1}"]);
-    }
-
     /// The reply of a stream of additions to a message.
     fn reply(additions: &[serde_json::Value]) -> Reply {
         let mut answer = AnswerBuilder::new(Api::Chat, Expectation::default());
@@ -547,31 +506,6 @@ mod tests {
         }
         answer.end_repeats();
         answer.reply.unwrap()
-    }
-
-    #[test]
-    fn several_calls_may_have_one_number() {
-        let call = |number: u8, id: Option<&str>, name: &str, arguments: &str| {
-            let function = serde_json::json!({"name": name, "arguments": arguments});
-            let call = serde_json::json!({"index": number, "id": id, "function": function});
-            serde_json::json!({"tool_calls": [call]})
-        };
-        let calls = |additions: &[serde_json::Value]| -> Vec<[String; 3]> {
-            let all = reply(additions).calls.into_iter();
-            all.map(|call| [call.id, call.name, call.arguments]).collect()
-        };
-        let whole = [call(0, Some("a"), "f", "{}"), call(0, Some("b"), "f", "[1]")];
-        assert_eq!(calls(&whole), [["a", "f", "{}"], ["b", "f", "[1]"]]);
-        let in_parts = [
-            call(2, Some("a"), "f", ""),
-            call(2, Some(""), "", "{"),
-            call(2, None, "", "}"),
-            call(2, Some("b"), "g", ""),
-            call(2, None, "", "[1]"),
-        ];
-        assert_eq!(calls(&in_parts), [["a", "f", "{}"], ["b", "g", "[1]"]]);
-        let without_ids = [call(0, None, "f", "{}"), call(0, None, "g", "[1]")];
-        assert_eq!(calls(&without_ids), [["", "f", "{}"], ["", "g", "[1]"]]);
     }
 
     #[test]
