@@ -12,7 +12,9 @@ use super::answer::{
 use super::responses::Contents;
 use super::usage::{Claim, PartCounts};
 use super::vectors::Expectation;
-use super::{Api, generate, images, messages, ollama, responses, tgi, transcription, vectors};
+use super::{
+    Api, cohere, generate, images, messages, ollama, responses, tgi, transcription, vectors,
+};
 use crate::ledger::Finish;
 use crate::openai::DONE;
 use crate::protocol::Reply;
@@ -398,6 +400,7 @@ impl AnswerBuilder {
             Api::Generate => generate::read(json, self),
             Api::Messages => messages::event(json, name, self).map(|()| true),
             Api::Ollama => ollama::read(json, self),
+            Api::Cohere => cohere::event(json, name, self).map(|()| true),
             Api::Tgi => tgi::read(json, self),
             Api::Transcriptions => transcription::event(json, self),
             _ => read_into(json, self),
@@ -432,6 +435,7 @@ impl AnswerBuilder {
             Api::Generate => generate::read(json, self),
             Api::Messages => messages::whole(json, self),
             Api::Ollama => ollama::read(json, self),
+            Api::Cohere => cohere::whole(json, self),
             Api::Tgi => tgi::read(json, self),
             Api::Transcriptions => transcription::whole(json, self),
             Api::Embeddings => vectors::embeddings(json, expected, self),

@@ -6,6 +6,7 @@
 
 mod answers;
 mod anthropic;
+mod cohere;
 mod counts;
 mod cuts;
 mod gateways;

@@ -302,6 +302,9 @@ impl AnswerBuilder {
                 "the answer has neither a stop_reason nor the event message_stop".into()
             }
             Class::Cut if self.api == Api::Ollama => "the answer ended without done: true".into(),
+            Class::Cut if self.api == Api::Cohere => {
+                "the stream ended without the event message-end".into()
+            }
             Class::Cut if self.api == Api::Tgi => "the stream ended without generated_text".into(),
             Class::Cut => "the stream ended with neither [DONE] nor a finish_reason".into(),
             Class::Aborted => {
