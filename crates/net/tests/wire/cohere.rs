@@ -19,12 +19,12 @@ fn begin() -> Value {
 }
 
 /// An event with an addition to the message.
-fn adds(kind: &str, message: Value) -> Value {
+fn adds(kind: &str, message: &Value) -> Value {
     json!({"type": kind, "index": 0, "delta": {"message": message}})
 }
 
 fn text(text: &str) -> Value {
-    adds("content-delta", json!({"content": {"text": text}}))
+    adds("content-delta", &json!({"content": {"text": text}}))
 }
 
 fn usage() -> Value {
@@ -40,10 +40,10 @@ fn end(reason: &str) -> Value {
 fn a_stream_of_cohere_is_read_with_its_tokens() {
     let body = events(&[
         begin(),
-        adds("content-start", json!({"content": {"type": "thinking", "thinking": ""}})),
-        adds("content-delta", json!({"content": {"thinking": "hm"}})),
+        adds("content-start", &json!({"content": {"type": "thinking", "thinking": ""}})),
+        adds("content-delta", &json!({"content": {"thinking": "hm"}})),
         json!({"type": "content-end", "index": 0}),
-        adds("content-start", json!({"content": {"type": "text", "text": ""}})),
+        adds("content-start", &json!({"content": {"type": "text", "text": ""}})),
         text("Hi"),
         text(" you"),
         json!({"type": "content-end", "index": 1}),
@@ -62,9 +62,9 @@ fn calls_of_tools_are_output_of_cohere() {
     let call = |name: Option<&str>, arguments: &str| json!({"tool_calls": {"function": {"name": name, "arguments": arguments}}});
     let body = events(&[
         begin(),
-        adds("tool-plan-delta", json!({"tool_plan": "I look"})),
-        adds("tool-call-start", call(Some("f"), "")),
-        adds("tool-call-delta", call(None, "{}")),
+        adds("tool-plan-delta", &json!({"tool_plan": "I look"})),
+        adds("tool-call-start", &call(Some("f"), "")),
+        adds("tool-call-delta", &call(None, "{}")),
         json!({"type": "tool-call-end", "index": 0}),
         end("TOOL_CALL"),
     ]);
@@ -88,7 +88,7 @@ fn a_whole_answer_of_cohere_is_read() {
 fn answers_of_cohere_that_are_not_whole_are_no_success() {
     let ended = |last: &[Value]| {
         let (said, _, entry) =
-            read(&cohere(), EVENTS, &events(&[&[begin(), text("Hi")], last].concat()));
+            read(&cohere(), EVENTS, &events(&[&[begin(), text("Hi")][..], last].concat()));
         (said.unwrap_err(), entry.class)
     };
     let (trouble, class) = ended(&[]);
