@@ -86,7 +86,9 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
     let wire: EventWire<'_> = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
     let kind = wire.kind.unwrap_or_else(|| String::from_utf8_lossy(name));
     match wire.delta {
-        Some(delta) => read(delta.get().as_bytes(), take)?,
+        Some(delta) => {
+            read(delta.get().as_bytes(), take)?;
+        }
         // An error has only a message.
         None if kind.is_empty() => return Err(in_band(json)),
         None => {}
@@ -100,17 +102,18 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
 /// # Errors
 /// Not an answer of the interface, or the server's message if it reports an error.
 pub(super) fn whole(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Trouble> {
-    read(json, take)?;
-    Ok(true)
+    if read(json, take)? { Ok(true) } else { Err(no_answer(json)) }
 }
 
-fn read(json: &[u8], take: &mut AnswerBuilder) -> Result<(), Trouble> {
+/// Reads a whole answer, or an addition to it. Returns whether it has a message.
+fn read(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Trouble> {
     let mut repair = Vec::new();
     let wire: AnswerWire<'_> = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
     if states_error(wire.error, wire.message.is_some(), take) {
         return Err(in_band(json));
     }
     take.choice(0);
+    let has_message = wire.message.is_some();
     if let Some(message) = wire.message {
         say(message.tool_plan, take);
         say(message.content, take);
@@ -125,7 +128,7 @@ fn read(json: &[u8], take: &mut AnswerBuilder) -> Result<(), Trouble> {
     if let Some(reason) = wire.finish_reason {
         take.finish(&reason);
     }
-    Ok(())
+    Ok(has_message)
 }
 
 fn say(content: Option<Content<'_>>, take: &mut AnswerBuilder) {

@@ -82,6 +82,11 @@ fn a_whole_answer_of_cohere_is_read() {
     assert_eq!((said.unwrap().as_str(), beats), ("Hif{}", 0));
     assert_eq!((entry.class, entry.finish), (Class::Whole, Finish::Stop));
     assert_eq!((entry.input, entry.output), (Some(11), Some(4)));
+    for other in ["{}", r#"{"message":"lost"}"#] {
+        let trouble = read(&cohere(), JSON, other).0.unwrap_err();
+        let expected = format!("expected an answer of Cohere, found: {other}");
+        assert_eq!((trouble.kind, trouble.words), (Kind::Malformed, expected));
+    }
 }
 
 #[test]
