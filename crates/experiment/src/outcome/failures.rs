@@ -139,7 +139,9 @@ fn advice_on(kind: Kind) -> &'static str {
              requests."
         }
         Kind::TimedOut => "Lower the load, or raise timeout=TIME.",
-        Kind::Refused => "Lower the load, or raise the limit of the server.",
+        Kind::Refused => {
+            "Lower the load, or raise the limit of the server; retries=N repeats such requests."
+        }
         Kind::Request => "Correct the request according to the server's message.",
         Kind::Server => "Check the server's log.",
         Kind::Empty => {
@@ -209,6 +211,8 @@ mod tests {
         check(Kind::Request, "HTTP status 404", "not found", "model=NAME", false);
         check(Kind::Request, "HTTP status 400: bad", "wrong requests", "server's message", false);
         check(Kind::Refused, "HTTP status 429", "refused", "Lower the load", true);
+        let recycled = "the server ended the connection without processing the request";
+        check(Kind::Refused, recycled, "refused", "retries=N", true);
         check(Kind::TimedOut, "no answer", "timed out", "timeout=TIME", true);
         check(Kind::Connect, "nobody listens", "no connection", "Start the server", false);
         check(Kind::Empty, "no output", "empty", "accept-answers=empty", false);
