@@ -92,6 +92,7 @@ fn additions_that_repeat_the_text_so_far_are_output_once() {
         (&["a", "ab"][..], "aab", 2),
         (&["-", "--", "---"][..], "------", 3),
         (&["ha", "ha", "ha"][..], "hahaha", 3),
+        (&["a ", "a a ", "a a "][..], "a a a a a ", 3),
     ] {
         let (text, entry) = said(texts, "");
         assert_eq!((text.as_str(), entry.parts), (expected, parts), "{texts:?}");

@@ -28,12 +28,11 @@ impl RepeatedText {
         self.lengths.len().saturating_sub(1)
     }
 
-    /// Returns whether the text consists of its first part alone, again and again. Such additions are likelier
-    /// than a text that grows in this way.
-    fn is_periodic(&self, output: &[u8]) -> bool {
-        let text = &output[self.begin..self.begin + self.length()];
-        let first = &text[..self.lengths.first().copied().unwrap_or(0)];
-        text.chunks(first.len().max(1)).all(|part| first.starts_with(part))
+    /// Returns whether a text that extends this one consists of the first part alone, again and again. Additions of
+    /// such texts are likelier than a text that grows in this way.
+    fn is_periodic(&self, longer: &[u8]) -> bool {
+        let first = &longer[..self.lengths[0]];
+        longer.chunks(first.len()).all(|part| first.starts_with(part))
     }
 }
 
@@ -56,7 +55,8 @@ impl AnswerBuilder {
     /// Takes a text of a part. Returns how many bytes at its begin repeat the texts of its kind before it.
     ///
     /// A text that extends all text before it repeats that text. So does one that is equal to it, if another
-    /// one has extended it before. If a later part does not, all parts are additions.
+    /// one has extended it before. If a later part does not, or if additions consist of one text again and again,
+    /// all parts are additions.
     pub(super) fn repeated_before(
         &mut self,
         text: &str,
@@ -85,7 +85,10 @@ impl AnswerBuilder {
         let begins = text.as_bytes().starts_with(&self.text[known.begin..known.begin + before]);
         let is_longer = text.len() > before && known.begin + before == end;
         let is_equal = text.len() == before && known.repeats() > 0;
-        if begins && (is_longer || is_equal) {
+        if begins
+            && (is_longer || is_equal)
+            && !(known.has_additions && known.is_periodic(text.as_bytes()))
+        {
             known.lengths.push(text.len());
             return before;
         }
@@ -98,8 +101,7 @@ impl AnswerBuilder {
         let repeated = || self.repeats.iter().filter(|text| text.repeats() > 0);
         let has_additions = repeated().any(|text| text.has_additions);
         let repeats: usize = repeated().map(RepeatedText::repeats).sum();
-        let is_periodic = repeated().all(|text| text.is_periodic(&self.text));
-        if has_additions && (repeats < LEAST_REPEATS || is_periodic) {
+        if has_additions && repeats < LEAST_REPEATS {
             self.restore(TextKind::Message);
             self.restore(TextKind::Thought);
         }
