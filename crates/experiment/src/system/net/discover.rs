@@ -345,7 +345,7 @@ fn in_command(name: &str) -> &str {
 /// Returns the names of the models in an answer to `/models`; `None` if it is not such an answer.
 fn model_names(body: &[u8]) -> Option<Vec<String>> {
     let json: Value = serde_json::from_slice(body).ok()?;
-    // Together and GitHub send the list itself.
+    // Together sends the list itself.
     let list = json.get("data").or_else(|| json.get("models")).unwrap_or(&json).as_array()?;
     let name = |model: &Value| {
         let named = ["id", "name", "model"].iter().find_map(|key| model.get(key)?.as_str());
