@@ -53,7 +53,9 @@ fn advice_on(kind: Kind) -> &'static str {
              requests."
         }
         Kind::TimedOut => "Lower the load, or raise timeout=TIME.",
-        Kind::Refused => "Lower the load, or raise the limit of the server.",
+        Kind::Refused => {
+            "Lower the load, or raise the limit of the server; retries=N repeats such requests."
+        }
         Kind::Request => "Correct the request according to the server's message.",
         Kind::Server => "Check the server's log.",
         Kind::Empty => {

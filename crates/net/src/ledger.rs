@@ -243,6 +243,10 @@ pub enum Oddity {
     EmptyError,
     /// Usage counts no input tokens, although the request has input.
     NoInput,
+    /// Output came behind `[DONE]`.
+    LateOutput,
+    /// Parts of a stream repeat the text so far.
+    RepeatedText,
 }
 
 impl Flag for Contradiction {
@@ -287,6 +291,8 @@ impl Flag for Oddity {
         Self::JoinedEvents,
         Self::EmptyError,
         Self::NoInput,
+        Self::LateOutput,
+        Self::RepeatedText,
     ];
 
     fn position(self) -> u16 {
@@ -480,6 +486,8 @@ impl Oddity {
             Self::JoinedEvents => "events without an empty line or without data:",
             Self::EmptyError => "an empty error",
             Self::NoInput => "usage counts no input tokens",
+            Self::LateOutput => "output after [DONE]",
+            Self::RepeatedText => "parts that repeat the text so far",
         }
     }
 }

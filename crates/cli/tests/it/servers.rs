@@ -540,6 +540,32 @@ fn a_url_that_cannot_be_measured_says_what_to_do() {
 }
 
 #[test]
+fn a_list_of_models_in_another_form_is_read_or_not_needed() {
+    let bare: Answer = |path, body| match path {
+        "/v1/models" => (200, JSON, json!([{"id": "tiny", "type": "chat"}]).to_string()),
+        _ => one_model(path, body),
+    };
+    let unknown: Answer = |path, body| match path {
+        "/v1/models" => (200, JSON, json!({"catalog": ["tiny"]}).to_string()),
+        _ => one_model(path, body),
+    };
+    let empty: Answer = |path, body| match path {
+        "/v1/models" => (200, JSON, json!({"data": []}).to_string()),
+        _ => one_model(path, body),
+    };
+    let folder = Folder::new();
+    for (answer, key) in [(bare, ""), (unknown, ",model=tiny"), (empty, ",model=tiny")] {
+        let address = Server::start(answer).address;
+        let ran = folder.dyno(&format!(
+            "run http://{address}{key} --num-prompts 2 --max-concurrency 1 --out out"
+        ));
+        assert!(ran.stderr.contains("OpenAI-compatible: model tiny"), "{}", ran.stderr);
+        assert_eq!(summary(&folder)["tests"][0]["metrics"]["answers"]["whole"], 2);
+        std::fs::remove_dir_all(folder.0.join("out")).unwrap();
+    }
+}
+
+#[test]
 fn a_plan_contacts_no_server() {
     let (listener, folder) = (TcpListener::bind("127.0.0.1:0").unwrap(), Folder::new());
     listener.set_nonblocking(true).unwrap();

@@ -160,6 +160,8 @@ mod tests {
         check(Kind::Request, "HTTP status 404", "not found", "model=NAME", false);
         check(Kind::Request, "HTTP status 400: bad", "wrong requests", "server's message", false);
         check(Kind::Refused, "HTTP status 429", "refused", "Lower the load", true);
+        let recycled = "the server ended the connection without processing the request";
+        check(Kind::Refused, recycled, "refused", "retries=N", true);
         check(Kind::TimedOut, "no answer", "timed out", "timeout=TIME", true);
         check(Kind::Connect, "nobody listens", "no connection", "Start the server", false);
         check(Kind::Empty, "no output", "empty", "accept-answers=empty", false);

@@ -6,6 +6,7 @@
 
 use bytes::Bytes;
 use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::json::{Head, JsonTensor};
@@ -140,18 +141,20 @@ impl InferResponse {
     /// Not a valid answer.
     pub fn from_http(body: &Bytes, head_length: Option<usize>) -> Result<Self, Trouble> {
         let (mut json, mut rest) = split(body, head_length)?;
-        if serde_json::from_slice::<&serde_json::value::RawValue>(&json).is_err()
+        if serde_json::from_slice::<&RawValue>(&json).is_err()
             && let Some(quoted) = elements::with_quoted_numbers(&json)
         {
             json = quoted.into();
         }
         let head: Head<'_> =
             serde_json::from_slice(&json).map_err(|e| no_json("answer", body, head_length, &e))?;
-        let outputs = match (head.outputs, head.error) {
-            (Some(outputs), _) => outputs,
-            (None, Some(error)) => return Err(Trouble::new(Kind::Server, error)),
-            (None, None) => return Err(malformed("the answer has no 'outputs'")),
-        };
+        let states_error = |error: &RawValue| !matches!(error.get(), "null" | "false" | "\"\"");
+        if head.error.is_some_and(states_error) {
+            return Err(Trouble::new(Kind::Server, error_words(&json)));
+        }
+        let outputs = head.outputs.ok_or_else(|| {
+            malformed(&format!("the answer has no 'outputs': {}", error_words(&json)))
+        })?;
         check_head_length("answer", &outputs, head_length)?;
         let outputs = outputs.into_iter().map(|tensor| read(tensor, &mut rest));
         let response = Self {

@@ -20,8 +20,8 @@ pub(super) struct Head<'a> {
     pub inputs: Option<Vec<JsonTensor<'a>>>,
     #[serde(default, borrow)]
     pub outputs: Option<Vec<JsonTensor<'a>>>,
-    #[serde(default)]
-    pub error: Option<String>,
+    #[serde(default, borrow)]
+    pub error: Option<&'a RawValue>,
 }
 
 /// Tensor in a JSON header; a requested output has only its name.

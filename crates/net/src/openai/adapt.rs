@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::builder::AnswerBuilder;
 use super::client::{LimitMember, OpenAi, Settings, may_reject_prompt};
 use super::{Api, vectors};
@@ -9,7 +11,7 @@ use crate::ask::{HttpAnswer, ServerQuery, is_redirection};
 use crate::endpoint::Endpoint;
 use crate::ledger::Entry;
 use crate::protocol::TokenCounter;
-use crate::trouble::{Kind, Trouble};
+use crate::trouble::{Kind, Trouble, in_short};
 use crate::workload::Workload;
 
 /// What a client learned from a server.
@@ -87,7 +89,7 @@ pub fn adapt(
                 adapted.follow(query, &answer, &request.path)?;
             }
             // Some servers fail because of a member that they do not know.
-            400..600 if adapted.replace_rejected(&answer.words()) => {}
+            400..600 if adapted.replace_rejected(&rejection(&answer)) => {}
             status @ 400..500 => {
                 adapted.restore(&given);
                 let kind = Kind::of_status(status).filter(|kind| *kind == Kind::Request);
@@ -108,6 +110,18 @@ pub fn adapt(
         }
     }
     Ok(adapted)
+}
+
+/// Lines of a message that may name a rejected member.
+const LINES: usize = 3;
+
+/// Returns the words of a rejection, with the member that it names beside its message or on a later line.
+fn rejection(answer: &HttpAnswer) -> String {
+    const PLACES: [&str; 5] = ["/error/param", "/param", "/error/message", "/message", "/detail"];
+    let json: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+    let said = PLACES.iter().filter_map(|place| json.pointer(place)?.as_str());
+    let lines = said.flat_map(|text| text.lines().take(LINES)).map(in_short);
+    std::iter::once(answer.words()).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
 /// Output tokens of the request that shows whether a server forces lengths.

@@ -65,8 +65,8 @@ pub(super) trait AnswerSink {
     fn has_added_thoughts(&self) -> bool {
         false
     }
-    /// Returns how many bytes at the begin of the text of a message repeat earlier messages of the stream.
-    fn repeated_bytes(&mut self, _text: &str) -> usize {
+    /// Returns how many bytes at the begin of a text repeat the texts of its kind before it in the stream.
+    fn repeated_bytes(&mut self, _text: &str, _kind: TextKind, _is_addition: bool) -> usize {
         0
     }
     /// Content is a list of parts.
@@ -79,6 +79,13 @@ pub(super) trait AnswerSink {
     fn thought_details(&mut self, _json: &str) {}
     /// An error that is empty or 0, beside choices.
     fn empty_error(&mut self) {}
+}
+
+/// Kind of a text of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TextKind {
+    Message,
+    Thought,
 }
 
 /// What a text of a tool call is.
@@ -335,7 +342,8 @@ fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
         // Some servers repeat the content beside the message.
         let is_repeated =
             message.as_ref().and_then(|of| of.content.as_ref()).is_some_and(Content::has_text);
-        content(choice.text.filter(|_| !is_repeated), false, take);
+        let text = choice.text.filter(|_| !is_repeated);
+        content(text.map(|text| new_content(text, TextKind::Message, true, take)), false, take);
         if let Some(message) = message {
             read_message(message, is_addition, take);
         }
@@ -366,14 +374,11 @@ pub(super) fn read_message(
     take: &mut dyn AnswerSink,
 ) {
     message.reasoning_details.iter().for_each(|of| take.thought_details(of.get()));
-    let thought = message.take_thought();
-    content(thought.filter(|_| is_addition || !take.has_added_thoughts()), true, take);
-    if !is_addition && let Some(Content::Text(text)) = &mut message.content {
-        let repeated = take.repeated_bytes(text);
-        if repeated > 0 {
-            *text = Cow::Owned(text[repeated..].to_owned());
-        }
-    }
+    let thought = message.take_thought().filter(|_| is_addition || !take.has_added_thoughts());
+    let thought = thought.map(|text| new_content(text, TextKind::Thought, is_addition, take));
+    content(thought, true, take);
+    let text = message.content.take();
+    message.content = text.map(|text| new_content(text, TextKind::Message, is_addition, take));
     if let Some(said) = &message.content {
         said.each_text(|text| take.said(text));
     }
@@ -392,6 +397,22 @@ pub(super) fn read_message(
     }
     if let Some(called) = message.function_call {
         function(called, None, take);
+    }
+}
+
+/// Returns a text without what it repeats of the texts of its kind before it.
+fn new_content<'a>(
+    content: Content<'a>,
+    kind: TextKind,
+    is_addition: bool,
+    take: &mut dyn AnswerSink,
+) -> Content<'a> {
+    match content {
+        Content::Text(text) => match take.repeated_bytes(&text, kind, is_addition) {
+            0 => Content::Text(text),
+            repeated => Content::Text(Cow::Owned(text[repeated..].to_owned())),
+        },
+        other => other,
     }
 }
 

@@ -89,7 +89,7 @@ pub(super) fn members(request: &Request, api: Api) -> Map<String, Value> {
 fn input(input: &Input, api: Api, body: &mut Map<String, Value>) {
     let name = match api {
         Api::Completions | Api::Images => "prompt",
-        Api::Chat | Api::Messages | Api::Ollama => "messages",
+        Api::Chat | Api::Messages | Api::Ollama | Api::Cohere => "messages",
         Api::Tgi => "inputs",
         Api::Responses | Api::Embeddings => "input",
         Api::Generate => "text",

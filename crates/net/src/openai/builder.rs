@@ -1,11 +1,20 @@
 //! State of an answer during its arrival: text, choices, counts.
 
 mod account;
+mod calls;
+mod repeats;
 
-use super::answer::{AnswerSink, CallPart, in_band, no_answer, read_into, without_choices};
+use self::calls::OpenCalls;
+use self::repeats::{Generation, RepeatedText};
+use super::answer::{
+    AnswerSink, CallPart, TextKind, in_band, no_answer, read_into, without_choices,
+};
+use super::responses::Contents;
 use super::usage::{Claim, PartCounts};
 use super::vectors::Expectation;
-use super::{Api, generate, images, messages, ollama, responses, tgi, transcription, vectors};
+use super::{
+    Api, cohere, generate, images, messages, ollama, responses, tgi, transcription, vectors,
+};
 use crate::ledger::Finish;
 use crate::openai::DONE;
 use crate::protocol::Reply;
@@ -15,10 +24,7 @@ use crate::trouble::{Kind, Trouble, in_short};
 /// Maximum number of distinct choices; further ones count as the last.
 const MOST_CHOICES: usize = 128;
 
-/// Maximum number of distinct calls of tools; further ones count as the last.
-const MOST_CALLS: usize = 128;
-
-/// Types of events that only keep a connection open.
+/// Types of events that only keep a connection open, and data of such events.
 const SIGNS_OF_LIFE: [&[u8]; 4] = [b"ping", b"keepalive", b"keep-alive", b"heartbeat"];
 
 /// Form of an answer.
@@ -59,8 +65,8 @@ pub(super) struct AnswerBuilder {
     pub has_silent_token: bool,
     /// Calls of tools come with an event before their content.
     pub announces_calls: bool,
-    /// Position of the last item of the Responses interface whose content came.
-    pub last_item: Option<u32>,
+    /// Items of the Responses interface whose content came.
+    pub contents: Contents,
     /// Bytes of output before the content of the item that was added last.
     pub bytes_before: usize,
     /// `[DONE]` came.
@@ -77,12 +83,12 @@ pub(super) struct AnswerBuilder {
     pub has_summary: bool,
     /// Bytes of thoughts before the current block of the Messages interface.
     pub shown_before: u32,
-    /// Bytes of text of the last part that repeated the text so far.
-    repeated: usize,
-    /// Bytes of the first part, as long as all parts are the same.
-    same: usize,
-    /// Output tokens as counted with the last part.
-    counted: Option<u32>,
+    /// Texts whose parts may repeat what came before, by their kind.
+    repeats: [RepeatedText; 2],
+    /// Choices of an interface whose parts repeat the text so far.
+    generations: Vec<Generation>,
+    /// State of the calls of the reply.
+    open_calls: OpenCalls,
     claim: Option<Claim>,
     /// Counts within a choice, the last ones.
     choice_claim: Option<Claim>,
@@ -108,6 +114,8 @@ pub(super) struct AnswerBuilder {
     has_empty_error: bool,
     is_decreasing: bool,
     is_usage_late: bool,
+    /// Output came behind `[DONE]`.
+    has_late_output: bool,
     /// The end of the stream or of the body came within an event or within the JSON.
     is_cut_off: bool,
     /// Finish reason of the first choice with a bad one, otherwise of the last choice.
@@ -154,19 +162,8 @@ impl AnswerSink for AnswerBuilder {
     }
 
     fn called(&mut self, index: usize, part: CallPart, text: &str) {
-        let Some(reply) = self.reply.as_mut().filter(|_| self.current == 0) else { return };
-        let index = index.min(MOST_CALLS - 1);
-        if reply.calls.len() <= index {
-            reply.calls.resize_with(index + 1, Default::default);
-        }
-        let call = &mut reply.calls[index];
-        match part {
-            // Some servers repeat the id, or the name, with each part.
-            CallPart::Id if call.id == text => {}
-            CallPart::Name if call.name == text => {}
-            CallPart::Id => call.id.push_str(text),
-            CallPart::Name => call.name.push_str(text),
-            CallPart::Arguments => call.arguments.push_str(text),
+        if let Some(reply) = self.reply.as_mut().filter(|_| self.current == 0) {
+            self.open_calls.take(&mut reply.calls, index, part, text);
         }
     }
 
@@ -221,22 +218,8 @@ impl AnswerSink for AnswerBuilder {
         self.choices.get(self.current).is_some_and(|choice| choice.has_added_thoughts)
     }
 
-    /// A message that extends the text of all messages before it repeats that text. So does one that is equal
-    /// to it, if another one has extended it before.
-    fn repeated_bytes(&mut self, text: &str) -> usize {
-        let before = self.text.len();
-        let has_extended = self.parts > 1;
-        let is_longer = text.len() > before || (has_extended && text.len() == before);
-        let is_repeated = self.is_stream
-            && self.choices.len() == 1
-            && self.repeated == before
-            && is_longer
-            && text.as_bytes().starts_with(&self.text);
-        if !is_repeated {
-            return 0;
-        }
-        self.repeated = text.len();
-        before
+    fn repeated_bytes(&mut self, text: &str, kind: TextKind, is_addition: bool) -> usize {
+        self.repeated_before(text, kind, is_addition)
     }
 
     fn content_parts(&mut self) {
@@ -278,7 +261,7 @@ impl AnswerBuilder {
             model: String::new(),
             has_silent_token: false,
             announces_calls: false,
-            last_item: None,
+            contents: Contents::default(),
             bytes_before: 0,
             is_done: false,
             reply: None,
@@ -287,9 +270,9 @@ impl AnswerBuilder {
             has_hidden_thought: false,
             has_summary: false,
             shown_before: 0,
-            repeated: 0,
-            same: 0,
-            counted: None,
+            repeats: <[RepeatedText; 2]>::default(),
+            generations: Vec::new(),
+            open_calls: OpenCalls::default(),
             claim: None,
             choice_claim: None,
             part_claim: None,
@@ -307,6 +290,7 @@ impl AnswerBuilder {
             has_empty_error: false,
             is_decreasing: false,
             is_usage_late: false,
+            has_late_output: false,
             is_cut_off: false,
             reason: String::new(),
             explanation: String::new(),
@@ -337,42 +321,14 @@ impl AnswerBuilder {
         self.text.len().saturating_add(self.media_bytes as usize)
     }
 
+    /// Returns the input tokens that the server has counted.
+    pub fn input_tokens(&self) -> Option<u32> {
+        self.claim?.input
+    }
+
     /// Returns whether a tool was called.
     pub fn has_tool_calls(&self) -> bool {
         self.tool_calls > 0
-    }
-
-    /// Takes the text so far, or an addition to it, as some versions of the server send. `tokens` counts
-    /// the output tokens so far; `is_stopped`: the model ended the text itself.
-    ///
-    /// A first part that comes again, with more tokens, is an addition, unless a later part extends it:
-    /// then the tokens had no text. The token that ends a text has none.
-    pub fn output_so_far(&mut self, text: &str, tokens: Option<u32>, is_stopped: bool) {
-        let has_grown = tokens.zip(self.counted).is_some_and(|(now, then)| now > then);
-        self.counted = tokens;
-        let first = std::mem::take(&mut self.same);
-        if first > 0 {
-            let begin = &self.text[..first];
-            let is_end = is_stopped && self.text.len() == first;
-            if text.as_bytes() == begin && has_grown && !is_end {
-                self.same = first;
-                self.output(text, false);
-                return;
-            }
-            if text.len() > first && text.as_bytes().starts_with(begin) {
-                self.text.truncate(first);
-            }
-        }
-        if self.text.is_empty() {
-            self.same = text.len();
-        }
-        let is_repeated =
-            self.repeated == self.text.len() && text.as_bytes().starts_with(&self.text);
-        let new = if is_repeated { &text[self.text.len()..] } else { text };
-        self.output(new, false);
-        if is_repeated {
-            self.repeated = self.text.len();
-        }
     }
 
     /// Returns whether the server has counted tokens.
@@ -390,21 +346,28 @@ impl AnswerBuilder {
             return;
         }
         let data = unquoted(event.data.trim_ascii());
-        if data.is_empty() || SIGNS_OF_LIFE.iter().any(|name| event.name.eq_ignore_ascii_case(name))
-        {
+        let is_sign =
+            |word: &[u8]| SIGNS_OF_LIFE.iter().any(|sign| word.eq_ignore_ascii_case(sign));
+        if data.is_empty() || data == b"null" || is_sign(event.name) || is_sign(data) {
             self.has_signs_of_life = true;
             return;
         }
-        if data == DONE {
+        if data.eq_ignore_ascii_case(DONE) || data == b"DONE" {
             self.has_blanks = event.data.trim_ascii() != event.data;
             self.is_done |= !self.api.has_end_event();
             return;
         }
-        if self.is_done {
-            self.behind_the_end(data);
-            return;
+        if !self.is_done {
+            self.part(data, event.name);
+        } else if self.api.has_end_event() {
+            self.usage_behind_the_end(data);
+        } else {
+            // Some gateways join streams that each end. Other data behind the end are no error.
+            let before = self.output_bytes();
+            self.part(data, event.name);
+            self.trouble = None;
+            self.has_late_output |= self.output_bytes() > before;
         }
-        self.part(data, event.name);
     }
 
     /// Processes an event that the stream ended without an empty line, which some servers omit after
@@ -437,22 +400,30 @@ impl AnswerBuilder {
             Api::Generate => generate::read(json, self),
             Api::Messages => messages::event(json, name, self).map(|()| true),
             Api::Ollama => ollama::read(json, self),
+            Api::Cohere => cohere::event(json, name, self).map(|()| true),
             Api::Tgi => tgi::read(json, self),
             Api::Transcriptions => transcription::event(json, self),
             _ => read_into(json, self),
         };
         match read {
-            Ok(false) if self.other_part.is_empty() => {
+            Err(trouble) if !self.ends_with_words(json, &trouble) => self.trouble = Some(trouble),
+            Ok(false) | Err(_) if self.other_part.is_empty() => {
                 self.other_part = in_short(&String::from_utf8_lossy(json));
             }
-            Ok(_) => {}
-            Err(trouble) => self.trouble = Some(trouble),
+            _ => {}
         }
         let (bytes, is_silent) =
             (self.output_bytes().saturating_sub(before), before > 0 && self.has_silent_token);
         self.part_counts.add(bytes, self.part_claim);
         self.parts += u32::from(bytes > 0 || is_silent);
         self.media_parts += u32::from(bytes > 0 && self.text.len() == text_before);
+    }
+
+    /// Returns whether data that cannot be read are words of a server behind the end of each choice.
+    fn ends_with_words(&self, data: &[u8], trouble: &Trouble) -> bool {
+        let is_words = trouble.kind == Kind::Malformed && !data.starts_with(b"{");
+        let mut choices = self.choices.iter().filter(|choice| choice.is_there);
+        is_words && !self.choices.is_empty() && choices.all(|choice| choice.finish.is_some())
     }
 
     /// Processes a whole answer.
@@ -464,6 +435,7 @@ impl AnswerBuilder {
             Api::Generate => generate::read(json, self),
             Api::Messages => messages::whole(json, self),
             Api::Ollama => ollama::read(json, self),
+            Api::Cohere => cohere::whole(json, self),
             Api::Tgi => tgi::read(json, self),
             Api::Transcriptions => transcription::whole(json, self),
             Api::Embeddings => vectors::embeddings(json, expected, self),
@@ -486,8 +458,8 @@ impl AnswerBuilder {
         };
     }
 
-    /// Processes data after `[DONE]`, where some servers send usage; other data is ignored.
-    fn behind_the_end(&mut self, json: &[u8]) {
+    /// Processes data after the end, where some servers send usage; other data is ignored.
+    fn usage_behind_the_end(&mut self, json: &[u8]) {
         #[derive(serde::Deserialize)]
         struct UsageOnly<'a> {
             #[serde(borrow, default)]
@@ -528,19 +500,27 @@ pub(super) fn is_cut_off(json: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_id_and_a_name_that_each_part_repeats_are_those_of_one_call() {
+    /// The reply of a stream of additions to a message.
+    fn reply(additions: &[serde_json::Value]) -> Reply {
         let mut answer = AnswerBuilder::new(Api::Chat, Expectation::default());
         answer.reply = Some(Reply::default());
-        for arguments in ["{\\\"a\\\":", "1}"] {
-            let call = format!(
-                "{{\"index\":0,\"id\":\"c\",\"function\":{{\"name\":\"f\",\"arguments\":\"{arguments}\"}}}}"
-            );
-            let part = format!("{{\"choices\":[{{\"delta\":{{\"tool_calls\":[{call}]}}}}]}}");
+        for addition in additions {
+            let part = serde_json::json!({"choices": [{"delta": addition}]}).to_string();
             answer.event(Event { name: b"", data: part.as_bytes() });
         }
-        let reply = answer.reply.unwrap();
-        let call = &reply.calls[0];
-        assert_eq!([&*call.id, &*call.name, &*call.arguments], ["c", "f", "{\"a\":1}"]);
+        answer.end_repeats();
+        answer.reply.unwrap()
+    }
+
+    #[test]
+    fn a_reply_holds_repeated_text_once() {
+        let said = |texts: &[&str]| {
+            let additions: Vec<_> =
+                texts.iter().map(|text| serde_json::json!({"content": text})).collect();
+            reply(&additions).text
+        };
+        assert_eq!(said(&["a", "ab", "abc"]), "abc");
+        assert_eq!(said(&["a", "ab", "b"]), "aabb");
+        assert_eq!(said(&["a", "ab"]), "aab");
     }
 }

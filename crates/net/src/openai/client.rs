@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::answer::{in_band, without_choices};
 use super::builder::{AnswerBuilder, Form, is_cut_off, is_event};
 use super::demands::Demands;
-use super::form::{MARK, form_of, has_events, has_lines};
+use super::form::{MARK, form_of, form_of_lines, has_events, has_lines};
 use super::live::{LiveConversations, goes_on_after_calls, recorded};
 use super::vectors::Expectation;
 use super::{Api, Input, Request as Body, body, error_words, images, transcription};
@@ -374,10 +374,20 @@ impl AnswerReader {
         self.form.unwrap_or(claimed)
     }
 
+    /// Returns the form of an answer that begins with these bytes; `None` if more are needed.
+    fn form_of_begin(&self, begin: &[u8]) -> Option<Form> {
+        let may_have_lines = self.expects.0 == Api::Ollama && self.was_asked_to_stream;
+        match form_of(begin, self.claims_stream) {
+            Some(Form::Whole) if may_have_lines && !self.claims_stream => form_of_lines(begin),
+            form => form,
+        }
+    }
+
     /// Returns the trouble of reading, and creates the account of the answer.
     fn settle(&mut self) -> Result<(), Trouble> {
         let form = self.form();
         let mut trouble = self.builder.trouble.take();
+        self.builder.end_repeats();
         let is_text = self.expects.0.is_text();
         let tokenizer = self.tokenizer.as_deref().filter(|_| trouble.is_none() && is_text);
         let mut entry = self.builder.entry(self.demand, form, tokenizer, self.ignores_usage);
@@ -464,7 +474,7 @@ impl Reader for AnswerReader {
 
     fn data(&mut self, bytes: &[u8]) -> Result<ReadProgress, Trouble> {
         if self.form.is_none() && self.body.is_empty() {
-            self.form = form_of(bytes, self.claims_stream);
+            self.form = self.form_of_begin(bytes);
         }
         if self.form == Some(Form::Stream) && self.body.is_empty() {
             return self.events(bytes);
@@ -475,7 +485,7 @@ impl Reader for AnswerReader {
         }
         self.body.extend_from_slice(bytes);
         if self.form.is_none() {
-            self.form = form_of(&self.body, self.claims_stream);
+            self.form = self.form_of_begin(&self.body);
             if self.form == Some(Form::Stream) {
                 let begin = std::mem::take(&mut self.body);
                 return self.events(&begin);

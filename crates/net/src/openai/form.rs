@@ -1,5 +1,7 @@
 //! Form of an answer, by its content type and its first bytes.
 
+use serde::Deserialize;
+
 use super::builder::Form;
 
 /// Content types of JSON lines.
@@ -43,4 +45,18 @@ pub(super) fn form_of(begin: &[u8], claims_stream: bool) -> Option<Form> {
     } else {
         Some(Form::Whole)
     }
+}
+
+/// Returns the form of an answer of Ollama whose content type is not that of lines: a stream if its first line
+/// is not its last part; `None` if that line has not ended.
+pub(super) fn form_of_lines(begin: &[u8]) -> Option<Form> {
+    #[derive(Deserialize)]
+    struct Line {
+        #[serde(default)]
+        done: Option<bool>,
+    }
+    let end = memchr::memchr(b'\n', begin)?;
+    let line = serde_json::from_slice::<Line>(&begin[..end]);
+    let is_part = line.is_ok_and(|line| line.done == Some(false));
+    Some(if is_part { Form::Stream } else { Form::Whole })
 }

@@ -130,8 +130,10 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
         }
         "message_delta" => {
             take.choice(0);
-            if let Some(claim) = wire.usage.and_then(claim) {
-                take.usage(claim);
+            if let Some(end) = wire.usage.and_then(claim) {
+                // Some servers state the input again without that from the cache.
+                let input = end.input.max(take.input_tokens());
+                take.usage(Claim { input, ..end });
             }
             if let Some(reason) = wire.delta.and_then(|delta| delta.stop_reason) {
                 take.finish(&reason);

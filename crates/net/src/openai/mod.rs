@@ -1,6 +1,6 @@
 //! Interfaces of servers of language models, without sockets: completions and chats in both
 //! directions, and clients of Responses, transcriptions, embeddings, rankings, images, SGLang's `/generate`,
-//! Anthropic's Messages, Ollama's chats, and Text Generation Inference.
+//! Anthropic's Messages, Ollama's and Cohere's chats, and Text Generation Inference.
 //!
 //! Source: the API reference of OpenAI ("Completions", "Chat", "Responses", "Embeddings",
 //! "Streaming"), those of Jina (rerank) and SGLang (native API), and observed deviations of
@@ -12,6 +12,7 @@ mod answer;
 mod body;
 mod builder;
 mod client;
+mod cohere;
 mod content;
 mod demands;
 mod fit;
@@ -63,6 +64,8 @@ pub enum Api {
     Messages,
     /// Answers messages, in Ollama's own interface.
     Ollama,
+    /// Answers messages, in version 2 of Cohere's interface.
+    Cohere,
     /// Continues a prompt, in the interface of Text Generation Inference.
     Tgi,
     /// Returns the text of a recording.
@@ -77,13 +80,14 @@ pub enum Api {
 
 impl Api {
     /// All endpoints.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Completions,
         Self::Chat,
         Self::Responses,
         Self::Generate,
         Self::Messages,
         Self::Ollama,
+        Self::Cohere,
         Self::Tgi,
         Self::Transcriptions,
         Self::Embeddings,
@@ -101,6 +105,7 @@ impl Api {
             Self::Generate => "generate",
             Self::Messages => "messages",
             Self::Ollama => "ollama",
+            Self::Cohere => "cohere",
             Self::Tgi => "tgi",
             Self::Transcriptions => "transcriptions",
             Self::Embeddings => "embeddings",
@@ -109,8 +114,8 @@ impl Api {
         }
     }
 
-    /// Returns the path below that of the interface, which usually is `/v1`; those of SGLang, Ollama and Text
-    /// Generation Inference lie beside it.
+    /// Returns the path below that of the interface, which usually is `/v1`; those of SGLang, Ollama, Cohere and
+    /// Text Generation Inference lie beside it.
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {
@@ -120,6 +125,7 @@ impl Api {
             Self::Generate => "/generate",
             Self::Messages => "/messages",
             Self::Ollama => "/api/chat",
+            Self::Cohere => "/v2/chat",
             Self::Tgi => "/generate_stream",
             Self::Transcriptions => "/audio/transcriptions",
             Self::Embeddings => "/embeddings",
@@ -140,7 +146,7 @@ impl Api {
     /// Returns whether its path lies beside `/v1`.
     #[must_use]
     pub fn is_beside_v1(self) -> bool {
-        matches!(self, Self::Generate | Self::Ollama | Self::Tgi)
+        matches!(self, Self::Generate | Self::Ollama | Self::Cohere | Self::Tgi)
     }
 
     /// Returns whether requests name a model.
@@ -156,7 +162,7 @@ impl Api {
 
     /// Returns whether streams end with an event of their own, and not with `[DONE]`.
     fn has_end_event(self) -> bool {
-        matches!(self, Self::Responses | Self::Messages | Self::Ollama | Self::Tgi)
+        matches!(self, Self::Responses | Self::Messages | Self::Ollama | Self::Cohere | Self::Tgi)
     }
 
     /// Returns the member that demands a number of output tokens; `None` if there is none.
@@ -168,6 +174,7 @@ impl Api {
             Self::Responses
             | Self::Messages
             | Self::Ollama
+            | Self::Cohere
             | Self::Tgi
             | Self::Transcriptions
             | Self::Embeddings
@@ -180,7 +187,7 @@ impl Api {
     #[must_use]
     pub fn limit(self) -> Option<&'static str> {
         match self {
-            Self::Completions | Self::Chat | Self::Messages => Some("max_tokens"),
+            Self::Completions | Self::Chat | Self::Messages | Self::Cohere => Some("max_tokens"),
             Self::Responses => Some("max_output_tokens"),
             Self::Generate | Self::Tgi => Some("max_new_tokens"),
             Self::Ollama => Some("num_predict"),

@@ -1,6 +1,7 @@
 //! Answers of the Responses interface: whole ones, and streams of typed events.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -25,9 +26,18 @@ struct EventWire<'a> {
     /// The whole refusal, in the event that ends it.
     #[serde(borrow, default)]
     refusal: Option<Content<'a>>,
+    /// The whole arguments or input of a call, in the event that ends them.
+    #[serde(borrow, default, alias = "input")]
+    arguments: Option<Content<'a>>,
     /// Position of the item.
     #[serde(borrow, default)]
     output_index: Option<&'a RawValue>,
+    /// Position of the part of a message or of a thought in its item.
+    #[serde(borrow, default)]
+    content_index: Option<&'a RawValue>,
+    /// Position of the part of a summary in its item.
+    #[serde(borrow, default)]
+    summary_index: Option<&'a RawValue>,
     #[serde(borrow, default)]
     item: Option<Item<'a>>,
     #[serde(borrow, default)]
@@ -97,6 +107,38 @@ impl<'a> Item<'a> {
     }
 }
 
+/// Positions of items and of their parts whose content came.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    /// Items with a part of each. Content without the position of its part belongs to [`ANY_PART`].
+    parts: BTreeSet<(u32, u32)>,
+    /// Content without the position of its item came: nothing with one is certain to be new.
+    has_unplaced: bool,
+}
+
+/// Content of an item that may be that of any of its parts.
+const ANY_PART: u32 = u32::MAX;
+
+impl Contents {
+    /// Returns whether no content of this part of an item came; without a part, of the whole item.
+    fn is_new(&self, item: u32, part: Option<u32>) -> bool {
+        let has_come = match part {
+            Some(part) => [part, ANY_PART].iter().any(|part| self.parts.contains(&(item, *part))),
+            None => self.parts.range((item, 0)..=(item, ANY_PART)).next().is_some(),
+        };
+        !self.has_unplaced && !has_come
+    }
+
+    fn insert(&mut self, item: Option<u32>, part: Option<u32>) {
+        match item {
+            Some(item) => {
+                self.parts.insert((item, part.unwrap_or(ANY_PART)));
+            }
+            None => self.has_unplaced = true,
+        }
+    }
+}
+
 /// Reads an event. `name` is its type where its data have none.
 ///
 /// # Errors
@@ -106,11 +148,11 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
     let wire: EventWire<'_> = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
     let named = String::from_utf8_lossy(name);
     let kind = wire.kind.unwrap_or(named);
-    let stated: Option<u32> = wire.output_index.and_then(|index| index.get().parse().ok());
+    let stated = position(wire.output_index);
+    let part = position(wire.content_index.or(wire.summary_index));
     let before = take.output_bytes();
-    // Neither this item nor a later one has had content yet.
     let is_new = match stated {
-        Some(item) => take.last_item < Some(item),
+        Some(item) => take.contents.is_new(item, part),
         None => before == take.bytes_before,
     };
     match &*kind {
@@ -130,7 +172,11 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
             return Ok(());
         }
         "response.output_item.done" => match wire.item {
-            Some(call) if call.is_call() => end_call(call, is_new, take),
+            Some(call) if call.is_call() => {
+                // Unless calls have a begin, nothing of one without a position has come before.
+                let is_new = is_new || (stated.is_none() && !take.announces_calls);
+                end_call(call, is_new, take);
+            }
             Some(item) if is_new && stated.is_some() => say_all(item, take),
             _ => {}
         },
@@ -145,16 +191,20 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
         kind if kind.ends_with(".delta") => addition(kind, wire.delta, take),
         // Some servers send a text only when it is complete.
         kind if kind.ends_with(".done") && is_new => {
-            addition(kind, wire.text.or(wire.refusal), take);
+            addition(kind, wire.text.or(wire.refusal).or(wire.arguments), take);
         }
         // Further events repeat the output, or announce it.
         _ => {}
     }
     if take.output_bytes() > before {
-        // After content without a position, nothing with a position is certain to be new.
-        take.last_item = take.last_item.max(Some(stated.unwrap_or(u32::MAX)));
+        take.contents.insert(stated, part);
     }
     Ok(())
+}
+
+/// Returns a position that an event states.
+fn position(index: Option<&RawValue>) -> Option<u32> {
+    index?.get().parse().ok()
 }
 
 /// Takes the text of an event of this type. Other types than those of thoughts are output.
@@ -176,8 +226,9 @@ fn end_call(item: Item<'_>, is_new: bool, take: &mut AnswerBuilder) {
     if !take.announces_calls {
         take.choice(0);
         take.tool_call();
-        say_all(item, take);
-    } else if is_new {
+        say(item.name, false, take);
+    }
+    if is_new {
         [item.arguments, item.input, item.code].into_iter().for_each(|text| say(text, false, take));
     }
 }

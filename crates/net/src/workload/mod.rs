@@ -180,7 +180,7 @@ impl Workload {
     /// A prompt that the endpoint does not take.
     pub fn for_api(mut self, api: Api) -> Result<Self, String> {
         for (at, prompt) in self.prompts.iter_mut().enumerate() {
-            let is_chat = matches!(api, Api::Chat | Api::Messages | Api::Ollama);
+            let is_chat = matches!(api, Api::Chat | Api::Messages | Api::Ollama | Api::Cohere);
             if let (true, Input::Text(text)) = (is_chat, &mut prompt.input) {
                 prompt.input = Input::Messages(vec![Message::new("user", std::mem::take(text))]);
             }

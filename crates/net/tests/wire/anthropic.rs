@@ -72,6 +72,19 @@ fn a_stream_of_messages_is_read_with_thoughts_and_tokens() {
 }
 
 #[test]
+fn input_tokens_that_the_end_states_without_the_cache_are_those_of_the_begin() {
+    for (start, last, expected) in [(20, 20, 31), (0, 40, 40)] {
+        let [mut end, over] = end("end_turn", 1);
+        end["usage"]["input_tokens"] = json!(last);
+        let text = delta(0, &json!({"type": "text_delta", "text": "Hello"}));
+        let body = events(&[begin(start, 8), text, end, over]);
+        let (_, _, entry) = read(&messages(), EVENTS, &body);
+        assert_eq!((entry.input, entry.cached), (Some(expected), Some(8)));
+        assert!(entry.contradictions.is_empty(), "{entry:?}");
+    }
+}
+
+#[test]
 fn thoughts_of_messages_that_are_not_shown_are_no_contradiction() {
     let thinking = json!({"type": "thinking", "thinking": "", "signature": ""});
     let signature = json!({"type": "signature_delta", "signature": "EqQB"});

@@ -62,6 +62,88 @@ fn messages_that_repeat_the_text_so_far_are_output_once() {
     assert_eq!(answer(&[&message("a", Some("stop")), &other, DONE]).0, "aab");
 }
 
+/// The text of additions of a chat, and their account.
+#[track_caller]
+fn added(deltas: &[serde_json::Value], end: &serde_json::Value) -> (String, Entry) {
+    let part = |delta: &serde_json::Value, reason: Option<&str>| {
+        json!({"choices": [{"index": 0, "delta": delta, "finish_reason": reason}]}).to_string()
+    };
+    let mut events: Vec<String> = deltas.iter().map(|delta| part(delta, None)).collect();
+    events.extend([part(end, Some("stop")), DONE.to_owned()]);
+    answer(&events.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+#[test]
+fn additions_that_repeat_the_text_so_far_are_output_once() {
+    // DashScope repeats the text so far unless `incremental_output` is set.
+    let said = |texts: &[&str], end: &str| {
+        let deltas: Vec<_> = texts.iter().map(|text| json!({"content": text})).collect();
+        added(&deltas, &json!({"content": end}))
+    };
+    for end in ["abc", ""] {
+        let (text, entry) = said(&["", "a", "ab", "abc"], end);
+        assert_eq!((text.as_str(), entry.parts, entry.bytes), ("abc", 3, 3), "{end}");
+        assert!(entry.oddities.contains(Oddity::RepeatedText));
+    }
+    // Additions that do not all repeat it, too few that might, and one text again and again.
+    for (texts, expected, parts) in [
+        (&["a", "ab", "abc", "x"][..], "aababcx", 4),
+        (&["a", "ab", "ab", "x"][..], "aababx", 4),
+        (&["a", "ab"][..], "aab", 2),
+        (&["-", "--", "---"][..], "------", 3),
+        (&["ha", "ha", "ha"][..], "hahaha", 3),
+        (&["a ", "a a ", "a a "][..], "a a a a a ", 3),
+    ] {
+        let (text, entry) = said(texts, "");
+        assert_eq!((text.as_str(), entry.parts), (expected, parts), "{texts:?}");
+        assert_eq!(entry.bytes as usize, expected.len(), "{texts:?}");
+        assert!(!entry.oddities.contains(Oddity::RepeatedText), "{texts:?}");
+    }
+    let both = |thought: &str, text: &str| json!({"reasoning_content": thought, "content": text});
+    let deltas = [both("r", ""), both("rs", ""), both("rs", "a"), both("rs", "ab")];
+    let (text, entry) = added(&deltas, &both("rs", "ab"));
+    assert_eq!((text.as_str(), entry.parts, entry.bytes), ("rsab", 4, 4));
+    let (text, _) = added(&[both("r", ""), both("rs", "a"), both("", "bc")], &both("t", ""));
+    assert_eq!(text, "rrsabct");
+    let texts = ["a", "ab", "abc"].map(|text| json!({"choices": [{"text": text}]}).to_string());
+    assert_eq!(answer(&[&texts[0], &texts[1], &texts[2], DONE]).0, "abc");
+}
+
+#[test]
+fn messages_that_turn_out_to_be_additions_lose_nothing() {
+    let message = |text: &str| json!({"choices": [{"message": {"content": text}}]}).to_string();
+    let (text, entry) = answer(&[&message("a"), &message("ab"), &message("c"), DONE]);
+    assert_eq!((text.as_str(), entry.bytes), ("aabc", 4));
+}
+
+#[test]
+fn output_behind_the_end_is_output() {
+    let counts = usage(&json!({"prompt_tokens": 5, "completion_tokens": 2}));
+    let (text, entry) = answer(&[&says("a"), &ends("stop"), DONE, &says("b"), &counts, DONE]);
+    assert_eq!((text.as_str(), entry.parts, entry.output), ("ab", 2, Some(2)));
+    assert!(entry.oddities.contains(Oddity::LateOutput));
+    for other in [r#"{"error":"lost"}"#, r#"{"cost":"0"}"#, "bye"] {
+        let (text, entry) = answer(&[&says("a"), &ends("stop"), DONE, other]);
+        assert_eq!(text, "a", "{other}");
+        assert!(!entry.oddities.contains(Oddity::LateOutput), "{other}");
+    }
+}
+
+#[test]
+fn a_stream_may_end_with_other_words() {
+    for end in ["DONE", "[done]", "null", "[]", "bye", "ping"] {
+        assert_eq!(answer(&[&says("a"), &ends("stop"), end]).0, "a", "{end}");
+    }
+    for sign in ["ping", "keepalive", "null"] {
+        assert_eq!(answer(&[sign, &says("a"), sign, &ends("stop"), DONE]).0, "a", "{sign}");
+    }
+    // Before the end such words may be those of an error, and JSON that is damaged holds anything.
+    for events in [[says("a"), "bye".into()], [ends("stop"), r#"{"usage":{]"#.into()]] {
+        let (found, _) = read(&settings(), EVENTS, &stream(&[&events[0], &events[1], DONE]));
+        assert_eq!(found.unwrap_err().kind, Kind::Malformed, "{events:?}");
+    }
+}
+
 #[test]
 fn thoughts_as_additions_do_not_replace_a_message() {
     let thought = json!({"choices": [{"delta": {"reasoning_content": "t"}}]}).to_string();

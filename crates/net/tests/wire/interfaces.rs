@@ -64,12 +64,12 @@ pub fn events(all: &[Value]) -> String {
     all.iter().map(event).collect()
 }
 
-fn delta(kind: &str, text: &str) -> Value {
+pub fn delta(kind: &str, text: &str) -> Value {
     json!({"type": format!("response.{kind}.delta"), "item_id": "msg_1", "output_index": 0,
         "content_index": 0, "delta": text, "sequence_number": 4})
 }
 
-fn end(status: &str, more: Value) -> Value {
+pub fn end(status: &str, more: Value) -> Value {
     let mut response = json!({"id": "resp_1", "object": "response", "status": status,
         "error": null, "incomplete_details": null, "model": "m",
         "output": [{"type": "message", "role": "assistant", "status": "completed",

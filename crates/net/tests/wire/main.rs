@@ -6,6 +6,7 @@
 
 mod answers;
 mod anthropic;
+mod cohere;
 mod counts;
 mod cuts;
 mod gateways;
@@ -16,6 +17,7 @@ mod oip_grpc;
 mod oip_http;
 mod ollama;
 mod openai;
+mod pieces;
 mod transcriptions;
 
 use dyno_net::protocol::{Protocol, TokenCounter};

@@ -201,7 +201,15 @@ fn what_is_no_answer_is_told() {
     assert_eq!(kind(200, b"").kind, Kind::Malformed);
     assert_eq!(kind(200, b"\xff\xfe").kind, Kind::Malformed);
     assert_eq!(kind(200, b"{}").kind, Kind::Malformed);
-    assert_eq!(kind(200, b"{\"error\":\"late\"}").kind, Kind::Server);
+    for error in [
+        &br#"{"error":"late"}"#[..],
+        &br#"{"error":{"message":"late","code":500}}"#[..],
+        &br#"{"model_name":"m","outputs":[],"error":"late"}"#[..],
+    ] {
+        let trouble = kind(200, error);
+        assert_eq!((trouble.kind, &*trouble.words), (Kind::Server, "late"));
+    }
+    assert_eq!(kind(200, br#"{"detail":"late"}"#).words, "the answer has no 'outputs': late");
     assert_eq!(kind(200, b"{\"outputs\":[]}").kind, Kind::Mismatch);
     let output = |shape: &str, datatype: &str, data: &str| {
         let body = format!(

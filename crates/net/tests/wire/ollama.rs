@@ -52,6 +52,20 @@ fn a_stream_of_lines_is_read_with_thoughts_and_tokens() {
 }
 
 #[test]
+fn lines_may_have_the_content_type_of_a_whole_answer() {
+    let lines = [says("Hi"), says(" you"), end("stop").to_string()].concat();
+    for kind in [JSON, "text/plain", ""] {
+        let (said, beats, entry) = read(&ollama(), kind, &lines);
+        assert_eq!((said.unwrap().as_str(), beats, entry.class), ("Hi you", 2, Class::Whole));
+        assert!(entry.oddities.contains(Oddity::ContentType), "{entry:?}");
+    }
+    let mut whole = end("stop");
+    whole["message"]["content"] = json!("Hi you");
+    let (said, beats, _) = read(&ollama(), JSON, &format!("{whole}\n"));
+    assert_eq!((said.unwrap().as_str(), beats), ("Hi you", 0));
+}
+
+#[test]
 fn a_whole_answer_is_read() {
     let mut whole = end("stop");
     whole["message"]["content"] = json!("Hi you");

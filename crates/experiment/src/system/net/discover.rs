@@ -147,16 +147,16 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
         return Ok(tensors("oip", oip, model, query, &keys));
     }
     let (text, answer) = server.models(text_base(base))?;
-    let names = model_names(&answer);
+    let names = model_names(answer.body());
     match (answer.status, names.as_deref()) {
-        (200..300, Some([])) => {
+        (200..300, Some([])) if models.given_first().is_none() => {
             let problem = format!("{text}/models lists no model");
             Err(Failure::server(Kind::Server, problem).hint(
                 "wait until the server has loaded one, such as with --ready-timeout 5m, or add \
                  model=NAME to openai:URL",
             ))
         }
-        (200..300, Some(names)) => {
+        (200..300, Some(names @ [_, ..])) => {
             let model = models.first(names, &text, &server)?;
             let (api, refusal) = match (named, chats, of_path) {
                 (Some(api), ..) | (None, None, Some(api)) => (api, None),
@@ -177,8 +177,10 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
         }),
         _ => match (server.other(&text, base, &answer, &models, &keys)?, models.given_first()) {
             (Some(found), _) => Ok(found),
-            // Some gateways do not list their models.
-            (None, Some(model)) if is_absent(answer.status) => {
+            // Some gateways do not list their models, or in a form of their own.
+            (None, Some(model))
+                if is_absent(answer.status) || (200..300).contains(&answer.status) =>
+            {
                 let api = match (named.or(of_path), chats) {
                     (Some(api), _) => api,
                     (None, Some(true)) => Api::Chat,
@@ -341,12 +343,13 @@ fn in_command(name: &str) -> &str {
 }
 
 /// Returns the names of the models in an answer to `/models`; `None` if it is not such an answer.
-fn model_names(answer: &HttpAnswer) -> Option<Vec<String>> {
-    let json: Value = serde_json::from_slice(answer.body()).ok()?;
-    let list = json.get("data").or_else(|| json.get("models"))?.as_array()?;
+fn model_names(body: &[u8]) -> Option<Vec<String>> {
+    let json: Value = serde_json::from_slice(body).ok()?;
+    // Together sends the list itself.
+    let list = json.get("data").or_else(|| json.get("models")).unwrap_or(&json).as_array()?;
     let name = |model: &Value| {
-        let name = ["id", "name", "model"].iter().find_map(|key| model.get(key)?.as_str());
-        name.map(str::to_owned)
+        let named = ["id", "name", "model"].iter().find_map(|key| model.get(key)?.as_str());
+        model.as_str().or(named).map(str::to_owned)
     };
     let mut names = Vec::new();
     // Some gateways list a model once for each of its servers.

@@ -564,6 +564,7 @@ mod tests {
             ("http://h:1/v1", Some(Api::Tgi), "http://h:1"),
             ("http://h:1/v1", Some(Api::Ollama), "http://h:1"),
             ("http://h:1/api/chat", Some(Api::Ollama), "http://h:1"),
+            ("https://h/v2/chat", Some(Api::Cohere), "https://h"),
             ("http://h:1", Some(Api::Messages), "http://h:1/v1"),
         ] {
             assert_eq!(with_path(url, api), expected, "{url}");

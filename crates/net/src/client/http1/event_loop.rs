@@ -379,10 +379,23 @@ impl EventLoop {
             // The sample for which it was made has taken another one.
             self.close(at, Ending::Agreed);
         } else {
+            let begun = self.oldest_attempt(node).map_or(begun, |oldest| oldest.min(begun));
             let cause = ReleaseCause::New { begun, ready: self.ready_since() };
             self.pool.release(connection.clone(), cause);
         }
         self.pool.settled.notify_all();
+    }
+
+    /// Returns when the oldest connection attempt to a node began that is still in progress.
+    fn oldest_attempt(&self, node: usize) -> Option<Nanos> {
+        if self.dialed[node].under_way == 0 {
+            return None;
+        }
+        let since = |slot: &Slot| match &slot.phase {
+            Phase::Dialing(attempt) if slot.node == node => Some(attempt.since),
+            _ => None,
+        };
+        self.slots.iter().filter_map(since).min()
     }
 
     fn address_failed(&mut self, at: usize, tried: usize, trouble: &Trouble) {

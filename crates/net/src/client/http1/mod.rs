@@ -68,7 +68,8 @@ struct PoolState {
 enum ReleaseCause {
     /// It was just established.
     New {
-        /// When the attempt began.
+        /// When the oldest attempt began that was in progress until then. It is that of the sample that has
+        /// waited longest, which takes the first new connection.
         begun: Nanos,
         /// When the connection was established, before this thread noticed it.
         ready: Nanos,

@@ -98,6 +98,8 @@ impl AnswerBuilder {
         let found = [
             (Oddity::ContentParts, self.has_content_parts),
             (Oddity::LateUsage, self.is_usage_late && claim.is_some()),
+            (Oddity::LateOutput, self.has_late_output),
+            (Oddity::RepeatedText, self.has_repeats()),
             (Oddity::NoInput, claim.is_some_and(|claim| claim.input == Some(0))),
             (Oddity::NoDone, form == Form::Stream && !self.is_done),
             (Oddity::DoneBlanks, self.has_blanks),
@@ -300,6 +302,9 @@ impl AnswerBuilder {
                 "the answer has neither a stop_reason nor the event message_stop".into()
             }
             Class::Cut if self.api == Api::Ollama => "the answer ended without done: true".into(),
+            Class::Cut if self.api == Api::Cohere => {
+                "the stream ended without the event message-end".into()
+            }
             Class::Cut if self.api == Api::Tgi => "the stream ended without generated_text".into(),
             Class::Cut => "the stream ended with neither [DONE] nor a finish_reason".into(),
             Class::Aborted => {

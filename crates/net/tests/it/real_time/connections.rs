@@ -232,6 +232,47 @@ fn a_request_takes_a_connection_that_becomes_idle_before_its_own_is_made() {
 }
 
 /// For the server a request is in flight until the body of its answer has ended.
+/// One of two connections is never established, so that each request waits for the next connection after that
+/// of another one.
+#[test]
+fn a_request_is_not_late_because_the_server_does_not_establish_its_connection() {
+    const SERVICE: Duration = Duration::from_millis(40);
+    const QUERIES: u64 = 20;
+    static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
+    let (config, pem) = certified("localhost", 4096, b"http/1.1");
+    let server = Faulty::start(move |mut stream| {
+        // The first two are opened before the run.
+        if CONNECTIONS.fetch_add(1, SeqCst) == 2 {
+            let mut buffer = [0; 4096];
+            while stream.read(&mut buffer).is_ok_and(|n| n > 0) {}
+            return;
+        }
+        let connection = ServerConnection::new(config.clone()).unwrap();
+        let mut stream = StreamOwned::new(connection, stream);
+        while request(&mut stream).is_some() {
+            std::thread::park_timeout(SERVICE);
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nyes";
+            if stream.write_all(answer).and_then(|()| stream.flush()).is_err() {
+                return;
+            }
+        }
+    });
+    let node = format!("https://localhost:{}", server.address.port()).parse().unwrap();
+    let trust = Trust::only(pem);
+    let options =
+        Options { trust, keep_alive: false, connect_limit: 600 * SECOND, ..options(2, true) };
+    let (client, library) = client(SMALL, &[node], options);
+    let played = play(&client, &library, &concurrency(2, QUERIES));
+    let record = &played.record;
+    assert_eq!((record.missing(), record.failed.len()), (0, 0), "{:?}", client.trouble());
+    let accepted = client.accepted(0, QUERIES as usize);
+    let is_late = |(sample, at): &(usize, &u64)| {
+        at.saturating_sub(record.scheduled(*sample)) > SERVICE.as_nanos() as u64 / 2
+    };
+    let late = accepted.iter().enumerate().filter(is_late).count();
+    assert!(late < QUERIES as usize / 2, "{late} of {QUERIES} requests are late");
+}
+
 #[test]
 fn a_request_is_in_flight_until_the_body_of_its_answer_ends() {
     const WORD: &str = "data: {\"choices\":[{\"text\":\" word\",\"finish_reason\":\"stop\"}]}\n\n";

@@ -325,6 +325,31 @@ fn reporting(member: &'static str, other: &'static str, is_event: bool) -> Fault
 }
 
 #[test]
+fn a_rejected_member_may_be_named_beside_the_message() {
+    for error in [
+        r#"{"error":{"message":"Invalid parameter.","param":"stream_options","code":"unknown"}}"#,
+        r#"{"detail":"1 validation error for Request\nstream_options\n  extra fields not permitted"}"#,
+    ] {
+        let server = Faulty::start(move |mut stream| {
+            while let Some(body) = request(&mut stream) {
+                let is_rejected = String::from_utf8_lossy(&body).contains("\"stream_options\"");
+                let (status, answer) = if is_rejected { (400, error) } else { (200, WHOLE_ANSWER) };
+                let length = answer.len();
+                let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n");
+                if stream.write_all(format!("{head}{answer}").as_bytes()).is_err() {
+                    return;
+                }
+            }
+        });
+        let (endpoint, trust) = (endpoint(server.address), Trust::default());
+        let query = question(&endpoint, HttpVersion::Http1, &trust);
+        let found = adapt(&query, &workload(), openai()).unwrap();
+        assert!(!found.settings.asks_usage && found.remarks[0].contains("stream_options"));
+        assert_eq!((found.requests, found.rejection.is_some()), (2, false));
+    }
+}
+
+#[test]
 fn an_error_with_a_status_of_success_is_a_rejection() {
     let adapted = |server: &Faulty| {
         let (endpoint, trust) = (endpoint(server.address), Trust::default());

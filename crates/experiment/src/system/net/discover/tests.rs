@@ -73,6 +73,25 @@ fn only_keys_that_were_found_out_are_added() {
 }
 
 #[test]
+fn models_are_listed_in_several_forms() {
+    for (list, expected) in [
+        (r#"{"object":"list","data":[{"id":"a"},{"id":"b"},{"id":"a"}]}"#, Some(&["a", "b"][..])),
+        (r#"{"models":[{"name":"a"}],"object":"list","data":[{"id":"a"}]}"#, Some(&["a"][..])),
+        (r#"{"models":[{"model":"a"}]}"#, Some(&["a"][..])),
+        (r#"[{"id":"a","type":"chat"},{"id":"b"}]"#, Some(&["a", "b"][..])),
+        (r#"{"data":["a","b"]}"#, Some(&["a", "b"][..])),
+        (r#"{"data":[]}"#, Some(&[][..])),
+        (r#"{"data":null}"#, None),
+        (r#"{"error":"no key"}"#, None),
+        ("<html>", None),
+    ] {
+        let expected: Option<Vec<String>> =
+            expected.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(model_names(list.as_bytes()), expected, "{list}");
+    }
+}
+
+#[test]
 fn requested_models_are_those_of_the_server() {
     let first = |keys: &str, names: &[&str]| {
         let mut given = SpecKeys::read("openai", &format!("http://h{keys}")).unwrap();
