@@ -1,6 +1,9 @@
 //! Operators: each reader turns a node into an operation.
 
 mod activation;
+mod attention;
+mod bits;
+mod boxes;
 mod broadcast;
 pub(crate) mod control;
 mod convolution;
@@ -42,6 +45,9 @@ pub(crate) fn read(reader: &NodeReader<'_>) -> Result<Operation, String> {
         sort::read,
         normalization::read,
         product::read,
+        bits::read,
+        attention::read,
+        boxes::read,
         convolution::read,
         pool::read,
         resize::read,

@@ -2,6 +2,8 @@
 
 mod activation;
 mod arithmetic;
+mod attention;
+mod boxes;
 mod cell;
 mod compare;
 mod control;
@@ -56,9 +58,11 @@ const fn operator(
     Operator { name, since, inputs, attributes, compute }
 }
 
-const GROUPS: [&[Operator]; 19] = [
+const GROUPS: [&[Operator]; 21] = [
     activation::OPERATORS,
     arithmetic::OPERATORS,
+    attention::OPERATORS,
+    boxes::OPERATORS,
     compare::OPERATORS,
     control::OPERATORS,
     convolution::OPERATORS,
