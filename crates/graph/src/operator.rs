@@ -9,6 +9,7 @@ pub(crate) mod control;
 mod convolution;
 mod einsum;
 mod elementwise;
+mod fourier;
 mod gather;
 mod integer;
 mod layout;
@@ -48,6 +49,7 @@ pub(crate) fn read(reader: &NodeReader<'_>) -> Result<Operation, String> {
         bits::read,
         attention::read,
         boxes::read,
+        fourier::read,
         convolution::read,
         pool::read,
         resize::read,

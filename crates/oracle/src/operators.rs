@@ -10,6 +10,7 @@ mod control;
 mod convolution;
 mod create;
 mod einsum;
+mod fourier;
 mod fused;
 mod gather;
 mod layout;
@@ -58,7 +59,7 @@ const fn operator(
     Operator { name, since, inputs, attributes, compute }
 }
 
-const GROUPS: [&[Operator]; 21] = [
+const GROUPS: [&[Operator]; 22] = [
     activation::OPERATORS,
     arithmetic::OPERATORS,
     attention::OPERATORS,
@@ -68,6 +69,7 @@ const GROUPS: [&[Operator]; 21] = [
     convolution::OPERATORS,
     create::OPERATORS,
     einsum::OPERATORS,
+    fourier::OPERATORS,
     fused::OPERATORS,
     gather::OPERATORS,
     layout::OPERATORS,

@@ -1,5 +1,7 @@
 //! Selection of boxes, as detectors do it.
 
+use std::cmp::Ordering;
+
 use super::{name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
@@ -60,9 +62,7 @@ fn select(frame: &Frame<'_>, has_centers: bool) -> Result<Value, String> {
     }
     let most = frame.get(2).map_or(Ok(0), Value::integer)?;
     let most = usize::try_from(most).unwrap_or(0);
-    let number = |at: usize| frame.get(at).map(|value| Ok(value.all::<f32>()?.first().copied()));
-    let number = |at: usize| Ok::<_, String>(number(at).transpose()?.flatten());
-    let (limit, least) = (number(3)?.unwrap_or(0.0), number(4)?);
+    let (limit, least) = (number(frame, 3)?.unwrap_or(0.0), number(frame, 4)?);
     let (boxes, scores) = (boxes.all::<f32>()?, scores.all::<f32>()?);
     let mut rows = Vec::new();
     for (place, scores) in scores.chunks_exact(count.max(1)).enumerate() {
@@ -71,7 +71,7 @@ fn select(frame: &Frame<'_>, has_centers: bool) -> Result<Value, String> {
         let is_candidate = |at: &usize| least.is_none_or(|least| scores[*at] > least);
         let mut candidates: Vec<usize> = (0..count).filter(is_candidate).collect();
         // Equal scores keep their order.
-        candidates.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+        candidates.sort_by(|a, b| scores[*b].partial_cmp(&scores[*a]).unwrap_or(Ordering::Equal));
         let mut selected: Vec<Corners> = Vec::new();
         for at in candidates {
             if selected.len() == most {
@@ -85,4 +85,12 @@ fn select(frame: &Frame<'_>, has_centers: bool) -> Result<Value, String> {
         }
     }
     Value::new([rows.len() / 3, 3], rows)
+}
+
+/// Returns the number of an input that may be absent.
+fn number(frame: &Frame<'_>, at: usize) -> Result<Option<f32>, String> {
+    match frame.get(at) {
+        Some(value) => Ok(value.all::<f32>()?.first().copied()),
+        None => Ok(None),
+    }
 }
