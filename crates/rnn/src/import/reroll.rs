@@ -12,7 +12,7 @@ mod sums;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use dyno_onnx::shape::infer;
-use dyno_onnx::{Attribute, Model, Node, Tensor};
+use dyno_onnx::{Attribute, Dim, Model, Node, Tensor};
 
 use crate::layer::Cell;
 use cells::{Chain, Gate, chains};
@@ -36,7 +36,15 @@ pub fn reroll(model: &Model) -> (Model, usize) {
         let mut batches: Vec<usize> =
             known.iter().filter_map(|fact| fact.shape.first()?.fixed()).collect();
         batches.dedup();
-        batches.len() < 2 && known.iter().all(|fact| fact.shape.len() == 2)
+        // A node broadcasts a single row to all rows of a batch, and a recurrent node does not.
+        let is_row = |name: &&String| {
+            facts.get(*name).is_some_and(|fact| fact.shape.first() == Some(&Dim::Fixed(1)))
+        };
+        let operands = || chain.inputs.iter().chain(&chain.initial);
+        let rows = operands().filter(is_row).count();
+        batches.len() < 2
+            && (rows == 0 || rows == operands().count())
+            && known.iter().all(|fact| fact.shape.len() == 2)
     };
     let mut rolled = model.clone();
     let mut count = 0;
