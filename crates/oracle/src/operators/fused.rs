@@ -170,6 +170,7 @@ fn step(
         inputs: Vec::new(),
         outputs: vec!["output".to_owned()],
         attributes,
+        body: None,
     };
     let inputs = inputs.iter().map(|input| input.map(|tensor| Arc::new(tensor.clone()))).collect();
     // Operators on codes have scales of channels in all versions.
