@@ -11,6 +11,7 @@ mod einsum;
 mod elementwise;
 mod fourier;
 mod gather;
+mod grid;
 mod integer;
 mod layout;
 mod normalization;
@@ -50,6 +51,7 @@ pub(crate) fn read(reader: &NodeReader<'_>) -> Result<Operation, String> {
         attention::read,
         boxes::read,
         fourier::read,
+        grid::read,
         convolution::read,
         pool::read,
         resize::read,

@@ -13,6 +13,7 @@ mod einsum;
 mod fourier;
 mod fused;
 mod gather;
+mod grid;
 mod layout;
 mod normalize;
 mod pad;
@@ -59,7 +60,7 @@ const fn operator(
     Operator { name, since, inputs, attributes, compute }
 }
 
-const GROUPS: [&[Operator]; 22] = [
+const GROUPS: [&[Operator]; 23] = [
     activation::OPERATORS,
     arithmetic::OPERATORS,
     attention::OPERATORS,
@@ -72,6 +73,7 @@ const GROUPS: [&[Operator]; 22] = [
     fourier::OPERATORS,
     fused::OPERATORS,
     gather::OPERATORS,
+    grid::OPERATORS,
     layout::OPERATORS,
     normalize::OPERATORS,
     pad::OPERATORS,

@@ -4,7 +4,7 @@
 use dyno_graph::Value;
 
 use super::fused::{check, check_standard};
-use super::standard::integer;
+use super::standard::{integer, text};
 use super::{floats, ints};
 
 /// A query of 1 weighs keys of 0 and ln 3 by a quarter and three quarters.
@@ -125,4 +125,22 @@ fn spectra_are_sums_of_turned_numbers() {
     let window = floats(&[2], &[1.0, 0.5]);
     let expected = floats(&[1, 2, 2, 2], &[2.0, 0.0, 0.0, 0.0, 5.0, 0.0, 1.0, 0.0]);
     check_standard("STFT", 17, &[signal, step, window], &[], &expected);
+}
+
+/// Halfway between two pixels, at the last one, and a pixel beyond it.
+#[test]
+fn pixels_outside_of_an_image_follow_the_padding() {
+    let image = floats(&[1, 1, 1, 3], &[1.0, 2.0, 4.0]);
+    let grid = floats(&[1, 1, 3, 2], &[-0.5, 0.0, 1.0, 0.0, 2.0, 0.0]);
+    let corners = integer("align_corners", 1);
+    for (padding, expected) in
+        [("zeros", [1.5, 4.0, 0.0]), ("border", [1.5, 4.0, 4.0]), ("reflection", [1.5, 4.0, 2.0])]
+    {
+        let attributes = [corners.clone(), text("padding_mode", padding)];
+        let expected = floats(&[1, 1, 1, 3], &expected);
+        check_standard("GridSample", 20, &[image.clone(), grid.clone()], &attributes, &expected);
+    }
+    let nearest = [text("mode", "nearest")];
+    let expected = floats(&[1, 1, 1, 3], &[1.0, 4.0, 0.0]);
+    check_standard("GridSample", 16, &[image, grid], &nearest, &expected);
 }
