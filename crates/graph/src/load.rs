@@ -165,21 +165,7 @@ impl<'m> Loader<'m> {
             let (first, last) = VERSIONS.into_inner();
             return Err(failed(format!("versions {first} to {last} are supported")));
         }
-        let mut inputs = Vec::new();
-        for input in &node.inputs {
-            inputs.push(match input.as_str() {
-                "" => None,
-                input => Some(
-                    self.find(input)
-                        .ok_or_else(|| failed(format!("no node computes '{input}'")))?,
-                ),
-            });
-        }
-        if inputs.iter().flatten().any(|slot| self.halves.contains(slot))
-            && node.op != "DequantizeLinear"
-        {
-            return Err(failed("only DequantizeLinear is supported for elements of 4 bits".into()));
-        }
+        let inputs = self.inputs(node).map_err(failed)?;
         let known = |slot: &Option<usize>| slot.and_then(|slot| self.constants.get(&slot).cloned());
         let constants: Vec<Option<Value>> = inputs.iter().map(known).collect();
         if domain.is_empty() && matches!(&*node.op, "If" | "Loop" | "Scan") {
@@ -223,6 +209,22 @@ impl<'m> Loader<'m> {
         let (outputs, work) = (self.outputs(node), Work::Operation(operation));
         steps.push(Step { name, operator, inputs, outputs, work, frees: Vec::new() });
         Ok(())
+    }
+
+    /// Returns the slots of a node's inputs.
+    fn inputs(&self, node: &Node) -> Result<Vec<Option<usize>>, String> {
+        let slot = |input: &String| match input.as_str() {
+            "" => Ok(None),
+            input => {
+                self.find(input).map(Some).ok_or_else(|| format!("no node computes '{input}'"))
+            }
+        };
+        let slots: Vec<Option<usize>> = node.inputs.iter().map(slot).collect::<Result<_, _>>()?;
+        let is_half = slots.iter().flatten().any(|slot| self.halves.contains(slot));
+        if is_half && node.op != "DequantizeLinear" {
+            return Err("only DequantizeLinear is supported for elements of 4 bits".into());
+        }
+        Ok(slots)
     }
 
     /// Computes a node from constants. Returns `None` if a result is too large to be folded.
