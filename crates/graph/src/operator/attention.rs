@@ -112,7 +112,12 @@ impl Heads {
             scores.apply(&mut products, width);
             for (query, products) in products.chunks_exact_mut(keys).enumerate() {
                 mask([row, at, query], products);
-                shares(products);
+                // A query that sees no key has zeros.
+                if products.iter().all(|score| *score == HIDDEN) {
+                    products.fill(0.0);
+                } else {
+                    shares(products);
+                }
             }
             let values = &v[group * keys * numbers..][..keys * numbers];
             let to = &mut to[head * queries * numbers..][..queries * numbers];

@@ -14,10 +14,12 @@ fn scores_are_products_of_queries_and_keys() {
     let v = floats(&[1, 1, 2, 1], &[4.0, 8.0]);
     let all = [q, k, v];
     check_standard("Attention", 23, &all, &[], &floats(&[1, 1, 1, 1], &[7.0]));
-    // A mask hides the second key, a causal one the keys after the query.
-    let mask = Value::new([1, 2], vec![true, false]).expect("a valid case");
-    let masked = [&all[..], &[mask]].concat();
-    check_standard("Attention", 23, &masked, &[], &floats(&[1, 1, 1, 1], &[4.0]));
+    // A mask hides the second key or both, a causal one the keys after the query.
+    for (seen, expected) in [([true, false], 4.0), ([false, false], 0.0)] {
+        let mask = Value::new([1, 2], seen.to_vec()).expect("a valid case");
+        let masked = [&all[..], &[mask]].concat();
+        check_standard("Attention", 23, &masked, &[], &floats(&[1, 1, 1, 1], &[expected]));
+    }
     let causal = [integer("is_causal", 1)];
     check_standard("Attention", 23, &all, &causal, &floats(&[1, 1, 1, 1], &[4.0]));
 }

@@ -110,14 +110,9 @@ impl Heads {
                             if softcap == 0.0 { score } else { (score / softcap).tanh() * softcap };
                         limited + mask([b, h, s, t])
                     };
-                    let scores: Vec<f64> = (0..keys).map(score).collect();
-                    let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                    let powers: Vec<f64> =
-                        scores.iter().map(|score| (score - most).exp()).collect();
-                    let sum: f64 = powers.iter().sum();
+                    let weights = weights(&(0..keys).map(score).collect::<Vec<f64>>());
                     for d in 0..numbers {
-                        let value =
-                            |t: usize| powers[t] / sum * v[(group * keys + t) * numbers + d];
+                        let value = |t: usize| weights[t] * v[(group * keys + t) * numbers + d];
                         values.push((0..keys).map(value).sum::<f64>());
                     }
                 }
@@ -125,6 +120,17 @@ impl Heads {
         }
         Tensor::of_floats(self.q.element(), &[batch, heads, queries, numbers], values)
     }
+}
+
+/// Returns the softmax of scores; zeros if all are hidden.
+fn weights(scores: &[f64]) -> Vec<f64> {
+    let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if most == f64::NEG_INFINITY {
+        return vec![0.0; scores.len()];
+    }
+    let powers: Vec<f64> = scores.iter().map(|score| (score - most).exp()).collect();
+    let sum: f64 = powers.iter().sum();
+    powers.into_iter().map(|power| power / sum).collect()
 }
 
 /// Returns batch x heads x tokens x numbers of batch x tokens x all numbers.
