@@ -2,6 +2,9 @@
 
 use std::f64::consts::TAU;
 
+use dyno_tensors::Element;
+
+use super::elementwise::cast_to;
 use super::{name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
@@ -25,8 +28,37 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             let is_half = reader.int("onesided", 1)? != 0;
             one(move |frame| spectra(frame, is_half))
         }
+        ("", operator @ ("HannWindow" | "HammingWindow" | "BlackmanWindow")) => {
+            window(reader, operator)
+        }
         _ => Ok(None),
     }
+}
+
+/// Reads a window: a sum of cosines of one turn and of two.
+fn window(reader: &NodeReader<'_>, operator: &str) -> Result<Option<Operation>, String> {
+    let is_periodic = reader.int("periodic", 1)? != 0;
+    let to = match reader.int("output_datatype", 1)? {
+        1 => Element::F32,
+        11 => Element::F64,
+        other => return Err(format!("windows of type {other} are not supported")),
+    };
+    let [mean, one_turn, two_turns] = match operator {
+        "HannWindow" => [0.5, 0.5, 0.0],
+        "HammingWindow" => [25.0 / 46.0, 21.0 / 46.0, 0.0],
+        _ => [0.42, 0.5, 0.08],
+    };
+    one(move |frame| {
+        let size = length(frame, 0)?.ok_or("expected a size")?;
+        value::count(&[size], 8)?;
+        let steps = size - usize::from(!is_periodic);
+        let number = |at: usize| {
+            let angle = TAU * at as f64 / steps.max(1) as f64;
+            mean - one_turn * angle.cos() + two_turns * (2.0 * angle).cos()
+        };
+        let all: Vec<f64> = (0..size).map(number).collect();
+        cast_to(Value::new([size], all)?, to)
+    })
 }
 
 /// The roots of one for transforms of so many numbers.
@@ -127,7 +159,7 @@ fn spectra(frame: &Frame<'_>, is_half: bool) -> Result<Value, String> {
         ref dims => return Err(format!("expected signals, found {dims:?}")),
     };
     let step = length(frame, 1)?.ok_or("expected the step of frames")?;
-    let window = frame.get(2).map(|window| window.all::<f32>()).transpose()?;
+    let window = frame.get(2).map(Value::all::<f32>).transpose()?;
     let count = match (length(frame, 3)?, window) {
         (Some(count), Some(window)) if window.len() != count => {
             return Err(format!("a window of {} numbers for frames of {count}", window.len()));

@@ -146,3 +146,21 @@ fn pixels_outside_of_an_image_follow_the_padding() {
     let expected = floats(&[1, 1, 1, 3], &[1.0, 4.0, 0.0]);
     check_standard("GridSample", 16, &[image, grid], &nearest, &expected);
 }
+
+#[test]
+fn windows_are_sums_of_cosines() {
+    let size = [Value::scalar(4_i64)];
+    let symmetric = [integer("periodic", 0)];
+    for (op, periodic, all) in [
+        ("HannWindow", [0.0, 0.5, 1.0, 0.5], [0.0, 0.75, 0.75, 0.0]),
+        (
+            "HammingWindow",
+            [4.0 / 46.0, 25.0 / 46.0, 1.0, 25.0 / 46.0],
+            [4.0, 35.5, 35.5, 4.0].map(|x| x / 46.0),
+        ),
+        ("BlackmanWindow", [0.0, 0.34, 1.0, 0.34], [0.0, 0.63, 0.63, 0.0]),
+    ] {
+        check_standard(op, 17, &size, &[], &floats(&[4], &periodic));
+        check_standard(op, 17, &size, &symmetric, &floats(&[4], &all));
+    }
+}

@@ -4,13 +4,36 @@ use std::f64::consts::TAU;
 
 use super::{Operator, operator};
 use crate::call::{Call, axis_of, size_of};
+use crate::element::Element;
 use crate::fault::{Fault, fault};
 use crate::tensor::{Lanes, Tensor};
 
 pub(super) const OPERATORS: &[Operator] = &[
     operator("DFT", 17, 3, &["axis", "inverse", "onesided"], transform),
     operator("STFT", 17, 4, &["onesided"], short_time),
+    operator("HannWindow", 17, 1, WINDOW, |call| window(call, [0.5, 0.5, 0.0])),
+    operator("HammingWindow", 17, 1, WINDOW, |call| window(call, [25.0 / 46.0, 21.0 / 46.0, 0.0])),
+    operator("BlackmanWindow", 17, 1, WINDOW, |call| window(call, [0.42, 0.5, 0.08])),
 ];
+
+const WINDOW: &[&str] = &["output_datatype", "periodic"];
+
+/// Computes a - b cos(2 pi n / N) + c cos(4 pi n / N), where N is the size, or one less unless the window
+/// is periodic.
+fn window(call: &Call<'_>, [a, b, c]: [f64; 3]) -> Result<Vec<Tensor>, Fault> {
+    let size = size_of(call.input(0)?.as_integer()?)?;
+    let code = call.integer("output_datatype", 1)?;
+    let Some(element) = Element::from_code(code).filter(|element| element.is_float()) else {
+        return fault(format!("elements of type {code} are not supported"));
+    };
+    let steps = if call.flag("periodic", true)? { size } else { size.saturating_sub(1) };
+    call.spend_shape(&[size])?;
+    let value = |n: usize| {
+        let angle = if n == 0 { 0.0 } else { TAU * n as f64 / steps as f64 };
+        a - b * angle.cos() + c * (2.0 * angle).cos()
+    };
+    Ok(vec![Tensor::of_floats(element, &[size], (0..size).map(value).collect())?])
+}
 
 /// Sums numbers times e^(i turn n k / length), for each k.
 fn sums(numbers: &[(f64, f64)], length: usize, turn: f64, outputs: usize) -> Vec<(f64, f64)> {
