@@ -26,13 +26,16 @@ const PROJECTED: &[&str] = &[
 ];
 const GROUPED: &[&str] = &[
     "do_rotary",
+    "k_quant_type",
     "kv_num_heads",
     "local_window_size",
     "num_heads",
+    "qk_output",
     "rotary_interleaved",
     "scale",
     "smooth_softmax",
     "softcap",
+    "v_quant_type",
 ];
 const ROTARY: &[&str] = &["interleaved", "num_heads", "rotary_embedding_dim"];
 const RUNTIME_ROTARY: &[&str] =
@@ -42,7 +45,7 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("Attention", 23, 6, STANDARD, standard),
     operator("com.microsoft.MultiHeadAttention", 1, 8, MULTI_HEAD, multi_head),
     operator("com.microsoft.Attention", 1, 6, PROJECTED, projected),
-    operator("com.microsoft.GroupQueryAttention", 1, 11, GROUPED, grouped),
+    operator("com.microsoft.GroupQueryAttention", 1, 14, GROUPED, grouped),
     operator("RotaryEmbedding", 23, 4, ROTARY, |call| {
         let tables = [call.input(1)?, call.input(2)?];
         rotary(call, call.optional(3), tables, size_of(call.integer("num_heads", 0)?)?)
@@ -328,8 +331,12 @@ fn projected(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
 fn grouped(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
     let count = |name: &str| size_of(call.integer(name, 0)?);
     let (heads, groups) = (count("num_heads")?, count("kv_num_heads")?);
-    if heads == 0 || groups == 0 || call.integer("smooth_softmax", 0)? > 0 {
-        return fault("expected heads, and no smooth softmax");
+    let is_quantized = call.text("k_quant_type", "NONE")? != "NONE"
+        || call.text("v_quant_type", "NONE")? != "NONE";
+    let is_other = call.integer("smooth_softmax", 0)? > 0 || call.integer("qk_output", 0)? != 0;
+    let has_more = (11..call.inputs.len()).any(|at| call.optional(at).is_some());
+    if heads == 0 || groups == 0 || is_quantized || is_other || has_more {
+        return fault("no heads, or sinks, a smooth softmax, scores or a quantized cache");
     }
     let all = call.input(0)?;
     let (mut q, mut k, v) = match (call.optional(1), call.optional(2)) {

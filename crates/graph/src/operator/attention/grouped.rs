@@ -1,8 +1,9 @@
 //! `GroupQueryAttention` of ONNX Runtime, as exports of language models have it.
 
-use super::HIDDEN;
 use super::rotary::{Rotation, position};
-use super::{Bias, Heads, Scores, after, columns, heads, hide_from, joined, refuse_inputs, split};
+use super::{
+    Bias, HIDDEN, Heads, Scores, after, columns, heads, hide_from, joined, refuse_inputs, split,
+};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
 use crate::value::Value;
@@ -32,10 +33,16 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Operation, String> {
     if options.heads == 0 || options.shared == 0 {
         return Err("expected num_heads and kv_num_heads".into());
     }
-    if reader.int("smooth_softmax", 0)? > 0 {
-        return Err("a smooth softmax is not supported".into());
+    if reader.int("smooth_softmax", 0)? > 0 || reader.int("qk_output", 0)? != 0 {
+        return Err("a smooth softmax and the output of scores are not supported".into());
     }
-    refuse_inputs(reader, &[(11, "sinks of heads"), (12, "scales of a quantized cache")])?;
+    for name in ["k_quant_type", "v_quant_type"] {
+        if reader.text(name, "NONE")? != "NONE" {
+            return Err(format!("attribute '{name}' is not supported"));
+        }
+    }
+    let others = [(11, "sinks of heads"), (12, "scales of keys"), (13, "scales of values")];
+    refuse_inputs(reader, &others)?;
     Ok(Box::new(move |frame| run(frame, options)))
 }
 
