@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::fault::OracleError;
-use crate::model::standard_domain;
 use crate::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto, ValueInfoProto};
 
 /// Maximum depth of functions that call functions.
@@ -22,6 +21,11 @@ pub(crate) struct Context<'a> {
     depth: usize,
     /// Nodes that calls may still add.
     left: &'a Cell<usize>,
+}
+
+/// Returns the domain of an operator. That of the standard has two names.
+pub(crate) fn standard_domain(domain: &str) -> &str {
+    if domain == "ai.onnx" { "" } else { domain }
 }
 
 /// Returns the number of nodes that calls may add.

@@ -10,7 +10,7 @@ use prost::Message;
 use crate::element::Element;
 use crate::evaluate::{self, Evaluation};
 use crate::fault::{Fault, OracleError, fault};
-use crate::function::{self, Context};
+use crate::function::{self, Context, standard_domain};
 use crate::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use crate::stored;
 use crate::tensor::Tensor;
@@ -166,10 +166,6 @@ impl Model {
     pub fn evaluate(&self, inputs: &[(&str, Tensor)]) -> Result<Evaluation, OracleError> {
         evaluate::run(&self.graph, &self.opsets, self.limit, inputs)
     }
-}
-
-pub(crate) fn standard_domain(domain: &str) -> &str {
-    if domain == "ai.onnx" { "" } else { domain }
 }
 
 impl Graph {
