@@ -36,15 +36,12 @@ pub fn reroll(model: &Model) -> (Model, usize) {
         let mut batches: Vec<usize> =
             known.iter().filter_map(|fact| fact.shape.first()?.fixed()).collect();
         batches.dedup();
-        // A node broadcasts a single row to all rows of a batch, and a recurrent node does not.
-        let is_row = |name: &&String| {
-            facts.get(*name).is_some_and(|fact| fact.shape.first() == Some(&Dim::Fixed(1)))
+        let is_row = |name: &String| {
+            facts.get(name).is_some_and(|fact| fact.shape.first() == Some(&Dim::Fixed(1)))
         };
-        let operands = || chain.inputs.iter().chain(&chain.initial);
-        let rows = operands().filter(is_row).count();
-        batches.len() < 2
-            && (rows == 0 || rows == operands().count())
-            && known.iter().all(|fact| fact.shape.len() == 2)
+        // A node broadcasts a state of one row to a batch, and a recurrent node does not.
+        let fits = !chain.initial.iter().any(is_row) || chain.inputs.iter().all(is_row);
+        fits && batches.len() < 2 && known.iter().all(|fact| fact.shape.len() == 2)
     };
     let mut rolled = model.clone();
     let mut count = 0;
