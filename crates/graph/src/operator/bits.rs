@@ -57,7 +57,7 @@ impl Layout {
     /// Returns an integer of bytes that are full of integers.
     fn part(&self, bytes: &[u8], at: usize) -> f32 {
         let byte = u16::from(bytes[at * self.bits / 8]);
-        (byte >> (at * self.bits % 8) & ((1 << self.bits) - 1)).into()
+        (byte >> (at * self.bits % 8) & ((1_u16 << self.bits) - 1)).into()
     }
 
     /// Packs the weights, which must be constant.

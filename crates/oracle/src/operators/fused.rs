@@ -331,7 +331,8 @@ fn weights_of_few_bits(call: &Call<'_>) -> Result<Tensor, Fault> {
         let found = (codes.len(), scales.len());
         return fault(format!("{found:?} bytes and scales for {n} columns of {blocks} blocks"));
     }
-    let part = |all: &[i64], at: usize| all[at * bits / 8] >> (at * bits % 8) & ((1 << bits) - 1);
+    let part =
+        |all: &[i64], at: usize| all[at * bits / 8] >> (at * bits % 8) & ((1_i64 << bits) - 1);
     let zero_row = (blocks * bits).div_ceil(8);
     let zero = |column: usize, at: usize| match call.optional(3).map(Tensor::values) {
         None => Some((1_i64 << (bits - 1)) as f64),
