@@ -31,7 +31,6 @@
 
 #![forbid(unsafe_code)]
 
-mod fused;
 mod graph;
 mod load;
 mod node;

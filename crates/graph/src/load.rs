@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use dyno_onnx::{Attribute, Body, Model, Node, Port, Tensor, infer};
+use dyno_onnx::{Attribute, Body, Element, Model, Node, Port, Tensor, infer};
 use dyno_rnn::import::reroll;
 use dyno_tensors::Elements;
 
-use crate::fused;
 use crate::graph::{Block, Graph, GraphError, Step, Work};
 use crate::node::{InputType, NodeReader, Operation};
 use crate::operator;
@@ -28,8 +27,7 @@ pub(crate) fn graph(model: &Model) -> Result<Graph, GraphError> {
     let (mut rolled, _) = reroll(model);
     // Shapes that a file declares may be wrong. Those that are inferred are not.
     rolled.value_info.clear();
-    let version = version_of(&rolled.operator_sets, "");
-    fused::expand(&mut rolled.nodes, version);
+    rolled.expand_fused();
     let model = &rolled;
     let facts = infer(model, &BTreeMap::new()).facts;
     let mut loader = Loader {
@@ -42,6 +40,7 @@ pub(crate) fn graph(model: &Model) -> Result<Graph, GraphError> {
         slots: 0,
         nodes: 0,
         constants: HashMap::new(),
+        halves: BTreeSet::new(),
         workspace: Workspace::new(&SessionOptions::default()),
     };
     let (inputs, outputs) = (&model.inputs, &model.outputs);
@@ -87,6 +86,8 @@ struct Loader<'m> {
     nodes: usize,
     /// Values that are known before the model runs.
     constants: HashMap<usize, Value>,
+    /// Tensors of 4 bits, whose values have 8.
+    halves: BTreeSet<usize>,
     /// For nodes that are folded.
     workspace: Workspace,
 }
@@ -115,6 +116,9 @@ impl<'m> Loader<'m> {
             let value = value_of(tensor)?;
             let slot = self.slot(&tensor.name);
             self.constants.insert(slot, value);
+            if is_half(tensor) {
+                self.halves.insert(slot);
+            }
         }
         let mut steps = Vec::new();
         for node in source.nodes {
@@ -161,16 +165,7 @@ impl<'m> Loader<'m> {
             let (first, last) = VERSIONS.into_inner();
             return Err(failed(format!("versions {first} to {last} are supported")));
         }
-        let mut inputs = Vec::new();
-        for input in &node.inputs {
-            inputs.push(match input.as_str() {
-                "" => None,
-                input => Some(
-                    self.find(input)
-                        .ok_or_else(|| failed(format!("no node computes '{input}'")))?,
-                ),
-            });
-        }
+        let inputs = self.inputs(node).map_err(failed)?;
         let known = |slot: &Option<usize>| slot.and_then(|slot| self.constants.get(&slot).cloned());
         let constants: Vec<Option<Value>> = inputs.iter().map(known).collect();
         if domain.is_empty() && matches!(&*node.op, "If" | "Loop" | "Scan") {
@@ -216,6 +211,22 @@ impl<'m> Loader<'m> {
         Ok(())
     }
 
+    /// Returns the slots of a node's inputs.
+    fn inputs(&self, node: &Node) -> Result<Vec<Option<usize>>, String> {
+        let slot = |input: &String| match input.as_str() {
+            "" => Ok(None),
+            input => {
+                self.find(input).map(Some).ok_or_else(|| format!("no node computes '{input}'"))
+            }
+        };
+        let slots: Vec<Option<usize>> = node.inputs.iter().map(slot).collect::<Result<_, _>>()?;
+        let is_half = slots.iter().flatten().any(|slot| self.halves.contains(slot));
+        if is_half && node.op != "DequantizeLinear" {
+            return Err("only DequantizeLinear is supported for elements of 4 bits".into());
+        }
+        Ok(slots)
+    }
+
     /// Computes a node from constants. Returns `None` if a result is too large to be folded.
     fn folded(
         &mut self,
@@ -236,7 +247,7 @@ impl<'m> Loader<'m> {
     }
 
     fn version(&self, domain: &str) -> i64 {
-        version_of(&self.model.operator_sets, domain)
+        self.model.version_of(domain)
     }
 
     fn outputs(&mut self, node: &'m Node) -> Vec<Option<usize>> {
@@ -314,24 +325,31 @@ impl<'m> Loader<'m> {
     }
 }
 
-/// Returns the version of an operator set; the standard one may have either of two names.
-fn version_of(sets: &[(String, i64)], domain: &str) -> i64 {
-    let is_it = |set: &&(String, i64)| set.0 == domain || (domain.is_empty() && set.0 == "ai.onnx");
-    sets.iter().find(is_it).map_or(1, |set| set.1)
-}
-
 fn size_in_bytes(value: &Value) -> usize {
     value.len() * value.element().size()
 }
 
-/// Returns the elements of a tensor as a value.
+/// Returns whether a tensor has elements of 4 bits.
+fn is_half(tensor: &Tensor) -> bool {
+    matches!(tensor.element, Element::I4 | Element::U4)
+}
+
+/// Returns the elements of a tensor as a value. Those of 4 bits become elements of 8.
 pub(crate) fn value_of(tensor: &Tensor) -> Result<Value, GraphError> {
     let failed = |reason: String| GraphError::Value { name: tensor.name.clone(), reason };
     let tensor = tensor.clone().in_memory().map_err(|error| failed(error.to_string()))?;
     let dyno_onnx::Values::Bytes(bytes) = &tensor.values else {
         return Err(failed("its elements are not in memory".into()));
     };
-    let elements = Elements::read(tensor.element, bytes);
+    let elements = match tensor.element {
+        Element::I4 => {
+            tensor.whole().map(|all| Elements::I8(all.iter().map(|code| *code as i8).collect()))
+        }
+        Element::U4 => {
+            tensor.whole().map(|all| Elements::U8(all.iter().map(|code| *code as u8).collect()))
+        }
+        element => Elements::read(element, bytes),
+    };
     let elements = elements
         .ok_or_else(|| failed(format!("elements of type {} are not supported", tensor.element)))?;
     Value::from_elements(&tensor.shape, elements).map_err(failed)
@@ -342,6 +360,9 @@ pub(crate) fn constant(reader: &NodeReader<'_>) -> Result<Value, String> {
     for name in ["value", "value_float", "value_floats", "value_int", "value_ints"] {
         match reader.attribute(name) {
             None => {}
+            Some(Attribute::Tensor(tensor)) if is_half(tensor) => {
+                return Err(format!("elements of type {} are not supported", tensor.element));
+            }
             Some(Attribute::Tensor(tensor)) => {
                 return value_of(tensor).map_err(|error| error.to_string());
             }

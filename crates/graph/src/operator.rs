@@ -1,12 +1,17 @@
 //! Operators: each reader turns a node into an operation.
 
 mod activation;
+mod attention;
+mod bits;
+mod boxes;
 mod broadcast;
 pub(crate) mod control;
 mod convolution;
 mod einsum;
 mod elementwise;
+mod fourier;
 mod gather;
+mod grid;
 mod integer;
 mod layout;
 mod normalization;
@@ -42,6 +47,11 @@ pub(crate) fn read(reader: &NodeReader<'_>) -> Result<Operation, String> {
         sort::read,
         normalization::read,
         product::read,
+        bits::read,
+        attention::read,
+        boxes::read,
+        fourier::read,
+        grid::read,
         convolution::read,
         pool::read,
         resize::read,

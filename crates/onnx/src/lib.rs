@@ -29,6 +29,7 @@ mod build;
 mod count;
 mod fold;
 mod functions;
+mod fused;
 mod graph;
 mod messages;
 mod order;

@@ -18,25 +18,6 @@ use crate::fold::Constants;
 use crate::graph::{Attribute, Model, Node};
 use crate::tensor::{Tensor, Values, element_of};
 
-/// Operators of quantized models that are rewritten.
-const OPERATORS: [&str; 15] = [
-    "QuantizeLinear",
-    "DequantizeLinear",
-    "QLinearConv",
-    "QLinearMatMul",
-    "QGemm",
-    "QLinearAdd",
-    "QLinearMul",
-    "QLinearGlobalAveragePool",
-    "QLinearAveragePool",
-    "QLinearSigmoid",
-    "QLinearLeakyRelu",
-    "QLinearSoftmax",
-    "QLinearConcat",
-    "MatMulInteger",
-    "ConvInteger",
-];
-
 /// Endings that programs append to the name of a weight when they quantize it.
 const ENDINGS: [&str; 10] = [
     "_quantized",
@@ -77,15 +58,26 @@ const ENDINGS: [&str; 10] = [
 /// ```
 #[must_use]
 pub fn in_floats(model: &Model) -> Cow<'_, Model> {
-    let is_quantized = |node: &Node| OPERATORS.contains(&node.op.as_str());
+    let is_combined =
+        |node: &Node| node.domain == "com.microsoft" || node.op.starts_with("QLinear");
+    let is_integer = |node: &Node| {
+        let op = node.op.as_str();
+        matches!(op, "QuantizeLinear" | "DequantizeLinear" | "MatMulInteger" | "ConvInteger")
+    };
+    let has_combined = model.nodes.iter().any(is_combined);
     let is_narrow = |tensor: &Tensor| tensor.element != Element::F32 && tensor.element.is_real();
     let is_code = |tensor: &Tensor| !tensor.shape.is_empty() && limits(tensor.element).is_some();
     let is_stored = |tensor: &Tensor| is_narrow(tensor) || is_code(tensor);
-    if !model.nodes.iter().any(is_quantized) && !model.tensors.iter().any(is_stored) {
+    let has_codes = model.nodes.iter().any(is_integer) || model.tensors.iter().any(is_stored);
+    if !has_combined && !has_codes {
         return Cow::Borrowed(model);
     }
-    let mut rewriter = Rewriter::new(model);
-    for node in &model.nodes {
+    let mut expanded = Cow::Borrowed(model);
+    if has_combined {
+        expanded.to_mut().expand_codes();
+    }
+    let mut rewriter = Rewriter::new(&expanded);
+    for node in &expanded.nodes {
         let mark = rewriter.nodes.len();
         if rewriter.node(node).is_none() {
             rewriter.nodes.truncate(mark);
@@ -161,46 +153,6 @@ impl<'a> Rewriter<'a> {
                 Some(())
             }
             "Gather" => self.table(node),
-            "QLinearConv" => {
-                let weights = self.float(node, [3, 4, 5], 0)?;
-                let x = self.float(node, [0, 1, 2], 1)?;
-                let bias = self.bias(node, 8, [1, 4], &weights)?;
-                self.product(node, "Conv", &[Some(x), Some(weights), bias], [6, 7])
-            }
-            "QLinearMatMul" => {
-                let weights = self.float(node, [3, 4, 5], -1)?;
-                let x = self.float(node, [0, 1, 2], -2)?;
-                self.product(node, "MatMul", &[Some(x), Some(weights)], [6, 7])
-            }
-            "QGemm" => {
-                let along = i64::from(node.int("transB", 0) == 0);
-                let weights = self.float(node, [3, 4, 5], along)?;
-                let x = self.float(node, [0, 1, 2], 0)?;
-                let bias = self.bias(node, 6, [1, 4], &weights)?;
-                self.product(node, "Gemm", &[Some(x), Some(weights), bias], [7, 8])
-            }
-            "QLinearAdd" | "QLinearMul" => {
-                let x = self.float(node, [0, 1, 2], 1)?;
-                let y = self.float(node, [3, 4, 5], 1)?;
-                self.product(node, &node.op["QLinear".len()..], &[Some(x), Some(y)], [6, 7])
-            }
-            "QLinearGlobalAveragePool"
-            | "QLinearAveragePool"
-            | "QLinearSigmoid"
-            | "QLinearLeakyRelu"
-            | "QLinearSoftmax" => {
-                if node.int("channels_last", 0) != 0 {
-                    return None;
-                }
-                let x = self.float(node, [0, 1, 2], 1)?;
-                self.product(node, &node.op["QLinear".len()..], &[Some(x)], [3, 4])
-            }
-            "QLinearConcat" => {
-                let parts = (2..node.inputs.len()).step_by(3);
-                let parts = parts.map(|at| self.float(node, [at, at + 1, at + 2], 1).map(Some));
-                let parts = parts.collect::<Option<Vec<_>>>()?;
-                self.product(node, "Concat", &parts, [0, 1])
-            }
             "MatMulInteger" => self.integers(node, "MatMul", -1),
             "ConvInteger" => self.integers(node, "Conv", 0),
             _ => None,
@@ -248,8 +200,7 @@ impl<'a> Rewriter<'a> {
         block: usize,
     ) -> Option<(Vec<usize>, Vec<f32>)> {
         let (shape, codes) = self.code_values(codes)?;
-        let scale = self.constants.get(scale)?;
-        let scales = scale.floats()?;
+        let scales = self.scales(scale)?;
         let of_scale = Spread::new(&shape, axis, block, scales.len())?;
         let zeros = if zero.is_empty() { Vec::new() } else { self.code_values(zero)?.1 };
         let of_zero = Spread::new(&shape, axis, block, zeros.len().max(1))?;
@@ -259,6 +210,18 @@ impl<'a> Rewriter<'a> {
         });
         let numbers = numbers.collect();
         Some((shape, numbers))
+    }
+
+    /// Returns constant scales, or those that a node makes of one constant and others.
+    fn scales(&self, name: &str) -> Option<Vec<f32>> {
+        if let Some(scales) = self.constants.get(name) {
+            return scales.floats();
+        }
+        let node = self.makers.get(name).filter(|node| node.op == "Mul")?;
+        let factors = |at: usize| self.constants.get(node.inputs.get(at)?)?.floats();
+        let (one, others) = (factors(0)?, factors(1)?);
+        let [one] = one[..] else { return None };
+        Some(others.iter().map(|other| one * other).collect())
     }
 
     /// Returns what codes stand for, without scale and zero point: integers, or numbers of FP8.
@@ -366,75 +329,6 @@ impl<'a> Rewriter<'a> {
         node.outputs[0].clone_from(&last.outputs[0]);
         self.done.extend([reader.outputs[0].clone(), last.outputs[0].clone()]);
         self.nodes.push(node);
-        Some(())
-    }
-
-    /// Returns quantized values as floats: constants, or the output of a new node.
-    fn float(&mut self, node: &'a Node, parts: [usize; 3], axis: i64) -> Option<String> {
-        let parts = parts.map(|at| node.inputs.get(at).map_or("", String::as_str));
-        let key: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
-        if let Some(known) = self.known.get(&key) {
-            return Some(known.clone());
-        }
-        let name = match self.weights(parts, axis, 0) {
-            Some((shape, numbers)) => self.store(parts[0], parts[0], &shape, &numbers),
-            None => {
-                let name = self.name(&format!("{}.floats", parts[0]));
-                let attributes = vec![("axis".into(), axis.into())];
-                self.push("DequantizeLinear", key.clone(), &name, attributes);
-                name
-            }
-        };
-        self.known.insert(key, name.clone());
-        Some(name)
-    }
-
-    /// Returns a constant bias in integers as floats. Its scale is the product of two others.
-    fn bias(
-        &mut self,
-        node: &'a Node,
-        at: usize,
-        scales: [usize; 2],
-        weights: &str,
-    ) -> Option<Option<String>> {
-        let Some(name) = node.inputs.get(at).filter(|name| !name.is_empty()) else {
-            return Some(None);
-        };
-        let (shape, codes) = self.codes(name)?;
-        let [x, w] = scales.map(|at| self.constants.get(&node.inputs[at])?.floats());
-        let (x, w) = (x?, w?);
-        let is_each = w.len() == codes.len() || w.len() == 1;
-        let [x] = x[..] else { return None };
-        if !is_each {
-            return None;
-        }
-        let number = |(at, code): (usize, &i64)| *code as f32 * (x * w[at % w.len()]);
-        let numbers: Vec<f32> = codes.iter().enumerate().map(number).collect();
-        let wanted = format!("{weights}.bias");
-        Some(Some(self.store(&wanted, &wanted, &shape, &numbers)))
-    }
-
-    /// Adds an operator on floats, and quantizes its output.
-    fn product(
-        &mut self,
-        node: &Node,
-        op: &str,
-        inputs: &[Option<String>],
-        parameters: [usize; 2],
-    ) -> Option<()> {
-        let inputs = inputs.iter().map(|input| input.clone().unwrap_or_default()).collect();
-        let is_kept = |(name, _): &&(String, Attribute)| name != "channels_last" && name != "opset";
-        let attributes = node.attributes.iter().filter(is_kept).cloned().collect();
-        let [scale, zero] = parameters.map(|at| node.inputs.get(at).cloned().unwrap_or_default());
-        if scale.is_empty() {
-            self.push(op, inputs, &node.outputs[0], attributes);
-        } else {
-            let sums = self.name(&format!("{}.floats", node.outputs[0]));
-            self.push(op, inputs, &sums, attributes);
-            self.push("QuantizeLinear", vec![sums, scale, zero], &node.outputs[0], Vec::new());
-        }
-        let last = self.nodes.last_mut().expect("it was pushed");
-        last.name.clone_from(&node.name);
         Some(())
     }
 

@@ -284,6 +284,9 @@ fn read_attribute(proto: AttributeProto, folder: &Folder) -> Result<Attribute, R
     })
 }
 
+/// Maximum bytes of integers in another file that are loaded with the model.
+const LOADED_BYTES: u64 = 1 << 12;
+
 fn read_tensor(proto: TensorProto, folder: &Folder) -> Result<Tensor, ReadError> {
     let name = proto.name.clone();
     let wrong = |reason: String| ReadError::Tensor { name: name.clone(), reason };
@@ -299,6 +302,10 @@ fn read_tensor(proto: TensorProto, folder: &Folder) -> Result<Tensor, ReadError>
     } else {
         Values::Bytes(element_bytes(proto, element))
     };
+    // Shapes are inferred from a few integers. A file that cannot be read is reported when it is used.
+    if matches!(element, Element::I64 | Element::I32) && expected <= LOADED_BYTES {
+        let _ = tensor.load();
+    }
     if let Values::Bytes(bytes) = &tensor.values
         && bytes.len() as u64 != expected
     {

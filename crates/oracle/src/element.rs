@@ -13,6 +13,10 @@ pub enum Element {
     Float32,
     /// IEEE binary64.
     Float64,
+    /// Signed, 4 bits.
+    Int4,
+    /// Unsigned, 4 bits.
+    UInt4,
     /// Signed, 8 bits.
     Int8,
     /// Signed, 16 bits.
@@ -34,30 +38,32 @@ pub enum Element {
 }
 
 use Element::{
-    BFloat16, Bool, Float16, Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32,
-    UInt64,
+    BFloat16, Bool, Float16, Float32, Float64, Int4, Int8, Int16, Int32, Int64, UInt4, UInt8,
+    UInt16, UInt32, UInt64,
 };
 
-/// Each type with its code in `TensorProto.DataType`, its name in the standard, and its bytes.
-const TABLE: [(Element, i32, &str, usize); 13] = [
-    (Float32, 1, "float", 4),
-    (UInt8, 2, "uint8", 1),
-    (Int8, 3, "int8", 1),
-    (UInt16, 4, "uint16", 2),
-    (Int16, 5, "int16", 2),
-    (Int32, 6, "int32", 4),
-    (Int64, 7, "int64", 8),
-    (Bool, 9, "bool", 1),
-    (Float16, 10, "float16", 2),
-    (Float64, 11, "double", 8),
-    (UInt32, 12, "uint32", 4),
-    (UInt64, 13, "uint64", 8),
-    (BFloat16, 16, "bfloat16", 2),
+/// Each type with its code in `TensorProto.DataType`, its name in the standard, and its bits.
+const TABLE: [(Element, i32, &str, usize); 15] = [
+    (Float32, 1, "float", 32),
+    (UInt8, 2, "uint8", 8),
+    (Int8, 3, "int8", 8),
+    (UInt16, 4, "uint16", 16),
+    (Int16, 5, "int16", 16),
+    (Int32, 6, "int32", 32),
+    (Int64, 7, "int64", 64),
+    (Bool, 9, "bool", 8),
+    (Float16, 10, "float16", 16),
+    (Float64, 11, "double", 64),
+    (UInt32, 12, "uint32", 32),
+    (UInt64, 13, "uint64", 64),
+    (BFloat16, 16, "bfloat16", 16),
+    (UInt4, 21, "uint4", 4),
+    (Int4, 22, "int4", 4),
 ];
 
 impl Element {
     /// Returns the type with this code of `TensorProto.DataType`; `None` for types that the oracle does
-    /// not compute: strings, complex numbers, and floats and integers of less than 8 bits.
+    /// not compute: strings, complex numbers, floats of 8 and fewer bits, and integers of 2 bits.
     #[must_use]
     pub fn from_code(code: i64) -> Option<Element> {
         TABLE.iter().find(|row| i64::from(row.1) == code).map(|row| row.0)
@@ -73,9 +79,9 @@ impl Element {
         self.row().1
     }
 
-    /// Returns the number of bytes of one element in a file.
+    /// Returns the number of bits of one element in a file.
     #[must_use]
-    pub fn bytes(self) -> usize {
+    pub fn bits(self) -> usize {
         self.row().3
     }
 
@@ -111,6 +117,8 @@ impl Element {
     #[must_use]
     pub fn wrap(self, value: i64) -> i64 {
         match self {
+            Int4 => ((value & 15) ^ 8) - 8,
+            UInt4 => value & 15,
             Int8 => i64::from(value as i8),
             Int16 => i64::from(value as i16),
             Int32 => i64::from(value as i32),
@@ -127,6 +135,8 @@ impl Element {
     #[must_use]
     pub fn limits(self) -> (i64, i64) {
         match self {
+            Int4 => (-8, 7),
+            UInt4 => (0, 15),
             Int8 => (-128, 127),
             Int16 => (-32768, 32767),
             Int32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
@@ -209,5 +219,7 @@ mod tests {
     fn integers_wrap_as_their_types_do() {
         assert_eq!([Int8, UInt8, Int64].map(|element| element.wrap(200)), [-56, 200, 200]);
         assert_eq!(UInt32.wrap(-1), 4_294_967_295);
+        assert_eq!([7, 8, 15].map(|value| Int4.wrap(value)), [7, -8, -1]);
+        assert_eq!(UInt4.wrap(-1), 15);
     }
 }

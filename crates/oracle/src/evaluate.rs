@@ -163,6 +163,13 @@ fn evaluate_node(
         }
         inputs.push(value.filter(|_| !name.is_empty()).cloned());
     }
+    if let Some(body) = &node.body {
+        // The graph of a call has the inputs that the call gives.
+        let names = body.inputs.iter().map(|port| port.name.as_str());
+        let given = names.zip(inputs.into_iter().flatten()).collect();
+        let outputs = evaluate(body, given, None, setting)?;
+        return Ok(outputs.iter().map(|tensor| Tensor::clone(tensor)).collect());
+    }
     let Some(opset) = setting.opsets.get(&node.domain) else {
         return fault(format!("the model imports no opset of domain {:?}", node.domain));
     };

@@ -22,6 +22,7 @@ mod call;
 mod element;
 mod evaluate;
 mod fault;
+mod function;
 mod model;
 mod operators;
 mod proto;

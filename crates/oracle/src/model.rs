@@ -10,6 +10,7 @@ use prost::Message;
 use crate::element::Element;
 use crate::evaluate::{self, Evaluation};
 use crate::fault::{Fault, OracleError, fault};
+use crate::function::{self, Context, standard_domain};
 use crate::proto::{AttributeProto, GraphProto, ModelProto, NodeProto, ValueInfoProto};
 use crate::stored;
 use crate::tensor::Tensor;
@@ -68,6 +69,8 @@ pub(crate) struct Node {
     pub inputs: Vec<String>,
     pub outputs: Vec<String>,
     pub attributes: BTreeMap<String, Attribute>,
+    /// Graph of the function that the node calls.
+    pub body: Option<Graph>,
 }
 
 #[derive(Debug)]
@@ -108,12 +111,6 @@ impl Model {
         let malformed = |reason: &str| OracleError::Malformed(reason.to_owned());
         let proto = ModelProto::decode(bytes).map_err(|error| malformed(&error.to_string()))?;
         let Some(graph) = &proto.graph else { return Err(malformed("it has no graph")) };
-        if let Some(function) = proto.functions.first() {
-            let name = &function.name;
-            return Err(malformed(&format!(
-                "functions of models such as {name:?} are not supported"
-            )));
-        }
         let mut opsets = BTreeMap::new();
         for import in &proto.opset_import {
             opsets.insert(standard_domain(&import.domain).to_owned(), import.version);
@@ -128,7 +125,9 @@ impl Model {
             }
             _ => {}
         }
-        let graph = Graph::parse(graph, folder)?;
+        let left = function::nodes_of_calls();
+        let context = Context::new(folder, &proto.functions, &opsets, &left)?;
+        let graph = Graph::parse(graph, context)?;
         Ok(Model { graph, opsets, limit: DEFAULT_LIMIT })
     }
 
@@ -169,18 +168,14 @@ impl Model {
     }
 }
 
-fn standard_domain(domain: &str) -> &str {
-    if domain == "ai.onnx" { "" } else { domain }
-}
-
 impl Graph {
-    fn parse(proto: &GraphProto, folder: Option<&Path>) -> Result<Graph, OracleError> {
+    fn parse(proto: &GraphProto, context: Context<'_>) -> Result<Graph, OracleError> {
         if !proto.sparse_initializer.is_empty() {
             return Err(OracleError::Malformed("sparse constants are not supported".to_owned()));
         }
         let mut constants = Vec::new();
         for tensor in &proto.initializer {
-            let value = stored::read(tensor, folder).map_err(|reason| {
+            let value = stored::read(tensor, context.folder).map_err(|reason| {
                 OracleError::Input(format!(
                     "constant {:?}: {}",
                     tensor.name,
@@ -189,7 +184,8 @@ impl Graph {
             })?;
             constants.push((tensor.name.clone(), Arc::new(value)));
         }
-        let nodes: Result<_, _> = proto.node.iter().map(|node| Node::parse(node, folder)).collect();
+        let nodes: Result<_, _> =
+            proto.node.iter().map(|node| Node::parse(node, context)).collect();
         let ports = |ports: &[ValueInfoProto]| ports.iter().map(Port::parse).collect();
         Ok(Graph {
             inputs: ports(&proto.input),
@@ -223,7 +219,7 @@ impl Port {
 }
 
 impl Node {
-    fn parse(proto: &NodeProto, folder: Option<&Path>) -> Result<Node, OracleError> {
+    fn parse(proto: &NodeProto, context: Context<'_>) -> Result<Node, OracleError> {
         let domain = standard_domain(&proto.domain).to_owned();
         let named = [&proto.name].into_iter().chain(&proto.output).find(|name| !name.is_empty());
         let operator = if domain.is_empty() {
@@ -238,9 +234,14 @@ impl Node {
             inputs: proto.input.clone(),
             outputs: proto.output.clone(),
             attributes: BTreeMap::new(),
+            body: None,
         };
+        if let Some((body, inner)) = context.body(proto)? {
+            node.body = Some(Graph::parse(&body, inner)?);
+            return Ok(node);
+        }
         for attribute in &proto.attribute {
-            let value = Attribute::parse(attribute, folder).map_err(|fault| match fault {
+            let value = Attribute::parse(attribute, context).map_err(|fault| match fault {
                 Fault::Reason(reason) => {
                     node.error(format!("attribute {:?}: {reason}", attribute.name))
                 }
@@ -260,7 +261,7 @@ impl Node {
 }
 
 impl Attribute {
-    fn parse(proto: &AttributeProto, folder: Option<&Path>) -> Result<Attribute, Fault> {
+    fn parse(proto: &AttributeProto, context: Context<'_>) -> Result<Attribute, Fault> {
         let text = |bytes: &[u8]| match str::from_utf8(bytes) {
             Ok(text) => Ok(text.to_owned()),
             Err(_) => fault("expected UTF-8"),
@@ -270,11 +271,11 @@ impl Attribute {
             2 => Attribute::Integer(proto.i),
             3 => Attribute::Text(text(&proto.s)?),
             4 => match &proto.t {
-                Some(tensor) => Attribute::Tensor(Arc::new(stored::read(tensor, folder)?)),
+                Some(tensor) => Attribute::Tensor(Arc::new(stored::read(tensor, context.folder)?)),
                 None => return fault("expected a tensor"),
             },
             5 => match &proto.g {
-                Some(graph) => Attribute::Graph(Graph::parse(graph, folder)?),
+                Some(graph) => Attribute::Graph(Graph::parse(graph, context)?),
                 None => return fault("expected a graph"),
             },
             6 => Attribute::Floats(proto.floats.iter().map(|value| f64::from(*value)).collect()),

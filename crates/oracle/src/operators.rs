@@ -2,14 +2,18 @@
 
 mod activation;
 mod arithmetic;
+mod attention;
+mod boxes;
 mod cell;
 mod compare;
 mod control;
 mod convolution;
 mod create;
 mod einsum;
+mod fourier;
 mod fused;
 mod gather;
+mod grid;
 mod layout;
 mod normalize;
 mod pad;
@@ -56,16 +60,20 @@ const fn operator(
     Operator { name, since, inputs, attributes, compute }
 }
 
-const GROUPS: [&[Operator]; 19] = [
+const GROUPS: [&[Operator]; 23] = [
     activation::OPERATORS,
     arithmetic::OPERATORS,
+    attention::OPERATORS,
+    boxes::OPERATORS,
     compare::OPERATORS,
     control::OPERATORS,
     convolution::OPERATORS,
     create::OPERATORS,
     einsum::OPERATORS,
+    fourier::OPERATORS,
     fused::OPERATORS,
     gather::OPERATORS,
+    grid::OPERATORS,
     layout::OPERATORS,
     normalize::OPERATORS,
     pad::OPERATORS,

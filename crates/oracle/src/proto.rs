@@ -23,11 +23,26 @@ pub(crate) struct OperatorSetIdProto {
     pub version: i64,
 }
 
-/// An operator that the model defines itself. Only its name is read, to report it.
+/// An operator that the model defines itself by nodes.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct FunctionProto {
     #[prost(string, tag = "1")]
     pub name: String,
+    #[prost(string, repeated, tag = "4")]
+    pub input: Vec<String>,
+    #[prost(string, repeated, tag = "5")]
+    pub output: Vec<String>,
+    #[prost(message, repeated, tag = "7")]
+    pub node: Vec<NodeProto>,
+    #[prost(message, repeated, tag = "9")]
+    pub opset_import: Vec<OperatorSetIdProto>,
+    #[prost(string, tag = "10")]
+    pub domain: String,
+    /// Attributes with default values.
+    #[prost(message, repeated, tag = "11")]
+    pub attribute_proto: Vec<AttributeProto>,
+    #[prost(string, tag = "13")]
+    pub overload: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

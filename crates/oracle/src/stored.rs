@@ -23,11 +23,12 @@ pub(crate) fn read(proto: &TensorProto, folder: Option<&Path>) -> Result<Tensor,
     let Ok(shape) = sizes else { return fault(format!("negative size in {:?}", proto.dims)) };
     let count = element_count(&shape)?;
     let values = if proto.data_location == EXTERNAL {
-        decode(element, &external(proto, folder, count * element.bytes())?)?
+        let bytes = (count * element.bits()).div_ceil(8);
+        decode(element, count, &external(proto, folder, bytes)?)?
     } else if let Some(raw) = &proto.raw_data {
-        decode(element, raw)?
+        decode(element, count, raw)?
     } else {
-        typed(element, proto)?
+        typed(element, count, proto)?
     };
     Tensor::new(element, &shape, values)
 }
@@ -77,15 +78,27 @@ pub(crate) fn write(tensor: &Tensor, name: &str) -> TensorProto {
             Element::UInt32 | Element::UInt64 => {
                 proto.uint64_data = values.iter().map(|value| *value as u64).collect();
             }
+            Element::Int4 | Element::UInt4 => {
+                let half = |value: &i64| (*value & 15) as i32;
+                let pair = |pair: &[i64]| half(&pair[0]) | pair.get(1).map_or(0, half) << 4;
+                proto.int32_data = values.chunks(2).map(pair).collect();
+            }
             _ => proto.int32_data = values.iter().map(|value| *value as i32).collect(),
         },
     }
     proto
 }
 
-/// Reads little-endian numbers.
-fn decode(element: Element, bytes: &[u8]) -> Result<Values, Fault> {
-    let size = element.bytes();
+/// Reads little-endian numbers. Of the two numbers of 4 bits in a byte, the first one is the lower half.
+fn decode(element: Element, count: usize, bytes: &[u8]) -> Result<Values, Fault> {
+    if element.bits() == 4 {
+        if bytes.len() != count.div_ceil(2) {
+            return fault(format!("{} bytes for {count} numbers of 4 bits", bytes.len()));
+        }
+        let halves = bytes.iter().flat_map(|byte| [byte & 15, byte >> 4]);
+        return numbers(element, halves.take(count).map(u64::from));
+    }
+    let size = element.bits() / 8;
     if !bytes.len().is_multiple_of(size) {
         return fault(format!("{} bytes are no whole numbers of type {element}", bytes.len()));
     }
@@ -116,8 +129,13 @@ fn numbers(element: Element, words: impl Iterator<Item = u64>) -> Result<Values,
 }
 
 /// Reads the field that the standard assigns to the type.
-fn typed(element: Element, proto: &TensorProto) -> Result<Values, Fault> {
+fn typed(element: Element, count: usize, proto: &TensorProto) -> Result<Values, Fault> {
     Ok(match element {
+        // Each number of the field is a byte.
+        Element::Int4 | Element::UInt4 => {
+            let bytes: Vec<u8> = proto.int32_data.iter().map(|value| *value as u8).collect();
+            return decode(element, count, &bytes);
+        }
         Element::Float32 => {
             Values::Floats(proto.float_data.iter().map(|value| f64::from(*value)).collect())
         }

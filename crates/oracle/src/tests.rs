@@ -5,8 +5,8 @@ use std::fs;
 use prost::Message;
 
 use crate::proto::{
-    AttributeProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto, StringStringEntryProto,
-    TensorProto, TensorTypeProto, TypeProto, ValueInfoProto,
+    AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, OperatorSetIdProto,
+    StringStringEntryProto, TensorProto, TensorTypeProto, TypeProto, ValueInfoProto,
 };
 use crate::{Element, Model, OracleError, Tensor, Values, random, stored};
 
@@ -63,9 +63,12 @@ fn graph(nodes: Vec<NodeProto>, inputs: &[(&str, Element)], outputs: &[&str]) ->
 }
 
 fn bytes(opset: i64, graph: GraphProto) -> Vec<u8> {
+    bytes_with(opset, graph, Vec::new())
+}
+
+fn bytes_with(opset: i64, graph: GraphProto, functions: Vec<FunctionProto>) -> Vec<u8> {
     let opset_import = vec![OperatorSetIdProto { domain: String::new(), version: opset }];
-    ModelProto { ir_version: 8, graph: Some(graph), opset_import, functions: Vec::new() }
-        .encode_to_vec()
+    ModelProto { ir_version: 8, graph: Some(graph), opset_import, functions }.encode_to_vec()
 }
 
 /// Computes a model of these nodes.
@@ -523,4 +526,43 @@ fn numbers_beyond_the_range_of_their_type_are_noted() {
         let found = Model::from_bytes(&model).unwrap().evaluate(&[("x", x)]).unwrap();
         assert_eq!((found.has_overflow, found.has_underflow), expected, "{element}");
     }
+}
+
+fn call(inputs: &[&str], output: &str, attributes: Vec<AttributeProto>) -> NodeProto {
+    NodeProto { domain: "own".to_owned(), ..node("Both", inputs, &[output], attributes) }
+}
+
+/// Returns a function with these nodes.
+fn function(nodes: Vec<NodeProto>) -> FunctionProto {
+    FunctionProto {
+        name: "Both".to_owned(),
+        domain: "own".to_owned(),
+        input: vec!["a".to_owned(), "low".to_owned()],
+        output: vec!["b".to_owned()],
+        node: nodes,
+        attribute_proto: vec![AttributeProto { f: 0.5, ..attribute("slope", 1) }],
+        ..FunctionProto::default()
+    }
+}
+
+/// The first call has a slope of its own, and the second one a limit.
+#[test]
+fn functions_have_the_inputs_and_attributes_of_each_call() {
+    let slope = AttributeProto { ref_attr_name: "slope".to_owned(), ..attribute("alpha", 1) };
+    let both = function(vec![
+        node("LeakyRelu", &["a"], &["t"], vec![slope]),
+        node("Clip", &["t", "low"], &["b"], vec![]),
+    ]);
+    let own = AttributeProto { f: 0.25, ..attribute("slope", 1) };
+    let nodes = vec![call(&["x"], "t", vec![own]), call(&["t", "limit"], "y", vec![])];
+    let inputs = [("x", floats(&[2], &[-8.0, 2.0])), ("limit", floats(&[], &[-0.75]))];
+    let ports = inputs.each_ref().map(|(name, tensor)| (*name, tensor.element()));
+    let file = bytes_with(13, graph(nodes, &ports, &["y"]), vec![both]);
+    let outputs = Model::from_bytes(&file).unwrap().run(&inputs).unwrap();
+    assert_close(&outputs[0].1, &[2], &[-0.75, 2.0]);
+    // A function must not call itself.
+    let endless = function(vec![call(&["a", "low"], "b", vec![])]);
+    let caller = graph(vec![call(&["x"], "y", vec![])], &ports, &["y"]);
+    let error = Model::from_bytes(&bytes_with(13, caller, vec![endless])).unwrap_err();
+    assert!(error.to_string().contains("calls too many functions"), "{error}");
 }

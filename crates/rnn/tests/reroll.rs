@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dyno_onnx::{Attribute, Builder, Element, Model, Name, Tensor, Weights as Source};
+use dyno_onnx::{Attribute, Builder, Dim, Element, Model, Name, Tensor, Weights as Source};
 use dyno_rnn::import::{InitialState, layers, reroll};
 use dyno_rnn::{Cell, CellOptions, Directions, Layer, Weights, oracle};
 use serde_json::Value;
@@ -405,6 +405,25 @@ fn cells_of_other_weights_are_left() {
     }
     graph.net.output("last", &h).expect("a new name");
     let model = graph.net.finish();
+    assert_eq!(reroll(&model), (model, 0));
+}
+
+/// A node broadcasts a state of one row to a batch, and a layer does not.
+#[test]
+fn a_state_of_one_row_is_not_that_of_a_batch() {
+    let mut graph = UnrolledGraph::new(Cell::Gru, Notation::MatMul);
+    let inputs = graph.inputs();
+    let mut h = graph.constant(&[1, UNITS], &[0.0; UNITS]);
+    for x in &inputs {
+        h = graph.gru(x, &h, true, false);
+    }
+    graph.net.output("last", &h).expect("a new name");
+    let mut model = graph.net.finish();
+    for dim in model.inputs.iter_mut().filter_map(|port| port.shape.as_mut()).flatten() {
+        if *dim == Dim::Fixed(BATCH) {
+            *dim = Dim::symbol("N");
+        }
+    }
     assert_eq!(reroll(&model), (model, 0));
 }
 

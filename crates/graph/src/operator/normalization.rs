@@ -169,19 +169,27 @@ fn softmax(reader: &NodeReader<'_>, form: Form) -> Result<Option<Operation>, Str
     })
 }
 
+/// Replaces numbers by the shares of their exponentials in the sum of all.
+pub(super) fn shares(line: &mut [f32]) {
+    let most = greatest(line);
+    // A sum of many small numbers in `f32` loses digits.
+    let mut sum = 0.0_f64;
+    for x in line.iter_mut() {
+        *x = exp(*x - most);
+        sum += f64::from(*x);
+    }
+    let sum = sum as f32;
+    line.iter_mut().for_each(|x| *x /= sum);
+}
+
+fn greatest(line: &[f32]) -> f32 {
+    line.iter().copied().fold(f32::NEG_INFINITY, f32::max)
+}
+
 fn normalize(line: &mut [f32], form: Form) {
-    let most = line.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let most = greatest(line);
     match form {
-        Form::Shares => {
-            // A sum of many small numbers in `f32` loses digits.
-            let mut sum = 0.0_f64;
-            for x in line.iter_mut() {
-                *x = exp(*x - most);
-                sum += f64::from(*x);
-            }
-            let sum = sum as f32;
-            line.iter_mut().for_each(|x| *x /= sum);
-        }
+        Form::Shares => shares(line),
         Form::Logarithms => {
             let sum: f64 = line.iter().map(|x| f64::from(exp(x - most))).sum();
             let shift = sum.ln() as f32;

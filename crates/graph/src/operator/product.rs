@@ -191,7 +191,7 @@ impl PackedMatrix {
 }
 
 /// Packs an input that is a constant matrix of `f32`: k x outputs, or outputs x k if `turned`.
-fn packed_weights(
+pub(super) fn packed_weights(
     reader: &NodeReader<'_>,
     input: usize,
     turned: bool,
@@ -315,7 +315,7 @@ fn whole(
 }
 
 /// Multiplies m x `k` by `k` x n numbers.
-fn multiply(isa: Isa, a: &[f32], b: &[f32], k: usize, to: &mut [f32]) {
+pub(super) fn multiply(isa: Isa, a: &[f32], b: &[f32], k: usize, to: &mut [f32]) {
     if k == 0 || to.is_empty() {
         return;
     }

@@ -7,24 +7,24 @@ use super::integer::{IntegerFilters, IntegerMatrix};
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
-use crate::value::{Data, Value, axis};
+use crate::value::{Data, Value, axis, each};
 
 use dyno_tensors::Element;
 
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     match name(reader) {
         ("" | "com.microsoft", "QuantizeLinear") => {
-            let along = along(reader)?;
+            let spread = Spread::read(reader)?;
             one(move |frame| {
-                let along = axis_of(frame, along)?;
-                quantize(frame.input(0)?, frame.input(1)?, frame.get(2), along)
+                spread.check(frame)?;
+                quantize(frame.input(0)?, frame.input(1)?, frame.get(2), &spread)
             })
         }
         ("" | "com.microsoft", "DequantizeLinear") => {
-            let along = along(reader)?;
+            let spread = Spread::read(reader)?;
             one(move |frame| {
-                let along = axis_of(frame, along)?;
-                dequantize(frame.input(0)?, frame.input(1)?, frame.get(2), along)
+                spread.check(frame)?;
+                dequantize(frame.input(0)?, frame.input(1)?, frame.get(2), &spread)
             })
         }
         ("", "DynamicQuantizeLinear") => {
@@ -216,36 +216,66 @@ fn constant_weights(
     }
 }
 
-/// Returns the axis of scales and zero points, or `None` if there can only be one of each.
-fn along(reader: &NodeReader<'_>) -> Result<Option<i64>, String> {
-    reader.ignore("saturate");
-    if reader.int("block_size", 0)? != 0 {
-        return Err("blocks are not supported".into());
-    }
-    for name in ["output_dtype", "precision"] {
-        if reader.int(name, 0)? != 0 {
-            return Err(format!("attribute '{name}' is not supported"));
-        }
-    }
-    let along = reader.int("axis", 1)?;
-    let has_axis = if reader.node.domain.is_empty() {
-        reader.version >= 13
-    } else {
-        reader.attribute("axis").is_some()
-    };
-    // A single scale has no axis.
-    if has_axis && reader.constant(1).is_some_and(|scale| scale.len() != 1) {
-        reader.check_axes(&[along], 0)?;
-    }
-    Ok(has_axis.then_some(along))
+/// Elements that have a scale and zero point in common.
+struct Spread {
+    /// Axis of scales and zero points. `None` if there can only be one of each.
+    along: Option<i64>,
+    /// Elements of a block on the axis; 0 without blocks.
+    block: usize,
 }
 
-/// Returns the axis, which a single scale does not need.
-fn axis_of(frame: &Frame<'_>, along: Option<i64>) -> Result<i64, String> {
-    if along.is_none() {
-        expect_single(frame, &[1, 2])?;
+impl Spread {
+    fn read(reader: &NodeReader<'_>) -> Result<Self, String> {
+        reader.ignore("saturate");
+        let block = reader.int("block_size", 0)?;
+        let block = usize::try_from(block).map_err(|_| format!("blocks of {block} elements"))?;
+        for name in ["output_dtype", "precision"] {
+            if reader.int(name, 0)? != 0 {
+                return Err(format!("attribute '{name}' is not supported"));
+            }
+        }
+        let along = reader.int("axis", 1)?;
+        let has_axis = if reader.node.domain.is_empty() {
+            reader.version >= 13
+        } else {
+            reader.attribute("axis").is_some() || block > 0
+        };
+        // A single scale has no axis.
+        if has_axis && (block > 0 || reader.constant(1).is_some_and(|scale| scale.len() != 1)) {
+            reader.check_axes(&[along], 0)?;
+        }
+        Ok(Self { along: has_axis.then_some(along), block })
     }
-    Ok(along.unwrap_or(1))
+
+    /// Checks that there is one scale and one zero point, unless they have an axis.
+    fn check(&self, frame: &Frame<'_>) -> Result<(), String> {
+        if self.along.is_some() { Ok(()) } else { expect_single(frame, &[1, 2]) }
+    }
+
+    /// Returns parameters that are broadcast to a value of these dimensions.
+    fn over(&self, parameters: &Value, dims: &[usize]) -> Result<Value, String> {
+        let along = self.along.unwrap_or(1);
+        if self.block == 0 {
+            return aligned(parameters, dims, along);
+        }
+        let (at, block) = (axis(along, dims.len())?, self.block);
+        let mut blocks = dims.to_vec();
+        blocks[at] = dims[at].div_ceil(block);
+        if parameters.dims() != blocks {
+            let found = parameters.dims();
+            return Err(format!(
+                "expected {blocks:?} scales or zero points for blocks of {block} elements on axis {at}, \
+                 found {found:?}"
+            ));
+        }
+        let (steps, inner) = (dims[at], dims[at + 1..].iter().product::<usize>());
+        let place = |element: usize| {
+            let (outer, step) = (element / inner / steps, element / inner % steps);
+            (outer * blocks[at] + step / block) * inner + element % inner
+        };
+        let elements = 0..dims.iter().product::<usize>();
+        each!(parameters, all => Value::new(dims, elements.map(|at| all[place(at)]).collect()))
+    }
 }
 
 /// Returns parameters with an axis for each of the value's, so that they are broadcast along one.
@@ -270,18 +300,18 @@ fn quantize(
     value: &Value,
     scale: &Value,
     zero: Option<&Value>,
-    along: i64,
+    spread: &Spread,
 ) -> Result<Value, String> {
     let dims = value.dims();
     let to = zero.map_or(Element::U8, Value::element);
     let (least, most) = limits(to)?;
-    let steps = zip::<f32, f32>(value, &aligned(scale, dims, along)?, |x, scale| x / scale)?;
+    let steps = zip::<f32, f32>(value, &spread.over(scale, dims)?, |x, scale| x / scale)?;
     if steps.has_nan() {
         return Err(format!("NaN has no value of type {to}"));
     }
     let limits = [least, most];
     let zero = match zero {
-        Some(zero) => aligned(&cast_to(zero.clone(), Element::F32)?, dims, along)?,
+        Some(zero) => spread.over(&cast_to(zero.clone(), Element::F32)?, dims)?,
         None => Value::scalar(0.0_f32),
     };
     match to {
@@ -294,7 +324,7 @@ fn dequantize(
     value: &Value,
     scale: &Value,
     zero: Option<&Value>,
-    along: i64,
+    spread: &Spread,
 ) -> Result<Value, String> {
     let dims = value.dims();
     if value.element().is_real() {
@@ -308,7 +338,7 @@ fn dequantize(
     let wide = cast_to(value.clone(), if is_byte { Element::F32 } else { Element::I64 })?;
     let steps = match zero {
         Some(zero) => {
-            let zero = aligned(&cast_to(zero.clone(), wide.element())?, dims, along)?;
+            let zero = spread.over(&cast_to(zero.clone(), wide.element())?, dims)?;
             if is_byte {
                 zip_into::<f32>(wide, zero, |x, zero| x - zero)?
             } else {
@@ -317,7 +347,7 @@ fn dequantize(
         }
         None => wide,
     };
-    let scale = aligned(scale, dims, along)?;
+    let scale = spread.over(scale, dims)?;
     zip_into::<f32>(cast_to(steps, Element::F32)?, scale, |x, scale| x * scale)
 }
 

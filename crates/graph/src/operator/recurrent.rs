@@ -27,19 +27,36 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
     for name in ATTRIBUTES {
         reader.ignore(name);
     }
-    let imported = imported(reader)?;
-    // All weights are packed; inputs of the node are lengths and states.
-    for input in (1..reader.node.inputs.len()).filter(|input| !(4..=6).contains(input)) {
-        reader.consume(input);
+    let is_computed =
+        |input: usize| !reader.node.inputs[input].is_empty() && reader.constant(input).is_none();
+    if weights(reader.node).any(is_computed) {
+        let (node, version, id) = (reader.node.clone(), reader.version, reader.id);
+        return Ok(Some(Box::new(move |frame| {
+            run_with_computed_weights(frame, &node, version, id)
+        })));
     }
-    let directions = imported.layer.directions().count();
-    let node = RecurrentNode {
-        id: reader.id,
-        packed: [Precision::F32, Precision::Bf16, Precision::Int8].map(|_| Default::default()),
-        directions,
-        imported,
-    };
+    let node = RecurrentNode::new(imported(reader)?, reader.id);
+    // All weights are packed; inputs of the node are lengths and states.
+    weights(reader.node).for_each(|input| reader.consume(input));
     Ok(Some(Box::new(move |frame| node.run(frame))))
+}
+
+/// Returns the inputs of a node that are weights, with their scales and zero points.
+fn weights(node: &Node) -> impl Iterator<Item = usize> {
+    (1..node.inputs.len()).filter(|input| !(4..=6).contains(input))
+}
+
+/// Runs a node with the weights that other nodes compute, and packs them for this call alone.
+fn run_with_computed_weights(
+    frame: &mut Frame<'_>,
+    node: &Node,
+    version: i64,
+    id: usize,
+) -> Result<Vec<Value>, String> {
+    let given = (0..node.inputs.len()).map(|input| frame.get(input).cloned()).collect();
+    let imported = imported(&NodeReader::new(node, version, id, given))?;
+    frame.workspace.sequences.retain(|(other, _), _| *other != id);
+    RecurrentNode::new(imported, id).run(frame)
 }
 
 /// Attributes that the importer reads.
@@ -55,16 +72,13 @@ const ATTRIBUTES: [&str; 9] = [
     "linear_before_reset",
 ];
 
-/// Reads the layer of a node by a model of this node alone, whose weights are constants.
+/// Reads the layer of a node by a model of this node alone, whose weights are those of the reader.
 fn imported(reader: &NodeReader<'_>) -> Result<ImportedLayer, String> {
     let mut tensors = Vec::new();
-    for (at, name) in reader.node.inputs.iter().enumerate() {
-        if (4..=6).contains(&at) || at == 0 || name.is_empty() {
-            continue;
+    for at in weights(reader.node) {
+        if let Some(value) = reader.constant(at) {
+            tensors.push(tensor(&reader.node.inputs[at], value)?);
         }
-        let value = reader.constant(at);
-        let value = value.ok_or_else(|| format!("expected constant weights, found '{name}'"))?;
-        tensors.push(tensor(name, value)?);
     }
     let node: Node = reader.node.clone();
     let model = Model {
@@ -111,6 +125,12 @@ struct Call<'a> {
 }
 
 impl RecurrentNode {
+    fn new(imported: ImportedLayer, id: usize) -> Self {
+        let directions = imported.layer.directions().count();
+        let packed = [Precision::F32, Precision::Bf16, Precision::Int8].map(|_| Default::default());
+        Self { id, imported, directions, packed }
+    }
+
     fn run(&self, frame: &mut Frame<'_>) -> Result<Vec<Value>, String> {
         let x = frame.input(0)?;
         let x = if self.imported.batch_first { turned(x, &[1, 0, 2])? } else { x.clone() };

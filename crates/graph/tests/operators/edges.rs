@@ -240,3 +240,19 @@ fn long_sums_and_large_numbers_keep_their_digits() {
     let tail = floats(&[3], &[-1e4, -8.0, 1e4]);
     assert_eq!(run("Gelu", 20, &[tail], &[]), floats(&[3], &[0.0, 0.0, 1e4]));
 }
+
+/// The second call must not use what the first one packed.
+#[test]
+fn weights_of_recurrent_nodes_may_be_inputs() {
+    let x = floats(&[2, 1, 1], &[1.0, -0.5]);
+    let mut session = session(&model("RNN", 14, 3, &[]));
+    for (w, r) in [(0.5_f32, 1.0_f32), (-2.0, 0.25)] {
+        let inputs = [x.clone(), floats(&[1, 1, 1], &[w]), floats(&[1, 1, 1], &[r])];
+        let found = session.run(&inputs).expect("a valid case").remove(0);
+        let first = w.tanh();
+        let expected = [first, (-0.5 * w + r * first).tanh()];
+        let all = found.as_slice::<f32>().expect("numbers");
+        assert!(all.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-5), "{all:?}");
+        assert_eq!(run("RNN", 14, &inputs, &[]), found);
+    }
+}

@@ -8,7 +8,7 @@ use dyno_oracle::{Tensor, Values};
 use super::standard::{integer, integers, text};
 use super::{floats, model, session};
 
-type Attributes<'a> = &'a [(&'a str, Attribute)];
+pub(super) type Attributes<'a> = &'a [(&'a str, Attribute)];
 
 fn codes(dims: &[usize], all: &[u8]) -> Value {
     Value::new(dims, all.to_vec()).expect("a valid case")
@@ -27,7 +27,7 @@ fn parameters(all: &[f32]) -> (&'static str, Attribute) {
 }
 
 /// Returns a model of one node. Absent inputs have no name.
-fn fused(op: &str, inputs: &[Option<Value>], attributes: Attributes<'_>) -> Model {
+pub(super) fn fused(op: &str, inputs: &[Option<Value>], attributes: Attributes<'_>) -> Model {
     let mut net = model(op, 17, inputs.len(), attributes);
     net.nodes[0].domain = "com.microsoft".into();
     net.operator_sets.push(("com.microsoft".into(), 1));
@@ -49,13 +49,20 @@ fn tensor(value: &Value) -> Tensor {
         Element::F32 => Tensor::floats(dyno_oracle::Element::Float32, dims, numbers.to_vec()),
         Element::U8 => Tensor::integers(dyno_oracle::Element::UInt8, dims, whole()),
         Element::I8 => Tensor::integers(dyno_oracle::Element::Int8, dims, whole()),
+        Element::I64 => Tensor::integers(dyno_oracle::Element::Int64, dims, whole()),
+        Element::Bool => Tensor::integers(dyno_oracle::Element::Bool, dims, whole()),
         _ => Tensor::integers(dyno_oracle::Element::Int32, dims, whole()),
     }
     .expect("a valid case")
 }
 
 #[track_caller]
-fn check(op: &str, inputs: &[Option<Value>], attributes: Attributes<'_>, expected: &Value) {
+pub(super) fn check(
+    op: &str,
+    inputs: &[Option<Value>],
+    attributes: Attributes<'_>,
+    expected: &Value,
+) {
     let given: Vec<Value> = inputs.iter().flatten().cloned().collect();
     check_model(&fused(op, inputs, attributes), &given, expected);
 }
@@ -78,7 +85,7 @@ pub(super) fn check_standard(
 
 /// Checks the outputs of the session and of the evaluator.
 #[track_caller]
-fn check_model(net: &Model, given: &[Value], expected: &Value) {
+pub(super) fn check_model(net: &Model, given: &[Value], expected: &Value) {
     let op = &net.nodes[0].op;
     let found = session(net).run(given).expect("a valid case").remove(0);
     assert_eq!((found.dims(), found.element()), (expected.dims(), expected.element()), "{op}");

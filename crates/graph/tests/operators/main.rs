@@ -1,5 +1,7 @@
 //! Operators against numbers worked out by hand from the ONNX standard.
 
+mod attention;
+mod bits;
 mod edges;
 mod fused;
 mod integers;
@@ -54,18 +56,22 @@ fn run(op: &str, version: i64, inputs: &[Value], attributes: &[(&str, Attribute)
     let mut constant = fed.clone();
     constant.inputs.truncate(1);
     for (at, value) in inputs.iter().enumerate().skip(1) {
-        let mut bytes = Vec::new();
-        value.elements(value.element()).expect("a valid case").write(&mut bytes);
-        constant.tensors.push(Tensor {
-            name: format!("x{at}"),
-            element: value.element(),
-            shape: value.dims().to_vec(),
-            values: dyno_onnx::Values::Bytes(bytes),
-        });
+        constant.tensors.push(tensor(&format!("x{at}"), value));
     }
     let again = self::session(&constant).run(&inputs[..1]).expect("a valid case").remove(0);
     assert_eq!(found, again, "{op} with constants");
     found
+}
+
+fn tensor(name: &str, value: &Value) -> Tensor {
+    let mut bytes = Vec::new();
+    value.elements(value.element()).expect("a valid case").write(&mut bytes);
+    Tensor {
+        name: name.into(),
+        element: value.element(),
+        shape: value.dims().to_vec(),
+        values: dyno_onnx::Values::Bytes(bytes),
+    }
 }
 
 fn session(model: &Model) -> Session {

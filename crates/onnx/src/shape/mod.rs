@@ -258,6 +258,7 @@ const KEEP_SHAPE: &[&str] = &[
     "Trilu",
     "ScatterND",
     "ScatterElements",
+    "RotaryEmbedding",
 ];
 
 /// Infers the shapes of a node's outputs. `inputs` has `None` for inputs that are absent or unknown.

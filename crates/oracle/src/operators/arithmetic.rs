@@ -273,6 +273,9 @@ pub(super) fn limit(x: f64, low: f64, high: f64) -> f64 {
 pub(super) fn cast(input: &Tensor, element: Element) -> Result<Tensor, Fault> {
     let own = input.element();
     let (shape, is_float) = (input.shape(), element.is_float());
+    if element.bits() == 4 {
+        return fault(format!("casts to elements of type {element} are not supported"));
+    }
     match input.values() {
         Values::Floats(values) if is_float => {
             let values = values.iter().map(|value| element.round(own.round(*value))).collect();

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::quantize::through_dynamic_codes;
 use super::{ANY, Operator, find, operator};
-use crate::call::Call;
+use crate::call::{Call, size_of};
 use crate::fault::{Fault, fault};
 use crate::model::{Attribute, Node};
-use crate::tensor::Tensor;
+use crate::tensor::{MAX_ELEMENTS, Tensor, Values, element_count};
 
 const CONV: &[&str] = &[
     "activation",
@@ -32,6 +32,7 @@ const GEMM: &[&str] = &[
     "transA",
     "transB",
 ];
+const FEW_BITS: &[&str] = &["K", "N", "accuracy_level", "bits", "block_size"];
 const SIMPLIFIED: &[&str] = &["axis", "epsilon", "stash_type"];
 const POOL: &[&str] = &[
     "auto_pad",
@@ -105,6 +106,9 @@ pub(super) const OPERATORS: &[Operator] = &[
         let a = Tensor::of_floats(a.element(), a.shape(), values)?;
         product(call, &a, &numbers(call, 1, -1)?, 4)
     }),
+    operator("com.microsoft.MatMulNBits", 1, 6, FEW_BITS, |call| {
+        product(call, call.input(0)?, &weights_of_few_bits(call)?, 5)
+    }),
     operator("QLinearMatMul", 10, 8, &[], |call| {
         let (a, b) = (numbers(call, 0, -2)?, numbers(call, 3, -1)?);
         let found = step(call, "MatMul", &[Some(&a), Some(&b)], none())?;
@@ -166,6 +170,7 @@ fn step(
         inputs: Vec::new(),
         outputs: vec!["output".to_owned()],
         attributes,
+        body: None,
     };
     let inputs = inputs.iter().map(|input| input.map(|tensor| Arc::new(tensor.clone()))).collect();
     // Operators on codes have scales of channels in all versions.
@@ -301,6 +306,52 @@ fn quantized_gemm(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
     attributes.insert("beta".to_owned(), Attribute::Float(call.float("alpha", 1.0)?));
     let found = step(call, "Gemm", &[Some(&a), Some(&b), bias.as_ref()], attributes)?;
     if call.optional(7).is_some() { codes(call, &found, 7) } else { Ok(vec![found]) }
+}
+
+/// Returns K x N weights that a `MatMulNBits` stores column by column. A column has blocks of
+/// `block_size` weights with one scale and zero point each, and the weights of a block fill bytes from
+/// their lowest bits on. So do the zero points of a column, unless they are numbers.
+fn weights_of_few_bits(call: &Call<'_>) -> Result<Tensor, Fault> {
+    let size = |name: &str, default: i64| size_of(call.integer(name, default)?);
+    let [k, n, bits, block] =
+        [size("K", 0)?, size("N", 0)?, size("bits", 4)?, size("block_size", 0)?];
+    let has_bytes = matches!(bits, 2 | 4 | 8)
+        && (1..=MAX_ELEMENTS).contains(&block)
+        && (block * bits).is_multiple_of(8);
+    if k == 0 || !has_bytes {
+        return fault(format!("{bits} bits in blocks of {block} for {k} rows"));
+    }
+    if call.optional(4).is_some() {
+        return fault("g_idx is not supported");
+    }
+    let (codes, scales) = (call.input(1)?.as_integers()?, call.input(2)?.as_floats()?);
+    let blocks = k.div_ceil(block);
+    let bytes = block * bits / 8;
+    if codes.len() != element_count(&[n, blocks, bytes])? || scales.len() != n * blocks {
+        let found = (codes.len(), scales.len());
+        return fault(format!("{found:?} bytes and scales for {n} columns of {blocks} blocks"));
+    }
+    let part =
+        |all: &[i64], at: usize| all[at * bits / 8] >> (at * bits % 8) & ((1_i64 << bits) - 1);
+    let zero_row = (blocks * bits).div_ceil(8);
+    let zero = |column: usize, at: usize| match call.optional(3).map(Tensor::values) {
+        None => Some((1_i64 << (bits - 1)) as f64),
+        Some(Values::Floats(zeros)) => zeros.get(column * blocks + at).copied(),
+        Some(Values::Integers(zeros)) => {
+            zeros.get(column * zero_row..(column + 1) * zero_row).map(|row| part(row, at) as f64)
+        }
+    };
+    call.spend_shape(&[k, n])?;
+    let mut weights = Vec::with_capacity(k * n);
+    for row in 0..k {
+        for column in 0..n {
+            let at = column * blocks + row / block;
+            let code = part(&codes[at * bytes..(at + 1) * bytes], row % block) as f64;
+            let Some(zero) = zero(column, row / block) else { return fault("too few zero points") };
+            weights.push((code - zero) * scales[at]);
+        }
+    }
+    Tensor::of_floats(call.input(0)?.element(), &[k, n], weights)
 }
 
 /// Returns the product of two matrices, plus an optional bias.

@@ -14,7 +14,7 @@ pub(super) const OPERATORS: &[Operator] = &[
 
 /// Multiplies matrices in the last two dimensions, with broadcasting of the others; a vector is a row on
 /// the left and a column on the right.
-fn multiply(call: &Call<'_>, a: &Tensor, b: &Tensor) -> Result<Tensor, Fault> {
+pub(super) fn multiply(call: &Call<'_>, a: &Tensor, b: &Tensor) -> Result<Tensor, Fault> {
     if a.rank() == 0 || b.rank() == 0 || a.element() != b.element() {
         return fault(format!(
             "no product of {} {:?} and {} {:?}",

@@ -84,7 +84,7 @@ fn quantize_linear(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
     if stated.is_some_and(|stated| stated != codes) {
         return fault("output_dtype is not the type of the zero point");
     }
-    if !matches!(codes, Element::Int8 | Element::UInt8 | Element::Int16 | Element::UInt16) {
+    if codes.is_float() || codes == Element::Bool || codes.bits() > 16 {
         return fault(format!("codes of type {codes} are not supported"));
     }
     let scales = spread(call, scale, input.shape())?;

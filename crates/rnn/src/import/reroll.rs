@@ -12,7 +12,7 @@ mod sums;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use dyno_onnx::shape::infer;
-use dyno_onnx::{Attribute, Model, Node, Tensor};
+use dyno_onnx::{Attribute, Dim, Model, Node, Tensor};
 
 use crate::layer::Cell;
 use cells::{Chain, Gate, chains};
@@ -36,7 +36,12 @@ pub fn reroll(model: &Model) -> (Model, usize) {
         let mut batches: Vec<usize> =
             known.iter().filter_map(|fact| fact.shape.first()?.fixed()).collect();
         batches.dedup();
-        batches.len() < 2 && known.iter().all(|fact| fact.shape.len() == 2)
+        let is_row = |name: &String| {
+            facts.get(name).is_some_and(|fact| fact.shape.first() == Some(&Dim::Fixed(1)))
+        };
+        // A node broadcasts a state of one row to a batch, and a recurrent node does not.
+        let fits = !chain.initial.iter().any(is_row) || chain.inputs.iter().all(is_row);
+        fits && batches.len() < 2 && known.iter().all(|fact| fact.shape.len() == 2)
     };
     let mut rolled = model.clone();
     let mut count = 0;

@@ -1,21 +1,61 @@
-//! Operators of ONNX Runtime that combine operators of the standard: its optimizer writes them, and its
-//! quantization with the format `QOperator`. They are replaced by the operators that they combine.
+//! Operators that combine others: ONNX Runtime's optimizer writes them, and its quantization with the
+//! format `QOperator`. They are replaced by the operators of the standard that they combine.
 
-use dyno_onnx::{Attribute, Node};
+use crate::graph::{Attribute, Model, Node};
 
 /// Prefix of an operator on codes. The name of the operator on numbers follows it.
 const QUANTIZED: &str = "QLinear";
+/// Domain of the operators of ONNX Runtime.
+const RUNTIME: &str = "com.microsoft";
 
-/// Replaces the nodes, also those of graphs inside nodes. `version` is that of the standard operators.
-pub(crate) fn expand(nodes: &mut Vec<Node>, version: i64) {
+impl Model {
+    /// Returns the version of the operators of a domain. The standard one may have either of two names.
+    #[must_use]
+    pub fn version_of(&self, domain: &str) -> i64 {
+        let is_it =
+            |set: &&(String, i64)| set.0 == domain || (domain.is_empty() && set.0 == "ai.onnx");
+        self.operator_sets.iter().find(is_it).map_or(1, |set| set.1)
+    }
+
+    /// Replaces operators of ONNX Runtime by the operators of the standard that they combine, also in
+    /// graphs inside nodes. Nodes whose form is not supported stay.
+    ///
+    /// ```
+    /// use dyno_onnx::{Builder, Element, Weights};
+    ///
+    /// let mut net = Builder::new("net", Weights::seeded(1));
+    /// let x = net.input("x", Element::F32, &[2.into()]);
+    /// let y = net.node("Relu", &[&x], &[])?;
+    /// net.output("y", &y)?;
+    /// let mut model = net.finish();
+    /// (model.nodes[0].op, model.nodes[0].domain) = ("FastGelu".into(), "com.microsoft".into());
+    /// model.expand_fused();
+    /// assert_eq!((&*model.nodes[0].op, &*model.nodes[0].domain), ("Gelu", ""));
+    /// # Ok::<(), dyno_onnx::BuildError>(())
+    /// ```
+    pub fn expand_fused(&mut self) {
+        let version = self.version_of("");
+        expand(&mut self.nodes, version, &[RUNTIME]);
+    }
+
+    /// Replaces what [`Model::expand_fused`] replaces, and the standard's products of codes.
+    pub(crate) fn expand_codes(&mut self) {
+        let version = self.version_of("");
+        expand(&mut self.nodes, version, &[RUNTIME, ""]);
+    }
+}
+
+/// Replaces nodes of these domains. `version` is that of the standard operators.
+fn expand(nodes: &mut Vec<Node>, version: i64, domains: &[&str]) {
     let mut all = Vec::with_capacity(nodes.len());
     for mut node in std::mem::take(nodes) {
         for (_, attribute) in &mut node.attributes {
             if let Attribute::Body(body) = attribute {
-                expand(&mut body.nodes, version);
+                expand(&mut body.nodes, version, domains);
             }
         }
-        match replacement(&node, version) {
+        let is_listed = domains.contains(&node.domain.as_str());
+        match is_listed.then(|| replacement(&node, version)).flatten() {
             Some(replacement) => all.extend(replacement),
             None => all.push(node),
         }
@@ -26,7 +66,7 @@ pub(crate) fn expand(nodes: &mut Vec<Node>, version: i64) {
 /// Returns the nodes that compute the output of a node. Returns `None` if the node is not such an
 /// operator, or has a form that is not supported.
 fn replacement(node: &Node, version: i64) -> Option<Vec<Node>> {
-    if node.domain != "com.microsoft" || node.outputs.len() != 1 {
+    if node.outputs.len() != 1 {
         return None;
     }
     let mut to = Replacement { node, version, nodes: Vec::new() };
@@ -55,7 +95,7 @@ fn replacement(node: &Node, version: i64) -> Option<Vec<Node>> {
         "DynamicQuantizeMatMul" => to.dynamic_product(),
         "QLinearConcat" => {
             let parts = (2..node.inputs.len()).step_by(3);
-            let parts: Vec<String> = parts.map(|at| to.numbers(at)).collect();
+            let parts: Vec<String> = parts.map(|at| to.numbers(at, 1)).collect();
             let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
             let joined = to.add("Concat", &parts, to.attributes(&[]));
             to.codes(&joined, 0)?;
@@ -101,12 +141,13 @@ impl<'a> Replacement<'a> {
         ends: &[&str],
     ) -> Vec<String> {
         let (own, at) = (&self.node.outputs[0], self.nodes.len());
+        let given = inputs.iter().rposition(|input| !input.is_empty()).map_or(0, |last| last + 1);
         let outputs: Vec<String> = ends.iter().map(|end| format!("{own}#{at}{end}")).collect();
         self.nodes.push(Node {
             name: if self.node.name.is_empty() { own.clone() } else { self.node.name.clone() },
             op: op.to_owned(),
             domain: String::new(),
-            inputs: inputs.iter().map(|input| (*input).to_owned()).collect(),
+            inputs: inputs[..given].iter().map(|input| (*input).to_owned()).collect(),
             outputs: outputs.clone(),
             attributes,
         });
@@ -171,10 +212,23 @@ impl<'a> Replacement<'a> {
         self.add("Gelu", &[&sum], vec![("approximate".to_owned(), form.into())]);
     }
 
-    /// Adds the numbers of the codes in an input. Their scale and zero point are the next two inputs.
-    fn numbers(&mut self, at: usize) -> String {
+    /// Adds the numbers of the codes in an input. Their scale and zero point, of which there may be one
+    /// for each step along an axis, are the next two inputs.
+    fn numbers(&mut self, at: usize, axis: i64) -> String {
         let inputs = [at, at + 1, at + 2].map(|at| self.input(at));
-        self.add("DequantizeLinear", &inputs, Vec::new())
+        self.add("DequantizeLinear", &inputs, vec![("axis".to_owned(), axis.into())])
+    }
+
+    /// Adds the numbers of a bias in steps of the product of the scales of both operands. Returns the
+    /// empty string if it is absent.
+    fn bias(&mut self, at: usize) -> String {
+        let [x_scale, w_scale, bias] = [1, 4, at].map(|at| self.input(at));
+        if bias.is_empty() {
+            return String::new();
+        }
+        let scale = self.add("Mul", &[x_scale, w_scale], Vec::new());
+        let axis = ("axis".to_owned(), Attribute::Int(-1));
+        self.add("DequantizeLinear", &[bias, &scale], vec![axis])
     }
 
     /// Adds the codes of a value. Their scale is the input `at`, and their zero point the next one.
@@ -191,24 +245,34 @@ impl<'a> Replacement<'a> {
     /// Adds an operator on the numbers of codes, and the codes of its result.
     fn quantized(&mut self, op: &str) -> Option<()> {
         match op {
+            "Conv" => {
+                let (x, w, bias) = (self.numbers(0, 1), self.numbers(3, 0), self.bias(8));
+                let sums = self.add(op, &[&x, &w, &bias], self.attributes(&[]));
+                self.codes(&sums, 6)
+            }
+            "MatMul" => {
+                let (a, b) = (self.numbers(0, -2), self.numbers(3, -1));
+                let product = self.add(op, &[&a, &b], Vec::new());
+                self.codes(&product, 6)
+            }
             "Add" | "Mul" => {
-                let (a, b) = (self.numbers(0), self.numbers(3));
+                let (a, b) = (self.numbers(0, 1), self.numbers(3, 1));
                 let found = self.add(op, &[&a, &b], Vec::new());
                 self.codes(&found, 6)
             }
             "Sigmoid" | "LeakyRelu" => {
-                let x = self.numbers(0);
+                let x = self.numbers(0, 1);
                 let found = self.add(op, &[&x], self.attributes(&[]));
                 self.codes(&found, 3)
             }
             "AveragePool" | "GlobalAveragePool" if self.node.int("channels_last", 0) == 0 => {
-                let x = self.numbers(0);
+                let x = self.numbers(0, 1);
                 let found = self.add(op, &[&x], self.attributes(&["channels_last"]));
                 self.codes(&found, 3)
             }
             // Before version 13, `Softmax` is over all axes from `axis` on.
             "Softmax" if (self.node.int("opset", 13) < 13) == (self.version < 13) => {
-                let x = self.numbers(0);
+                let x = self.numbers(0, 1);
                 let axis = ("axis".to_owned(), Attribute::Int(self.node.int("axis", -1)));
                 let found = self.add(op, &[&x], vec![axis]);
                 self.codes(&found, 3)
@@ -219,21 +283,12 @@ impl<'a> Replacement<'a> {
 
     /// Adds the product of two quantized matrices and a bias in steps of the product of their scales.
     fn quantized_gemm(&mut self) -> Option<()> {
-        let axis = |axis: i64| vec![("axis".to_owned(), Attribute::Int(axis))];
-        let [a_scale, b, b_scale, b_zero, bias] = [1, 3, 4, 5, 6].map(|at| self.input(at));
         let columns = i64::from(self.node.int("transB", 0) == 0);
-        let a = self.numbers(0);
-        let b = self.add("DequantizeLinear", &[b, b_scale, b_zero], axis(columns));
+        let (a, b, bias) = (self.numbers(0, 1), self.numbers(3, columns), self.bias(6));
         let mut attributes = self.attributes(&[]);
         let alpha = self.node.attribute("alpha").cloned().unwrap_or(Attribute::Float(1.0));
         attributes.push(("beta".to_owned(), alpha));
-        let product = if bias.is_empty() {
-            self.add("Gemm", &[&a, &b], attributes)
-        } else {
-            let scale = self.add("Mul", &[a_scale, b_scale], Vec::new());
-            let bias = self.add("DequantizeLinear", &[bias, &scale], axis(-1));
-            self.add("Gemm", &[&a, &b, &bias], attributes)
-        };
+        let product = self.add("Gemm", &[&a, &b, &bias], attributes);
         if self.input(7).is_empty() { Some(()) } else { self.codes(&product, 7) }
     }
 

@@ -1,0 +1,166 @@
+//! Attention, selection of boxes and Fourier transforms. Expected numbers are worked out by hand, and the
+//! independent evaluator must agree.
+
+use dyno_graph::Value;
+
+use super::fused::{check, check_standard};
+use super::standard::{integer, text};
+use super::{floats, ints};
+
+/// A query of 1 weighs keys of 0 and ln 3 by a quarter and three quarters.
+#[test]
+fn scores_are_products_of_queries_and_keys() {
+    let (q, k) = (floats(&[1, 1, 1, 1], &[1.0]), floats(&[1, 1, 2, 1], &[0.0, 3.0_f32.ln()]));
+    let v = floats(&[1, 1, 2, 1], &[4.0, 8.0]);
+    let all = [q, k, v];
+    check_standard("Attention", 23, &all, &[], &floats(&[1, 1, 1, 1], &[7.0]));
+    // A mask hides the second key or both, a causal one the keys after the query.
+    for (seen, expected) in [([true, false], 4.0), ([false, false], 0.0)] {
+        let mask = Value::new([1, 2], seen.to_vec()).expect("a valid case");
+        let masked = [&all[..], &[mask]].concat();
+        check_standard("Attention", 23, &masked, &[], &floats(&[1, 1, 1, 1], &[expected]));
+    }
+    let causal = [integer("is_causal", 1)];
+    check_standard("Attention", 23, &all, &causal, &floats(&[1, 1, 1, 1], &[4.0]));
+}
+
+/// Two heads of one number each. The mask has the number of keys of each row.
+#[test]
+fn heads_are_parts_of_a_token() {
+    let third = 3.0_f32.ln();
+    let inputs = [
+        Some(floats(&[1, 1, 2], &[1.0, 0.0])),
+        Some(floats(&[1, 2, 2], &[0.0, 1.0, third, 1.0])),
+        Some(floats(&[1, 2, 2], &[4.0, 1.0, 8.0, 3.0])),
+    ];
+    let heads = [integer("num_heads", 2)];
+    check("MultiHeadAttention", &inputs, &heads, &floats(&[1, 1, 2], &[7.0, 2.0]));
+    let mask = Value::new([1], vec![1_i32]).expect("a valid case");
+    let masked = [&inputs[..], &[None, Some(mask)]].concat();
+    check("MultiHeadAttention", &masked, &heads, &floats(&[1, 1, 2], &[4.0, 1.0]));
+}
+
+/// Weights repeat the input as query, key and value.
+#[test]
+fn one_product_makes_queries_keys_and_values() {
+    let third = 3.0_f32.ln().sqrt();
+    let inputs = [
+        Some(floats(&[1, 2, 1], &[0.0, third])),
+        Some(floats(&[1, 3], &[1.0, 1.0, 1.0])),
+        Some(floats(&[3], &[0.0; 3])),
+    ];
+    let heads = [integer("num_heads", 1)];
+    check("Attention", &inputs, &heads, &floats(&[1, 2, 1], &[third / 2.0, third * 0.75]));
+}
+
+/// The cache has one token. Two heads of queries share one of keys and values.
+#[test]
+fn groups_of_heads_read_a_cache() {
+    let number = |n: i32| Some(Value::scalar(n));
+    let inputs = [
+        Some(floats(&[1, 1, 2], &[1.0, 0.0])),
+        Some(floats(&[1, 1, 1], &[3.0_f32.ln()])),
+        Some(floats(&[1, 1, 1], &[8.0])),
+        Some(floats(&[1, 1, 1, 1], &[0.0])),
+        Some(floats(&[1, 1, 1, 1], &[4.0])),
+        Some(Value::new([1], vec![1_i32]).expect("a valid case")),
+        number(2),
+    ];
+    let heads = [integer("num_heads", 2), integer("kv_num_heads", 1)];
+    check("GroupQueryAttention", &inputs, &heads, &floats(&[1, 1, 2], &[7.0, 6.0]));
+    let window = [&heads[..], &[integer("local_window_size", 1)]].concat();
+    check("GroupQueryAttention", &inputs, &window, &floats(&[1, 1, 2], &[8.0, 8.0]));
+}
+
+/// The second token turns by a quarter: (x, y) becomes (-y, x).
+#[test]
+fn positions_rotate_pairs() {
+    let x = floats(&[1, 1, 2, 4], &[1.0, 2.0, 3.0, 4.0, 1.0, 2.0, 3.0, 4.0]);
+    let cosines = floats(&[2, 2], &[1.0, 1.0, 0.0, 0.0]);
+    let sines = floats(&[2, 2], &[0.0, 0.0, 1.0, 1.0]);
+    let positions = Value::new([1, 2], vec![0_i64, 1]).expect("a valid case");
+    let inputs = [x, cosines, sines, positions];
+    let halves = floats(&[1, 1, 2, 4], &[1.0, 2.0, 3.0, 4.0, -3.0, -4.0, 1.0, 2.0]);
+    check_standard("RotaryEmbedding", 23, &inputs, &[], &halves);
+    let neighbors = floats(&[1, 1, 2, 4], &[1.0, 2.0, 3.0, 4.0, -2.0, 1.0, -4.0, 3.0]);
+    check_standard("RotaryEmbedding", 23, &inputs, &[integer("interleaved", 1)], &neighbors);
+    // The operator of ONNX Runtime has the positions before the tables.
+    let [x, cosines, sines, positions] = inputs.map(Some);
+    check("RotaryEmbedding", &[x, positions, cosines, sines], &[], &halves);
+}
+
+/// The second box covers half of the first one, the third is apart. A share of 1/3 is the limit.
+#[test]
+fn boxes_that_overlap_are_not_selected() {
+    let boxes = floats(&[1, 3, 4], &[0.0, 0.0, 2.0, 2.0, 2.0, 3.0, 0.0, 1.0, 5.0, 5.0, 6.0, 6.0]);
+    let scores = floats(&[1, 1, 3], &[0.9, 0.8, 0.7]);
+    let given = |most: i64, limit: f32, least: f32| {
+        let limits = [limit, least].map(|limit| floats(&[1], &[limit]));
+        let [limit, least] = limits;
+        [boxes.clone(), scores.clone(), ints(&[most]), limit, least]
+    };
+    let rows =
+        |rows: &[[i64; 3]]| Value::new([rows.len(), 3], rows.concat()).expect("a valid case");
+    let (all, apart) = (rows(&[[0, 0, 0], [0, 0, 1], [0, 0, 2]]), rows(&[[0, 0, 0], [0, 0, 2]]));
+    for (given, expected) in [
+        (given(5, 0.5, 0.0), &all),
+        (given(5, 0.3, 0.0), &apart),
+        (given(2, 0.3, 0.0), &apart),
+        (given(5, 0.3, 0.7), &rows(&[[0, 0, 0]])),
+    ] {
+        check_standard("NonMaxSuppression", 11, &given, &[], expected);
+    }
+}
+
+#[test]
+fn spectra_are_sums_of_turned_numbers() {
+    // A step at the second of four numbers turns by a quarter from one bin to the next.
+    let x = floats(&[1, 4, 1], &[0.0, 1.0, 0.0, 0.0]);
+    let spectrum = floats(&[1, 4, 2], &[1.0, 0.0, 0.0, -1.0, -1.0, 0.0, 0.0, 1.0]);
+    check_standard("DFT", 17, &[x.clone()], &[integer("axis", 1)], &spectrum);
+    check_standard("DFT", 20, &[x], &[], &spectrum);
+    let back = floats(&[1, 4, 2], &[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
+    check_standard("DFT", 20, &[spectrum], &[integer("inverse", 1)], &back);
+    // Two frames of two numbers, of which the window halves the second one.
+    let signal = floats(&[1, 4], &[1.0, 2.0, 3.0, 4.0]);
+    let step = Value::scalar(2_i64);
+    let window = floats(&[2], &[1.0, 0.5]);
+    let expected = floats(&[1, 2, 2, 2], &[2.0, 0.0, 0.0, 0.0, 5.0, 0.0, 1.0, 0.0]);
+    check_standard("STFT", 17, &[signal, step, window], &[], &expected);
+}
+
+/// Halfway between two pixels, at the last one, and a pixel beyond it.
+#[test]
+fn pixels_outside_of_an_image_follow_the_padding() {
+    let image = floats(&[1, 1, 1, 3], &[1.0, 2.0, 4.0]);
+    let grid = floats(&[1, 1, 3, 2], &[-0.5, 0.0, 1.0, 0.0, 2.0, 0.0]);
+    let corners = integer("align_corners", 1);
+    for (padding, expected) in
+        [("zeros", [1.5, 4.0, 0.0]), ("border", [1.5, 4.0, 4.0]), ("reflection", [1.5, 4.0, 2.0])]
+    {
+        let attributes = [corners.clone(), text("padding_mode", padding)];
+        let expected = floats(&[1, 1, 1, 3], &expected);
+        check_standard("GridSample", 20, &[image.clone(), grid.clone()], &attributes, &expected);
+    }
+    let nearest = [text("mode", "nearest")];
+    let expected = floats(&[1, 1, 1, 3], &[1.0, 4.0, 0.0]);
+    check_standard("GridSample", 16, &[image, grid], &nearest, &expected);
+}
+
+#[test]
+fn windows_are_sums_of_cosines() {
+    let size = [Value::scalar(4_i64)];
+    let symmetric = [integer("periodic", 0)];
+    for (op, periodic, all) in [
+        ("HannWindow", [0.0, 0.5, 1.0, 0.5], [0.0, 0.75, 0.75, 0.0]),
+        (
+            "HammingWindow",
+            [4.0 / 46.0, 25.0 / 46.0, 1.0, 25.0 / 46.0],
+            [4.0, 35.5, 35.5, 4.0].map(|x| x / 46.0),
+        ),
+        ("BlackmanWindow", [0.0, 0.34, 1.0, 0.34], [0.0, 0.63, 0.63, 0.0]),
+    ] {
+        check_standard(op, 17, &size, &[], &floats(&[4], &periodic));
+        check_standard(op, 17, &size, &symmetric, &floats(&[4], &all));
+    }
+}

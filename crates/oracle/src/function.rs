@@ -1,0 +1,122 @@
+//! Functions: operators that a file defines by nodes. Each node that calls one gets a graph of its own.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::fault::OracleError;
+use crate::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto, ValueInfoProto};
+
+/// Maximum depth of functions that call functions.
+const MAX_DEPTH: usize = 32;
+/// Maximum nodes in the graphs of all calls: a few functions can call each other any number of times.
+const MAX_NODES: usize = 1 << 18;
+
+/// What the parts of a model are read with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Context<'a> {
+    /// Folder of external data.
+    pub folder: Option<&'a Path>,
+    functions: &'a [FunctionProto],
+    depth: usize,
+    /// Nodes that calls may still add.
+    left: &'a Cell<usize>,
+}
+
+/// Returns the domain of an operator. That of the standard has two names.
+pub(crate) fn standard_domain(domain: &str) -> &str {
+    if domain == "ai.onnx" { "" } else { domain }
+}
+
+/// Returns the number of nodes that calls may add.
+pub(crate) fn nodes_of_calls() -> Cell<usize> {
+    Cell::new(MAX_NODES)
+}
+
+fn malformed<T>(reason: String) -> Result<T, OracleError> {
+    Err(OracleError::Malformed(reason))
+}
+
+impl<'a> Context<'a> {
+    /// Checks the functions of a model, which has these versions of operators.
+    pub fn new(
+        folder: Option<&'a Path>,
+        functions: &'a [FunctionProto],
+        opsets: &BTreeMap<String, i64>,
+        left: &'a Cell<usize>,
+    ) -> Result<Context<'a>, OracleError> {
+        for function in functions {
+            let name = &function.name;
+            if standard_domain(&function.domain).is_empty() || !function.overload.is_empty() {
+                return malformed(format!(
+                    "function {name:?} is overloaded, or in the domain of the standard"
+                ));
+            }
+            for import in &function.opset_import {
+                let own = opsets.get(standard_domain(&import.domain));
+                if own.is_some_and(|own| *own != import.version) {
+                    let version = import.version;
+                    return malformed(format!(
+                        "function {name:?} imports opset {version}, and the model another one"
+                    ));
+                }
+            }
+        }
+        Ok(Context { folder, functions, depth: 0, left })
+    }
+
+    /// Returns the graph of a node that calls a function, and what its nodes are read with.
+    pub fn body(&self, node: &NodeProto) -> Result<Option<(GraphProto, Context<'a>)>, OracleError> {
+        let is_called = |function: &&FunctionProto| {
+            function.name == node.op_type && function.domain == node.domain
+        };
+        let Some(function) = self.functions.iter().find(is_called) else { return Ok(None) };
+        let left = self.left.get().checked_sub(function.node.len() + 1);
+        let Some(left) = left.filter(|_| self.depth < MAX_DEPTH) else {
+            return malformed(format!("function {:?} calls too many functions", function.name));
+        };
+        self.left.set(left);
+        Ok(Some((bound(function, node), Context { depth: self.depth + 1, ..*self })))
+    }
+}
+
+/// Returns the graph of a call, with the attributes of the call. Inputs that the call omits are absent.
+fn bound(function: &FunctionProto, call: &NodeProto) -> GraphProto {
+    let is_absent = |at: usize| call.input.get(at).is_none_or(String::is_empty);
+    let names = || function.input.iter().enumerate();
+    let absent: Vec<&str> =
+        names().filter(|(at, _)| is_absent(*at)).map(|(_, name)| name.as_str()).collect();
+    let port = |name: &String| ValueInfoProto { name: name.clone(), r#type: None };
+    let mut nodes = function.node.clone();
+    nodes.iter_mut().for_each(|node| bind(node, function, call, &absent));
+    GraphProto {
+        node: nodes,
+        input: names().filter(|(at, _)| !is_absent(*at)).map(|(_, name)| port(name)).collect(),
+        output: function.output.iter().map(port).collect(),
+        ..GraphProto::default()
+    }
+}
+
+/// Binds a node of a function, and those of graphs inside it, to a call.
+fn bind(node: &mut NodeProto, function: &FunctionProto, call: &NodeProto, absent: &[&str]) {
+    for input in &mut node.input {
+        if absent.contains(&input.as_str()) {
+            input.clear();
+        }
+    }
+    for mut attribute in std::mem::take(&mut node.attribute) {
+        let refers = std::mem::take(&mut attribute.ref_attr_name);
+        if !refers.is_empty() {
+            let mut values = call.attribute.iter().chain(&function.attribute_proto);
+            // An attribute that the call does not have is absent.
+            if let Some(value) = values.find(|value| value.name == refers) {
+                node.attribute.push(AttributeProto { name: attribute.name, ..value.clone() });
+            }
+            continue;
+        }
+        if let Some(graph) = &mut attribute.g {
+            graph.node.iter_mut().for_each(|node| bind(node, function, call, absent));
+        }
+        node.attribute.push(attribute);
+    }
+}
