@@ -117,7 +117,7 @@ fn spectra_are_sums_of_turned_numbers() {
     // A step at the second of four numbers turns by a quarter from one bin to the next.
     let x = floats(&[1, 4, 1], &[0.0, 1.0, 0.0, 0.0]);
     let spectrum = floats(&[1, 4, 2], &[1.0, 0.0, 0.0, -1.0, -1.0, 0.0, 0.0, 1.0]);
-    check_standard("DFT", 17, &[x.clone()], &[integer("axis", 1)], &spectrum);
+    check_standard("DFT", 17, std::slice::from_ref(&x), &[integer("axis", 1)], &spectrum);
     check_standard("DFT", 20, &[x], &[], &spectrum);
     let back = floats(&[1, 4, 2], &[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
     check_standard("DFT", 20, &[spectrum], &[integer("inverse", 1)], &back);
