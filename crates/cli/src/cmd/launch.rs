@@ -39,7 +39,7 @@ pub struct Launch {
     /// Number of workers, of concurrent trials, or of concurrent sweep points on this machine
     #[arg(long, value_name = "N", default_value = "2")]
     workers: NonZero<u16>,
-    /// Port of the coordinator; 0 selects a free port of this machine
+    /// Port of the coordinator [default: a free port of this machine; 7700 for slurm and k8s]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     port: u16,
     /// ray: name of this machine, as the nodes resolve it

@@ -177,9 +177,9 @@ macro_rules! keys {
 
 keys! {
     @"System";
-    "system" "SYSTEM" "What to measure: digits, digits-lstm, null, onnx:FILE, tract:FILE, tuned:model=FILE,formats=FILE, rnn:MODEL, task:NAME, openai:URL, oip:URL/MODEL, oip-grpc:HOST:PORT/MODEL, raw:URL, model:SERVICE, npu:networks=NAMES, cheat:TRICK (dyno info systems)" "digits"
+    "system" "SYSTEM" "What to measure: digits, digits-lstm, null, onnx:FILE, tract:FILE, tuned:model=FILE,formats=FILE, rnn:MODEL, task:NAME, py:FILE.py:FUNCTION, plugin:FILE.so, openai:URL, oip:URL/MODEL, oip-grpc:HOST:PORT/MODEL, raw:URL, model:SERVICE, npu:networks=NAMES, cheat:TRICK (dyno info systems)" "digits"
         |o, v, _| { o.system = Some(v.into()); Ok(()) };
-    "model" "FILE" "ONNX model of the systems onnx and tract" "named by the system"
+    "model" "FILE" "ONNX model of the systems onnx, tract and tuned" "named by the system"
         |o, v, base| { o.model = Some(base.join(v)); Ok(()) };
     "data" "[INPUT=]FILE" "Samples of a model (.npy, one per element of the first axis; repeat for each input), or prompts for a server (.jsonl, .json, .csv)" "random samples"
         |o, v, base| { o.data.push(input_file(v, base)); Ok(()) };
@@ -187,7 +187,7 @@ keys! {
         |o, v, _| { o.shapes.extend(ShapeOption::parse_all(v)?); Ok(()) };
     "labels" "FILE.npy" "Class of each sample, for the accuracy" "none: accuracy is not scored"
         |o, v, base| { o.labels = Some(base.join(v)); Ok(()) };
-    "with" "NAME=FILE" "File of a task, by its name in dyno task show; repeat for each file" "files that dyno fetch downloaded"
+    "with" "NAME=FILE" "File of a task, by its name in dyno task show, or reference=FILE.npy of the system rnn; repeat for each file" "files that dyno fetch downloaded"
         |o, v, base| { o.with.push(named_file(v, base)?); Ok(()) };
     "ort-lib" "FILE" "Shared library of ONNX Runtime" "found through Python's onnxruntime"
         |o, v, base| { o.ort_lib = Some(base.join(v)); Ok(()) };
@@ -223,7 +223,7 @@ keys! {
     @"Verdict";
     "require" "[SCENARIO:]LIMIT" "Limit that performance tests must keep, such as p99<=5ms or server:errors<=0.1%, judged by its confidence interval; a share needs its % sign; repeat for each limit" "none"
         |o, v, _| { add(&mut o.requirements, Requirement::parse(v)?); Ok(()) };
-    "goodput" "LIMITS" "Also report the rate within these limits in ms: ttft:MS, tpot:MS and e2el:MS, separated by commas" "the bounds of Server only"
+    "goodput" "LIMITS" "Also report the rate within these limits in ms: ttft:MS, tpot:MS and e2el:MS, separated by commas" "none; Server reports the rate within its bounds"
         |o, v, _| { o.goodput = Some(v.parse()?); Ok(()) };
     "accuracy-target" "SHARE" "Required accuracy from 0 to 1, or the maximum of an error rate" "99 % of the reference for digits, otherwise none"
         |o, v, _| { o.accuracy_target = Some(share(v)?); Ok(()) };
@@ -240,7 +240,7 @@ keys! {
     @"Execution";
     "workers" "N" "Threads that compute batches; 0 computes on the issuing thread" "0; for Offline one per core"
         |o, v, _| { o.workers = Some(number(v)?); Ok(()) };
-    "threads" "N" "Threads of ONNX Runtime per call" "the processors of the process, shared by the workers"
+    "threads" "N" "Threads per call of ONNX Runtime or of Dyno's engines" "the processors of the process, shared by the workers"
         |o, v, _| { o.threads = Some(at_least_one(v)?); Ok(()) };
     "cores" "LIST" "Processors for the threads of the system, such as 0-3,6; the issuing thread stays off them (Linux)" "all"
         |o, v, _| { o.cores = Some(v.parse().map_err(|error: CoresError| error.to_string())?); Ok(()) };
@@ -248,7 +248,7 @@ keys! {
         |o, v, _| { o.batch = Some(BatchSizes::parse(v)?); Ok(()) };
     "batch-wait" "TIME" "How long the oldest sample of a batch waits for more samples" "0ns"
         |o, v, _| { o.batch_wait = Some(units::parse_duration(v)?); Ok(()) };
-    "virtual" "" "Run in virtual time; simulated systems only" "on for model:, otherwise off"
+    "virtual" "" "Run in virtual time; simulated systems only" "on for model:, npu: and cheat:, otherwise off"
         |o, v, _| { o.is_virtual = Some(switch(v)?); Ok(()) };
     "remote-workers" "N" "Number of dyno worker processes that share the load, here or on other machines" "none: this process issues the whole load"
         |o, v, _| { o.remote_workers = Some(at_least_one(v)?); Ok(()) };
