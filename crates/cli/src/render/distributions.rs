@@ -48,9 +48,7 @@ fn windows(frame: &mut Frame, metrics: &Metrics) {
         let time = |metric: &str, percent: f64| {
             let found = window.distribution(metric);
             let found = found.and_then(|of| Some((of.count, of.percentile(percent)?)));
-            found.map_or("-".into(), |(count, value)| {
-                duration(value as i64) + mark(count, percent)
-            })
+            found.map_or("-".into(), |(count, value)| duration(value as i64) + mark(count, percent))
         };
         lines.push(vec![
             window.name.clone(),
