@@ -221,7 +221,9 @@ def encoded(output, scores):
         return array(numpy.asarray(output))
     if scores and isinstance(output, bool):
         return FIRST + ELEMENTS.index("bool"), (), bytes([output])
-    if isinstance(output, int) and not isinstance(output, bool) and -(2**63) <= output < 2**63:
+    if isinstance(output, int) and not isinstance(output, bool):
+        if not -(2**63) <= output < 2**63:
+            raise ValueError("an output is outside of int64; return a float or text")
         return FIRST + ELEMENTS.index("int64"), (), struct.pack("<q", output)
     if isinstance(output, float):
         return FIRST + ELEMENTS.index("float64"), (), struct.pack("<d", output)

@@ -166,6 +166,7 @@ fn exceptions_and_wrong_outputs_fail_the_samples_of_their_call() {
     check_fails("none", "return None", "returned NoneType; expected a list");
     check_fails("text", "return 'ab'", "returned str; expected a list");
     check_fails("object", "return [object(), object()]", "is not JSON serializable");
+    check_fails("wide", "return [2**63, -2**63 - 1]", "an output is outside of int64");
     check_fails("nan", "return [[float('nan')], {'a': float('-inf')}]", "which JSON lacks");
     // Functions that forget to return, and outputs without an order, are no measurement.
     check_fails("nothing", "return [None] * len(samples)", "an output is None");
