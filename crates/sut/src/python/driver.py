@@ -197,6 +197,9 @@ def as_json(output):
     """Returns an output as JSON, which has neither NaN nor infinities."""
     try:
         return json.dumps(output, ensure_ascii=False, allow_nan=False, default=plain)
+    except TypeError as error:
+        # Without the line, which is one of the library.
+        raise TypeError(str(error)) from None
     except ValueError as error:
         if "JSON compliant" not in str(error):
             raise
