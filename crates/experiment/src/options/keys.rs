@@ -238,7 +238,7 @@ keys! {
     "metric-percentiles" "P,.." "Text servers: percentiles in the table, such as 50,95,99.9" "50,90,99"
         |o, v, _| { o.metric_percentiles = Some(percentiles(v)?); Ok(()) };
     @"Execution";
-    "workers" "N" "Threads that compute batches; 0 computes on the issuing thread" "0; for Offline one per core"
+    "workers" "N" "Threads that compute batches; 0 computes on the issuing thread" "0; in Offline 1, or one per core for digits, tract and tuned; 1 for layers of rnn and digits-lstm, except in SingleStream"
         |o, v, _| { o.workers = Some(number(v)?); Ok(()) };
     "threads" "N" "Threads per call of ONNX Runtime or of Dyno's engines" "the processors of the process, shared by the workers"
         |o, v, _| { o.threads = Some(at_least_one(v)?); Ok(()) };
