@@ -191,14 +191,14 @@ keys! {
         |o, v, base| { o.with.push(named_file(v, base)?); Ok(()) };
     "ort-lib" "FILE" "Shared library of ONNX Runtime" "found through Python's onnxruntime"
         |o, v, base| { o.ort_lib = Some(base.join(v)); Ok(()) };
-    "samples" "N" "Number of samples to generate, or to use from a file of prompts" "1024; 256 for servers"
+    "samples" "N" "Number of samples to generate, or to use from a file of prompts" "1024; 256 for servers; with --round those of the benchmark"
         |o, v, _| { o.samples = Some(count_up_to(v, MOST_SAMPLES)?); Ok(()) };
     @"Load";
-    "scenario" "SCENARIO,.." "SingleStream, MultiStream, Server or Offline, separated by commas; some rounds also have Interactive" "all four, or those of the benchmark"
+    "scenario" "SCENARIO,.." "SingleStream, MultiStream, Server or Offline, separated by commas; some rounds also have Interactive" "all four, or those of the benchmark; Server with --profile llm or --mode peak"
         |o, v, _| add_scenarios(o, v);
-    "mode" "MODE" "accuracy, performance, both, or peak (the highest Server rate or the most MultiStream streams within the latency bound)" "both"
+    "mode" "MODE" "accuracy, performance, both, or peak (the highest Server rate or the most MultiStream streams within the latency bound)" "both; performance with --profile llm, unless --accuracy-target is given"
         |o, v, _| { o.mode = Some(mode(v)?); Ok(()) };
-    "profile" "PROFILE" "quick (5 s per test), rules (600 s per test, as official runs) or llm (30 s at concurrency 8, without MLPerf bounds)" "quick; llm for a URL and for openai:"
+    "profile" "PROFILE" "quick (5 s per test), rules (600 s per test, as official runs) or llm (30 s at concurrency 8, without MLPerf bounds)" "quick; llm for a URL and for openai:; rules with --round"
         |o, v, _| { o.profile = Some(Profile::parse(v)?); Ok(()) };
     "duration" "TIME" "Minimum length of each performance test, such as 10s" "by profile"
         |o, v, _| { o.duration = Some(units::parse_duration(v)?); Ok(()) };
@@ -218,14 +218,14 @@ keys! {
         |o, v, _| { o.warm_up = Some(number(v)?); Ok(()) };
     "ready-timeout" "TIME" "Servers: how long to wait before the run until the server is ready" "0s"
         |o, v, _| { o.ready_timeout = Some(units::parse_duration(v)?); Ok(()) };
-    "seed" "N" "Seed of samples and arrivals" "the official seeds of the current round"
+    "seed" "N" "Seed of samples and arrivals" "the official seeds of --round, or of the current round"
         |o, v, _| { o.seed = Some(number(v)?); Ok(()) };
     @"Verdict";
     "require" "[SCENARIO:]LIMIT" "Limit that performance tests must keep, such as p99<=5ms or server:errors<=0.1%, judged by its confidence interval; a share needs its % sign; repeat for each limit" "none"
         |o, v, _| { add(&mut o.requirements, Requirement::parse(v)?); Ok(()) };
     "goodput" "LIMITS" "Also report the rate within these limits in ms: ttft:MS, tpot:MS and e2el:MS, separated by commas" "none; Server reports the rate within its bounds"
         |o, v, _| { o.goodput = Some(v.parse()?); Ok(()) };
-    "accuracy-target" "SHARE" "Required accuracy from 0 to 1, or the maximum of an error rate" "99 % of the reference for digits, otherwise none"
+    "accuracy-target" "SHARE" "Required accuracy from 0 to 1, or the maximum of an error rate" "that of the round or the task; 99 % of the reference for digits and digits-lstm; otherwise none"
         |o, v, _| { o.accuracy_target = Some(share(v)?); Ok(()) };
     "deadline" "TIME" "Give up when no answer arrives for this long" "60s more than the test is expected to last"
         |o, v, _| { o.deadline = Some(above_zero(v)?); Ok(()) };
