@@ -198,7 +198,7 @@ keys! {
         |o, v, _| add_scenarios(o, v);
     "mode" "MODE" "accuracy, performance, both, or peak (the highest Server rate or the most MultiStream streams within the latency bound)" "both; performance with --profile llm, unless --accuracy-target is given"
         |o, v, _| { o.mode = Some(mode(v)?); Ok(()) };
-    "profile" "PROFILE" "quick (5 s per test), rules (600 s per test, as official runs) or llm (30 s at concurrency 8, without MLPerf bounds)" "quick; llm for a URL and for openai:; rules with --round"
+    "profile" "PROFILE" "quick (5 s per test), rules (600 s per test, as official runs) or llm (30 s at concurrency 8, without MLPerf bounds)" "quick; llm for a URL and for the system openai; rules with --round"
         |o, v, _| { o.profile = Some(Profile::parse(v)?); Ok(()) };
     "duration" "TIME" "Minimum length of each performance test, such as 10s" "by profile"
         |o, v, _| { o.duration = Some(units::parse_duration(v)?); Ok(()) };
@@ -263,7 +263,7 @@ keys! {
         |o, v, base| { o.equivalence = Some(base.join(v)); Ok(()) };
     "conf" "FILE" "user.conf in LoadGen's format; repeat for several files" "none"
         |o, v, base| { o.conf.push(base.join(v)); Ok(()) };
-    "conf-model" "NAME" "Model whose rows of the built-in table and of user.conf apply (dyno info models)" "* only"
+    "conf-model" "NAME" "Model whose rows of the built-in table and of user.conf apply (dyno info models)" "* only; with --round that of the benchmark"
         |o, v, _| { o.conf_model = Some(v.into()); Ok(()) };
     "audit" "FILE" "audit.config, which overrides all other settings" "none"
         |o, v, base| { o.audit = Some(base.join(v)); Ok(()) };
