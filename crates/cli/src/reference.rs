@@ -109,7 +109,8 @@ fn argument(arg: &clap::Arg) -> (String, String) {
         let _ = write!(help, ": {}", values.join(", "));
     }
     let defaults: Vec<_> = arg.get_default_values().iter().map(|d| d.to_string_lossy()).collect();
-    if !defaults.is_empty() && arg.get_action().takes_values() {
+    let is_shown = arg.get_action().takes_values() && !arg.is_hide_default_value_set();
+    if !defaults.is_empty() && is_shown {
         let _ = write!(help, " [default: {}]", defaults.join(", "));
     }
     (name, help)

@@ -37,11 +37,18 @@ pub fn whole<T: Whole>(value: &Bound<'_, PyAny>) -> PyResult<T> {
     }
     // Numbers such as numpy's float32, which are not `float` and can be truncated, and its arrays of
     // one float, which have an `__index__` that raises.
-    if value.is_instance_of::<PyString>() || !value.hasattr("__int__")? {
+    if is_numpy_text(value) || !value.hasattr("__int__")? {
         return Err(refused());
     }
     let number = value.call_method0("__int__").and_then(|number| number.extract::<T>());
     number.map_err(|_| refused())
+}
+
+/// Returns whether a value is text or bytes of numpy, whose numbers lend them methods of numbers. They are
+/// no numbers for the reference.
+fn is_numpy_text(value: &Bound<'_, PyAny>) -> bool {
+    let is_text = value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>();
+    is_text && value.get_type().module().is_ok_and(|module| module == "numpy")
 }
 
 /// Returns the error for a value of an unaccepted type.
@@ -84,12 +91,7 @@ setting_type!(
 setting_type!(
     /// A `double` of the reference: any value that `float()` accepts, except text.
     Real(f64),
-    |value| {
-        if value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>() {
-            return Err(expected("a number", value));
-        }
-        value.extract().map_err(|_| expected("a number", value))
-    }
+    |value| value.extract().map_err(|_| expected("a number", value))
 );
 setting_type!(
     /// A `bool` of the reference: a value with `__bool__`, or `None`, which is false.
@@ -101,7 +103,7 @@ setting_type!(
         if value.is_none() {
             return Ok(false);
         }
-        if !value.get_type().hasattr("__bool__")? {
+        if is_numpy_text(value) || !value.get_type().hasattr("__bool__")? {
             return Err(expected("True or False", value));
         }
         value.is_truthy().map_err(|_| expected("True or False", value))

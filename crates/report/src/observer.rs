@@ -52,8 +52,8 @@ fn pauses(html: &mut String, observer: &Observer) {
     };
     let _ = write!(
         html,
-        "<details><summary>{pauses}{which}</summary><table><thead><tr><th>at</th><th>lasted</th>\
-         <th>the client was</th></tr></thead><tbody>"
+        "<details><summary>{pauses}{which}</summary><div class=\"scroll\" tabindex=\"0\"><table>\
+         <thead><tr><th>at</th><th>lasted</th><th>the client was</th></tr></thead><tbody>"
     );
     for pause in &observer.longest {
         let _ = write!(
@@ -64,5 +64,21 @@ fn pauses(html: &mut String, observer: &Observer) {
             pause.loss.words()
         );
     }
-    html.push_str("</tbody></table></details>");
+    html.push_str("</tbody></table></div></details>");
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_results::summary::observer::{Loss, Pause};
+
+    use super::*;
+
+    #[test]
+    fn the_table_of_pauses_scrolls_by_itself() {
+        let pause = Pause { at_ns: 1_000_000, lasted_ns: 2_000_000, loss: Loss::Processors };
+        let observer = Observer { pauses: 1, longest: vec![pause], ..Observer::default() };
+        let mut html = String::new();
+        pauses(&mut html, &observer);
+        assert!(html.contains("<div class=\"scroll\" tabindex=\"0\"><table>"), "{html}");
+    }
 }

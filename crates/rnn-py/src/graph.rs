@@ -32,8 +32,8 @@ impl Graph {
     /// Loads a file .onnx.
     #[new]
     #[pyo3(signature = (path, *, threads = 1, precision = "f32"))]
-    fn open(py: Python<'_>, path: PathBuf, threads: usize, precision: &str) -> PyResult<Self> {
-        threads_within(threads)?;
+    fn open(py: Python<'_>, path: PathBuf, threads: i64, precision: &str) -> PyResult<Self> {
+        let threads = threads_within(threads)?;
         let precision = precision_named(precision)?;
         let options = SessionOptions { threads, precision, ..SessionOptions::default() };
         let opened = py.detach(|| {

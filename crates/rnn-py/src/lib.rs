@@ -22,7 +22,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyMemoryView};
 
 /// Maximum threads, above the number of cores of any machine.
-const MOST_THREADS: usize = 1024;
+const MOST_THREADS: i64 = 1024;
 
 /// A model with its threads. Concurrent calls wait for each other.
 #[pyclass(frozen, module = "dyno_rnn")]
@@ -42,14 +42,14 @@ fn python_error(error: &EngineError) -> PyErr {
     }
 }
 
-fn within(name: &str, found: usize, most: usize) -> PyResult<()> {
-    if (1..=most).contains(&found) {
-        return Ok(());
-    }
-    Err(PyValueError::new_err(format!("{name}: expected 1 to {most}, found {found}")))
+fn within(name: &str, found: i64, most: i64) -> PyResult<usize> {
+    let fits = usize::try_from(found).ok().filter(|_| (1..=most).contains(&found));
+    fits.ok_or_else(|| {
+        PyValueError::new_err(format!("{name}: expected 1 to {most}, found {found}"))
+    })
 }
 
-fn threads_within(found: usize) -> PyResult<()> {
+fn threads_within(found: i64) -> PyResult<usize> {
     within("threads", found, MOST_THREADS)
 }
 
@@ -84,13 +84,13 @@ impl Model {
     fn open(
         py: Python<'_>,
         model: PathBuf,
-        threads: usize,
+        threads: i64,
         precision: &str,
-        steps: usize,
+        steps: i64,
     ) -> PyResult<Self> {
         let precision = precision_named(precision)?;
-        threads_within(threads)?;
-        within("steps", steps, isize::MAX as usize)?;
+        let threads = threads_within(threads)?;
+        let steps = within("steps", steps, i64::MAX)?;
         let model = model.to_str().ok_or_else(|| {
             PyValueError::new_err(format!("model: {} is no text", model.display()))
         })?;
@@ -165,7 +165,7 @@ impl Model {
         &self,
         py: Python<'py>,
         input: &Bound<'py, PyAny>,
-        lengths: Option<Vec<usize>>,
+        lengths: Option<Vec<i64>>,
         out: Option<&Bound<'py, PyAny>>,
         batch_first: bool,
     ) -> PyResult<Bound<'py, PyAny>> {
@@ -182,7 +182,7 @@ impl Model {
         py: Python<'py>,
         input: &Bound<'py, PyAny>,
         states: Option<&Bound<'py, PyAny>>,
-        lengths: Option<Vec<usize>>,
+        lengths: Option<Vec<i64>>,
         out: Option<&Bound<'py, PyAny>>,
         batch_first: bool,
     ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
@@ -211,7 +211,7 @@ enum InitialStates {
 
 /// Arguments of a call besides its input.
 struct Call<'a, 'py> {
-    lengths: Option<Vec<usize>>,
+    lengths: Option<Vec<i64>>,
     /// `None` for a call without states.
     states: Option<InitialStates>,
     /// Array that receives the outputs.
@@ -245,7 +245,12 @@ impl Model {
         if batch_first {
             input = swapped(&input, rows, steps);
         }
-        let lengths = lengths.unwrap_or_else(|| vec![steps; rows]);
+        let lengths: Result<Vec<usize>, _> = match lengths {
+            None => Ok(vec![steps; rows]),
+            Some(lengths) => lengths.into_iter().map(usize::try_from).collect(),
+        };
+        let lengths =
+            lengths.map_err(|_| PyValueError::new_err("lengths: expected numbers from 0 on"))?;
         if lengths.len() != rows {
             let text = format!("lengths: expected {rows}, found {}", lengths.len());
             return Err(PyValueError::new_err(text));

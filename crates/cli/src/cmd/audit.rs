@@ -47,7 +47,7 @@ pub struct Audit {
     custom: Vec<String>,
     #[command(flatten)]
     output_flags: OutputFlags,
-    /// Do not show progress on stderr
+    /// Do not show the progress line on stderr
     #[arg(long)]
     no_progress: bool,
     /// Flags of dyno run; --out is the directory of the whole audit

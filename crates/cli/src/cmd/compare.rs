@@ -97,7 +97,7 @@ pub struct Compare {
     /// Print errors only
     #[arg(short, long)]
     quiet: bool,
-    /// Do not show progress on stderr
+    /// Do not show the progress line on stderr
     #[arg(long)]
     no_progress: bool,
     /// Load generator of the candidate's runs, if it is not Dyno.

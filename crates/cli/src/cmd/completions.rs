@@ -36,9 +36,37 @@ impl Completions {
         let mut script = Vec::new();
         let mut command = with_values(command_line());
         clap_complete::generate(self.shell, &mut command, "dyno", &mut script);
+        let mut script = String::from_utf8(script).expect("names and help are text");
+        if self.shell == Shell::Bash {
+            script = script.replace("complete -F _dyno ", "complete -F _dyno_names ") + BASH_NAMES;
+        }
         output::print(script).map(|()| Exit::Valid)
     }
 }
+
+/// Completes names of scenarios in any letter case, and those after a comma.
+const BASH_NAMES: &str = r#"
+_dyno_names() {
+    _dyno "$@"
+    if [[ "$3" != --scenario || ${#COMPREPLY[@]} -ne 0 ]]; then
+        return 0
+    fi
+    local name before="" names=() restore
+    restore=$(shopt -p nocasematch)
+    if [[ "$2" == *,* ]]; then
+        before="${2%,*},"
+    fi
+    _dyno "$1" "" "$3"
+    shopt -s nocasematch
+    for name in "${COMPREPLY[@]}"; do
+        if [[ "$name" == "${2##*,}"* ]]; then
+            names+=("$before$name")
+        fi
+    done
+    $restore
+    COMPREPLY=("${names[@]}")
+}
+"#;
 
 /// Returns a command that knows the values of flags of a run, which a run parses itself.
 fn with_values(command: Command) -> Command {

@@ -56,7 +56,7 @@ const EXAMPLES: &[(&str, &Examples)] = &[
                 "dyno sweep model.onnx --over batch=1,8,32 --over threads=1,2",
                 "six configurations of a model",
             ),
-            ("dyno sweep --resume sweeps/TIME-NAME", "continue a sweep that was interrupted"),
+            ("dyno sweep --resume runs/TIME-sweep-NAME", "continue a sweep that was interrupted"),
         ],
     ),
     (

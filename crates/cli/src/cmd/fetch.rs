@@ -27,7 +27,7 @@ pub struct Fetch {
     /// Command that downloads packages
     #[arg(long, value_name = "COMMAND", default_value = "python3 -m pip")]
     pip: String,
-    /// Cache directory
+    /// Cache directory [default: $DYNO_CACHE, else $XDG_CACHE_HOME/dyno, else ~/.cache/dyno]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 }

@@ -85,6 +85,8 @@ fn find(table: &[(&str, &str)], name: &str) -> Option<String> {
 mod tests {
     use std::ffi::OsString;
 
+    use dyno_experiment::system::SystemKind;
+
     use super::*;
     use crate::cmd::{Dyno, command_line};
 
@@ -198,6 +200,13 @@ mod tests {
                 let named =
                     advice.split([' ', ',', ';', ':']).filter(|word| word.starts_with("--"));
                 named.for_each(|named| assert!(is_known(named), "{flag}: {named}"));
+                for target in advice.split("dyno run ").skip(1) {
+                    let target = target.trim_start_matches('\'').split([' ', ',']).next();
+                    let system = target.and_then(|target| target.split_once(':'));
+                    let system = system.map_or("http", |(system, _)| system);
+                    let is_url = ["http", "https"].contains(&system);
+                    assert!(is_url || SystemKind::named(system).is_some(), "{flag}: {system}");
+                }
             }
         }
     }

@@ -39,7 +39,7 @@ pub struct Launch {
     /// Number of workers, of concurrent trials, or of concurrent sweep points on this machine
     #[arg(long, value_name = "N", default_value = "2")]
     workers: NonZero<u16>,
-    /// Port of the coordinator; 0 selects a free port of this machine
+    /// Port of the coordinator [default: a free port of this machine; 7700 for slurm and k8s]
     #[arg(long, value_name = "PORT", default_value_t = 0, hide_default_value = true)]
     port: u16,
     /// ray: name of this machine, as the nodes resolve it
@@ -52,15 +52,16 @@ pub struct Launch {
     /// or python3]
     #[arg(long, value_name = "FILE")]
     python: Option<PathBuf>,
-    /// Command that starts dyno on other machines
+    /// ray, slurm, k8s: command that starts dyno on other machines [default: the path of this program for
+    /// ray, otherwise dyno]
     #[arg(long, value_name = "FILE")]
     program: Option<String>,
     /// k8s: image that contains dyno
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
-    /// slurm, k8s: name of the job
-    #[arg(long, value_name = "NAME", default_value = "dyno")]
-    name: String,
+    /// slurm, k8s: name of the job [default: dyno]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
     /// Print what would be started without starting it
     #[arg(long)]
     dry_run: bool,
@@ -131,14 +132,42 @@ impl Launch {
                 Failure::usage("pods need an image that contains dyno").hint("add --image IMAGE")
             );
         }
+        if let Some((flag, engines)) = self.flag_without_effect() {
+            return Err(Failure::usage(format!("{flag} has no effect: it belongs to {engines}"))
+                .hint("remove it"));
+        }
         let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        if self.name.is_empty() || !self.name.chars().all(is_name) || self.name.len() > 50 {
+        let name = self.name();
+        if name.is_empty() || !name.chars().all(is_name) || name.len() > 50 {
             return Err(Failure::usage(format!(
-                "`{}` is not a valid job name; expected lower-case letters, digits and hyphens",
-                self.name
+                "`{name}` is not a valid job name; expected lower-case letters, digits and hyphens"
             )));
         }
         Ok(())
+    }
+
+    /// Returns a given flag that the engine or the command does not use, and what uses it.
+    fn flag_without_effect(&self) -> Option<(&'static str, &'static str)> {
+        let is_ray = self.on == Engine::Ray;
+        let is_script = matches!(self.on, Engine::Slurm | Engine::K8s);
+        let has_coordinator = is_script || !(self.is("sweep") || self.is("tune"));
+        let coordinated = "commands whose workers share a load";
+        let flags = [
+            (self.port != 0, has_coordinator, "--port", coordinated),
+            (self.host.is_some(), is_ray, "--host", "--on ray"),
+            (self.address.is_some(), is_ray, "--address", "--on ray"),
+            (self.python.is_some(), is_ray, "--python", "--on ray"),
+            (self.program.is_some(), is_ray || is_script, "--program", "--on ray, slurm and k8s"),
+            (self.image.is_some(), self.on == Engine::K8s, "--image", "--on k8s"),
+            (self.name.is_some(), is_script, "--name", "--on slurm and k8s"),
+        ];
+        let idle = flags.into_iter().find(|(is_given, is_used, ..)| *is_given && !is_used);
+        idle.map(|(_, _, flag, engines)| (flag, engines))
+    }
+
+    /// Returns the name of the job.
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or("dyno")
     }
 
     fn check_tune(&self) -> Result<(), Failure> {
@@ -162,7 +191,7 @@ impl Launch {
 
     fn placement(&self) -> Placement {
         Placement {
-            name: self.name.clone(),
+            name: self.name().to_owned(),
             program: self.program.clone().unwrap_or_else(|| "dyno".into()),
             workers: self.workers.get().into(),
             command: self.command.clone(),

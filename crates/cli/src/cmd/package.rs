@@ -74,6 +74,14 @@ impl Package {
     /// Missing data in the runs, or conflicting files. Nothing is written then.
     pub fn execute(self) -> Result<Exit, Failure> {
         check_place(&self.tree, &self.runs).map_err(|error| failure(&error))?;
+        for run in &self.runs {
+            if let Err(error) = std::fs::read_dir(run) {
+                let problem = format!("cannot list the folder {}: {error}", run.display());
+                let hint =
+                    "name a run directory of dyno run, or a folder with mlperf_log_detail.txt";
+                return Err(Failure::set_up(problem).hint(hint));
+            }
+        }
         let all = rules(&self.runs);
         let rules = if self.round.is_some() && self.benchmark.is_some() {
             all.first().map(|(_, rules)| rules.clone())

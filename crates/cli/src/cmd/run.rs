@@ -140,7 +140,7 @@ pub struct Run {
     /// Also show every setting that differs from its default, and notes that hold for most runs
     #[arg(short, long)]
     verbose: bool,
-    /// Do not show progress on stderr
+    /// Do not show the progress line on stderr
     #[arg(long)]
     no_progress: bool,
     /// Show the run in full screen: histogram, time line, conditions

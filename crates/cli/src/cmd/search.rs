@@ -83,7 +83,7 @@ pub struct Search {
     /// Print errors only
     #[arg(short, long)]
     quiet: bool,
-    /// Do not show progress on stderr
+    /// Do not show the progress line on stderr
     #[arg(long)]
     no_progress: bool,
 }

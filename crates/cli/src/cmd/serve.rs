@@ -44,7 +44,7 @@ pub struct Serve {
     /// Address to listen on; port 0 selects a free port [default: 127.0.0.1:8000]
     #[arg(long, value_name = "ADDR")]
     http: Option<String>,
-    /// Second address to listen on, for gRPC; both addresses speak all protocols
+    /// Second address to listen on, for gRPC; both addresses speak all protocols [default: none]
     #[arg(long, value_name = "ADDR")]
     grpc: Option<String>,
     /// TLS: certificate chain, a PEM file
@@ -99,10 +99,11 @@ pub struct Serve {
     /// How long the states of a sequence without requests are kept
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = time)]
     sequence_limit: Duration,
-    /// Threads of one call, for systems that use several
+    /// Threads of one call, for systems that use several [default: the processors of the process,
+    /// shared by the workers]
     #[arg(long, value_name = "N")]
     threads: Option<NonZero<usize>>,
-    /// Processors of the model, such as 0-3,6
+    /// Processors of the model, such as 0-3,6 [default: all]
     #[arg(long, value_name = "LIST")]
     cores: Option<Cores>,
     /// Number of calls with zeros before the server is ready
@@ -112,7 +113,7 @@ pub struct Serve {
     /// for each]
     #[arg(long, value_name = "INPUT=DIMS,..", action = ArgAction::Append)]
     shape: Vec<String>,
-    /// Shared library of ONNX Runtime
+    /// Shared library of ONNX Runtime [default: found through Python's onnxruntime]
     #[arg(long, value_name = "FILE")]
     ort_lib: Option<PathBuf>,
     /// Serve faulty answers instead of a system, to test clients: a mode, such as cut or hang, or

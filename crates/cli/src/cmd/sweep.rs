@@ -52,7 +52,7 @@ pub struct SweepCommand {
     /// combination
     #[arg(long)]
     zip: bool,
-    /// Number of runs of each combination; all combinations run before any repeats
+    /// Number of runs of each combination; all combinations run before any repeats [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     repeat: Option<u32>,
     /// Order of the points; random spreads drift (heat, other work) over all of them [default: given]
@@ -65,13 +65,13 @@ pub struct SweepCommand {
     /// onnx:a.onnx=1.2e9
     #[arg(long, value_name = "VALUE=NUMBER", action = ArgAction::Append)]
     operations: Vec<String>,
-    /// Pause between points, such as 2s
+    /// Pause between points, such as 2s [default: 0s]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pause: Option<Nanos>,
-    /// Time limit of the sweep; it may end within a point
+    /// Time limit of the sweep; it may end within a point [default: none]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub max_time: Option<Nanos>,
-    /// Maximum number of points to run
+    /// Maximum number of points to run [default: all]
     #[arg(long, value_name = "N")]
     limit: Option<NonZeroUsize>,
     /// Also report the point with the highest throughput whose p99 is below this with 95 % confidence;
@@ -101,7 +101,7 @@ pub struct SweepCommand {
     /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
-    /// Do not show progress on stderr
+    /// Do not show the progress line on stderr
     #[arg(long)]
     pub no_progress: bool,
 }

@@ -35,7 +35,7 @@ pub struct Worker {
     allow: Vec<Grant>,
     /// Place among the workers, from 1; 0 takes any. The coordinator refuses a place that does not
     /// exist or is taken
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    #[arg(long, value_name = "N", default_value_t = 0)]
     seat: u32,
     /// How long to keep retrying the connection
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = units::parse_duration)]

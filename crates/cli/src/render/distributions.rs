@@ -10,6 +10,12 @@ use super::{Alignment, Frame};
 /// Percentiles beside the other columns of the first table, and in each table that follows.
 const PERCENTILES: [usize; 2] = [3, 7];
 
+/// Mark of a percentile that is only the largest value.
+const MARK: &str = "*";
+
+/// Explains [`MARK`].
+const MARKED: &str = "* too few values for this percentile; shown is the largest one";
+
 /// Adds the metrics of a test. A percentile that rests on a single value is marked.
 pub fn table(frame: &mut Frame, test: &Test) {
     let Some(metrics) = &test.metrics else { return };
@@ -22,7 +28,7 @@ pub fn table(frame: &mut Frame, test: &Test) {
         is_marked |= rows(frame, all, some, false);
     }
     if is_marked {
-        frame.line("* too few values for this percentile; shown is the largest one", 2);
+        frame.line(MARKED, 2);
     }
     frame.line(&requests(metrics), 2);
     windows(frame, metrics);
@@ -40,8 +46,9 @@ fn windows(frame: &mut Frame, metrics: &Metrics) {
     let mut lines = vec![head.map(str::to_owned).to_vec()];
     for window in all {
         let time = |metric: &str, percent: f64| {
-            let found = window.distribution(metric).and_then(|of| of.percentile(percent));
-            found.map_or("-".into(), |value| duration(value as i64))
+            let found = window.distribution(metric);
+            let found = found.and_then(|of| Some((of.count, of.percentile(percent)?)));
+            found.map_or("-".into(), |(count, value)| duration(value as i64) + mark(count, percent))
         };
         lines.push(vec![
             window.name.clone(),
@@ -60,6 +67,9 @@ fn windows(frame: &mut Frame, metrics: &Metrics) {
         .collect();
     frame.rule();
     frame.table(&alignments, &lines);
+    if lines.iter().any(|row| row.iter().skip(1).any(|cell| cell.ends_with(MARK))) {
+        frame.line(MARKED, 2);
+    }
     if let Some(steady) = &metrics.steady {
         let text = format!(
             "steady from {} on (MSER-5); the verdict covers the whole run",
@@ -87,9 +97,9 @@ fn rows(frame: &mut Frame, all: &[MetricDistribution], percents: &[f64], is_firs
         }
         for percent in percents {
             let found = of.percentile(*percent);
-            let is_rare = found.is_some() && is_only_largest(of.count, *percent);
-            is_marked |= is_rare;
-            line.push(shown(found) + if is_rare { "*" } else { "" });
+            let mark = found.map_or("", |_| mark(of.count, *percent));
+            is_marked |= !mark.is_empty();
+            line.push(shown(found) + mark);
         }
         line.extend(is_first.then(|| shown(of.max)));
         lines.push(line);
@@ -100,6 +110,11 @@ fn rows(frame: &mut Frame, all: &[MetricDistribution], percents: &[f64], is_firs
         .collect::<Vec<_>>();
     frame.table(&alignments, &lines);
     is_marked
+}
+
+/// Returns the mark of a percentile of so many values, or nothing.
+fn mark(values: u64, percent: f64) -> &'static str {
+    if is_only_largest(values, percent) { MARK } else { "" }
 }
 
 fn name(metric: &str) -> &str {

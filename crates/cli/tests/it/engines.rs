@@ -106,6 +106,9 @@ fn a_function_that_fails_ends_the_run_with_the_words_of_its_exception() {
         assert!(ran.stderr.contains(words), "{}", ran.stderr);
     }
     folder.dyno(&format!("run --system py:m.py {QUICK}")).exits(2);
+    let dry = QUICK.replace("--out out", "--dry-run");
+    let ran = folder.dyno(&format!("run --system py:m.py:f,workers=1,workers=2 {dry}")).exits(2);
+    assert!(ran.stderr.contains("workers= is given twice"), "{}", ran.stderr);
 }
 
 #[test]

@@ -233,6 +233,7 @@ fn of_different_values_by_two_flags_neither_is_chosen() {
     let twice = "is given twice";
     check("--system model:fixed=1ms,servers=2,servers=3", twice);
     check("--system raw:http://127.0.0.1:1/,timeout=1s,timeout=2s", twice);
+    check("--system oip:http://127.0.0.1:1/m,version=1,version=2", twice);
     check("--system model:fixed=1ms,exponential=1ms", "expected one service time");
     check("--system model:fixed=1ms,sigma=2", "it is the spread of lognormal=TIME");
     check("--system model:fixed=1ms,per-token=2us", "answers have no tokens");

@@ -249,6 +249,17 @@ fn what_makes_no_sense_is_refused() {
     says("launch --on local -- info metrics", "does not support the command");
     says("launch --on local -- run --listen 0.0.0.0:1", "--listen");
     says("launch --on slurm --name A_B -- run", "lower-case");
+    for (flags, engines) in [
+        ("local --image i", "--image has no effect: it belongs to --on k8s"),
+        ("local --program p", "--program has no effect: it belongs to --on ray, slurm and k8s"),
+        ("ray --name n", "--name has no effect: it belongs to --on slurm and k8s"),
+        ("slurm --host h", "--host has no effect: it belongs to --on ray"),
+        ("local --address a", "--address has no effect"),
+        ("local --python p", "--python has no effect"),
+    ] {
+        says(&format!("launch --on {flags} --dry-run -- run"), engines);
+    }
+    says("launch --on local --port 9 --dry-run -- sweep --over qps=1", "--port has no effect");
     let printed = folder.dyno("launch --on local --dry-run --workers 2 -- run").exits(0).stdout;
     assert_eq!(printed.lines().count(), 3, "{printed}");
     let plan =

@@ -313,7 +313,11 @@ fn each_stage_and_the_steady_part_have_figures_of_their_own() {
     assert!(of("offered_per_s")[1] > of("offered_per_s")[0], "{stages:?}");
     assert_eq!(of("to_ns"), [1e9, 2e9, 3e9]);
     assert_eq!(metrics["steady"], Value::Null, "the load changes");
-    assert!(ran.stdout.contains("1s@60-0"), "{}", ran.stdout);
+    // The last stage has about 30 requests: too few for a p99.
+    let row = ran.stdout.lines().find(|line| line.starts_with("│ 1s@60-0"));
+    assert!(row.is_some_and(|row| row.contains('*')), "{}", ran.stdout);
+    let explained = "* too few values for this percentile; shown is the largest one";
+    assert!(ran.stdout.contains(explained), "{}", ran.stdout);
     let page = folder.read("out/report.html");
     let (_, table) = page.split_once("<h3>Stages of the load</h3>").expect("a table of stages");
     let table = table.split("</table>").next().unwrap();

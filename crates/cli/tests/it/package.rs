@@ -124,6 +124,8 @@ fn runs_that_do_not_say_their_round_need_the_flags() {
     );
     let refused = folder.dyno(&format!("{PACKAGE} --round v5.1")).exits(2).stderr;
     assert!(refused.contains("do not state their benchmark"), "{refused}");
+    let missing = folder.dyno(&PACKAGE.replace(" single ", " absent ")).exits(3).stderr;
+    assert!(missing.contains("cannot list the folder absent"), "{missing}");
     for foreign in ["[]", "7", "null", "{\"rules\": []}"] {
         folder.write("single/summary.json", foreign);
         let refused = folder.dyno(&format!("{PACKAGE} --benchmark resnet")).exits(2).stderr;

@@ -18,7 +18,8 @@ fn has(program: &str) -> bool {
 fn proposed(words: &str) -> Vec<String> {
     let script = format!(
         "source <(dyno completions bash); COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); \
-         _dyno dyno \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"; \
+         complete=$(complete -p dyno | grep -o '_dyno[a-z_]*'); \
+         $complete dyno \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"; \
          printf '%s\\n' \"${{COMPREPLY[@]}}\""
     );
     let folder = std::path::Path::new(env!("CARGO_BIN_EXE_dyno")).parent().unwrap();
@@ -42,6 +43,8 @@ fn bash_completes_commands_flags_and_values() {
     assert!(proposed("dyno completions ''").contains(&"fish".to_string()));
     assert_eq!(proposed("dyno run --mode p"), ["performance", "peak"]);
     assert_eq!(proposed("dyno run --scenario Off"), ["Offline"]);
+    assert_eq!(proposed("dyno run --scenario s"), ["SingleStream", "Server"]);
+    assert_eq!(proposed("dyno run --scenario server,off"), ["server,Offline"]);
     assert_eq!(proposed("dyno sweep --profile q"), ["quick"]);
 }
 

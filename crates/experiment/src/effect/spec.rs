@@ -137,11 +137,10 @@ fn without_tls(spec: &Spec<'_>) -> Option<[&'static str; 2]> {
 
 /// Systems whose specification is a list of keys with values.
 const WITH_KEYS: &[&str] =
-    &["oip", "oip-grpc", "openai", "raw", "model", "npu", "rnn", "digits-lstm"];
+    &["oip", "oip-grpc", "openai", "raw", "model", "npu", "rnn", "digits-lstm", "py"];
 
 /// Keys that may be repeated.
-const REPEATED: &[&str] =
-    &["node", "version", "accept-answers", "fingerprint", "without", "metrics"];
+const REPEATED: &[&str] = &["node", "accept-answers", "fingerprint", "without", "metrics"];
 
 /// A specification of a system that is checked.
 struct Spec<'a> {
@@ -156,10 +155,12 @@ impl<'a> Spec<'a> {
     }
 
     /// Returns the first repeated key of which only one value counts.
-    fn repeated(&self) -> Option<&'a str> {
+    fn repeated(&self, system: &str) -> Option<&'a str> {
+        let is_version_of_npu = |key: &str| system == "npu" && key == "version";
+        let may_repeat = |key: &str| REPEATED.contains(&key) || is_version_of_npu(key);
         let mut keys = self.keys().enumerate();
         keys.find(|(at, key)| {
-            !REPEATED.contains(key) && self.keys().take(*at).any(|before| before == *key)
+            !may_repeat(key) && self.keys().take(*at).any(|before| before == *key)
         })
         .map(|(_, key)| key)
     }
@@ -187,7 +188,7 @@ pub fn without_effect(facts: &Facts<'_>) -> Vec<(String, UnmetNeed)> {
     for (system, text) in std::iter::once(own).chain(tenants) {
         let spec = Spec { facts, text };
         let rows = ROWS.iter().filter(|row| row.systems.contains(&system) && spec.has(row.key));
-        if let Some(key) = spec.repeated().filter(|_| WITH_KEYS.contains(&system)) {
+        if let Some(key) = spec.repeated(system).filter(|_| WITH_KEYS.contains(&system)) {
             let sentence = format!("system `{system}`: {key}= is given twice");
             found.push((sentence, UnmetNeed::new("is given twice", "keep one of the two")));
         }

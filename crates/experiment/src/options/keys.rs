@@ -177,9 +177,9 @@ macro_rules! keys {
 
 keys! {
     @"System";
-    "system" "SYSTEM" "What to measure: digits, digits-lstm, null, onnx:FILE, tract:FILE, tuned:model=FILE,formats=FILE, rnn:MODEL, task:NAME, openai:URL, oip:URL/MODEL, oip-grpc:HOST:PORT/MODEL, raw:URL, model:SERVICE, npu:networks=NAMES, cheat:TRICK (dyno info systems)" "digits"
+    "system" "SYSTEM" "What to measure: digits, digits-lstm, null, onnx:FILE, tract:FILE, tuned:model=FILE,formats=FILE, rnn:MODEL, task:NAME, py:FILE.py:FUNCTION, plugin:FILE.so, openai:URL, oip:URL/MODEL, oip-grpc:HOST:PORT/MODEL, raw:URL, model:SERVICE, npu:networks=NAMES, cheat:TRICK (dyno info systems)" "digits"
         |o, v, _| { o.system = Some(v.into()); Ok(()) };
-    "model" "FILE" "ONNX model of the systems onnx and tract" "named by the system"
+    "model" "FILE" "ONNX model of the systems onnx, tract and tuned" "named by the system"
         |o, v, base| { o.model = Some(base.join(v)); Ok(()) };
     "data" "[INPUT=]FILE" "Samples of a model (.npy, one per element of the first axis; repeat for each input), or prompts for a server (.jsonl, .json, .csv)" "random samples"
         |o, v, base| { o.data.push(input_file(v, base)); Ok(()) };
@@ -187,18 +187,18 @@ keys! {
         |o, v, _| { o.shapes.extend(ShapeOption::parse_all(v)?); Ok(()) };
     "labels" "FILE.npy" "Class of each sample, for the accuracy" "none: accuracy is not scored"
         |o, v, base| { o.labels = Some(base.join(v)); Ok(()) };
-    "with" "NAME=FILE" "File of a task, by its name in dyno task show; repeat for each file" "files that dyno fetch downloaded"
+    "with" "NAME=FILE" "File of a task, by its name in dyno task show, or reference=FILE.npy of the system rnn; repeat for each file" "files that dyno fetch downloaded"
         |o, v, base| { o.with.push(named_file(v, base)?); Ok(()) };
     "ort-lib" "FILE" "Shared library of ONNX Runtime" "found through Python's onnxruntime"
         |o, v, base| { o.ort_lib = Some(base.join(v)); Ok(()) };
-    "samples" "N" "Number of samples to generate, or to use from a file of prompts" "1024; 256 for servers"
+    "samples" "N" "Number of samples to generate, or to use from a file of prompts" "1024; 256 for servers; with --round those of the benchmark"
         |o, v, _| { o.samples = Some(count_up_to(v, MOST_SAMPLES)?); Ok(()) };
     @"Load";
-    "scenario" "SCENARIO,.." "SingleStream, MultiStream, Server or Offline, separated by commas; some rounds also have Interactive" "all four, or those of the benchmark"
+    "scenario" "SCENARIO,.." "SingleStream, MultiStream, Server or Offline, separated by commas; some rounds also have Interactive" "all four, or those of the benchmark; Server with --profile llm or --mode peak"
         |o, v, _| add_scenarios(o, v);
-    "mode" "MODE" "accuracy, performance, both, or peak (the highest Server rate or the most MultiStream streams within the latency bound)" "both"
+    "mode" "MODE" "accuracy, performance, both, or peak (the highest Server rate or the most MultiStream streams within the latency bound)" "both; performance with --profile llm, unless --accuracy-target is given"
         |o, v, _| { o.mode = Some(mode(v)?); Ok(()) };
-    "profile" "PROFILE" "quick (5 s per test), rules (600 s per test, as official runs) or llm (30 s at concurrency 8, without MLPerf bounds)" "quick; llm for a URL and for openai:"
+    "profile" "PROFILE" "quick (5 s per test), rules (600 s per test, as official runs) or llm (30 s at concurrency 8, without MLPerf bounds)" "quick; llm for a URL and for the system openai; rules with --round"
         |o, v, _| { o.profile = Some(Profile::parse(v)?); Ok(()) };
     "duration" "TIME" "Minimum length of each performance test, such as 10s" "by profile"
         |o, v, _| { o.duration = Some(units::parse_duration(v)?); Ok(()) };
@@ -218,14 +218,14 @@ keys! {
         |o, v, _| { o.warm_up = Some(number(v)?); Ok(()) };
     "ready-timeout" "TIME" "Servers: how long to wait before the run until the server is ready" "0s"
         |o, v, _| { o.ready_timeout = Some(units::parse_duration(v)?); Ok(()) };
-    "seed" "N" "Seed of samples and arrivals" "the official seeds of the current round"
+    "seed" "N" "Seed of samples and arrivals" "the official seeds of --round, or of the current round"
         |o, v, _| { o.seed = Some(number(v)?); Ok(()) };
     @"Verdict";
     "require" "[SCENARIO:]LIMIT" "Limit that performance tests must keep, such as p99<=5ms or server:errors<=0.1%, judged by its confidence interval; a share needs its % sign; repeat for each limit" "none"
         |o, v, _| { add(&mut o.requirements, Requirement::parse(v)?); Ok(()) };
-    "goodput" "LIMITS" "Also report the rate within these limits in ms: ttft:MS, tpot:MS and e2el:MS, separated by commas" "the bounds of Server only"
+    "goodput" "LIMITS" "Also report the rate within these limits in ms: ttft:MS, tpot:MS and e2el:MS, separated by commas" "none; Server reports the rate within its bounds"
         |o, v, _| { o.goodput = Some(v.parse()?); Ok(()) };
-    "accuracy-target" "SHARE" "Required accuracy from 0 to 1, or the maximum of an error rate" "99 % of the reference for digits, otherwise none"
+    "accuracy-target" "SHARE" "Required accuracy from 0 to 1, or the maximum of an error rate" "that of the round or the task; 99 % of the reference for digits and digits-lstm; otherwise none"
         |o, v, _| { o.accuracy_target = Some(share(v)?); Ok(()) };
     "deadline" "TIME" "Give up when no answer arrives for this long" "60s more than the test is expected to last"
         |o, v, _| { o.deadline = Some(above_zero(v)?); Ok(()) };
@@ -238,9 +238,9 @@ keys! {
     "metric-percentiles" "P,.." "Text servers: percentiles in the table, such as 50,95,99.9" "50,90,99"
         |o, v, _| { o.metric_percentiles = Some(percentiles(v)?); Ok(()) };
     @"Execution";
-    "workers" "N" "Threads that compute batches; 0 computes on the issuing thread" "0; for Offline one per core"
+    "workers" "N" "Threads that compute batches; 0 computes on the issuing thread" "0; in Offline 1, or one per core for digits, tract and tuned; 1 for layers of rnn and digits-lstm, except in SingleStream"
         |o, v, _| { o.workers = Some(number(v)?); Ok(()) };
-    "threads" "N" "Threads of ONNX Runtime per call" "the processors of the process, shared by the workers"
+    "threads" "N" "Threads per call of ONNX Runtime or of Dyno's engines" "the processors of the process, shared by the workers"
         |o, v, _| { o.threads = Some(at_least_one(v)?); Ok(()) };
     "cores" "LIST" "Processors for the threads of the system, such as 0-3,6; the issuing thread stays off them (Linux)" "all"
         |o, v, _| { o.cores = Some(v.parse().map_err(|error: CoresError| error.to_string())?); Ok(()) };
@@ -248,7 +248,7 @@ keys! {
         |o, v, _| { o.batch = Some(BatchSizes::parse(v)?); Ok(()) };
     "batch-wait" "TIME" "How long the oldest sample of a batch waits for more samples" "0ns"
         |o, v, _| { o.batch_wait = Some(units::parse_duration(v)?); Ok(()) };
-    "virtual" "" "Run in virtual time; simulated systems only" "on for model:, otherwise off"
+    "virtual" "" "Run in virtual time; simulated systems only" "on for model:, npu: and cheat:, otherwise off"
         |o, v, _| { o.is_virtual = Some(switch(v)?); Ok(()) };
     "remote-workers" "N" "Number of dyno worker processes that share the load, here or on other machines" "none: this process issues the whole load"
         |o, v, _| { o.remote_workers = Some(at_least_one(v)?); Ok(()) };
@@ -263,7 +263,7 @@ keys! {
         |o, v, base| { o.equivalence = Some(base.join(v)); Ok(()) };
     "conf" "FILE" "user.conf in LoadGen's format; repeat for several files" "none"
         |o, v, base| { o.conf.push(base.join(v)); Ok(()) };
-    "conf-model" "NAME" "Model whose rows of the built-in table and of user.conf apply (dyno info models)" "* only"
+    "conf-model" "NAME" "Model whose rows of the built-in table and of user.conf apply (dyno info models)" "* only; with --round that of the benchmark"
         |o, v, _| { o.conf_model = Some(v.into()); Ok(()) };
     "audit" "FILE" "audit.config, which overrides all other settings" "none"
         |o, v, base| { o.audit = Some(base.join(v)); Ok(()) };

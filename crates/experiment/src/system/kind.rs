@@ -281,3 +281,17 @@ impl Drive {
 pub(super) fn repeated(seed: u64, repeat: u64) -> u64 {
     seed.wrapping_add(repeat.wrapping_mul(2))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::KEYS;
+
+    #[test]
+    fn the_help_of_system_lists_every_kind() {
+        let key = KEYS.iter().find(|key| key.name == "system").expect("the key of the system");
+        for kind in SYSTEMS {
+            assert!(key.help.contains(&kind.grammar()), "{}: {}", kind.name, key.help);
+        }
+    }
+}

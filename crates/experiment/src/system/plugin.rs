@@ -47,6 +47,9 @@ fn parse(operand: &str) -> Result<Spec, Failure> {
     if path.is_empty() {
         return Err(problem("expected FILE.so".into()));
     }
+    if options.split(',').filter(|part| part.starts_with("timeout=")).count() > 1 {
+        return Err(problem("`timeout` is given twice".into()));
+    }
     let mut timeout = None;
     let own = |part: &&str| match part.strip_prefix("timeout=") {
         Some(value) => {
@@ -120,6 +123,7 @@ mod tests {
         let spec = parse("e.so").unwrap();
         assert_eq!((spec.options.as_str(), spec.timeout), ("", None));
         assert!(parse("").is_err() && parse("e.so,timeout=soon").is_err());
+        assert!(parse("e.so,timeout=1s,timeout=2s").is_err());
         assert_eq!((KIND.resources)("e.so,a=b").libraries, [PathBuf::from("e.so")]);
     }
 }

@@ -56,15 +56,17 @@ impl Spec {
 /// # Errors
 /// A sentence fragment with the problem.
 fn parse(operand: &str) -> Result<Spec, String> {
-    let mut parts = operand.split(',');
-    let named = parts.next().unwrap_or_default();
+    // The name of a file may have commas.
+    let file = operand.find(".py:").unwrap_or_default();
+    let end = operand[file..].find(',').map_or(operand.len(), |comma| file + comma);
+    let (named, keys) = operand.split_at(end);
     let expected = || format!("expected FILE.py:FUNCTION or MODULE:FUNCTION, found `{named}`");
     let (place, function) = named.rsplit_once(':').ok_or_else(expected)?;
     if place.is_empty() || function.is_empty() {
         return Err(expected());
     }
     let mut spec = Spec { place: place.into(), function: function.into(), ..Spec::default() };
-    for part in parts {
+    for part in keys.split(',').skip(1) {
         let (key, value) =
             part.split_once('=').filter(|(_, value)| !value.is_empty()).ok_or_else(|| {
                 format!("expected python=PATH, workers=N or timeout=TIME, found `{part}`")
@@ -230,6 +232,9 @@ mod tests {
         assert_eq!(spec.file(), Some("a/model.py".into()));
         assert_eq!((spec.function.as_str(), spec.timeout), ("Net.predict", Some(5_000_000_000)));
         assert_eq!((spec.workers.unwrap().get(), spec.python), (2, Some("/x/python".into())));
+        let spec = parse("a,b=c/1,2.py:f,workers=2").unwrap();
+        assert_eq!((spec.file(), spec.function.as_str()), (Some("a,b=c/1,2.py".into()), "f"));
+        assert_eq!(spec.workers.unwrap().get(), 2);
         let spec = parse("package.model:predict").unwrap();
         assert_eq!((spec.file(), spec.place.as_str()), (None, "package.model"));
         for (text, expected) in [

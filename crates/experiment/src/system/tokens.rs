@@ -45,10 +45,15 @@ pub fn load(text: &str, waiting: usize) -> Result<Tokens, Failure> {
 fn parse(text: &str) -> Result<Spec, String> {
     let pace = Pace { first: Duration::ZERO, gaps: Vec::new(), tokens: TOKENS_DEFAULT };
     let mut spec = Spec { pace, slots: usize::MAX, text: Text::Words, replay: None };
+    let mut seen = Vec::new();
     for option in text.split(',').filter(|option| !option.is_empty()) {
         let (key, value) = option
             .split_once('=')
             .ok_or_else(|| format!("expected key=value, found `{option}`"))?;
+        if seen.contains(&key) {
+            return Err(format!("`{key}` is given twice"));
+        }
+        seen.push(key);
         let time = || parse_duration(value).map(Duration::from_nanos);
         let count = || {
             let count = value.parse::<u64>().ok().filter(|count| *count > 0);
@@ -136,6 +141,7 @@ mod tests {
             ("tokens=0", "expected a number from 1 on for `tokens`, found `0`"),
             ("frist=1s", "unknown key `frist`; the nearest key is `first`"),
             ("text=lorem", "expected text=words or text=echo, found `lorem`"),
+            ("slots=2,slots=3", "`slots` is given twice"),
         ] {
             assert_eq!(parse(text).unwrap_err(), expected);
         }

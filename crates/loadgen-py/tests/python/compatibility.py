@@ -109,13 +109,26 @@ class HasBool:
         return True
 
 
+class Number(str, HasInt, HasFloat, HasBool):
+    """Text with the methods of numbers."""
+
+
+try:
+    import numpy
+
+    # They have such methods, too, but are no numbers.
+    NUMPY = [numpy.str_("1"), numpy.bytes_(b"1")]
+except ImportError:
+    NUMPY = []
+
+
 COUNT = 2**64 - 1
 # Type of a field: what it takes and becomes, and what it refuses.
 CONVERSIONS = {
     int: (
         [(0, 0), (COUNT, COUNT), (True, 1), (HasIndex(), 5), (HasInt(), 6), (HasIntOnly(), 6)]
-        + [(lg.TestScenario.Server, 2)],
-        [-1, 2**64, 1.0, 1.5, "1", b"1", None, [], 1j, HasFloat(), HasBool()],
+        + [(lg.TestScenario.Server, 2), (Number(), 6)],
+        [-1, 2**64, 1.0, 1.5, "1", b"1", None, [], 1j, HasFloat(), HasBool(), *NUMPY],
     ),
     "signed": (
         [(-1, -1), (2**31 - 1, 2**31 - 1), (-(2**31), -(2**31)), (HasIndex(), 5), (HasInt(), 6)],
@@ -123,13 +136,13 @@ CONVERSIONS = {
     ),
     float: (
         [(1, 1.0), (-1.5, -1.5), (True, 1.0), (2**64, 2.0**64), (HasFloat(), 1.5)]
-        + [(HasIndex(), 5.0), (lg.TestMode.PerformanceOnly, 2.0)],
-        ["1", b"1", None, [], 1j, 10**400, HasInt(), HasBool()],
+        + [(HasIndex(), 5.0), (lg.TestMode.PerformanceOnly, 2.0), (Number(), 1.5)],
+        ["1", b"1", None, [], 1j, 10**400, HasInt(), HasBool(), *NUMPY],
     ),
     bool: (
         [(0, False), (2, True), (-1, True), (0.0, False), (1.5, True), (None, False), (1j, True)]
-        + [(HasBool(), True)],
-        ["1", "", b"1", [], [1], HasIndex(), HasInt(), HasFloat(), lg.TestScenario.Server],
+        + [(HasBool(), True), (Number(), True)],
+        ["1", "", b"1", [], [1], HasIndex(), HasInt(), HasFloat(), lg.TestScenario.Server, *NUMPY],
     ),
     str: (
         [("", ""), ("a\0b", "a\0b"), (b"x", "x"), ("\N{SNOWMAN}", "\N{SNOWMAN}")],

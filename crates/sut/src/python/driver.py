@@ -189,7 +189,21 @@ def is_number(output):
     """Returns whether an output is one number, also of NumPy or PyTorch."""
     if isinstance(output, numbers.Number):
         return isinstance(output, numbers.Real)
-    return getattr(output, "ndim", None) == 0
+    # Text of NumPy is a scalar, too.
+    return getattr(output, "ndim", None) == 0 and not isinstance(output, (str, bytes))
+
+
+def as_json(output):
+    """Returns an output as JSON, which has neither NaN nor infinities."""
+    try:
+        return json.dumps(output, ensure_ascii=False, allow_nan=False, default=plain)
+    except TypeError as error:
+        # Without the line, which is one of the library.
+        raise TypeError(str(error)) from None
+    except ValueError as error:
+        if "JSON compliant" not in str(error):
+            raise
+    raise ValueError("an output has NaN or an infinity, which JSON lacks; return an array")
 
 
 def encoded(output, scores):
@@ -210,7 +224,9 @@ def encoded(output, scores):
         return array(numpy.asarray(output))
     if scores and isinstance(output, bool):
         return FIRST + ELEMENTS.index("bool"), (), bytes([output])
-    if isinstance(output, int) and not isinstance(output, bool) and -(2**63) <= output < 2**63:
+    if isinstance(output, int) and not isinstance(output, bool):
+        if not -(2**63) <= output < 2**63:
+            raise ValueError("an output is outside of int64; return a float or text")
         return FIRST + ELEMENTS.index("int64"), (), struct.pack("<q", output)
     if isinstance(output, float):
         return FIRST + ELEMENTS.index("float64"), (), struct.pack("<d", output)
@@ -218,7 +234,7 @@ def encoded(output, scores):
     if is_list and all(map(is_number, output)):
         packed = struct.pack("<%dd" % len(output), *map(float, output))
         return FIRST + ELEMENTS.index("float64"), (len(output),), packed
-    return TEXT, (), json.dumps(output, ensure_ascii=False, default=plain).encode("utf-8")
+    return TEXT, (), as_json(output).encode("utf-8")
 
 
 def items(all_of_them):

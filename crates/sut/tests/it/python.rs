@@ -166,6 +166,8 @@ fn exceptions_and_wrong_outputs_fail_the_samples_of_their_call() {
     check_fails("none", "return None", "returned NoneType; expected a list");
     check_fails("text", "return 'ab'", "returned str; expected a list");
     check_fails("object", "return [object(), object()]", "is not JSON serializable");
+    check_fails("wide", "return [2**63, -2**63 - 1]", "an output is outside of int64");
+    check_fails("nan", "return [[float('nan')], {'a': float('-inf')}]", "which JSON lacks");
     // Functions that forget to return, and outputs without an order, are no measurement.
     check_fails("nothing", "return [None] * len(samples)", "an output is None");
     check_fails("set", "return {3, 4}", "returned set; expected a list");
@@ -352,6 +354,8 @@ def scores(samples):
     return [list(numpy.float32([0, 2, 1])) for _ in samples]
 def complex_scores(samples):
     return [[numpy.complex64(1), numpy.complex64(2j)] for _ in samples]
+def word_scores(samples):
+    return [[numpy.str_('1'), numpy.str_('2')] for _ in samples]
 def odd(samples):
     wide = numpy.longdouble(3) if samples[0].flat[0] == 0 else numpy.uint64([1, 2**63, 3])
     return [wide for _ in samples]
@@ -373,12 +377,17 @@ def odd(samples):
     let both = answered(&engine("h"), &[0, 1]);
     assert_eq!(both, [Ok(vec![0x00, 0x42]), Ok(7_i64.to_le_bytes().to_vec())]);
     assert_eq!(texts(&engine("lists"), &[0, 1]), ["[0.5, 7]", r#"{"a": [1.0, 1.0]}"#]);
-    let classifier = PythonFunction { is_classifier: true, ..code.function("scores") };
-    let classifier = PythonEngine::start(classifier, &library).unwrap();
-    assert_eq!(answered(&classifier, &[1]), [Ok(top1::encode(1).to_vec())]);
-    let complex = PythonFunction { is_classifier: true, ..code.function("complex_scores") };
-    let complex = PythonEngine::start(complex, &library).unwrap();
-    assert_eq!(answered(&complex, &[1]), [Err(Failure::Internal)]);
+    let classifier = |name| {
+        let function = PythonFunction { is_classifier: true, ..code.function(name) };
+        PythonEngine::start(function, &library)
+    };
+    assert_eq!(answered(&classifier("scores").unwrap(), &[1]), [Ok(top1::encode(1).to_vec())]);
+    for (name, expected) in
+        [("complex_scores", "is not JSON serializable"), ("word_scores", "is not a class")]
+    {
+        let error = classifier(name).unwrap_err().to_string();
+        assert!(error.contains(expected), "{name}: {error}");
+    }
     // Numbers above every int64 would be negative.
     let odd = engine("odd");
     assert_eq!(answered(&odd, &[0]), [Ok(3_f64.to_le_bytes().to_vec())]);

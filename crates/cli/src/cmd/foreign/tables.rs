@@ -61,8 +61,8 @@ const REPORT: &str =
 const EXPORT: &str = "remove it: dyno export RUN --format csv converts a finished run";
 const PROFILE: &str = "remove it: each run measures every request, and ends when --duration or \
                        --num-prompts is reached; dyno compare decides whether runs differ";
-const SCRIPT: &str = "remove it: use the system raw for any request, or the system python for a \
-                      function: dyno run python:FILE.py:FUNCTION";
+const SCRIPT: &str = "remove it: use the system raw for any request, or the system py for a function \
+                      of Python: dyno run py:FILE.py:FUNCTION";
 const WORKERS: &str =
     "use --remote-workers N and start dyno worker --join HOST:PORT on each machine";
 const CONF: &str = "use --conf FILE";
@@ -152,6 +152,7 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("--extra-args", MEMBER),
     ("--extra-body", MEMBER),
     ("--extra-inputs", MEMBER),
+    ("--extra-request-body", MEMBER),
     ("--find-peak-performance", RANGE),
     ("--form", REQUEST),
     ("--fp16", PRECISION),
@@ -192,6 +193,7 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("--latency-report-file", REPORT),
     ("--latency-slo", LATENCY),
     ("--latency-threshold", LATENCY),
+    ("--limit", LIMITS),
     ("--load-profile", STAGES),
     ("--loadengine", MODEL),
     ("--locustfile", SCRIPT),
@@ -328,6 +330,7 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("--request-distribution", ARRIVALS),
     ("--request-rate-mode", ARRIVALS),
     ("--request-rate-range", RANGE),
+    ("--request-timeout", TIMEOUT),
     ("--request-timeout-seconds", TIMEOUT),
     ("--request-type", INTERFACE),
     ("--requests", REQUESTS),

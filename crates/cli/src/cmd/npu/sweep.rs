@@ -50,7 +50,7 @@ pub struct Sweep {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Do not show progress on stderr
+    /// Do not show the progress line on stderr
     #[arg(long)]
     no_progress: bool,
 }

@@ -28,7 +28,7 @@ pub struct List {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Cache directory
+    /// Cache directory [default: $DYNO_CACHE, else $XDG_CACHE_HOME/dyno, else ~/.cache/dyno]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 }
@@ -104,7 +104,7 @@ pub struct Show {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Cache directory
+    /// Cache directory [default: $DYNO_CACHE, else $XDG_CACHE_HOME/dyno, else ~/.cache/dyno]
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
 }

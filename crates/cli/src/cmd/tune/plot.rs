@@ -40,7 +40,7 @@ pub struct Plot {
     /// Print the numbers instead of writing a page
     #[arg(long)]
     json: bool,
-    /// Do not show progress on stderr
+    /// Do not show the progress line on stderr
     #[arg(long)]
     no_progress: bool,
 }

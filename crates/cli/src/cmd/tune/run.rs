@@ -106,7 +106,7 @@ pub struct Run {
     /// Number of trials that run at the same time
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     jobs: u16,
-    /// Maximum number of evaluations
+    /// Maximum number of evaluations [default: none]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_evaluations: Option<u64>,
     /// Give a trial whose program fails the accuracy 0 instead of ending the job
@@ -118,7 +118,7 @@ pub struct Run {
     /// Print errors only
     #[arg(short, long)]
     quiet: bool,
-    /// Do not show progress on stderr
+    /// Do not show the progress line on stderr
     #[arg(long)]
     no_progress: bool,
 }
