@@ -172,19 +172,11 @@ impl PairedSamples {
                 end.max(count)
             ));
         }
-        let is_error = metric.direction == Direction::Lower;
-        let are_scores = [base, tuned].iter().all(|one| matches!(one, SampleOutcomes::Scores(_)));
         match (base, tuned) {
-            // A margin of an error rate is a part of the errors, not of the right answers. Errors of
-            // sentences may be 0 and 1 in FLOAT(32), and more in a configuration.
-            _ if is_error || are_scores => {
-                let [base, tuned] = [base, tuned].map(|outcomes| outcomes.scores(part.clone()));
-                match base.iter().chain(&tuned).find(|score| !score.is_finite()) {
-                    Some(score) => Err(format!("expected finite scores of samples, found {score}")),
-                    None => Ok(Self::from_scores(base, tuned, metric.direction)),
-                }
-            }
-            (SampleOutcomes::Right(base), SampleOutcomes::Right(tuned)) => {
+            // A margin of an error rate is a part of the errors, not of the right answers.
+            (SampleOutcomes::Right(base), SampleOutcomes::Right(tuned))
+                if metric.direction == Direction::Higher =>
+            {
                 let mut counts = PairedCounts::default();
                 for (base, tuned) in
                     base.as_bytes()[part.clone()].iter().zip(&tuned.as_bytes()[part])
@@ -199,7 +191,14 @@ impl PairedSamples {
                 }
                 Ok(Self::Right(counts))
             }
-            _ => Err("expected scores of samples in FLOAT 32 and in the configuration".into()),
+            // Scores may all be 0 or 1 in FLOAT(32), and have other values in a configuration.
+            _ => {
+                let [base, tuned] = [base, tuned].map(|outcomes| outcomes.scores(part.clone()));
+                match base.iter().chain(&tuned).find(|score| !score.is_finite()) {
+                    Some(score) => Err(format!("expected finite scores of samples, found {score}")),
+                    None => Ok(Self::from_scores(base, tuned, metric.direction)),
+                }
+            }
         }
     }
 

@@ -312,6 +312,16 @@ impl GraphEvaluator {
         samples.iter().map(|at| class(&self.base[*at])).collect()
     }
 
+    /// Returns the share of all samples whose answers in FLOAT(32) agree with one answer that is the same
+    /// for all of them. `None` with labels.
+    #[must_use]
+    pub fn constant_share(&self) -> Option<f64> {
+        match &self.samples.correctness {
+            CorrectnessRule::Labels(_) => None,
+            CorrectnessRule::Agreement(agreement) => agreement.constant_share(&self.base),
+        }
+    }
+
     fn is_right(&self, sample: usize, answer: &[f32]) -> bool {
         match &self.samples.correctness {
             CorrectnessRule::Labels(labels) => is_top(answer, labels[sample]),

@@ -416,6 +416,17 @@ fn what_cannot_be_done_is_told() {
         refused("Relu", &[4], one(CorrectnessRule::Labels(vec![0, 4]))),
         "expected labels below 4, the outputs of the model, found 4 for sample 1"
     );
+    // Of one number, the largest is always the first, and the cosine knows only the sign.
+    for agreement in [Agreement::Top, Agreement::Cosine(0.99)] {
+        let single = GraphSamples {
+            inputs: vec![GraphInput { dims: vec![1], values: vec![1.0, 2.0] }],
+            lengths: None,
+            correctness: CorrectnessRule::Agreement(agreement),
+        };
+        let told = refused("Relu", &[1], single);
+        assert!(told.starts_with("expected answers of 2 numbers or more"), "{told}");
+        assert!(told.contains("found 1 for sample 0; use `agreement = \"equal\"`"), "{told}");
+    }
     let lengths = GraphSamples { lengths: Some(vec![1, 9]), ..one(labels(2)) };
     assert_eq!(refused("Relu", &[4], lengths), "expected lengths from 1 to 4, found 9");
     let none = GraphSamples { inputs: Vec::new(), lengths: None, correctness: labels(0) };
