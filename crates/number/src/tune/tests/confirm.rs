@@ -343,6 +343,9 @@ fn the_most_frequent_class_alone_is_no_answer() {
     // A network that is less accurate than that knows something else.
     let (found, least) = confirmed(0.02, Some(0.985), 6);
     assert_eq!((found.verdict, least), (MarginVerdict::Valid, 2));
+    // If all samples have one class, nothing shows that a configuration knows more than it.
+    let (found, _) = confirmed(0.02, Some(1.0), 6);
+    assert_eq!(found.verdict, MarginVerdict::Undecided);
     // Too few samples for a margin of 1.05 % are the only reason then.
     let (found, _) = confirmed(0.0105, Some(0.985), 32);
     assert_eq!((found.verdict, found.problem.as_str()), (MarginVerdict::Undecided, ""));
@@ -383,6 +386,36 @@ fn an_answer_that_fails_on_held_out_samples_is_widened() {
         let levels: f64 = found.looks.iter().map(|look| look.level).fold(0.0, f64::max);
         assert!(levels <= 0.05 && !found.looks.last().unwrap().is_confirmed);
     }
+}
+
+/// Samples that are too few to prove a margin still exclude configurations that certainly lose more.
+#[test]
+fn few_held_out_samples_exclude_what_fails_on_them() {
+    let answer = |needed: u32| {
+        let mut network = lenet();
+        network.error_margin = 0.01;
+        let mut evaluate = |trials: &[Trial]| {
+            let one = |trial: &Trial| {
+                let least = trial.assignment.formats().iter().map(|f| f.bits()).min().unwrap_or(32);
+                let is_sound = trial.subset != Subset::Confirmation || least >= needed;
+                let outcomes = SampleOutcomes::from_right((0..60).map(|at| is_sound || at % 2 > 0));
+                let share = outcomes.mean();
+                Ok(Evaluation { outcomes: Some(outcomes), ..Evaluation::from_accuracy(share) })
+            };
+            trials.iter().map(one).collect()
+        };
+        let settings = Settings { confirmation: ConfirmationRule::Margin, ..Settings::default() };
+        let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
+        let formats = outcome.answer.unwrap().assignment.formats().to_vec();
+        (outcome.confirmation.unwrap(), formats.iter().map(|format| format.bits()).min().unwrap())
+    };
+    let (found, least) = answer(3);
+    assert_eq!((found.verdict, least), (MarginVerdict::Undecided, 3));
+    assert!((367..=375).contains(&found.needed.unwrap()), "{:?}", found.needed);
+    assert!(!found.looks.is_empty() && found.looks.iter().all(|look| !look.is_confirmed));
+    // Each configuration breaks half of the answers.
+    let (found, _) = answer(32);
+    assert_eq!((found.verdict, found.needed), (MarginVerdict::Invalid, None));
 }
 
 /// A configuration that fails on held-out samples is not the answer, even if none is confirmed.
