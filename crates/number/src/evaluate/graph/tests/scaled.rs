@@ -180,6 +180,20 @@ fn a_search_moves_objects_to_smaller_formats_while_the_accuracy_stays() {
     assert!(nothing.is_empty());
 }
 
+/// Weights that a small format has exactly are compared with FLOAT(32) as all others.
+#[test]
+fn weights_that_a_format_has_exactly_become_smaller() {
+    let mut model = product(21);
+    let weights: Vec<f32> = (0..ROWS * COLUMNS).map(|at| (at % 3) as f32 - 1.0).collect();
+    let tensor = model.tensors.iter_mut().find(|tensor| tensor.name == "fc.weight").unwrap();
+    *tensor = dyno_onnx::Tensor::from_f32("fc.weight", &[ROWS, COLUMNS], &weights);
+    let search = ScaledSearch::new(&model, &["int4:tensor".parse().unwrap()]).unwrap();
+    assert!(search.has_choice());
+    assert_eq!(search.base_bits(), 32 * (ROWS * COLUMNS) as u64);
+    let found = search.run(0.85, &mut |_| Ok::<f64, QdqError>(0.9)).unwrap();
+    assert_eq!(found.last().unwrap().bits, 4 * (ROWS * COLUMNS) as u64 + 32);
+}
+
 #[test]
 fn scaled_weights_are_read_again() {
     let fed = fed(&[ROWS], CorrectnessRule::Agreement(Agreement::Top));
