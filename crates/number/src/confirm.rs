@@ -292,18 +292,17 @@ impl PairedSamples {
         holds
     }
 
-    /// Returns how many samples with the same shares of answers confirm the margin: more than these
-    /// ones if they do not. `None` if no number of them does: the loss is not below the margin.
+    /// Returns how many samples with the same shares of answers confirm the margin. `None` if no number of
+    /// them does: the loss is not below the margin.
     #[must_use]
     pub fn needed(&self, margin: f64, level: f64) -> Option<u64> {
         if self.loss() >= margin {
             return None;
         }
-        // Repeated samples without any score stay without one.
         if let Self::Scores { base, tuned, .. } = self
             && base.iter().chain(tuned).all(|score| *score == 0.0)
         {
-            return None;
+            return None; // Repeated samples without any score stay without one.
         }
         let samples = self.samples().max(1);
         let holds = |count: u64| self.scaled(count as f64 / samples as f64).confirms(margin, level);
@@ -583,14 +582,20 @@ impl Fallback {
     /// Returns the level of the next test; `is_confirmed` is whether the last one confirmed.
     #[must_use]
     pub fn next_level(&mut self, is_confirmed: bool) -> f64 {
-        let own = match (self.looks, self.count) {
+        let carried = if is_confirmed { self.last } else { 0.0 };
+        self.last = carried + self.own_level(self.looks);
+        self.looks += 1;
+        self.last
+    }
+
+    /// Returns the level of a test without those that others hand on. These levels add up to the whole
+    /// one, so that statements at them hold together.
+    #[must_use]
+    pub fn own_level(&self, index: usize) -> f64 {
+        match (index, self.count) {
             (0, 1) => self.level,
             (0, _) => FIRST_SHARE * self.level,
             (_, count) => (1.0 - FIRST_SHARE) * self.level / (count - 1) as f64,
-        };
-        let carried = if is_confirmed { self.last } else { 0.0 };
-        self.looks += 1;
-        self.last = carried + own;
-        self.last
+        }
     }
 }

@@ -177,7 +177,7 @@ impl ScaleSearch<'_> {
         let mut levels = Fallback::new(LEVEL, tested.len());
         let (mut is_confirmed, mut found, mut open, mut one_class) = (false, None, None, None);
         let samples = part.count() as u64;
-        for rung in tested {
+        for (at, rung) in tested.into_iter().enumerate() {
             let level = levels.next_level(is_confirmed);
             let tuned = self.answers(search, &rung.choice, part)?;
             let is_constant =
@@ -185,7 +185,8 @@ impl ScaleSearch<'_> {
             let paired = PairedSamples::new(base, &tuned, 0..base.len(), &Metric::default())?;
             is_confirmed = !is_constant && paired.confirms(self.margin, level);
             if is_confirmed {
-                let proven = paired.smallest_margin(level);
+                // The choice is made by these samples, so that a smaller margin counts each test.
+                let proven = paired.smallest_margin(levels.own_level(at)).min(self.margin);
                 found = Some((rung, ScaleVerdict::Confirmed { samples, proven }));
             }
             if paired.exceeds(self.margin, LEVEL / 2.0) {

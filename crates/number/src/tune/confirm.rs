@@ -371,8 +371,13 @@ impl Trials<'_, '_> {
             (None, None) => (MarginVerdict::Invalid, looks.len().checked_sub(1)),
         };
         let answer = at.map_or(found, |at| rungs[at].clone());
-        let proven_margin =
-            at.map_or(f64::INFINITY, |at| looks[at].1.smallest_margin(looks[at].0.level));
+        // The answer is chosen by these samples, so that a smaller margin counts each look.
+        let levels = Fallback::new(LEVEL, looks.len());
+        let proven = |at: usize| looks[at].1.smallest_margin(levels.own_level(at));
+        let proven_margin = match (verdict, at.map_or(f64::INFINITY, proven)) {
+            (MarginVerdict::Valid, proven) => proven.min(margin),
+            (_, proven) => proven,
+        };
         // The fewest samples that would confirm this answer, if its shares stay.
         let undecided = at.filter(|_| verdict == MarginVerdict::Undecided).map(|at| &looks[at]);
         let needed = undecided.and_then(|(look, paired)| paired.needed(margin, look.level));

@@ -167,6 +167,30 @@ fn without_enough_samples_nothing_is_confirmed() {
     assert!((367..=375).contains(&found.needed.unwrap()), "{:?}", found.needed);
 }
 
+/// The answer is one of several that the held-out samples could choose, so what they prove beside the
+/// margin is proven for all of them: without changes, 1 - own level^(1/samples).
+#[test]
+fn what_is_proven_counts_each_look() {
+    let mut network = lenet();
+    network.error_margin = 0.05;
+    let mut evaluate = |trials: &[Trial]| {
+        let outcomes = Some(SampleOutcomes::from_right([true; 400]));
+        let one = |_: &Trial| {
+            Ok(Evaluation { outcomes: outcomes.clone(), ..Evaluation::from_accuracy(1.0) })
+        };
+        trials.iter().map(one).collect()
+    };
+    let settings = Settings { confirmation: ConfirmationRule::Margin, ..Settings::default() };
+    let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
+    let found = outcome.confirmation.unwrap();
+    let count = found.looks.len();
+    assert_eq!((found.verdict, found.answer), (MarginVerdict::Valid, Some(count - 1)));
+    assert!(count > 2, "{count}");
+    let own = 0.025 / (count - 1) as f64;
+    let expected = 1.0 - own.powf(1.0 / 400.0);
+    assert!((found.proven_margin / expected - 1.0).abs() < 0.05, "{}", found.proven_margin);
+}
+
 /// A program that gives held-out samples the results of the search has read the same samples.
 #[test]
 fn samples_of_the_search_confirm_nothing() {
