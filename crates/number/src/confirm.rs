@@ -346,9 +346,8 @@ impl PairedSamples {
 
 /// Steps of a bisection of margins.
 const STEPS: u32 = 24;
-/// Largest number of samples that is stated as needed.
+/// Largest number of samples that is stated as needed, and most scores that are repeated to find it.
 const MOST_SAMPLES: u64 = 1 << 40;
-/// Most scores that are repeated to find how many are needed.
 const MOST_SCORES: usize = 1 << 24;
 
 /// Returns the fewest samples that can confirm a margin at all: FLOAT(32) is right on each, and no
