@@ -96,7 +96,9 @@ impl ScaleSearch<'_> {
         let search =
             ScaledSearch::new(self.model, self.formats).map_err(|error| error.to_string())?;
         if !search.has_choice() {
-            return Err("no format of --from fits a weight of the model and is smaller".into());
+            let problem = "no format of --from fits a weight of the model and is smaller; groups and MX \
+                           formats need operators of version 21";
+            return Err(problem.into());
         }
         let held_out =
             if is_enough { Some(self.answered(&held_out, "held-out samples")?) } else { None };

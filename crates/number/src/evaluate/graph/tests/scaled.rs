@@ -124,6 +124,15 @@ fn weights_of_mxfp8_are_numbers_of_fp8() {
     let old = ScaledModel::new(&product(17), &[("fc.weight".into(), format)], false);
     let problem = old.unwrap_err().to_string();
     assert!(problem.contains("need operators of version 21"), "{problem}");
+    // No runtime reads groups of integers in such a file either, and a search does not choose them.
+    for name in ["int4:32", "mxfp4", "mxint8", "nvfp4"] {
+        let format: ScaledFormat = name.parse().unwrap();
+        let old = ScaledModel::new(&product(17), &[("fc.weight".into(), format)], false);
+        let problem = old.unwrap_err().to_string();
+        assert!(problem.contains("need operators of version 21"), "{name}: {problem}");
+        assert!(!ScaledSearch::new(&product(17), &[format]).unwrap().has_choice(), "{name}");
+        assert!(ScaledSearch::new(&product(21), &[format]).unwrap().has_choice(), "{name}");
+    }
 }
 
 /// A scale of the whole tensor.
