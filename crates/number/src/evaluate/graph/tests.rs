@@ -370,6 +370,28 @@ fn weights_that_are_used_twice_are_one_object() {
     assert_eq!(found, expected);
 }
 
+/// Any format of a layer that only a second output needs would keep the first one.
+#[test]
+fn layers_of_other_outputs_are_left_alone() {
+    let mut net = Builder::new("two", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), 8.into()]);
+    let mut head = |name: &str| {
+        let weight = net.weight(name, &[8, 4], Fill::lecun(8)).unwrap();
+        let y = net.node("MatMul", &[&x, &weight], &[]).unwrap();
+        net.node("Sigmoid", &[&y], &[]).unwrap()
+    };
+    let (first, second) = (head("first.weight"), head("second.weight"));
+    net.output("a", &first).unwrap();
+    net.output("b", &second).unwrap();
+    let model = net.finish();
+    let fed = fed(&[8], CorrectnessRule::Agreement(Agreement::Top));
+    let graph = GraphEvaluator::new(&model, fed, sets()).unwrap();
+    let names: Vec<String> = graph.profile().into_iter().map(|layer| layer.name).collect();
+    assert_eq!(names, ["first"]);
+    let search = ScaledSearch::new(&model, &["int8".parse().unwrap()]).unwrap();
+    assert_eq!(search.objects(), ["first.weight"]);
+}
+
 #[test]
 fn a_graph_is_tuned() {
     let model = residual(2).unwrap();

@@ -83,7 +83,7 @@ impl ScaledSearch {
         let constants = Constants::new(model);
         let version = version_of(model);
         let mut objects: Vec<ScaledObject> = Vec::new();
-        for target in 0..steps.targets.len() {
+        for target in steps.used_targets() {
             let name = format!("{}.weight", steps.targets[target].name);
             // Each use of the weights has its own scales.
             let uses = steps.uses.iter().filter(|weight_use| weight_use.target == target);
