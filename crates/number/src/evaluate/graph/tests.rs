@@ -370,6 +370,23 @@ fn weights_that_are_used_twice_are_one_object() {
     assert_eq!(found, expected);
 }
 
+/// Embedding models divide their vectors by their lengths.
+#[test]
+fn vectors_are_divided_by_their_lengths() {
+    let mut net = Builder::new("embedding", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), 2.into()]);
+    let length = net.node("ReduceL2", &[&x], &[("axes", [1].into())]).unwrap();
+    let y = net.node("Div", &[&x, &length], &[]).unwrap();
+    net.output("y", &y).unwrap();
+    let samples = GraphSamples {
+        inputs: vec![GraphInput { dims: vec![2], values: vec![3.0, -4.0, 5.0, 12.0] }],
+        lengths: None,
+        correctness: CorrectnessRule::Agreement(Agreement::Cosine(0.99)),
+    };
+    let graph = GraphEvaluator::new(&net.finish(), samples, Default::default()).unwrap();
+    assert_eq!(graph.base, [[0.6, -0.8], [5.0 / 13.0, 12.0 / 13.0]]);
+}
+
 /// Any format of a layer that only a second output needs would keep the first one.
 #[test]
 fn layers_of_other_outputs_are_left_alone() {

@@ -442,6 +442,21 @@ fn few_held_out_samples_exclude_what_fails_on_them() {
     assert_eq!((found.verdict, found.needed), (MarginVerdict::Invalid, None));
 }
 
+/// A margin is a share of the metric, and there is none of a negative one.
+#[test]
+fn a_negative_metric_is_named() {
+    let mut network = lenet();
+    network.metric.name = "likelihood".into();
+    let mut evaluate = |trials: &[Trial]| {
+        trials.iter().map(|_| Ok(Evaluation::from_accuracy(-3.4))).collect::<Vec<_>>()
+    };
+    let settings = Settings::default();
+    let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
+    let TuneEnd::Stopped(Stop::Failed(why)) = outcome.end else { panic!("it goes on") };
+    assert!(why.starts_with("the likelihood in FLOAT 32 is -3.4 on the small set"), "{why}");
+    assert!(why.ends_with("expected a number above 0"), "{why}");
+}
+
 /// A configuration that fails on held-out samples is not the answer, even if none is confirmed.
 #[test]
 fn an_undecided_answer_is_no_configuration_that_fails() {
