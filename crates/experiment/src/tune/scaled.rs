@@ -101,8 +101,8 @@ impl ScaleSearch<'_> {
             return Err(problem.into());
         }
         let held_out =
-            if is_enough { Some(self.answered(&held_out, "held-out samples")?) } else { None };
-        let (part, base) = self.answered(&searched, "samples")?;
+            if is_enough { Some(self.base_outcomes(&held_out, "held-out samples")?) } else { None };
+        let (part, base) = self.base_outcomes(&searched, "samples")?;
         let base = base.mean();
         let mut evaluations = 0;
         let mut evaluate = |choice: &[Option<ScaledFormat>]| {
@@ -132,7 +132,7 @@ impl ScaleSearch<'_> {
     }
 
     /// Returns some of the samples, and which of them FLOAT 32 answers rightly.
-    fn answered(
+    fn base_outcomes(
         &self,
         places: &[usize],
         what: &str,

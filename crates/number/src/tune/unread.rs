@@ -11,7 +11,7 @@ const FEWEST: usize = 5;
 const SHRINKS: f64 = 4.0;
 /// How often the difference of two evaluations of FLOAT(32) is no effect of formats. A search also
 /// evaluates formats that are too narrow, which lose far more.
-const NOISES: f64 = 3.0;
+const NOISE_FACTOR: f64 = 3.0;
 
 impl TuneOutcome {
     /// Returns the difference of two evaluations of FLOAT(32); 0 if they are equal.
@@ -24,7 +24,7 @@ impl TuneOutcome {
     /// of FLOAT(32) do.
     #[must_use]
     pub fn evaluations_without_effect(&self) -> Option<usize> {
-        let allowed = NOISES * self.base_difference();
+        let allowed = NOISE_FACTOR * self.base_difference();
         let mut sizes: HashMap<usize, Vec<f64>> = HashMap::new();
         for Point { subset, bits, accuracy, .. } in &self.points {
             let base = self.baselines[*subset as usize]?;

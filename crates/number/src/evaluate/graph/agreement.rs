@@ -38,7 +38,7 @@ impl Agreement {
             Self::Top => found.len() == base.len() && is_top(found, top(base)),
             Self::Cosine(least) => cosine(found, base) >= least,
             Self::Equal => found == base,
-            Self::EqualUntil(end) => until(end, found) == until(end, base),
+            Self::EqualUntil(end) => prefix(end, found) == prefix(end, base),
         }
     }
 
@@ -59,7 +59,7 @@ impl Agreement {
             Self::Top => most_frequent(answers.iter().map(|answer| top(answer))),
             Self::Equal => most_frequent(answers.iter().map(|answer| bits(answer))),
             Self::EqualUntil(end) => {
-                most_frequent(answers.iter().map(|answer| bits(until(end, answer))))
+                most_frequent(answers.iter().map(|answer| bits(prefix(end, answer))))
             }
             Self::Cosine(_) => {
                 let mean = mean_direction(answers);
@@ -71,7 +71,7 @@ impl Agreement {
 }
 
 /// Returns the numbers before the first occurrence of `end`.
-fn until(end: i64, all: &[f32]) -> &[f32] {
+fn prefix(end: i64, all: &[f32]) -> &[f32] {
     &all[..all.iter().position(|x| *x == end as f32).unwrap_or(all.len())]
 }
 
