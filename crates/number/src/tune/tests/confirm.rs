@@ -442,7 +442,7 @@ fn few_held_out_samples_exclude_what_fails_on_them() {
     assert_eq!((found.verdict, found.needed), (MarginVerdict::Invalid, None));
 }
 
-/// A margin is a share of the metric, and there is none of a negative one.
+/// A margin is a share of the metric, which a negative one does not have.
 #[test]
 fn a_negative_metric_is_named() {
     let mut network = lenet();
