@@ -172,19 +172,11 @@ impl PairedSamples {
                 end.max(count)
             ));
         }
-        let is_error = metric.direction == Direction::Lower;
-        let are_scores = [base, tuned].iter().all(|one| matches!(one, SampleOutcomes::Scores(_)));
         match (base, tuned) {
-            // A margin of an error rate is a part of the errors, not of the right answers. Errors of
-            // sentences may be 0 and 1 in FLOAT(32), and more in a configuration.
-            _ if is_error || are_scores => {
-                let [base, tuned] = [base, tuned].map(|outcomes| outcomes.scores(part.clone()));
-                match base.iter().chain(&tuned).find(|score| !score.is_finite()) {
-                    Some(score) => Err(format!("expected finite scores of samples, found {score}")),
-                    None => Ok(Self::from_scores(base, tuned, metric.direction)),
-                }
-            }
-            (SampleOutcomes::Right(base), SampleOutcomes::Right(tuned)) => {
+            // A margin of an error rate is a part of the errors, not of the right answers.
+            (SampleOutcomes::Right(base), SampleOutcomes::Right(tuned))
+                if metric.direction == Direction::Higher =>
+            {
                 let mut counts = PairedCounts::default();
                 for (base, tuned) in
                     base.as_bytes()[part.clone()].iter().zip(&tuned.as_bytes()[part])
@@ -199,7 +191,14 @@ impl PairedSamples {
                 }
                 Ok(Self::Right(counts))
             }
-            _ => Err("expected scores of samples in FLOAT 32 and in the configuration".into()),
+            // Scores may all be 0 or 1 in FLOAT(32), and have other values in a configuration.
+            _ => {
+                let [base, tuned] = [base, tuned].map(|outcomes| outcomes.scores(part.clone()));
+                match base.iter().chain(&tuned).find(|score| !score.is_finite()) {
+                    Some(score) => Err(format!("expected finite scores of samples, found {score}")),
+                    None => Ok(Self::from_scores(base, tuned, metric.direction)),
+                }
+            }
         }
     }
 
@@ -293,18 +292,17 @@ impl PairedSamples {
         holds
     }
 
-    /// Returns how many samples with the same shares of answers confirm the margin: more than these
-    /// ones if they do not. `None` if no number of them does: the loss is not below the margin.
+    /// Returns how many samples with the same shares of answers confirm the margin. `None` if no number of
+    /// them does: the loss is not below the margin.
     #[must_use]
     pub fn needed(&self, margin: f64, level: f64) -> Option<u64> {
         if self.loss() >= margin {
             return None;
         }
-        // Repeated samples without any score stay without one.
         if let Self::Scores { base, tuned, .. } = self
             && base.iter().chain(tuned).all(|score| *score == 0.0)
         {
-            return None;
+            return None; // Repeated samples without any score stay without one.
         }
         let samples = self.samples().max(1);
         let holds = |count: u64| self.scaled(count as f64 / samples as f64).confirms(margin, level);
@@ -348,9 +346,8 @@ impl PairedSamples {
 
 /// Steps of a bisection of margins.
 const STEPS: u32 = 24;
-/// Largest number of samples that is stated as needed.
+/// Largest number of samples that is stated as needed, and most scores that are repeated to find it.
 const MOST_SAMPLES: u64 = 1 << 40;
-/// Most scores that are repeated to find how many are needed.
 const MOST_SCORES: usize = 1 << 24;
 
 /// Returns the fewest samples that can confirm a margin at all: FLOAT(32) is right on each, and no
@@ -584,14 +581,20 @@ impl Fallback {
     /// Returns the level of the next test; `is_confirmed` is whether the last one confirmed.
     #[must_use]
     pub fn next_level(&mut self, is_confirmed: bool) -> f64 {
-        let own = match (self.looks, self.count) {
+        let carried = if is_confirmed { self.last } else { 0.0 };
+        self.last = carried + self.own_level(self.looks);
+        self.looks += 1;
+        self.last
+    }
+
+    /// Returns the level of a test without those that others hand on. These levels add up to the whole
+    /// one, so that statements at them hold together.
+    #[must_use]
+    pub fn own_level(&self, index: usize) -> f64 {
+        match (index, self.count) {
             (0, 1) => self.level,
             (0, _) => FIRST_SHARE * self.level,
             (_, count) => (1.0 - FIRST_SHARE) * self.level / (count - 1) as f64,
-        };
-        let carried = if is_confirmed { self.last } else { 0.0 };
-        self.looks += 1;
-        self.last = carried + own;
-        self.last
+        }
     }
 }

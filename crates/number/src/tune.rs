@@ -99,8 +99,8 @@ pub struct Settings {
     pub restarts: u32,
     /// How the answer is confirmed at the end.
     pub confirmation: ConfirmationRule,
-    /// Share of the held-out samples that have the most frequent label: the accuracy of a model that
-    /// gives each sample the same answer. `None` without labels.
+    /// Share of the held-out samples that have the most frequent label, or whose answers agree with one
+    /// answer: the accuracy of a model that gives each sample the same answer. `None` if it is unknown.
     pub constant_share: Option<f64>,
 }
 

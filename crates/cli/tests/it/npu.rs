@@ -40,6 +40,17 @@ fn a_table_that_was_printed_is_read_again() {
     assert_eq!(direct.lines().count(), 76);
 }
 
+/// Both phases of a decoder begin with the same letters.
+#[test]
+fn columns_have_the_names_of_their_networks() {
+    let folder = Folder::new();
+    let ran = folder.dyno("npu run gptj-6b-prefill gptj-6b-decode --seq 16 --passes 2").exits(0);
+    let head = ran.stdout.lines().next().unwrap();
+    assert!(head.ends_with(" gptj-6b-prefill gptj-6b-decode"), "{}", ran.stdout);
+    let row = ran.stdout.lines().nth(1).unwrap();
+    assert_eq!(row.chars().count(), head.chars().count(), "{}", ran.stdout);
+}
+
 #[test]
 fn an_npu_may_be_described() {
     let folder = Folder::new();

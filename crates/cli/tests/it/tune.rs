@@ -247,6 +247,16 @@ fn a_changed_program_is_another_job() {
     assert!(ran.stderr.contains("the journal of another job: files was"), "{}", ran.stderr);
     assert!(ran.stderr.contains("net.awk"), "{}", ran.stderr);
     folder.write("net/net.awk", NETWORK);
+    // It would read the same files in another way, or another file.
+    for (line, told) in [
+        ("radix = \"ieee\"", "radix was not set, is \"ieee\""),
+        ("config_file = \"formats.txt\"", "config_file was not set, is \"formats.txt\""),
+    ] {
+        folder.write("net/toy.toml", &format!("{line}\n{DESCRIPTOR}"));
+        let ran = folder.dyno("tune run net/toy.toml --out out --resume").exits(2);
+        assert!(ran.stderr.contains(told), "{}", ran.stderr);
+    }
+    folder.write("net/toy.toml", DESCRIPTOR);
     folder.dyno("tune run net/toy.toml --out out --resume").exits(0);
 }
 

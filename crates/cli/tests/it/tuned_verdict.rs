@@ -283,6 +283,9 @@ fn copies_with_other_labels_are_named() {
     let ran = folder.dyno("tune run net.toml --passes small --out out");
     let expected = "test.npy: sample 540 has the values of sample 7 and another label";
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    let remarks = told(&folder, "out")["remarks"].clone();
+    assert!(remarks[0].as_str().is_some_and(|first| first.contains(expected)), "{remarks}");
+    assert!(remarks.to_string().contains("configurations were evaluated"), "{remarks}");
     let ran = folder.dyno("tune run net.toml --passes small --out quiet -q");
     assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
 }

@@ -223,6 +223,15 @@ impl Engine {
         }
     }
 
+    /// Returns the share of the samples whose answers in FLOAT(32) agree with one and the same answer.
+    /// `None` with labels.
+    pub(super) fn constant_share(&self) -> Option<f64> {
+        match &self.shape {
+            Shape::Chain(_) => None,
+            Shape::Graph(graph) => graph.constant_share(),
+        }
+    }
+
     /// Returns all objects that can have a format.
     pub fn objects(&self) -> Vec<String> {
         match &self.shape {

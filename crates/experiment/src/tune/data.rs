@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use dyno_number::evaluate::Samples;
-use dyno_number::evaluate::graph::{Agreement, CorrectnessRule, GraphInput, GraphSamples};
+use dyno_number::evaluate::graph::{CorrectnessRule, GraphInput, GraphSamples};
 use dyno_number::network::{BuiltInModel, CorrectnessSource};
 use dyno_number::tune::samples::{draw, shuffle, split};
 use dyno_number::tune::{Subset, fewest_held_out};
@@ -155,25 +155,22 @@ impl Data {
         self.sets[Subset::Confirmation as usize].len()
     }
 
-    /// Returns the share of the held-out samples that have the most frequent class: that of their
-    /// labels, or that of FLOAT(32) if answers agree by class. `None` without classes or held-out
-    /// samples.
+    /// Returns the share of the held-out samples that have the most frequent label or, without labels,
+    /// whose answers in FLOAT(32) agree with one and the same answer. `None` without held-out samples.
     ///
     /// # Errors
-    /// The classes of FLOAT(32) are needed, and the engine does not support the model at `path`.
+    /// The answers of FLOAT(32) are needed, and the engine does not support the model at `path`.
     pub fn constant_share(&self, path: &Path) -> Result<Option<f64>, String> {
         let held_out = &self.sets[Subset::Confirmation as usize];
         match &self.fed.correctness {
             CorrectnessRule::Labels(labels) => {
                 Ok(most_frequent_share(held_out.iter().map(|at| labels[*at])))
             }
-            CorrectnessRule::Agreement(Agreement::Top) if !held_out.is_empty() => {
-                let all: Vec<usize> = (0..held_out.len()).collect();
-                let sets = [Vec::new(), all.clone(), Vec::new()];
-                let mut engine = Engine::new(path, subset(&self.fed, held_out), sets)?;
-                Ok(most_frequent_share(engine.predictions(&all)?.into_iter()))
+            CorrectnessRule::Agreement(_) if held_out.is_empty() => Ok(None),
+            CorrectnessRule::Agreement(_) => {
+                let sets = [Vec::new(), (0..held_out.len()).collect(), Vec::new()];
+                Engine::new(path, subset(&self.fed, held_out), sets).map(|e| e.constant_share())
             }
-            CorrectnessRule::Agreement(_) => Ok(None),
         }
     }
 
@@ -526,7 +523,7 @@ mod tests {
 
     /// A configuration that always gives the digit 3 would agree with most answers to images of a 3.
     #[test]
-    fn the_most_frequent_class_of_float32_is_known_if_answers_agree_by_class() {
+    fn the_most_frequent_answer_of_float32_is_known_if_answers_agree() {
         let folder = tempfile::tempdir().unwrap();
         let model = Perceptron::trained().to_onnx();
         std::fs::write(folder.path().join("digits.onnx"), model).unwrap();
@@ -548,6 +545,9 @@ mod tests {
         };
         assert!(of("top", Some(3)).is_some_and(|share| share > 0.8));
         assert!(of("top", None).is_some_and(|share| share < 0.2));
-        assert_eq!(of("cosine 0.9", None), None);
+        // Answers with a cosine of at least -1 are all answers, and no two answers are equal.
+        assert_eq!(of("cosine -1", None), Some(1.0));
+        assert!(of("cosine 0.99", None).is_some_and(|share| share < 0.2));
+        assert!(of("equal", None).is_some_and(|share| share < 0.05));
     }
 }

@@ -66,6 +66,8 @@ pub struct Document {
     pub provenance: Option<Provenance>,
     /// Throughput of the networks on the NPU; null without `--scenario`.
     pub scenario: Option<ScenarioReport>,
+    /// Remarks on the samples and on the result.
+    pub remarks: Vec<String>,
 }
 
 /// A value for each set of samples.
@@ -255,6 +257,7 @@ fn sets<T>(of: impl Fn(usize) -> T) -> Sets<T> {
 pub fn document(
     network: &Network,
     about: &Value,
+    remarks: &[String],
     outcome: &TuneOutcome,
     provenance: Option<&Provenance>,
     scenario: Option<&ScenarioReport>,
@@ -290,6 +293,7 @@ pub fn document(
         steps: outcome.steps.iter().map(step).collect(),
         provenance: provenance.cloned(),
         scenario: scenario.cloned(),
+        remarks: remarks.to_vec(),
     }
 }
 

@@ -96,17 +96,14 @@ impl ScaleSearch<'_> {
         let search =
             ScaledSearch::new(self.model, self.formats).map_err(|error| error.to_string())?;
         if !search.has_choice() {
-            return Err("no format of --from fits a weight of the model and is smaller".into());
+            let problem = "no format of --from fits a weight of the model and is smaller; groups and MX \
+                           formats need operators of version 21";
+            return Err(problem.into());
         }
-        if is_enough {
-            let part = subset(self.samples, &held_out);
-            let (predictions, labels) = predictions(self.model, &part)?;
-            check_chance(&predictions, labels, "held-out samples")?;
-        }
-        let part = subset(self.samples, &searched);
-        let (predictions, labels) = predictions(self.model, &part)?;
-        check_chance(&predictions, labels, "samples")?;
-        let base = right_ones(&predictions, labels).mean();
+        let held_out =
+            if is_enough { Some(self.base_outcomes(&held_out, "held-out samples")?) } else { None };
+        let (part, base) = self.base_outcomes(&searched, "samples")?;
+        let base = base.mean();
         let mut evaluations = 0;
         let mut evaluate = |choice: &[Option<ScaledFormat>]| {
             if interrupt.is_asked() {
@@ -119,8 +116,8 @@ impl ScaleSearch<'_> {
         let Some(smallest) = rungs.last() else {
             return Err("FLOAT 32 is not reproducible".into());
         };
-        let (rung, verdict) = if is_enough {
-            self.confirm(&search, &rungs, &held_out)?
+        let (rung, verdict) = if let Some((part, base)) = &held_out {
+            self.confirm(&search, &rungs, part, base)?
         } else {
             let needed = Some(fewest_held_out(self.margin)).filter(|needed| *needed < u64::MAX);
             (smallest, ScaleVerdict::Undecided { samples: different, needed })
@@ -132,6 +129,19 @@ impl ScaleSearch<'_> {
             evaluations,
             verdict,
         })
+    }
+
+    /// Returns some of the samples, and which of them FLOAT 32 answers rightly.
+    fn base_outcomes(
+        &self,
+        places: &[usize],
+        what: &str,
+    ) -> Result<(GraphSamples, SampleOutcomes), String> {
+        let part = subset(self.samples, places);
+        let (predictions, labels) = predictions(self.model, &part)?;
+        check_chance(&predictions, labels, what)?;
+        let right = right_ones(&predictions, labels);
+        Ok((part, right))
     }
 
     fn answers(
@@ -153,12 +163,13 @@ impl ScaleSearch<'_> {
         &self,
         search: &ScaledSearch,
         rungs: &'r [ScaledRung],
-        held_out: &[usize],
+        part: &GraphSamples,
+        base: &SampleOutcomes,
     ) -> Result<(&'r ScaledRung, ScaleVerdict), String> {
-        let part = subset(self.samples, held_out);
-        let (predictions, labels) = predictions(self.model, &part)?;
-        let base = right_ones(&predictions, labels);
-        let constant = most_frequent_share(labels.iter().copied());
+        let constant = match &part.correctness {
+            CorrectnessRule::Labels(labels) => most_frequent_share(labels.iter().copied()),
+            CorrectnessRule::Agreement(_) => None,
+        };
         let every = rungs.len().div_ceil(MOST_RUNGS).max(1);
         let mut tested: Vec<&ScaledRung> = rungs.iter().rev().step_by(every).collect();
         if tested.last() != rungs.first().as_ref() {
@@ -167,16 +178,17 @@ impl ScaleSearch<'_> {
         tested.reverse();
         let mut levels = Fallback::new(LEVEL, tested.len());
         let (mut is_confirmed, mut found, mut open, mut one_class) = (false, None, None, None);
-        let samples = held_out.len() as u64;
-        for rung in tested {
+        let samples = part.count() as u64;
+        for (at, rung) in tested.into_iter().enumerate() {
             let level = levels.next_level(is_confirmed);
-            let tuned = self.answers(search, &rung.choice, &part)?;
+            let tuned = self.answers(search, &rung.choice, part)?;
             let is_constant =
                 constant.is_some_and(|share| base.mean() > share && tuned.mean() <= share);
-            let paired = PairedSamples::new(&base, &tuned, 0..base.len(), &Metric::default())?;
+            let paired = PairedSamples::new(base, &tuned, 0..base.len(), &Metric::default())?;
             is_confirmed = !is_constant && paired.confirms(self.margin, level);
             if is_confirmed {
-                let proven = paired.smallest_margin(level);
+                // The choice is made by these samples, so that a smaller margin counts each test.
+                let proven = paired.smallest_margin(levels.own_level(at)).min(self.margin);
                 found = Some((rung, ScaleVerdict::Confirmed { samples, proven }));
             }
             if paired.exceeds(self.margin, LEVEL / 2.0) {

@@ -165,9 +165,12 @@ pub fn remarks(
         0 => String::new(),
         some => format!("; {some} of them were in the journal"),
     };
+    let evaluated = match small + full {
+        1 => "1 configuration was".to_owned(),
+        count => format!("{count} configurations were"),
+    };
     lines.push(format!(
-        "{} configurations were evaluated: {small} on the small set, {full} on the full one{recalled}",
-        small + full
+        "{evaluated} evaluated: {small} on the small set, {full} on the full one{recalled}"
     ));
     if let Some([first, again]) = outcome.noise.filter(|[first, again]| first != again) {
         let difference = (first - again).abs();

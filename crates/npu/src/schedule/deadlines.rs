@@ -2,6 +2,7 @@
 
 use super::layerweaver_plus::{earliest, remaining_alone};
 use super::{Scheduler, SchedulerView};
+use crate::profile::Picos;
 
 /// Earliest deadline first (EDF), block by block.
 #[derive(Clone, Debug, Default)]
@@ -52,7 +53,8 @@ impl Scheduler for Prema {
 }
 
 /// Least laxity first, among requests that can still meet their deadlines. Hopeless requests run only if there are no
-/// others, the one with the least work left first.
+/// others, the one with the least work left first. Requests without deadlines come after those that can be in time,
+/// first come, first served.
 #[derive(Clone, Debug, Default)]
 pub struct LeastLaxity;
 
@@ -61,7 +63,13 @@ impl Scheduler for LeastLaxity {
         let order = |&at: &usize| {
             let job = &view.jobs[at];
             let ends = earliest(view, job);
-            if ends <= job.due { (false, job.due - ends) } else { (true, remaining_alone(job)) }
+            let (is_late, rank) = match job.due {
+                // Without a deadline there is no laxity: more work left is no reason to be first.
+                Picos::MAX => (false, Picos::MAX),
+                due if ends <= due => (false, due - ends),
+                _ => (true, remaining_alone(job)),
+            };
+            (is_late, rank, job.arrived)
         };
         (0..view.jobs.len()).min_by_key(order).unwrap_or(0)
     }

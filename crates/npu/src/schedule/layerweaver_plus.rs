@@ -85,8 +85,11 @@ impl LayerweaverPlus {
         share_alone(job, (job.compute_left + job.fetch_left).saturating_sub(last))
     }
 
-    /// Returns whether `job` is urgent now.
+    /// Returns whether `job` is urgent now. Without a deadline it never is.
     fn is_urgent(&self, view: &SchedulerView<'_>, job: &PassJob) -> bool {
+        if job.due == Picos::MAX {
+            return false;
+        }
         let left = job.due.saturating_sub(view.now);
         match self.urgency {
             Urgency::Text => self.remaining(job) > left,

@@ -57,6 +57,21 @@ fn a_loss_at_the_margin_is_confirmed_no_more_often_than_the_level() {
     assert!(most > 0.02, "the test uses its level: {most}");
 }
 
+/// A score such as F1 may be 1 for each sample in FLOAT(32), and between 0 and 1 in a configuration.
+#[test]
+fn digits_are_compared_with_other_scores() {
+    let base = SampleOutcomes::from_right([true; 1_000]);
+    let mut scores = vec![1.0; 1_000];
+    scores[..4].fill(0.5);
+    let pair = [base, SampleOutcomes::Scores(scores)];
+    let [paired, turned] = [[0, 1], [1, 0]].map(|[a, b]| {
+        PairedSamples::new(&pair[a], &pair[b], 0..1_000, &Metric::default()).unwrap()
+    });
+    assert!((paired.loss() - 0.002).abs() < 1e-12, "{}", paired.loss());
+    assert!(paired.confirms(0.01, 0.05) && !paired.confirms(0.003, 0.05));
+    assert!(turned.loss() < 0.0);
+}
+
 /// Without any change, n samples exclude a margin m if (1 - m)^n is at most the level.
 #[test]
 fn samples_without_change_prove_what_their_number_proves() {

@@ -204,9 +204,9 @@ impl GraphEvaluator {
         self.steps.targets.iter().flat_map(target::Target::names).collect()
     }
 
-    /// Returns the layers with weights: their sizes and the largest magnitudes of weights and
-    /// inputs, the latter in FLOAT(32) on the full set. Sizes of activations are averages per
-    /// sample.
+    /// Returns the layers with weights on which the answer depends: their sizes and the largest
+    /// magnitudes of weights and inputs, the latter in FLOAT(32) on the full set. Sizes of activations
+    /// are averages per sample.
     #[must_use]
     pub fn profile(&self) -> Vec<Layer> {
         let samples = self.sets[Subset::Full as usize].len().max(1) as u64;
@@ -221,7 +221,9 @@ impl GraphEvaluator {
             macs: stats.macs.div_ceil(samples),
             kind: target.kind,
         };
-        self.steps.targets.iter().zip(&self.stats).map(layer).collect()
+        let used = self.steps.used_targets();
+        let all = self.steps.targets.iter().zip(&self.stats).enumerate();
+        all.filter(|(at, _)| used.contains(at)).map(|(_, found)| layer(found)).collect()
     }
 
     /// Returns the weights of a layer in FLOAT(32); `None` if there is no layer with this name.
@@ -310,6 +312,16 @@ impl GraphEvaluator {
     #[must_use]
     pub fn predictions(&self, samples: &[usize]) -> Vec<usize> {
         samples.iter().map(|at| class(&self.base[*at])).collect()
+    }
+
+    /// Returns the share of all samples whose answers in FLOAT(32) agree with one answer that is the same
+    /// for all of them. `None` with labels.
+    #[must_use]
+    pub fn constant_share(&self) -> Option<f64> {
+        match &self.samples.correctness {
+            CorrectnessRule::Labels(_) => None,
+            CorrectnessRule::Agreement(agreement) => agreement.constant_share(&self.base),
+        }
     }
 
     fn is_right(&self, sample: usize, answer: &[f32]) -> bool {

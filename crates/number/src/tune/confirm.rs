@@ -129,20 +129,9 @@ impl Trials<'_, '_> {
             self.confirmation = Some(undecided(margin, 0, None, problem));
             return Ok(found);
         };
-        let count = outcomes.len();
-        if (count as u64) < fewest_held_out(margin) {
-            let right = (outcomes.mean().clamp(0.0, 1.0) * count as f64) as u64;
-            let proven_margin = match self.network().metric.direction {
-                Direction::Higher => best_margin(right),
-                // The margin is a share of the errors, and a mean does not state their number.
-                Direction::Lower => f64::INFINITY,
-            };
-            self.confirmation =
-                Some(Confirmation { proven_margin, ..too_few(margin, count as u64) });
-            return Ok(found);
-        }
+        let count = outcomes.len() as u64;
         if let Some(problem) = self.doubt_held_out() {
-            self.confirmation = Some(undecided(margin, count as u64, None, &problem));
+            self.confirmation = Some(undecided(margin, count, None, &problem));
             return Ok(found);
         }
         let mut rungs = self.rungs(&found)?;
@@ -156,13 +145,32 @@ impl Trials<'_, '_> {
             let level = levels.next_level(is_confirmed);
             looks.push(self.look(rung, &outcomes, extremes, level)?);
         }
-        let answer = self.conclude(found, &rungs, looks, count as u64);
+        let answer = self.conclude(found, &rungs, looks, count);
+        if count < fewest_held_out(margin) {
+            self.state_too_few(&outcomes);
+        }
         if let Some(problem) = self.doubt_results(&rungs)
             && let Some(earlier) = self.confirmation.take()
         {
             self.confirmation = Some(earlier.without_statement(&problem));
         }
         Ok(answer)
+    }
+
+    /// States how many samples are needed, unless even these few prove that each configuration loses
+    /// more than the margin.
+    fn state_too_few(&mut self, base: &SampleOutcomes) {
+        let undecided =
+            self.confirmation.take_if(|found| found.verdict == MarginVerdict::Undecided);
+        let Some(Confirmation { margin, looks, .. }) = undecided else { return };
+        let count = base.len() as u64;
+        let right = (base.mean().clamp(0.0, 1.0) * count as f64) as u64;
+        let proven_margin = match self.network().metric.direction {
+            Direction::Higher => best_margin(right),
+            // The margin is a share of the errors, and a mean does not state their number.
+            Direction::Lower => f64::INFINITY,
+        };
+        self.confirmation = Some(Confirmation { proven_margin, looks, ..too_few(margin, count) });
     }
 
     /// Returns why the results on the held-out samples prove nothing.
@@ -188,16 +196,17 @@ impl Trials<'_, '_> {
         ))
     }
 
-    /// Returns the share of the most frequent class if a configuration is right no more often than
-    /// it on the held-out samples, although FLOAT(32) is.
+    /// Returns the share of the most frequent class, or of the answers that agree with one answer, if
+    /// a configuration is right no more often than it on the held-out samples, although FLOAT(32) is.
     fn share_of_constant(&self, assignment: &Assignment) -> Option<f64> {
         let right = |assignment: &Assignment| {
             let known = self.known(Subset::Confirmation, assignment)?;
             known.outcomes.as_ref().map(SampleOutcomes::mean)
         };
         let share = self.settings.constant_share?;
-        let is_constant = right(&self.network().base())? > share && right(assignment)? <= share;
-        is_constant.then_some(share)
+        // If all samples have one answer, no configuration can be right more often.
+        let knows_more = share >= 1.0 || right(&self.network().base())? > share;
+        (knows_more && right(assignment)? <= share).then_some(share)
     }
 
     /// Returns ratios of the metric to the mean of the samples, in FLOAT(32) and in a configuration,
@@ -273,14 +282,11 @@ impl Trials<'_, '_> {
     /// are evaluated before the first is judged.
     fn extremes(&mut self, rungs: &[TuneAnswer], base: &SampleOutcomes) -> Result<[f64; 2], Stop> {
         let [mut least, mut most] = base.extremes();
-        let is_error = self.network().metric.direction == Direction::Lower;
-        if is_error || matches!(base, SampleOutcomes::Scores(_)) {
-            let all: Vec<Assignment> = rungs.iter().map(|rung| rung.assignment.clone()).collect();
-            self.ask(Subset::Confirmation, &all, None)?;
-            for outcomes in all.iter().filter_map(|assignment| self.outcomes_of(assignment)) {
-                let [low, high] = outcomes.extremes();
-                (least, most) = (least.min(low), most.max(high));
-            }
+        let all: Vec<Assignment> = rungs.iter().map(|rung| rung.assignment.clone()).collect();
+        self.ask(Subset::Confirmation, &all, None)?;
+        for outcomes in all.iter().filter_map(|assignment| self.outcomes_of(assignment)) {
+            let [low, high] = outcomes.extremes();
+            (least, most) = (least.min(low), most.max(high));
         }
         Ok([least, most])
     }
@@ -310,7 +316,8 @@ impl Trials<'_, '_> {
         let paired = PairedSamples::new(base, &tuned, 0..base.len(), &self.network().metric)
             .map_err(Stop::Failed)?
             .with_extremes(extremes);
-        let is_within = !is_failed && paired.confirms(margin, level);
+        let is_enough = paired.samples() >= fewest_held_out(margin);
+        let is_within = !is_failed && is_enough && paired.confirms(margin, level);
         let constant = self.share_of_constant(&rung.assignment).filter(|_| is_within);
         let is_confirmed = is_within && constant.is_none();
         let changed = match &paired {
@@ -364,8 +371,13 @@ impl Trials<'_, '_> {
             (None, None) => (MarginVerdict::Invalid, looks.len().checked_sub(1)),
         };
         let answer = at.map_or(found, |at| rungs[at].clone());
-        let proven_margin =
-            at.map_or(f64::INFINITY, |at| looks[at].1.smallest_margin(looks[at].0.level));
+        // The answer is chosen by these samples, so that a smaller margin counts each look.
+        let levels = Fallback::new(LEVEL, looks.len());
+        let proven = |at: usize| looks[at].1.smallest_margin(levels.own_level(at));
+        let proven_margin = match (verdict, at.map_or(f64::INFINITY, proven)) {
+            (MarginVerdict::Valid, proven) => proven.min(margin),
+            (_, proven) => proven,
+        };
         // The fewest samples that would confirm this answer, if its shares stay.
         let undecided = at.filter(|_| verdict == MarginVerdict::Undecided).map(|at| &looks[at]);
         let needed = undecided.and_then(|(look, paired)| paired.needed(margin, look.level));
@@ -428,12 +440,12 @@ fn percent(share: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Returns why a configuration is no answer, although it loses little: it may always give the most
-/// frequent class, whose share of the samples this is.
+/// Returns why a configuration is no answer, although it loses little: it may give each sample the same
+/// answer, which is right for this share of them.
 fn of_constant(share: f64) -> String {
     format!(
-        "the configuration is right no more often than one that gives each sample the most frequent \
-         class ({} %)",
+        "the configuration is right no more often than one that gives each sample the same answer or \
+         the most frequent class ({} %)",
         percent(share)
     )
 }

@@ -96,9 +96,11 @@ impl<'a, 'e> Trials<'a, 'e> {
         let raw = network.metric.signed(accuracy);
         let is_error = network.metric.direction == Direction::Lower;
         if raw < 0.0 || raw == 0.0 && !is_error {
-            let what = if is_error { "error" } else { "accuracy" };
+            let (what, least) =
+                (&network.metric.name, if is_error { "0 or more" } else { "above 0" });
             return Err(Stop::Failed(format!(
-                "the {what} in FLOAT 32 is {raw} on the {subset} set: nothing can be kept of it"
+                "the {what} in FLOAT 32 is {raw} on the {subset} set: nothing can be kept of it, because the \
+                 margin is a share of it; expected a number {least}"
             )));
         }
         let threshold = network.metric.signed(network.metric.limit(raw, network.error_margin));

@@ -9,17 +9,27 @@ const FEWEST: usize = 5;
 /// The smallest configuration is smaller than the largest by at least this factor. FLOAT(32) may well
 /// have the metric of 16 bits, but hardly that of all formats of 8 bits and fewer.
 const SHRINKS: f64 = 4.0;
+/// How often the difference of two evaluations of FLOAT(32) is no effect of formats. A search also
+/// evaluates formats that are too narrow, which lose far more.
+const NOISE_FACTOR: f64 = 3.0;
 
 impl TuneOutcome {
-    /// Returns the number of evaluations if each has exactly the metric of FLOAT(32) although the
-    /// formats shrink from 32 bits to few; `None` otherwise.
+    /// Returns the difference of two evaluations of FLOAT(32); 0 if they are equal.
+    fn base_difference(&self) -> f64 {
+        self.noise.map_or(0.0, |[first, again]| (first - again).abs())
+    }
+
+    /// Returns the number of evaluations if each has the metric of FLOAT(32) although the formats shrink
+    /// from 32 bits to few; `None` otherwise. The metrics are equal, or differ by little more than those
+    /// of FLOAT(32) do.
     #[must_use]
     pub fn evaluations_without_effect(&self) -> Option<usize> {
+        let allowed = NOISE_FACTOR * self.base_difference();
         let mut sizes: HashMap<usize, Vec<f64>> = HashMap::new();
         for Point { subset, bits, accuracy, .. } in &self.points {
             let base = self.baselines[*subset as usize]?;
-            // Bit-equal: even robust networks change a little.
-            if accuracy.to_bits() != base.accuracy.to_bits() {
+            // Without noise bit-equal: even robust networks change a little.
+            if (accuracy - base.accuracy).abs() > allowed {
                 return None;
             }
             sizes.entry(*subset as usize).or_default().push(*bits);
@@ -36,9 +46,14 @@ impl TuneOutcome {
     /// them, such as `the program`.
     pub fn doubt_reader(&mut self, reader: &str, margin: f64) {
         let Some(count) = self.evaluations_without_effect() else { return };
+        let equal = if self.base_difference() > 0.0 {
+            "differ from FLOAT 32 by no more than it may differ from itself"
+        } else {
+            "have exactly the result of FLOAT 32"
+        };
         let problem = format!(
-            "all {count} evaluations have exactly the result of FLOAT 32, from 32 bits to few; \
-             {reader} does not seem to read {{config}}, the file with the formats"
+            "all {count} evaluations {equal}, from 32 bits to few; {reader} does not seem to read \
+             {{config}}, the file with the formats"
         );
         self.confirmation = Some(match self.confirmation.take() {
             Some(earlier) => earlier.without_statement(&problem),
@@ -72,6 +87,23 @@ mod tests {
         let confirmation = found.confirmation.expect("a verdict");
         assert_eq!(confirmation.verdict, MarginVerdict::Undecided);
         assert!(confirmation.problem.contains("does not seem to read {config}"));
+    }
+
+    /// Results that vary by chance hide formats that have no effect, but not formats that have one.
+    #[test]
+    fn noise_is_no_effect_of_formats() {
+        let noisy = |trial: &Trial| 0.98 + 0.002 * (trial.number % 3) as f64;
+        let mut found = outcome(noisy, None);
+        assert!(found.base_difference() > 0.0);
+        assert!(found.evaluations_without_effect().is_some());
+        found.doubt_reader("the program", 0.01);
+        let problem = found.confirmation.expect("a verdict").problem;
+        assert!(problem.contains("than it may differ from itself, from 32"), "{problem}");
+        let read = |trial: &Trial| {
+            let is_least = trial.assignment.formats().iter().any(|format| format.bits() < 4);
+            0.98 + 0.002 * (trial.number % 3) as f64 - if is_least { 0.1 } else { 0.0 }
+        };
+        assert_eq!(outcome(read, None).evaluations_without_effect(), None);
     }
 
     /// Equal answers prove a margin only if the formats had an effect.

@@ -182,8 +182,9 @@ fn table(plan: &DeploymentPlan, simulations: &[Simulation]) -> String {
         "{:20} {:>7} {:>9} {:>7} {:>9} {:>7} {:>8}",
         "scheduler", "STP", "of bound", "ANTT", "slowest", "PEs", "memory"
     );
-    for name in names {
-        let _ = write!(text, " {:>8}", dyno_results::units::shortened(name, 8));
+    let widths: Vec<usize> = names.iter().map(|name| name.chars().count().clamp(8, 20)).collect();
+    for (name, &width) in names.iter().zip(&widths) {
+        let _ = write!(text, " {:>width$}", dyno_results::units::shortened(name, width));
     }
     text.push('\n');
     for one in simulations {
@@ -199,8 +200,8 @@ fn table(plan: &DeploymentPlan, simulations: &[Simulation]) -> String {
             100.0 * pes,
             100.0 * memory,
         );
-        for stream in 0..names.len() {
-            let _ = write!(text, " {:>8.3}", streams.share(stream, passes));
+        for (stream, &width) in widths.iter().enumerate() {
+            let _ = write!(text, " {:>width$.3}", streams.share(stream, passes));
         }
         text.push('\n');
     }

@@ -43,7 +43,13 @@ impl Profile {
     /// # Errors
     /// An unreadable file, or a model that the engine does not support.
     pub fn execute(self) -> Result<Exit, Failure> {
-        let layers = self.profile()?;
+        let (layers, unused) = self.profile()?;
+        if !unused.is_empty() {
+            let names = unused.join(", ");
+            output::say(format_args!(
+                "warning: left out: {names}, because the first output does not depend on it"
+            ));
+        }
         let known: Vec<&str> = layers.iter().map(|layer| layer.name.as_str()).collect();
         if let Some(unknown) = self.layers.iter().find(|name| !known.contains(&name.as_str())) {
             let problem = format!("the model has no layer {unknown}");
@@ -63,7 +69,8 @@ impl Profile {
         output::print(descriptor(&name, &wanted)).map(|()| Exit::Valid)
     }
 
-    fn profile(&self) -> Result<Vec<Layer>, Failure> {
+    /// Returns the layers, and the names of those on which the first output does not depend.
+    fn profile(&self) -> Result<(Vec<Layer>, Vec<String>), Failure> {
         // The answers do not matter, because no accuracy is computed.
         let agreement = CorrectnessRule::Agreement(Agreement::Equal);
         let mut fed =
@@ -74,7 +81,12 @@ impl Profile {
         }
         let sets = [Vec::new(), (0..count).collect(), Vec::new()];
         let mut engine = Engine::new(&self.model, fed, sets).map_err(Failure::usage)?;
-        engine.profile().map_err(Failure::usage)
+        let layers = engine.profile().map_err(Failure::usage)?;
+        let objects = engine.objects();
+        let names = objects.iter().filter_map(|object| object.strip_suffix(".weight"));
+        let unused = names.filter(|name| layers.iter().all(|layer| layer.name != *name));
+        let unused = unused.map(str::to_owned).collect();
+        Ok((layers, unused))
     }
 }
 

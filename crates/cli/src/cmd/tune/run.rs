@@ -11,25 +11,24 @@ use std::sync::Arc;
 use clap::{ArgGroup, Args, ValueEnum};
 use dyno_experiment::tune::{
     CalibrationSplit, ClosedRules, Data, Engine, HeldOut, Program, Provenance, Runs, Scenario,
-    ScenarioReport, Target, TrialPolicy, best_file, document, program, remarks,
+    ScenarioReport, Target, TrialPolicy, program,
 };
 use dyno_experiment::{Failure, Interrupt};
 use dyno_number::network::{BuiltInModel, ExternalProgram};
 use dyno_number::tune::{
     self, BiasRule, Confirmation, ConfirmationRule, Evaluation, Journal, JournalError, Passes,
-    Progress, Settings, Stop, Subset, Trial, TuneEnd, TuneOutcome,
+    Progress, Settings, Stop, Subset, Trial,
 };
 use dyno_number::{Algorithm, Network, Objective};
-use dyno_results::write::{pretty, replace};
 use serde_json::Value;
 
 use self::confirm::Confirm;
-use self::results::{ConfigurationWriter, display_path, exit};
+use self::results::{ConfigurationWriter, TuneReport};
 use self::scenario::WantedObjective;
 use super::NetworkArgs;
 use crate::cmd::keys::one_of;
+use crate::interrupt;
 use crate::tune_line::Line;
-use crate::{interrupt, render};
 
 use crate::exit::Exit;
 use crate::output;
@@ -258,8 +257,10 @@ impl Run {
             scenario,
         };
         match elsewhere {
-            Some(answers) => self.tune(job, answers),
-            None => self.tune(job, &mut |trials, interrupt| program.evaluate(trials, interrupt)),
+            Some(answers) => self.tune(job, &[], answers),
+            None => {
+                self.tune(job, &[], &mut |trials, interrupt| program.evaluate(trials, interrupt))
+            }
         }
     }
 
@@ -290,7 +291,8 @@ impl Run {
         let mut data = Data::read(built_in, home, split, part).map_err(Failure::usage)?;
         let share = data.constant_share(&home.join(&built_in.model));
         settings.constant_share = share.map_err(Failure::usage)?;
-        for remark in data.remarks.iter().filter(|_| !self.quiet) {
+        let warnings = std::mem::take(&mut data.remarks);
+        for remark in warnings.iter().filter(|_| !self.quiet) {
             output::say(format_args!("warning: {remark}"));
         }
         let mut too_few = None;
@@ -307,7 +309,7 @@ impl Run {
             let folder = &folder;
             let job =
                 Job { network, settings, folder, about, provenance, journal, too_few, scenario };
-            return self.tune(job, answers);
+            return self.tune(job, &warnings, answers);
         }
         if let Some(system) = &built_in.system {
             let folder = self.folder(network)?;
@@ -322,7 +324,8 @@ impl Run {
             let folder = &folder;
             let job =
                 Job { network, settings, folder, about, provenance, journal, too_few, scenario };
-            return self.tune(job, &mut |trials, interrupt| runs.evaluate(trials, interrupt));
+            return self
+                .tune(job, &warnings, &mut |trials, interrupt| runs.evaluate(trials, interrupt));
         }
         let shared = self.shared(built_in, home, &data)?;
         let engine = Engine::open(network, built_in, home, data).map_err(Failure::usage)?;
@@ -332,10 +335,16 @@ impl Run {
         engine.recall(&journal);
         let folder = &folder;
         let job = Job { network, settings, folder, about, provenance, journal, too_few, scenario };
-        self.tune(job, &mut |trials, interrupt| engine.evaluate(trials, interrupt))
+        self.tune(job, &warnings, &mut |trials, interrupt| engine.evaluate(trials, interrupt))
     }
 
-    fn tune(&self, job: Job<'_>, answers: &mut Answers<'_>) -> Result<Exit, Failure> {
+    /// Tunes a network, and writes the results with warnings about its samples.
+    fn tune(
+        &self,
+        job: Job<'_>,
+        warnings: &[String],
+        answers: &mut Answers<'_>,
+    ) -> Result<Exit, Failure> {
         let Job { network, settings, folder, about, provenance, journal, too_few, scenario } = job;
         let interrupt = interrupt::listen()
             .map_err(|error| Failure::set_up(format!("cannot listen to Ctrl-C: {error}")))?;
@@ -369,6 +378,7 @@ impl Run {
         let report = TuneReport {
             network,
             about: &about,
+            warnings,
             outcome: &outcome,
             provenance: provenance.as_ref(),
             scenario: scenario.as_ref(),
@@ -494,65 +504,6 @@ impl Run {
         let (calibration, validation) = (home.join(calibration), home.join(validation));
         Provenance::new(&calibration, &validation, split).map(Some).map_err(Failure::usage)
     }
-
-    /// Writes and prints the results.
-    fn write_results(&self, folder: &Path, report: &TuneReport<'_>) -> Result<Exit, Failure> {
-        let TuneReport { network, about, outcome, provenance, scenario } = *report;
-        let document = document(network, about, outcome, provenance, scenario);
-        let page = crate::pages::html_of_tuning(&crate::pages::Tuning {
-            network,
-            outcome,
-            about,
-            provenance,
-            remarks: &remarks(network, outcome, provenance),
-            descriptor: &self.described.descriptor.display().to_string(),
-            folder: &display_path(folder),
-            scenario,
-        });
-        let mut files = vec![("tune.json", pretty(&document)), (dyno_report::FILE, page)];
-        files.extend(outcome.answer.as_ref().map(|answer| (OPT_CONF, best_file(network, answer))));
-        let mut failures = Vec::new();
-        for (name, text) in &files {
-            let path = folder.join(name);
-            if let Err(error) = replace(&path, text) {
-                failures.push(format!("cannot write {}: {error}", path.display()));
-                // The answer must not be lost even if other files are.
-                if *name == OPT_CONF {
-                    output::say(format_args!("the answer, which cannot be written:\n{text}"));
-                }
-            }
-        }
-        if let Some((why, journal)) = &outcome.journal_problem {
-            let lines = journal.lines().filter(|line| !line.is_empty()).count();
-            failures.push(format!(
-                "cannot write {}: {why}; {lines} evaluations are not in it",
-                folder.join(JOURNAL).display()
-            ));
-        }
-        if self.json {
-            output::print(pretty(&document))?;
-        } else if !self.quiet {
-            output::show(render::tune::summary(
-                network,
-                outcome,
-                provenance,
-                scenario,
-                &display_path(folder),
-            ))?;
-        }
-        if let TuneEnd::Stopped(Stop::Failed(why)) = &outcome.end {
-            return Err(Failure::aborted(why).hint(
-                "fix the cause, then use --resume: what was evaluated is kept; a changed \
-                     program needs a new job (--out DIR)",
-            ));
-        }
-        if failures.is_empty() {
-            Ok(exit(network, outcome))
-        } else {
-            Err(Failure::set_up(failures.join("; "))
-                .hint("make room on the disk; --resume makes the rest again"))
-        }
-    }
 }
 
 /// A network with the folder and journal of its job.
@@ -571,15 +522,6 @@ struct Job<'a> {
 
 /// Evaluates trials and returns a result for each.
 pub type Answers<'a> = dyn FnMut(&[Trial], &Interrupt) -> Vec<Result<Evaluation, Stop>> + 'a;
-
-/// Contents of the results.
-struct TuneReport<'a> {
-    network: &'a Network,
-    about: &'a Value,
-    outcome: &'a TuneOutcome,
-    provenance: Option<&'a Provenance>,
-    scenario: Option<&'a ScenarioReport>,
-}
 
 fn open_journal(path: &Path, about: &Value) -> Result<Journal, Failure> {
     let problem = |error: &JournalError| format!("cannot use {}: {error}", path.display());

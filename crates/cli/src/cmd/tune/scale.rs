@@ -72,7 +72,7 @@ const AFTER_HELP: &str = "\
 Formats are int8, int4, uint8 and uint4 with a scale for each :tensor, :channel or group of 16 to 256
 inputs, such as int4:32 (uint8 and uint4 have zero points), and mxfp8-e4m3, mxfp8-e5m2, mxfp6-e3m2,
 mxfp6-e2m3, mxfp4, mxint8 and nvfp4. Bits include scales and zero points. Runtimes and dyno tune read
-the file; runtimes need operators of version 21 for groups.
+the file. Groups, MX formats and nvfp4 need a model with operators of version 21.
 With --inputs and --labels, a search moves each object to smaller formats while the accuracy stays,
 and confirms the choice on held-out samples. Exit code 1 if it is not confirmed, or nothing smaller was
 found.

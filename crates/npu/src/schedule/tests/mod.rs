@@ -126,6 +126,18 @@ fn hopeless_requests_go_first_by_the_thesis_rule_and_last_by_laxity() {
     assert_eq!(one_hopeless(&mut BalancedScheduler::new(&passes)), 1);
 }
 
+/// Without deadlines there is no laxity, so the stream with the most work left has no precedence.
+#[test]
+fn without_deadlines_least_laxity_is_first_come_first_served() {
+    let passes = passes(&[profile(&[(100, 10), (100, 10)]), profile(&[(1, 10)])], 1_000);
+    let [laxity, due] = ["least-laxity", "earliest-due"].map(|name| {
+        let spec: SchedulerSpec = name.parse().expect("it is one");
+        simulate(&passes, limits(1_000), spec.make(&passes).as_mut(), 10_000)
+    });
+    assert_eq!(laxity, due);
+    assert!(laxity.streams.iter().all(|stream| stream.passes > 10), "{laxity:?}");
+}
+
 #[test]
 fn every_scheduler_has_a_name_and_serves_all_requests() {
     let profiles =

@@ -71,7 +71,10 @@ proptest! {
             let both = ["layerweaver", "layerweaver+"].map(|name| result(&format!("{name}:ties={ties}")));
             prop_assert_eq!(&both[0], &both[1]);
         }
-        prop_assert_eq!(result("layerweaver+"), result("layerweaver"));
+        for urgent in ["text", "printed", "precise", "laxity"] {
+            let spec = format!("layerweaver+:urgent={urgent}");
+            prop_assert_eq!(result(&spec), result("layerweaver"), "{}", spec);
+        }
     }
 }
 

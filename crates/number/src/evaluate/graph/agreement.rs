@@ -1,5 +1,6 @@
 //! Agreement of an answer with that in FLOAT(32).
 
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -37,13 +38,66 @@ impl Agreement {
             Self::Top => found.len() == base.len() && is_top(found, top(base)),
             Self::Cosine(least) => cosine(found, base) >= least,
             Self::Equal => found == base,
-            Self::EqualUntil(end) => {
-                let end =
-                    |all: &[f32]| all.iter().position(|x| *x == end as f32).unwrap_or(all.len());
-                found[..end(found)] == base[..end(base)]
-            }
+            Self::EqualUntil(end) => prefix(end, found) == prefix(end, base),
         }
     }
+
+    /// Returns the fewest numbers of an answer about which the agreement states anything: the largest of
+    /// one number is always the first, and its cosine knows only its sign.
+    pub(super) fn fewest_numbers(self) -> usize {
+        match self {
+            Self::Top | Self::Cosine(_) => 2,
+            Self::Equal | Self::EqualUntil(_) => 0,
+        }
+    }
+
+    /// Returns the share of these answers that agree with a single answer to all samples: the most
+    /// frequent one or, for cosines, their mean direction. `None` without answers.
+    pub(super) fn constant_share(self, answers: &[Vec<f32>]) -> Option<f64> {
+        let count = answers.len();
+        let most = match self {
+            Self::Top => most_frequent(answers.iter().map(|answer| top(answer))),
+            Self::Equal => most_frequent(answers.iter().map(|answer| bits(answer))),
+            Self::EqualUntil(end) => {
+                most_frequent(answers.iter().map(|answer| bits(prefix(end, answer))))
+            }
+            Self::Cosine(_) => {
+                let mean = mean_direction(answers);
+                answers.iter().filter(|answer| self.holds(&mean, answer)).count()
+            }
+        };
+        (count > 0).then(|| most as f64 / count as f64)
+    }
+}
+
+/// Returns the numbers before the first occurrence of `end`.
+fn prefix(end: i64, all: &[f32]) -> &[f32] {
+    &all[..all.iter().position(|x| *x == end as f32).unwrap_or(all.len())]
+}
+
+/// Returns numbers as keys. Both zeros are equal.
+fn bits(all: &[f32]) -> Vec<u32> {
+    all.iter().map(|x| (x + 0.0).to_bits()).collect()
+}
+
+/// Returns how often the most frequent of some keys occurs.
+fn most_frequent<K: std::hash::Hash + Eq>(keys: impl Iterator<Item = K>) -> usize {
+    let mut counts: HashMap<K, usize> = HashMap::new();
+    keys.for_each(|key| *counts.entry(key).or_default() += 1);
+    counts.into_values().max().unwrap_or(0)
+}
+
+/// Returns the mean of answers of length 1.
+fn mean_direction(answers: &[Vec<f32>]) -> Vec<f32> {
+    let longest = answers.iter().map(Vec::len).max().unwrap_or(0);
+    let mut sum = vec![0.0_f64; longest];
+    for answer in answers {
+        let size = answer.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+        if size > 0.0 {
+            sum.iter_mut().zip(answer).for_each(|(sum, x)| *sum += f64::from(*x) / size);
+        }
+    }
+    sum.into_iter().map(|x| (x / answers.len() as f64) as f32).collect()
 }
 
 fn cosine(a: &[f32], b: &[f32]) -> f64 {
@@ -92,6 +146,24 @@ impl fmt::Display for Agreement {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Embeddings of texts often have a large part in common, which any constant has as well.
+    #[test]
+    fn the_share_of_a_single_answer_is_known() {
+        let share = |text: &str, answers: &[Vec<f32>]| {
+            text.parse::<Agreement>().expect(text).constant_share(answers)
+        };
+        let answers =
+            [[9.0, 1.0], [9.0, -1.0], [8.0, 0.0], [0.0, 5.0]].map(|answer| answer.to_vec());
+        assert_eq!(share("top", &answers), Some(0.75));
+        assert_eq!(share("cosine 0.9", &answers), Some(0.75));
+        assert_eq!(share("cosine 0.99999", &answers), Some(0.0));
+        assert_eq!(share("equal", &answers), Some(0.25));
+        assert_eq!(share("equal until 9", &answers), Some(0.5));
+        assert_eq!(share("top", &[]), None);
+        let numbers = |text: &str| text.parse::<Agreement>().expect(text).fewest_numbers();
+        assert_eq!(["top", "cosine 0.9", "equal"].map(numbers), [2, 2, 0]);
+    }
 
     #[test]
     fn answers_agree() {

@@ -76,6 +76,13 @@ const ARITHMETIC: [&str; 10] =
 /// Operators whose output has the numbers of their first input, each once.
 pub(super) const MOVES: [&str; 5] = ["Transpose", "Identity", "Reshape", "Squeeze", "Unsqueeze"];
 
+impl Steps {
+    /// Returns the targets on which the answer depends. Another output may depend on further ones.
+    pub fn used_targets(&self) -> BTreeSet<usize> {
+        self.steps.iter().flat_map(|step| step.targets.iter().copied()).collect()
+    }
+}
+
 /// Reads the steps of a model on which its first output depends.
 pub(super) fn steps(model: &Model) -> Result<Steps, EvaluateError> {
     let inferred = infer(model, &BTreeMap::new());

@@ -92,10 +92,10 @@ impl GraphSamples {
         }
     }
 
-    /// Checks the labels against the answers.
+    /// Checks the labels, or the agreement, against the answers.
     ///
     /// # Errors
-    /// A label is not an index of an answer.
+    /// A label is not an index of an answer, or answers have too few numbers for the agreement.
     pub(super) fn check_answers(&self, answers: &[Vec<f32>]) -> Result<(), EvaluateError> {
         let wrong =
             |expected: String, found: String| Err(EvaluateError::Samples { expected, found });
@@ -103,7 +103,24 @@ impl GraphSamples {
         if let Some(at) = answers.iter().position(is_nan) {
             return wrong("numbers as answers in FLOAT 32".into(), format!("NaN for sample {at}"));
         }
-        let CorrectnessRule::Labels(labels) = &self.correctness else { return Ok(()) };
+        let labels = match &self.correctness {
+            CorrectnessRule::Labels(labels) => labels,
+            CorrectnessRule::Agreement(agreement) => {
+                let least = agreement.fewest_numbers();
+                return match answers.iter().position(|answer| answer.len() < least) {
+                    Some(at) => wrong(
+                        format!(
+                            "answers of {least} numbers or more for the agreement `{agreement}`"
+                        ),
+                        format!(
+                            "{} for sample {at}; use `agreement = \"equal\"` or a program, `cmd_fullset`",
+                            answers[at].len()
+                        ),
+                    ),
+                    None => Ok(()),
+                };
+            }
+        };
         if labels.len() != answers.len() {
             return wrong(
                 format!("a label for each of {} samples", answers.len()),

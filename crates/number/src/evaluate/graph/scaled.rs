@@ -397,14 +397,15 @@ impl ScaledWeights {
         }
     }
 
-    /// Rejects codes of FP8 with blocks for operators that do not have them.
+    /// Rejects groups for operators that do not have them: no runtime reads such a file.
     fn if_expressible(self, version: i64) -> Result<Self, String> {
-        if self.float.is_none() || version >= 21 {
+        if self.block == 0 || version >= 21 {
             return Ok(self);
         }
         Err(format!(
-            "has blocks of FP8, which need operators of version 21; the model has version {version}. \
-             onnx.version_converter.convert_version(model, 21) raises it"
+            "has groups of {}, which need operators of version 21; the model has version {version}. \
+             onnx.version_converter.convert_version(model, 21) raises it",
+            self.block
         ))
     }
 
@@ -523,8 +524,7 @@ impl ScaledWeights {
             attributes.push(("block_size".into(), (self.block as i64).into()));
         }
         let version = version_of(made);
-        let is_standard =
-            version >= 21 || version >= 13 && self.block == 0 && !is_half && self.bits < 16;
+        let is_standard = version >= 21 || version >= 13 && !is_half && self.bits < 16;
         let domain = if is_standard { "" } else { "com.microsoft" };
         if !is_standard && made.operator_sets.iter().all(|(known, _)| known != domain) {
             made.operator_sets.push((domain.into(), 1));

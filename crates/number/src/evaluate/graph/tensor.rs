@@ -206,7 +206,7 @@ impl Tensor {
         picked.with_dims(dims)
     }
 
-    /// Reduces axes to their sum, mean or maximum. An empty list stands for all axes.
+    /// Reduces axes to their sum, mean, maximum or length. An empty list stands for all axes.
     pub fn reduced(&self, axes: &[usize], keeps: bool, how: Reduction) -> Result<Self, Mismatch> {
         let rank = self.dims.len();
         let is_reduced = |axis: &usize| axes.is_empty() || axes.contains(axis);
@@ -224,6 +224,7 @@ impl Tensor {
             Reduction::Sum => row.iter().sum(),
             Reduction::Mean => row.iter().sum::<f32>() / count as f32,
             Reduction::Max => row.iter().copied().fold(f32::NEG_INFINITY, greater),
+            Reduction::Length => row.iter().map(|x| x * x).sum::<f32>().sqrt(),
         });
         let values = values.collect();
         let dims = (0..rank).filter_map(|axis| match (is_reduced(&axis), keeps) {
@@ -267,6 +268,8 @@ pub(super) enum Reduction {
     Sum,
     Mean,
     Max,
+    /// The root of the sum of the squares.
+    Length,
 }
 
 /// Converts an index that may be counted from the end; `None` if it is out of range.
@@ -363,6 +366,9 @@ mod tests {
         assert_eq!((&joined.dims[..], joined.values[6]), (&[2, 6, 2][..], 0.0));
         let mean = x.reduced(&[0, 2], true, Reduction::Mean).unwrap();
         assert_eq!((&mean.dims[..], &mean.values[..]), (&[1, 3, 1][..], &[3.5, 5.5, 7.5][..]));
+        let sides = Tensor::new(vec![2, 2], vec![3.0, -4.0, -5.0, 12.0]);
+        let lengths = sides.reduced(&[1], false, Reduction::Length).unwrap();
+        assert_eq!((&lengths.dims[..], &lengths.values[..]), (&[2][..], &[5.0, 13.0][..]));
     }
 
     #[test]

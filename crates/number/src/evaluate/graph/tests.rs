@@ -370,6 +370,45 @@ fn weights_that_are_used_twice_are_one_object() {
     assert_eq!(found, expected);
 }
 
+/// Embedding models divide their vectors by their lengths.
+#[test]
+fn vectors_are_divided_by_their_lengths() {
+    let mut net = Builder::new("embedding", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), 2.into()]);
+    let length = net.node("ReduceL2", &[&x], &[("axes", [1].into())]).unwrap();
+    let y = net.node("Div", &[&x, &length], &[]).unwrap();
+    net.output("y", &y).unwrap();
+    let samples = GraphSamples {
+        inputs: vec![GraphInput { dims: vec![2], values: vec![3.0, -4.0, 5.0, 12.0] }],
+        lengths: None,
+        correctness: CorrectnessRule::Agreement(Agreement::Cosine(0.99)),
+    };
+    let graph = GraphEvaluator::new(&net.finish(), samples, Default::default()).unwrap();
+    assert_eq!(graph.base, [[0.6, -0.8], [5.0 / 13.0, 12.0 / 13.0]]);
+}
+
+/// Any format of a layer that only a second output needs would keep the first one.
+#[test]
+fn layers_of_other_outputs_are_left_alone() {
+    let mut net = Builder::new("two", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), 8.into()]);
+    let mut head = |name: &str| {
+        let weight = net.weight(name, &[8, 4], Fill::lecun(8)).unwrap();
+        let y = net.node("MatMul", &[&x, &weight], &[]).unwrap();
+        net.node("Sigmoid", &[&y], &[]).unwrap()
+    };
+    let (first, second) = (head("first.weight"), head("second.weight"));
+    net.output("a", &first).unwrap();
+    net.output("b", &second).unwrap();
+    let model = net.finish();
+    let fed = fed(&[8], CorrectnessRule::Agreement(Agreement::Top));
+    let graph = GraphEvaluator::new(&model, fed, sets()).unwrap();
+    let names: Vec<String> = graph.profile().into_iter().map(|layer| layer.name).collect();
+    assert_eq!(names, ["first"]);
+    let search = ScaledSearch::new(&model, &["int8".parse().unwrap()]).unwrap();
+    assert_eq!(search.objects(), ["first.weight"]);
+}
+
 #[test]
 fn a_graph_is_tuned() {
     let model = residual(2).unwrap();
@@ -416,6 +455,17 @@ fn what_cannot_be_done_is_told() {
         refused("Relu", &[4], one(CorrectnessRule::Labels(vec![0, 4]))),
         "expected labels below 4, the outputs of the model, found 4 for sample 1"
     );
+    // The largest of one number is always the first, and its cosine knows only the sign.
+    for agreement in [Agreement::Top, Agreement::Cosine(0.99)] {
+        let single = GraphSamples {
+            inputs: vec![GraphInput { dims: vec![1], values: vec![1.0, 2.0] }],
+            lengths: None,
+            correctness: CorrectnessRule::Agreement(agreement),
+        };
+        let told = refused("Relu", &[1], single);
+        assert!(told.starts_with("expected answers of 2 numbers or more"), "{told}");
+        assert!(told.contains("found 1 for sample 0; use `agreement = \"equal\"`"), "{told}");
+    }
     let lengths = GraphSamples { lengths: Some(vec![1, 9]), ..one(labels(2)) };
     assert_eq!(refused("Relu", &[4], lengths), "expected lengths from 1 to 4, found 9");
     let none = GraphSamples { inputs: Vec::new(), lengths: None, correctness: labels(0) };

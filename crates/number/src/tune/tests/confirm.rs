@@ -167,6 +167,30 @@ fn without_enough_samples_nothing_is_confirmed() {
     assert!((367..=375).contains(&found.needed.unwrap()), "{:?}", found.needed);
 }
 
+/// The answer is one of several that the held-out samples could choose, so what they prove beside the
+/// margin is proven for all of them: without changes, 1 - own level^(1/samples).
+#[test]
+fn what_is_proven_counts_each_look() {
+    let mut network = lenet();
+    network.error_margin = 0.05;
+    let mut evaluate = |trials: &[Trial]| {
+        let outcomes = Some(SampleOutcomes::from_right([true; 400]));
+        let one = |_: &Trial| {
+            Ok(Evaluation { outcomes: outcomes.clone(), ..Evaluation::from_accuracy(1.0) })
+        };
+        trials.iter().map(one).collect()
+    };
+    let settings = Settings { confirmation: ConfirmationRule::Margin, ..Settings::default() };
+    let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
+    let found = outcome.confirmation.unwrap();
+    let count = found.looks.len();
+    assert_eq!((found.verdict, found.answer), (MarginVerdict::Valid, Some(count - 1)));
+    assert!(count > 2, "{count}");
+    let own = 0.025 / (count - 1) as f64;
+    let expected = 1.0 - own.powf(1.0 / 400.0);
+    assert!((found.proven_margin / expected - 1.0).abs() < 0.05, "{}", found.proven_margin);
+}
+
 /// A program that gives held-out samples the results of the search has read the same samples.
 #[test]
 fn samples_of_the_search_confirm_nothing() {
@@ -343,6 +367,9 @@ fn the_most_frequent_class_alone_is_no_answer() {
     // A network that is less accurate than that knows something else.
     let (found, least) = confirmed(0.02, Some(0.985), 6);
     assert_eq!((found.verdict, least), (MarginVerdict::Valid, 2));
+    // If all samples have one class, nothing shows that a configuration knows more than it.
+    let (found, _) = confirmed(0.02, Some(1.0), 6);
+    assert_eq!(found.verdict, MarginVerdict::Undecided);
     // Too few samples for a margin of 1.05 % are the only reason then.
     let (found, _) = confirmed(0.0105, Some(0.985), 32);
     assert_eq!((found.verdict, found.problem.as_str()), (MarginVerdict::Undecided, ""));
@@ -383,6 +410,51 @@ fn an_answer_that_fails_on_held_out_samples_is_widened() {
         let levels: f64 = found.looks.iter().map(|look| look.level).fold(0.0, f64::max);
         assert!(levels <= 0.05 && !found.looks.last().unwrap().is_confirmed);
     }
+}
+
+/// Samples that are too few to prove a margin still exclude configurations that certainly lose more.
+#[test]
+fn few_held_out_samples_exclude_what_fails_on_them() {
+    let answer = |needed: u32| {
+        let mut network = lenet();
+        network.error_margin = 0.01;
+        let mut evaluate = |trials: &[Trial]| {
+            let one = |trial: &Trial| {
+                let least = trial.assignment.formats().iter().map(|f| f.bits()).min().unwrap_or(32);
+                let is_sound = trial.subset != Subset::Confirmation || least >= needed;
+                let outcomes = SampleOutcomes::from_right((0..60).map(|at| is_sound || at % 2 > 0));
+                let share = outcomes.mean();
+                Ok(Evaluation { outcomes: Some(outcomes), ..Evaluation::from_accuracy(share) })
+            };
+            trials.iter().map(one).collect()
+        };
+        let settings = Settings { confirmation: ConfirmationRule::Margin, ..Settings::default() };
+        let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
+        let formats = outcome.answer.unwrap().assignment.formats().to_vec();
+        (outcome.confirmation.unwrap(), formats.iter().map(|format| format.bits()).min().unwrap())
+    };
+    let (found, least) = answer(3);
+    assert_eq!((found.verdict, least), (MarginVerdict::Undecided, 3));
+    assert!((367..=375).contains(&found.needed.unwrap()), "{:?}", found.needed);
+    assert!(!found.looks.is_empty() && found.looks.iter().all(|look| !look.is_confirmed));
+    // Each configuration breaks half of the answers.
+    let (found, _) = answer(32);
+    assert_eq!((found.verdict, found.needed), (MarginVerdict::Invalid, None));
+}
+
+/// A margin is a share of the metric, which a negative one does not have.
+#[test]
+fn a_negative_metric_is_named() {
+    let mut network = lenet();
+    network.metric.name = "likelihood".into();
+    let mut evaluate = |trials: &[Trial]| {
+        trials.iter().map(|_| Ok(Evaluation::from_accuracy(-3.4))).collect::<Vec<_>>()
+    };
+    let settings = Settings::default();
+    let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
+    let TuneEnd::Stopped(Stop::Failed(why)) = outcome.end else { panic!("it goes on") };
+    assert!(why.starts_with("the likelihood in FLOAT 32 is -3.4 on the small set"), "{why}");
+    assert!(why.ends_with("expected a number above 0"), "{why}");
 }
 
 /// A configuration that fails on held-out samples is not the answer, even if none is confirmed.

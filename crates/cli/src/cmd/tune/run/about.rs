@@ -4,9 +4,9 @@ use std::path::Path;
 
 use dyno_experiment::Failure;
 use dyno_experiment::tune::{CalibrationSplit, Provenance, hashes, program_hashes};
-use dyno_number::Network;
 use dyno_number::network::{BuiltInModel, CorrectnessSource, ExternalProgram};
 use dyno_number::tune::{self, ConfirmationRule, Settings};
+use dyno_number::{Network, Radix};
 use serde_json::Value;
 
 use super::Run;
@@ -58,6 +58,11 @@ pub(super) fn about(
     about["get_result_regex"] = external.result.clone().into();
     about["get_latency_regex"] = external.latency.clone().into();
     about["get_sample_regex"] = external.sample.clone().into();
+    // Jobs with the default are as those of earlier versions.
+    if external.radix != Radix::default() {
+        about["radix"] = format!("{:?}", external.radix).to_lowercase().into();
+    }
+    about["config_file"] = external.config_file.clone().into();
     about["files"] = program_hashes(external, home).map_err(Failure::usage)?;
     about["samples"] = sets_of(provenance);
     Ok(about)

@@ -2,17 +2,96 @@
 
 use std::path::{Path, PathBuf};
 
-use dyno_experiment::tune::best_file;
+use dyno_experiment::Failure;
+use dyno_experiment::tune::{Provenance, ScenarioReport, best_file, document, remarks};
 use dyno_number::tune::{MarginVerdict, Progress, Speedup, Stop, TuneEnd, TuneOutcome};
 use dyno_number::{Network, Objective};
-use dyno_results::write::replace;
+use dyno_results::write::{pretty, replace};
+use serde_json::Value;
 
-use super::OPT_CONF;
+use super::{JOURNAL, OPT_CONF, Run};
 use crate::exit::Exit;
-use crate::output;
+use crate::{output, render};
+
+/// Contents of the results.
+pub(super) struct TuneReport<'a> {
+    pub network: &'a Network,
+    pub about: &'a Value,
+    /// Warnings about the samples.
+    pub warnings: &'a [String],
+    pub outcome: &'a TuneOutcome,
+    pub provenance: Option<&'a Provenance>,
+    pub scenario: Option<&'a ScenarioReport>,
+}
+
+impl Run {
+    /// Writes and prints the results.
+    pub(super) fn write_results(
+        &self,
+        folder: &Path,
+        report: &TuneReport<'_>,
+    ) -> Result<Exit, Failure> {
+        let TuneReport { network, about, warnings, outcome, provenance, scenario } = *report;
+        let remarks = [warnings, &remarks(network, outcome, provenance)[..]].concat();
+        let document = document(network, about, &remarks, outcome, provenance, scenario);
+        let page = crate::pages::html_of_tuning(&crate::pages::Tuning {
+            network,
+            outcome,
+            about,
+            provenance,
+            remarks: &remarks,
+            descriptor: &self.described.descriptor.display().to_string(),
+            folder: &display_path(folder),
+            scenario,
+        });
+        let mut files = vec![("tune.json", pretty(&document)), (dyno_report::FILE, page)];
+        files.extend(outcome.answer.as_ref().map(|answer| (OPT_CONF, best_file(network, answer))));
+        let mut failures = Vec::new();
+        for (name, text) in &files {
+            let path = folder.join(name);
+            if let Err(error) = replace(&path, text) {
+                failures.push(format!("cannot write {}: {error}", path.display()));
+                // The answer must not be lost even if other files are.
+                if *name == OPT_CONF {
+                    output::say(format_args!("the answer, which cannot be written:\n{text}"));
+                }
+            }
+        }
+        if let Some((why, journal)) = &outcome.journal_problem {
+            let lines = journal.lines().filter(|line| !line.is_empty()).count();
+            failures.push(format!(
+                "cannot write {}: {why}; {lines} evaluations are not in it",
+                folder.join(JOURNAL).display()
+            ));
+        }
+        if self.json {
+            output::print(pretty(&document))?;
+        } else if !self.quiet {
+            output::show(render::tune::summary(
+                network,
+                outcome,
+                provenance,
+                scenario,
+                &display_path(folder),
+            ))?;
+        }
+        if let TuneEnd::Stopped(Stop::Failed(why)) = &outcome.end {
+            return Err(Failure::aborted(why).hint(
+                "fix the cause, then use --resume: what was evaluated is kept; a changed \
+                     program needs a new job (--out DIR)",
+            ));
+        }
+        if failures.is_empty() {
+            Ok(exit(network, outcome))
+        } else {
+            Err(Failure::set_up(failures.join("; "))
+                .hint("make room on the disk; --resume makes the rest again"))
+        }
+    }
+}
 
 /// Returns the exit code of a job.
-pub(super) fn exit(network: &Network, outcome: &TuneOutcome) -> Exit {
+fn exit(network: &Network, outcome: &TuneOutcome) -> Exit {
     let is_smaller = is_smaller(network, outcome);
     let is_confirmed = match (&outcome.confirmation, outcome.confirmed, outcome.baselines[2]) {
         (Some(confirmation), ..) => confirmation.verdict == MarginVerdict::Valid,

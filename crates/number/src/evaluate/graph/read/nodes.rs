@@ -48,11 +48,12 @@ impl<'a> Reader<'a> {
                 let epsilon = float(node, "epsilon", 1e-5);
                 self.plain(node, Op::Normalise { axis: axis(-1), epsilon })
             }
-            "ReduceMean" | "ReduceSum" | "ReduceMax" => {
+            "ReduceMean" | "ReduceSum" | "ReduceMax" | "ReduceL2" => {
                 let how = match node.op.as_str() {
                     "ReduceMean" => Reduction::Mean,
                     "ReduceSum" => Reduction::Sum,
-                    _ => Reduction::Max,
+                    "ReduceMax" => Reduction::Max,
+                    _ => Reduction::Length,
                 };
                 let keeps = node.int("keepdims", 1) != 0;
                 let spares_empty = node.int("noop_with_empty_axes", 0) != 0;

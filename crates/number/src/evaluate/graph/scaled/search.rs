@@ -83,11 +83,11 @@ impl ScaledSearch {
         let constants = Constants::new(model);
         let version = version_of(model);
         let mut objects: Vec<ScaledObject> = Vec::new();
-        for target in 0..steps.targets.len() {
+        for target in steps.used_targets() {
             let name = format!("{}.weight", steps.targets[target].name);
             // Each use of the weights has its own scales.
             let uses = steps.uses.iter().filter(|weight_use| weight_use.target == target);
-            let mut options = vec![ScaledOption { format: None, bits: 0, error: 0.0 }];
+            let mut base = ScaledOption { format: None, bits: 0, error: 0.0 };
             let mut all =
                 formats.iter().map(|format| (*format, Some((0, 0.0)))).collect::<Vec<_>>();
             for weight_use in uses {
@@ -96,7 +96,7 @@ impl ScaledSearch {
                     .get(&node.inputs[weight_use.input])
                     .and_then(|constant| Some((constant.floats()?, constant.shape)));
                 let Some((numbers, shape)) = found else { continue };
-                options[0].bits += 32 * numbers.len() as u64;
+                base.bits += 32 * numbers.len() as u64;
                 let axes = Axes::new(node, weight_use.input, shape.len());
                 for (format, sums) in &mut all {
                     let scaled = ScaledWeights::new(&numbers, &shape, axes, *format);
@@ -107,14 +107,16 @@ impl ScaledSearch {
                     });
                 }
             }
-            if options[0].bits == 0 {
+            if base.bits == 0 {
                 continue;
             }
-            options.extend(all.into_iter().filter_map(|(format, sums)| {
-                let (bits, error) = sums?;
+            let smaller = all.into_iter().filter_map(|(format, sums)| {
+                let (bits, error) = sums.filter(|(bits, _)| *bits < base.bits)?;
                 Some(ScaledOption { format: Some(format), bits, error })
-            }));
-            objects.push(ScaledObject { name, options: undominated(options) });
+            });
+            // FLOAT(32) stays even if a smaller format has the weights exactly.
+            let options = [vec![base], undominated(smaller.collect())].concat();
+            objects.push(ScaledObject { name, options });
         }
         Ok(Self { objects })
     }

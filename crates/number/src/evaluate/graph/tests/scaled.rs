@@ -124,6 +124,15 @@ fn weights_of_mxfp8_are_numbers_of_fp8() {
     let old = ScaledModel::new(&product(17), &[("fc.weight".into(), format)], false);
     let problem = old.unwrap_err().to_string();
     assert!(problem.contains("need operators of version 21"), "{problem}");
+    // No runtime reads groups of integers in such a file either, and a search does not choose them.
+    for name in ["int4:32", "mxfp4", "mxint8", "nvfp4"] {
+        let format: ScaledFormat = name.parse().unwrap();
+        let old = ScaledModel::new(&product(17), &[("fc.weight".into(), format)], false);
+        let problem = old.unwrap_err().to_string();
+        assert!(problem.contains("need operators of version 21"), "{name}: {problem}");
+        assert!(!ScaledSearch::new(&product(17), &[format]).unwrap().has_choice(), "{name}");
+        assert!(ScaledSearch::new(&product(21), &[format]).unwrap().has_choice(), "{name}");
+    }
 }
 
 /// A scale of the whole tensor.
@@ -178,6 +187,20 @@ fn a_search_moves_objects_to_smaller_formats_while_the_accuracy_stays() {
     // Without a choice that passes there is no answer.
     let nothing = search.run(0.85, &mut |_| Ok::<f64, QdqError>(0.1)).unwrap();
     assert!(nothing.is_empty());
+}
+
+/// Weights that a small format has exactly are compared with FLOAT(32) as all others.
+#[test]
+fn weights_that_a_format_has_exactly_become_smaller() {
+    let mut model = product(21);
+    let weights: Vec<f32> = (0..ROWS * COLUMNS).map(|at| (at % 3) as f32 - 1.0).collect();
+    let tensor = model.tensors.iter_mut().find(|tensor| tensor.name == "fc.weight").unwrap();
+    *tensor = dyno_onnx::Tensor::from_f32("fc.weight", &[ROWS, COLUMNS], &weights);
+    let search = ScaledSearch::new(&model, &["int4:tensor".parse().unwrap()]).unwrap();
+    assert!(search.has_choice());
+    assert_eq!(search.base_bits(), 32 * (ROWS * COLUMNS) as u64);
+    let found = search.run(0.85, &mut |_| Ok::<f64, QdqError>(0.9)).unwrap();
+    assert_eq!(found.last().unwrap().bits, 4 * (ROWS * COLUMNS) as u64 + 32);
 }
 
 #[test]
