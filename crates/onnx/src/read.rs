@@ -177,12 +177,19 @@ impl Tensor {
                 return Err(std::io::Error::other("expected a regular file"));
             }
             let mut file = std::fs::File::open(path)?;
+            let found = file.metadata()?.len().saturating_sub(*offset);
+            if found < *length {
+                let why = format!("expected {length} bytes from {offset} on, found {found}");
+                return Err(std::io::Error::other(why));
+            }
             file.seek(SeekFrom::Start(*offset))?;
             let mut bytes = Vec::new();
+            // A sparse file has any length.
+            let all = usize::try_from(*length).unwrap_or(usize::MAX);
+            bytes.try_reserve_exact(all).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
             file.take(*length).read_to_end(&mut bytes)?;
-            if (bytes.len() as u64) < *length {
-                let found = format!("{length} bytes from {offset} on, found {}", bytes.len());
-                return Err(std::io::Error::other(format!("expected {found}")));
+            if bytes.len() < all {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
             }
             Ok(bytes)
         };

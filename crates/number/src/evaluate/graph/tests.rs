@@ -270,14 +270,14 @@ proptest! {
             let subset = if is_small { Subset::Small } else { Subset::Full };
             let assignment = assigned(&slow.objects(), &formats);
             let mut trial = Trial { number: 1, subset, assignment, decides: None };
-            let expected = slow.evaluate(&trial).unwrap();
+            let expected = slow.evaluate(&trial, &|| false).unwrap();
             prop_assert!(!expected.is_bound);
-            prop_assert_eq!(&fast.evaluate(&trial).unwrap(), &expected);
+            prop_assert_eq!(&fast.evaluate(&trial, &|| false).unwrap(), &expected);
             trial.decides = Some(decides);
-            let found = fast.evaluate(&trial).unwrap();
+            let found = fast.evaluate(&trial, &|| false).unwrap();
             if expected.accuracy < decides {
                 prop_assert!(found.is_bound && found.accuracy < decides && found.accuracy >= expected.accuracy);
-                prop_assert_eq!(&slow.evaluate(&trial).unwrap(), &found);
+                prop_assert_eq!(&slow.evaluate(&trial, &|| false).unwrap(), &found);
             } else {
                 prop_assert_eq!(&found, &expected);
             }
@@ -332,7 +332,7 @@ fn what_is_kept_is_used() {
     .unwrap();
     let assignment = assigned(&graph.objects(), &[8]);
     let trial = Trial { number: 1, subset: Subset::Full, assignment, decides: None };
-    graph.evaluate(&trial).unwrap();
+    graph.evaluate(&trial, &|| false).unwrap();
     let blocks = graph.samples.blocks(&graph.sets[1], BLOCK);
     let caches = graph.caches_for(&trial, blocks.len());
     let prepared = graph.prepared(&trial.assignment).unwrap();
@@ -376,8 +376,9 @@ fn a_graph_is_tuned() {
     let fed = fed(&[3, 7, 6], CorrectnessRule::Agreement(Agreement::Top));
     let mut graph = GraphEvaluator::new(&model, fed, sets()).unwrap();
     let network = tuned(&graph);
-    let mut evaluate =
-        |trials: &[Trial]| trials.iter().map(|trial| graph.evaluate(trial)).collect::<Vec<_>>();
+    let mut evaluate = |trials: &[Trial]| {
+        trials.iter().map(|trial| graph.evaluate(trial, &|| false)).collect::<Vec<_>>()
+    };
     let outcome =
         tune::tune(&network, &Settings::default(), Journal::disabled(), &mut evaluate, &mut |_| ());
     assert_eq!(outcome.noise, Some([1.0, 1.0]), "FLOAT(32) agrees with itself");
