@@ -235,6 +235,21 @@ fn labels_of_quantised_trials_are_those_of_the_reference() {
     }
 }
 
+/// An interrupted evaluation has no result, and leaves nothing behind that changes later ones.
+#[test]
+fn an_evaluation_is_interrupted() {
+    let model = network(4, 5).unwrap();
+    let [mut evaluator, mut other] = [(); 2].map(|()| evaluator(&model, 4));
+    let network = tuned(&mut evaluator);
+    let trial = trial(&network, &[8, 16, 24, 32, 9, 17, 25, 33], Subset::Full);
+    for blocks in [0, 1] {
+        let looks = AtomicUsize::new(0);
+        let is_asked = || looks.fetch_add(1, Ordering::Relaxed) >= blocks;
+        assert_eq!(evaluator.evaluate(&trial, &is_asked), Err(Stop::Interrupted));
+    }
+    assert_eq!(evaluator.evaluate(&trial, &|| false), other.evaluate(&trial, &|| false));
+}
+
 #[test]
 fn a_network_is_profiled_and_tuned() {
     let model = network(4, 3).unwrap();

@@ -321,6 +321,23 @@ fn a_model_of_one_sample_gets_one_at_a_time() {
     }
 }
 
+/// An interrupted evaluation has no result, and leaves nothing behind that changes later ones.
+#[test]
+fn an_evaluation_is_interrupted() {
+    let model = residual(3).unwrap();
+    let fed = fed(&[3, 7, 6], CorrectnessRule::Agreement(Agreement::Top));
+    let [mut graph, mut other] =
+        [fed.clone(), fed].map(|fed| GraphEvaluator::new(&model, fed, sets()).unwrap());
+    let assignment = assigned(&graph.objects(), &[8]);
+    let trial = Trial { number: 1, subset: Subset::Full, assignment, decides: None };
+    for blocks in [0, 1] {
+        let looks = AtomicUsize::new(0);
+        let is_asked = || looks.fetch_add(1, Ordering::Relaxed) >= blocks;
+        assert_eq!(graph.evaluate(&trial, &is_asked), Err(Stop::Interrupted));
+    }
+    assert_eq!(graph.evaluate(&trial, &|| false), other.evaluate(&trial, &|| false));
+}
+
 #[test]
 fn what_is_kept_is_used() {
     let model = residual(3).unwrap();
