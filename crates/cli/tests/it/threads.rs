@@ -76,11 +76,10 @@ fn a_simulation_without_further_threads_has_the_same_result() {
     let sweep = "npu sweep IC BB --mapping kcpx+1:128 --passes 20 --rows seq=8..64:x2 --json \
                  --no-progress";
     let expected = folder.dyno(sweep).exits(0);
-    for most in 1..=2 {
-        let Some(alone) = with_processes(&folder, most, sweep) else {
-            eprintln!("skipped: this process cannot become another user");
-            return;
-        };
-        assert_eq!(alone.exits(0).stdout, expected.stdout, "{most}");
-    }
+    // The second thread is that of the signals.
+    let Some(alone) = with_processes(&folder, 2, sweep) else {
+        eprintln!("skipped: this process cannot become another user");
+        return;
+    };
+    assert_eq!(alone.exits(0).stdout, expected.stdout);
 }
