@@ -21,6 +21,9 @@ static LAST_ACTION: OnceLock<fn()> = OnceLock::new();
 unsafe extern "C" {
     /// Registers a function that `exit` calls.
     fn atexit(function: extern "C" fn()) -> c_int;
+    /// Registers a function that `quick_exit` calls.
+    #[cfg(target_os = "linux")]
+    fn at_quick_exit(function: extern "C" fn()) -> c_int;
     /// Ends the process without calling such functions.
     fn _exit(code: c_int) -> !;
 }
@@ -33,9 +36,14 @@ impl ExitWatch {
     pub fn begin(library: &Path) -> Self {
         static REGISTERED: Once = Once::new();
         FIRST.get_or_init(|| library.to_path_buf());
-        // SAFETY: the function has the type that the C standard requires, and stays in the program.
-        // If there is no room for it, `exit` is not noticed, as without this module.
-        REGISTERED.call_once(|| _ = unsafe { atexit(at_exit) });
+        REGISTERED.call_once(|| {
+            // SAFETY: the function has the type that the C standard requires, and stays in the
+            // program. If there is no room for it, `exit` is not noticed, as without this module.
+            let _ = unsafe { atexit(at_exit) };
+            #[cfg(target_os = "linux")]
+            // SAFETY: as for `atexit`.
+            let _ = unsafe { at_quick_exit(at_exit) };
+        });
         OPEN.fetch_add(1, Ordering::SeqCst);
         Self(())
     }
