@@ -58,7 +58,8 @@ pub struct Limits {
     pub connections: usize,
     /// Maximum bytes of a body, before and after decompression.
     pub body: usize,
-    /// Bytes of memory for the contents of all requests. The first 64 KiB of each are not counted.
+    /// Bytes of memory for the contents of all requests. The first 64 KiB of each are not counted, of as
+    /// many requests as connections are permitted.
     pub memory: usize,
     /// Time limit of a request, from its head to its answer, and of a write to a client that does not
     /// read.
