@@ -157,8 +157,11 @@ fn a_plug_in_that_calls_exit_does_not_choose_the_exit_code() {
     if !test_engine(&folder) {
         return;
     }
-    let functions: &[&str] =
-        if cfg!(target_os = "linux") { &["exit", "quick_exit"] } else { &["exit"] };
+    let functions: &[&str] = if cfg!(all(target_os = "linux", target_env = "gnu")) {
+        &["exit", "quick_exit", "_exit"]
+    } else {
+        &["exit"]
+    };
     for function in functions {
         let run = format!("run --system plugin:./test.so,{function} {QUICK}");
         let ran = folder.dyno(&run).exits(4);
