@@ -12,7 +12,7 @@ use crate::probe::npy;
 use crate::program::Folder;
 
 /// Whether a tool is installed; says so where it is not.
-fn has(tool: &str, argument: &str) -> bool {
+pub fn has(tool: &str, argument: &str) -> bool {
     let runs = Command::new(tool).arg(argument).output();
     let is_there = runs.is_ok_and(|output| output.status.success());
     if !is_there {
