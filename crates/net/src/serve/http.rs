@@ -244,7 +244,9 @@ async fn infer_model(
     let decoder = Decoder {
         coding,
         // Numbers of two bytes become eight, twice.
-        growth: Box::new(move |body| head_length.unwrap_or(body.len()).saturating_mul(8)),
+        growth: Box::new(move |body| {
+            head_length.map_or(body.len(), |length| length.min(body.len())).saturating_mul(8)
+        }),
         parse: Box::new(move |body| InferRequest::from_http(&name, &version, &body, head_length)),
         size: request_size,
     };
