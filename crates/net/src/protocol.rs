@@ -82,6 +82,10 @@ pub trait Reader: Send {
     fn entry(&self) -> Option<Entry> {
         None
     }
+    /// Returns how many bytes of the answer are kept until its end.
+    fn held(&self) -> usize {
+        0
+    }
     /// Returns the effort of the next call, in bytes of JSON that take as long to parse. The client
     /// makes calls of much effort on another thread than the one that reads sockets.
     fn effort(&self, next: ReaderCall) -> usize {

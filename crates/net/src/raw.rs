@@ -257,6 +257,10 @@ impl Reader for WholeReader {
         Ok(ReadProgress::default())
     }
 
+    fn held(&self) -> usize {
+        self.body.len()
+    }
+
     fn effort(&self, next: ReaderCall) -> usize {
         match next {
             ReaderCall::Data(bytes) => bytes / COPIED_PER_PARSED,

@@ -205,6 +205,10 @@ impl Reader for HttpReader {
         Ok(ReadProgress::default())
     }
 
+    fn held(&self) -> usize {
+        self.body.len()
+    }
+
     fn effort(&self, next: ReaderCall) -> usize {
         match next {
             ReaderCall::Data(bytes) => bytes / COPIED_PER_PARSED,
@@ -313,6 +317,10 @@ impl Reader for GrpcReader {
             is_done: false,
             has_more: false,
         })
+    }
+
+    fn held(&self) -> usize {
+        self.messages.left() + self.data.len()
     }
 
     /// The call that completes a message reads all of it.

@@ -493,6 +493,10 @@ impl Reader for AnswerReader {
         })
     }
 
+    fn held(&self) -> usize {
+        self.body.len()
+    }
+
     fn effort(&self, next: ReaderCall) -> usize {
         let is_stream = self.form() == Form::Stream;
         let is_tokenized = self.tokenizer.is_some() && !self.builder.has_usage();
