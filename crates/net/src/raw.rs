@@ -261,6 +261,10 @@ impl Reader for WholeReader {
         self.body.len()
     }
 
+    fn free(&mut self) {
+        self.body = Vec::new();
+    }
+
     fn effort(&self, next: ReaderCall) -> usize {
         match next {
             ReaderCall::Data(bytes) => bytes / COPIED_PER_PARSED,

@@ -273,6 +273,14 @@ impl PendingAnswer {
                 carrier.failed(self.job, &self.responder, &failed, ended_at);
             }
         }
+        self.into_reader()
+    }
+
+    /// Returns the reader, without the memory of a large answer.
+    fn into_reader(mut self) -> Box<dyn Reader> {
+        if self.held.is_counted() {
+            self.reader.free();
+        }
         self.reader
     }
 
@@ -290,7 +298,7 @@ impl PendingAnswer {
         let requested_wait = self.requested_wait;
         let failed = FailedAttempt { trouble, is_heard, requested_wait };
         carrier.failed(self.job, &self.responder, &failed, at);
-        self.reader
+        self.into_reader()
     }
 }
 

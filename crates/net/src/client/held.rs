@@ -49,6 +49,11 @@ impl HeldBytes {
         Err(Trouble::new(Kind::Malformed, words))
     }
 
+    /// Returns whether the answer has more bytes than those that are not counted.
+    pub fn is_counted(&self) -> bool {
+        self.0 > 0
+    }
+
     fn shrink(&mut self, bytes: usize) {
         if bytes < self.0 {
             ALL.fetch_sub(self.0 - bytes, Ordering::Relaxed);
@@ -94,6 +99,7 @@ mod tests {
         let refused = large.resize_within(FREE + 1, || 0).unwrap_err();
         assert!(refused.words.contains("hold more than 0 bytes"), "{}", refused.words);
         assert_eq!((small.0, large.0), (0, 1));
+        assert!(large.is_counted() && !small.is_counted());
         large.resize_within(10, || 0).unwrap();
         assert_eq!(large.0, 0);
         // Other tests may hold some bytes as well.

@@ -209,6 +209,10 @@ impl Reader for HttpReader {
         self.body.len()
     }
 
+    fn free(&mut self) {
+        (self.body, self.data) = (BytesMut::new(), Bytes::new());
+    }
+
     fn effort(&self, next: ReaderCall) -> usize {
         match next {
             ReaderCall::Data(bytes) => bytes / COPIED_PER_PARSED,
@@ -321,6 +325,10 @@ impl Reader for GrpcReader {
 
     fn held(&self) -> usize {
         self.messages.left() + self.data.len()
+    }
+
+    fn free(&mut self) {
+        (self.messages, self.data) = (Deframer::default(), BytesMut::new());
     }
 
     /// The call that completes a message reads all of it.

@@ -497,6 +497,10 @@ impl Reader for AnswerReader {
         self.body.len()
     }
 
+    fn free(&mut self) {
+        self.body = Vec::new();
+    }
+
     fn effort(&self, next: ReaderCall) -> usize {
         let is_stream = self.form() == Form::Stream;
         let is_tokenized = self.tokenizer.is_some() && !self.builder.has_usage();
