@@ -82,7 +82,7 @@ pub trait Reader: Send {
     fn entry(&self) -> Option<Entry> {
         None
     }
-    /// Returns how many bytes of the answer are kept until its end.
+    /// Returns the memory for bytes of the answer that are kept until its end.
     fn held(&self) -> usize {
         0
     }

@@ -258,7 +258,7 @@ impl Reader for WholeReader {
     }
 
     fn held(&self) -> usize {
-        self.body.len()
+        self.body.capacity()
     }
 
     fn free(&mut self) {

@@ -10,7 +10,7 @@ use crate::trouble::{Kind, Trouble};
 /// Bytes of an answer that are not counted. Most answers have fewer.
 const FREE: usize = 1 << 20;
 
-/// Memory of a machine that does not state it, in bytes.
+/// Memory if the system does not state it, in bytes.
 const UNKNOWN: usize = 16 << 30;
 
 /// Bytes of all answers that this process reads.
@@ -43,7 +43,7 @@ impl HeldBytes {
             return Ok(());
         }
         let words = format!(
-            "the answers in progress hold more than {most} bytes, half of the memory of this machine; \
+            "the answers in progress hold more than {most} bytes, half of the memory of this process; \
              lower the load, or let the server send shorter answers"
         );
         Err(Trouble::new(Kind::Malformed, words))
@@ -76,7 +76,9 @@ fn most() -> usize {
         // Of a container; `max` if it has no limit.
         let container = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
         let container = container.and_then(|text| text.trim().parse().ok());
-        machine.into_iter().chain(container).min().unwrap_or(UNKNOWN) / 2
+        let process = fs::read_to_string("/proc/self/limits").ok();
+        let process = process.and_then(|text| address_space(&text));
+        machine.into_iter().chain(container).chain(process).min().unwrap_or(UNKNOWN) / 2
     })
 }
 
@@ -85,6 +87,12 @@ fn total(text: &str) -> Option<usize> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     let kib: usize = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
+}
+
+/// Returns the limit of `ulimit -v` that `/proc/self/limits` states, in bytes.
+fn address_space(text: &str) -> Option<usize> {
+    let line = text.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -111,6 +119,11 @@ mod tests {
     fn the_memory_of_a_machine_is_read() {
         assert_eq!(total("MemTotal:       24605496 kB\nMemFree: 1 kB\n"), Some(24_605_496 << 10));
         assert_eq!((total("MemFree: 1 kB\n"), total("MemTotal: some\n")), (None, None));
+        let limits = |soft: &str| {
+            format!("Max cpu time 1 2 s\nMax address space   {soft}  unlimited  bytes")
+        };
+        assert_eq!(address_space(&limits("4294967296")), Some(1 << 32));
+        assert_eq!(address_space(&limits("unlimited")), None);
         assert!(most() > 0);
     }
 }

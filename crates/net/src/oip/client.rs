@@ -206,7 +206,7 @@ impl Reader for HttpReader {
     }
 
     fn held(&self) -> usize {
-        self.body.len()
+        self.body.capacity()
     }
 
     fn free(&mut self) {

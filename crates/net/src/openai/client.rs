@@ -494,7 +494,7 @@ impl Reader for AnswerReader {
     }
 
     fn held(&self) -> usize {
-        self.body.len()
+        self.body.capacity()
     }
 
     fn free(&mut self) {
