@@ -1,6 +1,6 @@
 //! Handles Ctrl-C. Before a run begins, it ends the process at once. During a run, the first one
 //! ends the run and keeps its results, and the second one ends the process. The loss of the
-//! terminal counts as Ctrl-C.
+//! terminal and the limit on processor time (`ulimit -t`) count as Ctrl-C.
 
 use std::io::Read as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use dyno_experiment::sweep::pause;
 use dyno_experiment::{Interrupt, LIFELINE};
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
@@ -54,7 +54,7 @@ pub fn begin() -> std::io::Result<()> {
     // A write beyond `ulimit -f` then fails instead of killing the process. Unlike an ignored signal, a
     // handled one has its default effect in programs that Dyno starts.
     flag::register(SIGXFSZ, Arc::default())?;
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGXCPU])?;
     if !survives_hang_up() {
         signals.add_signal(SIGHUP)?;
     }

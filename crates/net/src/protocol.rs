@@ -82,6 +82,12 @@ pub trait Reader: Send {
     fn entry(&self) -> Option<Entry> {
         None
     }
+    /// Returns the memory for bytes of the answer that are kept until its end.
+    fn held(&self) -> usize {
+        0
+    }
+    /// Frees these bytes. Called after the end of an answer that had many.
+    fn free(&mut self) {}
     /// Returns the effort of the next call, in bytes of JSON that take as long to parse. The client
     /// makes calls of much effort on another thread than the one that reads sockets.
     fn effort(&self, next: ReaderCall) -> usize {

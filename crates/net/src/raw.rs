@@ -257,6 +257,14 @@ impl Reader for WholeReader {
         Ok(ReadProgress::default())
     }
 
+    fn held(&self) -> usize {
+        self.body.capacity()
+    }
+
+    fn free(&mut self) {
+        self.body = Vec::new();
+    }
+
     fn effort(&self, next: ReaderCall) -> usize {
         match next {
             ReaderCall::Data(bytes) => bytes / COPIED_PER_PARSED,

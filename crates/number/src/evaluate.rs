@@ -328,8 +328,13 @@ impl ChainEvaluator {
     /// does not depend on the number of threads. `seconds` stays 0.
     ///
     /// # Errors
-    /// The set has no samples, or a value is NaN and its format has none.
-    pub fn evaluate(&mut self, trial: &Trial) -> Result<Evaluation, Stop> {
+    /// The set has no samples, a value is NaN and its format has none, or `is_asked` returns true:
+    /// the evaluation is then [interrupted](Stop::Interrupted).
+    pub fn evaluate(
+        &mut self,
+        trial: &Trial,
+        is_asked: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Evaluation, Stop> {
         let count = self.sets[trial.subset as usize].len();
         if count == 0 {
             let why = format!("the {} set has no samples", trial.subset);
@@ -358,7 +363,10 @@ impl ChainEvaluator {
         let share = |errors: usize| (count - errors) as f64 / count as f64;
         // Fewest errors with which the accuracy is below `decides`.
         let enough = trial.decides.and_then(|least| (0..=count).find(|n| share(*n) < least));
-        let errors = plan.errors(&mut self.threads, enough).map_err(failed)?;
+        let errors = plan.errors(&mut self.threads, enough, is_asked).map_err(failed)?;
+        if is_asked() {
+            return Err(Stop::Interrupted);
+        }
         if sorts {
             self.sort(trial.subset, leads.into_inner().expect("no thread panics with the lock"));
         }
@@ -439,8 +447,14 @@ impl ChainEvaluator {
 }
 
 impl Plan<'_> {
-    /// Counts the images of a set with wrong answers. Stops when there are at least `enough`.
-    fn errors(&self, threads: &mut [Memory], enough: Option<usize>) -> Result<usize, NanError> {
+    /// Counts the images of a set with wrong answers. Stops when there are at least `enough`, or when
+    /// `is_asked` returns true.
+    fn errors(
+        &self,
+        threads: &mut [Memory],
+        enough: Option<usize>,
+        is_asked: &(dyn Fn() -> bool + Sync),
+    ) -> Result<usize, NanError> {
         let next = AtomicUsize::new(0);
         let errors = AtomicUsize::new(0);
         let failure = Mutex::new(None);
@@ -449,7 +463,7 @@ impl Plan<'_> {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let is_decided =
                     enough.is_some_and(|enough| errors.load(Ordering::Relaxed) >= enough);
-                if at >= self.blocks.len() || is_decided {
+                if at >= self.blocks.len() || is_decided || is_asked() {
                     return;
                 }
                 match self.errors_of(at, memory) {

@@ -3,7 +3,10 @@
 //! The reader replaces each node that calls a function by the function's nodes, so that other
 //! modules need not support functions.
 
+use std::cell::Cell;
 use std::collections::HashMap;
+
+use prost::Message as _;
 
 use crate::messages::{AttributeProto, FunctionProto, GraphProto, NodeProto};
 
@@ -14,6 +17,10 @@ const MAX_DEPTH: usize = 32;
 /// number of nodes.
 const MAX_NODES: usize = 1 << 20;
 
+/// Maximum bytes of the nodes that replace calls. A function can hold a large constant, and each call
+/// copies it.
+const MAX_BYTES: usize = 1 << 30;
+
 /// Domain, name and overload of a function.
 type Key<'a> = (&'a str, &'a str, &'a str);
 
@@ -21,6 +28,8 @@ struct Inliner<'a> {
     functions: HashMap<Key<'a>, &'a FunctionProto>,
     /// Number of nodes that may still be added.
     remaining: usize,
+    /// Number of bytes that may still be added.
+    room: usize,
     /// Number of calls that were replaced.
     calls: usize,
 }
@@ -30,6 +39,14 @@ struct Inliner<'a> {
 /// # Errors
 /// Functions call each other without end, or belong to the standard domain.
 pub fn inline(graph: GraphProto, functions: &[FunctionProto]) -> Result<GraphProto, String> {
+    inline_within(MAX_BYTES, graph, functions)
+}
+
+fn inline_within(
+    room: usize,
+    graph: GraphProto,
+    functions: &[FunctionProto],
+) -> Result<GraphProto, String> {
     if functions.is_empty() {
         return Ok(graph);
     }
@@ -41,7 +58,7 @@ pub fn inline(graph: GraphProto, functions: &[FunctionProto]) -> Result<GraphPro
         ));
     }
     let functions = functions.iter().map(|function| (key(function), function)).collect();
-    let mut inliner = Inliner { functions, remaining: MAX_NODES, calls: 0 };
+    let mut inliner = Inliner { functions, remaining: MAX_NODES, room, calls: 0 };
     inliner.graph(graph, 0)
 }
 
@@ -99,9 +116,20 @@ impl Inliner<'_> {
                     "the model has more than {MAX_NODES} nodes after its functions are replaced"
                 )
             })?;
+        let room = Cell::new(self.room);
+        let too_long = || {
+            let name = &function.name;
+            format!(
+                "the model has more than {MAX_BYTES} bytes of nodes after its functions, such as \
+                 '{name}', are replaced"
+            )
+        };
+        if !take(&room, function.encoded_len()) {
+            return Err(too_long());
+        }
         self.calls += 1;
         let prefix = format!("{}#{}/", function.name, self.calls);
-        let mut call = Call { prefix, names: HashMap::new(), node, function };
+        let mut call = Call { prefix, names: HashMap::new(), node, function, room: &room };
         for (at, name) in function.input.iter().enumerate() {
             let argument = node.input.get(at).cloned().unwrap_or_default();
             call.names.insert(name, argument);
@@ -124,8 +152,16 @@ impl Inliner<'_> {
             call.names.insert(name, result.clone());
         }
         let body = function.node.iter().cloned().map(|node| call.node(node));
-        Ok(body.chain(copies).collect())
+        let body = body.chain(copies).collect();
+        self.room = room.get();
+        if self.room == 0 { Err(too_long()) } else { Ok(body) }
     }
+}
+
+/// Takes bytes from the room that is left. Returns whether there were more.
+fn take(room: &Cell<usize>, bytes: usize) -> bool {
+    room.set(room.get().saturating_sub(bytes));
+    room.get() > 0
 }
 
 /// A call of a function by a node.
@@ -137,23 +173,31 @@ struct Call<'a> {
     /// The caller.
     node: &'a NodeProto,
     function: &'a FunctionProto,
+    /// Number of bytes that may still be added. At 0, copies are left out.
+    room: &'a Cell<usize>,
 }
 
 impl Call<'_> {
     /// Replaces a name inside the function by the name in the caller's graph.
     fn rename(&self, name: &mut String) {
         if let Some(outer) = self.names.get(&name[..]) {
-            name.clone_from(outer);
-        } else if !name.is_empty() {
+            if take(self.room, outer.len()) {
+                name.clone_from(outer);
+            }
+        } else {
+            self.prepend(name);
+        }
+    }
+
+    fn prepend(&self, name: &mut String) {
+        if !name.is_empty() && take(self.room, self.prefix.len()) {
             name.insert_str(0, &self.prefix);
         }
     }
 
     fn node(&self, mut node: NodeProto) -> NodeProto {
         node.input.iter_mut().chain(&mut node.output).for_each(|name| self.rename(name));
-        if !node.name.is_empty() {
-            node.name.insert_str(0, &self.prefix);
-        }
+        self.prepend(&mut node.name);
         let attributes = std::mem::take(&mut node.attribute);
         node.attribute =
             attributes.into_iter().filter_map(|attribute| self.attribute(attribute)).collect();
@@ -165,6 +209,9 @@ impl Call<'_> {
         if !attribute.ref_attr_name.is_empty() {
             let mut values = self.node.attribute.iter().chain(&self.function.attribute_proto);
             let value = values.find(|value| value.name == attribute.ref_attr_name)?;
+            if !take(self.room, value.encoded_len()) {
+                return None;
+            }
             return Some(AttributeProto { name: attribute.name, ..value.clone() });
         }
         if let Some(graph) = attribute.g.take() {
@@ -304,5 +351,36 @@ mod tests {
             reason.contains("'Relu'") && reason.contains("domain of the standard operators"),
             "{reason}"
         );
+    }
+
+    #[test]
+    fn copies_of_long_constants_and_names_are_bounded() {
+        let long = "x".repeat(100_000);
+        let value = |name: &str, refers: &str, text: &str| AttributeProto {
+            s: Some(text.into()),
+            r#type: 3,
+            ..attribute(name, refers, 0)
+        };
+        let uses = |count: usize| {
+            let uses = (0..count).map(|_| node("F", "own", &["x"], &["y"]));
+            GraphProto { node: uses.collect(), ..GraphProto::default() }
+        };
+        let with = |node: NodeProto| [function("F", (&["X"], &["Y"]), vec![node])];
+        let is_refused = |graph: GraphProto, functions: &[FunctionProto]| {
+            let found = inline_within(1_000_000, graph, functions);
+            found.is_err_and(|why| why.contains("bytes of nodes after its functions, such as 'F'"))
+        };
+        let mut constant = node("Constant", "", &[], &["Y"]);
+        constant.attribute.push(value("value_string", "", &long));
+        assert!(!is_refused(uses(9), &with(constant.clone())));
+        assert!(is_refused(uses(10), &with(constant)));
+        assert!(is_refused(uses(10), &with(node("Neg", "", &["X"], &[&long]))));
+        // One call, whose attribute each node of the function copies.
+        let mut refers = node("Constant", "", &[], &["c"]);
+        refers.attribute.push(value("value_string", "text", ""));
+        let copying = [function("F", (&["X"], &["Y"]), vec![refers; 10])];
+        let mut call = uses(1);
+        call.node[0].attribute.push(value("text", "", &long));
+        assert!(is_refused(call, &copying));
     }
 }

@@ -65,8 +65,7 @@ impl Model {
     /// # Errors
     /// [`ReadError`].
     pub fn read(path: &Path) -> Result<Self, ReadError> {
-        let bytes = dyno_tensors::files::read(path)
-            .map_err(|reason| ReadError::File { path: path.to_owned(), reason })?;
+        let bytes = read_file(path)?;
         let mut folder = Folder::new(path.parent().unwrap_or(Path::new("")));
         // In a cache of downloads, the model and its data may be links into one other folder.
         let real = std::fs::canonicalize(path).ok();
@@ -104,8 +103,7 @@ impl Model {
     /// # Errors
     /// [`ReadError`].
     pub fn optional_inputs(path: &Path) -> Result<Vec<Port>, ReadError> {
-        let bytes = dyno_tensors::files::read(path)
-            .map_err(|reason| ReadError::File { path: path.to_owned(), reason })?;
+        let bytes = read_file(path)?;
         let proto = ModelProto::decode(&bytes[..])
             .map_err(|reason| ReadError::Format(reason.to_string()))?;
         let Some(graph) = proto.graph.filter(|_| proto.ir_version > 3) else {
@@ -177,12 +175,19 @@ impl Tensor {
                 return Err(std::io::Error::other("expected a regular file"));
             }
             let mut file = std::fs::File::open(path)?;
+            let found = file.metadata()?.len().saturating_sub(*offset);
+            if found < *length {
+                let why = format!("expected {length} bytes from {offset} on, found {found}");
+                return Err(std::io::Error::other(why));
+            }
             file.seek(SeekFrom::Start(*offset))?;
             let mut bytes = Vec::new();
+            // A sparse file has any length.
+            let all = usize::try_from(*length).unwrap_or(usize::MAX);
+            bytes.try_reserve_exact(all).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
             file.take(*length).read_to_end(&mut bytes)?;
-            if (bytes.len() as u64) < *length {
-                let found = format!("{length} bytes from {offset} on, found {}", bytes.len());
-                return Err(std::io::Error::other(format!("expected {found}")));
+            if bytes.len() < all {
+                return Err(std::io::ErrorKind::UnexpectedEof.into());
             }
             Ok(bytes)
         };
@@ -190,6 +195,22 @@ impl Tensor {
         self.values = Values::Bytes(bytes);
         Ok(())
     }
+}
+
+/// Maximum bytes of a file: that of a message of Protocol Buffers.
+const LONGEST: u64 = (1 << 31) - 1;
+
+fn read_file(path: &Path) -> Result<Vec<u8>, ReadError> {
+    let wrong = |reason| ReadError::File { path: path.to_owned(), reason };
+    let found = std::fs::metadata(path).map_err(wrong)?.len();
+    if found > LONGEST {
+        let why = format!(
+            "a model has at most {LONGEST} bytes, found {found}; larger weights belong in external \
+             files"
+        );
+        return Err(wrong(std::io::Error::new(std::io::ErrorKind::FileTooLarge, why)));
+    }
+    dyno_tensors::files::read(path).map_err(wrong)
 }
 
 fn read_body(graph: GraphProto, folder: &Folder) -> Result<Body, ReadError> {

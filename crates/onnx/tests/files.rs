@@ -228,3 +228,16 @@ fn external_files_are_regular_and_in_the_folder_of_the_model() {
     }
     std::fs::remove_dir_all(&all).unwrap();
 }
+
+/// A sparse file takes no space on the disk, and all of its length in memory.
+#[test]
+fn files_that_are_too_long_for_a_model_are_not_read() {
+    let path = std::env::temp_dir().join(format!("dyno-onnx-long-{}.onnx", std::process::id()));
+    std::fs::File::create(&path).unwrap().set_len(3 << 30).unwrap();
+    let errors = [Model::read(&path).map(drop), Model::optional_inputs(&path).map(drop)];
+    std::fs::remove_file(&path).unwrap();
+    for error in errors {
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("at most 2147483647 bytes, found 3221225472"), "{error}");
+    }
+}

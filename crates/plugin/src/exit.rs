@@ -7,13 +7,15 @@
 use std::ffi::c_int;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Once, OnceLock};
 
 /// Exit code of Dyno for a system that stopped answering.
 const ABORTED: c_int = 4;
 
 static OPEN: AtomicUsize = AtomicUsize::new(0);
+/// The process that opened the plug-ins.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 static IS_PERMITTED: AtomicBool = AtomicBool::new(false);
 static FIRST: OnceLock<PathBuf> = OnceLock::new();
 static LAST_ACTION: OnceLock<fn()> = OnceLock::new();
@@ -21,8 +23,42 @@ static LAST_ACTION: OnceLock<fn()> = OnceLock::new();
 unsafe extern "C" {
     /// Registers a function that `exit` calls.
     fn atexit(function: extern "C" fn()) -> c_int;
+    /// Registers a function that `quick_exit` calls.
+    #[cfg(target_os = "linux")]
+    fn at_quick_exit(function: extern "C" fn()) -> c_int;
     /// Ends the process without calling such functions.
     fn _exit(code: c_int) -> !;
+}
+
+/// Functions in place of those of the C library that end a process without calling functions of `atexit`,
+/// also for plug-ins: the dynamic linker prefers the symbols of the program. A process that a plug-in
+/// has forked ends with its own code.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod immediate {
+    use std::ffi::c_int;
+    use std::process;
+    use std::sync::atomic::Ordering;
+
+    #[unsafe(no_mangle)]
+    extern "C" fn _exit(code: c_int) -> ! {
+        if code == 0 && super::PROCESS.load(Ordering::SeqCst) == process::id() {
+            super::at_exit();
+        }
+        leave(code)
+    }
+
+    #[unsafe(no_mangle)]
+    extern "C" fn _Exit(code: c_int) -> ! {
+        _exit(code)
+    }
+
+    /// Ends the process.
+    fn leave(code: c_int) -> ! {
+        // SAFETY: the call has this argument, and no effect on memory.
+        unsafe { libc::syscall(libc::SYS_exit_group, code) };
+        // The call does not return.
+        process::abort()
+    }
 }
 
 /// As long as it exists, a call of `exit` is an error.
@@ -33,9 +69,15 @@ impl ExitWatch {
     pub fn begin(library: &Path) -> Self {
         static REGISTERED: Once = Once::new();
         FIRST.get_or_init(|| library.to_path_buf());
-        // SAFETY: the function has the type that the C standard requires, and stays in the program.
-        // If there is no room for it, `exit` is not noticed, as without this module.
-        REGISTERED.call_once(|| _ = unsafe { atexit(at_exit) });
+        REGISTERED.call_once(|| {
+            // SAFETY: the function has the type that the C standard requires, and stays in the
+            // program. If there is no room for it, `exit` is not noticed, as without this module.
+            let _ = unsafe { atexit(at_exit) };
+            #[cfg(target_os = "linux")]
+            // SAFETY: as for `atexit`.
+            let _ = unsafe { at_quick_exit(at_exit) };
+        });
+        PROCESS.store(std::process::id(), Ordering::SeqCst);
         OPEN.fetch_add(1, Ordering::SeqCst);
         Self(())
     }

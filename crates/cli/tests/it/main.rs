@@ -13,6 +13,7 @@ mod compare_conditions;
 mod compare_folders;
 mod compare_with;
 mod connections;
+mod daemons;
 mod disks;
 mod engines;
 mod export;

@@ -55,6 +55,16 @@ fn an_interrupted_run_leaves_a_readable_summary() {
     assert!(folder.0.join("out/report.html").is_file());
 }
 
+/// The first signal of `ulimit -t` leaves time to store the results.
+#[test]
+fn the_limit_on_processor_time_is_an_interrupt() {
+    let folder = Folder::new();
+    let mut child = start(&folder, LONG);
+    send("-XCPU", &child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(keeps_to_schemas(&folder, "out")["state"], "interrupted");
+}
+
 #[test]
 fn an_interrupted_accuracy_test_has_a_reason() {
     let folder = Folder::new();

@@ -21,11 +21,17 @@ fn with_processes(folder: &Folder, most: u32, arguments: &str) -> Option<Program
     (!is_refused).then_some(ran)
 }
 
-#[test]
-fn a_run_that_gets_too_few_threads_says_so() {
+/// Returns a folder with the program, in which every user may write.
+fn shared() -> Folder {
     let folder = Folder::new();
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777)).unwrap();
     fs::copy(env!("CARGO_BIN_EXE_dyno"), folder.0.join("dyno")).unwrap();
+    folder
+}
+
+#[test]
+fn a_run_that_gets_too_few_threads_says_so() {
+    let folder = shared();
     let loads = [
         "--system digits --scenario single-stream",
         "--system null --scenario server --qps 100 --set server_num_issue_query_threads=2",
@@ -46,4 +52,34 @@ fn a_run_that_gets_too_few_threads_says_so() {
     let run = "run --system digits --scenario offline --remote-workers 1 --listen 127.0.0.1:0";
     let ran = with_processes(&folder, 2, run).unwrap().exits(3);
     assert!(ran.stderr.contains("error: cannot start a thread: "), "{}", ran.stderr);
+}
+
+#[test]
+fn a_server_that_gets_too_few_threads_says_so() {
+    let folder = shared();
+    // Threads of the program, the signals, the model and the sockets, and one that waits for the end.
+    for most in 1..=4 {
+        let served = with_processes(&folder, most, "serve --system null --http 127.0.0.1:0");
+        let Some(served) = served else {
+            eprintln!("skipped: this process cannot become another user");
+            return;
+        };
+        let served = served.exits(3);
+        assert!(served.stderr.contains("error: "), "{most}: {}", served.stderr);
+        assert!(!served.stderr.contains("panicked"), "{most}: {}", served.stderr);
+    }
+}
+
+#[test]
+fn a_simulation_without_further_threads_has_the_same_result() {
+    let folder = shared();
+    let sweep = "npu sweep IC BB --mapping kcpx+1:128 --passes 20 --rows seq=8..64:x2 --json \
+                 --no-progress";
+    let expected = folder.dyno(sweep).exits(0);
+    // The second thread is that of the signals.
+    let Some(alone) = with_processes(&folder, 2, sweep) else {
+        eprintln!("skipped: this process cannot become another user");
+        return;
+    };
+    assert_eq!(alone.exits(0).stdout, expected.stdout);
 }

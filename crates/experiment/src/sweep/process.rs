@@ -43,6 +43,9 @@ const GLANCE: Duration = Duration::from_millis(200);
 /// Time after which a process that was asked to end is killed, ns.
 const GRACE: Nanos = 10 * SECOND;
 
+/// Time for the last lines of a process that has ended, ns.
+const LAST_LINES: Nanos = SECOND;
+
 /// Maximum number of lines of stderr that are kept.
 const LINES_KEPT: usize = 40;
 
@@ -96,8 +99,11 @@ pub fn run(
     }
     let status = child.wait()?;
     drop(lifeline);
-    // Another process may hold its stderr open.
-    while let Ok(line) = lines.recv_timeout(GLANCE) {
+    // Another process may hold its stderr open, and write to it without an end.
+    let end = clock.now().saturating_add(LAST_LINES);
+    while clock.now() < end
+        && let Ok(line) = lines.recv_timeout(GLANCE)
+    {
         keep(&mut said, line);
     }
     Ok(ProcessOutcome { status, said, is_cut: cut_at.is_some(), took: clock.now() })

@@ -281,12 +281,13 @@ impl Engine {
         interrupt: &Interrupt,
     ) -> Vec<Result<Evaluation, Stop>> {
         let known = self.objects();
+        let is_asked = || interrupt.is_asked();
         let one = |trial: &Trial| {
             if interrupt.is_asked() {
                 return Err(Stop::Interrupted);
             }
             if let (Trial::AGAIN, Some(speed)) = (trial.number, &self.speed) {
-                let latency_ns = Some(speed.again_ns(&trial.assignment).map_err(Stop::Failed)?);
+                let latency_ns = Some(speed.again_ns(&trial.assignment, interrupt)?);
                 return Ok(Evaluation { latency_ns, ..Evaluation::from_accuracy(0.0) });
             }
             let clock = Clock::start();
@@ -300,11 +301,11 @@ impl Engine {
             });
             let renamed = renamed.as_ref().unwrap_or(trial);
             let found = match &mut self.shape {
-                Shape::Chain(chain) => chain.evaluate(renamed)?,
-                Shape::Graph(graph) => graph.evaluate(renamed)?,
+                Shape::Chain(chain) => chain.evaluate(renamed, &is_asked)?,
+                Shape::Graph(graph) => graph.evaluate(renamed, &is_asked)?,
             };
             let latency_ns = match &mut self.speed {
-                Some(speed) => Some(speed.latency_ns(&trial.assignment).map_err(Stop::Failed)?),
+                Some(speed) => Some(speed.latency_ns(&trial.assignment, interrupt)?),
                 None => None,
             };
             let found = Evaluation { seconds: clock.now() as f64 / 1e9, latency_ns, ..found };

@@ -6,7 +6,7 @@ use std::process::Command;
 use dyno_loadgen::compare::single_run::{DEVIATIONS, wilson};
 use dyno_number::evaluate::graph::{CorrectnessRule, GraphSamples, QdqModel, QdqOptions};
 use dyno_number::evaluate::{PackedFile, PackedSource};
-use dyno_number::tune::{Chance, Subset, Trial};
+use dyno_number::tune::{Chance, Stop, Subset, Trial};
 use dyno_number::{Assignment, Dictionary};
 use dyno_onnx::Model;
 use dyno_tensors::npy;
@@ -112,8 +112,7 @@ impl Comparison<'_> {
     ) -> Result<ComparedModel, String> {
         let model = Model::read(self.model).map_err(|error| error.to_string())?;
         let none = Assignment::new(Vec::new(), Vec::new());
-        let mut speed = Speed::new(model, first.to_vec());
-        let latency = speed.latency_ns(&none)?;
+        let latency = latency_ns(model, first, &none)?;
         let row = ComparedModel {
             name: "FLOAT 32".into(),
             bytes: Some(bytes_of(self.model)),
@@ -168,7 +167,7 @@ impl Comparison<'_> {
             }
             Err(error) => (None, Some(format!("not measured in ONNX Runtime: {error}"))),
         };
-        let latency = Speed::new(model, first.to_vec()).latency_ns(&assignment)?;
+        let latency = latency_ns(model, first, &assignment)?;
         let row = ComparedModel {
             name: "Dyno".into(),
             bytes: Some(bytes),
@@ -257,6 +256,19 @@ impl Comparison<'_> {
             None => Err("expected an evaluation".into()),
         }
     }
+}
+
+/// Returns the latency of a model in these formats, ns.
+fn latency_ns(
+    model: Model,
+    first: &[(Vec<usize>, Vec<f32>)],
+    formats: &Assignment,
+) -> Result<f64, String> {
+    let found = Speed::new(model, first.to_vec()).latency_ns(formats, &Interrupt::default());
+    found.map_err(|stop| match stop {
+        Stop::Failed(why) => why,
+        other => format!("{other:?}"),
+    })
 }
 
 impl ComparedModel {

@@ -1,6 +1,7 @@
 //! An external program as the evaluator, as in the thesis: a shell command, and a regular
 //! expression that finds the accuracy in its output.
 
+use std::borrow::Cow;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -123,10 +124,27 @@ const KEPT: usize = 1 << 24;
 /// The end of a stream of a program's output.
 #[derive(Debug, Default)]
 struct PrintedText {
-    text: String,
+    bytes: Vec<u8>,
     /// Whether the beginning of the stream was not kept.
     is_cut: bool,
 }
+
+impl PrintedText {
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+        if self.bytes.len() > 2 * KEPT {
+            self.bytes.drain(..self.bytes.len() - KEPT);
+            self.is_cut = true;
+        }
+    }
+
+    fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.bytes)
+    }
+}
+
+/// Maximum number of pieces of the output that wait to be stored.
+const PIECES: usize = 16;
 
 /// Interval at which Ctrl-C and the time limit are checked.
 const GLANCE: Duration = Duration::from_millis(50);
@@ -322,7 +340,7 @@ impl Program {
             Err(error) => return Err(Stop::Failed(format!("`{text}` cannot be started: {error}"))),
         };
         let _running = RunningGroup::register(&child);
-        let (sender, outputs) = mpsc::channel();
+        let (sender, outputs) = mpsc::sync_channel(PIECES);
         let stdout = child.stdout.take().expect("stdout is a pipe");
         let stderr = child.stderr.take().expect("stderr is a pipe");
         if let Err(error) =
@@ -337,13 +355,18 @@ impl Program {
         let ended = self.wait(&mut child, &outputs, &mut printed, interrupt);
         // Remaining processes would hold the pipes and slow down the next trial.
         process_group::signal(&child, GroupSignal::Kill);
-        while let Ok((stream, text)) = outputs.recv_timeout(LINGER) {
-            printed[stream] = text;
+        let ended = ended?;
+        // A process that left the group may hold the pipes, and write to them without an end.
+        let clock = Clock::start();
+        while let Some(left) = LINGER.checked_sub(Duration::from_nanos(clock.now()))
+            && let Ok((stream, piece)) = outputs.recv_timeout(left)
+        {
+            printed[stream].push(&piece);
         }
         let [stdout, stderr] = printed;
         let is_cut = stdout.is_cut || stderr.is_cut;
-        let all = format!("{}\n{}", stderr.text, stdout.text);
-        Ok(match ended? {
+        let all = format!("{}\n{}", stderr.text(), stdout.text());
+        Ok(match ended {
             Ok(status) if status.success() && is_cut && self.reads_samples(subset) => Err(format!(
                 "printed more than {KEPT} bytes, so that the first results of samples are lost; print \
                  shorter lines"
@@ -354,12 +377,11 @@ impl Program {
         })
     }
 
-    /// Waits for the process. Returns its status, or why it was ended. Stores output that ends
-    /// before the process.
+    /// Waits for the process. Returns its status, or why it was ended. Stores its output meanwhile.
     fn wait(
         &self,
         child: &mut Child,
-        outputs: &mpsc::Receiver<(usize, PrintedText)>,
+        outputs: &mpsc::Receiver<(usize, Vec<u8>)>,
         printed: &mut [PrintedText; 2],
         interrupt: &Interrupt,
     ) -> Result<Result<ExitStatus, String>, Stop> {
@@ -390,7 +412,7 @@ impl Program {
                 };
             }
             match outputs.recv_timeout(GLANCE) {
-                Ok((stream, text)) => printed[stream] = text,
+                Ok((stream, piece)) => printed[stream].push(&piece),
                 Err(RecvTimeoutError::Timeout) => {}
                 // Both streams are closed, so that the process is about to end.
                 Err(RecvTimeoutError::Disconnected) => {
@@ -401,33 +423,30 @@ impl Program {
     }
 }
 
-/// Sends the last part of a stream when it ends.
+/// Sends a stream piece by piece until it ends.
 ///
 /// # Errors
 /// The system starts no further thread.
 fn listen(
     mut stream: impl Read + Send + 'static,
     number: usize,
-    sender: mpsc::Sender<(usize, PrintedText)>,
+    sender: mpsc::SyncSender<(usize, Vec<u8>)>,
 ) -> io::Result<()> {
     let read = move || {
-        let (mut kept, mut is_cut) = (Vec::new(), false);
-        let mut chunk = vec![0; 1 << 16];
+        let mut piece = vec![0; 1 << 16];
         loop {
-            match stream.read(&mut chunk) {
+            match stream.read(&mut piece) {
                 Ok(0) => break,
-                Ok(bytes) => kept.extend_from_slice(&chunk[..bytes]),
+                Ok(bytes) => {
+                    // The receiver may have stopped waiting.
+                    if sender.send((number, piece[..bytes].to_vec())).is_err() {
+                        break;
+                    }
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => break,
             }
-            if kept.len() > 2 * KEPT {
-                kept.drain(..kept.len() - KEPT);
-                is_cut = true;
-            }
         }
-        // The receiver may have stopped waiting.
-        let text = String::from_utf8_lossy(&kept).into_owned();
-        let _ = sender.send((number, PrintedText { text, is_cut }));
     };
     std::thread::Builder::new().spawn(read).map(drop)
 }

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 
 use dyno_loadgen::clock::Clock;
 use dyno_number::evaluate::{PackedNetwork, TensorView, Workspace};
-use dyno_number::tune::Journal;
+use dyno_number::tune::{Journal, Stop};
 use dyno_number::{Assignment, Format};
 use dyno_onnx::Model;
+
+use crate::watch::Interrupt;
 
 /// Warm-up runs. Of the following runs the shortest counts: other processes slow a run down, and
 /// nothing speeds it up.
@@ -38,12 +40,16 @@ impl Speed {
     /// Returns the shortest of many runs of one sample on one thread, ns.
     ///
     /// # Errors
-    /// A value cannot be represented in a format.
-    pub fn latency_ns(&mut self, assignment: &Assignment) -> Result<f64, String> {
+    /// A value cannot be represented in a format, or the user interrupted.
+    pub fn latency_ns(
+        &mut self,
+        assignment: &Assignment,
+        interrupt: &Interrupt,
+    ) -> Result<f64, Stop> {
         if let Some(known) = self.known.get(assignment.formats()) {
             return Ok(*known);
         }
-        let latency = self.measure(assignment, RUNS)?;
+        let latency = self.measure(assignment, RUNS, interrupt)?;
         self.known.insert(assignment.formats().to_vec(), latency);
         Ok(latency)
     }
@@ -51,20 +57,28 @@ impl Speed {
     /// Measures a configuration again. The result is not kept.
     ///
     /// # Errors
-    /// A value cannot be represented in a format.
-    pub fn again_ns(&self, assignment: &Assignment) -> Result<f64, String> {
-        self.measure(assignment, RUNS_AGAIN)
+    /// A value cannot be represented in a format, or the user interrupted.
+    pub fn again_ns(&self, assignment: &Assignment, interrupt: &Interrupt) -> Result<f64, Stop> {
+        self.measure(assignment, RUNS_AGAIN, interrupt)
     }
 
-    fn measure(&self, assignment: &Assignment, runs: usize) -> Result<f64, String> {
+    fn measure(
+        &self,
+        assignment: &Assignment,
+        runs: usize,
+        interrupt: &Interrupt,
+    ) -> Result<f64, Stop> {
         let packed = PackedNetwork::new(&self.model, &assignment.dictionary())
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| Stop::Failed(error.to_string()))?;
         let fed: Vec<TensorView<'_>> =
             self.sample.iter().map(|(dims, values)| TensorView { dims, values }).collect();
         let (mut workspace, mut shortest) = (Workspace::default(), u64::MAX);
         for run in 0..WARM_UP + runs {
+            if interrupt.is_asked() {
+                return Err(Stop::Interrupted);
+            }
             let clock = Clock::start();
-            packed.run(&fed, &mut workspace).map_err(|error| error.to_string())?;
+            packed.run(&fed, &mut workspace).map_err(|error| Stop::Failed(error.to_string()))?;
             if run >= WARM_UP {
                 shortest = shortest.min(clock.now());
             }

@@ -12,6 +12,7 @@ use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::sut::Response;
 use http::HeaderMap;
 
+use super::held::HeldBytes;
 use super::parsers::OffloadedAnswer;
 use super::retries::requested_wait;
 use super::whole::WholeAnswer;
@@ -35,6 +36,7 @@ pub(super) struct PendingAnswer {
     pub job: Job,
     pub responder: Responder,
     reader: Box<dyn Reader>,
+    held: HeldBytes,
     /// Thread whose counters record this answer.
     thread: usize,
     /// Node that answers.
@@ -110,6 +112,7 @@ impl PendingAnswer {
             job,
             responder,
             reader,
+            held: HeldBytes::default(),
             thread,
             node,
             outputs: Outputs::default(),
@@ -174,6 +177,7 @@ impl PendingAnswer {
                 .read(bytes, &mut *self.reader)
                 .map_err(|trouble| unreadable(self.refusal, trouble))?,
         };
+        self.held.resize(self.reader.held())?;
         self.is_done |= heard.is_done;
         self.beat(shared, heard, at);
         self.parts = self.parts.saturating_add(heard.beats);
@@ -269,6 +273,14 @@ impl PendingAnswer {
                 carrier.failed(self.job, &self.responder, &failed, ended_at);
             }
         }
+        self.into_reader()
+    }
+
+    /// Returns the reader, without the memory of a large answer.
+    fn into_reader(mut self) -> Box<dyn Reader> {
+        if self.held.is_counted() {
+            self.reader.free();
+        }
         self.reader
     }
 
@@ -286,7 +298,7 @@ impl PendingAnswer {
         let requested_wait = self.requested_wait;
         let failed = FailedAttempt { trouble, is_heard, requested_wait };
         carrier.failed(self.job, &self.responder, &failed, at);
-        self.reader
+        self.into_reader()
     }
 }
 

@@ -10,6 +10,7 @@ mod backoff;
 mod cancellation;
 mod capacity;
 mod gaps;
+mod held;
 mod http1;
 mod http2;
 mod kernel;

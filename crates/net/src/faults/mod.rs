@@ -142,7 +142,11 @@ impl FaultServer {
                 if accepting.is_over() {
                     return;
                 }
-                let Ok(stream) = stream else { continue };
+                let Ok(stream) = stream else {
+                    // Without resources for a connection, the next attempt fails as well.
+                    std::thread::park_timeout(GLANCE);
+                    continue;
+                };
                 let shared = accepting.clone();
                 // If the system starts no further thread, the connection is closed.
                 let _ = std::thread::Builder::new().spawn(move || shared.serve(&stream));

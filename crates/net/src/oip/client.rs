@@ -205,6 +205,14 @@ impl Reader for HttpReader {
         Ok(ReadProgress::default())
     }
 
+    fn held(&self) -> usize {
+        self.body.capacity()
+    }
+
+    fn free(&mut self) {
+        (self.body, self.data) = (BytesMut::new(), Bytes::new());
+    }
+
     fn effort(&self, next: ReaderCall) -> usize {
         match next {
             ReaderCall::Data(bytes) => bytes / COPIED_PER_PARSED,
@@ -313,6 +321,14 @@ impl Reader for GrpcReader {
             is_done: false,
             has_more: false,
         })
+    }
+
+    fn held(&self) -> usize {
+        self.messages.left() + self.data.len()
+    }
+
+    fn free(&mut self) {
+        (self.messages, self.data) = (Deframer::default(), BytesMut::new());
     }
 
     /// The call that completes a message reads all of it.

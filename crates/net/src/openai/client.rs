@@ -508,6 +508,14 @@ impl Reader for AnswerReader {
         })
     }
 
+    fn held(&self) -> usize {
+        self.body.capacity()
+    }
+
+    fn free(&mut self) {
+        self.body = Vec::new();
+    }
+
     fn effort(&self, next: ReaderCall) -> usize {
         let is_stream = self.form() == Form::Stream;
         let is_tokenized = self.tokenizer.is_some() && !self.builder.has_usage();

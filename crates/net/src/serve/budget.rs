@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
-use super::body;
 use super::refusal::{Refusal, RefusalKind};
 use super::state::State;
+use super::{Limits, body};
 use crate::coding::{Coding, RATIO, RATIO_FREE};
 use crate::trouble::Trouble;
 
 /// Bytes of a request that are not counted, so that small requests are accepted when large ones hold
-/// all memory. The number of connections bounds their sum.
+/// all memory. Their sum is bounded by one such request for each connection: HTTP/2 has many streams on
+/// one connection.
 const FREE: usize = 64 << 10;
 
 /// Uncompressed content up to this size is decoded by the thread that read it, which takes less than
@@ -23,35 +24,68 @@ const INLINE: usize = 64 << 10;
 /// Memory for contents.
 #[derive(Debug)]
 pub(super) struct Budget {
-    most: usize,
-    used: Arc<AtomicUsize>,
+    counted: Arc<Pool>,
+    free: Arc<Pool>,
     /// Permits to decode large content.
     decoders: Arc<Semaphore>,
 }
 
-impl Budget {
-    pub fn new(most: usize, decoders: usize) -> Self {
-        let decoders = Arc::new(Semaphore::new(decoders));
-        Self { most, used: Arc::default(), decoders }
+/// Bytes that requests hold, and how many they may hold.
+#[derive(Debug)]
+struct Pool {
+    most: usize,
+    used: AtomicUsize,
+}
+
+impl Pool {
+    fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, used: AtomicUsize::new(0) })
     }
 
-    /// Returns the bytes that requests hold.
+    /// Takes bytes if there are as many. Returns whether it did.
+    fn take(&self, bytes: usize) -> bool {
+        let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.most);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Budget {
+    pub fn new(limits: &Limits, decoders: usize) -> Self {
+        Self {
+            counted: Pool::new(limits.memory),
+            free: Pool::new(limits.connections.saturating_mul(FREE)),
+            decoders: Arc::new(Semaphore::new(decoders)),
+        }
+    }
+
+    /// Returns the bytes that requests hold, without those that are not counted.
     pub fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
+        self.counted.used.load(Ordering::Relaxed)
     }
 
     /// Returns the share of a request, which is empty.
     pub fn share(&self) -> Share {
-        Share { most: self.most, used: Arc::clone(&self.used), bytes: 0 }
+        Share {
+            counted: Arc::clone(&self.counted),
+            free: Arc::clone(&self.free),
+            bytes: 0,
+            free_bytes: 0,
+        }
     }
 }
 
 /// Memory that a request holds until it is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
-    most: usize,
-    used: Arc<AtomicUsize>,
+    counted: Arc<Pool>,
+    free: Arc<Pool>,
     bytes: usize,
+    /// Bytes that are not counted, at most [`FREE`].
+    free_bytes: usize,
 }
 
 impl Share {
@@ -60,18 +94,20 @@ impl Share {
     /// # Errors
     /// The requests would hold more than the budget.
     pub fn resize(&mut self, bytes: usize) -> Result<(), Refusal> {
-        let bytes = bytes.saturating_sub(FREE);
-        let Some(more) = bytes.checked_sub(self.bytes) else {
-            self.used.fetch_sub(self.bytes - bytes, Ordering::Relaxed);
-            self.bytes = bytes;
-            return Ok(());
-        };
-        let used = self.used.fetch_add(more, Ordering::Relaxed);
-        if used.saturating_add(more) > self.most {
-            self.used.fetch_sub(more, Ordering::Relaxed);
+        let free = bytes.min(FREE);
+        if free < self.free_bytes {
+            self.free.give_back(self.free_bytes - free);
+            self.free_bytes = free;
+        } else if self.free.take(free - self.free_bytes) {
+            self.free_bytes = free;
+        }
+        let bytes = bytes - self.free_bytes;
+        if bytes < self.bytes {
+            self.counted.give_back(self.bytes - bytes);
+        } else if !self.counted.take(bytes - self.bytes) {
             return Err(RefusalKind::Full.because(format!(
                 "the requests in flight exceed the memory limit of this server, {} bytes",
-                self.most
+                self.counted.most
             )));
         }
         self.bytes = bytes;
@@ -81,7 +117,8 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.counted.give_back(self.bytes);
+        self.free.give_back(self.free_bytes);
     }
 }
 
@@ -162,12 +199,13 @@ async fn off_sockets<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::serve::{Limits, Settings};
+    use crate::serve::Settings;
     use crate::trouble::Kind;
 
     #[test]
     fn the_sum_of_all_contents_is_bounded_and_small_ones_always_fit() {
-        let budget = Budget::new(1_000, 1);
+        let limits = Limits { memory: 1_000, connections: 2, ..Limits::default() };
+        let budget = Budget::new(&limits, 1);
         let (mut a, mut b) = (budget.share(), budget.share());
         a.resize(FREE + 900).unwrap();
         assert_eq!(b.resize(FREE + 101).unwrap_err().why, RefusalKind::Full);
@@ -176,7 +214,14 @@ mod tests {
         a.resize(FREE + 10).unwrap();
         b.resize(FREE + 990).unwrap();
         assert_eq!(budget.used(), 1_000);
+        // A third request on two connections is counted from its first byte.
+        let mut c = budget.share();
+        assert_eq!(c.resize(1).unwrap_err().why, RefusalKind::Full);
+        a.resize(FREE).unwrap();
+        c.resize(10).unwrap();
+        assert_eq!(c.resize(11).unwrap_err().why, RefusalKind::Full);
         drop((a, b));
+        c.resize(FREE).unwrap();
         assert_eq!(budget.used(), 0);
     }
 

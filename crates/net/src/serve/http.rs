@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::body::Incoming;
 
 use super::body::{self, Outgoing};
@@ -28,6 +28,12 @@ pub(super) async fn answer(state: Arc<State>, request: Request<Incoming>) -> Res
     let is_health = matches!(path, "/health" | "/v2/health/live" | "/v2/health/ready");
     let access = check_fields(&request).and_then(|()| match &state.settings.token {
         Some(token) if !is_health => token.check(request.headers()),
+        _ => Ok(()),
+    });
+    // Other requests do not wait for anything.
+    let mut head = state.budget.share();
+    let access = access.and_then(|()| match *request.method() {
+        Method::POST => head.resize(head_size(&request)),
         _ => Ok(()),
     });
     let (protocol, code, mut response) = if is_grpc {
@@ -59,6 +65,16 @@ pub(super) async fn answer(state: Arc<State>, request: Request<Incoming>) -> Res
     let seconds = (state.clock.now() - began) as f64 / 1e9;
     state.counts.answered(protocol, &code, seconds);
     response
+}
+
+/// Memory of a header field besides its text, in bytes.
+const FIELD: usize = 64;
+
+/// Returns about how much memory the head of a request takes, in bytes.
+fn head_size<B>(request: &Request<B>) -> usize {
+    let field =
+        |(name, value): (&HeaderName, &HeaderValue)| name.as_str().len() + value.len() + FIELD;
+    request.uri().path().len() + request.headers().iter().map(field).sum::<usize>()
 }
 
 /// Header fields that a request may have only once. If a proxy and this server read different ones, they
@@ -228,7 +244,9 @@ async fn infer_model(
     let decoder = Decoder {
         coding,
         // Numbers of two bytes become eight, twice.
-        growth: Box::new(move |body| head_length.unwrap_or(body.len()).saturating_mul(8)),
+        growth: Box::new(move |body| {
+            head_length.map_or(body.len(), |length| length.min(body.len())).saturating_mul(8)
+        }),
         parse: Box::new(move |body| InferRequest::from_http(&name, &version, &body, head_length)),
         size: request_size,
     };

@@ -58,7 +58,8 @@ pub struct Limits {
     pub connections: usize,
     /// Maximum bytes of a body, before and after decompression.
     pub body: usize,
-    /// Bytes of memory for the contents of all requests. The first 64 KiB of each are not counted.
+    /// Bytes of memory for the contents of all requests. The first 64 KiB of each are not counted, of as
+    /// many requests as connections are permitted.
     pub memory: usize,
     /// Time limit of a request, from its head to its answer, and of a write to a client that does not
     /// read.
@@ -135,6 +136,8 @@ impl Server {
     ) -> io::Result<Self> {
         let addresses = listeners.iter().map(|listener| listener.socket.local_addr());
         let addresses = addresses.collect::<io::Result<_>>()?;
+        // One for each thread of sockets, and one that waits for the end.
+        check_threads(io_threads() + 1)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(io_threads())
             .thread_name("serve")
@@ -183,6 +186,20 @@ impl Server {
 fn io_threads() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     (cores / 2).clamp(1, 8)
+}
+
+/// Checks that the operating system starts this many threads: tokio would panic.
+fn check_threads(count: usize) -> io::Result<()> {
+    std::thread::scope(|scope| {
+        let mut ends = Vec::with_capacity(count);
+        for _ in 0..count {
+            let (end, wait) = std::sync::mpsc::channel::<()>();
+            // Nothing is sent: the thread ends when `ends` is dropped.
+            std::thread::Builder::new().spawn_scoped(scope, move || _ = wait.recv())?;
+            ends.push(end);
+        }
+        Ok(())
+    })
 }
 
 fn run(

@@ -32,7 +32,7 @@ pub(super) struct Flight(Arc<State>);
 impl State {
     pub fn new(settings: Settings, models: Vec<Model>) -> Self {
         Self {
-            budget: Budget::new(settings.limits.memory, super::io_threads()),
+            budget: Budget::new(&settings.limits, super::io_threads()),
             settings,
             models,
             counts: Counts::new(),

@@ -307,7 +307,7 @@ impl WorkerListener {
 }
 
 impl Door {
-    /// Accepts connections until the door is closed.
+    /// Accepts connections until the door is closed. Waits if the system has no room for one.
     fn accept(
         self: &Arc<Self>,
         listener: &TcpListener,
@@ -319,7 +319,9 @@ impl Door {
             if self.is_closed.load(Ordering::Relaxed) {
                 return;
             }
-            let Ok(stream) = stream else { continue };
+            let Ok(stream) = stream.inspect_err(|_| std::thread::park_timeout(GLANCE)) else {
+                continue;
+            };
             let (Ok(socket), Ok(from)) = (stream.try_clone(), stream.peer_addr()) else { continue };
             let number = lock(&self.strangers).add(from.ip(), socket);
             let (door, settings) = (self.clone(), settings.clone());
@@ -390,10 +392,8 @@ impl Door {
             return refuse("the token differs from that of the coordinator".into());
         }
         if self.is_full.load(Ordering::Relaxed) {
-            return refuse(format!(
-                "all {} workers of the run have already joined",
-                settings.workers
-            ));
+            let workers = settings.workers;
+            return refuse(format!("all {workers} workers of the run have already joined"));
         }
         let (name, seat) = (plain(&hello.name), hello.seat);
         Some(Visit::Candidate(Candidate { channel, reader, name, seat }))

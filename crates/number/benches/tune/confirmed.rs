@@ -77,8 +77,9 @@ fn tuned(
 ) -> TuneOutcome {
     let settings =
         Settings { measures_noise: false, restarts: RESTARTS, confirmation, ..Settings::default() };
-    let mut evaluate =
-        |trials: &[Trial]| trials.iter().map(|trial| evaluator.evaluate(trial)).collect::<Vec<_>>();
+    let mut evaluate = |trials: &[Trial]| {
+        trials.iter().map(|trial| evaluator.evaluate(trial, &|| false)).collect::<Vec<_>>()
+    };
     tune::tune(network, &settings, Journal::disabled(), &mut evaluate, &mut |_| ())
 }
 

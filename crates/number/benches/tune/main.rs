@@ -142,8 +142,9 @@ fn tuned(
     settings: &Settings,
 ) -> (TuneOutcome, f64) {
     let start = Instant::now();
-    let mut evaluate =
-        |trials: &[Trial]| trials.iter().map(|trial| evaluator.evaluate(trial)).collect::<Vec<_>>();
+    let mut evaluate = |trials: &[Trial]| {
+        trials.iter().map(|trial| evaluator.evaluate(trial, &|| false)).collect::<Vec<_>>()
+    };
     let outcome = tune::tune(network, settings, Journal::disabled(), &mut evaluate, &mut |_| ());
     (outcome, start.elapsed().as_secs_f64())
 }
@@ -204,7 +205,7 @@ fn speed(evaluator: &mut ChainEvaluator, network: &Tuned, subset: Subset, count:
     let mut evaluate = |formats: &[Format]| {
         let assignment = network.base().with_formats(formats.to_vec());
         let trial = Trial { number: 1, subset, assignment, decides: None };
-        evaluator.evaluate(&trial).expect("no NaN");
+        evaluator.evaluate(&trial, &|| false).expect("no NaN");
     };
     evaluate(&formats);
     let start = Instant::now();

@@ -259,8 +259,13 @@ impl GraphEvaluator {
     /// stays 0.
     ///
     /// # Errors
-    /// The set has no samples, or a value is NaN and its format has none.
-    pub fn evaluate(&mut self, trial: &Trial) -> Result<Evaluation, Stop> {
+    /// The set has no samples, a value is NaN and its format has none, or `is_asked` returns true:
+    /// the evaluation is then [interrupted](Stop::Interrupted).
+    pub fn evaluate(
+        &mut self,
+        trial: &Trial,
+        is_asked: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Evaluation, Stop> {
         let count = self.sets[trial.subset as usize].len();
         if count == 0 {
             return Err(Stop::Failed(format!("the {} set has no samples", trial.subset)));
@@ -274,7 +279,8 @@ impl GraphEvaluator {
         // Fewest errors with which the accuracy is below `decides`.
         let enough = trial.decides.and_then(|least| (0..=count).find(|n| share(*n) < least));
         let errors = AtomicUsize::new(0);
-        let is_over = || enough.is_some_and(|enough| errors.load(Ordering::Relaxed) >= enough);
+        let is_decided = || enough.is_some_and(|enough| errors.load(Ordering::Relaxed) >= enough);
+        let is_over = || is_decided() || is_asked();
         let is_confirmation = trial.subset == Subset::Confirmation;
         let rights = Mutex::new(BTreeMap::new());
         let work = |at: usize, scratch: &mut Scratch| {
@@ -291,6 +297,9 @@ impl GraphEvaluator {
         let done = share_out(blocks.len(), &mut threads, &work, &is_over);
         self.threads = threads;
         done.map_err(|why| failed(&why))?;
+        if is_asked() {
+            return Err(Stop::Interrupted);
+        }
         let errors = errors.into_inner();
         let stopped = enough.filter(|enough| errors >= *enough);
         let rights = rights.into_inner().expect("no thread panics with the lock");

@@ -185,17 +185,17 @@ proptest! {
             formats[5] = choices[back][5];
             let subset = if is_small { Subset::Small } else { Subset::Full };
             let mut trial = trial(&network, &formats, subset);
-            let expected = slow.evaluate(&trial).unwrap();
+            let expected = slow.evaluate(&trial, &|| false).unwrap();
             prop_assert!(!expected.is_bound);
-            prop_assert_eq!(&fast.evaluate(&trial).unwrap(), &expected);
+            prop_assert_eq!(&fast.evaluate(&trial, &|| false).unwrap(), &expected);
             trial.decides = Some(decides);
-            let found = fast.evaluate(&trial).unwrap();
-            prop_assert_eq!(&plain.evaluate(&trial).unwrap(), &found);
+            let found = fast.evaluate(&trial, &|| false).unwrap();
+            prop_assert_eq!(&plain.evaluate(&trial, &|| false).unwrap(), &found);
             prop_assert!(fast.is_sorted[subset as usize] && !plain.is_sorted[subset as usize]);
             if expected.accuracy < decides {
                 prop_assert!(found.is_bound && found.accuracy < decides);
                 prop_assert!(found.accuracy >= expected.accuracy);
-                prop_assert_eq!(&slow.evaluate(&trial).unwrap(), &found);
+                prop_assert_eq!(&slow.evaluate(&trial, &|| false).unwrap(), &found);
             } else {
                 prop_assert_eq!(&found, &expected);
             }
@@ -226,8 +226,28 @@ fn labels_of_quantised_trials_are_those_of_the_reference() {
             top(&scores) == evaluator.labels[*at]
         });
         let expected = expected.count() as f64 / IMAGES as f64;
-        assert_eq!(evaluator.evaluate(&trial).unwrap().accuracy, expected, "{}", trial.assignment);
+        assert_eq!(
+            evaluator.evaluate(&trial, &|| false).unwrap().accuracy,
+            expected,
+            "{}",
+            trial.assignment
+        );
     }
+}
+
+/// An interrupted evaluation has no result, and leaves nothing behind that changes later ones.
+#[test]
+fn an_evaluation_is_interrupted() {
+    let model = network(4, 5).unwrap();
+    let [mut evaluator, mut other] = [(); 2].map(|()| evaluator(&model, 4));
+    let network = tuned(&mut evaluator);
+    let trial = trial(&network, &[8, 16, 24, 32, 9, 17, 25, 33], Subset::Full);
+    for blocks in [0, 1] {
+        let looks = AtomicUsize::new(0);
+        let is_asked = || looks.fetch_add(1, Ordering::Relaxed) >= blocks;
+        assert_eq!(evaluator.evaluate(&trial, &is_asked), Err(Stop::Interrupted));
+    }
+    assert_eq!(evaluator.evaluate(&trial, &|| false), other.evaluate(&trial, &|| false));
 }
 
 #[test]
@@ -249,8 +269,9 @@ fn a_network_is_profiled_and_tuned() {
     assert_eq!(sizes, expected);
     let largest = images(IMAGES * 288).into_iter().fold(0.0, f32::max);
     assert_eq!(network.layers[0].activation_max, f64::from(largest));
-    let mut evaluate =
-        |trials: &[Trial]| trials.iter().map(|trial| evaluator.evaluate(trial)).collect::<Vec<_>>();
+    let mut evaluate = |trials: &[Trial]| {
+        trials.iter().map(|trial| evaluator.evaluate(trial, &|| false)).collect::<Vec<_>>()
+    };
     let settings = Settings::default();
     let outcome = tune::tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| ());
     let answer = outcome.answer.expect("FLOAT(32) at least");
@@ -258,7 +279,7 @@ fn a_network_is_profiled_and_tuned() {
     assert_eq!(outcome.noise.map(|[one, other]| one == other), Some(true));
     let trial =
         Trial { number: 1, subset: Subset::Full, assignment: answer.assignment, decides: None };
-    assert_eq!(evaluator.evaluate(&trial).unwrap().accuracy, answer.accuracy);
+    assert_eq!(evaluator.evaluate(&trial, &|| false).unwrap().accuracy, answer.accuracy);
 }
 
 #[test]

@@ -80,6 +80,12 @@ int dyno_engine_issue(dyno_engine *engine, const dyno_sample *samples, size_t co
   engine->context = context;
   if (is(engine, "error")) return 42;
   if (is(engine, "exit")) exit(0);
+#ifdef __linux__
+  if (is(engine, "quick_exit")) quick_exit(0);
+#endif
+#ifdef __GLIBC__
+  if (is(engine, "_exit")) _exit(0);
+#endif
   hang(engine, "hang-issue");
   if (is(engine, "crash")) *(volatile uint64_t *)engine->held[15].inputs = 1;
   for (size_t i = 0; i < count; i++) {

@@ -33,7 +33,8 @@ pub fn spread<T: Sync, R: Send>(
     };
     std::thread::scope(|scope| {
         for _ in 1..environment::cores().min(items.len()) {
-            scope.spawn(turn);
+            // Without a further thread, the others do its part.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, turn);
         }
         turn();
     });

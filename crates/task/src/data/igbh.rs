@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use dyno_metrics::parallel;
 use dyno_sut::tensors::{Elements, Tensor, TensorLibrary};
 use dyno_tensors::Element;
 use dyno_tensors::files;
@@ -52,18 +53,10 @@ impl Igbh {
             return Err(FileError::new(&other.path, expected, other.width));
         }
         let counts: Vec<usize> = features.iter().map(|rows| rows.count).collect();
-        let relations = std::thread::scope(|scope| {
-            let spawn = |relation: &'static Relation| {
-                let path = path(folder, relation);
-                let counts = &counts;
-                scope.spawn(move || edges::adjacency(&path, relation, counts))
-            };
-            let threads: Vec<_> = RELATIONS[..FILES].iter().map(spawn).collect();
-            let joined = |thread: std::thread::ScopedJoinHandle<'_, _>| {
-                thread.join().expect("whoever reads edges does not panic")
-            };
-            threads.into_iter().map(joined).collect::<Result<Vec<_>, _>>()
-        })?;
+        let relations = parallel::map(&RELATIONS[..FILES], |relation| {
+            edges::adjacency(&path(folder, relation), relation, &counts)
+        });
+        let relations = relations.into_iter().collect::<Result<Vec<_>, _>>()?;
         let (there, back): (Vec<_>, Vec<_>) = relations.into_iter().unzip();
         let incoming = there.into_iter().chain(back.into_iter().flatten()).collect();
         Ok(Self { incoming, features })

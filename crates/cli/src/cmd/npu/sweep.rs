@@ -189,7 +189,8 @@ fn play(points: &[Point], line: &Line) -> Vec<Result<PointOutcome, String>> {
     };
     std::thread::scope(|scope| {
         for _ in 1..cores().min(points.len()) {
-            scope.spawn(turn);
+            // Without a further thread, the others do its part.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, turn);
         }
         turn();
     });

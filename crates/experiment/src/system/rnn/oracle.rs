@@ -166,23 +166,26 @@ pub fn each(
 ) -> Result<Vec<Vec<f64>>, String> {
     let found = Mutex::new(vec![Ok(Vec::new()); total]);
     let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..environment::cores().min(total) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= total {
-                        return;
-                    }
-                    let row = answer(index);
-                    if row.is_err() {
-                        // The other samples would fail as well.
-                        next.store(total, Ordering::Relaxed);
-                    }
-                    found.lock().expect("no thread panics with the lock")[index] = row;
-                }
-            });
+    let turn = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= total {
+                return;
+            }
+            let row = answer(index);
+            if row.is_err() {
+                // The other samples would fail as well.
+                next.store(total, Ordering::Relaxed);
+            }
+            found.lock().expect("no thread panics with the lock")[index] = row;
         }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..environment::cores().min(total) {
+            // Without a further thread, the others do its part.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, turn);
+        }
+        turn();
     });
     found.into_inner().expect("no thread panicked with the lock").into_iter().collect()
 }

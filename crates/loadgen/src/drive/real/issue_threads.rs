@@ -248,14 +248,15 @@ fn mismatch(requested: u64, registered: u64) -> String {
     )
 }
 
-/// Issues each lane from a thread of the pool, or from a new thread if the pool has none left.
+/// Issues each lane from a thread of the pool, or from a new thread if the pool has none left. If the
+/// operating system starts no thread, the calling thread issues the lane, and its lag is measured.
 fn issue_lanes(
     run: &StartedRun,
     pool: Option<&IssueThreads>,
     lanes: impl Iterator<Item = (Session, Issuer)>,
 ) -> Vec<LaneResult> {
     let (sender, receiver) = std::sync::mpsc::channel();
-    let mut own_threads = Vec::new();
+    let (mut own_threads, mut without_thread) = (Vec::new(), Vec::new());
     for (lane, (mut session, mut issuer)) in lanes.enumerate() {
         let mut lane_run = run.for_lane();
         let sender = sender.clone();
@@ -278,10 +279,22 @@ fn issue_lanes(
             None => Err(Box::new(work) as Work),
         };
         if let Err(work) = work {
-            own_threads.push(std::thread::spawn(work));
+            // A thread that cannot be started would take its work with it.
+            let (hand_over, order) = std::sync::mpsc::channel::<Work>();
+            let thread = move || order.into_iter().for_each(|work| work());
+            match std::thread::Builder::new().spawn(thread) {
+                Ok(thread) => {
+                    // The thread waits for it.
+                    let _ = hand_over.send(work);
+                    own_threads.push(thread);
+                }
+                Err(_) => without_thread.push(work),
+            }
         }
     }
     drop(sender);
+    // After the other lanes were handed over, which begin on time.
+    without_thread.into_iter().for_each(|work| work());
     let mut reported: Vec<_> = receiver.into_iter().collect();
     for thread in own_threads {
         // It has already reported, including a panic.

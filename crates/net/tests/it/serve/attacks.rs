@@ -176,6 +176,34 @@ fn floods_of_control_frames_end_the_connection() {
     assert!(is_served(address));
 }
 
+/// Small bodies that never end, each on a stream of its own.
+#[test]
+fn streams_of_one_connection_do_not_multiply_the_memory_that_is_not_counted() {
+    let limits = Limits { connections: 4, memory: 200_000, ..Limits::default() };
+    let (_server, address) = digits(limits);
+    let path = [&[0x44, INFER.len() as u8][..], INFER.as_bytes()].concat();
+    let head = [&[0x83, 0x86][..], &path, &[0x41, 1, b'x']].concat();
+    let mut stream = connect(address);
+    stream.write_all(&[PREFACE, &frame(SETTINGS, 0, 0, &[])].concat()).unwrap();
+    // The window of a connection has 65,535 bytes until the server raises it.
+    let (mut received, mut piece) = (Vec::new(), [0; 1024]);
+    let raised = [0, 0, 4, 8, 0, 0, 0, 0, 0];
+    until("the window is raised", || {
+        let read = stream.read(&mut piece).unwrap();
+        received.extend_from_slice(&piece[..read]);
+        received.windows(raised.len()).any(|head| head == raised)
+    });
+    for id in (1..=11).step_by(2) {
+        let part = frame(0, 0, id, &[b' '; 15_000]);
+        stream.write_all(&[frame(1, 4, id, &head), part.repeat(4)].concat()).unwrap();
+    }
+    // Six hold 360,000 bytes and their heads, and requests of four connections 262,144 uncounted.
+    until("they are counted", || metric(address, "dyno_content_bytes") > 97_000.0);
+    assert!(is_served(address), "small requests are always accepted");
+    drop(stream);
+    until("the memory is free", || metric(address, "dyno_content_bytes") == 0.0);
+}
+
 #[test]
 fn connections_of_http2_that_rest_are_closed_even_if_they_ping() {
     let limits = Limits { idle: Duration::from_millis(300), ..Limits::default() };
@@ -268,6 +296,9 @@ fn tensors_whose_json_contradicts_their_shape_or_type_are_rejected() {
         let body = DIGITS.replace("[1,64]", shape).replace("[DATA]", data);
         post(address, INFER, "", body.as_bytes()).status
     };
+    // A JSON that is longer than its body is no lack of memory.
+    let long = "inference-header-content-length: 1099511627776\r\n";
+    assert_eq!(post(address, INFER, long, honest().as_bytes()).status, 400);
     let row = |count: usize| format!("[{}]", vec!["0"; count].join(","));
     assert_eq!(status("[2,64]", &format!("[{},{}]", row(64), row(64))), 200);
     assert_eq!(status("[2,64]", &row(128)), 200);

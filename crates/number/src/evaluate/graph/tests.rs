@@ -270,14 +270,14 @@ proptest! {
             let subset = if is_small { Subset::Small } else { Subset::Full };
             let assignment = assigned(&slow.objects(), &formats);
             let mut trial = Trial { number: 1, subset, assignment, decides: None };
-            let expected = slow.evaluate(&trial).unwrap();
+            let expected = slow.evaluate(&trial, &|| false).unwrap();
             prop_assert!(!expected.is_bound);
-            prop_assert_eq!(&fast.evaluate(&trial).unwrap(), &expected);
+            prop_assert_eq!(&fast.evaluate(&trial, &|| false).unwrap(), &expected);
             trial.decides = Some(decides);
-            let found = fast.evaluate(&trial).unwrap();
+            let found = fast.evaluate(&trial, &|| false).unwrap();
             if expected.accuracy < decides {
                 prop_assert!(found.is_bound && found.accuracy < decides && found.accuracy >= expected.accuracy);
-                prop_assert_eq!(&slow.evaluate(&trial).unwrap(), &found);
+                prop_assert_eq!(&slow.evaluate(&trial, &|| false).unwrap(), &found);
             } else {
                 prop_assert_eq!(&found, &expected);
             }
@@ -321,6 +321,23 @@ fn a_model_of_one_sample_gets_one_at_a_time() {
     }
 }
 
+/// An interrupted evaluation has no result, and leaves nothing behind that changes later ones.
+#[test]
+fn an_evaluation_is_interrupted() {
+    let model = residual(3).unwrap();
+    let fed = fed(&[3, 7, 6], CorrectnessRule::Agreement(Agreement::Top));
+    let [mut graph, mut other] =
+        [fed.clone(), fed].map(|fed| GraphEvaluator::new(&model, fed, sets()).unwrap());
+    let assignment = assigned(&graph.objects(), &[8]);
+    let trial = Trial { number: 1, subset: Subset::Full, assignment, decides: None };
+    for blocks in [0, 1] {
+        let looks = AtomicUsize::new(0);
+        let is_asked = || looks.fetch_add(1, Ordering::Relaxed) >= blocks;
+        assert_eq!(graph.evaluate(&trial, &is_asked), Err(Stop::Interrupted));
+    }
+    assert_eq!(graph.evaluate(&trial, &|| false), other.evaluate(&trial, &|| false));
+}
+
 #[test]
 fn what_is_kept_is_used() {
     let model = residual(3).unwrap();
@@ -332,7 +349,7 @@ fn what_is_kept_is_used() {
     .unwrap();
     let assignment = assigned(&graph.objects(), &[8]);
     let trial = Trial { number: 1, subset: Subset::Full, assignment, decides: None };
-    graph.evaluate(&trial).unwrap();
+    graph.evaluate(&trial, &|| false).unwrap();
     let blocks = graph.samples.blocks(&graph.sets[1], BLOCK);
     let caches = graph.caches_for(&trial, blocks.len());
     let prepared = graph.prepared(&trial.assignment).unwrap();
@@ -415,8 +432,9 @@ fn a_graph_is_tuned() {
     let fed = fed(&[3, 7, 6], CorrectnessRule::Agreement(Agreement::Top));
     let mut graph = GraphEvaluator::new(&model, fed, sets()).unwrap();
     let network = tuned(&graph);
-    let mut evaluate =
-        |trials: &[Trial]| trials.iter().map(|trial| graph.evaluate(trial)).collect::<Vec<_>>();
+    let mut evaluate = |trials: &[Trial]| {
+        trials.iter().map(|trial| graph.evaluate(trial, &|| false)).collect::<Vec<_>>()
+    };
     let outcome =
         tune::tune(&network, &Settings::default(), Journal::disabled(), &mut evaluate, &mut |_| ());
     assert_eq!(outcome.noise, Some([1.0, 1.0]), "FLOAT(32) agrees with itself");

@@ -74,7 +74,10 @@ fn answers_are_in_the_order_of_the_model() {
         assert!(off(&found, &expected) < 1e-4, "{outputs} {ending:?}");
         let trial =
             Trial { number: 1, subset: Subset::Full, assignment: base.clone(), decides: None };
-        assert!(evaluator.evaluate(&trial).unwrap().accuracy > 0.98, "{outputs} {ending:?}");
+        assert!(
+            evaluator.evaluate(&trial, &|| false).unwrap().accuracy > 0.98,
+            "{outputs} {ending:?}"
+        );
 
         let formats = dictionary(&evaluator, &[2, 2], |_| Format::F32);
         let packed = PackedNetwork::new(&model, &formats).unwrap();
