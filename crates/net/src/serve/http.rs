@@ -245,7 +245,7 @@ async fn infer_model(
         coding,
         // Numbers of two bytes become eight, twice.
         growth: Box::new(move |body| {
-            head_length.map_or(body.len(), |length| length.min(body.len())).saturating_mul(8)
+            head_length.map_or(body.len(), |length: usize| length.min(body.len())).saturating_mul(8)
         }),
         parse: Box::new(move |body| InferRequest::from_http(&name, &version, &body, head_length)),
         size: request_size,
