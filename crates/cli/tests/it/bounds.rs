@@ -28,6 +28,7 @@ fn a_bound_that_would_always_pass_is_rejected() {
         &[
             (&format!("run {SERVER} --require p0.99<=5ms"), "found p0.99; write p99"),
             (&format!("run {SERVER} --require server:p0.5<=5ms"), "found p0.5; write p50"),
+            (&format!("run {SERVER} --require p0.001<=5ms"), "found p0.001; write p1\n"),
             (&format!("run {SERVER} --require p99<=5m"), "write 5ms or 5min"),
             (&format!("run {SERVER} --set server_target_latency_ns=5m"), "write 5ms or 5min"),
             ("search --limit p0.9<=5ms", "found p0.9; write p90"),
@@ -114,6 +115,10 @@ fn a_search_begins_below_its_maximum_and_has_limits_that_are_measured() {
             (
                 &format!("{search} --qps 100 --to 5"),
                 "the first load, server_target_qps 100, is not below --to 5",
+            ),
+            (
+                &format!("{in_flight} --set server_arrivals=concurrency:100 --to 5"),
+                "the first load, server_arrivals concurrency:100, is not below --to 5",
             ),
             (&format!("{search} --limit lag.p99<=1ms"), lag),
             (&format!("{in_flight} --limit lag.p99<=1ms --dry-run"), lag),
