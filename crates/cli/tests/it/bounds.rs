@@ -1,8 +1,12 @@
 //! Bounds and plans of scripts: a bound that is written slightly wrong must not pass, and a plan is JSON
 //! where results are.
 
+use dyno_sut::digits;
+
+use crate::probe::npy;
 use crate::program::Folder;
 use crate::schema::schema;
+use crate::tuned;
 
 const SERVER: &str =
     "--system model:exponential=2ms --scenario server --mode performance --qps 100";
@@ -201,4 +205,24 @@ fn a_byte_order_mark_in_a_user_conf_is_named() {
     folder.write("user.conf", "\u{feff}*.Server.target_qps = 20\n");
     let run = "run --system model:fixed=2ms --scenario server --mode performance --conf user.conf";
     check_rejected(&folder, &[(run, "user.conf begins with a byte order mark")]);
+}
+
+/// Labels of other samples would give the same accuracy.
+#[test]
+fn an_accuracy_that_one_class_reaches_has_a_note() {
+    let folder = tuned::folder();
+    let count = digits::test_digits().count();
+    let same = npy("<i8", &format!("({count},)"), &3_i64.to_le_bytes().repeat(count));
+    tuned::write(&folder, "same.npy", &same);
+    let run = "run --system tuned:model=digits.onnx --data test.npy --mode accuracy \
+               --scenario offline --json";
+    let notes = |labels: &str| {
+        let ran = folder.dyno(&format!("{run} --labels {labels}")).exits(0).json();
+        ran["tests"][0]["notes"].to_string()
+    };
+    let note = "Class 3 for every sample would be right at least as often (100.00 %)";
+    let told = notes("same.npy");
+    assert!(told.contains(note), "{told}");
+    let told = notes("test-labels.npy");
+    assert!(!told.contains("for every sample"), "{told}");
 }

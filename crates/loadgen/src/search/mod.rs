@@ -165,6 +165,9 @@ const WIDE: f64 = 1.4;
 /// Number of refining runs after which the search gives up if they do not show that the loads on one side of
 /// the peak keep all limits, or that those on the other miss one.
 const MOST_UNSHOWN: usize = 120;
+/// Number of refining runs after which a whole load is known well enough if it is one of two neighbors: a load at
+/// which just the allowed share is over a limit takes any number of runs. Full runs decide.
+const MOST_OF_NEIGHBORS: usize = 40;
 /// Maximum number of refining runs.
 const MOST_REFINEMENTS: usize = 200;
 /// Divisor for the length of a refining run: the total length of all refining runs so far, divided
@@ -378,7 +381,11 @@ impl Search {
     fn is_certain(&self, peak: &Peak) -> bool {
         let narrow = match self.rules.unit {
             Unit::Rate => false,
-            Unit::Whole => peak.high.floor() == peak.low.floor(),
+            Unit::Whole => match peak.high.floor() - peak.low.floor() {
+                ..0.5 => true,
+                ..1.5 => self.refinements() >= MOST_OF_NEIGHBORS,
+                _ => false,
+            },
         };
         let narrow = narrow || self.is_within(1.0, peak);
         self.refinements() >= LEAST_REFINEMENTS && narrow

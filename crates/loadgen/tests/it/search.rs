@@ -173,6 +173,39 @@ fn whole_loads_end_at_the_highest_that_passes() {
     }
 }
 
+/// With 5 in flight, exactly the allowed share is over the limit, so that no number of short runs decides
+/// between 4 and 5.
+#[test]
+fn full_runs_decide_between_neighbors() {
+    for seed in 0..3 {
+        let mut random = Mt19937::new(seed);
+        let mut even = |_: &Search, probe: Probe| {
+            let share = (0.01 * (probe.load / 5.0).powi(3)).min(1.0);
+            let seconds = probe.duration as f64 / SECOND as f64;
+            let queries = (50.0 * seconds / BLOCKS as f64).ceil() as u64;
+            let mut block = |_| {
+                let over = (0..queries).filter(|_| random.canonical() < share).count() as u64;
+                Block { queries, over }
+            };
+            let blocks: Vec<Block> = (0..BLOCKS).map(&mut block).collect();
+            let all = Block::sum(&blocks);
+            let passed = all.over as f64 <= 0.01 * all.queries as f64;
+            Observation { blocks: vec![blocks], passed, ..exact(0.0, probe) }
+        };
+        let quick = Rules {
+            short: 2 * SECOND,
+            full: 60 * SECOND,
+            ..rules(latency(0.01, 1), 1.0, Unit::Whole)
+        };
+        let (outcome, search) = play(quick, &mut even);
+        assert_eq!(outcome.end, End::Confirmed, "seed {seed}: {:?}", outcome.peak);
+        let confirmed = outcome.confirmed.unwrap();
+        assert!((3.0..=5.0).contains(&confirmed), "seed {seed}: {confirmed}");
+        let runs = search.observations().len();
+        assert!(runs < 200, "seed {seed}: {runs} runs");
+    }
+}
+
 /// Above the peak all queries are over the bound, and none below it. The time suffices for one full run.
 #[test]
 fn a_step_is_confirmed_by_one_full_run_between_its_neighbors() {
