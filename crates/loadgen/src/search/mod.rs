@@ -481,7 +481,8 @@ impl Search {
     }
 
     fn confirmation(&self, peak: &Peak, attempt: u32) -> Step {
-        let mut load = peak.load_that_passes(self.full_after(attempt - 1, peak.load), &self.rules);
+        let full = self.full_after(attempt - 1, peak, peak.load);
+        let mut load = peak.load_that_passes(full, &self.rules);
         if self.is_wide_at(peak.load) {
             // Near the capacity, a run above the peak may pass by chance.
             load = load.min(peak.low * (-length::RESOLUTION * self.rules.tolerance).exp());
@@ -501,7 +502,7 @@ impl Search {
                 return self.done(End::Unconfirmed, None);
             }
         }
-        let duration = self.full_after(attempt - 1, load);
+        let duration = self.full_after(attempt - 1, peak, load);
         let all = duration.saturating_mul(u64::from(self.rules.full_runs));
         if self.takes(all) > self.left() {
             return self.done(End::OutOfTime, None);
