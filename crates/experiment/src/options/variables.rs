@@ -17,14 +17,18 @@ fn misnamed(name: &str) -> Option<String> {
     }
     let after = |prefix: &str| rest.strip_prefix(prefix).map(str::to_ascii_lowercase);
     let setting = after("SETTINGS").or_else(|| after("SETTING")).or_else(|| after("SET_"));
+    // A lower-case name, such as `dyno_out`, may be a variable of a script.
+    let is_own = name.starts_with("DYNO_");
     if let Some(key) = setting {
-        let near = nearest_field(key.trim_start_matches('_')).to_ascii_uppercase();
-        return Some(format!(
-            "{origin}: settings are {ENVIRONMENT_PREFIX}NAME; the nearest is {ENVIRONMENT_PREFIX}{near}"
-        ));
+        let key = key.trim_start_matches('_');
+        let near = nearest_field(key).to_ascii_uppercase();
+        return (is_own || FIELDS.iter().any(|field| field.name == key)).then(|| {
+            format!(
+                "{origin}: settings are {ENVIRONMENT_PREFIX}NAME; the nearest is {ENVIRONMENT_PREFIX}{near}"
+            )
+        });
     }
-    // A lower-case name, such as `dyno_out`, is a variable of a script.
-    if !name.starts_with("DYNO_") {
+    if !is_own {
         return None;
     }
     // As in the table [run] of dyno.toml.
@@ -110,6 +114,7 @@ mod tests {
             "DYNO_API_SECRET",
             "DYNO_RUN_ID",
             "dyno_out",
+            "dyno_settings_file",
             "REQUIRE",
             "DYNO",
         ] {

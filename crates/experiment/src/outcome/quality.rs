@@ -180,8 +180,8 @@ fn by_labels(
     })
 }
 
-/// Returns a note if one class for every sample would be right at least as often. The accuracy then does not show that
-/// labels and samples belong together: in another order they may give the same one.
+/// Returns a note if one class for every sample would be right at least as often. The accuracy then does not
+/// show that labels and samples belong together: in another order they may give the same one.
 fn as_one_class(accuracy: &Accuracy, labels: &[i64]) -> Option<String> {
     let mut counts = HashMap::<i64, u64>::new();
     labels.iter().for_each(|label| *counts.entry(*label).or_default() += 1);
@@ -192,8 +192,9 @@ fn as_one_class(accuracy: &Accuracy, labels: &[i64]) -> Option<String> {
     is_as_good.then(|| {
         let percent = 100.0 * count as f64 / all as f64;
         format!(
-            "Class {class} for every sample would be right at least as often ({percent:.2} %), so the accuracy does \
-             not show that the model distinguishes the samples, or that they belong to their labels."
+            "Class {class} for every sample would be right at least as often ({percent:.2} %), so \
+             the accuracy does not show that the model distinguishes the samples, or that they \
+             belong to their labels."
         )
     })
 }

@@ -165,8 +165,8 @@ const WIDE: f64 = 1.4;
 /// Number of refining runs after which the search gives up if they do not show that the loads on one side of
 /// the peak keep all limits, or that those on the other miss one.
 const MOST_UNSHOWN: usize = 120;
-/// Number of refining runs after which a whole load is known well enough if it is one of two neighbors: a load at
-/// which just the allowed share is over a limit takes any number of runs. Full runs decide.
+/// Number of refining runs after which a whole load is known well enough if it is one of two neighbors. At a
+/// load where just the allowed share is over a limit, no number of them decides, but full runs do.
 const MOST_OF_NEIGHBORS: usize = 40;
 /// Maximum number of refining runs.
 const MOST_REFINEMENTS: usize = 200;

@@ -309,8 +309,8 @@ fn a_share_that_any_load_has_makes_no_false_peak() {
     }
 }
 
-/// Where 0.6 % of the queries are over a p99 at any load, the share at the peak hardly depends on the load. Short full
-/// runs miss what early stopping demands of them, however far below the peak they are.
+/// Where 0.6 % of the queries are over a p99 at any load, the share at the peak hardly depends on the load.
+/// Short full runs miss what early stopping demands of them, however far below the peak they are.
 #[test]
 fn a_peak_above_a_share_that_any_load_has_is_confirmed() {
     for seed in 0..6 {
