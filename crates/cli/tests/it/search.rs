@@ -119,6 +119,8 @@ fn a_search_that_was_cut_short_goes_on_to_the_same_end() {
         points.map(|point| point["took_ns"].as_u64().unwrap()).sum::<u64>()
     };
     assert!(spent(&cut) < 41_000_000_000, "{}", spent(&cut));
+    let again = folder.dyno("search --resume cut --max-time 40s").exits(1).stdout;
+    assert!(again.contains("Out of time: no further run fits into 40.0 s"), "{again}");
 
     let gone_on = folder.dyno("search --resume cut --max-time 48h --json").exits(0).json();
     assert_eq!(gone_on["points"], whole["points"]);

@@ -118,7 +118,12 @@ pub fn headline(state: &State, directory: &Path) -> (String, bool) {
             let of_last = full_runs(state).next_back().map(failures).unwrap_or_default();
             format!("{failed}{backlog}{of_last}")
         }
-        Phase::OutOfTime => format!("Out of time; continue with: {go_on} --max-time TIME"),
+        Phase::OutOfTime => {
+            let most = units::duration(state.definition.max_time_ns.cast_signed());
+            format!(
+                "Out of time: no further run fits into {most}; continue with: {go_on} --max-time TIME"
+            )
+        }
         Phase::Unclear => {
             let missed = missed(state).map(|over| format!(" ({over})")).unwrap_or_default();
             format!(
