@@ -343,6 +343,36 @@ fn a_peak_above_a_share_that_any_load_has_is_confirmed() {
     }
 }
 
+/// As in a queue with one server, late queries come in rows, here of 15. Many runs near the peak scatter around
+/// the allowed share, so that they alone may not show that lower loads keep the limit.
+#[test]
+fn a_limit_that_depends_on_the_load_is_not_unclear() {
+    const ROW: u64 = 15;
+    for seed in 0..8 {
+        let mut random = Mt19937::new(seed);
+        let mut in_rows = |_: &Search, probe: Probe| {
+            let share = (0.01 * (probe.load / 540.0).powf(5.4)).min(1.0);
+            let all = probe.load * probe.duration as f64 / SECOND as f64;
+            let rows = (all / (BLOCKS as u64 * ROW) as f64).max(1.0) as u64;
+            let mut block = |_| {
+                let over = (0..rows).filter(|_| random.canonical() < share).count() as u64;
+                Block { queries: ROW * rows, over: ROW * over }
+            };
+            let blocks: Vec<Block> = (0..BLOCKS).map(&mut block).collect();
+            let sum = Block::sum(&blocks);
+            let passed = sum.over as f64 <= 0.01 * sum.queries as f64;
+            Observation { blocks: vec![blocks], passed, ..exact(0.0, probe) }
+        };
+        let quick = Rules {
+            short: 2 * SECOND,
+            full: 5 * SECOND,
+            ..rules(latency(0.01, 1), 118.0, Unit::Rate)
+        };
+        let (outcome, _) = play(quick, &mut in_rows);
+        assert_ne!(outcome.end, End::Unclear, "seed {seed}");
+    }
+}
+
 #[test]
 fn no_run_is_begun_that_would_end_too_late() {
     let mut random = Mt19937::new(5);
