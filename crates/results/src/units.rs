@@ -157,11 +157,12 @@ pub fn parse_bound(text: &str) -> Result<Nanos, String> {
     }
 }
 
-/// Returns the percentage that a number states as a fraction, such as 99 for 0.99; `None` for other numbers.
-/// A percentile below p1 is such a fraction: a bound on it would pass although most queries exceed it.
+/// Returns the percentage that a number states as a fraction, such as 99 for 0.99, at least 1; `None` for
+/// other numbers. A percentile below p1 is such a fraction: a bound on it would pass although most queries
+/// exceed it.
 pub fn percent_of_fraction(number: f64) -> Option<f64> {
     // Exact to eight decimals: 100 * 0.07 has a tail of rounding.
-    (0.0 < number && number < 1.0).then(|| (number * 1e10).round() / 1e8)
+    (0.0 < number && number < 1.0).then(|| ((number * 1e10).round() / 1e8).max(1.0))
 }
 
 /// Parses a share such as `2%` to 0.02. A number without the sign is rejected: `0.5` could be half a
@@ -282,6 +283,8 @@ mod tests {
             [0.99, 0.999, 0.07].map(percent_of_fraction),
             [Some(99.0), Some(99.9), Some(7.0)]
         );
+        // The advice is never a percentage that is rejected, too.
+        assert_eq!([0.001, 0.01].map(percent_of_fraction), [Some(1.0), Some(1.0)]);
         assert_eq!([0.0, 1.0, 99.0, f64::NAN].map(percent_of_fraction), [None; 4]);
     }
 

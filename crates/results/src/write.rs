@@ -1,7 +1,7 @@
 //! Writes documents.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::Path;
 
 use serde::Serialize;
@@ -40,12 +40,23 @@ const RESULTS: [&str; 10] = [
     "tune.json",
 ];
 
-/// Returns whether a path names an existing file of results. Nothing that is derived from results
-/// may replace it.
+/// Returns whether a path names an existing file of results, also if it was renamed. Nothing that is derived
+/// from results may replace it.
 pub fn is_result(path: &Path) -> bool {
     let real = fs::canonicalize(path).unwrap_or_default();
     let name = real.file_name().unwrap_or_default().to_string_lossy();
-    RESULTS.contains(&&*name) || name.starts_with("mlperf_log_")
+    RESULTS.contains(&&*name) || name.starts_with("mlperf_log_") || begins_as_result(&real)
+}
+
+/// Returns whether a file begins as raw records, or as a document with a schema of Dyno.
+fn begins_as_result(path: &Path) -> bool {
+    /// Bytes that are read: the schema is the first member.
+    const HEAD: u64 = 256;
+    let mut head = Vec::new();
+    let is_read = fs::metadata(path).is_ok_and(|file| file.is_file())
+        && File::open(path).and_then(|file| file.take(HEAD).read_to_end(&mut head)).is_ok();
+    let text: String = String::from_utf8_lossy(&head).split_whitespace().collect();
+    is_read && (head.starts_with(b"dyno.records ") || text.starts_with("{\"schema\":\"dyno."))
 }
 
 /// Writes a file that the user names: a regular file is replaced in one step, a link is followed, and a

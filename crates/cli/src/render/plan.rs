@@ -76,6 +76,7 @@ pub fn json(options: &Options, system: &System, tests: &[PlannedTest]) -> Value 
         "disclaimer": DISCLAIMER,
         "system": system.spec,
         "samples": system.library_size().total,
+        "shapes": system.shapes(),
         "time": time(system),
         "profile": options.profile().name(),
         "remarks": options.rules_remarks(),

@@ -1,8 +1,12 @@
 //! Bounds and plans of scripts: a bound that is written slightly wrong must not pass, and a plan is JSON
 //! where results are.
 
+use dyno_sut::digits;
+
+use crate::probe::npy;
 use crate::program::Folder;
 use crate::schema::schema;
+use crate::tuned;
 
 const SERVER: &str =
     "--system model:exponential=2ms --scenario server --mode performance --qps 100";
@@ -28,6 +32,7 @@ fn a_bound_that_would_always_pass_is_rejected() {
         &[
             (&format!("run {SERVER} --require p0.99<=5ms"), "found p0.99; write p99"),
             (&format!("run {SERVER} --require server:p0.5<=5ms"), "found p0.5; write p50"),
+            (&format!("run {SERVER} --require p0.001<=5ms"), "found p0.001; write p1\n"),
             (&format!("run {SERVER} --require p99<=5m"), "write 5ms or 5min"),
             (&format!("run {SERVER} --set server_target_latency_ns=5m"), "write 5ms or 5min"),
             ("search --limit p0.9<=5ms", "found p0.9; write p90"),
@@ -115,6 +120,10 @@ fn a_search_begins_below_its_maximum_and_has_limits_that_are_measured() {
                 &format!("{search} --qps 100 --to 5"),
                 "the first load, server_target_qps 100, is not below --to 5",
             ),
+            (
+                &format!("{in_flight} --set server_arrivals=concurrency:100 --to 5"),
+                "the first load, server_arrivals concurrency:100, is not below --to 5",
+            ),
             (&format!("{search} --limit lag.p99<=1ms"), lag),
             (&format!("{in_flight} --limit lag.p99<=1ms --dry-run"), lag),
         ],
@@ -196,4 +205,24 @@ fn a_byte_order_mark_in_a_user_conf_is_named() {
     folder.write("user.conf", "\u{feff}*.Server.target_qps = 20\n");
     let run = "run --system model:fixed=2ms --scenario server --mode performance --conf user.conf";
     check_rejected(&folder, &[(run, "user.conf begins with a byte order mark")]);
+}
+
+/// Labels of other samples would give the same accuracy.
+#[test]
+fn an_accuracy_that_one_class_reaches_has_a_note() {
+    let folder = tuned::folder();
+    let count = digits::test_digits().count();
+    let same = npy("<i8", &format!("({count},)"), &3_i64.to_le_bytes().repeat(count));
+    tuned::write(&folder, "same.npy", &same);
+    let run = "run --system tuned:model=digits.onnx --data test.npy --mode accuracy \
+               --scenario offline --json";
+    let notes = |labels: &str| {
+        let ran = folder.dyno(&format!("{run} --labels {labels}")).exits(0).json();
+        ran["tests"][0]["notes"].to_string()
+    };
+    let note = "Class 3 for every sample would be right at least as often (100.00 %)";
+    let told = notes("same.npy");
+    assert!(told.contains(note), "{told}");
+    let told = notes("test-labels.npy");
+    assert!(!told.contains("for every sample"), "{told}");
 }

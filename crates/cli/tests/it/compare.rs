@@ -75,6 +75,23 @@ fn a_slower_system_is_worse_and_the_other_way_round_better() {
     assert_eq!(one["tests"][0]["metrics"][0]["confidence"], 0.95);
 }
 
+/// A side that fails instead of answering late is not better.
+#[test]
+fn failures_are_compared_whatever_the_metrics() {
+    let folder = Folder::new();
+    play(&folder, "a", "lognormal=2ms,servers=4", "");
+    // Fewer than the hundredth that the bound on p99 allows.
+    play(&folder, "b", "lognormal=1.5ms,servers=4,failed=0.006", "--seed 3");
+    let report = folder.dyno("compare a b --metric p50 --json").exits(1).json();
+    assert_eq!(finding(&report, "p50"), "better", "{report}");
+    assert_eq!(
+        (&report["verdict"], finding(&report, "failures")),
+        (&"worse".into(), &"worse".into())
+    );
+    let once = folder.dyno("compare a b --metric failures,p50 --json").exits(1).json();
+    assert_eq!(once["tests"][0]["metrics"].as_array().unwrap().len(), 2);
+}
+
 /// The perceptron has 519 of 540 images right. In formats in which all inputs are nearly 0, it answers
 /// one class for all of them, as fast as before.
 #[test]

@@ -277,6 +277,18 @@ fn the_prometheus_snapshot_is_strict_and_agrees_with_the_summary() {
     assert!(families.contains_key("dyno_time_to_first_token_seconds"));
 }
 
+/// A collector rejects the whole page otherwise.
+#[test]
+fn requirements_that_look_alike_are_one_sample() {
+    let folder = Folder::new();
+    let run = "run --system model:exponential=1ms --scenario single-stream --mode performance";
+    let alike = "--require p99<=1s --require latency.p99<=1s --require p99<=1000.001ms";
+    folder.dyno(&format!("{run} --duration 5s {alike} --out out")).exits(0);
+    let families =
+        prometheus::parse(&folder.dyno("export out --format prometheus").exits(0).stdout);
+    assert_eq!(families["dyno_requirement_met"].samples.len(), 1);
+}
+
 #[test]
 fn names_with_quotes_are_escaped_in_labels() {
     let folder = runs();
@@ -376,6 +388,16 @@ fn an_export_does_not_replace_results() {
     }
     // A new file may have any name.
     folder.dyno("export out --format jsonl --out summary.json").exits(0);
+    // Results may have another one.
+    for (file, name) in
+        [("summary.json", "baseline.csv"), ("Server/performance/records.bin", "records.csv")]
+    {
+        std::fs::copy(folder.0.join("out").join(file), folder.0.join(name)).unwrap();
+        let before = std::fs::read(folder.0.join(name)).unwrap();
+        let ran = folder.dyno(&format!("export out --out {name}")).exits(2);
+        assert!(ran.stderr.contains("csv holds results"), "{}", ran.stderr);
+        assert_eq!(std::fs::read(folder.0.join(name)).unwrap(), before, "{name}");
+    }
 }
 
 /// Others may write in the folder, too, and can guess the name.

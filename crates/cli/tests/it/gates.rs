@@ -406,11 +406,13 @@ fn open_dimensions_are_given_or_the_run_is_rejected() {
     check_rejected(&folder, &format!("{system} --shape words=1x9x7"), 2, "fixes dimension 2 at 8");
 
     let run = format!("run {system} --shape words=1x9x8 --duration 50ms");
+    let plan = folder.dyno(&format!("{run} --dry-run --json")).exits(0).json();
     let ran = folder.dyno(&format!("{run} --json --out one"));
     let shapes = &ran.json()["tests"][0]["data"]["shapes"];
     let expected =
         serde_json::json!([{"input": "words", "element": "float32", "shape": [1, 9, 8]}]);
     assert_eq!(*shapes, expected, "{}", ran.stderr);
+    assert_eq!(plan["shapes"], expected);
     assert!(folder.read("one/report.html").contains("words 1x9x8"));
     assert!(folder.read("one/effective.toml").contains("shape = [\"words=1x9x8\"]"));
     let again = folder.dyno("run --config one/effective.toml --out again --duration 50ms");

@@ -35,6 +35,13 @@ fn the_peak_of_a_queue_is_found_and_confirmed_by_a_run_that_counts() {
     assert_eq!(plan["target_qps"], found["confirmed"]["load"]);
     assert_eq!(plan["latency_bound_ns"], 50_000_000);
 
+    // If later full runs had missed a limit, the one that kept it would not be denied.
+    let state = folder.read("found/search.json").replace("\"confirmed\",", "\"unconfirmed\",");
+    folder.write("found/search.json", &state);
+    folder.dyno("report found --out page.html").exits(0);
+    let page = folder.read("page.html");
+    assert!(page.contains("was VALID and kept every limit, but later ones did not"), "{page:.900}");
+
     let points = found["points"].as_array().unwrap();
     let throughput = |point: &serde_json::Value| point["throughput"].as_f64().unwrap();
     assert!(points.iter().all(|point| throughput(point) > 0.0), "a curve can be drawn of them");
@@ -119,6 +126,8 @@ fn a_search_that_was_cut_short_goes_on_to_the_same_end() {
         points.map(|point| point["took_ns"].as_u64().unwrap()).sum::<u64>()
     };
     assert!(spent(&cut) < 41_000_000_000, "{}", spent(&cut));
+    let again = folder.dyno("search --resume cut --max-time 40s").exits(1).stdout;
+    assert!(again.contains("Out of time: no further run fits into 40.0 s"), "{again}");
 
     let gone_on = folder.dyno("search --resume cut --max-time 48h --json").exits(0).json();
     assert_eq!(gone_on["points"], whole["points"]);

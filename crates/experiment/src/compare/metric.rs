@@ -203,6 +203,21 @@ pub fn measured(
     (kept, (!names.is_empty()).then_some(note))
 }
 
+/// Returns the metrics with the share of failures, if a run has some: a side that fails instead of answering
+/// late is not better.
+pub fn with_failures(
+    mut metrics: Vec<Metric>,
+    baseline: &[ComparedTest],
+    candidate: &[ComparedTest],
+) -> Vec<Metric> {
+    let fails =
+        |test: &ComparedTest| test.observations.iter().any(|run| run.failed.contains(&true));
+    if !metrics.contains(&Metric::Failures) && baseline.iter().chain(candidate).any(fails) {
+        metrics.push(Metric::Failures);
+    }
+    metrics
+}
+
 /// Returns the headline of a scenario, and the other metrics to compare.
 pub fn of_scenario(baseline: &[ComparedTest], candidate: &[ComparedTest]) -> Vec<Metric> {
     let a = &baseline[0];
@@ -226,11 +241,7 @@ pub fn of_scenario(baseline: &[ComparedTest], candidate: &[ComparedTest]) -> Vec
     if has(|test| test.observations.iter().all(|run| !run.time_per_output_token.is_empty())) {
         metrics.extend(OF_TOKENS.map(|p| Metric::Percentile(Series::TimePerOutputToken, p)));
     }
-    let fails =
-        |test: &ComparedTest| test.observations.iter().any(|run| run.failed.contains(&true));
-    if runs().any(fails) {
-        metrics.push(Metric::Failures);
-    }
+    let mut metrics = with_failures(metrics, baseline, candidate);
     let headline = metrics[0];
     let mut at = 0;
     metrics.retain(|metric| {

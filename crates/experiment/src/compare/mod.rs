@@ -547,7 +547,13 @@ fn metrics(
 ) -> Result<(Vec<Metric>, Option<String>), Failure> {
     if !question.metrics.is_empty() {
         metric::refuse_unmeasured(&question.metrics, baseline, candidate)?;
-        return Ok((question.metrics.clone(), None));
+        let requested = question.metrics.clone();
+        let metrics = if has_peer {
+            requested
+        } else {
+            metric::with_failures(requested, baseline, candidate)
+        };
+        return Ok((metrics, None));
     }
     if has_peer {
         return Ok(metric::measured(&peer::METRICS, baseline, candidate));

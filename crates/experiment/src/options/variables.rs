@@ -8,18 +8,28 @@ use super::{ENVIRONMENT_PREFIX, KEYS};
 /// Returns why a variable is not what its name suggests: a setting with a wrong prefix or none, or an option of
 /// runs, which the environment does not set. Other variables may be secrets of users.
 fn misnamed(name: &str) -> Option<String> {
-    let rest = name.strip_prefix("DYNO_")?;
+    // Settings in other letter case are not read.
+    let upper = name.to_ascii_uppercase();
+    let rest = upper.strip_prefix("DYNO_")?;
     let origin = Origin::Environment(name.into());
-    if VARIABLES.contains(&name) {
+    if VARIABLES.contains(&&*upper) {
         return None;
     }
     let after = |prefix: &str| rest.strip_prefix(prefix).map(str::to_ascii_lowercase);
     let setting = after("SETTINGS").or_else(|| after("SETTING")).or_else(|| after("SET_"));
+    // A lower-case name, such as `dyno_out`, may be a variable of a script.
+    let is_own = name.starts_with("DYNO_");
     if let Some(key) = setting {
-        let near = nearest_field(key.trim_start_matches('_')).to_ascii_uppercase();
-        return Some(format!(
-            "{origin}: settings are {ENVIRONMENT_PREFIX}NAME; the nearest is {ENVIRONMENT_PREFIX}{near}"
-        ));
+        let key = key.trim_start_matches('_');
+        let near = nearest_field(key).to_ascii_uppercase();
+        return (is_own || FIELDS.iter().any(|field| field.name == key)).then(|| {
+            format!(
+                "{origin}: settings are {ENVIRONMENT_PREFIX}NAME; the nearest is {ENVIRONMENT_PREFIX}{near}"
+            )
+        });
+    }
+    if !is_own {
+        return None;
     }
     // As in the table [run] of dyno.toml.
     let name = rest.strip_prefix("RUN_").unwrap_or(rest).to_ascii_lowercase();
@@ -86,7 +96,10 @@ mod tests {
             ("DYNO_SETTING_SERVER_TARGET_QPS", "the nearest is DYNO_SETTINGS_SERVER_TARGET_QPS"),
             ("DYNO_SETTINGS_SERVER_TARGET_QP", "the nearest is DYNO_SETTINGS_SERVER_TARGET_QPS"),
             ("DYNO_SET_MIN_QUERY_COUNT", "the nearest is DYNO_SETTINGS_MIN_QUERY_COUNT"),
+            ("DYNO_settings_min_query_count", "the nearest is DYNO_SETTINGS_MIN_QUERY_COUNT"),
+            ("dyno_settings_min_query_count", "the nearest is DYNO_SETTINGS_MIN_QUERY_COUNT"),
             ("DYNO_REQUIRE", "use --require or dyno.toml"),
+            ("DYNO_require", "use --require or dyno.toml"),
             ("DYNO_ACCURACY_TARGET", "use --accuracy-target or dyno.toml"),
             ("DYNO_RUN_QPS", "use --qps or dyno.toml"),
             ("DYNO_MIN_QUERY_COUNT", "use DYNO_SETTINGS_MIN_QUERY_COUNT to set it"),
@@ -95,9 +108,16 @@ mod tests {
             let found = problem(name).unwrap_or_default();
             assert!(found.contains(expected), "{name}: {found}");
         }
-        for name in
-            ["DYNO_CACHE", "DYNO_WORKER_TOKEN", "DYNO_API_SECRET", "DYNO_RUN_ID", "REQUIRE", "DYNO"]
-        {
+        for name in [
+            "DYNO_CACHE",
+            "DYNO_WORKER_TOKEN",
+            "DYNO_API_SECRET",
+            "DYNO_RUN_ID",
+            "dyno_out",
+            "dyno_settings_file",
+            "REQUIRE",
+            "DYNO",
+        ] {
             assert_eq!(problem(name), None, "{name}");
         }
     }

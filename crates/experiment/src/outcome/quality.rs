@@ -1,6 +1,7 @@
 //! Quality of the answers of an accuracy test.
 
-use std::collections::{BTreeSet, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::record::Failure;
@@ -79,6 +80,8 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, context: 
         let text = not_compared(&accuracy);
         test.add_reason(Reason::new(ReasonKind::Accuracy, text).undecided());
     }
+    let labels = system.labels.as_deref().filter(|_| log.complete);
+    test.notes.extend(labels.and_then(|labels| as_one_class(&accuracy, labels)));
     test.accuracy = Some(accuracy);
     for text in reasons {
         test.add_reason(Reason::new(ReasonKind::Accuracy, text));
@@ -173,6 +176,25 @@ fn by_labels(
              several samples; they count as wrong.",
             score.malformed,
             score.total - unanswered.len()
+        )
+    })
+}
+
+/// Returns a note if one class for every sample would be right at least as often. The accuracy then does not
+/// show that labels and samples belong together: in another order they may give the same one.
+fn as_one_class(accuracy: &Accuracy, labels: &[i64]) -> Option<String> {
+    let mut counts = HashMap::<i64, u64>::new();
+    labels.iter().for_each(|label| *counts.entry(*label).or_default() += 1);
+    let (class, count) =
+        counts.into_iter().max_by_key(|&(class, count)| (count, Reverse(class)))?;
+    let (correct, all) = (accuracy.correct?, labels.len() as u64);
+    let is_as_good = accuracy.scored == Some(all) && correct <= count;
+    is_as_good.then(|| {
+        let percent = 100.0 * count as f64 / all as f64;
+        format!(
+            "Class {class} for every sample would be right at least as often ({percent:.2} %), so \
+             the accuracy does not show that the model distinguishes the samples, or that they \
+             belong to their labels."
         )
     })
 }

@@ -278,17 +278,25 @@ pub fn first_load(
     let is_unknown = load == Load::Qps && is_open(&settings, "server_target_qps");
     let named = match (load, &settings.values.server_arrivals) {
         (Load::Samples, _) if !is_open(&settings, "multi_stream_samples_per_query") => {
-            settings.values.multi_stream_samples_per_query as f64
+            Some(settings.values.multi_stream_samples_per_query as f64)
         }
-        (Load::Concurrency, Arrivals::Concurrency(queries)) => f64::from(*queries),
-        (Load::Qps | Load::Concurrency | Load::Samples, _) => 1.0,
+        (Load::Concurrency, Arrivals::Concurrency(queries)) => Some(f64::from(*queries)),
+        (Load::Qps | Load::Concurrency | Load::Samples, _) => None,
     };
+    let is_set = is_chosen(&settings, load.setting(1.0).0);
     match (ask.from, load, control) {
         (Some(from), Load::Qps, _) => Ok(Some(FirstLoad::At(from))),
         (Some(from), _, _) => Ok(Some(FirstLoad::At(from.round().max(1.0)))),
-        (None, Load::Concurrency | Load::Samples, _) => Ok(Some(FirstLoad::At(
-            ask.to.map_or(named, |to| named.min((to / 2.0).floor())).max(1.0),
-        ))),
+        (None, Load::Concurrency | Load::Samples, _) => {
+            let from = match named.filter(|_| is_set) {
+                Some(named) => below(load, named, ask.to)?,
+                None => {
+                    let named = named.unwrap_or(1.0);
+                    ask.to.map_or(named, |to| named.min((to / 2.0).floor())).max(1.0)
+                }
+            };
+            Ok(Some(FirstLoad::At(from)))
+        }
         (None, Load::Qps, Some(control)) if is_unknown => {
             // The first load stays below `--to`, whatever the probe finds.
             let most = ask.to.map_or(f64::INFINITY, |to| to / 2.0);
@@ -297,16 +305,20 @@ pub fn first_load(
         }
         (None, Load::Qps, None) if is_unknown => Ok(Some(FirstLoad::LeftToProbe)),
         (None, Load::Qps, _) => {
-            let from = settings.values.server_target_qps;
-            match ask.to.filter(|to| from >= *to) {
-                Some(to) => {
-                    let problem =
-                        format!("the first load, server_target_qps {from}, is not below --to {to}");
-                    Err(Failure::usage(problem).hint("begin below it with --from, or raise --to"))
-                }
-                None => Ok(Some(FirstLoad::At(from))),
-            }
+            Ok(Some(FirstLoad::At(below(load, settings.values.server_target_qps, ask.to)?)))
         }
+    }
+}
+
+/// Returns the first load of a setting, which must be below the maximum.
+fn below(load: Load, from: f64, to: Option<f64>) -> Result<f64, Failure> {
+    match to.filter(|to| from >= *to) {
+        Some(to) => {
+            let (key, value) = load.setting(from);
+            let problem = format!("the first load, {key} {value}, is not below --to {to}");
+            Err(Failure::usage(problem).hint("begin below it with --from, or raise --to"))
+        }
+        None => Ok(from),
     }
 }
 

@@ -181,6 +181,9 @@ pub struct SearchReport {
     pub confirmed: Option<f64>,
 }
 
+/// Refining runs after which a search makes no further one.
+const MOST_REFINING: usize = 200;
+
 /// Judges a search of `dyno search`.
 #[must_use]
 pub fn judge_search(s: &SearchSettings, runs: &[SearchRun], r: &SearchReport) -> Vec<Finding> {
@@ -319,7 +322,9 @@ fn judge_estimate(
     // A peak is confirmed as soon as it is known to within three tolerances if the time is short.
     let most = if r.state == "confirmed" { 3.0 } else { 1.0 };
     let half = half_width(low, high);
-    let is_narrow = half <= most * s.tolerance || (s.is_whole && high - low <= 2.0);
+    // After so many refining runs, a search ends however well it knows the peak.
+    let is_last = runs.iter().filter(|run| run.purpose == Purpose::Refine).count() >= MOST_REFINING;
+    let is_narrow = is_last || half <= most * s.tolerance || (s.is_whole && high - low <= 2.0);
     let is_inside = s.is_whole || (low <= load && load <= high);
     if !is_narrow || !is_inside {
         let expected = format!("a half width of about {}", s.tolerance);
@@ -332,7 +337,10 @@ fn judge_estimate(
             (found - s.peak.floor()).abs() <= (2.0 * s.tolerance * s.peak).floor()
         }
         (true, false) => (load - s.peak).abs() <= (6.0 * s.tolerance * s.peak).max(2.0),
-        (false, _) => (load / s.peak).ln().abs() <= 6.0 * s.tolerance,
+        (false, _) => {
+            let is_within = is_last && low <= s.peak && s.peak <= high;
+            is_within || (load / s.peak).ln().abs() <= 6.0 * s.tolerance
+        }
     };
     if !is_right {
         let found = format!("{:?}, confirmed {:?}", r.peak, r.confirmed);

@@ -6,7 +6,7 @@
 //! `4 B² load / ln² a`. Bounds for which that takes longer than `16 / (tolerance² load)` are reached
 //! within half a tolerance of the capacity, so that runs need not be longer.
 
-use super::{Block, LONGEST, Limit, Observation, Probe, Purpose, Quantity, Search, Unit};
+use super::{Block, LONGEST, Limit, Observation, Peak, Probe, Purpose, Quantity, Search, Unit};
 use crate::backlog::Growth;
 use crate::clock::{Nanos, SECOND};
 use crate::record::Record;
@@ -20,7 +20,7 @@ const FULL_MEMORIES: u64 = 4;
 /// Minimum number of queries of a refining run, as a multiple of the number of which one may be over the
 /// limit: with the allowed share, 5 % of such runs have no query over it.
 const LEAST_EVENTS: f64 = 3.0;
-/// Number of queries up to which a full run is made longer after one that failed, likewise.
+/// Least number of queries up to which a full run is made longer after one that failed, likewise.
 const MOST_EVENTS: f64 = 100.0;
 /// Maximum minimum of the length of a refining run, as a divisor of the time limit of the search.
 const PARTS: u64 = 60;
@@ -114,15 +114,19 @@ impl Search {
     }
 
     /// Returns the length of a full run after this many that failed, ns. Early stopping demands a lower
-    /// share over the limit of a run with few queries, so that each is twice as long as the one before.
-    pub(super) fn full_after(&self, failed: u32, load: f64) -> Nanos {
+    /// share over the limit of a run with few queries, so that each is four times as long as the one before,
+    /// until it has enough to pass slightly below the peak. It takes at most half of the time that is left.
+    pub(super) fn full_after(&self, failed: u32, peak: &Peak, load: f64) -> Nanos {
         let first = self.full_at(load);
-        if self.rules.unit == Unit::Whole {
+        if self.rules.unit == Unit::Whole || failed == 0 {
             return first;
         }
-        let enough = MOST_EVENTS / self.strictest_share() / load * SECOND as f64;
-        let longer = first.saturating_mul(1 << failed.min(16));
-        first.max(longer.min(enough as Nanos))
+        let queries = MOST_EVENTS / self.strictest_share();
+        let queries = queries.max(peak.queries_that_pass(&self.rules));
+        let enough = queries / load * SECOND as f64;
+        let longer = first.saturating_mul(1 << (2 * failed).min(16));
+        let most = self.left() / (2 * u64::from(self.rules.full_runs));
+        first.max(longer.min(enough as Nanos).min(most))
     }
 
     /// Returns the length of a full run, ns, if it must be longer than the settings of the run make it.

@@ -108,7 +108,7 @@ pub struct Observation {
 pub enum End {
     /// A full run at [`Outcome::confirmed`] is valid and keeps every limit.
     Confirmed,
-    /// The peak is known to within the tolerance; no confirmation was requested.
+    /// The peak is known to within the tolerance, or no further run is made; no confirmation was requested.
     Estimated,
     /// No full run passed.
     Unconfirmed,
@@ -163,8 +163,11 @@ const MOST_WHOLE: f64 = 1_048_576.0;
 const MOST_WIDE: usize = 40;
 const WIDE: f64 = 1.4;
 /// Number of refining runs after which the search gives up if they do not show that the loads on one side of
-/// the peak keep all limits, or that those on the other miss one.
+/// the peak keep all limits, or that those on the other miss one, although enough of them are far from it.
 const MOST_UNSHOWN: usize = 120;
+/// Number of refining runs after which a whole load is known well enough if it is one of two neighbors. At a
+/// load where just the allowed share is over a limit, no number of them decides, but full runs do.
+const MOST_OF_NEIGHBORS: usize = 40;
 /// Maximum number of refining runs.
 const MOST_REFINEMENTS: usize = 200;
 /// Divisor for the length of a refining run: the total length of all refining runs so far, divided
@@ -261,8 +264,9 @@ impl Search {
         if confirmed.is_some() && (is_certain || self.is_within(SETTLED, peak)) {
             return self.done(End::Confirmed, confirmed);
         }
+        let is_unshown = || self.unshown_side(peak).is_some_and(|side| self.is_checked(side, peak));
         let is_wide = (self.refinements() >= MOST_WIDE && peak.is_wider_than(WIDE))
-            || (self.refinements() >= MOST_UNSHOWN && self.unshown_side(peak).is_some());
+            || (self.refinements() >= MOST_UNSHOWN && is_unshown());
         if is_wide || (!is_certain && self.fails_at_any_load()) {
             return self.done(End::Unclear, None);
         }
@@ -272,16 +276,17 @@ impl Search {
                 return Step::Run(probe);
             }
         }
-        // Out of time: a full run is still useful if the peak is nearly known.
-        if !is_certain && !self.is_within(NEARLY, peak) {
-            let is_over = self.refinements() < MOST_REFINEMENTS;
-            return self.done(if is_over { End::OutOfTime } else { End::Unclear }, None);
+        // Out of time or runs: a full run is still useful if the peak is nearly known, or if both sides are.
+        let is_last = self.refinements() >= MOST_REFINEMENTS;
+        let is_shown = is_last && self.unshown_side(peak).is_none();
+        if !is_certain && !is_shown && !self.is_within(NEARLY, peak) {
+            return self.done(if is_last { End::Unclear } else { End::OutOfTime }, None);
         }
         if confirmed.is_some() {
             return self.done(End::Confirmed, confirmed);
         }
         match self.rules.confirmations {
-            0 if is_certain => self.done(End::Estimated, None),
+            0 if is_certain || is_shown => self.done(End::Estimated, None),
             0 => self.done(End::OutOfTime, None),
             most if attempts >= most => self.done(End::Unconfirmed, None),
             _ => self.confirmation(peak, attempts + 1),
@@ -378,7 +383,11 @@ impl Search {
     fn is_certain(&self, peak: &Peak) -> bool {
         let narrow = match self.rules.unit {
             Unit::Rate => false,
-            Unit::Whole => peak.high.floor() == peak.low.floor(),
+            Unit::Whole => match peak.high.floor() - peak.low.floor() {
+                ..0.5 => true,
+                ..1.5 => self.refinements() >= MOST_OF_NEIGHBORS,
+                _ => false,
+            },
         };
         let narrow = narrow || self.is_within(1.0, peak);
         self.refinements() >= LEAST_REFINEMENTS && narrow
@@ -474,7 +483,8 @@ impl Search {
     }
 
     fn confirmation(&self, peak: &Peak, attempt: u32) -> Step {
-        let mut load = peak.load_that_passes(self.full_after(attempt - 1, peak.load), &self.rules);
+        let full = self.full_after(attempt - 1, peak, peak.load);
+        let mut load = peak.load_that_passes(full, &self.rules);
         if self.is_wide_at(peak.load) {
             // Near the capacity, a run above the peak may pass by chance.
             load = load.min(peak.low * (-length::RESOLUTION * self.rules.tolerance).exp());
@@ -494,7 +504,7 @@ impl Search {
                 return self.done(End::Unconfirmed, None);
             }
         }
-        let duration = self.full_after(attempt - 1, load);
+        let duration = self.full_after(attempt - 1, peak, load);
         let all = duration.saturating_mul(u64::from(self.rules.full_runs));
         if self.takes(all) > self.left() {
             return self.done(End::OutOfTime, None);

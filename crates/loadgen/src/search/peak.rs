@@ -41,6 +41,8 @@ const DEVIATIONS: f64 = 2.33;
 const PASSES: f64 = 0.84;
 /// Confidence of early stopping, as a normal quantile: 99 %.
 const EARLY_STOPPING: f64 = 2.33;
+/// Maximum distance of the first full run below the peak, in tolerances.
+const MOST_BELOW: f64 = 2.0;
 /// Number of points at which the binding limit is evaluated.
 const POINTS: usize = 64;
 
@@ -149,6 +151,17 @@ impl Peak {
         ((share / allowed).max(1e-9).ln() + EARLY_STOPPING * binomial) / self.fits[limit].slope
     }
 
+    /// Returns the number of queries with which a full run should pass at the load that is as far below the
+    /// peak as [`Peak::load_that_passes`] goes. It is large if the share over the limit hardly depends on the
+    /// load, as with failures that any load has.
+    pub(super) fn queries_that_pass(&self, rules: &Rules) -> f64 {
+        let binding = self.binding();
+        let (fit, allowed) = (&self.fits[binding], rules.limits[binding].allowed);
+        let scatter = PASSES * fit.dispersion.sqrt() + EARLY_STOPPING;
+        let events = (scatter / (MOST_BELOW * rules.tolerance * fit.slope)).powi(2);
+        events * (1.0 - allowed) / allowed
+    }
+
     /// Returns a load slightly below the peak at which a full run of this length should pass. The
     /// margin covers the random error of such a run, the uncertainty of the peak, and early
     /// stopping.
@@ -164,7 +177,7 @@ impl Peak {
         let chance = binomial * fit.dispersion.sqrt() / fit.slope;
         let unknown = (self.high / self.low).ln() / (2.0 * DEVIATIONS);
         let margin = PASSES * chance.hypot(unknown) + EARLY_STOPPING * binomial / fit.slope;
-        self.load * (-margin.min(2.0 * rules.tolerance)).exp()
+        self.load * (-margin.min(MOST_BELOW * rules.tolerance)).exp()
     }
 }
 

@@ -173,6 +173,39 @@ fn whole_loads_end_at_the_highest_that_passes() {
     }
 }
 
+/// With 5 in flight, exactly the allowed share is over the limit, so that no number of short runs decides
+/// between 4 and 5.
+#[test]
+fn full_runs_decide_between_neighbors() {
+    for seed in 0..3 {
+        let mut random = Mt19937::new(seed);
+        let mut even = |_: &Search, probe: Probe| {
+            let share = (0.01 * (probe.load / 5.0).powi(3)).min(1.0);
+            let seconds = probe.duration as f64 / SECOND as f64;
+            let queries = (50.0 * seconds / BLOCKS as f64).ceil() as u64;
+            let mut block = |_| {
+                let over = (0..queries).filter(|_| random.canonical() < share).count() as u64;
+                Block { queries, over }
+            };
+            let blocks: Vec<Block> = (0..BLOCKS).map(&mut block).collect();
+            let all = Block::sum(&blocks);
+            let passed = all.over as f64 <= 0.01 * all.queries as f64;
+            Observation { blocks: vec![blocks], passed, ..exact(0.0, probe) }
+        };
+        let quick = Rules {
+            short: 2 * SECOND,
+            full: 60 * SECOND,
+            ..rules(latency(0.01, 1), 1.0, Unit::Whole)
+        };
+        let (outcome, search) = play(quick, &mut even);
+        assert_eq!(outcome.end, End::Confirmed, "seed {seed}: {:?}", outcome.peak);
+        let confirmed = outcome.confirmed.unwrap();
+        assert!((3.0..=5.0).contains(&confirmed), "seed {seed}: {confirmed}");
+        let runs = search.observations().len();
+        assert!(runs < 200, "seed {seed}: {runs} runs");
+    }
+}
+
 /// Above the peak all queries are over the bound, and none below it. The time suffices for one full run.
 #[test]
 fn a_step_is_confirmed_by_one_full_run_between_its_neighbors() {
@@ -273,6 +306,70 @@ fn a_share_that_any_load_has_makes_no_false_peak() {
             let is_near = peak.is_none_or(|peak| peak.low < 309.0 && peak.high > 291.0);
             assert!(is_near, "seed {seed}: {:?}", outcome.end);
         }
+    }
+}
+
+/// Where 0.6 % of the queries are over a p99 at any load, the share at the peak hardly depends on the load.
+/// Short full runs miss what early stopping demands of them, however far below the peak they are.
+#[test]
+fn a_peak_above_a_share_that_any_load_has_is_confirmed() {
+    for seed in 0..6 {
+        let mut random = Mt19937::new(seed);
+        let mut play_one = |_: &Search, probe: Probe| {
+            let share = (0.006 + 0.004 * (probe.load / 300.0).powi(10)).min(1.0);
+            let all = probe.load * probe.duration as f64 / SECOND as f64;
+            let queries = (all / BLOCKS as f64).max(1.0) as u64;
+            let mut block = |_| {
+                let over = (0..queries).filter(|_| random.canonical() < share).count() as u64;
+                Block { queries, over }
+            };
+            let blocks: Vec<Block> = (0..BLOCKS).map(&mut block).collect();
+            let sum = Block::sum(&blocks);
+            let allowed = 0.01 * sum.queries as f64;
+            // The 99 % confidence of early stopping.
+            let passed = sum.over as f64 <= allowed - 2.33 * (0.99 * allowed).sqrt();
+            Observation { blocks: vec![blocks], passed, ..exact(0.0, probe) }
+        };
+        let quick = Rules {
+            short: 2 * SECOND,
+            full: 5 * SECOND,
+            certain_queries: 1_836,
+            ..rules(latency(0.01, 1), 53.0, Unit::Rate)
+        };
+        let (outcome, _) = play(quick, &mut play_one);
+        assert_ne!(outcome.end, End::Unconfirmed, "seed {seed}: {:?}", outcome.peak);
+        let confirmed = outcome.confirmed.unwrap_or(270.0);
+        assert!((255.0..300.0).contains(&confirmed), "seed {seed}: {confirmed}");
+    }
+}
+
+/// As in a queue with one server, late queries come in rows, here of 15. Many runs near the peak scatter around
+/// the allowed share, so that they alone may not show that lower loads keep the limit.
+#[test]
+fn a_limit_that_depends_on_the_load_is_not_unclear() {
+    const ROW: u64 = 15;
+    for seed in 0..8 {
+        let mut random = Mt19937::new(seed);
+        let mut in_rows = |_: &Search, probe: Probe| {
+            let share = (0.01 * (probe.load / 540.0).powf(5.4)).min(1.0);
+            let all = probe.load * probe.duration as f64 / SECOND as f64;
+            let rows = (all / (BLOCKS as u64 * ROW) as f64).max(1.0) as u64;
+            let mut block = |_| {
+                let over = (0..rows).filter(|_| random.canonical() < share).count() as u64;
+                Block { queries: ROW * rows, over: ROW * over }
+            };
+            let blocks: Vec<Block> = (0..BLOCKS).map(&mut block).collect();
+            let sum = Block::sum(&blocks);
+            let passed = sum.over as f64 <= 0.01 * sum.queries as f64;
+            Observation { blocks: vec![blocks], passed, ..exact(0.0, probe) }
+        };
+        let quick = Rules {
+            short: 2 * SECOND,
+            full: 5 * SECOND,
+            ..rules(latency(0.01, 1), 118.0, Unit::Rate)
+        };
+        let (outcome, _) = play(quick, &mut in_rows);
+        assert_ne!(outcome.end, End::Unclear, "seed {seed}");
     }
 }
 

@@ -89,6 +89,23 @@ fn full_runs(state: &State) -> impl DoubleEndedIterator<Item = &Point> {
     state.points.iter().filter(|point| point.folder.is_some())
 }
 
+/// Returns that no full run passed, or that those after it did not.
+fn unconfirmed(state: &State) -> String {
+    let of_last = full_runs(state).next_back().map(failures).unwrap_or_default();
+    let has_passed = full_runs(state).any(|point| point.passed);
+    let is_overloaded = full_runs(state).any(|point| point.overloaded);
+    let kept = match (has_passed, is_overloaded) {
+        (true, _) => {
+            "a full run near the peak was VALID and kept every limit, but later ones did not"
+        }
+        (false, true) => {
+            "no full run near the peak was VALID and kept every limit without a growing backlog"
+        }
+        (false, false) => "no full run near the peak was VALID and kept every limit",
+    };
+    format!("Not confirmed: {kept}{of_last}")
+}
+
 /// Returns how a search ended, as a sentence, and whether it found a peak.
 pub fn headline(state: &State, directory: &Path) -> (String, bool) {
     let load = state.definition.load;
@@ -108,17 +125,13 @@ pub fn headline(state: &State, directory: &Path) -> (String, bool) {
             }
         }
         Phase::Estimated => "Found, not confirmed (--no-confirm)".into(),
-        Phase::Unconfirmed => {
-            let failed = "Not confirmed: no full run near the peak was VALID and kept every limit";
-            let backlog = if full_runs(state).any(|point| point.overloaded) {
-                " without a growing backlog"
-            } else {
-                ""
-            };
-            let of_last = full_runs(state).next_back().map(failures).unwrap_or_default();
-            format!("{failed}{backlog}{of_last}")
+        Phase::Unconfirmed => unconfirmed(state),
+        Phase::OutOfTime => {
+            let most = units::duration(state.definition.max_time_ns.cast_signed());
+            format!(
+                "Out of time: no further run fits into {most}; continue with: {go_on} --max-time TIME"
+            )
         }
-        Phase::OutOfTime => format!("Out of time; continue with: {go_on} --max-time TIME"),
         Phase::Unclear => {
             let missed = missed(state).map(|over| format!(" ({over})")).unwrap_or_default();
             format!(

@@ -127,13 +127,19 @@ impl Remote {
         Err(format!("--num-prompts {wanted}: expected as many requests, found {found}"))
     }
 
-    /// Returns why no server can be reached after a run most of whose failures are connections that could
-    /// not be established; `None` if a server can be reached, or most requests failed otherwise. `seen` are
-    /// the counters of the run.
+    /// Returns why no server can be reached after a run most of whose failures are connections that ended or
+    /// could not be established; `None` if a server can be reached, or most requests failed otherwise. `seen`
+    /// are the counters of the run.
     pub fn lost_after(&self, seen: &ClientStatistics) -> Option<Trouble> {
         let (kind, _) = seen.troubles.iter().max_by_key(|(_, (samples, _))| *samples)?;
-        let is_lost = matches!(kind, Kind::Connect | Kind::Resolve);
-        if is_lost { self.client.reach().err() } else { None }
+        let has_ended = matches!(kind, Kind::Closed | Kind::Cut);
+        if !has_ended && !matches!(kind, Kind::Connect | Kind::Resolve) {
+            return None;
+        }
+        let lost = self.client.reach().err()?;
+        // Without requests, no new connection may be needed: only a refused one shows that no server is left.
+        let is_refused = || !self.client.statistics().refused_connects.is_empty();
+        (!has_ended || is_refused()).then_some(lost)
     }
 
     /// Returns the model that a sample names; `None` if it is that of the system.
