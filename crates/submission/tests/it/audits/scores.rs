@@ -404,3 +404,17 @@ fn test04_may_load_another_number_of_samples() {
     let differs = Reason::Setting { side: Side::Audit, key, expected, found };
     assert!(reasons(AuditTest::Test01).contains(&differs));
 }
+
+#[test]
+fn a_reason_states_the_speed_if_speeds_are_compared() {
+    let plan = plan(AuditTest::Test04, round("v3.1"), None, Scenario::SingleStream).unwrap();
+    let text = |now| {
+        let [before, now] = [215_092_705.0, now].map(|ns| Performance::new(plan.scenario, ns));
+        let verdict = audit(&plan, &before, &now).corrected();
+        verdict.reasons().iter().map(Reason::to_string).collect::<String>()
+    };
+    let faster = text(194_860_484.0);
+    assert!(faster.contains("ns, speed +10.4 %: the audited run is faster"), "{faster}");
+    let faster = text(150_000_000.0);
+    assert!(faster.contains("ns, -30.3 %: the audited run is faster"), "{faster}");
+}
