@@ -5,7 +5,7 @@ use dyno_submission::check::{CheckReport, Options, Outcome, Program, Skip, check
 use dyno_submission::finding::{Finding, Severity};
 
 use super::made;
-use crate::made::folder::Folder;
+use crate::made::folder::{Folder, copy};
 
 const RESULT: &str = "closed/acme/results/box/resnet50";
 const RUN: &str = "performance/run_1/mlperf_log_detail.txt";
@@ -469,4 +469,21 @@ fn an_invalid_run_of_an_audit_of_answers_is_a_warning_and_an_error_with_forensic
             assert_eq!(found, [expected], "{check}: {findings:#?}");
         }
     }
+}
+
+#[test]
+fn a_run_for_both_targets_of_yolo_is_not_reported_as_a_copy() {
+    let round = Round::named("v6.0").unwrap();
+    let folder = made::submission(round);
+    let models = folder.path().join("closed/acme/results/box");
+    std::fs::rename(models.join("resnet50"), models.join("yolo-99")).unwrap();
+    let mut log = made::log(round, "Offline");
+    for (key, time) in [("power_begin", "02:30:20.039"), ("power_end", "02:40:21.100")] {
+        log += &made::line(key, &format!("\"07-23-2025 {time}\""));
+    }
+    folder.write(&format!("closed/acme/results/box/yolo-99/Offline/{RUN}"), log);
+    copy(&models.join("yolo-99"), &models.join("yolo-95"));
+    let checked = rules(&folder, "v6.0");
+    assert!(severities(&checked, "result.copied").is_empty());
+    assert_eq!(severities(&checked, "performance.lower_target"), [Severity::Note; 3]);
 }
