@@ -28,6 +28,8 @@ use crate::table::{Column, Row};
 use crate::tree::Node;
 use dyno_rules::{RuleScenario, Suite, Version};
 
+const UNFETCHED: &str = "is a pointer of Git LFS instead of the log; run `git lfs pull`";
+
 /// Outcome of a model.
 pub(super) struct ModelOutcome {
     pub(super) issues: Issues,
@@ -232,6 +234,9 @@ impl Work<'_, '_, SystemInfo> {
         }
         issues.append(own);
         match &facts.accuracy {
+            Ok(log) if log.is_pointer => {
+                issues.add(&ACCURACY_UNREADABLE, Location::path(&detail), UNFETCHED);
+            }
             Ok(log) => {
                 self.check_log(place, log, &detail, Purpose::Accuracy, issues);
                 settings::check(place, log, &detail, issues);
@@ -349,6 +354,10 @@ impl Work<'_, '_, SystemInfo> {
             issues.add(&RUN_UNREADABLE, Location::path(&path), "no detail log can be read");
             return None;
         };
+        if log.is_pointer {
+            issues.add(&RUN_UNREADABLE, Location::path(&path), UNFETCHED);
+            return None;
+        }
         self.check_log(place, log, &path, Purpose::Performance, issues);
         settings::check(place, log, &path, issues);
         logs::check_simulation(log, &path, issues);

@@ -487,3 +487,19 @@ fn a_run_for_both_targets_of_yolo_is_not_reported_as_a_copy() {
     assert!(severities(&checked, "result.copied").is_empty());
     assert_eq!(severities(&checked, "performance.lower_target"), [Severity::Note; 3]);
 }
+
+#[test]
+fn a_log_that_git_lfs_did_not_fetch_is_reported_as_such() {
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5000000\n";
+    let accuracy_run = "accuracy/mlperf_log_detail.txt";
+    for (run, check) in [(RUN, "performance.readable"), (accuracy_run, "accuracy.readable")] {
+        let folder = tree("v5.1");
+        folder.write(&format!("{RESULT}/Offline/{run}"), pointer);
+        let checked = rules(&folder, "v5.1");
+        let errors = checked.findings.iter().filter(|found| found.severity == Severity::Error);
+        let errors: Vec<_> = errors.map(|found| (found.check, found.message.as_str())).collect();
+        let message = "is a pointer of Git LFS instead of the log; run `git lfs pull`";
+        assert!(errors.contains(&(check, message)), "{errors:?}");
+        assert!(!counts(&checked, "Offline") && counts(&checked, "SingleStream"), "{errors:?}");
+    }
+}
