@@ -30,7 +30,8 @@ ROOT = "--skip-extra-files-in-root-check"
 def official_program(trees, version):
     """Returns the newest checker of a round, such as that of tag v5.1.1 for v5.1."""
     tags = [tag for tag in (trees / "official").iterdir() if re.fullmatch(version + r"(\.\d+)?", tag.name)]
-    found = [path for tag in sorted(tags) for path in tag.glob("tools/submission/submission?checker.py")]
+    names = ["submission?checker.py", "submission_checker/main.py"]
+    found = [path for tag in sorted(tags) for name in names for path in tag.glob(f"tools/submission/{name}")]
     return found[-1] if found else None
 
 
@@ -44,17 +45,24 @@ def official(trees, out, version):
         flags = [ROOT] if ROOT in program.read_text() else []
         started = out / f"{version}.official.running"
         with open(started, "w") as file:
-            command = [sys.executable, program, "--input", trees / version, "--version", version, "--csv", table]
-            subprocess.run([*command, *flags], stdout=file, stderr=subprocess.STDOUT, check=False)
+            # The programs in one file change to the tree; that in modules needs a relative path.
+            command = [sys.executable, program, "--input", ".", "--version", version, "--csv", table]
+            output = {"stdout": file, "stderr": subprocess.STDOUT}
+            subprocess.run([*command, *flags], cwd=trees / version, check=False, **output)
         started.rename(log)
     text = log.read_text(errors="replace")
     verdicts = {}
     for line in re.split(r"\n(?=\[|INFO:|ERROR:)", text):
         if found := re.search(r"(?:INFO\]|INFO:main:) ?Results (\S.*?) \S+(?: with power_metric .*)?$", line.strip()):
-            verdicts[found[1]] = True
+            verdicts[folder(found[1])] = True
         elif found := re.search(r"(?:ERROR\]|ERROR:main:) ?NoResults (\S.*)$", line.strip()):
-            verdicts[found[1]] = False
+            verdicts[folder(found[1])] = False
     return verdicts, rows(table), text.splitlines()[-1:]
+
+
+def folder(path):
+    """Returns the folder of a result; the program in modules names its run or the log of the run."""
+    return path.removeprefix("./").removesuffix("/mlperf_log_detail.txt").removesuffix("/performance/run_1")
 
 
 def rows(table):
@@ -63,7 +71,7 @@ def rows(table):
     with open(table, newline="") as file:
         for row in csv.DictReader(file):
             location = row.get("Location") or ""
-            found[location.removeprefix("./"), "Watts" in (row.get("Units") or "") or "oule" in (row.get("Units") or "")] = row
+            found[folder(location), "Watts" in (row.get("Units") or "") or "oule" in (row.get("Units") or "")] = row
     return found
 
 

@@ -32,8 +32,19 @@ impl Patterns {
     /// Does not panic for shipped rounds: a test compiles the patterns of each.
     #[must_use]
     pub fn new(round: &Round) -> Self {
+        Self::as_of(round, round)
+    }
+
+    /// Compiles the patterns that an earlier round has for the metrics of a round, and those of the
+    /// round for its new metrics.
+    ///
+    /// # Panics
+    /// Does not panic for shipped rounds: a test compiles the patterns of each.
+    #[must_use]
+    pub fn as_of(round: &Round, earlier: &Round) -> Self {
         let pattern = |metric: &String| {
-            let text = format!("^(?:{})", round.accuracy_patterns.get(metric)?);
+            let known = earlier.accuracy_patterns.get(metric);
+            let text = format!("^(?:{})", known.or_else(|| round.accuracy_patterns.get(metric))?);
             let regex = RegexBuilder::new(&text).unicode(false).build();
             Some(Pattern { metric: metric.clone(), regex: regex.expect("patterns are tested") })
         };

@@ -42,6 +42,8 @@ pub enum Behavior {
     OpenWithoutAccuracy,
     /// The last value of a metric counts instead of each.
     LastAccuracy,
+    /// An accuracy in quotes is not read.
+    UnquotedAccuracy,
     /// A measurement or a folder with problems is judged nevertheless.
     GoesOn,
     /// A result without `accuracy.txt` is judged nevertheless, and not counted as an error.
@@ -192,6 +194,7 @@ impl Behavior {
             Self::NoServerOrInteractive => "Server and Interactive may both be missing",
             Self::OpenWithoutAccuracy => "a result of the open division needs no accuracy",
             Self::LastAccuracy => "the last accuracy of a text decides, not each",
+            Self::UnquotedAccuracy => "an accuracy in quotes, such as '43.9', is not read",
             Self::GoesOn => "a measurement or a folder with problems is judged nevertheless",
             Self::GoesOnWithoutAccuracy => {
                 "a result without `accuracy.txt` is judged nevertheless, and not counted as an error"

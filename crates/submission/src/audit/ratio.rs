@@ -351,10 +351,14 @@ fn check_preconditions(
     }
     // TEST04-A issues each sample once.
     let is_pair_setting = |key: &str| is_pair && key == "effective_performance_issue_unique";
+    // TEST04 issues one sample, however many are loaded.
+    let is_without_effect =
+        |key: &str| plan.test == AuditTest::Test04 && key == "effective_performance_sample_count";
     let changed = |key: &str| run.settings.iter().any(|(field, _)| effective(field) == Some(key));
-    let shared = SHARED
-        .iter()
-        .filter(|key| !changed(key) && !is_pair_setting(key) && is_meaningful(key, [a.log, b.log]));
+    let shared = SHARED.iter().filter(|key| {
+        let is_free = changed(key) || is_pair_setting(key) || is_without_effect(key);
+        !is_free && is_meaningful(key, [a.log, b.log])
+    });
     reasons.extend(shared.filter_map(|key| differs(Side::Audit, key, b.log, text(a.log, key))));
     reasons
 }

@@ -120,8 +120,8 @@ fn metric_of(place: &Place<'_, '_>, facts: &Facts<'_>) -> Option<Metric> {
     if place.round.version >= Version::new(1, 0) {
         let run = place.entry.run()?;
         return match &facts.performance {
-            Ok(log) => metric_of_run(place, log, &run.path()),
-            Err(_) => metric_of_run(place, &read(run).ok()?, &run.path()),
+            Ok(log) if !log.is_pointer => metric_of_run(place, log, &run.path()),
+            _ => metric_of_run(place, &read(run).ok()?, &run.path()),
         };
     }
     let mut lowest: Option<Metric> = None;
@@ -151,9 +151,10 @@ fn metric_of_run(place: &Place<'_, '_>, log: &DetailLog, folder: &Path) -> Optio
     run.judge(&mut Issues::new(Program::Strict))
 }
 
-/// Returns the log of a run. If the detail log is missing, the summary suffices.
+/// Returns the log of a run. If the detail log is missing or was not fetched, the summary suffices.
 fn read(run: Node<'_>) -> Result<DetailLog, ReadError> {
-    detail::read(run.file(DETAIL)).or_else(|_| detail::read_summary(run.file(SUMMARY)))
+    let log = detail::read(run.file(DETAIL)).ok().filter(|log| !log.is_pointer);
+    log.map_or_else(|| detail::read_summary(run.file(SUMMARY)), Ok)
 }
 
 /// Returns the folders of the performance runs before v1.0. The names were not enforced: logs are in `Performance`, in `run_0`, or in no folder of a run.

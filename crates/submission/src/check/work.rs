@@ -12,7 +12,7 @@ use crate::table::Row;
 use crate::tree::Tree;
 use dyno_metrics::parallel;
 use dyno_rules::accuracy::Patterns;
-use dyno_rules::{Round, RuleScenario};
+use dyno_rules::{Behavior, Round, RuleScenario};
 
 /// A model to judge, with the program's data on its system.
 pub struct Work<'a, 't, D> {
@@ -77,7 +77,9 @@ pub fn each_model<'a, 't: 'a, D: Sync, R: Send>(
     options: &'a Options,
     judge: impl Fn(&Work<'_, 't, D>) -> R + Sync,
 ) -> Vec<R> {
-    let patterns = &Patterns::new(round);
+    let is_early = options.program.does(Behavior::UnquotedAccuracy);
+    let earlier = Round::before(round.version).filter(|_| is_early).unwrap_or(round);
+    let patterns = &Patterns::as_of(round, earlier);
     let models = |(submitter, system, system_info): &'a (&'a Submitter<'t>, &'a System<'t>, D)| {
         let work =
             move |model| Work { round, options, patterns, submitter, system, system_info, model };

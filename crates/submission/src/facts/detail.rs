@@ -20,6 +20,8 @@ use crate::python;
 use crate::tree::Node;
 
 const MARKER: &str = ":::MLLOG";
+/// Begin of the first line of a file that Git LFS puts in place of a large file.
+const POINTER: &str = "version https://git-lfs.github.com/spec/";
 /// Text of errors before v1.0 that do not count: the checkers of v0.5 and v0.7 skip them.
 pub(super) const IGNORED: &str = "CAS failed";
 /// Maximum length of a line in bytes; longer lines are malformed. The longest lines of the
@@ -60,6 +62,8 @@ pub struct DetailLog {
     pub lines: usize,
     /// Whether it has lines of LoadGen before v1.0, which wrote text instead of keys.
     pub is_plain: bool,
+    /// Whether the file only points to the log, which Git LFS did not fetch.
+    pub is_pointer: bool,
     section: Section,
 }
 
@@ -194,6 +198,7 @@ impl DetailLog {
             is_utf8: true,
             lines: 0,
             is_plain: false,
+            is_pointer: false,
             section: Section::default(),
         }
     }
@@ -362,6 +367,7 @@ impl DetailLog {
 
     fn text_line(&mut self, text: &str, is_first: bool) {
         let Some(json) = text.strip_prefix(MARKER) else {
+            self.is_pointer |= is_first && text.starts_with(POINTER);
             self.errors.words += usize::from(text.contains("ERROR") && !text.contains(IGNORED));
             if let Some(text) = plain::text_of(text) {
                 self.is_plain = true;

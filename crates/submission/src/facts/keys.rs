@@ -2,10 +2,11 @@
 //! each.
 //!
 //! Sources: LoadGen as of v1.0 (loadgen.cc, test_settings_internal.cc) and v4.0 (results.cc);
-//! logs of 5.0.22, 5.0.25, 5.1.0 and 6.0.17; and the checkers of v1.0, v1.1, v2.1, v3.1 and
-//! v4.1, which end with a traceback if a key that they read is missing. Where these leave a gap,
-//! [`Requirement::perhaps`] is the first round of the gap. Before v1.0 LoadGen wrote logs
-//! without keys (`plain`), so a log with keys is from a later load generator.
+//! logs of 5.0.13 to 5.0.15, 5.0.22, 5.0.25, 5.1.0 and 6.0.17; and the checkers of v1.0, v1.1,
+//! v2.1, v3.1 and v4.1, which end with a traceback if a key that they read is missing. Where these
+//! leave a gap, [`Requirement::perhaps`] is the first round of the gap. Before v1.0 LoadGen wrote
+//! logs without keys (`plain`), so a log with keys is from a later load generator. LoadGen writes
+//! `num_errors` since a commit after 5.0.15 (fd021be1), so logs of 5.0 may lack it.
 
 use serde_json::Value;
 
@@ -25,6 +26,7 @@ const V2_0: Version = Version::new(2, 0);
 const V4_0: Version = Version::new(4, 0);
 const V4_1: Version = Version::new(4, 1);
 const V5_0: Version = Version::new(5, 0);
+const V5_1: Version = Version::new(5, 1);
 
 /// A key of the detail log.
 pub(super) struct Key {
@@ -226,7 +228,7 @@ pub(super) const KEYS: [Key; 127] = [
     Key { name: "generated_samples_per_query", value_type: Whole, requirements: &[required(Any, V1_0)] },
     Key { name: "loadgen_version", value_type: Text, requirements: &[required(Any, V1_0)] },
     optional("mean_output_tokens", Number),
-    Key { name: "num_errors", value_type: Whole, requirements: &[perhaps(Performance, V4_1, V5_0)] },
+    Key { name: "num_errors", value_type: Whole, requirements: &[required(Performance, V5_1)] },
     optional("num_warnings", Whole),
     Key { name: "power_begin", value_type: Time, requirements: &[required(Any, V1_0)] },
     Key { name: "power_end", value_type: Time, requirements: &[required(Any, V1_0)] },
@@ -418,9 +420,11 @@ mod tests {
             ("result_overlatency_query_count", V1_0, None),
             ("result_overlatency_query_count", V2_0, Some(Certainty::Unknown)),
             ("result_overlatency_query_count", V4_0, Some(Certainty::Known)),
-            ("num_errors", V4_0, None),
-            ("num_errors", V4_1, Some(Certainty::Unknown)),
-            ("num_errors", V5_0, Some(Certainty::Known)),
+            ("effective_sample_concatenate_permutation", V4_0, None),
+            ("effective_sample_concatenate_permutation", V4_1, Some(Certainty::Unknown)),
+            ("effective_sample_concatenate_permutation", V5_0, Some(Certainty::Known)),
+            ("num_errors", V5_0, None),
+            ("num_errors", V5_1, Some(Certainty::Known)),
         ] {
             assert_eq!(certainty_of(round, server, key), certainty, "{key} {round}");
         }
@@ -428,7 +432,7 @@ mod tests {
         assert_eq!(certainty_of(V5_0, RunKind::Accuracy, "result_validity"), None);
         let known =
             |round| required_keys(round, server).filter(|(_, one)| *one == Certainty::Known);
-        let counts = [V1_0, V2_0, V4_0, V4_1, V5_0].map(|round| known(round).count());
+        let counts = [V1_0, V2_0, V4_0, V4_1, V5_0, V5_1].map(|round| known(round).count());
         assert!(counts.is_sorted(), "{counts:?}");
     }
 }

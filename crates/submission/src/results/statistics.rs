@@ -235,14 +235,20 @@ const FRAMEWORKS: [(&str, &str); 6] = [
 /// Bundles of software that are not frameworks; the framework follows.
 const BUNDLES: [&str; 1] = ["jetpack"];
 
+/// Texts of descriptions that name no framework, in lower case.
+const NOT_STATED: [&str; 6] = ["n/a", "na", "none", "tbd", "todo", "undefined"];
+
 /// Returns the name of the framework in a text such as `TensorRT 10.8, CUDA 12.9`.
 #[must_use]
 pub fn framework(software: &str) -> String {
+    if NOT_STATED.contains(&software.trim().to_lowercase().as_str()) {
+        return "not stated".to_owned();
+    }
     let is_bundle = |part: &&str| {
         let part = part.trim().to_lowercase();
         BUNDLES.iter().any(|bundle| part.starts_with(bundle))
     };
-    let first = software.split([',', ';', '(', '/']).find(|part| !is_bundle(part));
+    let first = software.split([',', ';', '(', '/', ':']).find(|part| !is_bundle(part));
     let first = first.unwrap_or_default().trim();
     let lower = first.to_lowercase();
     if let Some((_, name)) = FRAMEWORKS.iter().find(|(start, _)| lower.starts_with(start)) {
@@ -256,7 +262,7 @@ pub fn framework(software: &str) -> String {
         !number.starts_with(|c: char| c.is_ascii_digit()) && !["version", "commit"].contains(word)
     };
     let words: Vec<&str> = first.split_whitespace().take_while(is_name).collect();
-    match words.join(" ").trim_end_matches([':', '-']) {
+    match words.join(" ").trim_end_matches('-') {
         "" => "not stated".to_owned(),
         name => name.to_owned(),
     }

@@ -13,7 +13,7 @@ use crate::audit::reason::shown;
 use crate::audit::{AuditPlan, AuditTest, Reason, Side, plan};
 use crate::check::Skip;
 use crate::check::catalogue::{
-    AUDIT_OTHER, AUDIT_PERFORMANCE, AUDIT_RATIO, AUDIT_SETTINGS, AUDIT_TEXT_CONTRADICTS,
+    AUDIT_OTHER, AUDIT_PERFORMANCE, AUDIT_RATIO, AUDIT_SETTINGS, AUDIT_TEXT_CONTRADICTS, Check,
     RUN_ERRORS, RUN_INVALID,
 };
 use crate::check::issues::{Issues, Location};
@@ -270,13 +270,30 @@ fn report_reason(
             issues.add(&AUDIT_PERFORMANCE, line("result_validity"), message);
         }
         (Subject::Verdict, _) if !is_judged => {
-            issues.add(&RUN_INVALID, line("result_validity"), message);
+            add_unjudged(place, &RUN_INVALID, line("result_validity"), message, issues);
         }
         (Subject::Errors, _) if !is_judged => {
-            issues.add(&RUN_ERRORS, Location::path(path), message);
+            add_unjudged(place, &RUN_ERRORS, Location::path(path), message, issues);
         }
         (Subject::Verdict | Subject::Errors, _) => {}
     }
+}
+
+/// Adds a problem of the run of TEST06 to TEST09. No rule and no official program asks that this run
+/// is VALID and without errors, and the settings of an audit may cause an error. So it only warns.
+fn add_unjudged(
+    place: &Place<'_, '_>,
+    check: &'static Check,
+    at: Location<'_>,
+    message: String,
+    issues: &mut Issues,
+) {
+    let mut own = issues.another();
+    own.add(check, at, message);
+    if !place.options.forensic {
+        own.waive(&[check]);
+    }
+    issues.append(own);
 }
 
 /// Checks that the counters of TEST01 do not contradict its verdict.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
+use super::lower;
 use crate::check::catalogue::RESULT_COPIED;
 use crate::check::issues::{Issues, Location};
 use crate::check::place::Place;
@@ -42,8 +43,7 @@ pub(super) fn logs_of(place: &Place<'_, '_>, facts: &Facts<'_>) -> Vec<Submitted
         .audits
         .iter()
         .map(|audit| (audit.folder.path().join(run).join(DETAIL), &audit.performance));
-    let name = &place.model.official;
-    let base = name.strip_suffix("-99.9").or_else(|| name.strip_suffix("-99")).unwrap_or(name);
+    let base = lower::without_target(&place.model.official);
     let log = |(path, log): (PathBuf, &Result<DetailLog, _>)| {
         let fingerprint = fingerprint(log.as_ref().ok()?)?;
         let (system, model) = (place.system.folder.path(), base.to_owned());

@@ -1,5 +1,5 @@
 //! Detects results that were submitted for two targets of one benchmark. Results that reach 99.9
-//! % of the reference quality may also be submitted for 99 %.
+//! % of the reference quality may also be submitted for 99 %, and those that reach 99 % for 95 %.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -16,11 +16,10 @@ const PART: usize = 1 << 16;
 
 /// Notes that a result of the lower target is a copy of the one of the high target.
 pub(super) fn check_copy(place: &Place<'_, '_>, issues: &mut Issues) {
-    let high = format!("{}.9", place.model.name);
-    let model = place.system.models.iter().find(|model| model.name == high);
-    if !place.model.name.ends_with("-99") || place.scenario.is_none() {
+    let Some(high) = higher_target(&place.model.name).filter(|_| place.scenario.is_some()) else {
         return;
-    }
+    };
+    let model = place.system.models.iter().find(|model| model.name == high);
     let same = |entry: &&Entry<'_>| entry.scenario == place.scenario;
     let source = model.and_then(|model| model.results.iter().find(same));
     if source.is_some_and(|source| is_same_run(source, place.entry)) {
@@ -28,6 +27,20 @@ pub(super) fn check_copy(place: &Place<'_, '_>, issues: &mut Issues) {
         let message = format!("is a copy of the result of {high}, which counts for both");
         issues.add(&RUN_LOWER, Location::path(&path), message);
     }
+}
+
+/// Returns the name of the same benchmark with its next higher target.
+fn higher_target(name: &str) -> Option<String> {
+    match name.strip_suffix("-95") {
+        Some(base) => Some(format!("{base}-99")),
+        None => name.ends_with("-99").then(|| format!("{name}.9")),
+    }
+}
+
+/// Returns the name of a benchmark without its target.
+pub(super) fn without_target(name: &str) -> &str {
+    let base = ["-99.9", "-99", "-95"].iter().find_map(|target| name.strip_suffix(*target));
+    base.unwrap_or(name)
 }
 
 fn is_same_run(one: &Entry<'_>, other: &Entry<'_>) -> bool {

@@ -385,3 +385,36 @@ fn a_latency_is_told_in_whole_nanoseconds() {
     let told = result.corrected().reasons()[0].to_string();
     assert!(told.starts_with("the score is 20001 ns against 1038815 ns"), "{told}");
 }
+
+/// TEST04 issues one sample, however many are loaded.
+#[test]
+fn test04_may_load_another_number_of_samples() {
+    let key = "effective_performance_sample_count";
+    let reasons = |test| {
+        let plan = plan(test, round("v5.1"), None, Scenario::Offline).unwrap();
+        let [before, now] = ["56", "248"].map(|count| {
+            let settings = vec![(key.to_owned(), count.to_owned())];
+            Performance { settings, ..Performance::new(Scenario::Offline, 100.0) }
+        });
+        audit(&plan, &before, &now).corrected().reasons().to_vec()
+    };
+    let free = reasons(AuditTest::Test04);
+    assert!(free.is_empty(), "{free:?}");
+    let (expected, found) = ("56".into(), Some("248".into()));
+    let differs = Reason::Setting { side: Side::Audit, key, expected, found };
+    assert!(reasons(AuditTest::Test01).contains(&differs));
+}
+
+#[test]
+fn a_reason_states_the_speed_if_speeds_are_compared() {
+    let plan = plan(AuditTest::Test04, round("v3.1"), None, Scenario::SingleStream).unwrap();
+    let text = |now| {
+        let [before, now] = [215_092_705.0, now].map(|ns| Performance::new(plan.scenario, ns));
+        let verdict = audit(&plan, &before, &now).corrected();
+        verdict.reasons().iter().map(Reason::to_string).collect::<String>()
+    };
+    let faster = text(194_860_484.0);
+    assert!(faster.contains("ns, speed +10.4 %: the audited run is faster"), "{faster}");
+    let faster = text(150_000_000.0);
+    assert!(faster.contains("ns, -30.3 %: the audited run is faster"), "{faster}");
+}

@@ -243,6 +243,21 @@ fn token_limits_overrule_the_verdict_of_the_log_up_to_v4_1() {
     }
 }
 
+/// v5.0.1:739 asks for a digit after the colon, v5.1.1:890 allows a quote before it.
+#[test]
+fn an_accuracy_in_quotes_is_read_since_v5_1() {
+    for (tag, is_read) in [("v5.0", false), ("v5.1", true)] {
+        let folder = language(tag, "Offline");
+        let text = format!("{LANGUAGE}/Offline/accuracy/accuracy.txt");
+        assert!(!has(&as_of(&folder, tag), "accuracy.metric", "Offline"), "{tag}");
+        folder.edit(&text, "44.5", "'44.5'");
+        assert_eq!(has(&as_of(&folder, tag), "accuracy.metric", "Offline"), !is_read, "{tag}");
+        let options = Options { skip: vec![Skip::Compliance], ..Options::new(Program::Strict) };
+        let by_rules = check(folder.path(), Round::named(tag).unwrap(), &options).unwrap();
+        assert!(!has(&by_rules, "accuracy.metric", "Offline"), "{tag}");
+    }
+}
+
 /// v5.0.1:1307 exempts Offline alone, v5.1.1:1491 everything but Server and Interactive.
 #[test]
 fn token_limits_hold_for_streams_up_to_v5_0() {

@@ -191,4 +191,10 @@ fn the_summary_suffices_where_the_detail_log_is_missing() {
     assert_eq!(values, [605_112.0, 2.5], "{:?}", found.notices);
     let invalid = format!("{results}/MultiStream: no VALID performance run");
     assert!(found.notices.contains(&invalid), "{:?}", found.notices);
+    // Git LFS puts a pointer in place of a log that it did not fetch.
+    for scenario in ["Offline", "SingleStream", "MultiStream"] {
+        let log = format!("{results}/{scenario}/performance/run_1/mlperf_log_detail.txt");
+        folder.write(&log, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n");
+    }
+    assert_eq!(published(folder.path(), round).unwrap(), found);
 }

@@ -264,6 +264,9 @@ fn frameworks_and_processors_are_known_by_their_names() {
         ("Deep Sparse v1", "Deep Sparse"),
         ("", "not stated"),
         ("10.2", "not stated"),
+        ("N/A", "not stated"),
+        ("TODO", "not stated"),
+        ("PyTorch: rgat: 2.7.0+cpu, whisper: 2.7.0+cpu", "PyTorch"),
     ] {
         assert_eq!(framework(software), name, "{software}");
     }

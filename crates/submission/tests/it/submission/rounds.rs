@@ -2,10 +2,10 @@
 
 use dyno_rules::{OneFileChecker, Round, Version};
 use dyno_submission::check::{CheckReport, Options, Outcome, Program, Skip, check};
-use dyno_submission::finding::Severity;
+use dyno_submission::finding::{Finding, Severity};
 
 use super::made;
-use crate::made::folder::Folder;
+use crate::made::folder::{Folder, copy};
 
 const RESULT: &str = "closed/acme/results/box/resnet50";
 const RUN: &str = "performance/run_1/mlperf_log_detail.txt";
@@ -409,4 +409,97 @@ fn equal_issue_is_asked_of_the_models_of_the_round_and_settings_prove_it_for_ear
     let log = format!("closed/acme/results/box/3d-unet-99/Offline/{RUN}");
     folder.write(&log, folder.read(&log) + &made::line(key, "false"));
     assert!(is_rejected(&folder, "v4.1"));
+}
+
+#[test]
+fn checks_of_the_checker_in_one_file_alone_only_warn_from_v6_0_on() {
+    let folder = made::submission(Round::named("v6.0").unwrap());
+    let result = format!("{RESULT}/Offline");
+    let more = ["performance/run_1", "accuracy"].map(|run| format!("{result}/{run}/metadata.json"));
+    for file in ["closed/acme/.more", "closed/acme/no more", "closed/acme/src/README.md"] {
+        folder.write(file, "made");
+    }
+    more.iter().for_each(|file| folder.write(file, "{}"));
+    std::os::unix::fs::symlink("nowhere", folder.path().join("closed/acme/link")).unwrap();
+    for gone in ["documentation", "src/resnet50"] {
+        std::fs::remove_dir_all(folder.path().join("closed/acme").join(gone)).unwrap();
+    }
+    let (lenient, forensic) = (rules(&folder, "v6.0"), forensic(&folder, "v6.0"));
+    assert_eq!(lenient.valid(), 3, "{:#?}", lenient.findings);
+    for check in [
+        "submitter.links",
+        "submitter.hidden_names",
+        "submitter.blanks",
+        "submitter.calibration",
+        "measurement.code",
+        "accuracy.files",
+        "performance.files",
+    ] {
+        for (checked, expected) in [(&lenient, Severity::Warning), (&forensic, Severity::Error)] {
+            let found = severities(checked, check);
+            assert!(!found.is_empty(), "{check}");
+            assert!(found.iter().all(|severity| *severity == expected), "{check}: {found:?}");
+        }
+    }
+    // The rules list the summary among the mandatory files.
+    let summary = format!("{result}/performance/run_1/mlperf_log_summary.txt");
+    std::fs::remove_file(folder.path().join(summary)).unwrap();
+    assert!(!counts(&rules(&folder, "v6.0"), "Offline"));
+}
+
+#[test]
+fn an_invalid_run_of_an_audit_of_answers_is_a_warning_and_an_error_with_forensic() {
+    let round = Round::named("v6.0").unwrap();
+    let folder = made::submission(round);
+    let models = folder.path().join("closed/acme/results/box");
+    std::fs::rename(models.join("resnet50"), models.join("gpt-oss-120b")).unwrap();
+    let run = format!("closed/acme/results/box/gpt-oss-120b/Offline/TEST07/{RUN}");
+    let log = made::log(round, "Offline");
+    let invalid = log.replace("\"VALID\"", "\"INVALID\"");
+    let error = made::line("error_runtime", "\"Ending early: Max query count reached.\"");
+    let error = error.replace("\"is_error\": false", "\"is_error\": true");
+    for (text, check) in [(invalid, "performance.result"), (log + &error, "performance.errors")] {
+        folder.write(&run, &text);
+        for (forensic, expected) in [(false, Severity::Warning), (true, Severity::Error)] {
+            let options = Options { forensic, ..Options::new(Program::Strict) };
+            let findings = judged(&folder, "v6.0", &options).findings;
+            let of_run = |finding: &&Finding| finding.path == std::path::Path::new(&run);
+            let found = findings.iter().filter(of_run).filter(|finding| finding.check == check);
+            let found: Vec<Severity> = found.map(|finding| finding.severity).collect();
+            assert_eq!(found, [expected], "{check}: {findings:#?}");
+        }
+    }
+}
+
+#[test]
+fn a_run_for_both_targets_of_yolo_is_not_reported_as_a_copy() {
+    let round = Round::named("v6.0").unwrap();
+    let folder = made::submission(round);
+    let models = folder.path().join("closed/acme/results/box");
+    std::fs::rename(models.join("resnet50"), models.join("yolo-99")).unwrap();
+    let mut log = made::log(round, "Offline");
+    for (key, time) in [("power_begin", "02:30:20.039"), ("power_end", "02:40:21.100")] {
+        log += &made::line(key, &format!("\"07-23-2025 {time}\""));
+    }
+    folder.write(&format!("closed/acme/results/box/yolo-99/Offline/{RUN}"), log);
+    copy(&models.join("yolo-99"), &models.join("yolo-95"));
+    let checked = rules(&folder, "v6.0");
+    assert!(severities(&checked, "result.copied").is_empty());
+    assert_eq!(severities(&checked, "performance.lower_target"), [Severity::Note; 3]);
+}
+
+#[test]
+fn a_log_that_git_lfs_did_not_fetch_is_reported_as_such() {
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5000000\n";
+    let accuracy_run = "accuracy/mlperf_log_detail.txt";
+    for (run, check) in [(RUN, "performance.readable"), (accuracy_run, "accuracy.readable")] {
+        let folder = tree("v5.1");
+        folder.write(&format!("{RESULT}/Offline/{run}"), pointer);
+        let checked = rules(&folder, "v5.1");
+        let errors = checked.findings.iter().filter(|found| found.severity == Severity::Error);
+        let errors: Vec<_> = errors.map(|found| (found.check, found.message.as_str())).collect();
+        let message = "is a pointer of Git LFS instead of the log; run `git lfs pull`";
+        assert!(errors.contains(&(check, message)), "{errors:?}");
+        assert!(!counts(&checked, "Offline") && counts(&checked, "SingleStream"), "{errors:?}");
+    }
 }
