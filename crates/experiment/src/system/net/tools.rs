@@ -61,8 +61,8 @@ pub fn tools(
             return Err(given.wrong("tools-limit", "it belongs to tools=COMMAND"));
         }
         (None, None, words) => {
-            // Generated conversations draw their words from the stream of the sessions.
-            let seed = run.seed_of(RandomStream::Prompts);
+            // Generated conversations have the seed before it.
+            let seed = run.seed_of(RandomStream::Sessions).wrapping_add(1);
             return Ok(words.map(|words| random_results(words, seed)));
         }
     };
