@@ -41,7 +41,7 @@ pub struct Tasks {
     pub input_tokens: Option<Amounts>,
     /// output tokens of all answers of an answered task; null without a count
     pub output_tokens: Option<Amounts>,
-    /// calls of tools that the client answered in the whole run; null without any
+    /// calls of tools that the client answered in all runs of the test; null without any
     pub calls_answered: Option<u64>,
     /// those of them whose tool failed, so that its error was sent as the result
     pub calls_failed: Option<u64>,
