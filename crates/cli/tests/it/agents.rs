@@ -207,6 +207,9 @@ fn recorded_results_answer_calls_after_a_stated_delay() {
         let ran = folder.dyno(&run(keys)).exits(2);
         assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     }
+    let ran = folder.dyno(&(run("") + " --num-prompts 99")).exits(2);
+    let expected = "found conversations of at most 6 requests in all";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
 }
 
 #[test]

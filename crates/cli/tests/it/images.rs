@@ -201,7 +201,11 @@ fn images_in_prompts_are_sent_to_be_edited() {
     let ran = folder
         .dyno("run --system openai:http://127.0.0.1:1/v1,api=images,model=m --data rows.jsonl")
         .exits(2);
-    assert!(ran.stderr.contains("images as files or data URIs"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("/images/edits accepts a text with images as files"),
+        "{}",
+        ran.stderr
+    );
 }
 
 #[test]

@@ -58,18 +58,16 @@ impl Plan {
 
     /// Returns the plan of a run whose sessions consist of tasks of up to `steps` turns (>= 1). An
     /// answer that asks for a further turn continues its task. Any other answer ends it, and the next
-    /// turn is the first one of the next task. An answer that asks for more than `steps` turns ends its
-    /// session.
+    /// turn is the first one of the next task. If the last permitted answer of a task asks for a further
+    /// turn, the session ends.
     ///
     /// # Errors
-    /// Sessions that do not consist of such tasks, and turns at an interval.
+    /// Sessions that do not consist of such tasks.
     pub fn with_tasks(mut self, steps: u32) -> Result<Self, String> {
         let has_whole = |chain: &Chain| (chain.thinks.len() as u64).is_multiple_of(steps.into());
         let has_tasks = self.sessions.as_ref().is_some_and(|chains| chains.iter().all(has_whole));
-        if steps == 0 || !has_tasks || self.turn_interval > 0 {
-            return Err(format!(
-                "expected sessions of tasks with {steps} turns each, and no turns at an interval"
-            ));
+        if !has_tasks {
+            return Err(format!("expected sessions of tasks with {steps} turns each"));
         }
         self.steps = steps;
         Ok(self)

@@ -73,6 +73,17 @@ impl Chunk {
     }
 }
 
+/// Answer to a turn of a session, as far as the turn after it depends on it.
+#[derive(Debug, Clone, Copy, Default)]
+struct TurnAnswer {
+    /// When it was whole, if that was later than it counts as complete; otherwise 0.
+    whole_at: Nanos,
+    /// Whether the turn after it is held.
+    is_held: bool,
+    /// Whether it asks for a further turn of its task.
+    continues: bool,
+}
+
 /// All samples of one tenant in one run.
 #[derive(Debug)]
 pub(crate) struct Slab {
@@ -85,11 +96,8 @@ pub(crate) struct Slab {
     kept: ResponseFilter,
     responses: Box<[CachePadded<Mutex<Responses>>]>,
     first_tokens: Mutex<std::collections::HashMap<u64, Vec<u8>>>,
-    /// Turns of sessions whose answers were whole later than they count as complete; `None` while the
-    /// turn after them is held.
-    whole_at: Mutex<std::collections::HashMap<u64, Option<Nanos>>>,
-    /// Turns of sessions whose answers ask for a further turn of their task, until they are settled.
-    continuing: Mutex<std::collections::HashSet<u64>>,
+    /// Answers to turns of sessions, until they are settled. An answer that is not here has the default.
+    turn_answers: Mutex<std::collections::HashMap<u64, TurnAnswer>>,
     /// Tokens in the time of a sample, where these are not all of its tokens, as in a record.
     timed_tokens: Mutex<std::collections::BTreeMap<u64, Option<i64>>>,
     /// Turns that were held and are not any more.
@@ -113,8 +121,7 @@ impl Slab {
             kept,
             responses: (0..shards).map(|_| CachePadded::default()).collect(),
             first_tokens: Mutex::default(),
-            whole_at: Mutex::default(),
-            continuing: Mutex::default(),
+            turn_answers: Mutex::default(),
             timed_tokens: Mutex::default(),
             released: AtomicU64::new(0),
             failed: Mutex::default(),
@@ -390,26 +397,25 @@ impl Slab {
 
     /// Records when the answer to a turn of a session was whole.
     pub(crate) fn whole_at(&self, id: ResponseId, at: Nanos) {
-        self.whole().insert(id.sequence(), Some(at));
+        self.turn_answers().entry(id.sequence()).or_default().whole_at = at;
     }
 
     /// Records that the answer to a sample asks for a further turn of its task.
     pub(crate) fn continue_task(&self, id: ResponseId) {
-        self.continuing().insert(id.sequence());
-    }
-
-    fn continuing(&self) -> MutexGuard<'_, std::collections::HashSet<u64>> {
-        self.continuing.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turn_answers().entry(id.sequence()).or_default().continues = true;
     }
 
     /// Holds the turn that follows a sample, until [`Slab::release`].
     pub(crate) fn hold(&self, id: ResponseId) {
-        self.whole().insert(id.sequence(), None);
+        self.turn_answers().entry(id.sequence()).or_default().is_held = true;
     }
 
     /// Permits the turn that follows a sample, at `at` or later.
     pub(crate) fn release(&self, id: ResponseId, at: Nanos) {
-        self.whole_at(id, at);
+        let mut answers = self.turn_answers();
+        let answer = answers.entry(id.sequence()).or_default();
+        (answer.whole_at, answer.is_held) = (at, false);
+        drop(answers);
         // Sequentially consistent as in `count`: a waiter that has announced its park reads it.
         self.released.fetch_add(1, Ordering::SeqCst);
     }
@@ -419,27 +425,22 @@ impl Slab {
         self.released.load(Ordering::SeqCst)
     }
 
-    fn whole(&self) -> MutexGuard<'_, std::collections::HashMap<u64, Option<Nanos>>> {
-        self.whole_at.lock().unwrap_or_else(PoisonError::into_inner)
+    fn turn_answers(&self) -> MutexGuard<'_, std::collections::HashMap<u64, TurnAnswer>> {
+        self.turn_answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns how a sample ended; `None` while it is outstanding or holds the turn after it.
     pub(crate) fn settled(&self, sample: u64) -> Option<SettledSample> {
         let at = self.completion_of(sample)?;
-        let mut whole = self.whole();
-        let at = match whole.get(&sample).copied() {
-            None => at,
-            Some(None) => return None,
-            Some(Some(whole_at)) => {
-                whole.remove(&sample);
-                at.max(whole_at)
-            }
-        };
-        drop(whole);
+        let mut answers = self.turn_answers();
+        if answers.get(&sample).is_some_and(|answer| answer.is_held) {
+            return None;
+        }
+        let TurnAnswer { whole_at, continues, .. } = answers.remove(&sample).unwrap_or_default();
+        drop(answers);
         // A failure is listed before its stamp is stored. The latest ones are the likeliest.
         let is_failed = self.failures().list.iter().rev().any(|(failed, _)| *failed == sample);
-        let continues = self.continuing().remove(&sample);
-        Some(SettledSample { at, is_failed, continues })
+        Some(SettledSample { at: at.max(whole_at), is_failed, continues })
     }
 
     /// Returns the first-token stamp of a sample, for observers.

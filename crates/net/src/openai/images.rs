@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::answer::{AnswerSink as _, no_answer};
 use super::builder::AnswerBuilder;
-use super::message::Message;
+use super::message::{Message, inline_image};
 use super::multipart::{self, FormFile};
 use super::vectors::{count_input, items};
 use crate::base64::{decode, decoded_length};
@@ -120,25 +120,24 @@ fn parts(messages: &[Message]) -> impl Iterator<Item = &Value> {
     parts.filter(|part| part["type"] != "text")
 }
 
-/// Returns the media type and the content of a part; `None` unless it is an image with its data.
-fn image_of(part: &Value) -> Option<(&str, Vec<u8>)> {
-    let url = part.get("image_url").filter(|_| part["type"] == "image_url")?;
-    let url = url.get("url").unwrap_or(url).as_str()?;
-    let (kind, data) = data_of(url)?.split_once(";base64,")?;
-    // It becomes a header field.
-    let is_kind = kind.bytes().all(|byte| byte.is_ascii_graphic());
-    is_kind.then_some((kind, decode(data)?))
+/// Returns whether a part is an image with its data, whose media type can be a header field.
+fn is_image(part: &Value) -> bool {
+    let is_kind = |kind: &str| !kind.is_empty() && kind.bytes().all(|byte| byte.is_ascii_graphic());
+    let is_sent = |(kind, data): (&str, &str)| is_kind(kind) && decoded_length(data).is_some();
+    inline_image(part).is_some_and(is_sent)
 }
 
 /// Returns whether messages have images, all of them with their data, so that these can be edited.
 pub(crate) fn takes(messages: &[Message]) -> bool {
     let mut parts = parts(messages).peekable();
-    parts.peek().is_some() && parts.all(|part| image_of(part).is_some())
+    parts.peek().is_some() && parts.all(is_image)
 }
 
 /// Returns the content type and the body of a request to edit the images of messages.
 pub(super) fn edit_form(members: &Map<String, Value>, messages: &[Message]) -> (String, Vec<u8>) {
-    let images: Vec<(&str, Vec<u8>)> = parts(messages).filter_map(image_of).collect();
+    let images = parts(messages).filter_map(inline_image);
+    let images: Vec<(&str, Vec<u8>)> =
+        images.filter_map(|(kind, data)| Some((kind, decode(data)?))).collect();
     // Several images are a list.
     let field = if images.len() > 1 { "image[]" } else { "image" };
     let files = (1..).zip(&images).map(|(number, (media_type, bytes))| {

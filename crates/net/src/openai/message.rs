@@ -183,3 +183,11 @@ impl Message {
         parts + self.others.values().map(|value| value.to_string().len()).sum::<usize>()
     }
 }
+
+/// Returns the media type and the Base64 of a part of a message; `None` unless it is an image with its
+/// data.
+pub(super) fn inline_image(part: &Value) -> Option<(&str, &str)> {
+    let url = part.get("image_url").filter(|_| part["type"] == "image_url")?;
+    let url = url.get("url").unwrap_or(url).as_str()?;
+    url.strip_prefix("data:")?.split_once(";base64,")
+}

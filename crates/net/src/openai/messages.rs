@@ -12,6 +12,7 @@ use serde_json::{Map, Value, json};
 use super::Message;
 use super::answer::{AnswerSink as _, in_band, states_error};
 use super::builder::AnswerBuilder;
+use super::message::inline_image;
 use super::repair::parsed;
 use super::usage::Claim;
 use crate::trouble::{Kind, Trouble, in_short};
@@ -241,11 +242,12 @@ fn part(part: &Value) -> Value {
     if part["type"] != "image_url" {
         return part.clone();
     }
-    let url = part["image_url"].get("url").unwrap_or(&part["image_url"]);
-    let inline = url.as_str().and_then(|url| url.strip_prefix("data:")?.split_once(";base64,"));
-    let source = match inline {
+    let source = match inline_image(part) {
         Some((kind, data)) => json!({"type": "base64", "media_type": kind, "data": data}),
-        None => json!({"type": "url", "url": url}),
+        None => {
+            let url = part["image_url"].get("url").unwrap_or(&part["image_url"]);
+            json!({"type": "url", "url": url})
+        }
     };
     json!({"type": "image", "source": source})
 }

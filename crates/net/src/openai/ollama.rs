@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::Message;
 use super::answer::{AnswerSink as _, MessageText, in_band, read_message, states_error};
 use super::builder::AnswerBuilder;
+use super::message::inline_image;
 use super::repair::parsed;
 use super::usage::Claim;
 use crate::trouble::{Kind, Trouble, in_short};
@@ -77,7 +78,7 @@ pub(super) fn message(message: &Message) -> Value {
     members.insert("role".into(), json!(message.role));
     members.insert("content".into(), json!(message.text()));
     let parts = message.content.as_array().into_iter().flatten();
-    let images: Vec<&str> = parts.filter_map(image).collect();
+    let images: Vec<&str> = parts.filter_map(|part| Some(inline_image(part)?.1)).collect();
     if !images.is_empty() {
         members.insert("images".into(), json!(images));
     }
@@ -95,14 +96,7 @@ pub(super) fn message(message: &Message) -> Value {
 /// data.
 pub(crate) fn takes(message: &Message) -> bool {
     let mut parts = message.content.as_array().into_iter().flatten();
-    parts.all(|part| part["type"] == "text" || image(part).is_some())
-}
-
-/// Returns the Base64 of a part that is an image.
-fn image(part: &Value) -> Option<&str> {
-    let url = part.get("image_url").filter(|_| part["type"] == "image_url")?;
-    let url = url.get("url").unwrap_or(url).as_str()?;
-    Some(url.strip_prefix("data:")?.split_once(";base64,")?.1)
+    parts.all(|part| part["type"] == "text" || inline_image(part).is_some())
 }
 
 /// Returns a call of a tool whose arguments are JSON instead of a text that contains it.

@@ -153,9 +153,6 @@ fn is_known(name: &str) -> bool {
 /// Members that Dyno sets by its own options in every request.
 const OWN: [&str; 5] = ["input", "messages", "prompt", "stream", "stream_options"];
 
-/// Definitions of tools.
-const TOOLS: &str = "tools";
-
 /// Returns the value of a cell of CSV, where every value is a text: parameters that are no texts are
 /// JSON.
 pub(super) fn from_cell(name: &str, cell: &str, is_json: bool) -> Value {
@@ -195,9 +192,8 @@ impl MemberCounts {
                 // As in the client of OpenAI for Python.
                 Value::Object(inside) if name == "extra_body" => members.extend(inside),
                 // Data sets often have the definitions as a text.
-                Value::String(text) if name == TOOLS => {
-                    let definitions = from_cell(TOOLS, &text, true);
-                    members.insert(name, definitions);
+                Value::String(text) if name == "tools" => {
+                    members.insert(name, from_cell("tools", &text, true));
                 }
                 value => {
                     members.insert(name, value);

@@ -204,8 +204,8 @@ impl Workload {
                 Input::Messages(all) if api == Api::Images => {
                     if !edits_take(all) {
                         return Err(format!(
-                            "sample {}: expected a text with images as files or data URIs, which \
-                             /images/edits takes, found messages without them",
+                            "sample {}: /images/edits accepts a text with images as files or \
+                             data URIs, found another message",
                             at + 1
                         ));
                     }

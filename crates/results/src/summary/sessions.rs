@@ -112,13 +112,17 @@ impl Sessions {
             counted(self.started, "session", "sessions"),
             count(self.completed)
         )];
+        let not_sent = match self.tasks {
+            Some(_) => "tasks not begun after a failure",
+            None => "turns not sent after a failure",
+        };
         let others = [
             (self.aborted, "ended by a failed turn"),
             (self.cancelled, "ended by a cancelled turn"),
             (self.at_limit.unwrap_or(0), "ended by a task without an answer"),
             (self.cut_off, "cut off by the end of the run"),
             (self.held, "due while all sessions were in progress"),
-            (self.turns_not_sent, "turns not sent after a failure"),
+            (self.turns_not_sent, not_sent),
         ];
         parts.extend(
             others.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{} {what}", count(*n))),
@@ -358,6 +362,7 @@ mod tests {
         assert_eq!((tasks.failed, tasks.unfinished), (1, 1));
         let lines = found.lines().join("\n");
         assert!(lines.contains("1 ended by a task without an answer"), "{lines}");
+        assert!(lines.contains("1 tasks not begun after a failure"), "{lines}");
         assert!(lines.contains("5 tasks begun, 2 answered"), "{lines}");
     }
 

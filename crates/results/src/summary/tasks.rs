@@ -41,7 +41,7 @@ pub struct Tasks {
     pub input_tokens: Option<Amounts>,
     /// output tokens of all answers of an answered task; null without a count
     pub output_tokens: Option<Amounts>,
-    /// calls of tools that the client answered in the whole run; null if it has no tools
+    /// calls of tools that the client answered in all runs of the test; null without any
     pub calls_answered: Option<u64>,
     /// those of them whose tool failed, so that its error was sent as the result
     pub calls_failed: Option<u64>,
@@ -88,19 +88,34 @@ pub struct TurnCounts {
     pub tool_calls: Option<u64>,
 }
 
-/// A task in progress, and its answers so far.
+impl TurnCounts {
+    /// Counts of a task without answers.
+    const ZERO: Self = Self { input_tokens: Some(0), output_tokens: Some(0), tool_calls: Some(0) };
+
+    /// Returns the sums of the counts; `None` of a count that is not known of both.
+    fn plus(self, other: Self) -> Self {
+        let sum = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other?));
+        Self {
+            input_tokens: sum(self.input_tokens, other.input_tokens),
+            output_tokens: sum(self.output_tokens, other.output_tokens),
+            tool_calls: sum(self.tool_calls, other.tool_calls),
+        }
+    }
+}
+
+/// A task as far as it is played.
 #[derive(Debug)]
-struct OpenTask {
+struct PlayedTask {
     number: u32,
     /// When its first request was due, ns.
     due: Nanos,
+    /// Time from then to its last answer, ns.
+    duration: Nanos,
     /// Sum of the latencies of its requests, ns.
     latency: Nanos,
     requests: u64,
-    /// Sums over its answers; `None` if an answer has no count.
-    tool_calls: Option<u64>,
-    input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
+    /// Sums over its answers.
+    counts: TurnCounts,
 }
 
 /// How a turn ended.
@@ -119,14 +134,9 @@ pub(super) enum TurnEnd {
 pub(super) struct TaskReader {
     steps: u32,
     found: Tasks,
-    /// By session.
-    open: HashMap<u32, OpenTask>,
-    durations: Vec<Nanos>,
-    latencies: Vec<Nanos>,
-    requests: Vec<u64>,
-    tool_calls: Option<Vec<u64>>,
-    input_tokens: Option<Vec<u64>>,
-    output_tokens: Option<Vec<u64>>,
+    /// Tasks in progress, by session.
+    open: HashMap<u32, PlayedTask>,
+    answered: Vec<PlayedTask>,
 }
 
 impl TaskReader {
@@ -136,12 +146,7 @@ impl TaskReader {
             steps,
             found: Tasks { max_steps: steps.into(), ..Tasks::default() },
             open: HashMap::new(),
-            durations: Vec::new(),
-            latencies: Vec::new(),
-            requests: Vec::new(),
-            tool_calls: Some(Vec::new()),
-            input_tokens: Some(Vec::new()),
-            output_tokens: Some(Vec::new()),
+            answered: Vec::new(),
         })
     }
 
@@ -150,15 +155,8 @@ impl TaskReader {
         let (number, step) = (turn.number / self.steps, turn.number % self.steps);
         if step == 0 {
             self.found.started += 1;
-            let task = OpenTask {
-                number,
-                due,
-                latency: 0,
-                requests: 0,
-                tool_calls: Some(0),
-                input_tokens: Some(0),
-                output_tokens: Some(0),
-            };
+            let counts = TurnCounts::ZERO;
+            let task = PlayedTask { number, due, duration: 0, latency: 0, requests: 0, counts };
             self.open.insert(turn.session, task);
         }
         let task = self.open.get_mut(&turn.session).filter(|task| task.number == number);
@@ -171,15 +169,11 @@ impl TaskReader {
                 self.open.remove(&turn.session);
             }
             TurnEnd::Answered { at, counts } => {
+                task.duration = at.saturating_sub(task.due);
                 task.latency = task.latency.saturating_add(at.saturating_sub(due));
-                let add = |sum: &mut Option<u64>, count: Option<u64>| {
-                    *sum = sum.zip(count).map(|(sum, count)| sum.saturating_add(count));
-                };
-                add(&mut task.tool_calls, counts.tool_calls);
-                add(&mut task.input_tokens, counts.input_tokens);
-                add(&mut task.output_tokens, counts.output_tokens);
+                task.counts = task.counts.plus(counts);
                 if !turn.continues {
-                    self.answered(turn.session, at);
+                    self.answered.extend(self.open.remove(&turn.session));
                 } else if step + 1 == self.steps {
                     self.found.at_limit += 1;
                     self.open.remove(&turn.session);
@@ -188,32 +182,24 @@ impl TaskReader {
         }
     }
 
-    /// Adds the task of a session, which was answered at a time, ns.
-    fn answered(&mut self, session: u32, at: Nanos) {
-        let Some(task) = self.open.remove(&session) else { return };
-        self.found.answered += 1;
-        self.durations.push(at.saturating_sub(task.due));
-        self.latencies.push(task.latency);
-        self.requests.push(task.requests);
-        let push = |all: &mut Option<Vec<u64>>, one: Option<u64>| match one {
-            Some(one) => all.iter_mut().for_each(|all| all.push(one)),
-            None => *all = None,
-        };
-        push(&mut self.tool_calls, task.tool_calls);
-        push(&mut self.input_tokens, task.input_tokens);
-        push(&mut self.output_tokens, task.output_tokens);
-    }
-
     /// Returns the tasks, with `target` as the percentile that the run is judged at.
     pub(super) fn finish(self, target: f64) -> Tasks {
+        let all = &self.answered;
+        let times = |time: fn(&PlayedTask) -> Nanos| {
+            Distribution::from_times(all.iter().map(time).collect(), target)
+        };
+        let amounts = |amount: fn(&PlayedTask) -> Option<u64>| {
+            Amounts::of_numbers(all.iter().map(amount).collect::<Option<_>>()?)
+        };
         Tasks {
+            answered: all.len() as u64,
             unfinished: self.open.len() as u64,
-            duration_ns: Distribution::from_times(self.durations, target),
-            latency_ns: Distribution::from_times(self.latencies, target),
-            steps: Amounts::of_numbers(self.requests),
-            tool_calls: self.tool_calls.and_then(Amounts::of_numbers),
-            input_tokens: self.input_tokens.and_then(Amounts::of_numbers),
-            output_tokens: self.output_tokens.and_then(Amounts::of_numbers),
+            duration_ns: times(|task| task.duration),
+            latency_ns: times(|task| task.latency),
+            steps: amounts(|task| Some(task.requests)),
+            tool_calls: amounts(|task| task.counts.tool_calls),
+            input_tokens: amounts(|task| task.counts.input_tokens),
+            output_tokens: amounts(|task| task.counts.output_tokens),
             ..self.found
         }
     }

@@ -406,7 +406,8 @@ pub const METRICS: [Metric; 31] = [
                failed, or unfinished. duration_ns is the time from the due time of the first \
                request to the last answer of answered tasks, tools included; latency_ns, steps, \
                tool_calls and tokens are sums over the requests of an answered task. calls_answered and \
-               calls_failed count the calls that tools=COMMAND got in the whole run.",
+               calls_failed count the calls that the client answered in all runs of the test \
+               (tools=COMMAND or tools-result=LENGTHS).",
         elsewhere: "",
     },
     Metric {

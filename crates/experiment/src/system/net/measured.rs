@@ -110,8 +110,14 @@ impl Remote {
         let (rows, found) = match (&self.sessions, &self.schedule) {
             (Some(sessions), _) => {
                 let turns = sessions.chains.iter().map(|chain| chain.thinks.len() as u64);
-                let turns: u64 = turns.sum();
-                (turns, "conversations of {} turns in all; lower the number, or use sessions=live")
+                let found = match sessions.steps {
+                    1 => "conversations of {} turns in all; lower the number, or use sessions=live",
+                    _ => {
+                        "conversations of at most {} requests in all; lower the number, or use \
+                         sessions=live"
+                    }
+                };
+                (turns.sum::<u64>(), found)
             }
             (None, Some(times)) => {
                 let found = "a recorded trace of {} requests; lower the number, or play the trace \

@@ -61,7 +61,8 @@ pub fn tools(
             return Err(given.wrong("tools-limit", "it belongs to tools=COMMAND"));
         }
         (None, None, words) => {
-            let seed = run.seed_of(RandomStream::Sessions);
+            // Generated conversations have the seed before it.
+            let seed = run.seed_of(RandomStream::Sessions).wrapping_add(1);
             return Ok(words.map(|words| random_results(words, seed)));
         }
     };
@@ -248,6 +249,7 @@ fn end(child: &mut Child) {
 mod tests {
     use dyno_loadgen::clock::MILLISECOND;
 
+    use super::super::sessions::sessions;
     use super::*;
 
     fn answer(script: &str, limit: Nanos) -> Result<String, String> {
@@ -331,6 +333,19 @@ mod tests {
             tools(&mut given, &RunOptions::default(), false).err().unwrap().problems()[0]
                 .contains("sessions=live")
         );
+    }
+
+    #[test]
+    fn random_results_do_not_repeat_the_words_of_generated_conversations() {
+        let run = RunOptions::default();
+        let keys = "http://a,sessions=live,input=9,tools-result=9";
+        let mut given = SpecKeys::read("openai", keys).unwrap();
+        let (workload, _) = sessions(&mut given, &run, None).unwrap().unwrap();
+        let found = tools(&mut given, &run, true).unwrap().unwrap();
+        let result = found(&ToolCall::default(), &RunEnd::default()).unwrap();
+        let asked = workload.input_json(0)[0]["content"].clone();
+        assert_eq!(asked.as_str().unwrap().split(' ').count(), 9);
+        assert_ne!(asked, json!(result));
     }
 
     #[test]
