@@ -172,6 +172,9 @@ impl LiveConnection {
         if current.reading.data(pool, data, owned, at).map_err(Ending::Trouble)? {
             // For the server the request is in flight until the body ends.
             self.done_at.get_or_insert(at);
+        } else if self.done_at.is_some() {
+            // The answer goes on behind its end.
+            self.done_at = Some(at);
         }
         Ok(())
     }

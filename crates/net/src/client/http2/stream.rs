@@ -104,8 +104,11 @@ impl OpenStream {
             // The answer declared itself complete, and the rest does not count in its latency. For the
             // server the request is in flight until the body ends, and resetting the stream would look
             // like a canceled request.
-            Ok(Some(rest)) => {
-                let _ = tokio::time::timeout(LONGEST_DRAIN, self.drain(rest)).await;
+            Ok(Some(mut rest)) => {
+                while tokio::time::timeout(LONGEST_DRAIN, self.drain(&mut rest))
+                    .await
+                    .is_ok_and(|goes_on| goes_on)
+                {}
                 let ended_at = self.link.arrivals.ended_at(self.stream);
                 self.complete(None, ended_at.unwrap_or_else(|| self.lane.shared.clock.now()));
                 Ok(())
@@ -184,18 +187,22 @@ impl OpenStream {
         Ok(None)
     }
 
-    /// Reads the rest of an answer that declared itself complete, such as `usage` behind `[DONE]`.
-    async fn drain(&mut self, mut rest: RecvStream) {
+    /// Reads the rest of an answer that declared itself complete, such as `usage` behind `[DONE]`. Returns
+    /// whether the answer goes on nevertheless, before all of it is read.
+    async fn drain(&mut self, rest: &mut RecvStream) -> bool {
         while let Some(Ok(bytes)) = poll_fn(|cx| rest.poll_data(cx)).await {
             let _ = rest.flow_control().release_capacity(bytes.len());
             let read_at = self.link.arrivals.take(self.stream, bytes.len());
             let at = read_at.unwrap_or_else(|| self.lane.shared.clock.now());
             let owned = || bytes.clone();
             let Some(reading) = &mut self.reading else { continue };
-            if reading.data(&self.lane, &bytes, owned, at).is_err() {
-                return;
+            match reading.data(&self.lane, &bytes, owned, at) {
+                Ok(true) => {}
+                Ok(false) => return true,
+                Err(_) => return false,
             }
         }
+        false
     }
 
     /// Hands over the answer, whose last read was at `ended_at`.
