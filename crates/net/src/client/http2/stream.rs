@@ -104,11 +104,13 @@ impl OpenStream {
             // The answer declared itself complete, and the rest does not count in its latency. For the
             // server the request is in flight until the body ends, and resetting the stream would look
             // like a canceled request.
-            Ok(Some(mut rest)) => {
-                while tokio::time::timeout(LONGEST_DRAIN, self.drain(&mut rest))
-                    .await
-                    .is_ok_and(|goes_on| goes_on)
-                {}
+            Ok(Some(rest)) => {
+                match limit.map(Duration::from_nanos) {
+                    None => self.drain(rest).await,
+                    Some(limit) => {
+                        let _ = tokio::time::timeout(limit, self.drain(rest)).await;
+                    }
+                }
                 let ended_at = self.link.arrivals.ended_at(self.stream);
                 self.complete(None, ended_at.unwrap_or_else(|| self.lane.shared.clock.now()));
                 Ok(())
@@ -187,9 +189,17 @@ impl OpenStream {
         Ok(None)
     }
 
-    /// Reads the rest of an answer that declared itself complete, such as `usage` behind `[DONE]`. Returns
-    /// whether the answer goes on nevertheless, before all of it is read.
-    async fn drain(&mut self, rest: &mut RecvStream) -> bool {
+    /// Reads the rest of an answer that declared itself complete, such as `usage` behind `[DONE]`.
+    async fn drain(&mut self, mut rest: RecvStream) {
+        let mut goes_on = true;
+        while goes_on {
+            let read = tokio::time::timeout(LONGEST_DRAIN, self.goes_on(&mut rest)).await;
+            goes_on = read.unwrap_or(false);
+        }
+    }
+
+    /// Reads the rest of such an answer, until it goes on with output. Returns whether it does.
+    async fn goes_on(&mut self, rest: &mut RecvStream) -> bool {
         while let Some(Ok(bytes)) = poll_fn(|cx| rest.poll_data(cx)).await {
             let _ = rest.flow_control().release_capacity(bytes.len());
             let read_at = self.link.arrivals.take(self.stream, bytes.len());
