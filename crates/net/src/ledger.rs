@@ -217,8 +217,8 @@ pub enum Oddity {
     NoStream,
     /// The content type is not that of the body.
     ContentType,
-    /// Blanks around `[DONE]`.
-    DoneBlanks,
+    /// `[DONE]` has another spelling, or blanks around it.
+    OtherDone,
     /// Events that only keep the connection open.
     SignsOfLife,
     /// A part of a stream without `choices`.
@@ -278,7 +278,7 @@ impl Flag for Oddity {
         Self::ContentParts,
         Self::NoStream,
         Self::ContentType,
-        Self::DoneBlanks,
+        Self::OtherDone,
         Self::SignsOfLife,
         Self::NoChoices,
         Self::ByteOrderMark,
@@ -473,7 +473,7 @@ impl Oddity {
             Self::ContentParts => "content as a list of parts",
             Self::NoStream => "a whole answer instead of a stream",
             Self::ContentType => "a content type that does not match the body",
-            Self::DoneBlanks => "blanks around [DONE]",
+            Self::OtherDone => "another spelling of [DONE], or blanks around it",
             Self::SignsOfLife => "keep-alive events",
             Self::NoChoices => "a part without choices",
             Self::ByteOrderMark => "a byte order mark",

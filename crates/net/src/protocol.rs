@@ -123,7 +123,8 @@ pub struct ReadProgress {
     /// Events with output: each is one beat of the inter-token latency. The first event above 0 of
     /// an answer is its first token. 0 if answers are not streamed.
     pub beats: u32,
-    /// The answer declared itself complete (`[DONE]`), whether or not the body ends here.
+    /// The answer declared itself complete (`[DONE]`), whether or not the body ends here, and no output has
+    /// come behind that.
     pub is_done: bool,
     /// Further events followed the last one with output.
     pub has_more: bool,

@@ -148,7 +148,9 @@ impl InferResponse {
         }
         let head: Head<'_> =
             serde_json::from_slice(&json).map_err(|e| no_json("answer", body, head_length, &e))?;
-        let states_error = |error: &RawValue| !matches!(error.get(), "null" | "false" | "\"\"");
+        let states_error = |error: &RawValue| {
+            !matches!(error.get(), "null" | "false" | "0" | "\"\"" | "{}" | "[]")
+        };
         if head.error.is_some_and(states_error) {
             return Err(Trouble::new(Kind::Server, error_words(&json)));
         }

@@ -83,6 +83,8 @@ pub(super) struct AnswerBuilder {
     pub has_summary: bool,
     /// Bytes of thoughts before the current block of the Messages interface.
     pub shown_before: u32,
+    /// Input tokens beside those of the cache, as the begin of a stream of that interface states them.
+    pub beside_cache: Option<u32>,
     /// Texts whose parts may repeat what came before, by their kind.
     repeats: [RepeatedText; 2],
     /// Choices of an interface whose parts repeat the text so far.
@@ -106,8 +108,8 @@ pub(super) struct AnswerBuilder {
     tool_calls: u32,
     has_content_parts: bool,
     has_signs_of_life: bool,
-    /// There are blanks around `[DONE]`.
-    has_blanks: bool,
+    /// `[DONE]` has another spelling, or blanks around it.
+    has_other_done: bool,
     /// Begin of the first part of a stream without `choices`; empty if there is none.
     other_part: String,
     /// A part has an error that is empty or 0.
@@ -270,6 +272,7 @@ impl AnswerBuilder {
             has_hidden_thought: false,
             has_summary: false,
             shown_before: 0,
+            beside_cache: None,
             repeats: <[RepeatedText; 2]>::default(),
             generations: Vec::new(),
             open_calls: OpenCalls::default(),
@@ -285,7 +288,7 @@ impl AnswerBuilder {
             tool_calls: 0,
             has_content_parts: false,
             has_signs_of_life: false,
-            has_blanks: false,
+            has_other_done: false,
             other_part: String::new(),
             has_empty_error: false,
             is_decreasing: false,
@@ -321,11 +324,6 @@ impl AnswerBuilder {
         self.text.len().saturating_add(self.media_bytes as usize)
     }
 
-    /// Returns the input tokens that the server has counted.
-    pub fn input_tokens(&self) -> Option<u32> {
-        self.claim?.input
-    }
-
     /// Returns whether a tool was called.
     pub fn has_tool_calls(&self) -> bool {
         self.tool_calls > 0
@@ -341,7 +339,7 @@ impl AnswerBuilder {
         if self.trouble.is_some() {
             return;
         }
-        if event.name == b"error" && !self.is_done {
+        if event.name == b"error" && (!self.is_done || self.has_late_output) {
             self.trouble = Some(in_band(event.data));
             return;
         }
@@ -353,7 +351,7 @@ impl AnswerBuilder {
             return;
         }
         if data.eq_ignore_ascii_case(DONE) || data == b"DONE" {
-            self.has_blanks = event.data.trim_ascii() != event.data;
+            self.has_other_done |= event.data != DONE;
             self.is_done |= !self.api.has_end_event();
             return;
         }
@@ -362,11 +360,14 @@ impl AnswerBuilder {
         } else if self.api.has_end_event() {
             self.usage_behind_the_end(data);
         } else {
-            // Some gateways join streams that each end. Other data behind the end are no error.
+            // Some gateways join streams that each end. Data behind the end are an error only if they report
+            // one and the answer has gone on.
             let before = self.output_bytes();
             self.part(data, event.name);
-            self.trouble = None;
             self.has_late_output |= self.output_bytes() > before;
+            let has_gone_on = self.has_late_output;
+            let trouble = self.trouble.take();
+            self.trouble = trouble.filter(|trouble| has_gone_on && Self::is_in_band(trouble));
         }
     }
 

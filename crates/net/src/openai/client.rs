@@ -564,7 +564,7 @@ impl Reader for AnswerReader {
 impl AnswerReader {
     /// Reads bytes of an event stream.
     fn events(&mut self, bytes: &[u8]) -> Result<ReadProgress, Trouble> {
-        let before = self.builder.parts;
+        let (before, was_done) = (self.builder.parts, self.builder.is_done);
         let (builder, mut has_more) = (&mut self.builder, false);
         let event = |event: sse::Event<'_>| {
             let parts = builder.parts;
@@ -572,7 +572,9 @@ impl AnswerReader {
             has_more = builder.parts == parts;
         };
         self.events.push(bytes, event).map_err(too_long)?;
-        let mut is_done = self.builder.is_done;
+        // Output behind the end shows that it was none.
+        let goes_on = was_done && self.builder.parts > before;
+        let mut is_done = self.builder.is_done && !goes_on;
         match &self.builder.trouble {
             // The rest of the body is of no interest, and the connection can carry the next
             // answer: the end of this one reports the error.

@@ -12,6 +12,7 @@ use super::answer::{AnswerSink as _, in_band, states_error};
 use super::builder::AnswerBuilder;
 use super::content::Content;
 use super::repair::parsed;
+use super::responses::say;
 use super::usage::Claim;
 use crate::trouble::{Kind, Trouble, in_short};
 
@@ -89,8 +90,8 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
         Some(delta) => {
             read(delta.get().as_bytes(), take)?;
         }
-        // An error has only a message.
-        None if kind.is_empty() => return Err(in_band(json)),
+        // An error has a message, and no type but that of errors.
+        None if kind.is_empty() || kind == "error" => return Err(in_band(json)),
         None => {}
     }
     take.is_done |= kind == "message-end";
@@ -115,8 +116,8 @@ fn read(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Trouble> {
     take.choice(0);
     let has_message = wire.message.is_some();
     if let Some(message) = wire.message {
-        say(message.tool_plan, take);
-        say(message.content, take);
+        say(message.tool_plan, false, take);
+        say(message.content, false, take);
         message.tool_calls.iter().for_each(|calls| call(calls.get(), take));
     }
     let counts = wire.usage.and_then(|usage| usage.tokens.or(usage.billed_units));
@@ -129,16 +130,6 @@ fn read(json: &[u8], take: &mut AnswerBuilder) -> Result<bool, Trouble> {
         take.finish(&reason);
     }
     Ok(has_message)
-}
-
-fn say(content: Option<Content<'_>>, take: &mut AnswerBuilder) {
-    match content {
-        None | Some(Content::Nothing) => {}
-        Some(Content::Text(text)) => take.output(&text, false),
-        Some(Content::Parts(parts)) => {
-            parts.iter().for_each(|(is_thought, text)| take.output(text, *is_thought));
-        }
-    }
 }
 
 /// Takes a call of a tool, or a list of calls. Streams begin a call with its name.

@@ -96,6 +96,11 @@ fn claim(usage: &RawValue) -> Option<Claim> {
     Claim::read_named(usage.get(), &inputs, CACHED, "output_tokens")
 }
 
+/// Returns the input tokens of a usage beside those of the cache.
+fn beside_cache(usage: &RawValue) -> Option<u32> {
+    Claim::read_named(usage.get(), &["input_tokens"], "", "output_tokens")?.input
+}
+
 /// Reads an event. `name` is its type where its data have none.
 ///
 /// # Errors
@@ -110,6 +115,7 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
             let model = wire.message.as_ref().and_then(|message| message.model);
             model.iter().for_each(|model| take.model(model.get()));
             let usage = wire.message.and_then(|message| message.usage);
+            take.beside_cache = usage.and_then(beside_cache);
             if let Some(begin) = usage.and_then(claim) {
                 // Its output tokens are those of the begin, not of the answer.
                 take.usage(Claim { output: None, ..begin });
@@ -132,8 +138,9 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
         "message_delta" => {
             take.choice(0);
             if let Some(end) = wire.usage.and_then(claim) {
-                // Some servers state the input again without that from the cache.
-                let input = end.input.max(take.input_tokens());
+                // Some servers state the input again without that from the cache. Others state an estimate
+                // at the begin.
+                let input = end.input.filter(|_| end.input != take.beside_cache);
                 take.usage(Claim { input, ..end });
             }
             if let Some(reason) = wire.delta.and_then(|delta| delta.stop_reason) {

@@ -291,7 +291,8 @@ fn response(json: &[u8], status: Option<&str>, take: &mut AnswerBuilder) -> Resu
     Ok(true)
 }
 
-fn say(content: Option<Content<'_>>, is_thought: bool, take: &mut AnswerBuilder) {
+/// Takes a text, or a list of texts.
+pub(super) fn say(content: Option<Content<'_>>, is_thought: bool, take: &mut AnswerBuilder) {
     match content {
         None | Some(Content::Nothing) => {}
         Some(Content::Text(text)) => {

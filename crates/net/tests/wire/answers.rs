@@ -396,9 +396,9 @@ fn the_last_usage_that_counts_something_is_right() {
     let late = account(&[DONE.to_owned(), of(2)]);
     assert_eq!((late.output, late.counted_by), (Some(2), TokenCounter::Server));
     assert!(late.oddities.contains(Oddity::LateUsage));
-    // Nothing else behind [DONE] is part of the answer.
+    // Nothing else than output behind [DONE] is part of the answer.
     let (found, entry) = read(&settings(), EVENTS, &stream(&[&says("a"), DONE, &says("b"), "x"]));
-    assert_eq!((found, entry.unwrap().bytes), (Ok(("a".into(), 1)), 1));
+    assert_eq!((found, entry.unwrap().bytes), (Ok(("ab".into(), 2)), 2));
 }
 
 #[track_caller]

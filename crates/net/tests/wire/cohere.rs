@@ -105,9 +105,11 @@ fn answers_of_cohere_that_are_not_whole_are_no_success() {
     let (trouble, class) = ended(&[error]);
     assert_eq!((trouble.kind, class), (Kind::InBand, Class::InBand));
     assert!(trouble.words.ends_with(": lost"), "{trouble}");
-    let (said, _, entry) = read(&cohere(), EVENTS, "data: {\"message\":\"lost\"}\n\n");
-    assert!(said.unwrap_err().words.ends_with(": lost"));
-    assert_eq!(entry.class, Class::InBand);
+    for error in [r#"{"message":"lost"}"#, r#"{"type":"error","message":"lost"}"#] {
+        let (said, _, entry) = read(&cohere(), EVENTS, &format!("data: {error}\n\n"));
+        assert!(said.unwrap_err().words.ends_with(": lost"), "{error}");
+        assert_eq!(entry.class, Class::InBand);
+    }
 }
 
 #[test]

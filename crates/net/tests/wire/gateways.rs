@@ -85,6 +85,12 @@ fn additions_that_repeat_the_text_so_far_are_output_once() {
         assert_eq!((text.as_str(), entry.parts, entry.bytes), ("abc", 3, 3), "{end}");
         assert!(entry.oddities.contains(Oddity::RepeatedText));
     }
+    // One text again and again, but each time once more.
+    let words: Vec<String> = (1..=5).map(|count| "w ".repeat(count)).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (text, entry) = said(&words, words[4]);
+    assert_eq!((text.as_str(), entry.parts, entry.bytes), (words[4], 5, 10));
+    assert!(entry.oddities.contains(Oddity::RepeatedText));
     // Additions that do not all repeat it, too few that might, and one text again and again.
     for (texts, expected, parts) in [
         (&["a", "ab", "abc", "x"][..], "aababcx", 4),
@@ -105,6 +111,11 @@ fn additions_that_repeat_the_text_so_far_are_output_once() {
     assert_eq!((text.as_str(), entry.parts, entry.bytes), ("rsab", 4, 4));
     let (text, _) = added(&[both("r", ""), both("rs", "a"), both("", "bc")], &both("t", ""));
     assert_eq!(text, "rrsabct");
+    // Thoughts show how the texts beside them come.
+    let deltas = [both("r", ""), both("s", ""), both("", "a"), both("", "ab")];
+    let (text, entry) = added(&deltas, &both("", "abc"));
+    assert_eq!((text.as_str(), entry.parts, entry.bytes), ("rsaababc", 5, 8));
+    assert!(!entry.oddities.contains(Oddity::RepeatedText));
     let texts = ["a", "ab", "abc"].map(|text| json!({"choices": [{"text": text}]}).to_string());
     assert_eq!(answer(&[&texts[0], &texts[1], &texts[2], DONE]).0, "abc");
 }
@@ -127,12 +138,28 @@ fn output_behind_the_end_is_output() {
         assert_eq!(text, "a", "{other}");
         assert!(!entry.oddities.contains(Oddity::LateOutput), "{other}");
     }
+    // An answer that has gone on may fail.
+    let error = r#"{"error":"lost"}"#;
+    let body = stream(&[&says("a"), &ends("stop"), DONE, &says("b"), error]);
+    let named = stream(&[&says("a"), DONE, &says("b")]) + "event: error\ndata: lost\n\n";
+    for body in [body, named] {
+        let (found, entry) = read(&settings(), EVENTS, &body);
+        assert_eq!((found.unwrap_err().kind, entry.unwrap().class), (Kind::InBand, Class::InBand));
+    }
 }
 
 #[test]
 fn a_stream_may_end_with_other_words() {
-    for end in ["DONE", "[done]", "null", "[]", "bye", "ping"] {
-        assert_eq!(answer(&[&says("a"), &ends("stop"), end]).0, "a", "{end}");
+    for (end, oddity) in [
+        ("DONE", Oddity::OtherDone),
+        ("[done]", Oddity::OtherDone),
+        ("null", Oddity::SignsOfLife),
+        ("ping", Oddity::SignsOfLife),
+        ("[]", Oddity::NoChoices),
+        ("bye", Oddity::NoChoices),
+    ] {
+        let (text, entry) = answer(&[&says("a"), &ends("stop"), end]);
+        assert_eq!((text.as_str(), entry.oddities.contains(oddity)), ("a", true), "{end}");
     }
     for sign in ["ping", "keepalive", "null"] {
         assert_eq!(answer(&[sign, &says("a"), sign, &ends("stop"), DONE]).0, "a", "{sign}");

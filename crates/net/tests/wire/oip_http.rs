@@ -210,6 +210,10 @@ fn what_is_no_answer_is_told() {
         assert_eq!((trouble.kind, &*trouble.words), (Kind::Server, "late"));
     }
     assert_eq!(kind(200, br#"{"detail":"late"}"#).words, "the answer has no 'outputs': late");
+    for none in ["null", "false", "0", "\"\"", "{}", "[]"] {
+        let body = format!(r#"{{"outputs":[],"error":{none}}}"#);
+        assert_eq!(kind(200, body.as_bytes()).kind, Kind::Mismatch, "{none}");
+    }
     assert_eq!(kind(200, b"{\"outputs\":[]}").kind, Kind::Mismatch);
     let output = |shape: &str, datatype: &str, data: &str| {
         let body = format!(

@@ -25,7 +25,8 @@ pub(super) struct LiveConnection {
     reader: Option<Box<dyn Reader>>,
     /// The answer that has begun.
     current: Option<CurrentAnswer>,
-    /// Time of the read with which the current answer declared itself complete, before its body ended.
+    /// Time of the read with which the current answer declared itself complete, before its body ended; of the last
+    /// read with output if the answer went on.
     done_at: Option<Nanos>,
     /// Whether the server closed its side: the end is read without another event.
     is_closed: bool,
@@ -169,9 +170,15 @@ impl LiveConnection {
     ) -> Result<(), Ending> {
         let Some(current) = &mut self.current else { return Ok(()) };
         let owned = || chunk.owned(data);
-        if current.reading.data(pool, data, owned, at).map_err(Ending::Trouble)? {
+        let is_done = current.reading.data(pool, data, owned, at).map_err(Ending::Trouble)?;
+        let limit = pool.shared.options.time_limit.unwrap_or(Nanos::MAX);
+        let is_in_time = at.saturating_sub(current.sent_at) < limit;
+        if is_done {
             // For the server the request is in flight until the body ends.
             self.done_at.get_or_insert(at);
+        } else if self.done_at.is_some() && is_in_time {
+            // The answer goes on behind its end.
+            self.done_at = Some(at);
         }
         Ok(())
     }

@@ -105,7 +105,12 @@ impl OpenStream {
             // server the request is in flight until the body ends, and resetting the stream would look
             // like a canceled request.
             Ok(Some(rest)) => {
-                let _ = tokio::time::timeout(LONGEST_DRAIN, self.drain(rest)).await;
+                match limit.map(Duration::from_nanos) {
+                    None => self.drain(rest).await,
+                    Some(limit) => {
+                        let _ = tokio::time::timeout(limit, self.drain(rest)).await;
+                    }
+                }
                 let ended_at = self.link.arrivals.ended_at(self.stream);
                 self.complete(None, ended_at.unwrap_or_else(|| self.lane.shared.clock.now()));
                 Ok(())
@@ -186,16 +191,28 @@ impl OpenStream {
 
     /// Reads the rest of an answer that declared itself complete, such as `usage` behind `[DONE]`.
     async fn drain(&mut self, mut rest: RecvStream) {
+        let mut goes_on = true;
+        while goes_on {
+            let read = tokio::time::timeout(LONGEST_DRAIN, self.goes_on(&mut rest)).await;
+            goes_on = read.unwrap_or(false);
+        }
+    }
+
+    /// Reads the rest of such an answer, until it goes on with output. Returns whether it does.
+    async fn goes_on(&mut self, rest: &mut RecvStream) -> bool {
         while let Some(Ok(bytes)) = poll_fn(|cx| rest.poll_data(cx)).await {
             let _ = rest.flow_control().release_capacity(bytes.len());
             let read_at = self.link.arrivals.take(self.stream, bytes.len());
             let at = read_at.unwrap_or_else(|| self.lane.shared.clock.now());
             let owned = || bytes.clone();
             let Some(reading) = &mut self.reading else { continue };
-            if reading.data(&self.lane, &bytes, owned, at).is_err() {
-                return;
+            match reading.data(&self.lane, &bytes, owned, at) {
+                Ok(true) => {}
+                Ok(false) => return true,
+                Err(_) => return false,
             }
         }
+        false
     }
 
     /// Hands over the answer, whose last read was at `ended_at`.

@@ -102,7 +102,7 @@ impl AnswerBuilder {
             (Oddity::RepeatedText, self.has_repeats()),
             (Oddity::NoInput, claim.is_some_and(|claim| claim.input == Some(0))),
             (Oddity::NoDone, form == Form::Stream && !self.is_done),
-            (Oddity::DoneBlanks, self.has_blanks),
+            (Oddity::OtherDone, self.has_other_done),
             (Oddity::SignsOfLife, self.has_signs_of_life),
             (Oddity::NoChoices, !self.other_part.is_empty()),
             (Oddity::EmptyError, self.has_empty_error),

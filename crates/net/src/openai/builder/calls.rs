@@ -1,5 +1,6 @@
 //! Calls of tools in the reply of a stream.
 
+use super::is_cut_off;
 use crate::openai::answer::CallPart;
 use crate::protocol::ToolCall;
 
@@ -53,10 +54,14 @@ impl OpenCalls {
     }
 
     /// Returns whether a part is the name of a further call. Some servers give all calls one number, some
-    /// give each part another id, and some send a name in pieces: two of these signs are enough.
+    /// give each part another id, and some send a name in pieces or again: two of these signs are enough.
     fn begins_call(&self, call: &ToolCall, part: CallPart, text: &str) -> bool {
-        let signs = [call.name != text, !call.arguments.is_empty(), !self.other_id.is_empty()];
-        part == CallPart::Name && signs.into_iter().filter(|sign| *sign).count() >= 2
+        if part != CallPart::Name {
+            return false;
+        }
+        let has_ended = !call.arguments.is_empty() && !is_cut_off(call.arguments.as_bytes());
+        let signs = [call.name != text, has_ended, !self.other_id.is_empty()];
+        signs.into_iter().filter(|sign| *sign).count() >= 2
     }
 }
 
@@ -78,8 +83,9 @@ mod tests {
     #[test]
     fn parts_of_one_call_are_joined() {
         for parts in [
-            // Each part repeats the id and the name, or has another id, or none.
+            // Each part repeats the id and the name, or the name with another id, or has another id, or none.
             [(0, ["c", "f", ""]), (0, ["c", "f", "{\"a\":"]), (0, ["c", "f", "1}"])],
+            [(0, ["c", "f", ""]), (0, ["d", "f", "{\"a\":"]), (0, ["e", "f", "1}"])],
             [(0, ["c", "f", ""]), (0, ["d", "", "{\"a\":"]), (0, ["e", "", "1}"])],
             [(7, ["c", "f", ""]), (7, ["", "", "{\"a\":"]), (7, ["", "", "1}"])],
         ] {

@@ -28,16 +28,26 @@ impl RepeatedText {
         self.lengths.len().saturating_sub(1)
     }
 
-    /// Returns whether a text that extends this one consists of the first part alone, again and again. Additions of
-    /// such texts are likelier than a text that grows in this way.
-    fn is_periodic(&self, longer: &[u8]) -> bool {
-        let first = &longer[..self.lengths[0]];
-        longer.chunks(first.len()).all(|part| first.starts_with(part))
+    /// Returns whether a text that begins with the first part consists of it alone, again and again. Additions
+    /// of such texts are likelier than a text that grows in this way, unless it grows steadily.
+    fn is_periodic(&self, text: &[u8]) -> bool {
+        let first = &text[..self.lengths[0]];
+        text.chunks(first.len()).all(|part| first.starts_with(part))
+    }
+
+    /// Returns whether the next part, of this many bytes, has the first part once more than the last one, or is
+    /// the last one again after many such parts.
+    fn is_steady(&self, length: usize) -> bool {
+        let is_next = length == self.lengths[0] * (self.lengths.len() + 1);
+        is_next || (length == self.length() && self.repeats() >= LEAST_STEADY_REPEATS)
     }
 }
 
 /// Minimum number of additions that repeat all text before them, from which on all of them do.
 const LEAST_REPEATS: usize = 2;
+
+/// The least number where the text is one part again and again.
+const LEAST_STEADY_REPEATS: usize = 4;
 
 /// The output of a choice whose parts may repeat the text so far.
 #[derive(Debug, Default)]
@@ -55,8 +65,8 @@ impl AnswerBuilder {
     /// Takes a text of a part. Returns how many bytes at its begin repeat the texts of its kind before it.
     ///
     /// A text that extends all text before it repeats that text. So does one that is equal to it, if another
-    /// one has extended it before. If a later part does not, or if additions consist of one text again and again,
-    /// all parts are additions.
+    /// one has extended it before. If a later part does not, all parts are additions. So they are if they consist
+    /// of one text again and again, unless each part has it once more.
     pub(super) fn repeated_before(
         &mut self,
         text: &str,
@@ -87,7 +97,9 @@ impl AnswerBuilder {
         let is_equal = text.len() == before && known.repeats() > 0;
         if begins
             && (is_longer || is_equal)
-            && !(known.has_additions && known.is_periodic(text.as_bytes()))
+            && (!known.has_additions
+                || known.is_steady(text.len())
+                || !known.is_periodic(text.as_bytes()))
         {
             known.lengths.push(text.len());
             return before;
@@ -96,12 +108,19 @@ impl AnswerBuilder {
         0
     }
 
-    /// Ends the texts of a stream. Few additions that seem to repeat the text so far are additions.
+    /// Ends the texts of a stream. Few additions that seem to repeat the text so far are additions, and so are
+    /// those beside texts of the other kind that do not repeat it.
     pub fn end_repeats(&mut self) {
         let repeated = || self.repeats.iter().filter(|text| text.repeats() > 0);
         let has_additions = repeated().any(|text| text.has_additions);
         let repeats: usize = repeated().map(RepeatedText::repeats).sum();
-        if has_additions && repeats < LEAST_REPEATS {
+        let has_others = self.repeats.iter().any(|text| text.is_additive);
+        let is_periodic = repeated().any(|text| {
+            let so_far = &self.text[text.begin..text.begin + text.length()];
+            text.has_additions && text.is_periodic(so_far)
+        });
+        let least = if is_periodic { LEAST_STEADY_REPEATS } else { LEAST_REPEATS };
+        if has_additions && (has_others || repeats < least) {
             self.restore(TextKind::Message);
             self.restore(TextKind::Thought);
         }
@@ -161,7 +180,7 @@ impl AnswerBuilder {
         let tokens = |claim: Option<Claim>| claim.and_then(|claim| claim.output);
         let has_grown =
             tokens(claim).zip(tokens(known.claim)).is_some_and(|(now, then)| now > then);
-        known.claim = claim;
+        known.claim = claim.or(known.claim);
         let first = std::mem::take(&mut known.same);
         let is_end = is_stopped && known.text.len() == first;
         let is_first_again = first > 0 && text.as_bytes() == &known.text[..first];
@@ -192,8 +211,8 @@ impl AnswerBuilder {
             self.text.clear();
             self.generations.iter().for_each(|one| self.text.extend_from_slice(&one.text));
         }
-        if let Some(claim) = self.claim_of_generations() {
-            self.usage(claim);
+        if let Some(all) = claim.and_then(|_| self.claim_of_generations()) {
+            self.usage(all);
         }
     }
 

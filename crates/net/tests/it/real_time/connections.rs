@@ -231,7 +231,6 @@ fn a_request_takes_a_connection_that_becomes_idle_before_its_own_is_made() {
     assert_eq!((seen.connects, seen.lost_connections), (1, 0), "{seen:?}");
 }
 
-/// For the server a request is in flight until the body of its answer has ended.
 /// One of two connections is never established, so that each request waits for the next connection after that
 /// of another one.
 #[test]
@@ -273,6 +272,7 @@ fn a_request_is_not_late_because_the_server_does_not_establish_its_connection() 
     assert!(late < QUERIES as usize / 2, "{late} of {QUERIES} requests are late");
 }
 
+/// For the server a request is in flight until the body of its answer has ended.
 #[test]
 fn a_request_is_in_flight_until_the_body_of_its_answer_ends() {
     const WORD: &str = "data: {\"choices\":[{\"text\":\" word\",\"finish_reason\":\"stop\"}]}\n\n";

@@ -68,7 +68,7 @@ fn deviations_are_read_and_named() {
         ("json_sse", Some(2), Some(Oddity::ContentType)),
         ("octet_sse", Some(2), Some(Oddity::ContentType)),
         ("noct_sse", Some(2), Some(Oddity::ContentType)),
-        ("done_space", Some(1), Some(Oddity::DoneBlanks)),
+        ("done_space", Some(1), Some(Oddity::OtherDone)),
         ("azure", Some(1), None),
         ("gzip", Some(1), Some(Oddity::NoStream)),
         ("ok", Some(3), None),

@@ -338,6 +338,37 @@ fn a_stream_is_complete_with_its_last_output() {
     assert!(0 < first && first <= last && last <= heard_at, "{first}, {last}, {heard_at}");
 }
 
+/// A stream that goes on behind `[DONE]` is read to its end, unless it brings no output for a second.
+#[test]
+fn output_behind_the_end_is_awaited() {
+    const PAUSE: Duration = Duration::from_millis(700);
+    let server = Faulty::start(|mut stream| {
+        let chunk = |text: &str| format!("{:x}\r\n{text}\r\n", text.len());
+        let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\
+                    transfer-encoding: chunked\r\n\r\n";
+        let word = chunk("data: {\"choices\":[{\"text\":\" word\"}]}\n\n");
+        let done = chunk("data: [DONE]\n\n");
+        while request(&mut stream).is_some() {
+            for part in [head.to_owned() + &word + &done, word.clone(), word.clone() + &done] {
+                if stream.write_all(part.as_bytes()).is_err() {
+                    return;
+                }
+                std::thread::park_timeout(PAUSE);
+            }
+            if stream.write_all(b"0\r\n\r\n").is_err() {
+                return;
+            }
+        }
+    });
+    let options = Options { connections: 1, time_limit: None, ..Options::default() };
+    let (client, library) = client(texts(), &[endpoint(server.address)], options);
+    let wanted =
+        TestSettings { use_token_latencies: true, ..settings(Scenario::SingleStream, 1, 1.0) };
+    let (played, _) = play_timed(&client, &library, &wanted);
+    let record = &played.tenants[0].record;
+    assert_eq!((record.missing(), record.tokens[0]), (0, 3), "{:?}", client.trouble());
+}
+
 /// A body that does not end behind `[DONE]` is ended by the client, and its answer counts.
 #[test]
 fn a_body_that_does_not_end_is_ended_by_the_client() {
