@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::description::describe;
 use super::{
@@ -87,13 +88,23 @@ struct SuiteScenariosFile {
     optional: Vec<String>,
 }
 
+/// Parses a file of this crate. It becomes a table first: code that reads a type from TOML itself is
+/// three times as long, and such code was most of the crate.
+///
+/// # Panics
+/// Panics if the file is invalid. The files are compiled into the program and tests read each,
+/// so an invalid file is a programming error.
+pub(super) fn parse<T: DeserializeOwned>(text: &str) -> T {
+    toml::from_str(text).and_then(toml::Table::try_into).expect("tests read the files")
+}
+
 /// Parses a round.
 ///
 /// # Panics
 /// Panics if the file is invalid. The files are compiled into the program and tests read each,
 /// so an invalid file is a programming error.
 pub fn read(text: &str) -> Round {
-    let file: RoundFile = toml::from_str(text).expect("the rounds are tested");
+    let file: RoundFile = parse(text);
     let version = version(&file.version);
     let every = every::rules();
     let complete = |file: BenchmarkFile| {

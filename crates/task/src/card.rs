@@ -270,7 +270,9 @@ pub fn cards() -> &'static [Card] {
     static CARDS: OnceLock<Vec<Card>> = OnceLock::new();
     CARDS.get_or_init(|| {
         let read = |&(name, text): &(&str, &str)| -> Card {
-            toml::from_str(text).unwrap_or_else(|error| panic!("tasks/{name}.toml: {error}"))
+            toml::from_str(text)
+                .and_then(toml::Table::try_into)
+                .unwrap_or_else(|error| panic!("tasks/{name}.toml: {error}"))
         };
         let mut cards: Vec<Card> = FILES.iter().map(read).chain(shape::cards()).collect();
         cards.sort_by(|a, b| (a.tier, &a.name).cmp(&(b.tier, &b.name)));

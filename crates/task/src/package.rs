@@ -62,6 +62,7 @@ pub fn packages() -> &'static [Package] {
     static PACKAGES: OnceLock<Vec<Package>> = OnceLock::new();
     PACKAGES.get_or_init(|| {
         let file: File = toml::from_str(include_str!("../packages.toml"))
+            .and_then(toml::Table::try_into)
             .unwrap_or_else(|error| panic!("packages.toml: {error}"));
         file.package
     })

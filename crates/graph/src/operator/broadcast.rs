@@ -30,7 +30,7 @@ pub(super) fn broadcast_strides(from: &[usize], to: &[usize]) -> Vec<usize> {
 pub(super) fn for_each_row<const N: usize>(
     dims: &[usize],
     strides: &[Vec<usize>; N],
-    mut run: impl FnMut([usize; N]),
+    run: &mut dyn FnMut([usize; N]),
 ) {
     let outer = dims.len().saturating_sub(1);
     if dims.contains(&0) {
@@ -102,7 +102,7 @@ pub(super) fn zip<T: Number, U: Number>(
     let (sizes, own) = joined(&dims, &own);
     let width = sizes.last().copied().unwrap_or(1);
     let steps = [0, 1].map(|at: usize| own[at].last().copied().unwrap_or(0));
-    for_each_row(&sizes, &own, |[i, j]| match steps {
+    for_each_row(&sizes, &own, &mut |[i, j]| match steps {
         [1, 1] => all.extend(x[i..][..width].iter().zip(&y[j..][..width]).map(|(x, y)| f(*x, *y))),
         [1, 0] => {
             let y = y[j];
@@ -143,7 +143,7 @@ fn replace<T: Number>(a: &mut Value, b: &Value, f: impl Fn(T, T) -> T) -> Result
     let Some(x) = a.unshared::<T>() else { return Ok(false) };
     let width = sizes.last().copied().unwrap_or(1);
     let is_repeated = own[1].last().is_none_or(|step| *step == 0);
-    for_each_row(&sizes, &own, |[i, j]| {
+    for_each_row(&sizes, &own, &mut |[i, j]| {
         let x = &mut x[i..][..width];
         if is_repeated {
             let y = y[j];

@@ -199,18 +199,32 @@ fn extreme(value: Value, limit: &Value, greater: bool) -> Result<Value, String> 
     each!(limit, limit => extremes(value, limit, greater))
 }
 
-/// Type of a binary operator's function on each type of numbers.
+/// Combines two values of integers as 64-bit integers; results keep the lower bits of their type.
+fn integers(a: Value, b: Value, f: impl Fn(i64, i64) -> i64) -> Result<Value, String> {
+    let element = a.element();
+    if matches!(element, Element::F32 | Element::F64 | Element::Bool) {
+        return Err(format!("expected integers, found {element}"));
+    }
+    let [a, b] = widened(a, b)?;
+    cast_to(zip_into::<i64>(a, b, f)?, element)
+}
+
+/// Converts two values of one type to 64-bit integers.
+fn widened(a: Value, b: Value) -> Result<[Value; 2], String> {
+    if a.element() != b.element() {
+        return Err(format!("expected {}, found {}", a.element(), b.element()));
+    }
+    Ok([cast_to(a, Element::I64)?, cast_to(b, Element::I64)?])
+}
+
+/// Computes with two values of numbers.
 macro_rules! arithmetic {
-    ($real:expr, $whole:ident) => {
+    ($real:expr, $whole:expr) => {
         one(move |frame| {
             pairs(frame, |a, b| match a.element() {
                 Element::F32 => zip_into::<f32>(a, b, $real),
                 Element::F64 => zip_into::<f64>(a, b, $real),
-                Element::I64 => zip_into::<i64>(a, b, |x, y| x.$whole(y)),
-                Element::I32 => zip_into::<i32>(a, b, |x, y| x.$whole(y)),
-                Element::I8 => zip_into::<i8>(a, b, |x, y| x.$whole(y)),
-                Element::U8 => zip_into::<u8>(a, b, |x, y| x.$whole(y)),
-                _ => Err("expected numbers, found bool".into()),
+                _ => integers(a, b, $whole),
             })
         })
     };
@@ -219,15 +233,15 @@ macro_rules! arithmetic {
 /// Compares two values of numbers.
 macro_rules! comparison {
     ($compare:expr) => {
+        comparison!($compare, |_, _| Err("expected numbers, found bool".into()))
+    };
+    ($compare:expr, $bools:expr) => {
         one(move |frame| {
             pairs(frame, |a, b| match a.element() {
                 Element::F32 => zip::<f32, bool>(&a, &b, $compare),
                 Element::F64 => zip::<f64, bool>(&a, &b, $compare),
-                Element::I64 => zip::<i64, bool>(&a, &b, $compare),
-                Element::I32 => zip::<i32, bool>(&a, &b, $compare),
-                Element::I8 => zip::<i8, bool>(&a, &b, $compare),
-                Element::U8 => zip::<u8, bool>(&a, &b, $compare),
-                _ => Err("expected numbers, found bool".into()),
+                Element::Bool => $bools(&a, &b),
+                _ => widened(a, b).and_then(|[a, b]| zip::<i64, bool>(&a, &b, $compare)),
             })
         })
     };
@@ -237,9 +251,9 @@ macro_rules! comparison {
 fn binary(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     let ("", operator) = name(reader) else { return Ok(None) };
     match operator {
-        "Add" | "Sum" => arithmetic!(|x, y| x + y, wrapping_add),
-        "Sub" => arithmetic!(|x, y| x - y, wrapping_sub),
-        "Mul" => arithmetic!(|x, y| x * y, wrapping_mul),
+        "Add" | "Sum" => arithmetic!(|x, y| x + y, i64::wrapping_add),
+        "Sub" => arithmetic!(|x, y| x - y, i64::wrapping_sub),
+        "Mul" => arithmetic!(|x, y| x * y, i64::wrapping_mul),
         "Div" => one(|frame| {
             if frame.input(0)?.element().is_real() {
                 return pairs(frame, |a, b| match a.element() {
@@ -251,15 +265,10 @@ fn binary(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             if divisor.integers()?.contains(&0) {
                 return Err("a number is divided by zero".into());
             }
-            pairs(frame, |a, b| match a.element() {
-                Element::I64 => zip_into::<i64>(a, b, i64::wrapping_div),
-                Element::I32 => zip_into::<i32>(a, b, i32::wrapping_div),
-                Element::I8 => zip_into::<i8>(a, b, i8::wrapping_div),
-                _ => zip_into::<u8>(a, b, u8::wrapping_div),
-            })
+            pairs(frame, |a, b| integers(a, b, i64::wrapping_div))
         }),
-        "Max" => arithmetic!(|x, y| if x > y || x.is_nan() { x } else { y }, max),
-        "Min" => arithmetic!(|x, y| if x < y || x.is_nan() { x } else { y }, min),
+        "Max" => arithmetic!(|x, y| if x > y || x.is_nan() { x } else { y }, Ord::max),
+        "Min" => arithmetic!(|x, y| if x < y || x.is_nan() { x } else { y }, Ord::min),
         "Mean" => {
             let count = reader.node.inputs.len() as f32;
             one(move |frame| {
@@ -284,12 +293,7 @@ fn binary(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             let is_float = reader.flag("fmod")?;
             one(move |frame| remainder(frame.input(0)?, frame.input(1)?, is_float))
         }
-        "Equal" => one(|frame| {
-            fn equal<T: Number>(a: &Value, b: &Value, _: &[T]) -> Result<Value, String> {
-                zip::<T, bool>(a, b, |x, y| x == y)
-            }
-            pairs(frame, |a, b| each!(a, all => equal(&a, &b, all)))
-        }),
+        "Equal" => comparison!(|x, y| x == y, |a, b| zip::<bool, bool>(a, b, |x, y| x == y)),
         "Greater" => comparison!(|x, y| x > y),
         "Less" => comparison!(|x, y| x < y),
         "GreaterOrEqual" => comparison!(|x, y| x >= y),
@@ -305,15 +309,7 @@ fn binary(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
 fn bits(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     macro_rules! combined {
         ($combine:expr) => {
-            one(move |frame| {
-                pairs(frame, |a, b| match a.element() {
-                    Element::I64 => zip_into::<i64>(a, b, $combine),
-                    Element::I32 => zip_into::<i32>(a, b, $combine),
-                    Element::I8 => zip_into::<i8>(a, b, $combine),
-                    Element::U8 => zip_into::<u8>(a, b, $combine),
-                    other => Err(format!("expected integers, found {other}")),
-                })
-            })
+            one(|frame| pairs(frame, |a, b| integers(a, b, $combine)))
         };
     }
     match name(reader) {
@@ -442,7 +438,7 @@ fn select(frame: &mut Frame<'_>) -> Result<Value, String> {
         let (sizes, strides) = joined(&dims, &strides);
         let width = sizes.last().copied().unwrap_or(1);
         let [c, s, t] = [0, 1, 2].map(|at: usize| strides[at].last().copied().unwrap_or(0));
-        for_each_row(&sizes, &strides, |[i, j, k]| {
+        for_each_row(&sizes, &strides, &mut |[i, j, k]| {
             let pick = |at| if choose[i + at * c] { x[j + at * s] } else { y[k + at * t] };
             all.extend((0..width).map(pick));
         });

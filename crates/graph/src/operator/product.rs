@@ -278,7 +278,7 @@ fn each_matrix(
         strides
     });
     let mut at = 0;
-    for_each_row(&shape, &strides, |[i, j]| {
+    for_each_row(&shape, &strides, &mut |[i, j]| {
         run(i * sizes[0], j * sizes[1], at * sizes[2]);
         at += 1;
     });

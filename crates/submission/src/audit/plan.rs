@@ -217,7 +217,9 @@ pub fn plan(
 
 fn table() -> &'static Table {
     static PARSED: OnceLock<Table> = OnceLock::new();
-    PARSED.get_or_init(|| toml::from_str(TABLE).expect("the table is tested"))
+    PARSED.get_or_init(|| {
+        toml::from_str(TABLE).and_then(toml::Table::try_into).expect("the table is tested")
+    })
 }
 
 /// A row of `settings` in the table.

@@ -50,7 +50,9 @@ fn version<'de, D: Deserializer<'de>>(from: D) -> Result<Version, D::Error> {
 fn file() -> &'static File {
     static FILE: OnceLock<File> = OnceLock::new();
     FILE.get_or_init(|| {
-        toml::from_str(include_str!("sources.toml")).expect("a test reads this file")
+        toml::from_str(include_str!("sources.toml"))
+            .and_then(toml::Table::try_into)
+            .expect("a test reads this file")
     })
 }
 
