@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use dyno_equivalence::fingerprint;
 use dyno_results::summary::{Calibration, Division, Run, State, Test};
-use dyno_rules::{Suite, Version};
+use dyno_rules::{Benchmark, Suite, Version};
 use dyno_task::card::{self, Card, RequiredFile, Tier};
 use dyno_tensors::files;
 use serde_json::Value;
@@ -120,8 +120,8 @@ fn against_any(
     }
     match (card, rules) {
         (Some(Card { tier: Tier::Official, name, rules: Some(of), .. }), Some(rules)) => {
-            let asked = rules.round.benchmark(of).map(|benchmark| base(&benchmark.name));
-            if asked.is_none_or(|asked| asked != base(&rules.benchmark.name)) {
+            let asked = rules.round.benchmark(of).map(Benchmark::family);
+            if asked != Some(rules.benchmark.family()) {
                 let benchmark = &rules.benchmark.name;
                 say(format!("task {name} is not the benchmark {benchmark} of the round"));
             }
@@ -165,12 +165,6 @@ fn against_any(
         say(format!("{} is {}{of_logs}", test.title(), test.verdict));
     }
     reasons
-}
-
-/// Returns the name of a benchmark without its quality suffix.
-fn base(benchmark: &str) -> &str {
-    let degrees = ["-99.9", "-99"];
-    degrees.iter().find_map(|degree| benchmark.strip_suffix(degree)).unwrap_or(benchmark)
 }
 
 /// Returns whether insufficient accuracy is the only reason against the test.
@@ -408,13 +402,5 @@ mod tests {
         assert_eq!(line(&round.to_string()), [""; 0]);
         let told = line("0.01");
         assert!(told[0].starts_with("The accuracy target is 0.01; the round requires"), "{told:?}");
-    }
-
-    #[test]
-    fn one_task_is_for_every_degree_of_its_benchmark() {
-        assert_eq!(
-            ["bert-99", "bert-99.9", "bert", "resnet"].map(base),
-            ["bert", "bert", "bert", "resnet"]
-        );
     }
 }

@@ -103,6 +103,9 @@ pub struct Benchmark {
     pub accuracy: Vec<QualityTarget>,
     /// Required share of the reference quality.
     pub factor: f64,
+    /// Official names of the benchmark, one for each of its targets, from the lowest target to the
+    /// highest.
+    pub targets: Vec<String>,
     /// Maximum difference between the accuracies of the two runs of TEST01 without determinism,
     /// in percent, by metric.
     pub audit_accuracy_delta_percent: BTreeMap<String, f64>,
@@ -171,6 +174,26 @@ impl Benchmark {
             return Some(Cow::Owned(any));
         }
         self.suites.get(&suite).map(Cow::Borrowed)
+    }
+
+    /// Returns the name that all targets of the benchmark share: that of its lowest target.
+    #[must_use]
+    pub fn family(&self) -> &str {
+        self.targets.first().unwrap_or(&self.name)
+    }
+
+    /// Returns the name of the benchmark with its next lower target, if it has one.
+    #[must_use]
+    pub fn lower_target(&self) -> Option<&str> {
+        let own = self.targets.iter().position(|name| *name == self.name)?;
+        self.targets.get(own.checked_sub(1)?).map(String::as_str)
+    }
+
+    /// Returns the name of the benchmark with its next higher target, if it has one.
+    #[must_use]
+    pub fn higher_target(&self) -> Option<&str> {
+        let own = self.targets.iter().position(|name| *name == self.name)?;
+        self.targets.get(own + 1).map(String::as_str)
     }
 
     /// Returns the minimum top-1 accuracy as a share from 0 to 1, or `None` if quality is

@@ -112,6 +112,10 @@ pub(super) fn describe(benchmark: &mut Benchmark, round: Version) {
     let entry = file().benchmark.iter().rfind(applies);
     let entry = entry.unwrap_or_else(|| panic!("benchmarks.toml has no `{}`", benchmark.name));
     benchmark.factor = entry.names[&benchmark.name];
+    let mut targets: Vec<(&String, f64)> =
+        entry.names.iter().map(|(name, factor)| (name, *factor)).collect();
+    targets.sort_by(|one, other| one.1.total_cmp(&other.1));
+    benchmark.targets = targets.into_iter().map(|(name, _)| name.clone()).collect();
     benchmark.area.clone_from(&entry.area);
     benchmark.task.clone_from(&entry.task);
     benchmark.model.clone_from(&entry.model);

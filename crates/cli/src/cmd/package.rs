@@ -50,7 +50,8 @@ pub struct Package {
     #[arg(long, default_value = "available", value_parser = Availability::ALL.map(Availability::name))]
     availability: String,
     /// Derive missing results as the rules allow: on edge systems MultiStream from SingleStream,
-    /// Offline from SingleStream or MultiStream; BENCHMARK-99 from BENCHMARK-99.9
+    /// Offline from SingleStream or MultiStream; the lower of two targets, such as bert-99, from
+    /// bert-99.9
     #[arg(long)]
     infer: bool,
     /// TOML file with descriptions that cannot be captured: tables [system], [measurement] and

@@ -104,6 +104,8 @@ pub struct AuditPlan {
     pub threshold: Option<f64>,
     /// TEST09: minimum and maximum mean number of output tokens, if the round specifies them.
     pub mean_tokens: Option<[f64; 2]>,
+    /// Most samples that a run of the benchmark loads, if one is named.
+    pub samples: Option<u64>,
     /// TEST01: permitted difference between the qualities of two runs, in percent, by metric.
     /// The second value applies to all other metrics.
     pub quality_delta_percent: (BTreeMap<String, f64>, f64),
@@ -195,6 +197,10 @@ pub fn plan(
     let needs = |what: &str| entry.reference.iter().any(|needed| needed == what);
     let known = benchmark.and_then(|name| round.benchmark(name));
     let deltas = known.map(|known| known.audit_accuracy_delta_percent.clone()).unwrap_or_default();
+    let samples = known.map(|known| {
+        let loaded = known.performance_samples.max(known.loadgen.performance_samples);
+        loaded.unwrap_or(0).max(known.dataset.samples)
+    });
     let strict = model.ends_with("-99.9");
     Ok(AuditPlan {
         test,
@@ -211,6 +217,7 @@ pub fn plan(
             .iter()
             .find(|(name, _)| is_model(name))
             .map(|(_, bound)| *bound),
+        samples,
         quality_delta_percent: (deltas, if strict { 0.1 } else { 1.0 }),
     })
 }

@@ -351,9 +351,12 @@ fn check_preconditions(
     }
     // TEST04-A issues each sample once.
     let is_pair_setting = |key: &str| is_pair && key == "effective_performance_issue_unique";
-    // TEST04 issues one sample, however many are loaded.
-    let is_without_effect =
-        |key: &str| plan.test == AuditTest::Test04 && key == "effective_performance_sample_count";
+    // TEST04 issues one sample, however many of the data set are loaded.
+    let count = "effective_performance_sample_count";
+    let is_in_set = |most: u64| number(b.log, count).is_some_and(|loaded| loaded <= most as f64);
+    let is_without_effect = |key: &str| {
+        plan.test == AuditTest::Test04 && key == count && plan.samples.is_none_or(is_in_set)
+    };
     let changed = |key: &str| run.settings.iter().any(|(field, _)| effective(field) == Some(key));
     let shared = SHARED.iter().filter(|key| {
         let is_free = changed(key) || is_pair_setting(key) || is_without_effect(key);

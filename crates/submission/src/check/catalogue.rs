@@ -128,7 +128,7 @@ checks! {
     MEASUREMENT_FIELD "measurement.fields" [E E E] "the JSON file has its five fields", "add the field";
     MEASUREMENT_FIELD_EMPTY "measurement.empty_fields" [E E E] "the five fields are not empty", "fill in the field";
     CODE_MISSING "measurement.code" [E E O] "the code of the model exists", "add the folder, or a file of that name that contains the path of the folder";
-    CODE_ALL_MISSING "measurement.all_code" [O O E] "the submitter has a code folder", "add the folder";
+    CODE_ALL_MISSING "measurement.all_code" [E O E] "the submitter has a code folder", "add the folder";
     POWER_DESCRIPTION "measurement.power_files" [E E O] "power runs have analyzer_table.* and power_settings.*", "add the file to the measurement's folder or one of its three parent folders";
     ACCURACY_TEXT_MISSING "accuracy.text" [E E E] "accuracy.txt exists", "write the output of the accuracy script to accuracy/accuracy.txt";
     ACCURACY_FILES "accuracy.files" [E E O] "the accuracy folder has exactly its four files", "add missing files, and remove extra files";

@@ -5,6 +5,7 @@ use std::path::Path;
 use super::catalogue::*;
 use super::issues::{Issues, Location};
 use super::{Place, Skip};
+use crate::entry::Submitter;
 use crate::facts::MeasurementFile;
 use crate::facts::json::JsonFile;
 use crate::facts::text;
@@ -112,6 +113,16 @@ pub fn check_fields(place: &Place<'_, '_>, json: &JsonFile, path: &Path, issues:
             }
             Some(_) => {}
         }
+    }
+}
+
+/// Checks that the submitter has a folder of code.
+pub fn check_code_folder(submitter: &Submitter<'_>, issues: &mut Issues) {
+    let code = submitter.layout.code();
+    if submitter.folder.child(code).is_none() {
+        let path = submitter.folder.path().join(code);
+        let message = format!("the folder {code} is missing");
+        issues.add(&CODE_ALL_MISSING, Location::path(&path), message);
     }
 }
 

@@ -403,19 +403,7 @@ fn measurement_of<'a>(
     facts: &'a Facts<'_>,
     issues: &mut Issues,
 ) -> Option<&'a JsonFile> {
-    let submitter = place.submitter.folder;
-    let code = place.submitter.layout.code();
-    if submitter.child(code).is_none() {
-        let path = submitter.path().join(code);
-        issues.add(
-            &CODE_ALL_MISSING,
-            Location::path(&path),
-            format!(
-                "the folder {code} is \
-             missing"
-            ),
-        );
-    }
+    measurement::check_code_folder(place.submitter, issues);
     let path = place.entry.folder.path();
     let Some(folder) = place.entry.measurements else {
         issues.add(&MEASUREMENT_FOLDER, Location::path(&path), "the measurement is not described");

@@ -85,8 +85,9 @@ pub(super) fn results<'f>(
 /// Returns the benchmark of the lower target if the results have the high one. Results that
 /// reach 99.9 % of the reference quality may also be submitted for 99 %.
 pub(super) fn lower_target<'a>(request: &PackageRequest<'a>) -> Option<&'a Benchmark> {
-    let name = request.benchmark.strip_suffix("-99.9").filter(|_| request.stands_for.is_none())?;
-    request.round.benchmark(&format!("{name}-99"))
+    let round = request.round;
+    let own = round.benchmark(&request.benchmark).filter(|_| request.stands_for.is_none())?;
+    round.benchmark(own.lower_target()?)
 }
 
 /// Returns copies of the results for the lower target, or none if they are not all that the

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-use super::lower;
 use crate::check::catalogue::RESULT_COPIED;
 use crate::check::issues::{Issues, Location};
 use crate::check::place::Place;
@@ -15,6 +14,7 @@ use crate::entry::DivisionFolder;
 use crate::facts::detail::DetailLog;
 use crate::facts::{Facts, loadgen};
 use crate::layout::DETAIL;
+use dyno_rules::Benchmark;
 
 /// Times of a run, to the millisecond.
 const TIMES: [&str; 2] = ["power_begin", "power_end"];
@@ -43,10 +43,10 @@ pub(super) fn logs_of(place: &Place<'_, '_>, facts: &Facts<'_>) -> Vec<Submitted
         .audits
         .iter()
         .map(|audit| (audit.folder.path().join(run).join(DETAIL), &audit.performance));
-    let base = lower::without_target(&place.model.official);
+    let family = place.model.benchmark.map_or(place.model.official.as_str(), Benchmark::family);
     let log = |(path, log): (PathBuf, &Result<DetailLog, _>)| {
         let fingerprint = fingerprint(log.as_ref().ok()?)?;
-        let (system, model) = (place.system.folder.path(), base.to_owned());
+        let (system, model) = (place.system.folder.path(), family.to_owned());
         Some(SubmittedLog { path, fingerprint, system, model })
     };
     own.into_iter().chain(of_audits).filter_map(log).collect()

@@ -10,16 +10,16 @@ use crate::check::place::Place;
 use crate::entry::Entry;
 use crate::layout::DETAIL;
 use crate::tree::Node;
+use dyno_rules::Benchmark;
 
 /// Bytes of each log in memory while two are compared.
 const PART: usize = 1 << 16;
 
 /// Notes that a result of the lower target is a copy of the one of the high target.
 pub(super) fn check_copy(place: &Place<'_, '_>, issues: &mut Issues) {
-    let Some(high) = higher_target(&place.model.name).filter(|_| place.scenario.is_some()) else {
-        return;
-    };
-    let model = place.system.models.iter().find(|model| model.name == high);
+    let high = place.model.benchmark.and_then(Benchmark::higher_target);
+    let Some(high) = high.filter(|_| place.scenario.is_some()) else { return };
+    let model = place.system.models.iter().find(|model| model.official == high);
     let same = |entry: &&Entry<'_>| entry.scenario == place.scenario;
     let source = model.and_then(|model| model.results.iter().find(same));
     if source.is_some_and(|source| is_same_run(source, place.entry)) {
@@ -27,20 +27,6 @@ pub(super) fn check_copy(place: &Place<'_, '_>, issues: &mut Issues) {
         let message = format!("is a copy of the result of {high}, which counts for both");
         issues.add(&RUN_LOWER, Location::path(&path), message);
     }
-}
-
-/// Returns the name of the same benchmark with its next higher target.
-fn higher_target(name: &str) -> Option<String> {
-    match name.strip_suffix("-95") {
-        Some(base) => Some(format!("{base}-99")),
-        None => name.ends_with("-99").then(|| format!("{name}.9")),
-    }
-}
-
-/// Returns the name of a benchmark without its target.
-pub(super) fn without_target(name: &str) -> &str {
-    let base = ["-99.9", "-99", "-95"].iter().find_map(|target| name.strip_suffix(*target));
-    base.unwrap_or(name)
 }
 
 fn is_same_run(one: &Entry<'_>, other: &Entry<'_>) -> bool {

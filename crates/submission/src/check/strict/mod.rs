@@ -32,10 +32,9 @@ use std::collections::BTreeMap;
 use super::catalogue::*;
 use super::issues::{Issues, Location};
 use super::provenance::Judge;
-use super::structure;
 use super::system::{SystemDescription, suite};
 use super::work::{self, Work};
-use super::{CheckReport, Options, Outcome, modular};
+use super::{CheckReport, Options, Outcome, measurement, modular, structure};
 use crate::entry::{DivisionFolder, Guesses, Model, Submitter, System, submitters};
 use crate::facts::json::{self, JsonFile};
 use crate::facts::text;
@@ -143,6 +142,7 @@ fn check_division(tree: &Tree, division: DivisionFolder, issues: &mut Issues) {
 fn check_submitter(tree: &Tree, submitter: &Submitter<'_>, options: &Options, issues: &mut Issues) {
     structure::check_names(tree, submitter.folder, issues);
     structure::check_use(submitter, options, issues);
+    measurement::check_code_folder(submitter, issues);
     marks::check_page(submitter, issues);
     let path = submitter.folder.path();
     if submitter.results.is_none() {

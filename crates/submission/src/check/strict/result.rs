@@ -386,6 +386,12 @@ impl Work<'_, '_, SystemInfo> {
             let Ok(log) = &audit.performance else { continue };
             let folder = audit.folder.folder("performance/run_1");
             let path = audit.folder.path().join("performance/run_1").join(DETAIL);
+            if log.is_pointer {
+                let is_text = place.reads_audits_as_texts();
+                let check = if is_text { &AUDIT_PERFORMANCE } else { &RUN_UNREADABLE };
+                issues.add(check, Location::path(&path), UNFETCHED);
+                continue;
+            }
             // The runs of this pair end after the loaded samples.
             if !audit.name.starts_with("TEST04-") {
                 derive::check(log, &path, derive::RunRules::new(place, played), issues);

@@ -447,6 +447,17 @@ fn checks_of_the_checker_in_one_file_alone_only_warn_from_v6_0_on() {
     assert!(!counts(&rules(&folder, "v6.0"), "Offline"));
 }
 
+/// The checker in modules rejects a result without any code as well.
+#[test]
+fn a_submitter_without_any_code_is_rejected_from_v6_0_on() {
+    let folder = made::submission(Round::named("v6.0").unwrap());
+    assert_eq!(rules(&folder, "v6.0").valid(), 3);
+    std::fs::remove_dir_all(folder.path().join("closed/acme/src")).unwrap();
+    let checked = rules(&folder, "v6.0");
+    assert_eq!(severities(&checked, "measurement.all_code"), [Severity::Error]);
+    assert_eq!(checked.valid(), 0);
+}
+
 #[test]
 fn an_invalid_run_of_an_audit_of_answers_is_a_warning_and_an_error_with_forensic() {
     let round = Round::named("v6.0").unwrap();
@@ -502,4 +513,17 @@ fn a_log_that_git_lfs_did_not_fetch_is_reported_as_such() {
         assert!(errors.contains(&(check, message)), "{errors:?}");
         assert!(!counts(&checked, "Offline") && counts(&checked, "SingleStream"), "{errors:?}");
     }
+}
+
+#[test]
+fn a_log_of_an_audit_that_git_lfs_did_not_fetch_is_reported_once() {
+    let folder = tree("v5.1");
+    let log = format!("closed/acme/compliance/box/resnet50/Offline/TEST01/{RUN}");
+    folder.write(&log, "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5000000\n");
+    let checked = judged(&folder, "v5.1", &Options::new(Program::Strict));
+    let of_log = checked.findings.iter().filter(|found| found.path == std::path::Path::new(&log));
+    let found: Vec<_> = of_log.map(|found| (found.check, found.message.as_str())).collect();
+    let message = "is a pointer of Git LFS instead of the log; run `git lfs pull`";
+    assert_eq!(found, [("performance.readable", message)]);
+    assert!(!counts(&checked, "Offline"));
 }
