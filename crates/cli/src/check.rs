@@ -147,12 +147,14 @@ impl CheckSummary<'_> {
             shown_count += some * group.subjects.len();
             let left = group.findings.len() - some;
             if left > 0 {
-                let _ = writeln!(text, "  and {left} more findings");
+                let more = units::counted(left as u64, "more finding", "more findings");
+                let _ = writeln!(text, "  and {more}");
             }
         }
         let left = self.checked.findings.len() - shown_count;
         if left > 0 {
-            let _ = writeln!(text, "{left} findings are not shown; --all shows them");
+            let hidden = units::counted_with_verb(left as u64, "finding", "findings");
+            let _ = writeln!(text, "{hidden} not shown; --all shows them");
         }
         fixes_of(&shown, text);
     }

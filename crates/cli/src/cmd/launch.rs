@@ -152,9 +152,10 @@ impl Launch {
         let is_script = matches!(self.on, Engine::Slurm | Engine::K8s);
         let has_coordinator = is_script || !(self.is("sweep") || self.is("tune"));
         let coordinated = "commands whose workers share a load";
+        let coordinated_by_ray = "--on ray and commands whose workers share a load";
         let flags = [
             (self.port != 0, has_coordinator, "--port", coordinated),
-            (self.host.is_some(), is_ray, "--host", "--on ray"),
+            (self.host.is_some(), is_ray && has_coordinator, "--host", coordinated_by_ray),
             (self.address.is_some(), is_ray, "--address", "--on ray"),
             (self.python.is_some(), is_ray, "--python", "--on ray"),
             (self.program.is_some(), is_ray || is_script, "--program", "--on ray, slurm and k8s"),

@@ -70,6 +70,16 @@ fn names_of_files_do_not_reach_the_terminal_as_they_are() {
 }
 
 #[test]
+fn one_finding_that_does_not_fit_is_counted_as_one() {
+    let folder = Folder::new();
+    for name in ["a 1", "a 2", "a 3", "a 4"] {
+        folder.write(&format!("tree/closed/acme/results/box/resnet50/Offline/{name}"), "");
+    }
+    let out = folder.dyno("check tree --round v5.1 --compat mono").exits(1).stdout;
+    assert!(out.contains("  and 1 more finding\n1 finding is not shown; --all shows"), "{out}");
+}
+
+#[test]
 fn a_check_is_explained_by_its_source() {
     let folder = Folder::new();
     let seeds = folder.dyno("check --explain performance.seeds").exits(0).stdout;

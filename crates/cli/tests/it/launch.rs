@@ -260,6 +260,7 @@ fn what_makes_no_sense_is_refused() {
         says(&format!("launch --on {flags} --dry-run -- run"), engines);
     }
     says("launch --on local --port 9 --dry-run -- sweep --over qps=1", "--port has no effect");
+    says("launch --on ray --host h --dry-run -- sweep --over qps=1", "--host has no effect");
     let printed = folder.dyno("launch --on local --dry-run --workers 2 -- run").exits(0).stdout;
     assert_eq!(printed.lines().count(), 3, "{printed}");
     let plan =

@@ -67,6 +67,26 @@ fn a_client_that_is_stopped_is_charged_over_a_network() {
     }
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn threads_that_wait_for_a_processor_are_named() {
+    let folder = Folder::new();
+    // The process may run on this processor.
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap();
+    let core = allowed.trim().split([',', '-']).next().unwrap();
+    // Four threads share it.
+    let run = format!("run --scenario offline --mode performance --workers 4 --cores {core}");
+    // Whether the test is VALID depends on the machine.
+    let ran = folder.dyno(&format!("{run} --duration 1s --no-progress --out out"));
+    assert!(
+        ran.stdout.contains("Offline performance: threads named sut-worker-"),
+        "{}",
+        ran.stdout
+    );
+    assert!(folder.read("out/report.html").contains("threads named sut-worker-"));
+}
+
 #[test]
 fn simulated_time_has_no_observer() {
     let folder = Folder::new();

@@ -266,7 +266,7 @@ impl PreparedRun {
                 see: &mut *see,
             };
             let played = play(self, test, control, &title, &mut kept)?;
-            run.remarks.extend(played.observers.iter().filter_map(summary::Observer::remark));
+            run.remarks.extend(remarks::of_observers(&self.system, test, &played.observers));
             run.observers.extend(played.observers);
             if let Some(client) = played.client {
                 run.remarks.push(client.remark());

@@ -2,6 +2,7 @@
 
 use dyno_loadgen::plan::Load;
 use dyno_loadgen::settings::{Arrivals, Scenario, TestMode};
+use dyno_results::summary::Observer;
 
 use crate::environment;
 use crate::options::{FailureRule, Options, Profile};
@@ -41,6 +42,15 @@ pub fn of_run(options: &Options, system: &System) -> Vec<String> {
         ));
     }
     remarks
+}
+
+/// Returns remarks on the time that the client lost in a test.
+pub fn of_observers(system: &System, test: &PlannedTest, observers: &[Observer]) -> Vec<String> {
+    // Waits are summed over all runs of a test, but observers describe the last run.
+    let has_one_run = test.mode == TestMode::PerformanceOnly && test.repetition_runs() == 1;
+    let shows_waits = has_one_run && system.remote().is_none();
+    let of = |one: &Observer| [one.remark(), one.wait_remark().filter(|_| shows_waits)];
+    observers.iter().flat_map(of).flatten().collect()
 }
 
 /// Returns notes on the load of a test.

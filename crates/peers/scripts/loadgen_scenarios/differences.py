@@ -192,7 +192,7 @@ THEIRS = [
         DETAIL,
         "logger_.*",
         WHOLE,
-        "contention of its logger, where ours has none and says 0",
+        "contention of its logger, where ours has none and reports 0",
         by_chance=True,
     ),
 ]

@@ -277,6 +277,25 @@ impl Observer {
             self.lost()
         ))
     }
+
+    /// Returns a sentence about the threads that were ready but waited longest for a processor; `None`
+    /// if they waited for no more than the budget of lost time.
+    ///
+    /// It describes a system in this process. Over a network, the effect of each delay is known.
+    pub fn wait_remark(&self) -> Option<String> {
+        let (threads, waited) = self.run_delay_ns.iter().max_by_key(|(_, waited)| **waited)?;
+        let of = self.worker.map(|worker| format!(" of worker {worker}")).unwrap_or_default();
+        self.is_over_budget(*waited).then(|| {
+            format!(
+                "{} {}: threads named {threads}{of} waited {} in all for a processor; the run took \
+                 {}. Its figures include that time.",
+                self.scenario,
+                self.mode,
+                shown(*waited),
+                shown(self.lasted_ns)
+            )
+        })
+    }
 }
 
 impl ClientShare {
@@ -424,6 +443,26 @@ mod tests {
         let worst = observer.worst(0).map(|(figure, share)| (&figure.name[..], share));
         assert_eq!(worst, Some(("latency p50", ClientShare::TooLarge)));
         assert_eq!(observer.worst(1), None, "there is one tenant");
+    }
+
+    #[test]
+    fn threads_that_waited_for_more_than_the_budget_are_named() {
+        let remark = |waited: Nanos| {
+            let waits = [("dyno", 2 * MS), ("sut-worker-0", waited), ("sut-worker-1", MS)];
+            let observer = Observer {
+                scenario: "Offline".into(),
+                mode: "performance".into(),
+                lasted_ns: 2_000 * MS,
+                run_delay_ns: waits.map(|(thread, ns)| (thread.to_owned(), ns)).into(),
+                ..Observer::default()
+            };
+            observer.wait_remark()
+        };
+        assert_eq!(remark(100 * MS), None);
+        let expected = "Offline performance: threads named sut-worker-0 waited 1.50 s in all for a \
+                        processor; the run took 2.00 s. Its figures include that time.";
+        assert_eq!(remark(1_500 * MS).as_deref(), Some(expected));
+        assert_eq!(Observer::default().wait_remark(), None);
     }
 
     #[test]
