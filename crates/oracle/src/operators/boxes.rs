@@ -45,7 +45,7 @@ fn suppress(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
         Some(most) => size_of(most.as_integer()?.max(0))?,
         None => 0,
     };
-    call.spend_product(&[batch, classes, count, count])?;
+    call.spend_product(&[batch, classes, count, most.min(count) + 1])?;
     super::reduce::check_order(scores)?;
     let (boxes, scores) = (boxes.as_floats()?, scores.as_floats()?);
     let has_center = call.flag("center_point_box", false)?;
