@@ -42,4 +42,4 @@ mod verify;
 pub use graph::{Graph, GraphError};
 pub use session::{RunError, Session, SessionOptions};
 pub use value::{MAX_BYTES, Number, Value};
-pub use verify::{Judgement, Oracle, Verification};
+pub use verify::{Judgement, MOST_DIFFERENT, Oracle, Verification};

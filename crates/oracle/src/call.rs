@@ -15,6 +15,10 @@ pub(crate) struct Budget {
     pub left: Cell<u64>,
 }
 
+/// Largest difference of numbers that are almost equal, relative to the greater one. Rounding in single
+/// precision, even of deep models, stays below.
+const CLOSE: f64 = 1e-4;
+
 /// What an operator sees of its node.
 pub(crate) struct Call<'a> {
     pub node: &'a Node,
@@ -47,6 +51,15 @@ impl Call<'_> {
         let count = element_count(shape)?;
         self.spend(count)?;
         Ok(count)
+    }
+
+    /// Notes a choice between two numbers. That between equal ones depends on their indices alone.
+    pub fn note_choice(&self, a: f64, b: f64) {
+        let difference = (a - b).abs();
+        let is_close = difference.is_finite() && difference <= CLOSE * a.abs().max(b.abs());
+        if is_close && difference > 0.0 {
+            self.setting.has_close_choice.set(true);
+        }
     }
 
     /// Returns an input that must be there.

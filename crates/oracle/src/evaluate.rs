@@ -23,6 +23,8 @@ pub(crate) struct Setting<'a> {
     pub has_overflow: Cell<bool>,
     /// Whether a node computed a number that is too small for its type.
     pub has_underflow: Cell<bool>,
+    /// Whether a node chose between numbers that are almost equal.
+    pub has_close_choice: Cell<bool>,
 }
 
 /// Values that nodes of a graph see: its own, and those of the graphs around it.
@@ -50,6 +52,9 @@ pub struct Evaluation {
     /// Whether a node computed a number that is not 0, but less than the least normal number of its
     /// floating-point type. An engine may have 0 there, and infinity or NaN in what follows from it.
     pub has_underflow: bool,
+    /// Whether a node chose between numbers that are almost equal. An engine may round them, and choose
+    /// others.
+    pub has_close_choice: bool,
 }
 
 /// Computes the outputs of a model.
@@ -60,8 +65,9 @@ pub(crate) fn run(
     inputs: &[(&str, Tensor)],
 ) -> Result<Evaluation, OracleError> {
     let budget = Budget { limit, left: Cell::new(limit) };
-    let (has_overflow, has_underflow) = (Cell::new(false), Cell::new(false));
-    let setting = Setting { opsets, budget: &budget, has_overflow, has_underflow };
+    let [has_overflow, has_underflow, has_close_choice] = [false; 3].map(Cell::new);
+    let setting =
+        Setting { opsets, budget: &budget, has_overflow, has_underflow, has_close_choice };
     for (number, (name, _)) in inputs.iter().enumerate() {
         if inputs[..number].iter().any(|(earlier, _)| earlier == name) {
             return Err(OracleError::Input(format!("input {name:?} is given twice")));
@@ -87,8 +93,12 @@ pub(crate) fn run(
     let outputs = evaluate(graph, values, None, &setting)?;
     let names = graph.outputs.iter().map(|port| port.name.clone());
     let outputs = names.zip(outputs.iter().map(|tensor| Tensor::clone(tensor))).collect();
-    let Setting { has_overflow, has_underflow, .. } = setting;
-    Ok(Evaluation { outputs, has_overflow: has_overflow.get(), has_underflow: has_underflow.get() })
+    Ok(Evaluation {
+        outputs,
+        has_overflow: setting.has_overflow.get(),
+        has_underflow: setting.has_underflow.get(),
+        has_close_choice: setting.has_close_choice.get(),
+    })
 }
 
 /// Checks an input against what the model states.

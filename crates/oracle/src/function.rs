@@ -4,13 +4,18 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use prost::Message;
+
 use crate::fault::OracleError;
 use crate::proto::{AttributeProto, FunctionProto, GraphProto, NodeProto, ValueInfoProto};
 
 /// Maximum depth of functions that call functions.
 const MAX_DEPTH: usize = 32;
-/// Maximum nodes in the graphs of all calls: a few functions can call each other any number of times.
-const MAX_NODES: usize = 1 << 18;
+/// Maximum bytes of the nodes in the graphs of all calls. A few functions can call each other any number
+/// of times, and their nodes may hold constants.
+const MAX_BYTES: usize = 1 << 27;
+/// Bytes that a node takes besides those in the file.
+const NODE_BYTES: usize = 1 << 9;
 
 /// What the parts of a model are read with.
 #[derive(Debug, Clone, Copy)]
@@ -19,7 +24,7 @@ pub(crate) struct Context<'a> {
     pub folder: Option<&'a Path>,
     functions: &'a [FunctionProto],
     depth: usize,
-    /// Nodes that calls may still add.
+    /// Bytes of nodes that calls may still add.
     left: &'a Cell<usize>,
 }
 
@@ -28,9 +33,9 @@ pub(crate) fn standard_domain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }
 
-/// Returns the number of nodes that calls may add.
-pub(crate) fn nodes_of_calls() -> Cell<usize> {
-    Cell::new(MAX_NODES)
+/// Returns the bytes of nodes that calls may add.
+pub(crate) fn bytes_of_calls() -> Cell<usize> {
+    Cell::new(MAX_BYTES)
 }
 
 fn malformed<T>(reason: String) -> Result<T, OracleError> {
@@ -71,9 +76,14 @@ impl<'a> Context<'a> {
             function.name == node.op_type && function.domain == node.domain
         };
         let Some(function) = self.functions.iter().find(is_called) else { return Ok(None) };
-        let left = self.left.get().checked_sub(function.node.len() + 1);
+        let bytes = |node: &NodeProto| node.encoded_len() + NODE_BYTES;
+        let bytes: usize = function.node.iter().map(bytes).sum();
+        let left = self.left.get().checked_sub(bytes);
         let Some(left) = left.filter(|_| self.depth < MAX_DEPTH) else {
-            return malformed(format!("function {:?} calls too many functions", function.name));
+            let name = &function.name;
+            return malformed(format!(
+                "function {name:?} calls too many functions or is too large"
+            ));
         };
         self.left.set(left);
         Ok(Some((bound(function, node), Context { depth: self.depth + 1, ..*self })))

@@ -125,7 +125,7 @@ impl Model {
             }
             _ => {}
         }
-        let left = function::nodes_of_calls();
+        let left = function::bytes_of_calls();
         let context = Context::new(folder, &proto.functions, &opsets, &left)?;
         let graph = Graph::parse(graph, context)?;
         Ok(Model { graph, opsets, limit: DEFAULT_LIMIT })

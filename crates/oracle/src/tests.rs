@@ -528,6 +528,27 @@ fn numbers_beyond_the_range_of_their_type_are_noted() {
     }
 }
 
+/// Equal numbers are no close choice: their indices decide.
+#[test]
+fn choices_between_numbers_that_are_almost_equal_are_noted() {
+    let last = node("ArgMax", &["x"], &["y"], vec![integer("axis", 2)]);
+    let boxes = node("NonMaxSuppression", &["boxes", "x", "most"], &["y"], vec![]);
+    let sorted = node("TopK", &["x", "most"], &["z", "y"], vec![]);
+    for (second, expected) in [(1.0, false), (1.000_01, true), (1.1, false)] {
+        let inputs = [
+            ("x", floats(&[1, 1, 2], &[1.0, second])),
+            ("boxes", floats(&[1, 2, 4], &[0., 0., 1., 1., 2., 2., 3., 3.])),
+            ("most", integers(&[1], &[2])),
+        ];
+        let ports = inputs.each_ref().map(|(name, tensor)| (*name, tensor.element()));
+        for choice in [&last, &boxes, &sorted] {
+            let model = bytes(13, graph(vec![choice.clone()], &ports, &["y"]));
+            let found = Model::from_bytes(&model).unwrap().evaluate(&inputs).unwrap();
+            assert_eq!(found.has_close_choice, expected, "{} {second}", choice.op_type);
+        }
+    }
+}
+
 fn call(inputs: &[&str], output: &str, attributes: Vec<AttributeProto>) -> NodeProto {
     NodeProto { domain: "own".to_owned(), ..node("Both", inputs, &[output], attributes) }
 }

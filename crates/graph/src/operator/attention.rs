@@ -12,7 +12,7 @@ use super::product::multiply;
 use super::{layout, name};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
-use crate::value::{Value, each_number, zeros};
+use crate::value::{Value, zeros};
 
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     match name(reader) {
@@ -46,23 +46,27 @@ struct Sizes {
 struct Scores {
     /// Factor of the products. `None` for the default, one by the root of the numbers of a head.
     scale: Option<f32>,
-    /// Scores are limited to this magnitude by a hyperbolic tangent, unless it is 0.
+    /// Scores are limited to this magnitude by a hyperbolic tangent if it is above 0.
     softcap: f32,
 }
 
 impl Scores {
-    /// Reads `scale` and `softcap`. A scale of 0 is the default, too.
+    /// Reads `scale`. A scale of 0 is the default, too.
     fn read(reader: &NodeReader<'_>) -> Result<Self, String> {
         let scale = reader.float("scale", 0.0)?;
-        let softcap = reader.float("softcap", 0.0)?;
-        Ok(Self { scale: Some(scale).filter(|scale| *scale != 0.0), softcap })
+        Ok(Self { scale: Some(scale).filter(|scale| *scale != 0.0), softcap: 0.0 })
+    }
+
+    /// Reads `scale` and `softcap`.
+    fn read_limited(reader: &NodeReader<'_>) -> Result<Self, String> {
+        Ok(Self { softcap: reader.float("softcap", 0.0)?, ..Self::read(reader)? })
     }
 
     fn apply(&self, scores: &mut [f32], width: usize) {
         let scale = self.scale.unwrap_or(1.0 / (width as f32).sqrt());
         for score in scores {
             *score *= scale;
-            if self.softcap != 0.0 {
+            if self.softcap > 0.0 {
                 *score = (*score / self.softcap).tanh() * self.softcap;
             }
         }
@@ -93,7 +97,7 @@ impl Heads {
         &self,
         isa: Isa,
         scores: Scores,
-        mask: impl Fn([usize; 3], &mut [f32]),
+        mask: &dyn Fn([usize; 3], &mut [f32]),
     ) -> Result<Value, String> {
         let Sizes { batch, heads, queries, keys } = self.sizes()?;
         let (width, numbers) = (self.queries.dims()[3], self.values.dims()[3]);
@@ -137,7 +141,8 @@ impl Bias {
     /// Returns a mask as numbers. A mask of booleans hides keys that are false.
     fn new(mask: &Value, sizes: &Sizes) -> Result<Self, String> {
         let dims = [sizes.batch, sizes.heads, sizes.queries, sizes.keys];
-        if broadcast(mask.dims(), &dims)? != dims {
+        // A mask of fewer keys may mean that it is repeated, or that the others are hidden.
+        if mask.dims().last() != Some(&sizes.keys) || broadcast(mask.dims(), &dims)? != dims {
             return Err(format!("cannot broadcast a mask of {:?} to {dims:?}", mask.dims()));
         }
         let numbers = match mask.as_slice::<bool>() {
@@ -198,7 +203,8 @@ fn after(cache: Option<&Value>, new: Value) -> Result<Value, String> {
 /// Returns a number of heads, 0 if the attribute is absent.
 fn heads(reader: &NodeReader<'_>, attribute: &'static str) -> Result<usize, String> {
     let heads = reader.int(attribute, 0)?;
-    usize::try_from(heads).map_err(|_| format!("attribute '{attribute}' has the size {heads}"))
+    let size = u32::try_from(heads).map(|heads| heads as usize);
+    size.map_err(|_| format!("attribute '{attribute}' has the size {heads}"))
 }
 
 /// Checks that the node has no value at these inputs.
@@ -218,17 +224,19 @@ fn columns(value: &Value, first: usize, width: usize) -> Result<Value, String> {
     if all == 0 || first + width > all {
         return Err(format!("expected {} numbers of a token, found {all}", first + width));
     }
-    each_number!(value, numbers => {
-        let rows = numbers.chunks_exact(all).flat_map(|row| row[first..][..width].iter().copied());
-        Value::new(dims, rows.collect())
-    })
+    let rows = value.all::<f32>()?.chunks_exact(all);
+    Value::new(dims, rows.flat_map(|row| row[first..][..width].iter().copied()).collect())
 }
 
 /// Reads the operator of the standard.
 fn standard(reader: &NodeReader<'_>) -> Result<Operation, String> {
     let [own, shared] = [heads(reader, "q_num_heads")?, heads(reader, "kv_num_heads")?];
     let is_causal = reader.flag("is_causal")?;
-    let scores = Scores::read(reader)?;
+    let scores = Scores::read_limited(reader)?;
+    let scale = reader.float("scale", 1.0)?;
+    if scale.is_nan() || scale <= 0.0 {
+        return Err(format!("expected a scale above 0, found {scale}"));
+    }
     reader.ignore("softmax_precision");
     reader.ignore("qk_matmul_output_mode");
     if reader.node.outputs.get(3).is_some_and(|name| !name.is_empty()) {
@@ -245,7 +253,7 @@ fn standard(reader: &NodeReader<'_>) -> Result<Operation, String> {
         let sizes = heads.sizes()?;
         let before = frame.get(4).map_or(0, |past| past.dims().get(2).copied().unwrap_or(0));
         let bias = frame.get(3).map(|mask| Bias::new(mask, &sizes)).transpose()?;
-        let found = heads.attend(frame.workspace.isa, scores, |place, scores| {
+        let found = heads.attend(frame.workspace.isa, scores, &|place, scores| {
             if let Some(bias) = &bias {
                 bias.add(place, scores);
             }

@@ -1,6 +1,6 @@
 //! Products with constant weights of a few bits, as ONNX Runtime stores those of language models.
 
-use super::broadcast::zip_into;
+use super::broadcast::sum;
 use super::product::PackedMatrix;
 use super::{name, one};
 use crate::node::{NodeReader, Operation};
@@ -17,7 +17,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
     one(move |frame| {
         let product = weights.multiply(frame.workspace.isa, frame.input(0)?)?;
         match frame.get(5) {
-            Some(bias) => zip_into::<f32>(product, bias.clone(), |x, bias| x + bias),
+            Some(bias) => sum(product, bias.clone()),
             None => Ok(product),
         }
     })

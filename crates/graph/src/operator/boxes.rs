@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::reduce::check_order;
 use super::{name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
@@ -63,6 +64,7 @@ fn select(frame: &Frame<'_>, has_centers: bool) -> Result<Value, String> {
     let most = frame.get(2).map_or(Ok(0), Value::integer)?;
     let most = usize::try_from(most).unwrap_or(0);
     let (limit, least) = (number(frame, 3)?.unwrap_or(0.0), number(frame, 4)?);
+    check_order(scores)?;
     let (boxes, scores) = (boxes.all::<f32>()?, scores.all::<f32>()?);
     let mut rows = Vec::new();
     for (place, scores) in scores.chunks_exact(count.max(1)).enumerate() {

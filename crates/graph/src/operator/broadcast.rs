@@ -134,6 +134,11 @@ pub(super) fn zip_into<T: Number>(
     zip(&a, &b, f)
 }
 
+/// Returns the sum of two values with broadcasting.
+pub(super) fn sum(a: Value, b: Value) -> Result<Value, String> {
+    zip_into::<f32>(a, b, |x, y| x + y)
+}
+
 /// Replaces each element of `a` by its combination with one of `b`, which is broadcast to it. Returns
 /// false, and changes nothing, if other values share the elements of `a`.
 fn replace<T: Number>(a: &mut Value, b: &Value, f: impl Fn(T, T) -> T) -> Result<bool, String> {

@@ -52,8 +52,11 @@ fn window(reader: &NodeReader<'_>, operator: &str) -> Result<Option<Operation>, 
         let size = length(frame, 0)?.ok_or("expected a size")?;
         value::count(&[size], 8)?;
         let steps = size - usize::from(!is_periodic);
+        if steps == 0 {
+            return Err("a symmetric window of one number is not defined".into());
+        }
         let number = |at: usize| {
-            let angle = TAU * at as f64 / steps.max(1) as f64;
+            let angle = TAU * at as f64 / steps as f64;
             mean - one_turn * angle.cos() + two_turns * (2.0 * angle).cos()
         };
         let all: Vec<f64> = (0..size).map(number).collect();
@@ -129,16 +132,21 @@ fn spectrum(
     if at == outer.len() {
         return Err("the axis is that of the parts of a number".into());
     }
+    if is_half && parts == 2 {
+        return Err("one side of a complex signal's spectrum is not supported".into());
+    }
     let count = length(frame, 1)?.unwrap_or(dims[at]);
+    value::count(&[count], size_of::<[f64; 2]>())?;
     let transform = Transform::new(count, is_inverse, is_half);
     let (size, inner) = (dims[at], outer[at + 1..].iter().product::<usize>());
     let mut to_dims = dims.to_vec();
     [to_dims[at], to_dims[outer.len()]] = [transform.bins, 2];
     let (from, mut to) = (value.all::<f32>()?, zeros::<f32>(&to_dims)?);
-    let mut line = vec![[0.0; 2]; count];
+    // Numbers after the last one are 0.
+    let mut line = vec![[0.0; 2]; size.min(count)];
     for lane in 0..outer[..at].iter().product::<usize>() * inner {
         let (row, column) = (lane / inner, lane % inner);
-        for (step, number) in line.iter_mut().enumerate().take(size) {
+        for (step, number) in line.iter_mut().enumerate() {
             let place = ((row * size + step) * inner + column) * parts;
             *number = complex(&from[place..][..parts]);
         }

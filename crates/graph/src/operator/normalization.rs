@@ -1,6 +1,7 @@
 //! Normalization: of probabilities, and by mean and variance.
 
 use super::activation::exp;
+use super::broadcast::sum;
 use super::reduce::check_order;
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};
@@ -106,11 +107,10 @@ fn by_moments(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
 
 /// Returns the sum of the first two inputs and of the bias, if the node has one.
 fn sum_with_skip(frame: &Frame<'_>, bias: usize) -> Result<Value, String> {
-    let add = |a: &Value, b: &Value| super::broadcast::zip::<f32, f32>(a, b, |a, b| a + b);
-    let sum = add(frame.input(0)?, frame.input(1)?)?;
+    let both = sum(frame.input(0)?.clone(), frame.input(1)?.clone())?;
     match frame.get(bias) {
-        Some(bias) => add(&sum, bias),
-        None => Ok(sum),
+        Some(bias) => sum(both, bias.clone()),
+        None => Ok(both),
     }
 }
 

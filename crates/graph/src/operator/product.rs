@@ -8,7 +8,7 @@ use dyno_kernels::{
     multiply_windows, sum_windows,
 };
 
-use super::broadcast::{broadcast, broadcast_strides, for_each_row, zip, zip_into};
+use super::broadcast::{broadcast, broadcast_strides, for_each_row, sum, zip, zip_into};
 use super::{einsum, layout, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::value::{Data, Value, count, zeros};
@@ -369,7 +369,7 @@ fn gemm(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
             return Err(format!("cannot broadcast {:?} to {:?}", bias.dims(), sums.dims()));
         }
         match sums.element() {
-            dyno_tensors::Element::F32 => zip_into::<f32>(sums, bias, |x, y| x + y),
+            dyno_tensors::Element::F32 => sum(sums, bias),
             dyno_tensors::Element::F64 => zip_into::<f64>(sums, bias, |x, y| x + y),
             _ => zip_into::<i64>(sums, bias, i64::wrapping_add),
         }

@@ -2,8 +2,9 @@
 //! independent evaluator must agree.
 
 use dyno_graph::Value;
+use dyno_onnx::Attribute;
 
-use super::fused::{check, check_standard};
+use super::fused::{check, check_refused, check_standard, fused, standard};
 use super::standard::{integer, text};
 use super::{floats, ints};
 
@@ -163,4 +164,70 @@ fn windows_are_sums_of_cosines() {
         check_standard(op, 17, &size, &[], &floats(&[4], &periodic));
         check_standard(op, 17, &size, &symmetric, &floats(&[4], &all));
     }
+}
+
+/// The standard and ONNX Runtime limit scores by a softcap above 0 alone.
+#[test]
+fn a_softcap_below_zero_limits_nothing() {
+    let inputs = [
+        floats(&[1, 1, 1, 1], &[1.0]),
+        floats(&[1, 1, 2, 1], &[0.0, 3.0_f32.ln()]),
+        floats(&[1, 1, 2, 1], &[4.0, 8.0]),
+    ];
+    let softcap = [("softcap", Attribute::Float(-1.0))];
+    check_standard("Attention", 23, &inputs, &softcap, &floats(&[1, 1, 1, 1], &[7.0]));
+}
+
+/// The standard pads masks of fewer keys in some versions, and repeats them in others.
+#[test]
+fn attention_rejects_what_has_several_meanings() {
+    let (q, k) = (floats(&[1, 1, 1, 1], &[1.0]), floats(&[1, 1, 2, 1], &[0.0, 1.0]));
+    let all = [q, k.clone(), k, floats(&[1, 1], &[0.0])];
+    check_refused(&standard("Attention", 24, &all, &[]), &all, "cannot broadcast a mask");
+    let scale = [("scale", Attribute::Float(0.0))];
+    check_refused(&standard("Attention", 23, &all[..3], &scale), &all[..3], "a scale above 0");
+    // With more keys than queries, ONNX Runtime hides later keys of all queries but the last one.
+    let all = [floats(&[1, 1, 2], &[1.0; 2]), floats(&[1, 2, 2], &[1.0; 4])];
+    let all = [all[0].clone(), all[1].clone(), all[1].clone()];
+    let inputs = all.clone().map(Some);
+    let causal = [integer("num_heads", 2), integer("unidirectional", 1)];
+    check_refused(&fused("MultiHeadAttention", &inputs, &causal), &all, "unidirectional=1");
+    // The sum of all heads is 2^64.
+    let heads = [integer("num_heads", i64::MAX - 1), integer("kv_num_heads", (1 << 62) + 1)];
+    let number = |n: i32| Value::new([1], vec![n]).expect("a valid case");
+    let all = [all[0].clone(), number(0), number(1)];
+    let [x, last, total] = all.clone().map(Some);
+    let inputs = [x, None, None, None, None, last, total];
+    check_refused(&fused("GroupQueryAttention", &inputs, &heads), &all, "num_heads");
+}
+
+#[test]
+fn tables_without_positions_have_a_row_for_each_token() {
+    let table = floats(&[3, 1], &[1.0, 0.0, -1.0]);
+    let all = [floats(&[1, 1, 2, 2], &[1.0; 4]), table.clone(), table];
+    check_refused(&standard("RotaryEmbedding", 23, &all, &[]), &all, "a row for each of 1 x 2");
+}
+
+#[test]
+fn transforms_and_selections_that_are_not_defined_fail() {
+    let boxes = floats(&[1, 2, 4], &[0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1.0]);
+    let all = [boxes, floats(&[1, 1, 2], &[f32::NAN, 0.5]), ints(&[2])];
+    check_refused(&standard("NonMaxSuppression", 11, &all, &[]), &all, "NaN");
+    let all = [floats(&[1, 2, 2], &[1.0; 4])];
+    check_refused(&standard("DFT", 20, &all, &[integer("onesided", 1)]), &all, "one side");
+    let all = [floats(&[1, 2, 1], &[1.0; 2]), Value::scalar(1_i64 << 50)];
+    check_refused(&standard("DFT", 20, &all, &[]), &all, "exceeds");
+    let all = [Value::scalar(1_i64)];
+    let symmetric = [integer("periodic", 0)];
+    check_refused(&standard("HannWindow", 17, &all, &symmetric), &all, "symmetric");
+}
+
+/// A longer transform has zeros after the last number, and a shorter one leaves numbers out.
+#[test]
+fn transforms_have_the_stated_length() {
+    let x = floats(&[1, 2, 1], &[1.0, 2.0]);
+    let long = floats(&[1, 4, 2], &[3.0, 0.0, 1.0, -2.0, -1.0, 0.0, 1.0, 2.0]);
+    check_standard("DFT", 20, &[x.clone(), Value::scalar(4_i64)], &[], &long);
+    let short = floats(&[1, 1, 2], &[1.0, 0.0]);
+    check_standard("DFT", 20, &[x, Value::scalar(1_i64)], &[], &short);
 }

@@ -1,7 +1,9 @@
 //! Operators of ONNX Runtime that combine others. Expected numbers are worked out by hand, and the
 //! independent evaluator must agree.
 
-use dyno_graph::Value;
+use std::sync::Arc;
+
+use dyno_graph::{Graph, Session, SessionOptions, Value};
 use dyno_onnx::{Attribute, Element, Model, Port};
 use dyno_oracle::{Tensor, Values};
 
@@ -76,11 +78,39 @@ pub(super) fn check_standard(
     attributes: Attributes<'_>,
     expected: &Value,
 ) {
+    check_model(&standard(op, version, inputs, attributes), inputs, expected);
+}
+
+/// Returns a model of one node, with an operator of the standard.
+pub(super) fn standard(
+    op: &str,
+    version: i64,
+    inputs: &[Value],
+    attributes: Attributes<'_>,
+) -> Model {
     let mut net = model(op, version, inputs.len(), attributes);
     for (port, input) in net.inputs.iter_mut().zip(inputs) {
         port.element = Some(input.element());
     }
-    check_model(&net, inputs, expected);
+    net
+}
+
+/// Checks that a model is rejected or fails for this reason, and that the evaluator computes nothing.
+#[track_caller]
+pub(super) fn check_refused(net: &Model, given: &[Value], reason: &str) {
+    let error = match Graph::new(net) {
+        Ok(graph) => {
+            let mut session = Session::new(Arc::new(graph), &SessionOptions::default());
+            session.run(given).expect_err("an invalid case").to_string()
+        }
+        Err(error) => error.to_string(),
+    };
+    assert!(error.contains(reason), "{error}");
+    let oracle = dyno_oracle::Model::from_bytes(&net.to_bytes().expect("weights in memory"));
+    let names = net.inputs.iter().map(|port| port.name.as_str());
+    let tensors: Vec<(&str, Tensor)> = names.zip(given.iter().map(tensor)).collect();
+    let judged = oracle.expect("a known model").evaluate(&tensors);
+    assert!(judged.is_err(), "the evaluator accepts it: {reason}");
 }
 
 /// Checks the outputs of the session and of the evaluator.
@@ -133,7 +163,7 @@ fn fused_activations_follow_convolutions_and_products() {
     let leaky = [text("activation", "LeakyRelu"), ("activation_alpha", Attribute::Float(0.25))];
     check("FusedGemm", &inputs, &leaky, &floats(&[1, 2], &[1.5, -0.5]));
     let unknown = fused("FusedGemm", &inputs, &[text("activation", "Frobnicate")]);
-    let error = dyno_graph::Graph::new(&unknown).expect_err("an invalid case").to_string();
+    let error = Graph::new(&unknown).expect_err("an invalid case").to_string();
     assert!(error.contains("com.microsoft.FusedGemm"), "{error}");
 }
 

@@ -3,7 +3,7 @@
 use super::{Operator, layout, operator};
 use crate::call::{Call, size_of};
 use crate::fault::{Fault, fault};
-use crate::tensor::{Tensor, Values, broadcast_shape, position};
+use crate::tensor::{MAX_ELEMENTS, Tensor, Values, broadcast_shape, position};
 
 const STANDARD: &[&str] = &[
     "is_causal",
@@ -110,7 +110,7 @@ impl Heads {
                         let product: f64 = (0..width).map(|d| q[query + d] * k[key + d]).sum();
                         let score = product * scale;
                         let limited =
-                            if softcap == 0.0 { score } else { (score / softcap).tanh() * softcap };
+                            if softcap > 0.0 { (score / softcap).tanh() * softcap } else { score };
                         limited + mask([b, h, s, t])
                     };
                     let weights = weights(&(0..keys).map(score).collect::<Vec<f64>>());
@@ -191,7 +191,8 @@ fn after(cache: Option<&Tensor>, new: Tensor) -> Result<Tensor, Fault> {
 
 /// Returns a mask in the shape of all scores. Of a mask of truth values, 0 hides a key.
 fn spread(mask: &Tensor, shape: [usize; 4]) -> Result<Vec<f64>, Fault> {
-    if broadcast_shape(&[mask.shape(), &shape])? != shape {
+    if mask.shape().last() != Some(&shape[3]) || broadcast_shape(&[mask.shape(), &shape])? != shape
+    {
         return fault(format!("a mask of shape {:?} for {shape:?}", mask.shape()));
     }
     let mask = mask.broadcast(&shape)?;
@@ -212,6 +213,9 @@ fn standard(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
     let count = |name: &str| size_of(call.integer(name, 0)?);
     let (heads, groups) = (count("q_num_heads")?, count("kv_num_heads")?);
     let is_flat = call.input(0)?.rank() == 3;
+    if call.optional_float("scale")?.is_some_and(|scale| scale <= 0.0) {
+        return fault("expected a scale above 0");
+    }
     let own = Heads {
         q: split(call.input(0)?, heads)?,
         k: after(call.optional(4), split(call.input(1)?, groups)?)?,
@@ -230,9 +234,9 @@ fn standard(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
 
 /// Returns a mask of ONNX Runtime as numbers: the length of each row, or 0 for hidden keys of a row or of
 /// each query.
-fn runtime_mask(call: &Call<'_>, at: usize, shape: [usize; 4]) -> Result<Vec<f64>, Fault> {
+fn runtime_mask(call: &Call<'_>, at: usize, shape: [usize; 4]) -> Result<Option<Vec<f64>>, Fault> {
     let [batch, _, queries, keys] = shape;
-    let Some(mask) = call.optional(at) else { return spread_zeros(shape) };
+    let Some(mask) = call.optional(at) else { return Ok(None) };
     let hidden = call.float("mask_filter_value", -10000.0)?;
     let integers = mask.as_integers()?;
     let is_seen: Vec<bool> = match *mask.shape() {
@@ -244,26 +248,21 @@ fn runtime_mask(call: &Call<'_>, at: usize, shape: [usize; 4]) -> Result<Vec<f64
     };
     let rows = if mask.rank() == 3 { queries } else { 1 };
     let numbers = is_seen.into_iter().map(|seen| if seen { 0.0 } else { hidden }).collect();
-    spread(&Tensor::of_floats(crate::Element::Float32, &[batch, 1, rows, keys], numbers)?, shape)
-}
-
-fn spread_zeros(shape: [usize; 4]) -> Result<Vec<f64>, Fault> {
-    Ok(vec![0.0; crate::tensor::element_count(&shape)?])
+    let mask = Tensor::of_floats(crate::Element::Float32, &[batch, 1, rows, keys], numbers)?;
+    spread(&mask, shape).map(Some)
 }
 
 /// Computes an attention of ONNX Runtime with a mask and a bias at these inputs.
 fn runtime(call: &Call<'_>, own: &Heads, mask: usize, bias: usize) -> Result<Tensor, Fault> {
     let shape = own.shape()?;
-    let mask = runtime_mask(call, mask, shape)?;
-    let bias = match call.optional(bias) {
-        Some(bias) => spread(bias, shape)?,
-        None => spread_zeros(shape)?,
-    };
+    let bias = call.optional(bias).map(|bias| spread(bias, shape)).transpose()?;
+    let biases = [runtime_mask(call, mask, shape)?, bias];
     let is_causal = call.flag("unidirectional", false)?;
     let before = shape[3].saturating_sub(shape[2]);
     let found = own.attend(call, |index| {
         let at = position(&index, &shape);
-        mask[at] + bias[at] + causal(is_causal, before, index)
+        let bias: f64 = biases.iter().flatten().map(|numbers| numbers[at]).sum();
+        bias + causal(is_causal, before, index)
     })?;
     joined(&found)
 }
@@ -280,6 +279,9 @@ fn multi_head(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
         split(&sum(tensor, &bias)?, heads)
     };
     let (q, k, v) = (operand(0)?, operand(1)?, operand(2)?);
+    if call.flag("unidirectional", false)? && k.shape().get(2) != q.shape().get(2) {
+        return fault("unidirectional=1 requires as many new keys as queries");
+    }
     let own = Heads { q, k: after(call.optional(6), k)?, v: after(call.optional(7), v)? };
     Ok(vec![runtime(call, &own, 4, 5)?, own.k, own.v])
 }
@@ -335,8 +337,11 @@ fn grouped(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
         || call.text("v_quant_type", "NONE")? != "NONE";
     let is_other = call.integer("smooth_softmax", 0)? > 0 || call.integer("qk_output", 0)? != 0;
     let has_more = (11..call.inputs.len()).any(|at| call.optional(at).is_some());
-    if heads == 0 || groups == 0 || is_quantized || is_other || has_more {
-        return fault("no heads, or sinks, a smooth softmax, scores or a quantized cache");
+    let has_heads = [heads, groups].iter().all(|count| (1..=MAX_ELEMENTS).contains(count));
+    if !has_heads || is_quantized || is_other || has_more {
+        return fault(
+            "the number of heads, or sinks, a smooth softmax, scores or a quantized cache",
+        );
     }
     let all = call.input(0)?;
     let (mut q, mut k, v) = match (call.optional(1), call.optional(2)) {
@@ -442,9 +447,12 @@ fn rotary(
 ) -> Result<Vec<Tensor>, Fault> {
     let input = call.input(0)?;
     let own = split(input, heads)?;
-    let &[_, _, tokens, width] = own.shape() else { return fault("expected heads") };
+    let &[batch, _, tokens, width] = own.shape() else { return fault("expected heads") };
     let stated = size_of(call.integer("rotary_embedding_dim", 0)?)?;
     let numbers = if stated == 0 { width } else { stated };
+    if positions.is_none() && tables[0].shape() != [batch, tokens, numbers / 2] {
+        return fault(format!("no table of shape {:?} for each token", tables[0].shape()));
+    }
     let is_interleaved = call.flag("interleaved", false)?;
     let row = |b: usize, s: usize| match positions {
         Some(positions) => position_of(positions, b, s),

@@ -45,7 +45,7 @@ fn suppress(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
         Some(most) => size_of(most.as_integer()?.max(0))?,
         None => 0,
     };
-    call.spend_product(&[batch, classes, count, count])?;
+    call.spend_product(&[batch, classes, count, most.min(count) + 1])?;
     super::reduce::check_order(scores)?;
     let (boxes, scores) = (boxes.as_floats()?, scores.as_floats()?);
     let has_center = call.flag("center_point_box", false)?;
@@ -57,6 +57,9 @@ fn suppress(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
                 let start = (b * count + at) * 4;
                 extents(&boxes[start..start + 4], has_center)
             };
+            if let Some(least) = least {
+                (0..count).for_each(|at| call.note_choice(score(at), least));
+            }
             let mut left: Vec<usize> =
                 (0..count).filter(|at| least.is_none_or(|least| score(*at) > least)).collect();
             let mut taken = 0;
@@ -69,7 +72,13 @@ fn suppress(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
             {
                 rows.extend([b, class, best].map(integer_of));
                 taken += 1;
-                left.retain(|at| *at != best && overlap(extent(best), extent(*at)) <= limit);
+                left.retain(|at| *at != best);
+                left.iter().for_each(|at| call.note_choice(score(*at), score(best)));
+                left.retain(|at| {
+                    let share = overlap(extent(best), extent(*at));
+                    call.note_choice(share, limit);
+                    share <= limit
+                });
             }
         }
     }

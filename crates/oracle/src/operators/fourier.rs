@@ -28,8 +28,11 @@ fn window(call: &Call<'_>, [a, b, c]: [f64; 3]) -> Result<Vec<Tensor>, Fault> {
     };
     let steps = if call.flag("periodic", true)? { size } else { size.saturating_sub(1) };
     call.spend_shape(&[size])?;
+    if size == 1 && steps == 0 {
+        return fault("a symmetric window of one number is not defined");
+    }
     let value = |n: usize| {
-        let angle = if n == 0 { 0.0 } else { TAU * n as f64 / steps as f64 };
+        let angle = TAU * n as f64 / steps as f64;
         a - b * angle.cos() + c * (2.0 * angle).cos()
     };
     Ok(vec![Tensor::of_floats(element, &[size], (0..size).map(value).collect())?])
@@ -63,8 +66,8 @@ fn transform(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
         return fault(format!("no transform of shape {:?} on axis {axis}", input.shape()));
     };
     let (inverse, one_sided) = (call.flag("inverse", false)?, call.flag("onesided", false)?);
-    if inverse && one_sided {
-        return fault("an inverse of one side is not supported");
+    if one_sided && (inverse || parts == 2) {
+        return fault("one side of an inverse, or of a complex signal, is not supported");
     }
     let size = input.shape()[axis];
     let length = match call.optional(1) {

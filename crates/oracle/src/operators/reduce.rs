@@ -187,6 +187,9 @@ fn arg(call: &Call<'_>, is_better: fn(f64, f64) -> bool) -> Result<Vec<Tensor>, 
                 best = step;
             }
         }
+        if input.element().is_float() {
+            lane.iter().for_each(|at| call.note_choice(values[*at], values[lane[best]]));
+        }
         crate::call::integer_of(best)
     });
     let mut shape = input.shape().to_vec();

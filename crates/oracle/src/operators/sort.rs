@@ -49,6 +49,11 @@ fn top(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
             let order = order(lane[*a], lane[*b]);
             if takes_largest { order.reverse() } else { order }
         });
+        if let Values::Floats(values) = input.values() {
+            for pair in steps.windows(2).take(k) {
+                call.note_choice(values[lane[pair[0]]], values[lane[pair[1]]]);
+            }
+        }
         for (target, step) in target.iter().zip(steps) {
             positions[*target] = lane[step];
             indices[*target] = integer_of(step);

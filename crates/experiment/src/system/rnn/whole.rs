@@ -5,7 +5,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use dyno_graph::{Oracle, SessionOptions, Verification};
+use dyno_graph::{MOST_DIFFERENT, Oracle, SessionOptions, Verification};
 use dyno_loadgen::qsl::SampleLibrary as _;
 use dyno_rnn::Precision;
 use dyno_sut::infer::{InferenceModel, StatefulModel, Value, trials};
@@ -21,10 +21,6 @@ use crate::failure::Failure;
 use crate::options::{Mode, RunOptions};
 use crate::system::kind::{Drive, OpenedSystem};
 use crate::system::{onnx, policy, shapes};
-
-/// Largest difference of a session in `f32` from the oracle, relative to the largest magnitude of an
-/// output. Rounding of deep models stays far below; a different network does not.
-const MOST_DIFFERENT: f64 = 1e-2;
 
 /// Multiplications of the oracle for all samples of a run: minutes.
 const JUDGED_WORK: u64 = 20_000_000_000;

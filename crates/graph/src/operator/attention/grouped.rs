@@ -26,7 +26,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Operation, String> {
     let options = Options {
         heads: heads(reader, "num_heads")?,
         shared: heads(reader, "kv_num_heads")?,
-        scores: Scores::read(reader)?,
+        scores: Scores::read_limited(reader)?,
         rotation: reader.flag("do_rotary")?.then_some(Rotation { is_interleaved, numbers: 0 }),
         window: usize::try_from(reader.int("local_window_size", -1)?).unwrap_or(0),
     };
@@ -63,7 +63,7 @@ fn run(frame: &mut Frame<'_>, options: Options) -> Result<Vec<Value>, String> {
                 Some(positions) => position(positions, batch, token),
                 None => Ok(before + token),
             };
-            [rotation.rotated(&queries, tables, row)?, rotation.rotated(&keys, tables, row)?]
+            [rotation.rotated(&queries, tables, &row)?, rotation.rotated(&keys, tables, &row)?]
         }
     };
     let heads = Heads {
@@ -73,7 +73,7 @@ fn run(frame: &mut Frame<'_>, options: Options) -> Result<Vec<Value>, String> {
     };
     let sizes = heads.sizes()?;
     let bias = frame.get(10).map(|bias| Bias::new(bias, &sizes)).transpose()?;
-    let found = heads.attend(frame.workspace.isa, scores, |place, scores| {
+    let found = heads.attend(frame.workspace.isa, scores, &|place, scores| {
         if let Some(bias) = &bias {
             bias.add(place, scores);
         }

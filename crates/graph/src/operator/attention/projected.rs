@@ -2,7 +2,7 @@
 
 use super::{Bias, Heads, Scores, after, columns, heads, hide_from, joined, refuse_inputs, split};
 use crate::node::{NodeReader, Operation};
-use crate::operator::broadcast::zip;
+use crate::operator::broadcast::sum;
 use crate::operator::layout::{slice_at, stack};
 use crate::operator::product::{PackedMatrix, matmul, packed_weights};
 use crate::session::Frame;
@@ -46,7 +46,7 @@ impl Options {
         let given = [mask.transpose()?, frame.get(bias).cloned()];
         let biases = given.iter().flatten().map(|bias| Bias::new(bias, &sizes));
         let biases: Vec<Bias> = biases.collect::<Result<_, _>>()?;
-        let found = heads.attend(frame.workspace.isa, self.scores, |place, scores| {
+        let found = heads.attend(frame.workspace.isa, self.scores, &|place, scores| {
             biases.iter().for_each(|bias| bias.add(place, scores));
             if self.is_causal {
                 hide_from(before + place[2] + 1, scores);
@@ -81,6 +81,9 @@ pub(super) fn multi_head(reader: &NodeReader<'_>) -> Result<Operation, String> {
     refuse_inputs(reader, &others)?;
     Ok(Box::new(move |frame: &mut Frame<'_>| {
         let [queries, keys, values] = operands(frame, options.heads)?;
+        if options.is_causal && keys.dims().get(2) != queries.dims().get(2) {
+            return Err("unidirectional=1 requires as many new keys as queries".into());
+        }
         let heads = Heads {
             queries,
             keys: after(frame.get(6), keys)?,
@@ -103,7 +106,7 @@ fn operands(frame: &Frame<'_>, heads: usize) -> Result<[Value; 3], String> {
             (Some(bias), &[_, _, width]) => {
                 let bias = columns(bias, first, width)?;
                 first += width;
-                zip::<f32, f32>(value, &bias, |x, bias| x + bias)?
+                sum(value.clone(), bias)?
             }
             (Some(_), dims) => return Err(format!("a bias of {dims:?} is not supported")),
             (None, _) => value.clone(),
@@ -132,7 +135,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Operation, String> {
             None => matmul(isa, x, frame.input(1)?)?,
         };
         let projected = match frame.get(2) {
-            Some(bias) => zip::<f32, f32>(&projected, bias, |x, bias| x + bias)?,
+            Some(bias) => sum(projected, bias.clone())?,
             None => projected,
         };
         let all = projected.dims().last().copied().unwrap_or(0);

@@ -20,7 +20,7 @@ impl Rotation {
         self,
         value: &Value,
         [cosines, sines]: [&Value; 2],
-        row: impl Fn(usize, usize) -> Result<usize, String>,
+        row: &dyn Fn(usize, usize) -> Result<usize, String>,
     ) -> Result<Value, String> {
         let &[batch, heads, tokens, width] = value.dims() else {
             return Err(format!("expected heads, found {:?}", value.dims()));
@@ -39,8 +39,10 @@ impl Rotation {
         let mut to = value.all::<f32>()?.to_vec();
         for (at, token) in to.chunks_exact_mut(width).enumerate() {
             let row = row(at / tokens / heads, at % tokens)?;
-            let place = row.checked_mul(half).filter(|place| place + half <= cosines.len());
-            let place = place.ok_or_else(|| format!("the tables have no row {row}"))?;
+            if row >= cosines.len() / half {
+                return Err(format!("the tables have no row {row}"));
+            }
+            let place = row * half;
             for pair in 0..half {
                 let (first, second) = if self.is_interleaved {
                     (2 * pair, 2 * pair + 1)
@@ -96,12 +98,21 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Operation, String> {
             _ => own,
         };
         let value = split(x, if is_flat { heads } else { 0 })?;
-        let tokens = value.dims().get(2).copied().unwrap_or(0);
+        let &[batch, _, tokens, _] = value.dims() else {
+            return Err(format!("expected heads, found {:?}", value.dims()));
+        };
         let rotated = match frame.get(positions) {
             Some(positions) => rotation
-                .rotated(&value, tables, |batch, token| position(positions, batch, token))?,
-            // The tables have a row for each token of the batch.
-            None => rotation.rotated(&value, tables, |batch, token| Ok(batch * tokens + token))?,
+                .rotated(&value, tables, &|batch, token| position(positions, batch, token))?,
+            None if tables[0].dims().get(..2) == Some(&[batch, tokens][..]) => {
+                rotation.rotated(&value, tables, &|batch, token| Ok(batch * tokens + token))?
+            }
+            None => {
+                let found = tables[0].dims();
+                return Err(format!(
+                    "expected tables with a row for each of {batch} x {tokens} tokens, found {found:?}"
+                ));
+            }
         };
         Ok(vec![if is_flat { joined(&rotated)? } else { rotated }])
     }))
