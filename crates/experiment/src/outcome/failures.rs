@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn a_client_without_memory_caused_the_failures_and_others_did_not() {
-        let found = |beyond, errors| {
+        let found = |beyond: u64, errors: u64| {
             let count = |n| (n, String::new());
             let troubles =
                 Troubles::from([(Kind::Memory, count(beyond)), (Kind::Server, count(errors))]);
