@@ -1,6 +1,6 @@
 //! Handles Ctrl-C. Before a run begins, it ends the process at once. During a run, the first one
 //! ends the run and keeps its results, and the second one ends the process. The loss of the
-//! terminal and the limit on processor time (`ulimit -t`) count as Ctrl-C.
+//! terminal and the soft limit on processor time (`ulimit -St`) count as Ctrl-C.
 
 use std::io::Read as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -60,7 +60,12 @@ pub fn begin() -> std::io::Result<()> {
     }
     // A thread instead of a handler, because it may have to restore the terminal.
     std::thread::Builder::new().name("signals".into()).spawn(move || {
-        signals.forever().for_each(|_| ask());
+        for signal in signals.forever() {
+            // The system repeats it after each further second of processor time.
+            if signal != SIGXCPU || !state().interrupt.is_asked() {
+                ask();
+            }
+        }
     })?;
     Ok(())
 }

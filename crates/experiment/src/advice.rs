@@ -22,6 +22,7 @@ pub fn kind_name(kind: Kind) -> &'static str {
         Kind::InBand => "error in the answer",
         Kind::Short => "short",
         Kind::Cancelled => "cancelled",
+        Kind::Memory => "beyond the client's memory",
         _ => "other",
     }
 }
@@ -72,6 +73,9 @@ fn advice_on(kind: Kind) -> &'static str {
         }
         Kind::Malformed | Kind::Mismatch => {
             "Check that the server speaks the protocol of the system (dyno info systems)."
+        }
+        Kind::Memory => {
+            "Request shorter answers, lower the load, or run the client with more memory."
         }
         _ => "Check the server's message and its log.",
     }

@@ -82,7 +82,7 @@ pub trait Reader: Send {
     fn entry(&self) -> Option<Entry> {
         None
     }
-    /// Returns the memory for bytes of the answer that are kept until its end.
+    /// Returns the number of bytes of the answer that are kept until its end.
     fn held(&self) -> usize {
         0
     }

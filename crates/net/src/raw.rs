@@ -258,7 +258,7 @@ impl Reader for WholeReader {
     }
 
     fn held(&self) -> usize {
-        self.body.capacity()
+        self.body.len()
     }
 
     fn free(&mut self) {

@@ -93,6 +93,11 @@ impl Parser {
         self.line.len() + self.data.len()
     }
 
+    /// Frees the memory for incomplete events.
+    pub(crate) fn free(&mut self) {
+        (self.line, self.data) = (Vec::new(), Vec::new());
+    }
+
     /// Drops the state of the previous stream.
     pub fn clear(&mut self) {
         self.line.clear();

@@ -54,6 +54,8 @@ pub enum Kind {
     Short,
     /// The client gave the request up on purpose.
     Cancelled,
+    /// The client has no memory for the answer.
+    Memory,
 }
 
 impl Kind {
@@ -78,7 +80,9 @@ impl Kind {
             Self::Refused | Self::Request => Failure::Rejected,
             Self::TimedOut => Failure::TimedOut,
             Self::Resolve | Self::Connect | Self::Tls | Self::Closed => Failure::Disconnected,
-            Self::Server | Self::Malformed | Self::Mismatch | Self::InBand => Failure::Internal,
+            Self::Server | Self::Malformed | Self::Mismatch | Self::InBand | Self::Memory => {
+                Failure::Internal
+            }
             Self::Empty => Failure::Empty,
             Self::Cut => Failure::Cut,
             Self::Aborted => Failure::Aborted,

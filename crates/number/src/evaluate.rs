@@ -22,7 +22,7 @@ mod stage;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use dyno_kernels::{Isa, WindowWeights};
@@ -328,8 +328,8 @@ impl ChainEvaluator {
     /// does not depend on the number of threads. `seconds` stays 0.
     ///
     /// # Errors
-    /// The set has no samples, a value is NaN and its format has none, or `is_asked` returns true:
-    /// the evaluation is then [interrupted](Stop::Interrupted).
+    /// The set has no samples, a value is NaN and its format has none, or `is_asked` returns true before
+    /// the result is known: the evaluation is then [interrupted](Stop::Interrupted).
     pub fn evaluate(
         &mut self,
         trial: &Trial,
@@ -364,9 +364,7 @@ impl ChainEvaluator {
         // Fewest errors with which the accuracy is below `decides`.
         let enough = trial.decides.and_then(|least| (0..=count).find(|n| share(*n) < least));
         let errors = plan.errors(&mut self.threads, enough, is_asked).map_err(failed)?;
-        if is_asked() {
-            return Err(Stop::Interrupted);
-        }
+        let errors = errors.ok_or(Stop::Interrupted)?;
         if sorts {
             self.sort(trial.subset, leads.into_inner().expect("no thread panics with the lock"));
         }
@@ -447,23 +445,28 @@ impl ChainEvaluator {
 }
 
 impl Plan<'_> {
-    /// Counts the images of a set with wrong answers. Stops when there are at least `enough`, or when
-    /// `is_asked` returns true.
+    /// Counts the images of a set with wrong answers. Stops when there are at least `enough`. Returns
+    /// `None` if `is_asked` returned true before.
     fn errors(
         &self,
         threads: &mut [Memory],
         enough: Option<usize>,
         is_asked: &(dyn Fn() -> bool + Sync),
-    ) -> Result<usize, NanError> {
+    ) -> Result<Option<usize>, NanError> {
         let next = AtomicUsize::new(0);
         let errors = AtomicUsize::new(0);
+        let is_cut = AtomicBool::new(false);
         let failure = Mutex::new(None);
         let work = |memory: &mut Memory| {
             loop {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let is_decided =
                     enough.is_some_and(|enough| errors.load(Ordering::Relaxed) >= enough);
-                if at >= self.blocks.len() || is_decided || is_asked() {
+                if at >= self.blocks.len() || is_decided {
+                    return;
+                }
+                if is_asked() {
+                    is_cut.store(true, Ordering::Relaxed);
                     return;
                 }
                 match self.errors_of(at, memory) {
@@ -488,7 +491,11 @@ impl Plan<'_> {
         });
         match failure.into_inner().expect("no thread panics with the lock") {
             Some(error) => Err(error),
-            None => Ok(errors.into_inner()),
+            None => {
+                let errors = errors.into_inner();
+                let is_decided = enough.is_some_and(|enough| errors >= enough);
+                Ok((is_decided || !is_cut.into_inner()).then_some(errors))
+            }
         }
     }
 

@@ -31,8 +31,12 @@ unsafe extern "C" {
 }
 
 /// Functions in place of those of the C library that end a process without calling functions of `atexit`,
-/// also for plug-ins: the dynamic linker prefers the symbols of the program. A process that a plug-in
-/// has forked ends with its own code.
+/// also for plug-ins: the dynamic linker prefers the symbols of the program.
+///
+/// A process that a plug-in or the standard library has forked ends with its own code, and by the
+/// system call alone, because other threads may have held any lock. This module does not notice codes
+/// other than 0, which no gate takes for VALID, the system call itself, and functions of the C library
+/// that end the process without these symbols, such as `daemon`.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 mod immediate {
     use std::ffi::c_int;

@@ -8,7 +8,11 @@ pub fn sentence(test: &Test) -> Option<String> {
         return None;
     }
     let has = |kind: ReasonKind| test.causes.iter().any(|reason| reason.kind == kind);
-    if test.causes.iter().any(|reason| reason.cause == Some(Cause::Client)) {
+    let of_client = || test.causes.iter().filter(|reason| reason.cause == Some(Cause::Client));
+    if of_client().any(|reason| reason.kind == ReasonKind::Failures) {
+        return Some("Limited by the client: it had no memory for some answers.".into());
+    }
+    if of_client().next().is_some() {
         return Some("Limited by the client: its delays are part of these figures.".into());
     }
     if has(ReasonKind::Failures) || has(ReasonKind::Missing) {

@@ -55,7 +55,7 @@ fn an_interrupted_run_leaves_a_readable_summary() {
     assert!(folder.0.join("out/report.html").is_file());
 }
 
-/// The first signal of `ulimit -t` leaves time to store the results.
+/// The soft limit leaves time to store the results. The system repeats its signal.
 #[test]
 fn the_limit_on_processor_time_is_an_interrupt() {
     let folder = Folder::new();

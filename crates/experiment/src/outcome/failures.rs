@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use dyno_loadgen::record::Failure;
 use dyno_net::trouble::Kind;
+use dyno_results::summary::Cause;
 use dyno_results::units::{count, plural_ending};
 
 use crate::advice::{explained, kind_name};
@@ -30,6 +31,8 @@ struct FailureGroup {
     words: Option<String>,
     /// Whether a lower load may prevent it.
     is_overload: bool,
+    /// Whether the client caused it.
+    is_by_client: bool,
     /// Advice.
     advice: &'static str,
 }
@@ -75,6 +78,13 @@ impl Failures {
         self.kinds.iter().all(|kind| kind.is_overload)
     }
 
+    /// Returns what caused most failures.
+    pub fn cause(&self) -> Cause {
+        let by_client = self.kinds.iter().filter(|kind| kind.is_by_client);
+        let by_client: u64 = by_client.map(|kind| kind.samples).sum();
+        if by_client * 2 > self.samples { Cause::Client } else { Cause::System }
+    }
+
     /// Returns each kind with its count and the server's message, such as `4 not authorized, the
     /// first: HTTP status 401`.
     pub fn by_kind(&self) -> String {
@@ -107,7 +117,8 @@ fn by_kind(kind: Kind, samples: u64, words: &str) -> FailureGroup {
         samples,
         name: format!("{name}{ending}"),
         words: (!words.is_empty()).then(|| words.to_owned()),
-        is_overload: matches!(kind, Kind::Refused | Kind::TimedOut),
+        is_overload: matches!(kind, Kind::Refused | Kind::TimedOut | Kind::Memory),
+        is_by_client: kind == Kind::Memory,
         advice,
     }
 }
@@ -134,7 +145,14 @@ fn by_failure(failure: Failure, samples: u64, troubles: &Troubles) -> FailureGro
         Failure::Short => ("short answers", false, NOT_WHOLE),
         _ => ("answered with an error", false, "Check the log of the system."),
     };
-    FailureGroup { samples, name: name.into(), words: None, is_overload, advice }
+    FailureGroup {
+        samples,
+        name: name.into(),
+        words: None,
+        is_overload,
+        is_by_client: false,
+        advice,
+    }
 }
 
 #[cfg(test)]
@@ -166,6 +184,20 @@ mod tests {
         check(Kind::Connect, "nobody listens", "no connection", "Start the server", false);
         check(Kind::Empty, "no output", "empty", "accept-answers=empty", false);
         check(Kind::Server, "HTTP status 500: boom", "server errors", "server's log", false);
+        check(Kind::Memory, "too long", "beyond the client's memory", "shorter answers", true);
+    }
+
+    #[test]
+    fn a_client_without_memory_caused_the_failures_and_others_did_not() {
+        let found = |beyond: u64, errors: u64| {
+            let count = |n| (n, String::new());
+            let troubles =
+                Troubles::from([(Kind::Memory, count(beyond)), (Kind::Server, count(errors))]);
+            let all: Vec<_> = (0..beyond + errors).map(|at| (at, Failure::Internal)).collect();
+            Failures::from_samples(&all, &troubles).cause()
+        };
+        assert_eq!([found(2, 1), found(9, 0)], [Cause::Client; 2]);
+        assert_eq!([found(1, 1), found(0, 3)], [Cause::System; 2]);
     }
 
     #[test]

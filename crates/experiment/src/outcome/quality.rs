@@ -147,7 +147,7 @@ fn not_answered(
             "{samples} samples failed: {by_kind}. Accuracy needs every sample. {}",
             failures.advice()
         );
-        test.add_reason(Reason::new(ReasonKind::Failures, text).because_of(Cause::System));
+        test.add_reason(Reason::new(ReasonKind::Failures, text).because_of(failures.cause()));
     }
     if missing > 0 {
         let text = format!("{missing} samples were never answered; accuracy needs every sample.");

@@ -83,7 +83,7 @@ pub fn judge_failures(
                 failed_share(&failures, run.record),
                 failures.advice()
             );
-            let reason = Reason::new(ReasonKind::Failures, text).because_of(Cause::System);
+            let reason = Reason::new(ReasonKind::Failures, text).because_of(failures.cause());
             test.add_reason_after_failures(reason);
         }
         _ => return,
@@ -284,7 +284,7 @@ impl InvalidRun<'_> {
             text += ". This scenario allows no failure";
         }
         text += &format!(". {}", self.failures.advice());
-        Some(Reason::new(ReasonKind::Failures, text).because_of(Cause::System))
+        Some(Reason::new(ReasonKind::Failures, text).because_of(self.failures.cause()))
     }
 
     /// Returns the counts of each bound of a Server run.

@@ -177,7 +177,7 @@ impl PendingAnswer {
                 .read(bytes, &mut *self.reader)
                 .map_err(|trouble| unreadable(self.refusal, trouble))?,
         };
-        self.held.resize(self.reader.held())?;
+        self.held.resize(self.reader.held() + size_of_val(&self.gaps[..]))?;
         self.is_done |= heard.is_done;
         self.beat(shared, heard, at);
         self.parts = self.parts.saturating_add(heard.beats);

@@ -43,10 +43,9 @@ impl HeldBytes {
             return Ok(());
         }
         let words = format!(
-            "the answers in progress hold more than {most} bytes, half of the memory of this process; \
-             lower the load, or let the server send shorter answers"
+            "the answers in progress hold more than {most} bytes, half of the memory of this process"
         );
-        Err(Trouble::new(Kind::Malformed, words))
+        Err(Trouble::new(Kind::Memory, words))
     }
 
     /// Returns whether the answer has more bytes than those that are not counted.
@@ -73,7 +72,7 @@ fn most() -> usize {
     static MOST: OnceLock<usize> = OnceLock::new();
     *MOST.get_or_init(|| {
         let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| total(&text));
-        // Of a container; `max` if it has no limit.
+        // A container without a limit states `max`.
         let container = fs::read_to_string("/sys/fs/cgroup/memory.max").ok();
         let container = container.and_then(|text| text.trim().parse().ok());
         let process = fs::read_to_string("/proc/self/limits").ok();
@@ -106,6 +105,7 @@ mod tests {
         let mut large = HeldBytes::default();
         let refused = large.resize_within(FREE + 1, || 0).unwrap_err();
         assert!(refused.words.contains("hold more than 0 bytes"), "{}", refused.words);
+        assert_eq!(refused.kind, Kind::Memory, "the server did nothing wrong");
         assert_eq!((small.0, large.0), (0, 1));
         assert!(large.is_counted() && !small.is_counted());
         large.resize_within(10, || 0).unwrap();

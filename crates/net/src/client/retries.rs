@@ -257,7 +257,7 @@ impl ClientCore {
             | Kind::Cut
             | Kind::Aborted
             | Kind::InBand => true,
-            // The last but one are complete answers: a retry may be no better.
+            // Several of these are complete answers: a retry may be no better.
             Kind::Resolve
             | Kind::Tls
             | Kind::Request
@@ -266,7 +266,8 @@ impl ClientCore {
             | Kind::Empty
             | Kind::Filtered
             | Kind::Short
-            | Kind::Cancelled => false,
+            | Kind::Cancelled
+            | Kind::Memory => false,
         };
         let span = wait(trouble.kind, failed.requested_wait, job.tries, job.id.sequence());
         // A server that asks for more is as good as one that does not answer.

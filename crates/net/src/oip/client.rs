@@ -206,7 +206,7 @@ impl Reader for HttpReader {
     }
 
     fn held(&self) -> usize {
-        self.body.capacity()
+        self.body.len()
     }
 
     fn free(&mut self) {

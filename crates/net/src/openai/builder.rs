@@ -314,6 +314,14 @@ impl AnswerBuilder {
         *self = Self { text, choices, reply, ..Self::new(api, expected) };
     }
 
+    /// Frees the memory of the text.
+    pub fn free(&mut self) {
+        self.text = Vec::new();
+        if let Some(reply) = &mut self.reply {
+            reply.text = String::new();
+        }
+    }
+
     /// Returns the bytes of thoughts that came.
     pub fn thought_bytes(&self) -> u32 {
         self.thought_bytes

@@ -509,11 +509,13 @@ impl Reader for AnswerReader {
     }
 
     fn held(&self) -> usize {
-        self.body.capacity()
+        self.body.len() + self.events.kept_bytes() + self.builder.text.len()
     }
 
     fn free(&mut self) {
         self.body = Vec::new();
+        self.events.free();
+        self.builder.free();
     }
 
     fn effort(&self, next: ReaderCall) -> usize {

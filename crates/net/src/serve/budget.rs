@@ -42,14 +42,20 @@ impl Pool {
         Arc::new(Self { most, used: AtomicUsize::new(0) })
     }
 
-    /// Takes bytes if there are as many. Returns whether it did.
+    /// Takes bytes if there are as many. Returns whether it did. Threads that take none do not wait for
+    /// the cache line of others.
     fn take(&self, bytes: usize) -> bool {
+        if bytes == 0 {
+            return true;
+        }
         let more = |used: usize| used.checked_add(bytes).filter(|used| *used <= self.most);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
     fn give_back(&self, bytes: usize) {
-        self.used.fetch_sub(bytes, Ordering::Relaxed);
+        if bytes > 0 {
+            self.used.fetch_sub(bytes, Ordering::Relaxed);
+        }
     }
 }
 

@@ -73,6 +73,23 @@ pub fn read(
     found
 }
 
+/// The client has a limit on this memory: a stream can have any number of events.
+#[test]
+fn the_text_and_the_open_event_of_a_stream_are_held_until_they_are_freed() {
+    let prompts = vec![Prompt::new(Input::Text("Say".into()))];
+    let workload = Arc::new(Workload { prompts, ..Workload::default() });
+    let mut reader = OpenAi::new(workload, settings()).reader();
+    reader.expect(0);
+    reader.begin(200, &fields(&[("content-type", EVENTS)])).unwrap();
+    let long = "x".repeat(1_000);
+    reader.data(stream(&[&says(&long)]).as_bytes()).unwrap();
+    assert!((1_000..2_000).contains(&reader.held()), "{}", reader.held());
+    reader.data(format!("data: {long}").as_bytes()).unwrap();
+    assert!(reader.held() >= 2_000, "{}", reader.held());
+    reader.free();
+    assert_eq!(reader.held(), 0);
+}
+
 /// The events of a stream.
 pub fn stream(events: &[&str]) -> String {
     events.iter().map(|event| format!("data: {event}\n\n")).collect()

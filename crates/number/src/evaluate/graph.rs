@@ -30,7 +30,7 @@ mod walk;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use dyno_onnx::{Model, Port, in_floats};
 
@@ -259,8 +259,8 @@ impl GraphEvaluator {
     /// stays 0.
     ///
     /// # Errors
-    /// The set has no samples, a value is NaN and its format has none, or `is_asked` returns true:
-    /// the evaluation is then [interrupted](Stop::Interrupted).
+    /// The set has no samples, a value is NaN and its format has none, or `is_asked` returns true before
+    /// the result is known: the evaluation is then [interrupted](Stop::Interrupted).
     pub fn evaluate(
         &mut self,
         trial: &Trial,
@@ -280,7 +280,13 @@ impl GraphEvaluator {
         let enough = trial.decides.and_then(|least| (0..=count).find(|n| share(*n) < least));
         let errors = AtomicUsize::new(0);
         let is_decided = || enough.is_some_and(|enough| errors.load(Ordering::Relaxed) >= enough);
-        let is_over = || is_decided() || is_asked();
+        let is_cut = AtomicBool::new(false);
+        // Called only while blocks are left.
+        let is_over = || {
+            let is_asked = !is_decided() && is_asked();
+            is_cut.fetch_or(is_asked, Ordering::Relaxed);
+            is_asked || is_decided()
+        };
         let is_confirmation = trial.subset == Subset::Confirmation;
         let rights = Mutex::new(BTreeMap::new());
         let work = |at: usize, scratch: &mut Scratch| {
@@ -297,7 +303,7 @@ impl GraphEvaluator {
         let done = share_out(blocks.len(), &mut threads, &work, &is_over);
         self.threads = threads;
         done.map_err(|why| failed(&why))?;
-        if is_asked() {
+        if is_cut.into_inner() && !is_decided() {
             return Err(Stop::Interrupted);
         }
         let errors = errors.into_inner();

@@ -247,6 +247,10 @@ fn an_evaluation_is_interrupted() {
         let is_asked = || looks.fetch_add(1, Ordering::Relaxed) >= blocks;
         assert_eq!(evaluator.evaluate(&trial, &is_asked), Err(Stop::Interrupted));
     }
+    // One look for each block: the last block is evaluated, so that the result is kept.
+    let (looks, blocks) = (AtomicUsize::new(0), IMAGES.div_ceil(BLOCK));
+    let is_asked = || looks.fetch_add(1, Ordering::Relaxed) >= blocks;
+    assert_eq!(evaluator.evaluate(&trial, &is_asked), other.evaluate(&trial, &|| false));
     assert_eq!(evaluator.evaluate(&trial, &|| false), other.evaluate(&trial, &|| false));
 }
 

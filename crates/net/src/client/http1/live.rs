@@ -261,7 +261,7 @@ impl LiveConnection {
         let has_begun = self.current.is_some();
         let was_asked = has_begun || asked.is_some();
         let is_refused = self.answers == 0 && !was_asked && now - self.made_at < SHORT_LIFE;
-        let is_own = |trouble: &Trouble| trouble.kind == Kind::Cancelled;
+        let is_own = |trouble: &Trouble| matches!(trouble.kind, Kind::Cancelled | Kind::Memory);
         let is_agreed = is_whole
             || matches!(ending, Ending::Agreed | Ending::Cancelled)
             || matches!(&ending, Ending::Trouble(trouble) if is_own(trouble));

@@ -335,6 +335,11 @@ fn an_evaluation_is_interrupted() {
         let is_asked = || looks.fetch_add(1, Ordering::Relaxed) >= blocks;
         assert_eq!(graph.evaluate(&trial, &is_asked), Err(Stop::Interrupted));
     }
+    // One look for each block: the last block is evaluated, so that the result is kept.
+    let blocks = graph.samples.blocks(&graph.sets[1], graph.block).len();
+    let looks = AtomicUsize::new(0);
+    let is_asked = || looks.fetch_add(1, Ordering::Relaxed) >= blocks;
+    assert_eq!(graph.evaluate(&trial, &is_asked), other.evaluate(&trial, &|| false));
     assert_eq!(graph.evaluate(&trial, &|| false), other.evaluate(&trial, &|| false));
 }
 
