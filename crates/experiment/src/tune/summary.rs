@@ -48,14 +48,14 @@ pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String 
         proven if proven.is_finite() => format!("they prove at most {} %", percent(*proven)),
         _ => "they prove no margin".into(),
     };
+    // Scores have no known limits, so that a claim holds only within those of the held-out samples.
+    let has_scores = look.is_some_and(|look| look.changed.is_none());
+    let assumed = |what: &'static str| if has_scores { what } else { "" };
     match verdict {
         MarginVerdict::Valid => {
             let found = look.map(of).unwrap_or_default();
             let claim = claim("at most");
-            let assumed = match look.map(|look| look.changed) {
-                Some(None) => ", if no other sample is worse than the worst of these",
-                _ => "",
-            };
+            let assumed = assumed(", if no other sample is worse than the worst of these");
             format!("{word}: {claim}, with {sure} % confidence: {found}; {proven}{assumed}")
         }
         MarginVerdict::Invalid => {
@@ -64,7 +64,8 @@ pub fn margin_verdict(network: &Network, confirmation: &Confirmation) -> String 
                 1 => String::new(),
                 count => format!("; all {count} configurations that were tested lose more"),
             };
-            format!("{word}: {}: {found}{all}", claim("more than"))
+            let assumed = assumed(", if no other sample gains more than the best of these could");
+            format!("{word}: {}: {found}{all}{assumed}", claim("more than"))
         }
         MarginVerdict::Undecided => {
             let (found, proven) = open_question(confirmation, look.map(of), &proven);
@@ -106,7 +107,8 @@ fn open_question(
         (None, 0) => (problem.clone(), String::new()),
         (None, count) => {
             let why = if problem.is_empty() { String::new() } else { format!(" ({problem})") };
-            let found = format!("{} held-out samples would be too few{why}", units::count(count));
+            let verb = if confirmation.looks.is_empty() { "would be" } else { "are" };
+            let found = format!("{} held-out samples {verb} too few{why}", units::count(count));
             let at_best = match proven_margin {
                 proven if proven.is_finite() => {
                     let most = percent(*proven);
@@ -332,4 +334,69 @@ fn plain_text(network: &Network, value: f64) -> String {
 
 fn rounded(value: f64) -> u64 {
     value.max(0.0).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network() -> Network {
+        let text = "layer_name = [\"a\"]\nwgt_size = [5]\nact_size = [7]\nwgt_max_abs = [1.0]\n\
+                    act_max_abs = [1.0]\n";
+        Network::from_descriptor(text, None).unwrap()
+    }
+
+    fn look(network: &Network, changed: Option<[u64; 2]>) -> Look {
+        Look {
+            level: 0.05,
+            samples: 60,
+            objective: 80.0,
+            assignment: network.base(),
+            loss: 0.5,
+            changed,
+            is_confirmed: false,
+        }
+    }
+
+    /// Scores such as errors of sentences have no known limits, unlike answers that are right or wrong.
+    #[test]
+    fn a_verdict_by_scores_names_its_assumption() {
+        let network = network();
+        let sentence = |verdict: MarginVerdict, changed: Option<[u64; 2]>| {
+            let confirmation = Confirmation {
+                verdict,
+                margin: 0.01,
+                level: 0.05,
+                held_out: 60,
+                proven_margin: 0.01,
+                needed: None,
+                looks: vec![look(&network, changed)],
+                answer: Some(0),
+                problem: String::new(),
+            };
+            margin_verdict(&network, &confirmation)
+        };
+        let invalid = sentence(MarginVerdict::Invalid, None);
+        assert!(invalid.starts_with("INVALID: more than 1 % of the accuracy is lost"), "{invalid}");
+        assert!(invalid.ends_with(", if no other sample gains more than the best of these could"));
+        let valid = sentence(MarginVerdict::Valid, None);
+        assert!(
+            valid.ends_with(", if no other sample is worse than the worst of these"),
+            "{valid}"
+        );
+        for verdict in [MarginVerdict::Invalid, MarginVerdict::Valid] {
+            assert!(!sentence(verdict, Some([30, 0])).contains(", if "));
+        }
+    }
+
+    /// Samples that were compared are too few; a part that was not held out would be.
+    #[test]
+    fn few_samples_that_were_compared_are_too_few() {
+        let network = network();
+        let few = dyno_number::tune::too_few(0.01, 60);
+        assert!(margin_verdict(&network, &few).contains("60 held-out samples would be too few"));
+        let compared = Confirmation { looks: vec![look(&network, Some([0, 0]))], ..few };
+        let sentence = margin_verdict(&network, &compared);
+        assert!(sentence.contains("60 held-out samples are too few"), "{sentence}");
+    }
 }

@@ -73,10 +73,11 @@ pub struct Confirmation {
     /// Number of held-out samples.
     pub held_out: u64,
     /// Smallest margin that the held-out samples prove for the answer, or that so many samples could
-    /// prove at best if none was looked at. Infinite if there is none.
+    /// prove at best if they are too few. Infinite if there is none. Below the tested margin, it is a
+    /// second statement with this level, besides the verdict.
     pub proven_margin: f64,
     /// Number of held-out samples that would confirm the answer if the shares of changed answers
-    /// stay, or at least needed if none was compared. `None` if the verdict is decided, or if the
+    /// stay, or at least needed if they are too few. `None` if the verdict is decided, or if the
     /// answer loses more than the margin on these samples.
     pub needed: Option<u64>,
     /// The looks in order, the widest configuration first.
