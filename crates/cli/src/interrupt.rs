@@ -42,13 +42,13 @@ static STATE: OnceLock<State> = OnceLock::new();
 /// # Errors
 /// Errors of the operating system.
 pub fn begin() -> std::io::Result<()> {
-    let state = State {
+    let initial = State {
         clock: Clock::start(),
         keeps_results: AtomicBool::new(false),
         interrupt: Interrupt::default(),
         asked_at: AtomicU64::new(0),
     };
-    if STATE.set(state).is_err() {
+    if STATE.set(initial).is_err() {
         return Ok(());
     }
     // A write beyond `ulimit -f` then fails instead of killing the process. Unlike an ignored signal, a
