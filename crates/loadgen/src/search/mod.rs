@@ -499,7 +499,8 @@ impl Search {
             load = load.min(lower);
         }
         if self.rules.unit == Unit::Whole {
-            load = load.floor();
+            // A full run decides, too, between 1 and none.
+            load = load.floor().max(if before.is_none() { 1.0 } else { 0.0 });
             if load < 1.0 {
                 return self.done(End::Unconfirmed, None);
             }

@@ -173,25 +173,28 @@ fn whole_loads_end_at_the_highest_that_passes() {
     }
 }
 
+/// A run with some queries in flight. With `even` of them, exactly the allowed hundredth is over the limit.
+fn run_in_flight(random: &mut Mt19937, even: f64, probe: Probe) -> Observation {
+    let share = (0.01 * (probe.load / even).powi(3)).min(1.0);
+    let seconds = probe.duration as f64 / SECOND as f64;
+    let queries = (50.0 * seconds / BLOCKS as f64).ceil() as u64;
+    let mut block = |_| {
+        let over = (0..queries).filter(|_| random.canonical() < share).count() as u64;
+        Block { queries, over }
+    };
+    let blocks: Vec<Block> = (0..BLOCKS).map(&mut block).collect();
+    let all = Block::sum(&blocks);
+    let passed = all.over as f64 <= 0.01 * all.queries as f64;
+    Observation { blocks: vec![blocks], passed, ..exact(0.0, probe) }
+}
+
 /// With 5 in flight, exactly the allowed share is over the limit, so that no number of short runs decides
 /// between 4 and 5.
 #[test]
 fn full_runs_decide_between_neighbors() {
     for seed in 0..3 {
         let mut random = Mt19937::new(seed);
-        let mut even = |_: &Search, probe: Probe| {
-            let share = (0.01 * (probe.load / 5.0).powi(3)).min(1.0);
-            let seconds = probe.duration as f64 / SECOND as f64;
-            let queries = (50.0 * seconds / BLOCKS as f64).ceil() as u64;
-            let mut block = |_| {
-                let over = (0..queries).filter(|_| random.canonical() < share).count() as u64;
-                Block { queries, over }
-            };
-            let blocks: Vec<Block> = (0..BLOCKS).map(&mut block).collect();
-            let all = Block::sum(&blocks);
-            let passed = all.over as f64 <= 0.01 * all.queries as f64;
-            Observation { blocks: vec![blocks], passed, ..exact(0.0, probe) }
-        };
+        let mut even = |_: &Search, probe: Probe| run_in_flight(&mut random, 5.0, probe);
         let quick = Rules {
             short: 2 * SECOND,
             full: 60 * SECOND,
@@ -203,6 +206,25 @@ fn full_runs_decide_between_neighbors() {
         assert!((3.0..=5.0).contains(&confirmed), "seed {seed}: {confirmed}");
         let runs = search.observations().len();
         assert!(runs < 200, "seed {seed}: {runs} runs");
+    }
+}
+
+/// With 1 in flight, exactly the allowed share is over the limit, so that the estimate may be below 1. No search
+/// denies that a full run passed before it made one.
+#[test]
+fn a_full_run_decides_between_one_and_none() {
+    for seed in 0..6 {
+        let mut random = Mt19937::new(seed);
+        let mut one = |_: &Search, probe: Probe| run_in_flight(&mut random, 1.0, probe);
+        let quick = Rules {
+            short: 2 * SECOND,
+            full: 60 * SECOND,
+            ..rules(latency(0.01, 1), 1.0, Unit::Whole)
+        };
+        let (outcome, search) = play(quick, &mut one);
+        let is_full = |run: &Observation| matches!(run.probe.purpose, Purpose::Confirm { .. });
+        let has_full = search.observations().iter().any(is_full);
+        assert!(has_full || outcome.end != End::Unconfirmed, "seed {seed}: {outcome:?}");
     }
 }
 
