@@ -123,7 +123,8 @@ impl Search {
         }
         let queries = MOST_EVENTS / self.strictest_share();
         let queries = queries.max(peak.queries_that_pass(&self.rules));
-        let enough = queries / load * SECOND as f64;
+        // The queries of a run are in memory.
+        let enough = queries.min(self.rules.most_queries as f64) / load * SECOND as f64;
         let longer = first.saturating_mul(1 << (2 * failed).min(16));
         let most = self.left() / (2 * u64::from(self.rules.full_runs));
         first.max(longer.min(enough as Nanos).min(most))

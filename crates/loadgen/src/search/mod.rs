@@ -485,8 +485,9 @@ impl Search {
     fn confirmation(&self, peak: &Peak, attempt: u32) -> Step {
         let full = self.full_after(attempt - 1, peak, peak.load);
         let mut load = peak.load_that_passes(full, &self.rules);
-        if self.is_wide_at(peak.load) {
-            // Near the capacity, a run above the peak may pass by chance.
+        let is_vague = self.rules.unit == Unit::Rate && !self.is_within(NEARLY, peak);
+        if self.is_wide_at(peak.load) || is_vague {
+            // Near the capacity, or if the peak is hardly known, a run above it may pass by chance.
             load = load.min(peak.low * (-length::RESOLUTION * self.rules.tolerance).exp());
         }
         let before =
@@ -499,7 +500,8 @@ impl Search {
             load = load.min(lower);
         }
         if self.rules.unit == Unit::Whole {
-            load = load.floor();
+            // A full run decides, too, between 1 and none.
+            load = load.floor().max(if before.is_none() { 1.0 } else { 0.0 });
             if load < 1.0 {
                 return self.done(End::Unconfirmed, None);
             }

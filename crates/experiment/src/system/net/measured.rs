@@ -142,10 +142,13 @@ impl Remote {
         if !has_ended && !matches!(kind, Kind::Connect | Kind::Resolve) {
             return None;
         }
+        let before = self.client.statistics();
         let lost = self.client.reach().err()?;
-        // Without requests, no new connection may be needed: only a refused one shows that no server is left.
-        let is_refused = || !self.client.statistics().refused_connects.is_empty();
-        (!has_ended || is_refused()).then_some(lost)
+        // Without requests, no new connection may be needed: only one that was refused since the run began
+        // shows that no server is left.
+        let since = self.client.statistics().since(&before);
+        let is_refused = [seen, &since].iter().any(|counts| !counts.refused_connects.is_empty());
+        (!has_ended || is_refused).then_some(lost)
     }
 
     /// Returns the model that a sample names; `None` if it is that of the system.
