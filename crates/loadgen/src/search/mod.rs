@@ -108,7 +108,7 @@ pub struct Observation {
 pub enum End {
     /// A full run at [`Outcome::confirmed`] is valid and keeps every limit.
     Confirmed,
-    /// The peak is known to within the tolerance, or no further run is made; no confirmation was requested.
+    /// The peak is known to within the tolerance; no confirmation was requested.
     Estimated,
     /// No full run passed.
     Unconfirmed,
@@ -278,7 +278,8 @@ impl Search {
         }
         // Out of time or runs: a full run is still useful if the peak is nearly known, or if both sides are.
         let is_last = self.refinements() >= MOST_REFINEMENTS;
-        let is_shown = is_last && self.unshown_side(peak).is_none();
+        let has_full_runs = self.rules.confirmations > 0;
+        let is_shown = is_last && has_full_runs && self.unshown_side(peak).is_none();
         if !is_certain && !is_shown && !self.is_within(NEARLY, peak) {
             return self.done(if is_last { End::Unclear } else { End::OutOfTime }, None);
         }
@@ -286,7 +287,7 @@ impl Search {
             return self.done(End::Confirmed, confirmed);
         }
         match self.rules.confirmations {
-            0 if is_certain || is_shown => self.done(End::Estimated, None),
+            0 if is_certain => self.done(End::Estimated, None),
             0 => self.done(End::OutOfTime, None),
             most if attempts >= most => self.done(End::Unconfirmed, None),
             _ => self.confirmation(peak, attempts + 1),
