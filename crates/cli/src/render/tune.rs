@@ -1,7 +1,7 @@
 //! Results of a tuning job, for terminals.
 
 use dyno_experiment::tune::{
-    Provenance, ScenarioReport, margin_verdict, metric_text, objective_text, remarks,
+    Provenance, ScenarioReport, evaluated, margin_verdict, metric_text, objective_text, remarks,
 };
 use dyno_number::network::Network;
 use dyno_number::tune::{TuneAnswer, TuneOutcome};
@@ -37,6 +37,7 @@ pub fn summary(
         mix(&mut frame, report);
         frame.rule();
     }
+    frame.line(&evaluated(outcome), 2);
     for line in remarks(network, outcome, provenance) {
         frame.line(&line, 2);
     }

@@ -155,13 +155,8 @@ fn percent(share: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Returns remarks on the result.
-pub fn remarks(
-    network: &Network,
-    outcome: &TuneOutcome,
-    provenance: Option<&Provenance>,
-) -> Vec<String> {
-    let mut lines = Vec::new();
+/// Returns how many configurations were evaluated, as a sentence.
+pub fn evaluated(outcome: &TuneOutcome) -> String {
     let [small, full, _] = outcome.evaluations;
     let recalled = match outcome.recalled {
         0 => String::new(),
@@ -171,9 +166,16 @@ pub fn remarks(
         1 => "1 configuration was".to_owned(),
         count => format!("{count} configurations were"),
     };
-    lines.push(format!(
-        "{evaluated} evaluated: {small} on the small set, {full} on the full one{recalled}"
-    ));
+    format!("{evaluated} evaluated: {small} on the small set, {full} on the full one{recalled}")
+}
+
+/// Returns remarks on the result.
+pub fn remarks(
+    network: &Network,
+    outcome: &TuneOutcome,
+    provenance: Option<&Provenance>,
+) -> Vec<String> {
+    let mut lines = Vec::new();
     if let Some([first, again]) = outcome.noise.filter(|[first, again]| first != again) {
         let difference = (first - again).abs();
         let allowed = first.abs() * network.error_margin;

@@ -6,7 +6,7 @@
 //! v2.1, v3.1 and v4.1, which end with a traceback if a key that they read is missing. Where these
 //! leave a gap, [`Requirement::perhaps`] is the first round of the gap. Before v1.0 LoadGen wrote
 //! logs without keys (`plain`), so a log with keys is from a later load generator. LoadGen writes
-//! `num_errors` since a commit after 5.0.15 (fd021be1), so logs of 5.0 may lack it.
+//! `num_errors` since a commit after 5.0.15 (fd021be1); logs of 5.0.22 have it.
 
 use serde_json::Value;
 
@@ -26,7 +26,6 @@ const V2_0: Version = Version::new(2, 0);
 const V4_0: Version = Version::new(4, 0);
 const V4_1: Version = Version::new(4, 1);
 const V5_0: Version = Version::new(5, 0);
-const V5_1: Version = Version::new(5, 1);
 
 /// A key of the detail log.
 pub(super) struct Key {
@@ -83,6 +82,9 @@ struct Requirement {
     known: Version,
     /// First round in which logs may have the key.
     perhaps: Version,
+    /// Within the release of the round `known`: the first patch whose logs may have the key, and the first
+    /// whose logs are known to have it. Both are 0 if all have it.
+    patches: [u32; 2],
 }
 
 /// Selects runs whose logs have a key.
@@ -149,32 +151,43 @@ impl RunFilter {
 }
 
 impl Requirement {
-    fn in_round(&self, round: Version) -> Option<Certainty> {
+    fn in_round(&self, round: Version, patch: Option<u32>) -> Option<Certainty> {
         if round < V1_0 {
             return (self.known == V1_0).then_some(Certainty::Unknown);
         }
-        let known = (round >= self.known).then_some(Certainty::Known);
+        if round == self.known {
+            let [perhaps, known] = self.patches;
+            return match patch {
+                Some(patch) if patch < perhaps => None,
+                Some(patch) if patch < known => Some(Certainty::Unknown),
+                None if known > 0 => Some(Certainty::Unknown),
+                _ => Some(Certainty::Known),
+            };
+        }
+        let known = (round > self.known).then_some(Certainty::Known);
         known.or((round >= self.perhaps).then_some(Certainty::Unknown))
     }
 }
 
-/// Returns the keys that the log of a run has in a round, with their certainty.
+/// Returns the keys that the log of a run has in a round, with their certainty. `patch` is the third
+/// number of the release of LoadGen, if the log states it.
 pub fn required_keys(
     round: Version,
+    patch: Option<u32>,
     run: RunKind,
 ) -> impl Iterator<Item = (&'static str, Certainty)> {
     KEYS.iter().filter_map(move |key| {
         let requirements = key.requirements.iter().filter(|one| one.runs.has(run));
-        Some((key.name, requirements.filter_map(|one| one.in_round(round)).max()?))
+        Some((key.name, requirements.filter_map(|one| one.in_round(round, patch)).max()?))
     })
 }
 
 const fn required(runs: RunFilter, known: Version) -> Requirement {
-    Requirement { runs, known, perhaps: known }
+    Requirement { runs, known, perhaps: known, patches: [0; 2] }
 }
 
 const fn perhaps(runs: RunFilter, perhaps: Version, known: Version) -> Requirement {
-    Requirement { runs, known, perhaps }
+    Requirement { runs, known, perhaps, patches: [0; 2] }
 }
 
 /// A key that checks read where it exists but do not require.
@@ -228,7 +241,7 @@ pub(super) const KEYS: [Key; 127] = [
     Key { name: "generated_samples_per_query", value_type: Whole, requirements: &[required(Any, V1_0)] },
     Key { name: "loadgen_version", value_type: Text, requirements: &[required(Any, V1_0)] },
     optional("mean_output_tokens", Number),
-    Key { name: "num_errors", value_type: Whole, requirements: &[required(Performance, V5_1)] },
+    Key { name: "num_errors", value_type: Whole, requirements: &[Requirement { patches: [16, 22], ..required(Performance, V5_0) }] },
     optional("num_warnings", Whole),
     Key { name: "power_begin", value_type: Time, requirements: &[required(Any, V1_0)] },
     Key { name: "power_end", value_type: Time, requirements: &[required(Any, V1_0)] },
@@ -410,7 +423,9 @@ mod tests {
     fn keys_are_asked_for_from_the_round_that_writes_them() {
         let server = RunKind::Performance { played: Some(RuleScenario::Server), has_tokens: false };
         let certainty_of = |round: Version, run: RunKind, key: &str| {
-            required_keys(round, run).find(|(name, _)| *name == key).map(|(_, certainty)| certainty)
+            required_keys(round, None, run)
+                .find(|(name, _)| *name == key)
+                .map(|(_, certainty)| certainty)
         };
         for (key, round, certainty) in [
             ("result_validity", Version::new(0, 7), Some(Certainty::Unknown)),
@@ -423,16 +438,23 @@ mod tests {
             ("effective_sample_concatenate_permutation", V4_0, None),
             ("effective_sample_concatenate_permutation", V4_1, Some(Certainty::Unknown)),
             ("effective_sample_concatenate_permutation", V5_0, Some(Certainty::Known)),
-            ("num_errors", V5_0, None),
-            ("num_errors", V5_1, Some(Certainty::Known)),
+            ("num_errors", V4_1, None),
+            ("num_errors", V5_0, Some(Certainty::Unknown)),
+            ("num_errors", Version::new(5, 1), Some(Certainty::Known)),
         ] {
             assert_eq!(certainty_of(round, server, key), certainty, "{key} {round}");
         }
         assert_eq!(certainty_of(V1_0, RunKind::Accuracy, "power_end"), Some(Certainty::Known));
         assert_eq!(certainty_of(V5_0, RunKind::Accuracy, "result_validity"), None);
         let known =
-            |round| required_keys(round, server).filter(|(_, one)| *one == Certainty::Known);
-        let counts = [V1_0, V2_0, V4_0, V4_1, V5_0, V5_1].map(|round| known(round).count());
+            |round| required_keys(round, None, server).filter(|(_, one)| *one == Certainty::Known);
+        let counts =
+            [V1_0, V2_0, V4_0, V4_1, V5_0, Version::new(5, 1)].map(|round| known(round).count());
         assert!(counts.is_sorted(), "{counts:?}");
+        let errors = |patch: u32| {
+            required_keys(V5_0, Some(patch), server).find(|(name, _)| *name == "num_errors")
+        };
+        let certainties = [15, 16, 22].map(|patch| errors(patch).map(|(_, certainty)| certainty));
+        assert_eq!(certainties, [None, Some(Certainty::Unknown), Some(Certainty::Known)]);
     }
 }

@@ -13,6 +13,16 @@ pub fn version_of(log: &DetailLog, round: Version) -> Version {
     stated.map_or(round, |version| version.min(round))
 }
 
+/// Returns the third number of the release that [`version_of`] returns, if it is known.
+pub fn patch_of(log: &DetailLog, round: Version) -> Option<u32> {
+    let text = log.text("loadgen_version")?;
+    // A later release wrote all that each release of the round wrote.
+    if parse(text)? > round {
+        return Some(u32::MAX);
+    }
+    text.split_whitespace().next()?.split('.').nth(2)?.parse().ok()
+}
+
 /// Whether a run was simulated: Dyno in virtual time begins in 1970. Both are values of the detail
 /// log, the version of LoadGen and `power_begin`.
 pub fn is_simulated(version: Option<&str>, begin: Option<&str>) -> bool {

@@ -48,8 +48,9 @@ pub(super) fn check(
         issues.add_expected(check, at, format!("`{key}` is {found}"), value_type.name());
     }
     let version = loadgen::version_of(log, round.version);
+    let patch = loadgen::patch_of(log, round.version);
     let missing = |wanted: Certainty| {
-        let keys = required_keys(version, run).filter(|(_, certainty)| *certainty == wanted);
+        let keys = required_keys(version, patch, run).filter(|(_, certainty)| *certainty == wanted);
         let missing = keys.filter(|(key, _)| log.value(key).is_none());
         missing.map(|(key, _)| format!("`{key}`")).collect::<Vec<_>>().join(", ")
     };

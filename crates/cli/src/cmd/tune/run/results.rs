@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use dyno_experiment::Failure;
-use dyno_experiment::tune::{Provenance, ScenarioReport, best_file, document, remarks};
+use dyno_experiment::tune::{Provenance, ScenarioReport, best_file, document, evaluated, remarks};
 use dyno_number::tune::{MarginVerdict, Progress, Speedup, Stop, TuneEnd, TuneOutcome};
 use dyno_number::{Network, Objective};
 use dyno_results::write::{pretty, replace};
@@ -32,8 +32,10 @@ impl Run {
         report: &TuneReport<'_>,
     ) -> Result<Exit, Failure> {
         let TuneReport { network, about, warnings, outcome, provenance, scenario } = *report;
-        let remarks = [warnings, &remarks(network, outcome, provenance)[..]].concat();
-        let document = document(network, about, &remarks, outcome, provenance, scenario);
+        let remarks = remarks(network, outcome, provenance);
+        let all = [warnings, &remarks[..]].concat();
+        let document = document(network, about, &all, outcome, provenance, scenario);
+        let remarks = [warnings, &[evaluated(outcome)], &remarks[..]].concat();
         let page = crate::pages::html_of_tuning(&crate::pages::Tuning {
             network,
             outcome,
