@@ -213,10 +213,8 @@ fn outcomes_of_other_samples_are_rejected() {
     let of = |text: &str| SampleOutcomes::Right(text.into());
     let metric = Metric::default();
     assert!(PairedSamples::new(&of("110"), &of("11"), 0..2, &metric).is_err());
-    assert!(
-        PairedSamples::new(&of("110"), &SampleOutcomes::Scores(vec![1.0; 3]), 0..3, &metric)
-            .is_err()
-    );
+    let two = SampleOutcomes::Scores(vec![1.0; 2]);
+    assert!(PairedSamples::new(&of("110"), &two, 0..3, &metric).is_err());
     let nan = SampleOutcomes::Scores(vec![f64::NAN]);
     assert!(PairedSamples::new(&nan, &nan, 0..1, &metric).is_err());
     let found = PairedSamples::new(&of("1101"), &of("1011"), 1..4, &metric).unwrap();

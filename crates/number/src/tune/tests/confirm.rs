@@ -186,9 +186,12 @@ fn what_is_proven_counts_each_look() {
     let count = found.looks.len();
     assert_eq!((found.verdict, found.answer), (MarginVerdict::Valid, Some(count - 1)));
     assert!(count > 2, "{count}");
+    // Without a broken sample, the exact limit of their share has a closed form. The score test states a
+    // slightly larger one.
     let own = 0.025 / (count - 1) as f64;
-    let expected = 1.0 - own.powf(1.0 / 400.0);
-    assert!((found.proven_margin / expected - 1.0).abs() < 0.05, "{}", found.proven_margin);
+    let exact = 1.0 - own.powf(1.0 / 400.0);
+    let of_exact = found.proven_margin / exact;
+    assert!((1.0..1.3).contains(&of_exact), "{} is {of_exact} of {exact}", found.proven_margin);
 }
 
 /// A program that gives held-out samples the results of the search has read the same samples.
