@@ -3,6 +3,9 @@
 use std::alloc::System;
 
 use dyno_kernels::{Isa, Precision, Tanh, Team};
+use dyno_rnn::machine::Machine;
+use dyno_rnn::network::{Feed, NetworkEngine, Setup};
+use dyno_rnn::served::{ServedModel, Sizes};
 use dyno_rnn::{Cell, Choice, Directions, Layer, Sequence, Weights};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
@@ -45,6 +48,11 @@ fn calls_allocate_nothing() {
     let counted = least(|| drop(Box::new([0_u8; 100])));
     assert!(counted > 0, "what is allocated is counted");
     let mut team = Team::with_workers(2);
+    check_sequences(&mut team);
+    check_networks(&mut team);
+}
+
+fn check_sequences(team: &mut Team) {
     let (input, mut output) =
         (vec![0.5; STEPS * BATCH * INPUTS], vec![0.0; STEPS * BATCH * 2 * UNITS]);
     for cell in [Cell::Lstm, Cell::Gru] {
@@ -59,15 +67,41 @@ fn calls_allocate_nothing() {
                         .expect("a plan that holds");
                     let found = least(|| {
                         for _ in 0..10 {
-                            sequence.run(&mut team, &input, output).expect("sizes that fit");
-                            sequence.run_on(&mut team, &input, output).expect("sizes that fit");
-                            let ragged =
-                                sequence.run_lengths(&mut team, &input, output, &[9, 2, 5]);
+                            sequence.run(team, &input, output).expect("sizes that fit");
+                            sequence.run_on(team, &input, output).expect("sizes that fit");
+                            let ragged = sequence.run_lengths(team, &input, output, &[9, 2, 5]);
                             ragged.expect("lengths that fit");
                         }
                     });
                     assert_eq!(found, 0, "{cell:?} {directions:?} {choice:?}");
                 }
+            }
+        }
+    }
+}
+
+/// Includes rows that end before others.
+fn check_networks(team: &mut Team) {
+    let sizes =
+        Sizes { vocabulary: 30, embedding: 18, units: 20, query: 5, steps: 9, documents: 3 };
+    for model in ServedModel::ALL {
+        let (network, _) = model.network(&sizes).expect("no size is 0");
+        let words = model.words(&sizes, 1);
+        let full = model.feeds(&words);
+        let lengths: [&[usize]; 2] = match model {
+            ServedModel::TextSimilarity => [&[3, 9, 1, 6], &[]],
+            ServedModel::Reader => [&[4], &[9, 2, 7]],
+            ServedModel::Bidaf => [&[9, 5, 8], &[5, 1, 3]],
+        };
+        let ragged: Vec<_> =
+            words.iter().zip(lengths).map(|(ids, lengths)| Feed::Ids { ids, lengths }).collect();
+        for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
+            let isa = Isa::best();
+            let setup = Setup::new(precision, isa, Machine::detect(isa));
+            let mut engine = NetworkEngine::new(&network, &setup, team).expect("plans that hold");
+            for feeds in [&ragged, &full, &ragged] {
+                let found = least(|| engine.run(team, feeds).expect("words of the vocabulary"));
+                assert_eq!(found, 0, "{model:?} {precision:?}");
             }
         }
     }

@@ -1,16 +1,10 @@
 //! The served models with small sizes, which have the same programs as with the paper's sizes.
 
-use std::alloc::System;
-
 use dyno_rnn::network::{Feed, NetworkEngine, oracle};
 use dyno_rnn::served::{ServedModel, Sizes};
 use dyno_rnn::{Isa, Precision, Team};
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 
 use super::{check, setup};
-
-#[global_allocator]
-static ALLOCATED: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
 const SMALL: Sizes =
     Sizes { vocabulary: 30, embedding: 18, units: 20, query: 5, steps: 9, documents: 3 };
@@ -111,31 +105,4 @@ fn weights_are_drawn_as_documented() {
     let first = feeds[0][0] as usize * SMALL.embedding;
     assert_eq!(first, 108, "where the first word's vector begins");
     assert_eq!(made.tensor(vectors)[0], -0.8295406103134155);
-}
-
-/// Includes rows with lengths that no call had before.
-#[test]
-fn calls_allocate_nothing() {
-    let mut team = Team::with_workers(2);
-    let mut allocated = Vec::with_capacity(100);
-    for model in ServedModel::ALL {
-        let (network, _) = model.network(&SMALL).expect("no size is 0");
-        let words = model.words(&SMALL, 1);
-        let (full, ragged) = (model.feeds(&words), ragged(model, &words));
-        for precision in [Precision::F32, Precision::Bf16, Precision::Int8] {
-            let setup = setup(precision, Isa::best());
-            let mut engine =
-                NetworkEngine::new(&network, &setup, &mut team).expect("plans that hold");
-            for feeds in [&ragged, &full, &ragged] {
-                // Other tests run concurrently, but one of several tries is undisturbed.
-                let tries = (0..100).map(|_| {
-                    let region = Region::new(ALLOCATED);
-                    engine.run(&mut team, feeds).expect("words of the vocabulary");
-                    region.change().allocations
-                });
-                allocated.push(tries.min());
-            }
-        }
-    }
-    assert_eq!(allocated, vec![Some(0); 27]);
 }
