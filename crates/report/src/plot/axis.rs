@@ -17,21 +17,23 @@ pub enum Scale {
     Nines,
 }
 
-/// Text format of values. The script of the page knows the formats by their names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// Duration in ns, shown with a fitting unit.
-    Time,
-    /// Time since the start, in ns.
-    Elapsed,
-    /// A whole number.
-    Count,
-    /// A number per second.
-    Rate,
-    /// 0.99 as `99 %`.
-    Share,
-    /// 0.99 as `p99`.
-    Percentile,
+dyno_loadgen::named_enum! {
+    /// Text format of values. The script of the page knows the formats by their names.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Format {
+        /// Duration in ns, shown with a fitting unit.
+        Time = "time",
+        /// Time since the start, in ns.
+        Elapsed = "elapsed",
+        /// A whole number.
+        Count = "count",
+        /// A number per second.
+        Rate = "rate",
+        /// 0.99 as `99 %`.
+        Share = "share",
+        /// 0.99 as `p99`.
+        Percentile = "percentile",
+    }
 }
 
 /// Axis of a chart.
@@ -281,18 +283,6 @@ impl Format {
             Self::Rate => units::rate(value),
             Self::Share => words::share(value),
             Self::Percentile => units::percentile_or_extreme(value),
-        }
-    }
-
-    /// Returns its name for the script.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Time => "time",
-            Self::Elapsed => "elapsed",
-            Self::Count => "count",
-            Self::Rate => "rate",
-            Self::Share => "share",
-            Self::Percentile => "percentile",
         }
     }
 }
