@@ -1,8 +1,7 @@
 //! Enums whose variants have names.
 
 /// Declares an enum without payloads. Each variant is followed by its name in files, flags and
-/// messages.
-/// The enum gets a constant `ALL` and a method `name`.
+/// messages. The enum gets a constant `ALL` and a method `name`.
 ///
 /// ```
 /// dyno_loadgen::named_enum! {
