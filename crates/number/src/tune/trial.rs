@@ -82,19 +82,19 @@ pub struct Evaluation {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_failed: bool,
     /// Results of the samples in the order of the set, for the confirmation set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub outcomes: Option<SampleOutcomes>,
     /// Number of samples in the set, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
     /// Measured latency of the configuration, in ns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<f64>,
     /// Duration of the evaluation, in seconds.
     #[serde(default)]
     pub seconds: f64,
     /// Remark of the evaluator.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
