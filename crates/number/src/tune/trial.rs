@@ -9,30 +9,17 @@ use crate::assignment::Assignment;
 use crate::confirm::SampleOutcomes;
 use crate::format::Format;
 
-/// A set of samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Subset {
-    /// A part of the samples, for the first pass (SPEC A22).
-    Small,
-    /// All samples by which formats are chosen.
-    Full,
-    /// Samples that do not influence the choice: the validation set of closed mode.
-    Confirmation,
-}
-
-impl Subset {
-    /// All sets, in the order in which they are used.
-    pub const ALL: [Self; 3] = [Self::Small, Self::Full, Self::Confirmation];
-
-    /// Returns the name for display and files.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Small => "small",
-            Self::Full => "full",
-            Self::Confirmation => "confirmation",
-        }
+dyno_loadgen::named_enum! {
+    /// A set of samples.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Subset {
+        /// A part of the samples, for the first pass (SPEC A22).
+        Small = "small",
+        /// All samples by which formats are chosen.
+        Full = "full",
+        /// Samples that do not influence the choice: the validation set of closed mode.
+        Confirmation = "confirmation",
     }
 }
 

@@ -4,17 +4,19 @@ use dyno_results::units;
 
 use crate::words;
 
-/// Mapping of values to positions on an axis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scale {
-    /// Linear.
-    Linear,
-    /// Logarithmic.
-    Log,
-    /// Logarithmic, with 0 at the beginning and a gap between 0 and the smallest value above 0.
-    LogWithZero,
-    /// Shares from 0 to 1 by the number of nines, with equal distances per nine; 1 is at the end.
-    Nines,
+dyno_loadgen::named_enum! {
+    /// Mapping of values to positions on an axis.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Scale {
+        /// Linear.
+        Linear = "linear",
+        /// Logarithmic.
+        Log = "log",
+        /// Logarithmic, with 0 at the beginning and a gap between 0 and the smallest value above 0.
+        LogWithZero = "log0",
+        /// Shares from 0 to 1 by the number of nines, with equal distances per nine; 1 is at the end.
+        Nines = "nines",
+    }
 }
 
 dyno_loadgen::named_enum! {
@@ -283,18 +285,6 @@ impl Format {
             Self::Rate => units::rate(value),
             Self::Share => words::share(value),
             Self::Percentile => units::percentile_or_extreme(value),
-        }
-    }
-}
-
-impl Scale {
-    /// Returns its name for the script.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Linear => "linear",
-            Self::Log => "log",
-            Self::LogWithZero => "log0",
-            Self::Nines => "nines",
         }
     }
 }
