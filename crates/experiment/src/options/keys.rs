@@ -354,7 +354,7 @@ fn mode(text: &str) -> Result<Mode, String> {
 }
 
 fn keep(text: &str) -> Result<Keep, String> {
-    let named = [Keep::Thinned, Keep::All, Keep::Nothing].into_iter().find(|k| k.name() == text);
+    let named = Keep::ALL.into_iter().find(|k| k.name() == text);
     named.ok_or_else(|| format!("expected thinned, all or none, found `{text}`"))
 }
 
