@@ -32,10 +32,10 @@ dyno_loadgen::named_enum! {
 }
 
 impl Datatype {
-    /// The type of this name.
+    /// Returns the type with this name.
     ///
     /// # Errors
-    /// The name, and those that there are.
+    /// No type has this name; the message lists the known names.
     pub fn named(name: &str) -> Result<Self, Trouble> {
         Self::ALL.iter().copied().find(|datatype| datatype.name() == name).ok_or_else(|| {
             let known: Vec<&str> = Self::ALL.iter().map(|datatype| datatype.name()).collect();
@@ -98,10 +98,10 @@ impl fmt::Display for Datatype {
 }
 
 impl Tensor {
-    /// A tensor of elements that are little-endian bytes already.
+    /// Returns a tensor of elements that are already little-endian bytes.
     ///
     /// # Errors
-    /// Bytes that are not the elements of the shape.
+    /// The bytes are not the elements of the shape.
     pub fn new(
         name: impl Into<String>,
         datatype: Datatype,
