@@ -20,6 +20,64 @@ pub trait Failure: Sized {
     fn told(self) -> (Self::Code, Cow<'static, str>);
 }
 
+/// Defines the error type of a library, and functions that run its calls: `result` returns the result
+/// code, `caught` the value or a substitute. Arguments: the type of the codes, the name of the library
+/// in messages, and four codes.
+#[macro_export]
+macro_rules! error_type {
+    ($code:ident, $library:literal, {
+        ok: $ok:expr, pointer: $pointer:expr, text: $text:expr, internal: $internal:expr $(,)?
+    }) => {
+        /// Error of a call.
+        #[derive(Debug)]
+        pub struct Error {
+            pub code: $code,
+            /// What is wrong, where, and what to do.
+            pub text: ::std::borrow::Cow<'static, str>,
+        }
+
+        impl Error {
+            pub fn new(code: $code, text: impl Into<::std::borrow::Cow<'static, str>>) -> Self {
+                Self { code, text: text.into() }
+            }
+        }
+
+        impl $crate::Failure for Error {
+            type Code = $code;
+            const OK: $code = $ok;
+
+            fn defect(panic: &str) -> Self {
+                let advice = "please report this with the calls before it";
+                Self::new($internal, format!("{} panicked: {panic}; {advice}", $library))
+            }
+
+            fn told(self) -> ($code, ::std::borrow::Cow<'static, str>) {
+                (self.code, self.text)
+            }
+        }
+
+        impl From<$crate::Bad> for Error {
+            fn from(bad: $crate::Bad) -> Self {
+                match bad {
+                    $crate::Bad::Pointer(text) => Self::new($pointer, text),
+                    $crate::Bad::Text(text) => Self::new($text, text),
+                }
+            }
+        }
+
+        /// Runs `call`, stores its error and returns its result code.
+        #[inline]
+        pub fn result(call: impl FnOnce() -> Result<(), Error>) -> $code {
+            $crate::result(call)
+        }
+
+        /// Returns the value of `call`; after an error, stores it and returns `otherwise`.
+        pub fn caught<T>(otherwise: T, call: impl FnOnce() -> Result<T, Error>) -> T {
+            $crate::caught(otherwise, call)
+        }
+    };
+}
+
 thread_local! {
     static LAST: RefCell<CString> = RefCell::default();
 }

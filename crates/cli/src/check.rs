@@ -199,8 +199,8 @@ fn remedy(cause: &Cause) -> String {
     let check = catalogue::ALL.iter().find(|check| check.id == cause.check);
     let mend = check.map_or("", |check| check.mend);
     match cause.check {
-        "tree.root_files" => format!("{mend}, or pass --{}", Skip::RootFiles.flag()),
-        "submitter.calibration" => format!("{mend}, or pass --{}", Skip::Calibration.flag()),
+        "tree.root_files" => format!("{mend}, or pass --{}", Skip::RootFiles.name()),
+        "submitter.calibration" => format!("{mend}, or pass --{}", Skip::Calibration.name()),
         _ => mend.to_owned(),
     }
 }

@@ -1,9 +1,7 @@
 //! Result codes, and the last error text of each thread.
 
-use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int};
 
-use dyno_c_border::{Bad, Failure};
 use dyno_loadgen::settings::SetError;
 
 /// Result code of a function. The numbers never change; later versions may add
@@ -68,44 +66,12 @@ const ALL: [(dyno_result, &CStr); 14] = [
     (DYNO_ERROR_INTERNAL, c"a defect of the load generator"),
 ];
 
-/// Error of a call.
-#[derive(Debug)]
-pub struct Error {
-    pub code: dyno_result,
-    /// What was wrong, where, and what to do.
-    pub text: Cow<'static, str>,
-}
-
-impl Error {
-    pub fn new(code: dyno_result, text: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, text: text.into() }
-    }
-}
-
-impl Failure for Error {
-    type Code = dyno_result;
-    const OK: dyno_result = DYNO_OK;
-
-    fn defect(panic: &str) -> Self {
-        let text = format!(
-            "the load generator panicked: {panic}; please report this with the calls before it"
-        );
-        Self::new(DYNO_ERROR_INTERNAL, text)
-    }
-
-    fn told(self) -> (dyno_result, Cow<'static, str>) {
-        (self.code, self.text)
-    }
-}
-
-impl From<Bad> for Error {
-    fn from(bad: Bad) -> Self {
-        match bad {
-            Bad::Pointer(text) => Self::new(DYNO_ERROR_POINTER, text),
-            Bad::Text(text) => Self::new(DYNO_ERROR_TEXT, text),
-        }
-    }
-}
+dyno_c_border::error_type!(dyno_result, "the load generator", {
+    ok: DYNO_OK,
+    pointer: DYNO_ERROR_POINTER,
+    text: DYNO_ERROR_TEXT,
+    internal: DYNO_ERROR_INTERNAL,
+});
 
 impl From<SetError> for Error {
     fn from(error: SetError) -> Self {
@@ -115,17 +81,6 @@ impl From<SetError> for Error {
         };
         Self::new(code, error.to_string())
     }
-}
-
-/// Runs `call`, stores its error and returns its result code.
-#[inline]
-pub fn result(call: impl FnOnce() -> Result<(), Error>) -> dyno_result {
-    dyno_c_border::result(call)
-}
-
-/// Runs `call` and returns its value, or `otherwise` after an error.
-pub fn caught<T>(otherwise: T, call: impl FnOnce() -> Result<T, Error>) -> T {
-    dyno_c_border::caught(otherwise, call)
 }
 
 /// Returns the text of the calling thread's last error: what was wrong, where,

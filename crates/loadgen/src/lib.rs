@@ -84,6 +84,7 @@ pub mod early_stopping;
 pub mod log;
 pub mod message;
 pub mod metrics;
+mod named_enum;
 pub mod peak;
 pub mod plan;
 mod printf;

@@ -22,65 +22,37 @@ pub enum Outcome {
     Failed(Failure),
 }
 
-/// Why a system could not answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Failure {
-    /// The system refused it (full queue, rejected request).
-    Rejected,
-    /// The system took too long by its own clock.
-    TimedOut,
-    /// The connection to the system was lost.
-    Disconnected,
-    /// The system reported an error.
-    Internal,
-    /// The answer held no output.
-    Empty,
-    /// The answer was truncated.
-    Cut,
-    /// The system gave up on the answer.
-    Aborted,
-    /// A filter of the system withheld the answer or a part of it.
-    Filtered,
-    /// The answer has fewer tokens than the request demanded.
-    Short,
-    /// The client gave the request up on purpose, as its load asks. Such a query is
-    /// [excluded](Record::exclude) from a record, so that it is neither a success nor a failure.
-    Cancelled,
+crate::named_enum! {
+    /// Why a system could not answer. Positions are codes in files and in the worker protocol: append
+    /// only.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    pub enum Failure {
+        /// The system refused it (full queue, rejected request).
+        Rejected = "rejected",
+        /// The system took too long by its own clock.
+        TimedOut = "timed_out",
+        /// The connection to the system was lost.
+        Disconnected = "disconnected",
+        /// The system reported an error.
+        Internal = "internal",
+        /// The answer held no output.
+        Empty = "empty",
+        /// The answer was truncated.
+        Cut = "cut",
+        /// The system gave up on the answer.
+        Aborted = "aborted",
+        /// A filter of the system withheld the answer or a part of it.
+        Filtered = "filtered",
+        /// The answer has fewer tokens than the request demanded.
+        Short = "short",
+        /// The client gave the request up on purpose, as its load asks. Such a query is
+        /// [excluded](Record::exclude) from a record, so that it is neither a success nor a failure.
+        Cancelled = "cancelled",
+    }
 }
 
 impl Failure {
-    /// All failures. Their positions are codes in files and in the worker protocol: append only.
-    pub const ALL: [Self; 10] = [
-        Self::Rejected,
-        Self::TimedOut,
-        Self::Disconnected,
-        Self::Internal,
-        Self::Empty,
-        Self::Cut,
-        Self::Aborted,
-        Self::Filtered,
-        Self::Short,
-        Self::Cancelled,
-    ];
-
-    /// Returns the name in files and exports, such as `timed_out`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rejected => "rejected",
-            Self::TimedOut => "timed_out",
-            Self::Disconnected => "disconnected",
-            Self::Internal => "internal",
-            Self::Empty => "empty",
-            Self::Cut => "cut",
-            Self::Aborted => "aborted",
-            Self::Filtered => "filtered",
-            Self::Short => "short",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
     /// Returns the position in [`ALL`](Self::ALL).
     #[must_use]
     pub fn position(self) -> usize {

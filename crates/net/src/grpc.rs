@@ -26,80 +26,37 @@ pub const PREFIX: usize = 5;
 /// Maximum length of a message; longer ones are refused before they are received.
 pub const MAX_MESSAGE: usize = 256 << 20;
 
-/// A status code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names are the specification's")]
-pub enum Code {
-    Ok = 0,
-    Cancelled = 1,
-    Unknown = 2,
-    InvalidArgument = 3,
-    DeadlineExceeded = 4,
-    NotFound = 5,
-    AlreadyExists = 6,
-    PermissionDenied = 7,
-    ResourceExhausted = 8,
-    FailedPrecondition = 9,
-    Aborted = 10,
-    OutOfRange = 11,
-    Unimplemented = 12,
-    Internal = 13,
-    Unavailable = 14,
-    DataLoss = 15,
-    Unauthenticated = 16,
+dyno_loadgen::named_enum! {
+    /// A status code. Each is at the position of its number in [`ALL`](Self::ALL).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    #[expect(missing_docs, reason = "the names are the specification's")]
+    pub enum Code {
+        Ok = "OK",
+        Cancelled = "CANCELLED",
+        Unknown = "UNKNOWN",
+        InvalidArgument = "INVALID_ARGUMENT",
+        DeadlineExceeded = "DEADLINE_EXCEEDED",
+        NotFound = "NOT_FOUND",
+        AlreadyExists = "ALREADY_EXISTS",
+        PermissionDenied = "PERMISSION_DENIED",
+        ResourceExhausted = "RESOURCE_EXHAUSTED",
+        FailedPrecondition = "FAILED_PRECONDITION",
+        Aborted = "ABORTED",
+        OutOfRange = "OUT_OF_RANGE",
+        Unimplemented = "UNIMPLEMENTED",
+        Internal = "INTERNAL",
+        Unavailable = "UNAVAILABLE",
+        DataLoss = "DATA_LOSS",
+        Unauthenticated = "UNAUTHENTICATED",
+    }
 }
 
 impl Code {
-    /// All codes; each is at the position of its number.
-    pub const ALL: &[Self] = &[
-        Self::Ok,
-        Self::Cancelled,
-        Self::Unknown,
-        Self::InvalidArgument,
-        Self::DeadlineExceeded,
-        Self::NotFound,
-        Self::AlreadyExists,
-        Self::PermissionDenied,
-        Self::ResourceExhausted,
-        Self::FailedPrecondition,
-        Self::Aborted,
-        Self::OutOfRange,
-        Self::Unimplemented,
-        Self::Internal,
-        Self::Unavailable,
-        Self::DataLoss,
-        Self::Unauthenticated,
-    ];
-
     /// Returns the code of a number in a header field; [`Code::Unknown`] for any other text.
     #[must_use]
     pub fn parse(digits: &[u8]) -> Self {
         let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
         number.and_then(|number: usize| Self::ALL.get(number)).copied().unwrap_or(Self::Unknown)
-    }
-
-    /// Returns the name in the specification.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "OK",
-            Self::Cancelled => "CANCELLED",
-            Self::Unknown => "UNKNOWN",
-            Self::InvalidArgument => "INVALID_ARGUMENT",
-            Self::DeadlineExceeded => "DEADLINE_EXCEEDED",
-            Self::NotFound => "NOT_FOUND",
-            Self::AlreadyExists => "ALREADY_EXISTS",
-            Self::PermissionDenied => "PERMISSION_DENIED",
-            Self::ResourceExhausted => "RESOURCE_EXHAUSTED",
-            Self::FailedPrecondition => "FAILED_PRECONDITION",
-            Self::Aborted => "ABORTED",
-            Self::OutOfRange => "OUT_OF_RANGE",
-            Self::Unimplemented => "UNIMPLEMENTED",
-            Self::Internal => "INTERNAL",
-            Self::Unavailable => "UNAVAILABLE",
-            Self::DataLoss => "DATA_LOSS",
-            Self::Unauthenticated => "UNAUTHENTICATED",
-        }
     }
 
     /// Returns the kind of trouble of this code; `None` for success.

@@ -23,54 +23,31 @@ use crate::trouble::{Kind, Trouble};
 
 pub use flags::{Flag, Flags};
 
-/// Class of an answer. Only a whole answer is a success, unless a setting accepts its class.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
-)]
-pub enum Class {
-    /// Every choice holds output and is finished.
-    #[default]
-    Whole,
-    /// There is no output, or a choice without output.
-    Empty,
-    /// The answer ended before every choice was finished.
-    Cut,
-    /// The server gave up on it: a finish reason such as `abort` or `error`.
-    Aborted,
-    /// A filter stopped it: a finish reason such as `content_filter`.
-    Filtered,
-    /// The server reports an error within the answer.
-    InBand,
-    /// It has fewer tokens than the request demanded.
-    Short,
+dyno_loadgen::named_enum! {
+    /// Class of an answer. Only a whole answer is a success, unless a setting accepts its class.
+    #[derive(
+        Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+    )]
+    pub enum Class {
+        /// Every choice holds output and is finished.
+        #[default]
+        Whole = "whole",
+        /// There is no output, or a choice without output.
+        Empty = "empty",
+        /// The answer ended before every choice was finished.
+        Cut = "cut",
+        /// The server gave up on it: a finish reason such as `abort` or `error`.
+        Aborted = "aborted",
+        /// A filter stopped it: a finish reason such as `content_filter`.
+        Filtered = "filtered",
+        /// The server reports an error within the answer.
+        InBand = "error",
+        /// It has fewer tokens than the request demanded.
+        Short = "short",
+    }
 }
 
 impl Class {
-    /// All classes.
-    pub const ALL: [Self; 7] = [
-        Self::Whole,
-        Self::Empty,
-        Self::Cut,
-        Self::Aborted,
-        Self::Filtered,
-        Self::InBand,
-        Self::Short,
-    ];
-
-    /// Returns the name in settings and files.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Whole => "whole",
-            Self::Empty => "empty",
-            Self::Cut => "cut",
-            Self::Aborted => "aborted",
-            Self::Filtered => "filtered",
-            Self::InBand => "error",
-            Self::Short => "short",
-        }
-    }
-
     /// Returns the kind of trouble of an answer of this class; `None` for a whole one.
     #[must_use]
     pub fn trouble(self) -> Option<Kind> {
@@ -173,92 +150,88 @@ impl Finish {
     }
 }
 
-/// Counts of an answer that cannot all be right.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Contradiction {
-    /// Usage counts no output tokens, and there is output.
-    NoTokens,
-    /// Usage counts more output tokens than the output has bytes: those of one answer, or of a run.
-    MoreTokensThanBytes,
-    /// Usage counts fewer output tokens than parts with output.
-    FewerTokensThanParts,
-    /// The count of output tokens goes down from one part to the next.
-    Decreasing,
-    /// Usage counts more reasoning tokens than output tokens.
-    ReasoningExceedsOutput,
-    /// Usage counts more cached tokens than input tokens.
-    CachedExceedsInput,
-    /// Input and output do not sum to the total.
-    TotalDiffers,
+dyno_loadgen::named_enum! {
+    /// Counts of an answer that cannot all be right.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Contradiction {
+        /// Usage counts no output tokens, and there is output.
+        NoTokens = "no_tokens",
+        /// Usage counts more output tokens than the output has bytes: those of one answer, or of a run.
+        MoreTokensThanBytes = "more_tokens_than_bytes",
+        /// Usage counts fewer output tokens than parts with output.
+        FewerTokensThanParts = "fewer_tokens_than_parts",
+        /// The count of output tokens goes down from one part to the next.
+        Decreasing = "decreasing",
+        /// Usage counts more reasoning tokens than output tokens.
+        ReasoningExceedsOutput = "reasoning_exceeds_output",
+        /// Usage counts more cached tokens than input tokens.
+        CachedExceedsInput = "cached_exceeds_input",
+        /// Input and output do not sum to the total.
+        TotalDiffers = "total_differs",
+    }
 }
 
-/// A peculiarity of a server that changes no figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Oddity {
-    /// A member of usage is missing or null.
-    PartialUsage,
-    /// A count is written as a number with a fraction or an exponent.
-    FloatCount,
-    /// A count is written as a string.
-    TextCount,
-    /// A member of usage is not a count: negative, fractional, too large, or of another type.
-    NoCount,
-    /// The last usage counts nothing, but an earlier one does.
-    ZeroLast,
-    /// Usage came behind `[DONE]`.
-    LateUsage,
-    /// A stream without `[DONE]`.
-    NoDone,
-    /// An answer without a finish reason.
-    NoFinishReason,
-    /// Content is a list of parts.
-    ContentParts,
-    /// A stream was requested, and a whole answer came.
-    NoStream,
-    /// The content type is not that of the body.
-    ContentType,
-    /// `[DONE]` has another spelling, or blanks around it.
-    OtherDone,
-    /// Events that only keep the connection open.
-    SignsOfLife,
-    /// A part of a stream without `choices`.
-    NoChoices,
-    /// A byte order mark before the answer or its events.
-    ByteOrderMark,
-    /// In a live session: calls of tools that are not those whose results were recorded.
-    OtherTools,
-    /// Usage counts thoughts beside the output tokens; the total shows it.
-    ThoughtsBeside,
-    /// The total exceeds input and output, and no thoughts are stated.
-    LargerTotal,
-    /// Usage is a member of a choice.
-    ChoiceUsage,
-    /// Usage of a part counts the tokens of this part alone.
-    PartUsage,
-    /// Usage counts a few more output tokens than the output has bytes.
-    InvisibleTokens,
-    /// Events that no empty line separates, or that are no data by the standard.
-    JoinedEvents,
-    /// An error that is empty or 0.
-    EmptyError,
-    /// Usage counts no input tokens, although the request has input.
-    NoInput,
-    /// Output came behind `[DONE]`.
-    LateOutput,
-    /// Parts of a stream repeat the text so far.
-    RepeatedText,
+dyno_loadgen::named_enum! {
+    /// A peculiarity of a server that changes no figure.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum Oddity {
+        /// A member of usage is missing or null.
+        PartialUsage = "usage lacks a member",
+        /// A count is written as a number with a fraction or an exponent.
+        FloatCount = "usage counts with fractions",
+        /// A count is written as a string.
+        TextCount = "usage counts as strings",
+        /// A member of usage is not a count: negative, fractional, too large, or of another type.
+        NoCount = "usage has a value that is not a count",
+        /// The last usage counts nothing, but an earlier one does.
+        ZeroLast = "the last usage has no counts",
+        /// Usage came behind `[DONE]`.
+        LateUsage = "usage after [DONE]",
+        /// A stream without `[DONE]`.
+        NoDone = "no [DONE]",
+        /// An answer without a finish reason.
+        NoFinishReason = "no finish_reason",
+        /// Content is a list of parts.
+        ContentParts = "content as a list of parts",
+        /// A stream was requested, and a whole answer came.
+        NoStream = "a whole answer instead of a stream",
+        /// The content type is not that of the body.
+        ContentType = "a content type that does not match the body",
+        /// `[DONE]` has another spelling, or blanks around it.
+        OtherDone = "another spelling of [DONE], or blanks around it",
+        /// Events that only keep the connection open.
+        SignsOfLife = "keep-alive events",
+        /// A part of a stream without `choices`.
+        NoChoices = "a part without choices",
+        /// A byte order mark before the answer or its events.
+        ByteOrderMark = "a byte order mark",
+        /// In a live session: calls of tools that are not those whose results were recorded.
+        OtherTools = "tool calls that differ from the recorded ones",
+        /// Usage counts thoughts beside the output tokens; the total shows it.
+        ThoughtsBeside = "usage counts thoughts beside the output",
+        /// The total exceeds input and output, and no thoughts are stated.
+        LargerTotal = "a total above input and output tokens",
+        /// Usage is a member of a choice.
+        ChoiceUsage = "usage within a choice",
+        /// Usage of a part counts the tokens of this part alone.
+        PartUsage = "usage of each part alone",
+        /// Usage counts a few more output tokens than the output has bytes.
+        InvisibleTokens = "usage counts tokens without text",
+        /// Events that no empty line separates, or that are no data by the standard.
+        JoinedEvents = "events without an empty line or without data:",
+        /// An error that is empty or 0.
+        EmptyError = "an empty error",
+        /// Usage counts no input tokens, although the request has input.
+        NoInput = "usage counts no input tokens",
+        /// Output came behind `[DONE]`.
+        LateOutput = "output after [DONE]",
+        /// Parts of a stream repeat the text so far.
+        RepeatedText = "parts that repeat the text so far",
+    }
 }
 
 impl Flag for Contradiction {
-    const ALL: &'static [Self] = &[
-        Self::NoTokens,
-        Self::MoreTokensThanBytes,
-        Self::FewerTokensThanParts,
-        Self::Decreasing,
-        Self::ReasoningExceedsOutput,
-        Self::CachedExceedsInput,
-        Self::TotalDiffers,
-    ];
+    const ALL: &'static [Self] = &Self::ALL;
 
     fn position(self) -> u16 {
         self as u16
@@ -266,34 +239,7 @@ impl Flag for Contradiction {
 }
 
 impl Flag for Oddity {
-    const ALL: &'static [Self] = &[
-        Self::PartialUsage,
-        Self::FloatCount,
-        Self::TextCount,
-        Self::NoCount,
-        Self::ZeroLast,
-        Self::LateUsage,
-        Self::NoDone,
-        Self::NoFinishReason,
-        Self::ContentParts,
-        Self::NoStream,
-        Self::ContentType,
-        Self::OtherDone,
-        Self::SignsOfLife,
-        Self::NoChoices,
-        Self::ByteOrderMark,
-        Self::OtherTools,
-        Self::ThoughtsBeside,
-        Self::LargerTotal,
-        Self::ChoiceUsage,
-        Self::PartUsage,
-        Self::InvisibleTokens,
-        Self::JoinedEvents,
-        Self::EmptyError,
-        Self::NoInput,
-        Self::LateOutput,
-        Self::RepeatedText,
-    ];
+    const ALL: &'static [Self] = &Self::ALL;
 
     fn position(self) -> u16 {
         self as u16
@@ -409,20 +355,6 @@ impl Entry {
 }
 
 impl Contradiction {
-    /// Name in files.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::NoTokens => "no_tokens",
-            Self::MoreTokensThanBytes => "more_tokens_than_bytes",
-            Self::FewerTokensThanParts => "fewer_tokens_than_parts",
-            Self::Decreasing => "decreasing",
-            Self::ReasoningExceedsOutput => "reasoning_exceeds_output",
-            Self::CachedExceedsInput => "cached_exceeds_input",
-            Self::TotalDiffers => "total_differs",
-        }
-    }
-
     /// Describes this contradiction with the numbers of an answer that has it.
     #[must_use]
     pub fn example(self, entry: &Entry) -> String {
@@ -453,41 +385,6 @@ impl Contradiction {
                 "usage counts {input} input and {claimed} output tokens, and a total of {}",
                 count(entry.total)
             ),
-        }
-    }
-}
-
-impl Oddity {
-    /// Name in files.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::PartialUsage => "usage lacks a member",
-            Self::FloatCount => "usage counts with fractions",
-            Self::TextCount => "usage counts as strings",
-            Self::NoCount => "usage has a value that is not a count",
-            Self::ZeroLast => "the last usage has no counts",
-            Self::LateUsage => "usage after [DONE]",
-            Self::NoDone => "no [DONE]",
-            Self::NoFinishReason => "no finish_reason",
-            Self::ContentParts => "content as a list of parts",
-            Self::NoStream => "a whole answer instead of a stream",
-            Self::ContentType => "a content type that does not match the body",
-            Self::OtherDone => "another spelling of [DONE], or blanks around it",
-            Self::SignsOfLife => "keep-alive events",
-            Self::NoChoices => "a part without choices",
-            Self::ByteOrderMark => "a byte order mark",
-            Self::OtherTools => "tool calls that differ from the recorded ones",
-            Self::ThoughtsBeside => "usage counts thoughts beside the output",
-            Self::LargerTotal => "a total above input and output tokens",
-            Self::ChoiceUsage => "usage within a choice",
-            Self::PartUsage => "usage of each part alone",
-            Self::InvisibleTokens => "usage counts tokens without text",
-            Self::JoinedEvents => "events without an empty line or without data:",
-            Self::EmptyError => "an empty error",
-            Self::NoInput => "usage counts no input tokens",
-            Self::LateOutput => "output after [DONE]",
-            Self::RepeatedText => "parts that repeat the text so far",
         }
     }
 }

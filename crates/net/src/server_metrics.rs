@@ -5,75 +5,41 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::exposition::{Exposition, Sample};
 
-/// A quantity of a server. Counters grow from the start of the server, gauges are values of a moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Quantity {
-    /// Requests in work.
-    Running,
-    /// Requests that wait in the server.
-    Waiting,
-    /// Used share of the cache of keys and values, in [0, 1].
-    KvCacheUse,
-    /// Requests or sequences computed together.
-    BatchSize,
-    /// Counter: sum of the sizes of all batches.
-    BatchSizeSum,
-    /// Counter: batches.
-    Batches,
-    /// Share of the input that was found in the cache of prefixes, in [0, 1].
-    PrefixHitRatio,
-    /// Counter: tokens or blocks looked up in that cache.
-    PrefixQueries,
-    /// Counter: tokens or blocks found in it.
-    PrefixHits,
-    /// Counter: input tokens.
-    PromptTokens,
-    /// Counter: output tokens.
-    GeneratedTokens,
-    /// Counter: energy of accelerators, J.
-    Joules,
-    /// Power of accelerators, W.
-    Watts,
+dyno_loadgen::named_enum! {
+    /// A quantity of a server. Counters grow from the start of the server, gauges are values of a
+    /// moment.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Quantity {
+        /// Requests in work.
+        Running = "running",
+        /// Requests that wait in the server.
+        Waiting = "waiting",
+        /// Used share of the cache of keys and values, in [0, 1].
+        KvCacheUse = "kv_cache_use",
+        /// Requests or sequences computed together.
+        BatchSize = "batch_size",
+        /// Counter: sum of the sizes of all batches.
+        BatchSizeSum = "batch_size_sum",
+        /// Counter: batches.
+        Batches = "batches",
+        /// Share of the input that was found in the cache of prefixes, in [0, 1].
+        PrefixHitRatio = "prefix_hit_ratio",
+        /// Counter: tokens or blocks looked up in that cache.
+        PrefixQueries = "prefix_queries",
+        /// Counter: tokens or blocks found in it.
+        PrefixHits = "prefix_hits",
+        /// Counter: input tokens.
+        PromptTokens = "prompt_tokens",
+        /// Counter: output tokens.
+        GeneratedTokens = "generated_tokens",
+        /// Counter: energy of accelerators, J.
+        Joules = "joules",
+        /// Power of accelerators, W.
+        Watts = "watts",
+    }
 }
 
 impl Quantity {
-    /// All quantities.
-    pub const ALL: [Self; 13] = [
-        Self::Running,
-        Self::Waiting,
-        Self::KvCacheUse,
-        Self::BatchSize,
-        Self::BatchSizeSum,
-        Self::Batches,
-        Self::PrefixHitRatio,
-        Self::PrefixQueries,
-        Self::PrefixHits,
-        Self::PromptTokens,
-        Self::GeneratedTokens,
-        Self::Joules,
-        Self::Watts,
-    ];
-
-    /// Returns the name in files.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Waiting => "waiting",
-            Self::KvCacheUse => "kv_cache_use",
-            Self::BatchSize => "batch_size",
-            Self::BatchSizeSum => "batch_size_sum",
-            Self::Batches => "batches",
-            Self::PrefixHitRatio => "prefix_hit_ratio",
-            Self::PrefixQueries => "prefix_queries",
-            Self::PrefixHits => "prefix_hits",
-            Self::PromptTokens => "prompt_tokens",
-            Self::GeneratedTokens => "generated_tokens",
-            Self::Joules => "joules",
-            Self::Watts => "watts",
-        }
-    }
-
     /// Returns whether the quantity is counted from the start of the server.
     #[must_use]
     pub fn is_counter(self) -> bool {

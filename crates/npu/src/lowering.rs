@@ -128,7 +128,7 @@ pub enum LoweringError {
     EmptyBlocks,
     /// The mapping does not fit the array.
     #[error("{0}")]
-    Mapping(MappingError),
+    Mapping(#[from] MappingError),
     /// A time exceeds 64 bits of ps (213 days).
     #[error("`{layer}` takes longer than 213 days; check its sizes and the NPU")]
     TooLong {
@@ -155,12 +155,6 @@ pub enum LoweringError {
         /// Name of the network.
         network: String,
     },
-}
-
-impl From<MappingError> for LoweringError {
-    fn from(error: MappingError) -> Self {
-        Self::Mapping(error)
-    }
 }
 
 /// Largest batch: products with 64-bit byte counts fit into 128 bits.

@@ -1,9 +1,7 @@
 //! Result codes, and the last error message of each thread.
 
-use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int};
 
-use dyno_c_border::{Bad, Failure};
 use dyno_number::{FormatError, NanError};
 
 /// Result code of a function. The numbers never change; later versions may add some.
@@ -46,43 +44,12 @@ const ALL: [(dyno_number_result, &CStr); 8] = [
     (DYNO_NUMBER_ERROR_INTERNAL, c"a defect of this library"),
 ];
 
-/// Error of a call.
-#[derive(Debug)]
-pub struct Error {
-    pub code: dyno_number_result,
-    /// What is wrong, where, and what to do.
-    pub text: Cow<'static, str>,
-}
-
-impl Error {
-    pub fn new(code: dyno_number_result, text: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, text: text.into() }
-    }
-}
-
-impl Failure for Error {
-    type Code = dyno_number_result;
-    const OK: dyno_number_result = DYNO_NUMBER_OK;
-
-    fn defect(panic: &str) -> Self {
-        let text =
-            format!("the library panicked: {panic}; please report this with the calls before it");
-        Self::new(DYNO_NUMBER_ERROR_INTERNAL, text)
-    }
-
-    fn told(self) -> (dyno_number_result, Cow<'static, str>) {
-        (self.code, self.text)
-    }
-}
-
-impl From<Bad> for Error {
-    fn from(bad: Bad) -> Self {
-        match bad {
-            Bad::Pointer(text) => Self::new(DYNO_NUMBER_ERROR_POINTER, text),
-            Bad::Text(text) => Self::new(DYNO_NUMBER_ERROR_TEXT, text),
-        }
-    }
-}
+dyno_c_border::error_type!(dyno_number_result, "the library", {
+    ok: DYNO_NUMBER_OK,
+    pointer: DYNO_NUMBER_ERROR_POINTER,
+    text: DYNO_NUMBER_ERROR_TEXT,
+    internal: DYNO_NUMBER_ERROR_INTERNAL,
+});
 
 impl From<FormatError> for Error {
     fn from(error: FormatError) -> Self {
@@ -94,17 +61,6 @@ impl From<NanError> for Error {
     fn from(error: NanError) -> Self {
         Self::new(DYNO_NUMBER_ERROR_NAN, error.to_string())
     }
-}
-
-/// Runs `call`, stores its error and returns its result code.
-#[inline]
-pub fn result(call: impl FnOnce() -> Result<(), Error>) -> dyno_number_result {
-    dyno_c_border::result(call)
-}
-
-/// Returns the value of `call`; after an error, stores it and returns `otherwise`.
-pub fn caught<T>(otherwise: T, call: impl FnOnce() -> Result<T, Error>) -> T {
-    dyno_c_border::caught(otherwise, call)
 }
 
 /// Returns the text of the calling thread's last error: what was wrong, where, and what to do.

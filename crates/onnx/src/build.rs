@@ -223,11 +223,6 @@ impl Builder {
         self.tensor(tensor)
     }
 
-    /// Returns the names of the source's tensors that the graph does not use so far.
-    pub fn unused_weights(&self) -> impl Iterator<Item = &str> {
-        self.weights.tensors.iter().flat_map(BTreeMap::keys).map(String::as_str)
-    }
-
     /// Adds a constant that does not come from the source of weights, and returns its name.
     ///
     /// # Errors

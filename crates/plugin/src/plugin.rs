@@ -190,12 +190,6 @@ impl Drop for Plugin {
     }
 }
 
-impl std::fmt::Debug for Plugin {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Plugin").field("path", &self.path).field("name", &self.name).finish()
-    }
-}
-
 /// Loads a library with all its symbols, so that a missing one is an error now.
 ///
 /// # Safety

@@ -141,17 +141,7 @@ fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
         result: metrics.as_ref().and_then(|metrics| headline(scenario, metrics, detail)),
         accuracy,
         metrics,
-        data: Data {
-            name: detail.text("qsl_name").unwrap_or_default().into(),
-            total: detail.whole("qsl_reported_total_count").unwrap_or(0),
-            performance: detail
-                .whole("effective_performance_sample_count")
-                .or_else(|| detail.whole("qsl_reported_performance_count"))
-                .unwrap_or(0),
-            workload: None,
-            files: Default::default(),
-            shapes: Vec::new(),
-        },
+        data: data_of(detail),
         plan: plan(scenario, detail),
         settings: settings(detail),
         ..Test::new(scenario, summary::mode_name(mode))
@@ -162,6 +152,18 @@ fn test(root: &Path, folder: &Path, detail: &Detail) -> Option<Test> {
         test.verdict = "not judged".into();
     }
     Some(test)
+}
+
+/// Returns the data that a log names.
+pub(crate) fn data_of(detail: &Detail) -> Data {
+    let performance = detail.whole("effective_performance_sample_count");
+    let performance = performance.or_else(|| detail.whole("qsl_reported_performance_count"));
+    Data {
+        name: detail.text("qsl_name").unwrap_or_default().into(),
+        total: detail.whole("qsl_reported_total_count").unwrap_or(0),
+        performance: performance.unwrap_or(0),
+        ..Data::default()
+    }
 }
 
 /// Returns the state of a test whose log is complete, from the errors in the log.

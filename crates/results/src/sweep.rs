@@ -151,36 +151,24 @@ pub struct Point {
     pub results: Vec<PointResult>,
 }
 
-/// State of a point.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum PointState {
-    /// Not yet run, or interrupted.
-    Pending,
-    /// Run, and it counts.
-    Done,
-    /// Run, but what was measured does not decide its verdict.
-    Undecided,
-    /// Run, and it does not count.
-    Invalid,
-    /// It could not be completed.
-    Failed,
-    /// Not run, because a lower load saturated the system.
-    Skipped,
-}
-
-impl PointState {
-    /// Returns the name that is shown.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Done => "done",
-            Self::Undecided => "undecided",
-            Self::Invalid => "invalid",
-            Self::Failed => "failed",
-            Self::Skipped => "skipped",
-        }
+dyno_loadgen::named_enum! {
+    /// State of a point.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "snake_case")]
+    pub enum PointState {
+        /// Not yet run, or interrupted.
+        Pending = "pending",
+        /// Run, and it counts.
+        Done = "done",
+        /// Run, but what was measured does not decide its verdict.
+        Undecided = "undecided",
+        /// Run, and it does not count.
+        Invalid = "invalid",
+        /// It could not be completed.
+        Failed = "failed",
+        /// Not run, because a lower load saturated the system.
+        Skipped = "skipped",
     }
 }
 

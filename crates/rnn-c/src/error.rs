@@ -1,9 +1,7 @@
 //! Result codes, and the text of the last error of each thread.
 
-use std::borrow::Cow;
 use std::ffi::{CStr, c_char, c_int};
 
-use dyno_c_border::{Bad, Failure};
 use dyno_rnn::engine::EngineError;
 use dyno_rnn::model::ModelError;
 
@@ -50,43 +48,12 @@ const ALL: [(dyno_rnn_result, &CStr); 9] = [
     (DYNO_RNN_ERROR_INTERNAL, c"a defect of the engine"),
 ];
 
-/// Error of a call.
-#[derive(Debug)]
-pub struct Error {
-    pub code: dyno_rnn_result,
-    /// What was wrong, where, and what to do.
-    pub text: Cow<'static, str>,
-}
-
-impl Error {
-    pub fn new(code: dyno_rnn_result, text: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, text: text.into() }
-    }
-}
-
-impl Failure for Error {
-    type Code = dyno_rnn_result;
-    const OK: dyno_rnn_result = DYNO_RNN_OK;
-
-    fn defect(panic: &str) -> Self {
-        let text =
-            format!("the engine panicked: {panic}; please report this with the calls before it");
-        Self::new(DYNO_RNN_ERROR_INTERNAL, text)
-    }
-
-    fn told(self) -> (dyno_rnn_result, Cow<'static, str>) {
-        (self.code, self.text)
-    }
-}
-
-impl From<Bad> for Error {
-    fn from(bad: Bad) -> Self {
-        match bad {
-            Bad::Pointer(text) => Self::new(DYNO_RNN_ERROR_POINTER, text),
-            Bad::Text(text) => Self::new(DYNO_RNN_ERROR_TEXT, text),
-        }
-    }
-}
+dyno_c_border::error_type!(dyno_rnn_result, "the engine", {
+    ok: DYNO_RNN_OK,
+    pointer: DYNO_RNN_ERROR_POINTER,
+    text: DYNO_RNN_ERROR_TEXT,
+    internal: DYNO_RNN_ERROR_INTERNAL,
+});
 
 impl From<ModelError> for Error {
     fn from(error: ModelError) -> Self {
@@ -108,17 +75,6 @@ impl From<EngineError> for Error {
         };
         Self::new(code, error.to_string())
     }
-}
-
-/// Runs `call` and returns its result code.
-#[inline]
-pub fn result(call: impl FnOnce() -> Result<(), Error>) -> dyno_rnn_result {
-    dyno_c_border::result(call)
-}
-
-/// Runs `call` and returns its value, or `otherwise` after an error.
-pub fn caught<T>(otherwise: T, call: impl FnOnce() -> Result<T, Error>) -> T {
-    dyno_c_border::caught(otherwise, call)
 }
 
 /// Returns the text of the calling thread's last error: what was wrong, where, and what to do.

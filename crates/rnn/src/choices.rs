@@ -176,22 +176,10 @@ impl Choices {
 pub enum ChooseError {
     /// Tuning failed.
     #[error("{0}")]
-    Tune(TuneError),
+    Tune(#[from] TuneError),
     /// The file of choices is unusable.
     #[error("{0}")]
-    Choices(ChoicesError),
-}
-
-impl From<TuneError> for ChooseError {
-    fn from(error: TuneError) -> Self {
-        Self::Tune(error)
-    }
-}
-
-impl From<ChoicesError> for ChooseError {
-    fn from(error: ChoicesError) -> Self {
-        Self::Choices(error)
-    }
+    Choices(#[from] ChoicesError),
 }
 
 /// Ranks the choices for a goal, the best first. The stored choice of the file at `path` comes

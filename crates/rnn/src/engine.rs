@@ -160,27 +160,15 @@ pub enum EngineError {
     TooLarge,
     /// No plan could be made.
     #[error("{0}")]
-    Plan(TuneError),
+    Plan(#[from] TuneError),
     /// A plan did not run.
     #[error("{0}")]
-    Run(SequenceError),
-}
-
-impl From<TuneError> for EngineError {
-    fn from(error: TuneError) -> Self {
-        Self::Plan(error)
-    }
+    Run(#[from] SequenceError),
 }
 
 impl From<ProgramError> for EngineError {
     fn from(error: ProgramError) -> Self {
         Self::Plan(error.into())
-    }
-}
-
-impl From<SequenceError> for EngineError {
-    fn from(error: SequenceError) -> Self {
-        Self::Run(error)
     }
 }
 

@@ -105,13 +105,7 @@ pub enum ImportError {
     },
     /// The arrays do not fit together.
     #[error("{0}")]
-    Layer(LayerError),
-}
-
-impl From<LayerError> for ImportError {
-    fn from(error: LayerError) -> Self {
-        Self::Layer(error)
-    }
+    Layer(#[from] LayerError),
 }
 
 impl Array {

@@ -173,37 +173,19 @@ pub type Counter<'a> = Box<dyn FnMut() -> Option<u64> + 'a>;
 pub enum StudyError {
     /// No plan could be timed.
     #[error("{0}")]
-    Tune(TuneError),
+    Tune(#[from] TuneError),
     /// A plan is invalid.
     #[error("{0}")]
-    Program(ProgramError),
+    Program(#[from] ProgramError),
     /// A plan did not run.
     #[error("{0}")]
-    Run(SequenceError),
+    Run(#[from] SequenceError),
     /// A model cannot have these sizes.
     #[error("{0}")]
     Sizes(NetworkError),
     /// A model did not run.
     #[error("{0}")]
     Served(NetworkEngineError),
-}
-
-impl From<TuneError> for StudyError {
-    fn from(error: TuneError) -> Self {
-        Self::Tune(error)
-    }
-}
-
-impl From<ProgramError> for StudyError {
-    fn from(error: ProgramError) -> Self {
-        Self::Program(error)
-    }
-}
-
-impl From<SequenceError> for StudyError {
-    fn from(error: SequenceError) -> Self {
-        Self::Run(error)
-    }
 }
 
 /// Maximum calls of a model.

@@ -148,22 +148,10 @@ pub enum TuneError {
     Forced(Constraints),
     /// A plan is invalid.
     #[error("{0}")]
-    Program(ProgramError),
+    Program(#[from] ProgramError),
     /// A plan did not run.
     #[error("{0}")]
-    Run(SequenceError),
-}
-
-impl From<ProgramError> for TuneError {
-    fn from(error: ProgramError) -> Self {
-        Self::Program(error)
-    }
-}
-
-impl From<SequenceError> for TuneError {
-    fn from(error: SequenceError) -> Self {
-        Self::Run(error)
-    }
+    Run(#[from] SequenceError),
 }
 
 /// Returns all choices for a goal. A fixed part is kept if it is possible.

@@ -2,38 +2,24 @@
 
 use dyno_loadgen::settings::Scenario;
 
-/// A scenario of the rules. LoadGen runs Interactive as Server with different bounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RuleScenario {
-    /// One sample per query; a query starts when the previous one completes.
-    SingleStream,
-    /// Several samples per query.
-    MultiStream,
-    /// Random arrivals with a latency bound.
-    Server,
-    /// All samples in one query.
-    Offline,
-    /// Server with tighter bounds on token latencies.
-    Interactive,
+dyno_loadgen::named_enum! {
+    /// A scenario of the rules. LoadGen runs Interactive as Server with different bounds.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum RuleScenario {
+        /// One sample per query; a query starts when the previous one completes.
+        SingleStream = "SingleStream",
+        /// Several samples per query.
+        MultiStream = "MultiStream",
+        /// Random arrivals with a latency bound.
+        Server = "Server",
+        /// All samples in one query.
+        Offline = "Offline",
+        /// Server with tighter bounds on token latencies.
+        Interactive = "Interactive",
+    }
 }
 
 impl RuleScenario {
-    /// All scenarios.
-    pub const ALL: [Self; 5] =
-        [Self::SingleStream, Self::MultiStream, Self::Server, Self::Offline, Self::Interactive];
-
-    /// Returns the name as the rules write it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::SingleStream => "SingleStream",
-            Self::MultiStream => "MultiStream",
-            Self::Server => "Server",
-            Self::Offline => "Offline",
-            Self::Interactive => "Interactive",
-        }
-    }
-
     /// Returns the scenario with this name, ignoring case.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {

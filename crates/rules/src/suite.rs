@@ -4,29 +4,16 @@ use std::fmt;
 
 use super::RuleScenario;
 
-/// Suite of a system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Suite {
-    /// `datacenter`.
-    Datacenter,
-    /// `edge`.
-    Edge,
-    /// `datacenter,edge`: one system submitted to both suites.
-    Both,
-}
-
-impl Suite {
-    /// All suites.
-    pub const ALL: [Self; 3] = [Self::Datacenter, Self::Edge, Self::Both];
-
-    /// Returns the name as a system description writes it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Datacenter => "datacenter",
-            Self::Edge => "edge",
-            Self::Both => "datacenter,edge",
-        }
+dyno_loadgen::named_enum! {
+    /// Suite of a system.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Suite {
+        /// `datacenter`.
+        Datacenter = "datacenter",
+        /// `edge`.
+        Edge = "edge",
+        /// `datacenter,edge`: one system submitted to both suites.
+        Both = "datacenter,edge",
     }
 }
 

@@ -14,31 +14,20 @@ use super::python;
 use super::tree::{Node, Tree};
 use dyno_rules::{Benchmark, OneFileChecker, Round, RuleScenario};
 
-/// Top-level folder of a tree: the division to which a result is submitted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DivisionFolder {
-    /// The model of the rules; results are comparable.
-    Closed,
-    /// As closed, with the load generator on another machine.
-    Network,
-    /// Any model.
-    Open,
+dyno_loadgen::named_enum! {
+    /// Top-level folder of a tree: the division to which a result is submitted.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum DivisionFolder {
+        /// The model of the rules; results are comparable.
+        Closed = "closed",
+        /// As closed, with the load generator on another machine.
+        Network = "network",
+        /// Any model.
+        Open = "open",
+    }
 }
 
 impl DivisionFolder {
-    /// All divisions, in the order of their names.
-    pub const ALL: [Self; 3] = [Self::Closed, Self::Network, Self::Open];
-
-    /// Returns the name of the folder.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Closed => "closed",
-            Self::Network => "network",
-            Self::Open => "open",
-        }
-    }
-
     /// Returns the division of a folder name. Case matters.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {

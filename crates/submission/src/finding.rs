@@ -3,26 +3,16 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// Severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
-    /// Information; changes nothing.
-    Note,
-    /// Probably a mistake; the result counts.
-    Warning,
-    /// The result does not count.
-    Error,
-}
-
-impl Severity {
-    /// Returns the name in lower case.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Note => "note",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
+dyno_loadgen::named_enum! {
+    /// Severity of a finding.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Severity {
+        /// Information; changes nothing.
+        Note = "note",
+        /// Probably a mistake; the result counts.
+        Warning = "warning",
+        /// The result does not count.
+        Error = "error",
     }
 }
 

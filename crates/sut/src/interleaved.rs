@@ -113,15 +113,6 @@ pub struct InterleavedNetworks {
     names: Vec<String>,
 }
 
-impl std::fmt::Debug for InterleavedNetworks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("InterleavedNetworks")
-            .field("isa", &self.isa)
-            .field("names", &self.names)
-            .finish()
-    }
-}
-
 impl InterleavedNetworks {
     /// Packs networks for this many workers, at least 1. Weights are arbitrary numbers.
     #[must_use]

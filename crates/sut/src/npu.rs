@@ -4,7 +4,6 @@ mod observation;
 pub mod service;
 
 use std::cell::RefCell;
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -173,15 +172,6 @@ impl FirstBars {
         if placed.fetch_start < Self::MAX_TIME {
             self.bars.push(bar);
         }
-    }
-}
-
-impl fmt::Debug for NpuSystem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NpuSystem")
-            .field("name", &self.name)
-            .field("machines", &self.machines)
-            .finish_non_exhaustive()
     }
 }
 

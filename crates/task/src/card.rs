@@ -25,31 +25,18 @@ use crate::system::System;
 
 pub(crate) use shape::SHAPE_SUFFIX;
 
-/// Meaning of a task's figures. Reports never mix tiers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Tier {
-    /// Trained weights and labeled data from packages of registries, or shipped with Dyno.
-    Real,
-    /// The true graph of a benchmark with seeded weights: it shows speed and never quality.
-    Shape,
-    /// A benchmark of MLPerf Inference with the weights and the data that its rules name, which the
-    /// user supplies.
-    Official,
-}
-
-impl Tier {
-    /// All tiers, in the order in which lists show them.
-    pub const ALL: [Self; 3] = [Self::Real, Self::Shape, Self::Official];
-
-    /// Returns the name of the tier.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Real => "real",
-            Self::Shape => "shape",
-            Self::Official => "official",
-        }
+dyno_loadgen::named_enum! {
+    /// Meaning of a task's figures. Reports never mix tiers.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Tier {
+        /// Trained weights and labeled data from packages of registries, or shipped with Dyno.
+        Real = "real",
+        /// The true graph of a benchmark with seeded weights: it shows speed and never quality.
+        Shape = "shape",
+        /// A benchmark of MLPerf Inference with the weights and the data that its rules name, which the
+        /// user supplies.
+        Official = "official",
     }
 }
 

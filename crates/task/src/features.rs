@@ -6,7 +6,6 @@
 //! from 0 to 1) and open_clip's transform for evaluation (Pillow's bicubic, of bytes; mean
 //! and deviation of CLIP).
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -288,12 +287,6 @@ fn side(
 /// Reorders interleaved channels into planes.
 fn planes(values: &[f32]) -> Vec<f32> {
     (0..3).flat_map(|channel| values.iter().skip(channel).step_by(3)).copied().collect()
-}
-
-impl fmt::Debug for FeatureScorer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FeatureScorer")
-    }
 }
 
 #[cfg(test)]

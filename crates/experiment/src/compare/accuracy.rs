@@ -3,8 +3,8 @@
 use dyno_loadgen::compare::{Doubt, Finding, Interval, Verdict, share_difference};
 use dyno_results::summary::{self, Accuracy, QualityUnit, State};
 
+use super::compared_run::ComparedTest;
 use super::metric;
-use super::source::ComparedTest;
 
 /// Changes of an accuracy up to this share are equivalent, unless its interval excludes 0. Figures
 /// without an interval are worse or better beyond it: MLPerf accepts 99 % of the reference.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dyno_results::summary::{self, Data, Plan, Setting};
 use dyno_results::{foreign, units};
 
-use super::source::ComparedRun;
+use super::compared_run::ComparedRun;
 
 use crate::failure::Failure;
 use crate::options::are_stages;

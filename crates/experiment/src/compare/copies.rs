@@ -3,7 +3,7 @@
 
 use dyno_loadgen::compare;
 
-use super::source::{ComparedRun, ComparedTest};
+use super::compared_run::{ComparedRun, ComparedTest};
 use crate::failure::Failure;
 
 /// Rejects copies among given runs.

@@ -5,7 +5,7 @@ use dyno_loadgen::compare::{self, Comparison, Metric, Series};
 use dyno_results::summary::RequirementFinding;
 use dyno_results::units;
 
-use super::source::ComparedTest;
+use super::compared_run::ComparedTest;
 use super::tokens::{TokenRow, depends_on_length};
 
 use crate::outcome::allowed;

@@ -8,8 +8,8 @@ use dyno_results::foreign;
 use dyno_results::records::{self, Records};
 use dyno_results::{summary, units};
 
+use super::compared_run::ComparedTest;
 use super::metric;
-use super::source::ComparedTest;
 
 /// Order of the metrics.
 const ORDER: [&str; 20] = [

@@ -44,11 +44,11 @@ pub struct Layout {
     /// Whether pairs were added until the result was conclusive.
     pub until_decided: bool,
     /// Name of the load generator of the candidate; `None` if it is Dyno.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
     /// Pairs that were planned, or begun until the result was conclusive; `None` in folders of earlier
     /// versions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pairs: Option<usize>,
     /// Files of both sides when the first run began. None are known in folders of earlier versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -3,7 +3,7 @@
 use dyno_loadgen::compare::{Interval, Metric, Row, Run, Series};
 use dyno_results::units;
 
-use super::source::ComparedTest;
+use super::compared_run::ComparedTest;
 use crate::failure::Failure;
 
 /// Grammar of metric names, for help texts.

@@ -27,6 +27,7 @@
 //! ```
 
 mod accuracy;
+mod compared_run;
 mod conditions;
 mod copies;
 mod doubts;
@@ -47,20 +48,20 @@ use dyno_loadgen::compare::{
 use dyno_results::summary::State;
 
 pub use accuracy::AccuracyRow;
+pub use compared_run::ComparedRun;
 pub use copies::refuse_copies;
 pub use json::{ComparisonDocument, SCHEMA_VERSION};
 pub use layout::{is_slice_count, read as read_folder};
 pub use metric::{GRAMMAR as METRICS, parse_requested as parse_metric};
 pub use server::ServerRow;
-pub use source::ComparedRun;
 pub use tokens::TokenRow;
 
 use crate::End;
 use crate::failure::Failure;
+use compared_run::ComparedTest;
 use conditions::Conditions;
 use doubts::Doubts;
 use peer::PeerAccount;
-use source::ComparedTest;
 
 /// Settings of a comparison.
 #[derive(Debug, Clone)]

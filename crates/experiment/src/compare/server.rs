@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use dyno_results::summary::{self, server_metrics};
 
-use super::source::ComparedTest;
+use super::compared_run::ComparedTest;
 
 /// A quantity of the servers on both sides.
 #[derive(Debug, Clone, PartialEq)]

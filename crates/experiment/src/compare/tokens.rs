@@ -4,8 +4,8 @@
 use dyno_loadgen::compare::{self, Interval, Metric, Pairing, Run, Series};
 use dyno_results::records::{Records, Row};
 
+use super::compared_run::ComparedTest;
 use super::metric::percent;
-use super::source::ComparedTest;
 
 /// Part of the risk of a test for the interval of the output tokens.
 pub const RISK_PART: f64 = 0.02;

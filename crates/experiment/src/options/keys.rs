@@ -23,31 +23,18 @@ use super::require::Requirement;
 use super::shape::ShapeOption;
 use super::stages::Stages;
 
-/// Which tests are run in each scenario.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Every sample once, scored.
-    Accuracy,
-    /// Latency or throughput.
-    Performance,
-    /// Accuracy, then performance.
-    Both,
-    /// The highest Server rate within the latency bound.
-    Peak,
-}
-
-impl Mode {
-    /// Every mode.
-    pub const ALL: [Self; 4] = [Self::Accuracy, Self::Performance, Self::Both, Self::Peak];
-
-    /// Returns the name of the mode.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Accuracy => "accuracy",
-            Self::Performance => "performance",
-            Self::Both => "both",
-            Self::Peak => "peak",
-        }
+dyno_loadgen::named_enum! {
+    /// Which tests are run in each scenario.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Mode {
+        /// Every sample once, scored.
+        Accuracy = "accuracy",
+        /// Latency or throughput.
+        Performance = "performance",
+        /// Accuracy, then performance.
+        Both = "both",
+        /// The highest Server rate within the latency bound.
+        Peak = "peak",
     }
 }
 
@@ -367,7 +354,7 @@ fn mode(text: &str) -> Result<Mode, String> {
 }
 
 fn keep(text: &str) -> Result<Keep, String> {
-    let named = [Keep::Thinned, Keep::All, Keep::Nothing].into_iter().find(|k| k.name() == text);
+    let named = Keep::ALL.into_iter().find(|k| k.name() == text);
     named.ok_or_else(|| format!("expected thinned, all or none, found `{text}`"))
 }
 

@@ -6,16 +6,18 @@ use dyno_results::summary::NO_BOUND;
 
 use super::FailureRule;
 
-/// A named set of settings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Profile {
-    /// A quick measurement in seconds. Durations are shorter than in the rules.
-    Quick,
-    /// Settings of the rules, as far as the built-in table has them.
-    Rules,
-    /// A language model behind a server: half a minute under load. No bound of MLPerf is judged, and
-    /// a run is VALID if its answers are whole and the client did not disturb it.
-    Llm,
+dyno_loadgen::named_enum! {
+    /// A named set of settings.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Profile {
+        /// A quick measurement in seconds. Durations are shorter than in the rules.
+        Quick = "quick",
+        /// Settings of the rules, as far as the built-in table has them.
+        Rules = "rules",
+        /// A language model behind a server: half a minute under load. No bound of MLPerf is judged,
+        /// and a run is VALID if its answers are whole and the client did not disturb it.
+        Llm = "llm",
+    }
 }
 
 type Row = (Option<Scenario>, &'static str, &'static str);
@@ -47,18 +49,6 @@ const LLM: &[Row] = &[
 const RULES: &[Row] = &[(None, "continue_trace", "true")];
 
 impl Profile {
-    /// Every profile.
-    pub const ALL: [Self; 3] = [Self::Quick, Self::Rules, Self::Llm];
-
-    /// Returns the name of the profile.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Quick => "quick",
-            Self::Rules => "rules",
-            Self::Llm => "llm",
-        }
-    }
-
     /// Parses the name of a profile.
     ///
     /// # Errors

@@ -88,7 +88,6 @@ struct Line {
     first_ms: f64,
     #[serde(default)]
     gaps_ms: Vec<f64>,
-    #[serde(default)]
     tokens: Option<u64>,
 }
 

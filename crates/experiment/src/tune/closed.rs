@@ -12,27 +12,18 @@ use sha2::{Digest, Sha256};
 
 use super::data::CalibrationSplit;
 
-/// Required share of the accuracy in FLOAT 32.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// 99 %
-    Low,
-    /// 99.9 %
-    High,
+dyno_loadgen::named_enum! {
+    /// Required share of the accuracy in FLOAT 32.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Target {
+        /// 99 %
+        Low = "99",
+        /// 99.9 %
+        High = "99.9",
+    }
 }
 
 impl Target {
-    /// All targets.
-    pub const ALL: [Self; 2] = [Self::Low, Self::High];
-
-    /// Returns the value of the flag.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Low => "99",
-            Self::High => "99.9",
-        }
-    }
-
     /// Returns the description for help texts.
     pub fn meaning(self) -> &'static str {
         match self {
@@ -50,30 +41,20 @@ impl Target {
     }
 }
 
-/// Rules of the Closed division on formats.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClosedRules {
-    /// The numeric list of round v0.5
-    V05,
-    /// The numeric list of round v0.7
-    V07,
-    /// Any format, as later rounds have it
-    Current,
+dyno_loadgen::named_enum! {
+    /// Rules of the Closed division on formats.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ClosedRules {
+        /// The numeric list of round v0.5
+        V05 = "v0.5",
+        /// The numeric list of round v0.7
+        V07 = "v0.7",
+        /// Any format, as later rounds have it
+        Current = "current",
+    }
 }
 
 impl ClosedRules {
-    /// All rules.
-    pub const ALL: [Self; 3] = [Self::V05, Self::V07, Self::Current];
-
-    /// Returns the value of the flag.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::V05 => "v0.5",
-            Self::V07 => "v0.7",
-            Self::Current => "current",
-        }
-    }
-
     /// Returns the description for help texts.
     pub fn meaning(self) -> &'static str {
         match self {

@@ -15,49 +15,24 @@ use crate::rng::Stream;
 use crate::simulate::case::{Case, Simplification};
 use crate::simulate::play::{Client, SimulatedRun, play};
 
-/// Failure of the directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// None.
-    Nothing,
-    /// No file can be longer than a limit (`ulimit -f`).
-    SizeLimit,
-    /// A limit, and there is no temporary directory.
-    NowhereElse,
-    /// A file has the name of a folder of the run.
-    NameTaken,
-    /// The directory is removed during the run.
-    Removed,
-    /// A byte of a stored file changes later.
-    Damaged,
-    /// The end of a stored file is lost later.
-    Shortened,
-}
-
-impl Fault {
-    /// All kinds.
-    pub const ALL: [Self; 7] = [
-        Self::Nothing,
-        Self::SizeLimit,
-        Self::NowhereElse,
-        Self::NameTaken,
-        Self::Removed,
-        Self::Damaged,
-        Self::Shortened,
-    ];
-
-    /// Returns the name in commands and outputs.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Nothing => "none",
-            Self::SizeLimit => "size-limit",
-            Self::NowhereElse => "nowhere-else",
-            Self::NameTaken => "name-taken",
-            Self::Removed => "removed",
-            Self::Damaged => "damaged",
-            Self::Shortened => "shortened",
-        }
+dyno_loadgen::named_enum! {
+    /// Failure of the directory.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Fault {
+        /// None.
+        Nothing = "none",
+        /// No file can be longer than a limit (`ulimit -f`).
+        SizeLimit = "size-limit",
+        /// A limit, and there is no temporary directory.
+        NowhereElse = "nowhere-else",
+        /// A file has the name of a folder of the run.
+        NameTaken = "name-taken",
+        /// The directory is removed during the run.
+        Removed = "removed",
+        /// A byte of a stored file changes later.
+        Damaged = "damaged",
+        /// The end of a stored file is lost later.
+        Shortened = "shortened",
     }
 }
 

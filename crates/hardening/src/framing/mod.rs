@@ -13,45 +13,22 @@ use crate::rng::Stream;
 pub use draw::{Body, Connection, draw_connection, draw_events};
 use splitter::events_of;
 
-/// Kind of what is done to the bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// The bytes come in pieces.
-    Cut,
-    /// Each byte comes alone.
-    EachByte,
-    /// The connection ends before the last byte.
-    Truncated,
-    /// Chunks have extensions, or the body has trailers.
-    ChunkDetails,
-    /// Interim answers come before an answer.
-    Interim,
-    /// The head is longer than the client accepts.
-    LongHead,
-}
-
-impl Fault {
-    /// All kinds.
-    pub const ALL: [Self; 6] = [
-        Self::Cut,
-        Self::EachByte,
-        Self::Truncated,
-        Self::ChunkDetails,
-        Self::Interim,
-        Self::LongHead,
-    ];
-
-    /// Returns the name in outputs.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cut => "cut",
-            Self::EachByte => "each-byte",
-            Self::Truncated => "truncated",
-            Self::ChunkDetails => "chunk-details",
-            Self::Interim => "interim",
-            Self::LongHead => "long-head",
-        }
+dyno_loadgen::named_enum! {
+    /// Kind of what is done to the bytes.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Fault {
+        /// The bytes come in pieces.
+        Cut = "cut",
+        /// Each byte comes alone.
+        EachByte = "each-byte",
+        /// The connection ends before the last byte.
+        Truncated = "truncated",
+        /// Chunks have extensions, or the body has trailers.
+        ChunkDetails = "chunk-details",
+        /// Interim answers come before an answer.
+        Interim = "interim",
+        /// The head is longer than the client accepts.
+        LongHead = "long-head",
     }
 }
 

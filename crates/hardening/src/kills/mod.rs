@@ -17,29 +17,16 @@ pub use jobs::{JOBS, Job};
 use crate::oracle::Finding;
 use crate::rng::Stream;
 
-/// How a command is stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
-    /// SIGINT, as Ctrl-C.
-    Interrupt,
-    /// SIGTERM, as job schedulers do.
-    Terminate,
-    /// SIGKILL, as when memory runs out.
-    Kill,
-}
-
-impl Stop {
-    /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Interrupt, Self::Terminate, Self::Kill];
-
-    /// Returns the name of the signal.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Interrupt => "INT",
-            Self::Terminate => "TERM",
-            Self::Kill => "KILL",
-        }
+dyno_loadgen::named_enum! {
+    /// How a command is stopped.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Stop {
+        /// SIGINT, as Ctrl-C.
+        Interrupt = "INT",
+        /// SIGTERM, as job schedulers do.
+        Terminate = "TERM",
+        /// SIGKILL, as when memory runs out.
+        Kill = "KILL",
     }
 }
 

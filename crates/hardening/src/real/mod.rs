@@ -19,45 +19,22 @@ use crate::simulate::play::{oracle_settings, report};
 use crate::simulate::system::CountingLibrary;
 use pool::{Pool, Worker};
 
-/// Kind of fault in real time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// A sample is never answered.
-    Lost,
-    /// A sample is answered twice, by two threads.
-    Duplicate,
-    /// A completion names an id that the run never issued.
-    Unknown,
-    /// The system reports that it could not answer.
-    Failed,
-    /// The system states an impossible time of completion.
-    ImpossibleTime,
-    /// A sample is answered again after its run.
-    AfterEnd,
-}
-
-impl Fault {
-    /// All kinds.
-    pub const ALL: [Self; 6] = [
-        Self::Lost,
-        Self::Duplicate,
-        Self::Unknown,
-        Self::Failed,
-        Self::ImpossibleTime,
-        Self::AfterEnd,
-    ];
-
-    /// Returns the name in outputs.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Lost => "lost",
-            Self::Duplicate => "duplicate",
-            Self::Unknown => "unknown",
-            Self::Failed => "failed",
-            Self::ImpossibleTime => "impossible-time",
-            Self::AfterEnd => "after-end",
-        }
+dyno_loadgen::named_enum! {
+    /// Kind of fault in real time.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Fault {
+        /// A sample is never answered.
+        Lost = "lost",
+        /// A sample is answered twice, by two threads.
+        Duplicate = "duplicate",
+        /// A completion names an id that the run never issued.
+        Unknown = "unknown",
+        /// The system reports that it could not answer.
+        Failed = "failed",
+        /// The system states an impossible time of completion.
+        ImpossibleTime = "impossible-time",
+        /// A sample is answered again after its run.
+        AfterEnd = "after-end",
     }
 }
 

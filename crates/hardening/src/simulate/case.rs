@@ -8,67 +8,36 @@ use dyno_loadgen::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSe
 use super::law::{Law, ServiceTimes};
 use crate::rng::Stream;
 
-/// Kind of fault.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Fault {
-    /// A sample is never answered.
-    Lost,
-    /// A sample is answered again, at once or later.
-    Duplicate,
-    /// An answer waits for a random time and is overtaken by others.
-    Reordered,
-    /// An answer takes a thousand times as long.
-    Late,
-    /// A sample is answered again long after its run.
-    AfterEnd,
-    /// A completion names an id that the run never issued.
-    Unknown,
-    /// The system reports that it could not answer.
-    Failed,
-    /// Nothing is answered for a while.
-    Stall,
-    /// Nothing is answered any more.
-    Crash,
-    /// The client sleeps, so that it issues and notices late.
-    ClientPause,
-    /// The wall clock jumps.
-    WallStep,
+dyno_loadgen::named_enum! {
+    /// Kind of fault.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Fault {
+        /// A sample is never answered.
+        Lost = "lost",
+        /// A sample is answered again, at once or later.
+        Duplicate = "duplicate",
+        /// An answer waits for a random time and is overtaken by others.
+        Reordered = "reordered",
+        /// An answer takes a thousand times as long.
+        Late = "late",
+        /// A sample is answered again long after its run.
+        AfterEnd = "after-end",
+        /// A completion names an id that the run never issued.
+        Unknown = "unknown",
+        /// The system reports that it could not answer.
+        Failed = "failed",
+        /// Nothing is answered for a while.
+        Stall = "stall",
+        /// Nothing is answered any more.
+        Crash = "crash",
+        /// The client sleeps, so that it issues and notices late.
+        ClientPause = "client-pause",
+        /// The wall clock jumps.
+        WallStep = "wall-step",
+    }
 }
 
 impl Fault {
-    /// All kinds.
-    pub const ALL: [Self; 11] = [
-        Self::Lost,
-        Self::Duplicate,
-        Self::Reordered,
-        Self::Late,
-        Self::AfterEnd,
-        Self::Unknown,
-        Self::Failed,
-        Self::Stall,
-        Self::Crash,
-        Self::ClientPause,
-        Self::WallStep,
-    ];
-
-    /// Returns the name in commands and outputs.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Lost => "lost",
-            Self::Duplicate => "duplicate",
-            Self::Reordered => "reordered",
-            Self::Late => "late",
-            Self::AfterEnd => "after-end",
-            Self::Unknown => "unknown",
-            Self::Failed => "failed",
-            Self::Stall => "stall",
-            Self::Crash => "crash",
-            Self::ClientPause => "client-pause",
-            Self::WallStep => "wall-step",
-        }
-    }
-
     /// Returns the kind with this name.
     ///
     /// # Errors

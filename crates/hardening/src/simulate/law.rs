@@ -2,47 +2,26 @@
 
 use crate::rng::Stream;
 
-/// Law of service times.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Law {
-    /// All equal.
-    Constant,
-    /// Memoryless.
-    Exponential,
-    /// Pareto with an exponent between 1.1 and 2.6, so that the variance is often infinite.
-    HeavyTail,
-    /// Mostly short, now and then forty times as long.
-    Bimodal,
-    /// Log-normal with autocorrelation: slow samples follow slow samples.
-    Autocorrelated,
-    /// Constant, with a pause of the whole system now and then.
-    Stalls,
+dyno_loadgen::named_enum! {
+    /// Law of service times.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Law {
+        /// All equal.
+        Constant = "constant",
+        /// Memoryless.
+        Exponential = "exponential",
+        /// Pareto with an exponent between 1.1 and 2.6, so that the variance is often infinite.
+        HeavyTail = "heavy-tail",
+        /// Mostly short, now and then forty times as long.
+        Bimodal = "bimodal",
+        /// Log-normal with autocorrelation: slow samples follow slow samples.
+        Autocorrelated = "autocorrelated",
+        /// Constant, with a pause of the whole system now and then.
+        Stalls = "stalls",
+    }
 }
 
 impl Law {
-    /// All laws.
-    pub const ALL: [Self; 6] = [
-        Self::Constant,
-        Self::Exponential,
-        Self::HeavyTail,
-        Self::Bimodal,
-        Self::Autocorrelated,
-        Self::Stalls,
-    ];
-
-    /// Returns the name in commands and outputs.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Constant => "constant",
-            Self::Exponential => "exponential",
-            Self::HeavyTail => "heavy-tail",
-            Self::Bimodal => "bimodal",
-            Self::Autocorrelated => "autocorrelated",
-            Self::Stalls => "stalls",
-        }
-    }
-
     /// Returns the law with this name.
     ///
     /// # Errors

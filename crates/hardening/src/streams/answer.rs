@@ -10,71 +10,38 @@ use dyno_net::trouble::Kind;
 use super::oracle::Ending;
 use crate::rng::Stream;
 
-/// How the server ends an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Form {
-    /// A stream with a finish reason and `[DONE]`.
-    Stream,
-    /// A stream without `[DONE]`.
-    NoDone,
-    /// A stream without a finish reason.
-    NoReason,
-    /// One JSON object instead of a stream.
-    Whole,
-    /// The body ends in the middle of the stream.
-    Cut,
-    /// The finish reason is `abort`.
-    Abort,
-    /// The finish reason is `content_filter`.
-    Filter,
-    /// An error within the stream.
-    Error,
-    /// The connection breaks in the middle of the stream.
-    Disconnect,
-    /// The server refuses the request.
-    Refuse,
-    /// The client gives the request up in the middle of the stream.
-    Cancel,
-    /// No answer ever comes.
-    Lose,
+dyno_loadgen::named_enum! {
+    /// How the server ends an answer.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Form {
+        /// A stream with a finish reason and `[DONE]`.
+        Stream = "stream",
+        /// A stream without `[DONE]`.
+        NoDone = "no-done",
+        /// A stream without a finish reason.
+        NoReason = "no-reason",
+        /// One JSON object instead of a stream.
+        Whole = "whole",
+        /// The body ends in the middle of the stream.
+        Cut = "cut",
+        /// The finish reason is `abort`.
+        Abort = "abort",
+        /// The finish reason is `content_filter`.
+        Filter = "filter",
+        /// An error within the stream.
+        Error = "error",
+        /// The connection breaks in the middle of the stream.
+        Disconnect = "disconnect",
+        /// The server refuses the request.
+        Refuse = "refuse",
+        /// The client gives the request up in the middle of the stream.
+        Cancel = "cancel",
+        /// No answer ever comes.
+        Lose = "lose",
+    }
 }
 
 impl Form {
-    /// All forms.
-    pub const ALL: [Self; 12] = [
-        Self::Stream,
-        Self::NoDone,
-        Self::NoReason,
-        Self::Whole,
-        Self::Cut,
-        Self::Abort,
-        Self::Filter,
-        Self::Error,
-        Self::Disconnect,
-        Self::Refuse,
-        Self::Cancel,
-        Self::Lose,
-    ];
-
-    /// Returns the name in outputs.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Stream => "stream",
-            Self::NoDone => "no-done",
-            Self::NoReason => "no-reason",
-            Self::Whole => "whole",
-            Self::Cut => "cut",
-            Self::Abort => "abort",
-            Self::Filter => "filter",
-            Self::Error => "error",
-            Self::Disconnect => "disconnect",
-            Self::Refuse => "refuse",
-            Self::Cancel => "cancel",
-            Self::Lose => "lose",
-        }
-    }
-
     fn has_reason(self) -> bool {
         matches!(self, Self::Stream | Self::NoDone | Self::Abort | Self::Filter)
     }

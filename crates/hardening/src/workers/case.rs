@@ -4,79 +4,42 @@ use dyno_loadgen::settings::{Arrivals, Scenario, TestMode, TestSettings};
 
 use crate::rng::Stream;
 
-/// What is wrong with a worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
-    /// Nothing.
-    Honest,
-    /// It is slow at each step.
-    Lagging,
-    /// Its connection is cut after a number of bytes.
-    Cut,
-    /// Its connection goes silent after a number of bytes.
-    Silent,
-    /// It leaves at some moment.
-    Leaving,
-    /// It reports queries with another number of samples than the plan has.
-    OtherShape,
-    /// It reports columns that other workers do not have, or lacks theirs.
-    OtherColumns,
-    /// It reports times at the end of all times.
-    HugeTimes,
-    /// It reports answers before their queries.
-    EarlyAnswers,
-    /// It reports samples that were not loaded.
-    OtherSamples,
-    /// It reports one failure twice.
-    FailedTwice,
-    /// It reports counts of misuse and of queries that overflow when they are added.
-    HugeCounts,
-    /// It reports fewer queries than its share.
-    FewerQueries,
-    /// It reports more queries than its share.
-    MoreQueries,
+dyno_loadgen::named_enum! {
+    /// What is wrong with a worker.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Trouble {
+        /// Nothing.
+        Honest = "honest",
+        /// It is slow at each step.
+        Lagging = "lagging",
+        /// Its connection is cut after a number of bytes.
+        Cut = "cut",
+        /// Its connection goes silent after a number of bytes.
+        Silent = "silent",
+        /// It leaves at some moment.
+        Leaving = "leaving",
+        /// It reports queries with another number of samples than the plan has.
+        OtherShape = "other-shape",
+        /// It reports columns that other workers do not have, or lacks theirs.
+        OtherColumns = "other-columns",
+        /// It reports times at the end of all times.
+        HugeTimes = "huge-times",
+        /// It reports answers before their queries.
+        EarlyAnswers = "early-answers",
+        /// It reports samples that were not loaded.
+        OtherSamples = "other-samples",
+        /// It reports one failure twice.
+        FailedTwice = "failed-twice",
+        /// It reports counts of misuse and of queries that overflow when they are added.
+        HugeCounts = "huge-counts",
+        /// It reports fewer queries than its share.
+        FewerQueries = "fewer-queries",
+        /// It reports more queries than its share.
+        MoreQueries = "more-queries",
+    }
 }
 
 impl Trouble {
-    /// All kinds.
-    pub const ALL: [Self; 14] = [
-        Self::Honest,
-        Self::Lagging,
-        Self::Cut,
-        Self::Silent,
-        Self::Leaving,
-        Self::OtherShape,
-        Self::OtherColumns,
-        Self::HugeTimes,
-        Self::EarlyAnswers,
-        Self::OtherSamples,
-        Self::FailedTwice,
-        Self::HugeCounts,
-        Self::FewerQueries,
-        Self::MoreQueries,
-    ];
-
-    /// Returns the name in outputs.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Honest => "honest",
-            Self::Lagging => "lagging",
-            Self::Cut => "cut",
-            Self::Silent => "silent",
-            Self::Leaving => "leaving",
-            Self::OtherShape => "other-shape",
-            Self::OtherColumns => "other-columns",
-            Self::HugeTimes => "huge-times",
-            Self::EarlyAnswers => "early-answers",
-            Self::OtherSamples => "other-samples",
-            Self::FailedTwice => "failed-twice",
-            Self::HugeCounts => "huge-counts",
-            Self::FewerQueries => "fewer-queries",
-            Self::MoreQueries => "more-queries",
-        }
-    }
-
     /// Returns whether the record contradicts itself or the plan. Repeated queries and overstated
     /// counts do not: the coordinator trusts a worker that they happened.
     #[must_use]

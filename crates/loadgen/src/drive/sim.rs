@@ -40,12 +40,6 @@ pub struct View<'a> {
     now: Nanos,
 }
 
-impl std::fmt::Debug for VirtualTime<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("VirtualTime").field("elapsed", &self.elapsed).finish_non_exhaustive()
-    }
-}
-
 impl<'a> VirtualTime<'a> {
     /// Returns a driver whose test begins at this wall-clock time. Nothing in a simulated test
     /// depends on the real time.

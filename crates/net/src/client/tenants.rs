@@ -1,7 +1,5 @@
 //! Several servers as one system under test, one client per tenant.
 
-use std::fmt;
-
 use dyno_loadgen::clock::{Clock, Nanos};
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
@@ -158,12 +156,6 @@ impl SystemUnderTest for Clients {
     fn sample_memory(&self, samples: usize) -> SampleMemory {
         self.clients[1..].iter().for_each(|client| client.prepare(samples));
         self.clients[0].sample_memory(samples)
-    }
-}
-
-impl fmt::Debug for Clients {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Clients").field("clients", &self.clients).finish_non_exhaustive()
     }
 }
 

@@ -49,13 +49,13 @@ impl<F: Flag> Flags<F> {
         self.0 |= 1 << flag.position();
     }
 
-    /// Whether a flag is in the set.
+    /// Returns whether a flag is in the set.
     #[must_use]
     pub fn contains(self, flag: F) -> bool {
         self.0 & (1 << flag.position()) != 0
     }
 
-    /// Whether the set is empty.
+    /// Returns whether the set is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0 == 0

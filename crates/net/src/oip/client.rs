@@ -20,35 +20,25 @@ use crate::trouble::{Kind, Trouble};
 /// Maximum bytes of an answer: large images and volumes have some tens of MB.
 const LONGEST_ANSWER: usize = crate::grpc::MAX_MESSAGE;
 
-/// Encoding and transport of tensors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// HTTP with JSON only.
-    Json,
-    /// HTTP with the extension for binary tensors.
-    Binary,
-    /// gRPC with raw contents.
-    Raw,
-    /// gRPC with contents by type.
-    Typed,
-    /// gRPC with raw contents and any number of answers to a request (`ModelStreamInfer` of
-    /// Triton).
-    Stream,
+dyno_loadgen::named_enum! {
+    /// Encoding and transport of tensors.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Form {
+        /// HTTP with JSON only.
+        Json = "oip-http-json",
+        /// HTTP with the extension for binary tensors.
+        Binary = "oip-http-binary",
+        /// gRPC with raw contents.
+        Raw = "oip-grpc-raw",
+        /// gRPC with contents by type.
+        Typed = "oip-grpc-typed",
+        /// gRPC with raw contents and any number of answers to a request (`ModelStreamInfer` of
+        /// Triton).
+        Stream = "oip-grpc-stream",
+    }
 }
 
 impl Form {
-    /// Returns the name of the protocol in logs.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Json => "oip-http-json",
-            Self::Binary => "oip-http-binary",
-            Self::Raw => "oip-grpc-raw",
-            Self::Typed => "oip-grpc-typed",
-            Self::Stream => "oip-grpc-stream",
-        }
-    }
-
     /// Returns whether the form uses gRPC.
     #[must_use]
     pub fn is_grpc(self) -> bool {

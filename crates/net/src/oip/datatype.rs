@@ -8,71 +8,34 @@ use dyno_tensors::{Element, Elements};
 use super::{Tensor, elements_of};
 use crate::trouble::{Kind, Trouble};
 
-/// Type of a tensor's elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names say it")]
-pub enum Datatype {
-    Bool,
-    Uint8,
-    Uint16,
-    Uint32,
-    Uint64,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
-    Fp16,
-    Bf16,
-    Fp32,
-    Fp64,
-    /// Strings of any bytes, each of its own length.
-    Bytes,
+dyno_loadgen::named_enum! {
+    /// Type of a tensor's elements.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    #[expect(missing_docs, reason = "the names say it")]
+    pub enum Datatype {
+        Bool = "BOOL",
+        Uint8 = "UINT8",
+        Uint16 = "UINT16",
+        Uint32 = "UINT32",
+        Uint64 = "UINT64",
+        Int8 = "INT8",
+        Int16 = "INT16",
+        Int32 = "INT32",
+        Int64 = "INT64",
+        Fp16 = "FP16",
+        Bf16 = "BF16",
+        Fp32 = "FP32",
+        Fp64 = "FP64",
+        /// Strings of any bytes, each of its own length.
+        Bytes = "BYTES",
+    }
 }
 
 impl Datatype {
-    /// All of them.
-    pub const ALL: &[Self] = &[
-        Self::Bool,
-        Self::Uint8,
-        Self::Uint16,
-        Self::Uint32,
-        Self::Uint64,
-        Self::Int8,
-        Self::Int16,
-        Self::Int32,
-        Self::Int64,
-        Self::Fp16,
-        Self::Bf16,
-        Self::Fp32,
-        Self::Fp64,
-        Self::Bytes,
-    ];
-
-    /// As the protocol writes it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bool => "BOOL",
-            Self::Uint8 => "UINT8",
-            Self::Uint16 => "UINT16",
-            Self::Uint32 => "UINT32",
-            Self::Uint64 => "UINT64",
-            Self::Int8 => "INT8",
-            Self::Int16 => "INT16",
-            Self::Int32 => "INT32",
-            Self::Int64 => "INT64",
-            Self::Fp16 => "FP16",
-            Self::Bf16 => "BF16",
-            Self::Fp32 => "FP32",
-            Self::Fp64 => "FP64",
-            Self::Bytes => "BYTES",
-        }
-    }
-
-    /// The type of this name.
+    /// Returns the type with this name.
     ///
     /// # Errors
-    /// The name, and those that there are.
+    /// No type has this name; the message lists the known names.
     pub fn named(name: &str) -> Result<Self, Trouble> {
         Self::ALL.iter().copied().find(|datatype| datatype.name() == name).ok_or_else(|| {
             let known: Vec<&str> = Self::ALL.iter().map(|datatype| datatype.name()).collect();
@@ -135,10 +98,10 @@ impl fmt::Display for Datatype {
 }
 
 impl Tensor {
-    /// A tensor of elements that are little-endian bytes already.
+    /// Returns a tensor of elements that are already little-endian bytes.
     ///
     /// # Errors
-    /// Bytes that are not the elements of the shape.
+    /// The bytes are not the elements of the shape.
     pub fn new(
         name: impl Into<String>,
         datatype: Datatype,

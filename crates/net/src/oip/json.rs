@@ -8,19 +8,13 @@ use super::{ModelMetadata, SequenceId, ServerMetadata, TensorMetadata};
 /// JSON header of a request or an answer: tensors with or without elements.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Head<'a> {
-    #[serde(default)]
     pub model_name: Option<String>,
-    #[serde(default)]
     pub model_version: Option<String>,
-    #[serde(default)]
     pub id: Option<String>,
-    #[serde(default)]
     pub parameters: Option<Parameters>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     pub inputs: Option<Vec<JsonTensor<'a>>>,
-    #[serde(default, borrow)]
     pub outputs: Option<Vec<JsonTensor<'a>>>,
-    #[serde(default, borrow)]
     pub error: Option<&'a RawValue>,
 }
 
@@ -28,30 +22,22 @@ pub(super) struct Head<'a> {
 #[derive(Debug, Deserialize)]
 pub(super) struct JsonTensor<'a> {
     pub name: String,
-    #[serde(default)]
     pub datatype: Option<String>,
-    #[serde(default)]
     pub shape: Option<Vec<i64>>,
-    #[serde(default)]
     pub parameters: Option<Parameters>,
-    #[serde(default, borrow)]
+    #[serde(borrow)]
     pub data: Option<&'a RawValue>,
 }
 
 /// Parameters of the extensions for binary tensors and sequences; others are ignored.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Parameters {
-    #[serde(default)]
     pub binary_data_size: Option<u64>,
-    #[serde(default)]
     pub binary_data: Option<bool>,
-    #[serde(default)]
     pub binary_data_output: Option<bool>,
     #[serde(default, deserialize_with = "sequence_id")]
     pub sequence_id: Option<SequenceId>,
-    #[serde(default)]
     pub sequence_start: Option<bool>,
-    #[serde(default)]
     pub sequence_end: Option<bool>,
 }
 

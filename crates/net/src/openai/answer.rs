@@ -101,41 +101,28 @@ struct Wire<'a> {
     /// The outer option states whether the member exists.
     #[serde(borrow, default, deserialize_with = "present")]
     choices: Option<Option<Vec<Choice<'a>>>>,
-    #[serde(borrow, default)]
     model: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
     /// State of an answer of MiniMax, which may be an error.
-    #[serde(borrow, default)]
     base_resp: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     object: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     message: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     detail: Option<&'a RawValue>,
     /// Errors under the names that Cloudflare, Baidu and others use.
-    #[serde(borrow, default)]
     errors: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     error_code: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     error_msg: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     error_message: Option<&'a RawValue>,
     /// What Groq adds to the last part of a stream.
-    #[serde(borrow, default)]
     x_groq: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
 struct GroqWire<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     usage: Option<&'a RawValue>,
     /// Why the stream was stopped.
-    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
@@ -145,20 +132,14 @@ fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(of: D) -> Result<Opti
 
 #[derive(Deserialize)]
 struct Choice<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     index: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     text: Option<Content<'a>>,
-    #[serde(borrow, default)]
     delta: Option<MessageText<'a>>,
-    #[serde(borrow, default)]
     message: Option<MessageText<'a>>,
-    #[serde(borrow, default)]
     finish_reason: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
     /// Error of this choice, as OpenRouter states it.
-    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
@@ -166,28 +147,19 @@ struct Choice<'a> {
 #[derive(Deserialize)]
 pub(super) struct MessageText<'a> {
     /// Thoughts, under one of the names that servers use.
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     reasoning_content: Option<Content<'a>>,
-    #[serde(borrow, default)]
     reasoning: Option<Content<'a>>,
-    #[serde(borrow, default)]
     thinking: Option<Content<'a>>,
     /// OpenRouter states here whether they are a summary or encrypted, and repeats their text.
-    #[serde(borrow, default)]
     reasoning_details: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     content: Option<Content<'a>>,
-    #[serde(borrow, default)]
     refusal: Option<Content<'a>>,
-    #[serde(borrow, default)]
     tool_calls: Option<Vec<ToolCall<'a>>>,
-    #[serde(borrow, default)]
     function_call: Option<Function<'a>>,
     /// Speech and its text.
-    #[serde(borrow, default)]
     audio: Option<&'a RawValue>,
     /// Generated images, as OpenRouter sends them.
-    #[serde(borrow, default)]
     images: Option<&'a RawValue>,
 }
 
@@ -204,31 +176,27 @@ impl<'a> MessageText<'a> {
 /// Speech: parts of a recording, and of its transcript.
 #[derive(Deserialize)]
 struct Speech<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     transcript: Option<Content<'a>>,
-    #[serde(borrow, default)]
     data: Option<Content<'a>>,
 }
 
 #[derive(Deserialize)]
 struct ToolCall<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     index: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     id: Option<Content<'a>>,
-    #[serde(borrow, default)]
     function: Option<Function<'a>>,
     /// A tool that takes a text instead of JSON.
-    #[serde(borrow, default)]
     custom: Option<Function<'a>>,
 }
 
 #[derive(Deserialize)]
 struct Function<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     name: Option<Content<'a>>,
     /// A string that contains JSON, or the JSON itself; the input of a tool that takes a text.
-    #[serde(borrow, default, alias = "input")]
+    #[serde(alias = "input")]
     arguments: Option<&'a RawValue>,
 }
 

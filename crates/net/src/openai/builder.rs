@@ -471,7 +471,7 @@ impl AnswerBuilder {
     fn usage_behind_the_end(&mut self, json: &[u8]) {
         #[derive(serde::Deserialize)]
         struct UsageOnly<'a> {
-            #[serde(borrow, default)]
+            #[serde(borrow)]
             usage: Option<&'a serde_json::value::RawValue>,
         }
         let late = serde_json::from_slice::<UsageOnly<'_>>(json).ok();

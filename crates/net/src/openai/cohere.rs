@@ -19,57 +19,49 @@ use crate::trouble::{Kind, Trouble, in_short};
 /// A typed event.
 #[derive(Deserialize)]
 struct EventWire<'a> {
-    #[serde(rename = "type", borrow, default)]
+    #[serde(rename = "type", borrow)]
     kind: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     delta: Option<&'a RawValue>,
 }
 
 /// A whole answer, or what an event adds to it.
 #[derive(Deserialize)]
 struct AnswerWire<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     message: Option<MessageWire<'a>>,
-    #[serde(borrow, default)]
     finish_reason: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     usage: Option<UsageWire<'a>>,
-    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct MessageWire<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     content: Option<Content<'a>>,
     /// What the model writes before it calls tools.
-    #[serde(borrow, default)]
     tool_plan: Option<Content<'a>>,
     /// A call, or a list of calls.
-    #[serde(borrow, default)]
     tool_calls: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct Call<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     function: Option<Function<'a>>,
 }
 
 #[derive(Deserialize)]
 struct Function<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     name: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     arguments: Option<Cow<'a, str>>,
 }
 
 /// Counts of tokens: all, and those that are charged.
 #[derive(Deserialize)]
 struct UsageWire<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     tokens: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     billed_units: Option<&'a RawValue>,
 }
 

@@ -52,7 +52,6 @@ pub(super) fn form_of(begin: &[u8], claims_stream: bool) -> Option<Form> {
 pub(super) fn form_of_lines(begin: &[u8]) -> Option<Form> {
     #[derive(Deserialize)]
     struct Line {
-        #[serde(default)]
         done: Option<bool>,
     }
     let end = memchr::memchr(b'\n', begin)?;

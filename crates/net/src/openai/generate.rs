@@ -16,13 +16,10 @@ use crate::trouble::Trouble;
 #[derive(Deserialize)]
 struct Wire<'a> {
     /// Number of the choice, if there are several.
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     index: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     text: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     meta_info: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 

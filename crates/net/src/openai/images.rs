@@ -19,9 +19,8 @@ use crate::trouble::{Kind, Trouble, in_short};
 /// An image, or where it is.
 #[derive(Deserialize)]
 struct Image<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     url: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     b64_json: Option<Cow<'a, str>>,
 }
 

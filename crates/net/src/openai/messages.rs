@@ -20,66 +20,47 @@ use crate::trouble::{Kind, Trouble, in_short};
 /// An event.
 #[derive(Deserialize)]
 struct EventWire<'a> {
-    #[serde(rename = "type", borrow, default)]
+    #[serde(rename = "type", borrow)]
     kind: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     message: Option<AnswerWire<'a>>,
-    #[serde(borrow, default)]
     content_block: Option<Block<'a>>,
-    #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
-    #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
 /// A whole answer, or the empty one at the begin of a stream.
 #[derive(Deserialize)]
 struct AnswerWire<'a> {
-    #[serde(rename = "type", borrow, default)]
+    #[serde(rename = "type", borrow)]
     kind: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     content: Option<Vec<Block<'a>>>,
-    #[serde(borrow, default)]
     model: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     stop_reason: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
 /// A text, a thought or a call of a tool. Streams begin a block with what it has so far.
 #[derive(Deserialize)]
 struct Block<'a> {
-    #[serde(rename = "type", borrow, default)]
+    #[serde(rename = "type", borrow)]
     kind: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     text: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     thinking: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     signature: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     name: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     input: Option<&'a RawValue>,
 }
 
 /// An addition to a block, or to the message.
 #[derive(Deserialize)]
 struct Delta<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     text: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     thinking: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     signature: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     partial_json: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     stop_reason: Option<Cow<'a, str>>,
 }
 

@@ -49,71 +49,38 @@ pub use write::{Writer, error_body, models_body, write_done};
 /// Data of the last event of a stream.
 pub const DONE: &[u8] = b"[DONE]";
 
-/// Endpoint of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Api {
-    /// Continues a prompt.
-    Completions,
-    /// Answers messages.
-    Chat,
-    /// Answers messages, with typed events.
-    Responses,
-    /// Continues a prompt, in SGLang's own interface.
-    Generate,
-    /// Answers messages, in Anthropic's interface.
-    Messages,
-    /// Answers messages, in Ollama's own interface.
-    Ollama,
-    /// Answers messages, in version 2 of Cohere's interface.
-    Cohere,
-    /// Continues a prompt, in the interface of Text Generation Inference.
-    Tgi,
-    /// Returns the text of a recording.
-    Transcriptions,
-    /// Returns a vector for each text.
-    Embeddings,
-    /// Returns a score for each document.
-    Rerank,
-    /// Returns images for a description, or edits the images of a prompt.
-    Images,
+dyno_loadgen::named_enum! {
+    /// Endpoint of a server.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum Api {
+        /// Continues a prompt.
+        Completions = "completions",
+        /// Answers messages.
+        Chat = "chat",
+        /// Answers messages, with typed events.
+        Responses = "responses",
+        /// Continues a prompt, in SGLang's own interface.
+        Generate = "generate",
+        /// Answers messages, in Anthropic's interface.
+        Messages = "messages",
+        /// Answers messages, in Ollama's own interface.
+        Ollama = "ollama",
+        /// Answers messages, in version 2 of Cohere's interface.
+        Cohere = "cohere",
+        /// Continues a prompt, in the interface of Text Generation Inference.
+        Tgi = "tgi",
+        /// Returns the text of a recording.
+        Transcriptions = "transcriptions",
+        /// Returns a vector for each text.
+        Embeddings = "embeddings",
+        /// Returns a score for each document.
+        Rerank = "rerank",
+        /// Returns images for a description, or edits the images of a prompt.
+        Images = "images",
+    }
 }
 
 impl Api {
-    /// All endpoints.
-    pub const ALL: [Self; 12] = [
-        Self::Completions,
-        Self::Chat,
-        Self::Responses,
-        Self::Generate,
-        Self::Messages,
-        Self::Ollama,
-        Self::Cohere,
-        Self::Tgi,
-        Self::Transcriptions,
-        Self::Embeddings,
-        Self::Rerank,
-        Self::Images,
-    ];
-
-    /// Returns the name in settings.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Completions => "completions",
-            Self::Chat => "chat",
-            Self::Responses => "responses",
-            Self::Generate => "generate",
-            Self::Messages => "messages",
-            Self::Ollama => "ollama",
-            Self::Cohere => "cohere",
-            Self::Tgi => "tgi",
-            Self::Transcriptions => "transcriptions",
-            Self::Embeddings => "embeddings",
-            Self::Rerank => "rerank",
-            Self::Images => "images",
-        }
-    }
-
     /// Returns the path below that of the interface, which usually is `/v1`; those of SGLang, Ollama, Cohere and
     /// Text Generation Inference lie beside it.
     #[must_use]

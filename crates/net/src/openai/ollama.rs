@@ -20,15 +20,11 @@ use crate::trouble::{Kind, Trouble, in_short};
 #[derive(Deserialize)]
 struct Wire<'a> {
     /// An addition to the message, or the whole message.
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     message: Option<MessageText<'a>>,
-    #[serde(borrow, default)]
     model: Option<&'a RawValue>,
-    #[serde(default)]
     done: Option<bool>,
-    #[serde(borrow, default)]
     done_reason: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 

@@ -16,77 +16,57 @@ use crate::trouble::Trouble;
 /// A typed event.
 #[derive(Deserialize)]
 struct EventWire<'a> {
-    #[serde(rename = "type", borrow, default)]
+    #[serde(rename = "type", borrow)]
     kind: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     delta: Option<Content<'a>>,
     /// The whole text, in the event that ends it.
-    #[serde(borrow, default)]
     text: Option<Content<'a>>,
     /// The whole refusal, in the event that ends it.
-    #[serde(borrow, default)]
     refusal: Option<Content<'a>>,
     /// The whole arguments or input of a call, in the event that ends them.
-    #[serde(borrow, default, alias = "input")]
+    #[serde(alias = "input")]
     arguments: Option<Content<'a>>,
     /// Position of the item.
-    #[serde(borrow, default)]
     output_index: Option<&'a RawValue>,
     /// Position of the part of a message or of a thought in its item.
-    #[serde(borrow, default)]
     content_index: Option<&'a RawValue>,
     /// Position of the part of a summary in its item.
-    #[serde(borrow, default)]
     summary_index: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     item: Option<Item<'a>>,
-    #[serde(borrow, default)]
     response: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
 /// A whole answer.
 #[derive(Deserialize)]
 struct ResponseWire<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     status: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     output: Option<Vec<Item<'a>>>,
-    #[serde(borrow, default)]
     model: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     incomplete_details: Option<Incomplete<'a>>,
-    #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct Incomplete<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     reason: Option<Cow<'a, str>>,
 }
 
 /// A message, a thought or a call of a function.
 #[derive(Deserialize)]
 struct Item<'a> {
-    #[serde(rename = "type", borrow, default)]
+    #[serde(rename = "type", borrow)]
     kind: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     name: Option<Content<'a>>,
-    #[serde(borrow, default)]
     arguments: Option<Content<'a>>,
     /// What a custom tool takes instead of arguments.
-    #[serde(borrow, default)]
     input: Option<Content<'a>>,
     /// What an interpreter takes.
-    #[serde(borrow, default)]
     code: Option<Content<'a>>,
-    #[serde(borrow, default)]
     content: Option<Content<'a>>,
-    #[serde(borrow, default)]
     summary: Option<Content<'a>>,
 }
 

@@ -16,20 +16,17 @@ use crate::trouble::{Kind, Trouble, in_short};
 /// A part of a stream with one token, or a whole answer.
 #[derive(Deserialize)]
 struct Wire<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     token: Option<Token<'a>>,
     /// The whole text; in a stream only in the last part.
-    #[serde(borrow, default)]
     generated_text: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     details: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct Token<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     text: Option<Cow<'a, str>>,
     /// It is no text, such as the end of a sequence.
     #[serde(default)]
@@ -38,7 +35,7 @@ struct Token<'a> {
 
 #[derive(Deserialize)]
 struct Details<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     finish_reason: Option<Cow<'a, str>>,
 }
 

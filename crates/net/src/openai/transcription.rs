@@ -20,21 +20,17 @@ use crate::trouble::{Kind, Trouble, in_short};
 /// A whole answer, or an event.
 #[derive(Deserialize)]
 struct Wire<'a> {
-    #[serde(rename = "type", borrow, default)]
+    #[serde(rename = "type", borrow)]
     kind: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     text: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     delta: Option<Cow<'a, str>>,
-    #[serde(borrow, default)]
     usage: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct UsageKind<'a> {
-    #[serde(rename = "type", borrow, default)]
+    #[serde(rename = "type", borrow)]
     kind: Option<Cow<'a, str>>,
 }
 

@@ -12,22 +12,17 @@ use crate::trouble::{Kind, Trouble};
 /// An answer that is a list of vectors, ranks or images.
 #[derive(Deserialize)]
 pub(super) struct Items<'a> {
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     pub data: Option<Vec<&'a RawValue>>,
-    #[serde(borrow, default)]
     results: Option<Vec<&'a RawValue>>,
-    #[serde(borrow, default)]
     model: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     pub usage: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
 struct Embedding {
     /// Position of its text in the request. Servers for single texts leave it out.
-    #[serde(default)]
     index: Option<u64>,
     embedding: Vector,
 }

@@ -64,26 +64,15 @@ impl Histogram {
     }
 }
 
-/// Protocols that metrics distinguish.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum ServedProtocol {
-    OipHttp,
-    OipGrpc,
-    OpenAi,
-    /// Health, metrics and unknown paths.
-    Other,
-}
-
-impl ServedProtocol {
-    const ALL: [Self; 4] = [Self::OipHttp, Self::OipGrpc, Self::OpenAi, Self::Other];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::OipHttp => "oip-http",
-            Self::OipGrpc => "oip-grpc",
-            Self::OpenAi => "openai",
-            Self::Other => "other",
-        }
+dyno_loadgen::named_enum! {
+    /// Protocols that metrics distinguish.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub(super) enum ServedProtocol {
+        OipHttp = "oip-http",
+        OipGrpc = "oip-grpc",
+        OpenAi = "openai",
+        /// Health, metrics and unknown paths.
+        Other = "other",
     }
 }
 

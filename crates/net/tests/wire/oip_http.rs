@@ -484,7 +484,7 @@ fn samples_that_are_not_the_models_are_refused_with_both_shapes() {
 }
 
 pub fn tensors() -> impl Strategy<Value = Vec<Tensor>> {
-    let datatype = prop::sample::select(Datatype::ALL);
+    let datatype = prop::sample::select(Datatype::ALL.to_vec());
     let shape = prop::collection::vec(0_usize..4, 0..4);
     let one = ("[a-z\"\\\\é]{1,5}", datatype, shape).prop_flat_map(|(name, datatype, shape)| {
         let count = shape.iter().product::<usize>();

@@ -6,7 +6,7 @@ use crate::assignment::Assignment;
 use crate::format::{Format, Kind};
 use crate::network::LayerKind;
 use crate::platform::Role;
-use crate::tune::{Move, Stop, Subset, Trials, TuneAnswer, format_accuracy};
+use crate::tune::{Move, Stop, Subset, Trials, TuneAnswer};
 
 /// Kinds of objects that share a width.
 const KINDS: [(&str, Role, Option<LayerKind>); 3] = [
@@ -79,29 +79,4 @@ fn with_format(
         formats[at] = trials.space.fitted(at, format);
     }
     from.with_formats(formats)
-}
-
-impl Trials<'_, '_> {
-    /// Evaluates one move, and accepts it if it passes.
-    pub(super) fn attempt(
-        &mut self,
-        subset: Subset,
-        question: &str,
-        what: Move,
-    ) -> Result<Option<TuneAnswer>, Stop> {
-        let threshold = self.threshold(subset);
-        let candidates = self.candidates(subset, vec![what], Some(threshold))?;
-        let accuracy = candidates[0].accuracy;
-        let accepted = (accuracy >= threshold).then(|| {
-            (
-                0,
-                format!(
-                    "accuracy {} is at least {}",
-                    format_accuracy(accuracy),
-                    format_accuracy(threshold)
-                ),
-            )
-        });
-        Ok(self.decide(subset, question, candidates, accepted))
-    }
 }

@@ -2,7 +2,7 @@
 //! the end EXP once.
 
 use super::moves::Move;
-use super::step::{Phase, format_accuracy};
+use super::step::Phase;
 use super::trial::{Stop, Subset};
 use super::{Trials, TuneAnswer};
 use crate::assignment::Assignment;
@@ -79,21 +79,7 @@ impl Trials<'_, '_> {
         assignment: Assignment,
     ) -> Result<Option<TuneAnswer>, Stop> {
         let change = format!("all {assignment}");
-        let threshold = self.threshold(subset);
-        let moves = vec![Move { change, assignment }];
-        let candidates = self.candidates(subset, moves, Some(threshold))?;
-        let accuracy = candidates[0].accuracy;
-        let accepted = (accuracy >= threshold).then(|| {
-            (
-                0,
-                format!(
-                    "accuracy {} is at least {}",
-                    format_accuracy(accuracy),
-                    format_accuracy(threshold)
-                ),
-            )
-        });
-        Ok(self.decide(subset, question, candidates, accepted))
+        self.attempt(subset, question, Move { change, assignment })
     }
 }
 

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 
 use super::fine::best;
 use super::moves::Move;
-use super::step::{Candidate, Phase, format_accuracy};
+use super::step::{Candidate, Phase, accepted};
 use super::trial::{Stop, Subset};
 use super::{Trials, TuneAnswer};
 use crate::assignment::Assignment;
@@ -198,16 +198,7 @@ impl Trials<'_, '_> {
         let assignment = found.assignment.clone();
         let candidates = self.candidates(Subset::Full, vec![found], decides)?;
         let Candidate { accuracy, objective, .. } = candidates[0];
-        let accepted = (accuracy >= threshold).then(|| {
-            (
-                0,
-                format!(
-                    "accuracy {} is at least {}",
-                    format_accuracy(accuracy),
-                    format_accuracy(threshold)
-                ),
-            )
-        });
+        let accepted = accepted(accuracy, threshold);
         let answer = self.decide(Subset::Full, question, candidates, accepted);
         Ok((answer, TuneAnswer { assignment, objective, accuracy, subset: Subset::Full }))
     }

@@ -78,3 +78,9 @@ pub struct Candidate {
 pub(crate) fn format_accuracy(accuracy: f64) -> String {
     format!("{accuracy:.5}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }
+
+/// Accepts the only candidate, with the reason, if its accuracy is sufficient.
+pub(super) fn accepted(accuracy: f64, threshold: f64) -> Option<(usize, String)> {
+    let [reached, least] = [accuracy, threshold].map(format_accuracy);
+    (accuracy >= threshold).then(|| (0, format!("accuracy {reached} is at least {least}")))
+}

@@ -9,30 +9,17 @@ use crate::assignment::Assignment;
 use crate::confirm::SampleOutcomes;
 use crate::format::Format;
 
-/// A set of samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Subset {
-    /// A part of the samples, for the first pass (SPEC A22).
-    Small,
-    /// All samples by which formats are chosen.
-    Full,
-    /// Samples that do not influence the choice: the validation set of closed mode.
-    Confirmation,
-}
-
-impl Subset {
-    /// All sets, in the order in which they are used.
-    pub const ALL: [Self; 3] = [Self::Small, Self::Full, Self::Confirmation];
-
-    /// Returns the name for display and files.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Small => "small",
-            Self::Full => "full",
-            Self::Confirmation => "confirmation",
-        }
+dyno_loadgen::named_enum! {
+    /// A set of samples.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Subset {
+        /// A part of the samples, for the first pass (SPEC A22).
+        Small = "small",
+        /// All samples by which formats are chosen.
+        Full = "full",
+        /// Samples that do not influence the choice: the validation set of closed mode.
+        Confirmation = "confirmation",
     }
 }
 
@@ -82,19 +69,19 @@ pub struct Evaluation {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_failed: bool,
     /// Results of the samples in the order of the set, for the confirmation set.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub outcomes: Option<SampleOutcomes>,
     /// Number of samples in the set, if known.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<u64>,
     /// Measured latency of the configuration, in ns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<f64>,
     /// Duration of the evaluation, in seconds.
     #[serde(default)]
     pub seconds: f64,
     /// Remark of the evaluator.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 

@@ -6,7 +6,7 @@ use super::chance::SetAccuracy;
 use super::confirm::{self, Confirmation};
 use super::journal::Journal;
 use super::moves::Space;
-use super::step::{Candidate, Phase, Step, format_accuracy};
+use super::step::{Candidate, Phase, Step, accepted, format_accuracy};
 use super::trial::{EvaluateFn, Evaluation, Stop, Subset, Trial};
 use super::{Baseline, Move, Point, Progress, Settings, TuneAnswer, TuneEnd, TuneOutcome, pareto};
 use crate::assignment::Assignment;
@@ -364,6 +364,19 @@ impl<'a, 'e> Trials<'a, 'e> {
             .collect())
     }
 
+    /// Evaluates one move, and accepts it if it passes.
+    pub fn attempt(
+        &mut self,
+        subset: Subset,
+        question: &str,
+        what: Move,
+    ) -> Result<Option<TuneAnswer>, Stop> {
+        let threshold = self.threshold(subset);
+        let candidates = self.candidates(subset, vec![what], Some(threshold))?;
+        let accepted = accepted(candidates[0].accuracy, threshold);
+        Ok(self.decide(subset, question, candidates, accepted))
+    }
+
     /// Records a step, and accepts the candidate `accepted` for the given reason, if there is one.
     pub fn decide(
         &mut self,
@@ -466,16 +479,7 @@ impl<'a, 'e> Trials<'a, 'e> {
         let accuracy = candidates[0].accuracy;
         self.confirmed = Some(accuracy);
         let threshold = self.threshold(Subset::Confirmation);
-        let accepted = (accuracy >= threshold).then(|| {
-            (
-                0,
-                format!(
-                    "accuracy {} is at least {}",
-                    format_accuracy(accuracy),
-                    format_accuracy(threshold)
-                ),
-            )
-        });
+        let accepted = accepted(accuracy, threshold);
         let question = "does the answer keep its accuracy on samples that it was not chosen by?";
         self.decide(Subset::Confirmation, question, candidates, accepted);
         Ok(())

@@ -4,34 +4,38 @@ use dyno_results::units;
 
 use crate::words;
 
-/// Mapping of values to positions on an axis.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scale {
-    /// Linear.
-    Linear,
-    /// Logarithmic.
-    Log,
-    /// Logarithmic, with 0 at the beginning and a gap between 0 and the smallest value above 0.
-    LogWithZero,
-    /// Shares from 0 to 1 by the number of nines, with equal distances per nine; 1 is at the end.
-    Nines,
+dyno_loadgen::named_enum! {
+    /// Mapping of values to positions on an axis.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Scale {
+        /// Linear.
+        Linear = "linear",
+        /// Logarithmic.
+        Log = "log",
+        /// Logarithmic, with 0 at the beginning and a gap between 0 and the smallest value above 0.
+        LogWithZero = "log0",
+        /// Shares from 0 to 1 by the number of nines, with equal distances per nine; 1 is at the end.
+        Nines = "nines",
+    }
 }
 
-/// Text format of values. The script of the page knows the formats by their names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// Duration in ns, shown with a fitting unit.
-    Time,
-    /// Time since the start, in ns.
-    Elapsed,
-    /// A whole number.
-    Count,
-    /// A number per second.
-    Rate,
-    /// 0.99 as `99 %`.
-    Share,
-    /// 0.99 as `p99`.
-    Percentile,
+dyno_loadgen::named_enum! {
+    /// Text format of values. The script of the page knows the formats by their names.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Format {
+        /// Duration in ns, shown with a fitting unit.
+        Time = "time",
+        /// Time since the start, in ns.
+        Elapsed = "elapsed",
+        /// A whole number.
+        Count = "count",
+        /// A number per second.
+        Rate = "rate",
+        /// 0.99 as `99 %`.
+        Share = "share",
+        /// 0.99 as `p99`.
+        Percentile = "percentile",
+    }
 }
 
 /// Axis of a chart.
@@ -281,30 +285,6 @@ impl Format {
             Self::Rate => units::rate(value),
             Self::Share => words::share(value),
             Self::Percentile => units::percentile_or_extreme(value),
-        }
-    }
-
-    /// Returns its name for the script.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Time => "time",
-            Self::Elapsed => "elapsed",
-            Self::Count => "count",
-            Self::Rate => "rate",
-            Self::Share => "share",
-            Self::Percentile => "percentile",
-        }
-    }
-}
-
-impl Scale {
-    /// Returns its name for the script.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Linear => "linear",
-            Self::Log => "log",
-            Self::LogWithZero => "log0",
-            Self::Nines => "nines",
         }
     }
 }

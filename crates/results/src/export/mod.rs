@@ -21,40 +21,26 @@ use crate::{series, summary};
 use text::OptionalColumns;
 pub use text::quoted;
 
-/// Export format of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// Raw records, comma-separated (RFC 4180)
-    Csv,
-    /// Raw records, one JSON object per line
-    Jsonl,
-    /// Raw records, columnar; needs a build with --features parquet
-    Parquet,
-    /// The metrics of each test as CSV, one line per metric
-    Metrics,
-    /// The results as Prometheus text, for a textfile collector or a push gateway
-    Prometheus,
-    /// The verdicts as JUnit XML, for CI
-    Junit,
+dyno_loadgen::named_enum! {
+    /// Export format of a run.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Format {
+        /// Raw records, comma-separated (RFC 4180)
+        Csv = "csv",
+        /// Raw records, one JSON object per line
+        Jsonl = "jsonl",
+        /// Raw records, columnar; needs a build with --features parquet
+        Parquet = "parquet",
+        /// The metrics of each test as CSV, one line per metric
+        Metrics = "metrics",
+        /// The results as Prometheus text, for a textfile collector or a push gateway
+        Prometheus = "prometheus",
+        /// The verdicts as JUnit XML, for CI
+        Junit = "junit",
+    }
 }
 
 impl Format {
-    /// All formats, in the order of the help.
-    pub const ALL: [Self; 6] =
-        [Self::Csv, Self::Jsonl, Self::Parquet, Self::Metrics, Self::Prometheus, Self::Junit];
-
-    /// Returns the name of the format in flags.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Csv => "csv",
-            Self::Jsonl => "jsonl",
-            Self::Parquet => "parquet",
-            Self::Metrics => "metrics",
-            Self::Prometheus => "prometheus",
-            Self::Junit => "junit",
-        }
-    }
-
     /// Returns a description for a list of formats.
     pub fn description(self) -> &'static str {
         match self {

@@ -9,8 +9,9 @@ use dyno_loadgen::log::read::{
 };
 
 use super::{Figures, ForeignError, ForeignResult, Test, Tool, text};
+use crate::contents_rebuilt::data_of;
 use crate::records::{Keep, Records};
-use crate::summary::{Data, Plan};
+use crate::summary::Plan;
 
 /// Name of a file that every folder of logs has.
 pub const SUMMARY: &str = "mlperf_log_summary.txt";
@@ -62,17 +63,7 @@ pub fn read(folder: &Path) -> Result<ForeignResult, ForeignError> {
         title: format!("{scenario} {}", detail.text("effective_test_mode").unwrap_or_default()),
         scenario: scenario.into(),
         system: detail.text("sut_name").unwrap_or_default().into(),
-        data: Data {
-            name: detail.text("qsl_name").unwrap_or_default().into(),
-            total: detail.whole("qsl_reported_total_count").unwrap_or(0),
-            performance: detail
-                .whole("effective_performance_sample_count")
-                .or_else(|| detail.whole("qsl_reported_performance_count"))
-                .unwrap_or(0),
-            workload: None,
-            files: Default::default(),
-            shapes: Vec::new(),
-        },
+        data: data_of(&detail),
         plan: plan(&detail, scenario),
         figures,
         records,

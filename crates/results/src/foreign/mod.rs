@@ -25,33 +25,24 @@ pub use figures::{Figures, of_summary};
 use crate::records::Records;
 use crate::summary::{Data, Plan};
 
-/// Tool that wrote a result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tool {
-    /// The reference load generator, or one that writes its logs.
-    LoadGen,
-    /// `vllm bench serve --save-result`.
-    Vllm,
-    /// `python -m sglang.bench_serving --output-file`.
-    Sglang,
-    /// guidellm's `benchmarks.json`.
-    Guidellm,
-    /// aiperf's `profile_export*`.
-    Aiperf,
+dyno_loadgen::named_enum! {
+    /// Tool that wrote a result.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Tool {
+        /// The reference load generator, or one that writes its logs.
+        LoadGen = "LoadGen",
+        /// `vllm bench serve --save-result`.
+        Vllm = "vLLM",
+        /// `python -m sglang.bench_serving --output-file`.
+        Sglang = "SGLang",
+        /// guidellm's `benchmarks.json`.
+        Guidellm = "guidellm",
+        /// aiperf's `profile_export*`.
+        Aiperf = "aiperf",
+    }
 }
 
 impl Tool {
-    /// Returns the name as its users write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::LoadGen => "LoadGen",
-            Self::Vllm => "vLLM",
-            Self::Sglang => "SGLang",
-            Self::Guidellm => "guidellm",
-            Self::Aiperf => "aiperf",
-        }
-    }
-
     /// Returns how to make the tool write raw records.
     pub fn how_to_keep_records(self) -> &'static str {
         match self {

@@ -23,26 +23,17 @@ pub const ROWS_KEPT: usize = 1 << 18;
 /// Latency, or time to first token, of an answer that never arrived.
 pub const NEVER: i64 = -1;
 
-/// Selection of the rows that are written.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Keep {
-    /// At most [`ROWS_KEPT`] rows: a random one in each stretch of equal length.
-    #[default]
-    Thinned,
-    /// Every row.
-    All,
-    /// No file.
-    Nothing,
-}
-
-impl Keep {
-    /// Returns the name in flags and settings.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Thinned => "thinned",
-            Self::All => "all",
-            Self::Nothing => "none",
-        }
+dyno_loadgen::named_enum! {
+    /// Selection of the rows that are written.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub enum Keep {
+        /// At most [`ROWS_KEPT`] rows: a random one in each stretch of equal length.
+        #[default]
+        Thinned = "thinned",
+        /// Every row.
+        All = "all",
+        /// No file.
+        Nothing = "none",
     }
 }
 

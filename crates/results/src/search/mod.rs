@@ -116,27 +116,18 @@ impl From<End> for Phase {
     }
 }
 
-/// Purpose of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "snake_case")]
-pub enum Purpose {
-    /// To find a load that passes and one that does not.
-    Bracket,
-    /// To refine the peak.
-    Refine,
-    /// To confirm the load.
-    Confirm,
-}
-
-impl Purpose {
-    /// Returns the name in the file.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bracket => "bracket",
-            Self::Refine => "refine",
-            Self::Confirm => "confirm",
-        }
+dyno_loadgen::named_enum! {
+    /// Purpose of a run.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+    #[serde(rename_all = "snake_case")]
+    pub enum Purpose {
+        /// To find a load that passes and one that does not.
+        Bracket = "bracket",
+        /// To refine the peak.
+        Refine = "refine",
+        /// To confirm the load.
+        Confirm = "confirm",
     }
 }
 

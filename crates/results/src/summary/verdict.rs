@@ -4,39 +4,30 @@ use serde::{Deserialize, Serialize};
 
 use super::{RequirementFinding, Run, State, Test};
 
-/// Verdict of a test or run. Files hold its name.
-///
-/// ```
-/// use dyno_results::summary::Verdict;
-///
-/// assert_eq!(Verdict::Undecided.worse(Verdict::Invalid).name(), "INVALID");
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Every condition holds.
-    Valid,
-    /// No condition is proven broken, but what was measured does not decide all of them.
-    Undecided,
-    /// A condition does not hold.
-    Invalid,
-    /// Interrupted with Ctrl-C.
-    Interrupted,
-    /// The run was aborted.
-    Aborted,
+dyno_loadgen::named_enum! {
+    /// Verdict of a test or run. Files hold its name.
+    ///
+    /// ```
+    /// use dyno_results::summary::Verdict;
+    ///
+    /// assert_eq!(Verdict::Undecided.worse(Verdict::Invalid).name(), "INVALID");
+    /// ```
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Verdict {
+        /// Every condition holds.
+        Valid = "VALID",
+        /// No condition is proven broken, but what was measured does not decide all of them.
+        Undecided = "UNDECIDED",
+        /// A condition does not hold.
+        Invalid = "INVALID",
+        /// Interrupted with Ctrl-C.
+        Interrupted = "INTERRUPTED",
+        /// The run was aborted.
+        Aborted = "ABORTED",
+    }
 }
 
 impl Verdict {
-    /// Returns the text in files and on screens.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Valid => "VALID",
-            Self::Undecided => "UNDECIDED",
-            Self::Invalid => "INVALID",
-            Self::Interrupted => "INTERRUPTED",
-            Self::Aborted => "ABORTED",
-        }
-    }
-
     /// Returns the worse of two verdicts, in the order VALID, UNDECIDED, INVALID, ABORTED,
     /// INTERRUPTED.
     #[must_use]

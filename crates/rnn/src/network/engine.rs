@@ -90,25 +90,13 @@ pub enum Feed<'a> {
 pub enum NetworkEngineError {
     /// A plan is invalid.
     #[error("{0}")]
-    Plan(ProgramError),
+    Plan(#[from] ProgramError),
     /// Tuning a recurrent layer failed.
     #[error("{0}")]
-    Tune(TuneError),
+    Tune(#[from] TuneError),
     /// The first run failed.
     #[error("{0}")]
     Call(CallError),
-}
-
-impl From<ProgramError> for NetworkEngineError {
-    fn from(error: ProgramError) -> Self {
-        Self::Plan(error)
-    }
-}
-
-impl From<TuneError> for NetworkEngineError {
-    fn from(error: TuneError) -> Self {
-        Self::Tune(error)
-    }
 }
 
 /// Reason why a call failed.
@@ -141,22 +129,10 @@ pub enum CallError {
     },
     /// A recurrent layer failed.
     #[error("{0}")]
-    Sequence(SequenceError),
+    Sequence(#[from] SequenceError),
     /// A dense or highway layer failed.
     #[error("{0}")]
-    Run(RunError),
-}
-
-impl From<SequenceError> for CallError {
-    fn from(error: SequenceError) -> Self {
-        Self::Sequence(error)
-    }
-}
-
-impl From<RunError> for CallError {
-    fn from(error: RunError) -> Self {
-        Self::Run(error)
-    }
+    Run(#[from] RunError),
 }
 
 /// A network with its programs and memory.

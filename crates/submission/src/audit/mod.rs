@@ -45,60 +45,33 @@ pub use quality::{Accuracies, Accuracy, metrics_in};
 pub use reason::{Reason, Side};
 pub use verify::verify;
 
-/// An audit of the rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum AuditTest {
-    /// `TEST01`: answers of a performance run equal those of the accuracy run.
-    Test01,
-    /// `TEST03`: a different data set is not slower.
-    Test03,
-    /// `TEST04-A` and `TEST04-B`: issuing one sample repeatedly is not faster than issuing each
-    /// sample once.
-    Test04Pair,
-    /// `TEST04`: issuing one sample repeatedly is not faster than the submission.
-    Test04,
-    /// `TEST05`: different seeds are not slower.
-    Test05,
-    /// `TEST06`: reported token counts match the answers.
-    Test06,
-    /// `TEST07`: quality of a complete performance run.
-    Test07,
-    /// `TEST08`: TEST01 for a recommender whose samples have their own names.
-    Test08,
-    /// `TEST09`: answers have the length of the reference's.
-    Test09,
+dyno_loadgen::named_enum! {
+    /// An audit of the rules.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum AuditTest {
+        /// `TEST01`: answers of a performance run equal those of the accuracy run.
+        Test01 = "TEST01",
+        /// `TEST03`: a different data set is not slower.
+        Test03 = "TEST03",
+        /// `TEST04-A` and `TEST04-B`: issuing one sample repeatedly is not faster than issuing each
+        /// sample once.
+        Test04Pair = "TEST04-A",
+        /// `TEST04`: issuing one sample repeatedly is not faster than the submission.
+        Test04 = "TEST04",
+        /// `TEST05`: different seeds are not slower.
+        Test05 = "TEST05",
+        /// `TEST06`: reported token counts match the answers.
+        Test06 = "TEST06",
+        /// `TEST07`: quality of a complete performance run.
+        Test07 = "TEST07",
+        /// `TEST08`: TEST01 for a recommender whose samples have their own names.
+        Test08 = "TEST08",
+        /// `TEST09`: answers have the length of the reference's.
+        Test09 = "TEST09",
+    }
 }
 
 impl AuditTest {
-    /// All audits.
-    pub const ALL: [Self; 9] = [
-        Self::Test01,
-        Self::Test03,
-        Self::Test04Pair,
-        Self::Test04,
-        Self::Test05,
-        Self::Test06,
-        Self::Test07,
-        Self::Test08,
-        Self::Test09,
-    ];
-
-    /// Returns the name as the rules write it; for the pair, the name of its first half.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Test01 => "TEST01",
-            Self::Test03 => "TEST03",
-            Self::Test04Pair => "TEST04-A",
-            Self::Test04 => "TEST04",
-            Self::Test05 => "TEST05",
-            Self::Test06 => "TEST06",
-            Self::Test07 => "TEST07",
-            Self::Test08 => "TEST08",
-            Self::Test09 => "TEST09",
-        }
-    }
-
     /// Returns a short description.
     #[must_use]
     pub fn title(self) -> &'static str {

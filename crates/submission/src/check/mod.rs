@@ -87,61 +87,31 @@ impl Program {
     }
 }
 
-/// Checks that can be skipped, by the flags of the official checkers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Skip {
-    /// Audits: `--skip_compliance`.
-    Compliance,
-    /// The checks of the power working group: `--skip-power-check`.
-    Power,
-    /// Empty fields: `--skip-meaningful-fields-emptiness-check`.
-    EmptyFields,
-    /// `analyzer_table.*` and `power_settings.*`: `--skip-check-power-measure-files`.
-    PowerDescription,
-    /// Empty files: `--skip-empty-files-check`.
-    EmptyFiles,
-    /// Files in the root: `--skip-extra-files-in-root-check`.
-    RootFiles,
-    /// Outputs such as images: `--skip-extra-accuracy-files-check`.
-    AccuracyOutputs,
-    /// Systems without results: `--skip-all-systems-have-results-check`.
-    SystemsWithoutResults,
-    /// The calibration page: `--skip-calibration-check`.
-    Calibration,
-    /// The size of the data set: `--skip-dataset-size-check`.
-    DatasetSize,
-}
-
-impl Skip {
-    /// All skippable checks, in the order of the official help.
-    pub const ALL: [Self; 10] = [
-        Self::Compliance,
-        Self::Power,
-        Self::EmptyFields,
-        Self::PowerDescription,
-        Self::EmptyFiles,
-        Self::RootFiles,
-        Self::AccuracyOutputs,
-        Self::SystemsWithoutResults,
-        Self::Calibration,
-        Self::DatasetSize,
-    ];
-
-    /// Returns the flag of the official checkers, without dashes.
-    #[must_use]
-    pub fn flag(self) -> &'static str {
-        match self {
-            Self::Compliance => "skip_compliance",
-            Self::Power => "skip-power-check",
-            Self::EmptyFields => "skip-meaningful-fields-emptiness-check",
-            Self::PowerDescription => "skip-check-power-measure-files",
-            Self::EmptyFiles => "skip-empty-files-check",
-            Self::RootFiles => "skip-extra-files-in-root-check",
-            Self::AccuracyOutputs => "skip-extra-accuracy-files-check",
-            Self::SystemsWithoutResults => "skip-all-systems-have-results-check",
-            Self::Calibration => "skip-calibration-check",
-            Self::DatasetSize => "skip-dataset-size-check",
-        }
+dyno_loadgen::named_enum! {
+    /// Checks that can be skipped, named after the flags of the official checkers without dashes, in the
+    /// order of the official help.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Skip {
+        /// Audits: `--skip_compliance`.
+        Compliance = "skip_compliance",
+        /// The checks of the power working group: `--skip-power-check`.
+        Power = "skip-power-check",
+        /// Empty fields: `--skip-meaningful-fields-emptiness-check`.
+        EmptyFields = "skip-meaningful-fields-emptiness-check",
+        /// `analyzer_table.*` and `power_settings.*`: `--skip-check-power-measure-files`.
+        PowerDescription = "skip-check-power-measure-files",
+        /// Empty files: `--skip-empty-files-check`.
+        EmptyFiles = "skip-empty-files-check",
+        /// Files in the root: `--skip-extra-files-in-root-check`.
+        RootFiles = "skip-extra-files-in-root-check",
+        /// Outputs such as images: `--skip-extra-accuracy-files-check`.
+        AccuracyOutputs = "skip-extra-accuracy-files-check",
+        /// Systems without results: `--skip-all-systems-have-results-check`.
+        SystemsWithoutResults = "skip-all-systems-have-results-check",
+        /// The calibration page: `--skip-calibration-check`.
+        Calibration = "skip-calibration-check",
+        /// The size of the data set: `--skip-dataset-size-check`.
+        DatasetSize = "skip-dataset-size-check",
     }
 }
 

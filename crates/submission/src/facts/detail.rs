@@ -338,9 +338,7 @@ pub fn scan(reader: &mut impl BufRead) -> std::io::Result<DetailLog> {
 struct Line<'a> {
     #[serde(borrow)]
     key: Cow<'a, str>,
-    #[serde(borrow)]
     value: Option<&'a RawValue>,
-    #[serde(borrow)]
     metadata: Option<&'a RawValue>,
 }
 

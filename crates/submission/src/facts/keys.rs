@@ -34,19 +34,21 @@ pub(super) struct Key {
     requirements: &'static [Requirement],
 }
 
-/// ValueType of the value of a key, the same in every log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ValueType {
-    /// A non-negative integer.
-    Whole,
-    /// A non-negative number.
-    Number,
-    /// A boolean.
-    Flag,
-    /// A text.
-    Text,
-    /// A text with a wall-clock time in milliseconds.
-    Stamp,
+dyno_loadgen::named_enum! {
+    /// ValueType of the value of a key, the same in every log.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ValueType {
+        /// A non-negative integer.
+        Whole = "a whole number",
+        /// A non-negative number.
+        Number = "a number",
+        /// A boolean.
+        Flag = "true or false",
+        /// A text.
+        Text = "a text",
+        /// A text with a wall-clock time in milliseconds.
+        Stamp = "a time such as `07-23-2025 02:30:20.039`",
+    }
 }
 
 impl ValueType {
@@ -59,18 +61,6 @@ impl ValueType {
             Self::Flag => value.is_boolean(),
             Self::Text => value.is_string(),
             Self::Stamp => value.as_str().and_then(Stamp::parse).is_some(),
-        }
-    }
-
-    /// Returns the name for messages.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Whole => "a whole number",
-            Self::Number => "a number",
-            Self::Flag => "true or false",
-            Self::Text => "a text",
-            Self::Stamp => "a time such as `07-23-2025 02:30:20.039`",
         }
     }
 }

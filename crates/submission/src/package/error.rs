@@ -204,7 +204,7 @@ pub enum PackageError {
     },
     /// An accuracy log cannot be truncated.
     #[error("{0}")]
-    Truncate(TruncateError),
+    Truncate(#[from] TruncateError),
     /// A description is invalid or has an unknown field.
     #[error("{problem}")]
     Description {
@@ -305,12 +305,6 @@ impl PackageError {
             }
             _ => None,
         }
-    }
-}
-
-impl From<TruncateError> for PackageError {
-    fn from(error: TruncateError) -> Self {
-        Self::Truncate(error)
     }
 }
 

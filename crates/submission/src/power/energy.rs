@@ -12,29 +12,18 @@ const LOGGED_QUERIES: Version = Version::new(2, 0);
 /// Samples per MultiStream query.
 const STREAMS: f64 = 8.0;
 
-/// Unit of the metric.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PowerUnit {
-    /// Mean power.
-    Watts,
-    /// Energy per query.
-    Millijoules,
-    /// Energy per query, in the tables up to v2.1.
-    Joules,
-    /// Energy per stream, in the tables up to v1.1.
-    JoulesPerStream,
-}
-
-impl PowerUnit {
-    /// Returns the name as in the tables of results.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Watts => "Watts",
-            Self::Millijoules => "millijoules",
-            Self::Joules => "Joules",
-            Self::JoulesPerStream => "Joules/Stream",
-        }
+dyno_loadgen::named_enum! {
+    /// Unit of the metric.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum PowerUnit {
+        /// Mean power.
+        Watts = "Watts",
+        /// Energy per query.
+        Millijoules = "millijoules",
+        /// Energy per query, in the tables up to v2.1.
+        Joules = "Joules",
+        /// Energy per stream, in the tables up to v1.1.
+        JoulesPerStream = "Joules/Stream",
     }
 }
 

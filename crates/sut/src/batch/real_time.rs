@@ -1,7 +1,6 @@
 //! Pool of worker threads behind a batcher.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -170,12 +169,5 @@ impl Drop for BatchingPool {
             // Its message is already on standard error.
             let _ = worker.join();
         }
-    }
-}
-
-impl fmt::Debug for BatchingPool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (name, workers) = (&self.name, self.workers.len());
-        f.debug_struct("BatchingPool").field("name", name).field("workers", &workers).finish()
     }
 }

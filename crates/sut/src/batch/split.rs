@@ -1,7 +1,6 @@
 //! System of several pools, which routes each sample to one of them.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::sync::Arc;
 
 use dyno_loadgen::drive::real::Responder;
@@ -78,11 +77,5 @@ impl SystemUnderTest for PoolRouter {
 
     fn flush(&self) {
         self.pools.iter().for_each(BatchingPool::flush);
-    }
-}
-
-impl fmt::Debug for PoolRouter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PoolRouter").field("pools", &self.pools).finish_non_exhaustive()
     }
 }

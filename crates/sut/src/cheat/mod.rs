@@ -18,78 +18,45 @@ use dyno_loadgen::settings::nearest;
 use crate::digits::{self, DigitsLibrary, PIXELS, TEST_COUNT};
 use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
 
-/// How a system avoids work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Trick {
-    /// No trick: computes every sample when it is requested.
-    Honest,
-    /// Caches recent answers and repeats them when their samples come back. Samples in production
-    /// do not repeat, those of a benchmark do.
-    Caching,
-    /// Computes a sample once if it occurs several times in a batch. In production no two samples
-    /// of a batch are equal. MultiStream does not reveal it: the one query that an audit repeats
-    /// there has eight different samples.
-    Coalescing,
-    /// Computes only in accuracy runs, and makes answers up in performance runs.
-    Skipping,
-    /// Knows the published seeds of the rounds and prepares the answers to the queries that follow
-    /// from them.
-    Foreseeing,
-    /// Knows the images of the data set and what they show, and computes only for unknown images.
-    Memorising,
-    /// Does not compute a repeated sample again, but answers with what the output buffer holds of
-    /// the previous sample. An accuracy run does not reveal it, because no sample repeats there.
-    /// Accuracy scripts on the answers of an audit do not reveal it either, because they read only
-    /// the first answer to each sample.
-    Stale,
-    /// No trick: writes about every sample in tokens.
-    Writing,
-    /// Claims more tokens than it writes in performance runs.
-    Padding,
-    /// Ends its texts after a few tokens in performance runs.
-    Curtailing,
-    /// No trick: ranks candidates for every sample.
-    Ranking,
-    /// Gives all candidates the same likelihood in performance runs.
-    Guessing,
+dyno_loadgen::named_enum! {
+    /// How a system avoids work.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum Trick {
+        /// No trick: computes every sample when it is requested.
+        Honest = "honest",
+        /// Caches recent answers and repeats them when their samples come back. Samples in production
+        /// do not repeat, those of a benchmark do.
+        Caching = "caching",
+        /// Computes a sample once if it occurs several times in a batch. In production no two samples
+        /// of a batch are equal. MultiStream does not reveal it: the one query that an audit repeats
+        /// there has eight different samples.
+        Coalescing = "coalescing",
+        /// Computes only in accuracy runs, and makes answers up in performance runs.
+        Skipping = "skipping",
+        /// Knows the published seeds of the rounds and prepares the answers to the queries that follow
+        /// from them.
+        Foreseeing = "foreseeing",
+        /// Knows the images of the data set and what they show, and computes only for unknown images.
+        Memorising = "memorising",
+        /// Does not compute a repeated sample again, but answers with what the output buffer holds of
+        /// the previous sample. An accuracy run does not reveal it, because no sample repeats there.
+        /// Accuracy scripts on the answers of an audit do not reveal it either, because they read only
+        /// the first answer to each sample.
+        Stale = "stale",
+        /// No trick: writes about every sample in tokens.
+        Writing = "writing",
+        /// Claims more tokens than it writes in performance runs.
+        Padding = "padding",
+        /// Ends its texts after a few tokens in performance runs.
+        Curtailing = "curtailing",
+        /// No trick: ranks candidates for every sample.
+        Ranking = "ranking",
+        /// Gives all candidates the same likelihood in performance runs.
+        Guessing = "guessing",
+    }
 }
 
 impl Trick {
-    /// All tricks, the honest system first.
-    pub const ALL: [Self; 12] = [
-        Self::Honest,
-        Self::Caching,
-        Self::Coalescing,
-        Self::Skipping,
-        Self::Foreseeing,
-        Self::Memorising,
-        Self::Stale,
-        Self::Writing,
-        Self::Padding,
-        Self::Curtailing,
-        Self::Ranking,
-        Self::Guessing,
-    ];
-
-    /// Returns the name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Honest => "honest",
-            Self::Caching => "caching",
-            Self::Coalescing => "coalescing",
-            Self::Skipping => "skipping",
-            Self::Foreseeing => "foreseeing",
-            Self::Memorising => "memorising",
-            Self::Stale => "stale",
-            Self::Writing => "writing",
-            Self::Padding => "padding",
-            Self::Curtailing => "curtailing",
-            Self::Ranking => "ranking",
-            Self::Guessing => "guessing",
-        }
-    }
-
     /// Returns a short description.
     #[must_use]
     pub fn title(self) -> &'static str {

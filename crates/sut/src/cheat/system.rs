@@ -249,12 +249,6 @@ impl SimulatedSystem for Cheat {
     }
 }
 
-impl std::fmt::Debug for Cheat {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cheat").field("trick", &self.trick).finish_non_exhaustive()
-    }
-}
-
 /// Samples whose answers are cached, oldest first.
 #[derive(Debug, Default)]
 struct Cache {

@@ -1,6 +1,5 @@
 //! Models on `dyno-graph`, Dyno's own executor of graphs.
 
-use std::fmt;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -158,12 +157,6 @@ impl From<&dyno_onnx::Port> for Port {
     }
 }
 
-impl fmt::Debug for GraphModel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GraphModel").field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
 fn of_elements(shape: &[usize], elements: &Elements<'_>) -> Result<dyno_graph::Value, String> {
     dyno_graph::Value::from_elements(shape, elements.slice(0..elements.len()))
 }
@@ -255,11 +248,5 @@ impl Engine for GraphEngine {
 
     fn info(&self) -> EngineInfo {
         self.info.clone()
-    }
-}
-
-impl fmt::Debug for GraphEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GraphEngine").field("name", &self.name).finish_non_exhaustive()
     }
 }

@@ -57,7 +57,7 @@ impl Default for EngineOptions {
 pub enum OnnxError {
     /// ONNX Runtime is not available.
     #[error("{0}")]
-    Runtime(RuntimeError),
+    Runtime(#[from] RuntimeError),
     /// The engine does not load the model.
     #[error("cannot load {}: {why}", .path.display())]
     Model {
@@ -132,10 +132,4 @@ fn supported_types() -> String {
 fn dimensions(shape: &[Option<usize>]) -> String {
     let dimension = |n: &Option<usize>| n.map_or("?".into(), |n| n.to_string());
     shape.iter().map(dimension).collect::<Vec<_>>().join(", ")
-}
-
-impl From<RuntimeError> for OnnxError {
-    fn from(missing: RuntimeError) -> Self {
-        Self::Runtime(missing)
-    }
 }

@@ -237,9 +237,3 @@ impl Engine for TractEngine {
         self.info.clone()
     }
 }
-
-impl fmt::Debug for TractEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TractEngine").field("name", &self.name).finish_non_exhaustive()
-    }
-}

@@ -283,9 +283,3 @@ impl Engine for TunedEngine {
         self.info.clone()
     }
 }
-
-impl fmt::Debug for TunedEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TunedEngine").field("name", &self.name).finish_non_exhaustive()
-    }
-}

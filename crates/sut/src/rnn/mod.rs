@@ -11,7 +11,6 @@ mod served;
 mod stack;
 mod states;
 
-use std::fmt;
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -306,11 +305,5 @@ impl Engine for SequenceEngine {
                 self.answer(&vec![sample; samples.get()], &mut answers);
             }
         }
-    }
-}
-
-impl fmt::Debug for SequenceEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SequenceEngine").field("name", &self.name).finish_non_exhaustive()
     }
 }

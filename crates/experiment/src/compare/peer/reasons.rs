@@ -35,36 +35,26 @@ pub struct Reason {
     pub text: String,
 }
 
-/// Kind of a reason.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReasonKind {
-    /// Time between the release of a request and its sending.
-    Waiting,
-    /// Connections that were opened while requests were measured.
-    Connections,
-    /// Time after sending that no record divides further.
-    AfterSending,
-    /// Requests in flight, which with the latency determine the throughput.
-    InFlight,
-    /// Counts of output tokens.
-    OutputTokens,
-    /// Counts of input tokens by the server.
-    InputTokens,
+dyno_loadgen::named_enum! {
+    /// Kind of a reason.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum ReasonKind {
+        /// Time between the release of a request and its sending.
+        Waiting = "waiting",
+        /// Connections that were opened while requests were measured.
+        Connections = "connections",
+        /// Time after sending that no record divides further.
+        AfterSending = "after_sending",
+        /// Requests in flight, which with the latency determine the throughput.
+        InFlight = "in_flight",
+        /// Counts of output tokens.
+        OutputTokens = "output_tokens",
+        /// Counts of input tokens by the server.
+        InputTokens = "input_tokens",
+    }
 }
 
 impl ReasonKind {
-    /// Returns the name in documents.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Waiting => "waiting",
-            Self::Connections => "connections",
-            Self::AfterSending => "after_sending",
-            Self::InFlight => "in_flight",
-            Self::OutputTokens => "output_tokens",
-            Self::InputTokens => "input_tokens",
-        }
-    }
-
     /// Returns whether differences are times in ns; others are shares.
     pub fn is_time(self) -> bool {
         matches!(self, Self::Waiting | Self::Connections | Self::AfterSending)

@@ -48,12 +48,6 @@ impl PoolState {
 
 type Work = Box<dyn FnOnce() + Send>;
 
-impl std::fmt::Debug for IssueThreads {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("IssueThreads").field("registered", &self.registered()).finish()
-    }
-}
-
 impl IssueThreads {
     /// Returns a pool without threads.
     #[must_use]

@@ -76,12 +76,6 @@ pub struct RealTime {
 /// Callback that receives the responder of each run when it begins, and `None` when it is over.
 pub type RunAnnouncer = Arc<dyn Fn(Option<&Responder>) + Send + Sync>;
 
-impl std::fmt::Debug for RealTime {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RealTime").field("system", &self.system.name()).finish_non_exhaustive()
-    }
-}
-
 impl RealTime {
     /// Returns a driver that issues from the thread that calls [`Driver::play`].
     #[must_use]

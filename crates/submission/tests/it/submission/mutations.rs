@@ -135,7 +135,7 @@ pub fn options(program: Program, flags: &[String]) -> Options {
         match flag.trim_start_matches("--") {
             "submission-exceptions" => options.submission_exceptions = true,
             flag => {
-                options.skip.push(Skip::ALL.into_iter().find(|skip| skip.flag() == flag).unwrap());
+                options.skip.push(Skip::ALL.into_iter().find(|skip| skip.name() == flag).unwrap());
             }
         }
     }
