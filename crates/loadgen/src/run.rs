@@ -236,6 +236,17 @@ impl TestLog {
         let at = self.events.iter().rposition(|e| matches!(e, Event::Result { .. }))?;
         self.run_of_result(at)
     }
+
+    /// Returns the run of [`TestLog::result`].
+    fn result_mut(&mut self) -> Option<&mut RunLog> {
+        let at = self.events.iter().rposition(|e| matches!(e, Event::Result { .. }))?;
+        let Event::Result { runs_back, .. } = self.events[at] else { return None };
+        let runs = self.events[..at].iter_mut().rev().filter_map(|event| match event {
+            Event::Run(run) => Some(&mut **run),
+            _ => None,
+        });
+        runs.into_iter().nth(runs_back)
+    }
 }
 
 /// One tenant of a test.
@@ -296,6 +307,7 @@ pub fn run(
         }
         TestMode::FindPeakPerformance => test.find_peak(),
     }
+    test.mark_late_abort();
     let complete = !test.is_over() || test.has_lost_worker();
     for log in &mut test.logs {
         log.complete = complete;
@@ -312,6 +324,8 @@ pub struct RunStart<'a> {
     pub plan: &'a Plan,
     /// Number of the run, from 1.
     pub run: u32,
+    /// Logs of all tenants so far.
+    pub logs: &'a [TestLog],
 }
 
 struct Test<'a, 'd> {
@@ -386,6 +400,23 @@ impl<'a, 'd> Test<'a, 'd> {
     fn has_lost_worker(&self) -> bool {
         let is_lost = |run: &RunLog| matches!(run.ended, EndReason::Lost { .. });
         self.logs.iter().any(|log| log.runs().last().is_some_and(is_lost))
+    }
+
+    /// Marks the runs with the results as aborted if the test was aborted after they had ended, such
+    /// as by a library that fails to unload its samples: an aborted test has no valid result.
+    fn mark_late_abort(&mut self) {
+        if !self.driver.aborted() {
+            return;
+        }
+        for run in self.logs.iter_mut().filter_map(TestLog::result_mut) {
+            let is_cut = matches!(
+                run.ended,
+                EndReason::Deadline { .. } | EndReason::Aborted | EndReason::Lost { .. }
+            );
+            if !is_cut {
+                run.ended = EndReason::Aborted;
+            }
+        }
     }
 
     fn now(&self) -> Nanos {
@@ -483,7 +514,8 @@ impl<'a, 'd> Test<'a, 'd> {
         loading: Loading,
     ) {
         self.runs += 1;
-        (self.watch)(RunStart { purpose, plan: &plans[0], run: self.runs });
+        let run = self.runs;
+        (self.watch)(RunStart { purpose, plan: &plans[0], run, logs: &self.logs });
         let own = loading == Loading::Own;
         let load = if own { self.load(sets) } else { Span::default() };
         let tenants = plans.iter().zip(sets).zip(&self.generated);
