@@ -1,5 +1,5 @@
-//! Linux counters of the time that a process was ready but did not run. On other systems nothing is
-//! known.
+//! Linux counters of the time that a process or a descendant was ready but did not run. On other
+//! systems nothing is known.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -90,15 +90,49 @@ fn run_delay(schedstat: &str) -> Option<Nanos> {
     schedstat.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// Returns how long each thread of this process and its descendants waited. A system such as `py:`
+/// is a process of its own.
 fn run_delays() -> BTreeMap<u64, (String, Nanos)> {
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let of = |thread: fs::DirEntry| {
         let number = thread.file_name().to_str()?.parse().ok()?;
         let name = fs::read_to_string(thread.path().join("comm")).ok()?;
         let delay = run_delay(&fs::read_to_string(thread.path().join("schedstat")).ok()?)?;
         Some((number, (name.trim_end().to_owned(), delay)))
     };
-    threads.filter_map(of).collect()
+    let family = family(std::process::id(), &parents());
+    let tasks =
+        family.iter().filter_map(|process| fs::read_dir(format!("/proc/{process}/task")).ok());
+    tasks.flatten().flatten().filter_map(of).collect()
+}
+
+/// Returns each process of the machine with its parent.
+fn parents() -> Vec<(u32, u32)> {
+    let of = |process: fs::DirEntry| {
+        let number = process.file_name().to_str()?.parse().ok()?;
+        Some((number, parent(&fs::read_to_string(process.path().join("stat")).ok()?)?))
+    };
+    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(of).collect()
+}
+
+/// Parses the parent in `/proc/PID/stat`. It is the second word after the name, which is in
+/// parentheses and may contain some.
+fn parent(stat: &str) -> Option<u32> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Returns a process and its descendants.
+fn family(process: u32, parents: &[(u32, u32)]) -> Vec<u32> {
+    let mut family = vec![process];
+    let mut next = 0;
+    while let Some(&parent) = family.get(next) {
+        // A number that is used again could make a circle.
+        let is_child = |(child, of): &(u32, u32)| *of == parent && !family.contains(child);
+        let children: Vec<u32> =
+            parents.iter().copied().filter(is_child).map(|(child, _)| child).collect();
+        family.extend(children);
+        next += 1;
+    }
+    family
 }
 
 /// Parses the eighth time of the line `cpu` of `/proc/stat`.
@@ -155,6 +189,16 @@ mod tests {
         assert_eq!(throttled(second), Some(1_500_000));
         assert_eq!(throttled("nr_periods 3\nthrottled_time 1500\n"), Some(1_500));
         assert_eq!(throttled("usage_usec 5\n"), None);
+    }
+
+    #[test]
+    fn processes_have_their_descendants() {
+        assert_eq!(parent("42 (a (odd) name) S 7 42 42 0 -1"), Some(7));
+        assert_eq!(parent("42 (cut"), None);
+        let parents = [(1, 0), (5, 1), (9, 7), (7, 5), (8, 5), (6, 1)];
+        assert_eq!(family(5, &parents), [5, 7, 8, 9]);
+        assert_eq!(family(3, &parents), [3]);
+        assert_eq!(family(2, &[(2, 4), (4, 2)]), [2, 4]);
     }
 
     #[test]

@@ -79,7 +79,8 @@ pub struct Observer {
     pub brief_stops_ns: u64,
     /// the longest pauses, in order of time
     pub longest: Vec<Pause>,
-    /// time that ready threads waited for a processor, by thread name
+    /// time that ready threads waited for a processor, by thread name; with those of processes that
+    /// Dyno started
     pub run_delay_ns: BTreeMap<String, u64>,
     /// time that the control group was throttled by its quota, over all processors; null if
     /// unknown
