@@ -302,7 +302,7 @@ impl LogFiles {
         let mut failed = Vec::new();
         for (i, (path, file)) in self.files.iter_mut().enumerate() {
             // A reader that follows the detail log must not see it shrink.
-            let rest = rest.filter(|_| i == 1);
+            let rest = rest.filter(|_| i == 1 && ends_at(file, head.len() as u64));
             let begun = if rest.is_some() { Ok(()) } else { emptied(file) };
             let result = begun.and_then(|()| match i {
                 0 => file.write_all(summary_text.as_bytes()),
@@ -326,6 +326,15 @@ impl LogFiles {
             let _ = io::stdout().write_all(summary_text.as_bytes());
         }
         if failed.is_empty() { Ok(()) } else { Err(LogError::Write { written, failed }) }
+    }
+}
+
+/// Returns whether a file has this length and is written from there on. A process that was forked
+/// during the test may have written to it. Other files than regular ones have no length.
+fn ends_at(file: &mut File, length: u64) -> bool {
+    match (file.metadata(), file.stream_position()) {
+        (Ok(metadata), Ok(at)) if metadata.is_file() => metadata.len() == length && at == length,
+        _ => true,
     }
 }
 
