@@ -402,8 +402,8 @@ impl<'a, 'd> Test<'a, 'd> {
         self.logs.iter().any(|log| log.runs().last().is_some_and(is_lost))
     }
 
-    /// Marks the runs with the results as aborted if the test was aborted after their end, such as by
-    /// a library that fails to unload its samples: an aborted test has no valid result.
+    /// Marks the runs with the results as aborted if the test was aborted after their end, such as
+    /// by a library that fails to unload its samples: an aborted test has no valid result.
     fn mark_late_abort(&mut self) {
         if !self.driver.aborted() {
             return;
