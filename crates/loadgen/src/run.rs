@@ -315,7 +315,7 @@ pub fn run(
     test.logs
 }
 
-/// Start of a run, for progress displays.
+/// Start of a run, for progress displays and for logs that are written during the test.
 #[derive(Debug, Clone, Copy)]
 pub struct RunStart<'a> {
     /// "accuracy", "performance", or the purpose of a run of a search.

@@ -91,48 +91,26 @@ fn run_delay(schedstat: &str) -> Option<Nanos> {
 }
 
 /// Returns how long each thread of this process and its descendants waited. A system such as `py:`
-/// is a process of its own.
+/// is a process of its own. A kernel that does not list the children of a thread shows no
+/// descendants.
 fn run_delays() -> BTreeMap<u64, (String, Nanos)> {
-    let of = |thread: fs::DirEntry| {
-        let number = thread.file_name().to_str()?.parse().ok()?;
-        let name = fs::read_to_string(thread.path().join("comm")).ok()?;
-        let delay = run_delay(&fs::read_to_string(thread.path().join("schedstat")).ok()?)?;
-        Some((number, (name.trim_end().to_owned(), delay)))
-    };
-    let family = family(std::process::id(), &parents());
-    let tasks =
-        family.iter().filter_map(|process| fs::read_dir(format!("/proc/{process}/task")).ok());
-    tasks.flatten().flatten().filter_map(of).collect()
-}
-
-/// Returns each process of the machine with its parent.
-fn parents() -> Vec<(u32, u32)> {
-    let of = |process: fs::DirEntry| {
-        let number = process.file_name().to_str()?.parse().ok()?;
-        Some((number, parent(&fs::read_to_string(process.path().join("stat")).ok()?)?))
-    };
-    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(of).collect()
-}
-
-/// Parses the parent in `/proc/PID/stat`. It is the second word after the name, which is in
-/// parentheses and may contain some.
-fn parent(stat: &str) -> Option<u32> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
-}
-
-/// Returns a process and its descendants.
-fn family(process: u32, parents: &[(u32, u32)]) -> Vec<u32> {
-    let mut family = vec![process];
-    let mut next = 0;
-    while let Some(&parent) = family.get(next) {
-        // A number that is used again could make a circle.
-        let is_child = |(child, of): &(u32, u32)| *of == parent && !family.contains(child);
-        let children: Vec<u32> =
-            parents.iter().copied().filter(is_child).map(|(child, _)| child).collect();
-        family.extend(children);
-        next += 1;
+    let mut delays: BTreeMap<u64, (String, Nanos)> = BTreeMap::new();
+    let mut processes = vec!["self".to_owned()];
+    while let Some(process) = processes.pop() {
+        let threads = fs::read_dir(format!("/proc/{process}/task"));
+        for thread in threads.into_iter().flatten().flatten() {
+            let read = |file: &str| fs::read_to_string(thread.path().join(file)).ok();
+            let waited = || {
+                let number: u64 = thread.file_name().to_str()?.parse().ok()?;
+                let name = read("comm")?.trim_end().to_owned();
+                Some((number, (name, run_delay(&read("schedstat")?)?)))
+            };
+            delays.extend(waited());
+            let children = read("children").unwrap_or_default();
+            processes.extend(children.split_whitespace().map(str::to_owned));
+        }
     }
-    family
+    delays
 }
 
 /// Parses the eighth time of the line `cpu` of `/proc/stat`.
@@ -177,6 +155,11 @@ fn stat_files(groups: &str) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(target_os = "linux")]
+    use std::io::{BufRead, BufReader, Write};
+    #[cfg(target_os = "linux")]
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -191,14 +174,25 @@ mod tests {
         assert_eq!(throttled("usage_usec 5\n"), None);
     }
 
+    #[cfg(target_os = "linux")]
     #[test]
-    fn processes_have_their_descendants() {
-        assert_eq!(parent("42 (a (odd) name) S 7 42 42 0 -1"), Some(7));
-        assert_eq!(parent("42 (cut"), None);
-        let parents = [(1, 0), (5, 1), (9, 7), (7, 5), (8, 5), (6, 1)];
-        assert_eq!(family(5, &parents), [5, 7, 8, 9]);
-        assert_eq!(family(3, &parents), [3]);
-        assert_eq!(family(2, &[(2, 4), (4, 2)]), [2, 4]);
+    fn threads_of_descendants_are_listed() {
+        // `cat` is a child of the shell. Its answer shows that it runs.
+        let mut shell = Command::new("sh")
+            .args(["-c", "cat; true"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut input, output) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+        input.write_all(b"line\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line).unwrap();
+        let delays = run_delays();
+        drop(input);
+        shell.wait().unwrap();
+        let names: Vec<&str> = delays.values().map(|(name, _)| name.as_str()).collect();
+        assert!(names.contains(&"sh") && names.contains(&"cat"), "{names:?}");
     }
 
     #[test]
