@@ -307,8 +307,11 @@ pub fn run(
         }
         TestMode::FindPeakPerformance => test.find_peak(),
     }
-    test.mark_late_abort();
     let complete = !test.is_over() || test.has_lost_worker();
+    // An abort from here on is too late: the test is complete.
+    if !complete {
+        test.mark_late_abort();
+    }
     for log in &mut test.logs {
         log.complete = complete;
     }
@@ -409,11 +412,7 @@ impl<'a, 'd> Test<'a, 'd> {
             return;
         }
         for run in self.logs.iter_mut().filter_map(TestLog::result_mut) {
-            let is_cut = matches!(
-                run.ended,
-                EndReason::Deadline { .. } | EndReason::Aborted | EndReason::Lost { .. }
-            );
-            if !is_cut {
+            if !matches!(run.ended, EndReason::Deadline { .. }) {
                 run.ended = EndReason::Aborted;
             }
         }
