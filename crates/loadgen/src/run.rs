@@ -236,6 +236,17 @@ impl TestLog {
         let at = self.events.iter().rposition(|e| matches!(e, Event::Result { .. }))?;
         self.run_of_result(at)
     }
+
+    /// Returns the run of [`TestLog::result`].
+    fn result_mut(&mut self) -> Option<&mut RunLog> {
+        let at = self.events.iter().rposition(|e| matches!(e, Event::Result { .. }))?;
+        let Event::Result { runs_back, .. } = self.events[at] else { return None };
+        let runs = self.events[..at].iter_mut().rev().filter_map(|event| match event {
+            Event::Run(run) => Some(&mut **run),
+            _ => None,
+        });
+        runs.into_iter().nth(runs_back)
+    }
 }
 
 /// One tenant of a test.
@@ -297,13 +308,17 @@ pub fn run(
         TestMode::FindPeakPerformance => test.find_peak(),
     }
     let complete = !test.is_over() || test.has_lost_worker();
+    // An abort from here on is too late: the test is complete.
+    if !complete {
+        test.mark_late_abort();
+    }
     for log in &mut test.logs {
         log.complete = complete;
     }
     test.logs
 }
 
-/// Start of a run, for progress displays.
+/// Start of a run, for progress displays and for logs that are written during the test.
 #[derive(Debug, Clone, Copy)]
 pub struct RunStart<'a> {
     /// "accuracy", "performance", or the purpose of a run of a search.
@@ -312,6 +327,8 @@ pub struct RunStart<'a> {
     pub plan: &'a Plan,
     /// Number of the run, from 1.
     pub run: u32,
+    /// Logs of all tenants so far.
+    pub logs: &'a [TestLog],
 }
 
 struct Test<'a, 'd> {
@@ -386,6 +403,19 @@ impl<'a, 'd> Test<'a, 'd> {
     fn has_lost_worker(&self) -> bool {
         let is_lost = |run: &RunLog| matches!(run.ended, EndReason::Lost { .. });
         self.logs.iter().any(|log| log.runs().last().is_some_and(is_lost))
+    }
+
+    /// Marks the runs with the results as aborted if the test was aborted after their end, such as
+    /// by a library that fails to unload its samples: an aborted test has no valid result.
+    fn mark_late_abort(&mut self) {
+        if !self.driver.aborted() {
+            return;
+        }
+        for run in self.logs.iter_mut().filter_map(TestLog::result_mut) {
+            if !matches!(run.ended, EndReason::Deadline { .. }) {
+                run.ended = EndReason::Aborted;
+            }
+        }
     }
 
     fn now(&self) -> Nanos {
@@ -483,7 +513,8 @@ impl<'a, 'd> Test<'a, 'd> {
         loading: Loading,
     ) {
         self.runs += 1;
-        (self.watch)(RunStart { purpose, plan: &plans[0], run: self.runs });
+        let run = self.runs;
+        (self.watch)(RunStart { purpose, plan: &plans[0], run, logs: &self.logs });
         let own = loading == Loading::Own;
         let load = if own { self.load(sets) } else { Span::default() };
         let tenants = plans.iter().zip(sets).zip(&self.generated);

@@ -180,8 +180,23 @@ macro_rules! number_setting {
 }
 number_setting!(u64, "a whole number");
 number_setting!(i32, "a whole number, possibly negative");
-number_setting!(f64, "a number");
 number_setting!(bool, "true or false");
+
+impl Setting for f64 {
+    const KIND: &'static str = "a number";
+    fn parse(text: &str) -> Result<Self, String> {
+        let read = text.replace('_', "").parse::<Self>();
+        let value = read.map_err(|_| format!("expected {}", Self::KIND))?;
+        // Infinity has a name. Digits that are infinite are a number that is too large.
+        if value.is_infinite() && text.contains(|c: char| c.is_ascii_digit()) {
+            return Err("expected a number from -1.7e308 to 1.7e308".into());
+        }
+        Ok(value)
+    }
+    fn show(&self) -> String {
+        self.to_string()
+    }
+}
 
 impl Setting for Arrivals {
     const KIND: &'static str =
@@ -533,6 +548,20 @@ mod tests {
             let text = (field.get)(&settings);
             (field.set)(&mut settings, &text).unwrap();
             assert_eq!(settings, TestSettings::default(), "{}", field.name);
+        }
+    }
+
+    #[test]
+    fn a_number_that_overflows_is_not_infinity() {
+        let cases = [
+            ("1e400", None),
+            ("-1e400", None),
+            ("1e308", Some(1e308)),
+            ("inf", Some(f64::INFINITY)),
+            ("-infinity", Some(f64::NEG_INFINITY)),
+        ];
+        for (text, value) in cases {
+            assert_eq!(<f64 as Setting>::parse(text).ok(), value, "{text}");
         }
     }
 

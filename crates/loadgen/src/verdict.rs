@@ -435,8 +435,9 @@ impl Judge<'_> {
         if failed > 0 && self.plan.scenario() != Scenario::Server {
             self.violations.push(Violation::Failed { samples: failed });
         }
-        // Without a worker, the others are stopped: the system may have answered each sample.
-        let is_stopped = matches!(ended, EndReason::Lost { .. });
+        // After an abort and without a worker, the run is stopped: the system may have answered
+        // each sample.
+        let is_stopped = matches!(ended, EndReason::Aborted | EndReason::Lost { .. });
         if self.metrics.missing > 0 && !is_stopped {
             self.violations.push(Violation::Missing { samples: self.metrics.missing });
         }

@@ -87,6 +87,43 @@ fn threads_that_wait_for_a_processor_are_named() {
     assert!(folder.read("out/report.html").contains("threads named sut-worker-"));
 }
 
+/// An engine that shares its processor with another process.
+#[cfg(target_os = "linux")]
+const CROWDED: &str = r#"
+import os, subprocess, sys, time
+
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+spin = "import time\nend = time.time() + 5\nwhile time.time() < end: pass"
+quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+subprocess.Popen([sys.executable, "-c", spin], **quiet)
+
+
+def busy(samples):
+    end = time.perf_counter() + 0.005
+    while time.perf_counter() < end:
+        pass
+    return [0 for _ in samples]
+"#;
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_process_of_an_engine_that_waits_for_a_processor_is_named() {
+    if !crate::engines::has("python3", "--version") {
+        return;
+    }
+    let folder = Folder::new();
+    folder.write("engine.py", CROWDED);
+    let run = "run --system py:engine.py:busy --scenario single-stream --mode performance";
+    // Whether the test is VALID depends on the machine.
+    let ran = folder.dyno(&format!("{run} --duration 1s --no-progress --out out"));
+    assert!(
+        ran.stdout.contains("SingleStream performance: threads named python"),
+        "{}{}",
+        ran.stdout,
+        ran.stderr
+    );
+}
+
 #[test]
 fn simulated_time_has_no_observer() {
     let folder = Folder::new();

@@ -1,5 +1,5 @@
-//! Linux counters of the time that a process was ready but did not run. On other systems nothing is
-//! known.
+//! Linux counters of the time that a process or a descendant was ready but did not run. On other
+//! systems nothing is known.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -90,15 +90,27 @@ fn run_delay(schedstat: &str) -> Option<Nanos> {
     schedstat.split_whitespace().nth(1)?.parse().ok()
 }
 
+/// Returns how long each thread of this process and its descendants waited. A system such as `py:`
+/// is a process of its own. A kernel that does not list the children of a thread shows no
+/// descendants.
 fn run_delays() -> BTreeMap<u64, (String, Nanos)> {
-    let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let of = |thread: fs::DirEntry| {
-        let number = thread.file_name().to_str()?.parse().ok()?;
-        let name = fs::read_to_string(thread.path().join("comm")).ok()?;
-        let delay = run_delay(&fs::read_to_string(thread.path().join("schedstat")).ok()?)?;
-        Some((number, (name.trim_end().to_owned(), delay)))
-    };
-    threads.filter_map(of).collect()
+    let mut delays: BTreeMap<u64, (String, Nanos)> = BTreeMap::new();
+    let mut processes = vec!["self".to_owned()];
+    while let Some(process) = processes.pop() {
+        let threads = fs::read_dir(format!("/proc/{process}/task"));
+        for thread in threads.into_iter().flatten().flatten() {
+            let read = |file: &str| fs::read_to_string(thread.path().join(file)).ok();
+            let waited = || {
+                let number: u64 = thread.file_name().to_str()?.parse().ok()?;
+                let name = read("comm")?.trim_end().to_owned();
+                Some((number, (name, run_delay(&read("schedstat")?)?)))
+            };
+            delays.extend(waited());
+            let children = read("children").unwrap_or_default();
+            processes.extend(children.split_whitespace().map(str::to_owned));
+        }
+    }
+    delays
 }
 
 /// Parses the eighth time of the line `cpu` of `/proc/stat`.
@@ -143,6 +155,11 @@ fn stat_files(groups: &str) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(target_os = "linux")]
+    use std::io::{BufRead, BufReader, Write};
+    #[cfg(target_os = "linux")]
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -155,6 +172,27 @@ mod tests {
         assert_eq!(throttled(second), Some(1_500_000));
         assert_eq!(throttled("nr_periods 3\nthrottled_time 1500\n"), Some(1_500));
         assert_eq!(throttled("usage_usec 5\n"), None);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn threads_of_descendants_are_listed() {
+        // `cat` is a child of the shell. Its answer shows that it runs.
+        let mut shell = Command::new("sh")
+            .args(["-c", "cat; true"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (mut input, output) = (shell.stdin.take().unwrap(), shell.stdout.take().unwrap());
+        input.write_all(b"line\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line).unwrap();
+        let delays = run_delays();
+        drop(input);
+        shell.wait().unwrap();
+        let names: Vec<&str> = delays.values().map(|(name, _)| name.as_str()).collect();
+        assert!(names.contains(&"sh") && names.contains(&"cat"), "{names:?}");
     }
 
     #[test]

@@ -49,10 +49,7 @@ pub fn list(report: &Report<'_>, context: Context<'_>) -> Vec<Reason> {
     let follows = |violation: &Violation| {
         matches!(
             violation,
-            Violation::Missing { .. }
-                | Violation::Duration { .. }
-                | Violation::Count { .. }
-                | Violation::EarlyStopping { .. }
+            Violation::Duration { .. } | Violation::Count { .. } | Violation::EarlyStopping { .. }
         )
     };
     let own = violations.iter().filter(|violation| !is_cut || !follows(violation));

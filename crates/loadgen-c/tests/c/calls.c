@@ -85,6 +85,8 @@ static void wrong_keys(void) {
                  "`server_coalesce_queries`: cannot read `2`, expected true or false");
     CHECK_RESULT(dyno_settings_set_f64(settings, "min_query_count", 0.5), DYNO_ERROR_VALUE,
                  "expected a whole number");
+    CHECK_RESULT(dyno_settings_set(settings, "server_target_qps", "1e400"), DYNO_ERROR_VALUE,
+                 "cannot read `1e400`, expected a number from -1.7e308");
     CHECK_RESULT(dyno_settings_set(settings, "k\xff", "5"), DYNO_ERROR_TEXT, "from byte 1 on");
     CHECK_RESULT(dyno_settings_set(settings, "mode", "\xff"), DYNO_ERROR_TEXT, "`value`");
     check_value(settings, "scenario", "SingleStream");

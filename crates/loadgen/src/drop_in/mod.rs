@@ -35,7 +35,7 @@ use crate::plan::{
     Library, Plan, ReferenceBehavior, SettingsErrors, SettingsProblem, apply_test05,
 };
 use crate::qsl::SampleLibrary;
-use crate::run::{Event, RecordRetention, Tenant, TestLog, run};
+use crate::run::{Event, RecordRetention, RunStart, Tenant, TestLog, run};
 use crate::settings::{Scenario, Settings, TestSettings};
 use crate::sut::{AsResponse, SystemUnderTest};
 
@@ -212,8 +212,13 @@ impl LoadGen {
         }
         let keep =
             if logs.enable_trace { RecordRetention::Every } else { RecordRetention::Results };
-        let log = run(&mut driver, &[tenant], keep, &mut |begins| timestamps.expect(begins))
-            .swap_remove(0);
+        let mut watch = |begins: RunStart<'_>| {
+            if begins.run == 1 {
+                files.write_head(&begins.logs[0]);
+            }
+            timestamps.expect(begins);
+        };
+        let log = run(&mut driver, &[tenant], keep, &mut watch).swap_remove(0);
         write_or_rescue(&mut files, &log, logs)
     }
 

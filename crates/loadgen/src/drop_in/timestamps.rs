@@ -43,14 +43,15 @@ impl Timestamps {
     /// Prints the begin or the end of a run. The spelling is that of the reference.
     pub(super) fn mark(&self, begins: bool) {
         let mut state = lock(&self.state);
-        let now = WallTime::now();
+        // Both clocks are read before a line is printed, which takes time.
+        let (now, started) = (WallTime::now(), Clock::start());
         let seconds = now.unix_ns / SECOND;
         match (begins, &*state) {
             (true, State::Expected) => {
                 let line =
                     format!("Loadgen :: Perf mode start. system_clock Timestamp = {seconds}\n");
                 print(&mut io::stdout(), &line);
-                *state = State::Begun(now, Clock::start());
+                *state = State::Begun(now, started);
             }
             (false, State::Begun(begin, clock)) => {
                 let monotonic = clock.now();

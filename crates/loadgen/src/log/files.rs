@@ -1,4 +1,4 @@
-//! Log files: opened before the run and written after it.
+//! Log files: opened before the run and written after it, except the settings in the detail log.
 
 use std::fmt;
 use std::fs::File;
@@ -61,6 +61,8 @@ impl LogSettings {
             let tenant = tenant.replace(|c| !allowed(c), "-");
             prefix += &format!("{tenant}_");
         }
+        // A prefix that begins with a slash is in the folder, too.
+        let prefix = prefix.trim_start_matches(std::path::is_separator);
         let path = |kind: &str, extension: &str| {
             self.outdir.join(format!("{prefix}{kind}{}.{extension}", self.suffix))
         };
@@ -218,6 +220,8 @@ pub struct LogFiles {
     settings: LogSettings,
     /// Summary, detail, accuracy, trace.
     files: [(PathBuf, File); 4],
+    /// Beginning of the detail log that its file already has.
+    head: Vec<u8>,
 }
 
 impl LogFiles {
@@ -246,7 +250,7 @@ impl LogFiles {
                 free,
                 has_trace: settings.enable_trace,
             }),
-            _ => Ok(Self { settings: settings.clone(), files }),
+            _ => Ok(Self { settings: settings.clone(), files, head: Vec::new() }),
         }
     }
 
@@ -254,6 +258,20 @@ impl LogFiles {
     #[must_use]
     pub fn paths(&self) -> [&Path; 4] {
         self.files.each_ref().map(|(path, _)| path.as_path())
+    }
+
+    /// Writes the settings to the detail log at the start of a test, so that they can be read while
+    /// it runs and remain if the process is killed. `log` is the log before the first run. An error
+    /// is ignored: [`LogFiles::write`] writes the whole log.
+    pub fn write_head(&mut self, log: &TestLog) {
+        // That the test is not complete is no error yet.
+        let log = TestLog { complete: true, ..log.clone() };
+        let mut head = Vec::new();
+        detail::write(&log, &[], &mut head).expect("memory does not fail");
+        let (_, file) = &mut self.files[1];
+        if file.write_all(&head).is_ok() {
+            self.head = head;
+        }
     }
 
     /// Computes the reports and writes all four files.
@@ -277,12 +295,18 @@ impl LogFiles {
         let mut detail_text = Vec::new();
         let counts = detail::write(log, reports, &mut detail_text).expect("memory does not fail");
         let summary_text = summary::text(log, reports, counts);
+        // A second call writes whole files.
+        let head = std::mem::take(&mut self.head);
+        let rest = detail_text.strip_prefix(&head[..]).filter(|_| !head.is_empty());
         let mut written = Vec::new();
         let mut failed = Vec::new();
         for (i, (path, file)) in self.files.iter_mut().enumerate() {
-            let result = emptied(file).and_then(|()| match i {
+            // A reader that follows the detail log must not see it shrink.
+            let rest = rest.filter(|_| i == 1 && ends_at(file, head.len() as u64));
+            let begun = if rest.is_some() { Ok(()) } else { emptied(file) };
+            let result = begun.and_then(|()| match i {
                 0 => file.write_all(summary_text.as_bytes()),
-                1 => file.write_all(&detail_text),
+                1 => file.write_all(rest.unwrap_or(&detail_text)),
                 2 => Stream::overlapped(file).and_then(|out| accuracy::write(log, out)),
                 _ if self.settings.enable_trace => {
                     Stream::overlapped(file).and_then(|out| trace::write(log, out))
@@ -302,6 +326,15 @@ impl LogFiles {
             let _ = io::stdout().write_all(summary_text.as_bytes());
         }
         if failed.is_empty() { Ok(()) } else { Err(LogError::Write { written, failed }) }
+    }
+}
+
+/// Returns whether a file has this length and is written from there on. A process that was forked
+/// during the test may have written to it. Other files than regular ones have no length.
+fn ends_at(file: &mut File, length: u64) -> bool {
+    match (file.metadata(), file.stream_position()) {
+        (Ok(metadata), Ok(at)) if metadata.is_file() => metadata.len() == length && at == length,
+        _ => true,
     }
 }
 

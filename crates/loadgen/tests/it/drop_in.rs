@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use dyno_loadgen::clock::WallTime;
 use dyno_loadgen::drive::real::Responder;
 use dyno_loadgen::drop_in::{LoadGen, NoTestError, StartError};
 use dyno_loadgen::log::read::{open_accuracy, read_detail_file};
@@ -425,15 +426,23 @@ fn an_audit_file_overrides_settings_and_the_log_says_so() {
     assert!(grave(&outdir)[0].1.contains("Found Audit Config file"), "{:?}", grave(&outdir));
 }
 
-/// A library that aborts the test when its size is requested.
-struct AbortingLibrary(&'static LoadGen, NullLibrary);
+/// A library that aborts the test in the call with this name.
+struct AbortingLibrary(&'static LoadGen, NullLibrary, &'static str);
+
+impl AbortingLibrary {
+    fn called(&self, call: &str) {
+        if call == self.2 {
+            self.0.abort().unwrap();
+        }
+    }
+}
 
 impl SampleLibrary for AbortingLibrary {
     fn name(&self) -> &str {
         self.1.name()
     }
     fn total_sample_count(&self) -> usize {
-        self.0.abort().unwrap();
+        self.called("total_sample_count");
         self.1.total_sample_count()
     }
     fn performance_sample_count(&self) -> usize {
@@ -443,21 +452,81 @@ impl SampleLibrary for AbortingLibrary {
         self.1.load(samples);
     }
     fn unload(&self, samples: &[u32]) {
+        self.called("unload");
         self.1.unload(samples);
     }
 }
 
+fn start_aborting(
+    process: &'static LoadGen,
+    settings: &TestSettings,
+    outdir: &Path,
+    call: &'static str,
+) {
+    let logs = LogSettings { outdir: outdir.into(), ..LogSettings::default() };
+    let library = AbortingLibrary(process, NullLibrary::new(100, 100), call);
+    let system = Arc::new(Harness(inline(process), || ()));
+    process.start_test(system, &library, settings, &logs, &outdir.join("none")).unwrap();
+}
+
 #[test]
 fn an_abort_while_the_library_is_asked_its_size_is_an_abort() {
-    let process = process();
     let outdir = folder("early-abort");
-    let logs = LogSettings { outdir: outdir.clone(), ..LogSettings::default() };
-    let library = AbortingLibrary(process, NullLibrary::new(100, 100));
-    let system = Arc::new(Harness(inline(process), || ()));
     let settings = settings(Scenario::SingleStream, 700);
-    process.start_test(system, &library, &settings, &logs, &outdir.join("none")).unwrap();
+    start_aborting(process(), &settings, &outdir, "total_sample_count");
     let grave = grave(&outdir);
     assert!(grave.iter().any(|(_, text)| text.contains("aborted")), "{grave:?}");
+}
+
+#[test]
+fn a_test_that_is_aborted_after_its_last_sample_is_invalid() {
+    let process = process();
+    for scenario in Scenario::ALL {
+        let settings = settings(*scenario, 700);
+        let outdir = folder(&format!("abort-at-unload-{scenario}"));
+        start_aborting(process, &settings, &outdir, "unload");
+        assert_eq!(validity(&outdir).as_deref(), Some("INVALID"), "{scenario}");
+        let grave = grave(&outdir);
+        assert!(grave.iter().any(|(_, text)| text.contains("aborted")), "{grave:?}");
+    }
+    let outdir = folder("abort-at-flush");
+    let settings = settings(Scenario::Offline, 700);
+    let flush = move || process.abort().unwrap();
+    start_flushed(process, &settings, &outdir, inline(process), flush).unwrap();
+    assert_eq!(validity(&outdir).as_deref(), Some("INVALID"));
+}
+
+#[test]
+fn the_detail_log_shows_the_settings_while_the_test_runs() {
+    let process = process();
+    let outdir = folder("head");
+    let detail = outdir.join("mlperf_log_detail.txt");
+    let seen: Arc<Mutex<String>> = Arc::default();
+    let issue = {
+        let (seen, detail) = (seen.clone(), detail.clone());
+        move |samples: &[QuerySample]| {
+            *seen.lock().unwrap() = fs::read_to_string(&detail).unwrap();
+            process.complete(&ids(samples)).unwrap();
+        }
+    };
+    start(process, &settings(Scenario::SingleStream, 70), &outdir, issue).unwrap();
+    let (seen, whole) = (seen.lock().unwrap().clone(), fs::read_to_string(&detail).unwrap());
+    assert!(seen.contains("\"effective_scenario\"") && seen.ends_with("}}\n"), "{seen}");
+    assert!(!seen.contains("\"is_error\": true"), "{seen}");
+    // A reader that follows the file gets each line once.
+    assert!(whole.starts_with(&seen) && whole.len() > seen.len(), "{whole}");
+    assert_eq!(whole.matches("\"effective_scenario\"").count(), 1);
+    assert_eq!(validity(&outdir).as_deref(), Some("VALID"));
+}
+
+#[test]
+fn a_prefix_that_begins_with_a_slash_stays_in_the_folder() {
+    for prefix in ["x_", "/x_", "//x_"] {
+        let logs =
+            LogSettings { outdir: "out".into(), prefix: prefix.into(), ..LogSettings::default() };
+        let [summary, ..] = logs.paths(None, WallTime { unix_ns: 0 });
+        assert_eq!(summary, Path::new("out/x_summary.txt"), "{prefix}");
+    }
 }
 
 #[test]

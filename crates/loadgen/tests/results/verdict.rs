@@ -210,6 +210,7 @@ fn incomplete_runs_do_not_count() {
     record.completed_at[999] = 0;
     let metrics = Metrics::from_record(&record, &plan);
     assert_eq!(kinds(&judge(&metrics, &plan, EndReason::Deadline { missing: 1 })), ["Missing"]);
+    assert_eq!(kinds(&judge(&metrics, &plan, EndReason::Aborted)), ["Aborted"]);
 
     let empty = Metrics::from_record(&Record::default(), &plan);
     assert_eq!(

@@ -150,6 +150,7 @@ def log_settings():
     yield logged("empty prefix", prefix="")
     yield logged("a folder", files={"inside": None}, outdir="inside")
     yield logged("a folder with a slash", files={"inside": None}, outdir="inside/")
+    yield logged("a prefix with a slash", files={"inside": None}, outdir="inside", prefix="/my-")
     yield logged("datetime", prefix_with_datetime=True, quick=True)
     yield logged("no trace", enable_trace=False, quick=True)
     yield logged("detail on stdout", copy_detail_to_stdout=True)

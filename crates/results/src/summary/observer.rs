@@ -79,7 +79,8 @@ pub struct Observer {
     pub brief_stops_ns: u64,
     /// the longest pauses, in order of time
     pub longest: Vec<Pause>,
-    /// time that ready threads waited for a processor, by thread name
+    /// time that ready threads waited for a processor, by thread name; with those of processes that
+    /// Dyno started
     pub run_delay_ns: BTreeMap<String, u64>,
     /// time that the control group was throttled by its quota, over all processors; null if
     /// unknown
@@ -281,7 +282,8 @@ impl Observer {
     /// Returns a sentence about the threads that were ready but waited longest for a processor; `None`
     /// if they waited for no more than the budget of lost time.
     ///
-    /// It describes a system in this process. Over a network, the effect of each delay is known.
+    /// It describes a system in this process, or in one that Dyno started. Over a network, the effect
+    /// of each delay is known.
     pub fn wait_remark(&self) -> Option<String> {
         let (threads, waited) = self.run_delay_ns.iter().max_by_key(|(_, waited)| **waited)?;
         let of = self.worker.map(|worker| format!(" of worker {worker}")).unwrap_or_default();
