@@ -207,7 +207,7 @@ impl Check {
         };
         let check = |options: &Options| {
             check(&tree, round, options).map_err(|error| {
-                Failure::usage(error).hint("name the folder that holds closed, open or network")
+                Failure::set_up(error).hint("name the folder that holds closed, open or network")
             })
         };
         let checked = check(&options)?;

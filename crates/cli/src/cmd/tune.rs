@@ -180,8 +180,7 @@ fn read(path: &Path) -> Result<String, Failure> {
                  about layers"
         )));
     }
-    files::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
+    files::read_to_string(path).map_err(|error| Failure::unreadable(path, &error))
 }
 
 /// Returns errors in the form of compilers: `FILE:LINE: key: message`.

@@ -281,7 +281,8 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
         assert!(ran.stderr.contains(reason), "{arguments}: {}", ran.stderr);
         assert_eq!(ran.stdout, "", "{arguments}");
     };
-    refused("a nowhere", "nowhere does not exist");
+    let missing = folder.dyno("compare a nowhere").exits(3).stderr;
+    assert!(missing.contains("nowhere does not exist"), "{missing}");
     for servers in ["http://h:1 http://h:2", "--interleave 5 http://h:1 http://h:2"] {
         refused(servers, "dyno compare --interleave 5 A.toml B.toml");
     }

@@ -262,6 +262,6 @@ fn quiet_prints_nothing_but_errors() {
     let arguments = format!("{arguments} --quiet --out out");
     let ran = folder.dyno(&format!("{arguments} --conf user.conf")).exits(0);
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""));
-    let ran = folder.dyno(&format!("{arguments} --conf missing.conf")).exits(2);
+    let ran = folder.dyno(&format!("{arguments} --conf missing.conf")).exits(3);
     assert!(ran.stderr.contains("error:") && ran.stdout.is_empty(), "{}", ran.stderr);
 }

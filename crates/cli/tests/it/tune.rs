@@ -151,7 +151,7 @@ fn accuracy_is_drawn_against_width() {
     assert!(ran.stderr.contains("plot: widths.html"), "{}", ran.stderr);
     let page = folder.read("widths.html");
     assert_eq!(page.matches("<figure class=\"chart\">").count(), 5);
-    let refused = folder.dyno("tune plot net/toy.toml --formats none.txt").exits(2);
+    let refused = folder.dyno("tune plot net/toy.toml --formats none.txt").exits(3);
     assert!(refused.stderr.contains("cannot read none.txt"), "{}", refused.stderr);
 }
 

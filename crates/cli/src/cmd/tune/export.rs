@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dyno_experiment::Failure;
-use dyno_experiment::system::tuned;
+use dyno_experiment::system::{read_model, tuned};
 use dyno_number::evaluate::graph::{QdqError, QdqModel, QdqOptions};
 use dyno_onnx::{Model, ModelFiles};
 use dyno_results::{summary, units};
@@ -58,8 +58,7 @@ impl Export {
         let problem = |error: &dyn std::fmt::Display| {
             Failure::usage(format!("{}: {error}", self.model.display()))
         };
-        let model = Model::read(&self.model)
-            .map_err(|error| Failure::usage(format!("cannot read {error}")))?;
+        let model = read_model(&self.model)?;
         let options =
             QdqOptions { fake_weights: self.fake_weights, int4: self.int4, exact: self.exact };
         let made = QdqModel::new(&model, &formats, options).map_err(|error| match error {

@@ -46,9 +46,8 @@ impl Pack {
     /// objects that the model lacks.
     pub fn execute(self) -> Result<Exit, Failure> {
         let formats = tuned::read(&self.formats)?;
-        let bytes = files::read(&self.model).map_err(|error| {
-            Failure::usage(format!("cannot read {}: {error}", self.model.display()))
-        })?;
+        let bytes =
+            files::read(&self.model).map_err(|error| Failure::unreadable(&self.model, &error))?;
         let problem = |error: &dyn std::fmt::Display| {
             Failure::usage(format!("{}: {error}", self.model.display()))
         };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use dyno_experiment::Failure;
-use dyno_experiment::system::tuned;
+use dyno_experiment::system::{read_model, tuned};
 use dyno_experiment::tune::{ScaleChoice, ScaleSearch, ScaleVerdict, fed};
 use dyno_number::evaluate::graph::{CorrectnessRule, ScaledFormat, ScaledModel};
 use dyno_onnx::Model;
@@ -94,7 +94,7 @@ impl Scale {
     /// that do not fit.
     pub fn execute(self) -> Result<Exit, Failure> {
         use Alignment::{Left, Right};
-        let model = Model::read(&self.model).map_err(Failure::usage)?;
+        let model = read_model(&self.model)?;
         let chosen = self.chosen(&model)?;
         let formats = chosen.as_ref().map_or(&self.formats, |found| &found.formats);
         let made = ScaledModel::new(&model, formats, self.int4)
