@@ -43,6 +43,36 @@ fn what_is_no_system_is_answered_with_what_was_meant() {
 }
 
 #[test]
+fn a_missing_file_exits_with_3_in_every_command() {
+    for (arguments, problem) in [
+        ("run --config none.toml", "cannot read none.toml"),
+        ("run --system null --conf none.conf", "cannot read none.conf"),
+        ("run --system null --audit none.config", "cannot read none.config"),
+        ("run --system npu:networks=none.csv", "cannot read none.csv"),
+        ("search --config none.toml", "cannot read none.toml"),
+        ("sweep --config none.toml", "cannot read none.toml"),
+        ("compare none-a none-b", "none-a does not exist"),
+        ("compare --interleave 2 none-a.toml none-b.toml", "cannot read none-a.toml"),
+        ("report none", "no results found"),
+        ("export none", "cannot read none"),
+        ("check none --round v5.1", "cannot list the folder none"),
+        ("rnn explain none.onnx --predict", "`none.onnx` is not a file"),
+        ("npu run RN none.csv", "cannot read none.csv"),
+        ("npu run RN none.onnx", "cannot read none.onnx: No such file"),
+        ("npu run RN --npu none.toml", "cannot read none.toml"),
+        ("task layers none.onnx", "cannot read none.onnx"),
+        ("tune run none.toml", "cannot read none.toml"),
+        ("tune emit none.toml", "cannot read none.toml"),
+        ("tune layers none.onnx", "cannot read none.onnx: No such file"),
+        ("tune profile none.onnx --samples none.npy", "cannot read none.onnx"),
+        ("serve --system onnx:none.onnx", "none.onnx does not exist"),
+    ] {
+        check(arguments, 3, &[problem]);
+    }
+    check("rnn explain lstm:none --predict", 2, &["`lstm:none` is not a file"]);
+}
+
+#[test]
 fn a_word_is_no_host_in_runs_and_in_plans() {
     for plan in ["", " --dry-run"] {
         for (word, expected) in [

@@ -11,6 +11,7 @@ use dyno_number::evaluate::graph::{CorrectnessRule, ScaledFormat, ScaledModel};
 use dyno_onnx::Model;
 use dyno_results::{summary, units};
 
+use super::check_files;
 use super::run::part;
 use crate::exit::Exit;
 use crate::interrupt;
@@ -133,6 +134,7 @@ impl Scale {
     /// Searches formats, if there are samples.
     fn chosen(&self, model: &Model) -> Result<Option<ScaleChoice>, Failure> {
         let (Some(inputs), Some(labels)) = (&self.inputs, &self.labels) else { return Ok(None) };
+        check_files([inputs, labels])?;
         let classes = tuned::whole_numbers(labels).map_err(Failure::usage)?;
         let count = classes.len();
         let correct = CorrectnessRule::Labels(classes);
