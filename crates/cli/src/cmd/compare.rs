@@ -97,7 +97,7 @@ pub struct Compare {
     /// Print errors only
     #[arg(short, long)]
     quiet: bool,
-    /// Do not show the progress line on stderr
+    /// Do not show progress on stderr: the progress line, and a line for each run
     #[arg(long)]
     no_progress: bool,
     /// Load generator of the candidate's runs, if it is not Dyno.
@@ -377,9 +377,15 @@ impl Compare {
             ));
             return Ok(Err(end.into()));
         }
-        output::say(format_args!("runs: {}", directory.display()));
+        self.print_folder(&directory);
         let (sides, _) = read_folder(&directory, Some(pairs))?;
         Ok(Ok((sides, looks)))
+    }
+
+    fn print_folder(&self, directory: &Path) {
+        if !self.quiet {
+            output::say(format_args!("runs: {}", directory.display()));
+        }
     }
 
     /// Prints the plan of the runs. Returns whether they follow.
@@ -417,7 +423,7 @@ impl Compare {
         if end != End::Valid {
             return Ok(Err(end.into()));
         }
-        output::say(format_args!("runs: {}", directory.display()));
+        self.print_folder(&directory);
         Ok(Ok((read_folder(&directory, Some(pairs))?.0, LookPolicy::One)))
     }
 
