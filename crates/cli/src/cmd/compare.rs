@@ -168,16 +168,11 @@ impl Compare {
 
     fn check(&self) -> Result<(), Failure> {
         self.check_played()?;
-        let given = self.runs.iter().chain(&self.baseline).chain(&self.candidate);
-        let mut given = given.map(|path| path.to_string_lossy());
+        let mut given = self.runs.iter().chain(&self.baseline).chain(&self.candidate);
         if self.peer.is_none()
-            && let Some(url) = given.find(|text| text.contains("://"))
+            && let Some(failure) = given.find_map(|path| target(path))
         {
-            let problem = format!("{url} is a URL; expected a run or a configuration");
-            return Err(Failure::usage(problem).hint(
-                "write a file for each server (dyno init --llm A.toml), then measure them in turn: \
-                 dyno compare --interleave 5 A.toml B.toml",
-            ));
+            return Err(failure);
         }
         self.check_finished()?;
         let Some(margin) = self.margin.filter(|margin| *margin < self.threshold) else {
@@ -480,6 +475,22 @@ impl Compare {
         }
         Ok(out)
     }
+}
+
+/// Returns the failure of a model or a URL in place of a run or a configuration; `None` for other paths.
+fn target(path: &Path) -> Option<Failure> {
+    let text = path.to_string_lossy();
+    let is_model = path.extension().is_some_and(|end| end == "onnx") && !path.is_dir();
+    let (what, file) = match (text.contains("://"), is_model) {
+        (true, _) => ("a URL", "dyno init --llm A.toml".to_owned()),
+        (_, true) => ("a model", format!("dyno init A.toml, with system = \"onnx:{text}\"")),
+        _ => return None,
+    };
+    let problem = format!("{text} is {what}; expected a run or a configuration");
+    Some(Failure::usage(problem).hint(format!(
+        "write a file for each side ({file}), then measure them in turn: dyno compare --interleave 5 \
+         A.toml B.toml"
+    )))
 }
 
 /// Returns whether a path names a configuration by its extension.

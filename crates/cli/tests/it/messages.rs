@@ -52,6 +52,7 @@ fn a_missing_file_exits_with_3_in_every_command() {
         ("search --config none.toml", "cannot read none.toml"),
         ("sweep --config none.toml", "cannot read none.toml"),
         ("compare none-a none-b", "none-a does not exist"),
+        ("compare none", "none does not exist"),
         ("compare --interleave 2 none-a.toml none-b.toml", "cannot read none-a.toml"),
         ("report none", "no results found"),
         ("export none", "cannot read none"),
