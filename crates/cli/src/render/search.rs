@@ -75,7 +75,7 @@ pub fn plan(job: &Job) -> String {
     );
     text += &at_first_load(job, [at_first, full]);
     if best > rules.max_time {
-        text += "             too short to finish: raise --max-time\n";
+        text += "             --max-time is too short to finish: raise it\n";
     }
     text
 }
