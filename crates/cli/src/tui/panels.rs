@@ -25,7 +25,11 @@ pub fn how_far(live: &Live) -> String {
     let now = format!("{:.1}", seen.last.now as f64 / 1e9);
     let kind = if goals.is_virtual { " virtual" } else { "" };
     let mut text = match goals.until {
-        EndCondition::Least { duration, .. } if duration > 0 => {
+        // The time is over, but not the queries.
+        EndCondition::Least { duration, queries }
+            if seen.last.now < duration
+                || (duration > 0 && seen.last.issued_queries >= queries) =>
+        {
             format!("{now} of {:.0} s{kind}", duration as f64 / 1e9)
         }
         EndCondition::Samples(samples) => format!(
