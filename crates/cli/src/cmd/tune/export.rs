@@ -43,7 +43,7 @@ executes the file as written rounds exactly what Dyno rounds. ONNX Runtime's opt
 round biases, and inputs of layers that have a format only for their weights. With --exact they do
 not, and products are of float32. Formats that ONNX cannot express are rejected by name; the
 platform onnx of dyno tune run has none, if the states of recurrent layers have `act_size` 0.
-Example:
+Examples:
   dyno tune export lenet.onnx --formats tune-lenet/opt_conf.txt
   dyno run --system onnx:lenet.qdq.onnx --data x.npy --labels y.npy";
 

@@ -34,7 +34,7 @@ const AFTER_HELP: &str = "\
 The file contains the graph of the model, the formats, and the packed codes of all weights with a format.
 No other file is needed. All models that dyno tune run evaluates without a program can be packed. Weights
 that the graph computes, or that another node also reads, stay in FLOAT 32.
-Example:
+Examples:
   dyno tune pack lenet.onnx --formats tune-lenet/opt_conf.txt
   dyno run --system tuned:packed=lenet.packed --data x.npy --labels y.npy";
 
