@@ -118,12 +118,14 @@ fn flags_and_values_of_other_tools_are_answered_with_what_to_write() {
         &["flag --batch: expected one value", "dyno sweep --over batch=1,2,4"],
     );
     check("run digits --qps 1,2", 2, &["dyno sweep --over qps=1,2"]);
+    check("run digits --qps 1..8:x2", 2, &["dyno sweep --over qps=1..8:x2"]);
     check(
         "compare A.toml B.toml",
         2,
         &["A.toml is a configuration", "dyno compare --interleave 5 A.toml B.toml"],
     );
     check("tune run model.onnx", 2, &["model.onnx is a model", "dyno tune profile model.onnx"]);
+    check("run a.onnx b.onnx", 2, &["dyno sweep --over system=onnx:A.onnx,onnx:B.onnx"]);
     check("serve model.onnx", 2, &["dyno serve --system onnx:model.onnx"]);
     check("model.onnx", 2, &["use dyno run model.onnx"]);
     check("http://localhost:1", 2, &["use dyno run http://localhost:1"]);
