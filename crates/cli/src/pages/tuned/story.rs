@@ -69,7 +69,7 @@ pub fn section(html: &mut String, network: &Network, outcome: &TuneOutcome) {
     if outcome.steps.is_empty() {
         return;
     }
-    html.push_str("<section class=\"card\"><h2>What was done, and why</h2>");
+    html.push_str("<section class=\"card\"><h2>Steps of the search</h2>");
     let mut rows = 0;
     for (number, part) in parts(&outcome.steps).iter().enumerate() {
         let set = part.steps[0].1.subset;
