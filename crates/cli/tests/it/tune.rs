@@ -90,7 +90,7 @@ fn a_network_is_tuned_through_its_command_line() {
     let page = folder.read("out/report.html");
     assert!(page.contains("<h2>Steps of the search</h2>") && page.contains("Accuracy by cycles"));
     assert_eq!(page.matches("<figure class=\"chart\">").count(), 3, "size, cycles, and the way");
-    assert!(page.contains("Which group can do with a bit less?"));
+    assert!(page.contains("Which group can lose one bit?"));
     // The verdict comes first, then formats, choices, story and samples.
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
     let order = ["DONE", "Next steps", "<h2>Formats by layer</h2>", "<h2>Candidates</h2>"];
