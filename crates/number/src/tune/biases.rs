@@ -67,7 +67,7 @@ impl Trials<'_, '_> {
             candidate.why = if can(candidate) {
                 format!("accuracy {accuracy}, another one is higher or comes first")
             } else {
-                format!("accuracy {accuracy} is below {}, what there is", format_accuracy(least))
+                format!("accuracy {accuracy} is below {}, the current one", format_accuracy(least))
             };
         }
         let question = "does a smaller range with finer steps do better?";
