@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dyno_experiment::Failure;
 use dyno_loadgen::settings::nearest;
+use dyno_results::summary;
 use dyno_results::write::to_named;
 use dyno_rules::{OneFileChecker, Round, RuleScenario, Version};
 use dyno_submission::check::{CheckReport, Options, Program, Skip, check, published};
@@ -195,6 +196,7 @@ impl Check {
         }
         // Required by the parser unless a check is explained.
         let tree = self.tree.clone().unwrap_or_default();
+        reject_run(&tree)?;
         let round = self.round()?;
         let program = self.program(round.version)?;
         let options = Options {
@@ -328,6 +330,17 @@ impl Check {
             .hint("--compat mono")),
         }
     }
+}
+
+/// Rejects the folder of a run in the place of a tree.
+fn reject_run(tree: &Path) -> Result<(), Failure> {
+    let is_tree = ["closed", "open", "network"].iter().any(|name| tree.join(name).is_dir());
+    if is_tree || !tree.join(summary::FILE).is_file() {
+        return Ok(());
+    }
+    let run = tree.display();
+    Err(Failure::usage(format!("{run} is a run, not a submission tree"))
+        .hint(format!("dyno package TREE {run} builds a tree from runs")))
 }
 
 /// Parses the name of the folder of a scenario, in any case.
