@@ -60,7 +60,7 @@ fn a_missing_file_exits_with_3_in_every_command() {
         ("rnn explain none.onnx --predict", "`none.onnx` is not a file"),
         ("npu run RN none.csv", "cannot read none.csv"),
         ("npu run RN none.onnx", "cannot read none.onnx: No such file"),
-        ("npu run RN --npu none.toml", "cannot read none.toml"),
+        ("npu run RN BB --npu none.toml", "cannot read none.toml"),
         ("task layers none.onnx", "cannot read none.onnx"),
         ("tune run none.toml", "cannot read none.toml"),
         ("tune emit none.toml", "cannot read none.toml"),
