@@ -180,9 +180,9 @@ impl Compat {
 
 const AFTER_HELP: &str = "\
 Where an official checker crashes, --compat reports that and continues.
-Exit codes: 0 all results are valid, 1 a result is invalid or the tree has none, 2 no such tree or
-round, 3 a file cannot be written. With --audit-candidates: 0 a submission was drawn, 1 there is no
-candidate.";
+Exit codes: 0 all results are valid, 1 a result is invalid or the tree has none, 2 no such round, or a
+run instead of a tree, 3 no such tree, or a file cannot be written. With --audit-candidates: 0 a
+submission was drawn, 1 there is no candidate.";
 
 impl Check {
     /// Checks the tree, prints the findings, and writes the files that flags name.
