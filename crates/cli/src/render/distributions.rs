@@ -91,17 +91,20 @@ fn rows(frame: &mut Frame, all: &[MetricDistribution], percents: &[f64], is_firs
     let mut is_marked = false;
     for of in all {
         let shown = |value: Option<f64>| value.map_or("-".into(), |value| show(of, value));
+        // The rate of a single second has no distribution, and its mean leaves out the drain.
+        let is_distributed = of.unit != "1/s" || of.count > 1;
+        let figure = |value: Option<f64>| value.filter(|_| is_distributed);
         let mut line = vec![name(&of.metric).to_owned()];
         if is_first {
-            line.extend([shown(Some(of.mean)), shown(of.std), shown(of.min)]);
+            line.extend([Some(of.mean), figure(of.std), figure(of.min)].map(shown));
         }
         for percent in percents {
-            let found = of.percentile(*percent);
+            let found = figure(of.percentile(*percent));
             let mark = found.map_or("", |_| mark(of.count, *percent));
             is_marked |= !mark.is_empty();
             line.push(shown(found) + mark);
         }
-        line.extend(is_first.then(|| shown(of.max)));
+        line.extend(is_first.then(|| shown(figure(of.max))));
         lines.push(line);
     }
     let columns = lines[0].len();

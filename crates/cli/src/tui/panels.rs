@@ -45,7 +45,7 @@ pub fn how_far(live: &Live) -> String {
         EndCondition::Unknown => format!("{now} s{kind}"),
     };
     match (seen.fraction(goals), seen.time_left(goals)) {
-        (Some(fraction), _) if fraction >= 1.0 => text += ", over soon",
+        (Some(fraction), _) if fraction >= 1.0 => text += ", finishing",
         (_, Some(left)) if seen.last.now > 0 && !goals.is_virtual => {
             text += &format!(", {:.0} s left", left as f64 / 1e9);
         }
