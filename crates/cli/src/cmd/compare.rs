@@ -193,7 +193,10 @@ impl Compare {
         }
         let given = || self.runs.iter().chain(&self.baseline).chain(&self.candidate);
         if let Some(file) = given().find(|path| is_configuration(path)) {
-            let files: Vec<String> = given().map(|path| path.display().to_string()).collect();
+            let mut files: Vec<String> = given().map(|path| path.display().to_string()).collect();
+            if let [_] = &files[..] {
+                files.push("OTHER.toml".into());
+            }
             let problem = format!("{} is a configuration, not a run", file.display());
             return Err(Failure::usage(problem).hint(format!(
                 "measure both in turn: dyno compare --interleave 5 {}",

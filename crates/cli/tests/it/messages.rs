@@ -124,6 +124,7 @@ fn flags_and_values_of_other_tools_are_answered_with_what_to_write() {
         2,
         &["A.toml is a configuration", "dyno compare --interleave 5 A.toml B.toml"],
     );
+    check("compare A.toml", 2, &["dyno compare --interleave 5 A.toml OTHER.toml"]);
     check("tune run model.onnx", 2, &["model.onnx is a model", "dyno tune profile model.onnx"]);
     check("run a.onnx b.onnx", 2, &["dyno sweep --over system=onnx:A.onnx,onnx:B.onnx"]);
     check("serve model.onnx", 2, &["dyno serve --system onnx:model.onnx"]);
