@@ -207,11 +207,7 @@ impl Check {
             submission_exceptions: self.submission_exceptions,
             forensic: self.forensic,
         };
-        let check = |options: &Options| {
-            check(&tree, round, options).map_err(|error| {
-                Failure::set_up(error).hint("name the folder that holds closed, open or network")
-            })
-        };
+        let check = |options: &Options| check(&tree, round, options).map_err(no_tree);
         let checked = check(&options)?;
         let official = if self.why_not_official {
             let program = official_of(round.version);
@@ -279,12 +275,9 @@ impl Check {
                     .hint("name the round of PREVIOUS with --previous-round")
             })?,
         };
-        let usage = |error: TreeError| {
-            Failure::usage(error).hint("name the folder that holds closed, open or network")
-        };
-        let systems = SystemResults::collect(tree, &checked.rows).map_err(usage)?;
-        let rows = published(previous, earlier).map_err(usage)?.rows;
-        let before = SystemResults::collect(previous, &rows).map_err(usage)?;
+        let systems = SystemResults::collect(tree, &checked.rows).map_err(no_tree)?;
+        let rows = published(previous, earlier).map_err(no_tree)?.rows;
+        let before = SystemResults::collect(previous, &rows).map_err(no_tree)?;
         let names: Vec<String> = before.iter().map(SystemResults::name).collect();
         if let Some(unknown) = self.audited.iter().find(|name| !names.contains(name)) {
             let failure =
@@ -330,6 +323,11 @@ impl Check {
             .hint("--compat mono")),
         }
     }
+}
+
+/// Returns the failure of a tree that cannot be listed.
+fn no_tree(error: TreeError) -> Failure {
+    Failure::set_up(error).hint("name the folder that holds closed, open or network")
 }
 
 /// Rejects the folder of a run in the place of a tree.

@@ -174,3 +174,37 @@ fn requests(metrics: &Metrics) -> String {
         duration(metrics.lasted_ns.cast_signed())
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use dyno_results::summary::distributions::Percentile;
+
+    use super::*;
+
+    #[test]
+    fn the_rate_of_a_single_second_has_only_its_mean() {
+        let cells = |unit: &str, count: u64| {
+            let all = [MetricDistribution {
+                metric: "requests_per_s".into(),
+                unit: unit.into(),
+                count,
+                mean: 9.5,
+                std: Some(0.0),
+                min: Some(7.0),
+                max: Some(7.0),
+                percentiles: vec![Percentile { percent: 50.0, value: 7.0 }],
+            }];
+            let mut frame = Frame::new("title", "remark");
+            rows(&mut frame, &all, &[50.0], true);
+            let text = frame.finish();
+            let row = text.lines().find(|line| line.contains("requests/s")).unwrap();
+            row.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(cells("1/s", 1)[3..7], ["-", "-", "-", "-"]);
+        assert!(!cells("1/s", 2).contains(&"-".to_owned()));
+        assert!(
+            !cells("tokens", 1).contains(&"-".to_owned()),
+            "of other figures each value counts"
+        );
+    }
+}

@@ -66,6 +66,7 @@ fn a_missing_file_exits_with_3_in_every_command() {
         ("tune emit none.toml", "cannot read none.toml"),
         ("tune layers none.onnx", "cannot read none.onnx: No such file"),
         ("tune profile none.onnx --samples none.npy", "cannot read none.onnx"),
+        ("tune compare none.onnx --inputs x.npy --labels y.npy", "cannot read none.onnx"),
         ("serve --system onnx:none.onnx", "none.onnx does not exist"),
     ] {
         check(arguments, 3, &[problem]);

@@ -201,6 +201,9 @@ fn load_file(
     })?;
     let mut library = onnx::library(model.inputs(), || shapes::symbols(path), &Spans::new(), run)?;
     if let Some(path) = lengths {
+        if !path.exists() {
+            return Err(Failure::no_file("lengths file", path));
+        }
         let lengths = whole_numbers(path).map_err(Failure::usage)?;
         let of = |error| Failure::usage(format!("{}: {error}", path.display()));
         library = library.without_padding(&lengths).map_err(of)?;
