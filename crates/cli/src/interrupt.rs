@@ -31,6 +31,8 @@ struct State {
     interrupt: Interrupt,
     /// Time of the first request, by the clock.
     asked_at: AtomicU64,
+    /// Whether the process that started this one ended it.
+    is_ended_by_parent: AtomicBool,
 }
 
 /// Static, because signals concern the whole process.
@@ -47,6 +49,7 @@ pub fn begin() -> std::io::Result<()> {
         keeps_results: AtomicBool::new(false),
         interrupt: Interrupt::default(),
         asked_at: AtomicU64::new(0),
+        is_ended_by_parent: AtomicBool::new(false),
     };
     if STATE.set(initial).is_err() {
         return Ok(());
@@ -96,10 +99,19 @@ fn watch_lifeline() -> std::io::Result<()> {
         // Nothing is ever sent; an error also means the end.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         if !state().interrupt.is_asked() {
+            state().is_ended_by_parent.store(true, Ordering::Relaxed);
             ask();
         }
     })?;
     Ok(())
+}
+
+/// Prints that the user interrupted the process. The process that started this one and ended it prints
+/// the reason itself.
+pub fn announce() {
+    if !state().is_ended_by_parent.load(Ordering::Relaxed) {
+        output::say("interrupted");
+    }
 }
 
 /// Sends this process a SIGINT, and returns at once: the thread of the signals handles it. [`ask`]
@@ -129,7 +141,7 @@ pub fn ask() {
         pause(WRITING, &mut |waited| is_over(waited));
     }
     tui::restore();
-    output::say("interrupted");
+    announce();
     dyno_experiment::end_programs();
     low_level::exit(Exit::Interrupted.code().into());
 }

@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     match executed {
         Ok(exit) => {
             if exit == exit::Exit::Interrupted {
-                output::say("interrupted");
+                interrupt::announce();
             }
             exit.into()
         }

@@ -105,6 +105,12 @@ impl Watch for Progress {
         output::say(sentence);
     }
 
+    fn step(&self, line: &str) {
+        if !matches!(self.state().display, Display::Hidden) {
+            output::say(line);
+        }
+    }
+
     fn wants_glances(&self) -> bool {
         matches!(self.state().display, Display::Line | Display::Lines(_) | Display::Screen(_))
     }

@@ -40,8 +40,20 @@ pub fn explained(kind: Kind, words: &str) -> (&'static str, &'static str) {
         (Kind::Request, Some(404)) => {
             ("not found", "Check the path of the URL and the name of the model (model=NAME).")
         }
+        (Kind::Request, _) if is_about_context(words) => (
+            kind_name(kind),
+            "Shorten prompts or answers: input=N and output=N set their tokens, max-tokens=N limits \
+             answers.",
+        ),
         _ => (kind_name(kind), advice_on(kind)),
     }
+}
+
+/// Returns whether a server rejects a request because it is longer than the context of the model, by the
+/// words of OpenAI, vLLM, SGLang and llama.cpp.
+fn is_about_context(words: &str) -> bool {
+    let words = words.to_ascii_lowercase();
+    ["context length", "context size", "context window"].iter().any(|said| words.contains(said))
 }
 
 fn advice_on(kind: Kind) -> &'static str {

@@ -1,6 +1,7 @@
 //! Failures of experiments.
 
 use std::fmt::Display;
+use std::io::{self, ErrorKind};
 use std::path::Path;
 
 use dyno_net::trouble::Kind;
@@ -47,6 +48,18 @@ impl Failure {
     /// A prerequisite is missing.
     pub fn set_up(problem: impl Display) -> Self {
         Self::new(FailureKind::SetUp, vec![problem.to_string()])
+    }
+
+    /// A file cannot be read: it is missing, which is a missing prerequisite, or it is not a text or
+    /// not a file at all, which is a wrong argument.
+    pub fn unreadable(path: &Path, error: &io::Error) -> Self {
+        let problem = format!("cannot read {}: {error}", path.display());
+        match error.kind() {
+            ErrorKind::InvalidData | ErrorKind::InvalidInput | ErrorKind::IsADirectory => {
+                Self::usage(problem)
+            }
+            _ => Self::set_up(problem),
+        }
     }
 
     /// A server cannot be used: not yet if the trouble is one of its start-up, or else a prerequisite

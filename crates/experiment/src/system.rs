@@ -53,6 +53,7 @@ pub use kind::{Resources, SYSTEMS, SystemKind};
 use net::WireTimes;
 use npu::NpuSpec;
 pub use numbers::Numbers;
+pub use onnx::read_model;
 use policy::Policies;
 pub use sample::SampleInput;
 pub use target::Target;

@@ -16,6 +16,11 @@ pub trait Watch: Send + Sync + std::fmt::Debug {
     /// Takes a sentence that a user should read now, such as a warning.
     fn say(&self, _sentence: &str) {}
 
+    /// Takes a line about a run of a job that begins or is over, such as the next run of a search.
+    fn step(&self, line: &str) {
+        self.say(line);
+    }
+
     /// Receives the planned tests.
     fn plan(&self, _heading: &str, _tests: &[PlannedTest]) {}
 

@@ -26,7 +26,7 @@ pub fn section(html: &mut String, test: &Test, all: &[Observer]) {
 fn rows(observer: &Observer) -> Vec<(String, String)> {
     let mut rows: Vec<(String, String)> =
         observer.lost_ns.iter().map(|(loss, ns)| (loss.words().into(), span_ns(*ns))).collect();
-    rows.push(("of".into(), span_ns(observer.lasted_ns)));
+    rows.push(("length of the run".into(), span_ns(observer.lasted_ns)));
     rows.push(("samples that the client delayed".into(), count(observer.delayed)));
     if observer.delayed > 0 {
         rows.push(("longest delay".into(), span_ns(observer.longest_delay_ns)));

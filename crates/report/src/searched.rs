@@ -69,10 +69,16 @@ fn found(html: &mut String, state: &State) {
         facts.push(("Interval", format!("{between} ({})", words::share(peak.confidence))));
         facts.push(("Binds", peak.binds.replace("<=", "≤")));
     }
-    let spent: u64 = state.points.iter().map(|point| point.took_ns).sum();
-    let runs = words::counted(state.points.len() as u64, "run", "runs");
+    // As in the box: runs that were not used cost time, too.
+    let times = state.points.iter().map(|point| point.took_ns);
+    let times = times.chain(state.unfinished.iter().map(|run| run.took_ns));
+    let times = times.chain(state.disturbed.iter().map(|run| run.took_ns));
+    let (runs, spent) = times.fold((0, 0_u64), |(n, sum), ns| (n + 1, sum.saturating_add(ns)));
+    // Virtual time has no date.
+    let virtually = if state.started_at.is_empty() { " of virtual time" } else { "" };
     facts.extend(state.rules.as_ref().map(|rules| ("Rules", rules.title())));
-    facts.push(("Made", format!("{runs} in {}", words::span_ns(spent))));
+    let spent = words::span_ns(spent);
+    facts.push(("Runs", format!("{} in {spent}{virtually}", units::count(runs))));
     html.push_str("<dl class=\"pairs\">");
     for (name, value) in facts {
         let _ = write!(html, "<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value));

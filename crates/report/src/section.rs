@@ -396,7 +396,7 @@ fn percentiles(html: &mut String, test: &Test, metrics: &Metrics) {
     columns.extend(metrics.first_token_ns.as_ref().map(|of| ("first token", of)));
     columns.extend(metrics.time_per_output_token_ns.as_ref().map(|of| ("per output token", of)));
     columns.extend(client_lag(test, metrics).map(|of| ("client lag", of)));
-    let heads = ["of", "min", "mean", "p50", "p90", "p95", "p97", "p99", "p99.9", "max"];
+    let heads = ["time", "min", "mean", "p50", "p90", "p95", "p97", "p99", "p99.9", "max"];
     let row = |(name, of): (&str, &Distribution)| -> Vec<String> {
         let percentiles = [
             (50.0, of.p50),

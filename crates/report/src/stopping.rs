@@ -24,7 +24,7 @@ pub fn section(html: &mut String, test: &Test, series: Option<&series::Test>) {
     if metrics.early_stopping.is_empty() {
         return;
     }
-    html.push_str("<h3>Is the percentile certain enough?</h3><div class=\"stopping\">");
+    html.push_str("<h3>Early stopping</h3><div class=\"stopping\">");
     for of in &metrics.early_stopping {
         match (&of.bound, of.estimates.first()) {
             (Some(bound), _) => against_bound(html, of, bound),

@@ -150,7 +150,7 @@ impl Explanation {
             ("input", predicted.input),
             ("state", predicted.state),
             ("cells", predicted.cells),
-            ("meetings", predicted.barriers),
+            ("barriers", predicted.barriers),
             ("exchange", predicted.exchange),
             ("call", predicted.call),
         ];

@@ -47,7 +47,7 @@ pub struct Audit {
     custom: Vec<String>,
     #[command(flatten)]
     output_flags: OutputFlags,
-    /// Do not show the progress line on stderr
+    /// Do not show progress on stderr: the progress line, and a line for each run
     #[arg(long)]
     no_progress: bool,
     /// Flags of dyno run; --out is the directory of the whole audit

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dyno_experiment::Failure;
 use dyno_loadgen::settings::nearest;
+use dyno_results::summary;
 use dyno_results::write::to_named;
 use dyno_rules::{OneFileChecker, Round, RuleScenario, Version};
 use dyno_submission::check::{CheckReport, Options, Program, Skip, check, published};
@@ -179,9 +180,9 @@ impl Compat {
 
 const AFTER_HELP: &str = "\
 Where an official checker crashes, --compat reports that and continues.
-Exit codes: 0 all results are valid, 1 a result is invalid or the tree has none, 2 no such tree or
-round, 3 a file cannot be written. With --audit-candidates: 0 a submission was drawn, 1 there is no
-candidate.";
+Exit codes: 0 all results are valid, 1 a result is invalid or the tree has none, 2 no such round, or a
+run instead of a tree, 3 no such tree, or a file cannot be written. With --audit-candidates: 0 a
+submission was drawn, 1 there is no candidate.";
 
 impl Check {
     /// Checks the tree, prints the findings, and writes the files that flags name.
@@ -195,6 +196,7 @@ impl Check {
         }
         // Required by the parser unless a check is explained.
         let tree = self.tree.clone().unwrap_or_default();
+        reject_run(&tree)?;
         let round = self.round()?;
         let program = self.program(round.version)?;
         let options = Options {
@@ -205,11 +207,7 @@ impl Check {
             submission_exceptions: self.submission_exceptions,
             forensic: self.forensic,
         };
-        let check = |options: &Options| {
-            check(&tree, round, options).map_err(|error| {
-                Failure::usage(error).hint("name the folder that holds closed, open or network")
-            })
-        };
+        let check = |options: &Options| check(&tree, round, options).map_err(no_tree);
         let checked = check(&options)?;
         let official = if self.why_not_official {
             let program = official_of(round.version);
@@ -277,12 +275,9 @@ impl Check {
                     .hint("name the round of PREVIOUS with --previous-round")
             })?,
         };
-        let usage = |error: TreeError| {
-            Failure::usage(error).hint("name the folder that holds closed, open or network")
-        };
-        let systems = SystemResults::collect(tree, &checked.rows).map_err(usage)?;
-        let rows = published(previous, earlier).map_err(usage)?.rows;
-        let before = SystemResults::collect(previous, &rows).map_err(usage)?;
+        let systems = SystemResults::collect(tree, &checked.rows).map_err(no_tree)?;
+        let rows = published(previous, earlier).map_err(no_tree)?.rows;
+        let before = SystemResults::collect(previous, &rows).map_err(no_tree)?;
         let names: Vec<String> = before.iter().map(SystemResults::name).collect();
         if let Some(unknown) = self.audited.iter().find(|name| !names.contains(name)) {
             let failure =
@@ -328,6 +323,22 @@ impl Check {
             .hint("--compat mono")),
         }
     }
+}
+
+/// Returns the failure of a tree that cannot be listed.
+fn no_tree(error: TreeError) -> Failure {
+    Failure::set_up(error).hint("name the folder that holds closed, open or network")
+}
+
+/// Rejects the folder of a run in the place of a tree.
+fn reject_run(tree: &Path) -> Result<(), Failure> {
+    let is_tree = ["closed", "open", "network"].iter().any(|name| tree.join(name).is_dir());
+    if is_tree || !tree.join(summary::FILE).is_file() {
+        return Ok(());
+    }
+    let run = tree.display();
+    Err(Failure::usage(format!("{run} is a run, not a submission tree"))
+        .hint(format!("dyno package TREE {run} builds a tree from runs")))
 }
 
 /// Parses the name of the folder of a scenario, in any case.

@@ -97,7 +97,7 @@ pub struct Compare {
     /// Print errors only
     #[arg(short, long)]
     quiet: bool,
-    /// Do not show the progress line on stderr
+    /// Do not show progress on stderr: the progress line, and a line for each run
     #[arg(long)]
     no_progress: bool,
     /// Load generator of the candidate's runs, if it is not Dyno.
@@ -168,16 +168,11 @@ impl Compare {
 
     fn check(&self) -> Result<(), Failure> {
         self.check_played()?;
-        let given = self.runs.iter().chain(&self.baseline).chain(&self.candidate);
-        let mut given = given.map(|path| path.to_string_lossy());
+        let mut given = self.runs.iter().chain(&self.baseline).chain(&self.candidate);
         if self.peer.is_none()
-            && let Some(url) = given.find(|text| text.contains("://"))
+            && let Some(failure) = given.find_map(|path| target(path))
         {
-            let problem = format!("{url} is a URL; expected a run or a configuration");
-            return Err(Failure::usage(problem).hint(
-                "write a file for each server (dyno init --llm A.toml), then measure them in turn: \
-                 dyno compare --interleave 5 A.toml B.toml",
-            ));
+            return Err(failure);
         }
         self.check_finished()?;
         let Some(margin) = self.margin.filter(|margin| *margin < self.threshold) else {
@@ -198,7 +193,10 @@ impl Compare {
         }
         let given = || self.runs.iter().chain(&self.baseline).chain(&self.candidate);
         if let Some(file) = given().find(|path| is_configuration(path)) {
-            let files: Vec<String> = given().map(|path| path.display().to_string()).collect();
+            let mut files: Vec<String> = given().map(|path| path.display().to_string()).collect();
+            if let [_] = &files[..] {
+                files.push("OTHER.toml".into());
+            }
             let problem = format!("{} is a configuration, not a run", file.display());
             return Err(Failure::usage(problem).hint(format!(
                 "measure both in turn: dyno compare --interleave 5 {}",
@@ -377,9 +375,15 @@ impl Compare {
             ));
             return Ok(Err(end.into()));
         }
-        output::say(format_args!("runs: {}", directory.display()));
+        self.print_folder(&directory);
         let (sides, _) = read_folder(&directory, Some(pairs))?;
         Ok(Ok((sides, looks)))
+    }
+
+    fn print_folder(&self, directory: &Path) {
+        if !self.quiet {
+            output::say(format_args!("runs: {}", directory.display()));
+        }
     }
 
     /// Prints the plan of the runs. Returns whether they follow.
@@ -417,7 +421,7 @@ impl Compare {
         if end != End::Valid {
             return Ok(Err(end.into()));
         }
-        output::say(format_args!("runs: {}", directory.display()));
+        self.print_folder(&directory);
         Ok(Ok((read_folder(&directory, Some(pairs))?.0, LookPolicy::One)))
     }
 
@@ -474,6 +478,22 @@ impl Compare {
         }
         Ok(out)
     }
+}
+
+/// Returns the failure of a model or a URL in place of a run or a configuration; `None` for other paths.
+fn target(path: &Path) -> Option<Failure> {
+    let text = path.to_string_lossy();
+    let is_model = path.extension().is_some_and(|end| end == "onnx") && !path.is_dir();
+    let (what, file) = match (text.contains("://"), is_model) {
+        (true, _) => ("a URL", "dyno init --llm A.toml".to_owned()),
+        (_, true) => ("a model", format!("dyno init A.toml, with system = \"onnx:{text}\"")),
+        _ => return None,
+    };
+    let problem = format!("{text} is {what}; expected a run or a configuration");
+    Some(Failure::usage(problem).hint(format!(
+        "write a file for each side ({file}), then measure them in turn: dyno compare --interleave 5 \
+         A.toml B.toml"
+    )))
 }
 
 /// Returns whether a path names a configuration by its extension.

@@ -34,15 +34,30 @@ impl Completions {
     /// Stdout cannot be written.
     pub fn execute(self) -> Result<Exit, Failure> {
         let mut script = Vec::new();
-        let mut command = with_values(command_line());
+        let mut command = with_values(command_line(), self.shell);
         clap_complete::generate(self.shell, &mut command, "dyno", &mut script);
-        let mut script = String::from_utf8(script).expect("names and help are text");
-        if self.shell == Shell::Bash {
-            script = script.replace("complete -F _dyno ", "complete -F _dyno_names ") + BASH_NAMES;
-        }
+        let script = String::from_utf8(script).expect("names and help are text");
+        let names = scenarios().join(" ");
+        let script = match self.shell {
+            Shell::Bash => {
+                script.replace("complete -F _dyno ", "complete -F _dyno_names ") + BASH_NAMES
+            }
+            Shell::Zsh => {
+                script.replace(&format!("({LIST})"), &format!("_values -s , scenario {names}"))
+            }
+            Shell::Fish => {
+                let list = format!("\"(__fish_complete_list , {LIST})\"");
+                let function = format!("function {LIST}\n    printf '%s\\n' {names}\nend\n");
+                function + &script.replace(&format!("\"{LIST}\\t''\""), &list)
+            }
+            _ => script,
+        };
         output::print(script).map(|()| Exit::Valid)
     }
 }
+
+/// Stands for a list of scenarios in scripts of zsh and fish, which have functions for lists.
+const LIST: &str = "__dyno_scenarios";
 
 /// Completes names of scenarios in any letter case, and those after a comma.
 const BASH_NAMES: &str = r#"
@@ -68,19 +83,22 @@ _dyno_names() {
 }
 "#;
 
+fn scenarios() -> Vec<&'static str> {
+    Scenario::ALL.iter().map(|scenario| scenario.name()).collect()
+}
+
 /// Returns a command that knows the values of flags of a run, which a run parses itself.
-fn with_values(command: Command) -> Command {
+fn with_values(command: Command, shell: Shell) -> Command {
     let command = command.mut_args(|arg| {
         let placeholder = arg.get_value_names().and_then(|names| names.first());
         let values: Vec<&'static str> = match placeholder.map(Str::as_str) {
             Some("MODE") => Mode::ALL.map(Mode::name).to_vec(),
             Some("PROFILE") => Profile::ALL.map(Profile::name).to_vec(),
-            Some("SCENARIO,.." | "SCENARIO") => {
-                Scenario::ALL.iter().map(|scenario| scenario.name()).collect()
-            }
+            Some("SCENARIO,..") if matches!(shell, Shell::Zsh | Shell::Fish) => vec![LIST],
+            Some("SCENARIO,.." | "SCENARIO") => scenarios(),
             _ => return arg,
         };
         arg.value_parser(PossibleValuesParser::new(values))
     });
-    command.mut_subcommands(with_values)
+    command.mut_subcommands(|command| with_values(command, shell))
 }

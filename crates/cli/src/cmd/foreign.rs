@@ -65,6 +65,9 @@ fn of_argument(given: &str, command: &str) -> Option<String> {
         None => given.to_owned(),
     };
     match command {
+        _ if COMMANDS.contains(&command) && is_onnx(given) => Some(
+            "a run has one target; use dyno sweep --over system=onnx:A.onnx,onnx:B.onnx".into(),
+        ),
         _ if COMMANDS.contains(&command) => find(FLAGS, &flag),
         "serve" if is_onnx(given) => Some(format!("use dyno serve --system onnx:{given}")),
         "serve" if !given.starts_with('-') => Some(format!("use dyno serve --system {given}")),
@@ -137,6 +140,8 @@ mod tests {
             ("-t", "use --duration TIME"),
             ("-u", "pass the URL without a flag"),
             ("-b", "use --batch N"),
+            ("--junit", "dyno export RUN --format junit"),
+            ("--format", "dyno export RUN --format csv"),
         ] {
             let message = message(flag);
             assert!(message.contains(&format!("unexpected argument '{flag}'")), "{message}");

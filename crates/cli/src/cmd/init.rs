@@ -115,6 +115,7 @@ fn every_key() -> String {
             group = key.group;
             let _ = writeln!(text, "\n# {group}");
         }
+        text.push('\n');
         let needs = match needs_of(key.name) {
             needs if needs.is_empty() => needs,
             needs => format!(" Needs {}.", needs.replace('`', "")),
@@ -132,10 +133,12 @@ fn every_key() -> String {
     text += "[settings]\n";
     let defaults = TestSettings::default();
     for field in FIELDS.iter().filter(|field| !matches!(field.name, "scenario" | "mode")) {
-        let unit = if field.unit.is_empty() { String::new() } else { format!(" [{}]", field.unit) };
-        comment(&mut text, &format!("{}{unit}", field.help));
+        text.push('\n');
+        comment(&mut text, field.help);
         let value = dyno_results::effective::toml_value(field.kind, &(field.get)(&defaults));
-        let _ = writeln!(text, "# {} = {value}", field.name);
+        let unit =
+            if field.unit.is_empty() { String::new() } else { format!("  # {}", field.unit) };
+        let _ = writeln!(text, "# {} = {value}{unit}", field.name);
     }
     text += "\n# Settings of one scenario, which override those above.\n\
              # [scenario.Server]\n# server_target_qps = 100\n\n";
@@ -186,6 +189,7 @@ mod tests {
             assert!(is_there.iter().any(|line| text.contains(line)), "{name}");
         }
         assert!(text.lines().all(|line| line.len() <= WIDTH + 40), "lines fit a screen");
+        assert!(text.contains("# min_duration_ms = 10000  # ms\n"), "units are beside values");
         let is_key =
             |line: &&str| line.split_once(" = ").is_some_and(|(key, _)| !key.contains(' '));
         for line in text.lines().filter_map(|line| line.strip_prefix("# ")).filter(is_key) {

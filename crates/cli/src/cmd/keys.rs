@@ -62,7 +62,7 @@ fn check_lists(given: &GivenKeys) -> Result<(), Failure> {
         // Each requirement has a flag of its own. A run may have several scenarios.
         !matches!(name, "require" | "scenario")
             && !is_value
-            && value.contains(',')
+            && (value.contains(',') || value.contains(".."))
             && read_axis(&format!("{name}={value}")).is_ok()
     };
     match given.0.iter().find(|(key, value)| is_list(key.name, value)) {

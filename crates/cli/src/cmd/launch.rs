@@ -258,9 +258,10 @@ impl Launch {
         command.args(&coordinator).env(TOKEN, &secret);
         let main = ManagedProcess::start(command, "the command")?;
         let status = main.wait_for(&interrupt, &mut helpers)?;
+        let exit = exit_of(status);
         let limit = match self.on {
-            // They wait for a further run.
-            _ if stay.is_some() => 0,
+            // They wait for a further run, or for one that did not begin.
+            _ if stay.is_some() || matches!(exit, Exit::Usage | Exit::SetUp) => 0,
             Engine::Local => LOCAL_LAST_WORDS,
             _ => LAST_WORDS,
         };
@@ -268,7 +269,7 @@ impl Launch {
         for helper in helpers {
             helper.end(&interrupt, limit.saturating_sub(clock.now()))?;
         }
-        Ok(exit_of(status))
+        Ok(exit)
     }
 
     /// Starts the driver for Ray with `task` and the keys that all tasks share.

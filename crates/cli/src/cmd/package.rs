@@ -139,9 +139,8 @@ impl Package {
         let mut description = match &self.describe {
             None => Description::default(),
             Some(path) => {
-                let text = files::read_to_string(path).map_err(|error| {
-                    Failure::set_up(format!("cannot read {}: {error}", path.display()))
-                })?;
+                let text = files::read_to_string(path)
+                    .map_err(|error| Failure::unreadable(path, &error))?;
                 Description::read(&text)
                     .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?
             }

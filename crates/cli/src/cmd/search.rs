@@ -83,7 +83,7 @@ pub struct Search {
     /// Print errors only
     #[arg(short, long)]
     quiet: bool,
-    /// Do not show the progress line on stderr
+    /// Do not show progress on stderr: the progress line, and a line for each run
     #[arg(long)]
     no_progress: bool,
 }

@@ -228,7 +228,8 @@ impl Findings {
         let granularity = duration(i64::try_from(self.clock.granularity_ns).unwrap_or(0));
         let read = self.clock.read_ns;
         row("clock", format!("{read:.1} ns a reading, granularity {granularity}"));
-        row("single-stream overhead", format!("{:.0} ns a query (null system)", self.overhead_ns));
+        let overhead = duration(self.overhead_ns.round() as i64);
+        row("single-stream overhead", format!("{overhead} a query (null system)"));
         let Lateness { p50_ns, p99_ns, max_ns } = self.lateness;
         row(
             "lateness at 1,000/s",

@@ -101,7 +101,7 @@ pub struct SweepCommand {
     /// Print errors only
     #[arg(short, long)]
     pub quiet: bool,
-    /// Do not show the progress line on stderr
+    /// Do not show progress on stderr: the progress line, and a line for each run
     #[arg(long)]
     pub no_progress: bool,
 }

@@ -63,7 +63,11 @@ fn parts(live: &Live) -> Vec<Part> {
             let (done, total) = (seen.last.completed_samples, units::count(samples));
             format!("{}/{total} samples", units::count(done))
         }
-        EndCondition::Least { duration, .. } if duration > 0 => {
+        // The time is over, but not the queries.
+        EndCondition::Least { duration, queries }
+            if seen.last.now < duration
+                || (duration > 0 && seen.last.issued_queries >= queries) =>
+        {
             let total = duration as f64 / 1e9;
             let decimals = usize::from(total < 10.0);
             format!("{seconds:.decimals$}/{total:.decimals$} s")
@@ -153,7 +157,11 @@ mod tests {
         assert!(line(&live, 90).contains("32,000/64,000 samples"), "{}", line(&live, 90));
         live.goals = Goals { is_virtual: true, ..live.goals };
         assert!(line(&live, 90).contains("32,000/64,000 samples virtual"), "{}", line(&live, 90));
-        live.goals = Goals { until: EndCondition::Unknown, ..live.goals };
+        let least = EndCondition::Least { duration: 30_000_000_000, queries: 40_000 };
+        live.goals = Goals { until: least, is_virtual: false, ..live.goals };
+        let shown = line(&live, 90);
+        assert!(shown.contains("/40,000 queries") && !shown.contains("30 s"), "{shown}");
+        live.goals = Goals { until: EndCondition::Unknown, is_virtual: true, ..live.goals };
         live.seen.last.failed_samples = 7;
         live.remark = "run 3 at 400/s".into();
         let shown = line(&live, 90);

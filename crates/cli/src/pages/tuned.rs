@@ -90,17 +90,17 @@ fn verdict(network: &Network, outcome: &TuneOutcome) -> (&'static str, Tone) {
 fn answer(html: &mut String, tuning: &Tuning<'_>) {
     let Tuning { network, outcome, remarks, .. } = *tuning;
     let tone = verdict(network, outcome).1.class();
-    let _ = write!(html, "<section class=\"card verdict {tone}\"><div><h2>The answer</h2>");
+    let _ = write!(html, "<section class=\"card verdict {tone}\"><div><h2>Result</h2>");
     match &outcome.answer {
         Some(answer) => headline(html, network, outcome, answer),
         None => html.push_str("<p class=\"lead\">Nothing was evaluated: there is no answer.</p>"),
     }
-    html.push_str("</div><div><h3>What to do next</h3><ul>");
+    html.push_str("</div><div><h3>Next steps</h3><ul>");
     for advice in next(tuning) {
         let _ = write!(html, "<li>{advice}</li>");
     }
     html.push_str("</ul></div></section>\n");
-    html.push_str("<section class=\"card\"><h2>A format for each layer</h2>");
+    html.push_str("<section class=\"card\"><h2>Formats by layer</h2>");
     if let Some(answer) = &outcome.answer {
         formats(html, network, answer);
     }

@@ -91,17 +91,20 @@ fn rows(frame: &mut Frame, all: &[MetricDistribution], percents: &[f64], is_firs
     let mut is_marked = false;
     for of in all {
         let shown = |value: Option<f64>| value.map_or("-".into(), |value| show(of, value));
+        // The rate of a single second has no distribution, and its mean leaves out the drain.
+        let is_distributed = of.unit != "1/s" || of.count > 1;
+        let figure = |value: Option<f64>| value.filter(|_| is_distributed);
         let mut line = vec![name(&of.metric).to_owned()];
         if is_first {
-            line.extend([shown(Some(of.mean)), shown(of.std), shown(of.min)]);
+            line.extend([Some(of.mean), figure(of.std), figure(of.min)].map(shown));
         }
         for percent in percents {
-            let found = of.percentile(*percent);
+            let found = figure(of.percentile(*percent));
             let mark = found.map_or("", |_| mark(of.count, *percent));
             is_marked |= !mark.is_empty();
             line.push(shown(found) + mark);
         }
-        line.extend(is_first.then(|| shown(of.max)));
+        line.extend(is_first.then(|| shown(figure(of.max))));
         lines.push(line);
     }
     let columns = lines[0].len();
@@ -170,4 +173,38 @@ fn requests(metrics: &Metrics) -> String {
         peak.unwrap_or_default(),
         duration(metrics.lasted_ns.cast_signed())
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_results::summary::distributions::Percentile;
+
+    use super::*;
+
+    #[test]
+    fn the_rate_of_a_single_second_has_only_its_mean() {
+        let cells = |unit: &str, count: u64| {
+            let all = [MetricDistribution {
+                metric: "requests_per_s".into(),
+                unit: unit.into(),
+                count,
+                mean: 9.5,
+                std: Some(0.0),
+                min: Some(7.0),
+                max: Some(7.0),
+                percentiles: vec![Percentile { percent: 50.0, value: 7.0 }],
+            }];
+            let mut frame = Frame::new("title", "remark");
+            rows(&mut frame, &all, &[50.0], true);
+            let text = frame.finish();
+            let row = text.lines().find(|line| line.contains("requests/s")).unwrap();
+            row.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(cells("1/s", 1)[3..7], ["-", "-", "-", "-"]);
+        assert!(!cells("1/s", 2).contains(&"-".to_owned()));
+        assert!(
+            !cells("tokens", 1).contains(&"-".to_owned()),
+            "of other figures each value counts"
+        );
+    }
 }

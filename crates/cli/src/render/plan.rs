@@ -60,11 +60,10 @@ pub fn text(options: &Options, system: &System, tests: &[PlannedTest]) -> String
         0 => String::new(),
         least => format!(", at least {} in total", duration(least)),
     };
-    let _ = writeln!(
-        text,
-        "\n{}{total}; accuracy tests take as long as the system needs",
-        units::counted(tests.len() as u64, "test", "tests"),
-    );
+    let is_scored = tests.iter().any(|test| test.mode == TestMode::AccuracyOnly);
+    let scored = if is_scored { "; accuracy tests take as long as the system needs" } else { "" };
+    let tests = units::counted(tests.len() as u64, "test", "tests");
+    let _ = writeln!(text, "\n{tests}{total}{scored}");
     text
 }
 

@@ -75,7 +75,7 @@ pub fn plan(job: &Job) -> String {
     );
     text += &at_first_load(job, [at_first, full]);
     if best > rules.max_time {
-        text += "             too short to finish: raise --max-time\n";
+        text += "             --max-time is too short to finish: raise it\n";
     }
     text
 }
@@ -146,6 +146,9 @@ pub fn result(job: &Job, is_colored: bool) -> String {
         );
         frame.line(&format!("Binds: {}{}", peak.binds, also(peak, job)), 2);
     }
+    if let Some(loads) = loads_so_far(job) {
+        frame.line(&loads, 2);
+    }
     let counted = state.points.iter().rev().find(|p| p.folder.is_some());
     if let Some(point) = counted {
         frame.rule();
@@ -190,6 +193,25 @@ pub fn result(job: &Job, is_colored: bool) -> String {
         state.remarks.iter().for_each(|remark| frame.line(remark, 2));
     }
     frame.finish()
+}
+
+/// Returns which loads kept the limits and which did not; `None` unless the time limit came before the
+/// peak was known.
+fn loads_so_far(job: &Job) -> Option<String> {
+    let state = &job.state;
+    if state.state != Phase::OutOfTime || state.peak.is_some() {
+        return None;
+    }
+    let loads =
+        |passed: bool| state.points.iter().filter(move |p| p.passed == passed).map(|p| p.load);
+    let highest = loads(true).max_by(f64::total_cmp);
+    let lowest = loads(false).min_by(f64::total_cmp);
+    let words = [
+        highest.map(|load| format!("the highest that kept the limits is {}", job.load.show(load))),
+        lowest.map(|load| format!("the lowest that missed one is {}", job.load.show(load))),
+    ];
+    let words: Vec<String> = words.into_iter().flatten().collect();
+    (!words.is_empty()).then(|| format!("Loads so far: {}", words.join(", ")))
 }
 
 /// Returns a row for each limit of the last full run.

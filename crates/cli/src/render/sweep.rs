@@ -39,9 +39,17 @@ pub fn states(sweep: &Sweep) -> String {
     format!("{} points: {}", sweep.points.len(), parts.join(", "))
 }
 
+/// Returns the title of the box. The default names are `sweep` and `sweep-SYSTEM`.
+fn title(name: &str) -> String {
+    match name.strip_prefix("sweep-").unwrap_or(name) {
+        "sweep" => format!("dyno {VERSION} sweep"),
+        name => format!("dyno {VERSION} sweep, {name}"),
+    }
+}
+
 /// Returns the table for terminals.
 pub fn console(sweep: &Sweep, bounded: Option<&BoundedSweep>, is_colored: bool) -> String {
-    let mut frame = Frame::new(&format!("dyno {VERSION}, sweep {}", sweep.name), DISCLAIMER);
+    let mut frame = Frame::new(&title(&sweep.name), DISCLAIMER);
     let (rows, curve) = (rows(sweep), LoadCurve::from_sweep(sweep));
     match curve.as_ref().filter(|curve| curve.has_tokens()) {
         Some(curve) => load_table(&mut frame, curve, is_colored),

@@ -25,7 +25,11 @@ pub fn how_far(live: &Live) -> String {
     let now = format!("{:.1}", seen.last.now as f64 / 1e9);
     let kind = if goals.is_virtual { " virtual" } else { "" };
     let mut text = match goals.until {
-        EndCondition::Least { duration, .. } if duration > 0 => {
+        // The time is over, but not the queries.
+        EndCondition::Least { duration, queries }
+            if seen.last.now < duration
+                || (duration > 0 && seen.last.issued_queries >= queries) =>
+        {
             format!("{now} of {:.0} s{kind}", duration as f64 / 1e9)
         }
         EndCondition::Samples(samples) => format!(
@@ -41,7 +45,7 @@ pub fn how_far(live: &Live) -> String {
         EndCondition::Unknown => format!("{now} s{kind}"),
     };
     match (seen.fraction(goals), seen.time_left(goals)) {
-        (Some(fraction), _) if fraction >= 1.0 => text += ", over soon",
+        (Some(fraction), _) if fraction >= 1.0 => text += ", finishing",
         (_, Some(left)) if seen.last.now > 0 && !goals.is_virtual => {
             text += &format!(", {:.0} s left", left as f64 / 1e9);
         }

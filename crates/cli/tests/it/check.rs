@@ -22,9 +22,12 @@ fn a_tree_without_results_is_invalid_and_says_why() {
 fn what_cannot_be_checked_is_a_usage_error() {
     let folder = Folder::new();
     folder.write("tree/closed/x", "");
+    folder.write("run/summary.json", "{}");
+    let missing = folder.dyno("check missing --round v5.1").exits(3).stderr;
+    assert!(missing.contains("cannot list the folder missing"), "{missing}");
     for (arguments, problem) in [
-        ("check missing --round v5.1", "cannot list the folder missing"),
         ("check tree --round v9.9", "there is no round `v9.9`"),
+        ("check run --round v5.1", "dyno package TREE run builds a tree"),
         ("check tree --round v6.0 --compat mono", "has no round v6.0"),
         ("check tree --round v4.1 --compat modular", "not for v4.1"),
         ("check tree --round v4.1 --compat v3.0", "the checker of v3.0 judges v3.0, not v4.1"),

@@ -281,14 +281,18 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
         assert!(ran.stderr.contains(reason), "{arguments}: {}", ran.stderr);
         assert_eq!(ran.stdout, "", "{arguments}");
     };
-    refused("a nowhere", "nowhere does not exist");
+    let missing = folder.dyno("compare a nowhere").exits(3).stderr;
+    assert!(missing.contains("nowhere does not exist"), "{missing}");
     for servers in ["http://h:1 http://h:2", "--interleave 5 http://h:1 http://h:2"] {
         refused(servers, "dyno compare --interleave 5 A.toml B.toml");
     }
     refused("a empty", "empty is neither a Dyno run nor a result of");
     refused("a bare", "records.bin is missing");
     refused("a cut", "is cut off or damaged");
-    refused("a", "a contains 0 pairs of runs");
+    refused("a", "a is one run; expected two runs");
+    refused("empty", "empty contains 0 complete pairs of runs");
+    refused("m.onnx n.onnx", "m.onnx is a model; expected a run or a configuration");
+    refused("--interleave 2 m.onnx n.onnx", "dyno compare --interleave 5 A.toml B.toml");
     refused("", "expected two runs, found none");
     refused("a a --qps 3", "--qps has no effect: it configures runs");
     refused("a a --threshold -1%", "expected a share such as 2%");

@@ -266,4 +266,7 @@ fn what_makes_no_sense_is_refused() {
     let plan =
         folder.dyno("launch --on local -- run --system null --scenario offline --dry-run").exits(0);
     assert!(!plan.stderr.contains("interrupted"), "no worker was started: {}", plan.stderr);
+    let missing = folder.dyno("launch --on local -- run --config none.toml").exits(3).stderr;
+    assert!(missing.contains("cannot read none.toml"), "{missing}");
+    assert!(!missing.contains("interrupted"), "the user interrupted nothing: {missing}");
 }

@@ -191,20 +191,22 @@ fn ctrl_c_ends_jobs_and_leaves_the_journal_whole() {
 #[test]
 fn what_cannot_be_placed_is_refused() {
     let folder = folder();
-    let says = |arguments: &str, words: &str| {
-        let ran = folder.dyno(arguments).exits(2);
+    let fails = |arguments: &str, code: i32, words: &str| {
+        let ran = folder.dyno(arguments).exits(code);
         assert!(ran.stderr.contains(words), "{}", ran.stderr);
     };
+    let says = |arguments: &str, words: &str| fails(arguments, 2, words);
     says("launch --on slurm -- tune run net/toy.toml", "hint: for one node, use sbatch");
     says("launch --on k8s --image i -- tune run net/toy.toml", "KubeRay");
     says("launch --on local -- tune run net/toy.toml --jobs 3", "use --workers");
     says("launch --on local -- tune plot net/toy.toml", "only `tune run` has trials");
     let latency = "--objective latency";
-    says(&format!("launch --on local -- tune run none.toml {latency}"), "cannot read none.toml");
+    let missing = "launch --on local -- tune run none.toml";
+    fails(&format!("{missing} {latency}"), 3, "cannot read none.toml");
     let words = tuned_graph::folder();
     let ran = words.dyno(&format!("launch --on local -- tune run words.toml {latency}")).exits(2);
     assert!(ran.stderr.contains("in one process"), "{}", ran.stderr);
-    says("launch --on local -- tune run none.toml", "cannot read none.toml");
+    fails(missing, 3, "cannot read none.toml");
     says("launch --on local -- tune run net/toy.toml --no-such", "--no-such");
     let printed = folder.dyno("launch --on local --dry-run -- tune run net/toy.toml").exits(0);
     let lines: Vec<&str> = printed.stdout.lines().collect();

@@ -43,6 +43,38 @@ fn what_is_no_system_is_answered_with_what_was_meant() {
 }
 
 #[test]
+fn a_missing_file_exits_with_3_in_every_command() {
+    for (arguments, problem) in [
+        ("run --config none.toml", "cannot read none.toml"),
+        ("run --system null --conf none.conf", "cannot read none.conf"),
+        ("run --system null --audit none.config", "cannot read none.config"),
+        ("run --system npu:networks=none.csv", "cannot read none.csv"),
+        ("search --config none.toml", "cannot read none.toml"),
+        ("sweep --config none.toml", "cannot read none.toml"),
+        ("compare none-a none-b", "none-a does not exist"),
+        ("compare none", "none does not exist"),
+        ("compare --interleave 2 none-a.toml none-b.toml", "cannot read none-a.toml"),
+        ("report none", "no results found"),
+        ("export none", "cannot read none"),
+        ("check none --round v5.1", "cannot list the folder none"),
+        ("rnn explain none.onnx --predict", "`none.onnx` is not a file"),
+        ("npu run RN none.csv", "cannot read none.csv"),
+        ("npu run RN none.onnx", "cannot read none.onnx: No such file"),
+        ("npu run RN BB --npu none.toml", "cannot read none.toml"),
+        ("task layers none.onnx", "cannot read none.onnx"),
+        ("tune run none.toml", "cannot read none.toml"),
+        ("tune emit none.toml", "cannot read none.toml"),
+        ("tune layers none.onnx", "cannot read none.onnx: No such file"),
+        ("tune profile none.onnx --samples none.npy", "cannot read none.onnx"),
+        ("tune compare none.onnx --inputs x.npy --labels y.npy", "cannot read none.onnx"),
+        ("serve --system onnx:none.onnx", "none.onnx does not exist"),
+    ] {
+        check(arguments, 3, &[problem]);
+    }
+    check("rnn explain lstm:none --predict", 2, &["`lstm:none` is not a file"]);
+}
+
+#[test]
 fn a_word_is_no_host_in_runs_and_in_plans() {
     for plan in ["", " --dry-run"] {
         for (word, expected) in [
@@ -87,12 +119,15 @@ fn flags_and_values_of_other_tools_are_answered_with_what_to_write() {
         &["flag --batch: expected one value", "dyno sweep --over batch=1,2,4"],
     );
     check("run digits --qps 1,2", 2, &["dyno sweep --over qps=1,2"]);
+    check("run digits --qps 1..8:x2", 2, &["dyno sweep --over qps=1..8:x2"]);
     check(
         "compare A.toml B.toml",
         2,
         &["A.toml is a configuration", "dyno compare --interleave 5 A.toml B.toml"],
     );
+    check("compare A.toml", 2, &["dyno compare --interleave 5 A.toml OTHER.toml"]);
     check("tune run model.onnx", 2, &["model.onnx is a model", "dyno tune profile model.onnx"]);
+    check("run a.onnx b.onnx", 2, &["dyno sweep --over system=onnx:A.onnx,onnx:B.onnx"]);
     check("serve model.onnx", 2, &["dyno serve --system onnx:model.onnx"]);
     check("model.onnx", 2, &["use dyno run model.onnx"]);
     check("http://localhost:1", 2, &["use dyno run http://localhost:1"]);

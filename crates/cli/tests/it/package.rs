@@ -220,4 +220,7 @@ fn a_tree_has_tables_of_its_published_results_and_candidates_of_audits() {
     assert!(ran.stdout.contains("Draw with seed 7"), "{}{}", ran.stdout, ran.stderr);
     let unknown = folder.dyno(&format!("{audits} --audited Nobody/box")).exits(2);
     assert!(unknown.stderr.contains("Nobody/box"), "{}", unknown.stderr);
+    let none = audits.replace("candidates tree", "candidates none");
+    let missing = folder.dyno(&none).exits(3).stderr;
+    assert!(missing.contains("cannot list the folder none"), "{missing}");
 }

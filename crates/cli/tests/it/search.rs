@@ -129,6 +129,11 @@ fn a_search_that_was_cut_short_goes_on_to_the_same_end() {
     let again = folder.dyno("search --resume cut --max-time 40s").exits(1).stdout;
     assert!(again.contains("Out of time: no further run fits into 40.0 s"), "{again}");
 
+    let early = folder.dyno(&format!("{QUEUE} --max-time 7s --out early")).exits(1).stdout;
+    assert!(early.contains("Loads so far: the highest that kept the limits is"), "{early}");
+    let page = folder.read("early/report.html");
+    assert!(page.contains("<dt>Runs</dt><dd>3 in ") && page.contains("of virtual time</dd>"));
+
     let gone_on = folder.dyno("search --resume cut --max-time 48h --json").exits(0).json();
     assert_eq!(gone_on["points"], whole["points"]);
     assert_eq!(gone_on["confirmed"], whole["confirmed"]);

@@ -34,7 +34,7 @@ mod real_time {
         let server = ServerProcess::start(&folder, "--system null");
         let search = format!(
             "{launch}search --system oip:http://{}/null --shape input=1x1 --scenario server \
-             --limit p99<=10s --from 50 --to 5000 --short 1s --set max_client_lag_ns=0 --no-progress --out out",
+             --limit p99<=10s --from 50 --to 5000 --short 1s --set max_client_lag_ns=0 --out out",
             server.address()
         );
         let mut command = folder.command(&search);

@@ -459,6 +459,7 @@ fn a_url_is_enough_to_measure_the_only_model_of_a_server() {
         assert!(page.contains("2 in flight until the last request was sent at "), "a closed loop");
         assert!(!page.contains("arrived at"), "it has no rate");
         assert!(!page.contains("percentile certain enough"), "it was not judged");
+        assert!(!page.contains("<h3>Early stopping</h3>"), "it was not judged");
         std::fs::remove_dir_all(folder.0.join("out")).unwrap();
     }
     // A question with and one without a stream, and for each run the warm-up and the test.

@@ -55,6 +55,17 @@ fn every_shell_gets_a_script() {
         let script = folder.dyno(&format!("completions {shell}")).exits(0).stdout;
         assert!(script.contains("selftest"), "{shell}");
     }
+    for (shell, list) in [
+        ("zsh", ":SCENARIO,..:_values -s , scenario SingleStream MultiStream Server Offline'"),
+        ("fish", " -a \"(__fish_complete_list , __dyno_scenarios)\""),
+        ("fish", "    printf '%s\\n' SingleStream MultiStream Server Offline\n"),
+    ] {
+        let script = folder.dyno(&format!("completions {shell}")).exits(0).stdout;
+        assert!(
+            script.contains(list) && !script.contains("__dyno_scenarios\\t"),
+            "{list}: {script}"
+        );
+    }
     let ran = folder.dyno("completions tcsh").exits(2);
     assert!(ran.stderr.contains("possible values: bash"), "{}", ran.stderr);
 }

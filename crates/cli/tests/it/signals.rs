@@ -20,8 +20,7 @@ fn start(folder: &Folder, arguments: &str) -> Child {
 fn started(mut command: Command) -> Child {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let last = lines
-        .find(|line| line.as_ref().is_ok_and(|line| line.contains("in total; accuracy tests")));
+    let last = lines.find(|line| line.as_ref().is_ok_and(|line| line.contains(" in total")));
     assert!(last.is_some(), "the plan is printed before the first test");
     child.stderr = None;
     // Keeps the pipe from closing under the program.
@@ -190,7 +189,7 @@ fn results_survive_the_loss_of_their_folder() {
     command.env("TMPDIR", &rescue);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    assert!(lines.any(|line| line.contains("in total; accuracy tests")), "the run begins");
+    assert!(lines.any(|line| line.contains(" in total")), "the run begins");
     // A file in its place: not even the superuser can create folders in it.
     let partial = folder.0.join(".out.partial");
     std::fs::remove_dir_all(&partial).unwrap();

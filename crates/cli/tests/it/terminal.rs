@@ -262,6 +262,28 @@ fn quiet_prints_nothing_but_errors() {
     let arguments = format!("{arguments} --quiet --out out");
     let ran = folder.dyno(&format!("{arguments} --conf user.conf")).exits(0);
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""));
-    let ran = folder.dyno(&format!("{arguments} --conf missing.conf")).exits(2);
+    let ran = folder.dyno(&format!("{arguments} --conf missing.conf")).exits(3);
     assert!(ran.stderr.contains("error:") && ran.stdout.is_empty(), "{}", ran.stderr);
+}
+
+#[test]
+fn no_progress_hides_the_lines_of_runs() {
+    let folder = Folder::new();
+    let model = "system = \"model:exponential=8ms,servers=4\"\nscenario = \"Server\"\n";
+    let load = "mode = \"performance\"\nqps = 300\nduration = \"5s\"\n";
+    folder.write("a.toml", &format!("version = 1\n[run]\n{model}{load}"));
+    for (name, arguments, line) in [
+        ("sweep", "--config a.toml --over seed=1,2", "point 1/2"),
+        ("compare", "--interleave 2 a.toml a.toml", "run 1 of 4"),
+    ] {
+        let run = |flags: &str, out: &str| {
+            folder.dyno(&format!("{name} {arguments} {flags} --out {name}-{out}")).exits(0)
+        };
+        let shown = run("", "shown").stderr;
+        assert!(shown.contains(line), "{shown}");
+        let hidden = run("--no-progress", "hidden").stderr;
+        assert!(!hidden.contains(line), "{hidden}");
+        let quiet = run("--quiet", "quiet");
+        assert_eq!((quiet.stdout.as_str(), quiet.stderr.as_str()), ("", ""));
+    }
 }

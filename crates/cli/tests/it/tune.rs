@@ -88,16 +88,13 @@ fn a_network_is_tuned_through_its_command_line() {
     // A head, and FLOAT 32 twice.
     assert_eq!(journal.lines().count() as u64, small + full + 2);
     let page = folder.read("out/report.html");
-    assert!(
-        page.contains("<h2>What was done, and why</h2>") && page.contains("Accuracy by cycles")
-    );
+    assert!(page.contains("<h2>Steps of the search</h2>") && page.contains("Accuracy by cycles"));
     assert_eq!(page.matches("<figure class=\"chart\">").count(), 3, "size, cycles, and the way");
-    assert!(page.contains("Which group can do with a bit less?"));
+    assert!(page.contains("Which group can lose one bit?"));
     // The verdict comes first, then formats, choices, story and samples.
     let at = |text: &str| page.find(text).unwrap_or_else(|| panic!("{text}"));
-    let order =
-        ["DONE", "What to do next", "A format for each layer", "What there was to choose from"];
-    let order = [&order[..], &["1. Coarse search, small set", "By which samples"]].concat();
+    let order = ["DONE", "Next steps", "<h2>Formats by layer</h2>", "<h2>Candidates</h2>"];
+    let order = [&order[..], &["1. Coarse search, small set", "<h2>Samples</h2>"]].concat();
     assert!(order.windows(2).all(|pair| at(pair[0]) < at(pair[1])), "{order:?}");
     assert!(page.contains("<td class=\"n\" data-label=\"samples\">10,000</td>"));
 }
@@ -151,7 +148,7 @@ fn accuracy_is_drawn_against_width() {
     assert!(ran.stderr.contains("plot: widths.html"), "{}", ran.stderr);
     let page = folder.read("widths.html");
     assert_eq!(page.matches("<figure class=\"chart\">").count(), 5);
-    let refused = folder.dyno("tune plot net/toy.toml --formats none.txt").exits(2);
+    let refused = folder.dyno("tune plot net/toy.toml --formats none.txt").exits(3);
     assert!(refused.stderr.contains("cannot read none.txt"), "{}", refused.stderr);
 }
 

@@ -84,6 +84,7 @@ fn what_is_missing_or_misspelt_is_told() {
     check("tuned:formats=formats.txt", 2, "needs a model");
     check("tuned:model=lenet.onnx", 3, "model lenet.onnx does not exist");
     check("tuned:model=digits.onnx,formats=conf.txt", 3, "formats file conf.txt does not exist");
+    check("tuned:model=digits.onnx,lengths=none.npy", 3, "lengths file none.npy does not exist");
     check("tuned:model=digits.onnx,format=x", 2, "the nearest key is `formats`");
     folder.write("wrong.txt", "Gemm.wieght FIXED 5 0\n");
     let near = "there is no object `Gemm.wieght`; the nearest is `Gemm.weight`";

@@ -105,7 +105,7 @@ fn a_recurrent_graph_with_branches_is_tuned() {
     let sizes = [&told["answer"]["objective"], &told["base_objective"]];
     let [answer, base] = sizes.map(|bits| bits.as_f64().unwrap());
     assert!(answer < base / 4.0, "{answer} bits of {base}");
-    assert!(folder.read("out/report.html").contains("<h2>A format for each layer</h2>"));
+    assert!(folder.read("out/report.html").contains("<h2>Formats by layer</h2>"));
     let again = trial(&folder, "words.toml", &formats(&found)).exits(0).json();
     assert_eq!(
         again["result"]["accuracy"], told["answer"]["accuracy"],

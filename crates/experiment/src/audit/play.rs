@@ -201,7 +201,7 @@ impl Schedule {
         let tests = prepared.tests()?;
         let run = prepared.directory(&tests, Some(target))?;
         if !self.is_quiet {
-            control.watch.say(&format!("run: {}", target.display()));
+            control.watch.step(&format!("run: {}", target.display()));
         }
         let measured = prepared.measure(&tests, control, run)?.stored()?;
         if self.is_quiet {

@@ -342,7 +342,7 @@ impl Schedule<'_> {
             } else {
                 format!(" of {}", places.len() * self.pairs)
             };
-            self.watch.say(&format!("{what} {number}{all}: {}", target.display()));
+            self.watch.step(&format!("{what} {number}{all}: {}", target.display()));
             let exit = play_one(&self.prepare_place(layout, place, rates)?, &target, control)?;
             if exit != End::Valid {
                 return Ok(exit);

@@ -296,6 +296,10 @@ const PAIRS_MOST: usize = 100_000;
 /// # Errors
 /// If there are fewer than two complete pairs, a run cannot be read, or runs are copies.
 pub fn read(directory: &Path, most: Option<usize>) -> Result<(Sides, Layout), Failure> {
+    if !directory.exists() {
+        return Err(Failure::set_up(format!("{} does not exist", directory.display()))
+            .hint("pass two runs, by default below runs/, or the folder of --interleave"));
+    }
     let written = Layout::read(directory)?;
     let configs = written.as_ref().map(|layout| layout.configs.clone());
     let layout =
@@ -311,11 +315,16 @@ pub fn read(directory: &Path, most: Option<usize>) -> Result<(Sides, Layout), Fa
         missing.extend(of_pair);
     }
     if pairs.len() < PAIRS_FEWEST {
-        let problem = format!(
-            "{} contains {} pairs of runs, a-1 b-1 a-2 b-2 ..",
-            directory.display(),
-            pairs.len()
-        );
+        let folder = directory.display();
+        let problem = if directory.join(summary::FILE).is_file() {
+            format!("{folder} is one run; expected two runs, or a folder of --interleave")
+        } else {
+            format!(
+                "{folder} contains {} complete pairs of runs (a-1 and b-1, a-2 and b-2, ..); expected \
+                 at least {PAIRS_FEWEST}",
+                pairs.len()
+            )
+        };
         return Err(Failure::usage(problem).hint(
             "pass two runs (dyno compare A B), or two configurations (--interleave 5 A.toml \
              B.toml)",

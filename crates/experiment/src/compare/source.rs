@@ -27,7 +27,7 @@ impl ComparedRun {
     /// The path is not a run, or its raw records are missing or damaged.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         if !path.exists() {
-            return Err(Failure::usage(format!("{} does not exist", path.display()))
+            return Err(Failure::set_up(format!("{} does not exist", path.display()))
                 .hint("pass run directories of dyno run, by default below runs/"));
         }
         if !path.join(summary::FILE).is_file() {

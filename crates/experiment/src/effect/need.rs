@@ -68,7 +68,10 @@ impl Need {
             Self::System => {
                 let names: Vec<String> =
                     accepting(key).iter().map(|name| format!("`{name}`")).collect();
-                format!("one of the systems {}", names.join(", "))
+                match &names[..] {
+                    [only] => format!("the system {only}"),
+                    _ => format!("one of the systems {}", names.join(", ")),
+                }
             }
             Self::Performance => "a performance test".into(),
             Self::Accuracy => "an accuracy test".into(),

@@ -46,7 +46,7 @@ pub use stages::{Stages, are_stages, in_short};
 pub use sweep_key::SweepKey;
 use variables::read_environment;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureKind};
 
 /// Prefix of environment variables that set a setting, as in `DYNO_SETTINGS_SERVER_TARGET_QPS`.
 pub const ENVIRONMENT_PREFIX: &str = "DYNO_SETTINGS_";
@@ -151,7 +151,7 @@ impl Options {
         options.take_from_rules();
         options.read_conf(&mut problems);
         options.check_conf(&mut problems);
-        if problems.is_empty() { Ok(options) } else { Err(Failure::usages(problems)) }
+        options.unless(problems, command_line)
     }
 
     /// Reads the options that all points of a sweep share. Round and benchmark may be axes of the
@@ -165,7 +165,19 @@ impl Options {
     ) -> Result<Self, Failure> {
         let (mut options, mut problems) = Self::layers(command_line, environment);
         options.read_conf(&mut problems);
-        if problems.is_empty() { Ok(options) } else { Err(Failure::usages(problems)) }
+        options.unless(problems, command_line)
+    }
+
+    /// Returns the options unless there are problems. If a file is missing, the failure is one of the
+    /// set-up, as for all other files.
+    fn unless(self, problems: Vec<String>, line: &CommandLine) -> Result<Self, Failure> {
+        if problems.is_empty() {
+            return Ok(self);
+        }
+        let mut files = self.run.conf.iter().chain(&self.run.audit).chain(&line.config);
+        let is_missing = files.any(|file| !file.exists());
+        let kind = if is_missing { FailureKind::SetUp } else { FailureKind::Usage };
+        Err(Failure::new(kind, problems))
     }
 
     fn layers(

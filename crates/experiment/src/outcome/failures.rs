@@ -177,6 +177,8 @@ mod tests {
         check(Kind::Request, denied, "not authorized", "token-env=NAME", false);
         check(Kind::Request, "HTTP status 404", "not found", "model=NAME", false);
         check(Kind::Request, "HTTP status 400: bad", "wrong requests", "server's message", false);
+        let long = "HTTP status 400: This model's maximum context length is 64 tokens";
+        check(Kind::Request, long, "wrong requests", "Shorten prompts", false);
         check(Kind::Refused, "HTTP status 429", "refused", "Lower the load", true);
         let recycled = "the server ended the connection without processing the request";
         check(Kind::Refused, recycled, "refused", "retries=N", true);

@@ -258,7 +258,7 @@ impl Job {
                 Attempt::Ended { took } => self.lose(&probe, took.max(left))?,
             };
             if !is_quiet {
-                control.watch.say(&said);
+                control.watch.step(&said);
             }
         }
     }

@@ -111,7 +111,7 @@ impl Player<'_> {
                 (ran + 1, overhead + point.took_ns.unwrap_or(0).saturating_sub(left[turn]));
             if self.is_talking {
                 self.watch.clear();
-                self.watch.say(&format!("{title}  {}", line::line(point)));
+                self.watch.step(&format!("{title}  {}", line::line(point)));
             }
             self.write(State::Running);
             if self.sweep.points[at].state == PointState::Pending {

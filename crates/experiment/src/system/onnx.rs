@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dyno_loadgen::settings::{Scenario, nearest};
+use dyno_onnx::{Model, ReadError};
 use dyno_sut::engine::Engine;
 use dyno_sut::infer::RowModel;
 use dyno_sut::onnx::ort::{OrtModel, OrtOptions};
@@ -318,10 +319,21 @@ pub fn missing(error: OnnxError, inputs: &[ModelInput], run: &RunOptions) -> Fai
     hints.into_iter().fold(Failure::set_up(error), Failure::hint)
 }
 
+/// Reads an ONNX model.
+///
+/// # Errors
+/// The file is missing, or is not an ONNX model.
+pub fn read_model(path: &Path) -> Result<Model, Failure> {
+    Model::read(path).map_err(|error| match error {
+        ReadError::File { path, reason } => Failure::unreadable(&path, &reason),
+        other => Failure::usage(format!("{}: {other}", path.display())),
+    })
+}
+
 /// Returns why samples must not share a call of a model; `None` if nothing is against it. `output` is
 /// the only output that matters; by default, all do.
 pub fn obstacle(path: &Path, output: Option<usize>) -> Option<String> {
-    match dyno_onnx::Model::read(path) {
+    match Model::read(path) {
         Ok(model) => dyno_onnx::batch_obstacle(model, output),
         Err(error) => Some(format!("the file cannot be checked: {error}")),
     }

@@ -93,8 +93,7 @@ struct Line {
 
 /// Returns the paces of a file, one answer per line.
 fn replay(path: &Path, otherwise: &Pace) -> Result<Vec<Pace>, Failure> {
-    let text = files::read_to_string(path)
-        .map_err(|error| Failure::set_up(format!("cannot read {}: {error}", path.display())))?;
+    let text = files::read_to_string(path).map_err(|error| Failure::unreadable(path, &error))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let paces = lines.map(|(number, line)| {
         pace(line, otherwise).map_err(|why| {

@@ -180,8 +180,7 @@ pub fn read(path: &Path) -> Result<Dictionary, Failure> {
             Failure::no_file("formats file", path).hint("dyno tune run writes one: opt_conf.txt")
         );
     }
-    let text = files::read_to_string(path)
-        .map_err(|error| Failure::set_up(format!("cannot read {}: {error}", path.display())))?;
+    let text = files::read_to_string(path).map_err(|error| Failure::unreadable(path, &error))?;
     text.parse::<Dictionary>()
         .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
@@ -202,6 +201,9 @@ fn load_file(
     })?;
     let mut library = onnx::library(model.inputs(), || shapes::symbols(path), &Spans::new(), run)?;
     if let Some(path) = lengths {
+        if !path.exists() {
+            return Err(Failure::no_file("lengths file", path));
+        }
         let lengths = whole_numbers(path).map_err(Failure::usage)?;
         let of = |error| Failure::usage(format!("{}: {error}", path.display()));
         library = library.without_padding(&lengths).map_err(of)?;

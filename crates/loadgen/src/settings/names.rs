@@ -1,10 +1,11 @@
 //! Finds the name that a misspelled word probably means.
 
-/// Returns the candidate with the smallest edit distance to `word`.
+/// Returns the candidate with the smallest edit distance to `word`, in any letter case.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // A longer word has no near candidate, and its distances take long.
     let word: String = word.chars().take(LONGEST_WORD).collect();
-    candidates.min_by_key(|candidate| edit_distance(&word, candidate))
+    let word = word.to_lowercase();
+    candidates.min_by_key(|candidate| edit_distance(&word, &candidate.to_lowercase()))
 }
 
 /// Returns the nearest candidate if it differs in at most a third of the characters of `word`, and in at
@@ -12,7 +13,7 @@ pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Opt
 pub fn similar<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near = nearest(word, candidates)?;
     let most = word.chars().count().div_ceil(3).min(3);
-    (edit_distance(word, near) <= most).then_some(near)
+    (edit_distance(&word.to_lowercase(), &near.to_lowercase()) <= most).then_some(near)
 }
 
 /// Most characters of a word that [`nearest`] compares.
@@ -51,6 +52,7 @@ mod tests {
             ("digtis", Some("digits")),
             ("onx", Some("onnx")),
             ("3dunet", Some("3d-unet")),
+            ("ONNX", Some("onnx")),
             ("llama", None),
             ("org", None),
             ("", None),
@@ -65,6 +67,7 @@ mod tests {
     #[test]
     fn two_characters_in_the_wrong_order_are_one_edit() {
         assert_eq!(nearest("modle", ["node", "model"].into_iter()), Some("model"));
+        assert_eq!(nearest("rn", ["IC", "MN", "RN"].into_iter()), Some("RN"));
         for (a, b, expected) in [
             ("rnu", "run", 1),
             ("digtis", "digits", 1),

@@ -28,7 +28,7 @@ pub(super) fn search(trials: &mut Trials<'_, '_>, subset: Subset) -> Result<Tune
     while failed - passed > 1 {
         let middle = passed.midpoint(failed);
         let assignment = along(&base.assignment, &choices, &path[middle]);
-        let question = "the smallest whole of so much loss: is it good enough?";
+        let question = "does the smallest configuration with this expected loss pass?";
         let change = format!("all {assignment}");
         match trials.attempt(subset, question, Move { change, assignment })? {
             Some(found) => {

@@ -69,8 +69,8 @@ fn round(
         (at, format!("accuracy {} is the highest", format_accuracy(candidates[at].accuracy)))
     });
     let question = match shift {
-        0 => "which layer can do with a bit less behind the point?",
-        _ => "which layer can do with a bit less before the point?",
+        0 => "which layer can lose one bit after the point?",
+        _ => "which layer can lose one bit before the point?",
     };
     Ok(trials.decide(subset, question, candidates, accepted))
 }

@@ -80,7 +80,7 @@ impl Trials<'_, '_> {
             let passes = candidates[0].accuracy >= threshold;
             let accepted = passes
                 .then(|| (0, format!("smaller, and accuracy {accuracy} is at least {least}")));
-            let question = "a bit of one group for a bit of another?";
+            let question = "does it pass to move one bit from one group to another?";
             if let Some(smaller) = self.decide(subset, question, candidates, accepted) {
                 return Ok(Some(smaller));
             }
@@ -190,6 +190,6 @@ impl Trials<'_, '_> {
         candidates[0].why = format!("accuracy {accuracy} is no better than {least}");
         let is_better = candidates[0].accuracy > now.accuracy;
         let accepted = is_better.then(|| (0, format!("accuracy {accuracy} is above {least}")));
-        Ok(self.decide(subset, "and with this bias?", candidates, accepted))
+        Ok(self.decide(subset, "is it better with this bias, too?", candidates, accepted))
     }
 }

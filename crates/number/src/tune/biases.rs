@@ -67,7 +67,7 @@ impl Trials<'_, '_> {
             candidate.why = if can(candidate) {
                 format!("accuracy {accuracy}, another one is higher or comes first")
             } else {
-                format!("accuracy {accuracy} is below {}, what there is", format_accuracy(least))
+                format!("accuracy {accuracy} is below {}, the current one", format_accuracy(least))
             };
         }
         let question = "does a smaller range with finer steps do better?";
@@ -90,11 +90,11 @@ impl Trials<'_, '_> {
             let least = self.least(subset, &current);
             let mut candidates = self.candidates(subset, vec![found], Some(least))?;
             let [accuracy, now] = [candidates[0].accuracy, current.accuracy].map(format_accuracy);
-            candidates[0].why = format!("accuracy {accuracy} is below {now}, what there is");
+            candidates[0].why = format!("accuracy {accuracy} is below {now}, the current one");
             let is_good = candidates[0].accuracy >= least;
             let accepted =
                 is_good.then(|| (0, format!("accuracy {accuracy} is no lower than {now}")));
-            let question = "and another bias, which did well alone, on top of it?";
+            let question = "does another bias that was good alone also pass in addition?";
             if let Some(better) = self.decide(subset, question, candidates, accepted) {
                 current = better;
             }

@@ -49,7 +49,7 @@ impl Trials<'_, '_> {
         while !between.is_empty() {
             let middle = between[between.len() / 2];
             let assignment = self.space.uniform(middle, &BISECTED);
-            match self.try_uniform(subset, "and a width between the last two?", assignment)? {
+            match self.try_uniform(subset, "does a width between the last two pass?", assignment)? {
                 Some(answer) => {
                     best = answer;
                     passed = middle;
@@ -63,7 +63,7 @@ impl Trials<'_, '_> {
         if self.space.widths(Some(Kind::Exp)).contains(&narrower) {
             let assignment = self.space.uniform(narrower, &[Kind::Exp]);
             if widest(&assignment) == narrower {
-                let question = "does EXP with a bit less do as well?";
+                let question = "does EXP with one bit less pass?";
                 if let Some(answer) = self.try_uniform(subset, question, assignment)? {
                     best = answer;
                 }

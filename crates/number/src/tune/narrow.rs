@@ -89,7 +89,7 @@ impl Trials<'_, '_> {
         let others = if left.is_empty() {
             ""
         } else {
-            ", with what the others lost when they were asked last"
+            "; the others count with their loss when they were last evaluated"
         };
         self.decide_narrower(subset, current, candidates, found.map(|at| (at, others)))
     }
@@ -154,6 +154,6 @@ impl Trials<'_, '_> {
         for (candidate, why) in candidates.iter_mut().zip(whys) {
             candidate.why = format!("{why}: another one has a better ratio");
         }
-        Ok(self.decide(subset, "which group can do with a bit less?", candidates, accepted))
+        Ok(self.decide(subset, "which group can lose one bit?", candidates, accepted))
     }
 }

@@ -116,7 +116,7 @@ impl Trials<'_, '_> {
         for (candidate, why) in candidates.iter_mut().zip(whys) {
             candidate.why = format!("{why}: another one does better");
         }
-        let question = "which bit more, or range more, brings the accuracy back?";
+        let question = "which additional bit or larger range restores the accuracy?";
         self.decide(Subset::Full, question, candidates, accepted)
     }
 
@@ -165,7 +165,7 @@ impl Trials<'_, '_> {
         let Some((mut answer, mut passed)) = found else { return Ok(None) };
         while passed - failed > 1 {
             let middle = failed.midpoint(passed);
-            match self.try_step("and fewer than these?", ladder, middle)? {
+            match self.try_step("are fewer of these changes enough?", ladder, middle)? {
                 Some(found) => (answer, passed) = (found, middle),
                 None => failed = middle,
             }

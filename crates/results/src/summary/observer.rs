@@ -191,14 +191,21 @@ impl Observer {
             test.withdraw_advice();
             test.settle();
         } else if self.is_over_budget(all) {
-            test.notes.push(format!(
-                "The machine kept this process from running for {} of {}: {}. The latencies \
-                 include that time.",
-                shown(all),
-                shown(self.lasted_ns),
-                self.lost()
-            ));
+            test.notes.push(self.note(all));
         }
+    }
+
+    /// Returns the note on time that the machine took from this process. The remark of the run has the
+    /// causes.
+    fn note(&self, lost: u64) -> String {
+        format!(
+            "{} {}: the machine kept this process from running for {} of {}. The latencies include \
+             that time.",
+            self.scenario,
+            self.mode,
+            shown(lost),
+            shown(self.lasted_ns)
+        )
     }
 
     /// Makes requirements undecided that are missed only with the client's delays.
@@ -465,6 +472,19 @@ mod tests {
                         processor; the run took 2.00 s. Its figures include that time.";
         assert_eq!(remark(1_500 * MS).as_deref(), Some(expected));
         assert_eq!(Observer::default().wait_remark(), None);
+    }
+
+    #[test]
+    fn a_note_on_lost_time_names_its_test() {
+        let observer = Observer {
+            scenario: "Server".into(),
+            mode: "performance".into(),
+            lasted_ns: 2_000 * MS,
+            ..Observer::default()
+        };
+        let expected = "Server performance: the machine kept this process from running for 500 ms of \
+                        2.00 s. The latencies include that time.";
+        assert_eq!(observer.note(500 * MS), expected);
     }
 
     #[test]

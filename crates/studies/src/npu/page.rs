@@ -26,8 +26,8 @@ impl Page {
     /// # Errors
     /// Fails before any simulation if the page cannot be read or a part has no place in it.
     pub fn read(path: &Path, parts: impl Iterator<Item = &'static str>) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
+        let text =
+            std::fs::read_to_string(path).map_err(|error| Failure::unreadable(path, &error))?;
         let mut pending: Vec<_> = parts.collect();
         pending.reverse();
         let page = Self { path: path.to_owned(), text, pending };

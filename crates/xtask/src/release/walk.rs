@@ -142,8 +142,8 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Runs the README's first command in a fresh clone. Packages in cargo's cache are not downloaded
-/// again.
+/// Runs the README's command that installs nothing in a fresh clone. Packages in cargo's cache are
+/// not downloaded again.
 pub fn from_clone(root: &Path, folder: &Path) -> Result<()> {
     folder::remove(folder)?;
     let start = now();

@@ -236,7 +236,11 @@ impl Explain {
             let layers = layers.into_iter().map(|found| (found.name, found.layer));
             return Ok((layers.collect(), None));
         }
-        let model = Model::open(&self.model).map_err(Failure::usage)?;
+        let model = Model::open(&self.model).map_err(|error| {
+            // Names of layers by shape contain neither character.
+            let is_missing = !path.exists() && self.model.contains(['/', '.']);
+            if is_missing { Failure::set_up(error) } else { Failure::usage(error) }
+        })?;
         let name = |at: usize| match model.layers() {
             [_] => model.name().to_owned(),
             _ => format!("{}, layer {at}", model.name()),

@@ -101,7 +101,7 @@ impl Layers {
             return build(Weights::seeded(1)).map_err(Failure::set_up);
         }
         let path = Path::new(&self.model);
-        if path.is_file() {
+        if path.is_file() || path.extension().is_some_and(|end| end == "onnx") {
             return Model::read(path).map_err(Failure::set_up);
         }
         let names = GRAPHS.iter().map(|graph| graph.name);

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use dyno_experiment::Failure;
-use dyno_experiment::system::tuned;
+use dyno_experiment::system::{read_model, tuned};
 use dyno_number::evaluate::graph::{QdqError, QdqModel, QdqOptions};
 use dyno_onnx::{Model, ModelFiles};
 use dyno_results::{summary, units};
@@ -43,7 +43,7 @@ executes the file as written rounds exactly what Dyno rounds. ONNX Runtime's opt
 round biases, and inputs of layers that have a format only for their weights. With --exact they do
 not, and products are of float32. Formats that ONNX cannot express are rejected by name; the
 platform onnx of dyno tune run has none, if the states of recurrent layers have `act_size` 0.
-Example:
+Examples:
   dyno tune export lenet.onnx --formats tune-lenet/opt_conf.txt
   dyno run --system onnx:lenet.qdq.onnx --data x.npy --labels y.npy";
 
@@ -58,8 +58,7 @@ impl Export {
         let problem = |error: &dyn std::fmt::Display| {
             Failure::usage(format!("{}: {error}", self.model.display()))
         };
-        let model = Model::read(&self.model)
-            .map_err(|error| Failure::usage(format!("cannot read {error}")))?;
+        let model = read_model(&self.model)?;
         let options =
             QdqOptions { fake_weights: self.fake_weights, int4: self.int4, exact: self.exact };
         let made = QdqModel::new(&model, &formats, options).map_err(|error| match error {

@@ -6,9 +6,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use dyno_experiment::Failure;
-use dyno_experiment::system::tuned;
+use dyno_experiment::system::{read_model, tuned};
 use dyno_number::{Dictionary, layers};
-use dyno_onnx::Model;
 
 use crate::exit::Exit;
 use crate::output;
@@ -55,9 +54,7 @@ impl Layers {
             Some(path) => tuned::read(path)?,
             None => Dictionary::new(),
         };
-        let model = Model::read(&self.model).map_err(|error| {
-            Failure::usage(format!("cannot read {}: {error}", self.model.display()))
-        })?;
+        let model = read_model(&self.model)?;
         let bind: BTreeMap<String, usize> = self.bind.iter().cloned().collect();
         let table = layers::table(&model, &formats, self.bits, &bind).map_err(|unknown| {
             let path = self.formats.clone().unwrap_or_default();

@@ -34,7 +34,7 @@ const AFTER_HELP: &str = "\
 The file contains the graph of the model, the formats, and the packed codes of all weights with a format.
 No other file is needed. All models that dyno tune run evaluates without a program can be packed. Weights
 that the graph computes, or that another node also reads, stay in FLOAT 32.
-Example:
+Examples:
   dyno tune pack lenet.onnx --formats tune-lenet/opt_conf.txt
   dyno run --system tuned:packed=lenet.packed --data x.npy --labels y.npy";
 
@@ -46,9 +46,8 @@ impl Pack {
     /// objects that the model lacks.
     pub fn execute(self) -> Result<Exit, Failure> {
         let formats = tuned::read(&self.formats)?;
-        let bytes = files::read(&self.model).map_err(|error| {
-            Failure::usage(format!("cannot read {}: {error}", self.model.display()))
-        })?;
+        let bytes =
+            files::read(&self.model).map_err(|error| Failure::unreadable(&self.model, &error))?;
         let problem = |error: &dyn std::fmt::Display| {
             Failure::usage(format!("{}: {error}", self.model.display()))
         };

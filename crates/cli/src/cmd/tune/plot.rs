@@ -49,7 +49,7 @@ const AFTER_HELP: &str = "\
 Plots 1 to 16 bits of FIXED, 2 to 9 of EXP and 4 to 16 of FLOAT: for all objects together, and for the
 weights and the activations of each layer while everything else stays FLOAT 32. Histograms need `model`
 in the descriptor, because Dyno does not know the weights of a program.
-Example:
+Examples:
   dyno tune plot lenet.toml --formats tune-lenet/opt_conf.txt
   dyno tune plot lenet.toml --tuned tune-lenet";
 

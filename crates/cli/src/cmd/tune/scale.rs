@@ -5,12 +5,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use dyno_experiment::Failure;
-use dyno_experiment::system::tuned;
+use dyno_experiment::system::{read_model, tuned};
 use dyno_experiment::tune::{ScaleChoice, ScaleSearch, ScaleVerdict, fed};
 use dyno_number::evaluate::graph::{CorrectnessRule, ScaledFormat, ScaledModel};
 use dyno_onnx::Model;
 use dyno_results::{summary, units};
 
+use super::check_files;
 use super::run::part;
 use crate::exit::Exit;
 use crate::interrupt;
@@ -94,7 +95,7 @@ impl Scale {
     /// that do not fit.
     pub fn execute(self) -> Result<Exit, Failure> {
         use Alignment::{Left, Right};
-        let model = Model::read(&self.model).map_err(Failure::usage)?;
+        let model = read_model(&self.model)?;
         let chosen = self.chosen(&model)?;
         let formats = chosen.as_ref().map_or(&self.formats, |found| &found.formats);
         let made = ScaledModel::new(&model, formats, self.int4)
@@ -133,6 +134,7 @@ impl Scale {
     /// Searches formats, if there are samples.
     fn chosen(&self, model: &Model) -> Result<Option<ScaleChoice>, Failure> {
         let (Some(inputs), Some(labels)) = (&self.inputs, &self.labels) else { return Ok(None) };
+        check_files([inputs, labels])?;
         let classes = tuned::whole_numbers(labels).map_err(Failure::usage)?;
         let count = classes.len();
         let correct = CorrectnessRule::Labels(classes);

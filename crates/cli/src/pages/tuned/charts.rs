@@ -1,4 +1,4 @@
-//! Charts of a tuning job: the candidates, and the way to the answer.
+//! Charts of a tuning job: the candidates by size and by order.
 
 use dyno_number::Network;
 use dyno_number::tune::{Candidate, Point, Subset, TuneOutcome};
@@ -13,14 +13,14 @@ fn deciding(outcome: &TuneOutcome) -> (Subset, Vec<&Point>) {
     if full.len() > 2 { (Subset::Full, full) } else { (Subset::Small, points_of(Subset::Small)) }
 }
 
-/// Appends size and cycles against accuracy, and the way to the answer.
+/// Appends size and cycles against accuracy, and the objective of each candidate in order.
 pub fn section(html: &mut String, network: &Network, outcome: &TuneOutcome) {
     let (set, points) = deciding(outcome);
     if points.is_empty() {
         return;
     }
     let has_cycles = points.iter().all(|point| point.cycles.is_some());
-    html.push_str("<section class=\"card\"><h2>What there was to choose from</h2>");
+    html.push_str("<section class=\"card\"><h2>Candidates</h2>");
     html.push_str(plot::HEADING);
     html.push_str("<div class=\"charts\">");
     let by_size =
@@ -116,7 +116,7 @@ fn way(network: &Network, outcome: &TuneOutcome) -> String {
         };
         wanted.map(dot).collect()
     };
-    let chart = Chart::new("The way to the answer", x, y)
+    let chart = Chart::new("Objective by candidate", x, y)
         .note("Each dot is a candidate of a step below. Lower is smaller; what was accepted is where the next step begins.")
         .with("rejected", Ink::Quiet, Shape::Dots, dots(false))
         .with("accepted", Ink::Good, Shape::Dots, dots(true));

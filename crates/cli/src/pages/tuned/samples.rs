@@ -21,7 +21,7 @@ fn purpose(set: Subset) -> &'static str {
 /// Appends the sets with their numbers of samples and their hashes.
 pub fn section(html: &mut String, tuning: &Tuning<'_>) {
     html.push_str(
-        "<section class=\"card\"><h2>By which samples</h2><div class=\"scroll\" tabindex=\"0\">\
+        "<section class=\"card\"><h2>Samples</h2><div class=\"scroll\" tabindex=\"0\">\
          <table class=\"stack\"><thead><tr><th scope=\"col\">set</th><th scope=\"col\">for</th>\
          <th scope=\"col\" class=\"n\">samples</th><th scope=\"col\" class=\"n\">FLOAT 32</th>\
          <th scope=\"col\" class=\"n\">must be kept</th><th scope=\"col\" class=\"n\">evaluated</th>\

@@ -22,22 +22,22 @@ fn part_of(phase: Phase) -> (&'static str, &'static str) {
     match phase {
         Phase::Coarse => (
             "Coarse search",
-            "One width for everything: halved until the accuracy is gone, then bisected, and once EXP with a \
-             bit less.",
+            "All objects have one width. It is halved until the accuracy misses the limit, and then bisected. \
+             EXP with one bit less is tried once.",
         ),
         Phase::Bias | Phase::Width | Phase::Type => (
             "Fine-tuning",
-            "One bit less for the weights of a layer or for activations: the change that saves \
-             most relative to the accuracy that it loses. Biases (a smaller range with finer \
-             steps) and types (FIXED or EXP) regain accuracy, so that more widths can be reduced.",
+            "The weights of a layer, or activations, lose one bit: the change that saves most \
+             relative to the accuracy that it loses. Biases (a smaller range with finer steps) \
+             and types (FIXED or EXP) regain accuracy, so that more widths can be reduced.",
         ),
         Phase::Recovery => (
             "Recovery",
-            "What a part of the samples allowed has to do for all of them; where it fails, bits and ranges are \
-             given back until it does.",
+            "The formats that pass on the small set must also pass on the full one. If they fail, bits and \
+             ranges are restored until they pass.",
         ),
         Phase::Search => {
-            ("Search", "Another search than the tuner's own, under the same evaluator.")
+            ("Search", "A search other than the tuner's own, with the same evaluator.")
         }
         Phase::Confirmation => (
             "Confirmation",
@@ -69,7 +69,7 @@ pub fn section(html: &mut String, network: &Network, outcome: &TuneOutcome) {
     if outcome.steps.is_empty() {
         return;
     }
-    html.push_str("<section class=\"card\"><h2>What was done, and why</h2>");
+    html.push_str("<section class=\"card\"><h2>Steps of the search</h2>");
     let mut rows = 0;
     for (number, part) in parts(&outcome.steps).iter().enumerate() {
         let set = part.steps[0].1.subset;
@@ -129,7 +129,7 @@ fn size(network: &Network, objective: f64) -> String {
 /// Appends every step with every candidate.
 fn all(html: &mut String, network: &Network, part: &Part<'_>, rows: &mut usize) {
     let steps = words::counted(part.steps.len() as u64, "step", "steps");
-    let _ = write!(html, "<details><summary>{steps}, with all that was tried</summary>");
+    let _ = write!(html, "<details><summary>{steps} with all candidates</summary>");
     for (at, (number, step)) in part.steps.iter().enumerate() {
         *rows += 1 + step.candidates.len();
         if *rows > MOST_ROWS {
@@ -163,7 +163,7 @@ fn one(html: &mut String, network: &Network, number: usize, step: &Step) {
     if step.candidates.is_empty() {
         return;
     }
-    table(html, "change", "accepted, and why or why not", step.candidates.len());
+    table(html, "change", "accepted, reason", step.candidates.len());
     for candidate in &step.candidates {
         let most = if candidate.is_bound { "≤ " } else { "" };
         let yes = if candidate.is_accepted { "<b class=\"good\">yes</b>, " } else { "no, " };

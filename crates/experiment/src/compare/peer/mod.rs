@@ -210,7 +210,7 @@ impl PeerSchedule<'_> {
             for place in layout.places(pair) {
                 let target = layout.folder(directory, place);
                 let number = NAMES.len() * pair + place.side + 1;
-                self.watch.say(&format!("run {number}: {}", target.display()));
+                self.watch.step(&format!("run {number}: {}", target.display()));
                 let left = self.most.saturating_sub(clock.now());
                 let end = match place {
                     Place { side: 0, .. } => {

@@ -308,7 +308,7 @@ fn adapted(
         let query = query(&endpoint, options, &settings, SHORT_REQUEST);
         let learned = adapt(&query, workload, settings).map_err(unusable)?;
         if let (Some(refusal), Some(_)) = (learned.refusal, run.ready_timeout) {
-            return Err(Failure::server(refusal.kind, refusal));
+            return Err(refused(&refusal, options));
         }
         if let Some(rejection) = learned.rejection
             && run.fails_fast != Some(false)
@@ -349,6 +349,14 @@ fn rejected(trouble: &Trouble, options: &Options) -> Failure {
     Failure::set_up(format!("the server rejects a request for one token: {words}"))
         .hint(advice)
         .hint("dyno run --fail-fast off measures the server all the same")
+}
+
+/// Returns the failure of a server that is not ready for a request for one token.
+fn refused(trouble: &Trouble, options: &Options) -> Failure {
+    let (_, advice) = explained(trouble.kind, &trouble.words);
+    let words = secrets::hide(&trouble.words, &options.fields, &options.secrets);
+    Failure::server(trouble.kind, format!("the server fails a request for one token: {words}"))
+        .hint(advice)
 }
 
 fn limit_member(given: &mut SpecKeys) -> Result<LimitMember, Failure> {

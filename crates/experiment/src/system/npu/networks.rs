@@ -14,6 +14,7 @@ use dyno_task::graphs::{COUNTED, GRAPHS};
 use dyno_tensors::files;
 
 use crate::Failure;
+use crate::system::read_model;
 
 /// Default NPU.
 pub const NPU: &str = "memory-centric";
@@ -208,10 +209,7 @@ impl Changes {
         }
         let path = Path::new(name);
         if path.extension().is_some_and(|end| end == "onnx") {
-            let model = Model::read(path);
-            return model
-                .map(Some)
-                .map_err(|error| Failure::usage(format!("cannot read {name}: {error}")));
+            return read_model(path).map(Some);
         }
         let graph = name.strip_suffix("-shape").unwrap_or(name);
         let graphs = GRAPHS.iter().map(|graph| (graph.name, graph.build));
@@ -263,8 +261,7 @@ fn unknown(name: &str) -> Failure {
 }
 
 fn text_of(path: &Path) -> Result<String, Failure> {
-    files::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
+    files::read_to_string(path).map_err(|error| Failure::unreadable(path, &error))
 }
 
 #[cfg(test)]

@@ -105,8 +105,8 @@ fn flags() -> Command {
 
 impl ScenarioFlags {
     fn read(path: &Path) -> Result<Self, Failure> {
-        let text = files::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
+        let text =
+            files::read_to_string(path).map_err(|error| Failure::unreadable(path, &error))?;
         Self::parse(&text, path)
     }
 
