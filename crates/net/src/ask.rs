@@ -10,7 +10,6 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 
 use crate::coding::Coding;
 use crate::endpoint::Endpoint;
@@ -19,6 +18,7 @@ use crate::grpc;
 use crate::oip::http::error_words;
 use crate::protocol::LONGEST_ANSWER;
 use crate::proxy::Tunnel;
+use crate::reach::connect;
 use crate::secrets::hide;
 use crate::tls::{self, Trust};
 use crate::trouble::{Kind, Trouble};
@@ -215,7 +215,7 @@ impl ServerQuery<'_> {
         };
         let handshake = async {
             let addresses = self.endpoint.resolve().ok()?;
-            let stream = TcpStream::connect(addresses.as_slice()).await.ok()?;
+            let (_, stream) = connect(&addresses, 0).await.ok()?;
             let config = tls::config(self.trust, self.version).ok()?;
             let name = tls::server_name(self.endpoint).ok()?;
             match tokio_rustls::TlsConnector::from(config).connect(name, stream).await {
@@ -237,7 +237,7 @@ impl ServerQuery<'_> {
     async fn connect_and_exchange(&self, request: &Request) -> Result<HttpAnswer, Trouble> {
         let endpoint = self.endpoint;
         let addresses = endpoint.resolve()?;
-        let mut stream = TcpStream::connect(addresses.as_slice()).await.map_err(|error| {
+        let (_, mut stream) = connect(&addresses, 0).await.map_err(|error| {
             let server = endpoint.proxy().unwrap_or(endpoint);
             Trouble::new(Kind::Connect, format!("cannot connect to {server}: {error}"))
         })?;

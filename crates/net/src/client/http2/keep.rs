@@ -1,7 +1,6 @@
 //! A task that maintains one connection.
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -13,7 +12,6 @@ use bytes::Bytes;
 use dyno_loadgen::clock::{Nanos, SECOND};
 use h2::client::{Connection, SendRequest};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::super::kernel;
@@ -24,6 +22,7 @@ use super::metered::{MeteredSocket, StampedSocket};
 use crate::client::backoff::{LONGEST_WAIT, not_reached, tls_error};
 use crate::exchange::HttpVersion;
 use crate::proxy::Tunnel;
+use crate::reach::connect;
 use crate::trouble::{Kind, Trouble};
 
 /// Flow-control windows of a stream and of a connection: bytes in flight before the client reads.
@@ -107,19 +106,9 @@ async fn dial(
     let node = &lane.shared.nodes[number];
     let addresses = node.addresses.as_ref().map_err(Clone::clone)?;
     let first = lane.own().dialed[number].first_address;
-    let mut reached = Err(Trouble::new(Kind::Connect, format!("{} has no address", node.endpoint)));
-    for tried in 0..addresses.len() {
-        let at = (first + tried) % addresses.len();
-        match connect(addresses[at]).await {
-            Ok(stream) => {
-                lane.own().dialed[number].first_address = at;
-                reached = Ok(stream);
-                break;
-            }
-            Err(error) => reached = Err(not_reached(&node.endpoint, &error)),
-        }
-    }
-    let mut reached = reached?;
+    let reached = connect(addresses, first).await;
+    let (address, mut reached) = reached.map_err(|error| not_reached(&node.endpoint, &error))?;
+    lane.own().dialed[number].first_address = address;
     if let Some(tunnel) = Tunnel::to(&node.endpoint, HttpVersion::Http2) {
         tunnel.open(&mut reached).await?;
     }
@@ -197,12 +186,6 @@ async fn greet(connection: &mut Connection<Wire>) -> Result<(), h2::Error> {
         },
     })
     .await
-}
-
-async fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
-    let stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
 }
 
 fn stands(
