@@ -236,7 +236,7 @@ fn make_room(waiting: &mut VecDeque<(Job, Nanos)>, samples: usize) {
     waiting.clear();
     if waiting.capacity() < samples {
         // Nonzero, because the allocator provides zeros without touching memory.
-        let job = Job { id: ResponseId(1), index: 1, tries: 1, node: None };
+        let job = Job { id: ResponseId(1), index: 1, tries: 1, resent: 0, node: None };
         waiting.resize(samples, (job, 1));
         waiting.clear();
     }
@@ -260,6 +260,8 @@ struct Job {
     index: SampleIndex,
     /// Number of earlier attempts.
     tries: u8,
+    /// How often it was sent again because the server ended the connection without processing it.
+    resent: u8,
     /// The node of its session, if it must go to one.
     node: Option<u16>,
 }
@@ -268,7 +270,7 @@ impl Job {
     #[inline]
     fn for_sample(sample: &QuerySample) -> Self {
         let index = u32::try_from(sample.index).unwrap_or(u32::MAX);
-        Self { id: sample.id, index, tries: 0, node: None }
+        Self { id: sample.id, index, tries: 0, resent: 0, node: None }
     }
 
     /// Returns whether the sample may go to a node.

@@ -212,6 +212,7 @@ fn stands(
         own.dialed[node].connected();
         own.links.push(link.clone());
         own.open += 1;
+        own.outage.end(lane.shared.clock.now());
     }
     lane.list(&link);
     link
@@ -228,6 +229,9 @@ fn ends(lane: &Lane, link: &Arc<Link>, made_at: Nanos, error: Option<h2::Error>)
         let mut own = lane.own();
         own.links.retain(|other| !Arc::ptr_eq(other, link));
         own.open -= 1;
+        if own.open == 0 {
+            own.outage.begin(now);
+        }
         if is_fruitless {
             let is_used = own.links.iter().any(|other| other.node == link.node);
             own.dialed[link.node].was_fruitless(now, is_used);

@@ -307,51 +307,94 @@ fn requests_beyond_the_limit_of_the_server_wait_and_the_limit_is_stated() {
 /// The first connection gets four requests, of which GOAWAY excludes two. The other two go on until
 /// a later connection has answered a request.
 #[test]
-fn goaway_refuses_the_streams_above_the_last_and_leaves_the_others() {
+fn goaway_leaves_the_streams_up_to_the_last_and_the_others_are_sent_again() {
     const SAMPLES: u64 = 10;
-    for retries in [0, 1] {
-        let connections = AtomicUsize::new(0);
-        let answered = AtomicUsize::new(0);
-        let server = Faulty::start(move |socket| {
-            let number = connections.fetch_add(1, SeqCst);
-            let Some(mut frames) = Frames::greet(socket, 4) else { return };
-            let mut requests = 0;
-            while let Some(frame) = frames.receive() {
-                if frame.kind != HEADERS {
-                    continue;
-                }
-                requests += 1;
-                if number > 0 {
-                    frames.answer(frame.stream);
-                    answered.fetch_add(1, SeqCst);
-                } else if requests == 4 {
-                    // The last stream, and no error.
-                    frames.send(GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0]);
-                    wait_until(|| answered.load(SeqCst) > 0, "no new connection was used");
-                    [1, 3].into_iter().for_each(|stream| frames.answer(stream));
-                }
+    let connections = AtomicUsize::new(0);
+    let answered = AtomicUsize::new(0);
+    let server = Faulty::start(move |socket| {
+        let number = connections.fetch_add(1, SeqCst);
+        let Some(mut frames) = Frames::greet(socket, 4) else { return };
+        let mut requests = 0;
+        while let Some(frame) = frames.receive() {
+            if frame.kind != HEADERS {
+                continue;
             }
-        });
-        let options = Options {
-            connections: 1,
-            retries,
-            time_limit: Some(2 * PATIENCE),
-            connect_limit: PATIENCE,
-            ..quiet()
-        };
-        let (client, library) =
-            client(Lines(HttpVersion::Http2), &[endpoint(server.address)], options);
-        let played = play(&client, &library, &settings(Scenario::Offline, SAMPLES, 1.0));
-        let (record, seen) = (&played.record, client.statistics());
-        let failed = if retries == 0 { 2 } else { 0 };
-        assert_eq!((record.missing(), record.failed.len()), (0, failed), "{seen:?}");
-        assert!(record.failed.iter().all(|(_, why)| *why == Failure::Rejected), "{seen:?}");
-        assert_eq!(seen.answered, SAMPLES - failed as u64);
-        assert_eq!(seen.retries.get(&Kind::Refused).copied().unwrap_or(0), 2 - failed as u64);
-        let kinds: Vec<_> = seen.troubles.keys().copied().collect();
-        assert_eq!(kinds, vec![Kind::Refused; failed.min(1)], "{seen:?}");
-        assert_eq!(seen.connects, 2, "{seen:?}");
-    }
+            requests += 1;
+            if number > 0 {
+                frames.answer(frame.stream);
+                answered.fetch_add(1, SeqCst);
+            } else if requests == 4 {
+                // The last stream, and no error.
+                frames.send(GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0]);
+                wait_until(|| answered.load(SeqCst) > 0, "no new connection was used");
+                [1, 3].into_iter().for_each(|stream| frames.answer(stream));
+            }
+        }
+    });
+    let time_limit = Some(2 * PATIENCE);
+    let options = Options { connections: 1, time_limit, connect_limit: PATIENCE, ..quiet() };
+    let (client, library) = client(Lines(HttpVersion::Http2), &[endpoint(server.address)], options);
+    let played = play(&client, &library, &settings(Scenario::Offline, SAMPLES, 1.0));
+    let (record, seen) = (&played.record, client.statistics());
+    assert_eq!((record.missing(), record.failed.len()), (0, 0), "{seen:?}");
+    assert_eq!((seen.answered, seen.connects), (SAMPLES, 2), "{seen:?}");
+    // The server did not process them, so that they are no failures and need no `retries`.
+    assert_eq!((seen.retries.len(), seen.retries[&Kind::Closed]), (1, 2), "{seen:?}");
+    assert!(seen.troubles.is_empty(), "{seen:?}");
+    assert_eq!(client.retries(0, SAMPLES as usize).iter().sum::<u64>(), 2);
+}
+
+#[test]
+fn requests_that_a_server_never_processes_fail() {
+    let server = Faulty::start(|socket| {
+        let Some(mut frames) = Frames::greet(socket, 100) else { return };
+        while let Some(frame) = frames.receive() {
+            if frame.kind == HEADERS {
+                frames.send(GOAWAY, 0, 0, &[0; 8]);
+            }
+        }
+    });
+    let options = Options { connections: 1, connect_limit: PATIENCE, ..quiet() };
+    let words = "ended the connection without processing the request";
+    check_all_fail(lines, &endpoint(server.address), &options, Kind::Refused, words);
+}
+
+/// After four answers the server ends the connection, and it takes its time to accept the next one.
+#[test]
+fn waits_for_a_new_connection_are_no_queue_of_the_client() {
+    const SAMPLES: u64 = 20;
+    let connections = AtomicUsize::new(0);
+    let server = Faulty::start(move |socket| {
+        let number = connections.fetch_add(1, SeqCst);
+        if number > 0 {
+            std::thread::park_timeout(std::time::Duration::from_secs(1));
+        }
+        let Some(mut frames) = Frames::greet(socket, 100) else { return };
+        let mut requests = 0;
+        while let Some(frame) = frames.receive() {
+            if frame.kind != HEADERS {
+                continue;
+            }
+            frames.answer(frame.stream);
+            requests += 1;
+            if number == 0 && requests == 4 {
+                let last = frame.stream.to_be_bytes();
+                frames.send(GOAWAY, 0, 0, &[&last[..], &[0; 4]].concat());
+            }
+        }
+    });
+    let time_limit = Some(PATIENCE);
+    let options = Options { connections: 1, time_limit, connect_limit: PATIENCE, ..quiet() };
+    let (client, library) = client(Lines(HttpVersion::Http2), &[endpoint(server.address)], options);
+    let played = play(&client, &library, &settings(Scenario::Server, SAMPLES, 200.0));
+    let (record, seen) = (&played.record, client.statistics());
+    assert_eq!((record.missing(), record.failed.len()), (0, 0), "{seen:?}");
+    assert!(seen.connection_waits > 0 && seen.queue_waits == 0, "{seen:?}");
+    // A request counts as sent when it would have been with a connection.
+    let accepted = client.accepted(0, SAMPLES as usize);
+    let lag = |sample: usize| accepted[sample].saturating_sub(record.scheduled(sample));
+    let longest = (0..SAMPLES as usize).map(lag).max().unwrap();
+    assert!(longest < 700 * MILLISECOND, "{accepted:?}");
 }
 
 fn lines() -> Box<dyn Protocol> {
