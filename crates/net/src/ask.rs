@@ -1,5 +1,6 @@
 //! Single requests to a server outside of any run, such as for its metadata and models.
 
+use std::error::Error;
 use std::future::Future;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use crate::endpoint::Endpoint;
 use crate::exchange::{Fields as _, HttpVersion, Request};
 use crate::grpc;
 use crate::oip::http::error_words;
+use crate::openai::DONE;
 use crate::protocol::LONGEST_ANSWER;
 use crate::proxy::Tunnel;
 use crate::reach::connect;
@@ -42,6 +44,9 @@ pub struct ServerQuery<'a> {
 
 /// Time limit of the handshake that shows whether a server speaks TLS.
 const HANDSHAKE: Duration = Duration::from_secs(2);
+
+/// How long to wait for the end of a body after `[DONE]`.
+const END_OF_BODY: Duration = Duration::from_secs(1);
 
 /// Byte order mark, which some servers write before JSON.
 const MARK: &[u8] = b"\xef\xbb\xbf";
@@ -340,11 +345,9 @@ impl ServerQuery<'_> {
             Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
         };
         let (head, body) = response.map_err(broken)?.into_parts();
-        let body = Limited::new(body, LONGEST_ANSWER).collect().await.map_err(|error| {
+        let (body, trailers) = read_body(body).await.map_err(|error| {
             Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
         })?;
-        let trailers = body.trailers().cloned();
-        let body = body.to_bytes();
         // Some servers and gateways compress answers unasked. What cannot be decompressed stays as it is.
         let coding = Coding::of_field(head.headers.field("content-encoding")).ok().flatten();
         let content = coding.and_then(|coding| coding.decompressed(&body, LONGEST_ANSWER).ok());
@@ -352,6 +355,29 @@ impl ServerQuery<'_> {
         let body = body.strip_prefix(MARK).map_or(body.clone(), |json| body.slice_ref(json));
         Ok(HttpAnswer { status: head.status.as_u16(), fields: head.headers, body, trailers })
     }
+}
+
+/// Returns a body and its trailers. The end of a stream that has declared itself complete is not waited for
+/// longer than a run does.
+async fn read_body(
+    body: Incoming,
+) -> Result<(Bytes, Option<HeaderMap>), Box<dyn Error + Send + Sync>> {
+    let mut body = Limited::new(body, LONGEST_ANSWER);
+    let (mut content, mut trailers) = (Vec::<u8>::new(), None);
+    loop {
+        let is_done = content.trim_ascii_end().ends_with(DONE);
+        let limit = if is_done { END_OF_BODY } else { Duration::MAX };
+        let frame = match tokio::time::timeout(limit, body.frame()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(Some(Err(error))) if !is_done => return Err(error),
+            _ => break,
+        };
+        match frame.into_data() {
+            Ok(data) => content.extend_from_slice(&data),
+            Err(frame) => trailers = frame.into_trailers().ok(),
+        }
+    }
+    Ok((content.into(), trailers))
 }
 
 /// Returns whether an answer with this status redirects a request without changing its method. (Some
