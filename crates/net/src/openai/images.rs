@@ -112,7 +112,7 @@ pub(super) fn whole(
 }
 
 /// Path of requests to edit images.
-pub(super) const EDITS: &str = "/images/edits";
+pub const EDITS: &str = "/images/edits";
 
 /// Returns the parts of messages that are no text.
 fn parts(messages: &[Message]) -> impl Iterator<Item = &Value> {

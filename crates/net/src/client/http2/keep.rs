@@ -132,8 +132,8 @@ async fn dial(
                 })
             })?;
             if tls.get_ref().1.alpn_protocol() != Some(b"h2") {
-                let words = format!("{} does not offer HTTP/2", node.endpoint);
-                return Err(Trouble::new(Kind::Tls, words));
+                let words = format!("{} does not offer HTTP/2 (ALPN)", node.endpoint);
+                return Err(Trouble::new(Kind::Mismatch, words));
             }
             Box::new(tls)
         }

@@ -11,6 +11,7 @@ fn urls_in_the_forms_that_people_copy_have_one_base() {
         ("http://h:1/v1/chat/completions", "http://h:1/v1", Some(Api::Chat)),
         ("http://h:1/v1/completions", "http://h:1/v1", Some(Api::Completions)),
         ("http://h:1/v1/embeddings", "http://h:1/v1", Some(Api::Embeddings)),
+        ("http://h:1/v1/images/edits", "http://h:1/v1", Some(Api::Images)),
         ("http://h:1/generate", "http://h:1/v1", Some(Api::Generate)),
         ("http://h:1/api/chat", "http://h:1/v1", Some(Api::Ollama)),
         ("https://h/gateway/llm", "https://h/gateway/llm", None),
@@ -146,6 +147,7 @@ fn an_error_of_a_certificate_names_each_way_to_accept_it() {
     let hint = reach_hint(Kind::Tls, "start it");
     assert!(["ca=FILE", "fingerprint=", "insecure=true"].iter().all(|key| hint.contains(key)));
     assert_eq!(reach_hint(Kind::Connect, "start it"), "start it");
+    assert!(reach_hint(Kind::Mismatch, "start it").starts_with("without http2=true"));
 }
 
 #[test]
