@@ -412,6 +412,7 @@ impl AnswerBuilder {
             Api::Cohere => cohere::event(json, name, self).map(|()| true),
             Api::Tgi => tgi::read(json, self),
             Api::Transcriptions => transcription::event(json, self),
+            Api::Images => images::event(json, name, self.expected.items, self),
             _ => read_into(json, self),
         };
         match read {
@@ -423,6 +424,9 @@ impl AnswerBuilder {
         }
         let (bytes, is_silent) =
             (self.output_bytes().saturating_sub(before), before > 0 && self.has_silent_token);
+        if !self.api.is_text() {
+            return;
+        }
         self.part_counts.add(bytes, self.part_claim);
         self.parts += u32::from(bytes > 0 || is_silent);
         self.media_parts += u32::from(bytes > 0 && self.text.len() == text_before);

@@ -155,15 +155,29 @@ impl Api {
         !matches!(self, Self::Generate | Self::Tgi)
     }
 
-    /// Returns whether answers are texts, which can be streamed.
+    /// Returns whether answers are texts.
     #[must_use]
     pub fn is_text(self) -> bool {
         !matches!(self, Self::Embeddings | Self::Rerank | Self::Images)
     }
 
+    /// Returns whether answers can be streamed: texts, and images with preliminary ones.
+    #[must_use]
+    pub fn can_stream(self) -> bool {
+        self.is_text() || self == Self::Images
+    }
+
     /// Returns whether streams end with an event of their own, and not with `[DONE]`.
     fn has_end_event(self) -> bool {
-        matches!(self, Self::Responses | Self::Messages | Self::Ollama | Self::Cohere | Self::Tgi)
+        matches!(
+            self,
+            Self::Responses
+                | Self::Messages
+                | Self::Ollama
+                | Self::Cohere
+                | Self::Tgi
+                | Self::Images
+        )
     }
 
     /// Returns the member that demands a number of output tokens; `None` if there is none.
