@@ -422,11 +422,11 @@ impl AnswerBuilder {
             }
             _ => {}
         }
-        let (bytes, is_silent) =
-            (self.output_bytes().saturating_sub(before), before > 0 && self.has_silent_token);
         if !self.api.is_text() {
             return;
         }
+        let (bytes, is_silent) =
+            (self.output_bytes().saturating_sub(before), before > 0 && self.has_silent_token);
         self.part_counts.add(bytes, self.part_claim);
         self.parts += u32::from(bytes > 0 || is_silent);
         self.media_parts += u32::from(bytes > 0 && self.text.len() == text_before);
