@@ -278,13 +278,15 @@ impl Lane {
             return false;
         }
         let span = self.shared.clock.now().saturating_sub(since);
-        let (connecting, crowded_since) = {
+        let (mut connecting, crowded_since) = {
             let mut own = self.own();
             // Moved to the end: the next stream uses another connection.
             own.with_room.rotate_left(1);
             (own.outage.part_of_wait(since), own.outage.ended().max(since))
         };
         let cause = if self.limited_at.load(Ordering::Relaxed) > since {
+            // The limit held it until now, which is no delay of the client already.
+            connecting = 0;
             Some(WaitCause::Limit)
         } else if span <= WAIT_OF_NOTE {
             None

@@ -359,6 +359,22 @@ fn requests_that_a_server_never_processes_fail() {
     check_all_fail(lines, &endpoint(server.address), &options, Kind::Refused, words);
 }
 
+#[test]
+fn frames_without_data_that_the_client_does_not_read_are_no_refusal() {
+    let server = Faulty::start(|socket| {
+        let Some(mut frames) = Frames::greet(socket, 100) else { return };
+        while let Some(frame) = frames.receive() {
+            if frame.kind == HEADERS {
+                frames.send_head(frame.stream);
+                (0..200).for_each(|_| frames.send(DATA, 0, frame.stream, b""));
+            }
+        }
+    });
+    let options = Options { connections: 1, connect_limit: PATIENCE, ..quiet() };
+    let words = "sent more frames without data than the client reads";
+    check_all_fail(lines, &endpoint(server.address), &options, Kind::Malformed, words);
+}
+
 /// After four answers the server ends the connection, and it takes its time to accept the next one.
 #[test]
 fn waits_for_a_new_connection_are_no_queue_of_the_client() {
