@@ -31,6 +31,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZero;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dyno_loadgen::clock::{Clock, Nanos, SECOND};
@@ -227,6 +228,8 @@ struct Node {
     endpoint: Endpoint,
     /// Its addresses, or why they are unknown.
     addresses: Result<Vec<SocketAddr>, Trouble>,
+    /// Index of the address that was reached last. The others are tried after it.
+    reached: AtomicUsize,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
@@ -447,7 +450,7 @@ impl Node {
                 Err(trouble) => addresses = Err(trouble),
             }
         }
-        Self { endpoint: endpoint.clone(), addresses, tls }
+        Self { endpoint: endpoint.clone(), addresses, reached: AtomicUsize::new(0), tls }
     }
 }
 

@@ -320,7 +320,7 @@ impl EventLoop {
             state.dialed_at = begun;
             state.places.share_mut(self.thread, node).oldest_attempt.get_or_insert(begun);
         }
-        let address = self.dialed[node].first_address;
+        let address = self.pool.shared.nodes[node].reached.load(Ordering::Relaxed);
         self.dial_address(at, Candidate { address, tried: 0, begun });
     }
 
@@ -353,7 +353,7 @@ impl EventLoop {
             Ok(false) => {}
             Ok(true) => {
                 let Candidate { address, begun, .. } = dialing.candidate;
-                self.dialed[number].first_address = address;
+                self.pool.shared.nodes[number].reached.store(address, Ordering::Relaxed);
                 let connection = dialing.connection.clone();
                 self.connected(at, &connection, begun);
             }

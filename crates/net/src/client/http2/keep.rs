@@ -105,10 +105,9 @@ async fn dial(
 ) -> Result<(SendRequest<Bytes>, Connection<Wire>, Notes), Trouble> {
     let node = &lane.shared.nodes[number];
     let addresses = node.addresses.as_ref().map_err(Clone::clone)?;
-    let first = lane.own().dialed[number].first_address;
-    let reached = connect(addresses, first).await;
+    let reached = connect(addresses, node.reached.load(Relaxed)).await;
     let (address, mut reached) = reached.map_err(|error| not_reached(&node.endpoint, &error))?;
-    lane.own().dialed[number].first_address = address;
+    node.reached.store(address, Relaxed);
     if let Some(tunnel) = Tunnel::to(&node.endpoint, HttpVersion::Http2) {
         tunnel.open(&mut reached).await?;
     }
