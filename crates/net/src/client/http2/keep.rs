@@ -146,6 +146,11 @@ async fn dial(
         read_at,
     };
     let no_answer = |error: &h2::Error| {
+        let is_end = error.reason() == Some(h2::Reason::NO_ERROR);
+        if is_end || error.is_go_away() && error.is_remote() {
+            let words = format!("{} ended the connection before any request", node.endpoint);
+            return Trouble::new(Kind::Closed, format!("{words}: {error}"));
+        }
         let kind = if error.is_io() { Kind::Closed } else { Kind::Malformed };
         Trouble::new(kind, format!("{} does not speak HTTP/2: {error}", node.endpoint))
     };

@@ -360,6 +360,18 @@ fn requests_that_a_server_never_processes_fail() {
 }
 
 #[test]
+fn a_server_that_ends_each_connection_before_any_request_is_named() {
+    let server = Faulty::start(|socket| {
+        let Some(mut frames) = Frames::greet(socket, 100) else { return };
+        frames.send(GOAWAY, 0, 0, &[0; 8]);
+        while frames.receive().is_some() {}
+    });
+    let options = Options { connections: 1, connect_limit: PATIENCE, ..quiet() };
+    let words = "ended the connection before any request";
+    check_all_fail(lines, &endpoint(server.address), &options, Kind::Closed, words);
+}
+
+#[test]
 fn frames_without_data_that_the_client_does_not_read_are_no_refusal() {
     let server = Faulty::start(|socket| {
         let Some(mut frames) = Frames::greet(socket, 100) else { return };
