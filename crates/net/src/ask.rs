@@ -221,7 +221,7 @@ impl ServerQuery<'_> {
         };
         let handshake = async {
             let addresses = self.endpoint.resolve().ok()?;
-            let (_, stream) = connect(&addresses, 0).await.ok()?;
+            let stream = connect(&addresses).await.ok()?;
             let config = tls::config(self.trust, self.version).ok()?;
             let name = tls::server_name(self.endpoint).ok()?;
             match tokio_rustls::TlsConnector::from(config).connect(name, stream).await {
@@ -243,7 +243,7 @@ impl ServerQuery<'_> {
     async fn connect_and_exchange(&self, request: &Request) -> Result<HttpAnswer, Trouble> {
         let endpoint = self.endpoint;
         let addresses = endpoint.resolve()?;
-        let (_, mut stream) = connect(&addresses, 0).await.map_err(|error| {
+        let mut stream = connect(&addresses).await.map_err(|error| {
             let server = endpoint.proxy().unwrap_or(endpoint);
             Trouble::new(Kind::Connect, format!("cannot connect to {server}: {error}"))
         })?;
@@ -366,7 +366,9 @@ async fn read_body(
     let mut body = Limited::new(body, LONGEST_ANSWER);
     let (mut content, mut trailers) = (Vec::<u8>::new(), None);
     loop {
-        let is_done = content.trim_ascii_end().ends_with(DONE);
+        // The line of the event and an empty line end it.
+        let end = &content[content.len().saturating_sub(DONE.len() + 4)..];
+        let is_done = end.trim_ascii_end().ends_with(DONE);
         let limit = if is_done { END_OF_BODY } else { Duration::MAX };
         let frame = match tokio::time::timeout(limit, body.frame()).await {
             Ok(Some(Ok(frame))) => frame,

@@ -406,8 +406,8 @@ impl Client {
     /// Returns when the client sent the request of each of the first `samples` samples of a tenant in the
     /// last run, in ns since its start; 0 if no socket took the whole request. The difference to a query's
     /// due time is the lateness of its request. Over HTTP/1.1 it does not include the time in which a
-    /// connection was established for the request, nor over any version that in which the socket took no
-    /// more bytes because the server did not read.
+    /// connection was established for the request, over HTTP/2 that in which its thread had no connection,
+    /// nor over any version that in which the socket took no more bytes because the server did not read.
     #[must_use]
     pub fn accepted(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.shared.accepted.stamps(tenant, samples)

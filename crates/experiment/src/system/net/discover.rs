@@ -378,14 +378,16 @@ impl Questions<'_> {
     fn send(&self, base: &str, request: &Request) -> Result<HttpAnswer, Failure> {
         let endpoint = self.endpoint(base)?;
         let mut query = self.query_of(&endpoint);
-        let mut hint = "start the server, or check the URL and its port";
-        if let (Method::Post, Some(limit)) = (request.method, self.options.time_limit) {
-            // The server may have to load the model first.
-            query.limit = Duration::from_nanos(limit);
-            hint = "timeout=TIME behind the URL raises the limit; or check the server's log";
-        }
+        // The server may have to load the model first.
+        let limit = self.options.time_limit.filter(|_| request.method == Method::Post);
+        query.limit = limit.map_or(LIMIT, Duration::from_nanos);
         query.exchange(request).map_err(|trouble| {
-            let hint = reach_hint(trouble.kind, hint);
+            let hint = match trouble.kind {
+                Kind::TimedOut if limit.is_some() => {
+                    "timeout=TIME behind the URL raises the limit; or check the server's log"
+                }
+                kind => reach_hint(kind, "start the server, or check the URL and its port"),
+            };
             Failure::server(trouble.kind, trouble).hint(hint)
         })
     }

@@ -14,6 +14,7 @@ use super::live::{Ending, LiveConnection, Turn};
 use super::{Pool, ReleaseCause};
 use crate::client::backoff::DialState;
 use crate::client::kernel;
+use crate::reach::share_of_limit;
 use crate::trouble::{Kind, Trouble};
 
 /// Period of checks for time limits and of attempts to reconnect.
@@ -205,12 +206,15 @@ impl EventLoop {
             match &mut self.slots[at].phase {
                 Phase::Down => {}
                 Phase::Dialing(dialing) => {
-                    // An address that does not answer leaves time for the others.
-                    let addresses = node.addresses.as_ref().map_or(1, Vec::len).max(1) as u64;
-                    let limit = shared.options.connect_limit / addresses;
-                    if now.saturating_sub(dialing.since) > limit {
-                        let candidate = dialing.candidate;
-                        let seconds = shared.options.connect_limit as f64 / SECOND as f64;
+                    let (candidate, limit) = (dialing.candidate, shared.options.connect_limit);
+                    // One that has accepted the connection, and is slow with the rest, needs no other.
+                    let addresses = node.addresses.as_ref().map_or(0, Vec::len);
+                    let untried = addresses.saturating_sub(candidate.tried + 1);
+                    let others = if dialing.is_connected { 0 } else { untried };
+                    let spent = dialing.since.saturating_sub(candidate.begun);
+                    let share = share_of_limit(limit, spent, others);
+                    if now.saturating_sub(dialing.since) > share {
+                        let seconds = limit as f64 / SECOND as f64;
                         let words = format!(
                             "{} did not accept the connection within {seconds} s",
                             node.endpoint.route()

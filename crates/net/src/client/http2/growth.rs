@@ -48,9 +48,11 @@ impl LaneState {
         }
     }
 
-    /// Returns how many streams a connection takes: at most `most`, and no more than any server permits.
+    /// Returns how many streams a connection takes: at most `most`, and no more than any server permits. A
+    /// server that permits none for a while has none on further connections either.
     fn streams_each(&self, most: usize) -> usize {
-        self.links.iter().map(|link| link.permitted()).fold(most, usize::min).max(1)
+        let permitted = self.links.iter().map(|link| link.permitted());
+        permitted.filter(|streams| *streams > 0).fold(most, usize::min)
     }
 }
 
@@ -99,7 +101,8 @@ impl Lane {
                 let requests = requests.saturating_mul(ahead).min(limit);
                 own.provide(requests.div_ceil(options.streams));
                 // A server may permit fewer streams than the client.
-                if waiting > 0 && own.with_room.is_empty() && own.unsettled == 0 {
+                let is_crowded = waiting > 0 && own.with_room.is_empty() && own.unsettled == 0;
+                if is_crowded && !own.growth.spare.is_empty() {
                     let least = own.growth.provided + 1;
                     let streams = own.streams_each(options.streams);
                     own.provide(requests.div_ceil(streams).max(least));

@@ -22,7 +22,7 @@ use super::metered::{MeteredSocket, StampedSocket};
 use crate::client::backoff::{LONGEST_WAIT, not_reached, tls_error};
 use crate::exchange::HttpVersion;
 use crate::proxy::Tunnel;
-use crate::reach::connect;
+use crate::reach::connect_in_turn;
 use crate::trouble::{Kind, Trouble};
 
 /// Flow-control windows of a stream and of a connection: bytes in flight before the client reads.
@@ -105,7 +105,8 @@ async fn dial(
 ) -> Result<(SendRequest<Bytes>, Connection<Wire>, Notes), Trouble> {
     let node = &lane.shared.nodes[number];
     let addresses = node.addresses.as_ref().map_err(Clone::clone)?;
-    let reached = connect(addresses, node.reached.load(Relaxed)).await;
+    let limit = lane.shared.options.connect_limit;
+    let reached = connect_in_turn(addresses, node.reached.load(Relaxed), limit).await;
     let (address, mut reached) = reached.map_err(|error| not_reached(&node.endpoint, &error))?;
     node.reached.store(address, Relaxed);
     if let Some(tunnel) = Tunnel::to(&node.endpoint, HttpVersion::Http2) {
