@@ -273,14 +273,13 @@ fn start(name: &str, argument: &str, run: &RunOptions) -> Result<StartedServer, 
     })
 }
 
-/// Returns what to do about a server that cannot be reached, or not in the requested way.
+/// Returns what to do about a server that cannot be reached, or whose certificate is not accepted.
 fn reach_hint(kind: Kind, otherwise: &'static str) -> &'static str {
     match kind {
         Kind::Tls => {
             "after the URL, ca=FILE.pem accepts a certificate or those of its authority, \
              fingerprint=SHA256 one certificate, and insecure=true any certificate"
         }
-        Kind::Mismatch => "without http2=true Dyno uses HTTP/1.1; gRPC may have a port of its own",
         _ => otherwise,
     }
 }

@@ -132,8 +132,11 @@ async fn dial(
                 })
             })?;
             if tls.get_ref().1.alpn_protocol() != Some(b"h2") {
-                let words = format!("{} does not offer HTTP/2 (ALPN)", node.endpoint);
-                return Err(Trouble::new(Kind::Mismatch, words));
+                let words = format!(
+                    "{} does not offer HTTP/2 (ALPN), which http2=true and gRPC need",
+                    node.endpoint
+                );
+                return Err(Trouble::new(Kind::Tls, words));
             }
             Box::new(tls)
         }

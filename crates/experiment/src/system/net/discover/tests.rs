@@ -147,7 +147,6 @@ fn an_error_of_a_certificate_names_each_way_to_accept_it() {
     let hint = reach_hint(Kind::Tls, "start it");
     assert!(["ca=FILE", "fingerprint=", "insecure=true"].iter().all(|key| hint.contains(key)));
     assert_eq!(reach_hint(Kind::Connect, "start it"), "start it");
-    assert!(reach_hint(Kind::Mismatch, "start it").starts_with("without http2=true"));
 }
 
 #[test]
