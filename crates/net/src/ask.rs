@@ -17,6 +17,7 @@ use crate::endpoint::Endpoint;
 use crate::exchange::{Fields as _, HttpVersion, Request};
 use crate::grpc;
 use crate::oip::http::error_words;
+use crate::openai::DONE;
 use crate::protocol::LONGEST_ANSWER;
 use crate::proxy::Tunnel;
 use crate::reach::connect;
@@ -44,9 +45,7 @@ pub struct ServerQuery<'a> {
 /// Time limit of the handshake that shows whether a server speaks TLS.
 const HANDSHAKE: Duration = Duration::from_secs(2);
 
-/// Last event of a stream of the OpenAI interface.
-const DONE: &[u8] = b"[DONE]";
-/// How long to wait for the end of a body after it.
+/// How long to wait for the end of a body after [`DONE`].
 const END_OF_BODY: Duration = Duration::from_secs(1);
 
 /// Byte order mark, which some servers write before JSON.
