@@ -1,5 +1,6 @@
 //! Single requests to a server outside of any run, such as for its metadata and models.
 
+use std::error::Error;
 use std::future::Future;
 use std::time::Duration;
 
@@ -10,15 +11,16 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 
 use crate::coding::Coding;
 use crate::endpoint::Endpoint;
 use crate::exchange::{Fields as _, HttpVersion, Request};
 use crate::grpc;
 use crate::oip::http::error_words;
+use crate::openai::DONE;
 use crate::protocol::LONGEST_ANSWER;
 use crate::proxy::Tunnel;
+use crate::reach::connect;
 use crate::secrets::hide;
 use crate::tls::{self, Trust};
 use crate::trouble::{Kind, Trouble};
@@ -42,6 +44,9 @@ pub struct ServerQuery<'a> {
 
 /// Time limit of the handshake that shows whether a server speaks TLS.
 const HANDSHAKE: Duration = Duration::from_secs(2);
+
+/// How long to wait for the end of a body after [`DONE`].
+const END_OF_BODY: Duration = Duration::from_secs(1);
 
 /// Byte order mark, which some servers write before JSON.
 const MARK: &[u8] = b"\xef\xbb\xbf";
@@ -215,7 +220,7 @@ impl ServerQuery<'_> {
         };
         let handshake = async {
             let addresses = self.endpoint.resolve().ok()?;
-            let stream = TcpStream::connect(addresses.as_slice()).await.ok()?;
+            let stream = connect(&addresses).await.ok()?;
             let config = tls::config(self.trust, self.version).ok()?;
             let name = tls::server_name(self.endpoint).ok()?;
             match tokio_rustls::TlsConnector::from(config).connect(name, stream).await {
@@ -237,7 +242,7 @@ impl ServerQuery<'_> {
     async fn connect_and_exchange(&self, request: &Request) -> Result<HttpAnswer, Trouble> {
         let endpoint = self.endpoint;
         let addresses = endpoint.resolve()?;
-        let mut stream = TcpStream::connect(addresses.as_slice()).await.map_err(|error| {
+        let mut stream = connect(&addresses).await.map_err(|error| {
             let server = endpoint.proxy().unwrap_or(endpoint);
             Trouble::new(Kind::Connect, format!("cannot connect to {server}: {error}"))
         })?;
@@ -340,11 +345,9 @@ impl ServerQuery<'_> {
             Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
         };
         let (head, body) = response.map_err(broken)?.into_parts();
-        let body = Limited::new(body, LONGEST_ANSWER).collect().await.map_err(|error| {
+        let (body, trailers) = read_body(body).await.map_err(|error| {
             Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
         })?;
-        let trailers = body.trailers().cloned();
-        let body = body.to_bytes();
         // Some servers and gateways compress answers unasked. What cannot be decompressed stays as it is.
         let coding = Coding::of_field(head.headers.field("content-encoding")).ok().flatten();
         let content = coding.and_then(|coding| coding.decompressed(&body, LONGEST_ANSWER).ok());
@@ -352,6 +355,31 @@ impl ServerQuery<'_> {
         let body = body.strip_prefix(MARK).map_or(body.clone(), |json| body.slice_ref(json));
         Ok(HttpAnswer { status: head.status.as_u16(), fields: head.headers, body, trailers })
     }
+}
+
+/// Returns a body and its trailers. The end of a stream that has declared itself complete is not waited for
+/// longer than a run does.
+async fn read_body(
+    body: Incoming,
+) -> Result<(Bytes, Option<HeaderMap>), Box<dyn Error + Send + Sync>> {
+    let mut body = Limited::new(body, LONGEST_ANSWER);
+    let (mut content, mut trailers) = (Vec::<u8>::new(), None);
+    loop {
+        // The line of the event and an empty line end it.
+        let end = &content[content.len().saturating_sub(DONE.len() + 4)..];
+        let is_done = end.trim_ascii_end().ends_with(DONE);
+        let limit = if is_done { END_OF_BODY } else { Duration::MAX };
+        let frame = match tokio::time::timeout(limit, body.frame()).await {
+            Ok(Some(Ok(frame))) => frame,
+            Ok(Some(Err(error))) if !is_done => return Err(error),
+            _ => break,
+        };
+        match frame.into_data() {
+            Ok(data) => content.extend_from_slice(&data),
+            Err(frame) => trailers = frame.into_trailers().ok(),
+        }
+    }
+    Ok((content.into(), trailers))
 }
 
 /// Returns whether an answer with this status redirects a request without changing its method. (Some

@@ -38,12 +38,14 @@ impl Coding {
     /// # Errors
     /// The name of another coding.
     pub fn of_field(value: Option<&[u8]>) -> Result<Option<Self>, String> {
-        let name = value.unwrap_or_default().trim_ascii().to_ascii_lowercase();
-        match &name[..] {
-            b"" | b"identity" => Ok(None),
-            b"gzip" | b"x-gzip" => Ok(Some(Self::Gzip)),
-            b"deflate" => Ok(Some(Self::Deflate)),
-            other => Err(String::from_utf8_lossy(other).into_owned()),
+        let names = value.unwrap_or_default().trim_ascii().to_ascii_lowercase();
+        let codings = names.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+        let mut codings = codings.filter(|name| !matches!(*name, b"" | b"identity"));
+        match (codings.next(), codings.next()) {
+            (None, _) => Ok(None),
+            (Some(b"gzip" | b"x-gzip"), None) => Ok(Some(Self::Gzip)),
+            (Some(b"deflate"), None) => Ok(Some(Self::Deflate)),
+            _ => Err(String::from_utf8_lossy(&names).into_owned()),
         }
     }
 
@@ -280,6 +282,8 @@ mod tests {
         assert_eq!(Coding::of_field(Some(b"GZIP ")), Ok(Some(Coding::Gzip)));
         assert_eq!(Coding::of_field(Some(b"Identity")), Ok(None));
         assert_eq!(Coding::of_field(None), Ok(None));
+        assert_eq!(Coding::of_field(Some(b"identity, gzip,")), Ok(Some(Coding::Gzip)));
         assert_eq!(Coding::of_field(Some(b"zstd")), Err("zstd".to_owned()));
+        assert_eq!(Coding::of_field(Some(b"gzip, br")), Err("gzip, br".to_owned()));
     }
 }

@@ -26,6 +26,8 @@ pub struct Endpoint {
     is_tls: bool,
     /// Name or address; IPv6 addresses without brackets.
     host: String,
+    /// Network of a link-local IPv6 address, such as `eth0`; empty without one.
+    zone: String,
     port: u16,
     /// Empty, or starts with a slash and does not end with one.
     path: String,
@@ -114,7 +116,7 @@ impl FromStr for Endpoint {
         if let Some(found) = path.chars().chain(query.chars()).find(|c| !c.is_ascii_graphic()) {
             return Err(EndpointError::Character { found });
         }
-        let (host, port) = split_authority(authority)?;
+        let (host, zone, port) = split_authority(authority)?;
         let port = match port {
             None => default_port(is_tls),
             Some(port) => match port.parse() {
@@ -122,20 +124,34 @@ impl FromStr for Endpoint {
                 _ => return Err(EndpointError::Port { found: port.to_owned() }),
             },
         };
-        let path = path.trim_end_matches('/').to_owned();
-        let query = query.to_owned();
-        Ok(Self { is_tls, host, port, path, query, proxy: None, login: None, signer: None })
+        Ok(Self {
+            is_tls,
+            host: host.to_owned(),
+            zone: zone.to_owned(),
+            port,
+            path: path.trim_end_matches('/').to_owned(),
+            query: query.to_owned(),
+            proxy: None,
+            login: None,
+            signer: None,
+        })
     }
 }
 
-/// Splits host and port; IPv6 addresses are in brackets (RFC 3986, section 3.2.2).
-fn split_authority(authority: &str) -> Result<(String, Option<&str>), EndpointError> {
+/// Splits host, zone and port; IPv6 addresses are in brackets (RFC 3986, section 3.2.2), with their zone
+/// (RFC 6874), whose percent sign many tools write unescaped.
+fn split_authority(authority: &str) -> Result<(&str, &str, Option<&str>), EndpointError> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or(EndpointError::Host)?;
+        let (host, zone) = host.split_once('%').unwrap_or((host, ""));
+        let zone = zone.strip_prefix("25").unwrap_or(zone);
         host.parse::<Ipv6Addr>().map_err(|_| EndpointError::Host)?;
+        if let Some(found) = zone.chars().find(|c| !is_of_name(*c)) {
+            return Err(EndpointError::Character { found });
+        }
         return match after.strip_prefix(':') {
-            Some(port) => Ok((host.to_owned(), Some(port))),
-            None if after.is_empty() => Ok((host.to_owned(), None)),
+            Some(port) => Ok((host, zone, Some(port))),
+            None if after.is_empty() => Ok((host, zone, None)),
             None => Err(EndpointError::Port { found: after.to_owned() }),
         };
     }
@@ -143,11 +159,15 @@ fn split_authority(authority: &str) -> Result<(String, Option<&str>), EndpointEr
         Some((host, port)) => (host, Some(port)),
         None => (authority, None),
     };
-    if let Some(found) = host.chars().find(|c| !c.is_ascii_alphanumeric() && !"-._~%".contains(*c))
-    {
+    if let Some(found) = host.chars().find(|c| !is_of_name(*c) && *c != '%') {
         return Err(EndpointError::Character { found });
     }
-    if host.is_empty() { Err(EndpointError::Host) } else { Ok((host.to_owned(), port)) }
+    if host.is_empty() { Err(EndpointError::Host) } else { Ok((host, "", port)) }
+}
+
+/// Returns whether a name in a URL may have a character unescaped.
+fn is_of_name(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "-._~".contains(character)
 }
 
 fn default_port(is_tls: bool) -> u16 {
@@ -260,8 +280,14 @@ impl Endpoint {
     /// Returns the value of the field `host`: the port only if it is not the scheme's default.
     #[must_use]
     pub fn authority(&self) -> String {
+        self.authority_in_zone("")
+    }
+
+    /// Returns host and port. The zone of an address is local to this machine, and is not sent to servers.
+    fn authority_in_zone(&self, zone: &str) -> String {
         let host = match self.host.parse::<IpAddr>() {
-            Ok(IpAddr::V6(address)) => format!("[{address}]"),
+            Ok(IpAddr::V6(address)) if zone.is_empty() => format!("[{address}]"),
+            Ok(IpAddr::V6(address)) => format!("[{address}%25{zone}]"),
             _ => self.host.clone(),
         };
         if self.port == default_port(self.is_tls) { host } else { format!("{host}:{}", self.port) }
@@ -310,7 +336,11 @@ impl Endpoint {
             let words = format!("the name {:?} has no address: {why}", self.host);
             Err(Trouble::new(Kind::Resolve, words))
         };
-        match (self.host.as_str(), self.port).to_socket_addrs() {
+        let name = match self.zone.as_str() {
+            "" => self.host.clone(),
+            zone => format!("{}%{zone}", self.host),
+        };
+        match (name.as_str(), self.port).to_socket_addrs() {
             Err(error) => no_address(error.to_string()),
             Ok(addresses) => {
                 let addresses: Vec<_> = addresses.collect();
@@ -328,7 +358,7 @@ impl Endpoint {
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_tls { "https" } else { "http" };
-        write!(f, "{scheme}://{}{}", self.authority(), self.path)
+        write!(f, "{scheme}://{}{}", self.authority_in_zone(&self.zone), self.path)
     }
 }
 
@@ -351,10 +381,14 @@ mod tests {
             ("HTTPS://a.b/x/y/", "true a.b 443 \"/x/y\" https://a.b/x/y"),
             ("http://[::1]:9/v1", "false ::1 9 \"/v1\" http://[::1]:9/v1"),
             ("https://[::1]", "true ::1 443 \"\" https://[::1]"),
+            ("http://[fe80::1%25e-0]:9", "false fe80::1 9 \"\" http://[fe80::1%25e-0]:9"),
+            ("http://[fe80::1%e-0]", "false fe80::1 80 \"\" http://[fe80::1%25e-0]"),
         ];
         for (text, expected) in cases {
             assert_eq!(parsed(text), expected, "{text}");
         }
+        let local: Endpoint = "http://[fe80::1%25e-0]:9".parse().unwrap();
+        assert_eq!(local.authority(), "[fe80::1]:9", "servers do not know the zone");
     }
 
     #[test]
@@ -400,6 +434,9 @@ mod tests {
             ("http://", "expected a host"),
             ("http://:80", "expected a host"),
             ("http://[::1", "expected a host"),
+            ("http://[%25e0]", "expected a host"),
+            ("http://[fe80::1%25e/0]", "expected a host"),
+            ("http://[fe80::1%25e:0]", "found the character ':'"),
             ("http://a:0", "found \"0\""),
             ("http://a:70000", "found \"70000\""),
             ("http://[::1]x", "found \"x\""),
@@ -420,6 +457,9 @@ mod tests {
     fn an_address_resolves_to_itself_and_an_invalid_name_to_trouble() {
         let found = "http://[::1]:7".parse::<Endpoint>().unwrap().resolve();
         assert_eq!(found, Ok(vec!["[::1]:7".parse().unwrap()]));
+        // The network interface with this number.
+        let found = "http://[fe80::1%251]:7".parse::<Endpoint>().unwrap().resolve();
+        assert_eq!(found, Ok(vec!["[fe80::1%1]:7".parse().unwrap()]));
         // RFC 2606 reserves the top-level domain for names that never resolve.
         let found = "http://nobody.invalid".parse::<Endpoint>().unwrap().resolve();
         assert_eq!(found.map_err(|trouble| trouble.kind), Err(Kind::Resolve));

@@ -60,6 +60,7 @@ mod percent;
 pub mod protocol;
 mod proxy;
 pub mod raw;
+mod reach;
 pub mod scrape;
 pub mod secrets;
 pub mod serve;

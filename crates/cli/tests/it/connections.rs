@@ -146,6 +146,7 @@ fn a_server_that_permits_too_few_streams_is_named_with_its_limit() {
     // The waits are delays of the client, which no processor shortens.
     let first = test["reasons"][0].as_str().unwrap();
     assert!(first.contains("samples waited for a"), "{reasons}");
+    assert!(!reasons.contains("Reserve processors"), "{reasons}");
 }
 
 /// Forwards connections to a server, and counts them.

@@ -111,6 +111,53 @@ fn images_that_are_missing_fail_their_requests() {
     assert!(reasons.contains("the answer has 1 of the 2 requested results"), "{reasons}");
 }
 
+/// Streams a preliminary image and an image, 20 ms apart.
+const STREAMER: &str = r#"
+import base64, http.server, json, time
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+    def do_GET(self):
+        self.send_error(404)
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        assert (body["stream"], body["partial_images"]) == (True, 1), body
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.end_headers()
+        for kind, size in [("partial_image", 40), ("completed", 50)]:
+            time.sleep(0.02)
+            kind = "image_generation." + kind
+            data = {"type": kind, "b64_json": base64.b64encode(bytes(size)).decode()}
+            self.wfile.write(f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode())
+            self.wfile.flush()
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+print(server.server_port, flush=True)
+server.serve_forever()
+"#;
+
+#[test]
+fn streams_of_images_are_measured_to_their_last_image() {
+    let folder = Folder::new();
+    let Some(server) = PythonServer::of_script(&folder, STREAMER, "") else { return };
+    let ran = folder.dyno(&format!(
+        "run --system openai:http://127.0.0.1:{}/v1,api=images,model=painter,stream=true,\
+         partial_images:=1 --max-concurrency 1 --num-prompts 6 --set max_client_lag_ns=0 --texts \
+         --out out",
+        server.port
+    ));
+    let test = test(&folder);
+    let metrics = &test["metrics"];
+    assert_eq!(metrics["answers"]["whole"], 6, "{} {}", ran.stdout, ran.stderr);
+    assert_eq!(metrics["tokens"], Value::Null, "{test:#}");
+    assert!(metrics["latency_ns"]["min"].as_u64().unwrap() >= 40_000_000, "{test:#}");
+    let (requests, images) = (mean(&test, "requests_per_s"), mean(&test, "images_per_s"));
+    assert!((images.unwrap() / requests.unwrap() - 1.0).abs() < 1e-9, "{test:#}");
+    assert!(folder.read("out/texts.jsonl").contains("an image of 50 bytes"));
+}
+
 /// Answers requests to edit images, which the standard library of Python reads. What it finds is a line of
 /// the log.
 const EDITOR: &str = r#"
@@ -212,7 +259,6 @@ fn images_in_prompts_are_sent_to_be_edited() {
 fn keys_of_texts_have_no_effect_on_images() {
     let folder = Folder::new();
     for (keys, words) in [
-        ("stream=true", "images are not streamed"),
         ("output=5", "has no effect: images have no output tokens"),
         ("steps=2", "add sessions=live"),
     ] {

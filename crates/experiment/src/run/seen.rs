@@ -241,10 +241,13 @@ fn judge_tools(test: &mut summary::Test, seen: &ClientStatistics) {
         }
     }
     if calls > 0 && failed == calls {
+        let answers = test.metrics.as_ref().map_or(0, |metrics| metrics.sample_count);
         let text = format!(
-            "Every call of a tool failed in the client ({}), so that the server got only errors as \
-             results. Check the command of tools=, which reads a call as JSON from its standard input.",
-            counted(calls, "call", "calls")
+            "Every call of a tool failed in the client ({} among {}), so that the server got only \
+             errors as results. Check the command of tools=, which reads a call as JSON from its \
+             standard input.",
+            counted(calls, "call", "calls"),
+            counted(answers, "answer", "answers")
         );
         let reason = Reason::new(ReasonKind::Other, text).because_of(Cause::Client);
         test.add_reason_after_failures(reason);

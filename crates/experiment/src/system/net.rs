@@ -133,8 +133,9 @@ pub(super) const RAW: SystemKind = SystemKind {
            node=URL (once for each further server; a request goes to the next one in turn that has a \
            free connection), connections=N (for each server; over HTTP/1.1 \
            as many as the run needs: with a fixed concurrency opened before the run, otherwise on \
-           demand; 64 for Offline and HTTP/2, or for openai and raw over HTTP/2 with \
-           max-concurrency=N as many as N streams need), streams=N (16, on each connection of HTTP/2), \
+           demand; 64 for Offline and HTTP/2, or N for openai and raw over HTTP/2 with \
+           max-concurrency=N, of which a run opens those that its streams need), streams=N (16, on \
+           each connection of HTTP/2), \
            max-concurrency=N (maximum requests in flight at all servers together; others wait, \
            which counts in their latency and is shown separately), timeout=TIME (60s), \
            cancel=SHARE%@TIME or SHARE%@Ntok (that share of the requests is given up after a time or \

@@ -46,7 +46,7 @@ pub(super) struct PendingAnswer {
     parts: u32,
     /// Spans between them, in ns, without those of one read.
     gaps: Vec<Nanos>,
-    /// When the last bytes of the body were read.
+    /// When the last bytes of the body were read, up to those that declared the answer complete.
     last_bytes: Option<NonZero<Nanos>>,
     /// Decompressor of the body.
     decoder: Option<Box<Decoder>>,
@@ -170,7 +170,9 @@ impl PendingAnswer {
         bytes: &[u8],
         at: Nanos,
     ) -> Result<bool, Trouble> {
-        self.last_bytes = NonZero::new(at);
+        if !self.is_done {
+            self.last_bytes = NonZero::new(at);
+        }
         let heard = match &mut self.decoder {
             None => self.reader.data(bytes)?,
             Some(decoder) => decoder

@@ -18,8 +18,6 @@ const PATIENCE: Nanos = 500 * MILLISECOND;
 /// State of one thread's connections to a node.
 #[derive(Debug, Default)]
 pub(super) struct DialState {
-    /// Address that was reached last; the others are tried after it.
-    pub first_address: usize,
     /// Consecutive attempts that made no connection.
     failures: u32,
     /// Consecutive connections that ended at once and without a request.

@@ -31,6 +31,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZero;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dyno_loadgen::clock::{Clock, Nanos, SECOND};
@@ -227,6 +228,8 @@ struct Node {
     endpoint: Endpoint,
     /// Its addresses, or why they are unknown.
     addresses: Result<Vec<SocketAddr>, Trouble>,
+    /// Index of the address that was reached last. The others are tried after it.
+    reached: AtomicUsize,
     tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
 }
 
@@ -236,7 +239,7 @@ fn make_room(waiting: &mut VecDeque<(Job, Nanos)>, samples: usize) {
     waiting.clear();
     if waiting.capacity() < samples {
         // Nonzero, because the allocator provides zeros without touching memory.
-        let job = Job { id: ResponseId(1), index: 1, tries: 1, node: None };
+        let job = Job { id: ResponseId(1), index: 1, tries: 1, resent: 0, node: None };
         waiting.resize(samples, (job, 1));
         waiting.clear();
     }
@@ -260,6 +263,8 @@ struct Job {
     index: SampleIndex,
     /// Number of earlier attempts.
     tries: u8,
+    /// How often it was sent again because the server ended the connection without processing it.
+    resent: u8,
     /// The node of its session, if it must go to one.
     node: Option<u16>,
 }
@@ -268,7 +273,7 @@ impl Job {
     #[inline]
     fn for_sample(sample: &QuerySample) -> Self {
         let index = u32::try_from(sample.index).unwrap_or(u32::MAX);
-        Self { id: sample.id, index, tries: 0, node: None }
+        Self { id: sample.id, index, tries: 0, resent: 0, node: None }
     }
 
     /// Returns whether the sample may go to a node.
@@ -401,8 +406,8 @@ impl Client {
     /// Returns when the client sent the request of each of the first `samples` samples of a tenant in the
     /// last run, in ns since its start; 0 if no socket took the whole request. The difference to a query's
     /// due time is the lateness of its request. Over HTTP/1.1 it does not include the time in which a
-    /// connection was established for the request, nor over any version that in which the socket took no
-    /// more bytes because the server did not read.
+    /// connection was established for the request, over HTTP/2 that in which its thread had no connection,
+    /// nor over any version that in which the socket took no more bytes because the server did not read.
     #[must_use]
     pub fn accepted(&self, tenant: u8, samples: usize) -> Vec<Nanos> {
         self.shared.accepted.stamps(tenant, samples)
@@ -445,7 +450,7 @@ impl Node {
                 Err(trouble) => addresses = Err(trouble),
             }
         }
-        Self { endpoint: endpoint.clone(), addresses, tls }
+        Self { endpoint: endpoint.clone(), addresses, reached: AtomicUsize::new(0), tls }
     }
 }
 

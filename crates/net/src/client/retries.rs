@@ -20,6 +20,8 @@ use crate::trouble::{Kind, Trouble};
 const FIRST_WAIT: Nanos = 100 * MILLISECOND;
 /// Longest wait that a server did not ask for.
 const LONGEST_WAIT: Nanos = 5 * SECOND;
+/// How often a request is sent again because servers end connections without processing it.
+const MOST_RESENT: u8 = 3;
 
 /// Returns the time for which an answer of a full server asks to wait, in ns (RFC 9110, section
 /// 10.2.3): seconds, or a date, which a server writes by its own clock. OpenAI and Azure also state
@@ -236,6 +238,20 @@ impl ClientCore {
             !is_given_up
         });
         due
+    }
+
+    /// Returns the job of a request that the server did not process, as known since `at`, to be sent again
+    /// on another connection. That is no failure, and needs no permission (RFC 9113, section 8.7). `None`
+    /// if it happened too often.
+    pub(super) fn resent(&self, job: Job, responder: &Responder, at: Nanos) -> Option<Job> {
+        if job.resent >= MOST_RESENT || responder.is_over() {
+            return None;
+        }
+        if responder.is_measured(job.id) {
+            self.counters.repeated(Kind::Closed, 0);
+        }
+        self.retries.note(job.id, responder.time_of(&self.clock, at), 0);
+        Some(Job { resent: job.resent + 1, ..job })
     }
 
     /// Settles a failed attempt: retries it later, or counts the trouble of the sample and reports

@@ -83,7 +83,7 @@ mod tests {
         let texts = Texts::default();
         let keep = |run, tenant, sequence, answer: Result<&str, &str>| {
             let id = ResponseId::new(run, tenant, sequence);
-            let job = Job { id, index: 7, tries: 0, node: None };
+            let job = Job { id, index: 7, tries: 0, resent: 0, node: None };
             texts.keep(job, answer.map(Into::into).map_err(Into::into));
         };
         keep(1, 0, 0, Ok("old"));

@@ -74,7 +74,7 @@ pub(super) fn members(request: &Request, api: Api) -> Map<String, Value> {
     } else if api == Api::Ollama {
         // Ollama streams unless this member is false.
         body.insert("stream".into(), json!(request.stream));
-    } else if request.stream && api.is_text() {
+    } else if request.stream && api.can_stream() {
         body.insert("stream".into(), json!(true));
         if request.include_usage && matches!(api, Api::Chat | Api::Completions) {
             body.insert("stream_options".into(), json!({"include_usage": true}));

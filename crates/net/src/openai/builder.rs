@@ -412,6 +412,7 @@ impl AnswerBuilder {
             Api::Cohere => cohere::event(json, name, self).map(|()| true),
             Api::Tgi => tgi::read(json, self),
             Api::Transcriptions => transcription::event(json, self),
+            Api::Images => images::event(json, name, self.expected.items, self),
             _ => read_into(json, self),
         };
         match read {
@@ -420,6 +421,9 @@ impl AnswerBuilder {
                 self.other_part = in_short(&String::from_utf8_lossy(json));
             }
             _ => {}
+        }
+        if !self.api.is_text() {
+            return;
         }
         let (bytes, is_silent) =
             (self.output_bytes().saturating_sub(before), before > 0 && self.has_silent_token);

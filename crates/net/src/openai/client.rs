@@ -88,7 +88,7 @@ impl Settings {
 
     /// Returns whether an answer is requested in parts.
     fn streams(&self, api: Api) -> bool {
-        self.is_streaming && api.is_text()
+        self.is_streaming && api.can_stream()
     }
 }
 
@@ -304,7 +304,8 @@ impl Protocol for OpenAi {
     }
 
     fn is_streaming(&self) -> bool {
-        self.settings.streams(self.first_api())
+        let api = self.first_api();
+        self.settings.streams(api) && api.is_text()
     }
 
     fn unique_mark(&self) -> Option<&'static str> {

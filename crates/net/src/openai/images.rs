@@ -1,13 +1,14 @@
 //! Answers of the interface that generates and edits images, and requests to edit some.
 //!
-//! Source: the API reference of OpenAI ("Create image", "Create image edit").
+//! Source: the API reference of OpenAI ("Create image", "Create image edit", "Image Streaming").
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::answer::{AnswerSink as _, no_answer};
+use super::answer::{AnswerSink as _, in_band, no_answer, states_error};
 use super::builder::AnswerBuilder;
 use super::message::{Message, inline_image};
 use super::multipart::{self, FormFile};
@@ -110,8 +111,56 @@ pub(super) fn whole(
     Ok(true)
 }
 
+/// An event of a stream.
+#[derive(Deserialize)]
+struct EventWire<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// Reads an event of a stream, whose type is `name` where its data have none. A preliminary image is checked
+/// and is no output. The stream ends with the last of the `expected` images.
+///
+/// # Errors
+/// Not an event of the interface, an image that cannot be decoded, or the server's message if it reports an
+/// error.
+pub(super) fn event(
+    json: &[u8],
+    name: &[u8],
+    expected: usize,
+    take: &mut AnswerBuilder,
+) -> Result<bool, Trouble> {
+    let wire: EventWire<'_> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
+    let image: Image<'_> = serde_json::from_slice(json).map_err(|_| no_answer(json))?;
+    let kind = wire.kind.unwrap_or_else(|| String::from_utf8_lossy(name));
+    if kind == "error" || states_error(wire.error, !kind.is_empty(), take) {
+        return Err(in_band(json));
+    }
+    let (summary, before) = (image.summary()?, take.finished_choices());
+    if kind.ends_with(".partial_image") {
+        take.choice(before);
+        return Ok(true);
+    }
+    if let Some(summary) = &summary {
+        take.choice(before);
+        take.output(if before > 0 { "\n" } else { "" }, false);
+        take.output(summary, false);
+        take.finish("stop");
+    }
+    count_input(wire.usage, take);
+    let images = take.finished_choices();
+    take.items = (images != expected).then_some((images, expected));
+    // Some servers end with an event that has no image.
+    take.is_done |= kind.ends_with(".completed") && (images >= expected || summary.is_none());
+    Ok(!kind.is_empty())
+}
+
 /// Path of requests to edit images.
-pub(super) const EDITS: &str = "/images/edits";
+pub const EDITS: &str = "/images/edits";
 
 /// Returns the parts of messages that are no text.
 fn parts(messages: &[Message]) -> impl Iterator<Item = &Value> {

@@ -39,6 +39,7 @@ pub use adapt::{AdaptedServer, adapt, force_lengths};
 pub use answer::{Part, Usage, error_words, read_part};
 pub use client::{LimitMember, OpenAi, Settings};
 pub use fit::{FittedPrompts, TextCounter, fit};
+pub use images::EDITS;
 pub(crate) use images::takes as edits_take;
 pub use message::{Input, Message, Recording};
 pub(crate) use ollama::takes as ollama_takes;
@@ -121,15 +122,29 @@ impl Api {
         !matches!(self, Self::Generate | Self::Tgi)
     }
 
-    /// Returns whether answers are texts, which can be streamed.
+    /// Returns whether answers are texts.
     #[must_use]
     pub fn is_text(self) -> bool {
         !matches!(self, Self::Embeddings | Self::Rerank | Self::Images)
     }
 
+    /// Returns whether answers can be streamed: texts, and images with preliminary ones.
+    #[must_use]
+    pub fn can_stream(self) -> bool {
+        self.is_text() || self == Self::Images
+    }
+
     /// Returns whether streams end with an event of their own, and not with `[DONE]`.
     fn has_end_event(self) -> bool {
-        matches!(self, Self::Responses | Self::Messages | Self::Ollama | Self::Cohere | Self::Tgi)
+        matches!(
+            self,
+            Self::Responses
+                | Self::Messages
+                | Self::Ollama
+                | Self::Cohere
+                | Self::Tgi
+                | Self::Images
+        )
     }
 
     /// Returns the member that demands a number of output tokens; `None` if there is none.

@@ -1,12 +1,15 @@
 //! Generation of images. The answers follow the example in OpenAI's reference.
 
+use std::sync::Arc;
+
 use dyno_net::ledger::{Class, Finish};
 use dyno_net::openai::{Api, Input, OpenAi, Settings};
 use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::trouble::Kind;
+use dyno_net::workload::{Prompt, Workload};
 use serde_json::{Value, json};
 
-use crate::interfaces::{JSON, protocol, read};
+use crate::interfaces::{EVENTS, JSON, protocol, read};
 
 /// Returns requests for so many images each.
 fn images(count: u64) -> OpenAi {
@@ -20,7 +23,7 @@ fn answer(data: &Value) -> String {
 }
 
 #[test]
-fn a_request_has_a_prompt_and_its_members_and_is_never_streamed() {
+fn a_request_has_a_prompt_and_its_members_and_is_not_streamed_unless_asked() {
     let request = images(2).request(0);
     assert_eq!(request.path, "/images/generations");
     let body: Value = serde_json::from_slice(&request.body).unwrap();
@@ -66,6 +69,68 @@ fn urls_of_any_scheme_and_loose_base64_are_images() {
         let trouble = read(&images(1), JSON, &answer(&json!([{"url": wrong}]))).0.unwrap_err();
         assert_eq!(trouble.kind, Kind::Malformed, "{wrong}");
     }
+}
+
+/// Returns an event of a stream with an image.
+fn image_event(kind: &str, image: &str) -> String {
+    let data = json!({"type": kind, "b64_json": image, "size": "8x8", "output_format": "png"});
+    format!("event: {kind}\ndata: {data}\n\n")
+}
+
+fn streamed(count: u64) -> OpenAi {
+    let others = [("n".to_owned(), json!(count)), ("partial_images".to_owned(), json!(2))];
+    let prompts = vec![Prompt::new(Input::Text("A white cat".into()))];
+    let settings = Settings {
+        api: Some(Api::Images),
+        is_streaming: true,
+        others: others.into_iter().collect(),
+        ..Settings::default()
+    };
+    OpenAi::new(Arc::new(Workload { prompts, ..Workload::default() }), settings)
+}
+
+#[test]
+fn a_stream_of_images_ends_with_the_last_image_and_its_preliminary_ones_are_no_output() {
+    const PART: &str = "image_generation.partial_image";
+    const IMAGE: &str = "image_generation.completed";
+    let protocol = streamed(1);
+    let request = protocol.request(0);
+    let body: Value = serde_json::from_slice(&request.body).unwrap();
+    let expected = json!({"prompt": "A white cat", "stream": true, "n": 1, "partial_images": 2});
+    assert_eq!(body, expected);
+    assert!(request.fields.contains(&("accept", "text/event-stream".into())));
+    // Images have no tokens whose times could be measured.
+    assert!(!protocol.is_streaming());
+
+    let parts = [image_event(PART, "Zm9v"), image_event(PART, "Zm9vYg")].concat();
+    let whole = parts.clone() + &image_event(IMAGE, "Zm9vYmFy");
+    let (said, beats, entry) = read(&protocol, EVENTS, &whole);
+    assert_eq!((said.unwrap(), beats), ("an image of 6 bytes".into(), 0));
+    assert_eq!((entry.class, entry.images, entry.parts), (Class::Whole, 1, 0));
+    assert_eq!((entry.output, entry.counted_by), (None, TokenCounter::Nobody));
+    assert!(entry.oddities.is_empty() && entry.contradictions.is_empty());
+    // Edits have types of their own.
+    let edited = image_event("image_edit.partial_image", "Zm9v")
+        + &image_event("image_edit.completed", "Zm8");
+    let (said, _, entry) = read(&protocol, EVENTS, &edited);
+    assert_eq!((said.unwrap(), entry.class), ("an image of 2 bytes".into(), Class::Whole));
+
+    let (said, _, entry) = read(&protocol, EVENTS, &parts);
+    assert_eq!(said.unwrap_err().words, "the stream ended before its image");
+    assert_eq!((entry.class, entry.images), (Class::Cut, 0));
+    let (said, _, entry) = read(&streamed(2), EVENTS, &whole);
+    assert_eq!(said.unwrap_err().words, "the answer has 1 of the 2 requested results");
+    assert_eq!((entry.class, entry.images), (Class::Cut, 1));
+    let both = whole.clone() + &whole;
+    let (said, _, entry) = read(&streamed(2), EVENTS, &both);
+    assert_eq!(said.unwrap(), "an image of 6 bytes\nan image of 6 bytes");
+    assert_eq!((entry.class, entry.images), (Class::Whole, 2));
+
+    let odd = parts.clone() + &image_event(IMAGE, "Zm9vY");
+    assert_eq!(read(&protocol, EVENTS, &odd).0.unwrap_err().kind, Kind::Malformed);
+    let error = json!({"type": "error", "error": {"code": "blocked", "message": "not this"}});
+    let blocked = parts + &format!("event: error\ndata: {error}\n\n");
+    assert!(read(&protocol, EVENTS, &blocked).0.unwrap_err().words.contains("not this"));
 }
 
 #[test]

@@ -134,12 +134,17 @@ impl Test {
     /// Moves the reason about the client's connections before those about its processors: waits for a
     /// connection are delays of the client, which no processor shortens.
     pub(super) fn begin_with_connections(&mut self) {
-        let is_of_connections =
-            |reason: &Reason| reason.kind == ReasonKind::ClientLag && reason.text.contains(WAITED);
-        let Some(at) = self.causes.iter().position(is_of_connections) else { return };
+        let Some(at) = self.reason_of_connections() else { return };
         let reason = self.causes.remove(at);
         self.reasons.retain(|text| *text != reason.text);
         self.add_reason_after_failures(reason);
+    }
+
+    /// Returns the index of the cause about the client's connections.
+    pub(super) fn reason_of_connections(&self) -> Option<usize> {
+        let is_of_connections =
+            |reason: &Reason| reason.kind == ReasonKind::ClientLag && reason.text.contains(WAITED);
+        self.causes.iter().position(is_of_connections)
     }
 }
 
@@ -249,8 +254,9 @@ impl Client {
     fn stream_remedy(&self) -> Option<String> {
         Some(match (self.stream_limit, self.streams?) {
             (Some(limit), _) => format!(
-                "The server permits {limit} streams on a connection of HTTP/2. Raise connections=N, \
-                 or the limit of the server."
+                "The server permits {} on a connection of HTTP/2. Raise connections=N, or the \
+                 limit of the server.",
+                units::counted(limit, "stream", "streams")
             ),
             (None, streams) => format!(
                 "Requests have {streams} streams on a connection of HTTP/2. Raise streams=N or \

@@ -180,7 +180,9 @@ impl Observer {
             );
             Some(share.reason(text))
         } else {
-            self.worst(tenant).map(|(figure, share)| self.reason(&who, figure, share))
+            let waited = test.reason_of_connections().is_some();
+            let worst = self.worst(tenant);
+            worst.map(|(figure, share)| self.reason(&who, figure, share, waited))
         };
         if let Some(reason) = reason.as_ref().filter(|_| is_unjudged(test)) {
             test.notes.push(unjudged_note(&reason.text));
@@ -225,8 +227,9 @@ impl Observer {
         }
     }
 
-    /// Returns the reason for a figure that the client changed.
-    fn reason(&self, who: &str, figure: &Figure, share: ClientShare) -> Reason {
+    /// Returns the reason for a figure that the client changed. `waited` states that another reason names
+    /// waits for connections, which no processor shortens.
+    fn reason(&self, who: &str, figure: &Figure, share: ClientShare, waited: bool) -> Reason {
         let lost =
             if self.lost_ns.is_empty() { String::new() } else { format!(" ({})", self.lost()) };
         let possible = figure.at_least_ns.filter(|_| share == ClientShare::Open);
@@ -237,9 +240,14 @@ impl Observer {
                 ("may have delayed", format!("between {} and {most}", shown(least)))
             }
         };
+        let remedy = if waited {
+            "The waits for connections are part of that."
+        } else {
+            "Reserve processors for Dyno, or raise its CPU quota, and repeat the run."
+        };
         let text = format!(
             "{who} {delayed} {} samples, by up to {}{lost}: {} is {}, and {without} without that. \
-             {} Reserve processors for Dyno, or raise its CPU quota, and repeat the run.",
+             {} {remedy}",
             units::count(self.delayed),
             shown(self.longest_delay_ns),
             figure.name,

@@ -31,6 +31,29 @@ fn the_query_of_a_gateway_is_part_of_all_requests() {
     }
 }
 
+#[test]
+fn a_gateway_that_answers_with_a_page_is_named_before_the_run() {
+    let page: Answer = |_, _| (200, "text/html", "<html><title>Sign in</title></html>".into());
+    let folder = Folder::new();
+    let ran = folder.dyno(&format!("run http://{},model=tiny", Server::start(page).address));
+    let words = "/v1/chat/completions answers a page, and no JSON: Sign in";
+    assert!(ran.stderr.contains(words), "{}", ran.stderr);
+    assert_eq!(ran.code, Some(3), "{}", ran.stdout);
+}
+
+#[test]
+fn a_gateway_may_answer_any_error_to_a_request_for_its_models() {
+    let closed: Answer = |path, body| match path {
+        "/v1/models" => (400, JSON, json!({"error": {"message": "no such call"}}).to_string()),
+        _ => one_model(path, body),
+    };
+    let folder = Folder::new();
+    let address = Server::start(closed).address;
+    let ran = folder.dyno(&format!("run http://{address},model=tiny --num-prompts 2 --out out"));
+    assert!(ran.stderr.contains("OpenAI-compatible: model tiny"), "{}", ran.stderr);
+    assert_eq!(summary(&folder)["tests"][0]["metrics"]["answers"]["whole"], 2);
+}
+
 /// A proxy that answers requests itself, and demands the whole URL.
 fn proxy(path: &str, body: &serde_json::Value) -> (u16, &'static str, String) {
     match path.strip_prefix("http://gateway.invalid:8000") {

@@ -1,5 +1,7 @@
 //! Finds out what a server is, and names it as a system.
 
+mod path;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use dyno_net::trouble::{Kind, Trouble, printable};
 use dyno_results::units;
 use serde_json::Value;
 
+use self::path::{text_base, without_path};
 use super::model_names::quoted;
 use super::models::ModelMix;
 use super::secrets::without_credentials;
@@ -28,7 +31,7 @@ use crate::watch::Watch;
 /// Path of the list of models.
 const MODELS: &str = "/models";
 
-/// Time limit of each question.
+/// Time limit of each question that no model answers.
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// A server as a system.
@@ -178,9 +181,7 @@ fn recognize(argument: &str) -> Result<Discovery, Failure> {
         _ => match (server.other(&text, base, &answer, &models, &keys)?, models.given_first()) {
             (Some(found), _) => Ok(found),
             // Some gateways do not list their models, or in a form of their own.
-            (None, Some(model))
-                if is_absent(answer.status) || (200..300).contains(&answer.status) =>
-            {
+            (None, Some(model)) => {
                 let api = match (named.or(of_path), chats) {
                     (Some(api), _) => api,
                     (None, Some(true)) => Api::Chat,
@@ -300,23 +301,6 @@ impl RequestedModels {
     }
 }
 
-/// Splits the path of an endpoint of the OpenAI interface off a URL.
-fn without_path(url: &str) -> (&str, Option<Api>) {
-    // The path of chats ends with that of completions.
-    let apis = [Api::Chat].into_iter().chain(Api::ALL);
-    let found = apis.into_iter().find_map(|api| Some((url.strip_suffix(api.path())?, api)));
-    match found {
-        Some((base, api)) => (base, Some(api)),
-        None => (url.strip_suffix("/models").unwrap_or(url), None),
-    }
-}
-
-/// Returns the base of the OpenAI interface, which is below `/v1` if the URL has no path.
-fn text_base(url: &str) -> String {
-    let after_scheme = url.find("://").map_or(0, |at| at + 3);
-    if url[after_scheme..].contains('/') { url.to_owned() } else { format!("{url}/v1") }
-}
-
 /// Returns a model of the Open Inference Protocol as a system. A name that cannot be a segment of a URL
 /// is the value of a key.
 fn tensors(system: &str, base: &str, model: &str, query: &str, keys: &SpecKeys) -> Discovery {
@@ -368,7 +352,7 @@ fn is_unauthorized(status: u16) -> bool {
 
 /// Returns whether an answer with this status means that the server does not have the path or model.
 fn is_absent(status: u16) -> bool {
-    matches!(status, 404 | 405 | 501)
+    matches!(status, 404 | 405 | 410 | 501)
 }
 
 /// Asks servers single questions.
@@ -393,8 +377,17 @@ impl Questions<'_> {
 
     fn send(&self, base: &str, request: &Request) -> Result<HttpAnswer, Failure> {
         let endpoint = self.endpoint(base)?;
-        self.query_of(&endpoint).exchange(request).map_err(|trouble| {
-            let hint = reach_hint(trouble.kind, "start the server, or check the URL and its port");
+        let mut query = self.query_of(&endpoint);
+        // The server may have to load the model first.
+        let limit = self.options.time_limit.filter(|_| request.method == Method::Post);
+        query.limit = limit.map_or(LIMIT, Duration::from_nanos);
+        query.exchange(request).map_err(|trouble| {
+            let hint = match trouble.kind {
+                Kind::TimedOut if limit.is_some() => {
+                    "timeout=TIME behind the URL raises the limit; or check the server's log"
+                }
+                kind => reach_hint(kind, "start the server, or check the URL and its port"),
+            };
             Failure::server(trouble.kind, trouble).hint(hint)
         })
     }
@@ -443,7 +436,16 @@ impl Questions<'_> {
         let fields = vec![("content-type", "application/json".into())];
         let request =
             Request { method: Method::Post, path: path.into(), fields, body: body.into() };
-        self.send(base, &request)
+        let answer = self.send(base, &request)?;
+        let is_page = answer.body().trim_ascii_start().starts_with(b"<");
+        if (200..300).contains(&answer.status) && is_page {
+            let page = printable(&self.words(&answer)).into_owned();
+            return Err(Failure::set_up(format!(
+                "{base}{path} answers a page, and no JSON: {page}"
+            ))
+            .hint("check the URL; a gateway may demand a token (token-env=NAME)"));
+        }
+        Ok(answer)
     }
 
     /// Returns the base of a server of texts and its answer about its models. A redirection is followed

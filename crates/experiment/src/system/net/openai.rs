@@ -171,11 +171,10 @@ fn settings(
     api: Option<Api>,
     lengths: &LengthKeys,
 ) -> Result<Settings, Failure> {
-    let is_text = api.is_none_or(Api::is_text);
     // Many models transcribe a recording as a whole.
-    let streams = is_text && api != Some(Api::Transcriptions);
+    let streams = api.is_none_or(|api| api.is_text() && api != Api::Transcriptions);
     let is_streaming = given.switch("stream", streams)?;
-    if is_streaming && !is_text {
+    if is_streaming && !api.is_none_or(Api::can_stream) {
         let why = format!("{} are not streamed; remove it", contradictions::results(api));
         return Err(given.wrong("stream", why));
     }

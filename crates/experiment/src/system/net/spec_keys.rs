@@ -549,12 +549,12 @@ const MODEL: &str = "model";
 /// Key of the classes of answers that count as success.
 const ACCEPTED: &str = "accept-answers";
 
-/// Lowers the default number of HTTP/2 connections to each server to those that a limit of the requests in
-/// flight needs. A connection carries fewer streams than servers usually permit (100 or more).
+/// Makes the default number of HTTP/2 connections to each server the limit of the requests in flight, because
+/// a server may permit one stream on each. A run opens those that it needs.
 pub fn fit_connections(options: &mut Options, version: HttpVersion) {
     let is_default = options.grows;
     if let (HttpVersion::Http2, true, Some(most)) = (version, is_default, options.max_in_flight) {
-        options.connections = most.get().div_ceil(options.streams).min(MOST_CONNECTIONS);
+        options.connections = most.get().min(MOST_CONNECTIONS);
     }
 }
 

@@ -16,32 +16,41 @@ use crate::exchange::HttpVersion;
 use crate::proxy::Tunnel;
 use crate::trouble::{Kind, Trouble};
 
+/// An address that a connection attempt tries.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Candidate {
+    /// Index of the node's address.
+    pub address: usize,
+    /// Number of addresses tried before it.
+    pub tried: usize,
+    /// When the first of them was tried.
+    pub begun: Nanos,
+}
+
 /// A connection attempt in progress.
 pub(super) struct DialAttempt {
     pub connection: Arc<Connection>,
+    pub candidate: Candidate,
+    /// When this address was tried.
     pub since: Nanos,
-    /// Index of the node's address.
-    pub address: usize,
-    /// Number of addresses tried.
-    pub tried: usize,
     pub is_connected: bool,
     /// Tunnel through a proxy that is not open yet.
     tunnel: Option<Tunnel>,
 }
 
 impl DialAttempt {
-    /// Begins a connection to the address `tried` places after the preferred one.
+    /// Begins a connection to an address.
     pub(super) fn begin(
         node: &Node,
         (number, thread): (usize, usize),
-        (first, tried): (usize, usize),
+        candidate: Candidate,
         (registry, token): (&Registry, Token),
         clock: Clock,
     ) -> Result<Self, Trouble> {
         let addresses = node.addresses.as_ref().map_err(Clone::clone)?;
-        let address = (first + tried) % addresses.len();
+        let address = addresses[candidate.address];
         let no_socket = |error: io::Error| not_reached(&node.endpoint, &error);
-        let mut stream = TcpStream::connect(addresses[address]).map_err(no_socket)?;
+        let mut stream = TcpStream::connect(address).map_err(no_socket)?;
         // A request is a single write, so there is nothing to wait for.
         stream.set_nodelay(true).map_err(no_socket)?;
         kernel::stamp_arrivals(&stream);
@@ -59,7 +68,7 @@ impl DialAttempt {
         };
         let connection = Arc::new(Connection::new((number, thread, token.0), stream, tls, clock));
         let tunnel = Tunnel::to(&node.endpoint, HttpVersion::Http1);
-        Ok(Self { connection, since: clock.now(), address, tried, is_connected: false, tunnel })
+        Ok(Self { connection, candidate, since: clock.now(), is_connected: false, tunnel })
     }
 
     /// Continues the attempt; returns whether the connection is established.

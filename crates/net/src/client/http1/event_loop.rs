@@ -9,11 +9,12 @@ use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
 use mio::{Events, Poll, Token};
 
 use super::buffer::Buffer;
-use super::dial::DialAttempt;
+use super::dial::{Candidate, DialAttempt};
 use super::live::{Ending, LiveConnection, Turn};
 use super::{Pool, ReleaseCause};
 use crate::client::backoff::DialState;
 use crate::client::kernel;
+use crate::reach::share_of_limit;
 use crate::trouble::{Kind, Trouble};
 
 /// Period of checks for time limits and of attempts to reconnect.
@@ -201,17 +202,24 @@ impl EventLoop {
             self.pool.dispatch(job, &responder);
         }
         for at in 0..self.slots.len() {
+            let node = &shared.nodes[self.slots[at].node];
             match &mut self.slots[at].phase {
                 Phase::Down => {}
                 Phase::Dialing(dialing) => {
-                    if now - dialing.since > shared.options.connect_limit {
-                        let node = &shared.nodes[self.slots[at].node];
-                        let seconds = shared.options.connect_limit as f64 / SECOND as f64;
+                    let (candidate, limit) = (dialing.candidate, shared.options.connect_limit);
+                    // One that has accepted the connection, and is slow with the rest, needs no other.
+                    let addresses = node.addresses.as_ref().map_or(0, Vec::len);
+                    let untried = addresses.saturating_sub(candidate.tried + 1);
+                    let others = if dialing.is_connected { 0 } else { untried };
+                    let spent = dialing.since.saturating_sub(candidate.begun);
+                    let share = share_of_limit(limit, spent, others);
+                    if now.saturating_sub(dialing.since) > share {
+                        let seconds = limit as f64 / SECOND as f64;
                         let words = format!(
                             "{} did not accept the connection within {seconds} s",
                             node.endpoint.route()
                         );
-                        self.dial_failed(at, &Trouble::new(Kind::Connect, words));
+                        self.address_failed(at, candidate, &Trouble::new(Kind::Connect, words));
                     }
                 }
                 Phase::Live(live) => {
@@ -223,11 +231,10 @@ impl EventLoop {
                     } else if let (Some(since), Some(limit)) = (since, limit)
                         && now.saturating_sub(since) > limit
                     {
-                        let node = self.slots[at].node;
                         self.end(at, Ending::TimedOut);
                         if self.heard.1 <= since {
                             // No byte for a whole time limit: waiting samples would wait in vain.
-                            let trouble = shared.timed_out(&shared.nodes[node].endpoint, false);
+                            let trouble = shared.timed_out(&node.endpoint, false);
                             self.pool.waiting_failed(&trouble);
                         }
                     } else if live.is_overdue(now) {
@@ -269,6 +276,7 @@ impl EventLoop {
         let Some(at) = self.slots.iter().position(is_attempt) else { return false };
         self.dialed[node].under_way -= 1;
         self.take_down(at);
+        self.note_attempts(node);
         true
     }
 
@@ -310,8 +318,14 @@ impl EventLoop {
         self.slots[at].node = node;
         self.kept[node] += 1;
         self.dialed[node].under_way += 1;
-        self.pool.lock().dialed_at = self.pool.shared.clock.now();
-        self.dial_address(at, 0);
+        let begun = self.pool.shared.clock.now();
+        {
+            let mut state = self.pool.lock();
+            state.dialed_at = begun;
+            state.places.share_mut(self.thread, node).oldest_attempt.get_or_insert(begun);
+        }
+        let address = self.pool.shared.nodes[node].reached.load(Ordering::Relaxed);
+        self.dial_address(at, Candidate { address, tried: 0, begun });
     }
 
     /// Takes the connection out of a slot.
@@ -321,18 +335,18 @@ impl EventLoop {
         std::mem::replace(&mut self.slots[at].phase, Phase::Down)
     }
 
-    fn dial_address(&mut self, at: usize, tried: usize) {
+    fn dial_address(&mut self, at: usize, candidate: Candidate) {
         let number = self.slots[at].node;
         let begun = DialAttempt::begin(
             &self.pool.shared.nodes[number],
             (number, self.thread),
-            (self.dialed[number].first_address, tried),
+            candidate,
             (self.poll.registry(), Token(at)),
             self.pool.shared.clock,
         );
         match begun {
             Ok(dialing) => self.slots[at].phase = Phase::Dialing(dialing),
-            Err(trouble) => self.address_failed(at, tried, &trouble),
+            Err(trouble) => self.address_failed(at, candidate, &trouble),
         }
     }
 
@@ -342,16 +356,17 @@ impl EventLoop {
         match dialing.go_on(&self.pool.shared.nodes[number]) {
             Ok(false) => {}
             Ok(true) => {
-                self.dialed[number].first_address = dialing.address;
-                let (connection, begun) = (dialing.connection.clone(), dialing.since);
+                let Candidate { address, begun, .. } = dialing.candidate;
+                self.pool.shared.nodes[number].reached.store(address, Ordering::Relaxed);
+                let connection = dialing.connection.clone();
                 self.connected(at, &connection, begun);
             }
             Err(trouble) => {
-                let tried = dialing.tried;
+                let candidate = dialing.candidate;
                 match trouble.kind {
                     // A wrong name is wrong at each of its addresses.
                     Kind::Tls => self.dial_failed(at, &trouble),
-                    _ => self.address_failed(at, tried, &trouble),
+                    _ => self.address_failed(at, candidate, &trouble),
                 }
             }
         }
@@ -375,33 +390,41 @@ impl EventLoop {
             state.places.share_mut(self.thread, node).open += 1;
             is_surplus
         };
+        let oldest = self.note_attempts(node);
         if is_surplus {
             // The sample for which it was made has taken another one.
             self.close(at, Ending::Agreed);
         } else {
-            let begun = self.oldest_attempt(node).map_or(begun, |oldest| oldest.min(begun));
+            let begun = oldest.map_or(begun, |oldest| oldest.min(begun));
             let cause = ReleaseCause::New { begun, ready: self.ready_since() };
             self.pool.release(connection.clone(), cause);
         }
         self.pool.settled.notify_all();
     }
 
-    /// Returns when the oldest connection attempt to a node began that is still in progress.
-    fn oldest_attempt(&self, node: usize) -> Option<Nanos> {
-        if self.dialed[node].under_way == 0 {
-            return None;
-        }
-        let since = |slot: &Slot| match &slot.phase {
-            Phase::Dialing(attempt) if slot.node == node => Some(attempt.since),
+    /// Records when the oldest connection attempt of this loop to a node began that is still in progress.
+    /// Returns that of all loops: any of them may be for the sample that takes a new connection.
+    fn note_attempts(&self, node: usize) -> Option<Nanos> {
+        let begun = |slot: &Slot| match &slot.phase {
+            Phase::Dialing(attempt) if slot.node == node => Some(attempt.candidate.begun),
             _ => None,
         };
-        self.slots.iter().filter_map(since).min()
+        let oldest = match self.dialed[node].under_way {
+            0 => None,
+            _ => self.slots.iter().filter_map(begun).min(),
+        };
+        let mut state = self.pool.lock();
+        state.places.share_mut(self.thread, node).oldest_attempt = oldest;
+        state.places.oldest_attempt(node)
     }
 
-    fn address_failed(&mut self, at: usize, tried: usize, trouble: &Trouble) {
+    /// Tries the address after one that failed, until all were tried.
+    fn address_failed(&mut self, at: usize, failed: Candidate, trouble: &Trouble) {
         let addresses = &self.pool.shared.nodes[self.slots[at].node].addresses;
-        if addresses.as_ref().is_ok_and(|addresses| tried + 1 < addresses.len()) {
-            self.dial_address(at, tried + 1);
+        let (number, tried) = (addresses.as_ref().map_or(0, Vec::len), failed.tried + 1);
+        if tried < number {
+            let address = (failed.address + 1) % number;
+            self.dial_address(at, Candidate { address, tried, ..failed });
         } else {
             self.dial_failed(at, trouble);
         }
@@ -419,8 +442,9 @@ impl EventLoop {
         if is_hopeless {
             self.pool.node_failed(self.slots[at].node, trouble);
         }
-        let share = (self.thread, self.slots[at].node);
-        self.pool.lock().places.share_mut(share.0, share.1).is_failing = true;
+        let node = self.slots[at].node;
+        self.note_attempts(node);
+        self.pool.lock().places.share_mut(self.thread, node).is_failing = true;
         self.pool.settled.notify_all();
     }
 

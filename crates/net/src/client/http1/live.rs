@@ -282,19 +282,20 @@ impl LiveConnection {
     fn trouble(&self, pool: &Pool, ending: Ending, has_begun: bool) -> Trouble {
         let endpoint = &pool.shared.nodes[self.connection.node].endpoint;
         let when = if has_begun { "in the middle of an answer" } else { "before it answered" };
+        let again = match self.answers {
+            0 => "",
+            _ => "; it was reused (keep-alive=false opens a connection per request)",
+        };
         match ending {
             Ending::Closed | Ending::Agreed => {
-                let again = match self.answers {
-                    0 => "",
-                    _ => "; it was reused (keep-alive=false opens a connection per request)",
-                };
                 let words = format!("{endpoint} closed the connection {when}{again}");
                 Trouble::new(Kind::Closed, words)
             }
             Ending::Broken(error) => match crate::client::backoff::tls_error(endpoint, &error) {
                 Some(trouble) => trouble,
                 None => {
-                    let words = format!("the connection to {endpoint} failed {when}: {error}");
+                    let words =
+                        format!("the connection to {endpoint} failed {when}: {error}{again}");
                     Trouble::new(Kind::Closed, words)
                 }
             },

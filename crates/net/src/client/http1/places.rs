@@ -1,5 +1,7 @@
 //! Number of connections of each event loop to each node.
 
+use dyno_loadgen::clock::Nanos;
+
 /// Places for connections, by event loop and node.
 pub(super) struct Places {
     nodes: usize,
@@ -22,6 +24,8 @@ pub(super) struct Share {
     pub open: usize,
     /// The node is unreachable: samples need not wait for its connections.
     pub is_failing: bool,
+    /// When the oldest connection attempt began that is in progress, by the client's clock.
+    pub oldest_attempt: Option<Nanos>,
 }
 
 impl Share {
@@ -135,6 +139,12 @@ impl Places {
         self.shares.iter().all(|share| share.coming() == 0)
     }
 
+    /// Returns when the oldest connection attempt of any event loop to a node began that is in progress.
+    pub(super) fn oldest_attempt(&self, node: usize) -> Option<Nanos> {
+        let own = self.shares.iter().skip(node).step_by(self.nodes);
+        own.filter_map(|share| share.oldest_attempt).min()
+    }
+
     /// Returns the number of established connections, busy or idle.
     pub(super) fn open(&self) -> usize {
         self.shares.iter().map(|share| share.open).sum()
@@ -241,10 +251,21 @@ mod tests {
     fn a_node_that_cannot_be_reached_is_not_waited_for() {
         let mut places = Places::new(2, 1);
         places.provide(2, 4);
-        *places.share_mut(0, 0) = Share { wanted: 1, open: 0, is_failing: true };
+        *places.share_mut(0, 0) = Share { wanted: 1, is_failing: true, ..Share::default() };
         places.share_mut(0, 1).open = 1;
         assert!(places.is_settled());
         assert!(places.grow(1));
         assert_eq!(wanted(&places), [1, 2]);
+    }
+
+    #[test]
+    fn the_oldest_attempt_is_that_of_any_event_loop() {
+        // Two loops, two nodes.
+        let mut places = Places::new(2, 2);
+        assert_eq!(places.oldest_attempt(0), None);
+        places.share_mut(1, 0).oldest_attempt = Some(5);
+        places.share_mut(0, 0).oldest_attempt = Some(9);
+        places.share_mut(0, 1).oldest_attempt = Some(1);
+        assert_eq!((places.oldest_attempt(0), places.oldest_attempt(1)), (Some(5), Some(1)));
     }
 }

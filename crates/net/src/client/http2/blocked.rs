@@ -62,7 +62,7 @@ impl Lane {
                 with_room.push_back(link.clone());
             }
         }
-        if links.iter().all(|link| link.permits_none()) {
+        if links.iter().all(|link| link.permitted() == 0) {
             Some((first.node, *blocked_since.get_or_insert(now)))
         } else {
             *blocked_since = None;

@@ -47,6 +47,13 @@ impl LaneState {
             due.push(node);
         }
     }
+
+    /// Returns how many streams a connection takes: at most `most`, and no more than any server permits. A
+    /// server that permits none for a while has none on further connections either.
+    fn streams_each(&self, most: usize) -> usize {
+        let permitted = self.links.iter().map(|link| link.permitted());
+        permitted.filter(|streams| *streams > 0).fold(most, usize::min)
+    }
 }
 
 impl Http2 {
@@ -70,7 +77,8 @@ impl Http2 {
         for lane in &self.lanes {
             let mut own = lane.own();
             own.growth.is_open_loop = is_open_loop;
-            own.provide(share.div_ceil(options.streams));
+            let streams = own.streams_each(options.streams);
+            own.provide(share.div_ceil(streams));
             drop(own);
             lane.work.notify_one();
         }
@@ -93,9 +101,11 @@ impl Lane {
                 let requests = requests.saturating_mul(ahead).min(limit);
                 own.provide(requests.div_ceil(options.streams));
                 // A server may permit fewer streams than the client.
-                if waiting > 0 && own.with_room.is_empty() && own.unsettled == 0 {
-                    let next = own.growth.provided + 1;
-                    own.provide(next);
+                let is_crowded = waiting > 0 && own.with_room.is_empty() && own.unsettled == 0;
+                if is_crowded && !own.growth.spare.is_empty() {
+                    let least = own.growth.provided + 1;
+                    let streams = own.streams_each(options.streams);
+                    own.provide(requests.div_ceil(streams).max(least));
                 }
             }
             std::mem::take(&mut own.growth.due)

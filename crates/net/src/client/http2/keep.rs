@@ -1,7 +1,6 @@
 //! A task that maintains one connection.
 
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -13,7 +12,6 @@ use bytes::Bytes;
 use dyno_loadgen::clock::{Nanos, SECOND};
 use h2::client::{Connection, SendRequest};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::super::kernel;
@@ -24,6 +22,7 @@ use super::metered::{MeteredSocket, StampedSocket};
 use crate::client::backoff::{LONGEST_WAIT, not_reached, tls_error};
 use crate::exchange::HttpVersion;
 use crate::proxy::Tunnel;
+use crate::reach::connect_in_turn;
 use crate::trouble::{Kind, Trouble};
 
 /// Flow-control windows of a stream and of a connection: bytes in flight before the client reads.
@@ -106,20 +105,10 @@ async fn dial(
 ) -> Result<(SendRequest<Bytes>, Connection<Wire>, Notes), Trouble> {
     let node = &lane.shared.nodes[number];
     let addresses = node.addresses.as_ref().map_err(Clone::clone)?;
-    let first = lane.own().dialed[number].first_address;
-    let mut reached = Err(Trouble::new(Kind::Connect, format!("{} has no address", node.endpoint)));
-    for tried in 0..addresses.len() {
-        let at = (first + tried) % addresses.len();
-        match connect(addresses[at]).await {
-            Ok(stream) => {
-                lane.own().dialed[number].first_address = at;
-                reached = Ok(stream);
-                break;
-            }
-            Err(error) => reached = Err(not_reached(&node.endpoint, &error)),
-        }
-    }
-    let mut reached = reached?;
+    let limit = lane.shared.options.connect_limit;
+    let reached = connect_in_turn(addresses, node.reached.load(Relaxed), limit).await;
+    let (address, mut reached) = reached.map_err(|error| not_reached(&node.endpoint, &error))?;
+    node.reached.store(address, Relaxed);
     if let Some(tunnel) = Tunnel::to(&node.endpoint, HttpVersion::Http2) {
         tunnel.open(&mut reached).await?;
     }
@@ -143,7 +132,10 @@ async fn dial(
                 })
             })?;
             if tls.get_ref().1.alpn_protocol() != Some(b"h2") {
-                let words = format!("{} does not offer HTTP/2", node.endpoint);
+                let words = format!(
+                    "{} does not offer HTTP/2 (ALPN), which http2=true and gRPC need",
+                    node.endpoint
+                );
                 return Err(Trouble::new(Kind::Tls, words));
             }
             Box::new(tls)
@@ -158,6 +150,11 @@ async fn dial(
         read_at,
     };
     let no_answer = |error: &h2::Error| {
+        let is_end = error.reason() == Some(h2::Reason::NO_ERROR);
+        if is_end || error.is_go_away() && error.is_remote() {
+            let words = format!("{} ended the connection before any request", node.endpoint);
+            return Trouble::new(Kind::Closed, format!("{words}: {error}"));
+        }
         let kind = if error.is_io() { Kind::Closed } else { Kind::Malformed };
         Trouble::new(kind, format!("{} does not speak HTTP/2: {error}", node.endpoint))
     };
@@ -199,12 +196,6 @@ async fn greet(connection: &mut Connection<Wire>) -> Result<(), h2::Error> {
     .await
 }
 
-async fn connect(address: SocketAddr) -> std::io::Result<TcpStream> {
-    let stream = TcpStream::connect(address).await?;
-    stream.set_nodelay(true)?;
-    Ok(stream)
-}
-
 fn stands(
     lane: &Arc<Lane>,
     node: usize,
@@ -229,6 +220,7 @@ fn stands(
         own.dialed[node].connected();
         own.links.push(link.clone());
         own.open += 1;
+        own.outage.end(lane.shared.clock.now());
     }
     lane.list(&link);
     link
@@ -245,6 +237,9 @@ fn ends(lane: &Lane, link: &Arc<Link>, made_at: Nanos, error: Option<h2::Error>)
         let mut own = lane.own();
         own.links.retain(|other| !Arc::ptr_eq(other, link));
         own.open -= 1;
+        if own.open == 0 {
+            own.outage.begin(now);
+        }
         if is_fruitless {
             let is_used = own.links.iter().any(|other| other.node == link.node);
             own.dialed[link.node].was_fruitless(now, is_used);

@@ -7,11 +7,10 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::drive::real::Responder;
-use dyno_loadgen::sut::ResponseId;
 use h2::client::SendRequest;
 
-use super::super::ClientCore;
 use super::super::statistics::ThreadCounters;
+use super::super::{ClientCore, Job};
 use super::arrivals::Arrivals;
 
 /// An established connection. Only its lane's thread changes it.
@@ -56,10 +55,10 @@ impl Link {
         }
     }
 
-    /// Returns whether the server permits no stream at all.
-    pub(super) fn permits_none(&self) -> bool {
+    /// Returns how many streams the server permits.
+    pub(super) fn permitted(&self) -> usize {
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        requests.current_max_send_streams() == 0
+        requests.current_max_send_streams()
     }
 
     /// Returns whether the connection takes no further stream although open ones go on.
@@ -80,8 +79,10 @@ pub(super) struct Departures {
 
 /// A request that may not have been sent.
 struct Departure {
-    id: ResponseId,
+    job: Job,
     responder: Responder,
+    /// How long it waited for any connection to be established, in ns.
+    connecting: Nanos,
     /// Start of the first write after it was handed over for which the socket had no room, by the
     /// client's clock. That the socket takes the rest later is no delay of the client.
     blocked_at: Option<Nanos>,
@@ -92,8 +93,10 @@ impl Departures {
         self.departing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn note(&self, id: ResponseId, responder: Responder) {
-        self.departing().push(Departure { id, responder, blocked_at: None });
+    /// Records that a request was handed over, which waited for so long for any connection to be
+    /// established, in ns.
+    pub(super) fn note(&self, job: Job, responder: Responder, connecting: Nanos) {
+        self.departing().push(Departure { job, responder, connecting, blocked_at: None });
     }
 
     /// Records that a write to the socket begins.
@@ -120,14 +123,15 @@ impl Departures {
             return;
         }
         let written_at = self.written_at.load(Relaxed);
-        for Departure { id, responder, blocked_at } in &*departing {
+        for Departure { job, responder, connecting, blocked_at } in &*departing {
             let at = responder.time_of(&shared.clock, blocked_at.unwrap_or(written_at));
-            shared.accepted.stamp_first(*id, at);
-            if shared.options.retries > 0 {
-                shared.retries.note_sent(*id, at);
+            // The wait for a connection is no delay of the client.
+            shared.accepted.stamp_first(job.id, at.saturating_sub(*connecting));
+            if job.tries > 0 || job.resent > 0 {
+                shared.retries.note_sent(job.id, at);
             }
         }
-        let counted = departing.iter().filter(|one| one.responder.is_measured(one.id));
+        let counted = departing.iter().filter(|one| one.responder.is_measured(one.job.id));
         counters.sent.fetch_add(counted.count() as u64, Relaxed);
         departing.clear();
     }

@@ -6,6 +6,7 @@ mod growth;
 mod keep;
 mod link;
 mod metered;
+mod outage;
 mod stream;
 
 use std::collections::VecDeque;
@@ -27,6 +28,7 @@ use crate::client::backoff::DialState;
 use crate::trouble::Trouble;
 use growth::Growth;
 use link::Link;
+use outage::Outage;
 
 /// Lanes: threads with their own connections, used in turn.
 pub(super) struct Http2 {
@@ -75,6 +77,7 @@ struct LaneState {
     /// Since when no connection permits any stream while samples wait, by the client's clock.
     blocked_since: Option<Nanos>,
     open: usize,
+    outage: Outage,
     /// Connections that are neither established nor known to fail.
     unsettled: usize,
     growth: Growth,
@@ -275,18 +278,28 @@ impl Lane {
             return false;
         }
         let span = self.shared.clock.now().saturating_sub(since);
-        if self.limited_at.load(Ordering::Relaxed) > since {
-            self.shared.note_wait(job, &responder, span, self.thread, WaitCause::Limit);
-        } else if span > WAIT_OF_NOTE && self.crowded_at.load(Ordering::Relaxed) > since {
-            // A sample that waited for this thread alone is late, but waited for no connection.
-            self.shared.note_wait(job, &responder, span, self.thread, WaitCause::Queue);
-        }
-        {
+        let (mut connecting, crowded_since) = {
             let mut own = self.own();
             // Moved to the end: the next stream uses another connection.
             own.with_room.rotate_left(1);
+            (own.outage.part_of_wait(since), own.outage.ended().max(since))
+        };
+        let cause = if self.limited_at.load(Ordering::Relaxed) > since {
+            // The limit held it until now, which is no delay of the client already.
+            connecting = 0;
+            Some(WaitCause::Limit)
+        } else if span <= WAIT_OF_NOTE {
+            None
+        } else if self.crowded_at.load(Ordering::Relaxed) > crowded_since {
+            Some(WaitCause::Queue)
+        } else {
+            // A sample that waited for this thread alone is late, but waited for no connection.
+            (connecting > 0).then_some(WaitCause::Connecting)
+        };
+        if let Some(cause) = cause {
+            self.shared.note_wait(job, &responder, span, self.thread, cause);
         }
-        stream::open(self, link, job, responder);
+        stream::open(self, link, (job, connecting), responder);
         true
     }
 

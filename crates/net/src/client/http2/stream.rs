@@ -28,14 +28,22 @@ struct OpenStream {
     /// `None` once the answer was handed over or has failed.
     reading: Option<Reading>,
     has_begun: bool,
+    /// Whether the server ended the connection without processing the request.
+    is_unprocessed: bool,
     /// Bytes of the body of the request, which needs a window.
     body_bytes: u32,
     /// How long after the stream was opened the client gives the request up, ns.
     given_up_after: Option<Nanos>,
 }
 
-/// Opens a stream for a sample; if that fails, the sample goes to another connection.
-pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Responder) {
+/// Opens a stream for a sample, which waited for `connecting` ns for any connection to be established; if
+/// that fails, the sample goes to another connection.
+pub(super) fn open(
+    lane: &Arc<Lane>,
+    link: Arc<Link>,
+    (job, connecting): (Job, Nanos),
+    responder: Responder,
+) {
     let encoded = lane.shared.requests.for_node(job.index, link.node);
     if let Some(wrong) = &encoded.wrong {
         let now = lane.shared.clock.now();
@@ -44,7 +52,7 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
     let request = encoded.stream(link.node).clone();
     let body = encoded.rest.clone();
     // Before the request is handed over: the connection may flush at once.
-    link.departures.note(job.id, responder.clone());
+    link.departures.note(job, responder.clone(), connecting);
     let body_bytes = u32::try_from(body.len()).unwrap_or(u32::MAX);
     let sent = {
         let mut requests = link.requests.lock().unwrap_or_else(PoisonError::into_inner);
@@ -83,8 +91,16 @@ pub(super) fn open(lane: &Arc<Lane>, link: Arc<Link>, job: Job, responder: Respo
         PendingAnswer::new((job, responder), lane.shared.reader(), (lane.thread, link.node));
     let reading = Some(Reading::Here(answering));
     let lane = lane.clone();
-    let has_begun = false;
-    let open = OpenStream { lane, link, stream, reading, has_begun, body_bytes, given_up_after };
+    let open = OpenStream {
+        lane,
+        link,
+        stream,
+        reading,
+        has_begun: false,
+        is_unprocessed: false,
+        body_bytes,
+        given_up_after,
+    };
     tokio::spawn(open.settle(answer));
 }
 
@@ -117,7 +133,7 @@ impl OpenStream {
             }
             Err(trouble) => Err(trouble),
         };
-        let Self { lane, link, stream, reading, has_begun, body_bytes, .. } = self;
+        let Self { lane, link, stream, reading, has_begun, is_unprocessed, body_bytes, .. } = self;
         if !has_begun {
             // Whether its body was sent is unknown.
             link.body_bytes.fetch_sub(body_bytes.into(), Relaxed);
@@ -130,8 +146,20 @@ impl OpenStream {
                 lane.waiting_failed(&trouble, false);
             }
             if let Some(reading) = reading {
-                let reader = reading.broke(&lane, trouble, lane.shared.clock.now());
-                reader.into_iter().for_each(|reader| lane.shared.keep(reader));
+                let now = lane.shared.clock.now();
+                let again = match &reading {
+                    Reading::Here(unread) if is_unprocessed => {
+                        let job = lane.shared.resent(unread.job, &unread.responder, now);
+                        job.map(|job| (job, unread.responder.clone()))
+                    }
+                    _ => None,
+                };
+                if let Some((job, responder)) = again {
+                    lane.take(std::iter::once(job), &responder);
+                } else {
+                    let reader = reading.broke(&lane, trouble, now);
+                    reader.into_iter().for_each(|reader| lane.shared.keep(reader));
+                }
             }
         }
         lane.list(&link);
@@ -141,7 +169,13 @@ impl OpenStream {
     /// declares itself complete before.
     async fn read(&mut self, answer: ResponseFuture) -> Result<Option<RecvStream>, Trouble> {
         let (mut body, mut left) = {
-            let answer = answer.await.map_err(|error| self.broke(&error, None))?;
+            let answer = match answer.await {
+                Ok(answer) => answer,
+                Err(error) => {
+                    self.is_unprocessed = is_unprocessed(&error);
+                    return Err(self.broke(&error, None));
+                }
+            };
             let (head, body) = answer.into_parts();
             self.has_begun = true;
             self.lane.hears();
@@ -257,7 +291,10 @@ impl OpenStream {
         let trouble = trouble(&self.lane, &self.link, error, self.has_begun);
         // The library calls a body of another length a violation of HTTP/2, and drops the data that
         // shows it.
-        let (Some(left), Kind::Malformed) = (left, trouble.kind) else { return trouble };
+        let violation = error.reason().filter(|_| trouble.kind == Kind::Malformed);
+        let (Some(left), Some(h2::Reason::PROTOCOL_ERROR)) = (left, violation) else {
+            return trouble;
+        };
         let endpoint = &self.lane.shared.nodes[self.link.node].endpoint;
         if self.link.arrivals.untaken(self.stream) > left {
             let words =
@@ -283,6 +320,14 @@ const LONGEST_DRAIN: Duration = Duration::from_secs(1);
 /// How often to look whether a parser thread found that an answer is complete.
 const LOOK: Duration = Duration::from_millis(10);
 
+/// Returns whether a server ended the connection without processing a request of whose answer nothing came.
+/// Only streams above the last one that it names have this error (RFC 9113, section 6.8). A server that
+/// calls the client too busy is full.
+fn is_unprocessed(error: &h2::Error) -> bool {
+    let is_full = error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM);
+    error.is_go_away() && error.is_remote() && !is_full
+}
+
 /// Returns the trouble that an error of a stream or of its connection means.
 pub(super) fn trouble(lane: &Lane, link: &Link, error: &h2::Error, has_begun: bool) -> Trouble {
     let endpoint = &lane.shared.nodes[link.node].endpoint;
@@ -294,6 +339,9 @@ pub(super) fn trouble(lane: &Lane, link: &Link, error: &h2::Error, has_begun: bo
     }
     let when = if has_begun { "in the middle of an answer" } else { "before it answered" };
     let (kind, what) = match error.reason() {
+        Some(h2::Reason::ENHANCE_YOUR_CALM) if error.is_library() => {
+            (Kind::Malformed, "sent more frames without data than the client reads")
+        }
         Some(h2::Reason::REFUSED_STREAM | h2::Reason::ENHANCE_YOUR_CALM) => {
             (Kind::Refused, "refused the stream")
         }

@@ -33,7 +33,6 @@ impl AnswerBuilder {
     ) -> Entry {
         let claim = self.whole_claim().filter(|_| !ignores_usage);
         let shown = claim.unwrap_or_default();
-        let finished = self.choices().filter(|choice| choice.finish.is_some()).count();
         let mut entry = Entry {
             // A request has input, so that a count of 0 is no count.
             input: shown.input.filter(|tokens| *tokens > 0),
@@ -45,7 +44,7 @@ impl AnswerBuilder {
             finish: self.choices().filter_map(|choice| choice.finish).max().unwrap_or_default(),
             choices: self.choices().count() as u16,
             images: self.images(),
-            finished: finished as u16,
+            finished: self.finished_choices() as u16,
             parts: if form == Form::Stream { self.parts } else { 0 },
             bytes: u32::try_from(self.output_bytes()).unwrap_or(u32::MAX),
             oddities: shown.oddities,
@@ -87,6 +86,11 @@ impl AnswerBuilder {
     fn images(&self) -> u16 {
         let is_there = |choice: &Choice| self.api == Api::Images && choice.bytes > 0;
         self.choices().filter(is_there).count() as u16
+    }
+
+    /// Returns the number of choices that state why they have ended.
+    pub fn finished_choices(&self) -> usize {
+        self.choices().filter(|choice| choice.finish.is_some()).count()
     }
 
     /// Iterates over the received choices.
@@ -184,7 +188,9 @@ impl AnswerBuilder {
                 (Some(u32::try_from(tokens).unwrap_or(u32::MAX)), TokenCounter::Tokenizer)
             }
             (Some(tokens), None) => (Some(tokens), TokenCounter::Server),
-            (None, None) if form == Form::Stream => (Some(self.parts), TokenCounter::Events),
+            (None, None) if form == Form::Stream && self.api.is_text() => {
+                (Some(self.parts), TokenCounter::Events)
+            }
             (None, None) => (None, TokenCounter::Nobody),
         };
     }
@@ -192,7 +198,7 @@ impl AnswerBuilder {
     /// Returns the counted tokens that did not come with the output of a stream. A tokenizer and events
     /// count only what came.
     fn hidden_tokens(&self, entry: &Entry, form: Form) -> HiddenTokens {
-        if form == Form::Stream && entry.choices > 1 {
+        if form == Form::Stream && entry.choices > 1 && self.api.is_text() {
             // The tokens of several choices come mixed.
             return HiddenTokens::Unknown;
         }
@@ -306,6 +312,7 @@ impl AnswerBuilder {
                 "the stream ended without the event message-end".into()
             }
             Class::Cut if self.api == Api::Tgi => "the stream ended without generated_text".into(),
+            Class::Cut if self.api == Api::Images => "the stream ended before its image".into(),
             Class::Cut => "the stream ended with neither [DONE] nor a finish_reason".into(),
             Class::Aborted => {
                 let said = match &*self.explanation {

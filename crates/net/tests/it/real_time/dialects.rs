@@ -230,6 +230,29 @@ fn question<'a>(endpoint: &'a Endpoint, version: HttpVersion, trust: &'a Trust) 
 }
 
 #[test]
+fn a_stream_before_a_run_ends_although_its_body_does_not() {
+    let server = Faulty::start(|mut stream| {
+        if request(&mut stream).is_some() {
+            let event = "data: {\"choices\": []}\n\ndata: [DONE]\n\n";
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+            let _ = stream.write_all(format!("{head}{event}").as_bytes());
+            // The connection stays open until the client closes it.
+            let _ = request(&mut stream);
+        }
+    });
+    let trust = Trust::default();
+    let endpoint = endpoint(server.address);
+    let request = Request {
+        method: Method::Post,
+        path: "/v1/chat/completions".into(),
+        fields: Vec::new(),
+        body: "{}".into(),
+    };
+    let answer = question(&endpoint, HttpVersion::Http1, &trust).exchange(&request).unwrap();
+    assert!(answer.body().ends_with(b"data: [DONE]\n\n"), "{answer:?}");
+}
+
+#[test]
 fn an_answer_before_a_run_may_be_compressed_unasked() {
     let server = FaultServer::start("127.0.0.1:0").unwrap();
     let (trust, compressed) = (Trust::default(), below(&server, "gzip"));

@@ -105,6 +105,29 @@ fn connections_are_opened_as_a_load_needs_them() {
 }
 
 #[test]
+fn a_server_that_permits_few_streams_gets_more_connections() {
+    use Scenario::{Offline, SingleStream};
+    let answer = StreamedAnswer {
+        pieces: 1,
+        piece: Bytes::from_static(b"x\n"),
+        last: Bytes::from_static(b"end\n"),
+        interval: 0,
+        held_until: 0,
+        streams: 2,
+    };
+    let sink = Http2::start(LOOPBACK.parse().unwrap(), answer).unwrap();
+    let threads = NonZero::new(1);
+    let options = Options { connections: 8, streams: 16, grows: true, threads, ..options() };
+    let (client, library) = client(Lines(HttpVersion::Http2), &[endpoint(sink.address())], options);
+    for (scenario, queries, connects) in [(SingleStream, 5, 1), (Offline, 10, 5), (Offline, 99, 8)]
+    {
+        let played = play(&client, &library, &settings(scenario, queries, 1_000.0));
+        assert_eq!((played.record.missing(), played.record.failed.len()), (0, 0));
+        assert_eq!(client.statistics().connects, connects, "{scenario:?}, {queries} queries");
+    }
+}
+
+#[test]
 fn bodies_of_requests_arrive_whole() {
     let server = serve(None, |request, mut respond| async move {
         let mut body = request.into_body();

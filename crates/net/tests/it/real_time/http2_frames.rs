@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use dyno_loadgen::clock::{Clock, MILLISECOND, SECOND};
+use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::settings::Scenario;
@@ -307,51 +307,137 @@ fn requests_beyond_the_limit_of_the_server_wait_and_the_limit_is_stated() {
 /// The first connection gets four requests, of which GOAWAY excludes two. The other two go on until
 /// a later connection has answered a request.
 #[test]
-fn goaway_refuses_the_streams_above_the_last_and_leaves_the_others() {
+fn goaway_leaves_the_streams_up_to_the_last_and_the_others_are_sent_again() {
     const SAMPLES: u64 = 10;
-    for retries in [0, 1] {
-        let connections = AtomicUsize::new(0);
-        let answered = AtomicUsize::new(0);
-        let server = Faulty::start(move |socket| {
-            let number = connections.fetch_add(1, SeqCst);
-            let Some(mut frames) = Frames::greet(socket, 4) else { return };
-            let mut requests = 0;
-            while let Some(frame) = frames.receive() {
-                if frame.kind != HEADERS {
-                    continue;
-                }
-                requests += 1;
-                if number > 0 {
-                    frames.answer(frame.stream);
-                    answered.fetch_add(1, SeqCst);
-                } else if requests == 4 {
-                    // The last stream, and no error.
-                    frames.send(GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0]);
-                    wait_until(|| answered.load(SeqCst) > 0, "no new connection was used");
-                    [1, 3].into_iter().for_each(|stream| frames.answer(stream));
-                }
+    let connections = AtomicUsize::new(0);
+    let answered = AtomicUsize::new(0);
+    let server = Faulty::start(move |socket| {
+        let number = connections.fetch_add(1, SeqCst);
+        let Some(mut frames) = Frames::greet(socket, 4) else { return };
+        let mut requests = 0;
+        while let Some(frame) = frames.receive() {
+            if frame.kind != HEADERS {
+                continue;
             }
-        });
-        let options = Options {
-            connections: 1,
-            retries,
-            time_limit: Some(2 * PATIENCE),
-            connect_limit: PATIENCE,
-            ..quiet()
-        };
-        let (client, library) =
-            client(Lines(HttpVersion::Http2), &[endpoint(server.address)], options);
-        let played = play(&client, &library, &settings(Scenario::Offline, SAMPLES, 1.0));
-        let (record, seen) = (&played.record, client.statistics());
-        let failed = if retries == 0 { 2 } else { 0 };
-        assert_eq!((record.missing(), record.failed.len()), (0, failed), "{seen:?}");
-        assert!(record.failed.iter().all(|(_, why)| *why == Failure::Rejected), "{seen:?}");
-        assert_eq!(seen.answered, SAMPLES - failed as u64);
-        assert_eq!(seen.retries.get(&Kind::Refused).copied().unwrap_or(0), 2 - failed as u64);
-        let kinds: Vec<_> = seen.troubles.keys().copied().collect();
-        assert_eq!(kinds, vec![Kind::Refused; failed.min(1)], "{seen:?}");
-        assert_eq!(seen.connects, 2, "{seen:?}");
-    }
+            requests += 1;
+            if number > 0 {
+                frames.answer(frame.stream);
+                answered.fetch_add(1, SeqCst);
+            } else if requests == 4 {
+                // The last stream, and no error.
+                frames.send(GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 0]);
+                wait_until(|| answered.load(SeqCst) > 0, "no new connection was used");
+                [1, 3].into_iter().for_each(|stream| frames.answer(stream));
+            }
+        }
+    });
+    let time_limit = Some(2 * PATIENCE);
+    let options = Options { connections: 1, time_limit, connect_limit: PATIENCE, ..quiet() };
+    let (client, library) = client(Lines(HttpVersion::Http2), &[endpoint(server.address)], options);
+    let played = play(&client, &library, &settings(Scenario::Offline, SAMPLES, 1.0));
+    let (record, seen) = (&played.record, client.statistics());
+    assert_eq!((record.missing(), record.failed.len()), (0, 0), "{seen:?}");
+    assert_eq!((seen.answered, seen.connects), (SAMPLES, 2), "{seen:?}");
+    // The server did not process them, so that they are no failures and need no `retries`.
+    assert_eq!((seen.retries.len(), seen.retries[&Kind::Closed]), (1, 2), "{seen:?}");
+    assert!(seen.troubles.is_empty(), "{seen:?}");
+    assert_eq!(client.retries(0, SAMPLES as usize).iter().sum::<u64>(), 2);
+}
+
+#[test]
+fn requests_that_a_server_never_processes_fail() {
+    let server = Faulty::start(|socket| {
+        let Some(mut frames) = Frames::greet(socket, 100) else { return };
+        while let Some(frame) = frames.receive() {
+            if frame.kind == HEADERS {
+                frames.send(GOAWAY, 0, 0, &[0; 8]);
+            }
+        }
+    });
+    let options = Options { connections: 1, connect_limit: PATIENCE, ..quiet() };
+    let words = "ended the connection without processing the request";
+    check_all_fail(lines, &endpoint(server.address), &options, Kind::Refused, words);
+}
+
+#[test]
+fn a_server_that_ends_each_connection_before_any_request_is_named() {
+    let server = Faulty::start(|socket| {
+        let Some(mut frames) = Frames::greet(socket, 100) else { return };
+        frames.send(GOAWAY, 0, 0, &[0; 8]);
+        // It answers no ping any more.
+        while frames.read().is_some() {}
+    });
+    let options = Options { connections: 1, connect_limit: PATIENCE, ..quiet() };
+    let words = "ended the connection before any request";
+    check_all_fail(lines, &endpoint(server.address), &options, Kind::Closed, words);
+}
+
+#[test]
+fn frames_without_data_that_the_client_does_not_read_are_no_refusal() {
+    let server = Faulty::start(|socket| {
+        let Some(mut frames) = Frames::greet(socket, 100) else { return };
+        while let Some(frame) = frames.receive() {
+            if frame.kind == HEADERS {
+                frames.send_head(frame.stream);
+                (0..200).for_each(|_| frames.send(DATA, 0, frame.stream, b""));
+            }
+        }
+    });
+    let options = Options { connections: 1, connect_limit: PATIENCE, ..quiet() };
+    let words = "sent more frames without data than the client reads";
+    check_all_fail(lines, &endpoint(server.address), &options, Kind::Malformed, words);
+}
+
+/// After four answers the server ends the connection, and it takes its time to accept the next one. Returns
+/// when the client counts the last request as sent, and a time before which there was no new connection, both
+/// in ns since the start of the run.
+fn play_with_an_outage() -> (Nanos, Nanos) {
+    const SAMPLES: u64 = 20;
+    let (clock, connections) = (Clock::start(), AtomicUsize::new(0));
+    let times = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
+    let seen_times = times.clone();
+    let server = Faulty::start(move |socket| {
+        let [first_request, greeting] = &*seen_times;
+        let number = connections.fetch_add(1, SeqCst);
+        if number == 1 {
+            std::thread::park_timeout(std::time::Duration::from_secs(1));
+            greeting.store(clock.now(), SeqCst);
+        }
+        let Some(mut frames) = Frames::greet(socket, 100) else { return };
+        let mut requests = 0;
+        while let Some(frame) = frames.receive() {
+            if frame.kind != HEADERS {
+                continue;
+            }
+            let _ = first_request.compare_exchange(0, clock.now(), SeqCst, SeqCst);
+            frames.answer(frame.stream);
+            requests += 1;
+            if number == 0 && requests == 4 {
+                let last = frame.stream.to_be_bytes();
+                frames.send(GOAWAY, 0, 0, &[&last[..], &[0; 4]].concat());
+            }
+        }
+    });
+    let time_limit = Some(PATIENCE);
+    let options = Options { connections: 1, time_limit, connect_limit: PATIENCE, ..quiet() };
+    let (client, library) = client(Lines(HttpVersion::Http2), &[endpoint(server.address)], options);
+    let played = play(&client, &library, &settings(Scenario::Server, SAMPLES, 200.0));
+    let (record, seen) = (&played.record, client.statistics());
+    assert_eq!((record.missing(), record.failed.len()), (0, 0), "{seen:?}");
+    assert!(seen.connection_waits > 0 && seen.queue_waits == 0, "{seen:?}");
+    let accepted = client.accepted(0, SAMPLES as usize);
+    // The run began before the server saw its first request.
+    let [first_request, greeting] = times.each_ref().map(|at| at.load(SeqCst));
+    (accepted[SAMPLES as usize - 1], greeting - first_request)
+}
+
+/// Only a machine that stops the client for a second after it has got the new connection makes the order
+/// another one.
+#[test]
+fn waits_for_a_new_connection_are_no_queue_of_the_client() {
+    let mut runs = (0..3).map(|_| play_with_an_outage());
+    // A request counts as sent when it would have been with a connection.
+    assert!(runs.any(|(sent_at, connected_at)| sent_at < connected_at));
 }
 
 fn lines() -> Box<dyn Protocol> {

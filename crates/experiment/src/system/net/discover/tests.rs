@@ -11,6 +11,7 @@ fn urls_in_the_forms_that_people_copy_have_one_base() {
         ("http://h:1/v1/chat/completions", "http://h:1/v1", Some(Api::Chat)),
         ("http://h:1/v1/completions", "http://h:1/v1", Some(Api::Completions)),
         ("http://h:1/v1/embeddings", "http://h:1/v1", Some(Api::Embeddings)),
+        ("http://h:1/v1/images/edits", "http://h:1/v1", Some(Api::Images)),
         ("http://h:1/generate", "http://h:1/v1", Some(Api::Generate)),
         ("http://h:1/api/chat", "http://h:1/v1", Some(Api::Ollama)),
         ("https://h/gateway/llm", "https://h/gateway/llm", None),
