@@ -1,8 +1,6 @@
 //! Clocks that are set during a run.
 
-use std::process::Command;
-
-use crate::program::{Folder, ProgramResult};
+use crate::program::{Folder, preloaded};
 
 /// Sets the wall clock of a program back by a day, one second after its start.
 const SET_BACK: &str = "\
@@ -25,18 +23,9 @@ int clock_gettime(clockid_t id, struct timespec *at) {
 #[test]
 fn a_clock_that_is_set_back_does_not_change_the_duration_of_a_run() {
     let folder = Folder::new();
-    folder.write("set_back.c", SET_BACK);
-    let mut compiler = Command::new("cc");
-    compiler.args(["-shared", "-fPIC", "-o", "set_back.so", "set_back.c", "-ldl"]);
-    if !compiler.current_dir(&folder.0).status().is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no compiler");
-        return;
-    }
     let run = "run --system null --scenario server --mode performance --qps 100 --duration 3s \
                --no-progress --out out";
-    let mut command = folder.command(run);
-    command.env("LD_PRELOAD", folder.0.join("set_back.so"));
-    let ran = ProgramResult::from(command.output().unwrap());
+    let Some(ran) = preloaded(&folder, SET_BACK, run) else { return };
     assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
     let summary: serde_json::Value =
         serde_json::from_str(&folder.read("out/summary.json")).unwrap();

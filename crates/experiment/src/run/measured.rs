@@ -1,5 +1,6 @@
 //! Results of a run: how they are stored, and how a command with them ends.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use dyno_loadgen::log::{Report, reports};
@@ -28,6 +29,22 @@ impl MeasuredRun {
     /// Neither the run directory nor the system's temporary directory could be written.
     pub fn stored(mut self) -> Result<Self, Failure> {
         self.take_not_stored().map_or(Ok(self), Err)
+    }
+
+    /// Returns the run if its results are stored in the requested folder, where a command that makes
+    /// several runs reads them again. `remedy` is what the user can do otherwise.
+    ///
+    /// # Errors
+    /// The folder could not be written.
+    pub fn stored_in(self, folder: &Path, remedy: &str) -> Result<Self, Failure> {
+        let run = self.stored()?;
+        let path = &run.directory.path;
+        if path == folder {
+            return Ok(run);
+        }
+        let (folder, path) = (folder.display(), path.display());
+        let problem = format!("{folder} could not be written; its results are in {path}");
+        Err(Failure::set_up(problem).hint(remedy))
     }
 
     /// Returns why the results are not stored; `None` if they are.
