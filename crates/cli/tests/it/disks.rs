@@ -346,7 +346,7 @@ fn data_without_an_end_is_refused() {
     }
 }
 
-/// Lets the disk fail once: when the series of the first run of a command is written.
+/// Lets the disk fail once: when a search, or the series of the first run of a command, is written.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const FAILS_ONCE: &str = "\
 #define _GNU_SOURCE
@@ -359,7 +359,8 @@ int fsync(int file) {
     static int failed;
     char link[64], path[4096] = {0};
     snprintf(link, sizeof link, \"/proc/self/fd/%d\", file);
-    if (readlink(link, path, sizeof path - 1) > 0 && strstr(path, \".partial/series.json\") &&
+    if (readlink(link, path, sizeof path - 1) > 0 &&
+        (strstr(path, \".partial/series.json\") || strstr(path, \"/.search.json.partial\")) &&
         !failed++) {
         errno = EIO;
         return -1;
@@ -371,7 +372,7 @@ int fsync(int file) {
 /// Otherwise the audit fails because of the missing logs, and the comparison misses a run.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[test]
-fn a_run_that_is_stored_elsewhere_ends_an_audit_and_a_comparison() {
+fn a_disk_that_fails_once_ends_an_audit_a_comparison_and_a_search() {
     let folder = Folder::new();
     let audit = "audit TEST04 --quiet -- --system cheat:honest --scenario single-stream --out a";
     let Some(ran) = preloaded(&folder, FAILS_ONCE, audit) else { return };
@@ -387,4 +388,7 @@ fn a_run_that_is_stored_elsewhere_ends_an_audit_and_a_comparison() {
     assert!(ran.stderr.contains("c/a-1 could not be written; its"), "{}", ran.stderr);
     assert!(ran.stderr.contains("--resume with --out runs the rest"), "{}", ran.stderr);
     folder.dyno(&format!("{compare} --resume")).exits(0);
+    let search = "search --system model:exponential=2ms --limit p99<=20ms --quiet --out s";
+    let ran = preloaded(&folder, FAILS_ONCE, search).unwrap().exits(3);
+    assert!(ran.stderr.contains("hint: free some space, then search again"), "{}", ran.stderr);
 }

@@ -1,5 +1,6 @@
 //! Finds out what a server is, and names it as a system.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -351,15 +352,13 @@ fn model_names(body: &[u8]) -> Option<Vec<String>> {
         let named = ["id", "name", "model"].iter().find_map(|key| model.get(key)?.as_str());
         model.as_str().or(named).map(str::to_owned)
     };
-    let mut names = Vec::new();
+    let mut known = HashSet::new();
     // Some gateways list a model once for each of its servers.
-    for name in list.iter().filter_map(name) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    Some(names)
+    Some(list.iter().filter_map(name).filter(|name| known.insert(name.clone())).collect())
 }
+
+/// Maximum number of models that a message lists.
+const MOST_SHOWN: usize = 100;
 
 /// Returns whether an answer with this status demands a token.
 fn is_unauthorized(status: u16) -> bool {
@@ -418,7 +417,11 @@ impl Questions<'_> {
     fn shown(&self, names: &[String]) -> String {
         let Options { fields, secrets: others, .. } = self.options;
         let shown = |name: &String| printable(&secrets::hide(name, fields, others)).into_owned();
-        names.iter().map(shown).collect::<Vec<_>>().join(", ")
+        let first = names.iter().take(MOST_SHOWN).map(shown).collect::<Vec<_>>().join(", ");
+        match names.len().saturating_sub(MOST_SHOWN) {
+            0 => first,
+            rest => format!("{first}, and {rest} more"),
+        }
     }
 
     /// Returns a name that the server gave to a model.
