@@ -305,7 +305,7 @@ fn a_stream_that_stays_open_after_its_end_is_an_answer() {
         method: Method::Get,
         path: "/".into(),
         fields: Vec::new(),
-        body: Vec::new().into(),
+        body: bytes::Bytes::new(),
     };
     let answer = question.answer(&request).unwrap();
     assert!(answer.body().starts_with(b"data: 1\n\ndata: [DONE]\n\n"), "{}", answer.words());
