@@ -3,13 +3,12 @@
 use std::future::Future;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use dyno_loadgen::clock::WallTime;
 use http::HeaderMap;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use memchr::memmem;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
@@ -341,16 +340,11 @@ impl ServerQuery<'_> {
             Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
         };
         let (head, body) = response.map_err(broken)?.into_parts();
-        let broken = |error: BodyError| {
+        let body = Limited::new(body, LONGEST_ANSWER).collect().await.map_err(|error| {
             Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
-        };
-        let (mut body, mut read) = (Limited::new(body, LONGEST_ANSWER), ReadBody::default());
-        let kind = head.headers.field("content-type").unwrap_or_default();
-        if read.fill(&mut body, kind.starts_with(STREAM)).await.map_err(broken)? {
-            let rest = tokio::time::timeout(AFTER_DONE, read.fill(&mut body, false)).await;
-            rest.unwrap_or(Ok(false)).map_err(broken)?;
-        }
-        let (body, trailers) = (read.bytes.freeze(), read.trailers);
+        })?;
+        let trailers = body.trailers().cloned();
+        let body = body.to_bytes();
         // Some servers and gateways compress answers unasked. What cannot be decompressed stays as it is.
         let coding = Coding::of_field(head.headers.field("content-encoding")).ok().flatten();
         let content = coding.and_then(|coding| coding.decompressed(&body, LONGEST_ANSWER).ok());
@@ -359,51 +353,6 @@ impl ServerQuery<'_> {
         Ok(HttpAnswer { status: head.status.as_u16(), fields: head.headers, body, trailers })
     }
 }
-
-/// Error of a body that is read.
-type BodyError = Box<dyn std::error::Error + Send + Sync>;
-
-/// Content type of a stream of events.
-const STREAM: &[u8] = b"text/event-stream";
-
-/// Time after the `[DONE]` of a stream for what some servers send behind it. Others do not end the
-/// answer.
-const AFTER_DONE: Duration = Duration::from_secs(1);
-
-/// Body that was read.
-#[derive(Debug, Default)]
-struct ReadBody {
-    bytes: BytesMut,
-    trailers: Option<HeaderMap>,
-}
-
-impl ReadBody {
-    /// Reads a body to its end, or to the `[DONE]` of a stream. Returns whether more may follow.
-    async fn fill(
-        &mut self,
-        body: &mut Limited<Incoming>,
-        is_stream: bool,
-    ) -> Result<bool, BodyError> {
-        while let Some(frame) = body.frame().await {
-            match frame?.into_data() {
-                Ok(data) => {
-                    // The end may be cut anywhere.
-                    let from = self.bytes.len().saturating_sub(DONE_LINES[0].len());
-                    self.bytes.extend_from_slice(&data);
-                    let has = |line: &&[u8]| memmem::find(&self.bytes[from..], line).is_some();
-                    if is_stream && DONE_LINES.iter().any(has) {
-                        return Ok(true);
-                    }
-                }
-                Err(frame) => self.trailers = frame.into_trailers().ok(),
-            }
-        }
-        Ok(false)
-    }
-}
-
-/// Lines that end a stream, in both spellings; the longer one first.
-const DONE_LINES: [&[u8]; 2] = [b"\ndata: [DONE]", b"\ndata:[DONE]"];
 
 /// Returns whether an answer with this status redirects a request without changing its method. (Some
 /// clients change it after 301 and 302; this one does not.)

@@ -391,4 +391,13 @@ fn a_disk_that_fails_once_ends_an_audit_a_comparison_and_a_search() {
     let search = "search --system model:exponential=2ms --limit p99<=20ms --quiet --out s";
     let ran = preloaded(&folder, FAILS_ONCE, search).unwrap().exits(3);
     assert!(ran.stderr.contains("hint: free some space, then search again"), "{}", ran.stderr);
+
+    // The full run that confirms the result.
+    let source = FAILS_ONCE.replace("/.search.json.partial", "no such file");
+    let search = "search --system model:exponential=2ms --limit p99<=20ms --quiet --out t";
+    let ran = preloaded(&folder, &source, search).unwrap().exits(3);
+    assert!(ran.stderr.contains("t/confirm could not be written; its"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: then continue: dyno search --resume t"), "{}", ran.stderr);
+    folder.dyno("search --resume t --quiet").exits(0);
+    assert!(folder.0.join("t/confirm/summary.json").is_file(), "it was made again");
 }

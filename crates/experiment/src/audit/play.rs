@@ -204,7 +204,7 @@ impl Schedule {
             control.watch.say(&format!("run: {}", target.display()));
         }
         let measured = prepared.measure(&tests, control, run)?;
-        let measured = measured.stored_in(target, "free some space, then audit again")?;
+        let measured = measured.stored_in(target, "then audit again, in another folder (--out)")?;
         if self.is_quiet {
             return Ok(measured);
         }

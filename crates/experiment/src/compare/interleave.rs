@@ -474,7 +474,7 @@ pub(super) fn play_one(
     let tests = prepared.tests()?;
     make_way(target)?;
     let run = prepared.directory(&tests, Some(target))?;
-    let remedy = "free some space, then --resume with --out runs the rest";
+    let remedy = "then --resume with --out runs the rest";
     let measured = prepared.measure(&tests, control, run)?.stored_in(target, remedy)?;
     if let Some(failing) = measured.failing() {
         let problem = format!("{}: {}", target.display(), failing.reason());

@@ -36,19 +36,26 @@ impl MeasuredRun {
     ///
     /// # Errors
     /// The folder could not be written.
-    pub fn stored_in(self, folder: &Path, remedy: &str) -> Result<Self, Failure> {
-        let run = self.stored()?;
-        let path = &run.directory.path;
-        if path == folder {
-            return Ok(run);
+    pub fn stored_in(mut self, folder: &Path, remedy: &str) -> Result<Self, Failure> {
+        match self.take_not_stored_in(folder) {
+            Some(failure) => Err(failure.hint(remedy)),
+            None => Ok(self),
         }
-        let (folder, path) = (folder.display(), path.display());
-        let problem = format!("{folder} could not be written; its results are in {path}");
-        Err(Failure::set_up(problem).hint(remedy))
     }
 
-    /// Returns why the results are not stored; `None` if they are.
-    pub fn take_not_stored(&mut self) -> Option<Failure> {
+    /// Returns why the results are not stored in the requested folder; `None` if they are.
+    pub fn take_not_stored_in(&mut self, folder: &Path) -> Option<Failure> {
+        self.take_not_stored().or_else(|| {
+            let path = &self.directory.path;
+            (path != folder).then(|| {
+                let (folder, path) = (folder.display(), path.display());
+                let problem = format!("{folder} could not be written; its results are in {path}");
+                Failure::set_up(problem).hint("free some space")
+            })
+        })
+    }
+
+    fn take_not_stored(&mut self) -> Option<Failure> {
         self.directory.not_stored.take().map(Failure::from)
     }
 

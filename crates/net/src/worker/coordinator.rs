@@ -541,7 +541,8 @@ impl Coordinator {
             return Err(lost);
         }
         // Without this, the wait for the answers would not end.
-        self.tell(order).map_err(|error| self.lose(0, &error.to_string()))?;
+        self.tell(order)
+            .map_err(|error| self.lose(0, &format!("its order is not sent: {error}")))?;
         let events = lock(&self.events);
         let mut answers: Vec<Option<T>> = self.peers.iter().map(|_| None).collect();
         let mut ending_at = None;

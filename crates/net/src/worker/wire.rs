@@ -13,8 +13,8 @@ use super::channel::Channel;
 /// plan depends on the code that resolves it.
 pub const PROTOCOL: u32 = 4;
 
-/// Maximum bytes of a frame once a worker has proved that it knows the token: a set of 13 million
-/// samples in any case, because a sample takes at most 5 bytes.
+/// Maximum bytes of a frame once a worker has proved that it knows the token. A set of 13 million
+/// samples fits, because a sample takes at most 5 bytes.
 pub const MOST: u32 = 64 << 20;
 
 /// Maximum bytes of a frame before that.
@@ -430,8 +430,10 @@ pub fn frame(body: Body) -> io::Result<Vec<u8>> {
     let message = Message { body: Some(body) };
     let bytes = message.encoded_len();
     let Some(length) = u32::try_from(bytes).ok().filter(|&bytes| bytes <= MOST) else {
-        let problem =
-            format!("a message of {bytes} bytes; expected at most {MOST}: use fewer samples");
+        let problem = format!(
+            "a message of {bytes} bytes; expected at most {MOST}: use fewer samples, or replay fewer \
+             arrivals"
+        );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
     };
     let mut frame = Vec::with_capacity(4 + length as usize);

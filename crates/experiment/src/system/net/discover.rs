@@ -1,6 +1,5 @@
 //! Finds out what a server is, and names it as a system.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -352,7 +351,7 @@ fn model_names(body: &[u8]) -> Option<Vec<String>> {
         let named = ["id", "name", "model"].iter().find_map(|key| model.get(key)?.as_str());
         model.as_str().or(named).map(str::to_owned)
     };
-    let mut known = HashSet::new();
+    let mut known = std::collections::HashSet::new();
     // Some gateways list a model once for each of its servers.
     Some(list.iter().filter_map(name).filter(|name| known.insert(name.clone())).collect())
 }

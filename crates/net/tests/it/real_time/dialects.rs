@@ -1,6 +1,6 @@
 //! Deviations of servers that a client reads all the same, or adapts to before a run.
 
-use std::io::{Read as _, Write};
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -285,30 +285,6 @@ fn a_server_with_tls_at_an_endpoint_without_it_is_an_error() {
             assert!(trouble.words.contains("use https://"), "{trouble}");
         }
     }
-}
-
-/// Otherwise the request that asks what a server accepts lasts until its time limit.
-#[test]
-fn a_stream_that_stays_open_after_its_end_is_an_answer() {
-    let server = Faulty::start(|mut stream| {
-        let _ = request(&mut stream);
-        let stream_of_events = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n\
-            data: 1\n\ndata: [DONE]\n\n: ping\n\n";
-        let _ = stream.write_all(stream_of_events);
-        // Until the client ends the connection.
-        let _ = stream.read(&mut [0]);
-    });
-    let endpoint: Endpoint = format!("http://{}", server.address).parse().unwrap();
-    let trust = Trust::default();
-    let question = question(&endpoint, HttpVersion::Http1, &trust);
-    let request = Request {
-        method: Method::Get,
-        path: "/".into(),
-        fields: Vec::new(),
-        body: bytes::Bytes::new(),
-    };
-    let answer = question.answer(&request).unwrap();
-    assert!(answer.body().starts_with(b"data: 1\n\ndata: [DONE]\n\n"), "{}", answer.words());
 }
 
 #[test]
