@@ -356,9 +356,6 @@ fn model_names(body: &[u8]) -> Option<Vec<String>> {
     Some(list.iter().filter_map(name).filter(|name| known.insert(name.clone())).collect())
 }
 
-/// Maximum number of models that a message lists.
-const MOST_SHOWN: usize = 100;
-
 /// Returns whether an answer with this status demands a token.
 fn is_unauthorized(status: u16) -> bool {
     matches!(status, 401 | 403)
@@ -412,15 +409,13 @@ impl Questions<'_> {
         secrets::hide(&answer.words(), &self.options.fields, &self.options.secrets)
     }
 
-    /// Returns names of models for a message.
+    /// Returns names of models for a message, at most 100.
     fn shown(&self, names: &[String]) -> String {
         let Options { fields, secrets: others, .. } = self.options;
         let shown = |name: &String| printable(&secrets::hide(name, fields, others)).into_owned();
-        let first = names.iter().take(MOST_SHOWN).map(shown).collect::<Vec<_>>().join(", ");
-        match names.len().saturating_sub(MOST_SHOWN) {
-            0 => first,
-            rest => format!("{first}, and {rest} more"),
-        }
+        let (first, rest) = names.split_at(names.len().min(100));
+        let more = (!rest.is_empty()).then(|| format!("and {} more", rest.len()));
+        first.iter().map(shown).chain(more).collect::<Vec<_>>().join(", ")
     }
 
     /// Returns a name that the server gave to a model.
