@@ -43,18 +43,20 @@ pub(crate) struct Item<'t> {
 }
 
 /// Collects problems while a descriptor is read.
-pub(crate) struct Reader<'t> {
-    text: &'t str,
+pub(crate) struct Reader {
+    /// Positions of the ends of lines.
+    ends: Vec<usize>,
     problems: Vec<Problem>,
 }
 
-impl<'t> Reader<'t> {
-    pub fn new(text: &'t str) -> Self {
-        Self { text, problems: Vec::new() }
+impl Reader {
+    pub fn new(text: &str) -> Self {
+        let ends = text.match_indices('\n').map(|(at, _)| at).collect();
+        Self { ends, problems: Vec::new() }
     }
 
     fn line(&self, at: usize) -> usize {
-        self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|&&b| b == b'\n').count() + 1
+        self.ends.partition_point(|&end| end < at) + 1
     }
 
     pub fn problem(&mut self, at: usize, key: &str, problem: impl fmt::Display) {

@@ -101,7 +101,7 @@ impl Platform {
     }
 
     /// Reads the platform `name` from the table `supported_formats` of a descriptor.
-    pub(crate) fn from_item(reader: &mut Reader<'_>, item: Item<'_>, name: &str) -> Option<Self> {
+    pub(crate) fn from_item(reader: &mut Reader, item: Item<'_>, name: &str) -> Option<Self> {
         let Some(table) = item.value.as_table() else {
             reader.expected(item, "a table of the formats of each platform");
             return None;
@@ -120,7 +120,7 @@ impl Platform {
     }
 
     fn from_entries(
-        reader: &mut Reader<'_>,
+        reader: &mut Reader,
         at: usize,
         entries: &[literal::Entry],
         name: &str,

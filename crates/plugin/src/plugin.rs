@@ -72,7 +72,8 @@ const MESSAGE: usize = 1024;
 const MOST: usize = 64;
 
 impl Plugin {
-    /// Loads a plug-in and opens its engine with these options.
+    /// Loads a plug-in and opens its engine with these options. If the plug-in changes the working
+    /// folder meanwhile, this is undone.
     ///
     /// # Errors
     /// [`PluginError`] with the problem and the path.
@@ -91,6 +92,7 @@ impl Plugin {
         }
         // A name without a slash would be searched in the folders of the system.
         let whole = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+        let folder = std::env::current_dir();
         let watch = ExitWatch::begin(&path);
         #[cfg(unix)]
         crate::crash::report(&path);
@@ -114,6 +116,10 @@ impl Plugin {
         plugin
             .describe()
             .map_err(|why| PluginError::Description { path: plugin.path.clone(), why })?;
+        if let Ok(folder) = folder {
+            // An error means that the folder is gone, which the results then report.
+            let _ = std::env::set_current_dir(folder);
+        }
         Ok(plugin)
     }
 

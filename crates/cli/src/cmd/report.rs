@@ -82,7 +82,7 @@ impl Report {
         let is_page =
             |ending: &OsStr| ["html", "htm"].iter().any(|known| ending.eq_ignore_ascii_case(known));
         if let Some(out) = &self.out
-            && out.extension().is_some_and(|ending| !is_page(ending))
+            && (out.as_os_str() == "-" || out.extension().is_some_and(|ending| !is_page(ending)))
         {
             let problem = format!("expected a name that ends in .html, found {}", out.display());
             return Err(Failure::usage(format!("--out: {problem}"))

@@ -7,6 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use crate::program::preloaded;
 use crate::program::{Folder, ProgramResult};
 use crate::schema::keeps_to_schemas;
 
@@ -342,4 +344,60 @@ fn data_without_an_end_is_refused() {
         assert!(matches!(ran.code, Some(2 | 3)), "{arguments}: {:?} {}", ran.code, ran.stderr);
         assert!(ran.stderr.contains("device"), "{arguments}: {}", ran.stderr);
     }
+}
+
+/// Lets the disk fail once: when a search, or the series of the first run of a command, is written.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+const FAILS_ONCE: &str = "\
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+int fsync(int file) {
+    static int failed;
+    char link[64], path[4096] = {0};
+    snprintf(link, sizeof link, \"/proc/self/fd/%d\", file);
+    if (readlink(link, path, sizeof path - 1) > 0 &&
+        (strstr(path, \".partial/series.json\") || strstr(path, \"/.search.json.partial\")) &&
+        !failed++) {
+        errno = EIO;
+        return -1;
+    }
+    return syscall(SYS_fsync, file);
+}
+";
+
+/// Otherwise the audit fails because of the missing logs, and the comparison misses a run.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[test]
+fn a_disk_that_fails_once_ends_an_audit_a_comparison_and_a_search() {
+    let folder = Folder::new();
+    let audit = "audit TEST04 --quiet -- --system cheat:honest --scenario single-stream --out a";
+    let Some(ran) = preloaded(&folder, FAILS_ONCE, audit) else { return };
+    let ran = ran.exits(3);
+    assert!(ran.stderr.contains("a/baseline could not be written; its"), "{}", ran.stderr);
+    assert!(!folder.0.join("a/audit.json").exists(), "no verdict");
+    let config = "version = 1\n[run]\nsystem = \"model:exponential=1ms\"\nscenario = [\"server\"]\n\
+                  mode = \"performance\"\nqps = 100\nduration = \"1s\"\n";
+    folder.write("a.toml", config);
+    folder.write("b.toml", config);
+    let compare = "compare --interleave 2 a.toml b.toml --quiet --out c";
+    let ran = preloaded(&folder, FAILS_ONCE, compare).unwrap().exits(3);
+    assert!(ran.stderr.contains("c/a-1 could not be written; its"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--resume with --out runs the rest"), "{}", ran.stderr);
+    folder.dyno(&format!("{compare} --resume")).exits(0);
+    let search = "search --system model:exponential=2ms --limit p99<=20ms --quiet --out s";
+    let ran = preloaded(&folder, FAILS_ONCE, search).unwrap().exits(3);
+    assert!(ran.stderr.contains("hint: free some space, then search again"), "{}", ran.stderr);
+
+    // The full run that confirms the result.
+    let source = FAILS_ONCE.replace("/.search.json.partial", "no such file");
+    let search = "search --system model:exponential=2ms --limit p99<=20ms --quiet --out t";
+    let ran = preloaded(&folder, &source, search).unwrap().exits(3);
+    assert!(ran.stderr.contains("t/confirm could not be written; its"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: then continue: dyno search --resume t"), "{}", ran.stderr);
+    folder.dyno("search --resume t --quiet").exits(0);
+    assert!(folder.0.join("t/confirm/summary.json").is_file(), "it was made again");
 }

@@ -176,6 +176,17 @@ fn a_plug_in_that_calls_exit_does_not_choose_the_exit_code() {
 }
 
 #[test]
+fn a_plug_in_that_changes_the_working_folder_does_not_move_the_results() {
+    let folder = Folder::new();
+    if !test_engine(&folder) {
+        return;
+    }
+    let ran = folder.dyno(&format!("run --system plugin:./test.so,chdir {QUICK}"));
+    assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
+    assert_eq!(summary(&folder)["tests"][0]["state"], "complete", "{}", ran.stderr);
+}
+
+#[test]
 fn a_plug_in_that_crashes_is_named() {
     let folder = Folder::new();
     if !test_engine(&folder) {

@@ -8,6 +8,8 @@ mod book;
 mod bounds;
 mod check;
 mod client_loads;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+mod clocks;
 mod compare;
 mod compare_conditions;
 mod compare_folders;

@@ -55,6 +55,24 @@ impl Drop for Folder {
     }
 }
 
+/// Runs the program with functions in C in front of those of the system; `None` without a compiler.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+pub fn preloaded(folder: &Folder, source: &str, arguments: &str) -> Option<ProgramResult> {
+    folder.write("preload.c", source);
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-o", "preload.so", "preload.c", "-ldl"]);
+    let compiled = compiler.current_dir(&folder.0).status();
+    if !compiled.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no compiler");
+        return None;
+    }
+    std::fs::create_dir_all(folder.0.join("temporary")).unwrap();
+    let mut command = folder.command(arguments);
+    command.env("LD_PRELOAD", folder.0.join("preload.so"));
+    command.env("TMPDIR", folder.0.join("temporary"));
+    Some(command.output().unwrap().into())
+}
+
 /// Whether a child ignores the hang-up of its terminal, as the tests themselves do under nohup.
 #[cfg(target_os = "linux")]
 pub fn ignores_hang_up() -> bool {

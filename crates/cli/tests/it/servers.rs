@@ -508,6 +508,12 @@ fn a_server_that_is_not_ready_is_waited_for() {
 
 #[test]
 fn a_url_that_cannot_be_measured_says_what_to_do() {
+    let many: Answer = |path, body| match path {
+        "/v1/models" => {
+            (200, JSON, json!(Vec::from_iter((0..102).map(|n| n.to_string()))).to_string())
+        }
+        _ => one_model(path, body),
+    };
     let several: Answer = |path, body| match path {
         "/v1/models" => (200, JSON, json!({"data": [{"id": "a"}, {"id": "b"}]}).to_string()),
         _ => one_model(path, body),
@@ -524,6 +530,7 @@ fn a_url_that_cannot_be_measured_says_what_to_do() {
     let folder = Folder::new();
     for (answer, code, words) in [
         (several, 2, "the server has 2 models: a, b"),
+        (many, 2, "98, 99, and 2 more"),
         (closed, 3, "no key"),
         (half_closed, 3, "HTTP status 403: no key"),
         (half_closed, 3, "token-env=NAME"),

@@ -203,7 +203,8 @@ impl Schedule {
         if !self.is_quiet {
             control.watch.step(&format!("run: {}", target.display()));
         }
-        let measured = prepared.measure(&tests, control, run)?.stored()?;
+        let measured = prepared.measure(&tests, control, run)?;
+        let measured = measured.stored_in(target, "then audit again, in another folder (--out)")?;
         if self.is_quiet {
             return Ok(measured);
         }

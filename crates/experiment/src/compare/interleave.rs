@@ -474,7 +474,8 @@ pub(super) fn play_one(
     let tests = prepared.tests()?;
     make_way(target)?;
     let run = prepared.directory(&tests, Some(target))?;
-    let measured = prepared.measure(&tests, control, run)?.stored()?;
+    let remedy = "then --resume with --out runs the rest";
+    let measured = prepared.measure(&tests, control, run)?.stored_in(target, remedy)?;
     if let Some(failing) = measured.failing() {
         let problem = format!("{}: {}", target.display(), failing.reason());
         return Err(Failure::aborted(problem).hint("--resume with --out runs the rest"));

@@ -1,5 +1,6 @@
 //! Results of a run: how they are stored, and how a command with them ends.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use dyno_loadgen::log::{Report, reports};
@@ -30,8 +31,31 @@ impl MeasuredRun {
         self.take_not_stored().map_or(Ok(self), Err)
     }
 
-    /// Returns why the results are not stored; `None` if they are.
-    pub fn take_not_stored(&mut self) -> Option<Failure> {
+    /// Returns the run if its results are stored in the requested folder, where a command that makes
+    /// several runs reads them again. `remedy` is what the user can do otherwise.
+    ///
+    /// # Errors
+    /// The folder could not be written.
+    pub fn stored_in(mut self, folder: &Path, remedy: &str) -> Result<Self, Failure> {
+        match self.take_not_stored_in(folder) {
+            Some(failure) => Err(failure.hint(remedy)),
+            None => Ok(self),
+        }
+    }
+
+    /// Returns why the results are not stored in the requested folder; `None` if they are.
+    pub fn take_not_stored_in(&mut self, folder: &Path) -> Option<Failure> {
+        self.take_not_stored().or_else(|| {
+            let path = &self.directory.path;
+            (path != folder).then(|| {
+                let (folder, path) = (folder.display(), path.display());
+                let problem = format!("{folder} could not be written; its results are in {path}");
+                Failure::set_up(problem).hint("free some space")
+            })
+        })
+    }
+
+    fn take_not_stored(&mut self) -> Option<Failure> {
         self.directory.not_stored.take().map(Failure::from)
     }
 

@@ -244,7 +244,7 @@ impl PreparedRun {
         mut directory: RunDirectory,
         see: LogObserver<'_>,
     ) -> Result<MeasuredRun, Failure> {
-        let begun = WallTime::now();
+        let (begun, clock) = (WallTime::now(), Clock::start());
         warn(control.watch, &directory.take_warnings());
         let mut run = self.begin(begun);
         control.watch.plan(&format!("{}, profile {}", run.system, run.profile), tests);
@@ -301,9 +301,10 @@ impl PreparedRun {
         }
         run.remarks.extend(self.system.remote_workers.iter().flat_map(RemoteWorkers::remarks));
         if !self.system.is_simulated() {
-            let now = WallTime::now();
-            run.finished_at = units::utc(now);
-            run.duration_ns = now.unix_ns.saturating_sub(begun.unix_ns);
+            // The wall clock may be set during the run.
+            run.duration_ns = clock.now();
+            let unix_ns = begun.unix_ns.saturating_add(run.duration_ns);
+            run.finished_at = units::utc(WallTime { unix_ns });
         }
         compare_accuracies(&mut run.tests);
         run.settle();

@@ -349,12 +349,14 @@ impl Job {
 
     fn write(&self) -> Result<(), Failure> {
         self.state.write(&self.directory).map_err(|error| {
-            Failure::set_up(format!("cannot write to {}: {error}", self.directory.display())).hint(
-                format!(
-                    "free some space, then continue: dyno search --resume {}",
-                    self.directory.display()
-                ),
-            )
+            let directory = self.directory.display();
+            let remedy = if self.directory.join(dyno_results::search::FILE).is_file() {
+                format!("continue: dyno search --resume {directory}")
+            } else {
+                "search again".to_owned()
+            };
+            Failure::set_up(format!("cannot write to {directory}: {error}"))
+                .hint(format!("free some space, then {remedy}"))
         })
     }
 

@@ -447,7 +447,7 @@ impl Coordinator {
     /// Ends the run, as soon as the workers notice. Callable from any thread.
     pub fn abort(&self) {
         if !self.is_aborted.swap(true, Ordering::Relaxed) {
-            self.tell(&Body::Abort(true));
+            let _ = self.tell(&Body::Abort(true));
         }
     }
 
@@ -510,12 +510,14 @@ impl Coordinator {
         lock(&self.lost).get_or_insert(lost).clone()
     }
 
-    /// Sends a message to all workers.
-    pub(super) fn tell(&self, body: &Body) {
+    /// Sends a message to all workers. Fails only if it is longer than [`wire::MOST`].
+    pub(super) fn tell(&self, body: &Body) -> io::Result<()> {
+        let frame = wire::frame(body.clone())?;
         for peer in &self.peers {
             // The thread that reads the connection notices that it is lost.
-            let _ = peer.send(body.clone());
+            let _ = peer.send_frame(&frame);
         }
+        Ok(())
     }
 
     /// Sends an order to all workers and waits for their answers.
@@ -538,7 +540,9 @@ impl Coordinator {
         if let Some(lost) = self.lost() {
             return Err(lost);
         }
-        self.tell(order);
+        // Without this, the wait for the answers would not end.
+        self.tell(order)
+            .map_err(|error| self.lose(0, &format!("its order is not sent: {error}")))?;
         let events = lock(&self.events);
         let mut answers: Vec<Option<T>> = self.peers.iter().map(|_| None).collect();
         let mut ending_at = None;
@@ -572,7 +576,7 @@ impl Coordinator {
 
 impl Drop for Coordinator {
     fn drop(&mut self) {
-        self.tell(&Body::Bye(true));
+        let _ = self.tell(&Body::Bye(true));
         self.door.close(self.address);
         // Unread data at the end of a process would reset the connection before the last message is
         // read.
@@ -594,7 +598,3 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Time without a message after which a worker is lost at the end of a run. Live workers send a
 /// message four times a second.
 pub(super) const LAST_SILENCE: Nanos = 1_200 * MILLISECOND;
-
-/// Delay from the readiness of the last worker to the start of a run, in addition to the time for
-/// messages.
-pub(super) const LEAD: Nanos = 50 * MILLISECOND;

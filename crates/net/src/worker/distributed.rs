@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
-use dyno_loadgen::clock::{Clock, Nanos, WallTime};
+use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, WallTime};
 use dyno_loadgen::drive::{
     self, Driver, Job, JobTenant, Process, RunOutcome, TenantOutcome, ThreadReport,
 };
@@ -17,7 +17,7 @@ use dyno_loadgen::sut::next_epoch;
 use dyno_loadgen::trace::TraceSize;
 
 use super::columns::{self, ReceivedColumns};
-use super::coordinator::{Coordinator, GLANCE, LAST_SILENCE, LEAD, LostWorker, WorkerShare, lock};
+use super::coordinator::{Coordinator, GLANCE, LAST_SILENCE, LostWorker, WorkerShare, lock};
 use super::offset::Offset;
 use super::peer::Event;
 use super::plans;
@@ -121,7 +121,7 @@ impl Driver for DistributedDriver<'_> {
         }
         if let Err(lost) = self.arm(job).and_then(|()| run.begin()) {
             run.is_ending = true;
-            self.coordinator.tell(&Body::Abort(true));
+            let _ = self.coordinator.tell(&Body::Abort(true));
             run.error.get_or_insert(lost.to_string());
         }
         run.collect();
@@ -177,6 +177,10 @@ struct Run<'a> {
     is_ending: bool,
     error: Option<String>,
 }
+
+/// Delay from the readiness of the last worker to the start of a run, in addition to the time for
+/// messages.
+const LEAD: Nanos = 50 * MILLISECOND;
 
 /// Time limit for the remaining data of workers after an order to end the run, in addition to the
 /// permitted silence.
@@ -304,7 +308,7 @@ impl<'a> Run<'a> {
         let lost = self.coordinator.lose(at, why);
         self.error.get_or_insert(lost.to_string());
         if !std::mem::replace(&mut self.is_ending, true) {
-            self.coordinator.tell(&Body::Abort(true));
+            let _ = self.coordinator.tell(&Body::Abort(true));
         }
     }
 

@@ -278,7 +278,8 @@ impl Member {
     pub fn join(join: &JoinSettings) -> Result<Self, MemberError> {
         let unreachable = |error| MemberError::Unreachable { address: join.address.clone(), error };
         let stream = connect(&join.address).map_err(unreachable)?;
-        let (channel, mut reader) = Channel::connect(stream, CONNECT).map_err(not_encrypted)?;
+        let (channel, mut reader) =
+            Channel::connect(stream, CONNECT).map_err(|error| no_handshake(join, error))?;
         let is_local = admit(join, &channel, &mut reader)?;
         let Body::Welcome(welcome) = receive(&mut reader)? else {
             return Err(MemberError::Gone(WireError::Malformed));
@@ -550,12 +551,22 @@ fn no_thread(error: &io::Error) -> MemberError {
     MemberError::Failed(format!("cannot start a thread: {error}"))
 }
 
-/// Returns the error of a connection that cannot be encrypted.
-fn not_encrypted(error: io::Error) -> MemberError {
-    match error.kind() {
-        io::ErrorKind::InvalidData => MemberError::NotEncrypted(error),
-        _ => MemberError::Gone(WireError::Io(error)),
-    }
+/// Returns the error of a connection that cannot be encrypted. Where only a port forwarder accepts
+/// it, the coordinator behind it may not listen yet.
+fn no_handshake(join: &JoinSettings, error: io::Error) -> MemberError {
+    let error = match error.kind() {
+        io::ErrorKind::InvalidData => return MemberError::NotEncrypted(error),
+        io::ErrorKind::UnexpectedEof => {
+            io::Error::new(error.kind(), "the listener closed the connection")
+        }
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+            let seconds = CONNECT.as_secs();
+            let problem = format!("the listener sent no handshake within {seconds} s");
+            io::Error::new(io::ErrorKind::TimedOut, problem)
+        }
+        _ => error,
+    };
+    MemberError::Unreachable { address: join.address.clone(), error }
 }
 
 fn connect(address: &str) -> io::Result<TcpStream> {

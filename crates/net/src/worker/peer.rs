@@ -60,6 +60,10 @@ impl Peer {
         wire::send(&self.channel, body)
     }
 
+    pub(super) fn send_frame(&self, frame: &[u8]) -> io::Result<()> {
+        self.channel.write(frame)
+    }
+
     /// Ends the connection, whose reader then reports the loss.
     pub(super) fn hang_up(&self) {
         self.channel.close();

@@ -13,8 +13,9 @@ use super::channel::Channel;
 /// plan depends on the code that resolves it.
 pub const PROTOCOL: u32 = 4;
 
-/// Maximum bytes of a frame once a worker has proved that it knows the token.
-pub const MOST: u32 = 8 << 20;
+/// Maximum bytes of a frame once a worker has proved that it knows the token. A set of 13 million
+/// samples fits, because a sample takes at most 5 bytes.
+pub const MOST: u32 = 64 << 20;
 
 /// Maximum bytes of a frame before that.
 pub const MOST_OF_STRANGERS: u32 = 4 << 10;
@@ -427,9 +428,13 @@ pub fn read(from: &mut impl Read, most: u32) -> Result<Body, WireError> {
 /// The message is longer than [`MOST`].
 pub fn frame(body: Body) -> io::Result<Vec<u8>> {
     let message = Message { body: Some(body) };
-    let length = u32::try_from(message.encoded_len()).ok().filter(|&bytes| bytes <= MOST);
-    let Some(length) = length else {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the message is too long"));
+    let bytes = message.encoded_len();
+    let Some(length) = u32::try_from(bytes).ok().filter(|&bytes| bytes <= MOST) else {
+        let problem = format!(
+            "a message of {bytes} bytes; expected at most {MOST}: use fewer samples, or replay fewer \
+             arrivals"
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
     };
     let mut frame = Vec::with_capacity(4 + length as usize);
     frame.extend(length.to_le_bytes());

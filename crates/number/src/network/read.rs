@@ -119,11 +119,7 @@ impl Network {
     }
 }
 
-fn network(
-    reader: &mut Reader<'_>,
-    table: &DeTable<'_>,
-    other: Option<&Platform>,
-) -> Option<Network> {
+fn network(reader: &mut Reader, table: &DeTable<'_>, other: Option<&Platform>) -> Option<Network> {
     reader.unknown_keys(table, KEYS);
     let name = Reader::item(table, "name").and_then(|item| reader.text(item)).unwrap_or_default();
     let platform = platform(reader, table, other);
@@ -168,7 +164,7 @@ fn network(
 }
 
 fn platform(
-    reader: &mut Reader<'_>,
+    reader: &mut Reader,
     table: &DeTable<'_>,
     other: Option<&Platform>,
 ) -> Option<Platform> {
@@ -198,7 +194,7 @@ fn platform(
     Some(found)
 }
 
-fn layers(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Vec<Layer>> {
+fn layers(reader: &mut Reader, table: &DeTable<'_>) -> Option<Vec<Layer>> {
     let Some(names_item) = Reader::item(table, "layer_name") else {
         reader.problem(0, "layer_name", "expected the names of the layers to tune");
         return None;
@@ -217,7 +213,7 @@ fn layers(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Vec<Layer>> {
             reader.problem(names_item.at, "layer_name", problem);
         }
     }
-    let counts = |reader: &mut Reader<'_>, key| {
+    let counts = |reader: &mut Reader, key| {
         layer_values(reader, table, key, &names, "a whole number of at least 0", |item| {
             count(item.value)
         })
@@ -225,7 +221,7 @@ fn layers(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Vec<Layer>> {
     let weight_size = required(counts(reader, "wgt_size"), reader, "wgt_size");
     let activation_size = required(counts(reader, "act_size"), reader, "act_size");
     let macs = counts(reader, "macs").unwrap_or_else(|| Some(vec![0; names.len()]));
-    let maxima = |reader: &mut Reader<'_>, key| {
+    let maxima = |reader: &mut Reader, key| {
         let is_magnitude = |number: &f64| number.is_finite() && *number >= 0.0;
         layer_values(reader, table, key, &names, "a number of at least 0", |item| {
             number(item.value).filter(is_magnitude)
@@ -265,7 +261,7 @@ fn layers(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Vec<Layer>> {
 }
 
 /// Reports a missing key. Flattens the result of [`layer_values`].
-fn required<T>(found: Option<Option<T>>, reader: &mut Reader<'_>, key: &str) -> Option<T> {
+fn required<T>(found: Option<Option<T>>, reader: &mut Reader, key: &str) -> Option<T> {
     if found.is_none() {
         reader.problem(0, key, "expected a value for each layer, found nothing");
     }
@@ -275,7 +271,7 @@ fn required<T>(found: Option<Option<T>>, reader: &mut Reader<'_>, key: &str) -> 
 /// Reads one value per layer: an array in the order of the layers, or a table by their names.
 /// Returns `None` if the key is missing, and `Some(None)` if its value is invalid.
 fn layer_values<T>(
-    reader: &mut Reader<'_>,
+    reader: &mut Reader,
     table: &DeTable<'_>,
     key: &str,
     names: &[String],
@@ -315,11 +311,7 @@ fn layer_values<T>(
 }
 
 /// Reads the names of sub-layers. A layer without sub-layers has its own name as the only part.
-fn parts(
-    reader: &mut Reader<'_>,
-    table: &DeTable<'_>,
-    names: &[String],
-) -> Option<Vec<Vec<String>>> {
+fn parts(reader: &mut Reader, table: &DeTable<'_>, names: &[String]) -> Option<Vec<Vec<String>>> {
     let Some(item) = Reader::item(table, "sub_layer_name") else {
         return Some(names.iter().map(|name| vec![name.clone()]).collect());
     };
@@ -346,7 +338,7 @@ fn parts(
     Some(parts)
 }
 
-fn layerwise(reader: &mut Reader<'_>, item: Item<'_>) -> Option<LayerwiseScope> {
+fn layerwise(reader: &mut Reader, item: Item<'_>) -> Option<LayerwiseScope> {
     match item.value.as_str() {
         Some("BOTH") => Some(LayerwiseScope::Both),
         Some("WGT-ONLY") => Some(LayerwiseScope::WeightOnly),
@@ -359,7 +351,7 @@ fn layerwise(reader: &mut Reader<'_>, item: Item<'_>) -> Option<LayerwiseScope> 
     }
 }
 
-fn radix(reader: &mut Reader<'_>, item: Item<'_>) -> Option<Radix> {
+fn radix(reader: &mut Reader, item: Item<'_>) -> Option<Radix> {
     match item.value.as_str() {
         Some("fraction") => Some(Radix::Fraction),
         Some("ieee") => Some(Radix::Ieee),
@@ -370,7 +362,7 @@ fn radix(reader: &mut Reader<'_>, item: Item<'_>) -> Option<Radix> {
     }
 }
 
-fn objective(reader: &mut Reader<'_>, item: Item<'_>) -> Option<Objective> {
+fn objective(reader: &mut Reader, item: Item<'_>) -> Option<Objective> {
     let text = reader.text(item)?;
     match text.parse() {
         Ok(objective) => Some(objective),
@@ -381,7 +373,7 @@ fn objective(reader: &mut Reader<'_>, item: Item<'_>) -> Option<Objective> {
     }
 }
 
-fn margin(reader: &mut Reader<'_>, item: Item<'_>) -> Option<f64> {
+fn margin(reader: &mut Reader, item: Item<'_>) -> Option<f64> {
     let margin = reader.number(item)?;
     if margin >= 1.0 {
         reader.expected(item, "a share below 1, such as 0.01");
@@ -391,7 +383,7 @@ fn margin(reader: &mut Reader<'_>, item: Item<'_>) -> Option<f64> {
 }
 
 /// Reads the model of the built-in evaluator; `Some(None)` if there is none.
-fn built_in(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<BuiltInModel>> {
+fn built_in(reader: &mut Reader, table: &DeTable<'_>) -> Option<Option<BuiltInModel>> {
     let Some(item) = Reader::item(table, "model") else { return Some(None) };
     let model = reader.text(item)?;
     if Reader::item(table, "cmd_fullset").is_some() {
@@ -445,7 +437,7 @@ fn built_in(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<Built
 
 /// Reads what a model's answers are compared with.
 fn correctness_source(
-    reader: &mut Reader<'_>,
+    reader: &mut Reader,
     table: &DeTable<'_>,
     model: Item<'_>,
 ) -> Option<CorrectnessSource> {
@@ -472,7 +464,7 @@ fn correctness_source(
 }
 
 /// Reads the files of the validation set; `Some(None)` if there are none.
-fn validation(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<[String; 2]>> {
+fn validation(reader: &mut Reader, table: &DeTable<'_>) -> Option<Option<[String; 2]>> {
     let keys = ["validation_samples", "validation_labels"];
     match keys.map(|key| Reader::item(table, key)) {
         [None, None] => Some(None),
@@ -488,7 +480,7 @@ fn validation(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<[St
 }
 
 /// Reads the system that runs instead of the built-in engine; `Some(None)` if there is none.
-fn system(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<String>> {
+fn system(reader: &mut Reader, table: &DeTable<'_>) -> Option<Option<String>> {
     let Some(item) = Reader::item(table, "system") else { return Some(None) };
     let system = reader.text(item)?;
     if !system.contains("{config}") {
@@ -499,7 +491,7 @@ fn system(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<String>
 }
 
 /// Reads the program that measures accuracies; `Some(None)` if there is none.
-fn external(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Option<Option<ExternalProgram>> {
+fn external(reader: &mut Reader, table: &DeTable<'_>) -> Option<Option<ExternalProgram>> {
     let mut text =
         |key| Reader::item(table, key).map_or(Some(None), |item| reader.text(item).map(Some));
     let (small, full, confirmation) =

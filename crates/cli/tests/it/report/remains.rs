@@ -190,6 +190,7 @@ fn a_file_in_place_of_a_run_directory_is_answered_with_what_to_pass() {
         ("report vllm.json", 3, "dyno compare RUN vllm.json"),
         ("report vllm.json --out page.htm", 3, "dyno compare RUN vllm.json"),
         ("report out --out page.pdf", 2, "expected a name that ends in .html, found page.pdf"),
+        ("report out --out -", 2, "expected a name that ends in .html, found -"),
     ] {
         let ran = folder.dyno(arguments).exits(code);
         assert!(ran.stderr.contains(expected), "{arguments}: {}", ran.stderr);

@@ -65,7 +65,7 @@ impl Job {
         self.prepared.system.repeat(0);
         let mut measured = measured?;
         // The result counts, although a resumed search repeats the run, and those after it.
-        let not_stored = measured.take_not_stored().map(|failure| {
+        let not_stored = measured.take_not_stored_in(&path).map(|failure| {
             failure
                 .hint(format!("then continue: dyno search --resume {}", self.directory.display()))
         });

@@ -335,14 +335,9 @@ fn model_names(body: &[u8]) -> Option<Vec<String>> {
         let named = ["id", "name", "model"].iter().find_map(|key| model.get(key)?.as_str());
         model.as_str().or(named).map(str::to_owned)
     };
-    let mut names = Vec::new();
+    let mut known = std::collections::HashSet::new();
     // Some gateways list a model once for each of its servers.
-    for name in list.iter().filter_map(name) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    Some(names)
+    Some(list.iter().filter_map(name).filter(|name| known.insert(name.clone())).collect())
 }
 
 /// Returns whether an answer with this status demands a token.
@@ -407,11 +402,13 @@ impl Questions<'_> {
         secrets::hide(&answer.words(), &self.options.fields, &self.options.secrets)
     }
 
-    /// Returns names of models for a message.
+    /// Returns names of models for a message, at most 100.
     fn shown(&self, names: &[String]) -> String {
         let Options { fields, secrets: others, .. } = self.options;
         let shown = |name: &String| printable(&secrets::hide(name, fields, others)).into_owned();
-        names.iter().map(shown).collect::<Vec<_>>().join(", ")
+        let (first, rest) = names.split_at(names.len().min(100));
+        let more = (!rest.is_empty()).then(|| format!("and {} more", rest.len()));
+        first.iter().map(shown).chain(more).collect::<Vec<_>>().join(", ")
     }
 
     /// Returns a name that the server gave to a model.

@@ -108,6 +108,23 @@ fn a_server_of_plain_text_is_named() {
     assert!(error.to_string().contains("not a coordinator of this release"), "{error}");
 }
 
+/// As a port forwarder does before the coordinator behind it listens. The program tries such an
+/// address again.
+#[test]
+fn a_listener_that_closes_the_connection_is_a_coordinator_out_of_reach() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let forwarder = std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        // What arrives is read, or else the connection is reset.
+        let _ = (&stream).read(&mut [0; 4_096]);
+    });
+    let error = Member::join(&join(address)).unwrap_err();
+    assert!(matches!(error, MemberError::Unreachable { .. }), "{error}");
+    assert!(error.to_string().contains("the listener closed the connection"), "{error}");
+    forwarder.join().unwrap();
+}
+
 #[test]
 fn slow_strangers_keep_no_worker_out() {
     let listening = WorkerListener::begin(listen(1)).unwrap();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, SECOND};
+use dyno_loadgen::qsl::SampleLibrary as _;
 use dyno_loadgen::session::EndReason;
 use dyno_loadgen::settings::{Scenario, TestMode, TestSettings};
 use dyno_net::worker::channel::{Channel, ChannelReader};
@@ -12,7 +13,7 @@ use dyno_net::worker::coordinator::{GatherError, ListenSettings, WorkerListener}
 use dyno_net::worker::member::{JoinSettings, Member, MemberError};
 use dyno_net::worker::wire::{self, Body, Hello, Pair};
 
-use super::rig::{Time, gathered, join, listen, patience, played, worker};
+use super::rig::{Numbers, SIZE, Time, gathered, join, listen, patience, played, worker};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -90,6 +91,25 @@ fn a_worker_that_falls_silent_ends_the_run_with_a_reason() {
     let lost = coordinator.set_up(&[], &|| true).unwrap_err();
     assert!(lost.to_string().contains("nothing arrived for too long"), "{lost}");
     hung.join().unwrap();
+}
+
+/// Without an error, the coordinator would wait for an answer to an order that was not sent.
+#[test]
+fn sets_of_millions_of_samples_are_sent_and_longer_orders_end_the_run() {
+    let (coordinator, mut threads) = gathered(1, || Time::Virtual);
+    coordinator.set_up(&[], &|| true).unwrap();
+    let driver = coordinator.begin(("by index", SIZE), Scenario::Server, vec![long()]);
+    let library = coordinator.library(&Numbers);
+    // Each sample takes five bytes.
+    library.load(&vec![u32::MAX; 2_000_000]);
+    assert_eq!(coordinator.lost(), None);
+    library.load(&vec![u32::MAX; 13_500_000]);
+    let lost = coordinator.lost().unwrap();
+    assert!(lost.why.contains("expected at most 67108864: use fewer samples"), "{lost}");
+    drop(driver);
+    drop(coordinator);
+    let ended = threads.pop().unwrap().join().unwrap();
+    assert!(matches!(ended, Err(MemberError::Gone(_))), "{ended:?}");
 }
 
 #[test]

@@ -12,11 +12,7 @@ pub(super) fn figure_regex(figure: &str) -> String {
 
 /// Reads the metric and its direction. Without `direction`, the words of `metric`, of the regular
 /// expression and of the network's name decide, if they agree.
-pub(super) fn metric(
-    reader: &mut Reader<'_>,
-    table: &DeTable<'_>,
-    network: &str,
-) -> Option<Metric> {
+pub(super) fn metric(reader: &mut Reader, table: &DeTable<'_>, network: &str) -> Option<Metric> {
     let [metric, regex] = ["metric", "get_result_regex"].map(|key| Reader::item(table, key));
     let name = match metric {
         Some(item) => Some(reader.text(item)?),
