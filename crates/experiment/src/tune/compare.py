@@ -28,8 +28,11 @@ except ImportError as error:
     say(name="ONNX Runtime", error=f"{error}; pip install numpy onnx onnxruntime")
     sys.exit()
 
-SAMPLES = numpy.load(CALIBRATION)
-NAME = onnxruntime.InferenceSession(MODEL, providers=["CPUExecutionProvider"]).get_inputs()[0].name
+INPUT = onnxruntime.InferenceSession(MODEL, providers=["CPUExecutionProvider"]).get_inputs()[0]
+NAME = INPUT.name
+TYPE = INPUT.type.removeprefix("tensor(").removesuffix(")")
+# The file has float32, whatever the model reads.
+SAMPLES = numpy.load(CALIBRATION).astype({"float": "float32", "double": "float64"}.get(TYPE, TYPE))
 
 
 class Samples(CalibrationDataReader):

@@ -420,6 +420,8 @@ fn layers_of_other_outputs_are_left_alone() {
         net.node("Sigmoid", &[&y], &[]).unwrap()
     };
     let (first, second) = (head("first.weight"), head("second.weight"));
+    // An operator that the engine does not support.
+    let second = net.node("Sin", &[&second], &[]).unwrap();
     net.output("a", &first).unwrap();
     net.output("b", &second).unwrap();
     let model = net.finish();
@@ -427,8 +429,27 @@ fn layers_of_other_outputs_are_left_alone() {
     let graph = GraphEvaluator::new(&model, fed, sets()).unwrap();
     let names: Vec<String> = graph.profile().into_iter().map(|layer| layer.name).collect();
     assert_eq!(names, ["first"]);
+    assert_eq!(graph.objects(), ["first.weight", "first.input"]);
+    assert_eq!(graph.unused_layers(), ["second"]);
     let search = ScaledSearch::new(&model, &["int8".parse().unwrap()]).unwrap();
     assert_eq!(search.objects(), ["first.weight"]);
+}
+
+/// The scale of a dynamically quantized activation follows from all samples of a call.
+#[test]
+fn samples_with_dynamic_scales_are_computed_alone() {
+    let mut net = Builder::new("dynamic", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), 8.into()]);
+    let [codes, scale, zero] = net.nodes("DynamicQuantizeLinear", &[&x], &[]).unwrap();
+    let x = net.node("DequantizeLinear", &[&codes, &scale, &zero], &[]).unwrap();
+    let weight = net.weight("fc.weight", &[8, 4], Fill::lecun(8)).unwrap();
+    let y = net.node("MatMul", &[&x, &weight], &[]).unwrap();
+    net.output("y", &y).unwrap();
+    let fed = fed(&[8], CorrectnessRule::Agreement(Agreement::Top));
+    let mut graph = GraphEvaluator::new(&net.finish(), fed, sets()).unwrap();
+    let all: Vec<usize> = (0..COUNT).collect();
+    let together = graph.base.clone();
+    assert_eq!(together, graph.answers(&base(), &all).unwrap());
 }
 
 #[test]
