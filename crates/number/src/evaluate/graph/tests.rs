@@ -508,7 +508,7 @@ fn what_cannot_be_done_is_told() {
         };
         let told = refused("Relu", &[1], single);
         assert!(told.starts_with("expected answers of 2 numbers or more"), "{told}");
-        assert!(told.contains("found 1 for sample 0; use `agreement = \"equal\"`"), "{told}");
+        assert!(told.contains("found 1 for sample 0; use `agreement = \"within 0.1\"`"), "{told}");
     }
     let lengths = GraphSamples { lengths: Some(vec![1, 9]), ..one(labels(2)) };
     assert_eq!(refused("Relu", &[4], lengths), "expected lengths from 1 to 4, found 9");
