@@ -113,8 +113,8 @@ impl GraphSamples {
                             "answers of {least} numbers or more for the agreement `{agreement}`"
                         ),
                         format!(
-                            "{} for sample {at}; use `agreement = \"within 0.1\"`, the largest difference, or a \
-                             program, `cmd_fullset`",
+                            "{} for sample {at}; use `agreement = \"within 0.1\"` or a program, \
+                             `cmd_fullset`",
                             answers[at].len()
                         ),
                     ),
