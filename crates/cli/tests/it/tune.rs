@@ -562,7 +562,9 @@ fn an_answer_is_faster_only_if_its_latency_is_proven_to_be_less() {
         decision.starts_with("the answer is faster than FLOAT 32: measured 6 times"),
         "{decision}"
     );
-    ran.exits(0);
+    let ran = ran.exits(0);
+    let measured = "times less than FLOAT 32, measured in turn;";
+    assert!(ran.stdout.contains(measured), "{}", ran.stdout);
     // Every second run takes less, whatever the formats are.
     let (ran, decision) = run("noise", "(99 + n % 2)");
     assert!(decision.contains("not proven to be faster"), "{decision}");
