@@ -499,6 +499,12 @@ fn what_cannot_be_done_is_told() {
         refused("Relu", &[4], one(CorrectnessRule::Labels(vec![0, 4]))),
         "expected labels below 4, the outputs of the model, found 4 for sample 1"
     );
+    let single = GraphSamples {
+        inputs: vec![GraphInput { dims: vec![1], values: vec![1.0, 2.0] }],
+        ..one(CorrectnessRule::Labels(vec![0, 1]))
+    };
+    let told = refused("Relu", &[1], single);
+    assert!(told.contains("found 1 for sample 1; a single score determines no class"), "{told}");
     // The largest of one number is always the first, and its cosine knows only the sign.
     for agreement in [Agreement::Top, Agreement::Cosine(0.99)] {
         let single = GraphSamples {
