@@ -82,7 +82,7 @@ def with_neural_compressor(path):
         from neural_compressor import PostTrainingQuantConfig, quantization
     except ImportError as error:
         # Version 3 does not quantize ONNX models.
-        raise RuntimeError(f"{error}; versions 2 quantize ONNX models: pip install neural-compressor==2.6") from error
+        raise RuntimeError(f"{error}; version 2 quantizes ONNX models: pip install neural-compressor==2.6") from error
     loader = [({NAME: one[None]}, 0) for one in SAMPLES]
 
     class Loader:

@@ -59,8 +59,8 @@ impl Agreement {
     }
 
     /// Returns the share of these answers that agree with a single answer to all samples: the most
-    /// frequent one or, for cosines, their mean direction. For [`Within`](Self::Within) and answers of
-    /// several numbers it is an upper bound of that share. `None` without answers.
+    /// frequent one, for cosines their mean direction, or for differences the numbers near most others.
+    /// `None` without answers.
     pub(super) fn constant_share(self, answers: &[Vec<f32>]) -> Option<f64> {
         let count = answers.len();
         let most = match self {
@@ -73,7 +73,15 @@ impl Agreement {
                 let mean = mean_direction(answers);
                 answers.iter().filter(|answer| self.holds(&mean, answer)).count()
             }
-            Self::Within(most) => near_one_number(answers, most),
+            Self::Within(most) => {
+                let middle = middle(answers, most);
+                let is_near = |answer: &&Vec<f32>| {
+                    let mut pairs = answer.iter().zip(&middle);
+                    answer.len() == middle.len()
+                        && pairs.all(|(x, middle)| (f64::from(*x) - middle).abs() <= most)
+                };
+                answers.iter().filter(is_near).count()
+            }
         };
         (count > 0).then(|| most as f64 / count as f64)
     }
@@ -96,23 +104,27 @@ fn most_frequent<K: std::hash::Hash + Eq>(keys: impl Iterator<Item = K>) -> usiz
     counts.into_values().max().unwrap_or(0)
 }
 
-/// Returns how many answers have a number at the same position that differs from one and the same
-/// number by at most `most`, at the position where these are fewest.
-fn near_one_number(answers: &[Vec<f32>], most: f64) -> usize {
+/// Returns for each position of the answers the middle of the most numbers that differ by at most twice
+/// `most`.
+fn middle(answers: &[Vec<f32>], most: f64) -> Vec<f64> {
     let at_position = |at: usize| {
-        let mut all: Vec<f64> = answers.iter().map(|answer| f64::from(answer[at])).collect();
+        let all = answers.iter().filter_map(|answer| answer.get(at)).map(|x| f64::from(*x));
+        let mut all: Vec<f64> = all.filter(|x| x.is_finite()).collect();
         all.sort_by(f64::total_cmp);
-        let (mut start, mut longest) = (0, 0);
+        let (mut start, mut longest, mut middle) = (0, 0, 0.0);
         for (end, last) in all.iter().enumerate() {
             while last - all[start] > 2.0 * most {
                 start += 1;
             }
-            longest = longest.max(end + 1 - start);
+            if end + 1 - start > longest {
+                longest = end + 1 - start;
+                middle = f64::midpoint(all[start], *last);
+            }
         }
-        longest
+        middle
     };
-    let shortest = answers.iter().map(Vec::len).min().unwrap_or(0);
-    (0..shortest).map(at_position).min().unwrap_or(answers.len())
+    let longest = answers.iter().map(Vec::len).max().unwrap_or(0);
+    (0..longest).map(at_position).collect()
 }
 
 /// Returns the mean of answers of length 1.
@@ -197,6 +209,12 @@ mod tests {
         // Three of the first numbers are near 8.5, and three of the second ones near 0.
         assert_eq!(share("within 1", &answers), Some(0.75));
         assert_eq!(share("within 0.9", &answers), Some(0.5));
+        // Half of the numbers are near 0 at each position, but only one answer is at both.
+        let corners =
+            [[0.0, 0.0], [0.0, 9.0], [9.0, 0.0], [9.0, 9.0]].map(|answer| answer.to_vec());
+        assert_eq!(share("within 1", &corners), Some(0.25));
+        let unknown = [[f32::NAN], [f32::NAN], [1.0]].map(|answer| answer.to_vec());
+        assert_eq!(share("within 1", &unknown), Some(1.0 / 3.0));
         let single = [[1.0], [1.5], [2.0], [4.0]].map(|answer| answer.to_vec());
         assert_eq!(share("within 0.5", &single), Some(0.75));
         assert_eq!(share("equal until 9", &answers), Some(0.5));
@@ -228,7 +246,18 @@ mod tests {
         for text in ["top", "cosine 0.995", "within 0.25", "equal", "equal until -1"] {
             assert_eq!(agreement(text).to_string(), text);
         }
-        for text in ["", "cosine", "cosine 2", "within 0", "within inf", "equal until x", "most"] {
+        for text in [
+            "",
+            "cosine",
+            "cosine 2",
+            "within",
+            "within 0",
+            "within -1",
+            "within nan",
+            "within 1e400",
+            "equal until x",
+            "most",
+        ] {
             assert!(text.parse::<Agreement>().is_err(), "{text}");
         }
     }

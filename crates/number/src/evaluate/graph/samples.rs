@@ -131,8 +131,8 @@ impl GraphSamples {
         let mut pairs = labels.iter().zip(answers).enumerate();
         match pairs.find(|(_, (label, answer))| **label >= answer.len()) {
             Some((at, (label, answer))) => {
-                let single = "; a single score determines no class, but `agreement = \"within 0.1\"` of a \
-                              descriptor needs none";
+                let single = "; a single score determines no class, and `agreement = \"within 0.1\"` in \
+                              place of `labels` needs none";
                 let hint = if answer.len() == 1 { single } else { "" };
                 wrong(
                     format!("labels below {}, the outputs of the model", answer.len()),
