@@ -129,7 +129,7 @@ pub fn table(
     let mut names: BTreeMap<usize, String> =
         rows.iter().map(|row| (row.node, row.name.clone())).collect();
     // Only formats need the names of objects, for which all weights are read.
-    let has_formats = formats.iter().next().is_some();
+    let has_formats = !formats.is_empty();
     let is_chain = has_formats && is_chain(model);
     if has_formats && (!is_chain || !unknown.is_empty()) {
         // Recurrent cells and biases have objects, but no lines of their own.
