@@ -215,7 +215,6 @@ impl ChainEvaluator {
     ///
     /// # Panics
     /// If `threads` is 0.
-    /// If there is no thread.
     #[must_use]
     pub fn with_limits(mut self, threads: usize, cache_bytes: usize) -> Self {
         assert!(threads > 0, "at least one thread");

@@ -128,8 +128,10 @@ pub fn table(
     let mut unknown = unknown_to(&own);
     let mut names: BTreeMap<usize, String> =
         rows.iter().map(|row| (row.node, row.name.clone())).collect();
-    let is_chain = is_chain(model);
-    if !is_chain || !unknown.is_empty() {
+    // Only formats need the names of objects, for which all weights are read.
+    let has_formats = !formats.is_empty();
+    let is_chain = has_formats && is_chain(model);
+    if has_formats && (!is_chain || !unknown.is_empty()) {
         // Recurrent cells and biases have objects, but no lines of their own.
         if let Ok((all, of_nodes)) = graph::names(model) {
             let of_graph = unknown_to(&all);

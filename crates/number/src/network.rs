@@ -290,6 +290,13 @@ impl Network {
         Assignment::new(objects, formats)
     }
 
+    /// Returns a layer whose number of products is missing, if there is one. Tables and biases have
+    /// neither inputs nor products.
+    #[must_use]
+    pub fn without_products(&self) -> Option<&Layer> {
+        without_products(&self.layers)
+    }
+
     /// Returns a sentence for each object of this network that is not in `known`, with the nearest
     /// name.
     #[must_use]
@@ -303,6 +310,13 @@ impl Network {
             })
             .collect()
     }
+}
+
+/// Returns a layer whose number of products is missing, if there is one.
+fn without_products(layers: &[Layer]) -> Option<&Layer> {
+    let has_none = layers.iter().all(|layer| layer.macs == 0);
+    let is_missing = |layer: &&Layer| layer.macs == 0 && (has_none || layer.activation_size > 0);
+    layers.iter().find(is_missing)
 }
 
 fn named(part: &str, role: Role) -> String {

@@ -90,7 +90,7 @@ pub struct Settings {
     pub least_fixed_bits: u32,
     /// Number of trials per request to the evaluator.
     pub batch: usize,
-    /// Whether the first configuration is evaluated twice, to see whether accuracies are
+    /// Whether the first configuration is evaluated again, to see whether accuracies are
     /// reproducible.
     pub measures_noise: bool,
     /// Maximum number of evaluations; `None` is unlimited.
@@ -187,7 +187,8 @@ pub struct TuneOutcome {
     pub recalled: u64,
     /// Number of samples in each set, if the evaluator or the descriptor states it.
     pub samples: [Option<u64>; 3],
-    /// Two accuracies of the same configuration.
+    /// Least and greatest accuracy of FLOAT(32) in two evaluations, or in six if these differ. For an
+    /// error, the greatest comes first.
     pub noise: Option<[f64; 2]>,
     /// Accuracy of the answer on the confirmation set.
     pub confirmed: Option<f64>,

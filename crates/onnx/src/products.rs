@@ -10,6 +10,7 @@ mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::quantized::outline_in_floats;
 use crate::shape::all_bindings;
 use crate::{Constants, Fact, Model, Node, infer};
 
@@ -60,7 +61,7 @@ impl LayerType {
 pub struct Product {
     /// Name of the layer, which is unique in the model; see [`name_of`].
     pub name: String,
-    /// Index of its node in the model.
+    /// Index of its node in the model [in floats](crate::in_floats).
     pub node: usize,
     /// Type of the layer.
     pub kind: LayerType,
@@ -97,6 +98,8 @@ pub struct Products {
 }
 
 /// Returns the products of a model. `bindings` has the sizes of symbolic dimensions; all others are 1.
+/// Products of a quantized model are those of the model [in floats](crate::in_floats). Weights are not
+/// loaded.
 ///
 /// ```
 /// use dyno_onnx::products::{LayerType, products};
@@ -117,6 +120,7 @@ pub struct Products {
 /// ```
 #[must_use]
 pub fn products(model: &Model, bindings: &BTreeMap<String, usize>) -> Products {
+    let model = &*outline_in_floats(model);
     let mut reader = Reader {
         facts: infer(model, &all_bindings(model, bindings)).facts,
         constants: Constants::new(model),

@@ -6,17 +6,19 @@
 //! weights as constants of float32. It computes the same function: integers times a scale.
 
 mod fp8;
+mod outline;
 mod spread;
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dyno_tensors::{Element, Elements};
 
 use self::spread::Spread;
 use crate::fold::Constants;
 use crate::graph::{Attribute, Model, Node};
-use crate::tensor::{Tensor, Values, element_of};
+use crate::shape::{Fact, infer};
+use crate::tensor::{Fill, Tensor, Values, element_of};
 
 /// Endings that programs append to the name of a weight when they quantize it.
 const ENDINGS: [&str; 10] = [
@@ -58,6 +60,16 @@ const ENDINGS: [&str; 10] = [
 /// ```
 #[must_use]
 pub fn in_floats(model: &Model) -> Cow<'_, Model> {
+    rewritten(model, false)
+}
+
+/// Returns the model of [`in_floats`] with zeros in place of the converted weights, which may be larger
+/// than the memory. They are not loaded.
+pub(crate) fn outline_in_floats(model: &Model) -> Cow<'_, Model> {
+    rewritten(model, true)
+}
+
+fn rewritten(model: &Model, is_outline: bool) -> Cow<'_, Model> {
     let is_combined =
         |node: &Node| node.domain == "com.microsoft" || node.op.starts_with("QLinear");
     let is_integer = |node: &Node| {
@@ -77,6 +89,7 @@ pub fn in_floats(model: &Model) -> Cow<'_, Model> {
         expanded.to_mut().expand_codes();
     }
     let mut rewriter = Rewriter::new(&expanded);
+    rewriter.facts = is_outline.then(|| infer(&expanded, &BTreeMap::new()).facts);
     for node in &expanded.nodes {
         let mark = rewriter.nodes.len();
         if rewriter.node(node).is_none() {
@@ -102,6 +115,8 @@ struct Rewriter<'a> {
     done: BTreeSet<String>,
     /// Weights in floats, by the names of their codes, scale and zero point.
     known: HashMap<Vec<String>, String>,
+    /// Facts about all values, if only the shapes of weights count.
+    facts: Option<HashMap<String, Fact>>,
 }
 
 impl<'a> Rewriter<'a> {
@@ -126,6 +141,7 @@ impl<'a> Rewriter<'a> {
             renamed: HashMap::new(),
             done: BTreeSet::new(),
             known: HashMap::new(),
+            facts: None,
         }
     }
 
@@ -199,6 +215,10 @@ impl<'a> Rewriter<'a> {
         axis: i64,
         block: usize,
     ) -> Option<(Vec<usize>, Vec<f32>)> {
+        if self.facts.is_some() {
+            let shape = self.outline_of_codes([codes, zero], Some(scale), axis, block)?;
+            return Some((shape, Vec::new()));
+        }
         let (shape, codes) = self.code_values(codes)?;
         let scales = self.scales(scale)?;
         let of_scale = Spread::new(&shape, axis, block, scales.len())?;
@@ -281,6 +301,9 @@ impl<'a> Rewriter<'a> {
 
     /// Returns constants of floating-point types other than float32.
     fn narrow_floats(&self, name: &str) -> Option<(Vec<usize>, Vec<f32>)> {
+        if self.facts.is_some() {
+            return Some((self.narrow_outline(name)?, Vec::new()));
+        }
         let tensor = self.constants.get(name)?;
         if let Some(numbers) = fp8::numbers(&tensor) {
             return Some((tensor.shape, numbers.into_iter().map(|x| x as f32).collect()));
@@ -336,11 +359,7 @@ impl<'a> Rewriter<'a> {
     fn integers(&mut self, node: &'a Node, op: &str, axis: i64) -> Option<()> {
         let one = self.store("one", "one", &[], &[1.0]);
         let part = |at: usize| node.inputs.get(at).cloned().unwrap_or_default();
-        let (shape, codes) = self.codes(&part(1))?;
-        let zeros = if part(3).is_empty() { vec![0] } else { self.codes(&part(3))?.1 };
-        let of_zero = Spread::new(&shape, axis, 0, zeros.len())?;
-        let number = |(at, code): (usize, &i64)| (code - zeros[of_zero.index_of(at)]) as f32;
-        let numbers: Vec<f32> = codes.iter().enumerate().map(number).collect();
+        let (shape, numbers) = self.differences([&part(1), &part(3)], axis)?;
         let weights = self.store(&part(1), &part(1), &shape, &numbers);
         let x = self.name(&format!("{}.floats", part(0)));
         self.push("DequantizeLinear", vec![part(0), one, part(2)], &x, Vec::new());
@@ -348,6 +367,18 @@ impl<'a> Rewriter<'a> {
         let last = self.nodes.last_mut().expect("it was pushed");
         last.name.clone_from(&node.name);
         Some(())
+    }
+
+    /// Returns constant integers minus their zero points.
+    fn differences(&self, [codes, zero]: [&str; 2], axis: i64) -> Option<(Vec<usize>, Vec<f32>)> {
+        if self.facts.is_some() {
+            return Some((self.outline_of_codes([codes, zero], None, axis, 0)?, Vec::new()));
+        }
+        let (shape, codes) = self.codes(codes)?;
+        let zeros = if zero.is_empty() { vec![0] } else { self.codes(zero)?.1 };
+        let of_zero = Spread::new(&shape, axis, 0, zeros.len())?;
+        let number = |(at, code): (usize, &i64)| (code - zeros[of_zero.index_of(at)]) as f32;
+        Some((shape, codes.iter().enumerate().map(number).collect()))
     }
 
     fn push(
@@ -374,7 +405,11 @@ impl<'a> Rewriter<'a> {
     fn store(&mut self, origin: &str, other: &str, shape: &[usize], numbers: &[f32]) -> String {
         let plain = ENDINGS.iter().find_map(|ending| origin.strip_suffix(ending));
         let name = self.name(plain.unwrap_or(other));
-        self.tensors.push(Tensor::from_f32(&name, shape, numbers));
+        let mut tensor = Tensor::from_f32(&name, shape, numbers);
+        if self.facts.is_some() {
+            tensor.values = Values::Filled(Fill::Constant(0.0), 0);
+        }
+        self.tensors.push(tensor);
         name
     }
 

@@ -111,7 +111,8 @@ fn answer(html: &mut String, tuning: &Tuning<'_>) {
 }
 
 fn headline(html: &mut String, network: &Network, outcome: &TuneOutcome, answer: &TuneAnswer) {
-    let ratio = outcome.base_objective / answer.objective;
+    let measured = outcome.speedup.map(|speedup| speedup.median);
+    let ratio = measured.unwrap_or(outcome.base_objective / answer.objective);
     let (number, word) = match network.objective.text(answer.objective) {
         Some(_) => (format!("{ratio:.2}"), "better"),
         None => (format!("{ratio:.1}"), "less"),
@@ -121,9 +122,10 @@ fn headline(html: &mut String, network: &Network, outcome: &TuneOutcome, answer:
     let _ = write!(
         html,
         "<p class=\"headline\"><span class=\"number\">{number}×</span> <span class=\"unit\">{word}</span> \
-         <span class=\"name\">than FLOAT 32</span></p><p class=\"meaning\">{} instead of {}.</p>",
+         <span class=\"name\">than FLOAT 32</span></p><p class=\"meaning\">{} instead of {}{}.</p>",
         escaped(&objective_text(network, answer.objective)),
         escaped(&network.objective.text(base).unwrap_or_else(count)),
+        if measured.is_some() { " in the search" } else { "" },
     );
     if let Some(confirmation) = &outcome.confirmation {
         let sentence = escaped(&margin_verdict(network, confirmation));

@@ -74,6 +74,7 @@ mod transcriptions;
 mod tune;
 mod tune_cpp;
 mod tuned;
+mod tuned_compare;
 mod tuned_endings;
 mod tuned_export;
 mod tuned_files;

@@ -129,6 +129,42 @@ fn trials_of_models_are_evaluated_in_the_process() {
     assert!(refused.stderr.contains(near), "{}", refused.stderr);
 }
 
+/// No format of a layer that only a second output needs changes an accuracy, so that the search would
+/// give it the fewest bits.
+#[test]
+fn layers_of_other_outputs_are_rejected() {
+    let model = || -> Result<Vec<u8>, BuildError> {
+        let mut net = Builder::new("heads", Weights::seeded(3));
+        let shape = [Dim::symbol("N"), LETTERS.into(), WIDE.into()];
+        let x = net.input("words", Element::F32, &shape);
+        let weight = net.weight("first.weight", &[WIDE, 4], Fill::lecun(WIDE))?;
+        let first = net.node("MatMul", &[&x, &weight], &[])?;
+        let weight = net.weight("second.weight", &[WIDE, 4], Fill::lecun(WIDE))?;
+        let second = net.node("MatMul", &[&x, &weight], &[])?;
+        // The engine does not support this operator, and does not need it.
+        let second = net.node("Sin", &[&second], &[])?;
+        net.output("first", &first)?;
+        net.output("second", &second)?;
+        Ok(net.finish().to_bytes().unwrap())
+    };
+    let folder = folder();
+    write(&folder, "heads.onnx", &model().unwrap());
+    let profile = folder.dyno("tune profile heads.onnx --samples words.npy").exits(0);
+    assert!(profile.stdout.contains("layer_name = [\"first\"]"), "{}", profile.stdout);
+    assert!(profile.stderr.contains("left out: second"), "{}", profile.stderr);
+    let more = "err_margin = 0.1\nmodel = \"heads.onnx\"\nsamples = \"words.npy\"\n\
+                agreement = \"top\"\n";
+    folder.write("first.toml", &(profile.stdout.clone() + more));
+    folder.dyno("tune run first.toml --out first --confirm none").exits(0);
+    folder.write("second.toml", &(profile.stdout.replace("\"first\"", "\"second\"") + more));
+    let refused = folder.dyno("tune run second.toml --out second").exits(2);
+    let expected = "the first output of the model does not depend on `second.weight`";
+    assert!(refused.stderr.contains(expected), "{}", refused.stderr);
+    let refused = trial(&folder, "first.toml", &serde_json::json!({"second.input": "FIXED 2 0"}));
+    let refused = refused.exits(2);
+    assert!(refused.stderr.contains("does not depend on `second.input`"), "{}", refused.stderr);
+}
+
 #[test]
 fn trials_of_systems_are_played() {
     let folder = tuned::folder();

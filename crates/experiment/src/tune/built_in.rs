@@ -150,9 +150,7 @@ impl Engine {
         for object in objects {
             let found = self.names.objects(object, &known);
             if found.is_empty() {
-                let near = nearest(object, known.iter().map(String::as_str));
-                let near = near.map(|near| format!("; the nearest is `{near}`"));
-                problems.push(format!("there is no object `{object}`{}", near.unwrap_or_default()));
+                problems.push(self.absence_of(object));
             }
             for name in found {
                 if let Some(other) = taken.insert(name, object) {
@@ -166,6 +164,21 @@ impl Engine {
     /// Returns whether the model has an object, by either name of its layer.
     pub fn has_object(&self, object: &str) -> bool {
         !self.names.objects(object, &self.objects()).is_empty()
+    }
+
+    /// Returns why an object cannot have a format, as a sentence without a period.
+    pub fn absence_of(&self, object: &str) -> String {
+        let layer = object.rsplit_once('.').map_or(object, |(layer, _)| layer);
+        if self.unused_layers().iter().any(|unused| unused == layer) {
+            return format!(
+                "the first output of the model does not depend on `{object}`, so that no accuracy shows \
+                 the effect of its format; remove it"
+            );
+        }
+        let known = self.objects();
+        let near = nearest(object, known.iter().map(String::as_str));
+        let near = near.map(|near| format!("; the nearest is `{near}`"));
+        format!("there is no object `{object}`{}", near.unwrap_or_default())
     }
 
     /// Returns what is wrong with numbers of weights in the descriptor. A size of 0 leaves an object
@@ -237,6 +250,14 @@ impl Engine {
         match &self.shape {
             Shape::Chain(chain) => chain.objects(),
             Shape::Graph(graph) => graph.objects(),
+        }
+    }
+
+    /// Returns the names of the layers on which the first output does not depend.
+    pub fn unused_layers(&self) -> Vec<String> {
+        match &self.shape {
+            Shape::Chain(_) => Vec::new(),
+            Shape::Graph(graph) => graph.unused_layers(),
         }
     }
 

@@ -5,6 +5,7 @@ usage: compare.py MODEL CALIBRATION.npy FOLDER [EXPORTED]
 Prints one JSON object a line: name, path, seconds of quantization, latency_ns of one sample on one thread, error.
 """
 
+import importlib.util
 import json
 import os
 import sys
@@ -27,8 +28,11 @@ except ImportError as error:
     say(name="ONNX Runtime", error=f"{error}; pip install numpy onnx onnxruntime")
     sys.exit()
 
-SAMPLES = numpy.load(CALIBRATION)
-NAME = onnxruntime.InferenceSession(MODEL, providers=["CPUExecutionProvider"]).get_inputs()[0].name
+INPUT = onnxruntime.InferenceSession(MODEL, providers=["CPUExecutionProvider"]).get_inputs()[0]
+NAME = INPUT.name
+TYPE = INPUT.type.removeprefix("tensor(").removesuffix(")")
+# The file has float32, whatever the model reads.
+SAMPLES = numpy.load(CALIBRATION).astype({"float": "float32", "double": "float64"}.get(TYPE, TYPE))
 
 
 class Samples(CalibrationDataReader):
@@ -73,8 +77,12 @@ def static(each):
     return make
 
 
-def neural_compressor(path):
-    from neural_compressor import PostTrainingQuantConfig, quantization
+def with_neural_compressor(path):
+    try:
+        from neural_compressor import PostTrainingQuantConfig, quantization
+    except ImportError as error:
+        # Version 3 does not quantize ONNX models.
+        raise RuntimeError(f"{error}; version 2 quantizes ONNX models: pip install neural-compressor==2.6") from error
     loader = [({NAME: one[None]}, 0) for one in SAMPLES]
 
     class Loader:
@@ -92,9 +100,5 @@ for exported in EXPORTED:
 measured("ORT static", static(False))
 measured("ORT channels", static(True))
 measured("ORT dynamic", lambda path: quantize_dynamic(MODEL, path))
-try:
-    import neural_compressor  # noqa: F401
-except ImportError:
-    pass
-else:
-    measured("Intel Neural Compressor", neural_compressor)
+if importlib.util.find_spec("neural_compressor"):
+    measured("Intel Neural Compressor", with_neural_compressor)

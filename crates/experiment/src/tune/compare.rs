@@ -205,9 +205,10 @@ impl Comparison<'_> {
         let text = String::from_utf8_lossy(&output.stdout);
         let found: Vec<ScriptRow> =
             text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        if found.is_empty() {
+        if found.is_empty() || !output.status.success() {
             let errors = String::from_utf8_lossy(&output.stderr);
-            let last = errors.lines().last().unwrap_or("it printed nothing");
+            let status = output.status.to_string();
+            let last = errors.lines().last().unwrap_or(&status);
             rows.push(missing(format!("{} failed: {last}", self.python.display())));
         }
         for found in found {

@@ -56,7 +56,7 @@ pub struct Document {
     pub samples: Sets<Option<u64>>,
     /// Number of evaluations that came from the journal.
     pub recalled: u64,
-    /// Two accuracies of FLOAT 32, which differ if accuracies cannot be reproduced.
+    /// Worst and best accuracy of FLOAT 32 in two evaluations, or in six if these differ.
     pub same_configuration_twice: Option<[f64; 2]>,
     /// All completed evaluations.
     pub points: Vec<Point>,

@@ -176,13 +176,13 @@ pub fn remarks(
     provenance: Option<&Provenance>,
 ) -> Vec<String> {
     let mut lines = Vec::new();
-    if let Some([first, again]) = outcome.noise.filter(|[first, again]| first != again) {
-        let difference = (first - again).abs();
-        let allowed = first.abs() * network.error_margin;
+    if let Some([worst, best]) = outcome.noise.filter(|[worst, best]| worst != best) {
+        let difference = (worst - best).abs();
+        let allowed = worst.abs() * network.error_margin;
         let weight =
             if difference > allowed / 2.0 { "; hardly any decision can be trusted" } else { "" };
         lines.push(format!(
-            "not reproducible: FLOAT 32 had accuracy {first}, and then {again}; decisions by less than \
+            "not reproducible: FLOAT 32 had accuracies from {worst} to {best}; decisions by less than \
              {difference:.5} are chance{weight}"
         ));
     }

@@ -141,6 +141,7 @@ impl GraphEvaluator {
         samples.check(model)?;
         assert!(sets.iter().flatten().all(|at| *at < samples.count()), "indices of samples");
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let block = if steps.shares_scales() { 1 } else { BLOCK };
         let mut found = Self {
             ancestors: ancestors(&steps),
             base: vec![Vec::new(); samples.count()],
@@ -152,7 +153,7 @@ impl GraphEvaluator {
             packed: WeightCache::default(),
             prefixes: Prefixes::new(CACHE_BYTES),
             threads: (0..threads).map(|_| Scratch::default()).collect(),
-            block: BLOCK,
+            block,
         };
         let first = |port: &Port| port.shape.as_ref()?.first()?.fixed();
         if !model.inputs.iter().any(|port| first(port) == Some(1)) {
@@ -189,7 +190,6 @@ impl GraphEvaluator {
     ///
     /// # Panics
     /// If `threads` is 0.
-    /// If there is no thread.
     #[must_use]
     pub fn with_limits(mut self, threads: usize, cache_bytes: usize) -> Self {
         assert!(threads > 0, "at least one thread");
@@ -198,10 +198,20 @@ impl GraphEvaluator {
         self
     }
 
-    /// Returns the names of all objects that an assignment may contain.
+    /// Returns the names of all objects that an assignment may contain. The answer depends on each.
     #[must_use]
     pub fn objects(&self) -> Vec<String> {
-        self.steps.targets.iter().flat_map(target::Target::names).collect()
+        let used = self.steps.used_targets();
+        used.into_iter().flat_map(|at| self.steps.targets[at].names()).collect()
+    }
+
+    /// Returns the names of the layers on which the answer does not depend. Another output may.
+    #[must_use]
+    pub fn unused_layers(&self) -> Vec<String> {
+        let used = self.steps.used_targets();
+        let targets = self.steps.targets.iter().enumerate();
+        let unused = targets.filter(|(at, _)| !used.contains(at));
+        unused.map(|(_, target)| target.name.clone()).collect()
     }
 
     /// Returns the layers with weights on which the answer depends: their sizes and the largest

@@ -1,6 +1,6 @@
 //! Tables of small models.
 
-use dyno_onnx::{Attribute, BuildError, Builder, Dim, Element, Fill, Weights};
+use dyno_onnx::{Attribute, BuildError, Builder, Dim, Element, Fill, Tensor, Values, Weights};
 
 use super::*;
 
@@ -72,6 +72,36 @@ fn transformers_have_tables_and_products_of_activations() {
             "0,MatMul_3,matmul_act,1,6,8,1,6,288,0,192,72,0,16,16,16",
         ]
     );
+    assert!(found.left_out.is_empty());
+}
+
+/// A quantized model has further nodes, and its weights are codes of the original ones.
+#[test]
+fn quantized_models_have_the_layers_of_the_original() {
+    let model = || -> Result<Model, BuildError> {
+        let mut net = Builder::new("quantized", Weights::seeded(1));
+        let mut x = net.input("x", Element::F32, &[Dim::symbol("N"), 4.into()]);
+        let scale = net.tensor(Tensor::from_f32("scale", &[], &[0.5]))?;
+        for layer in ["fc1", "fc2"] {
+            let name = format!("{layer}.weight_quantized");
+            let values = Values::Bytes((0..16).collect());
+            let codes =
+                Tensor { element: Element::I8, values, ..Tensor::from_f32(&name, &[4, 4], &[]) };
+            let codes = net.tensor(codes)?;
+            let weight = net.node("DequantizeLinear", &[&codes, &scale], &[])?;
+            let input = net.node("QuantizeLinear", &[&x, &scale], &[])?;
+            let input = net.node("DequantizeLinear", &[&input, &scale], &[])?;
+            x = net.node("MatMul", &[&input, &weight], &[])?;
+        }
+        net.output("scores", &x)?;
+        Ok(net.finish())
+    };
+    let formats = "fc1.weight FIXED 3\nfc2.weight FIXED 5\n".parse().unwrap();
+    let found = table(&model().unwrap(), &formats, 16, &BTreeMap::new()).unwrap();
+    let lines: Vec<String> = found.layers.iter().map(|layer| layer.line(0)).collect();
+    let expected =
+        ["0,fc1,fc,1,1,4,1,4,16,6,8,8,0,3,16,16", "0,fc2,fc,1,1,4,1,4,16,10,8,8,0,5,16,16"];
+    assert_eq!(lines, expected);
     assert!(found.left_out.is_empty());
 }
 

@@ -8,7 +8,7 @@ use toml::de::DeTable;
 
 use super::{
     BuiltInModel, CorrectnessSource, ExternalProgram, Layer, LayerKind, LayerwiseScope, Metric,
-    Network,
+    Network, without_products,
 };
 use crate::config::Radix;
 use crate::descriptor::{DescriptorError, Item, Reader, count, nearest, number};
@@ -142,7 +142,7 @@ fn network(reader: &mut Reader, table: &DeTable<'_>, other: Option<&Platform>) -
     let objective = objective?;
     let layers = layers?;
     if objective.needs_macs()
-        && let Some(zero) = layers.iter().find(|layer| layer.macs == 0)
+        && let Some(zero) = without_products(&layers)
     {
         let problem =
             format!("`f_obj` needs the products of each layer, but {} has none", zero.name);

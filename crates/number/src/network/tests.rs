@@ -38,6 +38,21 @@ fn the_example_reads() {
     assert_eq!(groups.len(), expected.len());
 }
 
+/// Tables and biases have no inputs and no products, as `dyno tune profile` prints them.
+#[test]
+fn layers_without_inputs_need_no_products() {
+    let read = |sizes: &str, macs: &str| {
+        let text = LENET.replace("\"bits\"", "\"bops\"").replace("[784, 2_880]", sizes);
+        let network = Network::from_descriptor(&format!("{text}macs = {macs}\n"), None);
+        network.map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(read("[0, 2_880]", "[0, 1_600_000]"), Ok(()));
+    for (sizes, macs) in [("[784, 2_880]", "[0, 1_600_000]"), ("[0, 0]", "[0, 0]")] {
+        let problem = read(sizes, macs).unwrap_err();
+        assert!(problem.contains("but conv1 has none"), "{problem}");
+    }
+}
+
 /// The descriptor of LeNet with another name and regular expression, and further lines.
 fn judged_by(name: &str, regex: &str, more: &str) -> Result<Metric, String> {
     let text = LENET.replace("\"LeNet\"", &format!("{name:?}"));

@@ -137,12 +137,30 @@ impl<'a, 'e> Trials<'a, 'e> {
         self.baselines[subset as usize].expect("the set was begun").threshold
     }
 
-    /// Evaluates FLOAT(32) a second time to see whether equal configurations have equal accuracies.
+    /// Evaluates FLOAT(32) a second time to see whether equal configurations have equal accuracies. If
+    /// they do not, further evaluations show by how much they vary.
     pub fn measure_noise(&mut self, subset: Subset) -> Result<(), Stop> {
         let base = self.network().base();
         let first = self.known[&(subset, base.formats().to_vec())].accuracy;
+        let again = self.repeat(subset, &base)?;
+        let mut noise = [first.min(again), first.max(again)];
+        self.noise = Some(noise);
+        if first == again {
+            return Ok(());
+        }
+        for _ in 2..NOISE_EVALUATIONS {
+            let again = self.repeat(subset, &base)?;
+            noise = [noise[0].min(again), noise[1].max(again)];
+            self.noise = Some(noise);
+        }
+        Ok(())
+    }
+
+    /// Evaluates a known configuration again, and returns its accuracy.
+    fn repeat(&mut self, subset: Subset, assignment: &Assignment) -> Result<f64, Stop> {
         self.numbered += 1;
-        let trial = Trial { number: self.numbered, subset, assignment: base, decides: None };
+        let assignment = assignment.clone();
+        let trial = Trial { number: self.numbered, subset, assignment, decides: None };
         let again = match self.journal.recall(subset, &trial.assignment) {
             Some(evaluation) => evaluation,
             None => {
@@ -151,9 +169,7 @@ impl<'a, 'e> Trials<'a, 'e> {
                 again
             }
         };
-        let again = self.signed(again);
-        self.noise = Some([first, again.accuracy]);
-        Ok(())
+        Ok(self.signed(again).accuracy)
     }
 
     /// Returns an evaluation such that more of its accuracy is better.
@@ -540,6 +556,9 @@ impl<'a, 'e> Trials<'a, 'e> {
         }
     }
 }
+
+/// Number of evaluations of FLOAT(32) that show how much accuracies vary, if they do.
+const NOISE_EVALUATIONS: usize = 6;
 
 /// Error of a configuration that could not be evaluated; larger than any error of a program.
 const WORST_ERROR: f64 = 1e12;

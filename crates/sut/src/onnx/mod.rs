@@ -111,7 +111,7 @@ pub enum OnnxError {
     /// Samples of one call influence each other.
     #[error(
         "an output of a sample depends on the other samples of its call, so the first dimension \
-         of the model is not a batch: {why}"
+         of the model is not a batch: {why}; with --batch 1, each sample is computed alone"
     )]
     Mixed {
         /// What differs.

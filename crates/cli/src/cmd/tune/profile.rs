@@ -84,11 +84,7 @@ impl Profile {
         let sets = [Vec::new(), (0..count).collect(), Vec::new()];
         let mut engine = Engine::new(&self.model, fed, sets).map_err(Failure::usage)?;
         let layers = engine.profile().map_err(Failure::usage)?;
-        let objects = engine.objects();
-        let names = objects.iter().filter_map(|object| object.strip_suffix(".weight"));
-        let unused = names.filter(|name| layers.iter().all(|layer| layer.name != *name));
-        let unused = unused.map(str::to_owned).collect();
-        Ok((layers, unused))
+        Ok((layers, engine.unused_layers()))
     }
 }
 

@@ -399,8 +399,7 @@ impl Run {
             network.objective = scenario.objective();
         }
         if let Some(WantedObjective::Formats(objective)) = &self.objective {
-            let without = network.layers.iter().find(|layer| layer.macs == 0);
-            if let (true, Some(layer)) = (objective.needs_macs(), without) {
+            if let (true, Some(layer)) = (objective.needs_macs(), network.without_products()) {
                 let problem = format!("--objective needs the products of {}", layer.name);
                 return Err(Failure::usage(problem)
                     .hint("add `macs` to the descriptor, with one number per layer"));

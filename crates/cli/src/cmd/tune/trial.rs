@@ -3,7 +3,6 @@
 use clap::Args;
 use dyno_experiment::tune::{CalibrationSplit, Engine, Evaluator, HeldOut};
 use dyno_experiment::{Failure, LIFELINE};
-use dyno_loadgen::settings::nearest;
 use dyno_number::tune::{Evaluation, Stop, Trial as Wanted};
 use serde_json::{Value, json};
 
@@ -89,15 +88,10 @@ fn read_trial_text() -> std::io::Result<String> {
 
 /// Rejects formats of objects that the model lacks. External programs check this themselves.
 fn check_objects(trial: &Wanted, engine: &Engine) -> Result<(), Failure> {
-    let objects = engine.objects();
     let unknown = trial.assignment.iter().map(|(object, _)| object);
     let unknown = unknown.filter(|object| !engine.has_object(object));
-    let problems: Vec<String> = unknown
-        .map(|object| {
-            let near = nearest(object, objects.iter().map(String::as_str)).unwrap_or_default();
-            format!("the trial: there is no object `{object}`; the nearest is `{near}`")
-        })
-        .collect();
+    let problems: Vec<String> =
+        unknown.map(|object| format!("the trial: {}", engine.absence_of(object))).collect();
     if problems.is_empty() { Ok(()) } else { Err(Failure::usages(problems)) }
 }
 

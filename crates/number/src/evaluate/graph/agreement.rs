@@ -23,6 +23,8 @@ pub enum Agreement {
     Top,
     /// The cosine of the two answers is at least this.
     Cosine(f64),
+    /// Each number differs by at most this, such as the value of a regression.
+    Within(f64),
     /// All numbers are equal.
     Equal,
     /// All numbers before the first occurrence of this value are equal, such as the tokens before
@@ -37,6 +39,11 @@ impl Agreement {
         match self {
             Self::Top => found.len() == base.len() && is_top(found, top(base)),
             Self::Cosine(least) => cosine(found, base) >= least,
+            Self::Within(most) => {
+                let is_near =
+                    |(a, b): (&f32, &f32)| a == b || (f64::from(*a) - f64::from(*b)).abs() <= most;
+                found.len() == base.len() && found.iter().zip(base).all(is_near)
+            }
             Self::Equal => found == base,
             Self::EqualUntil(end) => prefix(end, found) == prefix(end, base),
         }
@@ -47,12 +54,13 @@ impl Agreement {
     pub(super) fn fewest_numbers(self) -> usize {
         match self {
             Self::Top | Self::Cosine(_) => 2,
-            Self::Equal | Self::EqualUntil(_) => 0,
+            Self::Within(_) | Self::Equal | Self::EqualUntil(_) => 0,
         }
     }
 
     /// Returns the share of these answers that agree with a single answer to all samples: the most
-    /// frequent one or, for cosines, their mean direction. `None` without answers.
+    /// frequent one, for cosines their mean direction, or for differences the numbers near most others.
+    /// `None` without answers.
     pub(super) fn constant_share(self, answers: &[Vec<f32>]) -> Option<f64> {
         let count = answers.len();
         let most = match self {
@@ -64,6 +72,15 @@ impl Agreement {
             Self::Cosine(_) => {
                 let mean = mean_direction(answers);
                 answers.iter().filter(|answer| self.holds(&mean, answer)).count()
+            }
+            Self::Within(most) => {
+                let middle = middle(answers, most);
+                let is_near = |answer: &&Vec<f32>| {
+                    let mut pairs = answer.iter().zip(&middle);
+                    answer.len() == middle.len()
+                        && pairs.all(|(x, middle)| (f64::from(*x) - middle).abs() <= most)
+                };
+                answers.iter().filter(is_near).count()
             }
         };
         (count > 0).then(|| most as f64 / count as f64)
@@ -85,6 +102,29 @@ fn most_frequent<K: std::hash::Hash + Eq>(keys: impl Iterator<Item = K>) -> usiz
     let mut counts: HashMap<K, usize> = HashMap::new();
     keys.for_each(|key| *counts.entry(key).or_default() += 1);
     counts.into_values().max().unwrap_or(0)
+}
+
+/// Returns for each position of the answers the middle of the most numbers that differ by at most twice
+/// `most`.
+fn middle(answers: &[Vec<f32>], most: f64) -> Vec<f64> {
+    let at_position = |at: usize| {
+        let all = answers.iter().filter_map(|answer| answer.get(at)).map(|x| f64::from(*x));
+        let mut all: Vec<f64> = all.filter(|x| x.is_finite()).collect();
+        all.sort_by(f64::total_cmp);
+        let (mut start, mut longest, mut middle) = (0, 0, 0.0);
+        for (end, last) in all.iter().enumerate() {
+            while last - all[start] > 2.0 * most {
+                start += 1;
+            }
+            if end + 1 - start > longest {
+                longest = end + 1 - start;
+                middle = f64::midpoint(all[start], *last);
+            }
+        }
+        middle
+    };
+    let longest = answers.iter().map(Vec::len).max().unwrap_or(0);
+    (0..longest).map(at_position).collect()
 }
 
 /// Returns the mean of answers of length 1.
@@ -118,7 +158,9 @@ impl FromStr for Agreement {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let words: Vec<&str> = text.split_whitespace().collect();
-        let wrong = || format!("expected top, cosine 0.99, equal or equal until 3, found {text:?}");
+        let wrong = || {
+            format!("expected top, cosine 0.99, within 0.1, equal or equal until 3, found {text:?}")
+        };
         match words[..] {
             ["top"] => Ok(Self::Top),
             ["equal"] => Ok(Self::Equal),
@@ -126,6 +168,10 @@ impl FromStr for Agreement {
             ["cosine", least] => {
                 let least = least.parse().ok().filter(|least| (-1.0..=1.0).contains(least));
                 least.map(Self::Cosine).ok_or_else(wrong)
+            }
+            ["within", most] => {
+                let most = most.parse().ok().filter(|most: &f64| *most > 0.0 && most.is_finite());
+                most.map(Self::Within).ok_or_else(wrong)
             }
             _ => Err(wrong()),
         }
@@ -137,6 +183,7 @@ impl fmt::Display for Agreement {
         match self {
             Self::Top => write!(f, "top"),
             Self::Cosine(least) => write!(f, "cosine {least}"),
+            Self::Within(most) => write!(f, "within {most}"),
             Self::Equal => write!(f, "equal"),
             Self::EqualUntil(end) => write!(f, "equal until {end}"),
         }
@@ -159,6 +206,17 @@ mod tests {
         assert_eq!(share("cosine 0.9", &answers), Some(0.75));
         assert_eq!(share("cosine 0.99999", &answers), Some(0.0));
         assert_eq!(share("equal", &answers), Some(0.25));
+        // Three of the first numbers are near 8.5, and three of the second ones near 0.
+        assert_eq!(share("within 1", &answers), Some(0.75));
+        assert_eq!(share("within 0.9", &answers), Some(0.5));
+        // Half of the numbers are near 0 at each position, but only one answer is at both.
+        let corners =
+            [[0.0, 0.0], [0.0, 9.0], [9.0, 0.0], [9.0, 9.0]].map(|answer| answer.to_vec());
+        assert_eq!(share("within 1", &corners), Some(0.25));
+        let unknown = [[f32::NAN], [f32::NAN], [1.0]].map(|answer| answer.to_vec());
+        assert_eq!(share("within 1", &unknown), Some(1.0 / 3.0));
+        let single = [[1.0], [1.5], [2.0], [4.0]].map(|answer| answer.to_vec());
+        assert_eq!(share("within 0.5", &single), Some(0.75));
         assert_eq!(share("equal until 9", &answers), Some(0.5));
         assert_eq!(share("top", &[]), None);
         let numbers = |text: &str| text.parse::<Agreement>().expect(text).fewest_numbers();
@@ -173,16 +231,33 @@ mod tests {
         assert!(agreement("cosine 0.99").holds(&[1.0, 1.0], &[3.0, 3.1]));
         assert!(!agreement("cosine 0.99").holds(&[1.0, 1.0], &[3.0, 1.0]));
         assert!(agreement("cosine 1").holds(&[0.0], &[0.0]), "zeros");
+        assert!(agreement("within 0.5").holds(&[1.5, f32::INFINITY], &[1.0, f32::INFINITY]));
+        assert!(!agreement("within 0.4").holds(&[1.5, 2.0], &[1.0, 2.0]));
+        assert!(
+            !agreement("within 9").holds(&[f32::NAN], &[1.0])
+                && !agreement("within 9").holds(&[], &[1.0])
+        );
         assert!(agreement("equal until 3").holds(&[5.0, 3.0, 7.0], &[5.0, 3.0, 8.0]));
         assert!(
             !agreement("equal until 3").holds(&[5.0, 4.0, 3.0], &[5.0, 3.0, 3.0]),
             "a longer text"
         );
         assert!(!agreement("equal").holds(&[5.0, 3.0, 7.0], &[5.0, 3.0, 8.0]));
-        for text in ["top", "cosine 0.995", "equal", "equal until -1"] {
+        for text in ["top", "cosine 0.995", "within 0.25", "equal", "equal until -1"] {
             assert_eq!(agreement(text).to_string(), text);
         }
-        for text in ["", "cosine", "cosine 2", "equal until x", "most"] {
+        for text in [
+            "",
+            "cosine",
+            "cosine 2",
+            "within",
+            "within 0",
+            "within -1",
+            "within nan",
+            "within 1e400",
+            "equal until x",
+            "most",
+        ] {
             assert!(text.parse::<Agreement>().is_err(), "{text}");
         }
     }

@@ -81,6 +81,12 @@ impl Steps {
     pub fn used_targets(&self) -> BTreeSet<usize> {
         self.steps.iter().flat_map(|step| step.targets.iter().copied()).collect()
     }
+
+    /// Returns whether the samples of a call share the scale of an activation, so that an answer
+    /// depends on the other samples of its call.
+    pub fn shares_scales(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step.op, Op::DynamicQuantize))
+    }
 }
 
 /// Reads the steps of a model on which its first output depends.
@@ -110,13 +116,33 @@ pub(super) fn steps(model: &Model) -> Result<Steps, EvaluateError> {
         let value = reader.value(&port.name);
         reader.found.inputs.push(value);
     }
-    for node in &model.nodes {
-        reader.node(node)?;
+    for (node, is_needed) in model.nodes.iter().zip(needed(model)) {
+        // Other outputs may depend on nodes that the engine does not support.
+        if let Err(problem) = reader.node(node)
+            && is_needed
+        {
+            return Err(problem);
+        }
     }
     let output = model.outputs.first().and_then(|port| reader.values.get(port.name.as_str()));
     let missing = || EvaluateError::Model("expected an output that depends on an input".into());
     reader.found.output = *output.ok_or_else(missing)?;
     Ok(pruned(reader.found))
+}
+
+/// Returns for each node whether the first output depends on it.
+fn needed(model: &Model) -> Vec<bool> {
+    let mut names: BTreeSet<&str> =
+        model.outputs.first().map(|port| port.name.as_str()).into_iter().collect();
+    let mut found = vec![false; model.nodes.len()];
+    for (node, is_needed) in model.nodes.iter().zip(&mut found).rev() {
+        *is_needed = node.outputs.iter().any(|output| names.contains(output.as_str()));
+        if *is_needed {
+            let inputs = node.inputs.iter().filter(|input| !input.is_empty());
+            names.extend(inputs.map(String::as_str));
+        }
+    }
+    found
 }
 
 /// Removes steps on which the output does not depend.

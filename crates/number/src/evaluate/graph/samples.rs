@@ -113,7 +113,8 @@ impl GraphSamples {
                             "answers of {least} numbers or more for the agreement `{agreement}`"
                         ),
                         format!(
-                            "{} for sample {at}; use `agreement = \"equal\"` or a program, `cmd_fullset`",
+                            "{} for sample {at}; use `agreement = \"within 0.1\"` or a program, \
+                             `cmd_fullset`",
                             answers[at].len()
                         ),
                     ),
@@ -129,10 +130,15 @@ impl GraphSamples {
         }
         let mut pairs = labels.iter().zip(answers).enumerate();
         match pairs.find(|(_, (label, answer))| **label >= answer.len()) {
-            Some((at, (label, answer))) => wrong(
-                format!("labels below {}, the outputs of the model", answer.len()),
-                format!("{label} for sample {at}"),
-            ),
+            Some((at, (label, answer))) => {
+                let single = "; a single score determines no class, and `agreement = \"within 0.1\"` in \
+                              place of `labels` needs none";
+                let hint = if answer.len() == 1 { single } else { "" };
+                wrong(
+                    format!("labels below {}, the outputs of the model", answer.len()),
+                    format!("{label} for sample {at}{hint}"),
+                )
+            }
             None => Ok(()),
         }
     }

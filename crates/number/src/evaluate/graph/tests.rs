@@ -420,6 +420,8 @@ fn layers_of_other_outputs_are_left_alone() {
         net.node("Sigmoid", &[&y], &[]).unwrap()
     };
     let (first, second) = (head("first.weight"), head("second.weight"));
+    // An operator that the engine does not support.
+    let second = net.node("Sin", &[&second], &[]).unwrap();
     net.output("a", &first).unwrap();
     net.output("b", &second).unwrap();
     let model = net.finish();
@@ -427,8 +429,27 @@ fn layers_of_other_outputs_are_left_alone() {
     let graph = GraphEvaluator::new(&model, fed, sets()).unwrap();
     let names: Vec<String> = graph.profile().into_iter().map(|layer| layer.name).collect();
     assert_eq!(names, ["first"]);
+    assert_eq!(graph.objects(), ["first.weight", "first.input"]);
+    assert_eq!(graph.unused_layers(), ["second"]);
     let search = ScaledSearch::new(&model, &["int8".parse().unwrap()]).unwrap();
     assert_eq!(search.objects(), ["first.weight"]);
+}
+
+/// The scale of a dynamically quantized activation follows from all samples of a call.
+#[test]
+fn samples_with_dynamic_scales_are_computed_alone() {
+    let mut net = Builder::new("dynamic", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), 8.into()]);
+    let [codes, scale, zero] = net.nodes("DynamicQuantizeLinear", &[&x], &[]).unwrap();
+    let x = net.node("DequantizeLinear", &[&codes, &scale, &zero], &[]).unwrap();
+    let weight = net.weight("fc.weight", &[8, 4], Fill::lecun(8)).unwrap();
+    let y = net.node("MatMul", &[&x, &weight], &[]).unwrap();
+    net.output("y", &y).unwrap();
+    let fed = fed(&[8], CorrectnessRule::Agreement(Agreement::Top));
+    let mut graph = GraphEvaluator::new(&net.finish(), fed, sets()).unwrap();
+    let all: Vec<usize> = (0..COUNT).collect();
+    let together = graph.base.clone();
+    assert_eq!(together, graph.answers(&base(), &all).unwrap());
 }
 
 #[test]
@@ -478,6 +499,12 @@ fn what_cannot_be_done_is_told() {
         refused("Relu", &[4], one(CorrectnessRule::Labels(vec![0, 4]))),
         "expected labels below 4, the outputs of the model, found 4 for sample 1"
     );
+    let single = GraphSamples {
+        inputs: vec![GraphInput { dims: vec![1], values: vec![1.0, 2.0] }],
+        ..one(CorrectnessRule::Labels(vec![0, 1]))
+    };
+    let told = refused("Relu", &[1], single);
+    assert!(told.contains("found 1 for sample 1; a single score determines no class"), "{told}");
     // The largest of one number is always the first, and its cosine knows only the sign.
     for agreement in [Agreement::Top, Agreement::Cosine(0.99)] {
         let single = GraphSamples {
@@ -487,7 +514,7 @@ fn what_cannot_be_done_is_told() {
         };
         let told = refused("Relu", &[1], single);
         assert!(told.starts_with("expected answers of 2 numbers or more"), "{told}");
-        assert!(told.contains("found 1 for sample 0; use `agreement = \"equal\"`"), "{told}");
+        assert!(told.contains("found 1 for sample 0; use `agreement = \"within 0.1\"`"), "{told}");
     }
     let lengths = GraphSamples { lengths: Some(vec![1, 9]), ..one(labels(2)) };
     assert_eq!(refused("Relu", &[4], lengths), "expected lengths from 1 to 4, found 9");
