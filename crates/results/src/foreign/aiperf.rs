@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::requests::{Request, records};
+use super::requests::{Request, cut_off_remarks, overdue, records};
 use super::{
     Figures, ForeignError, ForeignResult, MILLISECOND, SECOND, Test, Tool, ns, read, text,
 };
@@ -186,7 +186,7 @@ fn unit(metric: &Value) -> Option<f64> {
 /// Reads the lines of [`RECORDS`].
 pub fn read_records(path: &Path, values: &[Value]) -> Result<ForeignResult, ForeignError> {
     let mut requests = Vec::new();
-    let (mut has_credit, mut cancelled) = (false, 0);
+    let (mut has_credit, mut cancelled) = (false, Vec::new());
     for (line, value) in (1..).zip(values) {
         let bad = |reason: String| malformed(path, format!("record {line}: {reason}"));
         let record = Record::deserialize(value).map_err(|error| bad(error.to_string()))?;
@@ -194,7 +194,7 @@ pub fn read_records(path: &Path, values: &[Value]) -> Result<ForeignResult, Fore
             continue;
         }
         if record.metadata.was_cancelled {
-            cancelled += 1;
+            cancelled.push(cut_off(&record.metadata));
             continue;
         }
         has_credit |= record.metadata.credit_issued_ns.is_some();
@@ -206,11 +206,23 @@ pub fn read_records(path: &Path, values: &[Value]) -> Result<ForeignResult, Fore
         test.remarks
             .push("raw records count from when the rate limiter released the request".into());
     }
-    if cancelled > 0 {
-        test.remarks.push(format!("{cancelled} requests were cancelled and are left out"));
-    }
+    let count = cancelled.len();
+    let overdue = overdue(&requests, cancelled);
+    test.remarks.extend(cut_off_remarks(count, overdue.len(), "cancelled"));
+    requests.extend(overdue);
     test.records = records(requests);
     Ok(ForeignResult { tool: Tool::Aiperf, version: String::new(), tests: vec![test] })
+}
+
+/// Returns a cancelled request, which ended when it was cancelled.
+fn cut_off(about: &Metadata) -> Request {
+    Request {
+        scheduled: about.request_start_ns,
+        issued: about.request_start_ns,
+        completed: Some(about.request_end_ns),
+        first_token: None,
+        tokens: None,
+    }
 }
 
 fn request(record: &Record) -> Result<Request, String> {

@@ -17,6 +17,29 @@ pub struct Request {
     pub tokens: Option<i64>,
 }
 
+/// Returns the requests that a tool cut off after they had waited longer than any answer took, as failures.
+/// The others may have been about to be answered. `completed` of `cut_off` is when each was cut off.
+pub fn overdue(requests: &[Request], cut_off: Vec<Request>) -> Vec<Request> {
+    let waited = |request: &Request| request.completed.map(|at| at.saturating_sub(request.issued));
+    let longest = requests.iter().filter_map(waited).max();
+    let overdue = cut_off.into_iter().filter(|request| waited(request) > longest);
+    overdue.map(|request| Request { completed: None, first_token: None, ..request }).collect()
+}
+
+/// Returns the remarks about requests that a tool cut off, `overdue` of which count as failed.
+pub fn cut_off_remarks(cut_off: usize, overdue: usize, what: &str) -> Vec<String> {
+    let left_out = cut_off - overdue;
+    let left_out =
+        (left_out > 0).then(|| format!("{left_out} requests were {what} and are left out"));
+    let failed = (overdue > 0).then(|| {
+        format!(
+            "{overdue} requests were {what} after they had waited longer than any answer took; they \
+             count as failed"
+        )
+    });
+    left_out.into_iter().chain(failed).collect()
+}
+
 /// Code of failures, of which other tools do not distinguish kinds.
 const INTERNAL: i64 = 4;
 
@@ -62,6 +85,28 @@ pub fn records(mut requests: Vec<Request>) -> Option<Records> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_that_waited_longer_than_any_answer_took_have_failed() {
+        let request = |issued: i64, completed: i64| Request {
+            scheduled: issued,
+            issued,
+            completed: Some(completed),
+            first_token: Some(issued + 1),
+            tokens: Some(1),
+        };
+        let answered = [request(0, 100), request(50, 400)];
+        let cut_off = || vec![request(1_000, 1_351), request(1_000, 1_350), request(0, 1_351)];
+        let found = overdue(&answered, cut_off());
+        let failed = |issued| Request { completed: None, first_token: None, ..request(issued, 0) };
+        assert_eq!(found, [failed(1_000), failed(0)]);
+        // Nothing was ever answered.
+        assert_eq!(overdue(&[failed(0)], cut_off()).len(), 3);
+        let remarks = cut_off_remarks(3, 2, "cancelled");
+        assert_eq!(remarks.len(), 2, "{remarks:?}");
+        assert_eq!(remarks[0], "1 requests were cancelled and are left out");
+        assert!(cut_off_remarks(0, 0, "cancelled").is_empty());
+    }
 
     #[test]
     fn requests_are_put_in_order_and_failures_are_told() {

@@ -68,3 +68,44 @@ fn guidellm_and_aiperf_do_not_hide_failures() {
         assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     }
 }
+
+/// guidellm cuts off the requests that are in flight at its end, and aiperf those that it cancels. Of a server
+/// that stopped answering, they would otherwise be left out.
+#[test]
+fn requests_that_were_cut_off_after_a_long_wait_have_failed() {
+    let folder = Folder::new();
+    let failed = |rows: &[Value]| rows.iter().filter(|row| row["failure"] == "internal").count();
+    let mut hung = guidellm();
+    hung["benchmarks"][0]["requests"]["incomplete"] = json!([
+        {"request_start_time": 1.0, "request_end_time": 4.0},
+        {"request_start_time": 3.9, "request_end_time": 4.0},
+        {"request_start_time": null, "request_end_time": 4.0},
+    ]);
+    folder.write("hung.json", &hung.to_string());
+    let (found, said) = rows(&folder, "hung.json");
+    // One of them failed by itself, and one waited for 3 s. The longest answer took 0.2 s.
+    assert_eq!((found.len(), failed(&found)), (4, 2), "{said}");
+    assert!(said.contains("2 requests were cut off at its end and are left out"), "{said}");
+    let late =
+        "1 requests were cut off at its end after they had waited longer than any answer took";
+    assert!(said.contains(late), "{said}");
+
+    let begin = 1_795_234_461_000_000_000;
+    let cancelled = |start: i64, took: i64| {
+        let mut record = aiperf_record(start, 0.0, "profiling");
+        record["metadata"]["was_cancelled"] = true.into();
+        record["metadata"]["request_end_ns"] = (start + took).into();
+        record["metrics"] = json!({});
+        record
+    };
+    let lines = [
+        aiperf_record(begin, 12.5, "profiling"),
+        cancelled(begin + 1, 12_600_000),
+        cancelled(begin + 2, 12_400_000),
+    ];
+    folder.write("hung.jsonl", &lines.map(|line| format!("{line}\n")).concat());
+    let (found, said) = rows(&folder, "hung.jsonl");
+    assert_eq!((found.len(), failed(&found)), (2, 1), "{said}");
+    assert!(said.contains("1 requests were cancelled and are left out"), "{said}");
+    assert!(said.contains("1 requests were cancelled after they had waited longer"), "{said}");
+}
