@@ -269,7 +269,7 @@ pub struct Disturbed {
     pub load: f64,
     /// duration
     pub took_ns: u64,
-    /// `client` or `machine`
+    /// `client`
     pub cause: Cause,
     /// what happened
     pub reason: String,

@@ -57,20 +57,11 @@ impl Verdict {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Dyno itself: it issued or received too late.
+    /// Dyno itself, or its machine: it issued or received too late, or did not run. The run gives no
+    /// information about the system.
     Client,
-    /// The machine, such as a CPU quota or another program.
-    Machine,
     /// The system under test.
     System,
-}
-
-impl Cause {
-    /// Returns whether the cause lies outside the system, so that the run gives no information about
-    /// the system.
-    pub fn is_outside(self) -> bool {
-        matches!(self, Self::Client | Self::Machine)
-    }
 }
 
 /// Violated condition.
