@@ -21,6 +21,9 @@ const WEIGHT: f64 = 2.0;
 const CHECK: f64 = 1.25;
 /// Number of refining runs of which one is such a run if the peak is nearly known.
 const CHECK_EVERY: usize = 3;
+/// Number of refining runs far from the peak on one side of it, after which further ones would not show that
+/// there is a limit, either.
+const MOST_CHECKS: usize = 12;
 
 /// Side of a peak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,6 +118,16 @@ impl Search {
             Side::Below => peak.middle / CHECK,
             Side::Above => peak.middle * CHECK,
         })
+    }
+
+    /// Returns whether enough refining runs were far from the peak on this side of it. Until then, those near
+    /// the peak may hide it: their counts scatter around the allowed share.
+    pub(super) fn is_checked(&self, side: Side, peak: &Peak) -> bool {
+        let is_far = |run: &&Observation| match side {
+            Side::Below => run.probe.load <= peak.middle / CHECK.sqrt(),
+            Side::Above => run.probe.load >= peak.middle * CHECK.sqrt(),
+        };
+        self.refining().filter(is_far).count() >= MOST_CHECKS
     }
 
     /// Returns the lowest load of the runs that bracketed the peak.

@@ -162,6 +162,9 @@ const MOST_WHOLE: f64 = 1_048_576.0;
 /// wider than [`WIDE`] (a logarithm: a factor of 4).
 const MOST_WIDE: usize = 40;
 const WIDE: f64 = 1.4;
+/// Number of refining runs after which the search gives up if they do not show that the loads on one side of
+/// the peak keep all limits, or that those on the other miss one, although enough of them are far from it.
+const MOST_UNSHOWN: usize = 120;
 /// Number of refining runs after which a whole load is known well enough if it is one of two neighbors. At a
 /// load where just the allowed share is over a limit, no number of them decides, but full runs do.
 const MOST_OF_NEIGHBORS: usize = 40;
@@ -261,7 +264,9 @@ impl Search {
         if confirmed.is_some() && (is_certain || self.is_within(SETTLED, peak)) {
             return self.done(End::Confirmed, confirmed);
         }
-        let is_wide = self.refinements() >= MOST_WIDE && peak.is_wider_than(WIDE);
+        let is_unshown = || self.unshown_side(peak).is_some_and(|side| self.is_checked(side, peak));
+        let is_wide = (self.refinements() >= MOST_WIDE && peak.is_wider_than(WIDE))
+            || (self.refinements() >= MOST_UNSHOWN && is_unshown());
         if is_wide || (!is_certain && self.fails_at_any_load()) {
             return self.done(End::Unclear, None);
         }
