@@ -199,22 +199,24 @@ fn scheduled_time(row: &LoggedRequest) -> Option<f64> {
 /// Returns the requests that were sent and cut off. They count from when they were sent, so that no wait of
 /// the tool counts.
 fn cut_off(incomplete: &[LoggedRequest]) -> Result<Vec<Request>, String> {
-    let times = |row: &LoggedRequest| Some((row.request_start_time?, row.request_end_time?));
-    let sent = incomplete.iter().enumerate().filter_map(|(at, row)| Some((at, row, times(row)?)));
-    let request = |(at, row, (start, end)): (usize, &LoggedRequest, (f64, f64))| {
+    let mut sent = Vec::new();
+    for (at, row) in incomplete.iter().enumerate() {
+        let (Some(start), Some(end)) = (row.request_start_time, row.request_end_time) else {
+            continue;
+        };
         let ns = |key: &str, time: f64| {
             ns(time, SECOND).map_err(|bad| format!("requests.incomplete[{at}]: `{key}`: {bad}"))
         };
         let issued = ns("request_start_time", start)?;
-        Ok(Request {
+        sent.push(Request {
             scheduled: issued,
             issued,
             completed: Some(ns("request_end_time", end)?),
             first_token: None,
             tokens: row.output_tokens,
-        })
-    };
-    sent.map(request).collect()
+        });
+    }
+    Ok(sent)
 }
 
 fn requests(logged: &Requests, is_scheduled: bool) -> Result<Vec<Request>, String> {

@@ -106,7 +106,7 @@ fn unconfirmed(state: &State) -> String {
     format!("Not confirmed: {kept}{of_last}")
 }
 
-/// Returns that the load hardly affects the limits, or that the most short runs do not show how it does.
+/// Returns that the load hardly affects the limits, or that 200 short runs do not show how it does.
 fn unclear(state: &State) -> String {
     let missed = missed(state).map(|over| format!(" ({over})")).unwrap_or_default();
     let runs = state.points.iter().filter(|point| point.purpose == Purpose::Refine).count();

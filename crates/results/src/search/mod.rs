@@ -92,7 +92,7 @@ pub enum Phase {
     Unconfirmed,
     /// The time limit came first.
     OutOfTime,
-    /// The load hardly affects whether the limits are kept, or the most short runs do not show how.
+    /// The load hardly affects whether the limits are kept, or 200 short runs do not show how.
     Unclear,
     /// No load keeps the limits.
     NothingPasses,
