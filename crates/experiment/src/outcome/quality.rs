@@ -181,8 +181,8 @@ fn by_labels(
     })
 }
 
-/// Returns a note if the same answers in a random order would be right about as often. The accuracy then does
-/// not show that labels and samples belong together.
+/// Returns a note if the same answers in a random order could be right at least as often. The accuracy then
+/// does not show that labels and samples belong together.
 fn by_chance(accuracy: &Accuracy, classes: &[i64], labels: &[i64]) -> Option<String> {
     /// Distance from the mean that chance hardly explains, in standard deviations.
     const CLEAR: f64 = 2.33;
@@ -192,9 +192,9 @@ fn by_chance(accuracy: &Accuracy, classes: &[i64], labels: &[i64]) -> Option<Str
     is_as_good.then(|| {
         let percent = 100.0 * mean / all as f64;
         format!(
-            "The same answers in a random order would be right about as often ({percent:.2} % on \
-             average), so the accuracy does not show that the model distinguishes the samples, or \
-             that they belong to their labels."
+            "The same answers in a random order could be right at least as often by chance \
+             ({percent:.2} % on average), so the accuracy does not show that the model distinguishes \
+             the samples, or that they belong to their labels."
         )
     })
 }
@@ -429,6 +429,12 @@ mod tests {
         // Labels of other samples.
         let shifted: Vec<i64> = (0..1_000).map(|at| i64::from((300..350).contains(&at))).collect();
         assert!(note(&shifted).is_some());
+        // Right for none, but for half of them on average in a random order.
+        let labels: Vec<i64> = (0..1_000).map(|at| at % 2).collect();
+        let scored = Accuracy { correct: Some(0), scored: Some(1_000), ..Accuracy::default() };
+        let swapped: Vec<i64> = labels.iter().map(|label| 1 - label).collect();
+        let text = by_chance(&scored, &swapped, &labels).unwrap();
+        assert!(text.contains("at least as often by chance (50.00 % on average)"), "{text}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::requests::{Request, cut_off_remarks, overdue, records};
+use super::requests::{PendingRequest, Request, cut_off_remarks, overdue, records};
 use super::{Figures, ForeignError, ForeignResult, MILLISECOND, SECOND, Test, Tool, ns};
 use crate::summary::{Data, Plan};
 
@@ -141,15 +141,16 @@ fn measured_requests(
              save all requests"
         ));
     }
-    let is_selection = kept > 0 && kept < all;
-    if is_selection {
+    let is_selection = kept < all;
+    if is_selection && kept > 0 {
         remarks.push(format!("only {kept} of its {all} requests are in the file"));
     }
     let mut requests = requests(&benchmark.requests, is_scheduled)?;
+    // A selection does not show how long the longest answer took.
     let overdue = if is_selection {
         Vec::new()
     } else {
-        overdue(&requests, cut_off(&benchmark.requests.incomplete)?)
+        overdue(&requests, &pending(&benchmark.requests.incomplete)?)
     };
     let incomplete = benchmark.requests.incomplete.len();
     remarks.extend(cut_off_remarks(incomplete, overdue.len(), "cut off at its end"));
@@ -196,10 +197,17 @@ fn scheduled_time(row: &LoggedRequest) -> Option<f64> {
     row.info["timings"]["targeted_start"].as_f64()
 }
 
+/// Returns the time of the last token of a request, in seconds.
+fn last_token_time(row: &LoggedRequest) -> Option<f64> {
+    // Earlier versions have the second name.
+    let names = ["last_token_iteration", "last_iteration"];
+    names.iter().find_map(|name| row.info["timings"][*name].as_f64())
+}
+
 /// Returns the requests that were sent and cut off. They count from when they were sent, so that no wait of
-/// the tool counts.
-fn cut_off(incomplete: &[LoggedRequest]) -> Result<Vec<Request>, String> {
-    let mut sent = Vec::new();
+/// the tool counts, and have waited since their last token.
+fn pending(incomplete: &[LoggedRequest]) -> Result<Vec<PendingRequest>, String> {
+    let mut pending = Vec::new();
     for (at, row) in incomplete.iter().enumerate() {
         let (Some(start), Some(end)) = (row.request_start_time, row.request_end_time) else {
             continue;
@@ -208,15 +216,20 @@ fn cut_off(incomplete: &[LoggedRequest]) -> Result<Vec<Request>, String> {
             ns(time, SECOND).map_err(|bad| format!("requests.incomplete[{at}]: `{key}`: {bad}"))
         };
         let issued = ns("request_start_time", start)?;
-        sent.push(Request {
-            scheduled: issued,
-            issued,
-            completed: Some(ns("request_end_time", end)?),
-            first_token: None,
-            tokens: row.output_tokens,
+        let last = last_token_time(row).map(|time| ns("last_token_iteration", time)).transpose()?;
+        let since = last.map_or(issued, |last| last.max(issued));
+        pending.push(PendingRequest {
+            request: Request {
+                scheduled: issued,
+                issued,
+                completed: None,
+                first_token: None,
+                tokens: row.output_tokens,
+            },
+            waited: ns("request_end_time", end)?.saturating_sub(since),
         });
     }
-    Ok(sent)
+    Ok(pending)
 }
 
 fn requests(logged: &Requests, is_scheduled: bool) -> Result<Vec<Request>, String> {

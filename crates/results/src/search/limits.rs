@@ -187,9 +187,10 @@ pub fn percent(share: f64) -> String {
 }
 
 /// Returns the share of a limit in percent as it was given: `0.00015 %`. A rounded one could be 0.
-fn exact_percent(share: f64) -> String {
-    // An `f64` has about 16 digits; the last ones of a product are noise.
-    trimmed(share * 100.0, 12)
+pub fn exact_percent(share: f64) -> String {
+    // An `f64` has about 16 significant digits; the last ones of a product are noise.
+    let digits = (13.0 - (share * 100.0).log10()).clamp(0.0, 330.0);
+    trimmed(share * 100.0, digits as usize)
 }
 
 fn trimmed(percent: f64, digits: usize) -> String {
@@ -230,6 +231,7 @@ mod tests {
         check("TPOT p50 <= 50ms", "TPOT p50 <= 50.0 ms");
         check("errors <= 0.1%", "errors <= 0.1 %");
         check("errors <= 0.0000001%", "errors <= 0.0000001 %");
+        check("errors <= 0.00000000000000012%", "errors <= 0.00000000000000012 %");
         check("errors <= 12.34%", "errors <= 12.34 %");
         check("errors <= 7%", "errors <= 7 %");
         check("lag.p99<=1ms", "client lag p99 <= 1.00 ms");

@@ -112,7 +112,7 @@ pub enum ReasonKind {
 pub struct Reason {
     /// violated condition, such as `failures`, `bound` or `early_stopping`
     pub kind: ReasonKind,
-    /// `client`, `machine` or `system`; null if unknown
+    /// `client` or `system`; null if unknown
     pub cause: Option<Cause>,
     /// more queries could meet the condition, and no measurement contradicts it so far
     #[serde(default)]
