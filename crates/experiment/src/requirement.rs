@@ -282,8 +282,8 @@ fn reason(found: &summary::Requirement) -> Option<Reason> {
                      tokens were streamed."
                         .into()
                 }
-                None => "The share of queries over the bound is the allowed one, so more queries \
-                         cannot decide it."
+                None => "The share of queries over the bound is too close to the allowed one: a \
+                         billion further queries would not decide it."
                     .into(),
             };
             let text = format!("The requirement {requirement} is undecided: {what}. {more}");
@@ -318,6 +318,16 @@ mod tests {
     fn finding(text: &str, record: &Record) -> summary::Requirement {
         let limit = limits::parse(text, 0.99).unwrap();
         found(&limit, record, Records::from_record(record, Keep::All).as_ref())
+    }
+
+    /// No failure in 2,000 queries is not one in a billion, and 3 billion would be needed to exclude it.
+    #[test]
+    fn a_share_that_no_run_decides_is_not_called_equal_to_the_allowed_one() {
+        let rare = finding("errors<=0.0000001%", &record(2_000, 0));
+        assert_eq!((rare.finding, rare.more_queries), (RequirementFinding::Undecided, None));
+        let text = reason(&rare).unwrap().text;
+        assert!(text.contains("errors <= 0.0000001 %"), "{text}");
+        assert!(text.contains("too close to the allowed one: a billion further"), "{text}");
     }
 
     #[test]

@@ -173,7 +173,7 @@ fn share_over(state: &State, at: usize, key: &str) -> Option<Chart> {
     } else {
         "Each point is a run; the bottom is zero."
     });
-    let allowed = format!("allowed {}", limits::percent(limit.allowed));
+    let allowed = format!("allowed {}", limits::exact_percent(limit.allowed));
     let chart = dots(chart, state, &runs, |point| Some((point.load, share(point)?)));
     let chart = chart.rule(RuleAxis::Y, Some(limit.allowed), &allowed, Ink::Bad);
     (state.points.len() > 1).then_some(chart)

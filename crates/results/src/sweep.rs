@@ -252,7 +252,7 @@ pub fn results(run: &summary::Run) -> Vec<PointResult> {
             result.verdict.clone_from(&test.verdict);
         }
         result.is_limited_by_client |=
-            test.causes.iter().any(|reason| reason.cause.is_some_and(Cause::is_outside));
+            test.causes.iter().any(|reason| reason.cause == Some(Cause::Client));
         if test.metrics.is_some() {
             result.is_undisturbed = is_undisturbed(test);
         }
@@ -291,7 +291,7 @@ fn is_undisturbed(test: &summary::Test) -> bool {
                 | ReasonKind::Requirement
                 | ReasonKind::Saturated
                 | ReasonKind::EarlyStopping
-        ) && !reason.cause.is_some_and(Cause::is_outside)
+        ) && reason.cause != Some(Cause::Client)
     };
     let misses_errors = test
         .requirements

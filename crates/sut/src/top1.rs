@@ -9,6 +9,7 @@
 //! assert_eq!(score(log, &labels), Score { correct: 1, total: 2, malformed: 0 });
 //! ```
 
+use std::collections::HashMap;
 use std::fmt;
 
 use dyno_loadgen::qsl::SampleIndex;
@@ -66,6 +67,35 @@ impl fmt::Display for Score {
     }
 }
 
+/// Number of correct answers if the same answers belonged to the samples in a random order.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Chance {
+    /// Mean.
+    pub mean: f64,
+    /// Standard deviation.
+    pub deviation: f64,
+}
+
+impl Chance {
+    /// Returns the number for the classes of the answers and the labels of the samples. Samples without a class
+    /// are wrong in any order.
+    #[must_use]
+    pub fn new(classes: &[i64], labels: &[i64]) -> Self {
+        let mut counts = HashMap::<i64, [f64; 2]>::new();
+        classes.iter().for_each(|class| counts.entry(*class).or_default()[0] += 1.0);
+        labels.iter().for_each(|label| counts.entry(*label).or_default()[1] += 1.0);
+        let all = labels.len().max(1) as f64;
+        let (mut pairs, mut weighted) = (0.0, 0.0);
+        for [answers, samples] in counts.into_values() {
+            pairs += answers * samples;
+            weighted += answers * samples * (answers + samples);
+        }
+        let sum = all * (all * pairs - weighted) + pairs * pairs;
+        let variance = sum / (all * all * (all - 1.0).max(1.0));
+        Self { mean: pairs / all, deviation: variance.max(0.0).sqrt() }
+    }
+}
+
 /// Scores the entries of an accuracy log against the labels of the data set.
 ///
 /// Only the first entry of a sample counts.
@@ -101,6 +131,31 @@ mod tests {
         let score = score(entries, &labels);
         assert_eq!(score, Score { correct: 1, total: 4, malformed: 2 });
         assert_eq!(score.to_string(), "25.00 % (1 of 4)");
+    }
+
+    #[test]
+    fn chance_is_that_of_all_orders() {
+        let labels = [3, 3, 1, 4];
+        let orders = (0..4).flat_map(|a| (0..4).flat_map(move |b| (0..4).map(move |c| [a, b, c])));
+        let is_order = |[a, b, c]: &[usize; 3]| a != b && a != c && b != c;
+        // One answer of four is no class.
+        let classes = [3, 1, 3];
+        let correct = |order: [usize; 3]| {
+            let pairs = order.into_iter().zip(classes);
+            pairs.filter(|(at, class)| labels[*at] == *class).count() as f64
+        };
+        let all: Vec<f64> = orders.filter(is_order).map(correct).collect();
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        let variance = all.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / all.len() as f64;
+        let chance = Chance::new(&classes, &labels);
+        assert!((chance.mean - mean).abs() < 1e-12, "{chance:?} against {mean}");
+        assert!(
+            (chance.deviation - variance.sqrt()).abs() < 1e-12,
+            "{chance:?} against {variance}"
+        );
+        // One class for every sample is right as often in any order.
+        assert_eq!(Chance::new(&[3; 4], &labels), Chance { mean: 2.0, deviation: 0.0 });
+        assert_eq!(Chance::new(&[], &[]), Chance { mean: 0.0, deviation: 0.0 });
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use dyno_experiment::search::Job;
 use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::search::{Block, Unit};
-use dyno_results::search::limits::{self, percent};
+use dyno_results::search::limits::{self, exact_percent, percent};
 use dyno_results::search::{Counts, Peak, Phase, Point};
 use dyno_results::units;
 
@@ -222,7 +222,8 @@ fn rows(point: &Point) -> Vec<Vec<String>> {
         let all = Block { queries: counts.queries, over: counts.over };
         let word = if limit.is_kept(&[all]) { "kept" } else { "missed" };
         let share = counts.over as f64 / counts.queries.max(1) as f64;
-        let cells = [limits::show(&limit), percent(share), percent(limit.allowed), word.into()];
+        let cells =
+            [limits::show(&limit), percent(share), exact_percent(limit.allowed), word.into()];
         Some(cells.to_vec())
     };
     std::iter::once(head).chain(point.limits.iter().filter_map(row)).collect()

@@ -1,14 +1,13 @@
 //! Quality of the answers of an accuracy test.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::record::Failure;
 use dyno_loadgen::run::TestLog;
 use dyno_metrics::{ScoreReport, score_answers};
 use dyno_results::summary::{self, Accuracy, Cause, QualityUnit, Reason, ReasonKind};
-use dyno_sut::top1;
+use dyno_sut::top1::{self, Chance};
 use dyno_task::card::{Bound, Unit};
 use dyno_task::judge::{Judge, Target};
 
@@ -23,23 +22,25 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, context: 
     let AccuracyAnswers { answers, unanswered, answered, failed, missing } =
         AccuracyAnswers::from_log(log);
     let mut accuracy = Accuracy { answered, ..Accuracy::default() };
-    let (mut reasons, target) = (Vec::new(), system.accuracy_target);
+    let (mut reasons, mut classes, target) = (Vec::new(), Vec::new(), system.accuracy_target);
     not_answered(test, &failed, missing, context);
     if let (Some(remote), Some(labels)) = (system.remote(), system.labels.as_deref()) {
         // Servers answer with classes or scores of any type. They are decoded here, where no clock
         // runs.
-        let classes: Vec<(SampleIndex, Option<[u8; 8]>)> = answers
+        let encoded: Vec<(SampleIndex, Option<[u8; 8]>)> = answers
             .into_iter()
             .map(|(index, data)| (index, remote.class(data).map(i64::to_le_bytes)))
             .collect();
-        let classes = classes
+        classes = encoded.iter().filter_map(|(_, class)| class.map(i64::from_le_bytes)).collect();
+        let encoded = encoded
             .iter()
             .map(|(index, class)| (*index, class.as_ref().map_or(&[][..], |class| &class[..])));
-        let score = top1::score(classes, labels);
+        let score = top1::score(encoded, labels);
         reasons.extend(by_labels(&mut accuracy, score, &unanswered, target));
     } else if let Some(references) = system.remote().and_then(Remote::references) {
         by_references(&mut accuracy, answers, &unanswered, references, target);
     } else if let Some(labels) = system.labels.as_deref() {
+        classes = answers.iter().filter_map(|(_, data)| top1::decode(data)).collect();
         let score = top1::score(answers, labels);
         reasons.extend(by_labels(&mut accuracy, score, &unanswered, target));
     } else if let Some(judge) = &system.judge {
@@ -81,7 +82,7 @@ pub fn judge(test: &mut summary::Test, log: &TestLog, system: &System, context: 
         test.add_reason(Reason::new(ReasonKind::Accuracy, text).undecided());
     }
     let labels = system.labels.as_deref().filter(|_| log.complete);
-    test.notes.extend(labels.and_then(|labels| as_one_class(&accuracy, labels)));
+    test.notes.extend(labels.and_then(|labels| by_chance(&accuracy, &classes, labels)));
     test.accuracy = Some(accuracy);
     for text in reasons {
         test.add_reason(Reason::new(ReasonKind::Accuracy, text));
@@ -180,21 +181,20 @@ fn by_labels(
     })
 }
 
-/// Returns a note if one class for every sample would be right at least as often. The accuracy then does not
-/// show that labels and samples belong together: in another order they may give the same one.
-fn as_one_class(accuracy: &Accuracy, labels: &[i64]) -> Option<String> {
-    let mut counts = HashMap::<i64, u64>::new();
-    labels.iter().for_each(|label| *counts.entry(*label).or_default() += 1);
-    let (class, count) =
-        counts.into_iter().max_by_key(|&(class, count)| (count, Reverse(class)))?;
+/// Returns a note if the same answers in a random order could be right at least as often. The accuracy then
+/// does not show that labels and samples belong together.
+fn by_chance(accuracy: &Accuracy, classes: &[i64], labels: &[i64]) -> Option<String> {
+    /// Distance from the mean that chance hardly explains, in standard deviations.
+    const CLEAR: f64 = 2.33;
     let (correct, all) = (accuracy.correct?, labels.len() as u64);
-    let is_as_good = accuracy.scored == Some(all) && correct <= count;
+    let Chance { mean, deviation } = Chance::new(classes, labels);
+    let is_as_good = accuracy.scored == Some(all) && correct as f64 <= mean + CLEAR * deviation;
     is_as_good.then(|| {
-        let percent = 100.0 * count as f64 / all as f64;
+        let percent = 100.0 * mean / all as f64;
         format!(
-            "Class {class} for every sample would be right at least as often ({percent:.2} %), so \
-             the accuracy does not show that the model distinguishes the samples, or that they \
-             belong to their labels."
+            "The same answers in a random order could be right at least as often by chance \
+             ({percent:.2} % on average), so the accuracy does not show that the model distinguishes \
+             the samples, or that they belong to their labels."
         )
     })
 }
@@ -409,6 +409,32 @@ mod tests {
         let text = accuracy.text().unwrap();
         assert_eq!(text, "cosine 100.00 % (1 of 4 samples compared)");
         assert!(not_compared(&accuracy).starts_with("1 of 4 samples were compared;"));
+    }
+
+    /// 50 of 1,000 samples are of a rare class. One class for every sample would be right for 950 of them.
+    #[test]
+    fn a_model_that_finds_a_rare_class_is_not_taken_for_chance() {
+        let labels: Vec<i64> = (0..1_000).map(|at| i64::from(at < 50)).collect();
+        let note = |classes: &[i64]| {
+            let correct =
+                classes.iter().zip(&labels).filter(|(class, label)| class == label).count();
+            let (correct, scored) = (Some(correct as u64), Some(1_000));
+            by_chance(&Accuracy { correct, scored, ..Accuracy::default() }, classes, &labels)
+        };
+        // 30 of the rare ones and 30 others: right for 950, too, but for 896 on average in a random order.
+        let found: Vec<i64> = (0..1_000).map(|at| i64::from((20..80).contains(&at))).collect();
+        assert_eq!(note(&found), None);
+        let text = note(&[0; 1_000]).unwrap();
+        assert!(text.contains("(95.00 % on average)"), "{text}");
+        // Labels of other samples.
+        let shifted: Vec<i64> = (0..1_000).map(|at| i64::from((300..350).contains(&at))).collect();
+        assert!(note(&shifted).is_some());
+        // Right for none, but for half of them on average in a random order.
+        let labels: Vec<i64> = (0..1_000).map(|at| at % 2).collect();
+        let scored = Accuracy { correct: Some(0), scored: Some(1_000), ..Accuracy::default() };
+        let swapped: Vec<i64> = labels.iter().map(|label| 1 - label).collect();
+        let text = by_chance(&scored, &swapped, &labels).unwrap();
+        assert!(text.contains("at least as often by chance (50.00 % on average)"), "{text}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Runs that the client or the machine disturbed. They show nothing about the system: they are
+//! Runs that the client or its machine disturbed. They show nothing about the system: they are
 //! repeated, and a search that only gets such runs ends.
 
 use dyno_loadgen::search::{Block, Limit, Quantity};
@@ -8,8 +8,6 @@ use dyno_results::summary::{self, Cause};
 /// Why a run shows nothing about the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disturbance {
-    /// Cause: client or machine.
-    pub cause: Cause,
     /// Reason, as a part of a sentence.
     pub reason: String,
     /// Whether the client's lag is the only disturbance, so that the queries without it still
@@ -26,7 +24,7 @@ impl Disturbance {
         let share = all.over as f64 / all.queries.max(1) as f64;
         let (share, limit) = (limits::percent(share), limits::show(limit));
         let reason = format!("the client issued {share} of the queries too late ({limit})");
-        Some(Self { cause: Cause::Client, reason, is_lag_alone: true })
+        Some(Self { reason, is_lag_alone: true })
     }
 
     /// Combines this disturbance with another one that the verdict of the run names.
@@ -37,16 +35,13 @@ impl Disturbance {
 
     /// Returns the disturbance that the reasons of a test name.
     pub fn by_test(test: &summary::Test) -> Option<Self> {
-        let mut outside = test
-            .causes
-            .iter()
-            .filter_map(|reason| Some((reason.cause.filter(|cause| cause.is_outside())?, reason)));
-        let (cause, reason) = outside.next()?;
+        let mut of_client = test.causes.iter().filter(|reason| reason.cause == Some(Cause::Client));
+        let reason = of_client.next()?;
         let is_lag_alone = test.metrics.as_ref().is_some_and(|metrics| {
-            metrics.conditions.client_lag_met == Some(false) && outside.next().is_none()
+            metrics.conditions.client_lag_met == Some(false) && of_client.next().is_none()
         });
         let reason = reason.text.lines().next().unwrap_or_default().to_owned();
-        Some(Self { cause, reason, is_lag_alone })
+        Some(Self { reason, is_lag_alone })
     }
 }
 
@@ -101,7 +96,7 @@ mod tests {
         let of = |over| vec![vec![Block { queries: 1_000, over }]];
         let found = Disturbance::by_lag(&[LATENCY, LAG], &of(124)).unwrap();
         let reason = "the client issued 12.4 % of the queries too late (client lag p99 <= 1.00 ms)";
-        assert_eq!((&found.reason[..], found.cause), (reason, Cause::Client));
+        assert_eq!(found.reason, reason);
         assert_eq!(Disturbance::by_lag(&[LATENCY, LAG], &of(10)), None);
         assert_eq!(Disturbance::by_lag(&[LATENCY], &[]), None);
     }

@@ -18,7 +18,8 @@ use dyno_net::client::ClientStatistics;
 use dyno_results::search::{
     Confirmed, Definition, Disturbed, Load, Phase, Point, State, Unfinished,
 };
-use dyno_results::{summary, units};
+use dyno_results::summary::{self, Cause};
+use dyno_results::units;
 
 use self::observed::is_of_client;
 use super::disturbed::{self, Disturbance, Patience};
@@ -276,7 +277,7 @@ impl Job {
     /// Records a disturbed run. Returns a line for the user; `None` if its repeats are exhausted.
     /// If the system misses its limits even without the client's lag, the run counts as missed.
     fn disturbed(&mut self, probe: &Probe, mut told: RunReport) -> Result<Option<String>, Failure> {
-        let Some(Disturbance { cause, reason, is_lag_alone }) = told.disturbance.take() else {
+        let Some(Disturbance { reason, is_lag_alone }) = told.disturbance.take() else {
             return self.tell(told).map(Some);
         };
         let repeat = self.patience.repeat();
@@ -298,7 +299,7 @@ impl Job {
         self.search.lose(took);
         let (purpose, load) = (probe.purpose.into(), probe.load);
         let text = reason.clone();
-        let run = Disturbed { purpose, load, took_ns: took, cause, reason: text };
+        let run = Disturbed { purpose, load, took_ns: took, cause: Cause::Client, reason: text };
         self.state.disturbed.push(run);
         self.keep();
         Ok(repeat.map(|repeat| {

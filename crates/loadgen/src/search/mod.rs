@@ -114,7 +114,7 @@ pub enum End {
     Unconfirmed,
     /// The time limit was reached first.
     OutOfTime,
-    /// The result of a run hardly depends on its load.
+    /// The result of a run hardly depends on its load, or [`MOST_REFINEMENTS`] runs do not show how.
     Unclear,
     /// No load passes, down to the lowest load tried.
     NothingPasses,
@@ -169,7 +169,7 @@ const MOST_UNSHOWN: usize = 120;
 /// load where just the allowed share is over a limit, no number of them decides, but full runs do.
 const MOST_OF_NEIGHBORS: usize = 40;
 /// Maximum number of refining runs.
-const MOST_REFINEMENTS: usize = 200;
+pub const MOST_REFINEMENTS: usize = 200;
 /// Divisor for the length of a refining run: the total length of all refining runs so far, divided
 /// by this.
 const GROWTH: u64 = 8;

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::requests::{Request, records};
+use super::requests::{PendingRequest, Request, cut_off_remarks, overdue, records};
 use super::{
     Figures, ForeignError, ForeignResult, MILLISECOND, SECOND, Test, Tool, ns, read, text,
 };
@@ -43,8 +43,12 @@ struct Metadata {
 }
 
 impl Metadata {
+    fn is_warmup(&self) -> bool {
+        self.benchmark_phase.as_deref() == Some("warmup")
+    }
+
     fn is_measured(&self) -> bool {
-        self.benchmark_phase.as_deref() != Some("warmup") && !self.was_cancelled
+        !self.is_warmup() && !self.was_cancelled
     }
 }
 
@@ -90,16 +94,29 @@ fn refuse_hidden_failures(
     let kept = result.tests.iter().filter_map(|test| test.records.as_ref());
     let rows =
         || kept.clone().flat_map(|records| (0..records.row_count()).map(move |at| (records, at)));
-    let failed = rows().filter(|(records, at)| !records.is_answered(*at)).count();
+    let mut failed = rows().filter(|(records, at)| !records.is_answered(*at)).count();
+    let answered = rows().count() - failed;
+    let stated = count(summary, "error_request_count");
+    if stated.is_some_and(|stated| stated > failed as f64) {
+        failed = unanswered(path)?;
+    }
     for (what, found, stated) in [
-        ("failed requests", failed, count(summary, "error_request_count")),
-        ("answered requests", rows().count() - failed, count(summary, "request_count")),
+        ("failed requests", failed, stated),
+        ("answered requests", answered, count(summary, "request_count")),
     ] {
         let Some(stated) = stated.filter(|&stated| stated > found as f64) else { continue };
         let reason = format!("{SUMMARY} states {stated} {what}, but the records have {found}");
         return Err(malformed(path, reason));
     }
     Ok(())
+}
+
+/// Returns the number of records that aiperf counts as errors. They include the cancelled requests.
+fn unanswered(path: &Path) -> Result<usize, ForeignError> {
+    let text = text(path)?;
+    let records = text.lines().filter_map(|line| serde_json::from_str::<Record>(line).ok());
+    let is_error = |record: &Record| record.error.is_some() || record.metadata.was_cancelled;
+    Ok(records.filter(|record| !record.metadata.is_warmup() && is_error(record)).count())
 }
 
 /// Returns a count of a summary.
@@ -186,15 +203,15 @@ fn unit(metric: &Value) -> Option<f64> {
 /// Reads the lines of [`RECORDS`].
 pub fn read_records(path: &Path, values: &[Value]) -> Result<ForeignResult, ForeignError> {
     let mut requests = Vec::new();
-    let (mut has_credit, mut cancelled) = (false, 0);
+    let (mut has_credit, mut cancelled) = (false, Vec::new());
     for (line, value) in (1..).zip(values) {
         let bad = |reason: String| malformed(path, format!("record {line}: {reason}"));
         let record = Record::deserialize(value).map_err(|error| bad(error.to_string()))?;
-        if record.metadata.benchmark_phase.as_deref() == Some("warmup") {
+        if record.metadata.is_warmup() {
             continue;
         }
         if record.metadata.was_cancelled {
-            cancelled += 1;
+            cancelled.push(pending(&record.metadata));
             continue;
         }
         has_credit |= record.metadata.credit_issued_ns.is_some();
@@ -206,11 +223,26 @@ pub fn read_records(path: &Path, values: &[Value]) -> Result<ForeignResult, Fore
         test.remarks
             .push("raw records count from when the rate limiter released the request".into());
     }
-    if cancelled > 0 {
-        test.remarks.push(format!("{cancelled} requests were cancelled and are left out"));
-    }
+    let count = cancelled.len();
+    let overdue = overdue(&requests, &cancelled);
+    test.remarks.extend(cut_off_remarks(count, overdue.len(), "cancelled"));
+    requests.extend(overdue);
     test.records = records(requests);
     Ok(ForeignResult { tool: Tool::Aiperf, version: String::new(), tests: vec![test] })
+}
+
+/// Returns a cancelled request, which ended when it was cancelled.
+fn pending(about: &Metadata) -> PendingRequest {
+    PendingRequest {
+        request: Request {
+            scheduled: about.request_start_ns,
+            issued: about.request_start_ns,
+            completed: None,
+            first_token: None,
+            tokens: None,
+        },
+        waited: about.request_end_ns.saturating_sub(about.request_start_ns),
+    }
 }
 
 fn request(record: &Record) -> Result<Request, String> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::requests::{Request, records};
+use super::requests::{PendingRequest, Request, cut_off_remarks, overdue, records};
 use super::{Figures, ForeignError, ForeignResult, MILLISECOND, SECOND, Test, Tool, ns};
 use crate::summary::{Data, Plan};
 
@@ -30,12 +30,13 @@ struct Requests {
     #[serde(default)]
     errored: Vec<LoggedRequest>,
     #[serde(default)]
-    incomplete: Vec<Value>,
+    incomplete: Vec<LoggedRequest>,
 }
 
 #[derive(Debug, Deserialize)]
 struct LoggedRequest {
     request_start_time: Option<f64>,
+    request_end_time: Option<f64>,
     request_latency: Option<f64>,
     time_to_first_token_ms: Option<f64>,
     output_tokens: Option<i64>,
@@ -87,39 +88,21 @@ fn test(benchmark: &Benchmark, report: &Value) -> Result<Test, String> {
         _ => "Server",
     };
     let is_due = |row: &LoggedRequest| is_scheduled && scheduled_time(row).is_some();
-    let logged = || benchmark.requests.successful.iter().chain(&benchmark.requests.errored);
-    let origin = if logged().any(is_due) {
+    let mut logged = benchmark.requests.successful.iter().chain(&benchmark.requests.errored);
+    let origin = if logged.any(is_due) {
         "latency counts from when the request was due, but its figures count from when the \
          request was sent"
     } else {
         "latency counts from when the request was sent"
     };
     let mut remarks = vec![origin.to_string()];
-    let total = |status: &str| benchmark.metrics["request_totals"][status].as_u64().unwrap_or(0);
-    let (kept, all) = (logged().count() as u64, total("successful") + total("errored"));
-    let (failed, stated) = (benchmark.requests.errored.len() as u64, total("errored"));
-    // The requests of the file may be a selection of the others.
-    let is_share =
-        |a: u64, b: u64| u128::from(a) * u128::from(all) == u128::from(b) * u128::from(kept);
-    if kept > 0 && !is_share(failed, stated) {
-        return Err(format!(
-            "{stated} of its {all} requests failed, but {failed} of the {kept} requests in the file; \
-             save all requests"
-        ));
-    }
-    if kept > 0 && kept < all {
-        remarks.push(format!("only {kept} of its {all} requests are in the file"));
-    }
-    if !benchmark.requests.incomplete.is_empty() {
-        let count = benchmark.requests.incomplete.len();
-        remarks.push(format!("{count} requests were cut off at its end and are left out"));
-    }
+    let (requests, about_requests) = measured_requests(benchmark, is_scheduled)?;
+    remarks.extend(about_requests);
     let arrivals = match streams {
         _ if is_scheduled => kind.into(),
         Some(streams) => format!("concurrency:{streams}"),
         None => "concurrency".into(),
     };
-    let requests = requests(&benchmark.requests, is_scheduled)?;
     Ok(Test {
         title,
         scenario: scenario.into(),
@@ -137,6 +120,42 @@ fn test(benchmark: &Benchmark, report: &Value) -> Result<Test, String> {
         has_times: true,
         remarks,
     })
+}
+
+/// Returns the requests of a benchmark, and remarks about those that are not in the file or were cut off.
+fn measured_requests(
+    benchmark: &Benchmark,
+    is_scheduled: bool,
+) -> Result<(Vec<Request>, Vec<String>), String> {
+    let logged = || benchmark.requests.successful.iter().chain(&benchmark.requests.errored);
+    let mut remarks = Vec::new();
+    let total = |status: &str| benchmark.metrics["request_totals"][status].as_u64().unwrap_or(0);
+    let (kept, all) = (logged().count() as u64, total("successful") + total("errored"));
+    let (failed, stated) = (benchmark.requests.errored.len() as u64, total("errored"));
+    // The requests of the file may be a selection of the others.
+    let is_share =
+        |a: u64, b: u64| u128::from(a) * u128::from(all) == u128::from(b) * u128::from(kept);
+    if kept > 0 && !is_share(failed, stated) {
+        return Err(format!(
+            "{stated} of its {all} requests failed, but {failed} of the {kept} requests in the file; \
+             save all requests"
+        ));
+    }
+    let is_selection = kept < all;
+    if is_selection && kept > 0 {
+        remarks.push(format!("only {kept} of its {all} requests are in the file"));
+    }
+    let mut requests = requests(&benchmark.requests, is_scheduled)?;
+    // A selection does not show how long the longest answer took.
+    let overdue = if is_selection {
+        Vec::new()
+    } else {
+        overdue(&requests, &pending(&benchmark.requests.incomplete)?)
+    };
+    let incomplete = benchmark.requests.incomplete.len();
+    remarks.extend(cut_off_remarks(incomplete, overdue.len(), "cut off at its end"));
+    requests.extend(overdue);
+    Ok((requests, remarks))
 }
 
 fn model(report: &Value) -> &str {
@@ -176,6 +195,41 @@ fn figures(metrics: &Value) -> Figures {
 /// Returns the scheduled time of a request, in seconds.
 fn scheduled_time(row: &LoggedRequest) -> Option<f64> {
     row.info["timings"]["targeted_start"].as_f64()
+}
+
+/// Returns the time of the last token of a request, in seconds.
+fn last_token_time(row: &LoggedRequest) -> Option<f64> {
+    // Earlier versions have the second name.
+    let names = ["last_token_iteration", "last_iteration"];
+    names.iter().find_map(|name| row.info["timings"][*name].as_f64())
+}
+
+/// Returns the requests that were sent and cut off. They count from when they were sent, so that no wait of
+/// the tool counts, and have waited since their last token.
+fn pending(incomplete: &[LoggedRequest]) -> Result<Vec<PendingRequest>, String> {
+    let mut pending = Vec::new();
+    for (at, row) in incomplete.iter().enumerate() {
+        let (Some(start), Some(end)) = (row.request_start_time, row.request_end_time) else {
+            continue;
+        };
+        let ns = |key: &str, time: f64| {
+            ns(time, SECOND).map_err(|bad| format!("requests.incomplete[{at}]: `{key}`: {bad}"))
+        };
+        let issued = ns("request_start_time", start)?;
+        let last = last_token_time(row).map(|time| ns("last_token_iteration", time)).transpose()?;
+        let since = last.map_or(issued, |last| last.max(issued));
+        pending.push(PendingRequest {
+            request: Request {
+                scheduled: issued,
+                issued,
+                completed: None,
+                first_token: None,
+                tokens: row.output_tokens,
+            },
+            waited: ns("request_end_time", end)?.saturating_sub(since),
+        });
+    }
+    Ok(pending)
 }
 
 fn requests(logged: &Requests, is_scheduled: bool) -> Result<Vec<Request>, String> {

@@ -17,6 +17,42 @@ pub struct Request {
     pub tokens: Option<i64>,
 }
 
+/// Request that was in flight when a tool cut it off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PendingRequest {
+    /// The request, without a completion.
+    pub request: Request,
+    /// Time that it had waited since it was sent, or since its last token, ns.
+    pub waited: i64,
+}
+
+/// A request that was cut off has failed if it had waited for more than this many times the longest answer.
+/// Requests in flight are longer than others, and the last ones of a queue may have waited for the whole run.
+const OVERDUE: i64 = 2;
+
+/// Returns the requests that waited so much longer than any answer took that they count as failed. The others
+/// may have been about to be answered.
+pub fn overdue(requests: &[Request], pending: &[PendingRequest]) -> Vec<Request> {
+    let took = |request: &Request| Some(request.completed?.saturating_sub(request.issued));
+    let longest = requests.iter().filter_map(took).max().unwrap_or(0);
+    let most = longest.saturating_mul(OVERDUE);
+    pending.iter().filter(|one| one.waited > most).map(|one| one.request).collect()
+}
+
+/// Returns the remarks about requests that a tool cut off, `overdue` of which count as failed.
+pub fn cut_off_remarks(cut_off: usize, overdue: usize, what: &str) -> Vec<String> {
+    let left_out = cut_off - overdue;
+    let left_out =
+        (left_out > 0).then(|| format!("{left_out} requests were {what} and are left out"));
+    let failed = (overdue > 0).then(|| {
+        format!(
+            "{overdue} requests were {what} after they had waited more than {OVERDUE} times as long as \
+             any answer took; they count as failed"
+        )
+    });
+    left_out.into_iter().chain(failed).collect()
+}
+
 /// Code of failures, of which other tools do not distinguish kinds.
 const INTERNAL: i64 = 4;
 
@@ -62,6 +98,42 @@ pub fn records(mut requests: Vec<Request>) -> Option<Records> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_that_waited_far_longer_than_any_answer_took_have_failed() {
+        let request = |issued: i64, completed: Option<i64>| Request {
+            scheduled: issued,
+            issued,
+            completed,
+            first_token: None,
+            tokens: None,
+        };
+        let answered = [request(0, Some(100)), request(50, Some(400)), request(60, None)];
+        let pending = |issued, waited| PendingRequest { request: request(issued, None), waited };
+        let cut_off = [pending(1_000, 701), pending(1_001, 700), pending(1_002, 1)];
+        assert_eq!(overdue(&answered, &cut_off), [request(1_000, None)]);
+        // Nothing was ever answered.
+        assert_eq!(overdue(&answered[2..], &cut_off).len(), 3);
+        let remarks = cut_off_remarks(3, 1, "cancelled");
+        assert_eq!(remarks.len(), 2, "{remarks:?}");
+        assert_eq!(remarks[0], "2 requests were cancelled and are left out");
+        assert!(
+            remarks[1].starts_with("1 requests were cancelled after they had waited more than 2")
+        );
+        assert!(cut_off_remarks(0, 0, "cancelled").is_empty());
+    }
+
+    /// A burst of 512 requests, of which a server answers 10 a second in order, is cut off after 30 s. The last
+    /// ones have waited a little longer than any answer took.
+    #[test]
+    fn the_rest_of_a_queue_has_not_failed() {
+        let begin =
+            Request { scheduled: 0, issued: 0, completed: None, first_token: None, tokens: None };
+        let answered: Vec<Request> =
+            (1..300).map(|at| Request { completed: Some(at * 100_000_000), ..begin }).collect();
+        let rest = vec![PendingRequest { request: begin, waited: 30_000_000_000 }; 213];
+        assert!(overdue(&answered, &rest).is_empty());
+    }
 
     #[test]
     fn requests_are_put_in_order_and_failures_are_told() {

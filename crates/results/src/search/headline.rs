@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use dyno_loadgen::search::{Limit, Quantity};
+use dyno_loadgen::search::{Limit, MOST_REFINEMENTS, Quantity};
 
 use super::limits::{self, percent};
-use super::{Phase, Point, State};
+use super::{Phase, Point, Purpose, State};
 use crate::units;
 
 /// Returns the limit that a run came closest to, with the share of queries over it and, if some failed, that
@@ -106,6 +106,22 @@ fn unconfirmed(state: &State) -> String {
     format!("Not confirmed: {kept}{of_last}")
 }
 
+/// Returns that the load hardly affects the limits, or that 200 short runs do not show how it does.
+fn unclear(state: &State) -> String {
+    let missed = missed(state).map(|over| format!(" ({over})")).unwrap_or_default();
+    let runs = state.points.iter().filter(|point| point.purpose == Purpose::Refine).count();
+    if runs < MOST_REFINEMENTS {
+        return format!(
+            "Unclear: the load hardly affects whether the limits are kept{missed}; find the other \
+             cause of the violated limit, or relax the limit"
+        );
+    }
+    format!(
+        "Unclear: {runs} short runs do not show the peak{missed}; use longer ones (--short) or a \
+         larger --tolerance, or find another cause of the violated limit"
+    )
+}
+
 /// Returns how a search ended, as a sentence, and whether it found a peak.
 pub fn headline(state: &State, directory: &Path) -> (String, bool) {
     let load = state.definition.load;
@@ -132,13 +148,7 @@ pub fn headline(state: &State, directory: &Path) -> (String, bool) {
                 "Out of time: no further run fits into {most}; continue with: {go_on} --max-time TIME"
             )
         }
-        Phase::Unclear => {
-            let missed = missed(state).map(|over| format!(" ({over})")).unwrap_or_default();
-            format!(
-                "Unclear: the load hardly affects whether the limits are kept{missed}; find the \
-                 other cause of the violated limit, or relax the limit"
-            )
-        }
+        Phase::Unclear => unclear(state),
         Phase::NothingPasses => {
             let lowest = state.points.iter().min_by(|a, b| a.load.total_cmp(&b.load));
             let missed = lowest.and_then(nearest).map(|over| format!(": {over}"));
@@ -169,4 +179,77 @@ pub fn headline(state: &State, directory: &Path) -> (String, bool) {
         phase => phase == Phase::Estimated,
     };
     (text, is_found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Definition, Load, SCHEMA, SCHEMA_VERSION};
+    use super::*;
+
+    /// An unclear search with this many short runs near its peak.
+    fn unclear_after(runs: usize) -> State {
+        let definition = Definition {
+            system: "null".into(),
+            scenario: "Server".into(),
+            load: Load::Qps,
+            limits: vec!["p99<=50ms".into()],
+            from: 1.0,
+            to: None,
+            tolerance: 0.01,
+            short_ns: 1,
+            full_ns: 1,
+            full_queries: 1,
+            max_time_ns: 1,
+            confirmations: 0,
+            settings: std::collections::BTreeMap::new(),
+        };
+        let point = Point {
+            number: 1,
+            purpose: Purpose::Refine,
+            folder: None,
+            load: 1.0,
+            duration_ns: 1,
+            took_ns: 1,
+            overloaded: false,
+            passed: false,
+            throughput: None,
+            goodput: 0.0,
+            failed_share: 0.0,
+            p50_ns: 1,
+            p90_ns: 1,
+            p99_ns: 1,
+            limits: Vec::new(),
+        };
+        State {
+            schema: SCHEMA.into(),
+            schema_version: SCHEMA_VERSION,
+            state: Phase::Unclear,
+            official: false,
+            disclaimer: String::new(),
+            started_at: String::new(),
+            command: Vec::new(),
+            dyno_version: String::new(),
+            definition,
+            rules: None,
+            remarks: Vec::new(),
+            peak: None,
+            confirmed: None,
+            points: vec![point; runs],
+            unfinished: Vec::new(),
+            disturbed: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn runs_that_were_not_enough_do_not_show_that_the_load_has_no_effect() {
+        let text = |runs| headline(&unclear_after(runs), Path::new("peak")).0;
+        assert!(
+            text(MOST_REFINEMENTS).starts_with("Unclear: 200 short runs do not show the peak;")
+        );
+        let early = text(MOST_REFINEMENTS - 1);
+        assert!(
+            early.starts_with("Unclear: the load hardly affects whether the limits"),
+            "{early}"
+        );
+    }
 }

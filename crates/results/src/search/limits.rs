@@ -162,7 +162,7 @@ pub fn show(limit: &Limit) -> String {
         Quantity::FirstToken => "TTFT",
         Quantity::TimePerOutputToken => "TPOT",
         Quantity::ClientLag => "client lag",
-        Quantity::Errors => return format!("errors <= {}", percent(limit.allowed)),
+        Quantity::Errors => return format!("errors <= {}", exact_percent(limit.allowed)),
     };
     let bound = units::duration(limit.bound as Nanos as i64);
     format!("{name} {} <= {bound}", units::percentile(1.0 - limit.allowed))
@@ -183,7 +183,17 @@ pub fn key(limit: &Limit) -> String {
 /// Returns a share in percent with up to three decimals: `0.1 %`, `12.4 %`.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
-    let digits = if percent >= 10.0 { 1 } else { 3 };
+    trimmed(percent, if percent >= 10.0 { 1 } else { 3 })
+}
+
+/// Returns the share of a limit in percent as it was given: `0.00015 %`. A rounded one could be 0.
+pub fn exact_percent(share: f64) -> String {
+    // An `f64` has about 16 significant digits; the last ones of a product are noise.
+    let digits = (13.0 - (share * 100.0).log10()).clamp(0.0, 330.0);
+    trimmed(share * 100.0, digits as usize)
+}
+
+fn trimmed(percent: f64, digits: usize) -> String {
     let text = format!("{percent:.digits$}");
     let text =
         if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.') } else { &text };
@@ -220,6 +230,10 @@ mod tests {
         check("ttft.p90≤200ms", "TTFT p90 <= 200 ms");
         check("TPOT p50 <= 50ms", "TPOT p50 <= 50.0 ms");
         check("errors <= 0.1%", "errors <= 0.1 %");
+        check("errors <= 0.0000001%", "errors <= 0.0000001 %");
+        check("errors <= 0.00000000000000012%", "errors <= 0.00000000000000012 %");
+        check("errors <= 12.34%", "errors <= 12.34 %");
+        check("errors <= 7%", "errors <= 7 %");
         check("lag.p99<=1ms", "client lag p99 <= 1.00 ms");
         assert_eq!(parse_goodput("ttft:200", 0.99), parse("ttft.p99<=200ms", 0.5));
     }

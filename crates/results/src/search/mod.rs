@@ -92,7 +92,7 @@ pub enum Phase {
     Unconfirmed,
     /// The time limit came first.
     OutOfTime,
-    /// The load hardly affects whether the limits are kept.
+    /// The load hardly affects whether the limits are kept, or 200 short runs do not show how.
     Unclear,
     /// No load keeps the limits.
     NothingPasses,
@@ -260,7 +260,7 @@ pub struct Disturbed {
     pub load: f64,
     /// duration
     pub took_ns: u64,
-    /// `client` or `machine`
+    /// `client`
     pub cause: Cause,
     /// what happened
     pub reason: String,

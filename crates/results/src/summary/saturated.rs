@@ -95,14 +95,13 @@ impl Test {
         self.settle();
     }
 
-    /// Withdraws that over-saturation shows what the server can, if another reason is the client's or the
-    /// machine's.
+    /// Withdraws that over-saturation shows what the server can, if another reason is the client's.
     pub fn doubt_saturation(&mut self) {
-        let is_outside = |reason: &Reason| reason.cause.is_some_and(Cause::is_outside);
+        let is_of_client = |reason: &Reason| reason.cause == Some(Cause::Client);
         let blames_system = |reason: &Reason| {
             reason.kind == ReasonKind::Saturated && reason.cause == Some(Cause::System)
         };
-        if self.causes.iter().any(is_outside) && self.causes.iter().any(blames_system) {
+        if self.causes.iter().any(is_of_client) && self.causes.iter().any(blames_system) {
             self.explain_saturation(Bottleneck::Disturbance);
         }
     }

@@ -48,20 +48,11 @@ impl Verdict {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Dyno itself: it issued or received too late.
+    /// Dyno itself, or its machine: it issued or received too late, or did not run. The run gives no
+    /// information about the system.
     Client,
-    /// The machine, such as a CPU quota or another program.
-    Machine,
     /// The system under test.
     System,
-}
-
-impl Cause {
-    /// Returns whether the cause lies outside the system, so that the run gives no information about
-    /// the system.
-    pub fn is_outside(self) -> bool {
-        matches!(self, Self::Client | Self::Machine)
-    }
 }
 
 /// Violated condition.
@@ -112,7 +103,7 @@ pub enum ReasonKind {
 pub struct Reason {
     /// violated condition, such as `failures`, `bound` or `early_stopping`
     pub kind: ReasonKind,
-    /// `client`, `machine` or `system`; null if unknown
+    /// `client` or `system`; null if unknown
     pub cause: Option<Cause>,
     /// more queries could meet the condition, and no measurement contradicts it so far
     #[serde(default)]

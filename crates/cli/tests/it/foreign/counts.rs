@@ -68,3 +68,59 @@ fn guidellm_and_aiperf_do_not_hide_failures() {
         assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     }
 }
+
+/// guidellm cuts off the requests that are in flight at its end, and aiperf those that it cancels. Of a server
+/// that stopped answering, they would otherwise be left out.
+#[test]
+fn requests_that_were_cut_off_after_a_long_wait_have_failed() {
+    let folder = Folder::new();
+    let failed = |rows: &[Value]| rows.iter().filter(|row| row["failure"] == "internal").count();
+    let mut hung = guidellm();
+    hung["benchmarks"][0]["requests"]["incomplete"] = json!([
+        {"request_start_time": 1.0, "request_end_time": 4.0},
+        {"request_start_time": 3.7, "request_end_time": 4.0},
+        {"request_start_time": null, "request_end_time": 4.0},
+        // Its tokens still came.
+        {"request_start_time": 1.0, "request_end_time": 4.0, "time_to_first_token_ms": 5.0,
+            "info": {"timings": {"last_token_iteration": 3.9}}},
+    ]);
+    folder.write("hung.json", &hung.to_string());
+    let (found, said) = rows(&folder, "hung.json");
+    // One of them failed by itself, and one waited for 3 s. The longest answer took 0.2 s.
+    assert_eq!((found.len(), failed(&found)), (4, 2), "{said}");
+    assert!(said.contains("3 requests were cut off at its end and are left out"), "{said}");
+    let late = "1 requests were cut off at its end after they had waited more than 2 times as long";
+    assert!(said.contains(late), "{said}");
+
+    let begin = 1_795_234_461_000_000_000;
+    let cancelled = |start: i64, took: i64| {
+        let mut record = aiperf_record(start, 0.0, "profiling");
+        record["metadata"]["was_cancelled"] = true.into();
+        record["metadata"]["request_end_ns"] = (start + took).into();
+        record["metrics"] = json!({});
+        record["error"] = json!({"code": 499, "type": "RequestCancellationError"});
+        record
+    };
+    let lines = [
+        aiperf_record(begin, 12.5, "profiling"),
+        cancelled(begin + 1, 25_100_000),
+        cancelled(begin + 2, 24_900_000),
+    ];
+    folder.write("hung/profile_export.jsonl", &lines.map(|line| format!("{line}\n")).concat());
+    let summarize = |bad: u64| {
+        let count = |avg: u64| json!({"unit": "requests", "avg": avg});
+        let summary = json!({"aiperf_version": "0.13.0", "request_count": count(1),
+            "error_request_count": count(bad)});
+        folder.write("hung/profile_export_aiperf.json", &summary.to_string());
+    };
+    // aiperf counts cancelled requests as errors.
+    summarize(2);
+    let (found, said) = rows(&folder, "hung");
+    assert_eq!((found.len(), failed(&found)), (2, 1), "{said}");
+    assert!(said.contains("1 requests were cancelled and are left out"), "{said}");
+    assert!(said.contains("1 requests were cancelled after they had waited more than 2"), "{said}");
+    summarize(3);
+    let ran = folder.dyno("compare hung hung").exits(2);
+    let expected = "states 3 failed requests, but the records have 2";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+}
