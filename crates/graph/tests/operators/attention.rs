@@ -130,6 +130,53 @@ fn spectra_are_sums_of_turned_numbers() {
     check_standard("STFT", 17, &[signal, step, window], &[], &expected);
 }
 
+/// The rows of the standard's examples `cubic`, `cubic_A_n0p5_exclude_outside`, `linear_antialias` and
+/// `cubic_antialias` of `Resize`. Those are sums of a row and four times another one.
+#[test]
+fn resizes_weigh_the_elements_near_a_place() {
+    let x = floats(&[4], &[1.0, 2.0, 3.0, 4.0]);
+    let resize = |scale: f32, attributes: &[(&str, Attribute)], expected: &[f32]| {
+        let inputs = [x.clone(), floats(&[0], &[]), floats(&[1], &[scale])];
+        let expected = floats(&[expected.len()], expected);
+        check_standard("Resize", 18, &inputs, attributes, &expected);
+    };
+    let (cubic, wide) = (text("mode", "cubic"), integer("antialias", 1));
+    let above = [0.894_531_2, 1.191_406_2, 1.667_968_8, 2.296_875];
+    let mirrored = |half: [f32; 4]| {
+        [half, [5.0 - half[3], 5.0 - half[2], 5.0 - half[1], 5.0 - half[0]]].concat()
+    };
+    resize(2.0, std::slice::from_ref(&cubic), &mirrored(above));
+    let inside = [0.911_764_7, 1.167_883_2, 1.709_923_7, 2.25];
+    let half = ("cubic_coeff_a", Attribute::Float(-0.5));
+    resize(2.0, &[cubic.clone(), half, integer("exclude_outside", 1)], &mirrored(inside));
+    resize(0.6, &[text("mode", "linear"), wide.clone()], &[1.375, 3.0]);
+    resize(0.6, &[cubic.clone(), wide.clone()], &[1.303_614_4, 3.071_428_5]);
+    // An enlargement has no wider filter.
+    resize(2.0, &[cubic, wide], &mirrored(above));
+}
+
+/// Halfway between two pixels, the inner ones have 19/32 each and the outer ones -3/32.
+#[test]
+fn cubic_samples_read_pixels_outside_of_an_image() {
+    let image = floats(&[1, 1, 1, 3], &[1.0, 2.0, 4.0]);
+    let grid = floats(&[1, 1, 2, 2], &[-0.5, 0.0, 1.0, 0.0]);
+    for (padding, expected) in [("zeros", 1.406_25), ("border", 1.312_5), ("reflection", 1.218_75)]
+    {
+        for (version, mode) in [(16, "bicubic"), (20, "cubic")] {
+            let attributes =
+                [integer("align_corners", 1), text("padding_mode", padding), text("mode", mode)];
+            let expected = floats(&[1, 1, 1, 2], &[expected, 4.0]);
+            check_standard(
+                "GridSample",
+                version,
+                &[image.clone(), grid.clone()],
+                &attributes,
+                &expected,
+            );
+        }
+    }
+}
+
 /// Halfway between two pixels, at the last one, and a pixel beyond it.
 #[test]
 fn pixels_outside_of_an_image_follow_the_padding() {
