@@ -130,6 +130,31 @@ fn spectra_are_sums_of_turned_numbers() {
     check_standard("STFT", 17, &[signal, step, window], &[], &expected);
 }
 
+/// The image grows by 1 for each column and by 4 for each row, so that an average is that of the places.
+#[test]
+fn regions_are_averages_of_their_points() {
+    let image = floats(&[1, 1, 4, 4], &std::array::from_fn::<f32, 16, _>(|at| at as f32));
+    let regions = |side: f32| floats(&[2, 4], &[0.0, 0.0, side, side, -9.0, -9.0, -5.0, -5.0]);
+    let cells = |rows: i64, columns: i64| {
+        vec![integer("output_height", rows), integer("output_width", columns)]
+    };
+    let from_edge = || text("coordinate_transformation_mode", "half_pixel");
+    let scale = ("spatial_scale", Attribute::Float(0.5));
+    let cases = [
+        (10, 2.0, cells(1, 1), vec![5.0, 0.0]),
+        (16, 2.0, cells(1, 1), vec![2.5, 0.0]),
+        (16, 2.0, [cells(2, 1), vec![from_edge()]].concat(), vec![0.5, 4.5, 0.0, 0.0]),
+        (10, 4.0, vec![scale.clone(), integer("sampling_ratio", 1)], vec![5.0, 0.0]),
+        (10, 0.25, cells(1, 1), vec![2.5, 0.0]),
+    ];
+    for (version, side, attributes, expected) in cases {
+        let rows = if expected.len() == 4 { 2 } else { 1 };
+        let inputs = [image.clone(), regions(side), ints(&[0, 0])];
+        let expected = floats(&[2, 1, rows, 1], &expected);
+        check_standard("RoiAlign", version, &inputs, &attributes, &expected);
+    }
+}
+
 /// The rows of the standard's examples `cubic`, `cubic_A_n0p5_exclude_outside`, `linear_antialias` and
 /// `cubic_antialias` of `Resize`. Those are sums of a row and four times another one.
 #[test]
