@@ -11,7 +11,7 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
     if name(reader) != ("", "RoiAlign") {
         return Ok(None);
     }
-    // The standard and its examples differ in what the maximum of a cell is.
+    // The standard does not state whether the maximum is that of pixels or of points between them.
     if reader.text("mode", "avg")? != "avg" {
         return Err("a mode other than 'avg' is not supported".into());
     }

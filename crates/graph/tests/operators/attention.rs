@@ -144,7 +144,7 @@ fn regions_are_averages_of_their_points() {
         (10, 2.0, cells(1, 1), vec![5.0, 0.0]),
         (16, 2.0, cells(1, 1), vec![2.5, 0.0]),
         (16, 2.0, [cells(2, 1), vec![from_edge()]].concat(), vec![0.5, 4.5, 0.0, 0.0]),
-        (10, 4.0, vec![scale.clone(), integer("sampling_ratio", 1)], vec![5.0, 0.0]),
+        (10, 4.0, vec![scale, integer("sampling_ratio", 1)], vec![5.0, 0.0]),
         (10, 0.25, cells(1, 1), vec![2.5, 0.0]),
     ];
     for (version, side, attributes, expected) in cases {

@@ -62,7 +62,7 @@ impl Sampler {
         }
     }
 
-    /// Returns the pixel at a whole place. With `zeros` there is none outside.
+    /// Returns the pixel at a whole place; `None` outside of the image with `zeros`.
     fn pixel(&self, x: f64, size: usize) -> Option<usize> {
         let (low, high) = self.borders(size);
         let last = size as f64 - 1.0;
