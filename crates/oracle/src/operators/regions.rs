@@ -68,7 +68,7 @@ fn roi_align(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
         return fault(format!("an image {:?} with regions {:?}", image.shape(), regions.shape()));
     }
     if call.text("mode", "avg")? != "avg" {
-        return fault("a mode other than \"avg\" is not supported");
+        return fault("attribute \"mode\" is not supported");
     }
     let default = if call.opset < 16 { "output_half_pixel" } else { "half_pixel" };
     // Regions without a shift have at least one pixel.
