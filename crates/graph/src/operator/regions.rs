@@ -4,8 +4,9 @@ use super::{name, one};
 use crate::node::{NodeReader, Operation};
 use crate::value::{Value, zeros};
 
-/// Maximum number of points along one axis of a region, to bound the work.
-const MOST_POINTS: usize = 1 << 20;
+/// Maximum numbers of points along one axis of a region, and of all its points, to bound the work.
+const MOST_ALONG: usize = 1 << 20;
+const MOST_POINTS: usize = 1 << 26;
 
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     if name(reader) != ("", "RoiAlign") {
@@ -56,9 +57,14 @@ impl Aligner {
             return Err(format!("expected an image and regions of four numbers, found {found:?}"));
         };
         let images = images.integers()?;
-        if images.len() != count || height == 0 || width == 0 {
-            let found = image.dims();
-            return Err(format!("expected {count} images of {found:?}, found {}", images.len()));
+        if images.len() != count {
+            return Err(format!(
+                "expected an image for each of {count} regions, found {}",
+                images.len()
+            ));
+        }
+        if height == 0 || width == 0 {
+            return Err(format!("expected pixels, found an image of {:?}", image.dims()));
         }
         let (from, corners) = (image.all::<f32>()?, regions.all::<f32>()?);
         let [rows, columns] = self.cells;
@@ -67,10 +73,18 @@ impl Aligner {
         let shift = if self.is_shifted { 0.5 } else { 0.0 };
         for (region, index) in images.iter().enumerate() {
             let image = usize::try_from(*index).ok().filter(|image| *image < batch);
-            let image = image.ok_or_else(|| format!("expected one of {batch} images: {index}"))?;
+            let image =
+                image.ok_or_else(|| format!("expected an image below {batch}, found {index}"))?;
             let corner = |at: usize| corners[region * 4 + at] * self.scale - shift;
             let down = self.points_of([corner(1), corner(3)], rows, height)?;
             let right = self.points_of([corner(0), corner(2)], columns, width)?;
+            let [down_points, right_points]: [usize; 2] =
+                [&down, &right].map(|cells| cells.iter().map(Vec::len).sum());
+            if down_points.saturating_mul(right_points) > MOST_POINTS {
+                return Err(format!(
+                    "a region has {down_points} x {right_points} points, more than {MOST_POINTS}"
+                ));
+            }
             for channel in 0..channels {
                 let plane = &from[(image * channels + channel) * height * width..];
                 let start = (region * channels + channel) * rows * columns;
@@ -91,12 +105,15 @@ impl Aligner {
         cells: usize,
         size: usize,
     ) -> Result<Vec<Vec<Neighbors>>, String> {
+        if !(start.is_finite() && end.is_finite()) {
+            return Err(format!("expected finite regions, found one from {start} to {end}"));
+        }
         let extent = if self.is_shifted { end - start } else { (end - start).max(1.0) };
         let cell = extent / cells as f32;
         let points = if self.points > 0 { self.points } else { cell.ceil().max(0.0) as usize };
-        if points.saturating_mul(cells) > MOST_POINTS {
+        if points.saturating_mul(cells) > MOST_ALONG {
             return Err(format!(
-                "a region from {start} to {end} has more than {MOST_POINTS} points"
+                "a region from {start} to {end} has more than {MOST_ALONG} points along an axis"
             ));
         }
         let place = |index: usize, point: usize| {

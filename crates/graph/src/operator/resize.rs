@@ -4,7 +4,7 @@ use super::layout::sizes;
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
-use crate::value::{Value, axis, count, strides, zeros};
+use crate::value::{Value, axis, count, each, strides, zeros};
 
 /// How a coordinate of the output becomes one of the input.
 #[derive(Clone, Copy, PartialEq)]
@@ -171,6 +171,10 @@ fn resize(
     filter: Filter,
     coordinates: Coordinates,
 ) -> Result<Value, String> {
+    if dims.contains(&0) {
+        // Other axes may be of any size.
+        return each!(value, all => Value::new(dims, all[..0].to_vec()));
+    }
     let mut found = value.clone();
     for (at, (size, scale)) in dims.iter().zip(scales).enumerate() {
         let from = value.dims()[at];
@@ -182,6 +186,8 @@ fn resize(
         found = match filter.mode {
             Mode::Nearest(rounding) => nearest(&found, at, &places, rounding)?,
             Mode::Linear | Mode::Cubic(_) => {
+                let most = (2.0 * filter.reach(*scale)) as usize + 1;
+                count(&[*size, most], size_of::<(usize, f32)>())?;
                 let taps = |place: &f64| filter.taps(*place, from, *scale);
                 weighted(&found, at, &places.iter().map(taps).collect::<Vec<_>>())?
             }
@@ -225,13 +231,28 @@ fn nearest(value: &Value, at: usize, places: &[f64], rounding: Rounding) -> Resu
 type Taps = Vec<(usize, f32)>;
 
 impl Filter {
+    /// Returns the factor of distances. Below 1, more elements count.
+    fn narrow(self, scale: f64) -> f64 {
+        if self.antialias { scale.min(1.0) } else { 1.0 }
+    }
+
+    /// Returns the distance from which on an element does not count.
+    fn reach(self, scale: f64) -> f64 {
+        self.mode.reach() / self.narrow(scale)
+    }
+
     /// Returns the elements near a place of an axis of `size` elements.
     fn taps(self, place: f64, size: usize, scale: f64) -> Taps {
-        let narrow = if self.antialias { scale.min(1.0) } else { 1.0 };
-        let reach = self.mode.reach() / narrow;
+        let (narrow, reach) = (self.narrow(scale), self.reach(scale));
+        let last = size as f64 - 1.0;
+        if self.mode == Mode::Linear && narrow == 1.0 {
+            // Outside, one element has the weight 1, so that it stays as it is in float32, too.
+            let place = place.clamp(0.0, last);
+            let (low, share) = (place as usize, place.fract() as f32);
+            return vec![(low, 1.0 - share), ((low + 1).min(size - 1), share)];
+        }
         let first = (place - reach).floor() + 1.0;
         let count = ((place + reach).floor() - first) as usize + 1;
-        let last = size as f64 - 1.0;
         let neighbors = (0..count).map(|number| first + number as f64);
         let near: Vec<(f64, f64)> = neighbors
             .filter(|at| !self.exclude_outside || (0.0..=last).contains(at))
@@ -258,9 +279,14 @@ fn weighted(value: &Value, at: usize, taps: &[Taps]) -> Result<Value, String> {
     let rows = to.chunks_exact_mut((taps.len() * inner).max(1));
     for (block, rows) in blocks.zip(rows) {
         for (row, taps) in rows.chunks_exact_mut(inner.max(1)).zip(taps) {
+            let old = |index: usize| &block[index * inner..][..inner];
+            if let [(low, a), (high, b)] = taps[..] {
+                let pairs = old(low).iter().zip(old(high));
+                row.iter_mut().zip(pairs).for_each(|(to, (x, y))| *to = x * a + y * b);
+                continue;
+            }
             for (index, weight) in taps {
-                let old = &block[index * inner..][..inner];
-                row.iter_mut().zip(old).for_each(|(sum, x)| *sum += x * weight);
+                row.iter_mut().zip(old(*index)).for_each(|(sum, x)| *sum += x * weight);
             }
         }
     }

@@ -138,12 +138,12 @@ fn regions_are_averages_of_their_points() {
     let cells = |rows: i64, columns: i64| {
         vec![integer("output_height", rows), integer("output_width", columns)]
     };
-    let from_edge = || text("coordinate_transformation_mode", "half_pixel");
+    let from_edge = text("coordinate_transformation_mode", "half_pixel");
     let scale = ("spatial_scale", Attribute::Float(0.5));
     let cases = [
         (10, 2.0, cells(1, 1), vec![5.0, 0.0]),
         (16, 2.0, cells(1, 1), vec![2.5, 0.0]),
-        (16, 2.0, [cells(2, 1), vec![from_edge()]].concat(), vec![0.5, 4.5, 0.0, 0.0]),
+        (16, 2.0, [cells(2, 1), vec![from_edge]].concat(), vec![0.5, 4.5, 0.0, 0.0]),
         (10, 4.0, vec![scale, integer("sampling_ratio", 1)], vec![5.0, 0.0]),
         (10, 0.25, cells(1, 1), vec![2.5, 0.0]),
     ];
@@ -152,6 +152,23 @@ fn regions_are_averages_of_their_points() {
         let inputs = [image.clone(), regions(side), ints(&[0, 0])];
         let expected = floats(&[2, 1, rows, 1], &expected);
         check_standard("RoiAlign", version, &inputs, &attributes, &expected);
+    }
+}
+
+/// The last region has a million points along each axis.
+#[test]
+fn regions_without_an_image_or_an_end_are_errors() {
+    let image = floats(&[1, 1, 2, 2], &[0.0; 4]);
+    for (side, index, reason) in [
+        (1.0, 1, "an image below 1, found 1"),
+        (1.0, -1, "an image below 1, found -1"),
+        (f32::INFINITY, 0, "finite regions"),
+        (f32::NAN, 0, "finite regions"),
+        (1e30, 0, "points along an axis"),
+        (1e6, 0, "1000000 x 1000000 points"),
+    ] {
+        let all = [image.clone(), floats(&[1, 4], &[0.0, 0.0, side, side]), ints(&[index])];
+        check_refused(&standard("RoiAlign", 16, &all, &[]), &all, reason);
     }
 }
 

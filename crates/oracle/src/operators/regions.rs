@@ -32,11 +32,11 @@ fn bilinear(plane: &[f64], [height, width]: [usize; 2], y: f64, x: f64) -> f64 {
     row(top) * (1.0 - down) + row(bottom) * down
 }
 
-/// Returns the places of the points of all cells along one axis.
+/// Returns the places of the points of all cells along one axis of `size` pixels.
 fn places(
     call: &Call<'_>,
     [start, end]: [f64; 2],
-    cells: usize,
+    [cells, size]: [usize; 2],
     least: f64,
 ) -> Result<Vec<f64>, Fault> {
     let cell = (end - start).max(least) / cells as f64;
@@ -53,7 +53,13 @@ fn places(
     let place = |(index, point): (usize, usize)| {
         start + (index as f64 + (point as f64 + 0.5) / points as f64) * cell
     };
-    Ok(all.map(place).collect())
+    let places: Vec<f64> = all.map(place).collect();
+    // Rounding may decide whether a point near the last place that counts is 0.
+    for place in &places {
+        call.note_choice(*place, -1.0);
+        call.note_choice(*place, size as f64);
+    }
+    Ok(places)
 }
 
 fn roi_align(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
@@ -93,8 +99,8 @@ fn roi_align(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
             return fault(format!("image {index} of {batch}"));
         }
         let corner = |at: usize| corners[region * 4 + at] * scale - shift;
-        let y = places(call, [corner(1), corner(3)], rows, least)?;
-        let x = places(call, [corner(0), corner(2)], columns, least)?;
+        let y = places(call, [corner(1), corner(3)], [rows, height], least)?;
+        let x = places(call, [corner(0), corner(2)], [columns, width], least)?;
         call.spend_product(&[channels, y.len(), x.len()])?;
         values.extend(averages(
             from,

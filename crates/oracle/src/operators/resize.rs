@@ -74,12 +74,12 @@ fn resize(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
             "align_corners with a fraction of an element: the standard's examples contradict its text",
         );
     }
+    if input.count() == 0 {
+        return fault("an axis is empty");
+    }
     let mut output = input.clone();
     let mut outside = vec![Vec::new(); input.rank()];
     for (number, axis) in axes.iter().enumerate() {
-        if axis.from == 0 {
-            return fault("an axis is empty");
-        }
         let mut shape = output.shape().to_vec();
         shape[number] = axis.to;
         // An antialiasing filter of a smaller output is wider.

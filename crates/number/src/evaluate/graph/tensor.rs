@@ -261,7 +261,8 @@ impl Tensor {
         let whole = broadcast(&a, &b).filter(|_| k == other_k).ok_or_else(wrong)?;
         let steps = [repeated(&a, &whole), repeated(&b, &whole)];
         let count: usize = whole.iter().product();
-        let mut values = vec![0.0; count * m * n];
+        let dims = [&whole[..], &[m, n]].concat();
+        let mut values = vec![0.0; bounded(&dims)?];
         let mut starts = Vec::with_capacity(count);
         rows(&whole, [&steps[0], &steps[1]], |[a, b], [i, j], count| {
             starts.extend((0..count).map(|at| (a + at * i, b + at * j)));
@@ -273,7 +274,7 @@ impl Tensor {
                 mix(Isa::best(), x, rows, to);
             }
         }
-        Ok(Self::new([whole, vec![m, n]].concat(), values))
+        Ok(Self::new(dims, values))
     }
 }
 
@@ -403,6 +404,7 @@ mod tests {
         for (operator, found) in [
             ("Add", row.clone().paired(&column, |x, _| x)),
             ("Concat", Tensor::joined(&parts, 0)),
+            ("MatMul", column.multiplied(&row)),
             ("Gather", row.gathered(0, &Tensor::new(vec![1 << 16], vec![0.0; 1 << 16]))),
         ] {
             let error = found.err().unwrap_or_default();
