@@ -1,5 +1,6 @@
-//! Attention, selection of boxes and Fourier transforms. Expected numbers are worked out by hand, and the
-//! independent evaluator must agree.
+//! Attention, selection of boxes, Fourier transforms, and images that are resized, sampled or averaged.
+//! Expected numbers are worked out by hand or are those of the standard, and the independent evaluator
+//! must agree.
 
 use dyno_graph::Value;
 use dyno_onnx::Attribute;
