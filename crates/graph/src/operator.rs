@@ -20,6 +20,7 @@ mod product;
 mod quantized;
 mod recurrent;
 mod reduce;
+mod regions;
 mod resize;
 mod shape;
 mod sliding;
@@ -54,6 +55,7 @@ pub(crate) fn read(reader: &NodeReader<'_>) -> Result<Operation, String> {
         grid::read,
         convolution::read,
         pool::read,
+        regions::read,
         resize::read,
         quantized::read,
         recurrent::read,

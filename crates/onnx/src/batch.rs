@@ -299,7 +299,8 @@ impl Analysis {
                 _ => true,
             },
             "Reshape" => self.regroups(node, data),
-            "NonZero" | "Unique" | "NonMaxSuppression" => true,
+            // A region has the number of an image in the call.
+            "NonZero" | "Unique" | "NonMaxSuppression" | "RoiAlign" | "MaxRoiPool" => true,
             _ => false,
         }
     }

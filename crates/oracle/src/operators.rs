@@ -22,6 +22,7 @@ mod product;
 mod quantize;
 mod recurrent;
 mod reduce;
+mod regions;
 mod resize;
 mod scatter;
 mod slice;
@@ -60,7 +61,7 @@ const fn operator(
     Operator { name, since, inputs, attributes, compute }
 }
 
-const GROUPS: [&[Operator]; 23] = [
+const GROUPS: [&[Operator]; 24] = [
     activation::OPERATORS,
     arithmetic::OPERATORS,
     attention::OPERATORS,
@@ -82,6 +83,7 @@ const GROUPS: [&[Operator]; 23] = [
     quantize::OPERATORS,
     recurrent::OPERATORS,
     reduce::OPERATORS,
+    regions::OPERATORS,
     resize::OPERATORS,
     scatter::OPERATORS,
 ];

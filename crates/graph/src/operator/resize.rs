@@ -1,10 +1,10 @@
-//! `Resize` and `Upsample`: nearest and linear interpolation.
+//! `Resize` and `Upsample`: nearest, linear and cubic interpolation.
 
 use super::layout::sizes;
 use super::{layout, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
-use crate::value::{Value, axis, count, strides};
+use crate::value::{Value, axis, count, each, strides, zeros};
 
 /// How a coordinate of the output becomes one of the input.
 #[derive(Clone, Copy, PartialEq)]
@@ -21,6 +21,39 @@ enum Coordinates {
 enum Mode {
     Nearest(Rounding),
     Linear,
+    /// With the coefficient `a` of the standard.
+    Cubic(f64),
+}
+
+impl Mode {
+    /// Returns the distance from which on an element does not count, unless its filter is wider.
+    fn reach(self) -> f64 {
+        match self {
+            Self::Cubic(_) => 2.0,
+            Self::Nearest(_) | Self::Linear => 1.0,
+        }
+    }
+
+    /// Returns the weight of an element at this distance.
+    fn weight(self, distance: f64) -> f64 {
+        let t = distance.abs();
+        match self {
+            Self::Cubic(a) if t < 1.0 => ((a + 2.0) * t - (a + 3.0)) * t * t + 1.0,
+            Self::Cubic(a) if t < 2.0 => a * (((t - 5.0) * t + 8.0) * t - 4.0),
+            Self::Cubic(_) => 0.0,
+            Self::Nearest(_) | Self::Linear => (1.0 - t).max(0.0),
+        }
+    }
+}
+
+/// How an element of the output is computed from those near its coordinate.
+#[derive(Clone, Copy)]
+struct Filter {
+    mode: Mode,
+    /// Whether the filter of a smaller output is wider.
+    antialias: bool,
+    /// Whether elements outside have no weight. Otherwise the element at the edge replaces them.
+    exclude_outside: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -54,14 +87,16 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
     let mode = match reader.text("mode", "nearest")? {
         "nearest" => Mode::Nearest(rounding),
         "linear" | "bilinear" => Mode::Linear,
+        "cubic" => Mode::Cubic(f64::from(reader.float("cubic_coeff_a", -0.75)?)),
         other => return Err(format!("mode '{other}' is not supported")),
     };
-    if reader.flag("antialias")? || reader.text("keep_aspect_ratio_policy", "stretch")? != "stretch"
-    {
-        return Err("anti-aliasing and kept aspect ratios are not supported".into());
+    let antialias = reader.flag("antialias")?;
+    let filter = Filter { mode, antialias, exclude_outside: reader.flag("exclude_outside")? };
+    if reader.text("keep_aspect_ratio_policy", "stretch")? != "stretch" {
+        return Err("kept aspect ratios are not supported".into());
     }
     // Concern other modes only.
-    for name in ["cubic_coeff_a", "exclude_outside", "extrapolation_value"] {
+    for name in ["cubic_coeff_a", "extrapolation_value"] {
         reader.ignore(name);
     }
     let axes = reader.ints("axes")?;
@@ -73,10 +108,10 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
     let first = if is_old { 1 } else { 2 };
     one(move |frame| {
         let (dims, scales) = target(frame, first, scales.as_deref(), axes.as_deref())?;
-        if is_old && mode != Mode::Linear && scales.iter().any(|scale| *scale < 1.0) {
+        if is_old && matches!(mode, Mode::Nearest(_)) && scales.iter().any(|scale| *scale < 1.0) {
             return Err("before version 11, no rounding is defined for scales below 1".into());
         }
-        resize(frame.input(0)?, &dims, &scales, mode, coordinates)
+        resize(frame.input(0)?, &dims, &scales, filter, coordinates)
     })
 }
 
@@ -133,9 +168,13 @@ fn resize(
     value: &Value,
     dims: &[usize],
     scales: &[f64],
-    mode: Mode,
+    filter: Filter,
     coordinates: Coordinates,
 ) -> Result<Value, String> {
+    if dims.contains(&0) {
+        // Other axes may be of any size.
+        return each!(value, all => Value::new(dims, all[..0].to_vec()));
+    }
     let mut found = value.clone();
     for (at, (size, scale)) in dims.iter().zip(scales).enumerate() {
         let from = value.dims()[at];
@@ -144,7 +183,15 @@ fn resize(
         }
         let place = |index: usize| coordinate(index as f64, from, *size, *scale, coordinates);
         let places: Vec<f64> = (0..*size).map(place).collect();
-        found = along(&found, at, &places, mode)?;
+        found = match filter.mode {
+            Mode::Nearest(rounding) => nearest(&found, at, &places, rounding)?,
+            Mode::Linear | Mode::Cubic(_) => {
+                let most = (2.0 * filter.reach(*scale)) as usize + 1;
+                count(&[*size, most], size_of::<(usize, f32)>())?;
+                let taps = |place: &f64| filter.taps(*place, from, *scale);
+                weighted(&found, at, &places.iter().map(taps).collect::<Vec<_>>())?
+            }
+        };
     }
     layout::expanded(&found, dims)
 }
@@ -164,36 +211,83 @@ fn coordinate(index: f64, from: usize, to: usize, scale: f64, how: Coordinates) 
     }
 }
 
-/// Interpolates along one axis at these places.
-fn along(value: &Value, at: usize, places: &[f64], mode: Mode) -> Result<Value, String> {
+/// Returns the elements that are nearest to these places of one axis.
+fn nearest(value: &Value, at: usize, places: &[f64], rounding: Rounding) -> Result<Value, String> {
+    let last = value.dims()[at] as f64 - 1.0;
+    let index = |x: &f64| {
+        let rounded = match rounding {
+            Rounding::PreferFloor => (x - 0.5).ceil(),
+            Rounding::PreferCeil => (x + 0.5).floor(),
+            Rounding::Floor => x.floor(),
+            Rounding::Ceil => x.ceil(),
+        };
+        rounded.clamp(0.0, last) as i64
+    };
+    let indices = Value::list(places.iter().map(index).collect());
+    super::gather::gather(value, &indices, at as i64)
+}
+
+/// Elements of one axis, with their weights.
+type Taps = Vec<(usize, f32)>;
+
+impl Filter {
+    /// Returns the factor of distances. Below 1, more elements count.
+    fn narrow(self, scale: f64) -> f64 {
+        if self.antialias { scale.min(1.0) } else { 1.0 }
+    }
+
+    /// Returns the distance from which on an element does not count.
+    fn reach(self, scale: f64) -> f64 {
+        self.mode.reach() / self.narrow(scale)
+    }
+
+    /// Returns the elements near a place of an axis of `size` elements.
+    fn taps(self, place: f64, size: usize, scale: f64) -> Taps {
+        let (narrow, reach) = (self.narrow(scale), self.reach(scale));
+        let last = size as f64 - 1.0;
+        if self.mode == Mode::Linear && narrow == 1.0 {
+            // Outside, one element has the weight 1, so that it stays as it is in float32, too.
+            let place = place.clamp(0.0, last);
+            let (low, share) = (place as usize, place.fract() as f32);
+            return vec![(low, 1.0 - share), ((low + 1).min(size - 1), share)];
+        }
+        let first = (place - reach).floor() + 1.0;
+        let count = ((place + reach).floor() - first) as usize + 1;
+        let neighbors = (0..count).map(|number| first + number as f64);
+        let near: Vec<(f64, f64)> = neighbors
+            .filter(|at| !self.exclude_outside || (0.0..=last).contains(at))
+            .map(|at| (at, self.mode.weight((at - place) * narrow)))
+            .collect();
+        // The weights of an exact filter add up to 1.
+        let is_exact = narrow == 1.0 && near.len() == count;
+        let total: f64 = if is_exact { 1.0 } else { near.iter().map(|(_, weight)| weight).sum() };
+        near.iter()
+            .map(|(at, weight)| (at.clamp(0.0, last) as usize, (weight / total) as f32))
+            .collect()
+    }
+}
+
+/// Computes each element of an axis as a weighted sum of the old ones.
+fn weighted(value: &Value, at: usize, taps: &[Taps]) -> Result<Value, String> {
     let size = value.dims()[at];
     let inner = strides(value.dims())[at];
-    let last = size as f64 - 1.0;
     let mut dims = value.dims().to_vec();
-    dims[at] = places.len();
-    if let Mode::Nearest(rounding) = mode {
-        let nearest = |x: &f64| {
-            let rounded = match rounding {
-                Rounding::PreferFloor => (x - 0.5).ceil(),
-                Rounding::PreferCeil => (x + 0.5).floor(),
-                Rounding::Floor => x.floor(),
-                Rounding::Ceil => x.ceil(),
-            };
-            rounded.clamp(0.0, last) as i64
-        };
-        let indices = Value::list(places.iter().map(nearest).collect());
-        return super::gather::gather(value, &indices, at as i64);
-    }
+    dims[at] = taps.len();
     let from = value.all::<f32>()?;
-    let mut to = Vec::with_capacity(count(&dims, 4)?);
-    for block in from.chunks_exact((size * inner).max(1)) {
-        for place in places {
-            let place = place.clamp(0.0, last);
-            let low = place.floor() as usize;
-            let high = (low + 1).min(size - 1);
-            let share = (place - place.floor()) as f32;
-            let rows = [low, high].map(|row| &block[row * inner..][..inner]);
-            to.extend(rows[0].iter().zip(rows[1]).map(|(a, b)| a * (1.0 - share) + b * share));
+    let mut to = zeros::<f32>(&dims)?;
+    let blocks = from.chunks_exact((size * inner).max(1));
+    let rows = to.chunks_exact_mut((taps.len() * inner).max(1));
+    for (block, rows) in blocks.zip(rows) {
+        for (row, taps) in rows.chunks_exact_mut(inner.max(1)).zip(taps) {
+            let old = |index: usize| &block[index * inner..][..inner];
+            if let [(low, a), (high, b)] = taps[..] {
+                let pairs = old(low).iter().zip(old(high));
+                row.iter_mut().zip(pairs).for_each(|(to, (x, y))| *to = x * a + y * b);
+                continue;
+            }
+            for (index, weight) in taps {
+                row.iter_mut().zip(old(*index)).for_each(|(sum, x)| *sum += x * weight);
+            }
         }
     }
     Value::new(dims, to)

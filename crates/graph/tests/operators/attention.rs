@@ -1,5 +1,6 @@
-//! Attention, selection of boxes and Fourier transforms. Expected numbers are worked out by hand, and the
-//! independent evaluator must agree.
+//! Attention, selection of boxes, Fourier transforms, and images that are resized, sampled or averaged.
+//! Expected numbers are worked out by hand or are those of the standard, and the independent evaluator
+//! must agree.
 
 use dyno_graph::Value;
 use dyno_onnx::Attribute;
@@ -128,6 +129,95 @@ fn spectra_are_sums_of_turned_numbers() {
     let window = floats(&[2], &[1.0, 0.5]);
     let expected = floats(&[1, 2, 2, 2], &[2.0, 0.0, 0.0, 0.0, 5.0, 0.0, 1.0, 0.0]);
     check_standard("STFT", 17, &[signal, step, window], &[], &expected);
+}
+
+/// The image grows by 1 for each column and by 4 for each row, so that an average is that of the places.
+#[test]
+fn regions_are_averages_of_their_points() {
+    let image = floats(&[1, 1, 4, 4], &std::array::from_fn::<f32, 16, _>(|at| at as f32));
+    let regions = |side: f32| floats(&[2, 4], &[0.0, 0.0, side, side, -9.0, -9.0, -5.0, -5.0]);
+    let cells = |rows: i64, columns: i64| {
+        vec![integer("output_height", rows), integer("output_width", columns)]
+    };
+    let from_edge = text("coordinate_transformation_mode", "half_pixel");
+    let scale = ("spatial_scale", Attribute::Float(0.5));
+    let cases = [
+        (10, 2.0, cells(1, 1), vec![5.0, 0.0]),
+        (16, 2.0, cells(1, 1), vec![2.5, 0.0]),
+        (16, 2.0, [cells(2, 1), vec![from_edge]].concat(), vec![0.5, 4.5, 0.0, 0.0]),
+        (10, 4.0, vec![scale, integer("sampling_ratio", 1)], vec![5.0, 0.0]),
+        (10, 0.25, cells(1, 1), vec![2.5, 0.0]),
+    ];
+    for (version, side, attributes, expected) in cases {
+        let rows = if expected.len() == 4 { 2 } else { 1 };
+        let inputs = [image.clone(), regions(side), ints(&[0, 0])];
+        let expected = floats(&[2, 1, rows, 1], &expected);
+        check_standard("RoiAlign", version, &inputs, &attributes, &expected);
+    }
+}
+
+/// The last region has a million points along each axis.
+#[test]
+fn regions_without_an_image_or_an_end_are_errors() {
+    let image = floats(&[1, 1, 2, 2], &[0.0; 4]);
+    for (side, index, reason) in [
+        (1.0, 1, "an image below 1, found 1"),
+        (1.0, -1, "an image below 1, found -1"),
+        (f32::INFINITY, 0, "finite regions"),
+        (f32::NAN, 0, "finite regions"),
+        (1e30, 0, "points along an axis"),
+        (1e6, 0, "1000000 x 1000000 points"),
+    ] {
+        let all = [image.clone(), floats(&[1, 4], &[0.0, 0.0, side, side]), ints(&[index])];
+        check_refused(&standard("RoiAlign", 16, &all, &[]), &all, reason);
+    }
+}
+
+/// The rows of the standard's examples `cubic`, `cubic_A_n0p5_exclude_outside`, `linear_antialias` and
+/// `cubic_antialias` of `Resize`. Those are sums of a row and four times another one.
+#[test]
+fn resizes_weigh_the_elements_near_a_place() {
+    let x = floats(&[4], &[1.0, 2.0, 3.0, 4.0]);
+    let resize = |scale: f32, attributes: &[(&str, Attribute)], expected: &[f32]| {
+        let inputs = [x.clone(), floats(&[0], &[]), floats(&[1], &[scale])];
+        let expected = floats(&[expected.len()], expected);
+        check_standard("Resize", 18, &inputs, attributes, &expected);
+    };
+    let (cubic, wide) = (text("mode", "cubic"), integer("antialias", 1));
+    let above = [0.894_531_2, 1.191_406_2, 1.667_968_8, 2.296_875];
+    let mirrored = |half: [f32; 4]| {
+        [half, [5.0 - half[3], 5.0 - half[2], 5.0 - half[1], 5.0 - half[0]]].concat()
+    };
+    resize(2.0, std::slice::from_ref(&cubic), &mirrored(above));
+    let inside = [0.911_764_7, 1.167_883_2, 1.709_923_7, 2.25];
+    let half = ("cubic_coeff_a", Attribute::Float(-0.5));
+    resize(2.0, &[cubic.clone(), half, integer("exclude_outside", 1)], &mirrored(inside));
+    resize(0.6, &[text("mode", "linear"), wide.clone()], &[1.375, 3.0]);
+    resize(0.6, &[cubic.clone(), wide.clone()], &[1.303_614_4, 3.071_428_5]);
+    // An enlargement has no wider filter.
+    resize(2.0, &[cubic, wide], &mirrored(above));
+}
+
+/// Halfway between two pixels, the inner ones have 19/32 each and the outer ones -3/32.
+#[test]
+fn cubic_samples_read_pixels_outside_of_an_image() {
+    let image = floats(&[1, 1, 1, 3], &[1.0, 2.0, 4.0]);
+    let grid = floats(&[1, 1, 2, 2], &[-0.5, 0.0, 1.0, 0.0]);
+    for (padding, expected) in [("zeros", 1.406_25), ("border", 1.312_5), ("reflection", 1.218_75)]
+    {
+        for (version, mode) in [(16, "bicubic"), (20, "cubic")] {
+            let attributes =
+                [integer("align_corners", 1), text("padding_mode", padding), text("mode", mode)];
+            let expected = floats(&[1, 1, 1, 2], &[expected, 4.0]);
+            check_standard(
+                "GridSample",
+                version,
+                &[image.clone(), grid.clone()],
+                &attributes,
+                &expected,
+            );
+        }
+    }
 }
 
 /// Halfway between two pixels, at the last one, and a pixel beyond it.

@@ -114,7 +114,19 @@ fn axes_without_elements_are_not_enlarged() {
         assert!(error.to_string().contains("expected elements"), "{error}");
         let found = session.run(&[none.clone(), ints(&[0, 6])]).expect("a valid case");
         assert_eq!(found, [floats(&[0, 6], &[])], "{mode}");
+        let found = session.run(&[none.clone(), ints(&[0, 1 << 40])]).expect("a valid case");
+        assert_eq!(found, [floats(&[0, 1 << 40], &[])], "{mode}");
     }
+}
+
+/// Rounded thirds of this number do not add up to it.
+#[test]
+fn an_edge_that_is_enlarged_stays_as_it_is() {
+    let edge = 0.1_f32;
+    let x = floats(&[2], &[edge, 0.0]);
+    let inputs = [x, floats(&[0], &[]), floats(&[1], &[3.0])];
+    let found = run("Resize", 13, &inputs, &[text("mode", "linear")]);
+    assert_eq!(found.as_slice::<f32>().expect("float32")[..2], [edge; 2]);
 }
 
 /// Five elements in four parts of two would be 2, 2, 1 and 0.

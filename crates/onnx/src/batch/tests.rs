@@ -74,6 +74,12 @@ fn operators_across_samples_are_obstacles() {
         net.node("Transpose", &[&found], &[])
     });
     assert!(found.unwrap().contains("(NonZero) combines"));
+    for op in ["RoiAlign", "MaxRoiPool"] {
+        let mut regions = unknown("N", Some("N"));
+        regions.nodes[0].op = op.into();
+        let found = batch_obstacle(regions, None).unwrap();
+        assert!(found.contains(&format!("({op}) combines")), "{found}");
+    }
 }
 
 #[test]

@@ -65,9 +65,6 @@ fn resize(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
     if call.opset < 11 {
         return repeat(call, call.input(1)?.as_floats()?);
     }
-    if call.flag("antialias", false)? {
-        return fault("antialias=1 is not supported");
-    }
     let mode = call.text("mode", "nearest")?;
     let coordinates = call.text("coordinate_transformation_mode", "half_pixel")?;
     let axes = axes(call, &coordinates)?;
@@ -77,21 +74,25 @@ fn resize(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
             "align_corners with a fraction of an element: the standard's examples contradict its text",
         );
     }
+    if input.count() == 0 {
+        return fault("an axis is empty");
+    }
     let mut output = input.clone();
     let mut outside = vec![Vec::new(); input.rank()];
     for (number, axis) in axes.iter().enumerate() {
-        if axis.from == 0 {
-            return fault("an axis is empty");
-        }
         let mut shape = output.shape().to_vec();
         shape[number] = axis.to;
-        call.spend_product(&[call.spend_shape(&shape)?, 4])?;
+        // An antialiasing filter of a smaller output is wider.
+        let is_stretched = call.flag("antialias", false)? && axis.scale < 1.0;
+        let stretch = if is_stretched { 1.0 / axis.scale } else { 1.0 };
+        let width = size_of((4.0 * stretch).ceil().min(1e12) as i64)?;
+        call.spend_product(&[call.spend_shape(&shape)?, width])?;
         let mut taps = Vec::new();
         for index in 0..axis.to {
             let x = coordinate(&coordinates, axis, index)?;
             let last = (axis.from - 1) as f64;
             outside[number].push(coordinates == "tf_crop_and_resize" && !(0.0..=last).contains(&x));
-            taps.push(taps_of(call, &mode, x, axis.from)?);
+            taps.push(taps_of(call, &mode, x, stretch, axis.from)?);
         }
         output = interpolate(&output, number, &shape, &taps)?;
     }
@@ -201,41 +202,56 @@ fn coordinate(coordinates: &str, axis: &Axis, index: usize) -> Result<f64, Fault
 }
 
 /// Returns the indices that a coordinate reads, with their weights. Indices outside read the edge, or with
-/// `exclude_outside` nothing.
-fn taps_of(call: &Call<'_>, mode: &str, x: f64, size: usize) -> Result<Vec<(usize, f64)>, Fault> {
-    let (floor, fraction) = (x.floor(), x - x.floor());
-    let excludes = call.flag("exclude_outside", false)?;
+/// `exclude_outside` nothing. The distances of a filter are multiplied by `stretch`.
+fn taps_of(
+    call: &Call<'_>,
+    mode: &str,
+    x: f64,
+    stretch: f64,
+    size: usize,
+) -> Result<Vec<(usize, f64)>, Fault> {
+    let a = call.float("cubic_coeff_a", -0.75)?;
     let taps: Vec<(f64, f64)> = match mode {
         "nearest" => {
             let nearest = match call.text("nearest_mode", "round_prefer_floor")?.as_str() {
                 "round_prefer_floor" => (x - 0.5).ceil(),
                 "round_prefer_ceil" => (x + 0.5).floor(),
-                "floor" => floor,
+                "floor" => x.floor(),
                 "ceil" => x.ceil(),
                 other => return fault(format!("nearest_mode {other:?} is not supported")),
             };
             vec![(nearest, 1.0)]
         }
-        "linear" => vec![(floor, 1.0 - fraction), (floor + 1.0, fraction)],
-        "cubic" => {
-            let a = call.float("cubic_coeff_a", -0.75)?;
-            let near = |t: f64| ((a + 2.0) * t - (a + 3.0)) * t * t + 1.0;
-            let far = |t: f64| ((a * t - 5.0 * a) * t + 8.0 * a) * t - 4.0 * a;
-            vec![
-                (floor - 1.0, far(1.0 + fraction)),
-                (floor, near(fraction)),
-                (floor + 1.0, near(1.0 - fraction)),
-                (floor + 2.0, far(2.0 - fraction)),
-            ]
-        }
+        "linear" => filtered(x, stretch, 1.0, |t| 1.0 - t),
+        "cubic" => filtered(x, stretch, 2.0, |t| {
+            if t <= 1.0 {
+                ((a + 2.0) * t - (a + 3.0)) * t * t + 1.0
+            } else {
+                ((a * t - 5.0 * a) * t + 8.0 * a) * t - 4.0 * a
+            }
+        }),
         other => return fault(format!("mode {other:?} is not supported")),
     };
+    let excludes = call.flag("exclude_outside", false)? && mode != "nearest";
     let last = (size - 1) as f64;
-    let is_kept = |at: f64| !excludes || mode == "nearest" || (0.0..=last).contains(&at);
+    let is_kept = |at: f64| !excludes || (0.0..=last).contains(&at);
     let kept: Vec<(f64, f64)> = taps.into_iter().filter(|(at, _)| is_kept(*at)).collect();
-    let total = if excludes { kept.iter().map(|(_, weight)| weight).sum() } else { 1.0 };
+    let is_normalized = excludes || stretch > 1.0;
+    let total = if is_normalized { kept.iter().map(|(_, weight)| weight).sum() } else { 1.0 };
     kept.iter()
         .map(|(at, weight)| Ok((size_of(at.clamp(0.0, last) as i64)?, weight / total)))
+        .collect()
+}
+
+/// Returns the indices that are nearer to a coordinate than `radius`, stretched, with the weights that a
+/// filter gives to their distances.
+fn filtered(x: f64, stretch: f64, radius: f64, filter: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
+    let reach = radius * stretch;
+    let first = (x - reach).floor() + 1.0;
+    (0..=(2.0 * reach) as usize)
+        .map(|number| first + number as f64)
+        .filter(|at| *at <= x + reach)
+        .map(|at| (at, filter((at - x).abs() / stretch)))
         .collect()
 }
 

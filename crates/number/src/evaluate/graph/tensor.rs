@@ -19,12 +19,27 @@ pub(super) struct Tensor {
 /// Sentence that describes an input that does not fit.
 pub(super) type Mismatch = String;
 
-/// Maximum number of elements of an expanded value, to bound its memory.
+/// Maximum number of elements of a value that is larger than those it is made of, to bound its memory.
 const LARGEST: usize = 1 << 31;
 
 /// Returns the number of elements; `None` on overflow.
 fn counted(dims: &[usize]) -> Option<usize> {
     dims.iter().try_fold(1_usize, |count, n| count.checked_mul(*n))
+}
+
+/// Returns the number of elements of a value that fits into memory.
+fn bounded(dims: &[usize]) -> Result<usize, Mismatch> {
+    let count = counted(dims).filter(|count| *count <= LARGEST);
+    count.ok_or_else(|| format!("makes a value of {dims:?} numbers, which exceeds {LARGEST}"))
+}
+
+/// Returns room for the numbers of a value. An allocation that fails would end the process.
+fn room(dims: &[usize]) -> Result<Vec<f32>, Mismatch> {
+    let mut values = Vec::new();
+    match values.try_reserve_exact(bounded(dims)?) {
+        Ok(()) => Ok(values),
+        Err(_) => Err(format!("makes a value of {dims:?} numbers, which does not fit into memory")),
+    }
 }
 
 impl Tensor {
@@ -121,7 +136,7 @@ impl Tensor {
             };
             return Ok(self.each(change));
         }
-        let mut values = Vec::with_capacity(dims.iter().product());
+        let mut values = room(&dims)?;
         rows(&dims, [&steps[0], &steps[1]], |[a, b], steps, count| {
             let (x, y) = (&self.values[a..], &other.values[b..]);
             match steps {
@@ -160,7 +175,7 @@ impl Tensor {
         let [before, ..] = first.around(axis);
         let mut dims = first.dims.clone();
         dims[axis] = parts.iter().map(|part| part.dims[axis]).sum();
-        let mut values = Vec::with_capacity(dims.iter().product());
+        let mut values = room(&dims)?;
         for at in 0..before {
             for part in parts {
                 let [_, along, within] = part.around(axis);
@@ -201,9 +216,9 @@ impl Tensor {
             place(*index, along).ok_or_else(|| format!("has no place {index} of {along}"))
         };
         let places = indices.integers().iter().map(checked).collect::<Result<Vec<_>, _>>()?;
-        let picked = self.picked(axis, &places);
         let dims = [&self.dims[..axis], &indices.dims, &self.dims[axis + 1..]].concat();
-        picked.with_dims(dims)
+        bounded(&dims)?;
+        self.picked(axis, &places).with_dims(dims)
     }
 
     /// Reduces axes to their sum, mean, maximum or length. An empty list stands for all axes.
@@ -246,7 +261,8 @@ impl Tensor {
         let whole = broadcast(&a, &b).filter(|_| k == other_k).ok_or_else(wrong)?;
         let steps = [repeated(&a, &whole), repeated(&b, &whole)];
         let count: usize = whole.iter().product();
-        let mut values = vec![0.0; count * m * n];
+        let dims = [&whole[..], &[m, n]].concat();
+        let mut values = vec![0.0; bounded(&dims)?];
         let mut starts = Vec::with_capacity(count);
         rows(&whole, [&steps[0], &steps[1]], |[a, b], [i, j], count| {
             starts.extend((0..count).map(|at| (a + at * i, b + at * j)));
@@ -258,7 +274,7 @@ impl Tensor {
                 mix(Isa::best(), x, rows, to);
             }
         }
-        Ok(Self::new([whole, vec![m, n]].concat(), values))
+        Ok(Self::new(dims, values))
     }
 }
 
@@ -379,6 +395,21 @@ mod tests {
         assert_eq!(most.values[2], 2.0);
         let all = Tensor::new(vec![2], vec![f32::NAN; 2]);
         assert!(all.reduced(&[], true, Reduction::Max).unwrap().values[0].is_nan());
+    }
+
+    #[test]
+    fn values_that_exceed_memory_are_rejected() {
+        let (row, column) = (numbered(&[1, 1 << 16]), numbered(&[1 << 16, 1]));
+        let parts = vec![row.clone(); 1 << 16];
+        for (operator, found) in [
+            ("Add", row.clone().paired(&column, |x, _| x)),
+            ("Concat", Tensor::joined(&parts, 0)),
+            ("MatMul", column.multiplied(&row)),
+            ("Gather", row.gathered(0, &Tensor::new(vec![1 << 16], vec![0.0; 1 << 16]))),
+        ] {
+            let error = found.err().unwrap_or_default();
+            assert!(error.contains("[65536, 65536]"), "{operator}: {error}");
+        }
     }
 
     #[test]
