@@ -272,5 +272,5 @@ fn bad_certificates_of_servers_of_http2() {
     // Nothing is wrong with this one, but that it speaks HTTP/1.1 alone.
     let (sound, pem) = server("localhost", 2999);
     let options = trusting(Trust::only(pem));
-    check_all_fail(protocol, &node(&sound), &options, Kind::Tls, "which http2=true and gRPC need");
+    check_all_fail(protocol, &node(&sound), &options, Kind::Tls, "does not offer");
 }
