@@ -181,9 +181,13 @@ impl WorkerReports {
         if test.metrics.is_none() {
             return;
         }
-        // Each reason is inserted before that of the next worker, and all before the lag of the
-        // whole client: the worker is what a user can fix.
-        for worker in self.workers(test.plan.percentile).into_iter().rev() {
+        // Each reason is inserted before those added so far: the longest silence comes first, then the
+        // other workers by number. All come before the lag of the whole client: the worker is what a
+        // user can fix.
+        let mut workers = self.workers(test.plan.percentile);
+        workers.reverse();
+        workers.sort_by_key(|worker| silence(worker).unwrap_or(0));
+        for worker in workers {
             if let Some(text) = reason(&worker, test) {
                 if is_unjudged(test) {
                     test.notes.push(unjudged_note(&text));
@@ -197,16 +201,21 @@ impl WorkerReports {
     }
 }
 
+/// Returns for how long a worker sent nothing, in ns, if that exceeds the budget.
+fn silence(worker: &Worker) -> Option<u64> {
+    Some(worker.longest_silence_ns).filter(|&silence| silence > SILENCE_BUDGET)
+}
+
 /// Returns why the figures of a test show this worker and not the system.
 fn reason(worker: &Worker, test: &Test) -> Option<String> {
     let shown = |ns: u64| units::duration(ns.cast_signed());
     let who = format!("Worker {} ({})", worker.worker, worker.name);
-    if worker.longest_silence_ns > SILENCE_BUDGET {
+    if let Some(silence) = silence(worker) {
         return Some(format!(
             "{who} sent nothing for {} during the run: it was stopped, short of CPU time or \
              disconnected. These delays belong to the client, not to the system. Repeat the run \
              with the worker on its own machine.",
-            shown(worker.longest_silence_ns)
+            shown(silence)
         ));
     }
     let is_paced = test.scenario == "Server";

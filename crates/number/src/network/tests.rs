@@ -279,7 +279,7 @@ fn a_model_is_held_against_labels_or_against_itself() {
     assert_eq!(
         wrong("samples = []\nagreement = \"mostly\""),
         "line 13: `samples`: expected at least one array of NumPy, found an array of 0\n\
-         line 14: `agreement`: expected top, cosine 0.99, equal or equal until 3, found \"mostly\""
+         line 14: `agreement`: expected top, cosine 0.99, within 0.1, equal or equal until 3, found \"mostly\""
     );
     assert_eq!(
         wrong("samples = \"x.npy\"\nlabels = \"y.npy\"\nagreement = \"top\""),
