@@ -47,6 +47,9 @@ EXCEPT = {
     },
 }
 
+# Examples whose outputs have four digits, or less: those of onnx.reference stand in for them.
+COARSE = {"test_roialign_aligned_false", "test_roialign_aligned_true"}
+
 # The options of recurrent nodes that onnx.reference does not ignore.
 OPTIONS = {"hidden_size", "linear_before_reset"}
 
@@ -201,6 +204,8 @@ def compare(kind, root):
                 "onnx.reference": evaluator_outputs(folder, feeds),
                 "ONNX Runtime": runtime_outputs(folder, feeds),
             }
+        elif name in COARSE:
+            peers = {"onnx.reference": evaluator_outputs(folder, feeds)}
         else:
             peers = {"the examples": [value for _, value in tensors(data, "output")]}
         for peer, expected in peers.items():
