@@ -62,15 +62,23 @@ pub fn begin() -> std::io::Result<()> {
         signals.add_signal(SIGHUP)?;
     }
     // A thread instead of a handler, because it may have to restore the terminal.
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
+    start_thread("signals", move || {
         for signal in signals.forever() {
             // The system repeats it after each further second of processor time.
             if signal != SIGXCPU || !state().interrupt.is_asked() {
                 ask();
             }
         }
-    })?;
-    Ok(())
+    })
+}
+
+fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    match std::thread::Builder::new().name(name.into()).spawn(work) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            Err(std::io::Error::new(error.kind(), format!("cannot start a thread: {error}")))
+        }
+    }
 }
 
 /// Makes the first signal only request an end from now on. Returns the flag that it sets.
@@ -95,15 +103,14 @@ fn watch_lifeline() -> std::io::Result<()> {
     if std::env::var_os(LIFELINE).is_none() || WATCHED.swap(true, Ordering::Relaxed) {
         return Ok(());
     }
-    std::thread::Builder::new().name("lifeline".into()).spawn(move || {
+    start_thread("lifeline", move || {
         // Nothing is ever sent; an error also means the end.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         if !state().interrupt.is_asked() {
             state().is_ended_by_parent.store(true, Ordering::Relaxed);
             ask();
         }
-    })?;
-    Ok(())
+    })
 }
 
 /// Prints that the user interrupted the process. The process that started this one and ended it prints

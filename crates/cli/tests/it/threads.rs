@@ -5,13 +5,16 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::program::{Folder, ProgramResult};
 
 /// Runs the program as a user without other processes, who may have only so many. `None` where this process
 /// cannot become another user.
 fn with_processes(folder: &Folder, most: u32, arguments: &str) -> Option<ProgramResult> {
-    let user = 40_000 + std::process::id() % 20_000;
+    // Tests run at the same time, and the limit counts all processes of a user.
+    static USERS: AtomicU32 = AtomicU32::new(0);
+    let user = 40_000 + std::process::id() % 400 * 50 + USERS.fetch_add(1, Ordering::Relaxed);
     let mut limited = Command::new("prlimit");
     limited.arg(format!("--nproc={most}")).args(["setpriv", "--clear-groups"]);
     limited.args([format!("--reuid={user}"), format!("--regid={user}"), "./dyno".into()]);
