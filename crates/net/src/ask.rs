@@ -11,6 +11,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
 
 use crate::coding::Coding;
 use crate::endpoint::Endpoint;
@@ -45,8 +46,11 @@ pub struct ServerQuery<'a> {
 /// Time limit of the handshake that shows whether a server speaks TLS.
 const HANDSHAKE: Duration = Duration::from_secs(2);
 
-/// How long to wait for the end of a body after [`DONE`].
+/// How long to wait for the end of a body after [`DONE`], whatever comes behind it.
 const END_OF_BODY: Duration = Duration::from_secs(1);
+
+/// Maximum length of a line with [`DONE`], in bytes.
+const DONE_LINE: usize = 32;
 
 /// Byte order mark, which some servers write before JSON.
 const MARK: &[u8] = b"\xef\xbb\xbf";
@@ -349,7 +353,8 @@ impl ServerQuery<'_> {
             Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
         })?;
         // Some servers and gateways compress answers unasked. What cannot be decompressed stays as it is.
-        let coding = Coding::of_field(head.headers.field("content-encoding")).ok().flatten();
+        let coding = head.headers.list("content-encoding");
+        let coding = Coding::of_field(coding.as_deref()).ok().flatten();
         let content = coding.and_then(|coding| coding.decompressed(&body, LONGEST_ANSWER).ok());
         let body = content.unwrap_or(body);
         let body = body.strip_prefix(MARK).map_or(body.clone(), |json| body.slice_ref(json));
@@ -364,22 +369,32 @@ async fn read_body(
 ) -> Result<(Bytes, Option<HeaderMap>), Box<dyn Error + Send + Sync>> {
     let mut body = Limited::new(body, LONGEST_ANSWER);
     let (mut content, mut trailers) = (Vec::<u8>::new(), None);
+    let mut end: Option<Instant> = None;
     loop {
-        // The line of the event and an empty line end it.
-        let end = &content[content.len().saturating_sub(DONE.len() + 4)..];
-        let is_done = end.trim_ascii_end().ends_with(DONE);
-        let limit = if is_done { END_OF_BODY } else { Duration::MAX };
-        let frame = match tokio::time::timeout(limit, body.frame()).await {
-            Ok(Some(Ok(frame))) => frame,
-            Ok(Some(Err(error))) if !is_done => return Err(error),
+        let frame = match end {
+            None => body.frame().await,
+            Some(end) => tokio::time::timeout_at(end, body.frame()).await.unwrap_or(None),
+        };
+        let frame = match frame {
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) if end.is_none() => return Err(error),
             _ => break,
         };
+        let known = content.len().saturating_sub(DONE_LINE);
         match frame.into_data() {
             Ok(data) => content.extend_from_slice(&data),
             Err(frame) => trailers = frame.into_trailers().ok(),
         }
+        if end.is_none() && content[known..].split(|&byte| byte == b'\n').any(is_done) {
+            end = Some(Instant::now() + END_OF_BODY);
+        }
     }
     Ok((content.into(), trailers))
+}
+
+/// Returns whether a line is that of [`DONE`].
+fn is_done(line: &[u8]) -> bool {
+    line.strip_prefix(b"data:").unwrap_or(line).trim_ascii() == DONE
 }
 
 /// Returns whether an answer with this status redirects a request without changing its method. (Some

@@ -1,6 +1,6 @@
 //! Deviations of servers that a client reads all the same, or adapts to before a run.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -229,27 +229,41 @@ fn question<'a>(endpoint: &'a Endpoint, version: HttpVersion, trust: &'a Trust) 
     ServerQuery { endpoint, version, fields: &[], trust, secrets: &[], limit }
 }
 
+/// The begin of an answer whose end is that of the connection.
+const STREAM: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {\"choices\": []}\n\n";
+
 #[test]
 fn a_stream_before_a_run_ends_although_its_body_does_not() {
-    let server = Faulty::start(|mut stream| {
+    // The connection stays open until the client closes it, and in the second case the server goes on.
+    let silent = Faulty::start(|mut stream| {
         if request(&mut stream).is_some() {
-            let event = "data: {\"choices\": []}\n\ndata: [DONE]\n\n";
-            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
-            let _ = stream.write_all(format!("{head}{event}").as_bytes());
-            // The connection stays open until the client closes it.
+            let _ = stream.write_all(format!("{STREAM}data: [DONE]\n\n").as_bytes());
             let _ = request(&mut stream);
         }
     });
+    let pinging = Faulty::start(|mut stream| {
+        if request(&mut stream).is_some() {
+            let _ = stream.write_all(format!("{STREAM}data: [DO").as_bytes());
+            let _ = stream.write_all(b"NE]\n\n: ping\n\n");
+            let pause = Some(Duration::from_millis(50));
+            stream.set_read_timeout(pause).unwrap();
+            while stream.read(&mut [0]).is_err() && stream.write_all(b": ping\n\n").is_ok() {}
+        }
+    });
     let trust = Trust::default();
-    let endpoint = endpoint(server.address);
     let request = Request {
         method: Method::Post,
         path: "/v1/chat/completions".into(),
         fields: Vec::new(),
         body: "{}".into(),
     };
-    let answer = question(&endpoint, HttpVersion::Http1, &trust).exchange(&request).unwrap();
-    assert!(answer.body().ends_with(b"data: [DONE]\n\n"), "{answer:?}");
+    for server in [silent, pinging] {
+        let endpoint = endpoint(server.address);
+        let answer = question(&endpoint, HttpVersion::Http1, &trust).exchange(&request).unwrap();
+        let body = String::from_utf8_lossy(answer.body());
+        assert!(body.contains("\n\ndata: [DONE]\n\n"), "{body}");
+    }
 }
 
 #[test]
