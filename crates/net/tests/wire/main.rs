@@ -18,6 +18,7 @@ mod oip_http;
 mod ollama;
 mod openai;
 mod pieces;
+mod responses;
 mod transcriptions;
 
 use dyno_net::protocol::{Protocol, TokenCounter};
