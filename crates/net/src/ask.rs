@@ -46,11 +46,20 @@ pub struct ServerQuery<'a> {
 /// Time limit of the handshake that shows whether a server speaks TLS.
 const HANDSHAKE: Duration = Duration::from_secs(2);
 
-/// How long to wait for the end of a body after [`DONE`], whatever comes behind it.
+/// How long to wait for the end of a body after the last event of its stream, whatever comes behind it.
 const END_OF_BODY: Duration = Duration::from_secs(1);
 
-/// Maximum length of a line with [`DONE`], in bytes.
-const DONE_LINE: usize = 32;
+/// Types of last events, of interfaces that do not end with [`DONE`].
+const LAST_EVENTS: [&[u8]; 5] = [
+    b"message_stop",
+    b"message-end",
+    b"response.completed",
+    b"response.incomplete",
+    b"response.done",
+];
+
+/// Maximum length of a line that shows the last event, in bytes.
+const LAST_LINE: usize = 32;
 
 /// Byte order mark, which some servers write before JSON.
 const MARK: &[u8] = b"\xef\xbb\xbf";
@@ -380,21 +389,24 @@ async fn read_body(
             Some(Err(error)) if end.is_none() => return Err(error),
             _ => break,
         };
-        let known = content.len().saturating_sub(DONE_LINE);
+        let known = content.len().saturating_sub(LAST_LINE);
         match frame.into_data() {
             Ok(data) => content.extend_from_slice(&data),
             Err(frame) => trailers = frame.into_trailers().ok(),
         }
-        if end.is_none() && content[known..].split(|&byte| byte == b'\n').any(is_done) {
+        if end.is_none() && content[known..].split(|&byte| byte == b'\n').any(is_last) {
             end = Some(Instant::now() + END_OF_BODY);
         }
     }
     Ok((content.into(), trailers))
 }
 
-/// Returns whether a line is that of [`DONE`].
-fn is_done(line: &[u8]) -> bool {
-    line.strip_prefix(b"data:").unwrap_or(line).trim_ascii() == DONE
+/// Returns whether a line is that of the last event of a stream.
+fn is_last(line: &[u8]) -> bool {
+    match line.strip_prefix(b"event:") {
+        Some(kind) => LAST_EVENTS.contains(&kind.trim_ascii()),
+        None => line.strip_prefix(b"data:").unwrap_or(line).trim_ascii() == DONE,
+    }
 }
 
 /// Returns whether an answer with this status redirects a request without changing its method. (Some

@@ -229,19 +229,25 @@ fn question<'a>(endpoint: &'a Endpoint, version: HttpVersion, trust: &'a Trust) 
     ServerQuery { endpoint, version, fields: &[], trust, secrets: &[], limit }
 }
 
+const DONE: &str = "data: [DONE]";
+
 /// The begin of an answer whose end is that of the connection.
 const STREAM: &str =
     "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {\"choices\": []}\n\n";
 
 #[test]
 fn a_stream_before_a_run_ends_although_its_body_does_not() {
-    // The connection stays open until the client closes it, and in the second case the server goes on.
-    let silent = Faulty::start(|mut stream| {
-        if request(&mut stream).is_some() {
-            let _ = stream.write_all(format!("{STREAM}data: [DONE]\n\n").as_bytes());
-            let _ = request(&mut stream);
-        }
-    });
+    // The connection stays open until the client closes it, and in the last case the server goes on.
+    let silent = |end: &'static str| {
+        Faulty::start(move |mut stream| {
+            if request(&mut stream).is_some() {
+                let _ = stream.write_all(format!("{STREAM}{end}\n\n").as_bytes());
+                let _ = request(&mut stream);
+            }
+        })
+    };
+    let done = silent(DONE);
+    let stop = silent("event: message_stop\ndata: {\"type\": \"message_stop\"}");
     let pinging = Faulty::start(|mut stream| {
         if request(&mut stream).is_some() {
             let _ = stream.write_all(format!("{STREAM}data: [DO").as_bytes());
@@ -258,11 +264,11 @@ fn a_stream_before_a_run_ends_although_its_body_does_not() {
         fields: Vec::new(),
         body: "{}".into(),
     };
-    for server in [silent, pinging] {
+    for (server, end) in [(done, DONE), (stop, "message_stop\"}"), (pinging, DONE)] {
         let endpoint = endpoint(server.address);
         let answer = question(&endpoint, HttpVersion::Http1, &trust).exchange(&request).unwrap();
         let body = String::from_utf8_lossy(answer.body());
-        assert!(body.contains("\n\ndata: [DONE]\n\n"), "{body}");
+        assert!(body.contains(&format!("{end}\n\n")), "{body}");
     }
 }
 
