@@ -256,7 +256,8 @@ fn a_stream_before_a_run_ends_although_its_body_does_not() {
             let pause = Some(Duration::from_millis(50));
             stream.set_read_timeout(pause).unwrap();
             // Nothing to read is the end of the client's side.
-            let is_over = |stream: &mut TcpStream| stream.read(&mut [0]).is_ok_and(|read| read == 0);
+            let is_over =
+                |stream: &mut TcpStream| stream.read(&mut [0]).is_ok_and(|read| read == 0);
             while !is_over(&mut stream) && stream.write_all(b": ping\n\n").is_ok() {}
         }
     });
