@@ -13,7 +13,7 @@ use super::responses::Contents;
 use super::usage::{Claim, PartCounts};
 use super::vectors::Expectation;
 use super::{
-    Api, cohere, generate, images, messages, ollama, responses, tgi, transcription, vectors,
+    Api, cohere, generate, images, messages, ollama, responses, tgi, transcription, triton, vectors,
 };
 use crate::ledger::Finish;
 use crate::openai::DONE;
@@ -411,6 +411,7 @@ impl AnswerBuilder {
             Api::Ollama => ollama::read(json, self),
             Api::Cohere => cohere::event(json, name, self).map(|()| true),
             Api::Tgi => tgi::read(json, self),
+            Api::Triton => triton::read(json, self),
             Api::Transcriptions => transcription::event(json, self),
             Api::Images => images::event(json, name, self.expected.items, self),
             _ => read_into(json, self),
@@ -450,6 +451,7 @@ impl AnswerBuilder {
             Api::Ollama => ollama::read(json, self),
             Api::Cohere => cohere::whole(json, self),
             Api::Tgi => tgi::read(json, self),
+            Api::Triton => triton::read(json, self),
             Api::Transcriptions => transcription::whole(json, self),
             Api::Embeddings => vectors::embeddings(json, expected, self),
             Api::Rerank => vectors::ranks(json, expected, self),

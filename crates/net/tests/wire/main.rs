@@ -20,6 +20,7 @@ mod openai;
 mod pieces;
 mod responses;
 mod transcriptions;
+mod triton;
 
 use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::trouble::Trouble;

@@ -563,6 +563,8 @@ mod tests {
             ("http://h:1", Some(Api::Generate), "http://h:1"),
             ("http://h:1/generate_stream?a=b", Some(Api::Tgi), "http://h:1?a=b"),
             ("http://h:1/v1", Some(Api::Tgi), "http://h:1"),
+            ("http://h:1/v2/models/m", Some(Api::Triton), "http://h:1/v2/models/m"),
+            ("http://h:1/v2/models/m/generate", Some(Api::Triton), "http://h:1/v2/models/m"),
             ("http://h:1/v1", Some(Api::Ollama), "http://h:1"),
             ("http://h:1/api/chat", Some(Api::Ollama), "http://h:1"),
             ("https://h/v2/chat", Some(Api::Cohere), "https://h"),
