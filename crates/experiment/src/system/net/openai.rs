@@ -553,6 +553,14 @@ mod tests {
     }
 
     #[test]
+    fn no_request_before_the_run_takes_longer_than_those_of_it() {
+        let endpoint: Endpoint = "http://h".parse().unwrap();
+        let options = |time_limit| Options { time_limit, ..Options::default() };
+        let limit = |options: Options| query(&endpoint, &options, &Settings::default()).limit;
+        assert_eq!(limit(options(Some(2_000_000_000))), Duration::from_secs(2));
+    }
+
+    #[test]
     fn urls_have_the_path_of_their_interface() {
         for (url, api, expected) in [
             ("http://h:1", None, "http://h:1/v1"),
