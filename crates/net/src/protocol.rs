@@ -148,6 +148,8 @@ pub struct ToolCall {
     pub name: String,
     /// Arguments, in JSON.
     pub arguments: String,
+    /// What the server wants back with the call (`extra_content`), in JSON; empty if that is nothing.
+    pub extra: String,
     /// Its result, if a tool of the client answered it; otherwise the recorded result counts.
     pub result: Option<String>,
 }

@@ -94,6 +94,8 @@ pub(super) enum CallPart {
     Id,
     Name,
     Arguments,
+    /// What the server wants back with the call, as JSON.
+    Extra,
 }
 
 #[derive(Deserialize)]
@@ -189,6 +191,8 @@ struct ToolCall<'a> {
     function: Option<Function<'a>>,
     /// A tool that takes a text instead of JSON.
     custom: Option<Function<'a>>,
+    /// Gemini wants it back with the call.
+    extra_content: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -361,6 +365,9 @@ pub(super) fn read_message(
         }
         if let Some(called) = call.function.or(call.custom) {
             function(called, Some(index), take);
+        }
+        if let Some(extra) = call.extra_content.map(RawValue::get).filter(|json| *json != "null") {
+            take.called(index, CallPart::Extra, extra);
         }
     }
     if let Some(called) = message.function_call {

@@ -538,4 +538,18 @@ mod tests {
         assert_eq!(said(&["a", "ab", "b"]), "aabb");
         assert_eq!(said(&["a", "ab"]), "aab");
     }
+
+    #[test]
+    fn a_call_of_a_reply_keeps_what_the_server_wants_back() {
+        let extra = serde_json::json!({"google": {"thought_signature": "AA"}});
+        let function = serde_json::json!({"name": "f", "arguments": "{}"});
+        let call = serde_json::json!({"id": "c", "function": function, "extra_content": extra});
+        let other = serde_json::json!({"index": 7, "extra_content": {"a": 1}});
+        let reply = reply(&[
+            serde_json::json!({"tool_calls": [call]}),
+            serde_json::json!({"tool_calls": [other]}),
+        ]);
+        let found: Vec<_> = reply.calls.iter().map(|call| (&*call.id, &*call.extra)).collect();
+        assert_eq!(found, [("c", extra.to_string().as_str())]);
+    }
 }

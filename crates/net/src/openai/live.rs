@@ -141,7 +141,12 @@ fn assistant(reply: &Reply) -> Value {
         }
         let call = |(number, call): (usize, &ToolCall)| {
             let function = json!({"name": call.name, "arguments": call.arguments});
-            json!({"id": id(number, call), "type": "function", "function": function})
+            let mut json =
+                json!({"id": id(number, call), "type": "function", "function": function});
+            if let Ok(extra) = serde_json::from_str::<Value>(&call.extra) {
+                json["extra_content"] = extra;
+            }
+            json
         };
         message["tool_calls"] = reply.calls.iter().enumerate().map(call).collect();
     }
@@ -188,7 +193,8 @@ mod tests {
     use crate::workload::{Format, History};
 
     fn call(id: &str) -> ToolCall {
-        ToolCall { id: id.into(), name: "f".into(), arguments: "{}".into(), result: None }
+        let (name, arguments) = ("f".into(), "{}".into());
+        ToolCall { id: id.into(), name, arguments, ..ToolCall::default() }
     }
 
     fn continued(line: &str, replies: &[Reply]) -> (Value, bool) {
@@ -298,6 +304,20 @@ mod tests {
             assert!(goes_on_after_calls(&workload, 6) && !goes_on_after_calls(&workload, 7));
             assert!(live.continued(&workload, 7, &calls(&["e"])).is_none());
         }
+    }
+
+    #[test]
+    fn a_call_is_sent_with_what_its_server_wants_back() {
+        let line = concat!(
+            r#"{"messages": [{"role":"user","content":"1"},{"role":"assistant","content":"x"},"#,
+            r#"{"role":"tool","tool_call_id":"old","content":"r"}]}"#
+        );
+        let extra = r#"{"google":{"thought_signature":"AA"}}"#;
+        let calls = vec![ToolCall { extra: extra.into(), ..call("a") }, call("b")];
+        let (messages, _) = continued(line, &[Reply { text: String::new(), calls }]);
+        let sent = &messages[1]["tool_calls"];
+        assert_eq!(sent[0]["extra_content"], json!({"google": {"thought_signature": "AA"}}));
+        assert_eq!(sent[1].get("extra_content"), None);
     }
 
     #[test]
