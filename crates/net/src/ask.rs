@@ -5,7 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dyno_loadgen::clock::WallTime;
+use dyno_loadgen::clock::{Nanos, WallTime};
 use http::HeaderMap;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
@@ -102,6 +102,13 @@ impl HttpAnswer {
 }
 
 impl ServerQuery<'_> {
+    /// Returns the query with a time limit of at most `limit` ns, if that is given.
+    #[must_use]
+    pub fn within(self, limit: Option<Nanos>) -> Self {
+        let limit = limit.map_or(self.limit, |limit| self.limit.min(Duration::from_nanos(limit)));
+        Self { limit, ..self }
+    }
+
     /// Returns the body of the answer.
     ///
     /// # Errors

@@ -75,7 +75,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     } else {
         let (nodes, settings, learned) = adapted(nodes, &options, &workload, settings, run)?;
         remarks.extend(learned);
-        let query = query(&nodes[0], &options, &settings);
+        let query = query(&nodes[0], &options, &settings).within(run.deadline);
         let (workload, settings, learned) = lengths.apply(&query, workload, settings, run)?;
         remarks.extend(learned);
         (nodes, workload, settings)
@@ -198,15 +198,14 @@ fn settings(
     })
 }
 
-/// Time limit for each request before the run, unless `timeout` is shorter.
+/// Time limit for each request before the run, unless `timeout` or `--deadline` is shorter.
 const REQUEST: Duration = Duration::from_secs(30);
 
 /// Returns a query of a server.
 fn query<'a>(endpoint: &'a Endpoint, options: &'a Options, settings: &Settings) -> ServerQuery<'a> {
     let Options { fields, trust, secrets, .. } = options;
-    let limit =
-        options.time_limit.map_or(REQUEST, |limit| REQUEST.min(Duration::from_nanos(limit)));
-    ServerQuery { endpoint, version: settings.version, fields, trust, secrets, limit }
+    let (version, limit) = (settings.version, REQUEST);
+    ServerQuery { endpoint, version, fields, trust, secrets, limit }.within(options.time_limit)
 }
 
 /// Keys that concern lengths in tokens of the server.
@@ -298,7 +297,7 @@ fn adapted(
 ) -> Result<(Vec<Endpoint>, Settings, Vec<String>), Failure> {
     let (mut servers, mut requests, mut remarks) = (Vec::new(), 0, Vec::new());
     for endpoint in nodes {
-        let query = query(&endpoint, options, &settings);
+        let query = query(&endpoint, options, &settings).within(run.deadline);
         let learned = adapt(&query, workload, settings).map_err(unusable)?;
         if let (Some(refusal), Some(_)) = (learned.refusal, run.ready_timeout) {
             return Err(refused(&refusal, options));
