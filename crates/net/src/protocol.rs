@@ -135,6 +135,10 @@ pub struct ReadProgress {
 pub struct Reply {
     /// Text, without thoughts.
     pub text: String,
+    /// Thoughts.
+    pub thought: String,
+    /// Member of the message that holds them.
+    pub thought_member: &'static str,
     /// Calls of tools.
     pub calls: Vec<ToolCall>,
 }

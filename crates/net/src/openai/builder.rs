@@ -163,6 +163,14 @@ impl AnswerSink for AnswerBuilder {
         }
     }
 
+    fn thought(&mut self, member: &'static str, text: &str) {
+        let is_kept = self.current == 0 && !member.is_empty();
+        if let Some(reply) = self.reply.as_mut().filter(|_| is_kept) {
+            reply.thought_member = member;
+            reply.thought.push_str(text);
+        }
+    }
+
     fn called(&mut self, index: usize, part: CallPart, text: &str) {
         if let Some(reply) = self.reply.as_mut().filter(|_| self.current == 0) {
             self.open_calls.take(&mut reply.calls, index, part, text);
@@ -308,6 +316,7 @@ impl AnswerBuilder {
         choices.clear();
         let reply = self.reply.take().map(|mut reply| {
             reply.text.clear();
+            reply.thought.clear();
             reply.calls.clear();
             reply
         });
@@ -318,7 +327,7 @@ impl AnswerBuilder {
     pub fn free(&mut self) {
         self.text = Vec::new();
         if let Some(reply) = &mut self.reply {
-            reply.text = String::new();
+            (reply.text, reply.thought) = (String::new(), String::new());
         }
     }
 
@@ -537,6 +546,19 @@ mod tests {
         assert_eq!(said(&["a", "ab", "abc"]), "abc");
         assert_eq!(said(&["a", "ab", "b"]), "aabb");
         assert_eq!(said(&["a", "ab"]), "aab");
+    }
+
+    #[test]
+    fn a_reply_holds_thoughts_and_their_member() {
+        for member in ["reasoning_content", "reasoning", "thinking"] {
+            let reply = reply(&[
+                serde_json::json!({member: "h"}),
+                serde_json::json!({member: "m", "content": null}),
+                serde_json::json!({"content": "x"}),
+            ]);
+            assert_eq!((reply.thought.as_str(), reply.thought_member), ("hm", member));
+            assert_eq!(reply.text, "x");
+        }
     }
 
     #[test]
