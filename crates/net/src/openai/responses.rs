@@ -150,7 +150,7 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
     let mut wire: EventWire<'_> = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
     let kind = wire.kind.take().unwrap_or_else(|| String::from_utf8_lossy(name));
     let stated = position(wire.output_index);
-    let part = position(wire.content_index.or(wire.summary_index));
+    let part = position(wire.content_index.or(wire.summary_index)).filter(|_| wire.item.is_none());
     let before = take.output_bytes();
     let whole = if kind.ends_with(".done") { wire.whole() } else { Vec::new() };
     // vLLM and TensorRT-LLM count positions on between additions and the end that repeats them.
