@@ -369,8 +369,8 @@ impl ServerQuery<'_> {
             Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
         })?;
         // Some servers and gateways compress answers unasked. What cannot be decompressed stays as it is.
-        let coding = head.headers.list("content-encoding");
-        let coding = Coding::of_field(coding.as_deref()).ok().flatten();
+        let coding = Coding::of_field(head.headers.list("content-encoding").as_deref());
+        let coding = coding.ok().flatten();
         let content = coding.and_then(|coding| coding.decompressed(&body, LONGEST_ANSWER).ok());
         let body = content.unwrap_or(body);
         let body = body.strip_prefix(MARK).map_or(body.clone(), |json| body.slice_ref(json));

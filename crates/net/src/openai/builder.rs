@@ -538,14 +538,17 @@ mod tests {
 
     #[test]
     fn a_reply_holds_repeated_text_once() {
-        let said = |texts: &[&str]| {
-            let additions: Vec<_> =
-                texts.iter().map(|text| serde_json::json!({"content": text})).collect();
-            reply(&additions).text
-        };
-        assert_eq!(said(&["a", "ab", "abc"]), "abc");
-        assert_eq!(said(&["a", "ab", "b"]), "aabb");
-        assert_eq!(said(&["a", "ab"]), "aab");
+        for member in ["content", "reasoning_content"] {
+            let said = |texts: &[&str]| {
+                let additions: Vec<_> =
+                    texts.iter().map(|text| serde_json::json!({member: text})).collect();
+                let reply = reply(&additions);
+                reply.thought + &reply.text
+            };
+            assert_eq!(said(&["a", "ab", "abc"]), "abc", "{member}");
+            assert_eq!(said(&["a", "ab", "b"]), "aabb", "{member}");
+            assert_eq!(said(&["a", "ab"]), "aab", "{member}");
+        }
     }
 
     #[test]

@@ -462,7 +462,8 @@ fn with_path(url: &str, api: Option<Api>) -> String {
     if let Some(api) = api.filter(|api| api.is_beside_v1()) {
         let paths = [api.path(), api.whole_path()];
         let base = paths.iter().find_map(|path| base.strip_suffix(path)).unwrap_or(base);
-        format!("{}{query}", base.strip_suffix("/v1").unwrap_or(base))
+        let above = base.strip_suffix("/v1").filter(|_| api != Api::Triton);
+        format!("{}{query}", above.unwrap_or(base))
     } else if base[after_scheme..].contains('/') {
         url.to_owned()
     } else {
@@ -571,7 +572,7 @@ mod tests {
             ("http://h:1/generate_stream?a=b", Some(Api::Tgi), "http://h:1?a=b"),
             ("http://h:1/v1", Some(Api::Tgi), "http://h:1"),
             ("http://h:1/v2/models/m", Some(Api::Triton), "http://h:1/v2/models/m"),
-            ("http://h:1/v2/models/m/generate", Some(Api::Triton), "http://h:1/v2/models/m"),
+            ("http://h:1/v2/models/v1/generate", Some(Api::Triton), "http://h:1/v2/models/v1"),
             ("http://h:1/v1", Some(Api::Ollama), "http://h:1"),
             ("http://h:1/api/chat", Some(Api::Ollama), "http://h:1"),
             ("https://h/v2/chat", Some(Api::Cohere), "https://h"),
