@@ -5,12 +5,13 @@ use std::future::Future;
 use std::time::Duration;
 
 use bytes::Bytes;
-use dyno_loadgen::clock::WallTime;
+use dyno_loadgen::clock::{Nanos, WallTime};
 use http::HeaderMap;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
 
 use crate::coding::Coding;
 use crate::endpoint::Endpoint;
@@ -45,8 +46,20 @@ pub struct ServerQuery<'a> {
 /// Time limit of the handshake that shows whether a server speaks TLS.
 const HANDSHAKE: Duration = Duration::from_secs(2);
 
-/// How long to wait for the end of a body after [`DONE`].
+/// How long to wait for the end of a body after the last event of its stream, whatever comes behind it.
 const END_OF_BODY: Duration = Duration::from_secs(1);
+
+/// Types of last events, of interfaces that do not end with [`DONE`].
+const LAST_EVENTS: [&[u8]; 5] = [
+    b"message_stop",
+    b"message-end",
+    b"response.completed",
+    b"response.incomplete",
+    b"response.done",
+];
+
+/// Maximum length of a line that shows the last event, in bytes.
+const LAST_LINE: usize = 32;
 
 /// Byte order mark, which some servers write before JSON.
 const MARK: &[u8] = b"\xef\xbb\xbf";
@@ -89,6 +102,13 @@ impl HttpAnswer {
 }
 
 impl ServerQuery<'_> {
+    /// Returns the query with a time limit of at most `limit` ns, if that is given.
+    #[must_use]
+    pub fn within(self, limit: Option<Nanos>) -> Self {
+        let limit = limit.map_or(self.limit, |limit| self.limit.min(Duration::from_nanos(limit)));
+        Self { limit, ..self }
+    }
+
     /// Returns the body of the answer.
     ///
     /// # Errors
@@ -349,7 +369,8 @@ impl ServerQuery<'_> {
             Trouble::new(Kind::Closed, format!("{} broke off: {error}", self.endpoint))
         })?;
         // Some servers and gateways compress answers unasked. What cannot be decompressed stays as it is.
-        let coding = Coding::of_field(head.headers.field("content-encoding")).ok().flatten();
+        let coding = Coding::of_field(head.headers.list("content-encoding").as_deref());
+        let coding = coding.ok().flatten();
         let content = coding.and_then(|coding| coding.decompressed(&body, LONGEST_ANSWER).ok());
         let body = content.unwrap_or(body);
         let body = body.strip_prefix(MARK).map_or(body.clone(), |json| body.slice_ref(json));
@@ -364,22 +385,35 @@ async fn read_body(
 ) -> Result<(Bytes, Option<HeaderMap>), Box<dyn Error + Send + Sync>> {
     let mut body = Limited::new(body, LONGEST_ANSWER);
     let (mut content, mut trailers) = (Vec::<u8>::new(), None);
+    let mut end: Option<Instant> = None;
     loop {
-        // The line of the event and an empty line end it.
-        let end = &content[content.len().saturating_sub(DONE.len() + 4)..];
-        let is_done = end.trim_ascii_end().ends_with(DONE);
-        let limit = if is_done { END_OF_BODY } else { Duration::MAX };
-        let frame = match tokio::time::timeout(limit, body.frame()).await {
-            Ok(Some(Ok(frame))) => frame,
-            Ok(Some(Err(error))) if !is_done => return Err(error),
+        let frame = match end {
+            None => body.frame().await,
+            Some(end) => tokio::time::timeout_at(end, body.frame()).await.unwrap_or(None),
+        };
+        let frame = match frame {
+            Some(Ok(frame)) => frame,
+            Some(Err(error)) if end.is_none() => return Err(error),
             _ => break,
         };
+        let known = content.len().saturating_sub(LAST_LINE);
         match frame.into_data() {
             Ok(data) => content.extend_from_slice(&data),
             Err(frame) => trailers = frame.into_trailers().ok(),
         }
+        if end.is_none() && content[known..].split(|&byte| byte == b'\n').any(is_last) {
+            end = Some(Instant::now() + END_OF_BODY);
+        }
     }
     Ok((content.into(), trailers))
+}
+
+/// Returns whether a line is that of the last event of a stream.
+fn is_last(line: &[u8]) -> bool {
+    match line.strip_prefix(b"event:") {
+        Some(kind) => LAST_EVENTS.contains(&kind.trim_ascii()),
+        None => line.strip_prefix(b"data:").unwrap_or(line).trim_ascii() == DONE,
+    }
 }
 
 /// Returns whether an answer with this status redirects a request without changing its method. (Some

@@ -41,7 +41,9 @@ impl Coding {
         let names = value.unwrap_or_default().trim_ascii().to_ascii_lowercase();
         let codings = names.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
         let mut codings = codings.filter(|name| !matches!(*name, b"" | b"identity"));
-        match (codings.next(), codings.next()) {
+        let first = codings.next();
+        // A gateway may repeat the field of the server behind it.
+        match (first, codings.find(|name| Some(*name) != first)) {
             (None, _) => Ok(None),
             (Some(b"gzip" | b"x-gzip"), None) => Ok(Some(Self::Gzip)),
             (Some(b"deflate"), None) => Ok(Some(Self::Deflate)),
@@ -283,6 +285,7 @@ mod tests {
         assert_eq!(Coding::of_field(Some(b"Identity")), Ok(None));
         assert_eq!(Coding::of_field(None), Ok(None));
         assert_eq!(Coding::of_field(Some(b"identity, gzip,")), Ok(Some(Coding::Gzip)));
+        assert_eq!(Coding::of_field(Some(b"gzip,GZIP")), Ok(Some(Coding::Gzip)));
         assert_eq!(Coding::of_field(Some(b"zstd")), Err("zstd".to_owned()));
         assert_eq!(Coding::of_field(Some(b"gzip, br")), Err("gzip, br".to_owned()));
     }

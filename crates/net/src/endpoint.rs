@@ -54,6 +54,9 @@ pub enum EndpointError {
     /// The host is missing.
     #[error("expected a host after the scheme, such as localhost")]
     Host,
+    /// The zone of an IPv6 address is empty.
+    #[error("expected a network behind the % of the address, such as [fe80::1%25eth0]")]
+    Zone,
     /// The text after the colon is not a port.
     #[error("expected a port from 1 to 65535, found {found:?}")]
     Port {
@@ -143,9 +146,15 @@ impl FromStr for Endpoint {
 fn split_authority(authority: &str) -> Result<(&str, &str, Option<&str>), EndpointError> {
     if let Some(rest) = authority.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or(EndpointError::Host)?;
-        let (host, zone) = host.split_once('%').unwrap_or((host, ""));
-        let zone = zone.strip_prefix("25").unwrap_or(zone);
+        let (host, zone) = match host.split_once('%') {
+            Some((host, zone)) => (host, Some(zone.strip_prefix("25").unwrap_or(zone))),
+            None => (host, None),
+        };
         host.parse::<Ipv6Addr>().map_err(|_| EndpointError::Host)?;
+        if zone == Some("") {
+            return Err(EndpointError::Zone);
+        }
+        let zone = zone.unwrap_or_default();
         if let Some(found) = zone.chars().find(|c| !is_of_name(*c)) {
             return Err(EndpointError::Character { found });
         }
@@ -437,6 +446,8 @@ mod tests {
             ("http://[%25e0]", "expected a host"),
             ("http://[fe80::1%25e/0]", "expected a host"),
             ("http://[fe80::1%25e:0]", "found the character ':'"),
+            ("http://[fe80::1%25]:80", "expected a network"),
+            ("http://[fe80::1%]", "expected a network"),
             ("http://a:0", "found \"0\""),
             ("http://a:70000", "found \"70000\""),
             ("http://[::1]x", "found \"x\""),

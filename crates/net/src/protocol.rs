@@ -135,6 +135,10 @@ pub struct ReadProgress {
 pub struct Reply {
     /// Text, without thoughts.
     pub text: String,
+    /// Thoughts.
+    pub thought: String,
+    /// Member of the message that holds them.
+    pub thought_member: &'static str,
     /// Calls of tools.
     pub calls: Vec<ToolCall>,
 }
@@ -148,6 +152,8 @@ pub struct ToolCall {
     pub name: String,
     /// Arguments, in JSON.
     pub arguments: String,
+    /// What the server wants back with the call (`extra_content`), in JSON; empty if that is nothing.
+    pub extra: String,
     /// Its result, if a tool of the client answered it; otherwise the recorded result counts.
     pub result: Option<String>,
 }

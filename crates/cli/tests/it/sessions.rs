@@ -117,7 +117,8 @@ fn message(number: usize, asked: &str) -> Value {
             json!({"id": format!("call-{number}-{n}"), "type": "function",
                 "function": {"name": "find", "arguments": arguments}})
         };
-        return json!({"role": "assistant", "content": null, "tool_calls": [call(0), call(1)]});
+        return json!({"role": "assistant", "content": null, "reasoning_content": "hm",
+            "tool_calls": [call(0), call(1)]});
     }
     json!({"role": "assistant", "content": format!("answer {number} to \"{asked}\"\n\té \u{1f600}")})
 }
@@ -125,7 +126,7 @@ fn message(number: usize, asked: &str) -> Value {
 /// Returns a message as a stream, cut into small parts.
 fn events(message: &Value) -> String {
     let mut deltas = vec![json!({"role": "assistant", "content": ""})];
-    // Thoughts are no part of the message.
+    // Thoughts are a part only of messages that call tools.
     deltas.push(json!({"reasoning_content": "hm"}));
     if let Some(text) = message["content"].as_str() {
         let all: Vec<char> = text.chars().collect();

@@ -1,6 +1,8 @@
 //! Answers of a simulated text server: the bytes that it sends and when, what they hold, and how the
 //! reader of the client reads them in virtual time.
 
+use std::borrow::Cow;
+
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::record::{Failure, Outcome};
 use dyno_net::exchange::Fields;
@@ -294,6 +296,10 @@ struct ContentType(&'static str);
 impl Fields for ContentType {
     fn field(&self, name: &str) -> Option<&[u8]> {
         (name == "content-type").then_some(self.0.as_bytes())
+    }
+
+    fn list(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.field(name).map(Cow::Borrowed)
     }
 }
 

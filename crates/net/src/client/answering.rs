@@ -141,7 +141,8 @@ impl PendingAnswer {
         // Its query may repeat secrets.
         let path = |target: &[u8]| target.split(|&b| b == b'?').next().map(<[u8]>::to_vec);
         self.target = target.and_then(path).map(|path| in_short(&String::from_utf8_lossy(&path)));
-        let coding = Coding::of_field(fields.field("content-encoding")).map_err(|other| {
+        let coding = fields.list("content-encoding");
+        let coding = Coding::of_field(coding.as_deref()).map_err(|other| {
             let words =
                 format!("the answer is compressed with '{other}'; expected gzip, deflate or none");
             unreadable(self.refusal, Trouble::new(Kind::Malformed, words))

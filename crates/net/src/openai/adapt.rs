@@ -211,7 +211,7 @@ impl AdaptedServer {
             self.remarks.push(format!(
                 "A request before the run had no answer within {} s; the server may still process \
                  it.",
-                query.limit.as_secs()
+                query.limit.as_secs_f64()
             ));
         }
     }

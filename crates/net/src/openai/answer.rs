@@ -45,6 +45,9 @@ pub(super) trait AnswerSink {
     fn tool_call(&mut self);
     /// Content of the message of the last choice, which is output, too.
     fn said(&mut self, _text: &str) {}
+    /// A thought of the last choice, which is output, too, and the name of its member; empty if it is not sent
+    /// back.
+    fn thought(&mut self, _member: &'static str, _text: &str) {}
     /// A part of a call of a tool by the last choice. Names and arguments are output, too.
     fn called(&mut self, _index: usize, _part: CallPart, _text: &str) {}
     /// The model that answers, as JSON.
@@ -94,6 +97,8 @@ pub(super) enum CallPart {
     Id,
     Name,
     Arguments,
+    /// What the server wants back with the call, as JSON.
+    Extra,
 }
 
 #[derive(Deserialize)]
@@ -164,12 +169,20 @@ pub(super) struct MessageText<'a> {
 }
 
 impl<'a> MessageText<'a> {
-    /// Returns the thought. One server sends the same thought under several names.
-    fn take_thought(&mut self) -> Option<Content<'a>> {
-        let named = [&mut self.reasoning_content, &mut self.reasoning, &mut self.thinking];
-        let thought = named.into_iter().filter_map(Option::take).find(Content::has_text);
-        let details = || serde_json::from_str(self.reasoning_details?.get()).ok();
-        thought.or_else(|| details().filter(Content::has_text))
+    /// Returns the thought, and the name of its member; that of details is empty. One server sends the same
+    /// thought under several names.
+    fn take_thought(&mut self) -> Option<(&'static str, Content<'a>)> {
+        let named = [
+            ("reasoning_content", &mut self.reasoning_content),
+            ("reasoning", &mut self.reasoning),
+            ("thinking", &mut self.thinking),
+        ];
+        let mut thoughts = named.into_iter().filter_map(|(name, text)| Some((name, text.take()?)));
+        if let Some(thought) = thoughts.find(|(_, text)| text.has_text()) {
+            return Some(thought);
+        }
+        let details: Content<'a> = serde_json::from_str(self.reasoning_details?.get()).ok()?;
+        details.has_text().then_some(("", details))
     }
 }
 
@@ -189,6 +202,8 @@ struct ToolCall<'a> {
     function: Option<Function<'a>>,
     /// A tool that takes a text instead of JSON.
     custom: Option<Function<'a>>,
+    /// Gemini wants it back with the call.
+    extra_content: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -343,8 +358,11 @@ pub(super) fn read_message(
 ) {
     message.reasoning_details.iter().for_each(|of| take.thought_details(of.get()));
     let thought = message.take_thought().filter(|_| is_addition || !take.has_added_thoughts());
-    let thought = thought.map(|text| new_content(text, TextKind::Thought, is_addition, take));
-    content(thought, true, take);
+    if let Some((member, text)) = thought {
+        let text = new_content(text, TextKind::Thought, is_addition, take);
+        text.each_text(|text| take.thought(member, text));
+        content(Some(text), true, take);
+    }
     let text = message.content.take();
     message.content = text.map(|text| new_content(text, TextKind::Message, is_addition, take));
     if let Some(said) = &message.content {
@@ -361,6 +379,9 @@ pub(super) fn read_message(
         }
         if let Some(called) = call.function.or(call.custom) {
             function(called, Some(index), take);
+        }
+        if let Some(extra) = call.extra_content.map(RawValue::get).filter(|json| *json != "null") {
+            take.called(index, CallPart::Extra, extra);
         }
     }
     if let Some(called) = message.function_call {

@@ -7,7 +7,7 @@ use super::{Api, Input, Message, Request, messages, ollama};
 /// Member of a request for `/generate` that holds what concerns the choice of tokens.
 const SAMPLING: &str = "sampling_params";
 
-/// Member of a request for Text Generation Inference with this content.
+/// Member of a request for Text Generation Inference or Triton with this content.
 const PARAMETERS: &str = "parameters";
 
 /// Member of a request for Ollama with this content.
@@ -71,6 +71,10 @@ pub(super) fn members(request: &Request, api: Api) -> Map<String, Value> {
     if api == Api::Tgi {
         // Otherwise whole answers have neither counts nor a reason.
         set(&mut body, api, "details", json!(true));
+    } else if api == Api::Triton {
+        set(&mut body, api, "stream", json!(request.stream));
+        // Otherwise whole answers may begin with the prompt.
+        set(&mut body, api, "exclude_input_in_output", json!(true));
     } else if api == Api::Ollama {
         // Ollama streams unless this member is false.
         body.insert("stream".into(), json!(request.stream));
@@ -91,6 +95,7 @@ fn input(input: &Input, api: Api, body: &mut Map<String, Value>) {
         Api::Completions | Api::Images => "prompt",
         Api::Chat | Api::Messages | Api::Ollama | Api::Cohere => "messages",
         Api::Tgi => "inputs",
+        Api::Triton => "text_input",
         Api::Responses | Api::Embeddings => "input",
         Api::Generate => "text",
         Api::Rerank => "query",
@@ -132,6 +137,7 @@ pub(super) fn sampling(api: Api) -> Option<(&'static str, &'static [&'static str
         Api::Generate => Some((SAMPLING, &BESIDE_SAMPLING)),
         Api::Ollama => Some((OPTIONS, &BESIDE_OPTIONS)),
         Api::Tgi => Some((PARAMETERS, &["inputs", PARAMETERS])),
+        Api::Triton => Some((PARAMETERS, &["text_input", PARAMETERS])),
         _ => None,
     }
 }

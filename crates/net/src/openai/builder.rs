@@ -13,7 +13,7 @@ use super::responses::Contents;
 use super::usage::{Claim, PartCounts};
 use super::vectors::Expectation;
 use super::{
-    Api, cohere, generate, images, messages, ollama, responses, tgi, transcription, vectors,
+    Api, cohere, generate, images, messages, ollama, responses, tgi, transcription, triton, vectors,
 };
 use crate::ledger::Finish;
 use crate::openai::DONE;
@@ -163,6 +163,14 @@ impl AnswerSink for AnswerBuilder {
         }
     }
 
+    fn thought(&mut self, member: &'static str, text: &str) {
+        let is_kept = self.current == 0 && !member.is_empty();
+        if let Some(reply) = self.reply.as_mut().filter(|_| is_kept) {
+            reply.thought_member = member;
+            reply.thought.push_str(text);
+        }
+    }
+
     fn called(&mut self, index: usize, part: CallPart, text: &str) {
         if let Some(reply) = self.reply.as_mut().filter(|_| self.current == 0) {
             self.open_calls.take(&mut reply.calls, index, part, text);
@@ -308,6 +316,7 @@ impl AnswerBuilder {
         choices.clear();
         let reply = self.reply.take().map(|mut reply| {
             reply.text.clear();
+            reply.thought.clear();
             reply.calls.clear();
             reply
         });
@@ -318,7 +327,7 @@ impl AnswerBuilder {
     pub fn free(&mut self) {
         self.text = Vec::new();
         if let Some(reply) = &mut self.reply {
-            reply.text = String::new();
+            (reply.text, reply.thought) = (String::new(), String::new());
         }
     }
 
@@ -411,6 +420,7 @@ impl AnswerBuilder {
             Api::Ollama => ollama::read(json, self),
             Api::Cohere => cohere::event(json, name, self).map(|()| true),
             Api::Tgi => tgi::read(json, self),
+            Api::Triton => triton::read(json, self),
             Api::Transcriptions => transcription::event(json, self),
             Api::Images => images::event(json, name, self.expected.items, self),
             _ => read_into(json, self),
@@ -450,6 +460,7 @@ impl AnswerBuilder {
             Api::Ollama => ollama::read(json, self),
             Api::Cohere => cohere::whole(json, self),
             Api::Tgi => tgi::read(json, self),
+            Api::Triton => triton::read(json, self),
             Api::Transcriptions => transcription::whole(json, self),
             Api::Embeddings => vectors::embeddings(json, expected, self),
             Api::Rerank => vectors::ranks(json, expected, self),
@@ -527,13 +538,43 @@ mod tests {
 
     #[test]
     fn a_reply_holds_repeated_text_once() {
-        let said = |texts: &[&str]| {
-            let additions: Vec<_> =
-                texts.iter().map(|text| serde_json::json!({"content": text})).collect();
-            reply(&additions).text
-        };
-        assert_eq!(said(&["a", "ab", "abc"]), "abc");
-        assert_eq!(said(&["a", "ab", "b"]), "aabb");
-        assert_eq!(said(&["a", "ab"]), "aab");
+        for member in ["content", "reasoning_content"] {
+            let said = |texts: &[&str]| {
+                let additions: Vec<_> =
+                    texts.iter().map(|text| serde_json::json!({member: text})).collect();
+                let reply = reply(&additions);
+                reply.thought + &reply.text
+            };
+            assert_eq!(said(&["a", "ab", "abc"]), "abc", "{member}");
+            assert_eq!(said(&["a", "ab", "b"]), "aabb", "{member}");
+            assert_eq!(said(&["a", "ab"]), "aab", "{member}");
+        }
+    }
+
+    #[test]
+    fn a_reply_holds_thoughts_and_their_member() {
+        for member in ["reasoning_content", "reasoning", "thinking"] {
+            let reply = reply(&[
+                serde_json::json!({member: "h"}),
+                serde_json::json!({member: "m", "content": null}),
+                serde_json::json!({"content": "x"}),
+            ]);
+            assert_eq!((reply.thought.as_str(), reply.thought_member), ("hm", member));
+            assert_eq!(reply.text, "x");
+        }
+    }
+
+    #[test]
+    fn a_call_of_a_reply_keeps_what_the_server_wants_back() {
+        let extra = serde_json::json!({"google": {"thought_signature": "AA"}});
+        let function = serde_json::json!({"name": "f", "arguments": "{}"});
+        let call = serde_json::json!({"id": "c", "function": function, "extra_content": extra});
+        let other = serde_json::json!({"index": 7, "extra_content": {"a": 1}});
+        let reply = reply(&[
+            serde_json::json!({"tool_calls": [call]}),
+            serde_json::json!({"tool_calls": [other]}),
+        ]);
+        let found: Vec<_> = reply.calls.iter().map(|call| (&*call.id, &*call.extra)).collect();
+        assert_eq!(found, [("c", extra.to_string().as_str())]);
     }
 }

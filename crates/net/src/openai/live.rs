@@ -72,13 +72,14 @@ impl LiveConversations {
         if step == 0 {
             *calls = 0;
         }
+        let is_task = conversation.steps > 1;
         let has_other_tools = if is_step {
             let recorded = turns[turn].results.get(*calls..).unwrap_or_default();
             let recorded = &recorded[..reply.calls.len().min(recorded.len())];
             *calls += reply.calls.len();
-            append_live(history, reply, recorded)
+            append_live(history, reply, is_task, recorded)
         } else if turns[turn + 1].recorded.is_empty() {
-            append_live(history, reply, &turns[turn + 1].messages)
+            append_live(history, reply, is_task, &turns[turn + 1].messages)
         } else {
             append(history, &turns[turn + 1].recorded);
             false
@@ -116,8 +117,8 @@ pub(super) fn goes_on_after_calls(workload: &Workload, sample: SampleIndex) -> b
 
 /// Appends an answer and the messages after it. Returns whether their results of tools do not match the
 /// calls of the answer.
-fn append_live(history: &mut Vec<u8>, reply: &Reply, recorded: &[Value]) -> bool {
-    append(history, &[assistant(reply)]);
+fn append_live(history: &mut Vec<u8>, reply: &Reply, is_task: bool, recorded: &[Value]) -> bool {
+    append(history, &[assistant(reply, is_task)]);
     let (messages, has_other_tools) = with_results(recorded, &reply.calls);
     append(history, &messages);
     has_other_tools
@@ -132,16 +133,25 @@ fn append(history: &mut Vec<u8>, messages: &[Value]) {
     }
 }
 
-/// Returns the message of an answer, as later requests hold it.
-fn assistant(reply: &Reply) -> Value {
+/// Returns the message of an answer, as later requests hold it. Thoughts are a part of it in a task, and if it
+/// calls tools: DeepSeek and Kimi reject messages of agents without them.
+fn assistant(reply: &Reply, is_task: bool) -> Value {
     let mut message = json!({"role": "assistant", "content": reply.text});
+    if !reply.thought.is_empty() && (is_task || !reply.calls.is_empty()) {
+        message[reply.thought_member] = reply.thought.as_str().into();
+    }
     if !reply.calls.is_empty() {
         if reply.text.is_empty() {
             message["content"] = Value::Null;
         }
         let call = |(number, call): (usize, &ToolCall)| {
             let function = json!({"name": call.name, "arguments": call.arguments});
-            json!({"id": id(number, call), "type": "function", "function": function})
+            let mut json =
+                json!({"id": id(number, call), "type": "function", "function": function});
+            if let Ok(extra) = serde_json::from_str::<Value>(&call.extra) {
+                json["extra_content"] = extra;
+            }
+            json
         };
         message["tool_calls"] = reply.calls.iter().enumerate().map(call).collect();
     }
@@ -188,7 +198,8 @@ mod tests {
     use crate::workload::{Format, History};
 
     fn call(id: &str) -> ToolCall {
-        ToolCall { id: id.into(), name: "f".into(), arguments: "{}".into(), result: None }
+        let (name, arguments) = ("f".into(), "{}".into());
+        ToolCall { id: id.into(), name, arguments, ..ToolCall::default() }
     }
 
     fn continued(line: &str, replies: &[Reply]) -> (Value, bool) {
@@ -211,7 +222,7 @@ mod tests {
     #[test]
     fn a_turn_holds_the_answers_before_it_verbatim() {
         let line = r#"{"turns": ["1", "2", "3"], "system": "s"}"#;
-        let reply = |text: &str| Reply { text: text.into(), calls: Vec::new() };
+        let reply = |text: &str| Reply { text: text.into(), ..Reply::default() };
         let (messages, has_other) = continued(line, &[reply("a \"b\"\n"), reply("\u{1f600}")]);
         let expected = json!([
             {"role": "system", "content": "s"},
@@ -235,7 +246,7 @@ mod tests {
             {"role": "user", "content": "2"},
         ]);
         let line = json!({"messages": recorded}).to_string();
-        let reply = Reply { text: "live".into(), calls: vec![call("new")] };
+        let reply = Reply { text: "live".into(), calls: vec![call("new")], ..Reply::default() };
         let sent = |replies: &[Reply]| continued_with(&line, History::Recorded, replies);
         let after_two: Vec<Value> = recorded.as_array().unwrap()[..3].to_vec();
         assert_eq!(sent(std::slice::from_ref(&reply)), (after_two.into(), false));
@@ -261,8 +272,8 @@ mod tests {
         let workload = workload.with_tasks(std::num::NonZero::new(4).unwrap()).unwrap();
         let live = LiveConversations::new(&workload).unwrap();
         let calls = |ids: &[&str]| Reply {
-            text: String::new(),
             calls: ids.iter().map(|id| call(id)).collect(),
+            ..Reply::default()
         };
         // Twice: nothing of the first time is left.
         for _ in 0..2 {
@@ -270,7 +281,7 @@ mod tests {
             assert_eq!((first.sample, first.has_other_tools), (1, false));
             let second = live.continued(&workload, 1, &calls(&["c"])).unwrap();
             assert_eq!((second.sample, second.has_other_tools), (2, false));
-            let answer = Reply { text: "done".into(), calls: Vec::new() };
+            let answer = Reply { text: "done".into(), ..Reply::default() };
             let next = live.continued(&workload, 2, &answer).unwrap();
             assert_eq!((next.sample, next.has_other_tools), (4, false));
             let all: Value = serde_json::from_slice(&next.messages).unwrap();
@@ -301,6 +312,45 @@ mod tests {
     }
 
     #[test]
+    fn thoughts_are_sent_back_with_calls_and_in_tasks() {
+        let line = r#"{"turns": ["1", "2"]}"#;
+        let reply = |calls: &[ToolCall]| Reply {
+            text: "x".into(),
+            thought: "hm".into(),
+            thought_member: "reasoning_content",
+            calls: calls.to_vec(),
+        };
+        let sent = |calls: &[ToolCall]| {
+            let (messages, _) = continued(line, &[reply(calls)]);
+            messages[1].get("reasoning_content").cloned()
+        };
+        assert_eq!(sent(&[]), None);
+        assert_eq!(sent(&[call("a")]), Some(json!("hm")));
+        let rows = Format::JsonLines.rows(line.as_bytes()).unwrap();
+        let rows: Vec<_> = rows.collect::<Result<_, _>>().unwrap();
+        let workload = Workload::of_conversations(&rows, History::Live).unwrap();
+        let workload = workload.with_tasks(std::num::NonZero::new(2).unwrap()).unwrap();
+        let live = LiveConversations::new(&workload).unwrap();
+        let next = live.continued(&workload, 0, &reply(&[])).unwrap();
+        let messages: Value = serde_json::from_slice(&next.messages).unwrap();
+        assert_eq!(messages[1]["reasoning_content"], "hm");
+    }
+
+    #[test]
+    fn a_call_is_sent_with_what_its_server_wants_back() {
+        let line = concat!(
+            r#"{"messages": [{"role":"user","content":"1"},{"role":"assistant","content":"x"},"#,
+            r#"{"role":"tool","tool_call_id":"old","content":"r"}]}"#
+        );
+        let extra = r#"{"google":{"thought_signature":"AA"}}"#;
+        let calls = vec![ToolCall { extra: extra.into(), ..call("a") }, call("b")];
+        let (messages, _) = continued(line, &[Reply { calls, ..Reply::default() }]);
+        let sent = &messages[1]["tool_calls"];
+        assert_eq!(sent[0]["extra_content"], json!({"google": {"thought_signature": "AA"}}));
+        assert_eq!(sent[1].get("extra_content"), None);
+    }
+
+    #[test]
     fn results_get_the_ids_of_the_calls_and_what_does_not_match_is_noted() {
         let line = concat!(
             r#"{"messages": [{"role":"user","content":"1"},{"role":"assistant","content":"x"},"#,
@@ -308,7 +358,7 @@ mod tests {
             r#"{"role":"tool","tool_call_id":"old2","content":"r2"}]}"#
         );
         let with = |calls: &[ToolCall]| {
-            continued(line, &[Reply { text: String::new(), calls: calls.to_vec() }])
+            continued(line, &[Reply { calls: calls.to_vec(), ..Reply::default() }])
         };
         let results = |messages: &Value| -> Vec<String> {
             let all = messages.as_array().unwrap().iter().skip(2);

@@ -1,6 +1,6 @@
 //! Interfaces of servers of language models, without sockets: completions and chats in both
 //! directions, and clients of Responses, transcriptions, embeddings, rankings, images, SGLang's `/generate`,
-//! Anthropic's Messages, Ollama's and Cohere's chats, and Text Generation Inference.
+//! Anthropic's Messages, Ollama's and Cohere's chats, Text Generation Inference, and Triton's generate extension.
 //!
 //! Source: the API reference of OpenAI ("Completions", "Chat", "Responses", "Embeddings",
 //! "Streaming"), those of Jina (rerank) and SGLang (native API), and observed deviations of
@@ -29,6 +29,7 @@ mod request;
 mod responses;
 mod tgi;
 mod transcription;
+mod triton;
 mod usage;
 mod vectors;
 mod write;
@@ -70,6 +71,8 @@ dyno_loadgen::named_enum! {
         Cohere = "cohere",
         /// Continues a prompt, in the interface of Text Generation Inference.
         Tgi = "tgi",
+        /// Continues a prompt, in the generate extension of Triton.
+        Triton = "triton",
         /// Returns the text of a recording.
         Transcriptions = "transcriptions",
         /// Returns a vector for each text.
@@ -83,7 +86,7 @@ dyno_loadgen::named_enum! {
 
 impl Api {
     /// Returns the path below that of the interface, which usually is `/v1`; those of SGLang, Ollama, Cohere and
-    /// Text Generation Inference lie beside it.
+    /// Text Generation Inference lie beside it, and that of Triton below its model.
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {
@@ -94,7 +97,7 @@ impl Api {
             Self::Messages => "/messages",
             Self::Ollama => "/api/chat",
             Self::Cohere => "/v2/chat",
-            Self::Tgi => "/generate_stream",
+            Self::Tgi | Self::Triton => "/generate_stream",
             Self::Transcriptions => "/audio/transcriptions",
             Self::Embeddings => "/embeddings",
             Self::Rerank => "/rerank",
@@ -106,7 +109,7 @@ impl Api {
     #[must_use]
     pub fn whole_path(self) -> &'static str {
         match self {
-            Self::Tgi => "/generate",
+            Self::Tgi | Self::Triton => "/generate",
             other => other.path(),
         }
     }
@@ -114,12 +117,12 @@ impl Api {
     /// Returns whether its path lies beside `/v1`.
     #[must_use]
     pub fn is_beside_v1(self) -> bool {
-        matches!(self, Self::Generate | Self::Ollama | Self::Cohere | Self::Tgi)
+        matches!(self, Self::Generate | Self::Ollama | Self::Cohere | Self::Tgi | Self::Triton)
     }
 
     /// Returns whether requests name a model.
     fn has_model(self) -> bool {
-        !matches!(self, Self::Generate | Self::Tgi)
+        !matches!(self, Self::Generate | Self::Tgi | Self::Triton)
     }
 
     /// Returns whether answers are texts.
@@ -147,6 +150,11 @@ impl Api {
         )
     }
 
+    /// Returns whether nothing but the end of the body ends a stream.
+    fn ends_with_body(self) -> bool {
+        self == Self::Triton
+    }
+
     /// Returns the member that demands a number of output tokens; `None` if there is none.
     #[must_use]
     pub fn least(self) -> Option<&'static str> {
@@ -158,6 +166,7 @@ impl Api {
             | Self::Ollama
             | Self::Cohere
             | Self::Tgi
+            | Self::Triton
             | Self::Transcriptions
             | Self::Embeddings
             | Self::Rerank
@@ -169,7 +178,9 @@ impl Api {
     #[must_use]
     pub fn limit(self) -> Option<&'static str> {
         match self {
-            Self::Completions | Self::Chat | Self::Messages | Self::Cohere => Some("max_tokens"),
+            Self::Completions | Self::Chat | Self::Messages | Self::Cohere | Self::Triton => {
+                Some("max_tokens")
+            }
             Self::Responses => Some("max_output_tokens"),
             Self::Generate | Self::Tgi => Some("max_new_tokens"),
             Self::Ollama => Some("num_predict"),

@@ -37,6 +37,19 @@ struct EventWire<'a> {
     error: Option<&'a RawValue>,
 }
 
+impl EventWire<'_> {
+    /// Returns the text of an event that ends an item or a part, without blanks around it.
+    fn whole(&self) -> Vec<u8> {
+        let own = [self.text.as_ref(), self.refusal.as_ref(), self.arguments.as_ref()];
+        let of_item = self.item.iter().flat_map(Item::texts);
+        let mut whole = Vec::new();
+        for text in own.into_iter().chain(of_item).flatten() {
+            text.each_text(|text| whole.extend_from_slice(text.as_bytes()));
+        }
+        whole.trim_ascii().to_vec()
+    }
+}
+
 /// A whole answer.
 #[derive(Deserialize)]
 struct ResponseWire<'a> {
@@ -85,6 +98,13 @@ impl<'a> Item<'a> {
         let call = call.map(|text| (text, false));
         said.into_iter().chain(call)
     }
+
+    /// Returns the texts that additions may have brought before.
+    fn texts(&self) -> [Option<&Content<'a>>; 4] {
+        let content = self.content.as_ref().filter(|content| content.has_text());
+        let content = content.or(self.summary.as_ref());
+        [content, self.arguments.as_ref(), self.input.as_ref(), self.code.as_ref()]
+    }
 }
 
 /// Positions of items and of their parts whose content came.
@@ -94,6 +114,8 @@ pub(super) struct Contents {
     parts: BTreeSet<(u32, u32)>,
     /// Content without the position of its item came: nothing with one is certain to be new.
     has_unplaced: bool,
+    /// Where the text begins that came since the last begin or end of an item or a part.
+    open_from: usize,
 }
 
 /// Content of an item that may be that of any of its parts.
@@ -125,16 +147,20 @@ impl Contents {
 /// Not an event of the interface, or the server's message if it reports an error.
 pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Result<(), Trouble> {
     let mut repair = Vec::new();
-    let wire: EventWire<'_> = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
-    let named = String::from_utf8_lossy(name);
-    let kind = wire.kind.unwrap_or(named);
+    let mut wire: EventWire<'_> = parsed(json, &mut repair).ok_or_else(|| no_answer(json))?;
+    let kind = wire.kind.take().unwrap_or_else(|| String::from_utf8_lossy(name));
     let stated = position(wire.output_index);
-    let part = position(wire.content_index.or(wire.summary_index));
+    let part = position(wire.content_index.or(wire.summary_index)).filter(|_| wire.item.is_none());
     let before = take.output_bytes();
-    let is_new = match stated {
-        Some(item) => take.contents.is_new(item, part),
-        None => before == take.bytes_before,
-    };
+    let whole = if kind.ends_with(".done") { wire.whole() } else { Vec::new() };
+    // vLLM and TensorRT-LLM count positions on between additions and the end that repeats them.
+    let open = take.text.get(take.contents.open_from..).unwrap_or_default();
+    let is_repeat = !whole.is_empty() && whole == open.trim_ascii();
+    let is_new = !is_repeat
+        && match stated {
+            Some(item) => take.contents.is_new(item, part),
+            None => before == take.bytes_before,
+        };
     match &*kind {
         "response.audio.delta" | "response.output_audio.delta" => {
             take.choice(0);
@@ -148,14 +174,15 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
                 say(item.name, false, take);
             }
             take.bytes_before = take.output_bytes();
+            take.contents.open_from = take.text.len();
             // The name of a call is not the content of its item.
             return Ok(());
         }
         "response.output_item.done" => match wire.item {
             Some(call) if call.is_call() => {
                 // Unless calls have a begin, nothing of one without a position has come before.
-                let is_new = is_new || (stated.is_none() && !take.announces_calls);
-                end_call(call, is_new, take);
+                let is_unplaced = stated.is_none() && !take.announces_calls;
+                end_call(call, is_new || is_unplaced && !is_repeat, take);
             }
             Some(item) if is_new && stated.is_some() => say_all(item, take),
             _ => {}
@@ -176,8 +203,11 @@ pub(super) fn event(json: &[u8], name: &[u8], take: &mut AnswerBuilder) -> Resul
         // Further events repeat the output, or announce it.
         _ => {}
     }
-    if take.output_bytes() > before {
+    if take.output_bytes() > before || is_repeat && stated.is_some() {
         take.contents.insert(stated, part);
+    }
+    if !whole.is_empty() {
+        take.contents.open_from = take.text.len();
     }
     Ok(())
 }

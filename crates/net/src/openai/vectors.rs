@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use super::answer::{AnswerSink as _, in_band, no_answer, states_error};
 use super::builder::AnswerBuilder;
 use super::usage::Claim;
+use crate::base64::decoded_length;
 use crate::ledger::Flags;
 use crate::trouble::{Kind, Trouble};
 
@@ -36,10 +37,11 @@ enum Vector {
 }
 
 impl Vector {
-    fn dimension(&self) -> usize {
+    /// Returns the number of its numbers; `None` if a text is not Base64.
+    fn dimension(&self) -> Option<usize> {
         match self {
-            Self::Numbers(all) => all.len(),
-            Self::Base64(text) => text.trim_end_matches('=').len() * 3 / 4 / size_of::<f32>(),
+            Self::Numbers(all) => Some(all.len()),
+            Self::Base64(text) => Some(decoded_length(text)? / size_of::<f32>()),
         }
     }
 }
@@ -79,7 +81,10 @@ pub(super) fn embeddings(
     for item in data {
         let read: Embedding = serde_json::from_str(item.get()).map_err(|_| no_answer(json))?;
         seen.extend(read.index);
-        let dimension = read.embedding.dimension();
+        let dimension = read.embedding.dimension().ok_or_else(|| {
+            let words = "expected a vector as numbers or as Base64, found another text";
+            Trouble::new(Kind::Malformed, words)
+        })?;
         let is_first = expected_dimension.is_none();
         let wanted = *expected_dimension.get_or_insert(dimension);
         if dimension == 0 {
@@ -101,7 +106,7 @@ pub(super) fn embeddings(
 pub(super) fn dimension(json: &[u8]) -> Option<usize> {
     let wire: Items<'_> = serde_json::from_slice(json).ok()?;
     let first: Embedding = serde_json::from_str(wire.data?.first()?.get()).ok()?;
-    Some(first.embedding.dimension())
+    first.embedding.dimension()
 }
 
 /// Reads ranks: `results`, or a list of them.

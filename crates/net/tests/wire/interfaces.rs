@@ -418,6 +418,9 @@ fn each_text_has_a_vector_of_the_same_dimension() {
     // 0.5 and -1.5 as 32-bit numbers.
     let base64 = r#"{"data":[{"embedding":"AAAAPwAAwL8="},{"embedding":"AAAAPwAAwL8="}]}"#;
     assert_eq!(read(&two(Some(2)), JSON, base64).2.class, Class::Whole);
+    // No Base64 of any length.
+    let (said, _, _) = read(&two(None), JSON, &base64.replace("AAAAPwAAwL8=", "no memory, try!"));
+    assert_eq!(said.unwrap_err().kind, Kind::Malformed);
     // Both vectors belong to one text, or one to no text of the request.
     let placed = |[first, second]: [u64; 2]| {
         let body = format!(

@@ -18,7 +18,9 @@ mod oip_http;
 mod ollama;
 mod openai;
 mod pieces;
+mod responses;
 mod transcriptions;
+mod triton;
 
 use dyno_net::protocol::{Protocol, TokenCounter};
 use dyno_net::trouble::Trouble;

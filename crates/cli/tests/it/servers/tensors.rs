@@ -19,7 +19,8 @@ fn models(path: &str, body: &Value) -> (u16, &'static str, String) {
     };
     if path.ends_with("/ready") {
         let status = if path.contains("loading") { 503 } else { 200 };
-        return (status, JSON, "{}".into());
+        let is_ready = !path.contains("unready");
+        return (status, JSON, json!({"name": "m", "ready": is_ready}).to_string());
     }
     if path.ends_with("/infer") {
         let count = body["inputs"].as_array().map_or(0, Vec::len);
@@ -81,6 +82,8 @@ fn an_optional_input_is_left_out_and_a_model_that_loads_is_waited_for() {
         assert!(sent.clone().count() > 0);
         assert!(sent.clone().all(|body| body["inputs"].as_array().unwrap().len() == 1));
     }
-    let ran = run("loading").exits(3);
-    assert!(ran.stderr.contains("is not ready"), "{}", ran.stderr);
+    for model in ["loading", "unready"] {
+        let ran = run(model).exits(3);
+        assert!(ran.stderr.contains("is not ready"), "{}", ran.stderr);
+    }
 }

@@ -17,6 +17,10 @@ pub fn check(given: &SpecKeys, api: Option<Api>) -> Result<(), Failure> {
         let why = format!("has no effect: {} have no output tokens; remove it", results(api));
         return Err(given.wrong(key, why));
     }
+    if api == Some(Api::Triton) && !given.url.contains("/v2/models/") {
+        let why = "the URL has no model; expected one such as http://localhost:8000/v2/models/NAME";
+        return Err(given.wrong("api", why));
+    }
     let members = key_members(given, api);
     let setter = |member: &str| members.iter().find(|(_, set)| *set == member).map(|(key, _)| *key);
     for member in given.removed_members() {
@@ -80,6 +84,16 @@ mod tests {
             assert!(problem.problems()[0].contains("has no effect: images have"), "{keys}");
             check(&given, Some(Api::Completions)).unwrap();
         }
+    }
+
+    #[test]
+    fn a_model_of_triton_is_in_the_url() {
+        let checked = |url: &str| {
+            let given = SpecKeys::read("openai", &format!("{url},model=m")).unwrap();
+            check(&given, Some(Api::Triton)).map_err(|failure| failure.problems()[0].clone())
+        };
+        assert!(checked("http://a").unwrap_err().contains("the URL has no model"));
+        assert_eq!(checked("http://a/v2/models/m"), Ok(()));
     }
 
     #[test]

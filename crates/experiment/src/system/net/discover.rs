@@ -17,7 +17,7 @@ use dyno_net::trouble::{Kind, Trouble, printable};
 use dyno_results::units;
 use serde_json::Value;
 
-use self::path::{text_base, without_path};
+use self::path::{text_base, triton, without_path};
 use super::model_names::quoted;
 use super::models::ModelMix;
 use super::secrets::without_credentials;
@@ -109,10 +109,10 @@ fn discover(url: &str, ready_timeout: Nanos) -> Result<Discovery, Failure> {
 /// # Errors
 /// A URL or a key that is not valid.
 fn assumed(argument: &str) -> Result<String, Failure> {
-    let url = SpecKeys::read("openai", argument)?.url;
-    check_url(&url)?;
-    let name = if url.contains("/v2/models/") { "oip" } else { "openai" };
-    Ok(format!("{name}:{argument}"))
+    let keys = SpecKeys::read("openai", argument)?;
+    check_url(&keys.url)?;
+    let name = if keys.url.contains("/v2/models/") { "oip" } else { "openai" };
+    Ok(triton(&keys).map_or_else(|| format!("{name}:{argument}"), |found| found.spec))
 }
 
 /// Rejects a text that is not the URL of an HTTP server.
@@ -131,6 +131,9 @@ fn check_url(url: &str) -> Result<(), Failure> {
 fn recognize(argument: &str) -> Result<Discovery, Failure> {
     let keys = SpecKeys::read("openai", argument)?;
     check_url(&keys.url)?;
+    if let Some(found) = triton(&keys) {
+        return Ok(found);
+    }
     let mut given = SpecKeys::read("openai", argument)?;
     let models = RequestedModels::take(&mut given)?;
     let chats = given.has("chat").then(|| given.switch("chat", false)).transpose()?;

@@ -293,9 +293,11 @@ fn check_ready(
         let path = model_path(model, version) + "/ready";
         let request =
             Request { method: Method::Get, path, fields: Vec::new(), body: Default::default() };
-        // Some servers have no such path.
-        let answer = asking.exchange(&request);
-        answer.is_ok_and(|answer| matches!(answer.status, 400 | 409 | 425 | 503))
+        // Some servers have no such path, and some state it in the body alone.
+        asking.exchange(&request).is_ok_and(|answer| {
+            let json: serde_json::Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+            matches!(answer.status, 400 | 409 | 425 | 503) || json["ready"] == false
+        })
     };
     if is_unready {
         let problem = format!("model `{model}` at {} is not ready", asking.endpoint);

@@ -75,7 +75,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     } else {
         let (nodes, settings, learned) = adapted(nodes, &options, &workload, settings, run)?;
         remarks.extend(learned);
-        let query = query(&nodes[0], &options, &settings, LONG_REQUEST);
+        let query = query(&nodes[0], &options, &settings).within(run.deadline);
         let (workload, settings, learned) = lengths.apply(&query, workload, settings, run)?;
         remarks.extend(learned);
         (nodes, workload, settings)
@@ -198,15 +198,14 @@ fn settings(
     })
 }
 
+/// Time limit for each request before the run, unless `timeout` or `--deadline` is shorter.
+const REQUEST: Duration = Duration::from_secs(30);
+
 /// Returns a query of a server.
-fn query<'a>(
-    endpoint: &'a Endpoint,
-    options: &'a Options,
-    settings: &Settings,
-    limit: Duration,
-) -> ServerQuery<'a> {
+fn query<'a>(endpoint: &'a Endpoint, options: &'a Options, settings: &Settings) -> ServerQuery<'a> {
     let Options { fields, trust, secrets, .. } = options;
-    ServerQuery { endpoint, version: settings.version, fields, trust, secrets, limit }
+    let (version, limit) = (settings.version, REQUEST);
+    ServerQuery { endpoint, version, fields, trust, secrets, limit }.within(options.time_limit)
 }
 
 /// Keys that concern lengths in tokens of the server.
@@ -284,12 +283,6 @@ fn is_limited(workload: &Workload, settings: &Settings) -> bool {
         })
 }
 
-/// Time limit for each request that asks what a server accepts.
-const SHORT_REQUEST: Duration = Duration::from_secs(30);
-
-/// Time limit for each request that measures lengths.
-const LONG_REQUEST: Duration = Duration::from_secs(30);
-
 /// Asks each server what it accepts. Returns the servers, the settings that suit them, and remarks.
 ///
 /// # Errors
@@ -304,7 +297,7 @@ fn adapted(
 ) -> Result<(Vec<Endpoint>, Settings, Vec<String>), Failure> {
     let (mut servers, mut requests, mut remarks) = (Vec::new(), 0, Vec::new());
     for endpoint in nodes {
-        let query = query(&endpoint, options, &settings, SHORT_REQUEST);
+        let query = query(&endpoint, options, &settings).within(run.deadline);
         let learned = adapt(&query, workload, settings).map_err(unusable)?;
         if let (Some(refusal), Some(_)) = (learned.refusal, run.ready_timeout) {
             return Err(refused(&refusal, options));
@@ -469,7 +462,8 @@ fn with_path(url: &str, api: Option<Api>) -> String {
     if let Some(api) = api.filter(|api| api.is_beside_v1()) {
         let paths = [api.path(), api.whole_path()];
         let base = paths.iter().find_map(|path| base.strip_suffix(path)).unwrap_or(base);
-        format!("{}{query}", base.strip_suffix("/v1").unwrap_or(base))
+        let above = base.strip_suffix("/v1").filter(|_| api != Api::Triton);
+        format!("{}{query}", above.unwrap_or(base))
     } else if base[after_scheme..].contains('/') {
         url.to_owned()
     } else {
@@ -559,6 +553,14 @@ mod tests {
     }
 
     #[test]
+    fn no_request_before_the_run_takes_longer_than_those_of_it() {
+        let endpoint: Endpoint = "http://h".parse().unwrap();
+        let options = |time_limit| Options { time_limit, ..Options::default() };
+        let limit = |options: Options| query(&endpoint, &options, &Settings::default()).limit;
+        assert_eq!(limit(options(Some(2_000_000_000))), Duration::from_secs(2));
+    }
+
+    #[test]
     fn urls_have_the_path_of_their_interface() {
         for (url, api, expected) in [
             ("http://h:1", None, "http://h:1/v1"),
@@ -569,6 +571,8 @@ mod tests {
             ("http://h:1", Some(Api::Generate), "http://h:1"),
             ("http://h:1/generate_stream?a=b", Some(Api::Tgi), "http://h:1?a=b"),
             ("http://h:1/v1", Some(Api::Tgi), "http://h:1"),
+            ("http://h:1/v2/models/m", Some(Api::Triton), "http://h:1/v2/models/m"),
+            ("http://h:1/v2/models/v1/generate", Some(Api::Triton), "http://h:1/v2/models/v1"),
             ("http://h:1/v1", Some(Api::Ollama), "http://h:1"),
             ("http://h:1/api/chat", Some(Api::Ollama), "http://h:1"),
             ("https://h/v2/chat", Some(Api::Cohere), "https://h"),

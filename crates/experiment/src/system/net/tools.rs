@@ -263,7 +263,7 @@ mod tests {
             id: "c1".into(),
             name: "weather".into(),
             arguments: r#"{"city":"Oslo"}"#.into(),
-            result: None,
+            ..ToolCall::default()
         };
         program.answer(&call, run)
     }

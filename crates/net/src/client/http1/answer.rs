@@ -1,5 +1,7 @@
 //! Parser of HTTP/1.1 answers from bytes that are cut anywhere.
 
+use std::borrow::Cow;
+
 use super::chunked::{ChunkDecoder, ChunkPart};
 use crate::exchange::Fields;
 use crate::secrets::CUT;
@@ -64,6 +66,10 @@ struct Head<'a>(&'a [httparse::Header<'a>]);
 impl Fields for Head<'_> {
     fn field(&self, name: &str) -> Option<&[u8]> {
         self.0.field(name)
+    }
+
+    fn list(&self, name: &str) -> Option<Cow<'_, [u8]>> {
+        self.0.list(name)
     }
 }
 
@@ -209,7 +215,7 @@ impl Framing {
             }
             let fields = Head(response.headers);
             let is_first = response.version == Some(1);
-            self.is_reusable = keeps_alive(is_first, fields.field("connection"));
+            self.is_reusable = keeps_alive(is_first, fields.list("connection").as_deref());
             self.at = body(status, &fields)?;
             if matches!(self.at, FramingState::UntilClose) {
                 self.is_reusable = false;
@@ -251,7 +257,7 @@ fn keeps_alive(is_1_1: bool, connection: Option<&[u8]>) -> bool {
                 .any(|one| one.trim_ascii().eq_ignore_ascii_case(word.as_bytes()))
         })
     };
-    if is_1_1 { !says("close") } else { says("keep-alive") }
+    !says("close") && (is_1_1 || says("keep-alive"))
 }
 
 /// Returns how the body of an answer ends (RFC 9112, section 6.3); no request is a HEAD.
@@ -260,10 +266,11 @@ fn body(status: u16, fields: &Head<'_>) -> Result<FramingState, Trouble> {
         return Ok(FramingState::Sized(0));
     }
     // An older form of no coding (RFC 2616, section 3.6).
-    let is_coding = |coding: &&[u8]| !coding.trim_ascii().eq_ignore_ascii_case(b"identity");
-    if let Some(coding) = fields.field("transfer-encoding").filter(is_coding) {
-        let last = coding.rsplit(|&b| b == b',').next().unwrap_or_default();
-        return Ok(if last.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+    let is_coding = |coding: &&[u8]| !coding.eq_ignore_ascii_case(b"identity");
+    let codings = fields.list("transfer-encoding").unwrap_or_default();
+    let mut codings = codings.split(|&b| b == b',').map(<[u8]>::trim_ascii);
+    if let Some(last) = codings.rfind(|coding| !coding.is_empty() && is_coding(coding)) {
+        return Ok(if last.eq_ignore_ascii_case(b"chunked") {
             FramingState::Chunked(ChunkDecoder::new())
         } else {
             FramingState::UntilClose

@@ -105,14 +105,17 @@ impl AnswerBuilder {
             (Oddity::LateOutput, self.has_late_output),
             (Oddity::RepeatedText, self.has_repeats()),
             (Oddity::NoInput, claim.is_some_and(|claim| claim.input == Some(0))),
-            (Oddity::NoDone, form == Form::Stream && !self.is_done),
+            (Oddity::NoDone, form == Form::Stream && !self.is_done && !self.api.ends_with_body()),
             (Oddity::OtherDone, self.has_other_done),
             (Oddity::SignsOfLife, self.has_signs_of_life),
             (Oddity::NoChoices, !self.other_part.is_empty()),
             (Oddity::EmptyError, self.has_empty_error),
             (
                 Oddity::NoFinishReason,
-                entry.choices > 0 && entry.finished == 0 && self.items.is_none(),
+                entry.choices > 0
+                    && entry.finished == 0
+                    && self.items.is_none()
+                    && !self.api.ends_with_body(),
             ),
         ];
         for (oddity, _) in found.into_iter().filter(|(_, is_found)| *is_found) {
@@ -244,7 +247,9 @@ impl AnswerBuilder {
             _ => {}
         }
         // A whole answer of Ollama states whether it is done.
-        let is_over = self.is_done || (form == Form::Whole && self.api != Api::Ollama);
+        let is_over = self.is_done
+            || self.api.ends_with_body()
+            || (form == Form::Whole && self.api != Api::Ollama);
         let is_partly_finished = (1..entry.choices).contains(&entry.finished);
         // Demanded choices that never came, if at least one came.
         let lacks_choices = (1..entry.demand.choices).contains(&entry.choices);

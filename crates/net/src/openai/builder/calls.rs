@@ -30,6 +30,9 @@ impl OpenCalls {
         }
         let known = self.numbers.iter().rposition(|known| *known == number);
         let known = known.filter(|at| !self.begins_call(&calls[*at], part, text));
+        if known.is_none() && part == CallPart::Extra {
+            return;
+        }
         if known.is_none() && calls.len() < MOST_CALLS {
             let id = std::mem::take(&mut self.other_id);
             let id = if part == CallPart::Id { String::new() } else { id };
@@ -50,6 +53,7 @@ impl OpenCalls {
                 call.arguments.push_str(text);
                 self.other_id.clear();
             }
+            CallPart::Extra => text.clone_into(&mut call.extra),
         }
     }
 

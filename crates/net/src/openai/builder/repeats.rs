@@ -157,12 +157,16 @@ impl AnswerBuilder {
             choice.bytes = choice.bytes.saturating_add(more);
             choice.thought_bytes = choice.thought_bytes.saturating_add(thoughts);
         }
-        if let Some(reply) = self.reply.as_mut().filter(|_| kind == TextKind::Message)
-            && let Some(begin) = reply.text.len().checked_sub(so_far.len())
-            && reply.text.as_bytes()[begin..] == so_far
+        let replied = self.reply.as_mut().map(|reply| match kind {
+            TextKind::Message => &mut reply.text,
+            TextKind::Thought => &mut reply.thought,
+        });
+        if let Some(text) = replied
+            && let Some(begin) = text.len().checked_sub(so_far.len())
+            && text.as_bytes()[begin..] == so_far
         {
-            reply.text.truncate(begin);
-            reply.text.push_str(&String::from_utf8_lossy(&additions));
+            text.truncate(begin);
+            text.push_str(&String::from_utf8_lossy(&additions));
         }
     }
 

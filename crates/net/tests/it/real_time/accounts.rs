@@ -205,6 +205,7 @@ fn an_answer_that_the_end_of_the_connection_ends_too_early_is_cut() {
         ("content-type: text/event-stream\r\n", format!("{EVENT}data: {{\"choi").into_bytes()),
         ("content-type: application/json\r\n", b"{\"choices\":[{\"text\":\"a".to_vec()),
         ("content-encoding: gzip\r\n", gzip_without_end(EVENT)),
+        ("content-encoding: identity\r\ncontent-encoding: gzip\r\n", gzip_without_end(EVENT)),
     ] {
         let head = format!("HTTP/1.1 200 OK\r\n{fields}\r\n").into_bytes();
         let answer = [head, body].concat();

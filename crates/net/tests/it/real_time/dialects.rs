@@ -1,6 +1,7 @@
 //! Deviations of servers that a client reads all the same, or adapts to before a run.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -229,27 +230,50 @@ fn question<'a>(endpoint: &'a Endpoint, version: HttpVersion, trust: &'a Trust) 
     ServerQuery { endpoint, version, fields: &[], trust, secrets: &[], limit }
 }
 
+const DONE: &str = "data: [DONE]";
+
+/// The begin of an answer whose end is that of the connection.
+const STREAM: &str =
+    "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\ndata: {\"choices\": []}\n\n";
+
 #[test]
 fn a_stream_before_a_run_ends_although_its_body_does_not() {
-    let server = Faulty::start(|mut stream| {
+    // The connection stays open until the client closes it, and in the last case the server goes on.
+    let silent = |end: &'static str| {
+        Faulty::start(move |mut stream| {
+            if request(&mut stream).is_some() {
+                let _ = stream.write_all(format!("{STREAM}{end}\n\n").as_bytes());
+                let _ = request(&mut stream);
+            }
+        })
+    };
+    let done = silent(DONE);
+    let stop = silent("event: message_stop\ndata: {\"type\": \"message_stop\"}");
+    let pinging = Faulty::start(|mut stream| {
         if request(&mut stream).is_some() {
-            let event = "data: {\"choices\": []}\n\ndata: [DONE]\n\n";
-            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
-            let _ = stream.write_all(format!("{head}{event}").as_bytes());
-            // The connection stays open until the client closes it.
-            let _ = request(&mut stream);
+            let _ = stream.write_all(format!("{STREAM}data: [DO").as_bytes());
+            let _ = stream.write_all(b"NE]\n\n: ping\n\n");
+            let pause = Some(Duration::from_millis(50));
+            stream.set_read_timeout(pause).unwrap();
+            // Nothing to read is the end of the client's side.
+            let is_over =
+                |stream: &mut TcpStream| stream.read(&mut [0]).is_ok_and(|read| read == 0);
+            while !is_over(&mut stream) && stream.write_all(b": ping\n\n").is_ok() {}
         }
     });
     let trust = Trust::default();
-    let endpoint = endpoint(server.address);
     let request = Request {
         method: Method::Post,
         path: "/v1/chat/completions".into(),
         fields: Vec::new(),
         body: "{}".into(),
     };
-    let answer = question(&endpoint, HttpVersion::Http1, &trust).exchange(&request).unwrap();
-    assert!(answer.body().ends_with(b"data: [DONE]\n\n"), "{answer:?}");
+    for (server, end) in [(done, DONE), (stop, "message_stop\"}"), (pinging, DONE)] {
+        let endpoint = endpoint(server.address);
+        let answer = question(&endpoint, HttpVersion::Http1, &trust).exchange(&request).unwrap();
+        let body = String::from_utf8_lossy(answer.body());
+        assert!(body.contains(&format!("{end}\n\n")), "{body}");
+    }
 }
 
 #[test]

@@ -2,6 +2,11 @@
 
 use dyno_net::openai::{Api, EDITS};
 
+use super::{Discovery, SpecKeys};
+
+/// Path before the name of a model of a tensor server.
+const MODELS_OF_TENSORS: &str = "/v2/models/";
+
 /// Splits the path of an endpoint of the OpenAI interface off a URL.
 pub(super) fn without_path(url: &str) -> (&str, Option<Api>) {
     // The path of chats ends with that of completions.
@@ -17,4 +22,24 @@ pub(super) fn without_path(url: &str) -> (&str, Option<Api>) {
 pub(super) fn text_base(url: &str) -> String {
     let after_scheme = url.find("://").map_or(0, |at| at + 3);
     if url[after_scheme..].contains('/') { url.to_owned() } else { format!("{url}/v1") }
+}
+
+/// Returns a model of Triton that takes texts, if the URL has the path of its generate extension, or if the
+/// keys name that interface. `/generate` answers whole.
+pub(super) fn triton(keys: &SpecKeys) -> Option<Discovery> {
+    let (url, query) = keys.url.split_at(keys.url.find('?').unwrap_or(keys.url.len()));
+    let (base, of_path) = without_path(url.trim_end_matches('/'));
+    let is_whole = of_path == Some(Api::Generate);
+    let is_of_texts = is_whole
+        || matches!(of_path, Some(Api::Tgi | Api::Triton))
+        || keys.peek("api") == Some(Api::Triton.name());
+    if !is_of_texts || !base.contains(MODELS_OF_TENSORS) {
+        return None;
+    }
+    let stream = if is_whole && !keys.has("stream") { ",stream=false" } else { "" };
+    let rest = keys.text_without(&["api", "chat", "model"]);
+    Some(Discovery {
+        spec: format!("openai:{base}{query},api=triton{stream}{rest}"),
+        found: format!("{base} is taken for the generate extension of Triton."),
+    })
 }

@@ -23,6 +23,28 @@ fn urls_in_the_forms_that_people_copy_have_one_base() {
 }
 
 #[test]
+fn a_model_of_a_tensor_server_may_take_texts() {
+    for (url, spec) in [
+        ("http://h:1/v2/models/m/generate_stream", "openai:http://h:1/v2/models/m,api=triton"),
+        (
+            "http://h:1/v2/models/m/versions/1/generate/?a=b,timeout=2s",
+            "openai:http://h:1/v2/models/m/versions/1?a=b,api=triton,stream=false,timeout=2s",
+        ),
+        (
+            "http://h:1/v2/models/m/generate,stream=true",
+            "openai:http://h:1/v2/models/m,api=triton,stream=true",
+        ),
+        ("http://h:1/v2/models/m,api=triton", "openai:http://h:1/v2/models/m,api=triton"),
+    ] {
+        assert_eq!(assumed(url).unwrap(), spec, "{url}");
+        assert_eq!(recognize(url).unwrap().spec, spec, "{url}");
+    }
+    for (url, system) in [("http://h:1/v2/models/m", "oip"), ("http://h:1/generate", "openai")] {
+        assert_eq!(assumed(url).unwrap(), format!("{system}:{url}"));
+    }
+}
+
+#[test]
 fn the_hint_for_another_path_of_ollama_names_the_one_of_chats() {
     let hints = |base: &str| no_known_server(base, base, 404).hints().join(" ");
     assert!(hints("http://h:1/api").contains("dyno run http://h:1/api/chat"));

@@ -57,6 +57,7 @@ const WIRE: &[&[u8]] = &[
     b"HTTP/1.1 103 Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 429 Later\r\ncontent-length: 2, 2\r\n\r\nno",
     b"HTTP/1.1 200 OK\r\ntransfer-encoding: Identity\r\ncontent-length: 2\r\n\r\nid",
     b"HTTP/1.0 200 OK\r\nconnection: Keep-Alive\r\ncontent-length: 1\r\n\r\n!",
+    b"HTTP/1.1 200 OK\r\ntransfer-encoding: identity\r\ntransfer-encoding: chunked\r\n\r\n1\r\n?\r\n0\r\n\r\n",
 ];
 
 fn expected() -> Vec<(u16, Vec<u8>, bool)> {
@@ -69,6 +70,7 @@ fn expected() -> Vec<(u16, Vec<u8>, bool)> {
         of(429, b"no"),
         of(200, b"id"),
         of(200, b"!"),
+        of(200, b"?"),
     ]
 }
 
@@ -93,7 +95,9 @@ fn a_connection_is_used_again_only_if_both_sides_want_to() {
     assert!(reusable("HTTP/1.1 204 x\r\n\r\n"));
     assert!(reusable("HTTP/1.1 204 x\r\nConnection: upgrade, keep-alive\r\n\r\n"));
     assert!(!reusable("HTTP/1.1 204 x\r\nConnection: Upgrade , CLOSE\r\n\r\n"));
+    assert!(!reusable("HTTP/1.1 204 x\r\nConnection: keep-alive\r\nConnection: close\r\n\r\n"));
     assert!(!reusable("HTTP/1.0 204 x\r\n\r\n"));
+    assert!(!reusable("HTTP/1.0 204 x\r\nConnection: keep-alive, close\r\n\r\n"));
 }
 
 #[test]
