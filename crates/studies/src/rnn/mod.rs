@@ -108,9 +108,7 @@ impl Study {
             [machine.to_string(), format!("{isa}, {threads} workers, {:?}", base.precision)];
         if let Some(path) = &self.report {
             let page = page::html(&about, &parts);
-            replace(path, &page).map_err(|error| {
-                Failure::set_up(format!("cannot write {}: {error}", path.display()))
-            })?;
+            replace(path, &page).map_err(|error| Failure::unwritable(path, &error))?;
         }
         let text = if self.json { document(&about, &parts) } else { tables(&about, &parts) };
         load.warning().inspect(|warning| eprintln!("{warning}"));

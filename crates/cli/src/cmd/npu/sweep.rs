@@ -151,9 +151,7 @@ impl Sweep {
 
     fn write(&self, grid: &Grid) -> Result<(), Failure> {
         let write = |path: &Path, text: String| {
-            to_named(path, text).map_err(|error| {
-                Failure::set_up(format!("cannot write {}: {error}", path.display()))
-            })
+            to_named(path, text).map_err(|error| Failure::unwritable(path, &error))
         };
         if let Some(path) = &self.csv {
             write(path, table::csv(grid))?;

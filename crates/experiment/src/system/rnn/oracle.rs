@@ -128,7 +128,7 @@ pub fn stored(
     let width = rows.first().map_or(0, Vec::len);
     let numbers: Vec<f32> = rows.iter().flatten().map(|x| *x as f32).collect();
     let failed = |error: io::Error| {
-        Failure::set_up(format!("cannot write {}: {error}", path.display()))
+        Failure::unwritable(&path, &error)
             .hint("set DYNO_CACHE to another folder, or use --mode performance, which needs none")
     };
     fs::create_dir_all(&folder).map_err(failed)?;
