@@ -15,7 +15,7 @@ use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::load::LoadMeter;
 use dyno_rnn::machine::Machine;
 use dyno_rnn::study::{Counter, Study as Bench};
-use dyno_rnn::{Choice, Isa, Precision, Tanh, Team};
+use dyno_rnn::{Choice, Isa, Precision, Team};
 
 use measuring::{StudyRunner, document, tables};
 use misses::Misses;
@@ -31,12 +31,11 @@ enum NumberFormat {
 impl NumberFormat {
     /// Returns a choice with this precision and activations of matching accuracy. The tuner sets the other fields.
     fn base(self) -> Choice {
-        let (precision, tanh) = match self {
-            Self::F32 => (Precision::F32, Tanh::Fitted98),
-            Self::Bf16 => (Precision::Bf16, Tanh::Fitted76),
-            Self::Int8 => (Precision::Int8, Tanh::Fitted56),
-        };
-        Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 }
+        Choice::one_worker(match self {
+            Self::F32 => Precision::F32,
+            Self::Bf16 => Precision::Bf16,
+            Self::Int8 => Precision::Int8,
+        })
     }
 }
 
