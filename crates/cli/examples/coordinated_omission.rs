@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::plan::{Library, Plan};
-use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::{Outcome, Record};
 use dyno_loadgen::run::{RecordRetention, Tenant, run};
 use dyno_loadgen::settings::{Arrivals, Scenario, TestSettings};
@@ -51,8 +51,6 @@ impl SimulatedSystem for Stalling {
         let outcome = Outcome::Ok { tokens: 0 };
         completions.push(SimulatedCompletion { id, first_token_at: None, outcome });
     }
-
-    fn flush(&mut self, _now: Nanos) {}
 }
 
 /// An empty sample.
@@ -66,14 +64,6 @@ impl SampleLibrary for One {
     fn total_sample_count(&self) -> usize {
         1
     }
-
-    fn performance_sample_count(&self) -> usize {
-        1
-    }
-
-    fn load(&self, _samples: &[SampleIndex]) {}
-
-    fn unload(&self, _samples: &[SampleIndex]) {}
 }
 
 fn play(settings: TestSettings) -> Record {

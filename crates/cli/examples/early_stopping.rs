@@ -10,7 +10,7 @@ use dyno_loadgen::clock::{MILLISECOND, Nanos, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::plan::{Library, Plan};
-use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Outcome;
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::run::{RecordRetention, Tenant, run};
@@ -54,8 +54,6 @@ impl SimulatedSystem for Sometimes {
         let outcome = Outcome::Ok { tokens: 0 };
         completions.push(SimulatedCompletion { id, first_token_at: None, outcome });
     }
-
-    fn flush(&mut self, _now: Nanos) {}
 }
 
 /// An empty sample.
@@ -69,14 +67,6 @@ impl SampleLibrary for One {
     fn total_sample_count(&self) -> usize {
         1
     }
-
-    fn performance_sample_count(&self) -> usize {
-        1
-    }
-
-    fn load(&self, _samples: &[SampleIndex]) {}
-
-    fn unload(&self, _samples: &[SampleIndex]) {}
 }
 
 /// Shares of runs that pass, in [0, 1].

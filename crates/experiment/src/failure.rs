@@ -62,6 +62,11 @@ impl Failure {
         }
     }
 
+    /// A file or folder cannot be written, which is a missing prerequisite.
+    pub fn unwritable(path: &Path, error: &io::Error) -> Self {
+        Self::set_up(format!("cannot write {}: {error}", path.display()))
+    }
+
     /// A server cannot be used: not yet if the trouble is one of its start-up, or else a prerequisite
     /// is missing.
     pub fn server(kind: Kind, problem: impl Display) -> Self {

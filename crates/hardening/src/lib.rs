@@ -21,5 +21,6 @@ pub mod rng;
 pub mod searches;
 pub mod simulate;
 pub mod soak;
+pub mod spread;
 pub mod streams;
 pub mod workers;

@@ -67,7 +67,6 @@ impl SystemUnderTest for Counting {
             responder.complete(&[sample.id]);
         }
     }
-    fn flush(&self) {}
 }
 
 /// Plays one run and measures it after its record is dropped.

@@ -13,7 +13,7 @@
 //! use dyno_loadgen::drive::sim::VirtualTime;
 //! use dyno_loadgen::log::reports;
 //! use dyno_loadgen::plan::{Library, Plan};
-//! use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+//! use dyno_loadgen::qsl::SampleLibrary;
 //! use dyno_loadgen::record::Outcome;
 //! use dyno_loadgen::run::{RecordRetention, Tenant, run};
 //! use dyno_loadgen::settings::{Scenario, Settings, TestSettings};
@@ -37,7 +37,6 @@
 //!         let outcome = Outcome::Ok { tokens: 0 };
 //!         completions.push(SimulatedCompletion { id, first_token_at: None, outcome });
 //!     }
-//!     fn flush(&mut self, _now: Nanos) {}
 //! }
 //!
 //! struct Numbers;
@@ -49,11 +48,6 @@
 //!     fn total_sample_count(&self) -> usize {
 //!         100
 //!     }
-//!     fn performance_sample_count(&self) -> usize {
-//!         100
-//!     }
-//!     fn load(&self, _samples: &[SampleIndex]) {}
-//!     fn unload(&self, _samples: &[SampleIndex]) {}
 //! }
 //!
 //! let settings = TestSettings {

@@ -13,10 +13,13 @@ pub trait SampleLibrary: Sync {
     fn name(&self) -> &str;
     /// Samples in the data set (>= 1).
     fn total_sample_count(&self) -> usize;
-    /// Samples that fit in memory at once (>= 1): the size of the performance set.
-    fn performance_sample_count(&self) -> usize;
-    /// Brings these samples into memory. Indices may repeat (MultiStream pads its sets).
-    fn load(&self, samples: &[SampleIndex]);
-    /// Releases samples loaded before.
-    fn unload(&self, samples: &[SampleIndex]);
+    /// Samples that fit in memory at once (>= 1): the size of the performance set. All by default.
+    fn performance_sample_count(&self) -> usize {
+        self.total_sample_count()
+    }
+    /// Brings these samples into memory. Indices may repeat (MultiStream pads its sets). Does nothing
+    /// by default, for samples that are always in memory.
+    fn load(&self, _samples: &[SampleIndex]) {}
+    /// Releases samples loaded before. Does nothing by default.
+    fn unload(&self, _samples: &[SampleIndex]) {}
 }

@@ -67,19 +67,6 @@ pub fn throughput(passes: &[Arc<Pass>], waits: bool) -> (f64, Vec<f64>) {
     best
 }
 
-/// Returns the highest possible STP of streams whose shares have these proportions.
-#[must_use]
-pub fn throughput_of_mix(passes: &[Arc<Pass>], shares: &[f64]) -> f64 {
-    let sum = |time: fn(&Pass) -> u64| -> f64 {
-        let part = |(pass, share): (&Arc<Pass>, &f64)| {
-            share * time(pass) as f64 / pass.alone.max(1) as f64
-        };
-        passes.iter().zip(shares).map(part).sum()
-    };
-    let busiest = sum(|pass| pass.compute).max(sum(|pass| pass.fetch));
-    shares.iter().sum::<f64>() / busiest
-}
-
 /// Returns how busy the array and the memory are at these rates of passes per second. A value above 1 is an overload
 /// that no scheduler can serve.
 #[must_use]
@@ -162,6 +149,18 @@ mod tests {
     #[test]
     fn a_load_is_passes_times_what_they_take() {
         assert_eq!(load(&[pass(2_000_000, 500_000, 0)], &[250_000.0]), [0.5, 0.125]);
+    }
+
+    /// Returns the highest possible STP of streams whose shares have these proportions.
+    fn throughput_of_mix(passes: &[Arc<Pass>], shares: &[f64]) -> f64 {
+        let sum = |time: fn(&Pass) -> u64| -> f64 {
+            let part = |(pass, share): (&Arc<Pass>, &f64)| {
+                share * time(pass) as f64 / pass.alone.max(1) as f64
+            };
+            passes.iter().zip(shares).map(part).sum()
+        };
+        let busiest = sum(|pass| pass.compute).max(sum(|pass| pass.fetch));
+        shares.iter().sum::<f64>() / busiest
     }
 
     fn profiles() -> impl Strategy<Value = Vec<NetworkProfile>> {

@@ -254,13 +254,6 @@ impl Network {
         self.layers.iter().map(|layer| layer.weight_bytes).fold(0, u64::saturating_add)
     }
 
-    /// Returns the size of the largest activation between layers, bytes.
-    #[must_use]
-    pub fn largest_activation(&self) -> u64 {
-        let both = |layer: &NetworkLayer| layer.input_bytes.max(layer.output_bytes);
-        self.layers.iter().map(both).max().unwrap_or(0)
-    }
-
     /// Returns the network for sequences of `seq_len` tokens. Products of attention grow with the square of the length,
     /// other products linearly. Weights stay the same; rows of tables, keys and values grow.
     ///

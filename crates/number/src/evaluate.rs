@@ -443,6 +443,39 @@ impl ChainEvaluator {
     }
 }
 
+/// Distributes blocks to all threads until `is_over` returns true. The first error ends it.
+fn share_out<M: Send, E: Send>(
+    blocks: usize,
+    threads: &mut [M],
+    work: &(dyn Fn(usize, &mut M) -> Result<(), E> + Sync),
+    is_over: &(dyn Fn() -> bool + Sync),
+) -> Result<(), E> {
+    let next = AtomicUsize::new(0);
+    let failure = Mutex::new(None);
+    let one = |memory: &mut M| {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= blocks || is_over() {
+                return;
+            }
+            if let Err(error) = work(at, memory) {
+                next.store(blocks, Ordering::Relaxed);
+                *failure.lock().expect("no thread panics with the lock") = Some(error);
+            }
+        }
+    };
+    let one = &one;
+    std::thread::scope(|scope| {
+        let (first, others) = threads.split_first_mut().expect("at least one thread");
+        for memory in others {
+            // Without a further thread, the others do its part.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, move || one(memory));
+        }
+        one(first);
+    });
+    failure.into_inner().expect("no thread panics with the lock").map_or(Ok(()), Err)
+}
+
 impl Plan<'_> {
     /// Counts the images of a set with wrong answers. Stops when there are at least `enough`. Returns
     /// `None` if `is_asked` returned true before.
@@ -452,50 +485,22 @@ impl Plan<'_> {
         enough: Option<usize>,
         is_asked: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<usize>, NanError> {
-        let next = AtomicUsize::new(0);
         let errors = AtomicUsize::new(0);
         let is_cut = AtomicBool::new(false);
-        let failure = Mutex::new(None);
-        let work = |memory: &mut Memory| {
-            loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                let is_decided =
-                    enough.is_some_and(|enough| errors.load(Ordering::Relaxed) >= enough);
-                if at >= self.blocks.len() || is_decided {
-                    return;
-                }
-                if is_asked() {
-                    is_cut.store(true, Ordering::Relaxed);
-                    return;
-                }
-                match self.errors_of(at, memory) {
-                    Ok(found) => {
-                        errors.fetch_add(found, Ordering::Relaxed);
-                    }
-                    Err(error) => {
-                        next.store(self.blocks.len(), Ordering::Relaxed);
-                        *failure.lock().expect("no thread panics with the lock") = Some(error);
-                    }
-                }
-            }
+        let is_decided = || enough.is_some_and(|enough| errors.load(Ordering::Relaxed) >= enough);
+        // Called only while blocks are left.
+        let is_over = || {
+            let is_asked = !is_decided() && is_asked();
+            is_cut.fetch_or(is_asked, Ordering::Relaxed);
+            is_asked || is_decided()
         };
-        let work = &work;
-        std::thread::scope(|scope| {
-            let (first, others) = threads.split_first_mut().expect("at least one thread");
-            for memory in others {
-                // Without a further thread, the others do its part.
-                let _ = std::thread::Builder::new().spawn_scoped(scope, move || work(memory));
-            }
-            work(first);
-        });
-        match failure.into_inner().expect("no thread panics with the lock") {
-            Some(error) => Err(error),
-            None => {
-                let errors = errors.into_inner();
-                let is_decided = enough.is_some_and(|enough| errors >= enough);
-                Ok((is_decided || !is_cut.into_inner()).then_some(errors))
-            }
-        }
+        let work = |at: usize, memory: &mut Memory| -> Result<(), NanError> {
+            errors.fetch_add(self.errors_of(at, memory)?, Ordering::Relaxed);
+            Ok(())
+        };
+        share_out(self.blocks.len(), threads, &work, &is_over)?;
+        let is_complete = is_decided() || !is_cut.into_inner();
+        Ok(is_complete.then_some(errors.into_inner()))
     }
 
     fn errors_of(&self, block: usize, memory: &mut Memory) -> Result<usize, NanError> {

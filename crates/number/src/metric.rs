@@ -16,8 +16,6 @@ pub enum Direction {
 /// ```
 /// use dyno_number::network::{Direction, Metric};
 /// assert_eq!(Metric::default().direction, Direction::Higher);
-/// assert_eq!(Metric::direction_of("word error rate"), Some(Direction::Lower));
-/// assert_eq!(Metric::direction_of("quality"), None);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Metric {
@@ -205,16 +203,6 @@ fn words(text: &str) -> Vec<String> {
 }
 
 impl Metric {
-    /// Returns the direction of a metric by the words of its name; `None` if no word is known, or
-    /// if words of both directions occur.
-    #[must_use]
-    pub fn direction_of(name: &str) -> Option<Direction> {
-        match Hint::from_text(name) {
-            Hint::Known(direction) => Some(direction),
-            Hint::Unknown | Hint::Both => None,
-        }
-    }
-
     /// Returns a figure of `dyno task score` by `METHOD` or `METHOD.FIGURE`.
     #[must_use]
     pub fn scored(name: &str) -> Option<(&'static str, Direction)> {

@@ -9,7 +9,6 @@ pub use crate::metric::{Direction, Metric, SCORED_METHODS};
 
 use crate::assignment::Assignment;
 use crate::config::Radix;
-use crate::descriptor::nearest;
 use crate::evaluate::graph::Agreement;
 use crate::format::{Format, Kind};
 use crate::objective::Objective;
@@ -295,20 +294,6 @@ impl Network {
     #[must_use]
     pub fn without_products(&self) -> Option<&Layer> {
         without_products(&self.layers)
-    }
-
-    /// Returns a sentence for each object of this network that is not in `known`, with the nearest
-    /// name.
-    #[must_use]
-    pub fn unknown_objects(&self, known: &[&str]) -> Vec<String> {
-        let objects = self.objects().into_iter().flatten();
-        let unknown = objects.filter(|object| !known.contains(&object.as_str()));
-        unknown
-            .map(|object| {
-                let near = nearest(&object, known.iter().copied());
-                format!("there is no object `{object}`{near}")
-            })
-            .collect()
     }
 }
 

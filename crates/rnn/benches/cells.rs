@@ -17,7 +17,7 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use dyno_kernels::{Isa, Precision, Tanh, Team};
+use dyno_kernels::{Isa, Precision, Team};
 use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::choices::choose;
 use dyno_rnn::cost::{LayerShape, roofline};
@@ -126,13 +126,12 @@ const MOST: usize = 100_000;
 
 /// Returns the precision with this name, and activations of matching accuracy.
 fn base(precision: &str) -> Choice {
-    let (precision, tanh) = match precision {
-        "fp32" => (Precision::F32, Tanh::Fitted98),
-        "bf16" => (Precision::Bf16, Tanh::Fitted76),
-        "int8" => (Precision::Int8, Tanh::Fitted56),
+    Choice::one_worker(match precision {
+        "fp32" => Precision::F32,
+        "bf16" => Precision::Bf16,
+        "int8" => Precision::Int8,
         other => panic!("{other} is no precision"),
-    };
-    Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 }
+    })
 }
 
 fn numbers(folder: &Path, name: &str) -> Vec<f32> {

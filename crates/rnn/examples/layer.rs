@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use dyno_kernels::{Isa, Precision, Tanh, Team};
+use dyno_kernels::{Isa, Precision, Team};
 use dyno_onnx::Model;
 use dyno_rnn::import::{InitialState, layers, reroll};
 use dyno_rnn::sequence::States;
@@ -29,10 +29,10 @@ fn main() {
     let [model, which, batch, precision, folder] = &words[..] else {
         panic!("usage: layer MODEL WHICH BATCH PRECISION FOLDER")
     };
-    let (precision, tanh) = match precision.as_str() {
-        "bf16" => (Precision::Bf16, Tanh::Fitted76),
-        "int8" => (Precision::Int8, Tanh::Fitted56),
-        _ => (Precision::F32, Tanh::Fitted98),
+    let precision = match precision.as_str() {
+        "bf16" => Precision::Bf16,
+        "int8" => Precision::Int8,
+        _ => Precision::F32,
     };
     let folder = Path::new(folder);
     let [which, batch] = [which, batch].map(|word| word.parse::<usize>().expect("a whole number"));
@@ -42,7 +42,7 @@ fn main() {
     let found = &layers(&model).expect("layers with constant weights")[which];
     let layer = &found.layer;
 
-    let choice = Choice { precision, tanh, chunk: 16, sides: 1, rows: 1, units: 1 };
+    let choice = Choice { chunk: 16, ..Choice::one_worker(precision) };
     let mut sequence = Sequence::new(layer, batch, &choice, Isa::best()).expect("a plan");
     let initial = |which: usize, name: &str| match &found.initial[which] {
         InitialState::Zeros => Vec::new(),

@@ -7,7 +7,7 @@
 use std::convert::Infallible;
 use std::io::{BufRead, stdin};
 
-use dyno_kernels::{Isa, Precision, Tanh, Team};
+use dyno_kernels::{Isa, Precision, Team};
 use dyno_rnn::decode::{Beam, Step, Tokens, beam, greedy};
 use dyno_rnn::import::{Array, Npz, pytorch};
 use dyno_rnn::sequence::States;
@@ -61,8 +61,7 @@ impl Decoder<'_> {
 
 /// A layer for `rows` rows.
 fn sequence(layer: &Layer, rows: usize) -> Sequence {
-    let (precision, tanh) = (Precision::F32, Tanh::Fitted98);
-    let choice = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
+    let choice = Choice::one_worker(Precision::F32);
     Sequence::new(layer, rows, &choice, Isa::best()).expect("a plan")
 }
 

@@ -19,8 +19,7 @@ use std::time::{Duration, Instant};
 
 use dyno_kernels::{
     Activation, Buffer, BufferKind, Cadence, Call, Epilogue, Execution, Isa, LANES, Loop, Panels,
-    Phase, Place, Precision, Product, Program, ProgramError, SlotIndex, Slots, Stage, Tanh, Team,
-    Work,
+    Phase, Place, Precision, Product, Program, ProgramError, SlotIndex, Slots, Stage, Team, Work,
 };
 
 use crate::layer::{Cell, Directions, Layer, Weights};
@@ -362,9 +361,7 @@ fn cell(cell: Cell, isa: Isa, team: &mut Team) -> Result<f64, SequenceError> {
     };
     let layer = Layer::new(cell, 1, units, Directions::Forward, vec![weights])
         .expect("weights of this size");
-    let precision = Precision::F32;
-    let tanh = Tanh::Fitted98;
-    let choice = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
+    let choice = Choice::one_worker(Precision::F32);
     let mut sequence = Sequence::new(&layer, rows, &choice, isa)
         .expect("a plan of one worker is no other's concern");
     let input = vec![0.5; rows];

@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dyno_kernels::{Isa, MAX_BYTES, Precision, ProgramError, Tanh, Team, WaitPolicy};
+use dyno_kernels::{Isa, MAX_BYTES, Precision, ProgramError, Team, WaitPolicy};
 use thiserror::Error;
 
 use crate::layer::{Cell, Directions, Layer};
@@ -300,12 +300,7 @@ impl Engine {
 
     fn choose(&mut self, batch: usize) -> Result<Vec<Choice>, EngineError> {
         let EngineOptions { precision, threads, isa, steps, tuning, .. } = self.options;
-        let tanh = match precision {
-            Precision::F32 => Tanh::Fitted98,
-            Precision::Bf16 => Tanh::Fitted76,
-            Precision::Int8 => Tanh::Fitted56,
-        };
-        let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
+        let base = Choice::one_worker(precision);
         let mut chosen = Vec::new();
         for (layer, packed) in self.model.layers().iter().zip(&*self.packed) {
             let goal = Goal { layer, batch, steps, base, forced: Constraints::default(), threads };

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
     use crate::layer::{Directions, Layer, Weights};
     use crate::tuner::{Constraints, rank};
-    use dyno_kernels::{Precision, Tanh};
+    use dyno_kernels::Precision;
 
     #[test]
     fn an_explanation_says_all_that_it_should() {
@@ -259,9 +259,7 @@ mod tests {
             state_bias: vec![0.0; 4 * 256],
         };
         let layer = Layer::new(Cell::Lstm, 64, 256, Directions::Forward, vec![weights]).unwrap();
-        let precision = Precision::F32;
-        let tanh = Tanh::Fitted98;
-        let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
+        let base = Choice::one_worker(Precision::F32);
         let forced = Constraints { chunk: Some(16), ..Constraints::default() };
         let goal = Goal { layer: &layer, batch: 1, steps: 100, base, forced, threads: 2 };
         let machine = Machine::sapphire_rapids();

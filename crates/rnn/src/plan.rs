@@ -54,6 +54,17 @@ pub struct Choice {
 }
 
 impl Choice {
+    /// Returns a choice for one worker, without chunks, and with a tanh as accurate as the precision.
+    #[must_use]
+    pub fn one_worker(precision: Precision) -> Self {
+        let tanh = match precision {
+            Precision::F32 => Tanh::Fitted98,
+            Precision::Bf16 => Tanh::Fitted76,
+            Precision::Int8 => Tanh::Fitted56,
+        };
+        Self { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 }
+    }
+
     /// Total number of workers.
     #[must_use]
     pub fn workers(&self) -> usize {

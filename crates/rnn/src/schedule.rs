@@ -8,12 +8,8 @@
 
 use std::collections::BTreeSet;
 
-use dyno_kernels::{Activation, Precision};
-
 use crate::dag::{Dag, Source};
-use crate::layer::Cell;
-use crate::machine::Machine;
-use crate::partition::{MatrixProduct, PartitionTask, Split, StepTime, Sweep};
+use crate::partition::MatrixProduct;
 
 /// A phased schedule that obeys the three rules. Numbers are indices of the DAG's products.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -175,62 +171,5 @@ fn fuse(dag: &Dag, phase: &[usize], rows: usize, times: usize) -> Vec<FusedProdu
             all.push(FusedProduct { sources: vec![source], gates, product });
         }
     }
-    all
-}
-
-/// A degree of parallelism for the products of a phase.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Parallelism {
-    /// Products that run side by side; each round of them ends before the next.
-    pub at_once: usize,
-    /// Split of the first product, which has the most operations.
-    pub split: Split,
-    /// Operations per number moved, by equation 3 of the paper.
-    pub reuse: f64,
-    /// Nanoseconds of a step.
-    pub ns: f64,
-}
-
-/// Returns all degrees of parallelism of a phase's products, the fastest first. They range from few
-/// workers for each of many concurrent products to all workers for one product after the other
-/// (DeepCPU, section 5.1). More workers are not always better: each part of a product moves numbers
-/// of its own.
-#[must_use]
-pub fn parallelisms(
-    products: &[MatrixProduct],
-    machine: &Machine,
-    workers: usize,
-) -> Vec<Parallelism> {
-    // Outputs only: cells follow after the phase.
-    let cell = Cell::Rnn(Activation::Identity);
-    let precision = Precision::F32;
-    let mut sorted = products.to_vec();
-    sorted.sort_by(|a, b| b.flops().total_cmp(&a.flops()));
-    let mut all = Vec::new();
-    for at_once in 1..=sorted.len().min(workers) {
-        let found = sorted.iter().map(|product| {
-            let task = PartitionTask {
-                product: *product,
-                cell,
-                precision,
-                machine,
-                sweep: Sweep::Forward,
-            };
-            (*product, task.fastest(workers / at_once))
-        });
-        let found: Vec<(MatrixProduct, (Split, StepTime))> = found.collect();
-        let rounds = found
-            .chunks(at_once)
-            .map(|round| round.iter().map(|(_, (_, time))| time.total()).fold(0.0, f64::max));
-        let ns = rounds.sum();
-        let flops: f64 = sorted.iter().map(MatrixProduct::flops).sum();
-        let moved = |(product, (split, _)): &(MatrixProduct, (Split, StepTime))| {
-            product.flops() / product.reuse_split(*split)
-        };
-        let moved: f64 = found.iter().map(moved).sum();
-        let Some((_, (split, _))) = found.first() else { continue };
-        all.push(Parallelism { at_once, split: *split, reuse: flops / moved, ns });
-    }
-    all.sort_by(|a, b| a.ns.total_cmp(&b.ns));
     all
 }

@@ -1,12 +1,11 @@
 //! Sequences: a layer that is packed, planned and has states, ready to run.
 //!
 //! ```
-//! use dyno_kernels::{Precision, Tanh};
+//! use dyno_kernels::Precision;
 //! use dyno_rnn::{Choice, Isa, Sequence, Team, model::Model};
 //!
 //! let model = Model::open("lstm:8x16")?;
-//! let (precision, tanh) = (Precision::F32, Tanh::Fitted98);
-//! let choice = Choice { precision, tanh, chunk: 4, sides: 1, rows: 1, units: 1 };
+//! let choice = Choice { chunk: 4, ..Choice::one_worker(Precision::F32) };
 //! let mut sequence = Sequence::new(&model.layers()[0], 1, &choice, Isa::best())?;
 //! let (mut team, mut output) = (Team::with_workers(1), [0.0; 10 * 16]);
 //! sequence.run(&mut team, &[0.5; 10 * 8], &mut output)?;

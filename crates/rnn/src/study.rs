@@ -7,14 +7,13 @@
 //! ```no_run
 //! use std::time::Duration;
 //!
-//! use dyno_kernels::{Precision, Tanh};
+//! use dyno_kernels::Precision;
 //! use dyno_rnn::study::{Study, Subject, Technique};
 //! use dyno_rnn::{Cell, Choice, Isa, machine::Machine};
 //!
 //! let isa = Isa::best();
 //! let (machine, time) = (Machine::detect(isa), Duration::from_millis(20));
-//! let (precision, tanh) = (Precision::F32, Tanh::Fitted98);
-//! let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
+//! let base = Choice::one_worker(Precision::F32);
 //! let mut subject = Subject::new(Cell::Lstm, [64, 256, 1, 100], base);
 //! let mut study = Study::new(machine, isa, 2, time, Box::new(|| None));
 //! for technique in Technique::ALL {

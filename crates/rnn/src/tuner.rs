@@ -5,7 +5,7 @@
 //! choice are not varied.
 //!
 //! ```
-//! use dyno_kernels::{Isa, Precision, Tanh, Team};
+//! use dyno_kernels::{Isa, Precision, Team};
 //! use dyno_rnn::tuner::{Effort, Constraints, Goal, tune};
 //! use dyno_rnn::{Cell, Choice, Directions, Layer, Sequence, Weights, explain, machine::Machine};
 //!
@@ -16,8 +16,7 @@
 //!     state_bias: vec![0.0; 3 * 16],
 //! };
 //! let layer = Layer::new(Cell::Gru, 4, 16, Directions::Forward, vec![weights])?;
-//! let (precision, tanh) = (Precision::F32, Tanh::Fitted98);
-//! let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
+//! let base = Choice::one_worker(Precision::F32);
 //! // The chunk is given, and two workers may divide the two rows.
 //! let forced = Constraints { chunk: Some(4), ..Constraints::default() };
 //! let goal = Goal { layer: &layer, batch: 2, steps: 10, base, forced, threads: 2 };

@@ -4,9 +4,8 @@
 use std::collections::BTreeSet;
 
 use dyno_rnn::dag::{Dag, Recurrence, ResetPlacement};
-use dyno_rnn::machine::Machine;
 use dyno_rnn::partition::MatrixProduct;
-use dyno_rnn::schedule::{Schedule, parallelisms, schedules};
+use dyno_rnn::schedule::{Schedule, schedules};
 
 const CELLS: [Recurrence; 4] = [
     Recurrence::Lstm,
@@ -228,16 +227,4 @@ fn gates_are_one_product_and_both_sides_where_their_gates_agree() {
     // [x | h] times the weights of both.
     assert_eq!(phases[0][0].product, MatrixProduct { i: 2, j: 128, k: 96, steps: 100 });
     assert_eq!(phases[0].len(), 1);
-}
-
-#[test]
-fn small_products_run_side_by_side_rather_than_on_all_cores() {
-    let machine = Machine::paper();
-    let gate = |units: usize| MatrixProduct { i: 1, j: units, k: units, steps: 100 };
-    let found = parallelisms(&[gate(256); 8], &machine, 24);
-    assert_eq!(found.len(), 8);
-    assert!(found[0].at_once > 1 && found[0].split.workers() < 24, "{:?}", found[0]);
-    assert!(found.is_sorted_by(|a, b| a.ns <= b.ns));
-    let alone = found.iter().find(|degree| degree.at_once == 1).expect("one after the other");
-    assert!(found[0].reuse >= alone.reuse, "fewer parts reuse more");
 }

@@ -387,6 +387,4 @@ impl<E: Engine> SystemUnderTest for InlineSystem<E> {
             answers.clear();
         });
     }
-
-    fn flush(&self) {}
 }

@@ -69,6 +69,4 @@ impl SystemUnderTest for Null {
             responder.complete(&responses[..part.len()]);
         }
     }
-
-    fn flush(&self) {}
 }

@@ -5,10 +5,8 @@
 //! given. Weight names are those of the `transformers` library.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
+use dyno_metrics::parallel;
 use dyno_onnx::Tensor;
 use ndarray::{Array1, Array2, ArrayView2, ArrayViewMut2, Axis, Slice};
 use thiserror::Error;
@@ -173,29 +171,8 @@ impl Encoder {
             self.check(text).map_err(|why| EncoderError::Text { at, why })?;
         }
         let groups: Vec<&[Vec<u32>]> = texts.chunks(TEXTS_AT_ONCE).collect();
-        let next = AtomicUsize::new(0);
-        let done = Mutex::new(vec![Vec::new(); groups.len()]);
-        let work = || {
-            // Each group is claimed by one thread.
-            let group = || {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                groups.get(at).map(|group| (at, group))
-            };
-            while let Some((at, group)) = group() {
-                let vectors = self.group_vectors(group);
-                done.lock().unwrap_or_else(PoisonError::into_inner)[at] = vectors;
-            }
-        };
-        let cores = thread::available_parallelism().map_or(1, usize::from);
-        thread::scope(|scope| {
-            for _ in 1..cores.min(groups.len()) {
-                // If the system starts no further thread, the others do the work.
-                let _ = thread::Builder::new().spawn_scoped(scope, work);
-            }
-            work();
-        });
-        let done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
-        Ok(done.into_iter().flatten().collect())
+        let vectors = parallel::map(&groups, |group| self.group_vectors(group));
+        Ok(vectors.into_iter().flatten().collect())
     }
 
     fn check(&self, text: &[u32]) -> Result<(), String> {

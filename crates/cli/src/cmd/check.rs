@@ -369,7 +369,6 @@ fn write_file(
 ) -> Result<(), Failure> {
     let mut text = Vec::new();
     write(&mut text).and_then(|()| to_named(file, &text)).map_err(|error| {
-        Failure::set_up(format!("cannot write {}: {error}", file.display()))
-            .hint(format!("choose another file with {flag}"))
+        Failure::unwritable(file, &error).hint(format!("choose another file with {flag}"))
     })
 }

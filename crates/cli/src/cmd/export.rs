@@ -86,8 +86,7 @@ fn with_folder(failure: Failure, path: &Path) -> Failure {
 /// file. Anything that is not a regular file, such as a named pipe, is written to directly.
 fn to_file(source: &Source<'_>, format: Format, path: &Path) -> Result<(), Failure> {
     let refused = |error: &io::Error| {
-        Failure::set_up(format!("cannot write {}: {error}", path.display()))
-            .hint("choose another file with --out, or free some space")
+        Failure::unwritable(path, error).hint("choose another file with --out, or free some space")
     };
     if is_result(path) {
         let problem = format!("{} holds results, which would be lost", path.display());

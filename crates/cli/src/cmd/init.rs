@@ -45,9 +45,7 @@ impl Init {
             (_, true) => of_server(),
             _ => short(),
         };
-        to_named(&self.path, text).map_err(|error| {
-            Failure::set_up(format!("cannot write {}: {error}", self.path.display()))
-        })?;
+        to_named(&self.path, text).map_err(|error| Failure::unwritable(&self.path, &error))?;
         output::say(format_args!(
             "wrote {}; run it with: dyno run --config {0}",
             self.path.display()

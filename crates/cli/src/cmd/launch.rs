@@ -15,7 +15,7 @@ use dyno_experiment::{Failure, Interrupt, LIFELINE};
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
 use dyno_net::launch::{Placement, RAY_DRIVER, manifest, script, stay_flag};
 use dyno_results::write::pretty;
-use dyno_sut::process_group::RunningGroup;
+use dyno_sut::process_group::{self, RunningGroup};
 use dyno_sut::python::find_python;
 use serde_json::{Value, json};
 
@@ -245,7 +245,7 @@ impl Launch {
             for seat in 1..=self.workers.get() {
                 let mut command = Command::new(&own);
                 command.args(joining(seat)).env(TOKEN, &secret);
-                own_group(&mut command);
+                process_group::separate(&mut command);
                 helpers.push(ManagedProcess::start(command, "a worker")?);
             }
         } else {
@@ -285,7 +285,7 @@ impl Launch {
         let python = self.python.clone().unwrap_or_else(find_python);
         let mut command = Command::new(&python);
         command.args(["-c", RAY_DRIVER]).stdin(Stdio::piped()).stdout(stdout);
-        own_group(&mut command);
+        process_group::separate(&mut command);
         let mut child = command.spawn().map_err(|error| {
             Failure::set_up(format!("cannot start {}: {error}", python.display()))
                 .hint("name the Python that has Ray with --python")
@@ -379,14 +379,6 @@ const LAST_WORDS: Nanos = 20 * SECOND;
 /// How long workers of this machine may take to end. A worker that had not joined when the command ended
 /// would try to join for longer.
 const LOCAL_LAST_WORDS: Nanos = 5 * SECOND;
-
-/// Puts the child into its own process group, so that only this process handles Ctrl-C.
-fn own_group(command: &mut Command) {
-    #[cfg(unix)]
-    std::os::unix::process::CommandExt::process_group(command, 0);
-    #[cfg(not(unix))]
-    let _ = command;
-}
 
 fn this_program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| {

@@ -111,8 +111,7 @@ impl Report {
         let home = out.parent().filter(|home| !home.as_os_str().is_empty());
         let page = dyno_report::html_of(&several, home.unwrap_or(Path::new(".")));
         to_named(&out, page).map_err(|error| {
-            Failure::set_up(format!("cannot write {}: {error}", out.display()))
-                .hint("choose another file with --out")
+            Failure::unwritable(&out, &error).hint("choose another file with --out")
         })?;
         output::say(format_args!("report: {}", out.display()));
         Ok(Exit::Valid)
@@ -213,8 +212,6 @@ const MOST_IDS: u64 = 999_999_999;
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let made = folder.map_or(Ok(()), fs::create_dir_all);
-    made.and_then(|()| to_named(path, text)).map_err(|error| {
-        Failure::set_up(format!("cannot write {}: {error}", path.display()))
-            .hint("choose another file")
-    })
+    made.and_then(|()| to_named(path, text))
+        .map_err(|error| Failure::unwritable(path, &error).hint("choose another file"))
 }

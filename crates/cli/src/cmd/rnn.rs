@@ -6,7 +6,7 @@ mod served;
 
 use clap::{Args, Subcommand, ValueEnum};
 use dyno_experiment::Failure;
-use dyno_rnn::{Choice, Precision, Tanh};
+use dyno_rnn::{Choice, Precision};
 
 use crate::exit::Exit;
 
@@ -39,12 +39,11 @@ enum ProductFormat {
 impl ProductFormat {
     /// Returns this precision with a tanh as accurate as it needs; a plan chooses the other fields.
     fn base(self) -> Choice {
-        let (precision, tanh) = match self {
-            Self::F32 => (Precision::F32, Tanh::Fitted98),
-            Self::Bf16 => (Precision::Bf16, Tanh::Fitted76),
-            Self::Int8 => (Precision::Int8, Tanh::Fitted56),
-        };
-        Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 }
+        Choice::one_worker(match self {
+            Self::F32 => Precision::F32,
+            Self::Bf16 => Precision::Bf16,
+            Self::Int8 => Precision::Int8,
+        })
     }
 }
 

@@ -392,7 +392,7 @@ fn check_handed_out(table: &SweepTable) -> Result<(), Failure> {
 fn write_results(directory: &Path, sweep: &Sweep) -> Result<Option<PathBuf>, Failure> {
     let path = directory.join(render::sweep::CSV_FILE);
     replace(&path, render::sweep::csv(sweep))
-        .map_err(|error| Failure::set_up(format!("cannot write {}: {error}", path.display())))?;
+        .map_err(|error| Failure::unwritable(&path, &error))?;
     Ok(dyno_report::write_inside(directory)?)
 }
 

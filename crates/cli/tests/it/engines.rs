@@ -139,27 +139,27 @@ fn engines_in_c_are_measured() {
     );
 }
 
-/// Compiles the plug-in of the tests of the interface, which does what its options name.
-fn test_engine(folder: &Folder) -> bool {
-    has("cc", "--version") && {
-        let built = Command::new("cc")
-            .args(["-O2", "-shared", "-fPIC", "-o", "test.so"])
-            .arg(repository("crates/plugin/tests/c/engine.c"))
-            .arg("-I")
-            .arg(repository("crates/plugin/include"))
-            .arg("-lpthread")
-            .current_dir(&folder.0)
-            .status();
-        built.unwrap().success()
+/// Returns a folder with the plug-in of the tests of the interface, which does what its options name.
+fn test_engine() -> Option<Folder> {
+    if !has("cc", "--version") {
+        return None;
     }
+    let folder = Folder::new();
+    let built = Command::new("cc")
+        .args(["-O2", "-shared", "-fPIC", "-o", "test.so"])
+        .arg(repository("crates/plugin/tests/c/engine.c"))
+        .arg("-I")
+        .arg(repository("crates/plugin/include"))
+        .arg("-lpthread")
+        .current_dir(&folder.0)
+        .status();
+    assert!(built.unwrap().success());
+    Some(folder)
 }
 
 #[test]
 fn a_plug_in_that_calls_exit_does_not_choose_the_exit_code() {
-    let folder = Folder::new();
-    if !test_engine(&folder) {
-        return;
-    }
+    let Some(folder) = test_engine() else { return };
     let functions: &[&str] = if cfg!(all(target_os = "linux", target_env = "gnu")) {
         &["exit", "quick_exit", "_exit"]
     } else {
@@ -177,10 +177,7 @@ fn a_plug_in_that_calls_exit_does_not_choose_the_exit_code() {
 
 #[test]
 fn a_plug_in_that_changes_the_working_folder_does_not_move_the_results() {
-    let folder = Folder::new();
-    if !test_engine(&folder) {
-        return;
-    }
+    let Some(folder) = test_engine() else { return };
     let ran = folder.dyno(&format!("run --system plugin:./test.so,chdir {QUICK}"));
     assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
     assert_eq!(summary(&folder)["tests"][0]["state"], "complete", "{}", ran.stderr);
@@ -188,10 +185,7 @@ fn a_plug_in_that_changes_the_working_folder_does_not_move_the_results() {
 
 #[test]
 fn a_plug_in_that_crashes_is_named() {
-    let folder = Folder::new();
-    if !test_engine(&folder) {
-        return;
-    }
+    let Some(folder) = test_engine() else { return };
     let ran = folder.dyno(&format!("run --system plugin:./test.so,crash {QUICK}"));
     // A signal ended it.
     assert_eq!(ran.code, None, "{}", ran.stderr);
@@ -201,10 +195,7 @@ fn a_plug_in_that_crashes_is_named() {
 
 #[test]
 fn a_plug_in_that_does_not_return_ends_the_process_with_its_name() {
-    let folder = Folder::new();
-    if !test_engine(&folder) {
-        return;
-    }
+    let Some(folder) = test_engine() else { return };
     let ran = |function: &str| {
         let out = format!("--scenario offline --mode performance --duration 50ms --out {function}");
         let system = format!("plugin:./test.so,hang-{function},timeout=1s");
@@ -230,20 +221,14 @@ fn a_plug_in_that_does_not_return_ends_the_process_with_its_name() {
 /// The limit on answers does not apply to the end of an engine, which may free much memory.
 #[test]
 fn a_plug_in_may_close_slowly() {
-    let folder = Folder::new();
-    if !test_engine(&folder) {
-        return;
-    }
+    let Some(folder) = test_engine() else { return };
     let ran = folder.dyno(&format!("run --system plugin:./test.so,slow-close,timeout=1s {QUICK}"));
     assert!(matches!(ran.code, Some(0 | 1)), "{}", ran.stderr);
 }
 
 #[test]
 fn a_streaming_plug_in_without_first_tokens_is_not_called_slow() {
-    let folder = Folder::new();
-    if !test_engine(&folder) {
-        return;
-    }
+    let Some(folder) = test_engine() else { return };
     let load = "--scenario server --qps 200 --duration 1s --mode performance --out out";
     let ran = folder
         .command("run --system")
@@ -278,10 +263,7 @@ fn an_input_has_one_file() {
 
 #[test]
 fn a_plug_in_without_inputs_has_no_shapes() {
-    let folder = Folder::new();
-    if !test_engine(&folder) {
-        return;
-    }
+    let Some(folder) = test_engine() else { return };
     let shape = "--shape x=1x5";
     let ran = folder.dyno(&format!("run --system plugin:./test.so {shape} {QUICK}")).exits(2);
     assert!(ran.stderr.contains("--shape has no effect"), "{}", ran.stderr);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+use dyno_loadgen::qsl::SampleLibrary;
 
 /// A data set whose samples are only their numbers.
 pub struct Numbers {
@@ -25,12 +25,4 @@ impl SampleLibrary for Numbers {
     fn total_sample_count(&self) -> usize {
         self.count
     }
-
-    fn performance_sample_count(&self) -> usize {
-        self.count
-    }
-
-    fn load(&self, _samples: &[SampleIndex]) {}
-
-    fn unload(&self, _samples: &[SampleIndex]) {}
 }

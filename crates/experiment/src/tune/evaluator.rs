@@ -108,9 +108,7 @@ struct Scratch(PathBuf);
 impl Scratch {
     fn new() -> Result<Self, Failure> {
         let path = std::env::temp_dir().join(format!("dyno-trials-{}", std::process::id()));
-        std::fs::create_dir_all(&path).map_err(|error| {
-            Failure::set_up(format!("cannot write {}: {error}", path.display()))
-        })?;
+        std::fs::create_dir_all(&path).map_err(|error| Failure::unwritable(&path, &error))?;
         Ok(Self(path))
     }
 }

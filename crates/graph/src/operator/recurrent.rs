@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dyno_kernels::{Precision, Tanh, Team};
+use dyno_kernels::{Precision, Team};
 use dyno_onnx::{Model, Node, Tensor};
 use dyno_rnn::import::{ImportedLayer, layers};
 use dyno_rnn::plan::PackedWeights;
@@ -223,18 +223,10 @@ impl RecurrentNode {
         let packed = self.packed[precision as usize].get_or_init(|| {
             (0..self.directions).map(|at| PackedWeights::new(layer, at, precision)).collect()
         });
-        let tanh = match precision {
-            Precision::F32 => Tanh::Fitted98,
-            Precision::Bf16 => Tanh::Fitted76,
-            Precision::Int8 => Tanh::Fitted56,
-        };
         let choice = Choice {
-            precision,
-            tanh,
             chunk: CHUNK.min(steps.max(1)),
             sides: self.directions.min(workspace.threads),
-            rows: 1,
-            units: 1,
+            ..Choice::one_worker(precision)
         };
         Sequence::from_packed(layer, packed, rows, &choice, workspace.isa)
             .map_err(|error| error.to_string())

@@ -1,14 +1,15 @@
 //! `dyno-hardening workers`.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use clap::Args;
 use dyno_hardening::oracle::Finding;
+use dyno_hardening::spread::spread;
 use dyno_hardening::workers::{Case, Trouble, check};
 
 use super::simulate::print_findings;
 use super::{Cases, print_figure, timed};
+
+/// Failing runs, by number.
+type Failing = Vec<(u64, Trouble, Vec<Finding>)>;
 
 /// Flags of `workers`.
 #[derive(Debug, Args)]
@@ -25,31 +26,16 @@ impl Workers {
     pub fn execute(&self) -> bool {
         let numbers = self.cases.numbers(1_000);
         let runs = numbers.end - numbers.start;
-        let next = AtomicU64::new(numbers.start);
-        let failing: Mutex<Vec<(u64, Trouble, Vec<Finding>)>> = Mutex::default();
-        let work = || {
-            loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                if index >= numbers.end {
-                    return;
-                }
-                let case = Case::draw(self.cases.seed, index);
-                let findings = check(&case);
-                if !findings.is_empty() {
-                    let mut failing =
-                        failing.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                    failing.push((index, case.trouble, findings));
-                }
+        let add = |failing: &mut Failing, index| {
+            let case = Case::draw(self.cases.seed, index);
+            let findings = check(&case);
+            if !findings.is_empty() {
+                failing.push((index, case.trouble, findings));
             }
         };
-        let (seconds, ()) = timed(|| {
-            std::thread::scope(|scope| {
-                (0..self.at_once.max(1)).for_each(|_| {
-                    scope.spawn(work);
-                });
-            });
+        let (seconds, mut failing) = timed(|| {
+            spread(numbers, self.at_once, add, |one: Failing, other: Failing| [one, other].concat())
         });
-        let mut failing = failing.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         failing.sort_by_key(|failure| failure.0);
         for (index, trouble, findings) in &failing {
             let seed = self.cases.seed;

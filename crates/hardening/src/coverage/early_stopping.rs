@@ -152,5 +152,4 @@ impl SimulatedSystem for LawSystem {
             });
         }
     }
-    fn flush(&mut self, _now: Nanos) {}
 }

@@ -23,11 +23,10 @@ pub mod peak;
 pub mod requirement;
 pub mod single_run;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 pub use counts::{Counts, Trial};
 
 use crate::rng::Stream;
+use crate::spread::spread;
 
 /// What is claimed of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,22 +112,10 @@ pub fn cases() -> Vec<Case> {
 #[must_use]
 pub fn measure(case: &Case, seed: u64, trials: u64, threads: usize) -> Counts {
     let seed = seed ^ fingerprint(&format!("{case:?}"));
-    let next = AtomicU64::new(0);
-    let work = || {
-        let mut observed = Counts::default();
-        loop {
-            let trial = next.fetch_add(1, Ordering::Relaxed);
-            if trial >= trials {
-                return observed;
-            }
-            observed.add((case.work)(&mut Stream::new(seed, trial, 0)));
-        }
+    let add = |observed: &mut Counts, trial| {
+        observed.add((case.work)(&mut Stream::new(seed, trial, 0)));
     };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
-        let counts = threads.into_iter().map(|t| t.join().expect("no trial panics"));
-        counts.fold(Counts::default(), Counts::join)
-    })
+    spread(0..trials, threads, add, Counts::join)
 }
 
 /// Returns a number for a text (FNV-1a), so that the draws of a case do not depend on other cases.

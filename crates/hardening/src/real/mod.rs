@@ -167,8 +167,6 @@ impl SystemUnderTest for FaultySystem {
             samples.iter().for_each(|sample| self.pool.send(sample.id, at, responder));
         }
     }
-
-    fn flush(&self) {}
 }
 
 /// Outcome of a run in real time.

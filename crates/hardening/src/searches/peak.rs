@@ -78,8 +78,6 @@ impl SimulatedSystem for Servers {
             completions.push(SimulatedCompletion { id, first_token_at: None, outcome });
         }
     }
-
-    fn flush(&mut self, _now: Nanos) {}
 }
 
 /// Plays a search. Returns its runs and what Dyno reports.

@@ -11,12 +11,11 @@ pub mod play;
 pub mod shrink;
 pub mod system;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use case::{Case, Fault, Simplification};
 use play::{Client, play, report};
 
 use crate::oracle::{self, Finding, judge};
+use crate::spread::spread;
 
 /// Outcome of one case.
 #[derive(Debug)]
@@ -138,27 +137,15 @@ impl Tally {
 /// finished cases now and then.
 #[must_use]
 pub fn check_many(seed: u64, runs: u64, threads: usize, progress: &(dyn Fn(u64) + Sync)) -> Tally {
-    const AT_ONCE: u64 = 64;
-    let next = AtomicU64::new(0);
-    let work = || {
-        let mut tally = Tally::default();
-        loop {
-            let first = next.fetch_add(AT_ONCE, Ordering::Relaxed);
-            if first >= runs {
-                return tally;
-            }
-            for index in first..(first + AT_ONCE).min(runs) {
-                let case = Case::draw(seed, index, &Simplification::default());
-                tally.add(index, check(&case));
-            }
-            progress(first);
+    const PROGRESS_EVERY: u64 = 64;
+    let add = |tally: &mut Tally, index: u64| {
+        let case = Case::draw(seed, index, &Simplification::default());
+        tally.add(index, check(&case));
+        if index.is_multiple_of(PROGRESS_EVERY) {
+            progress(index);
         }
     };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
-        let tallies = threads.into_iter().map(|t| t.join().expect("no case panics"));
-        tallies.fold(Tally::default(), Tally::join)
-    })
+    spread(0..runs, threads, add, Tally::join)
 }
 
 /// Returns the findings of the oracle on a report, for tests that alter the report.

@@ -72,7 +72,6 @@ impl SampleLibrary for CountingLibrary {
     fn load(&self, _samples: &[SampleIndex]) {
         self.loads.fetch_add(1, Ordering::Relaxed);
     }
-    fn unload(&self, _samples: &[SampleIndex]) {}
 }
 
 /// Random numbers of one fault.
@@ -270,6 +269,4 @@ impl SimulatedSystem for FaultySystem<'_> {
             completions.push(SimulatedCompletion { id: answer.id, first_token_at: None, outcome });
         }
     }
-
-    fn flush(&mut self, _now: Nanos) {}
 }

@@ -11,13 +11,12 @@ pub mod oracle;
 pub mod play;
 pub mod system;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use answer::Form;
 use case::Case;
 use play::{play, report};
 
 use crate::oracle::Finding;
+use crate::spread::spread;
 
 /// Counts over many cases.
 #[derive(Debug, Default, Clone)]
@@ -90,20 +89,6 @@ impl Tally {
 /// Plays and judges these cases of a seed on `threads` threads.
 #[must_use]
 pub fn check_many(seed: u64, numbers: std::ops::Range<u64>, threads: usize) -> Tally {
-    let next = AtomicU64::new(numbers.start);
-    let work = || {
-        let mut tally = Tally::default();
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= numbers.end {
-                return tally;
-            }
-            tally.add(&Case::draw(seed, index));
-        }
-    };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
-        let tallies = threads.into_iter().map(|thread| thread.join().expect("no case panics"));
-        tallies.fold(Tally::default(), Tally::join)
-    })
+    let add = |tally: &mut Tally, index| tally.add(&Case::draw(seed, index));
+    spread(numbers, threads, add, Tally::join)
 }

@@ -165,8 +165,6 @@ impl SimulatedSystem for StreamingSystem<'_> {
             completions.push(SimulatedCompletion { id: answer.id, first_token_at, outcome });
         }
     }
-
-    fn flush(&mut self, _now: Nanos) {}
 }
 
 /// Returns the protocol of chats with so many samples, some of which demand tokens.

@@ -11,7 +11,7 @@ use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::drive::{Driver, Job, Process, RunOutcome};
 use dyno_loadgen::plan::Library;
-use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::{Failure, Outcome};
 use dyno_loadgen::settings::Scenario;
 use dyno_loadgen::sut::{ResponseId, SimulatedCompletion, SimulatedQuery, SimulatedSystem};
@@ -39,8 +39,6 @@ impl SampleLibrary for Numbers {
     fn performance_sample_count(&self) -> usize {
         SIZE.performance as usize
     }
-    fn load(&self, _samples: &[SampleIndex]) {}
-    fn unload(&self, _samples: &[SampleIndex]) {}
 }
 
 /// The system. One sample of 17 fails.
@@ -86,7 +84,6 @@ impl SimulatedSystem for ByIndex {
             completions.push(SimulatedCompletion { id, first_token_at: None, outcome });
         }
     }
-    fn flush(&mut self, _now: Nanos) {}
     fn answer(&self, id: ResponseId, data: &mut Vec<u8>) {
         let found = self.answered.iter().find(|(answered, _)| *answered == id.0);
         data.extend(found.map_or(0, |(_, index)| *index).to_le_bytes());

@@ -18,7 +18,7 @@ use dyno_loadgen::drive::{Driver, Job, JobTenant, RunOutcome};
 use dyno_loadgen::log::{LogFiles, LogSettings};
 use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::plan::{Library, Plan};
-use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Outcome;
 use dyno_loadgen::rng::Mt19937;
 use dyno_loadgen::run::{RecordRetention, Tenant, run};
@@ -325,11 +325,6 @@ impl SampleLibrary for Nothing {
     fn total_sample_count(&self) -> usize {
         SAMPLES as usize
     }
-    fn performance_sample_count(&self) -> usize {
-        SAMPLES as usize
-    }
-    fn load(&self, _: &[SampleIndex]) {}
-    fn unload(&self, _: &[SampleIndex]) {}
 }
 
 /// A whole test of 100 queries, four log files included.
@@ -392,7 +387,6 @@ impl SimulatedSystem for OneServer {
             completions.push(SimulatedCompletion { id, first_token_at: None, outcome });
         }
     }
-    fn flush(&mut self, _now: Nanos) {}
 }
 
 /// Simulated queries per second of real time, generation included. The floor is

@@ -96,5 +96,4 @@ impl<S: System> SystemUnderTest for MeasuredSystem<S> {
     fn issue(&self, samples: &[QuerySample], responder: &Responder) {
         self.0.issue(samples, responder);
     }
-    fn flush(&self) {}
 }

@@ -14,7 +14,7 @@ use dyno_loadgen::clock::{Nanos, SECOND, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::log::{Report, reports};
 use dyno_loadgen::plan::{Library, Plan};
-use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::run::{RecordRetention, RunLog, Tenant, TestLog, run};
 use dyno_loadgen::search::{
     End, Limit, Observation, Outcome, Purpose, Quantity, Rules, Search, Step, Unit,
@@ -43,11 +43,6 @@ impl SampleLibrary for Numbers {
     fn total_sample_count(&self) -> usize {
         1_024
     }
-    fn performance_sample_count(&self) -> usize {
-        1_024
-    }
-    fn load(&self, _: &[SampleIndex]) {}
-    fn unload(&self, _: &[SampleIndex]) {}
 }
 
 /// The percentile that a run of this case is judged by, and its bound in ns, as

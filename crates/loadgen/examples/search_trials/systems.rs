@@ -322,7 +322,6 @@ impl SimulatedSystem for Queue {
             completions.push(completion(id, served));
         }
     }
-    fn flush(&mut self, _now: Nanos) {}
 }
 
 fn completion(id: u64, served: bool) -> SimulatedCompletion {
@@ -371,7 +370,6 @@ impl SimulatedSystem for Batches {
             self.begin(now);
         }
     }
-    fn flush(&mut self, _now: Nanos) {}
 }
 
 /// A token bucket in front of a system that takes 1 ms, however many come.
@@ -402,5 +400,4 @@ impl SimulatedSystem for Bucket {
         let (_, id, served) = self.queue.pop_front().expect("there is an event");
         completions.push(completion(id, served));
     }
-    fn flush(&mut self, _now: Nanos) {}
 }

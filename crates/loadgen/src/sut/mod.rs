@@ -16,7 +16,6 @@
 //!             responder.complete(&[Response::empty(sample.id)]);
 //!         }
 //!     }
-//!     fn flush(&self) {}
 //! }
 //! # assert_eq!(Echo.name(), "echo");
 //! ```
@@ -186,8 +185,8 @@ pub trait SystemUnderTest: Send + Sync {
     /// Takes the samples of one query (or of several, when queries coalesce).
     fn issue(&self, samples: &[QuerySample], responder: &Responder);
     /// Called after the last query of a run: the system must now process all samples that it held
-    /// back to fill a batch.
-    fn flush(&self);
+    /// back to fill a batch. Does nothing by default, for systems that hold none back.
+    fn flush(&self) {}
     /// Called before each run, outside the timed part, with the number of samples that each tenant
     /// has in flight. A system that needs a resource per sample, such as a connection, allocates
     /// it now.
@@ -261,8 +260,8 @@ pub trait SimulatedSystem {
     fn next_event(&self) -> Option<Nanos>;
     /// Processes all events at `now` (the time of the next event) and appends the completions.
     fn advance(&mut self, now: Nanos, completions: &mut Vec<SimulatedCompletion>);
-    /// Called after the last query of a run.
-    fn flush(&mut self, now: Nanos);
+    /// Called after the last query of a run. Does nothing by default.
+    fn flush(&mut self, _now: Nanos) {}
     /// Appends the payload of a sample that the last [`advance`](Self::advance) completed. Called
     /// only for logged samples. The default appends nothing.
     fn answer(&self, _id: ResponseId, _data: &mut Vec<u8>) {}

@@ -60,7 +60,6 @@ impl<F: FnMut(usize) -> Nanos> SimulatedSystem for Batches<F> {
             SimulatedCompletion { id, first_token_at: None, outcome }
         }));
     }
-    fn flush(&mut self, _now: Nanos) {}
 }
 
 /// A query of `streams` samples every 50 ms.

@@ -44,7 +44,6 @@ impl<F: FnMut() -> Nanos> SimulatedSystem for OneServer<F> {
         let outcome = Outcome::Ok { tokens: 0 };
         completions.push(SimulatedCompletion { id, first_token_at: None, outcome });
     }
-    fn flush(&mut self, _now: Nanos) {}
 }
 
 pub fn simulate(settings: &TestSettings, system: &mut dyn SimulatedSystem) -> TestLog {

@@ -27,7 +27,6 @@ impl<F: Fn(&[QuerySample], &Responder) + Send + Sync> SystemUnderTest for Functi
     fn issue(&self, samples: &[QuerySample], responder: &Responder) {
         (self.0)(samples, responder);
     }
-    fn flush(&self) {}
 }
 
 pub fn answer(samples: &[QuerySample], responder: &Responder) {

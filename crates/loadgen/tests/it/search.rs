@@ -173,16 +173,21 @@ fn whole_loads_end_at_the_highest_that_passes() {
     }
 }
 
+/// Blocks of queries, of which a share is over the limit by chance.
+fn random_blocks(random: &mut Mt19937, queries: u64, share: f64) -> Vec<Block> {
+    let block = |_| {
+        let over = (0..queries).filter(|_| random.canonical() < share).count() as u64;
+        Block { queries, over }
+    };
+    (0..BLOCKS).map(block).collect()
+}
+
 /// A run with some queries in flight. With `even` of them, exactly the allowed hundredth is over the limit.
 fn run_in_flight(random: &mut Mt19937, even: f64, probe: Probe) -> Observation {
     let share = (0.01 * (probe.load / even).powi(3)).min(1.0);
     let seconds = probe.duration as f64 / SECOND as f64;
     let queries = (50.0 * seconds / BLOCKS as f64).ceil() as u64;
-    let mut block = |_| {
-        let over = (0..queries).filter(|_| random.canonical() < share).count() as u64;
-        Block { queries, over }
-    };
-    let blocks: Vec<Block> = (0..BLOCKS).map(&mut block).collect();
+    let blocks = random_blocks(random, queries, share);
     let all = Block::sum(&blocks);
     let passed = all.over as f64 <= 0.01 * all.queries as f64;
     Observation { blocks: vec![blocks], passed, ..exact(0.0, probe) }
@@ -277,11 +282,7 @@ fn answers_that_fail_at_any_load_end_a_search_early() {
         let mut failing = |_: &Search, probe: Probe| {
             let all = probe.load * probe.duration as f64 / SECOND as f64;
             let queries = (all / BLOCKS as f64) as u64;
-            let mut block = |_| {
-                let over = (0..queries).filter(|_| random.canonical() < 0.02).count() as u64;
-                Block { queries, over }
-            };
-            let blocks = vec![(0..BLOCKS).map(&mut block).collect()];
+            let blocks = vec![random_blocks(&mut random, queries, 0.02)];
             Observation { blocks, passed: false, ..exact(0.02, probe) }
         };
         let (outcome, search) = play(rules(latency(0.01, 1), 400.0, Unit::Rate), &mut failing);
@@ -303,13 +304,9 @@ fn a_share_that_any_load_has_makes_no_false_peak() {
             let share = (floor + 0.001 * (probe.load / 300.0).powi(12)).min(1.0);
             let all = probe.load * probe.duration as f64 / SECOND as f64;
             let queries = (all / BLOCKS as f64).max(1.0) as u64;
-            let mut block = |_| {
-                let over = (0..queries).filter(|_| random.canonical() < share).count() as u64;
-                Block { queries, over }
-            };
-            let blocks: Vec<Block> = (0..BLOCKS).map(&mut block).collect();
-            let passed =
-                Block::sum(&blocks).over as f64 <= 0.01 * Block::sum(&blocks).queries as f64;
+            let blocks = random_blocks(&mut random, queries, share);
+            let sum = Block::sum(&blocks);
+            let passed = sum.over as f64 <= 0.01 * sum.queries as f64;
             Observation { blocks: vec![blocks], passed, ..exact(0.0, probe) }
         };
         let quick = Rules {
@@ -341,11 +338,7 @@ fn a_peak_above_a_share_that_any_load_has_is_confirmed() {
             let share = (0.006 + 0.004 * (probe.load / 300.0).powi(10)).min(1.0);
             let all = probe.load * probe.duration as f64 / SECOND as f64;
             let queries = (all / BLOCKS as f64).max(1.0) as u64;
-            let mut block = |_| {
-                let over = (0..queries).filter(|_| random.canonical() < share).count() as u64;
-                Block { queries, over }
-            };
-            let blocks: Vec<Block> = (0..BLOCKS).map(&mut block).collect();
+            let blocks = random_blocks(&mut random, queries, share);
             let sum = Block::sum(&blocks);
             let allowed = 0.01 * sum.queries as f64;
             // The 99 % confidence of early stopping.
@@ -412,11 +405,7 @@ fn a_peak_that_is_hardly_known_is_confirmed_below_its_interval() {
             let share = (0.01 * (probe.load / 300.0).powf(0.6)).min(1.0);
             let all = probe.load * probe.duration as f64 / SECOND as f64;
             let queries = (all / BLOCKS as f64).max(1.0) as u64;
-            let mut block = |_| {
-                let over = (0..queries).filter(|_| random.canonical() < share).count() as u64;
-                Block { queries, over }
-            };
-            let blocks: Vec<Block> = (0..BLOCKS).map(&mut block).collect();
+            let blocks = random_blocks(&mut random, queries, share);
             let sum = Block::sum(&blocks);
             let passed = sum.over as f64 <= 0.01 * sum.queries as f64;
             Observation { blocks: vec![blocks], passed, ..exact(0.0, probe) }

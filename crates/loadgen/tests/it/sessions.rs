@@ -424,8 +424,6 @@ impl SystemUnderTest for HoldingSystem {
         }
     }
 
-    fn flush(&self) {}
-
     fn end_run(&self) {
         self.is_over.store(true, Ordering::SeqCst);
     }

@@ -52,7 +52,6 @@ impl SimulatedSystem for IndexedSystem {
             completions.push(SimulatedCompletion { id: ResponseId(id), first_token_at, outcome });
         }
     }
-    fn flush(&mut self, _now: Nanos) {}
     fn answer(&self, id: ResponseId, data: &mut Vec<u8>) {
         data.extend(self.answered_index(id).to_le_bytes());
     }

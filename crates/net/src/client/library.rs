@@ -314,21 +314,13 @@ fn stream(
 /// was created with.
 pub struct Library {
     name: String,
-    performance_samples: usize,
     requests: Arc<Requests>,
 }
 
 impl Library {
     pub(super) fn new(requests: Arc<Requests>) -> Self {
-        let total = requests.loaded.len();
         let name = requests.protocol.name().to_owned();
-        Self { name, performance_samples: total, requests }
-    }
-
-    /// Returns the library with a limit on the number of loaded samples.
-    #[must_use]
-    pub fn holding(self, samples: usize) -> Self {
-        Self { performance_samples: samples.clamp(1, self.requests.loaded.len().max(1)), ..self }
+        Self { name, requests }
     }
 
     /// Returns the library with another name.
@@ -351,10 +343,6 @@ impl SampleLibrary for Library {
 
     fn total_sample_count(&self) -> usize {
         self.requests.loaded.len()
-    }
-
-    fn performance_sample_count(&self) -> usize {
-        self.performance_samples
     }
 
     fn load(&self, samples: &[SampleIndex]) {

@@ -514,9 +514,6 @@ impl SystemUnderTest for Client {
         }
     }
 
-    /// Does nothing: no sample is held back to fill a batch.
-    fn flush(&self) {}
-
     fn expect(&self, in_flight: &[InFlight]) {
         match &self.transport {
             Transport::Http1(http1) => http1.expect(in_flight),

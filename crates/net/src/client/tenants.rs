@@ -137,9 +137,6 @@ impl SystemUnderTest for Clients {
         }
     }
 
-    /// Does nothing: no sample is held back to fill a batch.
-    fn flush(&self) {}
-
     /// Each client is prepared for its own tenants.
     fn expect(&self, in_flight: &[InFlight]) {
         for (number, client) in self.clients.iter().enumerate() {

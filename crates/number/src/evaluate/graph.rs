@@ -47,7 +47,7 @@ use self::target::{Context, InputStats, PreparedGraph, WeightCache};
 use self::tensor::Tensor;
 use super::cache::{Blocks, Key, Prefixes};
 use super::stage::Scratch;
-use super::{CACHE_BYTES, EvaluateError, class, is_top};
+use super::{CACHE_BYTES, EvaluateError, class, is_top, share_out};
 use crate::assignment::Assignment;
 use crate::confirm::SampleOutcomes;
 use crate::format::Format;
@@ -299,7 +299,7 @@ impl GraphEvaluator {
         };
         let is_confirmation = trial.subset == Subset::Confirmation;
         let rights = Mutex::new(BTreeMap::new());
-        let work = |at: usize, scratch: &mut Scratch| {
+        let work = |at: usize, scratch: &mut Scratch| -> Result<(), StepError> {
             let answers = plan.answers(at, scratch, None).map_err(|(_, why)| why)?;
             let is_right = |(answer, sample): (&Vec<f32>, &usize)| self.is_right(*sample, answer);
             let found: Vec<bool> = answers.iter().zip(&blocks[at]).map(is_right).collect();
@@ -389,7 +389,7 @@ impl GraphEvaluator {
         let plan = self.plan(&prepared, &caches, &blocks);
         let all = Mutex::new((self.base.clone(), self.stats.clone(), self.sizes.clone()));
         let wrong = Mutex::new(None);
-        let work = |at: usize, scratch: &mut Scratch| {
+        let work = |at: usize, scratch: &mut Scratch| -> Result<(), StepError> {
             let mut stats = vec![InputStats::default(); plan.steps.targets.len()];
             let mut sizes = vec![0; plan.steps.values];
             let probe = Probe { stats: &mut stats, sizes: &mut sizes };
@@ -498,39 +498,6 @@ pub(crate) fn names(
     let of_nodes =
         uses.map(|first| (first.node, steps.targets[first.target].name.clone())).collect();
     Ok((steps.targets.into_iter().map(|target| target.name).collect(), of_nodes))
-}
-
-/// Distributes blocks to all threads until `is_over` returns true. The first error ends it.
-fn share_out(
-    blocks: usize,
-    threads: &mut [Scratch],
-    work: &(dyn Fn(usize, &mut Scratch) -> Result<(), StepError> + Sync),
-    is_over: &(dyn Fn() -> bool + Sync),
-) -> Result<(), StepError> {
-    let next = AtomicUsize::new(0);
-    let failure = Mutex::new(None);
-    let one = |scratch: &mut Scratch| {
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            if at >= blocks || is_over() {
-                return;
-            }
-            if let Err(error) = work(at, scratch) {
-                next.store(blocks, Ordering::Relaxed);
-                *failure.lock().expect("no thread panics with the lock") = Some(error);
-            }
-        }
-    };
-    let one = &one;
-    std::thread::scope(|scope| {
-        let (first, others) = threads.split_first_mut().expect("at least one thread");
-        for scratch in others {
-            // Without a further thread, the others do its part.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, move || one(scratch));
-        }
-        one(first);
-    });
-    failure.into_inner().expect("no thread panics with the lock").map_or(Ok(()), Err)
 }
 
 /// Returns the targets on which each value depends.

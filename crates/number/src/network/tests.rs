@@ -246,15 +246,6 @@ fn least_activations_and_the_radix_are_read() {
     );
 }
 
-#[test]
-fn objects_that_a_program_has_not_are_told_with_the_nearest() {
-    let known = ["conv_2.weight", "conv1.weight", "conv1.input", "conv2.input"];
-    assert_eq!(
-        lenet().unknown_objects(&known),
-        ["there is no object `conv2.weight`; the nearest is `conv_2.weight`"]
-    );
-}
-
 /// Reads the example with these lines in place of a program.
 fn with_model(lines: &str) -> Result<Network, crate::DescriptorError> {
     let layers = LENET.split("cmd_smallset").next().expect("there is a program");

@@ -41,11 +41,7 @@ impl Setup {
     /// Returns settings without timing, with activations as accurate as the precision.
     #[must_use]
     pub fn new(precision: Precision, isa: Isa, machine: Machine) -> Self {
-        let tanh = match precision {
-            Precision::F32 => Tanh::Fitted98,
-            Precision::Bf16 => Tanh::Fitted76,
-            Precision::Int8 => Tanh::Fitted56,
-        };
+        let tanh = Choice::one_worker(precision).tanh;
         let effort = Effort { choices: 1, ..Effort::default() };
         let forced = Constraints::default();
         let stacked = None;
@@ -60,7 +56,7 @@ impl Setup {
         threads: usize,
     ) -> Goal<'a> {
         let Self { precision, tanh, forced, .. } = *self;
-        let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
+        let base = Choice { tanh, ..Choice::one_worker(precision) };
         Goal { layer, batch: shape.batch, steps: shape.steps, base, forced, threads }
     }
 }

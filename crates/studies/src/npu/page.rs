@@ -64,9 +64,7 @@ impl Page {
     /// # Errors
     /// Fails if the page cannot be written.
     pub fn write(self) -> Result<(), Failure> {
-        replace(&self.path, &self.text).map_err(|error| {
-            Failure::set_up(format!("cannot write {}: {error}", self.path.display()))
-        })
+        replace(&self.path, &self.text).map_err(|error| Failure::unwritable(&self.path, &error))
     }
 }
 

@@ -259,7 +259,7 @@ pub fn document(about: &[String; 2], parts: &[Part]) -> String {
 mod tests {
     use std::time::Duration;
 
-    use dyno_rnn::{Isa, Precision, Tanh};
+    use dyno_rnn::{Isa, Precision};
 
     use super::*;
 
@@ -269,8 +269,7 @@ mod tests {
         let (machine, isa) = (Machine::sapphire_rapids(), Isa::best());
         let time = Duration::from_micros(100);
         let bench = Study::new(machine, isa, 2, time, Box::new(|| None));
-        let (precision, tanh) = (Precision::F32, Tanh::Fitted98);
-        let base = Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 };
+        let base = Choice::one_worker(Precision::F32);
         let parts = StudyRunner { bench, threads: 2, quick: true, base }.parts("none").unwrap();
         let names: Vec<&str> = parts.iter().map(|part| part.name).collect();
         let expected = [

@@ -15,7 +15,7 @@ use dyno_rnn::calibrate::calibrate;
 use dyno_rnn::load::LoadMeter;
 use dyno_rnn::machine::Machine;
 use dyno_rnn::study::{Counter, Study as Bench};
-use dyno_rnn::{Choice, Isa, Precision, Tanh, Team};
+use dyno_rnn::{Choice, Isa, Precision, Team};
 
 use measuring::{StudyRunner, document, tables};
 use misses::Misses;
@@ -31,12 +31,11 @@ enum NumberFormat {
 impl NumberFormat {
     /// Returns a choice with this precision and activations of matching accuracy. The tuner sets the other fields.
     fn base(self) -> Choice {
-        let (precision, tanh) = match self {
-            Self::F32 => (Precision::F32, Tanh::Fitted98),
-            Self::Bf16 => (Precision::Bf16, Tanh::Fitted76),
-            Self::Int8 => (Precision::Int8, Tanh::Fitted56),
-        };
-        Choice { precision, tanh, chunk: 1, sides: 1, rows: 1, units: 1 }
+        Choice::one_worker(match self {
+            Self::F32 => Precision::F32,
+            Self::Bf16 => Precision::Bf16,
+            Self::Int8 => Precision::Int8,
+        })
     }
 }
 
@@ -108,9 +107,7 @@ impl Study {
             [machine.to_string(), format!("{isa}, {threads} workers, {:?}", base.precision)];
         if let Some(path) = &self.report {
             let page = page::html(&about, &parts);
-            replace(path, &page).map_err(|error| {
-                Failure::set_up(format!("cannot write {}: {error}", path.display()))
-            })?;
+            replace(path, &page).map_err(|error| Failure::unwritable(path, &error))?;
         }
         let text = if self.json { document(&about, &parts) } else { tables(&about, &parts) };
         load.warning().inspect(|warning| eprintln!("{warning}"));

@@ -8,7 +8,7 @@ use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::log::{LogFiles, LogSettings};
 use dyno_loadgen::plan::{Library, Plan};
-use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::Outcome;
 use dyno_loadgen::run::{RecordRetention, Tenant, run};
 use dyno_loadgen::settings::{Scenario, Settings, TestSettings};
@@ -82,8 +82,6 @@ impl SampleLibrary for Images {
     fn performance_sample_count(&self) -> usize {
         SAMPLES as usize
     }
-    fn load(&self, _: &[SampleIndex]) {}
-    fn unload(&self, _: &[SampleIndex]) {}
 }
 
 /// State of a steady system during a run.
@@ -113,5 +111,4 @@ impl SimulatedSystem for RunningSystem {
             completions.push(SimulatedCompletion { id, first_token_at: None, outcome });
         }
     }
-    fn flush(&mut self, _: Nanos) {}
 }

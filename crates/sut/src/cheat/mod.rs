@@ -16,7 +16,7 @@ pub use system::{Cheat, TestContext};
 use dyno_loadgen::settings::nearest;
 
 use crate::digits::{self, DigitsLibrary, PIXELS, TEST_COUNT};
-use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+use dyno_loadgen::qsl::SampleLibrary;
 
 dyno_loadgen::named_enum! {
     /// How a system avoids work.
@@ -159,12 +159,4 @@ impl SampleLibrary for Images {
     fn total_sample_count(&self) -> usize {
         TEST_COUNT
     }
-
-    fn performance_sample_count(&self) -> usize {
-        TEST_COUNT
-    }
-
-    fn load(&self, _samples: &[SampleIndex]) {}
-
-    fn unload(&self, _samples: &[SampleIndex]) {}
 }

@@ -94,12 +94,4 @@ impl SampleLibrary for DigitsLibrary {
     fn total_sample_count(&self) -> usize {
         TEST_COUNT
     }
-
-    fn performance_sample_count(&self) -> usize {
-        TEST_COUNT
-    }
-
-    fn load(&self, _samples: &[SampleIndex]) {}
-
-    fn unload(&self, _samples: &[SampleIndex]) {}
 }

@@ -5,7 +5,7 @@ use dyno_loadgen::clock::{Nanos, WallTime};
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::metrics::Metrics;
 use dyno_loadgen::plan::{Library, Plan, SettingsErrors};
-use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::run::{RecordRetention, Tenant, TestLog, run};
 use dyno_loadgen::settings::{Scenario, Settings, TestMode, TestSettings};
 use dyno_loadgen::verdict::{Verdict, judge};
@@ -30,8 +30,6 @@ impl SampleLibrary for Names {
     fn performance_sample_count(&self) -> usize {
         LIBRARY.performance as usize
     }
-    fn load(&self, _: &[SampleIndex]) {}
-    fn unload(&self, _: &[SampleIndex]) {}
 }
 
 /// Networks on one simulated NPU, one per tenant, each with the latency limit of the deployment.

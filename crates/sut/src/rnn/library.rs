@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::rng::Mt19937;
 use dyno_tensors::npy::{Npy, NpyError};
 use thiserror::Error;
@@ -302,14 +302,6 @@ impl SampleLibrary for SequenceLibrary {
     fn total_sample_count(&self) -> usize {
         self.sets.iter().map(Sequences::count).sum()
     }
-
-    fn performance_sample_count(&self) -> usize {
-        self.total_sample_count()
-    }
-
-    fn load(&self, _samples: &[SampleIndex]) {}
-
-    fn unload(&self, _samples: &[SampleIndex]) {}
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 use dyno_tensors::files;
 use serde::Deserialize;
-use thiserror::Error;
 
-use super::pictures::{MissingFiles, Pictures, Preparation};
+use super::FileError;
+use super::pictures::{Pictures, Preparation};
 
 /// A data set in COCO's format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -40,55 +40,6 @@ pub enum ImageFilter {
 /// Content of the annotations, in messages.
 const FORMAT: &str = "images and annotations as COCO has them";
 
-/// Reason why a folder is not the data set.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum CocoError {
-    /// The annotations cannot be read.
-    #[error("cannot read {}: {why}; it has {FORMAT}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's message.
-        why: String,
-    },
-    /// The annotations are not JSON of this format.
-    #[error("{}:{line}: expected {FORMAT}, found {found}", path.display())]
-    Malformed {
-        /// The file.
-        path: PathBuf,
-        /// Line number, from 1.
-        line: usize,
-        /// What was found.
-        found: String,
-    },
-    /// Two images have one id, which makes annotations ambiguous.
-    #[error("{}: expected an id for each image, found {id} twice", path.display())]
-    Twice {
-        /// The file.
-        path: PathBuf,
-        /// The id of both.
-        id: i64,
-    },
-    /// Two images have one file.
-    #[error("{}: expected a file for each image, found {file} twice", path.display())]
-    TwiceFile {
-        /// The list.
-        path: PathBuf,
-        /// The file.
-        file: String,
-    },
-    /// There are no images, or none with an annotation.
-    #[error("{}: expected {FORMAT}, found none", path.display())]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Files of the list are not in the folder.
-    #[error("{0}")]
-    Missing(MissingFiles),
-}
-
 #[derive(Deserialize)]
 struct AnnotationFile {
     images: Vec<Image>,
@@ -111,14 +62,14 @@ impl CocoFormat {
     /// file of every image exists.
     ///
     /// # Errors
-    /// [`CocoError`] if annotations are malformed or files are missing.
+    /// [`FileError`] if annotations are malformed or files are missing.
     pub fn open(
         self,
         folder: &Path,
         annotations: Option<&Path>,
         images: ImageFilter,
         preparation: Preparation,
-    ) -> Result<Pictures, CocoError> {
+    ) -> Result<Pictures, FileError> {
         let (name, list, within, get) = match self {
             Self::Coco => (
                 "coco",
@@ -136,7 +87,7 @@ impl CocoFormat {
         let path = annotations.map_or_else(|| folder.join(list), Path::to_owned);
         let files = files(&path, images)?;
         let (folder, files) = locate(folder, within, files);
-        Pictures::new(name, &folder, files, get, preparation).map_err(CocoError::Missing)
+        Pictures::new(name, &folder, files, get, preparation).map_err(FileError::from_text)
     }
 }
 
@@ -154,21 +105,24 @@ fn locate(folder: &Path, within: &str, files: Vec<String>) -> (PathBuf, Vec<Stri
 }
 
 /// Returns the names of files in the order of the samples.
-fn files(path: &Path, images: ImageFilter) -> Result<Vec<String>, CocoError> {
-    let bytes = files::read(path)
-        .map_err(|error| CocoError::Unreadable { path: path.to_owned(), why: error.to_string() })?;
+fn files(path: &Path, images: ImageFilter) -> Result<Vec<String>, FileError> {
+    let bytes = files::read(path).map_err(|error| {
+        let path = path.display();
+        FileError::from_text(format!("cannot read {path}: {error}; it has {FORMAT}"))
+    })?;
     let file: AnnotationFile = serde_json::from_slice(&bytes).map_err(|error| {
-        CocoError::Malformed { path: path.to_owned(), line: error.line(), found: error.to_string() }
+        let problem = format!("expected {FORMAT}, found {error}");
+        FileError::from_line(path, error.line(), problem)
     })?;
     let mut seen = HashSet::new();
     if let Some(twice) = file.images.iter().find(|image| !seen.insert(image.id)) {
-        return Err(CocoError::Twice { path: path.to_owned(), id: twice.id });
+        let found = format!("{} twice", twice.id);
+        return Err(FileError::new(path, "an id for each image", found));
     }
     let mut seen = HashSet::new();
     if let Some(twice) = file.images.iter().find(|image| !seen.insert(&image.file_name)) {
-        let path = path.to_owned();
-        let file = twice.file_name.clone();
-        return Err(CocoError::TwiceFile { path, file });
+        let found = format!("{} twice", twice.file_name);
+        return Err(FileError::new(path, "a file for each image", found));
     }
     let mut listed = file.images;
     if images == ImageFilter::Annotated {
@@ -177,7 +131,7 @@ fn files(path: &Path, images: ImageFilter) -> Result<Vec<String>, CocoError> {
         listed.retain(|image| annotated.contains(&image.id));
     }
     if listed.is_empty() {
-        return Err(CocoError::Empty { path: path.to_owned() });
+        return Err(FileError::new(path, FORMAT, "none"));
     }
     Ok(listed.into_iter().map(|image| image.file_name).collect())
 }
@@ -207,7 +161,7 @@ mod tests {
         folder
     }
 
-    fn open(set: CocoFormat, folder: &Path, images: ImageFilter) -> Result<Pictures, CocoError> {
+    fn open(set: CocoFormat, folder: &Path, images: ImageFilter) -> Result<Pictures, FileError> {
         let preparation =
             Preparation { input: "image".to_owned(), steps: vec![], layout: Layout::Nhwc };
         let list = folder.join("annotations/instances_val2017.json");
@@ -276,6 +230,6 @@ mod tests {
             assert!(found.contains(expected), "{found}");
         }
         std::fs::remove_dir_all(&folder).unwrap();
-        assert!(matches!(error(&folder), CocoError::Unreadable { .. }));
+        assert!(error(&folder).to_string().starts_with("cannot read "));
     }
 }

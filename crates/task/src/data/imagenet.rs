@@ -2,12 +2,12 @@
 //! line in the order of the samples.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use dyno_tensors::files;
-use thiserror::Error;
 
-use super::pictures::{MissingFiles, Pictures, Preparation};
+use super::FileError;
+use super::pictures::{Pictures, Preparation};
 
 /// Number of classes of ImageNet 2012.
 const CLASSES: i64 = 1000;
@@ -24,55 +24,26 @@ pub struct ImageNet {
 /// Content of the list, in messages.
 const LIST: &str = "one name and one class from 0 to 999 per line";
 
-/// Reason why a folder is not the data set.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum ImageNetError {
-    /// The list cannot be read.
-    #[error(
-        "cannot read {}: {why}; it is val_map.txt of the reference's data set, {LIST}",
-        path.display()
-    )]
-    List {
-        /// The file.
-        path: PathBuf,
-        /// The operating system's message.
-        why: String,
-    },
-    /// A line of the list is not a name and a class.
-    #[error("{}:{line}: expected {LIST}, found '{found}'", path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// Line number, from 1.
-        line: usize,
-        /// What was found.
-        found: String,
-    },
-    /// The list is empty.
-    #[error("{}: expected {LIST}, found none", path.display())]
-    Empty {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Files of the list are not in the folder.
-    #[error("{0}")]
-    Missing(MissingFiles),
-}
-
 impl ImageNet {
     /// Reads the list, by default `val_map.txt` in the folder, and checks that every file exists.
     ///
     /// # Errors
-    /// [`ImageNetError`] if the list is malformed or files are missing.
+    /// [`FileError`] if the list is malformed or files are missing.
     pub fn open(
         folder: &Path,
         list: Option<&Path>,
         preparation: Preparation,
-    ) -> Result<Self, ImageNetError> {
+    ) -> Result<Self, FileError> {
         let path = list.map_or_else(|| folder.join("val_map.txt"), Path::to_owned);
-        let text = files::read_to_string(&path)
-            .map_err(|error| ImageNetError::List { path: path.clone(), why: error.to_string() })?;
+        let text = files::read_to_string(&path).map_err(|error| {
+            FileError::from_text(format!(
+                "cannot read {}: {error}; it is val_map.txt of the reference's data set, {LIST}",
+                path.display()
+            ))
+        })?;
+        let malformed = |line: usize, found: &str| {
+            FileError::from_line(&path, line, format!("expected {LIST}, found '{found}'"))
+        };
         let mut names = Vec::new();
         let mut labels = Vec::new();
         let mut seen = HashSet::new();
@@ -87,22 +58,20 @@ impl ImageNet {
                 _ => None,
             };
             let Some((name, class)) = entry else {
-                let found = line.to_owned();
-                return Err(ImageNetError::Line { path, line: number, found });
+                return Err(malformed(number, line));
             };
             if !seen.insert(name) {
-                let found = format!("{name} for the second time");
-                return Err(ImageNetError::Line { path, line: number, found });
+                return Err(malformed(number, &format!("{name} for the second time")));
             }
             names.push(name.to_owned());
             labels.push(class);
         }
         if names.is_empty() {
-            return Err(ImageNetError::Empty { path });
+            return Err(FileError::new(&path, LIST, "none"));
         }
         let get = "ILSVRC2012_img_val.tar at image-net.org and unpack it there";
         let pictures = Pictures::new("imagenet", folder, names, get, preparation)
-            .map_err(ImageNetError::Missing)?;
+            .map_err(FileError::from_text)?;
         Ok(Self { pictures, labels })
     }
 }

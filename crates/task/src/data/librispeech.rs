@@ -11,11 +11,10 @@ use dyno_loadgen::qsl::SampleIndex;
 use dyno_metrics::DataError;
 use dyno_metrics::speech::{LONGEST_SECONDS, Utterance, read_utterances};
 use dyno_sut::tensors::{Elements, SampleTensor, Source};
-use thiserror::Error;
 
 use super::pictures::MissingFiles;
-use super::recording::{RATE, Recording, RecordingError};
-use super::{SampleSet, inputs, item, library};
+use super::recording::{RATE, Recording};
+use super::{FileError, SampleSet, inputs, item, library};
 use crate::files::{Files, OpenError};
 
 /// Tolerance of a recording's duration, in seconds, because the manifest rounds.
@@ -31,45 +30,17 @@ pub struct Librispeech {
     inputs: [String; 1],
 }
 
-/// Reason why manifest and recordings are not the data set.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum LibrispeechError {
-    /// The manifest cannot be read.
-    #[error("{0}")]
-    Manifest(DataError),
-    /// Recordings are not in the folder.
-    #[error("{0}")]
-    Missing(MissingFiles),
-    /// A recording cannot be read.
-    #[error("{0}")]
-    Recording(RecordingError),
-    /// A recording has another duration than the manifest states.
-    #[error(
-        "{}: expected {expected:.3} s from the manifest, found {found:.3} s",
-        path.display()
-    )]
-    Length {
-        /// The file.
-        path: PathBuf,
-        /// Seconds of the manifest.
-        expected: f64,
-        /// Seconds of the recording.
-        found: f64,
-    },
-}
-
 impl Librispeech {
     /// Finds the recording of each utterance and reads its header. The folder is `dev-clean-wav` or
     /// the one above it; recordings may also be LibriSpeech's own FLAC files.
     ///
     /// # Errors
-    /// [`LibrispeechError`], which names the file.
-    pub fn open(folder: &Path, manifest: &Path, input: String) -> Result<Self, LibrispeechError> {
+    /// [`FileError`], which names the file.
+    pub fn open(folder: &Path, manifest: &Path, input: String) -> Result<Self, FileError> {
         let utterances =
-            read_utterances(manifest, LONGEST_SECONDS).map_err(LibrispeechError::Manifest)?;
+            read_utterances(manifest, LONGEST_SECONDS).map_err(FileError::from_text)?;
         let refused = |expected: &str, found: String| {
-            LibrispeechError::Manifest(DataError::malformed(manifest, None, expected, found))
+            FileError::from_text(DataError::malformed(manifest, None, expected, found))
         };
         if utterances.is_empty() {
             let expected = format!("utterances of at most {LONGEST_SECONDS} s");
@@ -96,7 +67,7 @@ impl Librispeech {
             gone.truncate(NAMED);
             let folder = folder.to_owned();
             let missing = MissingFiles { folder, missing, total, files: gone, get: GET };
-            return Err(LibrispeechError::Missing(missing));
+            return Err(FileError::from_text(missing));
         }
         for (path, utterance) in recordings.iter().zip(&utterances) {
             fits(path, utterance)?;
@@ -122,14 +93,15 @@ fn place(folder: &Path, name: &str) -> Option<PathBuf> {
 }
 
 /// Checks that the duration of a recording is that of the utterance.
-fn fits(path: &Path, utterance: &Utterance) -> Result<(), LibrispeechError> {
-    let recording = Recording::open(path).map_err(LibrispeechError::Recording)?;
+fn fits(path: &Path, utterance: &Utterance) -> Result<(), FileError> {
+    let recording = Recording::open(path)?;
     let found = recording.count() as f64 / f64::from(RATE);
     let expected = utterance.original_duration;
     if (found - expected).abs() <= DURATION_TOLERANCE {
         return Ok(());
     }
-    Err(LibrispeechError::Length { path: path.to_owned(), expected, found })
+    let expected = format!("{expected:.3} s from the manifest");
+    Err(FileError::new(path, expected, format!("{found:.3} s")))
 }
 
 /// Opens the samples of a card with the files `audio` and `manifest`.

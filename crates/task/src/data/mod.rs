@@ -42,21 +42,30 @@ use crate::card::Card;
 use crate::features::FeatureNetworks;
 use crate::files::OpenError;
 
-/// Error: a file of a data set has other content than expected.
+/// Error: the files of a data set cannot be used. The text names the file, what was expected and what was
+/// found.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{}: expected {expected}, found {found}", path.display())]
-pub struct FileError {
-    /// The file.
-    pub path: PathBuf,
-    /// What was expected.
-    pub expected: String,
-    /// What was found.
-    pub found: String,
-}
+#[error("{0}")]
+pub struct FileError(String);
 
 impl FileError {
-    fn new(path: &Path, expected: impl Into<String>, found: impl fmt::Display) -> Self {
-        Self { path: path.to_owned(), expected: expected.into(), found: found.to_string() }
+    fn new(path: &Path, expected: impl fmt::Display, found: impl fmt::Display) -> Self {
+        Self::from_problem(path, format!("expected {expected}, found {found}"))
+    }
+
+    /// Returns the error of a whole file.
+    fn from_problem(path: &Path, problem: impl fmt::Display) -> Self {
+        Self(format!("{}: {problem}", path.display()))
+    }
+
+    /// Returns the error of a line, which counts from 1.
+    fn from_line(path: &Path, line: usize, problem: impl fmt::Display) -> Self {
+        Self(format!("{}:{line}: {problem}", path.display()))
+    }
+
+    /// Returns the error that another reader has described.
+    fn from_text(text: impl fmt::Display) -> Self {
+        Self(text.to_string())
     }
 
     fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> Self {

@@ -2,11 +2,10 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use thiserror::Error;
-
-use super::pictures::{MissingFiles, Pictures, Preparation};
+use super::FileError;
+use super::pictures::{Pictures, Preparation};
 
 /// Endings of pictures, in lower case.
 const ENDINGS: [&str; 3] = ["jpg", "jpeg", "png"];
@@ -20,45 +19,17 @@ pub struct NamedPictures {
     pub labels: Vec<i64>,
 }
 
-/// Reason why a folder is not such a data set.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum NamedPicturesError {
-    /// The folder cannot be read.
-    #[error("{}: {error}", path.display())]
-    Io {
-        /// The folder.
-        path: PathBuf,
-        /// The cause.
-        error: io::Error,
-    },
-    /// The folder has no pictures.
-    #[error("{}: expected pictures ({}), found none", path.display(), ENDINGS.join(", "))]
-    Empty {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// The name of a picture has no class.
-    #[error(
-        "{}: expected a name that ends in _ and the class, such as cat_285.jpg",
-        path.display()
-    )]
-    Name {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A picture was removed meanwhile.
-    #[error("{0}")]
-    Missing(MissingFiles),
-}
-
 impl NamedPictures {
     /// Lists the pictures of a folder; other files are ignored.
     ///
     /// # Errors
     /// There are no pictures, or one has no class in its name.
-    pub fn open(folder: &Path, preparation: Preparation) -> Result<Self, NamedPicturesError> {
-        let unreadable = |error| NamedPicturesError::Io { path: folder.to_owned(), error };
+    pub fn open(folder: &Path, preparation: Preparation) -> Result<Self, FileError> {
+        let unreadable = |error: io::Error| FileError::from_problem(folder, error);
+        let unnamed = |path: &Path| {
+            let expected = "a name that ends in _ and the class, such as cat_285.jpg";
+            FileError::from_problem(path, format!("expected {expected}"))
+        };
         let mut names = Vec::new();
         for entry in fs::read_dir(folder).map_err(unreadable)? {
             let path = entry.map_err(unreadable)?.path();
@@ -67,21 +38,20 @@ impl NamedPictures {
                 continue;
             }
             let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
-                return Err(NamedPicturesError::Name { path });
+                return Err(unnamed(&path));
             };
             names.push(name.to_owned());
         }
         if names.is_empty() {
-            return Err(NamedPicturesError::Empty { path: folder.to_owned() });
+            let expected = format!("pictures ({})", ENDINGS.join(", "));
+            return Err(FileError::new(folder, expected, "none"));
         }
         names.sort_unstable();
-        let label = |name: &String| {
-            class(name).ok_or_else(|| NamedPicturesError::Name { path: folder.join(name) })
-        };
+        let label = |name: &String| class(name).ok_or_else(|| unnamed(&folder.join(name)));
         let labels = names.iter().map(label).collect::<Result<_, _>>()?;
         let get = "the folder again";
         let pictures = Pictures::new("pictures", folder, names, get, preparation);
-        Ok(Self { pictures: pictures.map_err(NamedPicturesError::Missing)?, labels })
+        Ok(Self { pictures: pictures.map_err(FileError::from_text)?, labels })
     }
 }
 
@@ -120,6 +90,8 @@ mod tests {
             fs::remove_file(folder.join(other)).unwrap();
         }
         fs::remove_dir_all(&folder).unwrap();
-        assert!(matches!(open(), Err(NamedPicturesError::Io { .. })));
+        let error = open().unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{}: ", folder.display())), "{error}");
+        assert!(!error.contains("expected"), "{error}");
     }
 }

@@ -7,43 +7,12 @@ use std::path::{Path, PathBuf};
 
 use claxon::FlacReader;
 use hound::{SampleFormat, WavReader, WavSpec};
-use thiserror::Error;
+
+use super::FileError;
 
 /// Sample rate in hertz.
 pub const RATE: u32 = 16_000;
 const BITS: u16 = 16;
-
-/// Reason why a recording cannot be used.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum RecordingError {
-    /// The file cannot be read or is not a recording.
-    #[error("{}: expected a WAVE or FLAC file: {why}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Message of the reader.
-        why: String,
-    },
-    /// The file has another number of channels, rate or sample format.
-    #[error("{}: expected one channel of {RATE} Hz and {BITS} bits, found {found}", path.display())]
-    Kind {
-        /// The file.
-        path: PathBuf,
-        /// Its format.
-        found: String,
-    },
-    /// The file is truncated.
-    #[error("{}: expected {expected} values from its header, found {found}", path.display())]
-    Cut {
-        /// The file.
-        path: PathBuf,
-        /// Number of values that the header states.
-        expected: u64,
-        /// Number of values in the file.
-        found: u64,
-    },
-}
 
 /// A recording whose header has been read.
 pub struct Recording {
@@ -61,8 +30,8 @@ impl Recording {
     /// Opens a recording and reads its header.
     ///
     /// # Errors
-    /// [`RecordingError`] if the file has another format or its size shows that it is truncated.
-    pub fn open(path: &Path) -> Result<Self, RecordingError> {
+    /// [`FileError`] if the file has another format or its size shows that it is truncated.
+    pub fn open(path: &Path) -> Result<Self, FileError> {
         let mut file = dyno_tensors::files::open(path).map_err(|error| unreadable(path, error))?;
         let mut magic = [0; 4];
         let is_flac = file.read_exact(&mut magic).is_ok() && magic == *b"fLaC";
@@ -71,7 +40,7 @@ impl Recording {
         if is_flac { Self::flac(path, file) } else { Self::wave(path, file) }
     }
 
-    fn wave(path: &Path, file: BufReader<File>) -> Result<Self, RecordingError> {
+    fn wave(path: &Path, file: BufReader<File>) -> Result<Self, FileError> {
         let reader = WavReader::new(file).map_err(|error| unreadable(path, error))?;
         let WavSpec { channels, sample_rate, bits_per_sample, sample_format } = reader.spec();
         let is_known = sample_format == SampleFormat::Int;
@@ -88,13 +57,13 @@ impl Recording {
         let left = { left }().map_err(|error| unreadable(path, error))?;
         let found = left / u64::from(BITS / 8);
         if found < count {
-            return Err(RecordingError::Cut { path: path.to_owned(), expected: count, found });
+            return Err(cut(path, count, found));
         }
         let reader = WavReader::new(file).map_err(|error| unreadable(path, error))?;
         Ok(Self { path: path.to_owned(), values: Values::Wave(reader), count })
     }
 
-    fn flac(path: &Path, file: BufReader<File>) -> Result<Self, RecordingError> {
+    fn flac(path: &Path, file: BufReader<File>) -> Result<Self, FileError> {
         let reader = FlacReader::new(file).map_err(|error| unreadable(path, error))?;
         let facts = reader.streaminfo();
         kind(path, facts.channels, facts.sample_rate, facts.bits_per_sample, true)?;
@@ -112,8 +81,8 @@ impl Recording {
     /// Returns the values, scaled to [-1, 1).
     ///
     /// # Errors
-    /// [`RecordingError`] if a value cannot be read or values are missing.
-    pub fn read(self) -> Result<Vec<f32>, RecordingError> {
+    /// [`FileError`] if a value cannot be read or values are missing.
+    pub fn read(self) -> Result<Vec<f32>, FileError> {
         let Self { path, values, count } = self;
         let share = |value: i16| f32::from(value) / 32_768.0;
         let values: Vec<f32> = match values {
@@ -134,29 +103,28 @@ impl Recording {
         };
         let found = values.len() as u64;
         if found != count {
-            return Err(RecordingError::Cut { path, expected: count, found });
+            return Err(cut(&path, count, found));
         }
         Ok(values)
     }
 }
 
-fn unreadable(path: &Path, why: impl fmt::Display) -> RecordingError {
-    RecordingError::Unreadable { path: path.to_owned(), why: why.to_string() }
+fn unreadable(path: &Path, why: impl fmt::Display) -> FileError {
+    FileError::from_problem(path, format!("expected a WAVE or FLAC file: {why}"))
 }
 
-fn kind(
-    path: &Path,
-    channels: u32,
-    rate: u32,
-    bits: u32,
-    is_known: bool,
-) -> Result<(), RecordingError> {
+/// Returns the error of a truncated file.
+fn cut(path: &Path, count: u64, found: u64) -> FileError {
+    FileError::new(path, format!("{count} values from its header"), found)
+}
+
+fn kind(path: &Path, channels: u32, rate: u32, bits: u32, is_known: bool) -> Result<(), FileError> {
     if (channels, rate, bits, is_known) == (1, RATE, BITS.into(), true) {
         return Ok(());
     }
     let numbers = if is_known { "" } else { " of floating point" };
     let found = format!("{channels} of {rate} Hz and {bits} bits{numbers}");
-    Err(RecordingError::Kind { path: path.to_owned(), found })
+    Err(FileError::new(path, format!("one channel of {RATE} Hz and {BITS} bits"), found))
 }
 
 #[cfg(test)]
@@ -251,7 +219,8 @@ mod tests {
         broken[end - 5] ^= 1;
         assert!(refusal(&broken).starts_with("a WAVE or FLAC file: "));
         std::fs::remove_file(&path).unwrap();
-        assert!(matches!(Recording::open(&path), Err(RecordingError::Unreadable { .. })));
+        let error = Recording::open(&path).map(|recording| recording.count()).unwrap_err();
+        assert!(error.to_string().contains("expected a WAVE or FLAC file: "), "{error}");
     }
 
     #[test]

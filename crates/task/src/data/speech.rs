@@ -4,14 +4,13 @@
 pub mod states;
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
+use dyno_sut::tensors::{Elements, Tensor, TensorLibrary};
 use dyno_tensors::files;
-use thiserror::Error;
 
-use super::SampleSet;
-use super::recording::{RATE, Recording, RecordingError};
+use super::recording::{RATE, Recording};
+use super::{FileError, SampleSet};
 use crate::files::{CacheKey, Files, OpenError};
 
 use states::StateNetwork;
@@ -25,65 +24,12 @@ pub const STATE: usize = 2 * WIDE;
 /// Width of the LSTM.
 const WIDE: usize = 128;
 
-/// Reason why a recording or its turns cannot be used.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum SpeechError {
-    /// The recording cannot be read.
-    #[error("{0}")]
-    Recording(RecordingError),
-    /// The turns cannot be read.
-    #[error("{}: {why}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        why: std::io::Error,
-    },
-    /// A line is not a turn.
-    #[error(
-        "{}:{line}: expected SPEAKER, a name, a channel, begin and duration in seconds, found \
-         {found}",
-        path.display()
-    )]
-    Turn {
-        /// The file.
-        path: PathBuf,
-        /// Line number, from 1.
-        line: usize,
-        /// Text of the line.
-        found: String,
-    },
-    /// The recording is shorter than a step.
-    #[error("{}: expected {STEP} values of a step at least, found {found}", path.display())]
-    Short {
-        /// The file.
-        path: PathBuf,
-        /// Number of samples of the recording.
-        found: usize,
-    },
-    /// All steps are speech, or all are silence, so that the metric is undefined.
-    #[error(
-        "{}: expected turns that leave speech and silence in the recording, found only {found}",
-        path.display()
-    )]
-    Alike {
-        /// The file.
-        path: PathBuf,
-        /// Kind of all steps.
-        found: &'static str,
-    },
-    /// The numbers of samples and states differ.
-    #[error("{0}")]
-    Samples(TensorError),
-}
-
 /// Reads the values of a recording, scaled to [-1, 1).
 ///
 /// # Errors
-/// [`SpeechError::Recording`] if the file has another format.
-pub fn recording(path: &Path) -> Result<Vec<f32>, SpeechError> {
-    Recording::open(path).and_then(Recording::read).map_err(SpeechError::Recording)
+/// [`FileError`] if the file has another format.
+pub fn recording(path: &Path) -> Result<Vec<f32>, FileError> {
+    Recording::open(path).and_then(Recording::read)
 }
 
 /// Returns the input of each step: the end of the previous step (zeros before the first), then its
@@ -106,16 +52,15 @@ pub fn steps(recording: &[f32]) -> Vec<[f32; CONTEXT + STEP]> {
 /// format.
 ///
 /// # Errors
-/// [`SpeechError`] if the file is malformed.
-pub fn spoken(path: &Path, steps: usize) -> Result<Vec<bool>, SpeechError> {
-    let text = files::read_to_string(path)
-        .map_err(|why| SpeechError::Unreadable { path: path.to_owned(), why })?;
+/// [`FileError`] if the file is malformed.
+pub fn spoken(path: &Path, steps: usize) -> Result<Vec<bool>, FileError> {
+    let text = files::read_to_string(path).map_err(|error| FileError::from_problem(path, error))?;
     let mut is_speech = vec![false; steps * STEP];
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-        let turn = turn(line).ok_or_else(|| SpeechError::Turn {
-            path: path.to_owned(),
-            line: at + 1,
-            found: line.chars().take(80).collect(),
+        let turn = turn(line).ok_or_else(|| {
+            let found: String = line.chars().take(80).collect();
+            let expected = "SPEAKER, a name, a channel, begin and duration in seconds";
+            FileError::from_line(path, at + 1, format!("expected {expected}, found {found}"))
         })?;
         let position =
             |seconds: f64| ((seconds * f64::from(RATE)).round() as usize).min(steps * STEP);
@@ -135,14 +80,15 @@ fn turn(line: &str) -> Option<(f64, f64)> {
 }
 
 /// Returns the result of [`spoken`], or an error if all steps are of one kind.
-fn distinct_steps(path: &Path, steps: usize) -> Result<Vec<bool>, SpeechError> {
+fn distinct_steps(path: &Path, steps: usize) -> Result<Vec<bool>, FileError> {
     let spoken = spoken(path, steps)?;
     let found = match (spoken.contains(&true), spoken.contains(&false)) {
         (true, true) => return Ok(spoken),
         (true, false) => "speech",
         (false, _) => "silence",
     };
-    Err(SpeechError::Alike { path: path.to_owned(), found })
+    let expected = "turns that leave speech and silence in the recording";
+    Err(FileError::new(path, expected, format!("only {found}")))
 }
 
 /// Opens the samples of a card with the files `recording`, `turns` and `weights`, and derives their
@@ -155,8 +101,8 @@ pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
     let values = recording(&wave).map_err(OpenError::content)?;
     let steps = steps(&values);
     if steps.is_empty() {
-        let short = SpeechError::Short { path: wave, found: values.len() };
-        return Err(OpenError::content(short));
+        let expected = format!("{STEP} values of a step at least");
+        return Err(OpenError::content(FileError::new(&wave, expected, values.len())));
     }
     let spoken = distinct_steps(&turns, steps.len()).map_err(OpenError::content)?;
     let states =
@@ -188,11 +134,11 @@ pub(crate) fn read(files: &Files<'_>) -> Result<SampleSet, OpenError> {
 /// step as `state`.
 ///
 /// # Errors
-/// [`SpeechError::Samples`] if there are no steps, or not one state per step.
+/// [`FileError`] if there are no steps, or not one state per step.
 pub fn samples(
     steps: &[[f32; CONTEXT + STEP]],
     states: Vec<f32>,
-) -> Result<TensorLibrary, SpeechError> {
+) -> Result<TensorLibrary, FileError> {
     let tensor = |name: &str, sample_shape: &[usize], elements| Tensor {
         name: name.to_owned(),
         sample_shape: sample_shape.to_vec(),
@@ -203,12 +149,13 @@ pub fn samples(
         tensor("state", &[2, 1, WIDE], Elements::F32(states.into())),
         tensor("sr", &[], Elements::I64(vec![i64::from(RATE); steps.len()].into())),
     ];
-    TensorLibrary::new("speech-steps", tensors, None).map_err(SpeechError::Samples)
+    TensorLibrary::new("speech-steps", tensors, None).map_err(FileError::from_text)
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::PathBuf;
 
     use super::*;
     use crate::data::recording::write_wave;
@@ -237,10 +184,8 @@ mod tests {
         let error = recording(&path).unwrap_err().to_string();
         assert!(error.ends_with("found 1 of 8000 Hz and 16 bits"), "{error}");
         fs::write(&path, b"RIFF").unwrap();
-        assert!(matches!(
-            recording(&path),
-            Err(SpeechError::Recording(RecordingError::Unreadable { .. }))
-        ));
+        let error = recording(&path).unwrap_err().to_string();
+        assert!(error.contains("expected a WAVE or FLAC file: "), "{error}");
         fs::remove_file(&path).unwrap();
     }
 

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use dyno_loadgen::rng::Mt19937;
-use dyno_sut::tensors::{Elements, Tensor, TensorError, TensorLibrary};
+use dyno_sut::tensors::{Elements, Tensor, TensorLibrary};
 use dyno_tensors::files;
-use thiserror::Error;
 
-use super::SampleSet;
+use super::{FileError, SampleSet};
 use crate::files::{CacheKey, Files, OpenError};
 
 /// Seed of the draw.
@@ -21,33 +20,6 @@ const PADDING: i64 = 0;
 const END: i64 = 2;
 /// Number of the letter `a`; the others follow.
 const FIRST: i64 = 3;
-
-/// Reason why words cannot be drawn.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum WordsError {
-    /// The dictionary cannot be read.
-    #[error("{}: {why}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        why: std::io::Error,
-    },
-    /// The dictionary has too few words.
-    #[error("{}: expected {expected} words of letters alone, found {found}", path.display())]
-    Few {
-        /// The file.
-        path: PathBuf,
-        /// Number of words of the card.
-        expected: usize,
-        /// Number of words that consist of letters only.
-        found: usize,
-    },
-    /// The number of words is 0.
-    #[error("{0}")]
-    Samples(TensorError),
-}
 
 /// Opens words of a dictionary as samples and derives the list of the drawn words.
 pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
@@ -68,11 +40,10 @@ pub(crate) fn open(files: &Files<'_>) -> Result<SampleSet, OpenError> {
 /// of the file, are shuffled as `std::shuffle` does with `std::mt19937`, and the first are taken.
 ///
 /// # Errors
-/// [`WordsError`] if the dictionary is missing or has too few words.
-pub fn draw(dictionary: &Path, count: usize) -> Result<Vec<String>, WordsError> {
-    let path = || dictionary.to_owned();
+/// [`FileError`] if the dictionary is missing or has too few words.
+pub fn draw(dictionary: &Path, count: usize) -> Result<Vec<String>, FileError> {
     let text = files::read_to_string(dictionary)
-        .map_err(|why| WordsError::Unreadable { path: path(), why })?;
+        .map_err(|error| FileError::from_problem(dictionary, error))?;
     let mut words: Vec<&str> = text
         .lines()
         .filter_map(|line| line.split_whitespace().next())
@@ -82,7 +53,8 @@ pub fn draw(dictionary: &Path, count: usize) -> Result<Vec<String>, WordsError> 
     // Duplicates are adjacent in a sorted file.
     words.dedup();
     if words.len() < count {
-        return Err(WordsError::Few { path: path(), expected: count, found: words.len() });
+        let expected = format!("{count} words of letters alone");
+        return Err(FileError::new(dictionary, expected, words.len()));
     }
     Mt19937::new(SEED).shuffle(&mut words);
     Ok(words[..count].iter().map(|word| (*word).to_owned()).collect())
@@ -91,11 +63,11 @@ pub fn draw(dictionary: &Path, count: usize) -> Result<Vec<String>, WordsError> 
 /// Returns the letters of each word as numbers, followed by the end and padded to the longest word.
 ///
 /// # Errors
-/// [`WordsError::Samples`] if there are no words.
+/// [`FileError`] if there are no words.
 ///
 /// # Panics
 /// Panics if a word has other letters than a to z.
-pub fn samples(words: &[String], input: &str) -> Result<TensorLibrary, WordsError> {
+pub fn samples(words: &[String], input: &str) -> Result<TensorLibrary, FileError> {
     let longest = words.iter().map(String::len).max().unwrap_or(0) + 1;
     let mut numbers = Vec::with_capacity(words.len() * longest);
     for word in words {
@@ -112,12 +84,13 @@ pub fn samples(words: &[String], input: &str) -> Result<TensorLibrary, WordsErro
         sample_shape: vec![longest],
         elements: Elements::I64(numbers.into()),
     };
-    TensorLibrary::new("words", vec![tensor], None).map_err(WordsError::Samples)
+    TensorLibrary::new("words", vec![tensor], None).map_err(FileError::from_text)
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::PathBuf;
 
     use super::*;
 
@@ -138,7 +111,8 @@ mod tests {
         let error = draw(&path, 4).unwrap_err().to_string();
         assert!(error.ends_with("few: expected 4 words of letters alone, found 3"), "{error}");
         fs::remove_file(&path).unwrap();
-        assert!(matches!(draw(&path, 1), Err(WordsError::Unreadable { .. })));
+        let error = draw(&path, 1).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("{}: ", path.display())), "{error}");
     }
 
     #[test]

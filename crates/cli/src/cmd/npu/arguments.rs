@@ -131,7 +131,8 @@ pub struct ChangesArgs {
     bind: Vec<(String, usize)>,
 }
 
-fn dimension(text: &str) -> Result<(String, usize), String> {
+/// Reads a dimension and its size.
+pub fn dimension(text: &str) -> Result<(String, usize), String> {
     let wrong = || "expected a name and a number of at least 1, such as S=64".to_owned();
     let (name, number) = text.split_once('=').ok_or_else(wrong)?;
     let number = number.parse().ok().filter(|number| *number > 0).ok_or_else(wrong)?;

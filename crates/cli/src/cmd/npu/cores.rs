@@ -103,9 +103,8 @@ impl Cores {
             for profile in &measurement.profiles {
                 let end = path.file_name().and_then(|name| name.to_str()).unwrap_or("profile.csv");
                 let file = path.with_file_name(format!("{}-{end}", profile.name));
-                to_named(&file, profile.to_string()).map_err(|error| {
-                    Failure::set_up(format!("cannot write {}: {error}", file.display()))
-                })?;
+                to_named(&file, profile.to_string())
+                    .map_err(|error| Failure::unwritable(&file, &error))?;
             }
         }
         let text =

@@ -167,9 +167,7 @@ impl Run {
         let timeline = Timeline { names: &deployment.names, bars: &bars };
         for (path, text) in [(&self.timeline, timeline.svg()), (&self.trace, timeline.trace())] {
             if let Some(path) = path {
-                to_named(path, text).map_err(|error| {
-                    Failure::set_up(format!("cannot write {}: {error}", path.display()))
-                })?;
+                to_named(path, text).map_err(|error| Failure::unwritable(path, &error))?;
             }
         }
         Ok(())

@@ -8,12 +8,11 @@ mod table;
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
 use dyno_experiment::Failure;
-use dyno_experiment::environment::cores;
 use dyno_loadgen::clock::Clock;
+use dyno_metrics::parallel;
 use dyno_results::write::to_named;
 
 use self::axis::Axis;
@@ -152,9 +151,7 @@ impl Sweep {
 
     fn write(&self, grid: &Grid) -> Result<(), Failure> {
         let write = |path: &Path, text: String| {
-            to_named(path, text).map_err(|error| {
-                Failure::set_up(format!("cannot write {}: {error}", path.display()))
-            })
+            to_named(path, text).map_err(|error| Failure::unwritable(path, &error))
         };
         if let Some(path) = &self.csv {
             write(path, table::csv(grid))?;
@@ -175,27 +172,14 @@ const COLUMNS: usize = 80;
 /// Simulates points on all cores; results are in the order of the points.
 fn play(points: &[Point], line: &Line) -> Vec<Result<PointOutcome, String>> {
     let clock = Clock::start();
-    let next = AtomicUsize::new(0);
-    let all = Mutex::new(Vec::with_capacity(points.len()));
-    let turn = || {
-        while let at = next.fetch_add(1, Ordering::Relaxed)
-            && let Some(point) = points.get(at)
-        {
-            let found = point.play().map_err(|failure| failure.problems().join("; "));
-            let mut all = all.lock().expect("no thread panics while it holds it");
-            all.push((at, found));
-            line.count(all.len(), points.len(), clock.now());
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..cores().min(points.len()) {
-            // Without a further thread, the others do its part.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, turn);
-        }
-        turn();
+    let done = Mutex::new(0);
+    let found = parallel::map(points, |point| {
+        let found = point.play().map_err(|failure| failure.problems().join("; "));
+        let mut done = done.lock().expect("no thread panics while it holds it");
+        *done += 1;
+        line.count(*done, points.len(), clock.now());
+        found
     });
     line.clear();
-    let mut all = all.into_inner().expect("no thread panics while it holds it");
-    all.sort_unstable_by_key(|(at, _)| *at);
-    all.into_iter().map(|(_, found)| found).collect()
+    found
 }

@@ -257,8 +257,7 @@ fn of_data(error: DataError) -> Failure {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    to_named(path, text)
-        .map_err(|error| Failure::set_up(format!("cannot write {}: {error}", path.display())))
+    to_named(path, text).map_err(|error| Failure::unwritable(path, &error))
 }
 
 /// Returns the number of samples of the references that the log does not answer.

@@ -50,8 +50,7 @@ impl Emit {
             .map_err(|problem| Failure::usage(format!("{}: {problem}", self.config.display())))?;
         let Some(path) = &self.out else { return output::print(header).map(|()| Exit::Valid) };
         let failed = |error| {
-            Failure::set_up(format!("cannot write {}: {error}", path.display()))
-                .hint("choose a file that you may write to with --out")
+            Failure::unwritable(path, &error).hint("choose a file that you may write to with --out")
         };
         replace(path, &header).map_err(failed).map(|()| Exit::Valid)
     }

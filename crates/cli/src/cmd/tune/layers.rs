@@ -9,6 +9,7 @@ use dyno_experiment::Failure;
 use dyno_experiment::system::{read_model, tuned};
 use dyno_number::{Dictionary, layers};
 
+use crate::cmd::npu::arguments::dimension;
 use crate::exit::Exit;
 use crate::output;
 
@@ -36,13 +37,6 @@ Prints CSV for one sample, with one line per layer that has products: the produc
 and outputs. Outputs have the bits of the inputs of the next layer.
 Example:
   dyno tune layers lenet.onnx --formats tune-lenet/opt_conf.txt > lenet.csv";
-
-fn dimension(text: &str) -> Result<(String, usize), String> {
-    let wrong = || "expected a name and a number of at least 1, such as S=64".to_owned();
-    let (name, number) = text.split_once('=').ok_or_else(wrong)?;
-    let number = number.parse().ok().filter(|number| *number > 0).ok_or_else(wrong)?;
-    Ok((name.to_owned(), number))
-}
 
 impl Layers {
     /// Prints the table.

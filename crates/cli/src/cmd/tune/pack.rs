@@ -61,7 +61,7 @@ impl Pack {
         let packed = file.to_bytes().map_err(|error| problem(&error))?;
         let path = self.out.clone().unwrap_or_else(|| self.model.with_extension("packed"));
         replace(&path, &packed).map_err(|error| {
-            Failure::set_up(format!("cannot write {}: {error}", path.display()))
+            Failure::unwritable(&path, &error)
                 .hint("choose a file that you may write to with --out")
         })?;
         let plain = bytes.len() + beside(&model);

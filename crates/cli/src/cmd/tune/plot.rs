@@ -120,9 +120,8 @@ impl Plot {
         if self.json {
             return output::print(pretty(document)).map(|()| Exit::Valid);
         }
-        replace(&self.out, crate::pages::html_of_widths(document)).map_err(|error| {
-            Failure::set_up(format!("cannot write {}: {error}", self.out.display()))
-        })?;
+        replace(&self.out, crate::pages::html_of_widths(document))
+            .map_err(|error| Failure::unwritable(&self.out, &error))?;
         output::say(format_args!("plot: {}", self.out.display()));
         Ok(Exit::Valid)
     }

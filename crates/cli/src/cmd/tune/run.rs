@@ -532,6 +532,5 @@ fn open_journal(path: &Path, about: &Value) -> Result<Journal, Failure> {
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::set_up(format!("cannot write {}: {error}", path.display()))
-        .hint("choose a folder that you may write to with --out")
+    Failure::unwritable(path, error).hint("choose a folder that you may write to with --out")
 }

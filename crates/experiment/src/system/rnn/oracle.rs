@@ -6,11 +6,10 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use dyno_metrics::embedding::{COMPUTED_AGREEMENT, EMBEDDING_AGREEMENT};
-use dyno_metrics::{Inputs, Method};
+use dyno_metrics::{Inputs, Method, parallel};
 use dyno_rnn::Precision;
 use dyno_sut::rnn::{SequenceLibrary, Sequences};
 use dyno_task::card::{Bound, Unit};
@@ -19,8 +18,8 @@ use dyno_tensors::files;
 use dyno_tensors::npy::{self, Npy};
 
 use super::source::Source;
+use crate::cache;
 use crate::failure::Failure;
-use crate::{cache, environment};
 
 /// Returns the judge of answers, with reference vectors in a file of the user, one row per sample.
 ///
@@ -129,7 +128,7 @@ pub fn stored(
     let width = rows.first().map_or(0, Vec::len);
     let numbers: Vec<f32> = rows.iter().flatten().map(|x| *x as f32).collect();
     let failed = |error: io::Error| {
-        Failure::set_up(format!("cannot write {}: {error}", path.display()))
+        Failure::unwritable(&path, &error)
             .hint("set DYNO_CACHE to another folder, or use --mode performance, which needs none")
     };
     fs::create_dir_all(&folder).map_err(failed)?;
@@ -164,28 +163,13 @@ pub fn each(
     total: usize,
     answer: &(dyn Fn(usize) -> Result<Vec<f64>, String> + Sync),
 ) -> Result<Vec<Vec<f64>>, String> {
-    let found = Mutex::new(vec![Ok(Vec::new()); total]);
-    let next = AtomicUsize::new(0);
-    let turn = || {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= total {
-                return;
-            }
-            let row = answer(index);
-            if row.is_err() {
-                // The other samples would fail as well.
-                next.store(total, Ordering::Relaxed);
-            }
-            found.lock().expect("no thread panics with the lock")[index] = row;
+    let is_failed = AtomicBool::new(false);
+    let rows = parallel::map(&(0..total).collect::<Vec<_>>(), |index| {
+        if is_failed.load(Ordering::Relaxed) {
+            // This sample would fail as well.
+            return Ok(Vec::new());
         }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..environment::cores().min(total) {
-            // Without a further thread, the others do its part.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, turn);
-        }
-        turn();
+        answer(*index).inspect_err(|_| is_failed.store(true, Ordering::Relaxed))
     });
-    found.into_inner().expect("no thread panicked with the lock").into_iter().collect()
+    rows.into_iter().collect()
 }

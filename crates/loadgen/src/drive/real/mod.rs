@@ -51,7 +51,6 @@ const MOST_SHARDS: usize = 16;
 ///     fn issue(&self, samples: &[QuerySample], responder: &Responder) {
 ///         samples.iter().for_each(|sample| responder.complete(&[Response::empty(sample.id)]));
 ///     }
-///     fn flush(&self) {}
 /// }
 ///
 /// let driver = RealTime::new(Arc::new(Echo)).waiting(WaitStrategy::Sleep);

@@ -54,7 +54,6 @@ impl SimulatedSystem for Worker {
             outcome: Outcome::Ok { tokens: 3 },
         });
     }
-    fn flush(&mut self, _now: Nanos) {}
 }
 
 /// Plays a test, writes its logs and reads them all back.

@@ -10,7 +10,7 @@ use dyno_loadgen::drive::real::RealTime;
 use dyno_loadgen::drive::sim::VirtualTime;
 use dyno_loadgen::drive::{Driver, Job, Process, RunOutcome};
 use dyno_loadgen::plan::{Library, Plan};
-use dyno_loadgen::qsl::{SampleIndex, SampleLibrary};
+use dyno_loadgen::qsl::SampleLibrary;
 use dyno_loadgen::record::{Failure, Outcome};
 use dyno_loadgen::run::{RecordRetention, Tenant, TestLog, run};
 use dyno_loadgen::settings::{Scenario, TestSettings};
@@ -34,8 +34,6 @@ impl SampleLibrary for Numbers {
     fn performance_sample_count(&self) -> usize {
         40
     }
-    fn load(&self, _samples: &[SampleIndex]) {}
-    fn unload(&self, _samples: &[SampleIndex]) {}
 }
 
 #[derive(Default)]
@@ -73,7 +71,6 @@ impl SimulatedSystem for ByIndex {
             });
         }
     }
-    fn flush(&mut self, _now: Nanos) {}
     fn answer(&self, id: ResponseId, data: &mut Vec<u8>) {
         let index = self.answered.iter().find(|(answered, _)| *answered == id.0).unwrap().1;
         data.extend(index.to_le_bytes());

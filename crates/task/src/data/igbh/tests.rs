@@ -149,13 +149,15 @@ fn rows_of_features_are_read_where_they_lie_with_and_without_a_header() {
 
 #[test]
 fn malformed_graphs_are_rejected_with_their_file() {
-    let refusal = |folder: &Folder| {
-        let error = Igbh::open(&folder.0).map(drop).unwrap_err();
-        let path = error.path.strip_prefix(&folder.0).unwrap().to_owned();
-        (path.to_string_lossy().replace('\\', "/"), error.expected, error.found)
-    };
     let told = |path: &str, expected: &str, found: &str| {
         (path.to_owned(), expected.to_owned(), found.to_owned())
+    };
+    let refusal = |folder: &Folder| {
+        let error = Igbh::open(&folder.0).map(drop).unwrap_err().to_string();
+        let within = &error.strip_prefix(&folder.0.display().to_string()).unwrap()[1..];
+        let (path, problem) = within.split_once(": expected ").unwrap();
+        let (expected, found) = problem.split_once(", found ").unwrap();
+        told(&path.replace('\\', "/"), expected, found)
     };
     let folder = folder("wrong");
     let topic = path(&folder.0, &RELATIONS[3]);

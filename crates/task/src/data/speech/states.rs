@@ -5,12 +5,12 @@
 //! and repeatedly, so each sample carries its state, which is computed here once from the same
 //! weights: magnitudes of a short-time Fourier transform, four convolutions and an LSTM.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use dyno_onnx::{Model, ReadError, Tensor};
-use thiserror::Error;
+use dyno_onnx::{Model, Tensor};
 
 use super::{CONTEXT, STATE, STEP, WIDE};
+use crate::data::FileError;
 
 /// Window and hop of the transform, in samples.
 const WINDOW: usize = 256;
@@ -24,33 +24,6 @@ const FRAMES: usize = (CONTEXT + STEP + MIRRORED - WINDOW) / HOP + 1;
 /// Input channels, output channels and stride of each convolution; kernels have size 3.
 const LAYERS: [(usize, usize, usize); 4] =
     [(BINS, 128, 1), (128, 64, 2), (64, 64, 2), (64, WIDE, 1)];
-
-/// Reason why a file does not have the weights.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum StatesError {
-    /// The file is not ONNX.
-    #[error("{}: {error}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        error: ReadError,
-    },
-    /// A tensor is missing or has another shape or type.
-    #[error(
-        "{}: expected the weights {name} of shape {expected:?} and type float32",
-        path.display()
-    )]
-    Weight {
-        /// The file.
-        path: PathBuf,
-        /// Name of the tensor.
-        name: String,
-        /// The required shape.
-        expected: Vec<usize>,
-    },
-}
 
 /// The part of the network that computes its state.
 #[derive(Debug)]
@@ -74,17 +47,16 @@ impl StateNetwork {
     /// `silero_vad.onnx` under readable names.
     ///
     /// # Errors
-    /// [`StatesError`] if the file is not this network.
-    pub fn read(path: &Path) -> Result<Self, StatesError> {
-        let model = Model::read(path)
-            .map_err(|error| StatesError::Read { path: path.to_owned(), error })?;
+    /// [`FileError`] if the file is not this network.
+    pub fn read(path: &Path) -> Result<Self, FileError> {
+        let model = Model::read(path).map_err(|error| FileError::from_problem(path, error))?;
         let weight = |name: &str, shape: &[usize]| {
             let found = model.tensors.iter().find(|tensor| tensor.name == name);
             let found = found.filter(|tensor| tensor.shape == shape).and_then(Tensor::floats);
-            let path = path.to_owned();
-            let name = name.to_owned();
-            let expected = shape.to_vec();
-            found.ok_or(StatesError::Weight { path, name, expected })
+            found.ok_or_else(|| {
+                let expected = format!("the weights {name} of shape {shape:?} and type float32");
+                FileError::from_problem(path, format!("expected {expected}"))
+            })
         };
         let layer = |at: usize| {
             let (channels, width, _) = LAYERS[at];
@@ -198,7 +170,8 @@ mod tests {
     fn a_file_without_the_weights_is_rejected() {
         let path = std::env::temp_dir().join(format!("dyno-states-{}.onnx", std::process::id()));
         std::fs::write(&path, b"no model").unwrap();
-        assert!(matches!(StateNetwork::read(&path), Err(StatesError::Read { .. })));
+        let error = StateNetwork::read(&path).unwrap_err().to_string();
+        assert!(!error.contains("expected the weights"), "{error}");
         let empty = dyno_onnx::Builder::new("empty", dyno_onnx::Weights::seeded(1)).finish();
         empty.write(&path).unwrap();
         let error = StateNetwork::read(&path).unwrap_err().to_string();
