@@ -12,10 +12,11 @@ use dyno_experiment::{Failure, Interrupt, LIFELINE};
 use dyno_loadgen::clock::Clock;
 use dyno_number::Format;
 use dyno_number::tune::{Evaluation, Stop, Trial};
+use dyno_sut::process_group;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Engine, LAST_WORDS, Launch, ManagedProcess, PAUSE, own_group, this_program};
+use super::{Engine, LAST_WORDS, Launch, ManagedProcess, PAUSE, this_program};
 
 use crate::cmd::tune::{Run, read_result};
 use crate::cmd::{self, Dyno};
@@ -199,7 +200,7 @@ fn here(
         let mut command = Command::new(&own);
         command.args(arguments).env(LIFELINE, "1");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        own_group(&mut command);
+        process_group::separate(&mut command);
         let number = trial.number;
         let mut child = command
             .spawn()
