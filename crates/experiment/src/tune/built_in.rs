@@ -18,6 +18,7 @@ use super::closed::sha256;
 use super::data::Data;
 use super::evaluations::SharedEvaluations;
 use super::speed::Speed;
+use crate::failure::Failure;
 use crate::system::{Resources, SystemKind};
 use crate::watch::Interrupt;
 
@@ -352,6 +353,21 @@ fn is_alike(model: &Model, dims: &[usize]) -> bool {
     expected.is_none_or(|expected| found == expected || found.len() < 2 || expected.len() < 2)
 }
 
+/// Returns the files of a descriptor: the model, then its samples with their labels, and the
+/// validation set.
+fn files_of(built_in: &BuiltInModel) -> Vec<&str> {
+    let validation = built_in.validation.iter().flatten().map(String::as_str);
+    built_in.files().into_iter().chain(validation).collect()
+}
+
+/// Checks that the files of a descriptor exist, relative to `folder`.
+///
+/// # Errors
+/// The first one that does not.
+pub fn check_files(built_in: &BuiltInModel, folder: &Path) -> Result<(), Failure> {
+    Failure::check_files(files_of(built_in).into_iter().map(|file| folder.join(file)))
+}
+
 /// Returns names and SHA-256 of the files of a descriptor, which a job depends on besides its
 /// settings: the model with its external weights, the samples, the validation set, and the files and
 /// the code of `system`.
@@ -361,13 +377,8 @@ fn is_alike(model: &Model, dims: &[usize]) -> bool {
 pub fn hashes(built_in: &BuiltInModel, folder: &Path) -> Result<Value, String> {
     let entry = |name: &str, sha256: String| json!({"name": name, "sha256": sha256});
     let mut found = Vec::new();
-    let data = built_in
-        .files()
-        .into_iter()
-        .skip(1)
-        .chain(built_in.validation.iter().flatten().map(String::as_str));
     found.push(entry(&built_in.model, model_hash(&folder.join(&built_in.model))?));
-    for name in data {
+    for name in files_of(built_in).into_iter().skip(1) {
         found.push(entry(name, file_hash(&folder.join(name))?));
     }
     let spec = built_in.system.as_deref().unwrap_or_default();
