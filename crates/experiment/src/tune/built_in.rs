@@ -19,7 +19,7 @@ use super::data::Data;
 use super::evaluations::SharedEvaluations;
 use super::speed::Speed;
 use crate::failure::Failure;
-use crate::system::{Resources, SystemKind};
+use crate::system::{Resources, SystemKind, tuned};
 use crate::watch::Interrupt;
 
 /// Most samples that are predicted to check the labels.
@@ -109,6 +109,28 @@ impl Engine {
                 Some(Speed::new(Model::read(&path).map_err(|error| of(&error))?, sample));
         }
         Ok(engine)
+    }
+
+    /// Checks the layers, the sizes and the labels of a descriptor whose `system` is this engine.
+    /// Another system may have layers of its own.
+    ///
+    /// # Errors
+    /// Those of [`Engine::open`].
+    pub fn check_system(
+        network: &Network,
+        built_in: &BuiltInModel,
+        folder: &Path,
+        data: &Data,
+    ) -> Result<(), String> {
+        let operand = built_in.system.as_deref().and_then(|system| system.strip_prefix("tuned:"));
+        let spec = operand.and_then(|operand| tuned::parse(operand).ok());
+        let is_engine = spec.is_some_and(|spec| {
+            spec.model.as_deref() == Some(Path::new("{model}")) && spec.lengths.is_none()
+        });
+        if is_engine {
+            Self::open(network, built_in, folder, data.clone())?;
+        }
+        Ok(())
     }
 
     /// Returns the engine for chains if it supports the model, else the engine for graphs.

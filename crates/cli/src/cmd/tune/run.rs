@@ -313,6 +313,7 @@ impl Run {
             return self.tune(job, &warnings, answers);
         }
         if let Some(system) = &built_in.system {
+            Engine::check_system(network, built_in, home, &data).map_err(Failure::usage)?;
             let folder = self.folder(network)?;
             let trials = folder.join("trials");
             std::fs::create_dir_all(&trials).map_err(|error| cannot_write(&trials, &error))?;
