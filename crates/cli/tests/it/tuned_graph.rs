@@ -161,7 +161,7 @@ fn layers_of_other_outputs_are_rejected() {
     let expected = "the first output of the model does not depend on `second.weight`";
     assert!(refused.stderr.contains(expected), "{}", refused.stderr);
     // The same engine evaluates, as a system.
-    let zeros = vec![0; COUNT];
+    let zeros = vec![0_u8; COUNT];
     write(&folder, "labels.npy", &npy("|u1", &format!("({COUNT},)"), &zeros));
     let labels = "labels = \"labels.npy\"\nsystem = \"tuned:model={model},formats={config}\"\n";
     let second = folder.read("second.toml").replace("agreement = \"top\"\n", labels);
