@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// concerns all of them.
 static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// A process group that [`kill_all`] ends. Drop it once the program was waited for.
+/// A process group that [`kill_all`] ends, also if this process is killed. Drop it once the program was waited for.
 #[derive(Debug)]
 #[must_use]
 pub struct RunningGroup(u32);
@@ -17,6 +17,7 @@ impl RunningGroup {
     /// Registers a program that was started with [`separate`].
     pub fn register(child: &Child) -> Self {
         running().insert(child.id());
+        watcher::report('+', child.id());
         Self(child.id())
     }
 }
@@ -24,6 +25,7 @@ impl RunningGroup {
 impl Drop for RunningGroup {
     fn drop(&mut self) {
         running().remove(&self.0);
+        watcher::report('-', self.0);
     }
 }
 
@@ -59,7 +61,73 @@ pub fn signal(child: &Child, signal: GroupSignal) {
 /// programs would go on, and hold its standard output and standard error open.
 pub fn kill_all() {
     let groups = std::mem::take(&mut *running());
-    groups.into_iter().for_each(|group| send(group, GroupSignal::Kill));
+    for group in groups {
+        send(group, GroupSignal::Kill);
+        watcher::report('-', group);
+    }
+}
+
+/// A process that kills the groups if this one dies without a chance to do so, such as by SIGKILL.
+#[cfg(unix)]
+mod watcher {
+    use std::io::Write as _;
+    use std::process::{Child, Command, Stdio};
+    use std::sync::{Mutex, PoisonError};
+
+    use super::{running, separate};
+
+    /// Reads `+ GROUP` and `- GROUP`. The end of its input is the end of this process: the groups that
+    /// are left then have a second to end on their own.
+    const SCRIPT: &str = r#"groups=
+while read -r change group; do
+  if [ "$change" = + ]; then groups="$groups $group"; continue; fi
+  left=
+  for other in $groups; do [ "$other" = "$group" ] || left="$left $other"; done
+  groups=$left
+done
+[ -z "$groups" ] || sleep 1
+for group in $groups; do kill -s KILL -- "-$group"; done"#;
+
+    /// Static, because it watches this process.
+    static WATCHER: Mutex<Option<Child>> = Mutex::new(None);
+
+    /// Reports a group that runs (`+`), or does not run any more (`-`).
+    pub(super) fn report(change: char, group: u32) {
+        let mut watcher = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
+        if watcher.is_none() {
+            *watcher = start();
+        }
+        // Without a watcher, programs only outlive this process if it is killed.
+        let Some(mut child) = watcher.take() else { return };
+        if write(&mut child, &format!("{change} {group}\n")) {
+            *watcher = Some(child);
+        } else {
+            // It was ended. The next report starts another one.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    fn start() -> Option<Child> {
+        let mut command = Command::new("sh");
+        command.args(["-c", SCRIPT]).current_dir("/");
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+        separate(&mut command);
+        let mut child = command.spawn().ok()?;
+        let lines: String = running().iter().map(|group| format!("+ {group}\n")).collect();
+        write(&mut child, &lines);
+        Some(child)
+    }
+
+    /// Returns whether the watcher still reads.
+    fn write(child: &mut Child, lines: &str) -> bool {
+        child.stdin.as_mut().is_some_and(|stdin| stdin.write_all(lines.as_bytes()).is_ok())
+    }
+}
+
+#[cfg(not(unix))]
+mod watcher {
+    pub(super) fn report(_: char, _: u32) {}
 }
 
 #[cfg(target_os = "linux")]
