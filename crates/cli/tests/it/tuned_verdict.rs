@@ -77,8 +77,13 @@ END { for (at = 0; at < 400; at++) { right = !(least < 4 && at % 5 == 0); sum +=
     );
     let ran = folder.dyno("tune run alone.toml --out other --confirm held-out").exits(2);
     assert!(ran.stderr.contains("get_sample_regex"), "{}", ran.stderr);
+    // The command of the search, with the results of the search, confirms nothing.
     let more =
         "cmd_confirmation = \"awk -f net.awk {config}\"\nget_sample_regex = 'sample ([01])'\n";
+    folder.write("net.toml", &format!("{base}{more}"));
+    let ran = folder.dyno("tune run net.toml --out same").exits(1);
+    assert!(!ran.stdout.contains(" VALID"), "{}", ran.stdout);
+    let more = more.replace("\"awk", "\"awk -v of=test");
     folder.write("net.toml", &format!("{base}{more}"));
     let ran = folder.dyno("tune run net.toml --out out").exits(0);
     assert!(ran.stdout.contains("VALID: at most 5 %"), "{}", ran.stdout);
