@@ -111,6 +111,24 @@ fn the_command_of_the_search_confirms_nothing() {
     }
 }
 
+/// The search would be lost: a repaired program begins another job.
+#[test]
+fn a_program_that_fails_on_held_out_samples_ends_its_job_before_the_search() {
+    let failed = || Stop::Failed("nothing matches".into());
+    let mut evaluate = |trials: &[Trial]| {
+        let one = |trial: &Trial| match trial.subset {
+            Subset::Confirmation => Err(failed()),
+            Subset::Small | Subset::Full => Ok(Evaluation::from_accuracy(0.9)),
+        };
+        trials.iter().map(one).collect()
+    };
+    let settings = Settings { confirmation: ConfirmationRule::Margin, ..Settings::default() };
+    let network = lenet();
+    let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
+    assert_eq!(outcome.end, TuneEnd::Stopped(failed()));
+    assert_eq!(outcome.evaluations, [1, 0, 0]);
+}
+
 /// FLOAT(32) is right on 98 % of 2,000 held-out samples, formats of 5 bits and more on 96.5 %, and
 /// others on 96 %, which is the share of the most frequent class. Neither loss is confirmed.
 #[test]
