@@ -140,6 +140,7 @@ impl Engine {
     pub fn new(path: &Path, fed: GraphSamples, sets: [Vec<usize>; 3]) -> Result<Self, String> {
         let of = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let model = Model::read(path).map_err(|error| of(&error))?;
+        check_scores(&model, &fed.correctness).map_err(|problem| of(&problem))?;
         if let ([input], None, CorrectnessRule::Labels(labels)) =
             (&fed.inputs[..], &fed.lengths, &fed.correctness)
             && is_alike(&model, &input.dims)
@@ -363,6 +364,24 @@ impl Engine {
         };
         trials.iter().map(one).collect()
     }
+}
+
+/// Rejects labels for a first output with scores in several dimensions, as `dyno run` does: the position
+/// of the largest number of all is no class.
+pub(super) fn check_scores(model: &Model, correctness: &CorrectnessRule) -> Result<(), String> {
+    let Some(port) = model.outputs.first() else { return Ok(()) };
+    let dims = port.shape.as_deref().unwrap_or_default();
+    let wide = dims.iter().skip(1).filter(|dim| dim.fixed() != Some(1)).count();
+    if wide < 2 || !matches!(correctness, CorrectnessRule::Labels(_)) {
+        return Ok(());
+    }
+    let dims: Vec<String> = dims.iter().map(Dim::to_string).collect();
+    Err(format!(
+        "output `{}` [{}] has scores in several dimensions, which do not determine a single class; \
+         expected one list of scores for each sample",
+        port.name,
+        dims.join(", ")
+    ))
 }
 
 /// Returns whether samples of these dimensions have their numbers in the order of the model's input.
