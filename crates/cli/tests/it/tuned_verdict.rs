@@ -146,6 +146,24 @@ fn results_of_samples_are_read_as_a_whole() {
     assert!(ran.stderr.contains("printed more than 16777216 bytes"), "{}", ran.stderr);
 }
 
+/// FLOAT 32 is evaluated, and there is nothing of its accuracy to keep.
+#[test]
+fn a_job_without_an_answer_has_no_best_result() {
+    let folder = Folder::new();
+    let base = "layer_name = [\"a\"]\nwgt_size = [500]\nact_size = [784]\nwgt_max_abs = [0.9]\n\
+                act_max_abs = [0.9]\ncmd_fullset = \"echo accuracy = 0 {config}\"\n\
+                get_result_regex = 'accuracy = ([0-9.]+)'\n";
+    folder.write("net.toml", base);
+    let ran = folder.dyno("tune run net.toml --out out").exits(4);
+    for line in
+        ["There is no answer.", "1 configuration was evaluated", "ended by a failure; --resume"]
+    {
+        assert!(ran.stdout.contains(line), "{line}: {}", ran.stdout);
+    }
+    assert!(!ran.stdout.contains("answer was chosen"), "{}", ran.stdout);
+    assert!(folder.read("out/report.html").contains("There is no answer."));
+}
+
 /// A program that prints one accuracy whatever its formats are has not read them, so nothing is
 /// confirmed.
 #[test]
