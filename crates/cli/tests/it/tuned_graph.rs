@@ -139,6 +139,8 @@ fn layers_of_other_outputs_are_rejected() {
         let x = net.input("words", Element::F32, &shape);
         let weight = net.weight("first.weight", &[WIDE, 4], Fill::lecun(WIDE))?;
         let first = net.node("MatMul", &[&x, &weight], &[])?;
+        // Labels need one list of scores.
+        let first = net.node("Flatten", &[&first], &[])?;
         let weight = net.weight("second.weight", &[WIDE, 4], Fill::lecun(WIDE))?;
         let second = net.node("MatMul", &[&x, &weight], &[])?;
         // The engine does not support this operator, and does not need it.
