@@ -67,6 +67,17 @@ impl Failure {
         Self::set_up(format!("cannot write {}: {error}", path.display()))
     }
 
+    /// Checks that files exist.
+    ///
+    /// # Errors
+    /// The first one that does not.
+    pub fn check_files<P: AsRef<Path>>(files: impl IntoIterator<Item = P>) -> Result<(), Self> {
+        files.into_iter().try_for_each(|path| {
+            let path = path.as_ref();
+            std::fs::metadata(path).map(drop).map_err(|error| Self::unreadable(path, &error))
+        })
+    }
+
     /// A server cannot be used: not yet if the trouble is one of its start-up, or else a prerequisite
     /// is missing.
     pub fn server(kind: Kind, problem: impl Display) -> Self {

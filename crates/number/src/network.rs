@@ -161,6 +161,19 @@ pub struct ExternalProgram {
     pub validation: Option<String>,
 }
 
+impl ExternalProgram {
+    /// Returns whether the confirmation command is a command of the search. It may still read other
+    /// samples, by the name of the set in the environment.
+    #[must_use]
+    pub fn confirms_by_search(&self) -> bool {
+        let searches = [Some(&self.full_command), self.small_command.as_ref()];
+        self.confirmation_command.as_ref().is_some_and(|command| {
+            // Closed mode fills in other samples.
+            !command.contains("{samples}") && searches.contains(&Some(command))
+        })
+    }
+}
+
 /// An object, or several that share everything: the weights or the activations of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {

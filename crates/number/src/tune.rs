@@ -294,6 +294,10 @@ fn run(trials: &mut Trials<'_, '_>, settings: &Settings) -> Result<Option<TuneAn
     if settings.measures_noise {
         trials.measure_noise(first)?;
     }
+    if settings.confirmation == ConfirmationRule::Margin && trials.network().external.is_some() {
+        // A program that fails on these samples would otherwise do so after the search.
+        trials.begin(Subset::Confirmation)?;
+    }
     let mut coarse = None;
     let mut found = match settings.algorithm {
         Algorithm::Libnumber => {

@@ -175,7 +175,8 @@ pub fn stem(weight: &str) -> Option<&str> {
     ENDINGS.iter().find_map(|end| weight.strip_suffix(*end))
 }
 
-/// Returns a unique name without white space. `names` has the names in use, and receives the new one.
+/// Returns a unique name of at least one character, without white space, that does not begin like a
+/// comment (`#` or `//`). `names` has the names in use, and receives the new one.
 ///
 /// ```
 /// use dyno_onnx::products::unique_name;
@@ -184,14 +185,21 @@ pub fn stem(weight: &str) -> Option<&str> {
 /// let mut names = BTreeSet::new();
 /// assert_eq!(unique_name("my layer", &mut names), "my_layer");
 /// assert_eq!(unique_name("my layer", &mut names), "my_layer_1");
+/// assert_eq!(unique_name("//fc", &mut names), "_//fc");
+/// names.insert("my_layer_4".into());
+/// assert_eq!(unique_name("my layer", &mut names), "my_layer_5");
 /// ```
 #[must_use]
 pub fn unique_name(name: &str, names: &mut BTreeSet<String>) -> String {
-    let name = name.replace(char::is_whitespace, "_");
-    let count = names.len();
-    let name = if names.contains(&name) { format!("{name}_{count}") } else { name };
-    names.insert(name.clone());
-    name
+    let mut name = name.replace(char::is_whitespace, "_");
+    if name.is_empty() || name.starts_with('#') || name.starts_with("//") {
+        name.insert(0, '_');
+    }
+    let numbered = (names.len()..).map(|count| format!("{name}_{count}"));
+    let mut all = std::iter::once(name.clone()).chain(numbered);
+    let unique = all.find(|name| !names.contains(name)).expect("the numbers do not end");
+    names.insert(unique.clone());
+    unique
 }
 
 const UNKNOWN_SIZES: &str = "has sizes that depend on data";

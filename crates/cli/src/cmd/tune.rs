@@ -183,17 +183,6 @@ fn read(path: &Path) -> Result<String, Failure> {
     files::read_to_string(path).map_err(|error| Failure::unreadable(path, &error))
 }
 
-/// Checks that files exist.
-///
-/// # Errors
-/// The first one that does not.
-fn check_files<'a>(files: impl IntoIterator<Item = &'a PathBuf>) -> Result<(), Failure> {
-    files.into_iter().try_for_each(|path| match std::fs::metadata(path) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Failure::unreadable(path, &error)),
-    })
-}
-
 /// Returns errors in the form of compilers: `FILE:LINE: key: message`.
 fn wrong(path: &Path, error: &dyno_number::DescriptorError) -> Failure {
     let line = |problem: &dyno_number::Problem| {

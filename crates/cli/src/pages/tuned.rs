@@ -93,7 +93,7 @@ fn answer(html: &mut String, tuning: &Tuning<'_>) {
     let _ = write!(html, "<section class=\"card verdict {tone}\"><div><h2>Result</h2>");
     match &outcome.answer {
         Some(answer) => headline(html, network, outcome, answer),
-        None => html.push_str("<p class=\"lead\">Nothing was evaluated: there is no answer.</p>"),
+        None => html.push_str("<p class=\"lead\">There is no answer.</p>"),
     }
     html.push_str("</div><div><h3>Next steps</h3><ul>");
     for advice in next(tuning) {

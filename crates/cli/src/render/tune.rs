@@ -30,7 +30,7 @@ pub fn summary(
             size(&mut frame, network, outcome, answer);
             accuracy(&mut frame, network, outcome, answer);
         }
-        None => frame.line("No configuration was evaluated: there is no answer.", 0),
+        None => frame.line("There is no answer.", 0),
     }
     if let Some(report) = scenario {
         frame.rule();

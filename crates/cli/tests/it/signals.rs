@@ -1,5 +1,6 @@
 //! Ctrl-C, and folders that vanish during a run.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,6 +11,7 @@ use crate::program::Folder;
 #[cfg(target_os = "linux")]
 use crate::program::ignores_hang_up;
 use crate::schema::keeps_to_schemas;
+use crate::tune;
 
 /// Starts a run that lasts for minutes, and returns once its folder is there:
 /// then it listens to signals. `-v` prints the plan right before the first test.
@@ -350,5 +352,32 @@ mod real_time {
         assert_eq!(ended.code, Some(130));
         // There was time enough to write it.
         assert_eq!(keeps_to_schemas(&folder, "out")["state"], "interrupted");
+    }
+}
+
+/// No handler runs on SIGKILL, and none is installed for SIGABRT.
+#[test]
+fn a_program_does_not_outlive_a_killed_search() {
+    let program =
+        "cmd_smallset = \"exec 3>pipe; : {config}; echo begun >&3; sleep 20; echo ended >&3\"";
+    let folder = tune::changed(&[("cmd_smallset = \"awk -f net.awk {config}\"", program)]);
+    for signal in ["-KILL", "-ABRT"] {
+        let pipe = folder.0.join("net/pipe");
+        let _ = std::fs::remove_file(&pipe);
+        let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let mut command = folder.command(&format!("tune run net/toy.toml --out out{signal}"));
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut search = command.spawn().unwrap();
+        // Opens once the program does, and ends once all that it started has ended.
+        let mut pipe = File::open(&pipe).unwrap();
+        let mut begun = [0; 6];
+        pipe.read_exact(&mut begun).unwrap();
+        assert_eq!(&begun, b"begun\n");
+        send(signal, &search);
+        assert!(!search.wait().unwrap().success());
+        let mut rest = String::new();
+        pipe.read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "", "{signal}: the program went on");
     }
 }

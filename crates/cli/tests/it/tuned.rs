@@ -144,6 +144,27 @@ fn a_system_that_fails_ends_the_job_with_its_reason() {
     assert!(ran.stderr.contains("`system`: expected {config}"), "{}", ran.stderr);
 }
 
+/// Each file that a descriptor names is a prerequisite, as the descriptor itself.
+#[test]
+fn a_missing_file_of_a_descriptor_exits_with_3() {
+    let folder = folder();
+    descriptor(&folder, "net.toml", "");
+    let whole = folder.read("net.toml");
+    let check = |name: &str| {
+        assert!(whole.contains(name), "{name}");
+        let gone = format!("gone-{name}");
+        folder.write("net.toml", &whole.replace(&format!("\"{name}\""), &format!("{gone:?}")));
+        for command in ["tune run net.toml --out out", "tune plot net.toml"] {
+            let ran = folder.dyno(command).exits(3);
+            let expected = format!("/{gone}: No such file");
+            assert!(ran.stderr.starts_with("error: cannot read "), "{command}: {}", ran.stderr);
+            assert!(ran.stderr.contains(&expected), "{command}: {}", ran.stderr);
+        }
+    };
+    ["digits.onnx", "test.npy", "test-labels.npy"].into_iter().for_each(check);
+    assert!(!folder.0.join("out").exists());
+}
+
 /// A network of which closed mode has both sets.
 pub fn closed_folder() -> Folder {
     let folder = folder();

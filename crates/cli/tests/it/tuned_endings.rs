@@ -61,6 +61,21 @@ fn an_image_as_the_answer_has_its_dimensions_and_no_class() {
     let ran = folder.dyno(&format!("{run} --labels y.npy --out wrong")).exits(2);
     assert!(ran.stderr.contains("[?, 2, 2, 2]"), "{}", ran.stderr);
     assert!(ran.stderr.contains("has scores in several dimensions"), "{}", ran.stderr);
+    // Nor does the tuner count the largest of all numbers as a class.
+    let descriptor = "layer_name = [\"c\"]\nwgt_size = [4]\nact_size = [8]\nwgt_max_abs = [1.0]\n\
+                      act_max_abs = [1.0]\nmodel = \"image.onnx\"\nsamples = \"x.npy\"\n\
+                      labels = \"y.npy\"\n";
+    folder.write("image.toml", descriptor);
+    let inputs = "image.onnx --inputs x.npy --labels y.npy";
+    for command in [
+        "run image.toml --out tuned".to_owned(),
+        format!("scale {inputs}"),
+        format!("compare {inputs} --python ./none"),
+    ] {
+        let ran = folder.dyno(&format!("tune {command}")).exits(2);
+        let expected = "2, 2, 2] has scores in several dimensions";
+        assert!(ran.stderr.contains(expected), "{command}: {}", ran.stderr);
+    }
     folder.dyno(&format!("{run} --out out --quiet"));
     let log = folder.read("out/Offline/accuracy/mlperf_log_accuracy.json");
     let log: serde_json::Value = serde_json::from_str(&log).unwrap();

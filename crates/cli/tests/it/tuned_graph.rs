@@ -139,6 +139,8 @@ fn layers_of_other_outputs_are_rejected() {
         let x = net.input("words", Element::F32, &shape);
         let weight = net.weight("first.weight", &[WIDE, 4], Fill::lecun(WIDE))?;
         let first = net.node("MatMul", &[&x, &weight], &[])?;
+        // Labels need one list of scores.
+        let first = net.node("Flatten", &[&first], &[])?;
         let weight = net.weight("second.weight", &[WIDE, 4], Fill::lecun(WIDE))?;
         let second = net.node("MatMul", &[&x, &weight], &[])?;
         // The engine does not support this operator, and does not need it.
@@ -160,6 +162,15 @@ fn layers_of_other_outputs_are_rejected() {
     let refused = folder.dyno("tune run second.toml --out second").exits(2);
     let expected = "the first output of the model does not depend on `second.weight`";
     assert!(refused.stderr.contains(expected), "{}", refused.stderr);
+    // The same engine evaluates, as a system.
+    let zeros = vec![0_u8; COUNT];
+    write(&folder, "labels.npy", &npy("|u1", &format!("({COUNT},)"), &zeros));
+    let labels = "labels = \"labels.npy\"\nsystem = \"tuned:model={model},formats={config}\"\n";
+    let second = folder.read("second.toml").replace("agreement = \"top\"\n", labels);
+    folder.write("played.toml", &second);
+    let refused = folder.dyno("tune run played.toml --out played").exits(2);
+    assert!(refused.stderr.contains(expected), "{}", refused.stderr);
+    assert!(!folder.0.join("played").exists());
     let refused = trial(&folder, "first.toml", &serde_json::json!({"second.input": "FIXED 2 0"}));
     let refused = refused.exits(2);
     assert!(refused.stderr.contains("does not depend on `second.input`"), "{}", refused.stderr);

@@ -77,8 +77,13 @@ END { for (at = 0; at < 400; at++) { right = !(least < 4 && at % 5 == 0); sum +=
     );
     let ran = folder.dyno("tune run alone.toml --out other --confirm held-out").exits(2);
     assert!(ran.stderr.contains("get_sample_regex"), "{}", ran.stderr);
+    // The command of the search, with the results of the search, confirms nothing.
     let more =
         "cmd_confirmation = \"awk -f net.awk {config}\"\nget_sample_regex = 'sample ([01])'\n";
+    folder.write("net.toml", &format!("{base}{more}"));
+    let ran = folder.dyno("tune run net.toml --out same").exits(1);
+    assert!(!ran.stdout.contains(" VALID"), "{}", ran.stdout);
+    let more = more.replace("\"awk", "\"awk -v of=test");
     folder.write("net.toml", &format!("{base}{more}"));
     let ran = folder.dyno("tune run net.toml --out out").exits(0);
     assert!(ran.stdout.contains("VALID: at most 5 %"), "{}", ran.stdout);
@@ -139,6 +144,24 @@ fn results_of_samples_are_read_as_a_whole() {
     folder.write("net.toml", base);
     let ran = folder.dyno("tune run net.toml --out out").exits(4);
     assert!(ran.stderr.contains("printed more than 16777216 bytes"), "{}", ran.stderr);
+}
+
+/// FLOAT 32 is evaluated, and there is nothing of its accuracy to keep.
+#[test]
+fn a_job_without_an_answer_has_no_best_result() {
+    let folder = Folder::new();
+    let base = "layer_name = [\"a\"]\nwgt_size = [500]\nact_size = [784]\nwgt_max_abs = [0.9]\n\
+                act_max_abs = [0.9]\ncmd_fullset = \"echo accuracy = 0 {config}\"\n\
+                get_result_regex = 'accuracy = ([0-9.]+)'\n";
+    folder.write("net.toml", base);
+    let ran = folder.dyno("tune run net.toml --out out").exits(4);
+    for line in
+        ["There is no answer.", "1 configuration was evaluated", "ended by a failure; --resume"]
+    {
+        assert!(ran.stdout.contains(line), "{line}: {}", ran.stdout);
+    }
+    assert!(!ran.stdout.contains("answer was chosen"), "{}", ran.stdout);
+    assert!(folder.read("out/report.html").contains("There is no answer."));
 }
 
 /// A program that prints one accuracy whatever its formats are has not read them, so nothing is

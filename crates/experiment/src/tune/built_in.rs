@@ -18,7 +18,8 @@ use super::closed::sha256;
 use super::data::Data;
 use super::evaluations::SharedEvaluations;
 use super::speed::Speed;
-use crate::system::{Resources, SystemKind};
+use crate::failure::Failure;
+use crate::system::{Resources, SystemKind, tuned};
 use crate::watch::Interrupt;
 
 /// Most samples that are predicted to check the labels.
@@ -110,6 +111,28 @@ impl Engine {
         Ok(engine)
     }
 
+    /// Checks the layers, the sizes and the labels of a descriptor whose `system` is this engine.
+    /// Another system may have layers of its own.
+    ///
+    /// # Errors
+    /// Those of [`Engine::open`].
+    pub fn check_system(
+        network: &Network,
+        built_in: &BuiltInModel,
+        folder: &Path,
+        data: &Data,
+    ) -> Result<(), String> {
+        let operand = built_in.system.as_deref().and_then(|system| system.strip_prefix("tuned:"));
+        let spec = operand.and_then(|operand| tuned::parse(operand).ok());
+        let is_engine = spec.is_some_and(|spec| {
+            spec.model.as_deref() == Some(Path::new("{model}")) && spec.lengths.is_none()
+        });
+        if is_engine {
+            Self::open(network, built_in, folder, data.clone())?;
+        }
+        Ok(())
+    }
+
     /// Returns the engine for chains if it supports the model, else the engine for graphs.
     ///
     /// # Errors
@@ -117,6 +140,7 @@ impl Engine {
     pub fn new(path: &Path, fed: GraphSamples, sets: [Vec<usize>; 3]) -> Result<Self, String> {
         let of = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let model = Model::read(path).map_err(|error| of(&error))?;
+        check_scores(&model, &fed.correctness).map_err(|problem| of(&problem))?;
         if let ([input], None, CorrectnessRule::Labels(labels)) =
             (&fed.inputs[..], &fed.lengths, &fed.correctness)
             && is_alike(&model, &input.dims)
@@ -342,6 +366,24 @@ impl Engine {
     }
 }
 
+/// Rejects labels for a first output with scores in several dimensions, as `dyno run` does: the position
+/// of the largest number of all is no class.
+pub(super) fn check_scores(model: &Model, correctness: &CorrectnessRule) -> Result<(), String> {
+    let Some(port) = model.outputs.first() else { return Ok(()) };
+    let dims = port.shape.as_deref().unwrap_or_default();
+    let wide = dims.iter().skip(1).filter(|dim| dim.fixed() != Some(1)).count();
+    if wide < 2 || !matches!(correctness, CorrectnessRule::Labels(_)) {
+        return Ok(());
+    }
+    let dims: Vec<String> = dims.iter().map(Dim::to_string).collect();
+    Err(format!(
+        "output `{}` [{}] has scores in several dimensions, which do not determine a single class; \
+         expected one list of scores for each sample",
+        port.name,
+        dims.join(", ")
+    ))
+}
+
 /// Returns whether samples of these dimensions have their numbers in the order of the model's input.
 /// A list of numbers has, and axes of size 1 may be left out. Channels last are not channels first.
 fn is_alike(model: &Model, dims: &[usize]) -> bool {
@@ -350,6 +392,21 @@ fn is_alike(model: &Model, dims: &[usize]) -> bool {
     let expected: Option<Vec<usize>> = shape.iter().skip(1).map(Dim::fixed).collect();
     let (found, expected) = (wide(dims), expected.map(|dims| wide(&dims)));
     expected.is_none_or(|expected| found == expected || found.len() < 2 || expected.len() < 2)
+}
+
+/// Returns the files of a descriptor: the model, then its samples with their labels, and the
+/// validation set.
+fn files_of(built_in: &BuiltInModel) -> Vec<&str> {
+    let validation = built_in.validation.iter().flatten().map(String::as_str);
+    built_in.files().into_iter().chain(validation).collect()
+}
+
+/// Checks that the files of a descriptor exist, relative to `folder`.
+///
+/// # Errors
+/// The first one that does not.
+pub fn check_files(built_in: &BuiltInModel, folder: &Path) -> Result<(), Failure> {
+    Failure::check_files(files_of(built_in).into_iter().map(|file| folder.join(file)))
 }
 
 /// Returns names and SHA-256 of the files of a descriptor, which a job depends on besides its
@@ -361,13 +418,8 @@ fn is_alike(model: &Model, dims: &[usize]) -> bool {
 pub fn hashes(built_in: &BuiltInModel, folder: &Path) -> Result<Value, String> {
     let entry = |name: &str, sha256: String| json!({"name": name, "sha256": sha256});
     let mut found = Vec::new();
-    let data = built_in
-        .files()
-        .into_iter()
-        .skip(1)
-        .chain(built_in.validation.iter().flatten().map(String::as_str));
     found.push(entry(&built_in.model, model_hash(&folder.join(&built_in.model))?));
-    for name in data {
+    for name in files_of(built_in).into_iter().skip(1) {
         found.push(entry(name, file_hash(&folder.join(name))?));
     }
     let spec = built_in.system.as_deref().unwrap_or_default();

@@ -19,7 +19,7 @@ use super::closed::{NamedHash, Provenance, sha256};
 use super::scaled::subset;
 
 /// All samples with the sets.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Data {
     /// All samples; those of the validation set are last.
     pub fed: GraphSamples,

@@ -32,7 +32,7 @@ pub struct Document {
     pub why: Option<String>,
     /// Everything that its decisions depend on: network, formats, search and samples, as in the journal.
     pub job: Value,
-    /// The best configuration; null if nothing was evaluated.
+    /// The best configuration; null if there is none.
     pub answer: Option<Configuration>,
     /// The objective of FLOAT 32; 0 for an unknown latency.
     pub base_objective: f64,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use dyno_number::Network;
 use dyno_number::tune::{Evaluation, Stop, Trial};
 
+use super::built_in::check_files;
 use super::closed::write_lists;
 use super::data::{CalibrationSplit, Data, HeldOut};
 use super::external::program;
@@ -45,6 +46,7 @@ impl Evaluator {
         let scratch = Scratch::new()?;
         let by = match &network.built_in {
             Some(built_in) => {
+                check_files(built_in, home)?;
                 let data = Data::read(built_in, home, closed, held_out).map_err(Failure::usage)?;
                 match &built_in.system {
                     Some(system) => {
@@ -69,6 +71,7 @@ impl Evaluator {
                 {
                     let [calibration, validation] =
                         [calibration, validation].map(|of| home.join(of));
+                    Failure::check_files([&calibration, &validation])?;
                     let lists = write_lists(&calibration, &validation, by, &scratch.0);
                     program = program.with_lists(lists.map_err(Failure::usage)?);
                 }

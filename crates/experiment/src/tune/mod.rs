@@ -18,7 +18,7 @@ mod scenario_report;
 mod speed;
 mod summary;
 
-pub use built_in::{Engine, hashes, model_hash};
+pub use built_in::{Engine, check_files, hashes, model_hash};
 pub use closed::{ClosedRules, Provenance, Target};
 pub use compare::{ComparedModel, Comparison};
 pub use cpp::cpp_types;

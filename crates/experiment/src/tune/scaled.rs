@@ -9,6 +9,7 @@ use dyno_number::network::Metric;
 use dyno_number::tune::{Chance, fewest_held_out};
 use dyno_onnx::Model;
 
+use super::built_in::check_scores;
 use super::data::{held_out_parts, most_frequent_share};
 use crate::watch::Interrupt;
 
@@ -83,6 +84,7 @@ impl ScaleSearch<'_> {
         let CorrectnessRule::Labels(_) = self.samples.correctness else {
             return Err("expected labels of the samples".into());
         };
+        check_scores(self.model, &self.samples.correctness)?;
         if self.samples.count() == 0 {
             return Err("expected samples, found none".into());
         }

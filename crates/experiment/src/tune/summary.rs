@@ -204,23 +204,14 @@ pub fn remarks(
             outcome.skipped
         ));
     }
-    match &outcome.end {
-        TuneEnd::Complete => {}
-        TuneEnd::Stopped(Stop::Interrupted) => {
-            lines.push("interrupted: this is the best result so far; --resume continues".into());
-        }
-        TuneEnd::Stopped(Stop::Limit) => {
-            lines.push(
-                "ended by --max-evaluations: this is the best result so far; --resume continues"
-                    .into(),
-            );
-        }
-        TuneEnd::Stopped(Stop::Failed(_)) => {
-            lines.push(
-                "ended by a failure: this is the best result so far; --resume continues".into(),
-            );
-        }
-    }
+    let ended = match &outcome.end {
+        TuneEnd::Complete => None,
+        TuneEnd::Stopped(Stop::Interrupted) => Some("interrupted"),
+        TuneEnd::Stopped(Stop::Limit) => Some("ended by --max-evaluations"),
+        TuneEnd::Stopped(Stop::Failed(_)) => Some("ended by a failure"),
+    };
+    let best = if outcome.answer.is_some() { ": this is the best result so far" } else { "" };
+    lines.extend(ended.map(|ended| format!("{ended}{best}; --resume continues")));
     lines
 }
 
@@ -282,7 +273,7 @@ fn remarks_on_margin(network: &Network, outcome: &TuneOutcome) -> Vec<String> {
                 percent(confirmation.level)
             )),
         }
-    } else if outcome.confirmed.is_none() {
+    } else if outcome.confirmed.is_none() && outcome.answer.is_some() {
         lines.push(format!(
             "the margin is not confirmed: the {} is that of samples by which the answer was chosen, and \
              other samples may lose more",

@@ -244,11 +244,10 @@ impl Trials<'_, '_> {
 
     /// Returns whether a program gives held-out samples the results of the samples of the search:
     /// the results of all configurations are equal on both, and they are several. Results with few
-    /// digits are equal by chance.
+    /// digits are equal by chance, unless the command is the same: then one result is enough.
     fn has_seen_held_out(&self, rungs: &[TuneAnswer]) -> bool {
-        if self.network().external.is_none() {
-            return false;
-        }
+        let Some(program) = &self.network().external else { return false };
+        let fewest = if program.confirms_by_search() { 1 } else { FEWEST_RESULTS };
         let base = self.network().base();
         let all: Vec<&Assignment> =
             rungs.iter().map(|rung| &rung.assignment).chain([&base]).collect();
@@ -271,7 +270,7 @@ impl Trials<'_, '_> {
         }
         results.sort_unstable();
         results.dedup();
-        results.len() >= FEWEST_RESULTS
+        results.len() >= fewest
     }
 
     fn outcomes_of(&self, assignment: &Assignment) -> Option<SampleOutcomes> {

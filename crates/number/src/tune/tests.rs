@@ -224,3 +224,22 @@ fn candidates_come_in_batches_and_may_end_early() {
     // All failing evaluations end early, and there are as many of them.
     assert_eq!((bounds, others), (5, 0));
 }
+
+/// A table or a bias takes no cycles. The cycles of a network without products are unknown.
+#[test]
+fn layers_without_inputs_take_no_cycles() {
+    let cycles = |activation_size: u64, macs: [u64; 2]| {
+        let mut network = lenet();
+        network.layers[0].activation_size = activation_size;
+        (network.layers[0].macs, network.layers[1].macs) = (macs[0], macs[1]);
+        let (outcome, _) =
+            tuned(&network, &Settings::default(), |_, a| surface(&network, &LENET_WEIGHTS, a));
+        let base = network.base();
+        let point = outcome.points.iter().find(|point| point.assignment == base);
+        point.expect("FLOAT 32 is evaluated").cycles
+    };
+    // An activation of 16 bits takes 16 cycles, so one of 32 bits takes twice the products.
+    assert_eq!(cycles(0, [0, 1_600]), Some(2.0 * 1_600.0));
+    assert_eq!(cycles(784, [0, 1_600]), None);
+    assert_eq!(cycles(0, [0, 0]), None);
+}

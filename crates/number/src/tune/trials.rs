@@ -271,12 +271,12 @@ impl<'a, 'e> Trials<'a, 'e> {
         if !evaluation.is_bound {
             let network = self.network();
             let assignment = trial.assignment.clone();
-            let cycles = network.layers.iter().all(|layer| layer.macs > 0);
+            let has_products = network.without_products().is_none();
             let value = |objective: Objective| objective.value(network, &assignment, None);
             self.points.push(Point {
                 subset: trial.subset,
                 bits: value(Objective::Bits),
-                cycles: cycles.then(|| value(Objective::BitSerial)),
+                cycles: has_products.then(|| value(Objective::BitSerial)),
                 assignment: assignment.clone(),
                 accuracy,
                 objective,

@@ -11,7 +11,6 @@ use dyno_results::{summary, units};
 use dyno_sut::python::find_python;
 use serde_json::json;
 
-use super::check_files;
 use super::run::part;
 use crate::exit::Exit;
 use crate::output;
@@ -70,7 +69,7 @@ impl Compare {
     /// # Errors
     /// Files that cannot be read, or a model that the engine does not support.
     pub fn execute(self) -> Result<Exit, Failure> {
-        check_files([&self.model, &self.inputs, &self.labels])?;
+        Failure::check_files([&self.model, &self.inputs, &self.labels])?;
         let formats = self.formats.as_deref().map(tuned::read).transpose()?;
         let labels = tuned::whole_numbers(&self.labels).map_err(Failure::usage)?;
         let inputs = std::slice::from_ref(&self.inputs);

@@ -8,7 +8,6 @@ use dyno_experiment::tune::{Engine, fed};
 use dyno_number::evaluate::graph::{Agreement, CorrectnessRule};
 use dyno_number::network::{Layer, LayerKind};
 
-use super::check_files;
 use crate::exit::Exit;
 use crate::output;
 
@@ -72,7 +71,9 @@ impl Profile {
 
     /// Returns the layers, and the names of those on which the first output does not depend.
     fn profile(&self) -> Result<(Vec<Layer>, Vec<String>), Failure> {
-        check_files(std::iter::once(&self.model).chain(&self.samples).chain(&self.lengths))?;
+        Failure::check_files(
+            std::iter::once(&self.model).chain(&self.samples).chain(&self.lengths),
+        )?;
         // The answers do not matter, because no accuracy is computed.
         let agreement = CorrectnessRule::Agreement(Agreement::Equal);
         let mut fed =

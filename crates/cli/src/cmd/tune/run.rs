@@ -11,7 +11,7 @@ use std::sync::Arc;
 use clap::{ArgGroup, Args, ValueEnum};
 use dyno_experiment::tune::{
     CalibrationSplit, ClosedRules, Data, Engine, HeldOut, Program, Provenance, Runs, Scenario,
-    ScenarioReport, Target, TrialPolicy, program,
+    ScenarioReport, Target, TrialPolicy, check_files, program,
 };
 use dyno_experiment::{Failure, Interrupt};
 use dyno_number::network::{BuiltInModel, ExternalProgram};
@@ -223,6 +223,7 @@ impl Run {
         self.check_unused(has_engine && elsewhere.is_none())?;
         let home = self.described.folder()?;
         if let Some(built_in) = &network.built_in {
+            check_files(built_in, &home)?;
             return self.in_process(&network, built_in, &home, scenario, elsewhere);
         }
         let external = program(&network)?;
@@ -312,6 +313,7 @@ impl Run {
             return self.tune(job, &warnings, answers);
         }
         if let Some(system) = &built_in.system {
+            Engine::check_system(network, built_in, home, &data).map_err(Failure::usage)?;
             let folder = self.folder(network)?;
             let trials = folder.join("trials");
             std::fs::create_dir_all(&trials).map_err(|error| cannot_write(&trials, &error))?;
@@ -501,6 +503,7 @@ impl Run {
             }
         }
         let (calibration, validation) = (home.join(calibration), home.join(validation));
+        Failure::check_files([&calibration, &validation])?;
         Provenance::new(&calibration, &validation, split).map(Some).map_err(Failure::usage)
     }
 }

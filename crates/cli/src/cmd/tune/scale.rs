@@ -11,7 +11,6 @@ use dyno_number::evaluate::graph::{CorrectnessRule, ScaledFormat, ScaledModel};
 use dyno_onnx::Model;
 use dyno_results::{summary, units};
 
-use super::check_files;
 use super::run::part;
 use crate::exit::Exit;
 use crate::interrupt;
@@ -134,7 +133,7 @@ impl Scale {
     /// Searches formats, if there are samples.
     fn chosen(&self, model: &Model) -> Result<Option<ScaleChoice>, Failure> {
         let (Some(inputs), Some(labels)) = (&self.inputs, &self.labels) else { return Ok(None) };
-        check_files([inputs, labels])?;
+        Failure::check_files([inputs, labels])?;
         let classes = tuned::whole_numbers(labels).map_err(Failure::usage)?;
         let count = classes.len();
         let correct = CorrectnessRule::Labels(classes);

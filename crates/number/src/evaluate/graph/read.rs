@@ -203,9 +203,24 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         match node.domain.as_str() {
-            "" | "ai.onnx" | "com.microsoft" => self.step(node),
+            "" | "ai.onnx" | "com.microsoft" => {
+                let found = self.step(node);
+                found.map_err(|error| self.other_floats(node).unwrap_or(error))
+            }
             _ => Err(unsupported(node, "is not supported by the built-in engine")),
         }
+    }
+
+    /// Returns the error of a node that reads constants of another type than float32, if there are any.
+    fn other_floats(&self, node: &Node) -> Option<EvaluateError> {
+        node.inputs.iter().find_map(|name| {
+            let element = self.constants.get(name)?.element;
+            let is_other = matches!(element, Element::F16 | Element::BF16 | Element::F64);
+            let what = || {
+                format!("reads {name} as {element}, and the built-in engine computes in float32")
+            };
+            is_other.then(|| unsupported(node, &what()))
+        })
     }
 
     /// Returns whether a value does not depend on any input, and is not produced by a step.

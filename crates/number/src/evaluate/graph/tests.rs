@@ -8,7 +8,7 @@ mod scaled;
 mod twin;
 
 use dyno_onnx::{
-    Attribute, BuildError, Builder, Dim, Element, Fill, Name, Tensor as Constant, Weights,
+    Attribute, BuildError, Builder, Dim, Element, Fill, Name, Tensor as Constant, Values, Weights,
 };
 use proptest::prelude::*;
 
@@ -466,6 +466,30 @@ fn a_graph_is_tuned() {
     assert_eq!(outcome.noise, Some([1.0, 1.0]), "FLOAT(32) agrees with itself");
     let answer = outcome.answer.expect("FLOAT(32) at least");
     assert!(answer.accuracy >= 0.9 && answer.objective < outcome.base_objective / 2.0);
+}
+
+/// Exports in half precision are frequent. What is wrong with them is their type.
+#[test]
+fn weights_of_other_types_are_named() {
+    let refused = |op: &str| {
+        let element = Element::F16;
+        let mut net = Builder::new("half", Weights::seeded(1));
+        let x = net.input("x", element, &[Dim::symbol("N"), 4.into()]);
+        let values = Values::Bytes(vec![0; 4 * 4 * element.size()]);
+        let weight = Constant { name: "fc.weight".into(), element, shape: vec![4, 4], values };
+        let weight = net.tensor(weight).unwrap();
+        let y = net.node(op, &[&x, &weight], &[]).unwrap();
+        net.output("y", &y).unwrap();
+        let fed = fed(&[4], CorrectnessRule::Agreement(Agreement::Equal));
+        GraphEvaluator::new(&net.finish(), fed, Default::default()).unwrap_err().to_string()
+    };
+    for op in ["MatMul", "Gemm"] {
+        let expected = format!(
+            "{op} ({op}_0) reads fc.weight as float16, and the built-in engine computes in float32; such \
+             a model needs a program, `cmd_fullset`"
+        );
+        assert_eq!(refused(op), expected);
+    }
 }
 
 #[test]

@@ -86,6 +86,49 @@ fn sentences_of_the_search_confirm_nothing() {
     assert_eq!((others.verdict, others.problem.as_str()), (MarginVerdict::Valid, ""));
 }
 
+/// All configurations of the ladder are right on every sample, so that they have one result. Only the
+/// command shows whether its samples are those of the search.
+#[test]
+fn the_command_of_the_search_confirms_nothing() {
+    let found = |command: &str| {
+        let mut network = lenet();
+        let program = network.external.as_mut().unwrap();
+        program.confirmation_command = Some(command.into());
+        verdict(&network, None, |_, least| {
+            let outcomes = SampleOutcomes::from_right((0..1_000).map(|_| least >= 6));
+            let accuracy = outcomes.mean();
+            Evaluation { outcomes: Some(outcomes), ..Evaluation::from_accuracy(accuracy) }
+        })
+        .0
+    };
+    for same in ["./lenet {config} 10000", "./lenet {config} 1000"] {
+        let found = found(same);
+        assert_eq!(found.verdict, MarginVerdict::Undecided, "{same}: {:?}", found.looks);
+        assert!(found.problem.contains("the same samples"), "{}", found.problem);
+    }
+    for other in ["./lenet {config} 5000", "./lenet {config} {samples}"] {
+        assert_eq!(found(other).verdict, MarginVerdict::Valid, "{other}");
+    }
+}
+
+/// The search would be lost: a repaired program begins another job.
+#[test]
+fn a_program_that_fails_on_held_out_samples_ends_its_job_before_the_search() {
+    let failed = || Stop::Failed("nothing matches".into());
+    let mut evaluate = |trials: &[Trial]| {
+        let one = |trial: &Trial| match trial.subset {
+            Subset::Confirmation => Err(failed()),
+            Subset::Small | Subset::Full => Ok(Evaluation::from_accuracy(0.9)),
+        };
+        trials.iter().map(one).collect()
+    };
+    let settings = Settings { confirmation: ConfirmationRule::Margin, ..Settings::default() };
+    let network = lenet();
+    let outcome = tune(&network, &settings, Journal::disabled(), &mut evaluate, &mut |_| {});
+    assert_eq!(outcome.end, TuneEnd::Stopped(failed()));
+    assert_eq!(outcome.evaluations, [1, 0, 0]);
+}
+
 /// FLOAT(32) is right on 98 % of 2,000 held-out samples, formats of 5 bits and more on 96.5 %, and
 /// others on 96 %, which is the share of the most frequent class. Neither loss is confirmed.
 #[test]
