@@ -55,6 +55,33 @@ fn a_bound_that_would_always_pass_is_rejected() {
     folder.dyno(&format!("run {SERVER} --require p99<=5min --dry-run")).exits(0);
 }
 
+/// Each point judges one of the two kinds of bounds that are set. Answers take longer than 1 us.
+#[test]
+fn a_sweep_may_vary_which_bounds_are_judged() {
+    let folder = Folder::new();
+    let sweep = "sweep --system model:fixed=1ms,tokens=2-3,per-token=1ms --scenario server \
+                 --mode performance --qps 100 --num-prompts 1000 --quiet --out out";
+    let over = "--over settings.use_token_latencies=true,false";
+    let latency = "--set server_target_latency_ns=1us";
+    let both = format!("{latency} --set server_ttft_latency=1s --set server_tpot_latency=1s");
+    let expected = "--set server_target_latency_ns has no effect";
+    check_rejected(
+        &folder,
+        &[
+            // Its first point would judge no bound.
+            (&format!("{sweep} {over} {latency}"), expected),
+            // No point would judge the latency.
+            (&format!("{sweep} --over seed=1,2 {both}"), expected),
+        ],
+    );
+    folder.dyno(&format!("{sweep} {over} {both}")).exits(1);
+    let csv = folder.read("out/sweep.csv");
+    let points: Vec<&str> = csv.lines().skip(1).collect();
+    assert_eq!(points.len(), 2, "{csv}");
+    assert!(points[0].contains(",true,Server,,VALID,"), "{csv}");
+    assert!(points[1].contains(",false,Server,,INVALID,"), "{csv}");
+}
+
 #[test]
 fn a_rate_whose_queries_are_never_due_is_rejected() {
     let folder = Folder::new();
