@@ -82,6 +82,18 @@ fn a_sweep_may_vary_which_bounds_are_judged() {
     assert!(points[1].contains(",false,Server,,INVALID,"), "{csv}");
 }
 
+/// Both points are equal: a query of 100 samples takes 200 ms.
+#[test]
+fn the_first_of_equal_points_of_a_sweep_is_named() {
+    let sweep = "sweep --system model:fixed=2ms --scenario offline --mode performance \
+                 --num-prompts 100 --over seed=1,2 --out out";
+    let ran = Folder::new().dyno(sweep).exits(0);
+    for figure in ["highest throughput", "lowest p99"] {
+        let expected = format!("Offline, {figure}: seed-1 (500.0 samples/s");
+        assert!(ran.stdout.contains(&expected), "{expected}\n{}", ran.stdout);
+    }
+}
+
 #[test]
 fn a_rate_whose_queries_are_never_due_is_rejected() {
     let folder = Folder::new();
