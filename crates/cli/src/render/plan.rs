@@ -145,9 +145,8 @@ fn chosen<'a>(
 /// Adds the settings that were chosen and those that are still open.
 fn settings(text: &mut String, options: &Options, test: &PlannedTest, settings: &Settings) {
     for (field, value, origin) in chosen(options, test, settings) {
-        let unit = if value == "none" { "" } else { field.unit };
-        let value = format!("{value} {unit}");
-        let _ = writeln!(text, "  {} = {}  ({origin})", field.name, value.trim_end());
+        let value = if value == "none" { value } else { super::with_unit(field, &value) };
+        let _ = writeln!(text, "  {} = {value}  ({origin})", field.name);
     }
     if let Some(rate) = probed(test, settings) {
         let _ = writeln!(text, "  {rate} is determined by a short probe before the run");
