@@ -370,9 +370,10 @@ impl Job {
         self.state.state = Phase::Aborted;
         self.keep();
         Failure::aborted(format!(
-            "the system stopped answering at {}: {missing} samples were outstanding, and no \
-             answer arrived within the deadline",
-            self.load.show(probe.load)
+            "the system stopped answering at {}: {} outstanding, and no answer arrived within the \
+             deadline",
+            self.load.show(probe.load),
+            units::counted(missing, "sample was", "samples were")
         ))
         .hint(format!(
             "check the system, then continue: dyno search --resume {}",
