@@ -315,6 +315,7 @@ impl Job {
 
     /// Records the result of a run before it is shown. Returns the line to show.
     fn tell(&mut self, told: RunReport) -> Result<String, Failure> {
+        self.check_measured(&told)?;
         let RunReport { observation, point, reasons, .. } = told;
         self.over_at += observation.took;
         self.search.observe(observation);

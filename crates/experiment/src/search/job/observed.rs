@@ -6,10 +6,11 @@ use dyno_loadgen::record::Record;
 use dyno_loadgen::run::RunLog;
 use dyno_loadgen::search::{Block, Limit, Observation, Probe, Quantity, Unit};
 use dyno_loadgen::session::EndReason;
-use dyno_results::search::{self, Counts, Load, Peak, Point, limits};
+use dyno_results::search::{self, Counts, Load, Peak, Phase, Point, limits};
 
 use super::{Job, RunReport};
 
+use crate::failure::Failure;
 use crate::search::disturbed::Disturbance;
 
 impl Job {
@@ -53,6 +54,26 @@ impl Job {
             without_lag: self.rules().limits.iter().map(without_lag).collect(),
             disturbance,
         }
+    }
+
+    /// Ends the search if a limit does not count any query of a run, because no answer has such a time.
+    /// No load would be over it. A few answers may lack it by chance.
+    pub(super) fn check_measured(&mut self, told: &RunReport) -> Result<(), Failure> {
+        const FEW_ANSWERS: f64 = 30.0;
+        let RunReport { observation, point, .. } = told;
+        let seconds = point.duration_ns as f64 / SECOND as f64;
+        let answers = point.throughput.unwrap_or(0.0) * seconds;
+        let has_few = answers < FEW_ANSWERS && point.folder.is_none();
+        let mut counted = self.rules().limits.iter().zip(&observation.blocks);
+        let unmeasured = counted.find(|(_, blocks)| Block::sum(blocks).queries == 0);
+        let Some(shown) = unmeasured.map(|(limit, _)| limits::show(limit)) else { return Ok(()) };
+        if has_few || point.p50_ns == 0 {
+            return Ok(());
+        }
+        let problem = format!("the limit {shown} is not measured: no answer has several tokens");
+        self.state.state = Phase::Aborted;
+        self.keep();
+        Err(Failure::usage(problem).hint("request longer answers, or limit ttft or latency"))
     }
 
     /// Returns how long the queries of a run were issued, ns.
@@ -106,9 +127,13 @@ impl Job {
         };
         let good = |(limit, blocks): (&Limit, &Vec<Block>)| {
             let all = Block::sum(blocks);
-            let is_of_latency =
-                limit.quantity.waits() || limit.quantity == Quantity::TimePerOutputToken;
-            is_of_latency.then_some((all.queries - all.over) as f64)
+            let queries = match limit.quantity {
+                Quantity::Latency | Quantity::FirstToken => all.queries,
+                // Answers of one token do not count for the limit, and are good.
+                Quantity::TimePerOutputToken => run.record.query_count() as u64,
+                Quantity::Errors | Quantity::ClientLag => return None,
+            };
+            Some(queries.saturating_sub(all.over) as f64)
         };
         let pairs = self.rules().limits.iter().zip(&told.blocks);
         let good = pairs.filter_map(good).fold(f64::INFINITY, f64::min);
