@@ -9,7 +9,7 @@ use dyno_loadgen::clock::SECOND;
 use dyno_loadgen::plan::SampleChoice;
 use dyno_loadgen::settings::{Arrivals, Field, Origin, Scenario, Settings, TestMode};
 use dyno_results::summary::{DISCLAIMER, InputShape, NO_BOUND, mode_name};
-use dyno_results::units::{self, count, duration};
+use dyno_results::units::{self, duration};
 use serde_json::{Map, Value, json};
 
 use super::wrap;
@@ -173,7 +173,8 @@ fn has_rate(settings: &Settings) -> bool {
 fn length(test: &PlannedTest) -> String {
     if test.mode == TestMode::AccuracyOnly {
         let samples = test.tenants.iter().map(|t| t.plan.accuracy_sample_count).max();
-        return format!("accuracy ({} samples)", count(samples.unwrap_or(0)));
+        let samples = units::counted(samples.unwrap_or(0), "sample", "samples");
+        return format!("accuracy ({samples})");
     }
     let least = test.expected();
     let at_least = (least > 0).then(|| format!("at least {:.1} s", least as f64 / SECOND as f64));

@@ -36,7 +36,8 @@ pub fn states(sweep: &Sweep) -> String {
     let parts = all.map(|state| (count(state), state.name()));
     let parts = parts.iter().filter(|(count, _)| *count > 0);
     let parts: Vec<String> = parts.map(|(count, name)| format!("{count} {name}")).collect();
-    format!("{} points: {}", sweep.points.len(), parts.join(", "))
+    let points = units::counted(sweep.points.len() as u64, "point", "points");
+    format!("{points}: {}", parts.join(", "))
 }
 
 /// Returns the title of the box. The default names are `sweep` and `sweep-SYSTEM`.

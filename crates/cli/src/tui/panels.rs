@@ -147,7 +147,7 @@ pub fn conditions(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
         lines.push(row(Some(lag <= most), "client lag", goal));
     }
     if seen.last.failed_samples > 0 {
-        let failed = format!("{} samples", units::count(seen.last.failed_samples));
+        let failed = units::counted(seen.last.failed_samples, "sample", "samples");
         lines.push(row(Some(false), "failed", failed));
     }
     rows(frame, look, area, "Conditions", lines);

@@ -501,11 +501,10 @@ fn play(
     let (clock, before) = (Clock::start(), system.remote().map(Remote::seen));
     control.writes(false);
     let SizedTest { test, played, mut notes } = longer::play(prepared, test, control, title)?;
-    notes.extend(
-        warmed_up
-            .filter(|failed| *failed > 0)
-            .map(|failed| format!("{failed} warm-up requests before the test failed.")),
-    );
+    notes.extend(warmed_up.filter(|failed| *failed > 0).map(|failed| {
+        let failed = units::counted(failed, "warm-up request", "warm-up requests");
+        format!("{failed} before the test failed.")
+    }));
     notes.extend(remarks::of_load(&prepared.options, &test));
     let PlayedTest { logs, failing, saturated, observation, servers } = played;
     control.writes(true);
