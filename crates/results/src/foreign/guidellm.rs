@@ -142,6 +142,13 @@ fn measured_requests(
         ));
     }
     let is_selection = kept < all;
+    let (incomplete, cut_off) = (benchmark.requests.incomplete.len(), total("incomplete"));
+    if kept > 0 && !is_selection && cut_off > incomplete as u64 {
+        return Err(format!(
+            "{cut_off} of its requests were cut off, but the file has {incomplete} of them; save all \
+             requests"
+        ));
+    }
     if is_selection && kept > 0 {
         remarks.push(format!("only {kept} of its {all} requests are in the file"));
     }
@@ -152,7 +159,6 @@ fn measured_requests(
     } else {
         overdue(&requests, &pending(&benchmark.requests.incomplete)?)
     };
-    let incomplete = benchmark.requests.incomplete.len();
     remarks.extend(cut_off_remarks(incomplete, overdue.len(), "cut off at its end"));
     requests.extend(overdue);
     Ok((requests, remarks))

@@ -39,6 +39,13 @@ fn guidellm_and_aiperf_do_not_hide_failures() {
     let ran = folder.dyno("compare report.json report.json").exits(2);
     let expected = "40 of its 42 requests failed, but 1 of the 3 requests in the file";
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    // Requests that were cut off may have waited for long.
+    let mut report = guidellm();
+    report["benchmarks"][0]["requests"]["incomplete"] = json!([]);
+    folder.write("report.json", &report.to_string());
+    let ran = folder.dyno("compare report.json report.json").exits(2);
+    let expected = "1 of its requests were cut off, but the file has 0 of them";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     // A request that failed before it was sent.
     let mut report = guidellm();
     report["benchmarks"][0]["requests"]["errored"][0]["request_start_time"] = Value::Null;
@@ -67,6 +74,23 @@ fn guidellm_and_aiperf_do_not_hide_failures() {
         let ran = folder.dyno("compare a a").exits(2);
         assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     }
+}
+
+/// Such a request would be faster than any other one.
+#[test]
+fn a_request_of_aiperf_that_ends_before_its_start_is_rejected() {
+    let folder = Folder::new();
+    let mut record = aiperf_record(1_795_234_461_000_000_000, 2.0, "profiling");
+    record["metrics"] = json!({});
+    record["metadata"]["request_end_ns"] = 1_795_234_460_999_999_999_i64.into();
+    folder.write("profile_export.jsonl", &format!("{record}\n"));
+    let ran = folder.dyno("compare profile_export.jsonl profile_export.jsonl").exits(2);
+    let expected = "record 1: `metadata.request_end_ns` is before `metadata.request_start_ns`";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    // Of a request without an answer, the end does not matter.
+    record["error"] = json!({"code": 500, "message": "no"});
+    folder.write("profile_export.jsonl", &format!("{record}\n"));
+    assert_eq!(column(&rows(&folder, "profile_export.jsonl").0, "latency_ns"), [None]);
 }
 
 /// guidellm cuts off the requests that are in flight at its end, and aiperf those that it cancels. Of a server
