@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::requests::{PendingRequest, Request, cut_off_remarks, overdue, records};
 use super::{Figures, ForeignError, ForeignResult, MILLISECOND, SECOND, Test, Tool, ns};
 use crate::summary::{Data, Plan};
+use crate::units::counted;
 
 /// File name.
 pub const FILE: &str = "benchmarks.json";
@@ -144,9 +145,9 @@ fn measured_requests(
     let is_selection = kept < all;
     let (incomplete, cut_off) = (benchmark.requests.incomplete.len(), total("incomplete"));
     if kept > 0 && !is_selection && cut_off > incomplete as u64 {
+        let cut_off = counted(cut_off, "request was", "requests were");
         return Err(format!(
-            "{cut_off} of its requests were cut off, but the file has {incomplete} of them; save all \
-             requests"
+            "{cut_off} cut off at its end, but the file has {incomplete} of them; save all requests"
         ));
     }
     if is_selection && kept > 0 {

@@ -44,7 +44,7 @@ fn guidellm_and_aiperf_do_not_hide_failures() {
     report["benchmarks"][0]["requests"]["incomplete"] = json!([]);
     folder.write("report.json", &report.to_string());
     let ran = folder.dyno("compare report.json report.json").exits(2);
-    let expected = "1 of its requests were cut off, but the file has 0 of them";
+    let expected = "1 request was cut off at its end, but the file has 0 of them";
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     // A request that failed before it was sent.
     let mut report = guidellm();
@@ -90,7 +90,7 @@ fn a_request_of_aiperf_that_ends_before_its_start_is_rejected() {
     // Of a request without an answer, the end does not matter.
     record["error"] = json!({"code": 500, "message": "no"});
     folder.write("profile_export.jsonl", &format!("{record}\n"));
-    assert_eq!(column(&rows(&folder, "profile_export.jsonl").0, "latency_ns"), [None]);
+    assert_eq!(column(&rows(&folder, "profile_export.jsonl").0, "latency_ns"), [None::<i64>]);
 }
 
 /// guidellm cuts off the requests that are in flight at its end, and aiperf those that it cancels. Of a server
