@@ -160,16 +160,17 @@ impl ComparedTest {
             }
             (None, None) => compare::Run::default(),
         };
+        let verdict = if test.invalid.is_some() { Verdict::Invalid } else { Verdict::Valid };
         Self {
             conditions: Conditions::foreign(test, is_only),
             state: State::Complete,
-            invalid: Vec::new(),
+            invalid: test.invalid.iter().cloned().collect(),
             missed: Vec::new(),
             requirements: Vec::new(),
             failures: None,
             is_sliced: false,
             allows_no_failure: false,
-            verdict: Verdict::Valid.name().into(),
+            verdict: verdict.name().into(),
             definitions: String::new(),
             scheduled: test.records.as_ref().map(|r| r.scheduled_ns.clone()).unwrap_or_default(),
             has_records: test.records.is_some(),
@@ -246,6 +247,7 @@ impl ComparedTest {
             figures: foreign::Figures::new(),
             records: None,
             has_times: false,
+            invalid: None,
             remarks: Vec::new(),
         };
         Self::foreign(&test, true)

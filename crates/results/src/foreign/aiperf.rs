@@ -185,6 +185,7 @@ fn empty(title: &str) -> Test {
         figures: Figures::new(),
         records: None,
         has_times: true,
+        invalid: None,
         remarks: vec!["its latency figures count from when the request was sent".into()],
     }
 }

@@ -119,6 +119,7 @@ fn test(benchmark: &Benchmark, report: &Value) -> Result<Test, String> {
         figures: figures(&benchmark.metrics),
         records: records(requests),
         has_times: true,
+        invalid: None,
         remarks,
     })
 }

@@ -114,6 +114,7 @@ fn test(saved: &SavedResult, value: &Value) -> Result<Test, String> {
         figures: figures(saved, value),
         has_times: saved.start_times.is_some(),
         records: requests.and_then(records),
+        invalid: None,
         remarks,
     })
 }

@@ -76,6 +76,35 @@ fn guidellm_and_aiperf_do_not_hide_failures() {
     }
 }
 
+/// The logs of LoadGen state whether they count, and how many queries they have.
+#[test]
+fn logs_that_are_invalid_or_cut_off_are_not_compared_as_valid_ones() {
+    let folder = Folder::new();
+    for side in ["a", "b"] {
+        let seed = if side == "a" { 1 } else { 2 };
+        let run = "run --quiet --system model:fixed=1ms --scenario server --mode performance \
+                   --profile llm --qps 500 --num-prompts 600 --trace-log";
+        folder.dyno(&format!("{run} --seed {seed} --out {side}")).exits(0);
+    }
+    let compare = "compare a/Server/performance b/Server/performance";
+    folder.dyno(compare).exits(0);
+    let summary = "b/Server/performance/mlperf_log_summary.txt";
+    let invalid = folder.read(summary).replace("Result is : VALID", "Result is : INVALID");
+    folder.write(summary, &invalid);
+    let ran = folder.dyno(compare).exits(1);
+    assert!(ran.stdout.contains("candidate: its verdict is INVALID"), "{}", ran.stdout);
+    folder.dyno(&format!("{compare} --force")).exits(0);
+
+    let trace = "b/Server/performance/mlperf_log_trace.json";
+    let text = folder.read(trace);
+    let lines: Vec<&str> = text.lines().collect();
+    folder.write(trace, &lines[..lines.len() / 2].join("\n"));
+    let ran = folder.dyno(&format!("{compare} --force"));
+    let shown = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("mlperf_log_trace.json is cut off: it has"), "{shown}");
+    assert!(shown.contains("INCONCLUSIVE"), "{shown}");
+}
+
 /// Such a request would be faster than any other one.
 #[test]
 fn a_request_of_aiperf_that_ends_before_its_start_is_rejected() {
