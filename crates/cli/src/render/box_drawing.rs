@@ -60,7 +60,9 @@ impl Frame {
     /// Appends a line of text. Long lines are wrapped, and their continuation is indented by `indent`
     /// columns.
     pub fn line(&mut self, line: &str, indent: usize) {
-        for part in wrap(line, self.width - 2, indent) {
+        // A text of a file may have several lines, and workflows execute lines that begin with `::`.
+        let line = line.replace(['\n', '\r'], " ");
+        for part in wrap(&line, self.width - 2, indent) {
             let padding = " ".repeat((self.width - 2).saturating_sub(width(&part)));
             self.text += &format!("│ {part}{padding} │\n");
         }
@@ -153,6 +155,15 @@ pub fn wrap(text: &str, most: usize, indent: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_of_several_lines_stays_in_the_box() {
+        let mut frame = Frame::with_width("dyno, model", "not an official result", WIDTH);
+        frame.line("candidate: bad\r\n::error::more", 2);
+        let text = frame.finish();
+        assert!(text.contains("│ candidate: bad  ::error::more "), "{text}");
+        assert!(text.lines().all(|line| line.starts_with(['┌', '│', '└'])), "{text}");
+    }
 
     #[test]
     fn a_box_is_as_wide_as_a_narrow_terminal() {
