@@ -169,7 +169,9 @@ impl Common {
         match &mut self.bounds {
             None => self.bounds = Some(found),
             Some(common) => {
-                common.retain(|bound| found.iter().any(|other| named(bound) == named(other)));
+                common.retain(|bound| {
+                    found.iter().any(|other| bound_name(bound) == bound_name(other))
+                });
             }
         }
     }
@@ -186,7 +188,7 @@ impl Common {
 }
 
 /// Returns the name of a bound at the begin of its sentence.
-fn named((sentence, unmet): &(String, UnmetNeed)) -> Option<&str> {
+fn bound_name((sentence, unmet): &(String, UnmetNeed)) -> Option<&str> {
     sentence.strip_suffix(&unmet.why[..])
 }
 
