@@ -70,8 +70,11 @@ fn a_sweep_may_vary_which_bounds_are_judged() {
         &[
             // Its first point would judge no bound.
             (&format!("{sweep} {over} {latency}"), expected),
-            // No point would judge the latency.
-            (&format!("{sweep} --over seed=1,2 {both}"), expected),
+            // No point would judge the tokens.
+            (
+                &format!("{sweep} --over seed=1,2 {both}"),
+                "--set server_ttft_latency has no effect: use_token_latencies is false",
+            ),
         ],
     );
     folder.dyno(&format!("{sweep} {over} {both}")).exits(1);
@@ -80,6 +83,15 @@ fn a_sweep_may_vary_which_bounds_are_judged() {
     assert_eq!(points.len(), 2, "{csv}");
     assert!(points[0].contains(",true,Server,,VALID,"), "{csv}");
     assert!(points[1].contains(",false,Server,,INVALID,"), "{csv}");
+
+    // A system that is loaded only when its points are run.
+    let engine = "sweep --system rnn:lstm:4x8,tune=0s --scenario server --mode performance --qps 100 \
+                  --duration 200ms --quiet --over seed=1,2 --out engine";
+    let ttft = "--set server_target_latency_ns=1s --set server_ttft_latency=1s";
+    folder.dyno(&format!("{engine} {ttft}")).exits(1);
+    let csv = folder.read("engine/sweep.csv");
+    let expected = "--set server_ttft_latency has no effect: system `rnn` reports no tokens";
+    assert_eq!(csv.matches(expected).count(), 2, "{csv}");
 }
 
 /// Both points are equal: a query of 100 samples takes 200 ms.

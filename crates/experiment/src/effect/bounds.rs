@@ -6,7 +6,7 @@ use dyno_results::summary::NO_BOUND;
 
 use super::{Facts, Strictness, UnmetNeed, settings};
 use crate::options::TenantTable;
-use crate::system::System;
+use crate::system::{System, SystemKind};
 
 /// Kinds of bounds of Server. A test judges one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,8 @@ pub fn is_judged(key: &str, use_token_latencies: bool) -> bool {
 /// Returns the bounds that no test of the loaded system judges, each with the reason. Files, variables
 /// and tenants count too: a run would pass although it exceeds the bound. A search judges its limits. A bound
 /// that has the value it has anyway is accepted, because `effective.toml` may state all settings of a run.
-/// A point of a sweep may judge another bound that is set, because further points judge this one.
+/// A point of a sweep may judge another bound that is set: the sweep rejects bounds that no point judges, unless
+/// its systems take long to load.
 pub fn unjudged(facts: &Facts<'_>, strictness: Strictness) -> Vec<(String, UnmetNeed)> {
     let Some(system) = facts.loaded.filter(|_| !facts.options.judges_limits()) else {
         return Vec::new();
@@ -67,7 +68,9 @@ pub fn unjudged(facts: &Facts<'_>, strictness: Strictness) -> Vec<(String, Unmet
         let name = settings::written(set);
         found.push((format!("{name} {why}"), UnmetNeed::new(why, fix)));
     }
-    if has_judged && strictness == Strictness::Point {
+    let kind = SystemKind::named(facts.system);
+    let is_loaded_by_sweep = kind.is_some_and(|kind| kind.check.is_none());
+    if has_judged && strictness == Strictness::Point && is_loaded_by_sweep {
         return Vec::new();
     }
     found
