@@ -227,6 +227,7 @@ impl Job {
             let probe = match self.search.next() {
                 Step::Run(probe) => probe,
                 Step::Done(outcome) => {
+                    self.check_end(outcome.end)?;
                     if outcome.peak.is_none() {
                         self.state.peak = None;
                     }
