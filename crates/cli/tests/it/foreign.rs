@@ -92,7 +92,7 @@ fn vllm_failures_may_have_no_reason_and_are_counted() {
     (saved["failed"], saved["completed"]) = (0.into(), 3.into());
     folder.write("saved.json", &saved.to_string());
     let (_, said) = rows(&folder, "saved.json");
-    let expected = "it states 0 failed requests, but 1 requests of the file have no answer";
+    let expected = "it states 0 failed requests, but 1 request of the file has no answer";
     assert!(said.contains(expected), "{said}");
 }
 

@@ -63,7 +63,10 @@ impl ComparedRun {
         let scenarios: Vec<String> = result.tests.iter().map(|t| t.scenario.clone()).collect();
         let mut remarks = Vec::new();
         for test in &result.tests {
-            remarks.extend(test.remarks.iter().map(|remark| format!("{name}: {remark}")));
+            // The comparison lists why a side is INVALID.
+            let others =
+                test.remarks.iter().filter(|remark| Some(*remark) != test.invalid.as_ref());
+            remarks.extend(others.map(|remark| format!("{name}: {remark}")));
             if test.data.name.is_empty() {
                 remarks.push(format!(
                     "{name} does not record its data and bounds; make sure that \

@@ -479,7 +479,7 @@ mod tests {
             let reasons = by_method(&mut accuracy, &judge, &[], &scored, 1, Some(0.5));
             assert_eq!((accuracy.value, accuracy.scored), expected);
             assert_eq!(accuracy.is_reached(), counts_malformed.then_some(true));
-            let told = reasons.iter().any(|text| text.contains("over the 3 samples"));
+            let told = reasons.iter().any(|text| text.contains("over 3 answered samples"));
             assert_eq!(told, !counts_malformed, "{reasons:?}");
         }
     }

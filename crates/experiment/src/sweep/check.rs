@@ -173,6 +173,7 @@ impl Check {
         for (problem, point, count) in self.problems.iter().take(MOST_PROBLEMS) {
             let others = match count {
                 1 => String::new(),
+                2 => " and 1 other".into(),
                 count => format!(" and {} others", count - 1),
             };
             problems.push(format!("{problem}\n  in point {point}{others}"));

@@ -298,7 +298,7 @@ fn counts_text(scored: &ScoreReport, is_partial: bool) -> String {
     if malformed > 0 {
         let _ = writeln!(
             text,
-            "warning: {} invalid, and wrong if the metric has wrong answers:",
+            "warning: {} invalid, which counts as wrong if the metric has wrong answers:",
             counted(malformed, "answer is", "answers are")
         );
     }

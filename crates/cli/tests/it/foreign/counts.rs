@@ -16,7 +16,7 @@ fn vllm_failures_that_the_arrays_leave_out_are_not_hidden() {
     let mut unsent = without(vllm(), &["failed"]);
     unsent["num_prompts"] = 8.into();
     for (saved, expected) in [
-        (fewer, "it states 2 failed requests, but 1 requests of its arrays have no answer"),
+        (fewer, "it states 2 failed requests, but 1 request of its arrays has no answer"),
         (missing, "it states 9 requests, but its arrays have 3, so 6 have no result"),
         (unsent, "it states 8 requests, but its arrays have 3, so 5 have no result"),
     ] {
@@ -116,7 +116,7 @@ fn a_request_of_aiperf_that_ends_before_its_start_is_rejected() {
     let ran = folder.dyno("compare profile_export.jsonl profile_export.jsonl").exits(2);
     let expected = "record 1: `metadata.request_end_ns` is before `metadata.request_start_ns`";
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
-    // Of a request without an answer, the end does not matter.
+    // The end of a request without an answer does not count.
     record["error"] = json!({"code": 500, "message": "no"});
     folder.write("profile_export.jsonl", &format!("{record}\n"));
     assert_eq!(column(&rows(&folder, "profile_export.jsonl").0, "latency_ns"), [None::<i64>]);
