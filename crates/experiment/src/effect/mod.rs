@@ -187,7 +187,7 @@ impl Common {
     }
 }
 
-/// Returns the name of a bound at the begin of its sentence.
+/// Returns the name of a bound, with which its sentence begins.
 fn bound_name((sentence, unmet): &(String, UnmetNeed)) -> Option<&str> {
     sentence.strip_suffix(&unmet.why[..])
 }
