@@ -11,6 +11,7 @@ use dyno_loadgen::settings::{Arrivals, EarlyStopping, Scenario, TestMode, TestSe
 use dyno_net::client::ClientStatistics;
 use dyno_net::trouble::Kind;
 use dyno_results::summary::{self, Failing};
+use dyno_results::units::counted;
 
 use crate::advice::explained;
 use crate::failure::Failure;
@@ -249,9 +250,10 @@ impl RunningProbe<'_> {
         let (record, failed) = (&run.record, run.record.failed.len() as u64);
         if record.missing() > 0 {
             let problem = format!(
-                "the system left {} of {samples} samples unanswered in a first probe, and no \
-                 answer arrived for {} s",
+                "the system left {} of {} unanswered in a first probe, and no answer arrived for \
+                 {} s",
                 record.missing(),
+                counted(samples, "sample", "samples"),
                 self.deadline_ms() / 1000
             );
             return Err(Failure::set_up(problem).hint("check the system, or raise --deadline"));

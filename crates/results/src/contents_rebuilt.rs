@@ -10,7 +10,7 @@ use crate::summary::metrics::{Conditions, Distribution, Failed, Intervals, OverB
 use crate::summary::{
     self, Accuracy, Data, Headline, Metrics, Plan, Reason, ReasonKind, Run, Setting, State, Test,
 };
-use crate::units::percentile_or_extreme;
+use crate::units::{counted, percentile_or_extreme};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::log::read::{Detail, Value, open_accuracy, read_detail_file};
 use dyno_loadgen::metrics::Definitions;
@@ -226,9 +226,8 @@ fn accuracy_judged(accuracy: &Accuracy, detail: &Detail, state: State) -> (Vec<R
     if state != State::Complete {
         (Vec::new(), true)
     } else if accuracy.answered < wanted {
-        let lost = wanted - accuracy.answered;
-        let reason =
-            format!("{lost} samples have no answer in the log; accuracy needs every sample.");
+        let lost = counted(wanted - accuracy.answered, "sample has", "samples have");
+        let reason = format!("{lost} no answer in the log; accuracy needs every sample.");
         (vec![Reason::new(ReasonKind::Missing, reason)], true)
     } else {
         let text = "Every sample was answered; the logs do not record how many answers are \

@@ -31,6 +31,32 @@ pub fn duration(nanos: i64) -> String {
     format!("{} {name}", three_digits(nanos as f64 / unit))
 }
 
+/// Returns a bound exactly: as a [`duration`] if three digits show it, else with all its digits.
+///
+/// ```
+/// use dyno_results::units::bound;
+///
+/// assert_eq!([bound(5_000_000), bound(4_999_999)], ["5.00 ms", "4.999999 ms"]);
+/// ```
+pub fn bound(nanos: Nanos) -> String {
+    let rounded = duration(i64::try_from(nanos).unwrap_or(i64::MAX));
+    let is_exact = match nanos {
+        ..119_500_000_000 => parse_duration(&rounded) == Ok(nanos),
+        119_500_000_000..7_200_000_000_000 => nanos.is_multiple_of(SECOND),
+        _ => nanos.is_multiple_of(60 * SECOND) || nanos > i64::MAX as Nanos,
+    };
+    if is_exact {
+        return rounded;
+    }
+    let (unit, digits, name) = match nanos {
+        ..MILLISECOND => (1_000, 3, "us"),
+        MILLISECOND..SECOND => (MILLISECOND, 6, "ms"),
+        SECOND.. => (SECOND, 9, "s"),
+    };
+    let number = format!("{}.{:0digits$}", nanos / unit, nanos % unit);
+    format!("{} {name}", number.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// Returns a size: `512 B`, `26.5 kB`, `17.1 MB`, `1.20 GB`.
 pub fn bytes(count: u64) -> String {
     let size = count as f64;
@@ -267,6 +293,25 @@ mod tests {
         for bad in ["10", "s", "-1s", "1 fortnight", "1e300h", ""] {
             assert!(parse_duration(bad).unwrap_err().starts_with("expected"), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_bound_is_shown_exactly() {
+        let shown = [7, 50_000_000, 90_000_000_000, 300_000_000_000, 7_500_000_000_000].map(bound);
+        assert_eq!(shown, ["7 ns", "50.0 ms", "90.0 s", "5m 00s", "2h 05m"]);
+        for (nanos, expected) in [
+            (4_999_999, "4.999999 ms"),
+            (999_500, "999.5 us"),
+            (1_234_567, "1.234567 ms"),
+            (1_000_000_001, "1.000000001 s"),
+            (119_600_000_000, "119.6 s"),
+            (300_500_000_000, "300.5 s"),
+            (7_201_000_000_000, "7201 s"),
+        ] {
+            assert_eq!(bound(nanos), expected);
+            assert_eq!(parse_bound(expected), Ok(nanos));
+        }
+        assert_eq!(bound(Nanos::MAX), "2562047h 47m");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use dyno_experiment::Failure;
 use dyno_loadgen::settings::similar;
+use dyno_results::units::counted;
 use dyno_rules::OneFileChecker;
 use dyno_submission::check::causes::Errors;
 use dyno_submission::check::{CheckReport, Outcome, Program, Provenance, catalogue};
@@ -77,7 +78,8 @@ pub fn beyond(checked: &CheckReport, official: &CheckReport) -> String {
             by_check.entry(finding.check).or_default().insert(found);
         }
     }
-    let mut text = format!("{count} results are rejected that the official checker accepts\n");
+    let rejected = counted(count, "result is", "results are");
+    let mut text = format!("{rejected} rejected that the official checker accepts\n");
     for (check, found) in by_check {
         let source = Provenance::of_check(check).and_then(Provenance::source);
         let _ = writeln!(text, "{check}: {}", source.unwrap_or("Dyno"));

@@ -183,8 +183,8 @@ fn settings() -> String {
          built-in table override them.\n\n",
     );
     for field in FIELDS {
-        let unit = if field.unit.is_empty() { String::new() } else { format!(" {}", field.unit) };
-        let _ = writeln!(text, "{} = {}{unit}", field.name, (field.get)(&defaults));
+        let value = render::with_unit(field, &(field.get)(&defaults));
+        let _ = writeln!(text, "{} = {value}", field.name);
         for line in render::wrap(&format!("{} ({})", field.help, field.kind.trim()), WIDTH - 4, 0) {
             let _ = writeln!(text, "    {line}");
         }
@@ -305,7 +305,8 @@ fn models() -> String {
                 {
                     let scope =
                         if key.contains(".*.") { "every scenario" } else { scenario.name() };
-                    Some(format!("    {scope}: {} = {value} {}", field.name, field.unit))
+                    let value = render::with_unit(field, &value);
+                    Some(format!("    {scope}: {} = {value}", field.name))
                 }
                 _ => None,
             });
@@ -334,7 +335,7 @@ mod tests {
             resnet,
             [
                 "    every scenario: performance_sample_count_override = 1024 samples",
-                "    Server: server_target_latency_ns = 15000000 ns",
+                "    Server: server_target_latency_ns = 15000000",
                 "    Offline: min_query_count = 24576 queries",
             ]
         );

@@ -19,7 +19,7 @@ use dyno_net::serve::{
     self, Answers, DrainOutcome, Limits, Listener, Model, Queue, SequenceLimits, Server, Settings,
     Token,
 };
-use dyno_results::units::parse_duration;
+use dyno_results::units::{counted, parse_duration};
 use dyno_sut::batch::Policy;
 use dyno_sut::cores::Cores;
 use dyno_sut::infer::InferenceModel;
@@ -266,7 +266,8 @@ impl Serve {
         match server.drain(self.drain_limit) {
             DrainOutcome::Answered => Ok(Exit::Valid),
             DrainOutcome::Left(requests) => Err(Failure::aborted(format!(
-                "{requests} requests were not answered within {:?}",
+                "{} not answered within {:?}",
+                counted(requests as u64, "request was", "requests were"),
                 self.drain_limit
             ))
             .hint("raise --drain-limit, or lower --queue")),

@@ -39,16 +39,16 @@ impl Frame {
     }
 
     fn with_width(title: &str, remark: &str, columns: usize) -> Self {
+        let mut title = one_line(title);
         let room = columns.saturating_sub(width(remark) + 7);
         if room < LEAST_WIDTH {
             // Too narrow for both: the remark is a line of its own.
-            let title = shortened(title, columns - 3);
+            let title = shortened(&title, columns - 3);
             let edge = "─".repeat(columns - 3 - width(&title));
             let mut frame = Self { text: format!("┌─ {title} {edge}┐\n"), width: columns };
             frame.line(remark, 0);
             return frame;
         }
-        let mut title = title.to_string();
         if title.chars().count() > room {
             title = title.chars().take(room - 1).chain(['…']).collect();
         }
@@ -60,7 +60,7 @@ impl Frame {
     /// Appends a line of text. Long lines are wrapped, and their continuation is indented by `indent`
     /// columns.
     pub fn line(&mut self, line: &str, indent: usize) {
-        for part in wrap(line, self.width - 2, indent) {
+        for part in wrap(&one_line(line), self.width - 2, indent) {
             let padding = " ".repeat((self.width - 2).saturating_sub(width(&part)));
             self.text += &format!("│ {part}{padding} │\n");
         }
@@ -100,7 +100,8 @@ impl Frame {
                 if !line.is_empty() {
                     line += &" ".repeat(gap);
                 }
-                let cell = shortened(cell, columns);
+                let cell = one_line(cell);
+                let cell = shortened(&cell, columns);
                 let padding = " ".repeat(columns - width(&cell));
                 line += &match alignment {
                     Alignment::Left => format!("{cell}{padding}"),
@@ -117,6 +118,12 @@ impl Frame {
         self.text += &format!("└{}┘\n", "─".repeat(self.width));
         self.text
     }
+}
+
+/// Returns a text without line breaks. A text of a file may have some, and workflows execute lines that begin
+/// with `::`.
+fn one_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
 }
 
 /// Splits a word into pieces of at most `columns` columns.
@@ -153,6 +160,16 @@ pub fn wrap(text: &str, most: usize, indent: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_of_several_lines_stays_in_the_box() {
+        let mut frame = Frame::with_width("dyno, a\nb", "not an official result", WIDTH);
+        frame.line("candidate: bad\r\n::error::more", 2);
+        frame.table(&[Alignment::Left], &[vec!["Server\n::error::more".into()]]);
+        let text = frame.finish();
+        assert!(text.contains("│ candidate: bad  ::error::more "), "{text}");
+        assert!(text.lines().all(|line| line.starts_with(['┌', '│', '└'])), "{text}");
+    }
 
     #[test]
     fn a_box_is_as_wide_as_a_narrow_terminal() {

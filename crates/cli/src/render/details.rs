@@ -6,7 +6,7 @@ use dyno_results::summary::{
     Energy, Environment, Metrics, Plan, Reason, ReasonKind, Run, Sessions, State, Test, Verdict,
     answer_lines,
 };
-use dyno_results::units::{count, counted, counted_with_verb, duration, percentile, rate};
+use dyno_results::units::{self, count, counted, counted_with_verb, duration, percentile, rate};
 
 /// Returns lines about a performance test; empty without metrics. `has_times`: a table shows the times of
 /// tokens and the requests that failed.
@@ -237,8 +237,7 @@ fn counts(metrics: &Metrics, plan: &Plan) -> Vec<String> {
         ("TPOT ", plan.time_per_output_token_bound_ns, counts.time_per_output_token),
     ];
     let count_text = |(name, bound, found): (&str, Option<u64>, Option<u64>)| {
-        let bound = duration(i64::try_from(bound?).unwrap_or(i64::MAX));
-        let found = over(found?, samples, &bound, metrics);
+        let found = over(found?, samples, &units::bound(bound?), metrics);
         Some(format!("{name}{found}, {allowed} allowed"))
     };
     bounds.into_iter().filter_map(count_text).collect()
@@ -254,8 +253,7 @@ fn allowed(samples: u64, plan: &Plan) -> u64 {
 /// Returns how many samples were over the bound, and how many the percentile and early stopping allow.
 fn against(criterion: &EarlyStopping, bound: &Bound, plan: &Plan, metrics: &Metrics) -> String {
     let (name, limit) = timed(criterion, plan);
-    let limit =
-        limit.map_or("the bound".into(), |ns| duration(i64::try_from(ns).unwrap_or(i64::MAX)));
+    let limit = limit.map_or("the bound".into(), units::bound);
     let found = over(bound.over, bound.queries, &limit, metrics);
     let allowed = count(allowed(bound.queries, plan));
     match bound.allowed {

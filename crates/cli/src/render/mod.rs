@@ -16,9 +16,16 @@ pub mod tune;
 pub use box_drawing::{Alignment, Frame, wrap};
 pub use console::summary;
 
+use dyno_loadgen::settings::Field;
 use dyno_results::summary::Verdict;
 
 use crate::terminal;
+
+/// Returns a value of a setting with its unit, unless the name ends with the unit.
+pub fn with_unit(field: &Field, value: &str) -> String {
+    let is_named = field.name.rsplit('_').next() == Some(field.unit);
+    if is_named || field.unit.is_empty() { value.into() } else { format!("{value} {}", field.unit) }
+}
 
 /// Whether stdout shows colors.
 pub fn is_colored() -> bool {

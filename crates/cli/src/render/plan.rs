@@ -9,7 +9,7 @@ use dyno_loadgen::clock::SECOND;
 use dyno_loadgen::plan::SampleChoice;
 use dyno_loadgen::settings::{Arrivals, Field, Origin, Scenario, Settings, TestMode};
 use dyno_results::summary::{DISCLAIMER, InputShape, NO_BOUND, mode_name};
-use dyno_results::units::{self, count, duration};
+use dyno_results::units::{self, duration};
 use serde_json::{Map, Value, json};
 
 use super::wrap;
@@ -145,9 +145,8 @@ fn chosen<'a>(
 /// Adds the settings that were chosen and those that are still open.
 fn settings(text: &mut String, options: &Options, test: &PlannedTest, settings: &Settings) {
     for (field, value, origin) in chosen(options, test, settings) {
-        let unit = if value == "none" { "" } else { field.unit };
-        let value = format!("{value} {unit}");
-        let _ = writeln!(text, "  {} = {}  ({origin})", field.name, value.trim_end());
+        let value = if value == "none" { value } else { super::with_unit(field, &value) };
+        let _ = writeln!(text, "  {} = {value}  ({origin})", field.name);
     }
     if let Some(rate) = probed(test, settings) {
         let _ = writeln!(text, "  {rate} is determined by a short probe before the run");
@@ -174,7 +173,8 @@ fn has_rate(settings: &Settings) -> bool {
 fn length(test: &PlannedTest) -> String {
     if test.mode == TestMode::AccuracyOnly {
         let samples = test.tenants.iter().map(|t| t.plan.accuracy_sample_count).max();
-        return format!("accuracy ({} samples)", count(samples.unwrap_or(0)));
+        let samples = units::counted(samples.unwrap_or(0), "sample", "samples");
+        return format!("accuracy ({samples})");
     }
     let least = test.expected();
     let at_least = (least > 0).then(|| format!("at least {:.1} s", least as f64 / SECOND as f64));

@@ -36,7 +36,8 @@ pub fn states(sweep: &Sweep) -> String {
     let parts = all.map(|state| (count(state), state.name()));
     let parts = parts.iter().filter(|(count, _)| *count > 0);
     let parts: Vec<String> = parts.map(|(count, name)| format!("{count} {name}")).collect();
-    format!("{} points: {}", sweep.points.len(), parts.join(", "))
+    let points = units::counted(sweep.points.len() as u64, "point", "points");
+    format!("{points}: {}", parts.join(", "))
 }
 
 /// Returns the title of the box. The default names are `sweep` and `sweep-SYSTEM`.
@@ -240,21 +241,20 @@ fn best(
         frame.line(&format!("{title}, {what}: {found}"), 2);
     };
     let by_rate = |a: &&&Row, b: &&&Row| throughput(a).total_cmp(&throughput(b));
-    say("highest throughput", scenario_rows.iter().max_by(by_rate));
+    // `max_by` returns the last one of equal points, and the first one is named.
+    say("highest throughput", scenario_rows.iter().rev().max_by(by_rate));
     let timed = scenario_rows.iter().filter(|row| row.p99_ns.is_some());
     say(
         "lowest p99",
         timed.clone().min_by(|a, b| a.p99_ns.partial_cmp(&b.p99_ns).expect("no NaN")),
     );
     let Some(bounded) = bounded else { return };
-    let what = format!(
-        "highest throughput with p99 below {}",
-        units::duration(bounded.bound.cast_signed())
-    );
+    let what = format!("highest throughput with p99 below {}", units::bound(bounded.bound));
     let found = |row: &&&Row| bounded.entry(row).map(|found| found.finding);
-    let met = timed.filter(|row| found(row) == Some(RequirementFinding::Met)).max_by(by_rate);
+    let is_met = |row: &&&Row| found(row) == Some(RequirementFinding::Met);
+    let met = timed.filter(is_met).rev().max_by(by_rate);
     let is_open = |row: &&&Row| found(row) == Some(RequirementFinding::Undecided);
-    let open = scenario_rows.iter().filter(is_open).max_by(by_rate);
+    let open = scenario_rows.iter().filter(is_open).rev().max_by(by_rate);
     if met.is_some() || open.is_none() {
         say(&what, met);
     }

@@ -116,9 +116,9 @@ pub fn conditions(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
     match goals.until {
         EndCondition::Least { duration, queries } => {
             let (now, issued) = (seen.last.now, seen.last.issued_queries);
-            let goal = format!("{}, {} wanted", time(now), time(duration));
+            let goal = format!("{} (>= {})", time(now), time(duration));
             lines.push(row(reached(now, duration), "duration", goal));
-            let goal = format!("{}, {} wanted", units::count(issued), units::count(queries));
+            let goal = format!("{} (>= {})", units::count(issued), units::count(queries));
             lines.push(row(reached(issued, queries), "queries", goal));
         }
         EndCondition::Samples(samples) => {
@@ -147,7 +147,7 @@ pub fn conditions(frame: &mut Frame<'_>, live: &Live, look: Look, area: Rect) {
         lines.push(row(Some(lag <= most), "client lag", goal));
     }
     if seen.last.failed_samples > 0 {
-        let failed = format!("{} samples", units::count(seen.last.failed_samples));
+        let failed = units::counted(seen.last.failed_samples, "sample", "samples");
         lines.push(row(Some(false), "failed", failed));
     }
     rows(frame, look, area, "Conditions", lines);

@@ -55,6 +55,57 @@ fn a_bound_that_would_always_pass_is_rejected() {
     folder.dyno(&format!("run {SERVER} --require p99<=5min --dry-run")).exits(0);
 }
 
+/// Each point judges one of the two kinds of bounds that are set. Answers take longer than 1 us.
+#[test]
+fn a_sweep_may_vary_which_bounds_are_judged() {
+    let folder = Folder::new();
+    let sweep = "sweep --system model:fixed=1ms,tokens=2-3,per-token=1ms --scenario server \
+                 --mode performance --qps 100 --num-prompts 1000 --quiet --out out";
+    let over = "--over settings.use_token_latencies=true,false";
+    let latency = "--set server_target_latency_ns=1us";
+    let both = format!("{latency} --set server_ttft_latency=1s --set server_tpot_latency=1s");
+    let expected = "--set server_target_latency_ns has no effect";
+    check_rejected(
+        &folder,
+        &[
+            // Its first point would judge no bound.
+            (&format!("{sweep} {over} {latency}"), expected),
+            // No point would judge the tokens.
+            (
+                &format!("{sweep} --over seed=1,2 {both}"),
+                "--set server_ttft_latency has no effect: use_token_latencies is false",
+            ),
+        ],
+    );
+    folder.dyno(&format!("{sweep} {over} {both}")).exits(1);
+    let csv = folder.read("out/sweep.csv");
+    let points: Vec<&str> = csv.lines().skip(1).collect();
+    assert_eq!(points.len(), 2, "{csv}");
+    assert!(points[0].contains(",true,Server,,VALID,"), "{csv}");
+    assert!(points[1].contains(",false,Server,,INVALID,"), "{csv}");
+
+    // A system that is loaded only when its points are run.
+    let engine = "sweep --system rnn:lstm:4x8,tune=0s --scenario server --mode performance --qps 100 \
+                  --duration 200ms --quiet --over seed=1,2 --out engine";
+    let ttft = "--set server_target_latency_ns=1s --set server_ttft_latency=1s";
+    folder.dyno(&format!("{engine} {ttft}")).exits(1);
+    let csv = folder.read("engine/sweep.csv");
+    let expected = "--set server_ttft_latency has no effect: system `rnn` reports no tokens";
+    assert_eq!(csv.matches(expected).count(), 2, "{csv}");
+}
+
+/// Both points are equal: a query of 100 samples takes 200 ms.
+#[test]
+fn the_first_of_equal_points_of_a_sweep_is_named() {
+    let sweep = "sweep --system model:fixed=2ms --scenario offline --mode performance \
+                 --num-prompts 100 --over seed=1,2 --out out";
+    let ran = Folder::new().dyno(sweep).exits(0);
+    for figure in ["highest throughput", "lowest p99"] {
+        let expected = format!("Offline, {figure}: seed-1 (500.0 samples/s");
+        assert!(ran.stdout.contains(&expected), "{expected}\n{}", ran.stdout);
+    }
+}
+
 #[test]
 fn a_rate_whose_queries_are_never_due_is_rejected() {
     let folder = Folder::new();
@@ -173,7 +224,7 @@ fn a_plan_states_how_long_its_queries_take_at_a_low_rate() {
     assert!(fast.contains("performance (at least 5.0 s)\n"), "{fast}");
     // A part of a ms does not become 0 ms.
     let short = plan("--qps 100 --duration 900us");
-    assert!(short.contains("min_duration_ms = 1 ms"), "{short}");
+    assert!(short.contains("min_duration_ms = 1  ("), "{short}");
 }
 
 #[test]

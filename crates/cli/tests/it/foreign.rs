@@ -92,7 +92,7 @@ fn vllm_failures_may_have_no_reason_and_are_counted() {
     (saved["failed"], saved["completed"]) = (0.into(), 3.into());
     folder.write("saved.json", &saved.to_string());
     let (_, said) = rows(&folder, "saved.json");
-    let expected = "it states 0 failed requests, but 1 requests of the file have no answer";
+    let expected = "it states 0 failed requests, but 1 request of the file has no answer";
     assert!(said.contains(expected), "{said}");
 }
 
@@ -221,7 +221,7 @@ fn guidellm_requests_count_from_their_schedule() {
     assert_eq!(column(&found, "latency_ns"), [Some(100_000_000), Some(450_000_000), None]);
     assert_eq!(column(&found, "issued_ns")[1], Some(750_000_000));
     assert_eq!(found[0]["test"], "constant 2 requests/s");
-    assert!(said.contains("1 requests were cut off"), "{said}");
+    assert!(said.contains("1 request was cut off"), "{said}");
 
     // Nothing is due at a set time in a closed loop.
     let mut closed = guidellm();

@@ -17,8 +17,8 @@ fn assert_told(text: &str, line: &str) {
 fn a_round_stands_above_the_profile_and_below_all_that_is_said() {
     let folder = Folder::new();
     let plain = folder.dyno(&format!("{RUN} --scenario server --qps 50 --dry-run")).exits(0).stdout;
-    assert_told(&plain, "min_duration_ms = 600000 ms  (round v5.1, resnet)");
-    assert_told(&plain, "server_target_latency_ns = 15000000 ns  (round v5.1, resnet)");
+    assert_told(&plain, "min_duration_ms = 600000  (round v5.1, resnet)");
+    assert_told(&plain, "server_target_latency_ns = 15000000  (round v5.1, resnet)");
     assert_told(&plain, "schedule_rng_seed = 18209322760996052031  (round v5.1, resnet)");
     assert_told(&plain, "trace_rules = up-to-5.1  (round v5.1, resnet)");
     assert_told(&plain, "Settings are those of round v5.1 for resnet.");
@@ -27,12 +27,12 @@ fn a_round_stands_above_the_profile_and_below_all_that_is_said() {
     let quick = folder
         .dyno(&format!("{RUN} --scenario server --qps 50 --profile quick --dry-run"))
         .exits(0);
-    assert_told(&quick.stdout, "min_duration_ms = 600000 ms  (round v5.1, resnet)");
+    assert_told(&quick.stdout, "min_duration_ms = 600000  (round v5.1, resnet)");
     // Rows of LoadGen's name for the model are those of the benchmark.
     folder.write("user.conf", "resnet50.Server.target_qps = 77\n*.Server.min_duration = 700000\n");
     let conf = folder.dyno(&format!("{RUN} --scenario server --conf user.conf --dry-run")).exits(0);
     assert_told(&conf.stdout, "server_target_qps = 77 queries/s  (user.conf:1)");
-    assert_told(&conf.stdout, "min_duration_ms = 700000 ms  (user.conf:2)");
+    assert_told(&conf.stdout, "min_duration_ms = 700000  (user.conf:2)");
     assert!(!conf.stdout.contains("Departs from round"), "longer is allowed: {}", conf.stdout);
     let text = "version = 1\n[run]\nround = \"5.1\"\nbenchmark = \"resnet\"\nscenario = \"Server\"\n\
                 qps = 9\nmode = \"performance\"\nsystem = \"null\"\n[settings]\nqsl_rng_seed = 7\n";
@@ -163,7 +163,7 @@ fn the_first_rounds_have_intervals_and_runs_of_their_own() {
         "repetition = minimum:5  (round v0.5, gnmt)",
         "early_stopping = never  (round v0.5, gnmt)",
         "min_query_count = 90112 queries  (round v0.5, gnmt)",
-        "server_target_latency_ns = 250000000 ns  (round v0.5, gnmt)",
+        "server_target_latency_ns = 250000000  (round v0.5, gnmt)",
         "min_query_count = 24576 queries  (round v0.5, gnmt)",
     ] {
         assert_told(&plan, line);

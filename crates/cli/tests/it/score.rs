@@ -55,7 +55,7 @@ fn the_first_of_two_answers_counts_with_a_warning() {
     assert!(!ran.stderr.contains("differ"), "{}", ran.stderr);
     let ran = folder(&[(0, THREE), (1, THREE), (0, "0400000000000000")]).dyno(SCORE).exits(0);
     assert_eq!(ran.stdout, "accuracy=50.000%, good=1, total=2\n");
-    let warning = "warning: 1 answers differ from the first answer to their sample";
+    let warning = "warning: 1 answer differs from the first answer to the same sample";
     assert!(ran.stderr.contains(warning), "{}", ran.stderr);
     let twice = folder(&[(0, THREE)]);
     let entry = twice.read("log.json").replace(" }", ", \"qsl_idx\" : 0 }");
@@ -84,7 +84,7 @@ fn a_log_that_lacks_answers_fails_unless_a_partial_score_is_accepted() {
     let folder = folder(&[(0, THREE)]);
     let ran = folder.dyno(SCORE).exits(1);
     assert_eq!(ran.stdout, "accuracy=100.000%, good=1, total=1\n");
-    assert!(ran.stderr.contains("error: 1 samples have no answer"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("error: 1 sample has no answer"), "{}", ran.stderr);
     assert!(ran.stderr.contains("use --partial"), "{}", ran.stderr);
     let ran = folder.dyno(&format!("{SCORE} --partial")).exits(0);
     assert_eq!(ran.stdout, "accuracy=100.000%, good=1, total=1\n");

@@ -285,6 +285,27 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
     assert!(!folder.0.join("runs").exists(), "nothing ran");
 }
 
+/// Each answer of two tokens takes 30 ms per token, at any load. Half of the answers have one token.
+#[test]
+fn a_limit_on_tpot_is_judged_by_answers_with_several_tokens() {
+    let folder = Folder::new();
+    let search = |tokens: &str, limit: &str| {
+        let system = format!("model:fixed=2ms,servers=8,tokens={tokens},per-token=30ms");
+        format!("search --system {system} --profile llm --limit {limit} --from 100 --short 1s")
+    };
+    let missed = folder.dyno(&search("1-2", "tpot.p40<=20ms --out missed")).exits(1);
+    assert!(missed.stdout.contains("No load keeps the limits"), "{}", missed.stdout);
+    let none = search("1-1", "tpot.p99<=20ms --out none");
+    // Each of these runs has so few answers that they may lack the time by chance.
+    let few = search("1-1", "tpot.p99<=20ms --to 10 --out few").replace("--from 100", "--from 5");
+    let expected = "the limit TPOT p99 <= 20.0 ms is not measured: no answer has several tokens";
+    for unmeasured in [none, few] {
+        let ran = folder.dyno(&unmeasured).exits(2);
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+        assert!(!ran.stdout.contains("keeps the limits"), "{}", ran.stdout);
+    }
+}
+
 #[test]
 fn a_system_that_stops_answering_is_told_as_such() {
     let folder = Folder::new();

@@ -158,7 +158,7 @@ const BOUNDS: [(&str, Bound); 3] = [
 ];
 
 fn time(ns: Option<u64>) -> String {
-    ns.map_or("none".into(), |ns| units::duration(ns.cast_signed()))
+    ns.map_or("none".into(), units::bound)
 }
 
 /// Returns whether a number of requests in flight determines the arrivals, so that there is no rate.
@@ -434,6 +434,21 @@ mod tests {
         assert!(!have_same_load(&server(None, 0.0), &poisson));
         let found = of_tests(&server(Some("poisson"), 20.0), &poisson);
         assert_eq!(found[0].what, "Server: arrival rate");
+    }
+
+    #[test]
+    fn bounds_that_three_digits_do_not_tell_apart_differ() {
+        let bounded = |bound| {
+            let mut test = server(Some("poisson"), 10.0);
+            test.data.name = "a set".into();
+            test.plan.latency_bound_ns = Some(bound);
+            test
+        };
+        assert_eq!(of_tests(&bounded(50_000_000), &bounded(50_000_000)), []);
+        let found = of_tests(&bounded(50_000_000), &bounded(50_040_000));
+        let shown: Vec<[&str; 2]> =
+            found.iter().map(|of| [&*of.baseline, &*of.candidate]).collect();
+        assert_eq!(shown, [["50.0 ms", "50.04 ms"]]);
     }
 
     #[test]

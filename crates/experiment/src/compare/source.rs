@@ -63,7 +63,10 @@ impl ComparedRun {
         let scenarios: Vec<String> = result.tests.iter().map(|t| t.scenario.clone()).collect();
         let mut remarks = Vec::new();
         for test in &result.tests {
-            remarks.extend(test.remarks.iter().map(|remark| format!("{name}: {remark}")));
+            // The comparison lists why a side is INVALID.
+            let others =
+                test.remarks.iter().filter(|remark| Some(*remark) != test.invalid.as_ref());
+            remarks.extend(others.map(|remark| format!("{name}: {remark}")));
             if test.data.name.is_empty() {
                 remarks.push(format!(
                     "{name} does not record its data and bounds; make sure that \
@@ -160,16 +163,17 @@ impl ComparedTest {
             }
             (None, None) => compare::Run::default(),
         };
+        let verdict = if test.invalid.is_some() { Verdict::Invalid } else { Verdict::Valid };
         Self {
             conditions: Conditions::foreign(test, is_only),
             state: State::Complete,
-            invalid: Vec::new(),
+            invalid: test.invalid.iter().cloned().collect(),
             missed: Vec::new(),
             requirements: Vec::new(),
             failures: None,
             is_sliced: false,
             allows_no_failure: false,
-            verdict: Verdict::Valid.name().into(),
+            verdict: verdict.name().into(),
             definitions: String::new(),
             scheduled: test.records.as_ref().map(|r| r.scheduled_ns.clone()).unwrap_or_default(),
             has_records: test.records.is_some(),
@@ -246,6 +250,7 @@ impl ComparedTest {
             figures: foreign::Figures::new(),
             records: None,
             has_times: false,
+            invalid: None,
             remarks: Vec::new(),
         };
         Self::foreign(&test, true)

@@ -4,9 +4,9 @@ use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::settings::{Scenario, Settings, TestMode};
 use dyno_results::summary::NO_BOUND;
 
-use super::{Facts, UnmetNeed, settings};
+use super::{Facts, Strictness, UnmetNeed, settings};
 use crate::options::TenantTable;
-use crate::system::System;
+use crate::system::{System, SystemKind};
 
 /// Kinds of bounds of Server. A test judges one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,9 @@ pub fn is_judged(key: &str, use_token_latencies: bool) -> bool {
 /// Returns the bounds that no test of the loaded system judges, each with the reason. Files, variables
 /// and tenants count too: a run would pass although it exceeds the bound. A search judges its limits. A bound
 /// that has the value it has anyway is accepted, because `effective.toml` may state all settings of a run.
-pub fn unjudged(facts: &Facts<'_>) -> Vec<(String, UnmetNeed)> {
+/// A point of a sweep may judge another bound that is set: the sweep rejects bounds that no point judges, unless
+/// its systems take long to load.
+pub fn unjudged(facts: &Facts<'_>, strictness: Strictness) -> Vec<(String, UnmetNeed)> {
     let Some(system) = facts.loaded.filter(|_| !facts.options.judges_limits()) else {
         return Vec::new();
     };
@@ -48,7 +50,7 @@ pub fn unjudged(facts: &Facts<'_>) -> Vec<(String, UnmetNeed)> {
         let all = tenant.settings.iter();
         all.map(move |set| (set, Some(tenant)))
     });
-    let mut found = Vec::new();
+    let (mut found, mut has_judged) = (Vec::new(), false);
     for (set, tenant) in of_run.chain(of_tenants) {
         let is_meant = set.scenario.is_none_or(|only| only == Scenario::Server);
         // No run exceeds such a bound.
@@ -57,6 +59,7 @@ pub fn unjudged(facts: &Facts<'_>) -> Vec<(String, UnmetNeed)> {
         let Some(kind) = kind else { continue };
         let kinds = judged(facts, system, tenant);
         let is_judged = kinds.is_empty() || kinds.contains(&kind);
+        has_judged |= is_judged;
         if is_judged || !is_changed(facts, system, set.key, tenant) {
             continue;
         }
@@ -64,6 +67,11 @@ pub fn unjudged(facts: &Facts<'_>) -> Vec<(String, UnmetNeed)> {
         let why = format!("has no effect: {why}");
         let name = settings::written(set);
         found.push((format!("{name} {why}"), UnmetNeed::new(why, fix)));
+    }
+    let kind = SystemKind::named(facts.system);
+    let is_loaded_by_sweep = kind.is_some_and(|kind| kind.check.is_none());
+    if has_judged && strictness == Strictness::Point && is_loaded_by_sweep {
+        return Vec::new();
     }
     found
 }

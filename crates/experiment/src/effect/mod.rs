@@ -104,14 +104,14 @@ impl<'a> Facts<'a> {
 ///
 /// # Errors
 /// Each such option with the reason and a remedy.
-pub fn check_system(facts: &Facts<'_>) -> Result<(), Failure> {
+pub fn check_system(facts: &Facts<'_>, strictness: Strictness) -> Result<(), Failure> {
     if !facts.is_known() {
         return Ok(());
     }
     let given = facts.options.given();
     let of_system = given.iter().filter_map(|given| Some((given, table::of_system(given, facts)?)));
     let of_system = of_system.map(|(given, unmet)| (sentence(given, &unmet), unmet));
-    fail(of_system.chain(bounds::unjudged(facts)).collect())
+    fail(of_system.chain(bounds::unjudged(facts, strictness)).collect())
 }
 
 /// Rejects every option that has no effect in the whole run. Returns a sentence for each ignored
@@ -144,13 +144,17 @@ pub fn check(facts: &Facts<'_>, strictness: Strictness) -> Result<Vec<String>, F
 
 /// Options without effect at all points of a sweep so far.
 #[derive(Debug, Default)]
-pub struct Common(Option<Vec<(KeyOrigin, UnmetNeed)>>);
+pub struct Common {
+    options: Option<Vec<(KeyOrigin, UnmetNeed)>>,
+    /// Bounds that no test judges, each with the sentence that names it.
+    bounds: Option<Vec<(String, UnmetNeed)>>,
+}
 
 impl Common {
     /// Adds a point.
     pub fn add(&mut self, facts: &Facts<'_>) {
         let found = without_effect(facts);
-        self.0 = Some(match self.0.take() {
+        self.options = Some(match self.options.take() {
             None => found,
             Some(mut before) => {
                 before.retain(|(given, _)| found.iter().any(|(other, _)| other.key == given.key));
@@ -159,14 +163,33 @@ impl Common {
         });
     }
 
+    /// Adds the bounds of a point. Without a loaded system they count as judged.
+    pub fn add_bounds(&mut self, facts: &Facts<'_>) {
+        let found = bounds::unjudged(facts, Strictness::Run);
+        match &mut self.bounds {
+            None => self.bounds = Some(found),
+            Some(common) => {
+                common.retain(|bound| {
+                    found.iter().any(|other| bound_name(bound) == bound_name(other))
+                });
+            }
+        }
+    }
+
     /// Rejects options without effect at all points.
     ///
     /// # Errors
     /// Each such option with the reason at the first point and a remedy.
     pub fn check(&self) -> Result<(), Failure> {
-        let all = self.0.iter().flatten();
-        fail(all.map(|(given, unmet)| (sentence(given, unmet), unmet.clone())).collect())
+        let options = self.options.iter().flatten();
+        let options = options.map(|(given, unmet)| (sentence(given, unmet), unmet.clone()));
+        fail(options.chain(self.bounds.iter().flatten().cloned()).collect())
     }
+}
+
+/// Returns the name of a bound, with which its sentence begins.
+fn bound_name((sentence, unmet): &(String, UnmetNeed)) -> Option<&str> {
+    sentence.strip_suffix(&unmet.why[..])
 }
 
 /// Returns whether a key or setting that a sweep varies has no effect in a run.

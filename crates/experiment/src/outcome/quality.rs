@@ -7,6 +7,7 @@ use dyno_loadgen::record::Failure;
 use dyno_loadgen::run::TestLog;
 use dyno_metrics::{ScoreReport, score_answers};
 use dyno_results::summary::{self, Accuracy, Cause, QualityUnit, Reason, ReasonKind};
+use dyno_results::units::counted;
 use dyno_sut::top1::{self, Chance};
 use dyno_task::card::{Bound, Unit};
 use dyno_task::judge::{Judge, Target};
@@ -143,15 +144,17 @@ fn not_answered(
     if !failed.is_empty() {
         let failures = Failures::from_samples(failed, context.troubles);
         let failures = failures.with_reason(context.failure);
-        let (samples, by_kind) = (failures.samples, failures.by_kind());
+        let samples = counted(failures.samples, "sample", "samples");
+        let by_kind = failures.by_kind();
         let text = format!(
-            "{samples} samples failed: {by_kind}. Accuracy needs every sample. {}",
+            "{samples} failed: {by_kind}. Accuracy needs every sample. {}",
             failures.advice()
         );
         test.add_reason(Reason::new(ReasonKind::Failures, text).because_of(failures.cause()));
     }
     if missing > 0 {
-        let text = format!("{missing} samples were never answered; accuracy needs every sample.");
+        let missing = counted(missing as u64, "sample was", "samples were");
+        let text = format!("{missing} never answered; accuracy needs every sample.");
         test.add_reason(Reason::new(ReasonKind::Missing, text).because_of(Cause::System));
     }
 }
@@ -262,20 +265,28 @@ fn by_method(
     accuracy.value = figure.filter(|_| counts).map(|value| value / per_one);
     if let (Some(first), true) = (scored.first_malformed.first(), scored.malformed > 0) {
         reasons.push(format!(
-            "{} answers are not valid answers of the task, the first to sample {}: {}.",
-            scored.malformed, first.index, first.problem
+            "{} of the task, the first to sample {}: {}.",
+            counted(
+                scored.malformed,
+                "answer is not a valid answer",
+                "answers are not valid answers"
+            ),
+            first.index,
+            first.problem
         ));
     }
     if let Some(missing) =
         scored.references.map(|all| all.saturating_sub(scored.samples + failed)).filter(|n| *n > 0)
     {
-        reasons.push(format!("{missing} samples of the references have no answer."));
+        let missing = counted(missing, "reference has", "references have");
+        reasons.push(format!("{missing} no answer."));
     }
     if let (Some(figure), true) = (figure, unanswered > 0 && !counts) {
         reasons.push(format!(
-            "{} is {figure:.4} over the {} samples that were answered. It is not compared with its \
-             target, because {unanswered} samples have no answer.",
-            judge.metric, scored.samples
+            "{} is {figure:.4} over {}. It is not compared with its target, because {} no answer.",
+            judge.metric,
+            counted(scored.samples, "answered sample", "answered samples"),
+            counted(unanswered, "sample has", "samples have")
         ));
         return reasons;
     }
@@ -304,8 +315,9 @@ fn by_method(
 /// Returns the reason why a figure that leaves out samples decides nothing.
 fn not_compared(accuracy: &Accuracy) -> String {
     let compared = accuracy.scored.unwrap_or(0);
+    let were = if compared == 1 { "was" } else { "were" };
     format!(
-        "{compared} of {} samples were compared; the references of the others are all 0, infinite or \
+        "{compared} of {} samples {were} compared; the references of the others are all 0, infinite or \
          NaN. Check the model and its inputs, or accept this with --accuracy-target.",
         compared + accuracy.excluded
     )
@@ -408,7 +420,7 @@ mod tests {
         assert_eq!((accuracy.scored, accuracy.excluded, reasons.len()), (Some(1), 3, 0));
         let text = accuracy.text().unwrap();
         assert_eq!(text, "cosine 100.00 % (1 of 4 samples compared)");
-        assert!(not_compared(&accuracy).starts_with("1 of 4 samples were compared;"));
+        assert!(not_compared(&accuracy).starts_with("1 of 4 samples was compared;"));
     }
 
     /// 50 of 1,000 samples are of a rare class. One class for every sample would be right for 950 of them.
@@ -467,7 +479,7 @@ mod tests {
             let reasons = by_method(&mut accuracy, &judge, &[], &scored, 1, Some(0.5));
             assert_eq!((accuracy.value, accuracy.scored), expected);
             assert_eq!(accuracy.is_reached(), counts_malformed.then_some(true));
-            let told = reasons.iter().any(|text| text.contains("over the 3 samples"));
+            let told = reasons.iter().any(|text| text.contains("over 3 answered samples"));
             assert_eq!(told, !counts_malformed, "{reasons:?}");
         }
     }
@@ -487,9 +499,9 @@ mod tests {
         assert_eq!(
             reasons,
             [
-                "1 answers are not valid answers of the task, the first to sample 7: expected 8 \
-                 bytes, found 3.",
-                "1 samples of the references have no answer.",
+                "1 answer is not a valid answer of the task, the first to sample 7: expected 8 bytes, \
+                 found 3.",
+                "1 reference has no answer.",
                 "These answers give no acc."
             ]
         );

@@ -11,7 +11,7 @@ use dyno_loadgen::settings::Arrivals;
 use dyno_loadgen::verdict::{BoundedTime, EarlyStoppingResult, Finding, Verdict, Violation};
 use dyno_results::summary::distributions::Percentiles;
 use dyno_results::summary::{self, Cause, NO_BOUND, Reason, ReasonKind};
-use dyno_results::units::{count, counted, counted_with_verb, duration, percentile};
+use dyno_results::units::{self, count, counted, counted_with_verb, duration, percentile};
 
 use super::failures::{Failures, Troubles};
 use crate::options::{FailureRule, Stages};
@@ -191,7 +191,7 @@ fn limit(bounded: BoundedTime, at: f64, bound: Nanos) -> String {
         BoundedTime::FirstToken => "TTFT ",
         BoundedTime::TimePerOutputToken => "TPOT ",
     };
-    format!("{of}{} <= {}", percentile(at), span(bound))
+    format!("{of}{} <= {}", percentile(at), units::bound(bound))
 }
 
 fn span(ns: Nanos) -> String {

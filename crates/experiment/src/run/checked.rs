@@ -24,7 +24,7 @@ impl PreparedRun {
         let options = Options::read(command_line, variables())?;
         // Checked before the system is loaded, which may take minutes.
         effect::check(&Facts::new(&options, None), strictness)?;
-        let prepared = Self::load(options, watch.unwrap_or(&quiet()))?;
+        let prepared = Self::load(options, strictness, watch.unwrap_or(&quiet()))?;
         let facts = Facts::new(&prepared.options, Some(&prepared.system));
         let ignored = effect::check(&facts, strictness)?;
         if let Some(watch) = watch {

@@ -27,7 +27,7 @@ use dyno_results::run_directory::RunDirectory;
 use dyno_results::summary::{self, State, Verdict};
 use dyno_results::{series, units, write};
 
-use crate::effect::{self, Facts};
+use crate::effect::{self, Facts, Strictness};
 use crate::failure::Failure;
 use crate::gather::server::ServerFindings;
 use crate::measure::PlayedTest;
@@ -94,7 +94,7 @@ impl PreparedRun {
     ) -> Result<(Self, T), Failure> {
         let mut options = Options::read(command_line, variables())?;
         let found = narrow(&mut options)?;
-        let prepared = Self::load(options, watch)?;
+        let prepared = Self::load(options, Strictness::Run, watch)?;
         prepared.warn(watch);
         Ok((prepared, found))
     }
@@ -104,7 +104,7 @@ impl PreparedRun {
     /// # Errors
     /// As [`PreparedRun::new`].
     pub fn silently(command_line: &CommandLine, watch: &Arc<dyn Watch>) -> Result<Self, Failure> {
-        Self::load(Options::read(command_line, variables())?, watch)
+        Self::load(Options::read(command_line, variables())?, Strictness::Run, watch)
     }
 
     fn warn(&self, watch: &Arc<dyn Watch>) {
@@ -113,12 +113,16 @@ impl PreparedRun {
         }
     }
 
-    fn load(options: Options, watch: &Arc<dyn Watch>) -> Result<Self, Failure> {
+    fn load(
+        options: Options,
+        strictness: Strictness,
+        watch: &Arc<dyn Watch>,
+    ) -> Result<Self, Failure> {
         division::check(&options.run)?;
         checked::servers_of_tenants(&options)?;
-        effect::check_system(&Facts::new(&options, None))?;
+        effect::check_system(&Facts::new(&options, None), strictness)?;
         let system = load_system(&options, watch)?;
-        effect::check_system(&Facts::new(&options, Some(&system)))?;
+        effect::check_system(&Facts::new(&options, Some(&system)), strictness)?;
         Ok(Self::from_system(options, system))
     }
 
@@ -497,11 +501,10 @@ fn play(
     let (clock, before) = (Clock::start(), system.remote().map(Remote::seen));
     control.writes(false);
     let SizedTest { test, played, mut notes } = longer::play(prepared, test, control, title)?;
-    notes.extend(
-        warmed_up
-            .filter(|failed| *failed > 0)
-            .map(|failed| format!("{failed} warm-up requests before the test failed.")),
-    );
+    notes.extend(warmed_up.filter(|failed| *failed > 0).map(|failed| {
+        let failed = units::counted(failed, "warm-up request", "warm-up requests");
+        format!("{failed} before the test failed.")
+    }));
     notes.extend(remarks::of_load(&prepared.options, &test));
     let PlayedTest { logs, failing, saturated, observation, servers } = played;
     control.writes(true);

@@ -227,6 +227,7 @@ impl Job {
             let probe = match self.search.next() {
                 Step::Run(probe) => probe,
                 Step::Done(outcome) => {
+                    self.check_end(outcome.end)?;
                     if outcome.peak.is_none() {
                         self.state.peak = None;
                     }
@@ -315,6 +316,7 @@ impl Job {
 
     /// Records the result of a run before it is shown. Returns the line to show.
     fn tell(&mut self, told: RunReport) -> Result<String, Failure> {
+        self.check_measured(&told)?;
         let RunReport { observation, point, reasons, .. } = told;
         self.over_at += observation.took;
         self.search.observe(observation);
@@ -370,9 +372,10 @@ impl Job {
         self.state.state = Phase::Aborted;
         self.keep();
         Failure::aborted(format!(
-            "the system stopped answering at {}: {missing} samples were outstanding, and no \
-             answer arrived within the deadline",
-            self.load.show(probe.load)
+            "the system stopped answering at {}: {} outstanding, and no answer arrived within the \
+             deadline",
+            self.load.show(probe.load),
+            units::counted(missing, "sample was", "samples were")
         ))
         .hint(format!(
             "check the system, then continue: dyno search --resume {}",

@@ -10,7 +10,7 @@ use dyno_results::sweep::InputFile;
 use super::combinations::Combination;
 use super::plan::command_line;
 use super::same::SameRuns;
-use crate::effect::{Common, Facts, check_system};
+use crate::effect::{Common, Facts, Strictness, check_system};
 use crate::failure::{Failure, FailureKind};
 use crate::inputs;
 use crate::options::{CommandLine, Options, RunOptions};
@@ -81,16 +81,21 @@ impl Check {
         let facts = Facts::new(&options, None);
         self.common.add(&facts);
         self.same.add(&facts, combination, &name);
-        if let Err(failure) = check_system(&facts) {
+        if let Err(failure) = check_system(&facts, Strictness::Point) {
             return self.note(failure, &name);
         }
         // Engines take long to load and are loaded when their point is run.
         let quick = SystemKind::of_spec(&system)
             .ok()
             .and_then(|(kind, operand)| Some((kind.check?)(operand, &options.run)));
+        if quick.is_some() {
+            self.common.add_bounds(&facts);
+        }
         let checked = quick.unwrap_or_else(|| {
             let system = System::load(&options.run, &quiet())?;
-            check_system(&Facts::new(&options, Some(&system)))?;
+            let facts = Facts::new(&options, Some(&system));
+            check_system(&facts, Strictness::Point)?;
+            self.common.add_bounds(&facts);
             PreparedRun::from_system(options, system).tests().map(|_| ())
         });
         if let Err(failure) = checked {
@@ -168,6 +173,7 @@ impl Check {
         for (problem, point, count) in self.problems.iter().take(MOST_PROBLEMS) {
             let others = match count {
                 1 => String::new(),
+                2 => " and 1 other".into(),
                 count => format!(" and {} others", count - 1),
             };
             problems.push(format!("{problem}\n  in point {point}{others}"));

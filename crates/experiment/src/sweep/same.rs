@@ -47,6 +47,7 @@ impl SameRuns {
         let Some(first) = self.problems.first() else { return Ok(()) };
         let others = match self.problems.len() {
             1 => String::new(),
+            2 => "\n  and 1 other".into(),
             count => format!("\n  and {} others", count - 1),
         };
         Err(Failure::usage(format!("{first}{others}")).hint(

@@ -11,6 +11,7 @@ use dyno_number::evaluate::Samples;
 use dyno_number::tune::{Evaluation, Stop, Subset, Trial};
 use dyno_results::records;
 use dyno_results::summary::distributions::Percentiles;
+use dyno_results::units::counted;
 use dyno_results::write::replace;
 
 use super::data::Data;
@@ -153,10 +154,11 @@ fn accuracy(system: &System, interrupt: &Interrupt) -> Result<(Option<f64>, Stri
     let answered = judged.as_ref().map_or(0, |of| of.answered);
     // The accuracy target of the system does not apply to trials.
     let missing = system.library_size().total.saturating_sub(answered);
+    let samples = counted(missing, "sample has", "samples have");
     let why = match (missing, system.trouble()) {
         (0, _) => String::new(),
-        (missing, None) => format!("{missing} samples have no answer"),
-        (missing, Some(why)) => format!("{missing} samples have no answer: {why}"),
+        (_, None) => format!("{samples} no answer"),
+        (_, Some(why)) => format!("{samples} no answer: {why}"),
     };
     Ok((judged.and_then(|of| of.value), why))
 }

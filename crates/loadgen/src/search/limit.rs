@@ -31,7 +31,8 @@ impl Quantity {
 /// A limit: at most the share `allowed` of the queries may be over `bound`.
 ///
 /// "p99 <= 100 ms" is a share of 0.01 over 100 ms. Queries that fail or are never answered are over
-/// every bound except that of the client lag.
+/// every bound except that of the client lag. Answers of one token have no time between tokens, so
+/// that a limit on it does not count them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limit {
     /// Bounded quantity.
@@ -45,7 +46,7 @@ pub struct Limit {
 /// Query counts of one stretch of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Block {
-    /// Queries due in the stretch.
+    /// Queries due in the stretch that count for the limit.
     pub queries: u64,
     /// Queries over the bound.
     pub over: u64,
@@ -101,17 +102,22 @@ impl Limit {
             let due = record.scheduled(query);
             let at = u128::from(due) * BLOCKS as u128 / u128::from(duration.max(1));
             let block = &mut blocks[usize::try_from(at).unwrap_or(usize::MAX).min(BLOCKS - 1)];
-            let mut samples = query * spq..((query + 1) * spq).min(record.completed_at.len());
+            let samples = query * spq..((query + 1) * spq).min(record.completed_at.len());
             let over = match self.quantity {
                 Quantity::ClientLag => {
                     record.client_lag.get(query).is_some_and(|&lag| Nanos::from(lag) > self.bound)
                 }
                 _ => {
                     let from = due.saturating_add(later(query));
-                    samples.any(|s| failed.contains(&(s as u64)) || self.is_over(record, s, from))
+                    let is_over =
+                        |s: usize| failed.contains(&(s as u64)) || self.is_over(record, s, from);
+                    samples.clone().any(is_over)
                 }
             };
-            block.queries += 1;
+            let is_counted = over
+                || self.quantity != Quantity::TimePerOutputToken
+                || samples.clone().any(|s| record.timed_tokens(s).is_some_and(|tokens| tokens > 1));
+            block.queries += u64::from(is_counted);
             block.over += u64::from(over);
         }
         blocks
@@ -172,8 +178,8 @@ mod tests {
         check(Quantity::Latency, 100, &[(0, 2, 1), (20, 1, 1), (39, 1, 1)]);
         check(Quantity::FirstToken, 15, &[(0, 2, 1), (20, 1, 1), (39, 1, 1)]);
         // 170 ns for ten further tokens; one token has no time between tokens.
-        check(Quantity::TimePerOutputToken, 16, &[(0, 2, 1), (20, 1, 1), (39, 1, 1)]);
-        check(Quantity::TimePerOutputToken, 17, &[(0, 2, 0), (20, 1, 1), (39, 1, 1)]);
+        check(Quantity::TimePerOutputToken, 16, &[(0, 1, 1), (20, 1, 1), (39, 1, 1)]);
+        check(Quantity::TimePerOutputToken, 17, &[(0, 1, 0), (20, 1, 1), (39, 1, 1)]);
         check(Quantity::Errors, 0, &[(0, 2, 0), (20, 1, 1), (39, 1, 1)]);
         check(Quantity::ClientLag, 20, &[(0, 2, 1), (20, 1, 0), (39, 1, 0)]);
     }

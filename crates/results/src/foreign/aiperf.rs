@@ -185,6 +185,7 @@ fn empty(title: &str) -> Test {
         figures: Figures::new(),
         records: None,
         has_times: true,
+        invalid: None,
         remarks: vec!["its latency figures count from when the request was sent".into()],
     }
 }
@@ -258,6 +259,9 @@ fn request(record: &Record) -> Result<Request, String> {
     };
     let is_answered = record.error.is_none();
     let completed = time("request_latency")?.unwrap_or(about.request_end_ns);
+    if is_answered && completed < about.request_start_ns {
+        return Err("`metadata.request_end_ns` is before `metadata.request_start_ns`".into());
+    }
     let tokens = record.metrics.get("output_sequence_length");
     let due = about.credit_issued_ns.unwrap_or(about.request_start_ns);
     Ok(Request {

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::requests::{PendingRequest, Request, cut_off_remarks, overdue, records};
 use super::{Figures, ForeignError, ForeignResult, MILLISECOND, SECOND, Test, Tool, ns};
 use crate::summary::{Data, Plan};
+use crate::units::counted;
 
 /// File name.
 pub const FILE: &str = "benchmarks.json";
@@ -118,6 +119,7 @@ fn test(benchmark: &Benchmark, report: &Value) -> Result<Test, String> {
         figures: figures(&benchmark.metrics),
         records: records(requests),
         has_times: true,
+        invalid: None,
         remarks,
     })
 }
@@ -142,6 +144,13 @@ fn measured_requests(
         ));
     }
     let is_selection = kept < all;
+    let (incomplete, cut_off) = (benchmark.requests.incomplete.len(), total("incomplete"));
+    if kept > 0 && !is_selection && cut_off > incomplete as u64 {
+        let cut_off = counted(cut_off, "request was", "requests were");
+        return Err(format!(
+            "{cut_off} cut off at its end, but the file has {incomplete} of them; save all requests"
+        ));
+    }
     if is_selection && kept > 0 {
         remarks.push(format!("only {kept} of its {all} requests are in the file"));
     }
@@ -152,7 +161,6 @@ fn measured_requests(
     } else {
         overdue(&requests, &pending(&benchmark.requests.incomplete)?)
     };
-    let incomplete = benchmark.requests.incomplete.len();
     remarks.extend(cut_off_remarks(incomplete, overdue.len(), "cut off at its end"));
     requests.extend(overdue);
     Ok((requests, remarks))

@@ -46,12 +46,12 @@ pub fn read(folder: &Path) -> Result<ForeignResult, ForeignError> {
     }
     let text = text(&folder.join(SUMMARY))?;
     let (summary, _) = read_summary(&text);
-    let mut remarks = Vec::new();
-    match summary.value("Result is") {
-        Some("VALID") => {}
-        Some(verdict) => remarks.push(format!("its verdict is {verdict}")),
-        None => remarks.push("its summary has no verdict: the run was interrupted".into()),
-    }
+    let invalid = match summary.value("Result is") {
+        Some("VALID") => None,
+        Some(verdict) => Some(format!("its verdict is {verdict}")),
+        None => Some("its summary has no verdict: the run was interrupted".into()),
+    };
+    let mut remarks: Vec<String> = invalid.iter().cloned().collect();
     let records = match records(folder, &detail, scenario) {
         Ok(records) => records,
         Err(problem) => {
@@ -68,6 +68,7 @@ pub fn read(folder: &Path) -> Result<ForeignResult, ForeignError> {
         figures,
         records,
         has_times: true,
+        invalid,
         remarks,
     };
     let version = detail.text("loadgen_version").unwrap_or_default();
@@ -147,6 +148,13 @@ fn records(folder: &Path, detail: &Detail, scenario: &str) -> Result<Option<Reco
     };
     let has_ticks = detail.value(INTERVALS).is_some();
     let is_scheduled = scenario == "Server" || has_ticks;
+    let (what, found, stated) = match scenario {
+        "Offline" => ("samples", samples.len(), detail.whole("effective_samples_per_query")),
+        _ => ("queries", samples.len() / samples_per_query, detail.whole("result_query_count")),
+    };
+    if let Some(stated) = stated.filter(|&stated| stated > found as u64) {
+        return Err(format!("{TRACE} is cut off: it has {found} of {stated} {what}"));
+    }
     match record_of(&samples, samples_per_query, first, is_scheduled) {
         Some(record) => Ok(Records::from_record(&record, Keep::All)),
         None => Err(format!("{TRACE} does not hold whole queries of one run")),

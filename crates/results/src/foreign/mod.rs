@@ -95,6 +95,8 @@ pub struct Test {
     pub records: Option<Records>,
     /// Whether the records have times of issue and completion, and not only durations.
     pub has_times: bool,
+    /// Why the figures do not count, if the tool judges its runs; `None` if they do.
+    pub invalid: Option<String>,
     /// Remarks on how to interpret the figures.
     pub remarks: Vec<String>,
 }

@@ -1,6 +1,7 @@
 //! Converts request logs of other tools to raw records.
 
 use crate::records::{NEVER, Records, Row};
+use crate::units::counted;
 
 /// Request of another tool. Times are ns by the clock of the tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,13 +42,14 @@ pub fn overdue(requests: &[Request], pending: &[PendingRequest]) -> Vec<Request>
 
 /// Returns the remarks about requests that a tool cut off, `overdue` of which count as failed.
 pub fn cut_off_remarks(cut_off: usize, overdue: usize, what: &str) -> Vec<String> {
+    let requests = |count: usize| counted(count as u64, "request was", "requests were");
     let left_out = cut_off - overdue;
-    let left_out =
-        (left_out > 0).then(|| format!("{left_out} requests were {what} and are left out"));
+    let left_out = (left_out > 0).then(|| format!("{} {what} and left out", requests(left_out)));
     let failed = (overdue > 0).then(|| {
         format!(
-            "{overdue} requests were {what} after they had waited more than {OVERDUE} times as long as \
-             any answer took; they count as failed"
+            "{} {what} after a wait of more than {OVERDUE} times as long as any answer took, and \
+             counted as failed",
+            requests(overdue)
         )
     });
     left_out.into_iter().chain(failed).collect()
@@ -116,9 +118,9 @@ mod tests {
         assert_eq!(overdue(&answered[2..], &cut_off).len(), 3);
         let remarks = cut_off_remarks(3, 1, "cancelled");
         assert_eq!(remarks.len(), 2, "{remarks:?}");
-        assert_eq!(remarks[0], "2 requests were cancelled and are left out");
+        assert_eq!(remarks[0], "2 requests were cancelled and left out");
         assert!(
-            remarks[1].starts_with("1 requests were cancelled after they had waited more than 2")
+            remarks[1].starts_with("1 request was cancelled after a wait of more than 2 times")
         );
         assert!(cut_off_remarks(0, 0, "cancelled").is_empty());
     }

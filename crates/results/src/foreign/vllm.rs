@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::requests::{Request, records};
 use super::{Figures, ForeignError, ForeignResult, MILLISECOND, SECOND, Test, Tool, ns};
 use crate::summary::{Data, Plan};
+use crate::units::counted;
 
 #[derive(Debug, Deserialize)]
 struct SavedResult {
@@ -114,6 +115,7 @@ fn test(saved: &SavedResult, value: &Value) -> Result<Test, String> {
         figures: figures(saved, value),
         has_times: saved.start_times.is_some(),
         records: requests.and_then(records),
+        invalid: None,
         remarks,
     })
 }
@@ -135,15 +137,13 @@ fn contradiction(saved: &SavedResult, requests: &[Request]) -> Result<Option<Str
         ));
     }
     if stated > failed {
-        return Err(format!(
-            "it states {stated} failed requests, but {failed} requests of its arrays have no answer"
-        ));
+        let found = counted(failed, "request of its arrays has", "requests of its arrays have");
+        return Err(format!("it states {stated} failed requests, but {found} no answer"));
     }
     let is_more = saved.failed.is_some() && stated < failed;
     Ok(is_more.then(|| {
-        format!(
-            "it states {stated} failed requests, but {failed} requests of the file have no answer"
-        )
+        let found = counted(failed, "request of the file has", "requests of the file have");
+        format!("it states {stated} failed requests, but {found} no answer")
     }))
 }
 

@@ -172,7 +172,10 @@ pub fn headline(state: &State, directory: &Path) -> (String, bool) {
         }
         Phase::Running => format!("Not finished; if it was killed, continue with: {go_on}"),
         Phase::Interrupted => format!("Interrupted; continue with: {go_on}"),
-        Phase::Aborted => format!("The system stopped answering; continue with: {go_on}"),
+        Phase::Aborted => format!(
+            "Aborted: the system stopped answering, or its answers cannot be judged; continue with: \
+             {go_on}"
+        ),
     };
     let is_found = match state.state {
         Phase::Confirmed => uncertain(state).is_none(),

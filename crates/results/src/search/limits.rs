@@ -1,7 +1,6 @@
 //! The grammar of limits: `p99 <= 100ms`, `ttft.p90 <= 200ms`, `errors <= 0.1%`.
 
 use crate::units;
-use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::search::{Limit, Quantity};
 use dyno_loadgen::settings::nearest;
 
@@ -164,7 +163,7 @@ pub fn show(limit: &Limit) -> String {
         Quantity::ClientLag => "client lag",
         Quantity::Errors => return format!("errors <= {}", exact_percent(limit.allowed)),
     };
-    let bound = units::duration(limit.bound as Nanos as i64);
+    let bound = units::bound(limit.bound);
     format!("{name} {} <= {bound}", units::percentile(1.0 - limit.allowed))
 }
 
@@ -229,6 +228,7 @@ mod tests {
         check("latency<100ms", "latency p99 <= 100 ms");
         check("ttft.p90≤200ms", "TTFT p90 <= 200 ms");
         check("TPOT p50 <= 50ms", "TPOT p50 <= 50.0 ms");
+        check("p99 <= 4.999999ms", "latency p99 <= 4.999999 ms");
         check("errors <= 0.1%", "errors <= 0.1 %");
         check("errors <= 0.0000001%", "errors <= 0.0000001 %");
         check("errors <= 0.00000000000000012%", "errors <= 0.00000000000000012 %");

@@ -82,7 +82,7 @@ pub enum Phase {
     Running,
     /// Interrupted with Ctrl-C.
     Interrupted,
-    /// The system stopped answering.
+    /// The system stopped answering, or its answers cannot be judged.
     Aborted,
     /// A full run at the load was VALID and kept every limit.
     Confirmed,

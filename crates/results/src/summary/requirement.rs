@@ -117,7 +117,9 @@ impl Requirement {
     pub fn line(&self) -> String {
         let others = match self.unmeasured {
             0 => String::new(),
-            answers => format!("; {} answers have no such time", units::count(answers)),
+            answers => {
+                format!("; {} no such time", units::counted(answers, "answer has", "answers have"))
+            }
         };
         let assumption = match &self.unit[..] {
             _ if !self.assumes_independence => "",

@@ -179,7 +179,12 @@ impl Test {
     }
 
     fn restate_requirements(&mut self) {
-        for required in self.requirements.iter().filter(|required| required.unit == "ns") {
+        // A time that was not measured includes no delays.
+        let times = self
+            .requirements
+            .iter()
+            .filter(|required| required.unit == "ns" && required.value.is_some());
+        for required in times {
             let begin = format!("The requirement {} is ", required.requirement);
             let is_own = |reason: &&mut Reason| {
                 reason.kind == ReasonKind::Requirement && reason.text.starts_with(&begin)
@@ -415,6 +420,20 @@ mod tests {
         assert!(found.contains("is undecided: 24.8 ms") && !found.contains("Lower"), "{found}");
         assert!(found.ends_with("That includes delays of the client."), "{found}");
         assert_eq!((&late.reasons[0], late.judged()), (found, Verdict::Undecided));
+    }
+
+    #[test]
+    fn a_time_that_was_not_measured_includes_no_delays_of_the_client() {
+        let text = "The requirement TPOT p50 <= 50.0 ms is undecided: not measured. Remove it.";
+        let mut late = test(vec![Reason::new(ReasonKind::Requirement, text).undecided()]);
+        late.requirements.push(Requirement {
+            requirement: "TPOT p50 <= 50.0 ms".into(),
+            metric: "tpot.p50".into(),
+            unit: "ns".into(),
+            ..Requirement::default()
+        });
+        late.withdraw_advice();
+        assert_eq!(late.reasons, [text]);
     }
 
     #[test]

@@ -14,6 +14,7 @@ use dyno_metrics::{
     DataError, DataProblem, Figure, Inputs, METHODS, Method, Need, ScoreError, ScoreReport, Scorer,
     score,
 };
+use dyno_results::units::counted;
 use dyno_results::write::to_named;
 use dyno_task::card;
 use dyno_task::judge::Judge;
@@ -269,7 +270,8 @@ fn unanswered(scored: &ScoreReport) -> u64 {
 fn counts_text(scored: &ScoreReport, is_partial: bool) -> String {
     let ScoreReport { entries, samples, references, malformed, contradicting, .. } = *scored;
     let total = references.map(|references| format!(" of {references}")).unwrap_or_default();
-    let mut text = format!("{entries} answers to {samples}{total} samples\n");
+    let entries = counted(entries, "answer", "answers");
+    let mut text = format!("{entries} to {samples}{total} samples\n");
     match unanswered(scored) {
         0 => {}
         _ if is_partial => {
@@ -278,23 +280,25 @@ fn counts_text(scored: &ScoreReport, is_partial: bool) -> String {
         missing => {
             let _ = writeln!(
                 text,
-                "error: {missing} samples have no answer, so this is not the score of the data \
-                 set; complete the run, or use --partial to accept the score of a part"
+                "error: {} no answer, so this is not the score of the data \
+                 set; complete the run, or use --partial to accept the score of a part",
+                counted(missing, "sample has", "samples have")
             );
         }
     }
     if contradicting > 0 {
         let _ = writeln!(
             text,
-            "warning: {contradicting} answers differ from the first answer to their sample; the \
-             first one counts, as in most official scripts"
+            "warning: {} from the first answer to the same sample; the first one counts, as in \
+             most official scripts",
+            counted(contradicting, "answer differs", "answers differ")
         );
     }
     if malformed > 0 {
         let _ = writeln!(
             text,
-            "warning: {malformed} answers are invalid; they count as wrong if the metric has wrong \
-             answers:"
+            "warning: {} invalid, which counts as wrong if the metric has wrong answers:",
+            counted(malformed, "answer is", "answers are")
         );
     }
     for entry in &scored.first_malformed {

@@ -16,7 +16,7 @@ fn vllm_failures_that_the_arrays_leave_out_are_not_hidden() {
     let mut unsent = without(vllm(), &["failed"]);
     unsent["num_prompts"] = 8.into();
     for (saved, expected) in [
-        (fewer, "it states 2 failed requests, but 1 requests of its arrays have no answer"),
+        (fewer, "it states 2 failed requests, but 1 request of its arrays has no answer"),
         (missing, "it states 9 requests, but its arrays have 3, so 6 have no result"),
         (unsent, "it states 8 requests, but its arrays have 3, so 5 have no result"),
     ] {
@@ -38,6 +38,13 @@ fn guidellm_and_aiperf_do_not_hide_failures() {
     folder.write("report.json", &report.to_string());
     let ran = folder.dyno("compare report.json report.json").exits(2);
     let expected = "40 of its 42 requests failed, but 1 of the 3 requests in the file";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    // Requests that were cut off may have waited for long.
+    let mut report = guidellm();
+    report["benchmarks"][0]["requests"]["incomplete"] = json!([]);
+    folder.write("report.json", &report.to_string());
+    let ran = folder.dyno("compare report.json report.json").exits(2);
+    let expected = "1 request was cut off at its end, but the file has 0 of them";
     assert!(ran.stderr.contains(expected), "{}", ran.stderr);
     // A request that failed before it was sent.
     let mut report = guidellm();
@@ -69,6 +76,52 @@ fn guidellm_and_aiperf_do_not_hide_failures() {
     }
 }
 
+/// The logs of LoadGen state whether they count, and how many queries they have.
+#[test]
+fn logs_that_are_invalid_or_cut_off_are_not_compared_as_valid_ones() {
+    let folder = Folder::new();
+    for side in ["a", "b"] {
+        let seed = if side == "a" { 1 } else { 2 };
+        let run = "run --quiet --system model:fixed=1ms --scenario server --mode performance \
+                   --profile llm --qps 500 --num-prompts 600 --trace-log";
+        folder.dyno(&format!("{run} --seed {seed} --out {side}")).exits(0);
+    }
+    let compare = "compare a/Server/performance b/Server/performance";
+    folder.dyno(compare).exits(0);
+    let summary = "b/Server/performance/mlperf_log_summary.txt";
+    let invalid = folder.read(summary).replace("Result is : VALID", "Result is : INVALID");
+    folder.write(summary, &invalid);
+    let ran = folder.dyno(compare).exits(1);
+    assert!(ran.stdout.contains("candidate: its verdict is INVALID"), "{}", ran.stdout);
+    folder.dyno(&format!("{compare} --force")).exits(0);
+
+    let trace = "b/Server/performance/mlperf_log_trace.json";
+    let text = folder.read(trace);
+    let lines: Vec<&str> = text.lines().collect();
+    folder.write(trace, &lines[..lines.len() / 2].join("\n"));
+    let ran = folder.dyno(&format!("{compare} --force"));
+    let shown = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("mlperf_log_trace.json is cut off: it has"), "{shown}");
+    assert!(shown.contains("INCONCLUSIVE"), "{shown}");
+}
+
+/// Such a request would be faster than any other one.
+#[test]
+fn a_request_of_aiperf_that_ends_before_its_start_is_rejected() {
+    let folder = Folder::new();
+    let mut record = aiperf_record(1_795_234_461_000_000_000, 2.0, "profiling");
+    record["metrics"] = json!({});
+    record["metadata"]["request_end_ns"] = 1_795_234_460_999_999_999_i64.into();
+    folder.write("profile_export.jsonl", &format!("{record}\n"));
+    let ran = folder.dyno("compare profile_export.jsonl profile_export.jsonl").exits(2);
+    let expected = "record 1: `metadata.request_end_ns` is before `metadata.request_start_ns`";
+    assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    // The end of a request without an answer does not count.
+    record["error"] = json!({"code": 500, "message": "no"});
+    folder.write("profile_export.jsonl", &format!("{record}\n"));
+    assert_eq!(column(&rows(&folder, "profile_export.jsonl").0, "latency_ns"), [None::<i64>]);
+}
+
 /// guidellm cuts off the requests that are in flight at its end, and aiperf those that it cancels. Of a server
 /// that stopped answering, they would otherwise be left out.
 #[test]
@@ -88,8 +141,8 @@ fn requests_that_were_cut_off_after_a_long_wait_have_failed() {
     let (found, said) = rows(&folder, "hung.json");
     // One of them failed by itself, and one waited for 3 s. The longest answer took 0.2 s.
     assert_eq!((found.len(), failed(&found)), (4, 2), "{said}");
-    assert!(said.contains("3 requests were cut off at its end and are left out"), "{said}");
-    let late = "1 requests were cut off at its end after they had waited more than 2 times as long";
+    assert!(said.contains("3 requests were cut off at its end and left out"), "{said}");
+    let late = "1 request was cut off at its end after a wait of more than 2 times as long";
     assert!(said.contains(late), "{said}");
 
     let begin = 1_795_234_461_000_000_000;
@@ -117,8 +170,8 @@ fn requests_that_were_cut_off_after_a_long_wait_have_failed() {
     summarize(2);
     let (found, said) = rows(&folder, "hung");
     assert_eq!((found.len(), failed(&found)), (2, 1), "{said}");
-    assert!(said.contains("1 requests were cancelled and are left out"), "{said}");
-    assert!(said.contains("1 requests were cancelled after they had waited more than 2"), "{said}");
+    assert!(said.contains("1 request was cancelled and left out"), "{said}");
+    assert!(said.contains("1 request was cancelled after a wait of more than 2 times"), "{said}");
     summarize(3);
     let ran = folder.dyno("compare hung hung").exits(2);
     let expected = "states 3 failed requests, but the records have 2";

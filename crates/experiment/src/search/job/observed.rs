@@ -4,12 +4,13 @@ use dyno_loadgen::clock::{Nanos, SECOND};
 use dyno_loadgen::metrics::{Definitions, Metrics, Rates};
 use dyno_loadgen::record::Record;
 use dyno_loadgen::run::RunLog;
-use dyno_loadgen::search::{Block, Limit, Observation, Probe, Quantity, Unit};
+use dyno_loadgen::search::{Block, End, Limit, Observation, Probe, Quantity, Unit};
 use dyno_loadgen::session::EndReason;
-use dyno_results::search::{self, Counts, Load, Peak, Point, limits};
+use dyno_results::search::{self, Counts, Load, Peak, Phase, Point, limits};
 
 use super::{Job, RunReport};
 
+use crate::failure::Failure;
 use crate::search::disturbed::Disturbance;
 
 impl Job {
@@ -53,6 +54,48 @@ impl Job {
             without_lag: self.rules().limits.iter().map(without_lag).collect(),
             disturbance,
         }
+    }
+
+    /// Ends the search if no answer of a run has the time that a limit is on. No load would be over it.
+    /// A few answers may lack it by chance.
+    pub(super) fn check_measured(&mut self, told: &RunReport) -> Result<(), Failure> {
+        const FEW_ANSWERS: f64 = 30.0;
+        let RunReport { observation, point, .. } = told;
+        let seconds = point.duration_ns as f64 / SECOND as f64;
+        let answers = point.throughput.unwrap_or(0.0) * seconds;
+        let has_few = answers < FEW_ANSWERS && point.folder.is_none();
+        if has_few || point.p50_ns == 0 {
+            return Ok(());
+        }
+        let unmeasured = self.unmeasured(std::slice::from_ref(observation));
+        self.reject_unmeasured(unmeasured)
+    }
+
+    /// Ends a search that would state that loads keep the limits, if no run measured one of them.
+    pub(super) fn check_end(&mut self, end: End) -> Result<(), Failure> {
+        if !matches!(end, End::NothingFails | End::Estimated) {
+            return Ok(());
+        }
+        let unmeasured = self.unmeasured(self.search.observations());
+        self.reject_unmeasured(unmeasured)
+    }
+
+    /// Returns a limit on TPOT that counts no query of these runs.
+    fn unmeasured(&self, runs: &[Observation]) -> Option<Limit> {
+        let is_counted = |at: usize| runs.iter().any(|run| Block::sum(&run.blocks[at]).queries > 0);
+        let limits = self.rules().limits.iter().enumerate();
+        let mut of_tpot =
+            limits.filter(|(_, limit)| limit.quantity == Quantity::TimePerOutputToken);
+        of_tpot.find(|(at, _)| !is_counted(*at)).map(|(_, limit)| *limit)
+    }
+
+    fn reject_unmeasured(&mut self, unmeasured: Option<Limit>) -> Result<(), Failure> {
+        let Some(limit) = unmeasured else { return Ok(()) };
+        self.state.state = Phase::Aborted;
+        self.keep();
+        let shown = limits::show(&limit);
+        let problem = format!("the limit {shown} is not measured: no answer has several tokens");
+        Err(Failure::usage(problem).hint("request longer answers, or limit ttft or latency"))
     }
 
     /// Returns how long the queries of a run were issued, ns.
@@ -106,9 +149,13 @@ impl Job {
         };
         let good = |(limit, blocks): (&Limit, &Vec<Block>)| {
             let all = Block::sum(blocks);
-            let is_of_latency =
-                limit.quantity.waits() || limit.quantity == Quantity::TimePerOutputToken;
-            is_of_latency.then_some((all.queries - all.over) as f64)
+            let queries = match limit.quantity {
+                Quantity::Latency | Quantity::FirstToken => all.queries,
+                // Answers of one token do not count for the limit, and are good.
+                Quantity::TimePerOutputToken => run.record.query_count() as u64,
+                Quantity::Errors | Quantity::ClientLag => return None,
+            };
+            Some(queries.saturating_sub(all.over) as f64)
         };
         let pairs = self.rules().limits.iter().zip(&told.blocks);
         let good = pairs.filter_map(good).fold(f64::INFINITY, f64::min);
