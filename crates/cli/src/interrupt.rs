@@ -116,9 +116,14 @@ fn watch_lifeline() -> std::io::Result<()> {
 /// Prints that the user interrupted the process. The process that started this one and ended it prints
 /// the reason itself.
 pub fn announce() {
-    if !state().is_ended_by_parent.load(Ordering::Relaxed) {
+    if !is_ended_by_parent() {
         output::say("interrupted");
     }
+}
+
+/// Returns whether the process that started this one ended it. Requires [`begin`].
+pub fn is_ended_by_parent() -> bool {
+    state().is_ended_by_parent.load(Ordering::Relaxed)
 }
 
 /// Sends this process a SIGINT, and returns at once: the thread of the signals handles it. [`ask`]

@@ -257,7 +257,7 @@ impl Launch {
         let mut command = Command::new(&own);
         command.args(&coordinator).env(TOKEN, &secret);
         let main = ManagedProcess::start(command, "the command")?;
-        let status = main.wait_for(&interrupt, &mut helpers)?;
+        let (status, failed) = main.wait_for(&interrupt, &mut helpers)?;
         let exit = exit_of(status);
         let limit = match self.on {
             // They wait for a further run, or for one that did not begin.
@@ -269,7 +269,7 @@ impl Launch {
         for helper in helpers {
             helper.end(&interrupt, limit.saturating_sub(clock.now()))?;
         }
-        Ok(exit)
+        explain(exit, failed)
     }
 
     /// Starts the driver for Ray with `task` and the keys that all tasks share.
@@ -297,6 +297,9 @@ impl Launch {
         Ok(ManagedProcess { child, what: "the driver for Ray", group })
     }
 }
+
+/// What a helper is that failed, and how it ended.
+type FailedHelper = (&'static str, ExitStatus);
 
 /// A child process that is stopped when its handle is dropped.
 struct ManagedProcess {
@@ -331,25 +334,30 @@ impl ManagedProcess {
 
     /// Waits until the process ends. Stops it when this process is interrupted, or some time after a
     /// helper failed: a run notices a failed helper and ends, but one that has not begun would wait
-    /// for ever.
+    /// for ever. Returns also the helper for which it was stopped, and how that helper ended.
     fn wait_for(
         mut self,
         interrupt: &Interrupt,
         helpers: &mut [Self],
-    ) -> Result<ExitStatus, Failure> {
+    ) -> Result<(ExitStatus, Option<FailedHelper>), Failure> {
         let clock = Clock::start();
-        let mut failed_at = None;
+        let mut failed = None;
+        let mut stopped_for = None;
         loop {
             if let Some(status) = self.status()? {
-                return Ok(status);
+                return Ok((status, stopped_for));
             }
             for helper in helpers.iter_mut() {
-                if helper.status()?.is_some_and(|status| !status.success()) {
-                    failed_at.get_or_insert(clock.now());
+                let what = helper.what;
+                if let Some(status) = helper.status()?.filter(|status| !status.success()) {
+                    failed.get_or_insert((clock.now(), (what, status)));
                 }
             }
-            let waits_in_vain = |at: Nanos| clock.now() > at + LAST_WORDS;
-            if interrupt.is_asked() || failed_at.is_some_and(waits_in_vain) {
+            if interrupt.is_asked() {
+                self.cut();
+            } else if let Some((_, helper)) = failed.filter(|(at, _)| clock.now() > at + LAST_WORDS)
+            {
+                stopped_for = Some(helper);
                 self.cut();
             }
             dyno_experiment::sweep::pause(PAUSE, &mut |_| false);
@@ -379,6 +387,17 @@ const LAST_WORDS: Nanos = 20 * SECOND;
 /// How long workers of this machine may take to end. A worker that had not joined when the command ended
 /// would try to join for longer.
 const LOCAL_LAST_WORDS: Nanos = 5 * SECOND;
+
+/// Returns the exit code of the command, or the failure of a helper for which it was stopped.
+fn explain(exit: Exit, failed: Option<FailedHelper>) -> Result<Exit, Failure> {
+    match failed {
+        Some((what, how)) if exit == Exit::Interrupted => {
+            Err(Failure::set_up(format!("{what} failed: {how}"))
+                .hint("the command was stopped for this reason; its messages are above"))
+        }
+        _ => Ok(exit),
+    }
+}
 
 /// Puts the child into its own process group, so that only this process handles Ctrl-C.
 fn own_group(command: &mut Command) {

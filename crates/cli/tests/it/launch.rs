@@ -4,6 +4,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::engines::has;
 use crate::program::{Folder, ProgramResult};
 
 const SERVER: &str = "run --system null --scenario server --mode performance --duration 300ms \
@@ -45,6 +46,35 @@ fn points_of_a_sweep_are_jobs_whose_results_are_those_of_a_sweep() {
     };
     assert_eq!(results(&jobs).len(), 3);
     assert_eq!(results(&jobs), results(&alone));
+}
+
+/// The import of the coordinator kills the worker, which the same process started before.
+#[test]
+fn a_worker_that_ends_before_it_joined_is_named() {
+    if !has("python3", "--version") || !std::path::Path::new("/proc/self/stat").exists() {
+        return;
+    }
+    let folder = Folder::new();
+    folder.write(
+        "late.py",
+        "import os, signal\n\
+         def parent(number):\n    \
+             return int(open('/proc/%d/stat' % number).read().rsplit(')', 1)[1].split()[1])\n\
+         launcher = parent(os.getppid())\n\
+         for number in filter(str.isdigit, os.listdir('/proc')):\n    \
+             try:\n        \
+                 words = open('/proc/%s/cmdline' % number).read().split(chr(0))\n        \
+                 if 'worker' in words and parent(int(number)) == launcher:\n            \
+                     os.kill(int(number), signal.SIGKILL)\n    \
+             except OSError:\n        \
+                 pass\n\
+         def f(samples):\n    return samples\n",
+    );
+    let run = "run py:late.py:f --scenario offline --mode performance --no-progress --out out";
+    let ran = folder.dyno(&format!("launch --on local --workers 1 -- {run}"));
+    let stderr = &ran.exits(3).stderr;
+    assert!(stderr.contains("error: a worker failed: signal: 9"), "{stderr}");
+    assert!(!stderr.contains("interrupted"), "{stderr}");
 }
 
 /// Each run of a comparison waits for the workers anew.
