@@ -182,12 +182,17 @@ impl RunDirectory {
     ) -> bool {
         self.reserve.release(self.bytes_per_test, OWN_BYTES);
         let root = &self.claim.partial;
-        let Err(problem) = write_test(root, folder, self.enable_trace, log, reports, records)
-        else {
-            return true;
+        let problem = if let Err(problem) = self.claim.check_place() {
+            problem
+        } else {
+            let Err(problem) = write_test(root, folder, self.enable_trace, log, reports, records)
+            else {
+                return true;
+            };
+            // Files that are cut off would look whole.
+            let _ = fs::remove_dir_all(root.join(folder));
+            problem
         };
-        // Files that are cut off would look whole.
-        let _ = fs::remove_dir_all(root.join(folder));
         self.warnings.push(format!("{problem}; {folder} is kept in memory until the run is over"));
         false
     }
@@ -218,7 +223,9 @@ impl RunDirectory {
             }
             Ok(())
         };
-        let Err(problem) = fill(&partial) else {
+        let place = self.claim.check_place();
+        let is_in_place = place.is_ok();
+        let Err(problem) = place.and_then(|()| fill(&partial)) else {
             let path = match self.claim.publish() {
                 Ok(()) => target,
                 Err(error) => {
@@ -228,17 +235,24 @@ impl RunDirectory {
             };
             return FinishedDirectory { path, not_stored: None, warnings };
         };
-        // Files that are cut off would look whole.
-        held.iter().for_each(|test| drop(fs::remove_dir_all(partial.join(&test.folder))));
-        files.iter().for_each(|(name, _)| drop(fs::remove_file(partial.join(name))));
+        if is_in_place {
+            // Files that are cut off would look whole.
+            held.iter().for_each(|test| drop(fs::remove_dir_all(partial.join(&test.folder))));
+            files.iter().for_each(|(name, _)| drop(fs::remove_file(partial.join(name))));
+        }
         let temporary = std::env::temp_dir().join(format!("dyno-{}", name_of(&target)));
-        let rescue = |root: &Path| copy_tree(&partial, root).and_then(|()| fill(root));
+        let rescue = |root: &Path| {
+            let copied = if is_in_place { copy_tree(&partial, root) } else { Ok(()) };
+            copied.and_then(|()| fill(root))
+        };
         let error =
             match numbered(&temporary, |path| fs::create_dir(path).map(|()| path.to_path_buf())) {
                 Err(error) => error.to_string(),
                 Ok(root) => match rescue(&root) {
                     Ok(()) => {
-                        let _ = fs::remove_dir_all(&partial);
+                        if is_in_place {
+                            let _ = fs::remove_dir_all(&partial);
+                        }
                         warnings.push(problem);
                         warnings.push(format!("the results are in {} instead", root.display()));
                         return FinishedDirectory { path: root, not_stored: None, warnings };
@@ -249,7 +263,9 @@ impl RunDirectory {
                     }
                 },
             };
-        remove_empty(&partial);
+        if is_in_place {
+            remove_empty(&partial);
+        }
         let not_stored = DirectoryError::NotStored { target, problem, temporary, error };
         FinishedDirectory { path: partial, not_stored: Some(not_stored), warnings }
     }
