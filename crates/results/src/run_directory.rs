@@ -6,7 +6,7 @@
 mod claim;
 mod reserve;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -95,6 +95,8 @@ impl DirectoryError {
 pub struct RunDirectory {
     claim: Claim,
     reserve: Reserve,
+    /// Descriptors that are held back for the files of results.
+    spare: Vec<File>,
     /// Space to release when the results of a test are written, in bytes.
     bytes_per_test: u64,
     enable_trace: bool,
@@ -113,6 +115,10 @@ struct HeldTest {
 
 /// Disk space reserved for the summary, the report and the configuration, in bytes.
 const OWN_BYTES: u64 = 4 << 20;
+
+/// Number of descriptors that are held back: four logs, and files of the run or of a copy. Connections may take
+/// all others, and hold them when the results are written.
+const SPARE: usize = 8;
 
 /// Folder for a trial of the log files.
 const TRIAL: &str = "trial";
@@ -161,6 +167,7 @@ impl RunDirectory {
             )
         });
         Ok(Self {
+            spare: claim.descriptors(SPARE),
             claim,
             reserve,
             bytes_per_test: log_bytes.iter().copied().max().unwrap_or(0),
@@ -181,20 +188,27 @@ impl RunDirectory {
         records: Option<&Records>,
     ) -> bool {
         self.reserve.release(self.bytes_per_test, OWN_BYTES);
-        let root = &self.claim.partial;
-        let problem = if let Err(problem) = self.claim.check_place() {
-            problem
-        } else {
-            let Err(problem) = write_test(root, folder, self.enable_trace, log, reports, records)
-            else {
-                return true;
-            };
-            // Files that are cut off would look whole.
-            let _ = fs::remove_dir_all(root.join(folder));
-            problem
-        };
+        self.spare.clear();
+        let written = self.try_write_test(folder, log, reports, records);
+        self.spare = self.claim.descriptors(SPARE);
+        let Err(problem) = written else { return true };
         self.warnings.push(format!("{problem}; {folder} is kept in memory until the run is over"));
         false
+    }
+
+    /// Writes the results of a test, or nothing.
+    fn try_write_test(
+        &self,
+        folder: &str,
+        log: &TestLog,
+        reports: &[Report<'_>],
+        records: Option<&Records>,
+    ) -> Result<(), String> {
+        self.claim.check_place()?;
+        let root = &self.claim.partial;
+        let written = write_test(root, folder, self.enable_trace, log, reports, records);
+        // Files that are cut off would look whole.
+        written.inspect_err(|_| drop(fs::remove_dir_all(root.join(folder))))
     }
 
     /// Keeps the results of a test that could not be written; [`RunDirectory::finish`] tries again.
@@ -208,6 +222,7 @@ impl RunDirectory {
     #[must_use]
     pub fn finish(mut self, files: &[(&str, String)]) -> FinishedDirectory {
         self.reserve.remove();
+        self.spare.clear();
         let (partial, target) = (self.claim.partial.clone(), self.claim.target.clone());
         let held = std::mem::take(&mut self.held);
         let mut warnings = std::mem::take(&mut self.warnings);

@@ -11,6 +11,8 @@ use serde_json::Value;
 use crate::program::preloaded;
 use crate::program::{Folder, ProgramResult};
 use crate::schema::keeps_to_schemas;
+#[cfg(unix)]
+use crate::serve::ServerProcess;
 
 const SHORT: &str = "run --system model:fixed=1ms --scenario single-stream --mode performance \
                      --duration 100ms --set min_query_count=64";
@@ -163,6 +165,23 @@ fn a_result_that_can_be_stored_nowhere_is_printed_and_nothing_looks_whole() {
     assert!((value - 1e6).abs() < 1e5, "{value}");
     // Without the limit the same name works.
     folder.dyno(&format!("{run} --out out")).exits(0);
+}
+
+/// The connections take all descriptors that they get, and hold them at the end.
+#[cfg(unix)]
+#[test]
+fn connections_leave_descriptors_for_the_results() {
+    let folder = Folder::new();
+    let server = ServerProcess::start(&folder, "--system tokens:first=100ms,tokens=4");
+    let dyno = folder.command(&format!(
+        "run http://{} --max-concurrency 200 --duration 1s --fail-fast off --no-progress --out out",
+        server.address()
+    ));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -n 64; exec \"$@\"", "sh"]);
+    shell.arg(dyno.get_program()).args(dyno.get_args()).current_dir(&folder.0);
+    let ran: ProgramResult = shell.stdin(Stdio::null()).output().unwrap().into();
+    assert!(folder.0.join("out/summary.json").is_file(), "{}\n{}", ran.stdout, ran.stderr);
 }
 
 /// The raw records of the full run alone have several MB.

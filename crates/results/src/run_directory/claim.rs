@@ -120,6 +120,11 @@ impl Claim {
         Err(format!("{} was replaced by {by}", self.partial.display()))
     }
 
+    /// Returns up to `count` further descriptors of the partial directory.
+    pub fn descriptors(&self, count: usize) -> Vec<File> {
+        (0..count).map_while(|_| self.lock.as_ref()?.try_clone().ok()).collect()
+    }
+
     /// Gives the directory its final name.
     pub fn publish(self) -> io::Result<()> {
         if self.partial.parent() == Some(&self.target) {
