@@ -167,21 +167,36 @@ fn a_result_that_can_be_stored_nowhere_is_printed_and_nothing_looks_whole() {
     folder.dyno(&format!("{run} --out out")).exits(0);
 }
 
+/// Runs Dyno with at most 64 descriptors against a server of words.
+#[cfg(unix)]
+fn with_few_descriptors(folder: &Folder, load: &str) -> ProgramResult {
+    let server = ServerProcess::start(folder, "--system tokens:first=100ms,tokens=4");
+    let run = format!("run http://{} {load} --no-progress --out out", server.address());
+    let dyno = folder.command(&run);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -n 64; exec \"$@\"", "sh"]);
+    shell.arg(dyno.get_program()).args(dyno.get_args()).current_dir(&folder.0);
+    shell.stdin(Stdio::null()).output().unwrap().into()
+}
+
 /// The connections take all descriptors that they get, and hold them at the end.
 #[cfg(unix)]
 #[test]
 fn connections_leave_descriptors_for_the_results() {
     let folder = Folder::new();
-    let server = ServerProcess::start(&folder, "--system tokens:first=100ms,tokens=4");
-    let dyno = folder.command(&format!(
-        "run http://{} --max-concurrency 200 --duration 1s --fail-fast off --no-progress --out out",
-        server.address()
-    ));
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "ulimit -n 64; exec \"$@\"", "sh"]);
-    shell.arg(dyno.get_program()).args(dyno.get_args()).current_dir(&folder.0);
-    let ran: ProgramResult = shell.stdin(Stdio::null()).output().unwrap().into();
+    let ran = with_few_descriptors(&folder, "--qps 2000 --duration 1s --fail-fast off");
     assert!(folder.0.join("out/summary.json").is_file(), "{}\n{}", ran.stdout, ran.stderr);
+}
+
+/// Requests would wait for connections in the client, as latency of the server.
+#[cfg(unix)]
+#[test]
+fn a_concurrency_above_the_limit_on_descriptors_is_rejected() {
+    let folder = Folder::new();
+    let ran = with_few_descriptors(&folder, "--max-concurrency 200 --duration 1s");
+    assert!(matches!(ran.code, Some(2 | 3)), "{}", ran.stdout);
+    let problem = "200 connections need 232 descriptors, and the process may have 64";
+    assert!(ran.stderr.contains(problem), "{}", ran.stderr);
 }
 
 /// The raw records of the full run alone have several MB.

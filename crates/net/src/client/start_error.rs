@@ -34,6 +34,19 @@ pub enum StartError {
         /// Nodes.
         nodes: usize,
     },
+    /// The limit on descriptors of the process permits too few connections.
+    #[error(
+        "{connections} connections need {needed} descriptors, and the process may have {limit}; raise the \
+         limit (ulimit -n), or lower --max-concurrency"
+    )]
+    Descriptors {
+        /// Connections.
+        connections: usize,
+        /// Descriptors for these connections and the rest of the process.
+        needed: u64,
+        /// Limit of the process.
+        limit: u64,
+    },
     /// The certificate authorities cannot be used.
     #[error("{0}")]
     Trust(TrustError),
@@ -66,6 +79,12 @@ pub(super) fn check(
     if options.max_in_flight.is_some_and(|most| most.get() < nodes.len()) {
         return Err(StartError::Limit { nodes: nodes.len() });
     }
+    if let Some(most) = options.max_in_flight
+        && protocol.version() == HttpVersion::Http1
+    {
+        let given = options.connections.saturating_mul(nodes.len());
+        permit_connections(if options.grows { most.get() } else { most.get().min(given) })?;
+    }
     let is_token = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b);
     for (name, value) in &options.fields {
         let name = name.clone();
@@ -76,5 +95,27 @@ pub(super) fn check(
             return Err(StartError::FieldValue { name });
         }
     }
+    Ok(())
+}
+
+/// Raises the limit on descriptors for this many connections. Below it, requests within the limit of concurrency
+/// would wait in the client, which counts as latency of the server.
+#[cfg(unix)]
+fn permit_connections(connections: usize) -> Result<(), StartError> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    /// Descriptors for the rest of the process.
+    const OTHERS: u64 = 32;
+    let needed = (connections as u64).saturating_add(OTHERS);
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let Some(limit) = current.filter(|limit| *limit < needed) else { return Ok(()) };
+    let raised = Rlimit { current: Some(needed), maximum };
+    if maximum.is_none_or(|most| most >= needed) && setrlimit(Resource::Nofile, raised).is_ok() {
+        return Ok(());
+    }
+    Err(StartError::Descriptors { connections, needed, limit })
+}
+
+#[cfg(not(unix))]
+fn permit_connections(_connections: usize) -> Result<(), StartError> {
     Ok(())
 }
