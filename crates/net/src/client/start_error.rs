@@ -79,11 +79,12 @@ pub(super) fn check(
     if options.max_in_flight.is_some_and(|most| most.get() < nodes.len()) {
         return Err(StartError::Limit { nodes: nodes.len() });
     }
-    if let Some(most) = options.max_in_flight
+    if let Some(limit) = options.max_in_flight
+        && options.connects
         && protocol.version() == HttpVersion::Http1
     {
-        let given = options.connections.saturating_mul(nodes.len());
-        permit_connections(if options.grows { most.get() } else { most.get().min(given) })?;
+        let (least, most) = options.connections_at(limit, nodes.len());
+        permit_connections(least, most, options.thread_count())?;
     }
     let is_token = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b);
     for (name, value) in &options.fields {
@@ -98,24 +99,28 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Raises the limit on descriptors for this many connections. Below it, requests within the limit of concurrency
-/// would wait in the client, which counts as latency of the server.
+/// Raises the limit on descriptors for `most` connections as far as the system permits. Fails if that is too
+/// little for `least`: requests within the limit of concurrency would wait in the client.
 #[cfg(unix)]
-fn permit_connections(connections: usize) -> Result<(), StartError> {
+fn permit_connections(least: usize, most: usize, threads: usize) -> Result<(), StartError> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     /// Descriptors for the rest of the process.
-    const OTHERS: u64 = 32;
-    let needed = (connections as u64).saturating_add(OTHERS);
+    const OTHERS: usize = 32;
+    // A thread that reads has a poll and a waker.
+    let others = OTHERS.saturating_add(threads.saturating_mul(2));
+    let needed = |connections: usize| connections.saturating_add(others) as u64;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let Some(limit) = current.filter(|limit| *limit < needed) else { return Ok(()) };
-    let raised = Rlimit { current: Some(needed), maximum };
-    if maximum.is_none_or(|most| most >= needed) && setrlimit(Resource::Nofile, raised).is_ok() {
+    let Some(current) = current.filter(|limit| *limit < needed(most)) else { return Ok(()) };
+    let raised = maximum.map_or(needed(most), |maximum| maximum.min(needed(most)));
+    let is_raised = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }).is_ok();
+    let limit = if is_raised { raised } else { current };
+    if limit >= needed(least) {
         return Ok(());
     }
-    Err(StartError::Descriptors { connections, needed, limit })
+    Err(StartError::Descriptors { connections: least, needed: needed(least), limit })
 }
 
 #[cfg(not(unix))]
-fn permit_connections(_connections: usize) -> Result<(), StartError> {
+fn permit_connections(_least: usize, _most: usize, _threads: usize) -> Result<(), StartError> {
     Ok(())
 }
