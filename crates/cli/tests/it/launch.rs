@@ -1,10 +1,10 @@
 //! `dyno launch`: the processes that it starts, and the files that it writes for engines elsewhere.
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::engines::has;
 use crate::program::{Folder, ProgramResult};
 
 const SERVER: &str = "run --system null --scenario server --mode performance --duration 300ms \
@@ -48,33 +48,20 @@ fn points_of_a_sweep_are_jobs_whose_results_are_those_of_a_sweep() {
     assert_eq!(results(&jobs), results(&alone));
 }
 
-/// The import of the coordinator kills the worker, which the same process started before.
+/// Then a worker failed before it joined, which `dyno launch` reports.
 #[test]
-fn a_worker_that_ends_before_it_joined_is_named() {
-    if !has("python3", "--version") || !std::path::Path::new("/proc/self/stat").exists() {
-        return;
-    }
+fn a_command_that_launch_ends_while_it_waits_for_workers_prints_no_interruption() {
     let folder = Folder::new();
-    folder.write(
-        "late.py",
-        "import os, signal\n\
-         def parent(number):\n    \
-             return int(open('/proc/%d/stat' % number).read().rsplit(')', 1)[1].split()[1])\n\
-         launcher = parent(os.getppid())\n\
-         for number in filter(str.isdigit, os.listdir('/proc')):\n    \
-             try:\n        \
-                 words = open('/proc/%s/cmdline' % number).read().split(chr(0))\n        \
-                 if 'worker' in words and parent(int(number)) == launcher:\n            \
-                     os.kill(int(number), signal.SIGKILL)\n    \
-             except OSError:\n        \
-                 pass\n\
-         def f(samples):\n    return samples\n",
+    let mut command = folder.command(
+        "run --system null --scenario offline --remote-workers 1 --listen 127.0.0.1:0 --no-progress",
     );
-    let run = "run py:late.py:f --scenario offline --mode performance --no-progress --out out";
-    let ran = folder.dyno(&format!("launch --on local --workers 1 -- {run}"));
-    let stderr = &ran.exits(3).stderr;
-    assert!(stderr.contains("error: a worker failed: signal: 9"), "{stderr}");
-    assert!(!stderr.contains("interrupted"), "{stderr}");
+    command.env("DYNO_END_WITH_STDIN", "1").stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.starts_with("waiting for 1 worker at ")));
+    drop(child.stdin.take());
+    assert_eq!(lines.collect::<Vec<_>>(), [""; 0]);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
 /// Each run of a comparison waits for the workers anew.
