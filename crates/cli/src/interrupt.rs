@@ -1,6 +1,7 @@
 //! Handles Ctrl-C. Before a run begins, it ends the process at once. During a run, the first one
 //! ends the run and keeps its results, and the second one ends the process. The loss of the
-//! terminal and the soft limit on processor time (`ulimit -St`) count as Ctrl-C.
+//! terminal, the soft limit on processor time (`ulimit -St`) and the signals with which batch systems
+//! announce the end of a job count as Ctrl-C.
 
 use std::io::Read as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use dyno_experiment::sweep::pause;
 use dyno_experiment::{Interrupt, LIFELINE};
 use dyno_loadgen::clock::{Clock, MILLISECOND, Nanos, SECOND};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXCPU, SIGXFSZ};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use signal_hook::low_level;
@@ -58,8 +59,10 @@ pub fn begin() -> std::io::Result<()> {
     // handled one has its default effect in programs that Dyno starts.
     flag::register(SIGXFSZ, Arc::default())?;
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGXCPU])?;
-    if !survives_hang_up() {
-        signals.add_signal(SIGHUP)?;
+    for signal in [SIGHUP, SIGUSR1, SIGUSR2, SIGALRM] {
+        if !is_ignored(signal) {
+            signals.add_signal(signal)?;
+        }
     }
     // A thread instead of a handler, because it may have to restore the terminal.
     start_thread("signals", move || {
@@ -116,9 +119,14 @@ fn watch_lifeline() -> std::io::Result<()> {
 /// Prints that the user interrupted the process. The process that started this one and ended it prints
 /// the reason itself.
 pub fn announce() {
-    if !state().is_ended_by_parent.load(Ordering::Relaxed) {
+    if !is_ended_by_parent() {
         output::say("interrupted");
     }
+}
+
+/// Returns whether the process that started this one ended it. Requires [`begin`].
+pub fn is_ended_by_parent() -> bool {
+    state().is_ended_by_parent.load(Ordering::Relaxed)
 }
 
 /// Sends this process a SIGINT, and returns at once: the thread of the signals handles it. [`ask`]
@@ -153,11 +161,11 @@ pub fn ask() {
     low_level::exit(Exit::Interrupted.code().into());
 }
 
-/// Whether SIGHUP is ignored, as `nohup` does to keep a process alive without its terminal. Returns
-/// true if that cannot be determined, so that SIGHUP keeps its disposition.
-fn survives_hang_up() -> bool {
+/// Whether a signal is ignored, as `nohup` ignores SIGHUP to keep a process alive without its terminal.
+/// Returns true if that cannot be determined, so that the signal keeps its disposition.
+fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_none_or(|mask| mask & 1 << (SIGHUP - 1) != 0)
+    mask.is_none_or(|mask| mask & 1 << (signal - 1) != 0)
 }

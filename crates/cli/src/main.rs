@@ -53,6 +53,12 @@ fn main() -> ExitCode {
             }
             exit.into()
         }
-        Err(failure) => exit::report(&failure),
+        Err(failure) => {
+            let exit = exit::Exit::from(failure.kind());
+            if exit == exit::Exit::Interrupted && interrupt::is_ended_by_parent() {
+                return exit.into();
+            }
+            exit::report(&failure)
+        }
     }
 }

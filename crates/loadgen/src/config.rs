@@ -17,6 +17,7 @@
 //! assert_eq!(effect.changes[0].to_string(), "user.conf:1: server_target_qps 1 -> 250");
 //! ```
 
+use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -97,22 +98,31 @@ pub enum ConfigError {
     Refused(Vec<ConfigWarning>),
 }
 
+/// Maximum number of lines that the message of a [`ConfigError`] shows.
+const MOST_SHOWN: usize = 20;
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let lines: Vec<String> = match self {
+        let (mut shown, all): (Vec<String>, usize) = match self {
             Self::Unreadable { path, reason } => {
-                vec![format!("cannot read {}: {reason}", path.display())]
+                (vec![format!("cannot read {}: {reason}", path.display())], 1)
             }
             Self::BadLines { path, lines } => {
                 let path = path.display();
                 let line = |bad: &BadLine| {
                     format!("{path}:{}: `{}`: expected {}", bad.line, bad.text, bad.expected)
                 };
-                lines.iter().map(line).collect()
+                (lines.iter().take(MOST_SHOWN).map(line).collect(), lines.len())
             }
-            Self::Refused(warnings) => warnings.iter().map(ToString::to_string).collect(),
+            Self::Refused(warnings) => (
+                warnings.iter().take(MOST_SHOWN).map(ToString::to_string).collect(),
+                warnings.len(),
+            ),
         };
-        f.write_str(&lines.join("\n"))
+        if all > shown.len() {
+            shown.push("further problems are not listed".to_string());
+        }
+        f.write_str(&shown.join("\n"))
     }
 }
 
@@ -174,19 +184,15 @@ impl Conf {
     /// Returns the models that rows name, in order, each once; `*` is every model.
     #[must_use]
     pub fn models(&self) -> Vec<&str> {
-        let mut models = Vec::new();
-        for model in self.entries.iter().filter_map(|entry| entry.key.split('.').next()) {
-            if !models.contains(&model) {
-                models.push(model);
-            }
-        }
-        models
+        let mut seen = HashSet::new();
+        let models = self.entries.iter().filter_map(|entry| grammar::parts(&entry.key).0);
+        models.filter(|model| seen.insert(*model)).collect()
     }
 
     /// Returns whether a row names this model.
     #[must_use]
     pub fn has_rows_of(&self, model: &str) -> bool {
-        self.entries.iter().any(|entry| entry.key.split('.').next() == Some(model))
+        self.entries.iter().any(|entry| grammar::parts(&entry.key).0 == Some(model))
     }
 
     /// Sets every field that a row for this model and scenario sets.

@@ -115,6 +115,9 @@ pub struct Expression {
     variables: Vec<usize>,
 }
 
+/// Maximum length of an expression in bytes.
+const LONGEST: usize = 4096;
+
 /// Variables of an expression.
 const VARIABLES: [&str; 5] = ["w_bits", "w_size", "a_bits", "a_size", "macs"];
 
@@ -138,6 +141,10 @@ impl FromStr for Objective {
         let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
         let expected =
             format!("expected {}, or an expression in {}", names.join(", "), VARIABLES.join(", "));
+        // The time to parse an expression grows with the square of its length.
+        if text.len() > LONGEST {
+            return Err(format!("{expected} of at most {LONGEST} bytes; found {}", text.len()));
+        }
         let compiled = FlatEx::<f64>::parse(formula)
             .map_err(|error| format!("{expected}; found {text:?}: {error}"))?;
         let place = |name: &String| VARIABLES.iter().position(|known| known == name);
@@ -326,6 +333,8 @@ mod tests {
                         w_size, a_bits, a_size, macs; ";
         assert_eq!(refused("w_bits * w_sizes"), format!("{expected}found `w_sizes`"));
         assert_eq!(refused("3 + 4"), format!("{expected}\"3 + 4\" is a constant"));
+        let long = expected.replace("; ", " of at most 4096 bytes; found 200006");
+        assert_eq!(refused(&format!("w_bits{}", "+1".repeat(100_000))), long);
         assert!(refused("w_bits *").starts_with(&format!("{expected}found \"w_bits *\": ")));
         let text = "max:macs * w_bits";
         let objective: Objective = text.parse().unwrap();

@@ -73,7 +73,7 @@ const MOST: usize = 64;
 
 impl Plugin {
     /// Loads a plug-in and opens its engine with these options. If the plug-in changes the working
-    /// folder meanwhile, this is undone.
+    /// folder meanwhile, this is undone, also if it does not open.
     ///
     /// # Errors
     /// [`PluginError`] with the problem and the path.
@@ -92,7 +92,7 @@ impl Plugin {
         }
         // A name without a slash would be searched in the folders of the system.
         let whole = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
-        let folder = std::env::current_dir();
+        let _folder = WorkingFolder(std::env::current_dir().ok());
         let watch = ExitWatch::begin(&path);
         #[cfg(unix)]
         crate::crash::report(&path);
@@ -116,10 +116,6 @@ impl Plugin {
         plugin
             .describe()
             .map_err(|why| PluginError::Description { path: plugin.path.clone(), why })?;
-        if let Ok(folder) = folder {
-            // An error means that the folder is gone, which the results then report.
-            let _ = std::env::set_current_dir(folder);
-        }
         Ok(plugin)
     }
 
@@ -186,6 +182,16 @@ impl Plugin {
     #[must_use]
     pub fn is_streaming(&self) -> bool {
         self.is_streaming
+    }
+}
+
+/// The working folder, which is restored on drop.
+struct WorkingFolder(Option<PathBuf>);
+
+impl Drop for WorkingFolder {
+    fn drop(&mut self) {
+        // An error means that the folder is gone, which the results then report.
+        let _ = self.0.take().map(std::env::set_current_dir);
     }
 }
 

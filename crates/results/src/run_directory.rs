@@ -6,7 +6,7 @@
 mod claim;
 mod reserve;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -95,6 +95,8 @@ impl DirectoryError {
 pub struct RunDirectory {
     claim: Claim,
     reserve: Reserve,
+    /// Descriptors that are held back for the files of results.
+    spare: Vec<File>,
     /// Space to release when the results of a test are written, in bytes.
     bytes_per_test: u64,
     enable_trace: bool,
@@ -113,6 +115,10 @@ struct HeldTest {
 
 /// Disk space reserved for the summary, the report and the configuration, in bytes.
 const OWN_BYTES: u64 = 4 << 20;
+
+/// Number of descriptors that are held back: four logs, and files of the run or of a copy. Connections may take
+/// all others, and hold them when the results are written.
+const SPARE: usize = 8;
 
 /// Folder for a trial of the log files.
 const TRIAL: &str = "trial";
@@ -161,6 +167,7 @@ impl RunDirectory {
             )
         });
         Ok(Self {
+            spare: claim.descriptors(SPARE),
             claim,
             reserve,
             bytes_per_test: log_bytes.iter().copied().max().unwrap_or(0),
@@ -181,15 +188,27 @@ impl RunDirectory {
         records: Option<&Records>,
     ) -> bool {
         self.reserve.release(self.bytes_per_test, OWN_BYTES);
-        let root = &self.claim.partial;
-        let Err(problem) = write_test(root, folder, self.enable_trace, log, reports, records)
-        else {
-            return true;
-        };
-        // Files that are cut off would look whole.
-        let _ = fs::remove_dir_all(root.join(folder));
+        self.spare.clear();
+        let written = self.try_write_test(folder, log, reports, records);
+        self.spare = self.claim.descriptors(SPARE);
+        let Err(problem) = written else { return true };
         self.warnings.push(format!("{problem}; {folder} is kept in memory until the run is over"));
         false
+    }
+
+    /// Writes the results of a test, or nothing.
+    fn try_write_test(
+        &self,
+        folder: &str,
+        log: &TestLog,
+        reports: &[Report<'_>],
+        records: Option<&Records>,
+    ) -> Result<(), String> {
+        self.claim.check_place()?;
+        let root = &self.claim.partial;
+        let written = write_test(root, folder, self.enable_trace, log, reports, records);
+        // Files that are cut off would look whole.
+        written.inspect_err(|_| drop(fs::remove_dir_all(root.join(folder))))
     }
 
     /// Keeps the results of a test that could not be written; [`RunDirectory::finish`] tries again.
@@ -203,6 +222,7 @@ impl RunDirectory {
     #[must_use]
     pub fn finish(mut self, files: &[(&str, String)]) -> FinishedDirectory {
         self.reserve.remove();
+        self.spare.clear();
         let (partial, target) = (self.claim.partial.clone(), self.claim.target.clone());
         let held = std::mem::take(&mut self.held);
         let mut warnings = std::mem::take(&mut self.warnings);
@@ -218,7 +238,9 @@ impl RunDirectory {
             }
             Ok(())
         };
-        let Err(problem) = fill(&partial) else {
+        let place = self.claim.check_place();
+        let is_in_place = place.is_ok();
+        let Err(problem) = place.and_then(|()| fill(&partial)) else {
             let path = match self.claim.publish() {
                 Ok(()) => target,
                 Err(error) => {
@@ -228,17 +250,24 @@ impl RunDirectory {
             };
             return FinishedDirectory { path, not_stored: None, warnings };
         };
-        // Files that are cut off would look whole.
-        held.iter().for_each(|test| drop(fs::remove_dir_all(partial.join(&test.folder))));
-        files.iter().for_each(|(name, _)| drop(fs::remove_file(partial.join(name))));
+        if is_in_place {
+            // Files that are cut off would look whole.
+            held.iter().for_each(|test| drop(fs::remove_dir_all(partial.join(&test.folder))));
+            files.iter().for_each(|(name, _)| drop(fs::remove_file(partial.join(name))));
+        }
         let temporary = std::env::temp_dir().join(format!("dyno-{}", name_of(&target)));
-        let rescue = |root: &Path| copy_tree(&partial, root).and_then(|()| fill(root));
+        let rescue = |root: &Path| {
+            let copied = if is_in_place { copy_tree(&partial, root) } else { Ok(()) };
+            copied.and_then(|()| fill(root))
+        };
         let error =
             match numbered(&temporary, |path| fs::create_dir(path).map(|()| path.to_path_buf())) {
                 Err(error) => error.to_string(),
                 Ok(root) => match rescue(&root) {
                     Ok(()) => {
-                        let _ = fs::remove_dir_all(&partial);
+                        if is_in_place {
+                            let _ = fs::remove_dir_all(&partial);
+                        }
                         warnings.push(problem);
                         warnings.push(format!("the results are in {} instead", root.display()));
                         return FinishedDirectory { path: root, not_stored: None, warnings };
@@ -249,7 +278,9 @@ impl RunDirectory {
                     }
                 },
             };
-        remove_empty(&partial);
+        if is_in_place {
+            remove_empty(&partial);
+        }
         let not_stored = DirectoryError::NotStored { target, problem, temporary, error };
         FinishedDirectory { path: partial, not_stored: Some(not_stored), warnings }
     }

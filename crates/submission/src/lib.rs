@@ -36,3 +36,4 @@ pub mod sarif;
 pub mod selection;
 pub mod table;
 pub mod tree;
+mod yaml;

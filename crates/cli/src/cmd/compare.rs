@@ -7,8 +7,8 @@ use clap::{ArgAction, ArgGroup, Args};
 use dyno_experiment::compare::interleave::{self, Schedule};
 use dyno_experiment::compare::peer::{self, Peer, PeerSchedule};
 use dyno_experiment::compare::{
-    ComparedRun, ComparisonReport, METRICS, Question, Sides, is_slice_count, parse_metric,
-    read_folder, refuse_copies,
+    ComparedRun, ComparisonReport, METRICS, Question, SLICES_MOST, Sides, is_slice_count,
+    parse_metric, read_folder, refuse_copies,
 };
 use dyno_experiment::options::{CommandLine, GivenKeys};
 use dyno_experiment::{Control, End, Failure, Watch};
@@ -521,14 +521,10 @@ fn looks(until_decided: bool) -> LookPolicy {
 
 /// Parses a number of slices.
 fn slices(text: &str) -> Result<usize, String> {
-    let slices =
-        text.parse().ok().filter(|&slices| is_slice_count(slices) && slices <= SLICES_MOST);
+    let slices = text.parse().ok().filter(|&slices| is_slice_count(slices));
     slices
         .ok_or_else(|| format!("expected 1 or an even number up to {SLICES_MOST}, found `{text}`"))
 }
-
-/// Largest number of slices of a run; with more, each slice would be too short.
-const SLICES_MOST: usize = 64;
 
 /// Parses a share such as `2%`, from 0 to below 100 %.
 fn share(text: &str) -> Result<f64, String> {

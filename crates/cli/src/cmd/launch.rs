@@ -257,11 +257,10 @@ impl Launch {
         let mut command = Command::new(&own);
         command.args(&coordinator).env(TOKEN, &secret);
         let main = ManagedProcess::start(command, "the command")?;
-        let status = main.wait_for(&interrupt, &mut helpers)?;
-        let exit = exit_of(status);
+        let ended = main.wait_for(&interrupt, &mut helpers, LAST_WORDS);
         let limit = match self.on {
             // They wait for a further run, or for one that did not begin.
-            _ if stay.is_some() || matches!(exit, Exit::Usage | Exit::SetUp) => 0,
+            _ if stay.is_some() || matches!(ended, Err(_) | Ok(Exit::Usage | Exit::SetUp)) => 0,
             Engine::Local => LOCAL_LAST_WORDS,
             _ => LAST_WORDS,
         };
@@ -269,7 +268,7 @@ impl Launch {
         for helper in helpers {
             helper.end(&interrupt, limit.saturating_sub(clock.now()))?;
         }
-        Ok(exit)
+        ended
     }
 
     /// Starts the driver for Ray with `task` and the keys that all tasks share.
@@ -329,27 +328,42 @@ impl ManagedProcess {
         }
     }
 
-    /// Waits until the process ends. Stops it when this process is interrupted, or some time after a
-    /// helper failed: a run notices a failed helper and ends, but one that has not begun would wait
-    /// for ever.
+    /// Waits until the process ends, and returns its exit code. Stops it when this process is interrupted, or
+    /// `last_words` after a helper failed: a run notices a failed helper and ends, but one that has not begun
+    /// would wait for ever.
+    ///
+    /// # Errors
+    /// The helper for which the process was stopped.
     fn wait_for(
         mut self,
         interrupt: &Interrupt,
         helpers: &mut [Self],
-    ) -> Result<ExitStatus, Failure> {
+        last_words: Nanos,
+    ) -> Result<Exit, Failure> {
         let clock = Clock::start();
-        let mut failed_at = None;
+        let mut failed: Option<(Nanos, String)> = None;
+        let mut is_stopped_for_it = false;
         loop {
             if let Some(status) = self.status()? {
-                return Ok(status);
+                return match (exit_of(status), failed) {
+                    (Exit::Interrupted, Some((_, problem))) if is_stopped_for_it => {
+                        Err(Failure::set_up(problem).hint(
+                            "the command was stopped for this reason; see the messages above",
+                        ))
+                    }
+                    (exit, _) => Ok(exit),
+                };
             }
             for helper in helpers.iter_mut() {
-                if helper.status()?.is_some_and(|status| !status.success()) {
-                    failed_at.get_or_insert(clock.now());
+                if let Some(status) = helper.status()?.filter(|status| !status.success()) {
+                    let problem = format!("{} failed: {status}", helper.what);
+                    failed.get_or_insert((clock.now(), problem));
                 }
             }
-            let waits_in_vain = |at: Nanos| clock.now() > at + LAST_WORDS;
-            if interrupt.is_asked() || failed_at.is_some_and(waits_in_vain) {
+            if interrupt.is_asked() {
+                self.cut();
+            } else if failed.as_ref().is_some_and(|(at, _)| clock.now() > at + last_words) {
+                is_stopped_for_it = true;
                 self.cut();
             }
             dyno_experiment::sweep::pause(PAUSE, &mut |_| false);
@@ -403,4 +417,34 @@ fn exit_of(status: ExitStatus) -> Exit {
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     let named = Exit::ALL.into_iter().find(|exit| Some(exit.code()) == code);
     named.unwrap_or(Exit::Aborted)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use dyno_experiment::FailureKind;
+
+    use super::*;
+
+    fn shell(script: &str, what: &'static str) -> ManagedProcess {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        ManagedProcess::start(command, what).expect("a shell starts")
+    }
+
+    #[test]
+    fn a_command_that_waits_for_a_failed_worker_is_stopped_and_the_worker_named() {
+        // As an interrupted run, it ends when its standard input does.
+        let command = || shell("read line; exit 130", "the command");
+        let killed = || shell("kill -9 $$", "a worker");
+        let interrupt = Interrupt::default();
+        let failure = command().wait_for(&interrupt, &mut [killed()], 0).unwrap_err();
+        assert_eq!(failure.kind(), FailureKind::SetUp);
+        assert!(failure.to_string().contains("a worker failed: signal: 9"), "{failure}");
+        // One that ends by itself has its own exit code.
+        let ended = shell("exit 2", "the command").wait_for(&interrupt, &mut [killed()], 0);
+        assert_eq!(ended.unwrap(), Exit::Usage);
+        interrupt.ask();
+        let ended = command().wait_for(&interrupt, &mut [killed()], 0);
+        assert_eq!(ended.unwrap(), Exit::Interrupted);
+    }
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use dyno_experiment::{Failure, files};
 use dyno_results::collection::Collection;
 use dyno_results::summary;
-use dyno_results::write::to_named;
+use dyno_results::write::{replace, to_named};
 use dyno_rules::Round;
 use dyno_submission::check::{Options, Program, check, published};
 use dyno_submission::results::{Ids, Results};
@@ -99,6 +99,7 @@ impl Report {
         if several.members.is_empty() && several.searches.is_empty() {
             return Err(Failure::set_up("no results found").hint(advice(&self.directories)));
         }
+        let is_named = self.out.is_some();
         let out = match (self.out, &self.directories[..], &several.members[..]) {
             (Some(out), ..) => out,
             // The report of a single run, sweep, search or folder of runs lies inside its directory.
@@ -110,7 +111,9 @@ impl Report {
         };
         let home = out.parent().filter(|home| !home.as_os_str().is_empty());
         let page = dyno_report::html_of(&several, home.unwrap_or(Path::new(".")));
-        to_named(&out, page).map_err(|error| {
+        // The folder may be that of someone else, and its `report.html` a link or a pipe.
+        let written = if is_named { to_named(&out, page) } else { replace(&out, page) };
+        written.map_err(|error| {
             Failure::unwritable(&out, &error).hint("choose another file with --out")
         })?;
         output::say(format_args!("report: {}", out.display()));

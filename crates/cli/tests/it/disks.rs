@@ -11,6 +11,8 @@ use serde_json::Value;
 use crate::program::preloaded;
 use crate::program::{Folder, ProgramResult};
 use crate::schema::keeps_to_schemas;
+#[cfg(unix)]
+use crate::serve::ServerProcess;
 
 const SHORT: &str = "run --system model:fixed=1ms --scenario single-stream --mode performance \
                      --duration 100ms --set min_query_count=64";
@@ -163,6 +165,44 @@ fn a_result_that_can_be_stored_nowhere_is_printed_and_nothing_looks_whole() {
     assert!((value - 1e6).abs() < 1e5, "{value}");
     // Without the limit the same name works.
     folder.dyno(&format!("{run} --out out")).exits(0);
+}
+
+/// Runs Dyno with at most 64 descriptors against a server of words.
+#[cfg(unix)]
+fn with_few_descriptors(folder: &Folder, load: &str) -> ProgramResult {
+    let server = ServerProcess::start(folder, "--system tokens:first=100ms,tokens=4");
+    let url = format!("http://{},threads=1", server.address());
+    let run = format!("run {url} {load} --no-progress --out out");
+    let dyno = folder.command(&run);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -n 64; exec \"$@\"", "sh"]);
+    shell.arg(dyno.get_program()).args(dyno.get_args()).current_dir(&folder.0);
+    shell.env("DYNO_CACHE", "cache").stdin(Stdio::null()).output().unwrap().into()
+}
+
+/// The connections take all descriptors that they get, and hold them at the end. A hundred requests are in
+/// progress at the server if none waits for a connection.
+#[cfg(unix)]
+#[test]
+fn connections_leave_descriptors_for_the_results_and_their_lack_is_a_queue_of_the_client() {
+    let folder = Folder::new();
+    let ran = with_few_descriptors(&folder, "--qps 1000 --duration 1s --fail-fast off");
+    assert!(folder.0.join("out/summary.json").is_file(), "{}\n{}", ran.stdout, ran.stderr);
+    let summary: Value = serde_json::from_str(&folder.read("out/summary.json")).unwrap();
+    let client = &summary["clients"][0];
+    let [all, own] = ["connection_waits", "queue_waits"].map(|key| client[key].as_u64().unwrap());
+    assert!(own > all / 2, "{client}");
+    assert_eq!(summary["verdict"], "INVALID");
+}
+
+/// Requests would wait for connections in the client, as latency of the server.
+#[cfg(unix)]
+#[test]
+fn a_concurrency_above_the_limit_on_descriptors_is_rejected() {
+    let folder = Folder::new();
+    let ran = with_few_descriptors(&folder, "--max-concurrency 200 --duration 1s").exits(3);
+    let problem = "200 connections need 234 descriptors, and the process may have 64";
+    assert!(ran.stderr.contains(problem), "{}", ran.stderr);
 }
 
 /// The raw records of the full run alone have several MB.

@@ -1,6 +1,7 @@
 //! `dyno launch`: the processes that it starts, and the files that it writes for engines elsewhere.
 
-use std::process::Command;
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
@@ -45,6 +46,22 @@ fn points_of_a_sweep_are_jobs_whose_results_are_those_of_a_sweep() {
     };
     assert_eq!(results(&jobs).len(), 3);
     assert_eq!(results(&jobs), results(&alone));
+}
+
+/// Then a worker failed before it joined, which `dyno launch` reports.
+#[test]
+fn a_command_that_launch_ends_while_it_waits_for_workers_prints_no_interruption() {
+    let folder = Folder::new();
+    let mut command = folder.command(
+        "run --system null --scenario offline --remote-workers 1 --listen 127.0.0.1:0 --no-progress",
+    );
+    command.env("DYNO_END_WITH_STDIN", "1").stdin(Stdio::piped());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.starts_with("waiting for 1 worker at ")));
+    drop(child.stdin.take());
+    assert_eq!(lines.collect::<Vec<_>>(), [""; 0]);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
 /// Each run of a comparison waits for the workers anew.

@@ -106,6 +106,21 @@ fn a_report_is_well_formed_says_why_and_is_rendered_again_from_its_files() {
     assert_eq!(folder.read("twin/report.html"), page, "the same seed gives the same bytes");
 }
 
+/// Runs of others may have a link that leads to a file of the user.
+#[cfg(unix)]
+#[test]
+fn a_link_in_place_of_the_report_is_replaced() {
+    let folder = Folder::new();
+    folder.dyno(&format!("{SMALL} --out out")).exits(0);
+    let page = folder.0.join("out/report.html");
+    fs::remove_file(&page).unwrap();
+    folder.write("own.txt", "own");
+    std::os::unix::fs::symlink("../own.txt", &page).unwrap();
+    folder.dyno("report out").exits(0);
+    assert_eq!(folder.read("own.txt"), "own");
+    assert!(!page.is_symlink() && folder.read("out/report.html").starts_with("<!doctype html>"));
+}
+
 #[test]
 fn a_run_of_one_query_has_a_singular_and_no_empty_rate() {
     let folder = Folder::new();

@@ -56,14 +56,17 @@ fn an_interrupted_run_leaves_a_readable_summary() {
     assert!(folder.0.join("out/report.html").is_file());
 }
 
-/// The soft limit leaves time to store the results. The system repeats its signal.
+/// The soft limit on processor time leaves time to store the results, and the system repeats its signal. Batch
+/// systems announce the end of a job with a signal of the user's choice.
 #[test]
-fn the_limit_on_processor_time_is_an_interrupt() {
-    let folder = Folder::new();
-    let mut child = start(&folder, LONG);
-    send("-XCPU", &child);
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(keeps_to_schemas(&folder, "out")["state"], "interrupted");
+fn signals_that_announce_an_end_are_interrupts() {
+    for signal in ["-XCPU", "-USR1", "-USR2", "-ALRM"] {
+        let folder = Folder::new();
+        let mut child = start(&folder, LONG);
+        send(signal, &child);
+        assert_eq!(child.wait().unwrap().code(), Some(130), "{signal}");
+        assert_eq!(keeps_to_schemas(&folder, "out")["state"], "interrupted", "{signal}");
+    }
 }
 
 #[test]
@@ -203,6 +206,29 @@ fn results_survive_the_loss_of_their_folder() {
     let rescued = |name: &str| Path::new(&rescue).join("dyno-out").join(name);
     assert!(rescued("summary.json").is_file(), "{said:?}");
     assert!(rescued("Server/performance/mlperf_log_detail.txt").is_file(), "{said:?}");
+}
+
+/// Another user of a shared folder can put it there.
+#[cfg(unix)]
+#[test]
+fn a_link_in_place_of_the_folder_of_a_run_is_not_followed() {
+    let folder = Folder::new();
+    let [rescue, other] = ["rescue", "other"].map(|name| folder.0.join(name));
+    std::fs::create_dir(&rescue).unwrap();
+    std::fs::create_dir(&other).unwrap();
+    folder.write("other/summary.json", "kept");
+    let mut command = folder.command(LONG);
+    command.env("TMPDIR", &rescue);
+    let mut child = started(command);
+    let partial = folder.0.join(".out.partial");
+    std::fs::rename(&partial, folder.0.join("moved")).unwrap();
+    std::os::unix::fs::symlink(&other, &partial).unwrap();
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(folder.read("other/summary.json"), "kept");
+    assert_eq!(std::fs::read_dir(&other).unwrap().count(), 1);
+    let rescued = rescue.join("dyno-out/Server/performance/mlperf_log_detail.txt");
+    assert!(rescued.is_file() && !folder.0.join("out").exists());
 }
 
 mod real_time {

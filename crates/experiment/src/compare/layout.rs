@@ -114,7 +114,9 @@ impl Layout {
         if layout.schema == SCHEMA && is_slice_count(layout.slices) {
             Ok(Some(layout))
         } else {
-            Err(damaged(format!("expected {SCHEMA} with 1 or an even number of slices")))
+            Err(damaged(format!(
+                "expected {SCHEMA} with 1 or an even number of slices up to {SLICES_MOST}"
+            )))
         }
     }
 
@@ -270,8 +272,11 @@ impl Layout {
 
 /// Returns whether runs can be divided into this many slices.
 pub fn is_slice_count(slices: usize) -> bool {
-    slices == 1 || (slices > 0 && slices.is_multiple_of(2))
+    slices == 1 || ((2..=SLICES_MOST).contains(&slices) && slices.is_multiple_of(2))
 }
+
+/// Maximum number of slices of a run; with more, each slice would be too short.
+pub const SLICES_MOST: usize = 64;
 
 fn side_folder(directory: &Path, pair: usize, side: usize) -> PathBuf {
     directory.join(format!("{}-{}", NAMES[side], pair + 1))
@@ -363,6 +368,18 @@ mod tests {
         let mut sliced = folders(2);
         sliced.sort();
         assert_eq!(sliced, ["d/a-2/1", "d/a-2/2", "d/b-2/1", "d/b-2/2"]);
+    }
+
+    #[test]
+    fn a_file_with_very_many_slices_is_rejected() {
+        let folder = std::env::temp_dir().join(format!("dyno-layout-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for (slices, is_read) in [(64, true), (66, false), (1 << 32, false)] {
+            let layout = Layout::new([String::new(), String::new()], slices, 1, false);
+            layout.write(&folder).unwrap();
+            assert_eq!(Layout::read(&folder).is_ok(), is_read, "{slices}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub use accuracy::AccuracyRow;
 pub use compared_run::ComparedRun;
 pub use copies::refuse_copies;
 pub use json::{ComparisonDocument, SCHEMA_VERSION};
-pub use layout::{is_slice_count, read as read_folder};
+pub use layout::{SLICES_MOST, is_slice_count, read as read_folder};
 pub use metric::{GRAMMAR as METRICS, parse_requested as parse_metric};
 pub use server::ServerRow;
 pub use tokens::TokenRow;

@@ -97,13 +97,18 @@ pub fn findings(observation: &ServerObservation, run: ObservedRun<'_>) -> Server
 fn models(pages: &[ScrapedPage]) -> Option<String> {
     let models = pages.iter().flat_map(|page| &page.readings).flat_map(|r| &r.found.models);
     let models: BTreeSet<Cow<'_, str>> = models.map(|model| printable(model)).collect();
+    let more = models.len().saturating_sub(MOST_MODELS);
+    let more = (more > 0).then(|| Cow::from(format!("and {more} more")));
     (!models.is_empty()).then(|| {
         format!(
             "The figures of the metrics pages combine several models: {}.",
-            models.into_iter().collect::<Vec<_>>().join(", ")
+            models.into_iter().take(MOST_MODELS).chain(more).collect::<Vec<_>>().join(", ")
         )
     })
 }
+
+/// Maximum number of models that a remark names.
+const MOST_MODELS: usize = 100;
 
 /// Returns that the pages were not read, because remote workers issue the load.
 pub fn unread(source: &MetricsSource, run: ObservedRun<'_>) -> ServerFindings {
@@ -374,6 +379,14 @@ mod tests {
     }
 
     use Quantity::{BatchSizeSum, Batches, GeneratedTokens, KvCacheUse, Waiting};
+
+    #[test]
+    fn a_remark_names_the_first_of_many_models() {
+        let mut page = page("a", &[(1, &[])]);
+        page.readings[0].found.models = (100..250).map(|n| format!("m{n}")).collect();
+        let remark = models(&[page]).unwrap();
+        assert!(remark.ends_with(" m198, m199, and 50 more."), "{remark}");
+    }
 
     #[test]
     fn gauges_are_those_of_the_run_and_counters_reach_around_it() {

@@ -4,6 +4,7 @@
 mod meaning;
 mod sweep;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use dyno_loadgen::settings::{FIELDS, Origin, Scenario, nearest};
@@ -275,7 +276,11 @@ impl Reader<'_> {
             self.problem(value.span().start, "`tenants` must be tables, [[tenants]]".into());
             return;
         };
+        let mut names = HashSet::new();
         for table in tables {
+            if self.has_enough() {
+                break;
+            }
             let at = table.span().start;
             let Some(keys) = self.table(table, "[tenants]") else { continue };
             let mut tenant =
@@ -296,7 +301,7 @@ impl Reader<'_> {
                     }
                 }
             }
-            let is_taken = file.tenants.iter().any(|other| other.name == tenant.name);
+            let is_taken = !names.insert(tenant.name.clone());
             if tenant.name.is_empty() || is_taken {
                 self.problem(at, "each of [[tenants]] needs a unique `name`".into());
             }
@@ -378,6 +383,10 @@ mod tests {
         let found = ConfigFile::parse(&format!("version = 1\n[settings]\n{keys}"), Path::new("f"));
         let found = found.unwrap_err();
         assert!(found[0].starts_with("f:3: unknown key `key_0`"), "{}", found[0]);
+        assert_eq!((found.len(), found[20].as_str()), (21, "f: further problems are not listed"));
+        let tenants = "[[tenants]]\n".repeat(100_000);
+        let found = ConfigFile::parse(&format!("version = 1\n{tenants}"), Path::new("f"));
+        let found = found.unwrap_err();
         assert_eq!((found.len(), found[20].as_str()), (21, "f: further problems are not listed"));
     }
 

@@ -39,6 +39,9 @@ impl SharedEvaluations {
         let of = |error: std::io::Error| format!("cannot use {}: {error}", path.display());
         let mut file =
             OpenOptions::new().read(true).append(true).create(true).open(path).map_err(of)?;
+        if !file.metadata().map_err(of)?.is_file() {
+            return Err(format!("cannot use {}: expected a regular file", path.display()));
+        }
         let mut text = String::new();
         file.read_to_string(&mut text).map_err(of)?;
         // A torn last line would swallow the next one.
@@ -160,5 +163,11 @@ mod tests {
         assert!(open("other", [1.0, 2.0, 1.0, 2.0], sets.clone()).find(&full).is_none());
         assert!(open("model", [1.0, 2.0, 1.0, 3.0], sets).find(&full).is_none());
         std::fs::remove_file(&path).unwrap();
+        if cfg!(unix) {
+            let device = Path::new("/dev/null");
+            let sets = [vec![0], vec![0], vec![]];
+            let opened = SharedEvaluations::open(device, "model", &fed([1.0; 4]), &sets);
+            assert!(opened.err().unwrap().ends_with("expected a regular file"));
+        }
     }
 }

@@ -15,6 +15,15 @@ pub(super) struct Entry {
     pub values: usize,
 }
 
+/// Returns the model, the scenario and the name of a key `model.scenario.name`; without a model or a scenario
+/// if the key is too short. Models have dots (`wan-2.2-t2v-a14b`), scenarios and names have none.
+pub(super) fn parts(key: &str) -> (Option<&str>, &str, &str) {
+    let mut parts = key.rsplitn(3, '.');
+    let name = parts.next().unwrap_or_default();
+    let scenario = parts.next().unwrap_or("*");
+    (parts.next(), scenario, name)
+}
+
 /// A line that is accepted and sets nothing, but is not a comment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct IdleLine {

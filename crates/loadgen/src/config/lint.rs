@@ -1,8 +1,9 @@
 //! Warnings about lines of a `.conf` file that have no effect, or a surprising one.
 
+use std::collections::HashMap;
 use std::fmt;
 
-use super::grammar::Entry;
+use super::grammar::{Entry, parts};
 use super::keys::{KEYS, Key, ValueReader};
 use super::number::strtoull;
 use super::{Conf, ConfType, Source, built_in_models};
@@ -32,8 +33,6 @@ pub enum WarningKind {
     UnknownKey {
         /// The given key.
         key: String,
-        /// Nearest key.
-        nearest: String,
     },
     /// The key occurs in files of the reference, but no release reads it.
     NeverRead {
@@ -125,8 +124,8 @@ impl fmt::Display for ConfigWarning {
                     "`{text}` sets nothing; expected `key = value` with spaces around the `=`"
                 )
             }
-            WarningKind::UnknownKey { key, nearest } => {
-                write!(f, "unknown key `{key}`; the nearest key is `{nearest}`")
+            WarningKind::UnknownKey { key } => {
+                write!(f, "unknown key `{key}`; the nearest key is `{}`", nearest_key(key))
             }
             WarningKind::NeverRead { key } => {
                 write!(f, "`{key}` is read by no release; remove the line")
@@ -183,10 +182,11 @@ impl Conf {
         for idle in &self.idle {
             warn(idle.line, WarningKind::SetsNothing { text: idle.text.clone() });
         }
-        for (at, entry) in self.entries.iter().enumerate() {
+        let mut later = HashMap::new();
+        for entry in self.entries.iter().rev() {
             let key = || entry.key.clone();
-            if let Some(later) = self.entries[at + 1..].iter().find(|e| e.key == entry.key) {
-                warn(entry.line, WarningKind::Overwritten { key: key(), by: later.line });
+            if let Some(by) = later.insert(&entry.key, entry.line) {
+                warn(entry.line, WarningKind::Overwritten { key: key(), by });
             }
             if entry.values > 1 {
                 let last = entry.value.clone();
@@ -210,11 +210,7 @@ impl Conf {
 
 /// Returns the model and the key of a row, or why it is never read.
 fn find(row: &str) -> Result<(&str, &'static Key), WarningKind> {
-    // Model names have dots (`wan-2.2-t2v-a14b`), scenarios and names have none.
-    let mut parts = row.rsplitn(3, '.');
-    let name = parts.next().unwrap_or_default();
-    let word = parts.next().unwrap_or("*");
-    let model = parts.next();
+    let (model, word, name) = parts(row);
     let named = || KEYS.iter().filter(|key| key.name == name);
     let is_scenario = word == "*" || Scenario::ALL.iter().any(|s| s.name() == word);
     if let (Some(model), true) = (model, is_scenario) {
@@ -229,11 +225,13 @@ fn find(row: &str) -> Result<(&str, &'static Key), WarningKind> {
     if name == "target_duration" || name.starts_with("test07_") {
         return Err(WarningKind::NeverRead { key: row.to_string() });
     }
-    let nearest = nearest_key(model.unwrap_or("*"), word, name);
-    Err(WarningKind::UnknownKey { key: row.to_string(), nearest })
+    Err(WarningKind::UnknownKey { key: row.to_string() })
 }
 
-fn nearest_key(model: &str, word: &str, name: &str) -> String {
+/// Returns the known key that is nearest to the key of a row.
+fn nearest_key(row: &str) -> String {
+    let (model, word, name) = parts(row);
+    let model = model.unwrap_or("*");
     let words = Scenario::ALL.iter().map(|s| s.name()).chain(["*"]);
     let word = nearest(word, words).unwrap_or("*");
     let name = nearest(name, KEYS.iter().map(|key| key.name)).unwrap_or("mode");

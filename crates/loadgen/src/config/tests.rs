@@ -397,6 +397,31 @@ fn strictly_unknown_keys_and_missing_spaces_are_errors() {
     conf("*.*.min_duration = 6e5").refuse_ignored().unwrap();
 }
 
+#[test]
+fn only_the_first_of_many_problems_are_shown() {
+    let unknown: String = (0..100_000).map(|n| format!("*.*.mod{n} = 1\n")).collect();
+    let garbage: String = (0..100_000).map(|n| format!("garbage {n}\n")).collect();
+    for (text, first) in [(&unknown, "unknown key `*.*.mod0`"), (&garbage, "`garbage 0`: expected")]
+    {
+        let error = Conf::parse(text, path()).and_then(|conf| conf.refuse_ignored()).unwrap_err();
+        let message = error.to_string();
+        let lines: Vec<&str> = message.lines().collect();
+        assert!(lines[0].contains(first), "{}", lines[0]);
+        assert_eq!((lines.len(), lines[20]), (21, "further problems are not listed"));
+    }
+}
+
+#[test]
+fn a_model_may_have_dots_in_its_name() {
+    let text = "my-1.5b.Server.target_qps = 5\n*.*.mode = 2\nmy-1.5b.*.mode = 1\n";
+    let file = conf(text);
+    assert_eq!(file.models(), ["my-1.5b", "*"]);
+    assert!(file.has_rows_of("my-1.5b") && !file.has_rows_of("my-1"));
+    let mut settings = Settings::default();
+    file.apply(&mut settings, "my-1.5b", "Server", ConfType::User);
+    assert_eq!(settings.values.server_target_qps, 5.0);
+}
+
 /// The files of audits TEST01 and TEST04 (SPEC section 2.5).
 #[test]
 fn an_audit_file_overrides_and_says_what() {

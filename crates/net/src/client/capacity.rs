@@ -39,6 +39,23 @@ impl Options {
         let most = if self.grows { most } else { most.min(given) };
         (first.min(most).min(limit), most.min(limit))
     }
+
+    /// Returns the number of connections to all nodes that a run needs at the limit of concurrent requests,
+    /// whatever its load, and the number that it may need.
+    pub(super) fn connections_at(&self, limit: NonZero<usize>, nodes: usize) -> (usize, usize) {
+        if self.grows {
+            (limit.get().min(MOST_ON_DEMAND), limit.get())
+        } else {
+            let given = limit.get().min(self.connections.saturating_mul(nodes));
+            (given, given)
+        }
+    }
+
+    /// Returns the number of threads that read answers.
+    pub(super) fn thread_count(&self) -> usize {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.map_or((cores / 2).max(1), NonZero::get)
+    }
 }
 
 impl Client {

@@ -307,8 +307,7 @@ impl Client {
         }
         let requests = Requests::new(protocol.clone(), nodes.to_vec(), fields);
         let requests = Arc::new(requests);
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = options.threads.map_or((cores / 2).max(1), NonZero::get);
+        let threads = options.thread_count();
         let shared = Arc::new(ClientCore {
             nodes: nodes
                 .iter()

@@ -34,6 +34,19 @@ pub enum StartError {
         /// Nodes.
         nodes: usize,
     },
+    /// The limit on descriptors of the process permits too few connections.
+    #[error(
+        "{connections} connections need {needed} descriptors, and the process may have {limit}; raise the \
+         limit (ulimit -n), or lower --max-concurrency"
+    )]
+    Descriptors {
+        /// Connections.
+        connections: usize,
+        /// Descriptors for these connections and the rest of the process.
+        needed: u64,
+        /// Limit of the process.
+        limit: u64,
+    },
     /// The certificate authorities cannot be used.
     #[error("{0}")]
     Trust(TrustError),
@@ -66,6 +79,13 @@ pub(super) fn check(
     if options.max_in_flight.is_some_and(|most| most.get() < nodes.len()) {
         return Err(StartError::Limit { nodes: nodes.len() });
     }
+    if let Some(limit) = options.max_in_flight
+        && options.connects
+        && protocol.version() == HttpVersion::Http1
+    {
+        let (least, most) = options.connections_at(limit, nodes.len());
+        permit_connections(least, most, options.thread_count())?;
+    }
     let is_token = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-_.".contains(&b);
     for (name, value) in &options.fields {
         let name = name.clone();
@@ -76,5 +96,31 @@ pub(super) fn check(
             return Err(StartError::FieldValue { name });
         }
     }
+    Ok(())
+}
+
+/// Raises the limit on descriptors for `most` connections as far as the system permits. Fails if that is too
+/// little for `least`: requests within the limit of concurrency would wait in the client.
+#[cfg(unix)]
+fn permit_connections(least: usize, most: usize, threads: usize) -> Result<(), StartError> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    /// Descriptors for the rest of the process.
+    const OTHERS: usize = 32;
+    // A thread that reads has a poll and a waker.
+    let others = OTHERS.saturating_add(threads.saturating_mul(2));
+    let needed = |connections: usize| connections.saturating_add(others) as u64;
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let Some(current) = current.filter(|limit| *limit < needed(most)) else { return Ok(()) };
+    let raised = maximum.map_or(needed(most), |maximum| maximum.min(needed(most)));
+    let is_raised = setrlimit(Resource::Nofile, Rlimit { current: Some(raised), maximum }).is_ok();
+    let limit = if is_raised { raised } else { current };
+    if limit >= needed(least) {
+        return Ok(());
+    }
+    Err(StartError::Descriptors { connections: least, needed: needed(least), limit })
+}
+
+#[cfg(not(unix))]
+fn permit_connections(_least: usize, _most: usize, _threads: usize) -> Result<(), StartError> {
     Ok(())
 }

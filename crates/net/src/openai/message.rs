@@ -83,7 +83,7 @@ impl Input {
         }
     }
 
-    /// Returns the number of its characters and tokens, which bounds its memory.
+    /// Returns the bytes of its texts, tokens and messages.
     #[must_use]
     pub fn size(&self) -> usize {
         match self {
@@ -174,13 +174,15 @@ impl Message {
         }
     }
 
-    fn size(&self) -> usize {
+    /// Returns the bytes of the message and of its content.
+    pub(crate) fn size(&self) -> usize {
         let parts = match &self.content {
             Value::String(text) => text.len(),
             Value::Array(parts) => parts.iter().map(|part| part.to_string().len()).sum(),
             _ => 0,
         };
-        parts + self.others.values().map(|value| value.to_string().len()).sum::<usize>()
+        let others = self.others.values().map(|value| value.to_string().len());
+        size_of::<Self>() + parts + others.sum::<usize>()
     }
 }
 

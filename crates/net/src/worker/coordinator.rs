@@ -13,7 +13,7 @@ use dyno_loadgen::drive::real::{AnswerWindow, MassFailure};
 
 use super::channel::{Channel, ChannelReader, Identity};
 use super::door::{self, Role};
-use super::peer::{Event, Peer};
+use super::peer::{self, Event, Peer};
 use super::seats;
 use super::strangers::Strangers;
 use super::wire::{self, Body, Challenge, MOST_OF_STRANGERS, Pair, Ready, SetUp, Welcome, plain};
@@ -141,7 +141,7 @@ pub struct Coordinator {
     /// Shares of the last run.
     pub(super) shares: Mutex<Vec<WorkerShare>>,
     /// Dropping it stops the pings.
-    _pulse: Sender<()>,
+    _pulses: Vec<Sender<()>>,
 }
 
 /// Synchronization of the workers in all runs so far.
@@ -268,9 +268,13 @@ impl WorkerListener {
         }
         self.door.is_full.store(true, Ordering::Relaxed);
         let peers: Vec<Arc<Peer>> = seats.into_iter().flatten().collect();
-        let (pulse, is_over) = mpsc::channel::<()>();
-        let beaten = peers.clone();
-        super::start(move || pulse_of(&beaten, clock, &is_over)).map_err(GatherError::Thread)?;
+        // A worker that reads slowly delays no other one.
+        let pulses = peers.iter().map(|peer| {
+            let (pulse, is_over) = mpsc::channel::<()>();
+            let peer = Arc::clone(peer);
+            super::start(move || pulse_of(&peer, clock, &is_over)).map(|()| pulse)
+        });
+        let pulses = pulses.collect::<io::Result<Vec<_>>>().map_err(GatherError::Thread)?;
         Ok(Coordinator {
             listen: self.listen,
             address: self.address,
@@ -283,7 +287,7 @@ impl WorkerListener {
             failing: Mutex::default(),
             precision: Mutex::default(),
             shares: Mutex::default(),
-            _pulse: pulse,
+            _pulses: pulses,
         })
     }
 
@@ -407,13 +411,11 @@ impl Door {
     }
 }
 
-/// Pings all workers, frequently at first, until the run is over.
-fn pulse_of(peers: &[Arc<Peer>], clock: Clock, is_over: &Receiver<()>) {
+/// Pings a worker, frequently at first, until the run is over.
+fn pulse_of(peer: &Peer, clock: Clock, is_over: &Receiver<()>) {
     for beat in 0_u32.. {
-        for peer in peers {
-            // The thread that reads the connection notices that it is lost.
-            let _ = peer.send(Body::Ping(clock.now()));
-        }
+        // The thread that reads the connection notices that it is lost.
+        let _ = peer.send(Body::Ping(clock.now()));
         let pause = if beat < FIRST_PULSES { FIRST_PULSE } else { PULSE };
         if is_over.recv_timeout(pause) != Err(RecvTimeoutError::Timeout) {
             return;
@@ -512,11 +514,7 @@ impl Coordinator {
 
     /// Sends a message to all workers. Fails only if it is longer than [`wire::MOST`].
     pub(super) fn tell(&self, body: &Body) -> io::Result<()> {
-        let frame = wire::frame(body.clone())?;
-        for peer in &self.peers {
-            // The thread that reads the connection notices that it is lost.
-            let _ = peer.send_frame(&frame);
-        }
+        peer::send_to_all(&self.peers, &wire::frame(body.clone())?);
         Ok(())
     }
 

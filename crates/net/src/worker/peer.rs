@@ -44,6 +44,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Sends a frame to all workers at the same time: one that reads slowly delays no other one.
+pub(super) fn send_to_all(peers: &[Arc<Peer>], frame: &[u8]) {
+    std::thread::scope(|scope| {
+        for peer in peers {
+            // The thread that reads the connection notices that it is lost.
+            let send = move || drop(peer.channel.write(frame));
+            if std::thread::Builder::new().spawn_scoped(scope, send).is_err() {
+                send();
+            }
+        }
+    });
+}
+
 impl Peer {
     pub(super) fn new(name: String, channel: Arc<Channel>) -> Self {
         Self {
@@ -58,10 +71,6 @@ impl Peer {
 
     pub(super) fn send(&self, body: Body) -> io::Result<()> {
         wire::send(&self.channel, body)
-    }
-
-    pub(super) fn send_frame(&self, frame: &[u8]) -> io::Result<()> {
-        self.channel.write(frame)
     }
 
     /// Ends the connection, whose reader then reports the loss.

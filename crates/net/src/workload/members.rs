@@ -1,5 +1,6 @@
 //! Members of rows that are parameters of a request.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -165,8 +166,8 @@ pub(super) fn from_cell(name: &str, cell: &str, is_json: bool) -> Value {
 /// Counts of members of rows, by name.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MemberCounts {
-    sent: Vec<(String, usize)>,
-    left_out: Vec<(String, usize)>,
+    sent: NameCounts,
+    left_out: NameCounts,
 }
 
 impl MemberCounts {
@@ -184,10 +185,10 @@ impl MemberCounts {
                 RowMembers::All => !OWN.contains(&&*name),
             };
             if !is_sent {
-                count(&mut self.left_out, &name);
+                self.left_out.add(&name);
                 continue;
             }
-            count(&mut self.sent, &name);
+            self.sent.add(&name);
             match value {
                 // As in the client of OpenAI for Python.
                 Value::Object(inside) if name == "extra_body" => members.extend(inside),
@@ -205,21 +206,21 @@ impl MemberCounts {
 
     /// Notes a member that is not sent.
     pub(super) fn leave_out(&mut self, name: &str) {
-        count(&mut self.left_out, name);
+        self.left_out.add(name);
     }
 
     /// Returns remarks on what is sent and what is not.
     pub(super) fn remarks(&self, which: RowMembers) -> Vec<String> {
-        let list = |counts: &[(String, usize)]| {
-            let each = counts.iter().map(|(name, rows)| format!("{name} ({})", RowCount(*rows)));
-            each.collect::<Vec<_>>().join(", ")
+        let list = |names: &NameCounts| {
+            let each = names.rows.iter();
+            listed(each.map(|(name, rows)| format!("{name} ({})", RowCount(*rows))))
         };
         let mut remarks = Vec::new();
-        if !self.sent.is_empty() {
+        if !self.sent.rows.is_empty() {
             let sent = list(&self.sent);
             remarks.push(format!("Rows set request members: {sent}."));
         }
-        if !self.left_out.is_empty() {
+        if !self.left_out.rows.is_empty() {
             let hint = match which {
                 RowMembers::All => "",
                 _ => "; row-members=all sends all members that a request can have",
@@ -230,10 +231,35 @@ impl MemberCounts {
     }
 }
 
-fn count(counts: &mut Vec<(String, usize)>, name: &str) {
-    match counts.iter_mut().find(|(counted, _)| counted == name) {
-        Some((_, rows)) => *rows += 1,
-        None => counts.push((name.to_owned(), 1)),
+/// Numbers of rows by name, in the order in which the names came.
+#[derive(Debug, Clone, Default)]
+struct NameCounts {
+    rows: Vec<(String, usize)>,
+    /// Position of each name in `rows`.
+    places: HashMap<String, usize>,
+}
+
+impl NameCounts {
+    fn add(&mut self, name: &str) {
+        match self.places.get(name) {
+            Some(&place) => self.rows[place].1 += 1,
+            None => {
+                self.places.insert(name.to_owned(), self.rows.len());
+                self.rows.push((name.to_owned(), 1));
+            }
+        }
+    }
+}
+
+/// Maximum number of names that a message lists.
+const MOST_NAMES: usize = 50;
+
+/// Returns the first names, and how many others there are.
+pub(super) fn listed(mut names: impl ExactSizeIterator<Item = String>) -> String {
+    let first = names.by_ref().take(MOST_NAMES).collect::<Vec<_>>().join(", ");
+    match names.len() {
+        0 => first,
+        more => format!("{first} and {more} more"),
     }
 }
 
@@ -276,6 +302,18 @@ mod tests {
         let all = MemberCounts::default().select(row(), RowMembers::All);
         assert_eq!(all.keys().collect::<Vec<_>>(), ["id", "seed", "tools", "top_k"]);
         assert!(MemberCounts::default().select(row(), RowMembers::None).is_empty());
+    }
+
+    #[test]
+    fn only_the_first_of_many_names_are_listed() {
+        let row: Row = (0..200_000).map(|n| (format!("c{n}"), json!(1))).collect();
+        let mut counts = MemberCounts::default();
+        for _ in 0..2 {
+            assert!(counts.select(row.clone(), RowMembers::Known).is_empty());
+        }
+        let remarks = counts.remarks(RowMembers::Known);
+        assert!(remarks[0].contains("c0 (2 rows), c1 (2 rows), "), "{}", remarks[0]);
+        assert!(remarks[0].contains("c49 (2 rows) and 199950 more; "), "{}", remarks[0]);
     }
 
     #[test]

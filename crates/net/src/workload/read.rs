@@ -1,5 +1,6 @@
 //! Readers of rows: JSON lines, a JSON list, or CSV.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde_json::{Map, Value};
@@ -84,9 +85,8 @@ fn cells(mut bytes: Vec<u8>) -> Result<Rows, ReadError> {
     }
     let mut reader = csv::Reader::from_reader(std::io::Cursor::new(bytes));
     let names = reader.headers().map_err(|error| wrong(1, &error))?.clone();
-    let is_repeated = |at: usize| names.iter().take(at).any(|name| name == &names[at]);
-    if let Some(at) = (0..names.len()).find(|at| is_repeated(*at)) {
-        return Err(wrong(1, &format!("two columns are named `{}`", &names[at])));
+    if let Some(name) = repeated(&names) {
+        return Err(wrong(1, &format!("two columns are named `{name}`")));
     }
     let row = move |(at, record): (usize, csv::Result<csv::StringRecord>)| {
         let record = record.map_err(|error| wrong(at + 2, &error))?;
@@ -95,6 +95,12 @@ fn cells(mut bytes: Vec<u8>) -> Result<Rows, ReadError> {
         Ok(cells.map(|(name, cell)| (name.to_owned(), value(name, cell))).collect())
     };
     Ok(Box::new(reader.into_records().enumerate().map(row)))
+}
+
+/// Returns the first name that occurs twice.
+fn repeated(names: &csv::StringRecord) -> Option<&str> {
+    let mut seen = HashSet::new();
+    names.iter().find(|name| !seen.insert(*name))
 }
 
 /// Returns the line, from 1, of a quote that the end of a table leaves open. The reader would take the rest

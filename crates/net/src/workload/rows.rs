@@ -7,8 +7,9 @@
 
 use serde_json::Value;
 
+use super::budget::SizeBudget;
 use super::chats::ConversationReader;
-use super::members::{MemberCounts, RowMembers};
+use super::members::{MemberCounts, RowMembers, listed};
 use super::read::{ReadError, Row};
 use super::synthetic::Shape;
 use super::trace::{self, TraceReader};
@@ -114,7 +115,8 @@ impl Workload {
             reader.row(row?).map_err(|why| ReadError { row: rows_seen, why })?;
             let new = &reader.workload.prompts[first..];
             used += usize::from(!new.is_empty());
-            bytes += new.iter().map(|prompt| prompt.input.size()).sum::<usize>();
+            bytes +=
+                new.iter().map(|prompt| size_of::<Prompt>() + prompt.input.size()).sum::<usize>();
         }
         if rows_seen == 0 {
             return Err(whole("no rows"));
@@ -220,6 +222,10 @@ impl RowReader<'_> {
         let new = self.workload.prompts.len() - first;
         self.recorded.time(&mut row, new)?;
         let members = self.members.select(row, self.options.members);
+        if new > 1 {
+            let size = members.values().map(|value| value.to_string().len()).sum::<usize>();
+            SizeBudget::check(new as u64, size as u64).map_err(|why| too_long(&why))?;
+        }
         for prompt in &mut self.workload.prompts[first..] {
             prompt.members.clone_from(&members);
         }
@@ -326,8 +332,17 @@ impl RowReader<'_> {
     fn turns(&mut self, all: &[Message], prompt: &Prompt) -> Result<(), String> {
         let is_answer = |(at, message): &(usize, &Message)| *at > 0 && message.role == "assistant";
         let answers = all.iter().enumerate().filter(is_answer);
+        let answers: Vec<_> = answers.take(self.options.turns.unwrap_or(usize::MAX)).collect();
+        // All messages before an answer are repeated.
+        let mut budget = SizeBudget::for_prompts(0, 0)?;
+        let (mut counted, mut size) = (0, 0);
+        for (at, _) in &answers {
+            size += all[counted..*at].iter().map(Message::size).sum::<usize>() as u64;
+            counted = *at;
+            budget.bytes(size).map_err(|why| too_long(&why))?;
+        }
         let before = self.workload.prompts.len();
-        for (at, answer) in answers.take(self.options.turns.unwrap_or(usize::MAX)) {
+        for (at, answer) in answers {
             self.workload.prompts.push(Prompt {
                 max_tokens: prompt.max_tokens,
                 reference: Some(answer.text().into_owned()).filter(|text| !text.is_empty()),
@@ -357,7 +372,12 @@ impl RowReader<'_> {
 }
 
 fn names(row: &Row) -> String {
-    row.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+    listed(row.keys().cloned())
+}
+
+/// Returns the error of a conversation whose prompts exceed the limit.
+fn too_long(why: &str) -> String {
+    format!("{why}; turns=N limits the answers of a conversation")
 }
 
 /// Returns content as messages of a chat.
@@ -451,6 +471,23 @@ mod tests {
         assert_eq!(all.prompts[1].reference.as_deref(), Some("2"));
         let one = RowOptions { turns: Some(1), ..RowOptions::default() };
         assert_eq!(read(Format::Json, text, &one).unwrap().prompts.len(), 1);
+    }
+
+    #[test]
+    fn a_conversation_whose_prompts_exceed_the_limit_is_rejected() {
+        let turn = r#"{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}"#;
+        let long = format!("{{\"messages\": [{}]}}", vec![turn; 50_000].join(", "));
+        let member = format!(
+            "{{\"messages\": [{}], \"user\": \"{}\"}}",
+            vec![turn; 600].join(", "),
+            "z".repeat(1 << 20)
+        );
+        for line in [&long, &member] {
+            let error = workload(Format::JsonLines, line).unwrap_err().to_string();
+            assert!(error.contains("larger than 512 MiB") && error.contains("turns=N"), "{error}");
+            let two = RowOptions { turns: Some(2), ..RowOptions::default() };
+            assert_eq!(read(Format::JsonLines, line, &two).unwrap().prompts.len(), 2);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::Path;
 
@@ -55,6 +55,14 @@ pub enum JournalError {
 
 const SCHEMA: &str = "dyno.tune.journal";
 
+/// Rejects what is no regular file: a pipe would block the reader, and a device may have no end.
+fn check_regular(about: &Metadata) -> Result<(), JournalError> {
+    if about.is_file() {
+        return Ok(());
+    }
+    Err(JournalError::Io(io::Error::other("expected a regular file")))
+}
+
 impl Journal {
     /// Returns a journal that stores nothing.
     #[must_use]
@@ -83,6 +91,7 @@ impl Journal {
             .create(true)
             .open(path)
             .map_err(JournalError::Io)?;
+        check_regular(&file.metadata().map_err(JournalError::Io)?)?;
         match file.try_lock() {
             Err(std::fs::TryLockError::WouldBlock) => return Err(JournalError::InUse),
             // Some file systems do not support locks.
@@ -150,6 +159,7 @@ impl Journal {
     /// # Errors
     /// The file cannot be read.
     pub fn import(&mut self, path: &Path) -> Result<u64, JournalError> {
+        check_regular(&std::fs::metadata(path).map_err(JournalError::Io)?)?;
         let bytes = std::fs::read(path).map_err(JournalError::Io)?;
         let text = String::from_utf8_lossy(&bytes);
         let mut count = 0;

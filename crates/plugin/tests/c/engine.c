@@ -32,7 +32,8 @@ int dyno_engine_open(const char *options, dyno_engine **opened, char *message, s
   }
   if (strcmp(options, "silent") == 0) return 5;
   if (strcmp(options, "null") == 0) return 0;
-  if (strcmp(options, "chdir") == 0 && chdir("/") != 0) return 6;
+  if (strncmp(options, "chdir", 5) == 0 && chdir("/") != 0) return 6;
+  if (strcmp(options, "chdir refuse") == 0) return 5;
   dyno_engine *engine = calloc(1, sizeof *engine);
   snprintf(engine->mode, sizeof engine->mode, "%s", options);
   *opened = engine;

@@ -181,6 +181,9 @@ fn a_library_that_is_no_plug_in_is_rejected_with_its_name() {
     assert!(words("refuse").ends_with("does not open: there is no model"));
     assert!(words("silent").ends_with("dyno_engine_open returned 5"));
     assert!(words("null").ends_with("returned 0, but no engine"));
+    let folder = std::env::current_dir().unwrap();
+    assert!(words("chdir refuse").ends_with("dyno_engine_open returned 5"));
+    assert_eq!(std::env::current_dir().unwrap(), folder);
     assert!(words("no name").ends_with("its name is NULL"));
     assert!(words("no description").ends_with("dyno_engine_describe returned 9"));
     assert!(words("wrong type").contains("input `x` has the unknown type 77"));

@@ -26,8 +26,9 @@ pub struct Claim {
     /// Path while it is filled: beside the target, which a rename then creates; or inside a target
     /// that already exists, which may be a mount point, a link, or in a read-only folder.
     pub partial: PathBuf,
-    /// The open partial directory. `None` where the system or its disk has no locks of folders.
-    _lock: Option<File>,
+    /// The open partial directory, which is locked. `None` where the system or its disk has no locks of
+    /// folders.
+    lock: Option<File>,
 }
 
 impl Claim {
@@ -48,7 +49,7 @@ impl Claim {
                     Lock::Unsupported => None,
                     Lock::Taken => return Err(ErrorKind::AlreadyExists.into()),
                 };
-                Ok(Self { target: target.to_path_buf(), partial, _lock: lock })
+                Ok(Self { target: target.to_path_buf(), partial, lock })
             })
         });
         claimed.map_err(|error| refused(Path::new(RUNS), error))
@@ -93,13 +94,35 @@ impl Claim {
             };
             let moved = set_aside(&partial).map_err(|error| refused(out, error))?;
             if is_new || matches!(moved, Remains::Nothing) {
-                return Ok((Self { target: out.to_path_buf(), partial, _lock: lock }, left));
+                return Ok((Self { target: out.to_path_buf(), partial, lock }, left));
             }
             if let Remains::Moved(to) = moved {
                 left = Some(to);
             }
         }
         Err(DirectoryError::InUse(partial))
+    }
+
+    /// Checks that the partial directory was not replaced by a link or by a folder of another user, who may
+    /// write in the folder around it. That it was removed is no error: it is then created again.
+    ///
+    /// # Errors
+    /// What it was replaced by.
+    pub fn check_place(&self) -> Result<(), String> {
+        let Ok(about) = fs::symlink_metadata(&self.partial) else { return Ok(()) };
+        let by = if !about.is_dir() {
+            "something that is not a folder"
+        } else if self.lock.as_ref().is_some_and(|lock| !is_of_owner(lock, &about)) {
+            "a folder of another user"
+        } else {
+            return Ok(());
+        };
+        Err(format!("{} was replaced by {by}", self.partial.display()))
+    }
+
+    /// Returns up to `count` further descriptors of the partial directory.
+    pub fn descriptors(&self, count: usize) -> Vec<File> {
+        (0..count).map_while(|_| self.lock.as_ref()?.try_clone().ok()).collect()
     }
 
     /// Gives the directory its final name.
@@ -142,6 +165,17 @@ fn is_same(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt as _;
     let (a, b) = (file.metadata()?, fs::metadata(path)?);
     Ok((a.dev(), a.ino()) == (b.dev(), b.ino()))
+}
+
+#[cfg(unix)]
+fn is_of_owner(file: &File, about: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    file.metadata().is_ok_and(|own| own.uid() == about.uid())
+}
+
+#[cfg(not(unix))]
+fn is_of_owner(_file: &File, _about: &fs::Metadata) -> bool {
+    true
 }
 
 #[cfg(not(unix))]

@@ -234,8 +234,8 @@ impl Client {
         // Requests may be late for other reasons: no wait for a connection was longer than this.
         let longest = self.longest_wait_ns.cast_signed();
         let remedy = self.stream_remedy().unwrap_or_else(|| {
-            "If connections=N is set, raise or remove it. Otherwise use a faster machine for the \
-             client, or lower the rate."
+            "If connections=N is set, raise or remove it. Otherwise raise the limit on descriptors \
+             (ulimit -n), use a faster machine for the client, or lower the rate."
                 .into()
         });
         (is_judged && late.target.min(longest) > budget).then(|| {

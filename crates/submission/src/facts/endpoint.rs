@@ -5,8 +5,8 @@ use serde_json::{Map, Value};
 
 use super::detail::DetailLog;
 use super::text;
-use crate::python;
 use crate::tree::Node;
+use crate::{python, yaml};
 use dyno_rules::{EndpointFact, Endpoints};
 
 /// The client's summary of the performance run.
@@ -180,7 +180,7 @@ fn config(folder: Node<'_>, unreadable: &mut Vec<(&'static str, String)>) -> Val
     let mut why = "the file is missing".to_owned();
     for name in CONFIG {
         let Ok(file) = text::read(folder.file(name)) else { continue };
-        match serde_norway::from_str::<Value>(&file.text) {
+        match yaml::from_text::<Value>(&file.text) {
             Ok(value) if value.is_object() => return value,
             Ok(_) => why = "is not a mapping".to_owned(),
             Err(error) => why = format!("is not YAML: {error}"),

@@ -7,18 +7,15 @@
 use serde_norway::{Mapping, Value};
 use thiserror::Error;
 
-use crate::python;
-
-/// Maximum size of the file in bytes.
-const LARGEST: usize = 1 << 20;
+use crate::{python, yaml};
 
 /// Error: the design power cannot be determined.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NameplateError {
-    /// The file is not valid YAML.
+    /// The file is not valid YAML, or too large.
     #[error("is not YAML: {reason}")]
     Unreadable {
-        /// Error of the parser.
+        /// Error of the reader.
         reason: String,
     },
     /// The file contains no node.
@@ -43,11 +40,8 @@ const CAPACITY: &str = "PowerCapacityWatts";
 /// # Errors
 /// Fails if the file is not YAML, contains no node, or has an incomplete node.
 pub fn design_watts(text: &str) -> Result<f64, NameplateError> {
-    if text.len() > LARGEST {
-        return Err(NameplateError::Unreadable { reason: format!("larger than {LARGEST} bytes") });
-    }
-    let root: Value = serde_norway::from_str(text)
-        .map_err(|error| NameplateError::Unreadable { reason: error.to_string() })?;
+    let root: Value =
+        yaml::from_text(text).map_err(|reason| NameplateError::Unreadable { reason })?;
     let (mut nodes, mut watts) = (0, 0.0);
     // The parser bounds the depth.
     let mut open = vec![&root];
@@ -75,7 +69,7 @@ pub fn design_watts(text: &str) -> Result<f64, NameplateError> {
 /// it cannot add the capacities.
 #[must_use]
 pub fn official_watts(text: &str) -> Option<String> {
-    let root: Value = serde_norway::from_str(text).ok().filter(|_| text.len() <= LARGEST)?;
+    let root: Value = yaml::from_text(text).ok()?;
     if root.is_null() {
         return None;
     }

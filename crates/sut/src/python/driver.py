@@ -73,6 +73,7 @@ class Dyno:
     """The other end of the socket."""
 
     def __init__(self):
+        self.process = os.getpid()
         self.socket = socket.socket(fileno=os.dup(0))
         # User code that reads standard input finds its end. Standard output is that of errors.
         nothing = os.open(os.devnull, os.O_RDONLY)
@@ -111,6 +112,9 @@ class Dyno:
         return kind, self.exactly(size)
 
     def send(self, kind, parts):
+        # A child that the function forked has the socket, too. Its parent answers.
+        if os.getpid() != self.process:
+            sys.exit()
         size = sum(len(part) for part in parts)
         head = struct.pack("<QQ", size, kind)
         if size < 65536:
@@ -119,6 +123,12 @@ class Dyno:
         self.socket.sendall(head)
         for part in parts:
             self.socket.sendall(part)
+
+    def fail(self, error):
+        """Reports an exception. In a child that the function forked, it ends the child."""
+        if os.getpid() != self.process:
+            raise error
+        self.send(FAILED, [words(error).encode("utf-8", "replace")])
 
 
 def value(code, shape, data):
@@ -277,7 +287,7 @@ def main():
     try:
         function = named(hello)
     except BaseException as error:
-        dyno.send(FAILED, [words(error).encode("utf-8", "replace")])
+        dyno.fail(error)
         return
     ready = {"python": sys.version.split()[0], "numpy": getattr(numpy, "__version__", None)}
     dyno.send(READY, [json.dumps(ready).encode()])
@@ -288,7 +298,7 @@ def main():
         try:
             found = outputs(function, samples(payload, hello["inputs"]), hello["scores"])
         except BaseException as error:
-            dyno.send(FAILED, [words(error).encode("utf-8", "replace")])
+            dyno.fail(error)
             continue
         dyno.send(ANSWERS, items(found))
 

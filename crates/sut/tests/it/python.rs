@@ -199,6 +199,33 @@ fn a_dead_process_is_named_and_not_called_again() {
     }
 }
 
+/// A child has the socket and the rest of the driver. Its answer came before that of the parent, which
+/// then counted as that of the next call.
+#[test]
+fn a_forked_child_answers_nothing() {
+    for (name, end) in [
+        ("child-exits", "sys.exit(3)"),
+        ("child-raises", "raise KeyError('child')"),
+        ("child-returns", "return ['child'] * len(samples)"),
+    ] {
+        let text = format!(
+            "import os, sys\ndef f(samples):\n    child = os.fork()\n    if child == 0:\n        {end}\n    \
+             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n    \
+             return ['%d after %d' % (number, code) for number in samples]\n"
+        );
+        let Some(code) = Code::new(name, &text) else { return };
+        let engine = code.start("f").unwrap();
+        let status = match name {
+            "child-exits" => 3,
+            "child-raises" => 1,
+            _ => 0,
+        };
+        for number in [4, 5, 6] {
+            assert_eq!(texts(&engine, &[number]), [format!("{number} after {status}")], "{name}");
+        }
+    }
+}
+
 #[test]
 fn output_and_input_of_the_code_do_not_meet_the_frames() {
     let text = "import os, subprocess, sys

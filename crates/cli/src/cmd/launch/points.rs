@@ -64,7 +64,7 @@ pub(super) fn run(launch: &Launch) -> Result<Exit, Failure> {
     command.args(["sweep", "--resume", &hand_out.directory]).args(sweep.end_flags());
     command.env(LIFELINE, "1");
     let last = ManagedProcess::start(command, "the end of the sweep")?;
-    last.wait_for(&interrupt, &mut []).map(exit_of)
+    last.wait_for(&interrupt, &mut [], 0)
 }
 
 fn on_ray(
@@ -75,7 +75,7 @@ fn on_ray(
 ) -> Result<(), Failure> {
     let task = json!({ "points": hand_out.points, "quiet": is_quiet });
     // Points that failed there are run here afterwards.
-    launch.ray(task, Stdio::inherit())?.wait_for(interrupt, &mut []).map(|_| ())
+    launch.ray(task, Stdio::inherit())?.wait_for(interrupt, &mut [], 0).map(|_| ())
 }
 
 /// Runs the points on this machine, as many at once as there are workers.

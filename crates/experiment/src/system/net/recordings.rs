@@ -31,11 +31,18 @@ pub fn rows(path: &Path, split: Option<&str>) -> Result<Rows, Failure> {
     }
     let row = |(at, file): (usize, PathBuf)| {
         let mut row = Row::new();
-        row.insert(recordings::COLUMNS[0].into(), file.display().to_string().into());
-        if let Ok(text) = std::fs::read_to_string(file.with_extension("txt")) {
+        let wrong = |why: String| ReadError { row: at + 1, why };
+        let name = file.to_str().ok_or_else(|| {
+            wrong(format!("expected a name in UTF-8, found {}; rename the file", file.display()))
+        })?;
+        row.insert(recordings::COLUMNS[0].into(), name.into());
+        let beside = file.with_extension("txt");
+        if beside.exists() {
+            let text = files::read_to_string(&beside)
+                .map_err(|error| wrong(format!("cannot read {}: {error}", beside.display())))?;
             row.insert("reference".into(), text.trim().into());
         }
-        read_recording(&mut row, Path::new("")).map_err(|why| ReadError { row: at + 1, why })?;
+        read_recording(&mut row, Path::new("")).map_err(wrong)?;
         Ok(row)
     };
     Ok(Box::new(files.into_iter().enumerate().map(row)))
@@ -71,4 +78,29 @@ fn read_recording(row: &mut Row, folder: &Path) -> Result<(), String> {
     let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
     row.insert(recordings::NAME.into(), name.into());
     Ok(())
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use super::*;
+
+    #[test]
+    fn texts_that_are_no_files_and_names_that_are_no_texts_are_rejected() {
+        let error = |name: &OsStr, has_text: bool| {
+            let folder = tempfile::tempdir().unwrap();
+            let file = folder.path().join(name);
+            std::fs::write(&file, "").unwrap();
+            if has_text {
+                std::os::unix::fs::symlink("/dev/null", file.with_extension("txt")).unwrap();
+            }
+            rows(folder.path(), None).unwrap().next().unwrap().unwrap_err().to_string()
+        };
+        let text = error(OsStr::new("a.wav"), true);
+        assert!(text.contains("a.txt: it is a device"), "{text}");
+        let name = error(OsStr::from_bytes(b"\xff.wav"), false);
+        assert!(name.contains("expected a name in UTF-8"), "{name}");
+    }
 }

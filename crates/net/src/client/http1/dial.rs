@@ -38,6 +38,19 @@ pub(super) struct DialAttempt {
     tunnel: Option<Tunnel>,
 }
 
+/// Error of an attempt that could not begin.
+pub(super) struct BeginError {
+    pub trouble: Trouble,
+    /// Whether there is no descriptor left for a socket.
+    pub lacks_descriptor: bool,
+}
+
+impl From<Trouble> for BeginError {
+    fn from(trouble: Trouble) -> Self {
+        Self { trouble, lacks_descriptor: false }
+    }
+}
+
 impl DialAttempt {
     /// Begins a connection to an address.
     pub(super) fn begin(
@@ -46,11 +59,14 @@ impl DialAttempt {
         candidate: Candidate,
         (registry, token): (&Registry, Token),
         clock: Clock,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, BeginError> {
         let addresses = node.addresses.as_ref().map_err(Clone::clone)?;
         let address = addresses[candidate.address];
         let no_socket = |error: io::Error| not_reached(&node.endpoint, &error);
-        let mut stream = TcpStream::connect(address).map_err(no_socket)?;
+        let mut stream = TcpStream::connect(address).map_err(|error| BeginError {
+            lacks_descriptor: lacks_descriptor(&error),
+            trouble: no_socket(error),
+        })?;
         // A request is a single write, so there is nothing to wait for.
         stream.set_nodelay(true).map_err(no_socket)?;
         kernel::stamp_arrivals(&stream);
@@ -96,4 +112,16 @@ impl DialAttempt {
             })
         })
     }
+}
+
+/// Returns whether the process, or the whole system, has no descriptor left.
+#[cfg(unix)]
+fn lacks_descriptor(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+#[cfg(not(unix))]
+fn lacks_descriptor(_error: &io::Error) -> bool {
+    false
 }

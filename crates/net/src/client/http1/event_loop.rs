@@ -9,7 +9,7 @@ use dyno_loadgen::clock::{MILLISECOND, Nanos, SECOND};
 use mio::{Events, Poll, Token};
 
 use super::buffer::Buffer;
-use super::dial::{Candidate, DialAttempt};
+use super::dial::{BeginError, Candidate, DialAttempt};
 use super::live::{Ending, LiveConnection, Turn};
 use super::{Pool, ReleaseCause};
 use crate::client::backoff::DialState;
@@ -346,7 +346,12 @@ impl EventLoop {
         );
         match begun {
             Ok(dialing) => self.slots[at].phase = Phase::Dialing(dialing),
-            Err(trouble) => self.address_failed(at, candidate, &trouble),
+            Err(BeginError { trouble, lacks_descriptor }) => {
+                if lacks_descriptor {
+                    self.pool.lock().lacks_descriptors = true;
+                }
+                self.address_failed(at, candidate, &trouble);
+            }
         }
     }
 
@@ -384,6 +389,7 @@ impl EventLoop {
         let node = connection.node;
         let is_surplus = {
             let mut state = self.pool.lock();
+            state.lacks_descriptors = false;
             state.places.share_mut(self.thread, node).is_failing = self.dialed[node].is_failing();
             let is_awaited = state.waiting.iter().any(|(job, _)| job.may_go_to(node));
             let is_surplus = !is_awaited && state.give_up_missing(self.thread, node);

@@ -61,6 +61,9 @@ struct PoolState {
     /// does not hold the memory of the last run.
     responder: Option<Responder>,
     places: Places,
+    /// Whether the last connection could not be made because there was no descriptor left for it. Samples
+    /// then wait in a queue of the client's own: neither for the server nor for the limit of requests.
+    lacks_descriptors: bool,
 }
 
 /// Reason why a connection is free.
@@ -105,6 +108,7 @@ impl Http1 {
             waiting: VecDeque::new(),
             responder: None,
             places,
+            lacks_descriptors: false,
         };
         let pool = Arc::new(Pool {
             shared,
@@ -130,6 +134,7 @@ impl Http1 {
         let (connections, most) = shared.options.places(shared.nodes.len(), Some(in_flight));
         let mut state = self.pool.lock();
         state.places.provide(connections, most);
+        state.lacks_descriptors = false;
         if shared.options.grows && in_flight.contains(&InFlight::Unknown) {
             state.places.open_on_demand();
         }
@@ -337,6 +342,7 @@ impl Pool {
                 return;
             };
             let (is_full, dialed_at) = (state.places.is_full(), state.dialed_at);
+            let lacks_descriptors = state.lacks_descriptors;
             let is_connecting = state.places.is_connecting(state.waiting.len());
             let responder = if state.waiting.is_empty() {
                 state.responder.take()
@@ -354,6 +360,7 @@ impl Pool {
                 ReleaseCause::New { begun, ready } => {
                     (WaitCause::Connecting, ready.saturating_sub(begun.max(since)))
                 }
+                ReleaseCause::Answered if lacks_descriptors => (WaitCause::Queue, 0),
                 ReleaseCause::Answered
                     if is_full && self.shared.options.max_in_flight.is_some() =>
                 {

@@ -1,7 +1,8 @@
 //! Workers that die, hang, come late or do not belong: a reason, never a hang.
 
+use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use dyno_loadgen::clock::{Clock, SECOND};
@@ -91,6 +92,62 @@ fn a_worker_that_falls_silent_ends_the_run_with_a_reason() {
     let lost = coordinator.set_up(&[], &|| true).unwrap_err();
     assert!(lost.to_string().contains("nothing arrived for too long"), "{lost}");
     hung.join().unwrap();
+}
+
+/// Reads more than `left` bytes only after the signal.
+struct Halting<'a> {
+    reader: ChannelReader,
+    left: usize,
+    signal: &'a Mutex<mpsc::Receiver<()>>,
+}
+
+impl Read for Halting<'_> {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        if self.left == 0 {
+            let signal = self.signal.lock().unwrap();
+            signal.recv_timeout(PATIENCE).map_err(std::io::Error::other)?;
+            self.left = usize::MAX;
+        }
+        let most = to.len().min(self.left);
+        let read = self.reader.read(&mut to[..most])?;
+        self.left -= read;
+        Ok(read)
+    }
+}
+
+#[test]
+fn a_worker_that_reads_slowly_delays_no_other_one() {
+    let listening = WorkerListener::begin(listen(2)).unwrap();
+    let address = listening.address();
+    let (is_set_up, signal) = mpsc::channel();
+    let signal = Mutex::new(signal);
+    // The first worker reads the end of the order after the second one has read all of it.
+    let follow = || {
+        let (channel, mut reader) = connect(address);
+        let index = handshake(&channel, &mut reader, "open sesame").unwrap();
+        let left = if index == 0 { 1 << 20 } else { usize::MAX };
+        let mut halting = Halting { reader, left, signal: &signal };
+        loop {
+            match wire::read(&mut halting, wire::MOST) {
+                Ok(Body::SetUp(_)) => {
+                    is_set_up.send(()).unwrap();
+                    wire::send(&channel, Body::Ready(ready())).unwrap();
+                }
+                Ok(Body::Ping(asked)) => {
+                    wire::send(&channel, Body::Pong(wire::Pong { asked, at: 5 })).unwrap();
+                }
+                Ok(Body::Bye(_)) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(follow);
+        scope.spawn(follow);
+        let coordinator = listening.gather(&patience(), &mut |_| {}).unwrap();
+        let option = Pair { name: "data".into(), value: "x".repeat(32 << 20) };
+        assert_eq!(coordinator.set_up(&[option], &|| true).unwrap().len(), 2);
+    });
 }
 
 /// Without an error, the coordinator would wait for an answer to an order that was not sent.

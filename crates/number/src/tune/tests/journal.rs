@@ -44,6 +44,18 @@ fn tune_with(path: &Path, answers: u64) -> (TuneOutcome, u64) {
     (outcome, made)
 }
 
+#[cfg(unix)]
+#[test]
+fn a_device_is_no_journal() {
+    let about = describe(&lenet(), &Settings::default());
+    for journal in [
+        Journal::open(Path::new("/dev/null"), &about).map(drop),
+        Journal::disabled().import(Path::new("/dev/null")).map(drop),
+    ] {
+        assert_eq!(journal.unwrap_err().to_string(), "expected a regular file");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 

@@ -16,6 +16,8 @@ use dyno_rules::{RuleScenario, Version};
 const FILE: &str = "user.conf";
 /// Difference that rounding explains, as a share: LoadGen logs a rate with six digits.
 const TOLERANCE: f64 = 1e-3;
+/// Maximum number of models of a file that is compared. The time of a comparison grows with its square.
+const MOST_MODELS: usize = 256;
 
 /// A setting of the file, and its value in a log.
 struct Setting {
@@ -111,7 +113,11 @@ pub(super) fn check(place: &Place<'_, '_>, facts: &Facts<'_>, issues: &mut Issue
         conf.apply(&mut settings, model, word, ConfType::User);
         settings
     };
-    let tables: Vec<Settings> = conf.models().into_iter().map(by_model).collect();
+    let models = conf.models();
+    if models.len() > MOST_MODELS {
+        return;
+    }
+    let tables: Vec<Settings> = models.into_iter().map(by_model).collect();
     for setting in of_scenario(played, place.round.version).iter().chain(&ANY) {
         let Some(logged) = (setting.logged)(log) else { continue };
         if let Some((line, value)) = setting.contradiction(&tables, logged) {
