@@ -11,7 +11,8 @@ use thiserror::Error;
 use crate::functions;
 use crate::graph::{Attribute, Body, Model, Node, Port};
 use crate::messages::{
-    AttributeProto, Dimension, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfo,
+    AttributeProto, Dimension, GraphProto, ModelProto, NodeProto, OperatorSet, TensorProto,
+    ValueInfo,
 };
 use crate::order;
 use crate::shape::Dim;
@@ -119,6 +120,7 @@ impl Model {
         let proto =
             ModelProto::decode(bytes).map_err(|reason| ReadError::Format(reason.to_string()))?;
         let graph = proto.graph.ok_or_else(|| ReadError::Format("the graph is missing".into()))?;
+        check_operator_sets(&proto.opset_import).map_err(ReadError::Nodes)?;
         let graph = functions::inline(graph, &proto.functions).map_err(ReadError::Nodes)?;
         let Body { name, inputs, outputs, value_info, nodes, tensors } = read_body(graph, folder)?;
         Ok(Self {
@@ -230,6 +232,25 @@ fn read_body(graph: GraphProto, folder: &Folder) -> Result<Body, ReadError> {
         nodes: nodes.collect::<Result<_, _>>()?,
         tensors,
     })
+}
+
+/// Checks that there is one version of each operator set, because engines differ in which of two they
+/// use. The standard set has two names.
+fn check_operator_sets(sets: &[OperatorSet]) -> Result<(), String> {
+    let mut versions: HashMap<&str, i64> = HashMap::new();
+    for set in sets {
+        let domain = if set.domain == "ai.onnx" { "" } else { set.domain.as_str() };
+        let version = set.version;
+        let other = versions.insert(domain, version).filter(|other| *other != version);
+        if let Some(other) = other {
+            let name = if domain.is_empty() { "ai.onnx" } else { domain };
+            return Err(format!(
+                "the model imports version {other} and version {version} of operator set '{name}'; \
+                 expected one of them"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that each name stands for one value, because engines differ in which of two they use. An
