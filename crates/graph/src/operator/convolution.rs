@@ -278,7 +278,7 @@ fn packed<T: Operand>(
 }
 
 /// Places of a window.
-fn places(axes: &[Axis; 3]) -> impl Iterator<Item = (usize, usize, usize)> {
+pub(super) fn places(axes: &[Axis; 3]) -> impl Iterator<Item = (usize, usize, usize)> {
     let [z, y, x] = axes.map(|axis| axis.kernel);
     (0..z * y * x).map(move |at| (at / (y * x), at / x % y, at % x))
 }
