@@ -5,6 +5,7 @@ mod attention;
 mod bits;
 mod boxes;
 mod broadcast;
+mod columns;
 pub(crate) mod control;
 mod convolution;
 mod einsum;
@@ -53,6 +54,7 @@ pub(crate) fn read(reader: &NodeReader<'_>) -> Result<Operation, String> {
         boxes::read,
         fourier::read,
         grid::read,
+        columns::read,
         convolution::read,
         pool::read,
         regions::read,

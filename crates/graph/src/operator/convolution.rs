@@ -507,7 +507,7 @@ impl Filters {
 }
 
 /// Adds a window of filters x kernel numbers to filters x output.
-fn add_window(window: usize, sums: &[f32], axes: &[Axis; 3], to: &mut [f32]) {
+pub(super) fn add_window(window: usize, sums: &[f32], axes: &[Axis; 3], to: &mut [f32]) {
     let [z, y, x] = *axes;
     let index =
         [window / (y.windows * x.windows), window / x.windows % y.windows, window % x.windows];

@@ -81,10 +81,7 @@ impl Sliding {
             padding,
             rounds_up: reader.node.op.ends_with("Pool") && reader.flag("ceil_mode")?,
         };
-        let steps = [&all.kernel, &all.strides, &all.dilations];
-        if steps.into_iter().flatten().flatten().any(|n| *n == 0) {
-            return Err("expected sizes above 0 for kernels, strides and dilations".into());
-        }
+        all.check_steps()?;
         if let Some(axes) = reader.rank(0).and_then(|rank| rank.checked_sub(2)) {
             for (given, count) in [
                 (&all.kernel, axes),
@@ -98,6 +95,28 @@ impl Sliding {
             }
         }
         Ok(all)
+    }
+
+    /// Reads the attributes of windows whose sizes are an input.
+    pub fn read_without_kernel(reader: &NodeReader<'_>) -> Result<Self, String> {
+        let all = Self {
+            kernel: None,
+            strides: reader.sizes("strides")?,
+            dilations: reader.sizes("dilations")?,
+            pads: reader.sizes("pads")?,
+            padding: Padding::Given,
+            rounds_up: false,
+        };
+        all.check_steps()?;
+        Ok(all)
+    }
+
+    fn check_steps(&self) -> Result<(), String> {
+        let steps = [&self.kernel, &self.strides, &self.dilations];
+        if steps.into_iter().flatten().flatten().any(|n| *n == 0) {
+            return Err("expected sizes above 0 for kernels, strides and dilations".into());
+        }
+        Ok(())
     }
 
     pub fn padding(&self) -> Padding {
