@@ -97,9 +97,37 @@ const SINGLE_TYPE: &[&str] = &[
     "Sum",
 ];
 
-/// Checks that inputs of 16 bits are not combined with those of another type. Both are `f32` in the run.
+/// Operators of the standard that are computed in `f32` alone.
+const SINGLE_PRECISION: &[&str] = &[
+    "AveragePool",
+    "BatchNormalization",
+    "Erf",
+    "GlobalAveragePool",
+    "GlobalLpPool",
+    "GlobalMaxPool",
+    "GroupNormalization",
+    "Hardmax",
+    "InstanceNormalization",
+    "LRN",
+    "LayerNormalization",
+    "LogSoftmax",
+    "LpNormalization",
+    "LpPool",
+    "MaxPool",
+    "Mean",
+    "MeanVarianceNormalization",
+    "RMSNormalization",
+    "Softmax",
+];
+
+/// Checks that inputs of 16 bits are not combined with those of another type, which are `f32` in the run,
+/// too, and that an operator supports inputs of float64.
 fn check_types(reader: &NodeReader<'_>) -> Result<(), String> {
     let (domain, operator) = name(reader);
+    let is_long = domain.is_empty() && reader.element(0) == Some(Element::F64);
+    if is_long && SINGLE_PRECISION.contains(&operator) {
+        return Err("elements of type float64 are not supported by this operator".into());
+    }
     if !domain.is_empty() || !SINGLE_TYPE.contains(&operator) {
         return Ok(());
     }

@@ -253,6 +253,18 @@ fn long_sums_and_large_numbers_keep_their_digits() {
     assert_eq!(run("Gelu", 20, &[tail], &[]), floats(&[3], &[0.0, 0.0, 1e4]));
 }
 
+/// A server with such a model would fail at its first request.
+#[test]
+fn operators_that_do_not_support_float64_are_rejected_before_a_run() {
+    for op in ["Softmax", "LayerNormalization", "MaxPool", "Erf", "Mean"] {
+        let mut net = model(op, 17, 1, &[]);
+        net.inputs[0].element = Some(Element::F64);
+        net.inputs[0].shape = Some(vec![1.into(), 2.into(), 3.into()]);
+        let error = Graph::new(&net).expect_err("an invalid case").to_string();
+        assert!(error.contains(op) && error.contains("float64 are not supported"), "{error}");
+    }
+}
+
 /// The second call must not use what the first one packed.
 #[test]
 fn weights_of_recurrent_nodes_may_be_inputs() {
