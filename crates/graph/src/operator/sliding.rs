@@ -190,10 +190,19 @@ impl Sliding {
                 "ceil_mode with auto_pad VALID is not clearly defined; use pads of 0".into()
             );
         }
-        let mut windows = room / stride + 1;
+        let mut windows = if self.rounds_up { room.div_ceil(stride) } else { room / stride } + 1;
         // A window that begins in the padding at the end does not count.
-        if self.rounds_up && room % stride != 0 && windows * stride < size + before {
-            windows += 1;
+        let is_beyond = |windows: usize| {
+            self.rounds_up && windows > 1 && (windows - 1) * stride >= size + before
+        };
+        windows -= usize::from(is_beyond(windows));
+        if is_beyond(windows) {
+            // The text ignores all such windows. The standard's shape inference ignores the last one.
+            return Err(
+                "with ceil_mode, several windows begin in the padding at the end, which is \
+                        not clearly defined; use less padding"
+                    .into(),
+            );
         }
         Ok(Axis { size, kernel, stride, dilation, before, after, windows })
     }
