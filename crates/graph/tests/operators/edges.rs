@@ -254,6 +254,13 @@ fn long_sums_and_large_numbers_keep_their_digits() {
     assert_eq!(run("Gelu", 20, &[tail], &[]), floats(&[3], &[0.0, 0.0, 1e4]));
 }
 
+/// Its index would have no rows. ONNX Runtime returns one.
+#[test]
+fn a_scalar_has_no_indices() {
+    let given = [Value::scalar(3.0_f32)];
+    check_refused(&standard("NonZero", 13, &given, &[]), &given, "the indices of a scalar");
+}
+
 /// Peers reject padding of as many elements as a window has.
 #[test]
 fn windows_in_the_padding_at_the_end_do_not_count() {
