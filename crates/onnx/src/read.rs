@@ -401,7 +401,7 @@ fn read_sparse(proto: SparseTensorProto, folder: &Folder) -> Result<Tensor, Read
     let mut bytes = vec![0; count * size];
     let mut next = 0;
     for (tuple, one) in places.chunks_exact(8 * sizes.len()).zip(stored.chunks_exact(size)) {
-        let place = tuple.chunks_exact(8).zip(&sizes).try_fold(0, |place, (index, size)| {
+        let place = tuple.chunks_exact(8).zip(&sizes).try_fold(0_usize, |place, (index, size)| {
             let index = i64::from_le_bytes(index.try_into().ok()?);
             let index = usize::try_from(index).ok().filter(|index| index < size)?;
             Some(place * size + index)

@@ -492,7 +492,7 @@ mod tests {
         assert!(allows_other_rows && largest == 1);
     }
 
-    /// Of two first dimensions without names, one may count steps, and the other one rows.
+    /// Without names, one first dimension may count steps, and another one rows.
     #[test]
     fn requests_with_unequal_first_dimensions_have_calls_of_their_own() {
         let inputs = vec![input("x", &[None]), input("lengths", &[None])];
