@@ -131,7 +131,7 @@ fn image_of_columns(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
         shape => return fault(format!("columns of {shape:?} for {count} windows of {kernel:?}")),
     };
     let shape = [&[batch, channels], &sizes[..]].concat();
-    let mut values = vec![0.0; call.spend_shape(&shape)?];
+    let mut values = vec![0.0_f64; call.spend_shape(&shape)?];
     call.spend(input.count())?;
     let mut elements = input.as_floats()?.iter();
     for_each_index(&[batch, channels], |channel| {
