@@ -84,21 +84,24 @@ fn unique(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     Ok(Some(Box::new(move |frame| {
         let value = frame.input(0)?;
         check_order(value)?;
-        // The slices become rows.
-        let (rows, order) = match along {
+        // The slices become rows. The other axes keep their order, by which slices are compared.
+        let (rows, back) = match along {
             None => (value.clone().reshaped(vec![value.len()])?, vec![0]),
             Some(along) => {
                 let rank = value.dims().len();
+                let at = axis(along, rank)?;
                 let mut order: Vec<usize> = (0..rank).collect();
-                order.swap(0, axis(along, rank)?);
-                (layout::transposed(value, Some(&order))?, order)
+                let mut back = order.clone();
+                order[..=at].rotate_right(1);
+                back[..=at].rotate_left(1);
+                (layout::transposed(value, Some(&order))?, back)
             }
         };
         let found = each!(rows, all => Groups::new(all, rows.dims()[0], is_sorted));
         let list = |all: &[usize]| Value::list(all.iter().map(|at| *at as i64).collect());
         let firsts = list(&found.firsts);
         let distinct = gather(&rows, &firsts, 0)?;
-        let distinct = layout::transposed(&distinct, Some(&order))?;
+        let distinct = layout::transposed(&distinct, Some(&back))?;
         Ok(vec![distinct, firsts, list(&found.members), list(&found.sizes())])
     })))
 }

@@ -65,6 +65,19 @@ fn distinct_slices_are_compared_from_their_first_element_on() {
     check_all("Unique", 11, &x, &[integer("axis", 1), integer("sorted", 0)], &first);
 }
 
+/// The slices are (1, 9, 0, 0) and (1, 5, 7, 0). By columns, the first one would be less.
+#[test]
+fn slices_along_the_last_axis_are_compared_by_rows() {
+    let x = floats(&[2, 2, 2], &[1.0, 1.0, 9.0, 5.0, 0.0, 7.0, 0.0, 0.0]);
+    let sorted = [
+        floats(&[2, 2, 2], &[1.0, 1.0, 5.0, 9.0, 7.0, 0.0, 0.0, 0.0]),
+        ints(&[1, 0]),
+        ints(&[1, 0]),
+        ints(&[1, 1]),
+    ];
+    check_all("Unique", 11, &x, &[integer("axis", 2)], &sorted);
+}
+
 #[test]
 fn numbers_without_an_order_have_no_places() {
     let given = [floats(&[2], &[f32::NAN, 1.0])];
