@@ -298,8 +298,7 @@ fn aligned(parameters: &Value, dims: &[usize], along: i64) -> Result<Value, Stri
 /// Returns the type of codes that a `QuantizeLinear` states, if it does.
 fn stated_codes(reader: &NodeReader<'_>) -> Result<Option<Element>, String> {
     let number = reader.int("output_dtype", 0)?;
-    let element = i32::try_from(number).ok().and_then(dyno_onnx::element_of);
-    match element {
+    match reader.node.stated_codes() {
         None if number == 0 => Ok(None),
         Some(codes @ (Element::U8 | Element::I8)) => Ok(Some(codes)),
         Some(other) => Err(format!("codes of type {other} are not supported")),
