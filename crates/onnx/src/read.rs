@@ -270,7 +270,8 @@ fn check_names(graph: &GraphProto) -> Result<(), String> {
             return Err(format!("two different initializers have the name '{}'", tensor.name));
         }
     }
-    for tensor in graph.sparse_initializer.iter().filter_map(|tensor| tensor.values.as_ref()) {
+    let sparse = graph.sparse_initializer.iter().filter_map(|tensor| tensor.values.as_ref());
+    for tensor in sparse.filter(|tensor| !tensor.name.is_empty()) {
         if tensors.insert(&tensor.name, tensor).is_some() {
             return Err(format!("two initializers have the name '{}'", tensor.name));
         }
