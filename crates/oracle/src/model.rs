@@ -281,16 +281,16 @@ impl Attribute {
             },
             6 => Attribute::Floats(proto.floats.iter().map(|value| f64::from(*value)).collect()),
             7 => Attribute::Integers(proto.ints.clone()),
+            8 => {
+                let texts: Result<_, _> = proto.strings.iter().map(|bytes| text(bytes)).collect();
+                Attribute::Texts(texts?)
+            }
             11 => match &proto.sparse_tensor {
                 Some(tensor) => {
                     Attribute::Tensor(Arc::new(stored::read_sparse(tensor, context.folder)?))
                 }
                 None => return fault("expected a sparse tensor"),
             },
-            8 => {
-                let texts: Result<_, _> = proto.strings.iter().map(|bytes| text(bytes)).collect();
-                Attribute::Texts(texts?)
-            }
             kind => return fault(format!("values of kind {kind} are not supported")),
         })
     }
