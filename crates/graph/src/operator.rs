@@ -99,16 +99,24 @@ const SINGLE_TYPE: &[&str] = &[
 
 /// Operators of the standard that are computed in `f32` alone.
 const SINGLE_PRECISION: &[&str] = &[
+    "Attention",
     "AveragePool",
     "BatchNormalization",
+    "Col2Im",
+    "Conv",
+    "ConvTranspose",
+    "DFT",
     "Erf",
+    "GRU",
     "GlobalAveragePool",
     "GlobalLpPool",
     "GlobalMaxPool",
+    "GridSample",
     "GroupNormalization",
     "Hardmax",
     "InstanceNormalization",
     "LRN",
+    "LSTM",
     "LayerNormalization",
     "LogSoftmax",
     "LpNormalization",
@@ -117,16 +125,18 @@ const SINGLE_PRECISION: &[&str] = &[
     "Mean",
     "MeanVarianceNormalization",
     "RMSNormalization",
+    "RNN",
+    "RoiAlign",
+    "STFT",
     "Softmax",
 ];
 
-/// Checks that inputs of 16 bits are not combined with those of another type, which are `f32` in the run,
-/// too, and that an operator supports inputs of float64.
+/// Checks that an operator supports inputs of float64, and that it does not combine inputs of 16 bits with
+/// those of another type: all of them are `f32` in the run.
 fn check_types(reader: &NodeReader<'_>) -> Result<(), String> {
     let (domain, operator) = name(reader);
-    let is_long = domain.is_empty() && reader.element(0) == Some(Element::F64);
-    if is_long && SINGLE_PRECISION.contains(&operator) {
-        return Err("elements of type float64 are not supported by this operator".into());
+    if domain.is_empty() && SINGLE_PRECISION.contains(&operator) {
+        expect_single_precision(reader)?;
     }
     if !domain.is_empty() || !SINGLE_TYPE.contains(&operator) {
         return Ok(());
@@ -139,6 +149,14 @@ fn check_types(reader: &NodeReader<'_>) -> Result<(), String> {
         Some(other) => Err(format!("expected inputs of one type, found {short} and {other}")),
         None => Ok(()),
     }
+}
+
+/// Checks that the first input is not of float64, for an operator that is computed in `f32`.
+fn expect_single_precision(reader: &NodeReader<'_>) -> Result<(), String> {
+    if reader.element(0) == Some(Element::F64) {
+        return Err("elements of type float64 are not supported by this operator".into());
+    }
+    Ok(())
 }
 
 /// Returns whether the outputs depend on the inputs alone; holds for all operators so far.

@@ -278,8 +278,19 @@ fn windows_in_the_padding_at_the_end_do_not_count() {
 /// A server with such a model would fail at its first request.
 #[test]
 fn operators_that_do_not_support_float64_are_rejected_before_a_run() {
-    for op in ["Softmax", "LayerNormalization", "MaxPool", "Erf", "Mean"] {
-        let mut net = model(op, 17, 1, &[]);
+    let cases: [(&str, &[(&str, Attribute)]); 9] = [
+        ("Softmax", &[]),
+        ("LayerNormalization", &[]),
+        ("MaxPool", &[]),
+        ("Erf", &[]),
+        ("Mean", &[]),
+        ("Conv", &[]),
+        ("DFT", &[]),
+        ("Gelu", &[]),
+        ("Resize", &[text("mode", "linear")]),
+    ];
+    for (op, attributes) in cases {
+        let mut net = model(op, 20, 1, attributes);
         net.inputs[0].element = Some(Element::F64);
         net.inputs[0].shape = Some(vec![1.into(), 2.into(), 3.into()]);
         let error = Graph::new(&net).expect_err("an invalid case").to_string();

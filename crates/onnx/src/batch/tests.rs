@@ -79,7 +79,7 @@ fn operators_across_samples_are_obstacles() {
         obstacle(|net, x, _| {
             let axis = net.integers(&[1]);
             let image = net.node("Unsqueeze", &[x, &axis], &[])?;
-            let kernel = [("kernel_shape", [2].into())];
+            let kernel = [("kernel_shape", Attribute::Ints(vec![2]))];
             if output == 0 {
                 return net.node("MaxPool", &[&image], &kernel);
             }
