@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use dyno_onnx::{Element, Tensor, code_of, element_of};
+use dyno_onnx::{Element, Tensor, code_of};
 
 use super::flow::{Flow, Step};
 use super::operators::{
@@ -333,9 +333,8 @@ impl Walk<'_> {
         let by = self.described(step).filter(|_| is_plain);
         let by = by.filter(|by| !is_moved || self.is_whole(by)).map(|by| {
             let of_zero = by.zero.as_ref().map(|zero| self.flow.tensors[zero].element);
-            let by_attribute =
-                i32::try_from(step.node.int("output_dtype", 0)).ok().and_then(element_of);
-            Quantization { computed: of_zero.or(by_attribute).or(Some(Element::U8)), ..by }
+            let stated = step.node.stated_codes();
+            Quantization { computed: of_zero.or(stated).or(Some(Element::U8)), ..by }
         });
         DerivedTensor { form: by.map_or(Form::Lost, Form::Rounded), ..value }
     }

@@ -5,6 +5,7 @@ mod attention;
 mod bits;
 mod boxes;
 mod broadcast;
+mod columns;
 pub(crate) mod control;
 mod convolution;
 mod einsum;
@@ -53,6 +54,7 @@ pub(crate) fn read(reader: &NodeReader<'_>) -> Result<Operation, String> {
         boxes::read,
         fourier::read,
         grid::read,
+        columns::read,
         convolution::read,
         pool::read,
         regions::read,
@@ -95,9 +97,47 @@ const SINGLE_TYPE: &[&str] = &[
     "Sum",
 ];
 
-/// Checks that inputs of 16 bits are not combined with those of another type. Both are `f32` in the run.
+/// Operators of the standard that are computed in `f32` alone.
+const SINGLE_PRECISION: &[&str] = &[
+    "Attention",
+    "AveragePool",
+    "BatchNormalization",
+    "Col2Im",
+    "Conv",
+    "ConvTranspose",
+    "DFT",
+    "Erf",
+    "GRU",
+    "GlobalAveragePool",
+    "GlobalLpPool",
+    "GlobalMaxPool",
+    "GridSample",
+    "GroupNormalization",
+    "Hardmax",
+    "InstanceNormalization",
+    "LRN",
+    "LSTM",
+    "LayerNormalization",
+    "LogSoftmax",
+    "LpNormalization",
+    "LpPool",
+    "MaxPool",
+    "Mean",
+    "MeanVarianceNormalization",
+    "RMSNormalization",
+    "RNN",
+    "RoiAlign",
+    "STFT",
+    "Softmax",
+];
+
+/// Checks that an operator supports inputs of float64, and that it does not combine inputs of 16 bits with
+/// those of another type: all of them are `f32` in the run.
 fn check_types(reader: &NodeReader<'_>) -> Result<(), String> {
     let (domain, operator) = name(reader);
+    if domain.is_empty() && SINGLE_PRECISION.contains(&operator) {
+        expect_single_precision(reader)?;
+    }
     if !domain.is_empty() || !SINGLE_TYPE.contains(&operator) {
         return Ok(());
     }
@@ -109,6 +149,14 @@ fn check_types(reader: &NodeReader<'_>) -> Result<(), String> {
         Some(other) => Err(format!("expected inputs of one type, found {short} and {other}")),
         None => Ok(()),
     }
+}
+
+/// Checks that the first input is not of float64, for an operator that is computed in `f32`.
+fn expect_single_precision(reader: &NodeReader<'_>) -> Result<(), String> {
+    if reader.element(0) == Some(Element::F64) {
+        return Err("elements of type float64 are not supported by this operator".into());
+    }
+    Ok(())
 }
 
 /// Returns whether the outputs depend on the inputs alone; holds for all operators so far.

@@ -267,6 +267,8 @@ impl Analysis {
             | "SkipSimplifiedLayerNormalization"
             | "QLinearSoftmax" => from(node.int("axis", -1)),
             "GroupNormalization" => from(1),
+            // Indices count from the first sample of a call on.
+            "MaxPool" if node.outputs.get(1).is_some_and(|name| !name.is_empty()) => true,
             "InstanceNormalization"
             | "Conv"
             | "ConvInteger"

@@ -222,7 +222,10 @@ impl Call<'_> {
 
     /// Returns a graph inside the function with the names in the caller's graph.
     fn graph(&self, mut graph: GraphProto) -> GraphProto {
-        graph.initializer.iter_mut().for_each(|tensor| self.rename(&mut tensor.name));
+        let sparse = graph.sparse_initializer.iter_mut();
+        let sparse = sparse.filter_map(|tensor| tensor.values.as_mut());
+        let tensors = graph.initializer.iter_mut().chain(sparse);
+        tensors.for_each(|tensor| self.rename(&mut tensor.name));
         let ports = graph.input.iter_mut().chain(&mut graph.output).chain(&mut graph.value_info);
         ports.for_each(|port| self.rename(&mut port.name));
         graph.node = graph.node.into_iter().map(|node| self.node(node)).collect();

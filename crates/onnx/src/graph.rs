@@ -78,7 +78,7 @@ pub enum Attribute {
     Tensor(Tensor),
     /// The body of a loop, or a branch.
     Body(Box<Body>),
-    /// A value of any other kind, such as a list of graphs or a sparse tensor. The reader drops it.
+    /// A value of any other kind, such as a list of graphs. The reader drops it.
     Other,
 }
 

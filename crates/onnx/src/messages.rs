@@ -60,6 +60,8 @@ pub struct GraphProto {
     pub output: Vec<ValueInfo>,
     #[prost(message, repeated, tag = "13")]
     pub value_info: Vec<ValueInfo>,
+    #[prost(message, repeated, tag = "15")]
+    pub sparse_initializer: Vec<SparseTensorProto>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -105,6 +107,8 @@ pub struct AttributeProto {
     /// In a function: name of the attribute of the calling node whose value this one takes.
     #[prost(string, tag = "21")]
     pub ref_attr_name: String,
+    #[prost(message, optional, tag = "22")]
+    pub sparse_tensor: Option<SparseTensorProto>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -131,6 +135,19 @@ pub struct TensorProto {
     pub external_data: Vec<Entry>,
     #[prost(int32, tag = "14")]
     pub data_location: i32,
+}
+
+/// A tensor of which a file stores only some elements. The others are 0.
+#[derive(Clone, PartialEq, Message)]
+pub struct SparseTensorProto {
+    /// Stored elements, one after the other. They have the name of the tensor.
+    #[prost(message, optional, tag = "1")]
+    pub values: Option<TensorProto>,
+    /// Row-major index of each stored element, or one index for each dimension.
+    #[prost(message, optional, tag = "2")]
+    pub indices: Option<TensorProto>,
+    #[prost(int64, repeated, packed = "false", tag = "3")]
+    pub dims: Vec<i64>,
 }
 
 #[derive(Clone, PartialEq, Message)]

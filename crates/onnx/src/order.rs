@@ -81,7 +81,8 @@ fn free_names(graph: &GraphProto) -> HashSet<&str> {
     graph.input.iter().for_each(|port| {
         names.remove(port.name.as_str());
     });
-    graph.initializer.iter().for_each(|tensor| {
+    let sparse = graph.sparse_initializer.iter().filter_map(|tensor| tensor.values.as_ref());
+    graph.initializer.iter().chain(sparse).for_each(|tensor| {
         names.remove(tensor.name.as_str());
     });
     names
@@ -90,7 +91,7 @@ fn free_names(graph: &GraphProto) -> HashSet<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::{AttributeProto, TensorProto, ValueInfo};
+    use crate::messages::{AttributeProto, SparseTensorProto, TensorProto, ValueInfo};
 
     fn node(input: &[&str], output: &str) -> NodeProto {
         NodeProto {
@@ -119,14 +120,18 @@ mod tests {
     #[test]
     fn what_a_graph_inside_takes_from_outside_is_waited_for() {
         let mut graph = GraphProto {
-            node: vec![node(&["inside", "outside"], "sum")],
+            node: vec![node(&["inside", "sparse", "outside"], "sum")],
             output: vec![ValueInfo { name: "sum".into(), r#type: None }],
             ..GraphProto::default()
         };
-        graph.initializer.push(TensorProto { name: "inside".into(), ..TensorProto::default() });
+        let tensor = |name: &str| TensorProto { name: name.into(), ..TensorProto::default() };
+        graph.initializer.push(tensor("inside"));
+        let values = Some(tensor("sparse"));
+        graph.sparse_initializer.push(SparseTensorProto { values, ..Default::default() });
         let mut choice = node(&["x"], "y");
         choice.attribute.push(AttributeProto { g: Some(graph), r#type: 5, ..Default::default() });
-        let nodes = vec![choice, node(&["x"], "outside"), node(&["y"], "inside")];
-        assert_eq!(outputs(nodes).unwrap(), "outsideyinside");
+        let nodes =
+            vec![choice, node(&["x"], "outside"), node(&["y"], "inside"), node(&["y"], "sparse")];
+        assert_eq!(outputs(nodes).unwrap(), "outsideyinsidesparse");
     }
 }

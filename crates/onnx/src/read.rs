@@ -1,6 +1,6 @@
 //! Reader of ONNX files.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::path::{Component, Path, PathBuf};
 
@@ -11,7 +11,8 @@ use thiserror::Error;
 use crate::functions;
 use crate::graph::{Attribute, Body, Model, Node, Port};
 use crate::messages::{
-    AttributeProto, Dimension, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfo,
+    AttributeProto, Dimension, GraphProto, ModelProto, NodeProto, OperatorSet, SparseTensorProto,
+    TensorProto, ValueInfo,
 };
 use crate::order;
 use crate::shape::Dim;
@@ -119,6 +120,7 @@ impl Model {
         let proto =
             ModelProto::decode(bytes).map_err(|reason| ReadError::Format(reason.to_string()))?;
         let graph = proto.graph.ok_or_else(|| ReadError::Format("the graph is missing".into()))?;
+        check_operator_sets(&proto.opset_import).map_err(ReadError::Nodes)?;
         let graph = functions::inline(graph, &proto.functions).map_err(ReadError::Nodes)?;
         let Body { name, inputs, outputs, value_info, nodes, tensors } = read_body(graph, folder)?;
         Ok(Self {
@@ -216,7 +218,8 @@ fn read_file(path: &Path) -> Result<Vec<u8>, ReadError> {
 fn read_body(graph: GraphProto, folder: &Folder) -> Result<Body, ReadError> {
     check_names(&graph).map_err(ReadError::Nodes)?;
     let tensors = graph.initializer.into_iter().map(|tensor| read_tensor(tensor, folder));
-    let tensors: Vec<Tensor> = tensors.collect::<Result<_, _>>()?;
+    let sparse = graph.sparse_initializer.into_iter().map(|tensor| read_sparse(tensor, folder));
+    let tensors: Vec<Tensor> = tensors.chain(sparse).collect::<Result<_, _>>()?;
     let nodes = order::sort(graph.node).map_err(ReadError::Nodes)?;
     let nodes = nodes.into_iter().map(|node| read_node(node, folder));
     // Files of IR version 3 and below list initializers as inputs, too.
@@ -230,6 +233,25 @@ fn read_body(graph: GraphProto, folder: &Folder) -> Result<Body, ReadError> {
         nodes: nodes.collect::<Result<_, _>>()?,
         tensors,
     })
+}
+
+/// Checks that there is one version of each operator set, because engines differ in which of two they
+/// use. The standard set has two names.
+fn check_operator_sets(sets: &[OperatorSet]) -> Result<(), String> {
+    let mut versions: HashMap<&str, i64> = HashMap::new();
+    for set in sets {
+        let domain = if set.domain == "ai.onnx" { "" } else { set.domain.as_str() };
+        let version = set.version;
+        let other = versions.insert(domain, version).filter(|other| *other != version);
+        if let Some(other) = other {
+            let name = if domain.is_empty() { "ai.onnx" } else { domain };
+            return Err(format!(
+                "the model imports version {other} and version {version} of operator set '{name}'; \
+                 expected one of them"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that each name stands for one value, because engines differ in which of two they use. An
@@ -246,6 +268,12 @@ fn check_names(graph: &GraphProto) -> Result<(), String> {
         let other = tensors.insert(&tensor.name, tensor);
         if other.is_some_and(|other| other != tensor) {
             return Err(format!("two different initializers have the name '{}'", tensor.name));
+        }
+    }
+    let sparse = graph.sparse_initializer.iter().filter_map(|tensor| tensor.values.as_ref());
+    for tensor in sparse.filter(|tensor| !tensor.name.is_empty()) {
+        if tensors.insert(&tensor.name, tensor).is_some() {
+            return Err(format!("two initializers have the name '{}'", tensor.name));
         }
     }
     for node in &graph.node {
@@ -277,7 +305,10 @@ fn read_port(info: ValueInfo) -> Port {
 
 fn read_node(proto: NodeProto, folder: &Folder) -> Result<Node, ReadError> {
     let attribute = |attribute: AttributeProto| {
-        Ok((attribute.name.clone(), read_attribute(attribute, folder)?))
+        // A constant that is stored as a sparse tensor is read as any other.
+        let is_sparse = attribute.name == "sparse_value";
+        let name = if is_sparse { "value".to_owned() } else { attribute.name.clone() };
+        Ok((name, read_attribute(attribute, folder)?))
     };
     Ok(Node {
         name: proto.name,
@@ -301,6 +332,7 @@ fn read_attribute(proto: AttributeProto, folder: &Folder) -> Result<Attribute, R
         6 => Attribute::Floats(proto.floats),
         7 => Attribute::Ints(proto.ints),
         8 => Attribute::Texts(proto.strings.into_iter().map(text).collect()),
+        11 => Attribute::Tensor(read_sparse(proto.sparse_tensor.unwrap_or_default(), folder)?),
         _ => Attribute::Other,
     })
 }
@@ -339,6 +371,52 @@ fn read_tensor(proto: TensorProto, folder: &Folder) -> Result<Tensor, ReadError>
     Ok(tensor)
 }
 
+/// Returns a sparse tensor with all its elements. Those that the file does not store are 0.
+fn read_sparse(proto: SparseTensorProto, folder: &Folder) -> Result<Tensor, ReadError> {
+    let values = read_tensor(proto.values.unwrap_or_default(), folder)?.in_memory()?;
+    let indices = read_tensor(proto.indices.unwrap_or_default(), folder)?.in_memory()?;
+    let name = values.name.clone();
+    let wrong = |reason: String| ReadError::Tensor { name: name.clone(), reason };
+    let dim = |&n: &i64| usize::try_from(n).map_err(|_| wrong(format!("dimension {n}")));
+    let shape: Vec<usize> = proto.dims.iter().map(dim).collect::<Result<_, _>>()?;
+    let element = values.element;
+    let whole = Tensor { name: name.clone(), element, shape, values: Values::Bytes(Vec::new()) };
+    let Some(room) = folder.room.get().checked_sub(whole.bytes()) else {
+        return Err(wrong(format!("the sparse tensors of a model have at most {LONGEST} bytes")));
+    };
+    folder.room.set(room);
+    let (Values::Bytes(stored), Values::Bytes(places)) = (&values.values, &indices.values) else {
+        return Err(wrong("expected elements in memory".into()));
+    };
+    let (size, count) = (element.size(), whole.elements() as usize);
+    let sizes = if indices.shape.len() == 1 { vec![count] } else { whole.shape.clone() };
+    if element.bits() < 8
+        || indices.element != Element::I64
+        || sizes.is_empty()
+        || places.len() != 8 * sizes.len() * (stored.len() / size)
+    {
+        return Err(wrong(
+            "expected an index of type int64 for each element that is stored".into(),
+        ));
+    }
+    let mut bytes = vec![0; count * size];
+    let mut next = 0;
+    for (tuple, one) in places.chunks_exact(8 * sizes.len()).zip(stored.chunks_exact(size)) {
+        let place = tuple.chunks_exact(8).zip(&sizes).try_fold(0_usize, |place, (index, size)| {
+            let index = i64::from_le_bytes(index.try_into().ok()?);
+            let index = usize::try_from(index).ok().filter(|index| index < size)?;
+            Some(place * size + index)
+        });
+        // The standard demands ascending indices.
+        let place = place.filter(|place| *place >= next).ok_or_else(|| {
+            wrong(format!("expected ascending indices of {:?} elements", whole.shape))
+        })?;
+        bytes[place * size..][..size].copy_from_slice(one);
+        next = place + 1;
+    }
+    Ok(Tensor { values: Values::Bytes(bytes), ..whole })
+}
+
 /// Folder of a model, which holds the files of external tensors.
 struct Folder {
     path: PathBuf,
@@ -346,13 +424,16 @@ struct Folder {
     roots: Vec<PathBuf>,
     /// Results of [`Folder::check`] by path. Many tensors share a file.
     checked: RefCell<HashMap<String, Result<(), String>>>,
+    /// Bytes that sparse tensors may still take. A small file could state any number.
+    room: Cell<u64>,
 }
 
 impl Folder {
     fn new(path: &Path) -> Self {
         let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let roots = std::fs::canonicalize(here).into_iter().collect();
-        Self { path: path.to_owned(), roots, checked: RefCell::default() }
+        let (checked, room) = (RefCell::default(), Cell::new(LONGEST));
+        Self { path: path.to_owned(), roots, checked, room }
     }
 
     /// Checks that a path leads to a regular file in the folder. A missing file is reported by
@@ -426,6 +507,61 @@ fn element_bytes(proto: TensorProto, element: Element) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Reads a tensor that stores 1.5 and -2.
+    fn sparse(indices: &[i64], of_shape: &[i64], dims: &[i64]) -> Result<Tensor, ReadError> {
+        let values = TensorProto {
+            name: "w".into(),
+            dims: vec![2],
+            data_type: 1,
+            float_data: vec![1.5, -2.0],
+            ..TensorProto::default()
+        };
+        let indices = TensorProto {
+            dims: of_shape.to_vec(),
+            data_type: 7,
+            int64_data: indices.to_vec(),
+            ..TensorProto::default()
+        };
+        let (values, indices) = (Some(values), Some(indices));
+        let proto = SparseTensorProto { values, indices, dims: dims.to_vec() };
+        read_sparse(proto, &Folder::new(Path::new("")))
+    }
+
+    #[test]
+    fn elements_that_a_sparse_tensor_does_not_store_are_zero() {
+        let expected = Tensor::from_f32("w", &[2, 3], &[0.0, 1.5, 0.0, 0.0, 0.0, -2.0]);
+        assert_eq!(sparse(&[1, 5], &[2], &[2, 3]).unwrap(), expected);
+        assert_eq!(sparse(&[0, 1, 1, 2], &[2, 2], &[2, 3]).unwrap(), expected);
+        for indices in [[5, 1], [1, 1], [1, 6], [-1, 5]] {
+            let error = sparse(&indices, &[2], &[2, 3]).unwrap_err().to_string();
+            assert!(error.starts_with("tensor 'w': expected ascending indices"), "{error}");
+        }
+        // The index [0, 3] is not [1, 0].
+        assert!(sparse(&[0, 1, 0, 3], &[2, 2], &[2, 3]).is_err());
+        let error = sparse(&[1], &[1], &[2, 3]).unwrap_err().to_string();
+        assert!(error.contains("an index of type int64 for each element"), "{error}");
+        let error = sparse(&[1, 5], &[2], &[1 << 40]).unwrap_err().to_string();
+        assert!(error.contains("at most 2147483647 bytes"), "{error}");
+    }
+
+    #[test]
+    fn a_sparse_constant_is_a_tensor() {
+        let tensor =
+            |data_type: i32| TensorProto { data_type, dims: vec![0], ..Default::default() };
+        let sparse =
+            SparseTensorProto { values: Some(tensor(1)), indices: Some(tensor(7)), dims: vec![2] };
+        let attribute = AttributeProto {
+            name: "sparse_value".into(),
+            r#type: 11,
+            sparse_tensor: Some(sparse),
+            ..Default::default()
+        };
+        let node = NodeProto { attribute: vec![attribute], ..Default::default() };
+        let node = read_node(node, &Folder::new(Path::new(""))).unwrap();
+        let zeros = Attribute::Tensor(Tensor::from_f32("", &[2], &[0.0; 2]));
+        assert_eq!(node.attribute("value"), Some(&zeros));
+    }
 
     /// Exporters also write `./weights.bin` for a file beside the model.
     #[test]

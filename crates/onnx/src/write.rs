@@ -190,6 +190,7 @@ impl Model {
             input: self.inputs.iter().map(port).collect(),
             output: self.outputs.iter().map(port).collect(),
             value_info: self.value_info.iter().map(port).collect(),
+            sparse_initializer: Vec::new(),
         };
         // Sizes of a tensor's message, without and with its key and length.
         let inner = |(tensor, header): (&Tensor, &Vec<u8>)| {
@@ -310,6 +311,7 @@ fn body(body: &Body) -> io::Result<GraphProto> {
         input: body.inputs.iter().map(port).collect(),
         output: body.outputs.iter().map(port).collect(),
         value_info: body.value_info.iter().map(port).collect(),
+        sparse_initializer: Vec::new(),
     })
 }
 

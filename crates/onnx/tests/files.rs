@@ -56,6 +56,25 @@ fn a_name_stands_for_one_value() {
     }
 }
 
+/// `Softmax` has other results before version 13. One engine takes the first version, another one the
+/// last.
+#[test]
+fn an_operator_set_has_one_version() {
+    let reread = |sets: &[(&str, i64)]| {
+        let mut model = net(Weights::seeded(1)).unwrap();
+        model.operator_sets =
+            sets.iter().map(|(domain, version)| ((*domain).to_owned(), *version)).collect();
+        Model::from_bytes(&model.to_bytes().unwrap(), Path::new("")).map(drop)
+    };
+    assert!(reread(&[("", 17), ("own", 1), ("ai.onnx", 17)]).is_ok());
+    for sets in [[("", 17), ("", 11)], [("", 17), ("ai.onnx", 11)]] {
+        let error = reread(&sets).unwrap_err().to_string();
+        assert!(error.contains("version 17 and version 11 of operator set 'ai.onnx'"), "{error}");
+    }
+    let error = reread(&[("", 17), ("own", 1), ("own", 2)]).unwrap_err().to_string();
+    assert!(error.contains("version 1 and version 2 of operator set 'own'"), "{error}");
+}
+
 #[test]
 fn two_numbers_of_four_bits_share_a_byte() {
     let mut model = net(Weights::seeded(1)).unwrap();

@@ -62,6 +62,22 @@ fn operators_on_codes_have_the_shapes_of_those_on_numbers() {
     }
 }
 
+/// Without a zero point, codes are of type uint8 unless the node states another type.
+#[test]
+fn a_node_may_state_the_type_of_its_codes() {
+    let mut net = Builder::new("net", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), 3.into()]);
+    let scale = net.number(0.5);
+    let plain = net.node("QuantizeLinear", &[&x, &scale], &[]).unwrap();
+    net.output("plain", &plain).unwrap();
+    let stated = [("output_dtype", Attribute::from(Element::I8))];
+    let signed = net.node("QuantizeLinear", &[&x, &scale], &stated).unwrap();
+    net.output("signed", &signed).unwrap();
+    let facts = infer(&net.finish(), &BTreeMap::new()).facts;
+    assert_eq!((facts["plain"].element, facts["signed"].element), (Element::U8, Element::I8));
+    assert_eq!(facts["signed"].shape, [Dim::symbol("N"), 3.into()]);
+}
+
 /// Axes, sizes and steps may be those of an operator that is not known, which are not the defaults.
 #[test]
 fn shapes_that_depend_on_an_unknown_input_are_unknown() {

@@ -170,19 +170,20 @@ impl Model {
 
 impl Graph {
     fn parse(proto: &GraphProto, context: Context<'_>) -> Result<Graph, OracleError> {
-        if !proto.sparse_initializer.is_empty() {
-            return Err(OracleError::Malformed("sparse constants are not supported".to_owned()));
-        }
+        let wrong = |name: &str, reason: Fault| {
+            OracleError::Input(format!("constant {name:?}: {}", OracleError::from(reason)))
+        };
         let mut constants = Vec::new();
         for tensor in &proto.initializer {
-            let value = stored::read(tensor, context.folder).map_err(|reason| {
-                OracleError::Input(format!(
-                    "constant {:?}: {}",
-                    tensor.name,
-                    OracleError::from(reason)
-                ))
-            })?;
+            let value = stored::read(tensor, context.folder);
+            let value = value.map_err(|reason| wrong(&tensor.name, reason))?;
             constants.push((tensor.name.clone(), Arc::new(value)));
+        }
+        for tensor in &proto.sparse_initializer {
+            let name = tensor.values.as_ref().map_or("", |values| values.name.as_str());
+            let value = stored::read_sparse(tensor, context.folder);
+            let value = value.map_err(|reason| wrong(name, reason))?;
+            constants.push((name.to_owned(), Arc::new(value)));
         }
         let nodes: Result<_, _> =
             proto.node.iter().map(|node| Node::parse(node, context)).collect();
@@ -284,6 +285,12 @@ impl Attribute {
                 let texts: Result<_, _> = proto.strings.iter().map(|bytes| text(bytes)).collect();
                 Attribute::Texts(texts?)
             }
+            11 => match &proto.sparse_tensor {
+                Some(tensor) => {
+                    Attribute::Tensor(Arc::new(stored::read_sparse(tensor, context.folder)?))
+                }
+                None => return fault("expected a sparse tensor"),
+            },
             kind => return fault(format!("values of kind {kind} are not supported")),
         })
     }

@@ -61,11 +61,15 @@ pub(crate) struct GraphProto {
     pub sparse_initializer: Vec<SparseTensorProto>,
 }
 
-/// A sparse tensor. Only its presence is read, to report it.
+/// A tensor of which only some elements are stored.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct SparseTensorProto {
     #[prost(message, optional, tag = "1")]
     pub values: Option<TensorProto>,
+    #[prost(message, optional, tag = "2")]
+    pub indices: Option<TensorProto>,
+    #[prost(int64, repeated, tag = "3")]
+    pub dims: Vec<i64>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -108,6 +112,8 @@ pub(crate) struct AttributeProto {
     pub kind: i32,
     #[prost(string, tag = "21")]
     pub ref_attr_name: String,
+    #[prost(message, optional, tag = "22")]
+    pub sparse_tensor: Option<SparseTensorProto>,
 }
 
 #[derive(Clone, PartialEq, Message)]

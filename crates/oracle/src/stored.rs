@@ -6,10 +6,11 @@ use std::path::{Component, Path};
 
 use prost::Message;
 
+use crate::call::sizes_of;
 use crate::element::{Element, from_bfloat, from_half, to_half};
 use crate::fault::{Fault, OracleError, fault};
-use crate::proto::TensorProto;
-use crate::tensor::{Tensor, Values, element_count};
+use crate::proto::{SparseTensorProto, TensorProto};
+use crate::tensor::{Tensor, Values, element_count, position};
 
 /// Value of `TensorProto.data_location` for data in another file.
 const EXTERNAL: i32 = 1;
@@ -31,6 +32,42 @@ pub(crate) fn read(proto: &TensorProto, folder: Option<&Path>) -> Result<Tensor,
         typed(element, count, proto)?
     };
     Tensor::new(element, &shape, values)
+}
+
+/// Reads a sparse tensor, whose elements that are not stored are 0.
+pub(crate) fn read_sparse(
+    proto: &SparseTensorProto,
+    folder: Option<&Path>,
+) -> Result<Tensor, Fault> {
+    let (Some(values), Some(indices)) = (&proto.values, &proto.indices) else {
+        return fault("a sparse tensor has values and indices");
+    };
+    let (values, indices) = (read(values, folder)?, read(indices, folder)?);
+    let shape = sizes_of(&proto.dims)?;
+    let count = element_count(&shape)?;
+    // An index is one number in row-major order, or one number for each dimension.
+    let sizes = if indices.rank() == 1 { vec![count] } else { shape.clone() };
+    if sizes.is_empty() || indices.count() != values.count() * sizes.len() {
+        return fault("a sparse tensor has an index for each value");
+    }
+    // The number of the value at each position. The last one is the added zero.
+    let mut numbers = vec![values.count(); count];
+    for (number, index) in indices.as_integers()?.chunks_exact(sizes.len()).enumerate() {
+        let index = sizes_of(index)?;
+        if index.iter().zip(&sizes).any(|(at, size)| at >= size) {
+            return fault(format!("index {index:?} lies outside of a sparse tensor of {shape:?}"));
+        }
+        let number = std::mem::replace(&mut numbers[position(&index, &sizes)], number);
+        if number != values.count() {
+            return fault("two values of a sparse tensor have one index");
+        }
+    }
+    let zero = match values.values() {
+        Values::Floats(_) => Values::Floats(vec![0.0]),
+        Values::Integers(_) => Values::Integers(vec![0]),
+    };
+    let zero = Tensor::new(values.element(), &[1], zero)?;
+    values.followed_by(&zero)?.picked(&shape, &numbers)
 }
 
 impl Tensor {
@@ -190,4 +227,27 @@ fn external(proto: &TensorProto, folder: Option<&Path>, bytes: usize) -> Result<
         return fault(format!("external data {location:?} end after {} bytes", data.len()));
     }
     Ok(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sparse_tensor_has_zeros_beside_its_values() {
+        let values = Tensor::floats(Element::Float32, &[2], vec![1.5, -2.0]).unwrap();
+        let sparse = |shape: &[usize], indices: &[i64]| {
+            let indices = Tensor::integers(Element::Int64, shape, indices.to_vec()).unwrap();
+            let (values, indices) = (Some(write(&values, "w")), Some(write(&indices, "")));
+            read_sparse(&SparseTensorProto { values, indices, dims: vec![2, 3] }, None)
+        };
+        let numbers = vec![0.0, 1.5, 0.0, 0.0, 0.0, -2.0];
+        let expected = Tensor::floats(Element::Float32, &[2, 3], numbers).unwrap();
+        assert_eq!(sparse(&[2], &[1, 5]).ok().as_ref(), Some(&expected));
+        assert_eq!(sparse(&[2, 2], &[0, 1, 1, 2]).ok().as_ref(), Some(&expected));
+        for indices in [[1, 1], [1, 6], [-1, 5]] {
+            assert!(sparse(&[2], &indices).is_err(), "{indices:?}");
+        }
+        assert!(sparse(&[1], &[1]).is_err());
+    }
 }

@@ -534,6 +534,9 @@ fn choices_between_numbers_that_are_almost_equal_are_noted() {
     let last = node("ArgMax", &["x"], &["y"], vec![integer("axis", 2)]);
     let boxes = node("NonMaxSuppression", &["boxes", "x", "most"], &["y"], vec![]);
     let sorted = node("TopK", &["x", "most"], &["z", "y"], vec![]);
+    let distinct = node("Unique", &["x"], &["y"], vec![]);
+    let kernel = AttributeProto { ints: vec![2], ..attribute("kernel_shape", 7) };
+    let greatest = node("MaxPool", &["x"], &["z", "y"], vec![kernel]);
     for (second, expected) in [(1.0, false), (1.000_01, true), (1.1, false)] {
         let inputs = [
             ("x", floats(&[1, 1, 2], &[1.0, second])),
@@ -541,7 +544,7 @@ fn choices_between_numbers_that_are_almost_equal_are_noted() {
             ("most", integers(&[1], &[2])),
         ];
         let ports = inputs.each_ref().map(|(name, tensor)| (*name, tensor.element()));
-        for choice in [&last, &boxes, &sorted] {
+        for choice in [&last, &boxes, &sorted, &distinct, &greatest] {
             let model = bytes(13, graph(vec![choice.clone()], &ports, &["y"]));
             let found = Model::from_bytes(&model).unwrap().evaluate(&inputs).unwrap();
             assert_eq!(found.has_close_choice, expected, "{} {second}", choice.op_type);

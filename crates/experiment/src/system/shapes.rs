@@ -32,19 +32,26 @@ pub fn symbols(path: &Path) -> Symbols {
     named.collect()
 }
 
-/// Lets requests of a served model have inputs with different first dimensions if these have different
-/// names, such as steps and rows. Returns a remark on that.
+/// Lets requests of a served model have inputs with different first dimensions, such as steps and rows,
+/// unless these have one name. If they have different names, no requests share calls; returns a remark on
+/// that.
 pub fn allow_other_rows(model: &mut RowModel, symbols: &Symbols) -> Option<String> {
     let is_open = |input: &&ModelInput| input.shape.first() == Some(&None);
     let inputs = model.inputs().iter().filter(is_open);
-    let mut names: Vec<&str> = inputs.filter_map(|input| symbol(symbols, input, 0)).collect();
     // tf2onnx numbers the batches of all inputs.
-    names.retain(|name| !name.starts_with("unk__"));
+    let is_name = |name: &&str| !name.starts_with("unk__");
+    let names: Vec<Option<&str>> =
+        inputs.map(|input| symbol(symbols, input, 0).filter(is_name)).collect();
+    let allows_others = names.contains(&None);
+    let mut names: Vec<&str> = names.into_iter().flatten().collect();
     names.sort_unstable();
     names.dedup();
-    let [_, _, ..] = &names[..] else { return None };
-    let names = names.join("`, `");
-    model.allow_other_rows();
+    let different = (names.len() > 1).then(|| names.join("`, `"));
+    if allows_others || different.is_some() {
+        model.allow_other_rows();
+    }
+    let names = different?;
+    model.separate();
     Some(format!(
         "Requests do not share calls, because the first dimensions of the inputs have different \
          names: `{names}`."
@@ -347,9 +354,11 @@ fn is_boolean(path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+
     use dyno_sut::engine::EngineInfo;
     use dyno_sut::infer::Value;
-    use dyno_sut::tensors::Element;
+    use dyno_sut::tensors::Elements;
 
     use super::*;
 
@@ -477,9 +486,40 @@ mod tests {
             (remark, model.rules().allows_other_rows, model.info().largest_batch)
         };
         assert_eq!(allowed(["N", "N"]), (None, false, 8));
-        assert_eq!(allowed(["unk__1", "unk__2"]), (None, false, 8));
+        assert_eq!(allowed(["unk__1", "unk__2"]), (None, true, 8));
         let (remark, allows_other_rows, largest) = allowed(["T", "N"]);
         assert!(remark.is_some_and(|remark| remark.ends_with("different names: `N`, `T`.")));
         assert!(allows_other_rows && largest == 1);
+    }
+
+    /// Without names, one first dimension may count steps, and another one rows.
+    #[test]
+    fn requests_with_unequal_first_dimensions_have_calls_of_their_own() {
+        let inputs = vec![input("x", &[None]), input("lengths", &[None])];
+        let rows = Arc::new(Mutex::new(Vec::new()));
+        let calls = Arc::clone(&rows);
+        let call = move |values: &[Value]| {
+            calls.lock().unwrap().push([values[0].shape[0], values[1].shape[0]]);
+            Ok(values.to_vec())
+        };
+        let info = EngineInfo { largest_batch: 8, ..EngineInfo::default() };
+        let mut model = RowModel::new("model", inputs, info, Box::new(call));
+        assert_eq!(allow_other_rows(&mut model, &Symbols::new()), None);
+        let request = |rows: [usize; 2]| {
+            let value = |rows: usize| Value {
+                shape: vec![rows],
+                elements: Elements::I64(vec![1; rows].into()),
+            };
+            let values = ["x", "lengths"].into_iter().zip(rows);
+            let values = values.map(|(name, rows)| (name.to_owned(), value(rows))).collect();
+            model.fit(values).unwrap()
+        };
+        let requests = [[3, 2], [3, 2], [2, 2], [2, 2]].map(request);
+        let requests: Vec<&[Value]> = requests.iter().map(Vec::as_slice).collect();
+        for (request, answer) in requests.iter().zip(model.infer(&requests)) {
+            assert_eq!(answer.as_deref(), Ok(*request));
+        }
+        assert_eq!(*rows.lock().unwrap(), [[3, 2], [3, 2], [4, 4]]);
+        assert_eq!(model.contradiction(), None);
     }
 }

@@ -4,7 +4,7 @@ use dyno_kernels::{Tanh, erf};
 use dyno_tensors::Element;
 
 use super::elementwise::{mapped, real, signed};
-use super::{name, one};
+use super::{expect_single_precision, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
 use crate::value::Value;
@@ -114,7 +114,10 @@ fn with_parameters(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
             with!(x, bias, lambd => if x < -lambd { x + bias } else if x > lambd { x - bias } else { 0.0 })
         }
         ("" | "com.microsoft", "Gelu") => match reader.text("approximate", "none")? {
-            "none" => one(gelu),
+            "none" => {
+                expect_single_precision(reader)?;
+                one(gelu)
+            }
             "tanh" => real!(x => {
                 0.5 * x * (1.0 + (0.797_884_6 * (x + 0.044_715 * x * x * x)).tanh())
             }),

@@ -278,7 +278,7 @@ fn packed<T: Operand>(
 }
 
 /// Places of a window.
-fn places(axes: &[Axis; 3]) -> impl Iterator<Item = (usize, usize, usize)> {
+pub(super) fn places(axes: &[Axis; 3]) -> impl Iterator<Item = (usize, usize, usize)> {
     let [z, y, x] = axes.map(|axis| axis.kernel);
     (0..z * y * x).map(move |at| (at / (y * x), at / x % y, at % x))
 }
@@ -507,7 +507,7 @@ impl Filters {
 }
 
 /// Adds a window of filters x kernel numbers to filters x output.
-fn add_window(window: usize, sums: &[f32], axes: &[Axis; 3], to: &mut [f32]) {
+pub(super) fn add_window(window: usize, sums: &[f32], axes: &[Axis; 3], to: &mut [f32]) {
     let [z, y, x] = *axes;
     let index =
         [window / (y.windows * x.windows), window / x.windows % y.windows, window % x.windows];

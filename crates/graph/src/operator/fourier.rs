@@ -14,9 +14,6 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
     match name(reader) {
         ("", "DFT") => {
             let (is_inverse, is_half) = (reader.flag("inverse")?, reader.flag("onesided")?);
-            if is_inverse && is_half {
-                return Err("an inverse of one side is not supported".into());
-            }
             // Since version 20, the axis is an input.
             let along = if reader.version < 20 { reader.int("axis", 1)? } else { -2 };
             one(move |frame| {
@@ -115,7 +112,8 @@ fn complex(number: &[f32]) -> [f64; 2] {
     [number[0].into(), number.get(1).copied().unwrap_or(0.0).into()]
 }
 
-/// Transforms the numbers along an axis. The last axis has the parts of a number.
+/// Transforms the numbers along an axis. The last axis has the parts of a number. The inverse of one
+/// side of a spectrum is a real signal.
 fn spectrum(
     frame: &Frame<'_>,
     along: i64,
@@ -132,27 +130,38 @@ fn spectrum(
     if at == outer.len() {
         return Err("the axis is that of the parts of a number".into());
     }
-    if is_half && parts == 2 {
+    let is_real = is_inverse && is_half;
+    if is_half && !is_real && parts == 2 {
         return Err("one side of a complex signal's spectrum is not supported".into());
     }
-    let count = length(frame, 1)?.unwrap_or(dims[at]);
+    let default = if is_real { dims[at].saturating_sub(1).saturating_mul(2) } else { dims[at] };
+    let count = length(frame, 1)?.unwrap_or(default);
     value::count(&[count], size_of::<[f64; 2]>())?;
-    let transform = Transform::new(count, is_inverse, is_half);
+    if is_real && (parts == 1 || count == 0 || count / 2 + 1 != dims[at]) {
+        return Err(format!("{dims:?} is no side of a spectrum of {count} numbers"));
+    }
+    let transform = Transform::new(count, is_inverse, is_half && !is_real);
     let (size, inner) = (dims[at], outer[at + 1..].iter().product::<usize>());
     let mut to_dims = dims.to_vec();
-    [to_dims[at], to_dims[outer.len()]] = [transform.bins, 2];
+    let to_parts = if is_real { 1 } else { 2 };
+    [to_dims[at], to_dims[outer.len()]] = [transform.bins, to_parts];
     let (from, mut to) = (value.all::<f32>()?, zeros::<f32>(&to_dims)?);
     // Numbers after the last one are 0.
-    let mut line = vec![[0.0; 2]; size.min(count)];
+    let mut line = vec![[0.0; 2]; if is_real { count } else { size.min(count) }];
     for lane in 0..outer[..at].iter().product::<usize>() * inner {
         let (row, column) = (lane / inner, lane % inner);
-        for (step, number) in line.iter_mut().enumerate() {
+        for (step, number) in line.iter_mut().take(size).enumerate() {
             let place = ((row * size + step) * inner + column) * parts;
             *number = complex(&from[place..][..parts]);
         }
+        // The other side has the conjugate numbers.
+        for step in size..line.len() {
+            let [x, y] = line[count - step];
+            line[step] = [x, -y];
+        }
         for bin in 0..transform.bins {
-            let place = ((row * transform.bins + bin) * inner + column) * 2;
-            to[place..][..2].copy_from_slice(&transform.bin(&line, bin));
+            let place = ((row * transform.bins + bin) * inner + column) * to_parts;
+            to[place..][..to_parts].copy_from_slice(&transform.bin(&line, bin)[..to_parts]);
         }
     }
     Value::new(to_dims, to)

@@ -2,7 +2,9 @@
 
 use dyno_tensors::Element;
 
+use super::convolution::places;
 use super::elementwise::cast_to;
+use super::reduce::check_order;
 use super::sliding::{Axis, Sliding};
 use super::{name, one};
 use crate::node::{NodeReader, Operation};
@@ -13,21 +15,22 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
     match operator {
         "MaxPool" => {
             let sliding = Sliding::read(reader)?;
-            if reader.int("storage_order", 0)? != 0
-                || reader.node.outputs.get(1).is_some_and(|name| !name.is_empty())
-            {
-                return Err("indices are not supported".into());
-            }
-            one(move |frame| {
+            let is_column_major = reader.flag("storage_order")?;
+            let has_indices = reader.node.outputs.get(1).is_some_and(|name| !name.is_empty());
+            Ok(Some(Box::new(move |frame| {
                 // Bytes are exact in `f32`.
                 let element = frame.input(0)?.element();
                 if !matches!(element, Element::F32 | Element::U8 | Element::I8) {
                     return Err(format!("elements of type {element} are not supported"));
                 }
                 let value = cast_to(frame.take(0)?, Element::F32)?;
+                if has_indices {
+                    let [found, indices] = greatest(&value, &sliding, is_column_major)?;
+                    return Ok(vec![cast_to(found, element)?, indices]);
+                }
                 let found = pool(&value, &sliding, f32::NEG_INFINITY, greater)?;
-                cast_to(Value::new(found.dims, found.windows)?, element)
-            })
+                Ok(vec![cast_to(Value::new(found.dims, found.windows)?, element)?])
+            })))
         }
         "AveragePool" => {
             let sliding = Sliding::read(reader)?;
@@ -91,6 +94,43 @@ fn global(value: &Value, combine: impl Fn(&[f32]) -> f32) -> Result<Value, Strin
     let mut dims = vec![1; value.dims().len()];
     [dims[0], dims[1]] = [n, c];
     Value::new(dims, all.chunks_exact(inner).map(combine).collect())
+}
+
+/// Returns the greatest element of each window, and its index in the whole value: that of the first one
+/// of equal elements. In column-major order, the first spatial axis runs fastest.
+fn greatest(value: &Value, sliding: &Sliding, is_column_major: bool) -> Result<[Value; 2], String> {
+    let (&[_, _, ref sizes @ ..], from) = (value.dims(), value.all::<f32>()?) else {
+        return Err("expected channels".into());
+    };
+    check_order(value)?;
+    let axes = sliding.axes(sizes, None)?;
+    let mut dims = value.dims()[..2].to_vec();
+    dims.extend(axes[3 - sizes.len()..].iter().map(|axis| axis.windows));
+    let plane: usize = sizes.iter().product();
+    let [z, y, x] = axes;
+    let kernel: Vec<[usize; 3]> = places(&axes).map(|(i, j, l)| [i, j, l]).collect();
+    let mut found = Vec::with_capacity(count(&dims, size_of::<i64>())?);
+    let mut indices = Vec::with_capacity(found.capacity());
+    for (channel, from) in from.chunks_exact(plane.max(1)).enumerate() {
+        for window in 0..windows(&axes) {
+            let (row, column) = (window / x.windows, window % x.windows);
+            let (deep, line) = (row / y.windows, row % y.windows);
+            let inside = kernel.iter().filter_map(|[i, j, l]| {
+                let at = [z.at(deep, *i)?, y.at(line, *j)?, x.at(column, *l)?];
+                Some((at, from[(at[0] * y.size + at[1]) * x.size + at[2]]))
+            });
+            let best = inside.reduce(|best, other| if other.1 > best.1 { other } else { best });
+            let ([i, j, l], most) = best.ok_or("a window has no elements, which have an index")?;
+            let place = if is_column_major {
+                i + z.size * (j + y.size * l)
+            } else {
+                (i * y.size + j) * x.size + l
+            };
+            found.push(most);
+            indices.push((channel * plane + place) as i64);
+        }
+    }
+    Ok([Value::new(dims.clone(), found)?, Value::new(dims, indices)?])
 }
 
 /// One value for each window.

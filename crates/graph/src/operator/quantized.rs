@@ -14,13 +14,14 @@ use dyno_tensors::Element;
 pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String> {
     match name(reader) {
         ("" | "com.microsoft", "QuantizeLinear") => {
+            let stated = stated_codes(reader)?;
             let spread = Spread::read(reader)?;
-            one(move |frame| {
-                spread.check(frame)?;
-                quantize(frame.input(0)?, frame.input(1)?, frame.get(2), &spread)
-            })
+            one(move |frame| quantize(frame, &spread, stated))
         }
         ("" | "com.microsoft", "DequantizeLinear") => {
+            if reader.int("output_dtype", 0)? != 0 {
+                return Err("attribute 'output_dtype' is not supported".into());
+            }
             let spread = Spread::read(reader)?;
             one(move |frame| {
                 spread.check(frame)?;
@@ -229,10 +230,8 @@ impl Spread {
         reader.ignore("saturate");
         let block = reader.int("block_size", 0)?;
         let block = usize::try_from(block).map_err(|_| format!("blocks of {block} elements"))?;
-        for name in ["output_dtype", "precision"] {
-            if reader.int(name, 0)? != 0 {
-                return Err(format!("attribute '{name}' is not supported"));
-            }
+        if reader.int("precision", 0)? != 0 {
+            return Err("attribute 'precision' is not supported".into());
         }
         let along = reader.int("axis", 1)?;
         let has_axis = if reader.node.domain.is_empty() {
@@ -296,14 +295,27 @@ fn aligned(parameters: &Value, dims: &[usize], along: i64) -> Result<Value, Stri
     parameters.clone().reshaped(shape)
 }
 
-fn quantize(
-    value: &Value,
-    scale: &Value,
-    zero: Option<&Value>,
-    spread: &Spread,
-) -> Result<Value, String> {
+/// Returns the type of codes that a `QuantizeLinear` states, if it does.
+fn stated_codes(reader: &NodeReader<'_>) -> Result<Option<Element>, String> {
+    let number = reader.int("output_dtype", 0)?;
+    match reader.node.stated_codes() {
+        None if number == 0 => Ok(None),
+        Some(codes @ (Element::U8 | Element::I8)) => Ok(Some(codes)),
+        Some(other) => Err(format!("codes of type {other} are not supported")),
+        None => Err(format!("codes of type {number} are not supported")),
+    }
+}
+
+/// Computes a `QuantizeLinear`. Codes have the type that the node states, or that of the zero point.
+fn quantize(frame: &Frame<'_>, spread: &Spread, stated: Option<Element>) -> Result<Value, String> {
+    spread.check(frame)?;
+    let (value, scale, zero) = (frame.input(0)?, frame.input(1)?, frame.get(2));
+    let given = zero.map(Value::element);
+    let to = stated.or(given).unwrap_or(Element::U8);
+    if let Some(given) = given.filter(|given| *given != to) {
+        return Err(format!("output_dtype is {to}, but the zero point has the type {given}"));
+    }
     let dims = value.dims();
-    let to = zero.map_or(Element::U8, Value::element);
     let (least, most) = limits(to)?;
     let steps = zip::<f32, f32>(value, &spread.over(scale, dims)?, |x, scale| x / scale)?;
     if steps.has_nan() {

@@ -1,7 +1,7 @@
 //! `Resize` and `Upsample`: nearest, linear and cubic interpolation.
 
 use super::layout::sizes;
-use super::{layout, name, one};
+use super::{expect_single_precision, layout, name, one};
 use crate::node::{NodeReader, Operation};
 use crate::session::Frame;
 use crate::value::{Value, axis, count, each, strides, zeros};
@@ -90,6 +90,9 @@ pub(super) fn read(reader: &NodeReader<'_>) -> Result<Option<Operation>, String>
         "cubic" => Mode::Cubic(f64::from(reader.float("cubic_coeff_a", -0.75)?)),
         other => return Err(format!("mode '{other}' is not supported")),
     };
+    if !matches!(mode, Mode::Nearest(_)) {
+        expect_single_precision(reader)?;
+    }
     let antialias = reader.flag("antialias")?;
     let filter = Filter { mode, antialias, exclude_outside: reader.flag("exclude_outside")? };
     if reader.text("keep_aspect_ratio_policy", "stretch")? != "stretch" {

@@ -134,6 +134,9 @@ fn non_zero(frame: &mut Frame<'_>) -> Result<Value, String> {
         all.iter().enumerate().filter(is_set).map(|(at, _)| at).collect()
     }
     let value = frame.input(0)?;
+    if value.dims().is_empty() {
+        return Err("the standard does not define the indices of a scalar".into());
+    }
     let found = each!(value, all => places(all));
     let mut indices = Vec::new();
     for (size, stride) in value.dims().iter().zip(strides(value.dims())) {

@@ -81,10 +81,7 @@ impl Sliding {
             padding,
             rounds_up: reader.node.op.ends_with("Pool") && reader.flag("ceil_mode")?,
         };
-        let steps = [&all.kernel, &all.strides, &all.dilations];
-        if steps.into_iter().flatten().flatten().any(|n| *n == 0) {
-            return Err("expected sizes above 0 for kernels, strides and dilations".into());
-        }
+        all.check_steps()?;
         if let Some(axes) = reader.rank(0).and_then(|rank| rank.checked_sub(2)) {
             for (given, count) in [
                 (&all.kernel, axes),
@@ -98,6 +95,28 @@ impl Sliding {
             }
         }
         Ok(all)
+    }
+
+    /// Reads the attributes of windows whose sizes are an input.
+    pub fn read_without_kernel(reader: &NodeReader<'_>) -> Result<Self, String> {
+        let all = Self {
+            kernel: None,
+            strides: reader.sizes("strides")?,
+            dilations: reader.sizes("dilations")?,
+            pads: reader.sizes("pads")?,
+            padding: Padding::Given,
+            rounds_up: false,
+        };
+        all.check_steps()?;
+        Ok(all)
+    }
+
+    fn check_steps(&self) -> Result<(), String> {
+        let steps = [&self.kernel, &self.strides, &self.dilations];
+        if steps.into_iter().flatten().flatten().any(|n| *n == 0) {
+            return Err("expected sizes above 0 for kernels, strides and dilations".into());
+        }
+        Ok(())
     }
 
     pub fn padding(&self) -> Padding {
@@ -171,10 +190,19 @@ impl Sliding {
                 "ceil_mode with auto_pad VALID is not clearly defined; use pads of 0".into()
             );
         }
-        let mut windows = room / stride + 1;
+        let mut windows = if self.rounds_up { room.div_ceil(stride) } else { room / stride } + 1;
         // A window that begins in the padding at the end does not count.
-        if self.rounds_up && room % stride != 0 && windows * stride < size + before {
-            windows += 1;
+        let is_beyond = |windows: usize| {
+            self.rounds_up && windows > 1 && (windows - 1) * stride >= size + before
+        };
+        windows -= usize::from(is_beyond(windows));
+        if is_beyond(windows) {
+            // The text ignores all such windows. The standard's shape inference ignores the last one.
+            return Err(
+                "with ceil_mode, several windows begin in the padding at the end, which is \
+                        not clearly defined; use less padding"
+                    .into(),
+            );
         }
         Ok(Axis { size, kernel, stride, dilation, before, after, windows })
     }

@@ -321,3 +321,20 @@ fn transforms_have_the_stated_length() {
     let short = floats(&[1, 1, 2], &[1.0, 0.0]);
     check_standard("DFT", 20, &[x, Value::scalar(1_i64)], &[], &short);
 }
+
+/// The numbers 1, 2, 3 and -1 have the spectrum 5, -2 - 3i, 3, -2 + 3i. A mean has no imaginary part.
+#[test]
+fn one_side_of_a_spectrum_is_that_of_a_real_signal() {
+    let attributes = [integer("inverse", 1), integer("onesided", 1)];
+    let even = floats(&[1, 3, 2], &[5.0, 9.0, -2.0, -3.0, 3.0, 0.0]);
+    let expected = floats(&[1, 4, 1], &[1.0, 2.0, 3.0, -1.0]);
+    check_standard("DFT", 20, std::slice::from_ref(&even), &attributes, &expected);
+    check_standard("DFT", 17, std::slice::from_ref(&even), &attributes, &expected);
+    // Of three numbers, 6 / 3 plus the cosine of one turn.
+    let odd = [floats(&[1, 2, 2], &[6.0, 0.0, 1.5, 0.0]), Value::scalar(3_i64)];
+    check_standard("DFT", 20, &odd, &attributes, &floats(&[1, 3, 1], &[3.0, 1.5, 1.5]));
+    let all = [even, Value::scalar(8_i64)];
+    check_refused(&standard("DFT", 20, &all, &attributes), &all, "no side of a spectrum of 8");
+    let all = [floats(&[1, 3, 1], &[5.0, -2.0, 3.0])];
+    check_refused(&standard("DFT", 20, &all, &attributes), &all, "no side of a spectrum of 4");
+}

@@ -4,6 +4,7 @@
 use dyno_graph::{Graph, Value};
 use dyno_onnx::{Attribute, Element, Node, Port, Tensor, Values};
 
+use super::fused::{check_refused, check_standard, standard};
 use super::standard::{check_failure, integer, integers, text};
 use super::{check, floats, ints, model, run, session};
 
@@ -251,6 +252,50 @@ fn long_sums_and_large_numbers_keep_their_digits() {
     check("Acosh", 18, &[large], &[], &floats(&[2], &[expected.1, 0.0]));
     let tail = floats(&[3], &[-1e4, -8.0, 1e4]);
     assert_eq!(run("Gelu", 20, &[tail], &[]), floats(&[3], &[0.0, 0.0, 1e4]));
+}
+
+/// Its index would have no rows. ONNX Runtime returns one.
+#[test]
+fn a_scalar_has_no_indices() {
+    let given = [Value::scalar(3.0_f32)];
+    check_refused(&standard("NonZero", 13, &given, &[]), &given, "the indices of a scalar");
+}
+
+/// Peers reject padding of as many elements as a window has.
+#[test]
+fn windows_in_the_padding_at_the_end_do_not_count() {
+    let given = [floats(&[1, 1, 2], &[1.0, 2.0])];
+    let attributes = |after: i64| {
+        [integers("kernel_shape", &[1]), integers("pads", &[0, after]), integer("ceil_mode", 1)]
+    };
+    for (op, version) in [("MaxPool", 22), ("AveragePool", 22), ("LpPool", 22)] {
+        check_standard(op, version, &given, &attributes(1), &given[0]);
+        let beyond = standard(op, version, &given, &attributes(2));
+        check_refused(&beyond, &given, "several windows begin in the padding");
+    }
+}
+
+/// A server with such a model would fail at its first request.
+#[test]
+fn operators_that_do_not_support_float64_are_rejected_before_a_run() {
+    let cases: [(&str, &[(&str, Attribute)]); 9] = [
+        ("Softmax", &[]),
+        ("LayerNormalization", &[]),
+        ("MaxPool", &[]),
+        ("Erf", &[]),
+        ("Mean", &[]),
+        ("Conv", &[]),
+        ("DFT", &[]),
+        ("Gelu", &[]),
+        ("Resize", &[text("mode", "linear")]),
+    ];
+    for (op, attributes) in cases {
+        let mut net = model(op, 20, 1, attributes);
+        net.inputs[0].element = Some(Element::F64);
+        net.inputs[0].shape = Some(vec![1.into(), 2.into(), 3.into()]);
+        let error = Graph::new(&net).expect_err("an invalid case").to_string();
+        assert!(error.contains(op) && error.contains("float64 are not supported"), "{error}");
+    }
 }
 
 /// The second call must not use what the first one packed.

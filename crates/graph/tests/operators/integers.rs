@@ -331,6 +331,20 @@ fn convolutions_of_codes_are_exact_in_all_forms() {
     }
 }
 
+/// Without a zero point, codes are unsigned unless the node states another type.
+#[test]
+fn a_node_may_state_the_type_of_its_codes() {
+    let inputs = [floats(&[3], &[-20.0, 1.5, 300.0]), Value::scalar(1.0_f32)];
+    let of_type = |code: i64| [("output_dtype", Attribute::Int(code))];
+    check_standard("QuantizeLinear", 21, &inputs, &of_type(0), &bytes(&[3], &[0, 2, 255]));
+    check_standard("QuantizeLinear", 21, &inputs, &of_type(U8), &bytes(&[3], &[0, 2, 255]));
+    check_standard("QuantizeLinear", 21, &inputs, &of_type(I8), &signed(&[3], &[-20, 2, 127]));
+    let zero = [&inputs[..], &[Value::scalar(1_u8)]].concat();
+    check_standard("QuantizeLinear", 21, &zero, &of_type(U8), &bytes(&[3], &[0, 3, 255]));
+    let error = reason("QuantizeLinear", 21, &zero, &of_type(I8));
+    assert!(error.contains("output_dtype is int8"), "{error}");
+}
+
 #[test]
 fn rows_of_codes_have_zero_points_of_their_own() {
     let inputs = [

@@ -2,6 +2,7 @@
 
 mod attention;
 mod bits;
+mod distinct;
 mod edges;
 mod fused;
 mod integers;

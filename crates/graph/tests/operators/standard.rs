@@ -3,6 +3,7 @@
 use dyno_graph::{Graph, Value};
 use dyno_onnx::{Attribute, Element, Port};
 
+use super::fused::check_standard;
 use super::{check, floats, ints, model, run, session};
 
 pub(super) fn integer(name: &'static str, n: i64) -> (&'static str, Attribute) {
@@ -401,4 +402,26 @@ fn products_of_many_rows_and_outputs_are_exact() {
     let sum = |row: usize, output: usize| (0..k).map(|at| x(row, at) * w(at, output)).sum::<f32>();
     let expected = floats(&[rows, outputs], &all(rows, outputs, &sum));
     assert_eq!(run("MatMul", 13, &inputs, &[]), expected);
+}
+
+/// Columns have a number for each channel and place of a window, the places of a channel one after the
+/// other.
+#[test]
+fn columns_are_added_where_windows_overlap() {
+    let columns = floats(&[1, 2, 4], &[1.0, 2.0, 3.0, 4.0, 10.0, 20.0, 30.0, 40.0]);
+    let inputs = [columns, ints(&[2, 3]), ints(&[1, 2])];
+    let expected = floats(&[1, 1, 2, 3], &[1.0, 12.0, 20.0, 3.0, 34.0, 40.0]);
+    check_standard("Col2Im", 18, &inputs, &[], &expected);
+    // Two channels. The first element of the first window is padding.
+    let columns = floats(&[1, 4, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+    let inputs = [columns, ints(&[3]), ints(&[2])];
+    let attributes = [integers("strides", &[2]), integers("pads", &[1, 0])];
+    let expected = floats(&[1, 2, 3], &[3.0, 2.0, 4.0, 7.0, 6.0, 8.0]);
+    check_standard("Col2Im", 18, &inputs, &attributes, &expected);
+    // Two images.
+    let inputs = [floats(&[2, 2, 1], &[5.0, 6.0, 7.0, 8.0]), ints(&[3]), ints(&[2])];
+    let expected = floats(&[2, 1, 3], &[5.0, 0.0, 6.0, 7.0, 0.0, 8.0]);
+    check_standard("Col2Im", 18, &inputs, &[integers("dilations", &[2])], &expected);
+    // Without dilations, there are two windows.
+    check_failure("Col2Im", 18, &inputs, &[], "columns of [2, 2, 1] do not fit windows of [2]");
 }

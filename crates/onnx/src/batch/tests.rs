@@ -74,6 +74,21 @@ fn operators_across_samples_are_obstacles() {
         net.node("Transpose", &[&found], &[])
     });
     assert!(found.unwrap().contains("(NonZero) combines"));
+    // The greatest elements are those of each sample; their indices are those in the whole call.
+    let pooled = |output: usize| {
+        obstacle(|net, x, _| {
+            let axis = net.integers(&[1]);
+            let image = net.node("Unsqueeze", &[x, &axis], &[])?;
+            let kernel = [("kernel_shape", Attribute::Ints(vec![2]))];
+            if output == 0 {
+                return net.node("MaxPool", &[&image], &kernel);
+            }
+            let [_, indices] = net.nodes("MaxPool", &[&image], &kernel)?;
+            Ok(indices)
+        })
+    };
+    assert_eq!(pooled(0), None);
+    assert!(pooled(1).unwrap().contains("(MaxPool) combines"));
     for op in ["RoiAlign", "MaxRoiPool"] {
         let mut regions = unknown("N", Some("N"));
         regions.nodes[0].op = op.into();

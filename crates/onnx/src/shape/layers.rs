@@ -1,5 +1,7 @@
 //! Shape inference of operators that multiply by weights or slide a window.
 
+use dyno_tensors::Element;
+
 use super::{Dim, Fact, Facts, ShapeError, format_shape, misfit};
 use crate::graph::Node;
 use crate::shape::moves::broadcast;
@@ -145,6 +147,14 @@ pub fn pool(node: &Node, data: &Fact) -> Facts {
     let mut shape = data.shape[..2].to_vec();
     shape.extend(positions(node, &data.shape[2..], kernel)?);
     Ok(vec![data.with_shape(shape)])
+}
+
+/// Infers the outputs of a `MaxPool`: the greatest elements, and their indices.
+pub fn max_pool(node: &Node, data: &Fact) -> Facts {
+    let mut facts = pool(node, data)?;
+    let indices = facts.first().map(|pooled| Fact::new(Element::I64, pooled.shape.clone()));
+    facts.extend(indices);
+    Ok(facts)
 }
 
 /// Infers the output of a pool over all elements of each channel.

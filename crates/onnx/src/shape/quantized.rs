@@ -19,7 +19,10 @@ pub fn infer_standard(node: &Node, inputs: &[Option<&Fact>]) -> Option<Facts> {
         data.map(|fact| vec![fact.with_shape(fact.shape.clone())])
     };
     Some(match node.op.as_str() {
-        "QuantizeLinear" => with_element(zero_point_type(2), same_shape(at(0))),
+        "QuantizeLinear" => {
+            let element = node.stated_codes().unwrap_or_else(|| zero_point_type(2));
+            with_element(element, same_shape(at(0)))
+        }
         "DequantizeLinear" => {
             at(1).and_then(|scale| with_element(scale.element, same_shape(at(0))))
         }

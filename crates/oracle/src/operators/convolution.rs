@@ -5,7 +5,7 @@ use super::window::{Windows, image};
 use super::{Operator, operator};
 use crate::call::{Call, size_of, sizes_of};
 use crate::fault::{Fault, fault};
-use crate::tensor::{Tensor, for_each_index, position};
+use crate::tensor::{Tensor, element_count, for_each_index, position};
 
 const CONV: &[&str] = &["auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"];
 const TRANSPOSED: &[&str] = &[
@@ -20,6 +20,7 @@ const TRANSPOSED: &[&str] = &[
 ];
 
 pub(super) const OPERATORS: &[Operator] = &[
+    operator("Col2Im", 18, 3, &["dilations", "pads", "strides"], image_of_columns),
     operator("Conv", 7, 3, CONV, |call| {
         let (input, weights) = (call.input(0)?, call.input(1)?);
         let (shape, values) = convolve(call, input.as_floats()?, weights.as_floats()?)?;
@@ -114,6 +115,36 @@ fn add_bias(output: Tensor, bias: Option<&Tensor>) -> Result<Tensor, Fault> {
     let values = output.as_floats()?.iter().enumerate();
     let values = values.map(|(element, value)| value + bias[element / area % channels]).collect();
     Tensor::of_floats(output.element(), output.shape(), values)
+}
+
+/// Adds each element of a column to the element of the image that a window sees there.
+fn image_of_columns(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
+    let input = call.input(0)?;
+    let sizes = sizes_of(call.input(1)?.as_integers()?)?;
+    let kernel = sizes_of(call.input(2)?.as_integers()?)?;
+    let windows = Windows::new(call, &sizes, &kernel)?;
+    let (taps, count) = (element_count(&kernel)?, element_count(&windows.outputs)?);
+    let (batch, channels) = match input.shape() {
+        [batch, rows, columns] if rows.is_multiple_of(taps) && *columns == count => {
+            (*batch, rows / taps)
+        }
+        shape => return fault(format!("columns of {shape:?} for {count} windows of {kernel:?}")),
+    };
+    let shape = [&[batch, channels], &sizes[..]].concat();
+    let mut values = vec![0.0_f64; call.spend_shape(&shape)?];
+    call.spend(input.count())?;
+    let mut elements = input.as_floats()?.iter();
+    for_each_index(&[batch, channels], |channel| {
+        for_each_index(&kernel, |tap| {
+            for_each_index(&windows.outputs, |window| {
+                let element = elements.next().unwrap_or(&0.0);
+                if let Some(source) = windows.source(window, tap, &sizes) {
+                    values[position(&[channel, &source[..]].concat(), &shape)] += element;
+                }
+            });
+        });
+    });
+    Ok(vec![Tensor::of_floats(input.element(), &shape, values)?])
 }
 
 /// Adds each element of the input, times the kernel, to the window of the output where it lies.

@@ -23,14 +23,17 @@ pub(super) const OPERATORS: &[Operator] = &[
     operator("Trilu", 14, 2, &["upper"], triangle),
 ];
 
-const CONSTANT: &[&str] = &["value", "value_float", "value_floats", "value_int", "value_ints"];
+const CONSTANT: &[&str] =
+    &["sparse_value", "value", "value_float", "value_floats", "value_int", "value_ints"];
 
 fn constant(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
     if call.node.attributes.len() != 1 {
         return fault("expected exactly one attribute");
     }
-    if let Some(tensor) = call.tensor("value")? {
-        return Ok(vec![tensor.clone()]);
+    for name in ["value", "sparse_value"] {
+        if let Some(tensor) = call.tensor(name)? {
+            return Ok(vec![tensor.clone()]);
+        }
     }
     let tensor = if let Some(value) = call.optional_float("value_float")? {
         Tensor::of_floats(Element::Float32, &[], vec![value])

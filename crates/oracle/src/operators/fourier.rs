@@ -66,8 +66,11 @@ fn transform(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
         return fault(format!("no transform of shape {:?} on axis {axis}", input.shape()));
     };
     let (inverse, one_sided) = (call.flag("inverse", false)?, call.flag("onesided", false)?);
-    if one_sided && (inverse || parts == 2) {
-        return fault("one side of an inverse, or of a complex signal, is not supported");
+    if one_sided && inverse {
+        return real_signal(call, axis);
+    }
+    if one_sided && parts == 2 {
+        return fault("one side of a complex signal is not supported");
     }
     let size = input.shape()[axis];
     let length = match call.optional(1) {
@@ -100,6 +103,38 @@ fn transform(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
         {
             values[target * 2] = real * scale;
             values[target * 2 + 1] = imaginary * scale;
+        }
+    }
+    Ok(vec![Tensor::of_floats(input.element(), &shape, values)?])
+}
+
+/// Computes a real signal from one side of its spectrum. The other side has the conjugate numbers.
+fn real_signal(call: &Call<'_>, axis: usize) -> Result<Vec<Tensor>, Fault> {
+    let input = call.input(0)?;
+    let (size, last) = (input.shape()[axis], input.rank() - 1);
+    let length = match call.optional(1) {
+        Some(length) => size_of(length.as_integer()?)?,
+        None => 2 * size.saturating_sub(1),
+    };
+    if input.shape()[last] != 2 || length == 0 || length / 2 + 1 != size {
+        return fault(format!("shape {:?} is no side of {length} numbers", input.shape()));
+    }
+    let mut shape = input.shape().to_vec();
+    (shape[axis], shape[last]) = (length, 1);
+    let count = call.spend_shape(&shape)?;
+    call.spend_product(&[count, size])?;
+    let from = input.as_floats()?;
+    let mut values = vec![0.0; count];
+    let lanes = Lanes::new(&input.shape()[..last], axis).positions();
+    for (lane, targets) in lanes.zip(Lanes::new(&shape[..last], axis).positions()) {
+        for (n, target) in targets.into_iter().enumerate() {
+            let wave = |(k, at): (usize, &usize)| {
+                let angle = TAU * ((n * k) % length) as f64 / length as f64;
+                let wave = from[at * 2] * angle.cos() - from[at * 2 + 1] * angle.sin();
+                // The mean, and the last number of an even length, have no conjugate.
+                if 2 * k % length == 0 { wave } else { 2.0 * wave }
+            };
+            values[target] = lane.iter().enumerate().map(wave).sum::<f64>() / length as f64;
         }
     }
     Ok(vec![Tensor::of_floats(input.element(), &shape, values)?])

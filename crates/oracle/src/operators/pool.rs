@@ -125,6 +125,9 @@ fn maximum(call: &Call<'_>) -> Result<Vec<Tensor>, Fault> {
         let first = view.values.iter().position(|value| *value == largest);
         let place = first.map_or(0, |first| view.positions[first]);
         empty |= view.values.is_empty();
+        if call.wants(1) {
+            view.values.iter().for_each(|value| call.note_choice(*value, largest));
+        }
         let place = if is_column_major { column_major(place, sizes) } else { place };
         indices.push(integer_of(view.channel + place));
         largest

@@ -45,6 +45,9 @@ impl Windows {
             if rounds_up && (count - 1) * stride >= size + windows.begins[axis] {
                 count -= 1;
             }
+            if rounds_up && count > 1 && (count - 1) * stride >= size + windows.begins[axis] {
+                return fault("the text and the shape inference ignore different windows");
+            }
             windows.outputs.push(count);
         }
         Ok(windows)

@@ -99,11 +99,9 @@ impl RowModel {
         self
     }
 
-    /// Accepts requests whose inputs have different first dimensions, which are no rows that requests
-    /// could share. Each request has a call of its own.
+    /// Accepts requests whose inputs have different first dimensions. Such requests share no calls.
     pub fn allow_other_rows(&mut self) {
         self.rules.allows_other_rows = true;
-        self.separate();
     }
 
     /// Returns whether several requests may share a call.
@@ -188,8 +186,12 @@ impl RowModel {
     }
 
     /// Returns whether two requests may share a call.
-    fn is_alike(a: &[Value], b: &[Value]) -> bool {
-        a.iter().zip(b).all(|(a, b)| a.shape[1..] == b.shape[1..])
+    fn are_alike(&self, a: &[Value], b: &[Value]) -> bool {
+        let is_plain = |request: &[Value]| {
+            let rows = rows_of(request);
+            !self.has_optional(request) && request.iter().all(|value| value.shape[0] == rows)
+        };
+        is_plain(a) && is_plain(b) && a.iter().zip(b).all(|(a, b)| a.shape[1..] == b.shape[1..])
     }
 
     /// Computes a request. If that fails, and a request that was answered before still is, the model
@@ -337,10 +339,7 @@ impl InferenceModel for RowModel {
             let (mut rows, limit) = (0, self.limit());
             let shares = |(at, answer): (usize, &Option<_>)| {
                 let own = rows_of(requests[at]);
-                let is_alike = at == first
-                    || !self.has_optional(requests[first])
-                        && !self.has_optional(requests[at])
-                        && Self::is_alike(requests[first], requests[at]);
+                let is_alike = at == first || self.are_alike(requests[first], requests[at]);
                 let fits = answer.is_none() && (rows == 0 || rows + own <= limit) && is_alike;
                 rows += if fits { own } else { 0 };
                 fits.then_some(at)
