@@ -73,8 +73,9 @@ pub struct Call<'a> {
     /// Steps of each sequence.
     pub lengths: &'a [usize],
     /// Number of rows in use at each step of the first sequence, for rows sorted by decreasing
-    /// length; if empty, all rows are in use. Products of single steps leave other rows unchanged.
-    /// For products that read the sequence backward, the count of the step that they read applies.
+    /// length; if empty, all rows are in use. Products of a chunk leave the rows unchanged that none of
+    /// its steps uses. For products that read the sequence backward, the counts of the steps that they
+    /// read apply.
     pub active: &'a [usize],
     /// Whether all states are zeros, so that the first step skips the products with them.
     pub fresh: bool,

@@ -185,6 +185,31 @@ fn check_states(
     if layer.cell() == Cell::Lstm { check_near(&found.cells, &expected.cells) } else { Ok(()) }
 }
 
+/// Runs rows of these lengths from zeros, from given states, and on from there.
+fn check_lengths(case: &Case, lengths: &[usize]) -> Result<(), TestCaseError> {
+    let (layer, input) = (case.layer(), case.input());
+    let expected = oracle::run(&layer, case.batch, &input, lengths, [&[], &[]]);
+    let (mut sequence, mut team, mut output) = case.sequence(&layer);
+    for _ in 0..2 {
+        sequence.run_lengths(&mut team, &input, &mut output, lengths).expect("sizes that fit");
+        check_near(&output, &expected.outputs)?;
+        check_states(&layer, &sequence.states(), &expected)?;
+    }
+    let states = case.states(&layer);
+    let from = [&states.hidden[..], &states.cells[..]];
+    let expected = oracle::run(&layer, case.batch, &input, lengths, from);
+    sequence.set_states(&states).expect("states of this size");
+    sequence.run_lengths_on(&mut team, &input, &mut output, lengths).expect("sizes that fit");
+    check_near(&output, &expected.outputs)?;
+    let left = sequence.states();
+    check_states(&layer, &left, &expected)?;
+    let from = [&left.hidden[..], &left.cells[..]];
+    let expected = oracle::run(&layer, case.batch, &input, &vec![case.steps; case.batch], from);
+    sequence.run_on(&mut team, &input, &mut output).expect("sizes that fit");
+    check_near(&output, &expected.outputs)?;
+    check_states(&layer, &sequence.states(), &expected)
+}
+
 /// Cases per property.
 const CASES: u32 = 64;
 
@@ -209,28 +234,15 @@ proptest! {
         if plain {
             (case.options, case.projected) = ((None, None, false, false), None);
         }
-        let (layer, input, lengths) = (case.layer(), case.input(), case.lengths());
-        let expected = oracle::run(&layer, case.batch, &input, &lengths, [&[], &[]]);
-        let (mut sequence, mut team, mut output) = case.sequence(&layer);
-        for _ in 0..2 {
-            sequence.run_lengths(&mut team, &input, &mut output, &lengths).expect("sizes that fit");
-            check_near(&output, &expected.outputs)?;
-            check_states(&layer, &sequence.states(), &expected)?;
-        }
-        // From given states, then all steps from the resulting states.
-        let states = case.states(&layer);
-        let from = [&states.hidden[..], &states.cells[..]];
-        let expected = oracle::run(&layer, case.batch, &input, &lengths, from);
-        sequence.set_states(&states).expect("states of this size");
-        sequence.run_lengths_on(&mut team, &input, &mut output, &lengths).expect("sizes that fit");
-        check_near(&output, &expected.outputs)?;
-        let left = sequence.states();
-        check_states(&layer, &left, &expected)?;
-        let from = [&left.hidden[..], &left.cells[..]];
-        let expected = oracle::run(&layer, case.batch, &input, &vec![case.steps; case.batch], from);
-        sequence.run_on(&mut team, &input, &mut output).expect("sizes that fit");
-        check_near(&output, &expected.outputs)?;
-        check_states(&layer, &sequence.states(), &expected)?;
+        check_lengths(&case, &case.lengths())?;
+    }
+
+    #[test]
+    fn rows_that_rest_behind_the_others_agree_with_the_oracle(case in case(), rows in 0_usize..8) {
+        let case = Case { directions: Directions::Forward, ..case };
+        let lengths: Vec<usize> =
+            (0..case.batch).map(|row| if row < rows { case.steps } else { 0 }).collect();
+        check_lengths(&case, &lengths)?;
     }
 
     #[test]

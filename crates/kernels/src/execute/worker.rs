@@ -143,8 +143,7 @@ impl Run<'_> {
                     Cadence::Chunk => (end - start, 1),
                     Cadence::Step => (1, end - start),
                 };
-                let is_of_rows =
-                    *cadence == Cadence::Step && looped.length == 0 && !self.active.is_empty();
+                let is_of_rows = looped.length == 0 && !self.active.is_empty();
                 while span < spans {
                     let steps = Span { first: start + span, steps, length, is_of_rows };
                     while let Some(current) = phases.get(phase) {
@@ -212,7 +211,9 @@ impl Worker<'_> {
     fn product<S: Lanes>(&self, s: S, product: &Product, span: Span, ends: &mut Ends) {
         let mut rows = product.rows.clone();
         if span.is_of_rows {
-            let step = if product.is_back() { span.length - 1 - span.first } else { span.first };
+            let end = span.first + span.steps;
+            // The step of the span with the most rows in use.
+            let step = if product.is_back() { span.length - end } else { span.first };
             rows.end = rows.end.min(self.run.active[step]);
         }
         if rows.is_empty() {
