@@ -63,8 +63,8 @@ pub(super) fn take(
 ) {
     for part in parts {
         if let Some((buffer, words, columns)) = place(execution, part, kind, slot, row) {
-            let to = &mut to[clipped(columns, to.len())];
-            to.copy_from_slice(&execution.inside(buffer)[words][..to.len()]);
+            let columns = clipped(columns, to.len());
+            to[columns.clone()].copy_from_slice(&execution.inside(buffer)[words][..columns.len()]);
         }
     }
 }
