@@ -7,7 +7,7 @@ mod tiled;
 
 use std::ops::Range;
 
-use super::{Base, MAX_BLOCK, SUMS, Scratch, narrows};
+use super::{Base, MAX_BLOCK, MAX_WHOLE_TILES, SUMS, Scratch, narrows};
 use crate::activation::Activation;
 use crate::cell::{Block, Dequantization, Gru, HiddenMatrices, Lstm, Matrix, Rnn, StoreKernel};
 use crate::isa::Isa;
@@ -18,6 +18,7 @@ use crate::program::{
     self, Cadence, Epilogue, GeneralCell, Phase, Place, Product, Program, SlotIndex, Slots, Stage,
 };
 use crate::team::Turns;
+use crate::tile::MAX_ROWS;
 
 /// A call, shared by all workers.
 pub(super) struct Run<'a> {
@@ -224,7 +225,10 @@ impl Worker<'_> {
         if narrows(product) {
             self.narrow(s, product, span, &rows);
         }
-        let block_rows = all.min(MAX_BLOCK);
+        // The order of a row's sums depends on the rows of its tile. Rows that fill whole tiles do
+        // so in each block: calls of sequences rely on it.
+        let is_whole = all.is_multiple_of(MAX_ROWS);
+        let block_rows = all.min(if is_whole { MAX_WHOLE_TILES } else { MAX_BLOCK });
         let row_words = vectors * LANES * block_rows;
         let mut block_panels = product.panels.len();
         if block_panels * row_words > SUMS {
