@@ -12,11 +12,14 @@ use crate::memory::Memory;
 use crate::narrow;
 use crate::program::{self, BufferKind, Cadence, Loop, Product, Program, Slots};
 use crate::team::Team;
+use crate::tile::MAX_ROWS;
 
 /// Words of a worker's sums: they stay in the L1 cache beside a slice of weights.
 const SUMS: usize = 4096;
 /// Maximum rows of a block of sums.
 const MAX_BLOCK: usize = 64;
+/// Maximum rows of a block of sums that consists of whole tiles.
+const MAX_WHOLE_TILES: usize = MAX_BLOCK - MAX_BLOCK % MAX_ROWS;
 /// Words of k by which all tiles of a panel are multiplied before the next words: 32 KiB of four
 /// vectors.
 const SLICE: usize = 128;
@@ -73,8 +76,9 @@ pub struct Call<'a> {
     /// Steps of each sequence.
     pub lengths: &'a [usize],
     /// Number of rows in use at each step of the first sequence, for rows sorted by decreasing
-    /// length; if empty, all rows are in use. Products of single steps leave other rows unchanged.
-    /// For products that read the sequence backward, the count of the step that they read applies.
+    /// length; if empty, all rows are in use. Products of a chunk leave the rows unchanged that none of
+    /// its steps uses. For products that read the sequence backward, the counts of the steps that they
+    /// read apply.
     pub active: &'a [usize],
     /// Whether all states are zeros, so that the first step skips the products with them.
     pub fresh: bool,

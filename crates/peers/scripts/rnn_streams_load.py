@@ -1,7 +1,8 @@
 """Steps per second of many concurrent streams of an LSTM within a bound of the 99th percentile. Each stream takes a
-step, waits for its answer and then for a think time, which is shortened until the bound fails. Two loops in this process
-keep the states by hand: one over ONNX Runtime, one over Dyno's engine. The third way is `dyno serve` with `dyno run` as
-its client over HTTP, both on this machine. Prints two JSON lines: each of our ways beside the loop over ONNX Runtime.
+step at an interval, as frames of audio come, which is shortened until the bound fails. The latency of a step counts from
+when it was due. Two loops in this process keep the states by hand: one over ONNX Runtime, one over Dyno's engine. The
+third way is `dyno serve` with `dyno run` as its client over HTTP, both on this machine. Prints two JSON lines: each of our
+ways beside the loop over ONNX Runtime.
 
 usage: rnn_streams_load.py DYNO FOLDER UNITS STREAMS P99_MS SECONDS
 """
@@ -59,11 +60,11 @@ def dyno_engine(units):
 
 def loop(step, units, streams, rate, seconds):
     """Steps per second and the 99th percentile in ms of a loop that computes all due steps in one call."""
-    random, think = np.random.default_rng(2), streams / rate
+    random, interval = np.random.default_rng(2), streams / rate
     data = random.standard_normal((streams, units)).astype(np.float32)
     hidden, cells = np.zeros((streams, units), np.float32), np.zeros((streams, units), np.float32)
     start = time.perf_counter()
-    due = [(start + think * random.random(), stream) for stream in range(streams)]
+    due = [(start + interval * random.random(), stream) for stream in range(streams)]
     heapq.heapify(due)
     latencies = []
     while (now := time.perf_counter()) < start + seconds:
@@ -78,7 +79,7 @@ def loop(step, units, streams, rate, seconds):
         end = time.perf_counter()
         for at, stream in batch:
             latencies.append((end - at) * 1e3)
-            heapq.heappush(due, (end + think, stream))
+            heapq.heappush(due, (at + interval, stream))
     # The first round of each stream comes from a cold start.
     latencies = latencies[len(latencies) // 4 :]
     return len(latencies) / (0.75 * seconds), float(np.percentile(latencies, 99)) if latencies else float("inf")
@@ -104,14 +105,14 @@ def server(dyno, units, streams):
 
 
 def ours(dyno, units, streams, rate, seconds, folder):
-    # Streams start one after another within one think time, and none ends during the test, as at the peer.
-    think = f"{round(streams / rate * 1e6)}us"
+    # Streams start one after another within one interval, and none ends during the test, as at the peer.
+    interval = f"{round(streams / rate * 1e6)}us"
     steps = 2 + 2 * math.ceil(seconds * rate / streams)
     with tempfile.TemporaryDirectory(dir=folder) as out, server(dyno, units, streams) as url:
-        command = [dyno, "run", "--system", f"oip:{url}/m,binary=true,sequences={streams},steps={steps},think={think}"]
+        command = [dyno, "run", "--system", f"oip:{url}/m,binary=true,sequences={streams},steps={steps},every={interval}"]
         command += ["--shape", f"sequence=1x1x{units}"]
         command += ["--scenario", "server", "--max-concurrency", str(streams)]
-        command += ["--ramp", think, "--duration", f"{seconds}s"]
+        command += ["--ramp", interval, "--duration", f"{seconds}s"]
         command += ["--mode", "performance", "--json", "--no-progress", "--out", os.path.join(out, "run")]
         printed = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
     test = json.loads(printed)["tests"][0]

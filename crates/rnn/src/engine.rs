@@ -26,7 +26,7 @@ use crate::layer::{Cell, Directions, Layer};
 use crate::machine::Machine;
 use crate::model::Model;
 use crate::plan::{Choice, PackedWeights};
-use crate::sequence::{Sequence, SequenceError, States};
+use crate::sequence::{Sequence, SequenceError};
 use crate::tuner::{Constraints, Effort, Goal, TuneError, rank, tune};
 
 /// Options of an engine.
@@ -403,7 +403,7 @@ impl Engine {
             check_finite(input, inputs, lengths)?;
         }
         let size = self.size_for(rows)?;
-        Padding { blocks: steps, rows, size }.pad(input, inputs, &mut self.layer_input);
+        pad(input, (rows, size), inputs, &mut self.layer_input);
         let mut states = states;
         let mut before = 0;
         let given = lengths;
@@ -435,10 +435,10 @@ impl Engine {
             match own {
                 None => sequence.run_lengths(team, layer_input, layer_output, lengths)?,
                 Some(own) => {
-                    let padding = Padding { blocks: layer.directions().count(), rows, size };
-                    sequence.set_states(&padding.pad_states(own, widths))?;
+                    let (hidden, cells) = own.split_at_mut(rows * widths[0]);
+                    sequence.put_rows([&*hidden, &*cells], rows);
                     sequence.run_lengths_on(team, layer_input, layer_output, lengths)?;
-                    padding.unpad_states(&sequence.states(), widths, own);
+                    sequence.take_rows([hidden, cells], rows);
                 }
             }
             std::mem::swap(layer_input, layer_output);
@@ -521,53 +521,16 @@ fn state_widths(layer: &Layer) -> [usize; 2] {
     [layer.width(), cells].map(|width| layer.directions().count() * width)
 }
 
-/// Padding of a batch of `rows` rows to `size` rows, in each of several blocks: the steps of a
-/// sequence or the directions of a state.
-#[derive(Clone, Copy)]
-struct Padding {
-    blocks: usize,
-    rows: usize,
-    size: usize,
-}
-
-impl Padding {
-    /// Copies blocks x rows x width numbers into blocks x size x width; the added rows are zeros.
-    fn pad(self, numbers: &[f32], width: usize, padded: &mut Vec<f32>) {
-        let Self { blocks, rows, size } = self;
-        padded.clear();
-        if rows == size || width == 0 {
-            return padded.extend_from_slice(numbers);
-        }
-        padded.resize(blocks * size * width, 0.0);
-        let blocks = padded.chunks_exact_mut(size * width);
-        for (block, numbers) in blocks.zip(numbers.chunks_exact(rows * width)) {
-            block[..rows * width].copy_from_slice(numbers);
-        }
+/// Pads a batch of `rows` rows to `size` rows: copies steps x rows x width numbers into steps x size x
+/// width. The added rows are zeros.
+fn pad(numbers: &[f32], (rows, size): (usize, usize), width: usize, padded: &mut Vec<f32>) {
+    padded.clear();
+    if rows == size || width == 0 {
+        return padded.extend_from_slice(numbers);
     }
-
-    /// Pads states. `widths` are those of [`state_widths`], summed over the blocks (directions).
-    fn pad_states(self, states: &[f32], widths: [usize; 2]) -> States {
-        let (hidden, cells) = states.split_at(self.rows * widths[0]);
-        let [mut padded_hidden, mut padded_cells] = [Vec::new(), Vec::new()];
-        self.pad(hidden, widths[0] / self.blocks, &mut padded_hidden);
-        self.pad(cells, widths[1] / self.blocks, &mut padded_cells);
-        States { hidden: padded_hidden, cells: padded_cells }
-    }
-
-    /// Copies padded states without the added rows: the inverse of [`Self::pad_states`].
-    fn unpad_states(self, padded: &States, widths: [usize; 2], states: &mut [f32]) {
-        let Self { blocks, rows, size } = self;
-        let (hidden, cells) = states.split_at_mut(rows * widths[0]);
-        let pairs = [(hidden, &padded.hidden), (cells, &padded.cells)];
-        for ((states, padded), width) in pairs.into_iter().zip(widths) {
-            let width = width / blocks;
-            if width == 0 {
-                continue;
-            }
-            let blocks = states.chunks_exact_mut(rows * width);
-            for (block, padded) in blocks.zip(padded.chunks_exact(size * width)) {
-                block.copy_from_slice(&padded[..rows * width]);
-            }
-        }
+    padded.resize(numbers.len() / rows * size, 0.0);
+    let steps = padded.chunks_exact_mut(size * width);
+    for (step, numbers) in steps.zip(numbers.chunks_exact(rows * width)) {
+        step[..rows * width].copy_from_slice(numbers);
     }
 }

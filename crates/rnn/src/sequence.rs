@@ -40,6 +40,8 @@ pub struct Sequence {
     /// Width of the hidden state and of the cell state of one direction.
     widths: [usize; 2],
     ragged: RaggedBatch,
+    /// Rows in use at each step of a call; a field only to reuse its allocation.
+    active: Vec<usize>,
 }
 
 /// States of a layer. Hidden states are `directions` x `batch` x width, where the width is that of
@@ -142,6 +144,7 @@ impl Sequence {
             outputs: layer.outputs(),
             widths: [layer.width(), layer.units()],
             ragged: RaggedBatch::new(layer, packed, batch, choice, isa)?,
+            active: Vec::new(),
         })
     }
 
@@ -224,6 +227,9 @@ impl Sequence {
             }
             if lengths.iter().any(|length| *length < steps) {
                 self.check_sizes(steps, input, output)?;
+                if let Some(rows) = self.leading_rows(steps, lengths) {
+                    return self.run_leading(team, input, output, (steps, rows), fresh);
+                }
                 self.ragged.load(&self.execution, &self.states, lengths);
                 self.ragged.run(team, input, output, fresh)?;
                 self.ragged.store(&mut self.execution, &self.states);
@@ -235,6 +241,51 @@ impl Sequence {
         self.execution.run(team, call).map_err(SequenceError::Run)?;
         self.slot = (self.slot + steps) % 2;
         Ok(())
+    }
+
+    /// Returns how many rows run if they are the first ones, as in a batch that is padded with rows, all
+    /// for `steps` steps, and forward.
+    fn leading_rows(&self, steps: usize, lengths: &[usize]) -> Option<usize> {
+        let rows = lengths.iter().take_while(|length| **length == steps).count();
+        let others_rest = lengths[rows..].iter().all(|length| *length == 0);
+        (rows > 0 && others_rest && self.ragged.is_forward()).then_some(rows)
+    }
+
+    /// Runs the first `rows` rows for all steps. They need not be sorted, so no states are copied.
+    fn run_leading(
+        &mut self,
+        team: &mut Team,
+        input: &[f32],
+        output: &mut [f32],
+        (steps, rows): (usize, usize),
+        fresh: bool,
+    ) -> Result<(), SequenceError> {
+        self.active.clear();
+        self.active.resize(steps, rows);
+        let (lengths, active) = (&[steps], &self.active[..]);
+        let outputs: &mut [&mut [f32]] = &mut [&mut *output];
+        let call = Call { lengths, active, fresh, inputs: &[input], outputs };
+        self.execution.run(team, call).map_err(SequenceError::Run)?;
+        self.slot = steps % 2;
+        if self.slot == 1 {
+            self.keep_states(rows);
+        }
+        for step in output.chunks_exact_mut(self.batch * self.outputs) {
+            step[rows * self.outputs..].fill(0.0);
+        }
+        Ok(())
+    }
+
+    /// Copies the hidden states of the rows from `first` on, which did not run, to the second slot.
+    fn keep_states(&mut self, first: usize) {
+        for part in self.states.iter().flatten() {
+            for buffer in [Some(part.hidden), part.narrow].into_iter().flatten() {
+                let hidden = self.execution.inside_mut(buffer);
+                let slot = hidden.len() / 2;
+                let begin = slot / self.batch * first;
+                hidden.copy_within(begin..slot, slot + begin);
+            }
+        }
     }
 
     /// Checks sizes as [`Execution::run`] does; here the execution gets other memory than the
@@ -295,17 +346,21 @@ impl Sequence {
             }
         }
         self.clear();
-        let given = [
-            (StateKind::Hidden, self.widths[0], &states.hidden),
-            (StateKind::Cell, self.widths[1], &states.cells),
-        ];
-        for (kind, width, numbers) in given {
-            let mut rows = numbers.chunks_exact(width.max(1));
+        self.put_rows([&states.hidden, &states.cells], self.batch);
+        Ok(())
+    }
+
+    /// Sets the states of the first `rows` rows for [`Sequence::run_lengths_on`]: hidden states and cell
+    /// states, as [`States`] has them for as many rows. Those of other rows are undefined, so these rows
+    /// must not run.
+    pub(crate) fn put_rows(&mut self, states: [&[f32]; 2], rows: usize) {
+        self.slot = 0;
+        let kinds = [StateKind::Hidden, StateKind::Cell].into_iter();
+        for ((kind, numbers), width) in kinds.zip(states).zip(self.widths) {
+            let mut numbers = numbers.chunks_exact(width.max(1));
             for parts in &self.states {
-                let mut whole = vec![0.0; rows::columns(&self.execution, parts, kind)];
-                for (row, from) in rows.by_ref().take(self.batch).enumerate() {
-                    whole[..width].copy_from_slice(from);
-                    rows::put(&mut self.execution, parts, kind, 0, row, &whole);
+                for (row, from) in numbers.by_ref().take(rows).enumerate() {
+                    rows::put(&mut self.execution, parts, kind, 0, row, from);
                 }
             }
         }
@@ -315,7 +370,6 @@ impl Sequence {
                 self.execution.inside_mut(narrow).copy_from_slice(&words);
             }
         }
-        Ok(())
     }
 
     /// Copies the states of rows to other rows, as (source, destination) in order.
@@ -340,19 +394,26 @@ impl Sequence {
     /// Returns the states after the last step of each row.
     #[must_use]
     pub fn states(&self) -> States {
-        let mut states = States::default();
-        for parts in &self.states {
-            let rows = |kind: StateKind, slot: usize, width: usize, to: &mut Vec<f32>| {
-                let mut whole = vec![0.0; rows::columns(&self.execution, parts, kind)];
-                for row in 0..if whole.is_empty() { 0 } else { self.batch } {
-                    rows::take(&self.execution, parts, kind, slot, row, &mut whole);
-                    to.extend_from_slice(&whole[..width]);
-                }
-            };
-            rows(StateKind::Hidden, self.slot, self.widths[0], &mut states.hidden);
-            rows(StateKind::Cell, 0, self.widths[1], &mut states.cells);
-        }
+        let has_cells = self.states.iter().flatten().any(|part| part.cell.is_some());
+        let numbers = |width: usize| vec![0.0; self.states.len() * self.batch * width];
+        let [hidden, cells] = self.widths.map(numbers);
+        let mut states = States { hidden, cells: if has_cells { cells } else { Vec::new() } };
+        self.take_rows([&mut states.hidden, &mut states.cells], self.batch);
         states
+    }
+
+    /// Copies the states of the first `rows` rows after their last steps, in the order of
+    /// [`Sequence::put_rows`].
+    pub(crate) fn take_rows(&self, states: [&mut [f32]; 2], rows: usize) {
+        let kinds = [(StateKind::Hidden, self.slot), (StateKind::Cell, 0)].into_iter();
+        for (((kind, slot), numbers), width) in kinds.zip(states).zip(self.widths) {
+            let mut numbers = numbers.chunks_exact_mut(width.max(1));
+            for parts in &self.states {
+                for (row, to) in numbers.by_ref().take(rows).enumerate() {
+                    rows::take(&self.execution, parts, kind, slot, row, to);
+                }
+            }
+        }
     }
 
     /// Numbers in the output of one step.

@@ -1,7 +1,10 @@
 //! Layers with all that ONNX lets them have, against the oracle: any option, shape, direction, plan
 //! and instruction set, rows of different lengths, states given and kept.
 
+use std::ops::Range;
+
 use dyno_kernels::{Activation, Isa, Precision, Tanh, Team};
+use dyno_rnn::model::Model;
 use dyno_rnn::sequence::{SequenceError, States};
 use dyno_rnn::{Cell, CellOptions, Choice, Directions, Layer, Sequence, Weights, oracle};
 use proptest::prelude::*;
@@ -185,6 +188,31 @@ fn check_states(
     if layer.cell() == Cell::Lstm { check_near(&found.cells, &expected.cells) } else { Ok(()) }
 }
 
+/// Runs rows of these lengths from zeros, from given states, and on from there.
+fn check_lengths(case: &Case, lengths: &[usize]) -> Result<(), TestCaseError> {
+    let (layer, input) = (case.layer(), case.input());
+    let expected = oracle::run(&layer, case.batch, &input, lengths, [&[], &[]]);
+    let (mut sequence, mut team, mut output) = case.sequence(&layer);
+    for _ in 0..2 {
+        sequence.run_lengths(&mut team, &input, &mut output, lengths).expect("sizes that fit");
+        check_near(&output, &expected.outputs)?;
+        check_states(&layer, &sequence.states(), &expected)?;
+    }
+    let states = case.states(&layer);
+    let from = [&states.hidden[..], &states.cells[..]];
+    let expected = oracle::run(&layer, case.batch, &input, lengths, from);
+    sequence.set_states(&states).expect("states of this size");
+    sequence.run_lengths_on(&mut team, &input, &mut output, lengths).expect("sizes that fit");
+    check_near(&output, &expected.outputs)?;
+    let left = sequence.states();
+    check_states(&layer, &left, &expected)?;
+    let from = [&left.hidden[..], &left.cells[..]];
+    let expected = oracle::run(&layer, case.batch, &input, &vec![case.steps; case.batch], from);
+    sequence.run_on(&mut team, &input, &mut output).expect("sizes that fit");
+    check_near(&output, &expected.outputs)?;
+    check_states(&layer, &sequence.states(), &expected)
+}
+
 /// Cases per property.
 const CASES: u32 = 64;
 
@@ -209,28 +237,15 @@ proptest! {
         if plain {
             (case.options, case.projected) = ((None, None, false, false), None);
         }
-        let (layer, input, lengths) = (case.layer(), case.input(), case.lengths());
-        let expected = oracle::run(&layer, case.batch, &input, &lengths, [&[], &[]]);
-        let (mut sequence, mut team, mut output) = case.sequence(&layer);
-        for _ in 0..2 {
-            sequence.run_lengths(&mut team, &input, &mut output, &lengths).expect("sizes that fit");
-            check_near(&output, &expected.outputs)?;
-            check_states(&layer, &sequence.states(), &expected)?;
-        }
-        // From given states, then all steps from the resulting states.
-        let states = case.states(&layer);
-        let from = [&states.hidden[..], &states.cells[..]];
-        let expected = oracle::run(&layer, case.batch, &input, &lengths, from);
-        sequence.set_states(&states).expect("states of this size");
-        sequence.run_lengths_on(&mut team, &input, &mut output, &lengths).expect("sizes that fit");
-        check_near(&output, &expected.outputs)?;
-        let left = sequence.states();
-        check_states(&layer, &left, &expected)?;
-        let from = [&left.hidden[..], &left.cells[..]];
-        let expected = oracle::run(&layer, case.batch, &input, &vec![case.steps; case.batch], from);
-        sequence.run_on(&mut team, &input, &mut output).expect("sizes that fit");
-        check_near(&output, &expected.outputs)?;
-        check_states(&layer, &sequence.states(), &expected)?;
+        check_lengths(&case, &case.lengths())?;
+    }
+
+    #[test]
+    fn rows_that_rest_behind_the_others_agree_with_the_oracle(case in case(), rows in 0_usize..8) {
+        let case = Case { directions: Directions::Forward, ..case };
+        let lengths: Vec<usize> =
+            (0..case.batch).map(|row| if row < rows { case.steps } else { 0 }).collect();
+        check_lengths(&case, &lengths)?;
     }
 
     #[test]
@@ -273,6 +288,78 @@ fn small() -> Layer {
         state_bias: vec![0.0; 8],
     };
     Layer::new(Cell::Lstm, 3, 2, Directions::Forward, vec![weights]).expect("weights of this size")
+}
+
+/// Returns the bits of the outputs of each of these rows for eleven steps, with as many steps per call
+/// as `piece`. The rows are the first ones of a batch, and the others rest.
+fn bits(layer: &Layer, isa: Isa, batch: usize, rows: &Range<usize>, piece: usize) -> Vec<Vec<u32>> {
+    const STEPS: usize = 11;
+    let (inputs, outputs) = (layer.inputs(), layer.outputs());
+    let choice = Choice { chunk: 16, ..PLAIN };
+    let mut sequence = Sequence::new(layer, batch, &choice, isa).expect("a plan");
+    let mut team = Team::with_workers(1);
+    let mut lengths = vec![piece; rows.len()];
+    lengths.resize(batch, 0);
+    let mut found = vec![Vec::new(); rows.len()];
+    for first in (0..STEPS).step_by(piece) {
+        let mut input = vec![0.0; piece * batch * inputs];
+        for (step, numbers) in input.chunks_exact_mut(batch * inputs).enumerate() {
+            for (own, row) in numbers.chunks_exact_mut(inputs).zip(rows.clone()) {
+                let seed = (row * STEPS + first + step) as u64;
+                own.copy_from_slice(&Numbers(seed << 40).take(inputs, 1.0));
+            }
+        }
+        let mut output = vec![f32::NAN; piece * batch * outputs];
+        let ran = sequence.run_lengths_on(&mut team, &input, &mut output, &lengths);
+        ran.expect("sizes that fit");
+        for numbers in output.chunks_exact(batch * outputs) {
+            for (found, own) in found.iter_mut().zip(numbers.chunks_exact(outputs)) {
+                found.extend(own.iter().map(|number| number.to_bits()));
+            }
+        }
+    }
+    found
+}
+
+/// A tile has six rows. Blocks of tiles end elsewhere in each of these calls.
+#[test]
+fn rows_that_fill_tiles_have_the_same_bits_in_any_call() {
+    for text in ["lstm:20x24", "gru:20x24", "rnn:20x24"] {
+        let model = Model::open(text).expect("a layer by its shape");
+        let layer = &model.layers()[0];
+        for isa in Isa::all() {
+            let many = bits(layer, isa, 66, &(0..66), 1);
+            for rows in [0..6, 60..66] {
+                let own = bits(layer, isa, 6, &rows, 1);
+                assert!(own == many[rows.clone()], "{text} {isa}: 66 rows, {rows:?}");
+                let steps = bits(layer, isa, 8, &rows, 11);
+                assert!(own == steps, "{text} {isa}: eleven steps at once, {rows:?}");
+            }
+        }
+    }
+}
+
+/// Products with states in bfloat16 read them from a buffer of their own.
+#[test]
+fn rows_that_rest_keep_their_states_in_bfloat16() {
+    const UNITS: usize = 24;
+    let model = Model::open("lstm:20x24").expect("a layer by its shape");
+    let choice = Choice { precision: Precision::Bf16, ..PLAIN };
+    let sequence = || Sequence::new(&model.layers()[0], 3, &choice, Isa::best()).expect("a plan");
+    let (mut rested, mut other, mut team) = (sequence(), sequence(), Team::with_workers(1));
+    let mut numbers = Numbers(1);
+    let (hidden, cells) = (numbers.take(3 * UNITS, 1.0), numbers.take(3 * UNITS, 1.0));
+    let (states, input) = (States { hidden, cells }, numbers.take(3 * 3 * 20, 1.0));
+    let mut outputs = [vec![0.0; 3 * 3 * UNITS], vec![0.0; 3 * 3 * UNITS]];
+    rested.set_states(&states).expect("states of this size");
+    rested.run_lengths_on(&mut team, &input, &mut outputs[0], &[3, 3, 0]).expect("sizes that fit");
+    rested.run_on(&mut team, &input, &mut outputs[0]).expect("sizes that fit");
+    other.set_states(&states).expect("states of this size");
+    other.run_on(&mut team, &input, &mut outputs[1]).expect("sizes that fit");
+    let [found, expected] = outputs.map(|output| -> Vec<f32> {
+        output.chunks_exact(UNITS).skip(2).step_by(3).flatten().copied().collect()
+    });
+    assert_eq!(found, expected);
 }
 
 #[test]

@@ -63,7 +63,8 @@ pub(super) const OIP: SystemKind = SystemKind {
          bytes. --data [INPUT=]FILE.npy contains the samples, --labels FILE.npy their classes; \
          without --data they are random. output=NAME is the scored output, version=V the version \
          of the model. sequences=N plays N sequences of a stateful model, each with its \
-         sequence_id: steps=LENGTHS requests (100), the next one after the answer and think=TIMES",
+         sequence_id: steps=LENGTHS requests (100), the next one after the answer and think=TIMES, \
+         or every=TIME from one due time to the next (as many sequences as --max-concurrency)",
     accepts: &["data", "shape", "labels", "warm-up", "ready-timeout", "max-concurrency"],
     resources: |operand| named("oip", operand),
     check: None,

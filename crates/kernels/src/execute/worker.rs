@@ -7,7 +7,7 @@ mod tiled;
 
 use std::ops::Range;
 
-use super::{Base, MAX_BLOCK, SUMS, Scratch, narrows};
+use super::{Base, MAX_BLOCK, MAX_WHOLE_TILES, SUMS, Scratch, narrows};
 use crate::activation::Activation;
 use crate::cell::{Block, Dequantization, Gru, HiddenMatrices, Lstm, Matrix, Rnn, StoreKernel};
 use crate::isa::Isa;
@@ -18,6 +18,7 @@ use crate::program::{
     self, Cadence, Epilogue, GeneralCell, Phase, Place, Product, Program, SlotIndex, Slots, Stage,
 };
 use crate::team::Turns;
+use crate::tile::MAX_ROWS;
 
 /// A call, shared by all workers.
 pub(super) struct Run<'a> {
@@ -143,8 +144,7 @@ impl Run<'_> {
                     Cadence::Chunk => (end - start, 1),
                     Cadence::Step => (1, end - start),
                 };
-                let is_of_rows =
-                    *cadence == Cadence::Step && looped.length == 0 && !self.active.is_empty();
+                let is_of_rows = looped.length == 0 && !self.active.is_empty();
                 while span < spans {
                     let steps = Span { first: start + span, steps, length, is_of_rows };
                     while let Some(current) = phases.get(phase) {
@@ -212,7 +212,9 @@ impl Worker<'_> {
     fn product<S: Lanes>(&self, s: S, product: &Product, span: Span, ends: &mut Ends) {
         let mut rows = product.rows.clone();
         if span.is_of_rows {
-            let step = if product.is_back() { span.length - 1 - span.first } else { span.first };
+            let end = span.first + span.steps;
+            // The step of the span with the most rows in use.
+            let step = if product.is_back() { span.length - end } else { span.first };
             rows.end = rows.end.min(self.run.active[step]);
         }
         if rows.is_empty() {
@@ -223,7 +225,10 @@ impl Worker<'_> {
         if narrows(product) {
             self.narrow(s, product, span, &rows);
         }
-        let block_rows = all.min(MAX_BLOCK);
+        // The order of a row's sums depends on the rows of its tile. Rows that fill whole tiles do
+        // so in each block: calls of sequences rely on it.
+        let is_whole = all.is_multiple_of(MAX_ROWS);
+        let block_rows = all.min(if is_whole { MAX_WHOLE_TILES } else { MAX_BLOCK });
         let row_words = vectors * LANES * block_rows;
         let mut block_panels = product.panels.len();
         if block_panels * row_words > SUMS {

@@ -80,11 +80,14 @@ impl Touches {
     fn product(&mut self, moment: Moment<'_>, product: &Product, cadence: Cadence) {
         let Moment { run, looped, step, .. } = moment;
         let mut rows = product.rows.clone();
-        if cadence == Cadence::Step && looped.length == 0 && !run.active.is_empty() {
+        if looped.length == 0 && !run.active.is_empty() {
             let places = places(product);
             let is_back = places.iter().any(|place| place.at == SlotIndex::Back);
-            let at = if is_back { run.lengths[0] - 1 - step } else { step };
-            rows.end = rows.end.min(run.active[at]);
+            let chunk = if cadence == Cadence::Step { 1 } else { looped.chunk.max(1) };
+            let first = step - step % chunk;
+            let steps = first..run.lengths[0].min(first + chunk);
+            let used = steps.map(|step| if is_back { run.lengths[0] - 1 - step } else { step });
+            rows.end = used.map(|at| rows.end.min(run.active[at])).max().expect("a step");
         }
         let chunk_of_one =
             cadence == Cadence::Step || looped.chunk.min(run.lengths[looped.length]) <= 1;

@@ -85,7 +85,7 @@ impl Plan {
         if self.sessions.is_none() || !users {
             return Err(
                 "expected sessions and a number of users for requests at an interval; use \
-                        sessions=live and --max-concurrency N without a rate"
+                        sessions=live or sequences=N, and --max-concurrency N without a rate"
                     .into(),
             );
         }

@@ -69,6 +69,11 @@ impl RaggedBatch {
         })
     }
 
+    /// Returns whether the layer has one direction, which is forward.
+    pub(super) fn is_forward(&self) -> bool {
+        matches!(&self.directions[..], [Direction { is_back: false, .. }])
+    }
+
     /// Sorts the rows and copies their states from the first slots.
     pub(super) fn load(&mut self, from: &Execution, states: &[Vec<StatePart>], lengths: &[usize]) {
         self.order.clear();

@@ -1,5 +1,7 @@
 //! Access to the rows of states in a plan's buffers.
 
+use std::ops::Range;
+
 use dyno_kernels::Execution;
 
 use crate::plan::StatePart;
@@ -37,7 +39,7 @@ fn place(
     kind: StateKind,
     slot: usize,
     row: usize,
-) -> Option<(usize, std::ops::Range<usize>, std::ops::Range<usize>)> {
+) -> Option<(usize, Range<usize>, Range<usize>)> {
     let index = kind.buffer(part).filter(|_| part.rows.contains(&row))?;
     let buffer = &execution.program().buffers()[index];
     let columns = if kind == StateKind::Cell { part.units.clone() } else { 0..buffer.columns };
@@ -45,7 +47,12 @@ fn place(
     Some((index, first + columns.start..first + columns.end, columns))
 }
 
-/// Copies a row of a slot out of all parts.
+/// Returns the columns of a part among the first `len`: the words of a state end before its padding.
+fn clipped(columns: Range<usize>, len: usize) -> Range<usize> {
+    columns.start.min(len)..columns.end.min(len)
+}
+
+/// Copies a row of a slot out of all parts, as many words as `to` has.
 pub(super) fn take(
     execution: &Execution,
     parts: &[StatePart],
@@ -56,12 +63,13 @@ pub(super) fn take(
 ) {
     for part in parts {
         if let Some((buffer, words, columns)) = place(execution, part, kind, slot, row) {
-            to[columns].copy_from_slice(&execution.inside(buffer)[words]);
+            let columns = clipped(columns, to.len());
+            to[columns.clone()].copy_from_slice(&execution.inside(buffer)[words][..columns.len()]);
         }
     }
 }
 
-/// Copies a row into a slot of all parts.
+/// Copies a row into a slot of all parts; words after those of `from` remain as they are.
 pub(super) fn put(
     execution: &mut Execution,
     parts: &[StatePart],
@@ -72,7 +80,8 @@ pub(super) fn put(
 ) {
     for part in parts {
         if let Some((buffer, words, columns)) = place(execution, part, kind, slot, row) {
-            execution.inside_mut(buffer)[words].copy_from_slice(&from[columns]);
+            let from = &from[clipped(columns, from.len())];
+            execution.inside_mut(buffer)[words][..from.len()].copy_from_slice(from);
         }
     }
 }

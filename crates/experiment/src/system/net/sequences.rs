@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::plan::Chain;
 use dyno_loadgen::qsl::SampleIndex;
 use dyno_loadgen::rng::Mt19937;
@@ -25,6 +26,8 @@ pub struct Sequences {
     count: usize,
     steps: Lengths,
     think: Option<ThinkTimes>,
+    /// Time between the due times of a sequence's requests, ns.
+    interval: Option<Nanos>,
     seed: u64,
 }
 
@@ -35,9 +38,11 @@ pub struct Sequences {
 pub fn sequences(given: &mut SpecKeys, run: &RunOptions) -> Result<Option<Sequences>, Failure> {
     let count: Option<usize> = given.read_as("sequences")?;
     let steps: Option<Lengths> = given.read_as("steps")?;
-    let think = sessions::times(given, "think")?;
+    let (think, interval) = sessions::pace(given)?;
     let Some(count) = count else {
-        for (key, is_given) in [("steps", steps.is_some()), ("think", think.is_some())] {
+        for (key, is_given) in
+            [("steps", steps.is_some()), ("think", think.is_some()), ("every", interval.is_some())]
+        {
             if is_given {
                 return Err(given.wrong(key, "it belongs to sequences; add sequences=N"));
             }
@@ -59,7 +64,8 @@ pub fn sequences(given: &mut SpecKeys, run: &RunOptions) -> Result<Option<Sequen
             .hint("remove --warm-up"));
     }
     let steps = steps.unwrap_or(STEPS);
-    Ok(Some(Sequences { count, steps, think, seed: run.seed_of(RandomStream::Sessions) }))
+    let seed = run.seed_of(RandomStream::Sessions);
+    Ok(Some(Sequences { count, steps, think, interval, seed }))
 }
 
 impl Sequences {
@@ -95,7 +101,8 @@ impl Sequences {
         // JSON represents exactly.
         let id = u64::from(std::process::id() % (1 << 20)) << 32 | 1;
         let played = PlayedSequences::new(id, chains.clone());
-        Ok((Sessions { chains, is_once: false, interval: None, steps: 1 }, played))
+        let interval = self.interval;
+        Ok((Sessions { chains, is_once: false, interval, steps: 1 }, played))
     }
 
     /// Returns a protocol that plays the sequences, with their sessions, and adds a remark.
@@ -114,6 +121,7 @@ impl Sequences {
             self.count,
             played.sample_count() as f64 / self.count as f64
         ));
+        remarks.extend(self.interval.map(sessions::remark_on_interval));
         Ok((protocol.with_sequences(played), Some(sessions)))
     }
 }
@@ -141,6 +149,9 @@ mod tests {
             next += chain.thinks.len() as SampleIndex;
         }
         assert_eq!(sessions.chains.len(), 5);
+        let regular = asked("sequences=2,every=20ms").unwrap().unwrap().played().unwrap().0;
+        assert_eq!(regular.interval, Some(20_000_000));
+        assert!(regular.chains.iter().all(|chain| chain.thinks.iter().all(|ns| *ns == 0)));
         let default = asked("sequences=1").unwrap().unwrap().played().unwrap().0;
         assert_eq!(default.chains[0].thinks.len(), 100);
         assert!(asked("binary=false").is_err_and(|told| told.problems()[0].contains("`binary`")));
@@ -152,6 +163,9 @@ mod tests {
             ("sequences=0", "expected at least 1"),
             ("steps=3", "add sequences=N"),
             ("think=1s", "add sequences=N"),
+            ("every=1s", "add sequences=N"),
+            ("sequences=2,every=0s", "a time above 0"),
+            ("sequences=2,every=1s,think=1s", "remove every or think"),
             ("sequences=2,retries=1", "keeps the states of a sequence"),
             ("sequences=2,node=http://b", "keeps the states of a sequence"),
         ] {

@@ -51,7 +51,7 @@ impl TurnKeys {
             let why = "expected at least 2 requests, found `1`; without steps, each turn has one";
             return Err(given.wrong("steps", why));
         }
-        let (think, interval) = (times(given, "think")?, interval(given)?);
+        let (think, interval) = pace(given)?;
         Ok(Self { think, interval, steps, tools_delay: times(given, "tools-delay")? })
     }
 
@@ -69,10 +69,6 @@ impl TurnKeys {
     /// Rejects keys that exclude each other, and those without effect.
     fn check(&self, given: &SpecKeys, history: History) -> Result<(), Failure> {
         let has_steps = self.steps.is_some();
-        if self.interval.is_some() && self.think.is_some() {
-            let why = "turns are due at an interval, or after a think time; remove every or think";
-            return Err(given.wrong("every", why));
-        }
         if self.interval.is_some() && has_steps {
             let why = "requests with results of tools have no interval; remove every or steps";
             return Err(given.wrong("every", why));
@@ -225,7 +221,8 @@ fn check_history(given: &SpecKeys, run: &RunOptions, history: History) -> Result
     }
 }
 
-fn remark_on_interval(interval: Nanos) -> String {
+/// Describes the load of users at an interval.
+pub(super) fn remark_on_interval(interval: Nanos) -> String {
     format!(
         "Each user sends a request every {}, also if the answer to the one before came later; \
          latency counts from these times.",
@@ -245,6 +242,20 @@ fn mode(given: &mut SpecKeys, keys: &TurnKeys) -> Result<Option<bool>, Failure> 
         (None, Some(key)) => Err(given.wrong(key, "it belongs to sessions; add sessions=live")),
         (None, None) => Ok(None),
     }
+}
+
+/// Takes the times at which requests of a session follow each other: think times, or the time between
+/// the due times of a user's requests.
+///
+/// # Errors
+/// Invalid times, or both.
+pub(super) fn pace(given: &mut SpecKeys) -> Result<(Option<ThinkTimes>, Option<Nanos>), Failure> {
+    let (think, interval) = (times(given, "think")?, interval(given)?);
+    if interval.is_some() && think.is_some() {
+        let why = "turns are due at an interval, or after a think time; remove every or think";
+        return Err(given.wrong("every", why));
+    }
+    Ok((think, interval))
 }
 
 /// Takes the time between the due times of a user's requests.
@@ -284,10 +295,7 @@ pub fn check(
 }
 
 /// Takes the times of a key, such as think times.
-pub(super) fn times(
-    given: &mut SpecKeys,
-    key: &'static str,
-) -> Result<Option<ThinkTimes>, Failure> {
+fn times(given: &mut SpecKeys, key: &'static str) -> Result<Option<ThinkTimes>, Failure> {
     let Some(text) = given.text(key) else { return Ok(None) };
     let micros = |text: &str| parse_duration(text).map(|ns| ns.div_ceil(1_000));
     let read = || -> Result<Lengths, String> {
