@@ -7,6 +7,7 @@ mod boxes;
 mod broadcast;
 pub(crate) mod control;
 mod convolution;
+mod direct;
 mod einsum;
 mod elementwise;
 mod fourier;

@@ -2,6 +2,7 @@
 
 mod attention;
 mod bits;
+mod convolutions;
 mod edges;
 mod fused;
 mod integers;

@@ -1,0 +1,104 @@
+//! Convolutions of images with channels first, by weights as they are in the file.
+
+use dyno_kernels::{Isa, Phases, WindowRows, convolve, split};
+
+use super::sliding::Axis;
+use crate::value::count;
+
+/// Planes of a multiple of this many numbers are copied, since the same places of all of them fall
+/// into the same few lines of the caches.
+const ALIASED: usize = 1 << 10;
+/// Numbers between copied planes, if they would be aliased.
+const GAP: usize = 1 << 4;
+
+/// Convolution of images of one size.
+pub(super) struct DirectConvolution {
+    windows: WindowRows,
+    axes: [Axis; 3],
+    channels: usize,
+    /// Places of the rows in a copied plane.
+    rows: Vec<[usize; 2]>,
+    /// Numbers of a plane, and of a phase of it.
+    plane: usize,
+    volume: usize,
+    /// Phases of the last axis.
+    phases: usize,
+    /// The image with padding; empty if it is read in place.
+    copied: Vec<f32>,
+}
+
+/// Returns the phases of an axis, and the numbers of a phase.
+fn phases(axis: Axis) -> (usize, usize) {
+    let reach = (axis.kernel - 1) * axis.dilation + 1;
+    (axis.stride.min(reach), axis.padded().div_ceil(axis.stride))
+}
+
+impl DirectConvolution {
+    pub fn new(channels: usize, axes: &[Axis; 3]) -> Result<Self, String> {
+        let [(nz, qz), (ny, qy), (nx, qx)] = axes.map(phases);
+        let [z, y, x] = *axes;
+        let volume = count(&[qz, qy, qx], size_of::<f32>())?;
+        let plane = count(&[volume, nz, ny, nx], size_of::<f32>())?;
+        let is_aliased = plane.is_multiple_of(ALIASED) && channels > 1;
+        let plane = if is_aliased { plane + GAP } else { plane };
+        let row = |z: usize, y: usize, [step_z, step_y]: [usize; 2]| {
+            let phase = z % step_z * ny + y % step_y;
+            phase * nx * volume + (z / step_z * qy + y / step_y) * qx
+        };
+        let mut distances = Vec::new();
+        for channel in 0..channels {
+            for (i, j) in (0..z.kernel).flat_map(|i| (0..y.kernel).map(move |j| (i, j))) {
+                let row = row(i * z.dilation, j * y.dilation, [z.stride, y.stride]);
+                distances.extend((0..x.kernel).map(|at| {
+                    let at = at * x.dilation;
+                    channel * plane + row + at % x.stride * volume + at / x.stride
+                }));
+            }
+        }
+        let lines = (0..z.windows).flat_map(|z| (0..y.windows).map(move |y| (z, y)));
+        let starts: Vec<usize> = lines.map(|(z, y)| (z * qy + y) * qx).collect();
+        let is_dense = starts.iter().enumerate().all(|(at, start)| *start == at * x.windows);
+        let windows = if is_dense {
+            WindowRows::new(distances, vec![0], starts.len() * x.windows)
+        } else {
+            WindowRows::new(distances, starts, x.windows)
+        };
+        let is_plain = axes.iter().all(|axis| axis.stride == 1 && axis.padded() == axis.size);
+        let size =
+            if is_plain && !is_aliased { 0 } else { count(&[channels, plane], size_of::<f32>())? };
+        let places =
+            (0..z.size).flat_map(|i| (0..y.size).map(move |j| (i + z.before, j + y.before)));
+        let rows = places.enumerate().filter(|(_, (i, j))| i % z.stride < nz && j % y.stride < ny);
+        let rows = rows.map(|(at, (i, j))| [at, row(i, j, [z.stride, y.stride])]).collect();
+        let copied = vec![0.0; size];
+        Ok(Self { windows, axes: *axes, channels, rows, plane, volume, phases: nx, copied })
+    }
+
+    /// Computes the sums of all windows of an image with filters, and the bias of each.
+    pub fn run(
+        &mut self,
+        isa: Isa,
+        image: &[f32],
+        filters: (&[f32], Option<&[f32]>),
+        to: &mut [f32],
+    ) {
+        if self.copied.is_empty() {
+            return convolve(isa, &self.windows, image, filters, to);
+        }
+        let x = self.axes[2];
+        let phases = Phases {
+            width: x.size,
+            before: x.before,
+            step: x.stride,
+            copied: self.phases,
+            apart: self.volume,
+            rows: &self.rows,
+        };
+        for channel in 0..self.channels {
+            let size = image.len() / self.channels;
+            let to = &mut self.copied[channel * self.plane..];
+            split(isa, &phases, &image[channel * size..][..size], to);
+        }
+        convolve(isa, &self.windows, &self.copied, filters, to);
+    }
+}
