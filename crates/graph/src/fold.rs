@@ -124,7 +124,8 @@ mod tests {
 
     use crate::{Graph, Session, SessionOptions, Value};
 
-    /// Returns the number of steps and the first output of two convolved and normalized channels.
+    /// Returns the number of normalizations in the graph, and the first output of two channels that
+    /// are convolved and normalized.
     fn run(variance: f32, has_bias: bool, is_read_twice: bool) -> (usize, Vec<f32>) {
         let mut net = Builder::new("net", Weights::seeded(1));
         let x = net.input("x", Element::F32, &[1.into(), 1.into(), 3.into()]);
@@ -151,15 +152,17 @@ mod tests {
         let x = Value::new(vec![1, 1, 3], vec![1.0_f32, 2.0, -4.0]).expect("three numbers");
         let outputs =
             Session::new(Arc::clone(&graph), &SessionOptions::default()).run(&[x]).expect("a run");
-        (graph.main.steps.len(), outputs[0].all::<f32>().expect("numbers").to_vec())
+        let steps = graph.main.steps.iter();
+        let count = steps.filter(|step| step.operator == "BatchNormalization").count();
+        (count, outputs[0].all::<f32>().expect("numbers").to_vec())
     }
 
     /// The sums are 5, -6 and 1, 10.
     #[test]
     fn a_normalization_becomes_part_of_its_convolution() {
         for (has_bias, is_read_twice) in [(true, false), (false, false), (true, true)] {
-            let (steps, found) = run(1.0 - 1e-5, has_bias, is_read_twice);
-            assert_eq!(steps, if is_read_twice { 3 } else { 2 });
+            let (count, found) = run(1.0 - 1e-5, has_bias, is_read_twice);
+            assert_eq!(count, usize::from(is_read_twice));
             let [first, second] = if has_bias { [1.0, 0.5] } else { [0.0; 2] };
             let normal =
                 |sum: f32, [mean, scale, shift]: [f32; 3]| ((sum - mean) * scale + shift).max(0.0);
@@ -178,7 +181,7 @@ mod tests {
     /// Weights that are infinite would make NaN of zeros.
     #[test]
     fn a_normalization_without_finite_weights_stays() {
-        assert_eq!(run(-1e-5, true, false).0, 3);
-        assert_eq!(run(-1.0, true, false).0, 3);
+        assert_eq!(run(-1e-5, true, false).0, 1);
+        assert_eq!(run(-1.0, true, false).0, 1);
     }
 }

@@ -344,16 +344,16 @@ pub struct Phases<'a> {
 /// assert_eq!(to, [0.0, 2.0, 1.0, 3.0]);
 /// ```
 pub fn split(isa: Isa, phases: &Phases<'_>, image: &[f32], to: &mut [f32]) {
-    isa.run(Split { phases, image, to });
+    isa.run(PhaseCopy { phases, image, to });
 }
 
-struct Split<'a> {
+struct PhaseCopy<'a> {
     phases: &'a Phases<'a>,
     image: &'a [f32],
     to: &'a mut [f32],
 }
 
-impl Kernel for Split<'_> {
+impl Kernel for PhaseCopy<'_> {
     type Output = ();
 
     #[inline(always)]
