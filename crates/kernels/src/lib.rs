@@ -1,4 +1,4 @@
-//! Kernels of Dyno's engines: packed matrix products for small batches, cells of recurrent
+//! Kernels of Dyno's engines: packed matrix products for small batches, convolutions, cells of recurrent
 //! networks, and the team of threads that runs them. All unsafe code of the engines is in this
 //! crate.
 //!
