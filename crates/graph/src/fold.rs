@@ -40,15 +40,17 @@ fn folds(model: &Model) -> Vec<Fold> {
         model.nodes.iter().enumerate().filter(|(_, node)| has_operator(node, "Conv"));
     let convolutions: HashMap<&str, usize> =
         convolutions.filter_map(|(at, node)| Some((node.outputs.first()?.as_str(), at))).collect();
+    let outputs: BTreeSet<&String> = model.nodes.iter().flat_map(|node| &node.outputs).collect();
     let fold = |(normalization, node): (usize, &Node)| {
         let own =
             node.inputs.first().filter(|_| has_operator(node, "BatchNormalization"))?.as_str();
         let convolution = *convolutions.get(own).filter(|_| uses.get(own) == Some(&1))?;
         let (weights, bias) = folded(&model.nodes[convolution], node, &tensors)?;
-        let is_new =
-            |tensor: &Tensor| !tensors.contains_key(&*tensor.name) && !is_input(&tensor.name);
-        let is_free = [&weights, &bias].into_iter().all(is_new);
-        is_free.then_some(Fold { convolution, normalization, weights, bias })
+        let is_used = |Tensor { name, .. }: &Tensor| {
+            tensors.contains_key(name.as_str()) || is_input(name) || outputs.contains(name)
+        };
+        let is_new = !is_used(&weights) && !is_used(&bias);
+        is_new.then_some(Fold { convolution, normalization, weights, bias })
     };
     model.nodes.iter().enumerate().filter_map(fold).collect()
 }
@@ -120,13 +122,13 @@ fn folded(
 mod tests {
     use std::sync::Arc;
 
-    use dyno_onnx::{Builder, Element, Weights};
+    use dyno_onnx::{Attribute, Builder, Element, Model, Weights};
 
+    use super::fold_normalizations;
     use crate::{Graph, Session, SessionOptions, Value};
 
-    /// Returns the number of normalizations in the graph, and the first output of two channels that
-    /// are convolved and normalized.
-    fn run(variance: f32, has_bias: bool, is_read_twice: bool) -> (usize, Vec<f32>) {
+    /// Returns a convolution with two filters, a normalization and an activation.
+    fn model(variance: f32, has_bias: bool, is_read_twice: bool) -> Model {
         let mut net = Builder::new("net", Weights::seeded(1));
         let x = net.input("x", Element::F32, &[1.into(), 1.into(), 3.into()]);
         let mut tensor = |name: &str, shape: &[usize], numbers: &[f32]| {
@@ -148,7 +150,13 @@ mod tests {
         if is_read_twice {
             net.output("sums", &sums).expect("an output");
         }
-        let graph = Arc::new(Graph::new(&net.finish()).expect("a graph"));
+        net.finish()
+    }
+
+    /// Returns the number of normalizations in the graph, and its first output.
+    fn run(variance: f32, has_bias: bool, is_read_twice: bool) -> (usize, Vec<f32>) {
+        let model = model(variance, has_bias, is_read_twice);
+        let graph = Arc::new(Graph::new(&model).expect("a graph"));
         let x = Value::new(vec![1, 1, 3], vec![1.0_f32, 2.0, -4.0]).expect("three numbers");
         let outputs =
             Session::new(Arc::clone(&graph), &SessionOptions::default()).run(&[x]).expect("a run");
@@ -176,6 +184,43 @@ mod tests {
                 assert!((found - expected).abs() < 1e-5, "{found} {expected}");
             }
         }
+    }
+
+    /// Returns the number of normalizations after a change of the model.
+    fn count_after(change: impl Fn(&mut Model)) -> usize {
+        let mut model = model(1.0, true, false);
+        change(&mut model);
+        fold_normalizations(&mut model);
+        model.nodes.iter().filter(|node| node.op == "BatchNormalization").count()
+    }
+
+    #[test]
+    fn a_normalization_stays_unless_its_numbers_are_known_and_its_names_are_new() {
+        let with_training = |model: &mut Model| {
+            model.nodes[1].attributes.push(("training_mode".into(), Attribute::Int(1)));
+        };
+        // Values replace a tensor that has the name of an input.
+        let with_default = |model: &mut Model| {
+            let mut port = model.inputs[0].clone();
+            port.name.clone_from(&model.nodes[1].inputs[2]);
+            model.inputs.push(port);
+        };
+        let with_name = |model: &mut Model| {
+            model.nodes[2].outputs[0] = format!("{}/folded bias", model.nodes[1].outputs[0]);
+        };
+        assert_eq!(count_after(with_training), 1);
+        assert_eq!(count_after(with_default), 1);
+        assert_eq!(count_after(with_name), 1);
+        assert_eq!(count_after(|model| model.nodes[1].outputs.push("mean".into())), 1);
+        assert_eq!(count_after(|model| model.nodes[0].op = "ConvTranspose".into()), 1);
+        assert_eq!(count_after(|model| model.nodes[0].domain = "other".into()), 1);
+        // Both convolutions read the weights.
+        let with_other = |model: &mut Model| {
+            let mut other = model.nodes[0].clone();
+            other.outputs[0] = "other".into();
+            model.nodes.push(other);
+        };
+        assert_eq!(count_after(with_other), 0);
     }
 
     /// Weights that are infinite would make NaN of zeros.
