@@ -1,8 +1,10 @@
 //! Convolutions: products of windows, with channels last, and packed weights.
 
+use std::sync::OnceLock;
+
 use dyno_kernels::{Isa, Windows, Words};
 
-use super::direct::DirectConvolution;
+use super::direct::{DirectConvolution, fills_vectors};
 use super::product::{Operand, PackedMatrix};
 use super::sliding::{Axis, Padding, Sliding};
 use super::{layout, name, one};
@@ -101,6 +103,12 @@ impl FilterDims {
         self.channels.next_multiple_of(T::PER_WORD)
     }
 
+    /// Packs the filters of each group.
+    fn pack_groups(&self, numbers: &[f32]) -> Vec<PackedMatrix> {
+        let groups = numbers.chunks_exact(self.outputs * self.window());
+        groups.map(|group| self.pack(group)).collect()
+    }
+
     /// Packs the filters of a group, with the channels as the last axis.
     pub fn pack<T: Operand>(&self, group: &[f32]) -> PackedMatrix<T> {
         let places: usize = self.kernel.iter().product();
@@ -179,8 +187,8 @@ pub(super) struct Filters {
 }
 
 enum Weights {
-    /// Filters x channels x kernel.
-    Plain(Value),
+    /// Filters x channels x kernel. The first image whose windows do not fill vectors packs them, too.
+    Plain(Value, OnceLock<Vec<PackedMatrix>>),
     /// Packed filters of each group.
     Packed(Vec<PackedMatrix>),
 }
@@ -188,12 +196,11 @@ enum Weights {
 impl Filters {
     pub fn new(weights: &Value, groups: usize) -> Result<Self, String> {
         let dims = FilterDims::new(weights, groups)?;
-        let (window, numbers) = (dims.window(), weights.all::<f32>()?);
-        let weights = if window < LONG || dims.is_plain() {
-            Weights::Plain(weights.clone())
+        let numbers = weights.all::<f32>()?;
+        let weights = if dims.window() < LONG || dims.is_plain() {
+            Weights::Plain(weights.clone(), OnceLock::new())
         } else {
-            let groups = numbers.chunks_exact(dims.outputs * window);
-            Weights::Packed(groups.map(|numbers| dims.pack(numbers)).collect())
+            Weights::Packed(dims.pack_groups(numbers))
         };
         Ok(Self { dims, weights })
     }
@@ -207,11 +214,16 @@ impl Filters {
     ) -> Result<Value, String> {
         let value = (value.dims(), value.all::<f32>()?);
         match &self.weights {
-            Weights::Plain(weights) => {
+            Weights::Plain(weights, packed) => {
                 let size = self.dims.outputs * self.dims.window();
                 let weights = weights.all::<f32>()?;
                 let mut direct = None;
                 self.dims.convolve(value, bias, convolution, |group, image, axes, (bias, to)| {
+                    if !self.dims.is_plain() && !fills_vectors(axes) {
+                        let groups = packed.get_or_init(|| self.dims.pack_groups(weights));
+                        let (image, to) = ((image, axes), (bias, to));
+                        return self.dims.add_packed(isa, image, (0.0, |x| x), &groups[group], to);
+                    }
                     let direct = match &mut direct {
                         Some(direct) => direct,
                         empty => empty.insert(DirectConvolution::new(self.dims.channels, axes)?),

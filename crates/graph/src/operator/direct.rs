@@ -1,6 +1,6 @@
 //! Convolutions of images with channels first, by weights as they are in the file.
 
-use dyno_kernels::{Isa, Phases, WindowRows, convolve, split};
+use dyno_kernels::{Isa, LANES, Phases, WindowRows, convolve, split};
 
 use super::sliding::Axis;
 use crate::value::count;
@@ -33,6 +33,13 @@ fn phases(axis: Axis) -> (usize, usize) {
     (axis.stride.min(reach), axis.padded().div_ceil(axis.stride))
 }
 
+/// Returns whether windows next to each other fill most of the vectors that compute their sums.
+pub(super) fn fills_vectors(axes: &[Axis; 3]) -> bool {
+    let [z, y, x] = *axes;
+    let is_long = x.windows >= LANES || 4 * x.windows >= 3 * phases(x).1;
+    is_long && z.windows * y.windows * x.windows >= LANES
+}
+
 impl DirectConvolution {
     pub fn new(channels: usize, axes: &[Axis; 3]) -> Result<Self, String> {
         let [(nz, qz), (ny, qy), (nx, qx)] = axes.map(phases);
@@ -41,6 +48,9 @@ impl DirectConvolution {
         let plane = count(&[volume, nz, ny, nx], size_of::<f32>())?;
         let is_aliased = plane.is_multiple_of(ALIASED) && channels > 1;
         let plane = if is_aliased { plane + GAP } else { plane };
+        let is_plain = axes.iter().all(|axis| axis.stride == 1 && axis.padded() == axis.size);
+        let size =
+            if is_plain && !is_aliased { 0 } else { count(&[channels, plane], size_of::<f32>())? };
         let row = |z: usize, y: usize, [step_z, step_y]: [usize; 2]| {
             let phase = z % step_z * ny + y % step_y;
             phase * nx * volume + (z / step_z * qy + y / step_y) * qx
@@ -63,9 +73,6 @@ impl DirectConvolution {
         } else {
             WindowRows::new(distances, starts, x.windows)
         };
-        let is_plain = axes.iter().all(|axis| axis.stride == 1 && axis.padded() == axis.size);
-        let size =
-            if is_plain && !is_aliased { 0 } else { count(&[channels, plane], size_of::<f32>())? };
         let places =
             (0..z.size).flat_map(|i| (0..y.size).map(move |j| (i + z.before, j + y.before)));
         let rows = places.enumerate().filter(|(_, (i, j))| i % z.stride < nz && j % y.stride < ny);
@@ -100,5 +107,37 @@ impl DirectConvolution {
             split(isa, &phases, &image[channel * size..][..size], to);
         }
         convolve(isa, &self.windows, &self.copied, filters, to);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Filters as wide as the image have one window in each row, and the vectors one useful sum.
+    #[test]
+    fn narrow_rows_and_small_images_do_not_fill_vectors() {
+        let axis = |size, kernel, pad, windows| Axis {
+            size,
+            kernel,
+            stride: 1,
+            dilation: 1,
+            before: pad,
+            after: pad,
+            windows,
+        };
+        let one = axis(1, 1, 0, 1);
+        for (y, x, expected) in [
+            (axis(50, 3, 0, 48), axis(300, 300, 0, 1), false),
+            (axis(50, 3, 0, 48), axis(40, 39, 0, 2), false),
+            (axis(3, 1, 0, 3), axis(5, 1, 0, 5), false),
+            (axis(4, 1, 0, 4), axis(4, 1, 0, 4), true),
+            (axis(7, 3, 1, 7), axis(7, 3, 1, 7), true),
+            (axis(500, 3, 1, 500), axis(1, 1, 0, 1), true),
+            (one, axis(40, 25, 0, 16), true),
+            (one, axis(39, 25, 0, 15), false),
+        ] {
+            assert_eq!(fills_vectors(&[one, y, x]), expected, "{y:?} {x:?}");
+        }
     }
 }

@@ -87,8 +87,9 @@ fn convolutions_are_those_of_the_definition() {
         line(23, 2, 3, 4, [0, 5]),
         line(40, 1, 2, 1, [0, 0]),
         line(33, 5, 1, 1, [0, 0]),
+        line(20, 18, 1, 1, [0, 0]),
     ];
-    // Pointwise, depthwise, in groups, and with windows of more than a thousand numbers.
+    // With one group, depthwise, in groups, and with windows of more than a thousand numbers.
     let groups = [[1, 3, 7], [5, 1, 1], [3, 1, 2], [2, 4, 9], [1, 130, 3], [2, 130, 9]];
     for (at, y) in lines.into_iter().enumerate() {
         for (with, x) in lines.into_iter().enumerate() {
