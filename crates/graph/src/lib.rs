@@ -1,9 +1,9 @@
 //! An executor of whole ONNX graphs on CPUs.
 //!
-//! [`Graph::new`] reads a model: it folds constants, packs weights and rejects nodes that it does
-//! not implement by name, so that a model runs as a whole or not at all. A [`Session`] runs the
-//! graph on values. Recurrent nodes run on the kernels of `dyno-rnn`, and products with constant
-//! weights on those of `dyno-kernels`.
+//! [`Graph::new`] reads a model: it folds constants, folds batch normalizations into the convolutions
+//! before them, packs weights and rejects nodes that it does not implement by name, so that a model
+//! runs as a whole or not at all. A [`Session`] runs the graph on values. Recurrent nodes run on the
+//! kernels of `dyno-rnn`, and products with constant weights on those of `dyno-kernels`.
 //!
 //! [`Oracle`] compares a session with `dyno-oracle`, which shares no code with this crate.
 //!
@@ -31,6 +31,7 @@
 
 #![forbid(unsafe_code)]
 
+mod fold;
 mod graph;
 mod load;
 mod node;

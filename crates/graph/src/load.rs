@@ -6,6 +6,7 @@ use dyno_onnx::{Attribute, Body, Element, Model, Node, Port, Tensor, infer};
 use dyno_rnn::import::reroll;
 use dyno_tensors::Elements;
 
+use crate::fold;
 use crate::graph::{Block, Graph, GraphError, Step, Work};
 use crate::node::{InputType, NodeReader, Operation};
 use crate::operator;
@@ -28,6 +29,7 @@ pub(crate) fn graph(model: &Model) -> Result<Graph, GraphError> {
     // Shapes that a file declares may be wrong. Those that are inferred are not.
     rolled.value_info.clear();
     rolled.expand_fused();
+    fold::fold_normalizations(&mut rolled);
     let model = &rolled;
     let facts = infer(model, &BTreeMap::new()).facts;
     let mut loader = Loader {

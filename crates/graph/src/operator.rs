@@ -8,6 +8,7 @@ mod broadcast;
 mod columns;
 pub(crate) mod control;
 mod convolution;
+mod direct;
 mod einsum;
 mod elementwise;
 mod fourier;

@@ -1,4 +1,4 @@
-//! Kernels of Dyno's engines: packed matrix products for small batches, cells of recurrent
+//! Kernels of Dyno's engines: packed matrix products for small batches, convolutions, cells of recurrent
 //! networks, and the team of threads that runs them. All unsafe code of the engines is in this
 //! crate.
 //!
@@ -60,6 +60,7 @@ mod panels;
 mod pool;
 mod program;
 mod rows;
+mod taps;
 mod team;
 mod tile;
 mod windows;
@@ -77,5 +78,6 @@ pub use program::{
     ProgramError, ResetCell, Rnn, SlotIndex, Slots, Stage, Work,
 };
 pub use rows::{Rows, dots, mix};
+pub use taps::{Phases, WindowRows, convolve, split};
 pub use team::{Team, WaitPolicy};
 pub use windows::{WindowWeights, Windows, Words, multiply_windows, sum_windows};

@@ -1,7 +1,10 @@
 //! Convolutions: products of windows, with channels last, and packed weights.
 
+use std::sync::OnceLock;
+
 use dyno_kernels::{Isa, Windows, Words};
 
+use super::direct::{DirectConvolution, fills_vectors};
 use super::product::{Operand, PackedMatrix};
 use super::sliding::{Axis, Padding, Sliding};
 use super::{layout, name, one};
@@ -10,6 +13,9 @@ use crate::value::{Number, Value, count, zeros};
 
 /// Groups with fewer outputs would leave most of a panel empty.
 const FEW_OUTPUTS: usize = 8;
+/// Windows of so many numbers are multiplied with packed weights. This moves the image and the sums,
+/// but leaves no vector partly empty.
+const LONG: usize = 1 << 10;
 /// Pixels and windows that are moved at a time: as many as a cache line has numbers.
 const TILE: usize = 16;
 /// Numbers of the windows that are copied at a time.
@@ -97,6 +103,12 @@ impl FilterDims {
         self.channels.next_multiple_of(T::PER_WORD)
     }
 
+    /// Packs the filters of each group.
+    fn pack_groups(&self, numbers: &[f32]) -> Vec<PackedMatrix> {
+        let groups = numbers.chunks_exact(self.outputs * self.window());
+        groups.map(|group| self.pack(group)).collect()
+    }
+
     /// Packs the filters of a group, with the channels as the last axis.
     pub fn pack<T: Operand>(&self, group: &[f32]) -> PackedMatrix<T> {
         let places: usize = self.kernel.iter().product();
@@ -111,14 +123,14 @@ impl FilterDims {
         PackedMatrix::new(self.whole_channels::<T>() * places, &turned)
     }
 
-    /// Convolves images with these dimensions. `add` adds the products of a group: it receives the
-    /// group, its channels of an image, and its outputs, which hold the bias.
+    /// Convolves images with these dimensions. `compute` computes the outputs of a group: it receives
+    /// the group, its channels of an image, its bias, and the place of its outputs, which are zeros.
     pub fn convolve<U, S: Number>(
         &self,
         (dims, from): (&[usize], &[U]),
         bias: Option<&[S]>,
         convolution: &Convolution,
-        mut add: impl FnMut(usize, &[U], &[Axis; 3], &mut [S]) -> Result<(), String>,
+        mut compute: impl FnMut(usize, &[U], &[Axis; 3], (Option<&[S]>, &mut [S])) -> Result<(), String>,
     ) -> Result<Value, String> {
         let &[images, channels, ref sizes @ ..] = dims else {
             return Err("expected channels".into());
@@ -140,17 +152,14 @@ impl FilterDims {
         let output = self.outputs * windows;
         for at in 0..images * self.groups {
             let group = at % self.groups;
+            let bias = bias.map(|bias| &bias[group * self.outputs..][..self.outputs]);
             let to = &mut to[at * output..][..output];
-            if let Some(bias) = bias {
-                let bias = &bias[group * self.outputs..][..self.outputs];
-                to.chunks_exact_mut(windows).zip(bias).for_each(|(to, bias)| to.fill(*bias));
-            }
-            add(group, &from[at * input..][..input], &axes, to)?;
+            compute(group, &from[at * input..][..input], &axes, (bias, to))?;
         }
         Value::new(dims, to)
     }
 
-    /// Adds the products of all windows of an image. `convert` returns the number of an element;
+    /// Adds the bias and the products of all windows of an image. `convert` returns the number of an element;
     /// `padding` is the number around the image.
     pub fn add_packed<T: Operand, U: Copy>(
         &self,
@@ -158,8 +167,12 @@ impl FilterDims {
         (image, axes): (&[U], &[Axis; 3]),
         (padding, convert): (T, impl Fn(U) -> T),
         weights: &PackedMatrix<T>,
-        to: &mut [T::Sum],
+        (bias, to): (Option<&[T::Sum]>, &mut [T::Sum]),
     ) -> Result<(), String> {
+        let windows = to.len() / self.outputs;
+        for (to, bias) in to.chunks_exact_mut(windows.max(1)).zip(bias.into_iter().flatten()) {
+            to.fill(*bias);
+        }
         let channels = [self.channels, self.whole_channels::<T>()];
         let pixels = with_channels_last(image, channels, axes, padding, convert)?;
         packed(isa, &pixels, channels[1], axes, weights, to);
@@ -170,28 +183,26 @@ impl FilterDims {
 /// Weights of a convolution.
 pub(super) struct Filters {
     dims: FilterDims,
-    groups: Vec<Group>,
+    weights: Weights,
 }
 
-enum Group {
-    Packed(PackedMatrix),
-    /// Filters x channels x kernel.
-    Plain(Vec<f32>),
+enum Weights {
+    /// Filters x channels x kernel. The first image whose windows do not fill vectors packs them, too.
+    Plain(Value, OnceLock<Vec<PackedMatrix>>),
+    /// Packed filters of each group.
+    Packed(Vec<PackedMatrix>),
 }
 
 impl Filters {
     pub fn new(weights: &Value, groups: usize) -> Result<Self, String> {
         let dims = FilterDims::new(weights, groups)?;
-        let group = |numbers: &[f32]| {
-            if dims.is_plain() {
-                Group::Plain(numbers.to_vec())
-            } else {
-                Group::Packed(dims.pack(numbers))
-            }
-        };
         let numbers = weights.all::<f32>()?;
-        let groups = numbers.chunks_exact(dims.outputs * dims.window()).map(group).collect();
-        Ok(Self { dims, groups })
+        let weights = if dims.window() < LONG || dims.is_plain() {
+            Weights::Plain(weights.clone(), OnceLock::new())
+        } else {
+            Weights::Packed(dims.pack_groups(numbers))
+        };
+        Ok(Self { dims, weights })
     }
 
     pub fn convolve(
@@ -202,17 +213,31 @@ impl Filters {
         convolution: &Convolution,
     ) -> Result<Value, String> {
         let value = (value.dims(), value.all::<f32>()?);
-        self.dims.convolve(value, bias, convolution, |group, image, axes, to| {
-            match &self.groups[group] {
-                Group::Packed(weights) => {
-                    self.dims.add_packed(isa, (image, axes), (0.0, |x| x), weights, to)
-                }
-                Group::Plain(weights) => {
-                    plain(image, self.dims.channels, axes, weights, to);
+        match &self.weights {
+            Weights::Plain(weights, packed) => {
+                let size = self.dims.outputs * self.dims.window();
+                let weights = weights.all::<f32>()?;
+                let mut direct = None;
+                self.dims.convolve(value, bias, convolution, |group, image, axes, (bias, to)| {
+                    if !self.dims.is_plain() && !fills_vectors(axes) {
+                        let groups = packed.get_or_init(|| self.dims.pack_groups(weights));
+                        let (image, to) = ((image, axes), (bias, to));
+                        return self.dims.add_packed(isa, image, (0.0, |x| x), &groups[group], to);
+                    }
+                    let direct = match &mut direct {
+                        Some(direct) => direct,
+                        empty => empty.insert(DirectConvolution::new(self.dims.channels, axes)?),
+                    };
+                    direct.run(isa, image, (&weights[group * size..][..size], bias), to);
                     Ok(())
-                }
+                })
             }
-        })
+            Weights::Packed(groups) => {
+                self.dims.convolve(value, bias, convolution, |group, image, axes, to| {
+                    self.dims.add_packed(isa, (image, axes), (0.0, |x| x), &groups[group], to)
+                })
+            }
+        }
     }
 }
 
@@ -315,48 +340,13 @@ fn with_channels_last<U: Copy, T: Copy>(
     Ok(pixels)
 }
 
-/// Adds the products of all windows, row by row, without packed weights.
-fn plain(image: &[f32], channels: usize, axes: &[Axis; 3], weights: &[f32], to: &mut [f32]) {
-    let [z, y, x] = *axes;
-    let plane = z.size * y.size * x.size;
-    let (total, window) = (z.windows * y.windows * x.windows, z.kernel * y.kernel * x.kernel);
-    for (filter, to) in to.chunks_exact_mut(total).enumerate() {
-        for channel in 0..channels {
-            let weights = &weights[(filter * channels + channel) * window..][..window];
-            let image = &image[channel * plane..][..plane];
-            for ((i, j, l), weight) in places(axes).zip(weights) {
-                let inside = x.inside(l);
-                let Some(column) = x.at(inside.start, l).filter(|_| !inside.is_empty()) else {
-                    continue;
-                };
-                for (row, to) in to.chunks_exact_mut(x.windows).enumerate() {
-                    let (Some(depth), Some(line)) =
-                        (z.at(row / y.windows, i), y.at(row % y.windows, j))
-                    else {
-                        continue;
-                    };
-                    let from = &image[(depth * y.size + line) * x.size + column..];
-                    let to = &mut to[inside.clone()];
-                    // A step of a known size makes vectors of the loop.
-                    if x.stride == 1 {
-                        to.iter_mut().zip(from).for_each(|(to, x)| *to += weight * x);
-                    } else {
-                        let from = from.iter().step_by(x.stride);
-                        to.iter_mut().zip(from).for_each(|(to, x)| *to += weight * x);
-                    }
-                }
-            }
-        }
-    }
-}
-
 fn transposed(
     reader: &NodeReader<'_>,
     sliding: Sliding,
     groups: usize,
 ) -> Result<Option<Operation>, String> {
     let (extra, shape) = (reader.sizes("output_padding")?, reader.sizes("output_shape")?);
-    let pack = move |weights: &Value| -> Result<Filters, String> {
+    let pack = move |weights: &Value| -> Result<TransposedFilters, String> {
         let &[channels, outputs, ref kernel @ ..] = weights.dims() else {
             return Err("expected weights of channels and filters".into());
         };
@@ -366,16 +356,13 @@ fn transposed(
         }
         let channels = channels / groups;
         let columns = outputs * kernel.iter().product::<usize>();
-        let group = |numbers: &[f32]| -> Result<Group, String> {
+        let group = |numbers: &[f32]| -> Result<PackedMatrix, String> {
             let matrix = Value::new(vec![channels, columns], numbers.to_vec())?;
-            Ok(Group::Packed(PackedMatrix::new(
-                channels,
-                layout::transposed(&matrix, None)?.all()?,
-            )))
+            Ok(PackedMatrix::new(channels, layout::transposed(&matrix, None)?.all()?))
         };
         let parts = all.chunks_exact(channels * columns).map(group).collect::<Result<_, _>>()?;
         let dims = FilterDims { groups, channels, outputs, kernel: kernel.to_vec() };
-        Ok(Filters { dims, groups: parts })
+        Ok(TransposedFilters { dims, groups: parts })
     };
     let constant = reader.constant(1).map(&pack).transpose()?;
     if constant.is_some() {
@@ -402,7 +389,7 @@ fn transposed(
 fn spread(
     sliding: &Sliding,
     value: &Value,
-    filters: &Filters,
+    filters: &TransposedFilters,
     (extra, shape): (Option<&[usize]>, Option<&[usize]>),
 ) -> Result<Vec<Axis>, String> {
     let &[_, _, ref sizes @ ..] = value.dims() else { return Err("expected channels".into()) };
@@ -455,7 +442,14 @@ fn padding_for(asked: usize, whole: usize, padding: Padding) -> Result<(usize, u
     Ok(if padding == Padding::SameUpper { (less, total - less) } else { (total - less, less) })
 }
 
-impl Filters {
+/// Weights of a transposed convolution.
+struct TransposedFilters {
+    dims: FilterDims,
+    /// Packed filters of each group.
+    groups: Vec<PackedMatrix>,
+}
+
+impl TransposedFilters {
     /// Computes a transposed convolution: each element of the input adds a window to the output.
     fn spread(
         &self,
@@ -493,7 +487,7 @@ impl Filters {
                 let bias = &bias[group * outputs..];
                 to.chunks_exact_mut(plane.max(1)).zip(bias).for_each(|(to, bias)| to.fill(*bias));
             }
-            let Group::Packed(weights) = &self.groups[group] else { continue };
+            let weights = &self.groups[group];
             let words = Words::F32(&pixels[at * total * channels..][..total * channels]);
             let windows = Windows { words, starts: &starts, runs: 1, run: channels, apart: 0 };
             weights.each_block(isa, &windows, |first, sums, width| {

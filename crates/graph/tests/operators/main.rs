@@ -3,6 +3,7 @@
 mod attention;
 mod bits;
 mod distinct;
+mod convolutions;
 mod edges;
 mod fused;
 mod integers;
