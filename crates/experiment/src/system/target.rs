@@ -247,9 +247,10 @@ pub(super) fn unknown_system(spec: &str) -> String {
     }
     let lower = name.to_ascii_lowercase();
     if let Some(port) = default_port(&lower) {
-        let url =
-            if is_url(operand) { operand.to_owned() } else { format!("http://HOST:{port}") };
-        return format!("`{name}` is not a system; use dyno run {url}, which identifies the server");
+        let url = if is_url(operand) { operand.to_owned() } else { format!("http://HOST:{port}") };
+        return format!(
+            "`{name}` is not a system; use dyno run {url}, which identifies the server"
+        );
     }
     let near = similar(&lower, SYSTEMS.into_iter().map(|kind| kind.name));
     let near = near.filter(|near| near.chars().next() == lower.chars().next());
