@@ -21,6 +21,10 @@ fn unknown_names_are_answered_with_the_nearest() {
         &["flag --set", "nearest key is `server_target_qps`"],
     );
     check("run --settings.Server.min_query_cont 5", 2, &["the nearest key is `min_query_count`"]);
+    check("run --scenario ss", 2, &["SingleStream, MultiStream, Server, Offline, found `ss`\n"]);
+    check("run --num-prompts 1e3", 2, &["expected a whole number, found `1e3`\n"]);
+    check("run --set qps=5", 2, &["`qps` is not a setting; use --qps, or `qps` under [run]"]);
+    check("run --set Server.max_concurrency=5", 2, &["use --max-concurrency, or"]);
     check("run --mode AccuracyOnly", 2, &["found `AccuracyOnly`; use accuracy"]);
     check("run --accuracy-target 95%", 2, &["from 0 to 1, found `95%`; write 0.95\n"]);
     check("run --accuracy-target 99.9", 2, &["from 0 to 1, found `99.9`; write 0.999\n"]);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::rng::GAMMA_SHAPES;
 use dyno_loadgen::search::Quantity;
-use dyno_loadgen::settings::{Scenario, nearest};
+use dyno_loadgen::settings::{Scenario, nearest, similar};
 use dyno_results::records::Keep;
 use dyno_results::summary::Limits;
 use dyno_results::summary::distributions::{Percentiles, TIMES};
@@ -297,9 +297,10 @@ pub fn scenario(text: &str) -> Result<Scenario, String> {
     let named = |scenario: &Scenario| scenario.name().to_ascii_lowercase() == plain;
     Scenario::ALL.iter().copied().find(named).ok_or_else(|| {
         let names = Scenario::ALL.iter().map(|scenario| scenario.name());
-        let near = nearest(text, names.clone()).unwrap_or("Server");
+        let near = similar(text, names.clone());
+        let near = near.map(|near| format!("; the nearest is {near}")).unwrap_or_default();
         let names: Vec<&str> = names.collect();
-        format!("expected one of {}, found `{text}`; the nearest is {near}", names.join(", "))
+        format!("expected one of {}, found `{text}`{near}", names.join(", "))
     })
 }
 
@@ -377,6 +378,8 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     let expected = match digits.parse::<i128>() {
         Ok(..0) => "a whole number from 0",
         Ok(_) => "a smaller number",
+        // Only whole numbers do not read `1e3`.
+        Err(_) if digits.parse::<f64>().is_ok() => "a whole number",
         Err(_) => "a number",
     };
     digits.parse().map_err(|_| format!("expected {expected}, found `{text}`"))
