@@ -6,10 +6,11 @@ mod tables;
 
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use dyno_experiment::options::KEYS;
 use dyno_loadgen::settings::similar;
 
 use crate::cmd::command_names;
-use tables::{FLAGS, SERVE_FLAGS, WORDS};
+use tables::{FLAGS, SERVE_FLAGS, VERSION, WORDS};
 
 /// Commands that measure a system.
 const COMMANDS: [&str; 5] = ["run", "probe", "search", "sweep", "compare"];
@@ -72,8 +73,19 @@ fn of_argument(given: &str, command: &str) -> Option<String> {
         "serve" if is_onnx(given) => Some(format!("use dyno serve --system onnx:{given}")),
         "serve" if !given.starts_with('-') => Some(format!("use dyno serve --system {given}")),
         "serve" => find(SERVE_FLAGS, &flag),
+        _ if command.starts_with('-') => of_flag_without_command(command, given),
         _ => None,
     }
+}
+
+/// Returns the advice for a flag in the place of the command: a flag of runs, or another form of `-V`.
+fn of_flag_without_command(first: &str, given: &str) -> Option<String> {
+    if first == "-v" {
+        return Some(VERSION.into());
+    }
+    let flag = given.split('=').next().and_then(|name| name.strip_prefix("--"))?;
+    let is_of_run = KEYS.iter().any(|key| key.name == flag) || flag == "config";
+    is_of_run.then(|| format!("write the command first: dyno run --{flag}"))
 }
 
 fn is_onnx(word: &str) -> bool {
@@ -142,6 +154,9 @@ mod tests {
             ("-b", "use --batch N"),
             ("--junit", "dyno export RUN --format junit"),
             ("--format", "dyno export RUN --format csv"),
+            ("--report", "report.html"),
+            ("--force", "--out DIR selects a new one"),
+            ("--overwrite", "--out DIR selects a new one"),
         ] {
             let message = message(flag);
             assert!(message.contains(&format!("unexpected argument '{flag}'")), "{message}");
@@ -164,6 +179,10 @@ mod tests {
             (&["dyno", "serve", "m.onnx"][..], "use dyno serve --system onnx:m.onnx"),
             (&["dyno", "serve", "digits"][..], "use dyno serve --system digits"),
             (&["dyno", "serve", "--port", "8000"][..], "use --http HOST:PORT"),
+            (&["dyno", "search", "digits", "--time", "5s"][..], "dyno search --max-time TIME"),
+            (&["dyno", "--system", "null"][..], "write the command first: dyno run --system"),
+            (&["dyno", "--config=a.toml"][..], "write the command first: dyno run --config"),
+            (&["dyno", "-v"][..], "use dyno -V"),
         ] {
             let message = read(arguments);
             assert!(message.contains(expected) && !message.contains("Usage"), "{message}");
@@ -200,7 +219,8 @@ mod tests {
                 let is_known = |word: &str| {
                     has(command, word)
                         || word.starts_with("--settings.")
-                        || ["--over", "--join", "--format", "--system"].contains(&word)
+                        || ["--over", "--join", "--format", "--system", "--max-time"]
+                            .contains(&word)
                 };
                 let named =
                     advice.split([' ', ',', ';', ':']).filter(|word| word.starts_with("--"));

@@ -138,6 +138,21 @@ fn flags_and_values_of_other_tools_are_answered_with_what_to_write() {
 }
 
 #[test]
+fn samples_that_a_request_cannot_use_are_answered_with_a_template() {
+    let folder = Folder::new();
+    folder.write("rows.jsonl", "{\"text\": \"a\"}\n");
+    folder.write("body.json", "{\"text\": {text}}");
+    for (keys, expected) in [
+        ("", "add body=@FILE, a template in which {NAME} is a field; the samples have: text"),
+        (",body=body.json", "`body.json` is a file; use body=@body.json"),
+    ] {
+        let system = format!("raw:http://127.0.0.1:1/predict{keys}");
+        let ran = folder.dyno(&format!("run --system {system} --data rows.jsonl")).exits(2);
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    }
+}
+
+#[test]
 fn the_file_of_a_run_is_answered_with_its_folder() {
     let folder = Folder::new();
     let run =
