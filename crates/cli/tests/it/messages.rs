@@ -23,6 +23,10 @@ fn unknown_names_are_answered_with_the_nearest() {
     check("run --settings.Server.min_query_cont 5", 2, &["the nearest key is `min_query_count`"]);
     check("run --scenario ss", 2, &["SingleStream, MultiStream, Server, Offline, found `ss`\n"]);
     check("run --num-prompts 1e3", 2, &["expected a whole number, found `1e3`\n"]);
+    check("man run", 2, &["`run` is a command", "dyno run --help shows its flags"]);
+    check("compare --interleave A.toml B.toml", 2, &["--interleave 5 A.toml B.toml"]);
+    check("sweep digits --over qps=100-400", 2, &["a range is such as 100..400:100"]);
+    check("run digits --metric-percentiles p99", 2, &["such as 99.9, found `p99`"]);
     check("run --set qps=5", 2, &["`qps` is not a setting; use --qps, or `qps` under [run]"]);
     check("run --set Server.max_concurrency=5", 2, &["use --max-concurrency, or"]);
     check("run --mode AccuracyOnly", 2, &["found `AccuracyOnly`; use accuracy"]);

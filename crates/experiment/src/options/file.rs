@@ -6,7 +6,7 @@ mod sweep;
 
 use std::path::{Path, PathBuf};
 
-use dyno_loadgen::settings::{FIELDS, Origin, Scenario, nearest};
+use dyno_loadgen::settings::{FIELDS, Origin, Scenario, nearest, similar};
 use dyno_results::effective::is_relevant;
 use dyno_tensors::files;
 use toml::Spanned;
@@ -321,8 +321,10 @@ fn unknown_section(name: &str) -> String {
     if FIELDS.iter().any(|field| field.name == name) {
         return format!("`{name}` belongs below [settings]");
     }
-    let near = nearest(name, SECTIONS.into_iter()).unwrap_or("run");
-    format!("unknown key `{name}`; the nearest key is `{near}`")
+    match similar(name, SECTIONS.into_iter()) {
+        Some(near) => format!("unknown key `{name}`; the nearest key is `{near}`"),
+        None => format!("unknown key `{name}`; expected one of {}", SECTIONS.join(", ")),
+    }
 }
 
 /// Returns the scenario to which a setting belongs, if it is set for another one.
@@ -358,6 +360,8 @@ fn place_of(name: &str, near: &str, settings: &str) -> String {
         "it belongs to [run]".into()
     } else if FIELDS.iter().any(|field| field.name == name) {
         format!("it belongs to [{settings}]")
+    } else if near.is_empty() {
+        "dyno init --all lists the keys".into()
     } else {
         format!("the nearest key is `{near}`")
     }
@@ -478,6 +482,14 @@ mod tests {
                 "dyno.toml:4: unknown key `rnu`; the nearest key is `run`",
                 "dyno.toml:6: unknown key `request_rate` in [run]; the nearest key is `qps`",
                 "dyno.toml:2: `system` belongs below [run]",
+            ],
+        );
+        check(
+            "version = 1\n[run]\nurl = \"http://h:1\"\n[limits]\np99 = \"1s\"\n",
+            &[
+                "dyno.toml:4: unknown key `limits`; expected one of version, run, settings, \
+                 scenario, tenants, sweep",
+                "dyno.toml:3: unknown key `url` in [run]; dyno init --all lists the keys",
             ],
         );
         check(

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::rng::GAMMA_SHAPES;
 use dyno_loadgen::search::Quantity;
-use dyno_loadgen::settings::{Scenario, nearest, similar};
+use dyno_loadgen::settings::{Scenario, similar};
 use dyno_results::records::Keep;
 use dyno_results::summary::Limits;
 use dyno_results::summary::distributions::{Percentiles, TIMES};
@@ -270,7 +270,7 @@ keys! {
 /// Returns the key of this name, with hyphens or underscores.
 ///
 /// # Errors
-/// The nearest name, in the spelling of `dyno.toml`.
+/// The nearest name, in the spelling of `dyno.toml`; empty if no name is similar.
 pub fn find(name: &str) -> Result<&'static Key, String> {
     let hyphenated = name.replace('_', "-");
     let found = KEYS.iter().find(|key| key.name == hyphenated);
@@ -278,7 +278,7 @@ pub fn find(name: &str) -> Result<&'static Key, String> {
         // The flag has both names.
         "request-rate" => "qps".into(),
         name => {
-            let near = nearest(name, KEYS.iter().map(|key| key.name)).unwrap_or("system");
+            let near = similar(name, KEYS.iter().map(|key| key.name)).unwrap_or_default();
             near.replace('-', "_")
         }
     })
@@ -468,7 +468,8 @@ fn percentile_metrics(text: &str) -> Result<Vec<String>, String> {
 
 /// Parses percentiles in percent, and sorts them.
 fn percentiles(text: &str) -> Result<Vec<f64>, String> {
-    let expected = |part| format!("expected a percentile above 0 and below 100, found `{part}`");
+    let expected =
+        |part| format!("expected a percentile above 0 and below 100, such as 99.9, found `{part}`");
     let each = text.split(',').map(|part| {
         let percent: Option<f64> = part.trim().parse().ok();
         let in_range = percent.filter(|percent| *percent > 0.0 && *percent < 100.0);
