@@ -69,6 +69,10 @@ fn of_argument(given: &str, command: &str) -> Option<String> {
         _ if COMMANDS.contains(&command) && is_onnx(given) => Some(
             "a run has one target; use dyno sweep --over system=onnx:A.onnx,onnx:B.onnx".into(),
         ),
+        "sweep" if is_key(given) => Some(format!("use --over {given}")),
+        "run" | "probe" | "search" if is_key(given) => {
+            Some(format!("write keys after the target and a comma: http://HOST:PORT,{given}"))
+        }
         _ if COMMANDS.contains(&command) => find(FLAGS, &flag),
         "serve" if is_onnx(given) => Some(format!("use dyno serve --system onnx:{given}")),
         "serve" if !given.starts_with('-') => Some(format!("use dyno serve --system {given}")),
@@ -86,6 +90,11 @@ fn of_flag_without_command(first: &str, given: &str) -> Option<String> {
     let flag = given.split('=').next().and_then(|name| name.strip_prefix("--"))?;
     let is_of_run = KEYS.iter().any(|key| key.name == flag) || flag == "config";
     is_of_run.then(|| format!("write the command first: dyno run --{flag}"))
+}
+
+/// Returns whether an argument is a key with its value, such as `input=5`.
+fn is_key(given: &str) -> bool {
+    !given.starts_with('-') && given.contains('=')
 }
 
 fn is_onnx(word: &str) -> bool {
@@ -183,6 +192,8 @@ mod tests {
             (&["dyno", "--system", "null"][..], "write the command first: dyno run --system"),
             (&["dyno", "--config=a.toml"][..], "write the command first: dyno run --config"),
             (&["dyno", "-v"][..], "use dyno -V"),
+            (&["dyno", "run", "http://h:1", "input=5"][..], "http://HOST:PORT,input=5"),
+            (&["dyno", "sweep", "digits", "batch=1,2"][..], "use --over batch=1,2"),
         ] {
             let message = read(arguments);
             assert!(message.contains(expected) && !message.contains("Usage"), "{message}");
