@@ -72,7 +72,12 @@ impl ConfigFile {
             Ok(document) => document,
             Err(error) => {
                 let at = error.span().map_or(0, |span| span.start);
-                reader.problem(at, format!("not valid TOML: {}", error.message()));
+                // An unquoted word is read as the beginning of `nan` or `true`.
+                let is_word = ["`nan`", "`inf`", "`true`", "`false`"]
+                    .iter()
+                    .any(|word| error.message().ends_with(word));
+                let quotes = if is_word { "; texts need quotes" } else { "" };
+                reader.problem(at, format!("not valid TOML: {}{quotes}", error.message()));
                 return Err(reader.problems);
             }
         };
@@ -463,6 +468,26 @@ mod tests {
     }
 
     #[test]
+    fn unquoted_texts_and_unlike_keys_are_answered_with_what_to_write() {
+        check(
+            "version = 1\n[run]\nsystem = null\n",
+            &["dyno.toml:3: not valid TOML: invalid float, expected `nan`; texts need quotes"],
+        );
+        check(
+            "version = 1\n[run]\nsystem = tract:a.onnx\n",
+            &["dyno.toml:3: not valid TOML: invalid boolean, expected `true`; texts need quotes"],
+        );
+        check(
+            "version = 1\n[run]\nurl = \"http://h:1\"\n[limits]\np99 = \"1s\"\n",
+            &[
+                "dyno.toml:4: unknown key `limits`; expected one of version, run, settings, \
+                 scenario, tenants, sweep",
+                "dyno.toml:3: unknown key `url` in [run]; dyno init --all lists the keys",
+            ],
+        );
+    }
+
+    #[test]
     fn problems_name_line_key_and_nearest_key() {
         check("version = 1\n[run]\nsystem = \"null\"\n", &[]);
         check("[run]\n", &["dyno.toml:1: the file must have `version = 1`"]);
@@ -482,14 +507,6 @@ mod tests {
                 "dyno.toml:4: unknown key `rnu`; the nearest key is `run`",
                 "dyno.toml:6: unknown key `request_rate` in [run]; the nearest key is `qps`",
                 "dyno.toml:2: `system` belongs below [run]",
-            ],
-        );
-        check(
-            "version = 1\n[run]\nurl = \"http://h:1\"\n[limits]\np99 = \"1s\"\n",
-            &[
-                "dyno.toml:4: unknown key `limits`; expected one of version, run, settings, \
-                 scenario, tenants, sweep",
-                "dyno.toml:3: unknown key `url` in [run]; dyno init --all lists the keys",
             ],
         );
         check(
