@@ -257,8 +257,9 @@ impl Analysis {
         let has = |axis: i64| data.contains(&place(axis, rank));
         let from = |axis: i64| data.iter().any(|at| *at >= place(axis, rank));
         if node.domain == DOMAIN {
-            // Their rows are those of a table.
-            return from(1);
+            let encoders = ["Binarizer", "CategoryMapper", "LabelEncoder", "OneHotEncoder"];
+            // All others compute on the rows of a table. A vector is one row.
+            return !encoders.contains(&node.op.as_str()) && (rank == 1 || from(1));
         }
         match node.op.as_str() {
             "Softmax" | "LogSoftmax" | "Hardmax" if self.version < 13 => from(node.int("axis", 1)),

@@ -522,7 +522,8 @@ fn looks(until_decided: bool) -> LookPolicy {
 /// Parses the number of runs of each side.
 fn pairs(text: &str) -> Result<u16, String> {
     let pairs = text.parse::<u16>().ok().filter(|pairs| *pairs >= 2);
-    pairs.ok_or_else(|| "expected a number from 2, as in --interleave 5 A.toml B.toml".into())
+    pairs
+        .ok_or_else(|| "expected a number of at least 2, as in --interleave 5 A.toml B.toml".into())
 }
 
 /// Parses a number of slices.

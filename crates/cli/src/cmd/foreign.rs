@@ -70,9 +70,7 @@ fn of_argument(given: &str, command: &str) -> Option<String> {
             "a run has one target; use dyno sweep --over system=onnx:A.onnx,onnx:B.onnx".into(),
         ),
         "sweep" if is_key(given) => Some(format!("use --over {given}")),
-        "run" | "probe" | "search" if is_key(given) => {
-            Some(format!("write keys after the target and a comma: http://HOST:PORT,{given}"))
-        }
+        "run" | "probe" | "search" if is_key(given) => Some(of_key(given)),
         _ if COMMANDS.contains(&command) => find(FLAGS, &flag),
         "serve" if is_onnx(given) => Some(format!("use dyno serve --system onnx:{given}")),
         "serve" if !given.starts_with('-') => Some(format!("use dyno serve --system {given}")),
@@ -92,9 +90,21 @@ fn of_flag_without_command(first: &str, given: &str) -> Option<String> {
     is_of_run.then(|| format!("write the command first: dyno run --{flag}"))
 }
 
-/// Returns whether an argument is a key with its value, such as `input=5`.
+/// Returns whether an argument is a key with its value, such as `input=5`, and not a URL.
 fn is_key(given: &str) -> bool {
-    !given.starts_with('-') && given.contains('=')
+    let key = given.split_once('=').map(|(key, _)| key);
+    key.is_some_and(|key| !key.starts_with('-') && !key.contains('/'))
+}
+
+/// Returns the advice for a key after the target: it may be a flag, or belong to the URL.
+fn of_key(given: &str) -> String {
+    let of_url = format!("write keys after the target and a comma: http://HOST:PORT,{given}");
+    match given.split_once('=') {
+        Some((name, value)) if KEYS.iter().any(|key| key.name == name) => {
+            format!("use --{name} {value}; for a key of a server, {of_url}")
+        }
+        _ => of_url,
+    }
 }
 
 fn is_onnx(word: &str) -> bool {
@@ -193,12 +203,15 @@ mod tests {
             (&["dyno", "--config=a.toml"][..], "write the command first: dyno run --config"),
             (&["dyno", "-v"][..], "use dyno -V"),
             (&["dyno", "run", "http://h:1", "input=5"][..], "http://HOST:PORT,input=5"),
+            (&["dyno", "run", "digits", "batch=4"][..], "use --batch 4;"),
             (&["dyno", "sweep", "digits", "batch=1,2"][..], "use --over batch=1,2"),
         ] {
             let message = read(arguments);
             assert!(message.contains(expected) && !message.contains("Usage"), "{message}");
             assert!(!message.contains("similar") && !message.contains("'-- "), "{message}");
         }
+        let second = read(&["dyno", "run", "http://h:1", "http://h:2?key=1"]);
+        assert!(!second.contains("write keys"), "{second}");
         for (word, expected) in [("serch", "'search'"), ("rnu", "'run'")] {
             let own = read(&["dyno", word]);
             assert!(own.contains("similar subcommand") && own.contains(expected), "{own}");

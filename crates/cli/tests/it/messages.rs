@@ -148,6 +148,7 @@ fn samples_that_a_request_cannot_use_are_answered_with_a_template() {
     folder.write("body.json", "{\"text\": {text}}");
     for (keys, expected) in [
         ("", "add body=@FILE, a template in which {NAME} is a field; the samples have: text"),
+        ("", "remove --data if all requests are equal"),
         (",body=body.json", "`body.json` is a file; use body=@body.json"),
     ] {
         let system = format!("raw:http://127.0.0.1:1/predict{keys}");

@@ -184,9 +184,45 @@ fn classical_models_share_calls() {
         assert!(found.contains(&format!("({op}) combines")), "{found}");
     }
     let texts = Attribute::Texts(vec!["cat".into(), "dog".into()]);
-    for (op, attribute) in [("LinearClassifier", "classlabels_strings"), ("Unheard", "names")] {
-        let found = classical(op, (attribute, texts.clone()), false).unwrap();
+    for (op, is_transposed) in
+        [("LinearClassifier", false), ("Unheard", false), ("LabelEncoder", true)]
+    {
+        let attribute = ("classlabels_strings", texts.clone());
+        let found = classical(op, attribute, is_transposed).unwrap();
         assert!(found.contains("is not proven to have one row per sample"), "{found}");
+    }
+}
+
+/// Returns the obstacle of a model in which an operator of `ai.onnx.ml` replaces the first `op`.
+fn replaced(net: Builder, op: &str, classical: &str) -> Option<String> {
+    let mut model = net.finish();
+    let node = model.nodes.iter_mut().find(|node| node.op == op).unwrap();
+    (node.op, node.domain) = (classical.into(), "ai.onnx.ml".into());
+    batch_obstacle(model, None)
+}
+
+#[test]
+fn a_class_is_looked_up_for_each_sample() {
+    let mut net = Builder::new("net", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), 4.into()]);
+    let best = net.node("ArgMax", &[&x], &[("axis", 1_i64.into())]).unwrap();
+    let classes = net.integers(&[0, 1, 2, 3]);
+    let found = net.node("Gather", &[&classes, &best], &[]).unwrap();
+    // The operator returns one row with the classes of all samples.
+    let y = net.node("Transpose", &[&found], &[("perm", [1, 0].into())]).unwrap();
+    net.output("y", &y).unwrap();
+    assert_eq!(replaced(net, "Gather", "ArrayFeatureExtractor"), None);
+}
+
+#[test]
+fn a_vector_is_one_row() {
+    for (op, is_row) in [("LinearRegressor", true), ("Scaler", true), ("LabelEncoder", false)] {
+        let mut net = Builder::new("net", Weights::seeded(1));
+        let x = net.input("x", Element::F32, &[Dim::symbol("N")]);
+        let y = net.node("Neg", &[&x], &[]).unwrap();
+        net.output("y", &y).unwrap();
+        let found = replaced(net, "Neg", op);
+        assert_eq!(found.is_some_and(|found| found.contains("combines")), is_row, "{op}");
     }
 }
 

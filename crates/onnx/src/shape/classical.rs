@@ -15,6 +15,9 @@ pub const DOMAIN: &str = "ai.onnx.ml";
 /// [`ShapeError::Operator`] also for classifiers whose labels are strings, which have no element type.
 pub fn infer(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
     let data = input(inputs, 0)?;
+    if node.op == "ArrayFeatureExtractor" {
+        return columns(data, input(inputs, 1)?);
+    }
     let [rows, _] = &data.shape[..] else {
         return misfit("the input is not a table");
     };
@@ -36,4 +39,15 @@ pub fn infer(node: &Node, inputs: &[Option<&Fact>]) -> Facts {
         }
         op => Err(ShapeError::Operator(format!("{DOMAIN}.{op}"))),
     }
+}
+
+/// Returns the columns with these indices. A vector is a table with one row.
+fn columns(data: &Fact, indices: &Fact) -> Facts {
+    let Some((_, rows)) = data.shape.split_last() else {
+        return misfit("the input is a scalar");
+    };
+    let count = indices.elements().and_then(|count| usize::try_from(count).ok());
+    let mut shape = if rows.is_empty() { vec![Dim::Fixed(1)] } else { rows.to_vec() };
+    shape.push(count.map_or_else(|| Dim::symbol("?"), Dim::Fixed));
+    Ok(vec![data.with_shape(shape)])
 }

@@ -106,9 +106,10 @@ fn without_fields(unknown: &str, columns: &str, is_default: bool) -> Result<Stri
     if is_default {
         let problem = "--data has no effect: the request has no body, and its URL has no field of \
                        the samples";
-        return Err(Failure::usage(problem).hint(format!(
-            "add body=@FILE, a template in which {{NAME}} is a field; the samples have: {columns}"
-        )));
+        let template = "add body=@FILE, a template in which {NAME} is a field; the samples have:";
+        return Err(Failure::usage(problem)
+            .hint(format!("{template} {columns}"))
+            .hint("remove --data if all requests are equal"));
     }
     Ok("The request uses no field of --data: all requests are equal.".into())
 }
