@@ -40,6 +40,11 @@ pub fn explained(kind: Kind, words: &str) -> (&'static str, &'static str) {
         (Kind::Request, Some(404)) => {
             ("not found", "Check the path of the URL and the name of the model (model=NAME).")
         }
+        (Kind::Request, Some(405)) => (
+            kind_name(kind),
+            "Check the path of the URL. raw: sends GET without a body, and POST with body=@FILE, \
+             body=TEXT or method=POST.",
+        ),
         (Kind::Request, _) if is_about_context(words) => (
             kind_name(kind),
             "Shorten prompts or answers: input=N and output=N set their tokens, max-tokens=N limits \

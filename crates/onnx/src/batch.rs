@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::graph::{Attribute, Model, Node, Port};
+use crate::shape::classical::DOMAIN;
 use crate::shape::{Dim, InferredShapes, infer};
 
 /// Sizes of the batch for which shapes are inferred: primes that are not dimensions of models.
@@ -255,6 +256,11 @@ impl Analysis {
         let rank = self.rank(&node.inputs[0]);
         let has = |axis: i64| data.contains(&place(axis, rank));
         let from = |axis: i64| data.iter().any(|at| *at >= place(axis, rank));
+        if node.domain == DOMAIN {
+            let encoders = ["Binarizer", "CategoryMapper", "LabelEncoder", "OneHotEncoder"];
+            // All others compute on the rows of a table. A vector is one row.
+            return !encoders.contains(&node.op.as_str()) && (rank == 1 || from(1));
+        }
         match node.op.as_str() {
             "Softmax" | "LogSoftmax" | "Hardmax" if self.version < 13 => from(node.int("axis", 1)),
             "Softmax" | "LogSoftmax" | "Hardmax" | "LpNormalization" | "TopK" => {

@@ -47,7 +47,7 @@ pub struct Compare {
     paired: bool,
     /// Measure two configurations in turn, N runs each, and compare them; with --until-decided at
     /// least N
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..))]
+    #[arg(long, value_name = "N", value_parser = pairs)]
     interleave: Option<u16>,
     /// Measure pairs of runs until the main metric of each test is worse, better or equivalent, for
     /// at most this time
@@ -517,6 +517,13 @@ const PAIRS_FEWEST: u16 = 2;
 
 fn looks(until_decided: bool) -> LookPolicy {
     if until_decided { LookPolicy::Any } else { LookPolicy::One }
+}
+
+/// Parses the number of runs of each side.
+fn pairs(text: &str) -> Result<u16, String> {
+    let pairs = text.parse::<u16>().ok().filter(|pairs| *pairs >= 2);
+    pairs
+        .ok_or_else(|| "expected a number of at least 2, as in --interleave 5 A.toml B.toml".into())
 }
 
 /// Parses a number of slices.

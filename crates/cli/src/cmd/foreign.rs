@@ -6,10 +6,11 @@ mod tables;
 
 use clap::Error;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use dyno_experiment::options::KEYS;
 use dyno_loadgen::settings::similar;
 
 use crate::cmd::command_names;
-use tables::{FLAGS, SERVE_FLAGS, WORDS};
+use tables::{FLAGS, SERVE_FLAGS, VERSION, WORDS};
 
 /// Commands that measure a system.
 const COMMANDS: [&str; 5] = ["run", "probe", "search", "sweep", "compare"];
@@ -68,11 +69,41 @@ fn of_argument(given: &str, command: &str) -> Option<String> {
         _ if COMMANDS.contains(&command) && is_onnx(given) => Some(
             "a run has one target; use dyno sweep --over system=onnx:A.onnx,onnx:B.onnx".into(),
         ),
+        "sweep" if is_key(given) => Some(format!("use --over {given}")),
+        "run" | "probe" | "search" if is_key(given) => Some(of_key(given)),
         _ if COMMANDS.contains(&command) => find(FLAGS, &flag),
         "serve" if is_onnx(given) => Some(format!("use dyno serve --system onnx:{given}")),
         "serve" if !given.starts_with('-') => Some(format!("use dyno serve --system {given}")),
         "serve" => find(SERVE_FLAGS, &flag),
+        _ if command.starts_with('-') => of_flag_without_command(command, given),
         _ => None,
+    }
+}
+
+/// Returns the advice for a flag in the place of the command: a flag of runs, or another form of `-V`.
+fn of_flag_without_command(first: &str, given: &str) -> Option<String> {
+    if first == "-v" {
+        return Some(VERSION.into());
+    }
+    let flag = given.split('=').next().and_then(|name| name.strip_prefix("--"))?;
+    let is_of_run = KEYS.iter().any(|key| key.name == flag) || flag == "config";
+    is_of_run.then(|| format!("write the command first: dyno run --{flag}"))
+}
+
+/// Returns whether an argument is a key with its value, such as `input=5`, and not a URL.
+fn is_key(given: &str) -> bool {
+    let key = given.split_once('=').map(|(key, _)| key);
+    key.is_some_and(|key| !key.starts_with('-') && !key.contains('/'))
+}
+
+/// Returns the advice for a key after the target: it may be a flag, or belong to the URL.
+fn of_key(given: &str) -> String {
+    let of_url = format!("write keys after the target and a comma: http://HOST:PORT,{given}");
+    match given.split_once('=') {
+        Some((name, value)) if KEYS.iter().any(|key| key.name == name) => {
+            format!("use --{name} {value}; for a key of a server, {of_url}")
+        }
+        _ => of_url,
     }
 }
 
@@ -142,6 +173,9 @@ mod tests {
             ("-b", "use --batch N"),
             ("--junit", "dyno export RUN --format junit"),
             ("--format", "dyno export RUN --format csv"),
+            ("--report", "report.html"),
+            ("--force", "--out DIR selects a new one"),
+            ("--overwrite", "--out DIR selects a new one"),
         ] {
             let message = message(flag);
             assert!(message.contains(&format!("unexpected argument '{flag}'")), "{message}");
@@ -164,11 +198,20 @@ mod tests {
             (&["dyno", "serve", "m.onnx"][..], "use dyno serve --system onnx:m.onnx"),
             (&["dyno", "serve", "digits"][..], "use dyno serve --system digits"),
             (&["dyno", "serve", "--port", "8000"][..], "use --http HOST:PORT"),
+            (&["dyno", "search", "digits", "--time", "5s"][..], "dyno search --max-time TIME"),
+            (&["dyno", "--system", "null"][..], "write the command first: dyno run --system"),
+            (&["dyno", "--config=a.toml"][..], "write the command first: dyno run --config"),
+            (&["dyno", "-v"][..], "use dyno -V"),
+            (&["dyno", "run", "http://h:1", "input=5"][..], "http://HOST:PORT,input=5"),
+            (&["dyno", "run", "digits", "batch=4"][..], "use --batch 4;"),
+            (&["dyno", "sweep", "digits", "batch=1,2"][..], "use --over batch=1,2"),
         ] {
             let message = read(arguments);
             assert!(message.contains(expected) && !message.contains("Usage"), "{message}");
             assert!(!message.contains("similar") && !message.contains("'-- "), "{message}");
         }
+        let second = read(&["dyno", "run", "http://h:1", "http://h:2?key=1"]);
+        assert!(!second.contains("write keys"), "{second}");
         for (word, expected) in [("serch", "'search'"), ("rnu", "'run'")] {
             let own = read(&["dyno", word]);
             assert!(own.contains("similar subcommand") && own.contains(expected), "{own}");
@@ -200,7 +243,8 @@ mod tests {
                 let is_known = |word: &str| {
                     has(command, word)
                         || word.starts_with("--settings.")
-                        || ["--over", "--join", "--format", "--system"].contains(&word)
+                        || ["--over", "--join", "--format", "--system", "--max-time"]
+                            .contains(&word)
                 };
                 let named =
                     advice.split([' ', ',', ';', ':']).filter(|word| word.starts_with("--"));

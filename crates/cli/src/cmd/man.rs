@@ -9,7 +9,7 @@ use clap_mangen::roff::{Roff, bold, roman};
 use dyno_experiment::Failure;
 use dyno_results::write::to_named;
 
-use super::{VARIABLES, command_line};
+use super::{VARIABLES, command_line, command_names};
 
 use crate::exit::Exit;
 use crate::output;
@@ -47,6 +47,11 @@ impl Man {
         let Some(folder) = self.folder else {
             return output::print(render(&dyno)).map(|()| Exit::Valid);
         };
+        if let Some(name) = folder.to_str().filter(|name| command_names().contains(name)) {
+            let problem = format!("`{name}` is a command; expected a folder for all pages");
+            return Err(Failure::usage(problem)
+                .hint(format!("dyno {name} --help shows its flags; ./{name} is a folder")));
+        }
         let written = fs::create_dir_all(&folder).and_then(|()| {
             let below = visible_subcommands(&dyno)
                 .chain(visible_subcommands(&dyno).flat_map(visible_subcommands));

@@ -103,8 +103,8 @@ fn of_test(frame: &mut Frame, test: &TestReport, has_peer: bool, is_colored: boo
     rows.extend(test.server.iter().map(|row| row.cells().to_vec()));
     let right = Alignment::Right;
     frame.table(&[Alignment::Left, right, right, right, right, Alignment::Left], &rows);
-    for omitted in &test.comparison.omitted {
-        frame.line(&left_out(omitted), 2);
+    for line in omissions(&test.comparison.omitted) {
+        frame.line(&line, 2);
     }
     if !has_peer {
         frame.line(&sentence(test), 2);
@@ -134,6 +134,31 @@ fn colored(
 
 /// One run on each side.
 const SINGLE: [usize; 2] = [1, 1];
+
+/// Returns a line for all metrics that are left out for one reason.
+fn omissions(omitted: &[OmittedMetric]) -> Vec<String> {
+    let mut groups: Vec<Vec<&OmittedMetric>> = Vec::new();
+    for one in omitted {
+        match groups.iter_mut().find(|group| group[0].reason == one.reason) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    let line = |group: &Vec<&OmittedMetric>| match &group[..] {
+        [one] => left_out(one),
+        several => {
+            let titles = several.iter().map(|one| metric::title(one.metric));
+            let titles = titles.collect::<Vec<_>>().join(", ");
+            let DataShortage { values, needed } = several[0].reason;
+            format!(
+                "{titles} are left out: they need {} values in each run, but one run has {}",
+                count(needed),
+                count(values)
+            )
+        }
+    };
+    groups.iter().map(line).collect()
+}
 
 /// Returns that a metric is left out, and why.
 pub fn left_out(omitted: &OmittedMetric) -> String {
@@ -260,5 +285,27 @@ fn headline_sentence(row: &Row, test: &TestReport) -> String {
                  change by {change}; add runs (--until-decided 5m)"
             )
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dyno_loadgen::compare::Series;
+
+    use super::*;
+
+    #[test]
+    fn metrics_that_are_left_out_for_one_reason_share_a_line() {
+        let omitted = |quantile: f64, needed: u64| OmittedMetric {
+            metric: Metric::Percentile(Series::Latency, quantile),
+            reason: DataShortage { values: 40, needed },
+        };
+        let lines = omissions(&[omitted(0.99, 500), omitted(0.5, 100), omitted(0.9, 100)]);
+        let expected = [
+            "p99 latency is left out: it needs 500 values in each run, but one run has 40",
+            "p50 latency, p90 latency are left out: they need 100 values in each run, but one run \
+             has 40",
+        ];
+        assert_eq!(lines, expected);
     }
 }

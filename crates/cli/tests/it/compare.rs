@@ -321,7 +321,10 @@ fn what_is_no_run_or_has_lost_its_records_is_told() {
         "--paired --baseline a other --candidate third",
         "the same number of runs on both sides, found 2",
     );
-    refused("--interleave 1 a.toml b.toml", "1 is not in 2..");
+    refused(
+        "--interleave 1 a.toml b.toml",
+        "'1' for '--interleave <N>': expected a number of at least 2",
+    );
     refused("--interleave 2 a.toml", "--interleave needs two configurations, found 1");
 
     let summary = folder.read("other/summary.json").replace("\"complete\"", "\"interrupted\"");

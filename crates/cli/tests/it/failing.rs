@@ -228,6 +228,17 @@ fn a_single_probe_shows_the_message_of_the_server_and_advice() {
 }
 
 #[test]
+fn a_method_that_is_not_allowed_is_answered_with_the_keys_of_a_body() {
+    let not_allowed: Answer = |_| ("405 Method Not Allowed", "{\"detail\":\"Method Not Allowed\"}");
+    let (server, folder) = (Server::start(not_allowed, NO_WAIT), Folder::new());
+    let ran = folder
+        .dyno(&format!("run {}", server.arguments("--scenario server --mode performance")))
+        .exits(3);
+    has_words(&ran, "HTTP status 405");
+    has_words(&ran, "POST with body=@FILE, body=TEXT or method=POST");
+}
+
+#[test]
 fn a_warm_up_that_is_rejected_is_a_set_up_that_fails() {
     let (server, folder) = (Server::start(no_key, NO_WAIT), Folder::new());
     let more = "--scenario SingleStream --mode performance --warm-up 3";

@@ -21,6 +21,14 @@ fn unknown_names_are_answered_with_the_nearest() {
         &["flag --set", "nearest key is `server_target_qps`"],
     );
     check("run --settings.Server.min_query_cont 5", 2, &["the nearest key is `min_query_count`"]);
+    check("run --scenario ss", 2, &["SingleStream, MultiStream, Server, Offline, found `ss`\n"]);
+    check("run --num-prompts 1e3", 2, &["expected a whole number, found `1e3`\n"]);
+    check("man run", 2, &["`run` is a command", "dyno run --help shows its flags"]);
+    check("compare --interleave A.toml B.toml", 2, &["--interleave 5 A.toml B.toml"]);
+    check("sweep digits --over qps=100-400", 2, &["a range is such as 100..400:100"]);
+    check("run digits --metric-percentiles p99", 2, &["such as 99.9, found `p99`"]);
+    check("run --set qps=5", 2, &["`qps` is not a setting; use --qps, or `qps` under [run]"]);
+    check("run --set Server.max_concurrency=5", 2, &["use --max-concurrency, or"]);
     check("run --mode AccuracyOnly", 2, &["found `AccuracyOnly`; use accuracy"]);
     check("run --accuracy-target 95%", 2, &["from 0 to 1, found `95%`; write 0.95\n"]);
     check("run --accuracy-target 99.9", 2, &["from 0 to 1, found `99.9`; write 0.999\n"]);
@@ -131,6 +139,22 @@ fn flags_and_values_of_other_tools_are_answered_with_what_to_write() {
     check("serve model.onnx", 2, &["dyno serve --system onnx:model.onnx"]);
     check("model.onnx", 2, &["use dyno run model.onnx"]);
     check("http://localhost:1", 2, &["use dyno run http://localhost:1"]);
+}
+
+#[test]
+fn samples_that_a_request_cannot_use_are_answered_with_a_template() {
+    let folder = Folder::new();
+    folder.write("rows.jsonl", "{\"text\": \"a\"}\n");
+    folder.write("body.json", "{\"text\": {text}}");
+    for (keys, expected) in [
+        ("", "add body=@FILE, a template in which {NAME} is a field; the samples have: text"),
+        ("", "remove --data if all requests are equal"),
+        (",body=body.json", "`body.json` is a file; use body=@body.json"),
+    ] {
+        let system = format!("raw:http://127.0.0.1:1/predict{keys}");
+        let ran = folder.dyno(&format!("run --system {system} --data rows.jsonl")).exits(2);
+        assert!(ran.stderr.contains(expected), "{}", ran.stderr);
+    }
 }
 
 #[test]

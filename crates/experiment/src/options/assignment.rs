@@ -42,17 +42,15 @@ impl Assignment {
     ) -> Result<Self, BadAssignment> {
         let bad = |problem| BadAssignment { origin: origin.clone(), problem };
         let Some(field) = FIELDS.iter().find(|field| field.name == key) else {
-            let near = nearest_field(key);
-            return Err(bad(format!("unknown key `{key}`; the nearest key is `{near}`")));
+            return Err(bad(match keys::find(key) {
+                Ok(of_run) => not_a_setting(of_run.name),
+                Err(_) => {
+                    format!("unknown key `{key}`; the nearest key is `{}`", nearest_field(key))
+                }
+            }));
         };
-        if let Some(instead) = match key {
-            "scenario" => Some("scenario"),
-            "mode" => Some("mode"),
-            _ => None,
-        } {
-            let problem =
-                format!("`{key}` is not a setting; use --{instead}, or `{instead}` under [run]");
-            return Err(bad(problem));
+        if matches!(key, "scenario" | "mode") {
+            return Err(bad(not_a_setting(key)));
         }
         let value = in_unit(field.unit, value).map_err(|why| bad(format!("`{key}`: {why}")))?;
         let mut trial = Settings::default();
@@ -77,6 +75,12 @@ impl Assignment {
         };
         Self::new(scenario, key, value.trim(), origin)
     }
+}
+
+/// Returns the message for a flag in the place of a setting.
+fn not_a_setting(flag: &str) -> String {
+    let key = flag.replace('-', "_");
+    format!("`{key}` is not a setting; use --{flag}, or `{key}` under [run]")
 }
 
 /// Returns a value with a unit of time as the whole number of the setting; other values as they are.

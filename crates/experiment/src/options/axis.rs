@@ -45,6 +45,7 @@ pub fn axis(key: &str, values: &[String]) -> Result<Axis, String> {
         swept.check(value).map_err(|expected| {
             let hint = match values.len() {
                 2.. if value.contains('=') => "; separate values that contain commas by semicolons",
+                _ if is_like_range(value) => "; a range is such as 100..400:100 or 1..8:x2",
                 _ => "",
             };
             format!("`{key}`: {expected}{hint}")
@@ -57,6 +58,12 @@ pub fn axis(key: &str, values: &[String]) -> Result<Axis, String> {
         }
     }
     Ok(Axis { key, values: all })
+}
+
+/// Returns whether a value is a range in the form of another tool, such as `1-8` or `1:8`.
+fn is_like_range(value: &str) -> bool {
+    let ends = value.split_once(['-', ':']);
+    ends.is_some_and(|(first, last)| number(first).is_some() && number(last).is_some())
 }
 
 /// Splits a list of the command line at semicolons, or else at commas.
@@ -177,6 +184,8 @@ mod tests {
         check_refused("batch=", "`batch`: expected a number");
         check_refused("batch=1,1", "`1` twice");
         check_refused("batch=1..8", "expected a range such as");
+        check_refused("batch=1-8", "found `1-8`; a range is such as 100..400:100 or 1..8:x2");
+        check_refused("qps=100:400", "found `100:400`; a range is such as");
         check_refused("batch=8..1:x2", "expected an ascending range");
         check_refused("batch=1..8:x1", "expected an ascending range");
         check_refused("batch=1..8:0", "expected an ascending range");

@@ -7,7 +7,7 @@ mod sweep;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use dyno_loadgen::settings::{FIELDS, Origin, Scenario, nearest};
+use dyno_loadgen::settings::{FIELDS, Origin, Scenario, nearest, similar};
 use dyno_results::effective::is_relevant;
 use dyno_tensors::files;
 use toml::Spanned;
@@ -73,7 +73,12 @@ impl ConfigFile {
             Ok(document) => document,
             Err(error) => {
                 let at = error.span().map_or(0, |span| span.start);
-                reader.problem(at, format!("not valid TOML: {}", error.message()));
+                // An unquoted word is read as the beginning of `nan` or `true`.
+                let is_word = ["`nan`", "`inf`", "`true`", "`false`"]
+                    .iter()
+                    .any(|word| error.message().ends_with(word));
+                let quotes = if is_word { "; texts need quotes" } else { "" };
+                reader.problem(at, format!("not valid TOML: {}{quotes}", error.message()));
                 return Err(reader.problems);
             }
         };
@@ -326,8 +331,10 @@ fn unknown_section(name: &str) -> String {
     if FIELDS.iter().any(|field| field.name == name) {
         return format!("`{name}` belongs below [settings]");
     }
-    let near = nearest(name, SECTIONS.into_iter()).unwrap_or("run");
-    format!("unknown key `{name}`; the nearest key is `{near}`")
+    match similar(name, SECTIONS.into_iter()) {
+        Some(near) => format!("unknown key `{name}`; the nearest key is `{near}`"),
+        None => format!("unknown key `{name}`; expected one of {}", SECTIONS.join(", ")),
+    }
 }
 
 /// Returns the scenario to which a setting belongs, if it is set for another one.
@@ -363,6 +370,8 @@ fn place_of(name: &str, near: &str, settings: &str) -> String {
         "it belongs to [run]".into()
     } else if FIELDS.iter().any(|field| field.name == name) {
         format!("it belongs to [{settings}]")
+    } else if near.is_empty() {
+        "dyno init --all lists the keys".into()
     } else {
         format!("the nearest key is `{near}`")
     }
@@ -465,6 +474,26 @@ mod tests {
     fn a_device_is_not_read() {
         let problems = ConfigFile::read(Path::new("/dev/zero")).unwrap_err();
         assert_eq!(problems, ["`/dev/zero` is a device; expected a file"]);
+    }
+
+    #[test]
+    fn unquoted_texts_and_unlike_keys_are_answered_with_what_to_write() {
+        check(
+            "version = 1\n[run]\nsystem = null\n",
+            &["dyno.toml:3: not valid TOML: invalid float, expected `nan`; texts need quotes"],
+        );
+        check(
+            "version = 1\n[run]\nsystem = tract:a.onnx\n",
+            &["dyno.toml:3: not valid TOML: invalid boolean, expected `true`; texts need quotes"],
+        );
+        check(
+            "version = 1\n[run]\nurl = \"http://h:1\"\n[limits]\np99 = \"1s\"\n",
+            &[
+                "dyno.toml:4: unknown key `limits`; expected one of version, run, settings, \
+                 scenario, tenants, sweep",
+                "dyno.toml:3: unknown key `url` in [run]; dyno init --all lists the keys",
+            ],
+        );
     }
 
     #[test]

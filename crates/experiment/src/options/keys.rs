@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use dyno_loadgen::clock::Nanos;
 use dyno_loadgen::rng::GAMMA_SHAPES;
 use dyno_loadgen::search::Quantity;
-use dyno_loadgen::settings::{Scenario, nearest};
+use dyno_loadgen::settings::{Scenario, similar};
 use dyno_results::records::Keep;
 use dyno_results::summary::Limits;
 use dyno_results::summary::distributions::{Percentiles, TIMES};
@@ -270,7 +270,7 @@ keys! {
 /// Returns the key of this name, with hyphens or underscores.
 ///
 /// # Errors
-/// The nearest name, in the spelling of `dyno.toml`.
+/// The nearest name, in the spelling of `dyno.toml`; empty if no name is similar.
 pub fn find(name: &str) -> Result<&'static Key, String> {
     let hyphenated = name.replace('_', "-");
     let found = KEYS.iter().find(|key| key.name == hyphenated);
@@ -278,7 +278,7 @@ pub fn find(name: &str) -> Result<&'static Key, String> {
         // The flag has both names.
         "request-rate" => "qps".into(),
         name => {
-            let near = nearest(name, KEYS.iter().map(|key| key.name)).unwrap_or("system");
+            let near = similar(name, KEYS.iter().map(|key| key.name)).unwrap_or_default();
             near.replace('-', "_")
         }
     })
@@ -297,9 +297,10 @@ pub fn scenario(text: &str) -> Result<Scenario, String> {
     let named = |scenario: &Scenario| scenario.name().to_ascii_lowercase() == plain;
     Scenario::ALL.iter().copied().find(named).ok_or_else(|| {
         let names = Scenario::ALL.iter().map(|scenario| scenario.name());
-        let near = nearest(text, names.clone()).unwrap_or("Server");
+        let near = similar(text, names.clone());
+        let near = near.map(|near| format!("; the nearest is {near}")).unwrap_or_default();
         let names: Vec<&str> = names.collect();
-        format!("expected one of {}, found `{text}`; the nearest is {near}", names.join(", "))
+        format!("expected one of {}, found `{text}`{near}", names.join(", "))
     })
 }
 
@@ -377,6 +378,8 @@ fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {
     let expected = match digits.parse::<i128>() {
         Ok(..0) => "a whole number from 0",
         Ok(_) => "a smaller number",
+        // Only whole numbers do not read `1e3`.
+        Err(_) if digits.parse::<f64>().is_ok() => "a whole number",
         Err(_) => "a number",
     };
     digits.parse().map_err(|_| format!("expected {expected}, found `{text}`"))
@@ -465,7 +468,8 @@ fn percentile_metrics(text: &str) -> Result<Vec<String>, String> {
 
 /// Parses percentiles in percent, and sorts them.
 fn percentiles(text: &str) -> Result<Vec<f64>, String> {
-    let expected = |part| format!("expected a percentile above 0 and below 100, found `{part}`");
+    let expected =
+        |part| format!("expected a percentile above 0 and below 100, such as 99.9, found `{part}`");
     let each = text.split(',').map(|part| {
         let percent: Option<f64> = part.trim().parse().ok();
         let in_range = percent.filter(|percent| *percent > 0.0 && *percent < 100.0);

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use dyno_loadgen::settings::{nearest, similar};
+use dyno_loadgen::settings::similar;
 use dyno_rules::Round;
 use dyno_task::card;
 
@@ -91,6 +91,22 @@ pub(super) fn is_url(text: &str) -> bool {
 /// What an argument may be, as a hint.
 const TARGETS: &str = "dyno run MODEL.onnx measures a model, dyno run http://HOST:PORT a server";
 
+/// Programs that serve models, in lower case, each with its default port.
+const SERVERS: [(&str, u16); 7] = [
+    ("vllm", 8000),
+    ("sglang", 30000),
+    ("ollama", 11434),
+    ("llama-server", 8080),
+    ("triton", 8000),
+    ("trtllm-serve", 8000),
+    ("lmstudio", 1234),
+];
+
+/// Returns the default port of a program that serves models, by its name in lower case.
+fn default_port(name: &str) -> Option<u16> {
+    SERVERS.iter().find(|(known, _)| *known == name).map(|(_, port)| *port)
+}
+
 /// Most names of a folder that are compared with a name that does not exist.
 const MOST_NAMES: usize = 1_000;
 
@@ -145,9 +161,12 @@ fn unknown_word(word: &str, commands: &[&str]) -> Failure {
     let near = similar(&lower, names.iter().map(|(name, _)| name.as_str()));
     let advice = names.iter().find(|(name, _)| Some(name.as_str()) == near);
     let failure = Failure::usage(format!("`{word}` is not a system, a model file or a server"));
-    let failure = match advice {
-        Some((_, advice)) => failure.hint(advice),
-        None => failure.hint(TARGETS).hint(format!(
+    let failure = match (default_port(&lower), advice) {
+        (Some(port), _) => failure.hint(format!(
+            "start a server with {word}, then dyno run http://127.0.0.1:{port}, or use its HOST:PORT"
+        )),
+        (None, Some((_, advice))) => failure.hint(advice),
+        (None, None) => failure.hint(TARGETS).hint(format!(
             "if it is the name of a model, start a server of it, such as vllm serve {word}, then \
              dyno run http://127.0.0.1:8000"
         )),
@@ -227,13 +246,22 @@ pub(super) fn unknown_system(spec: &str) -> String {
         return format!("`{spec}` is a file, not a system; use onnx:{spec}");
     }
     let lower = name.to_ascii_lowercase();
-    let near = nearest(&lower, SYSTEMS.into_iter().map(|kind| kind.name));
+    if let Some(port) = default_port(&lower) {
+        let url = if is_url(operand) { operand.to_owned() } else { format!("http://HOST:{port}") };
+        return format!(
+            "`{name}` is not a system; use dyno run {url}, which identifies the server"
+        );
+    }
+    let near = similar(&lower, SYSTEMS.into_iter().map(|kind| kind.name));
     let near = near.filter(|near| near.chars().next() == lower.chars().next());
     match near {
         Some(near) if operand.is_empty() => {
             format!("unknown system `{name}`; the nearest is `{near}`")
         }
         Some(near) => format!("unknown system `{name}`; use {near}:{operand}"),
+        None if is_url(operand) => {
+            format!("unknown system `{name}`; use dyno run {operand}, which identifies the server")
+        }
         None => format!("unknown system `{name}`"),
     }
 }
@@ -263,6 +291,18 @@ fn wrong_file(argument: &str) -> Option<Failure> {
         }
         "py" => format!("dyno run py:{file}:FUNCTION measures a function of Python"),
         "so" => format!("dyno run plugin:{file} measures an engine behind the C interface"),
+        "pkl" | "pickle" | "joblib" => {
+            "convert a model of scikit-learn to ONNX with skl2onnx, then dyno run MODEL.onnx".into()
+        }
+        "mlmodel" | "ort" => {
+            "export the original model as ONNX instead, then dyno run MODEL.onnx".into()
+        }
+        "yaml" | "yml" => {
+            "dyno init writes a configuration, and dyno run --config dyno.toml runs it".into()
+        }
+        "gz" | "tgz" | "tar" | "zip" | "xz" | "zst" => {
+            "unpack it, then measure the model in it: dyno run MODEL.onnx".into()
+        }
         "xml" => "convert it to ONNX, or serve it and use dyno run http://HOST:8000".into(),
         _ => return None,
     };
@@ -458,6 +498,16 @@ mod tests {
             ("https//localhost/v1", "use https://localhost/v1"),
             ("m.gguf", "llama-server"),
             ("m.pt", "torch.onnx.export"),
+            ("m.pkl", "skl2onnx"),
+            ("forest.joblib", "skl2onnx"),
+            ("m.mlmodel", "export the original model as ONNX"),
+            ("run.yaml", "dyno init"),
+            ("m.onnx.gz", "unpack it"),
+            ("vllm", "dyno run http://127.0.0.1:8000"),
+            ("Ollama", "dyno run http://127.0.0.1:11434"),
+            ("vllm:http://h:1", "use dyno run http://h:1, which identifies the server"),
+            ("triton:http://h:1", "use dyno run http://h:1, which identifies the server"),
+            ("server:http://h:1", "use dyno run http://h:1, which identifies the server"),
             ("dyno.toml", "--config dyno.toml"),
             ("tokens:first=1ms", "dyno serve --system tokens:"),
         ] {
@@ -469,5 +519,9 @@ mod tests {
             "`conv.onnx` is a file, not a system; use onnx:conv.onnx"
         );
         assert_eq!(unknown_system("llama"), "unknown system `llama`");
+        assert_eq!(
+            unknown_system("sglang"),
+            "`sglang` is not a system; use dyno run http://HOST:30000, which identifies the server"
+        );
     }
 }

@@ -165,6 +165,82 @@ fn without_inference_the_declared_name_decides() {
     assert!(found.ends_with("dimension is unknown, that of the inputs is unnamed"), "{found}");
 }
 
+/// Returns the obstacle of an operator of `ai.onnx.ml`, behind a `Transpose` if `is_transposed`. As
+/// converters from scikit-learn write it, the output has no shape.
+fn classical(op: &str, attribute: (&str, Attribute), is_transposed: bool) -> Option<String> {
+    let mut net = Builder::new("net", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("?"), 4.into()]);
+    let perm = if is_transposed { [1, 0] } else { [0, 1] };
+    let table = net.node("Transpose", &[&x], &[("perm", perm.into())]).unwrap();
+    let y = net.node("Identity", &[&table], &[]).unwrap();
+    net.output("y", &y).unwrap();
+    let mut model = net.finish();
+    let node = model.nodes.iter_mut().find(|node| node.op == "Identity").unwrap();
+    (node.op, node.domain) = (op.into(), "ai.onnx.ml".into());
+    node.attributes = vec![(attribute.0.into(), attribute.1)];
+    model.outputs[0].shape = None;
+    batch_obstacle(model, None)
+}
+
+#[test]
+fn classical_models_share_calls() {
+    let labels = || Attribute::Ints(vec![0, 1, 2]);
+    for (op, attribute, values) in [
+        ("Scaler", "scale", Attribute::Floats(vec![2.0])),
+        ("Normalizer", "norm", Attribute::Text("L1".into())),
+        ("Imputer", "replaced_value_float", Attribute::Float(0.0)),
+        ("LinearRegressor", "targets", Attribute::Int(2)),
+        ("LinearClassifier", "classlabels_ints", labels()),
+        ("SVMClassifier", "classlabels_ints", labels()),
+        ("TreeEnsembleClassifier", "classlabels_int64s", labels()),
+    ] {
+        assert_eq!(classical(op, (attribute, values.clone()), false), None, "{op}");
+        let found = classical(op, (attribute, values), true).unwrap();
+        assert!(found.contains(&format!("({op}) combines")), "{found}");
+    }
+    let texts = Attribute::Texts(vec!["cat".into(), "dog".into()]);
+    for (op, is_transposed) in
+        [("LinearClassifier", false), ("Unheard", false), ("LabelEncoder", true)]
+    {
+        let attribute = ("classlabels_strings", texts.clone());
+        let found = classical(op, attribute, is_transposed).unwrap();
+        assert!(found.contains("is not proven to have one row per sample"), "{found}");
+    }
+}
+
+/// Returns the obstacle of a model in which an operator of `ai.onnx.ml` replaces the first `op`.
+fn replaced(net: Builder, op: &str, classical: &str) -> Option<String> {
+    let mut model = net.finish();
+    let node = model.nodes.iter_mut().find(|node| node.op == op).unwrap();
+    (node.op, node.domain) = (classical.into(), "ai.onnx.ml".into());
+    batch_obstacle(model, None)
+}
+
+#[test]
+fn a_class_is_looked_up_for_each_sample() {
+    let mut net = Builder::new("net", Weights::seeded(1));
+    let x = net.input("x", Element::F32, &[Dim::symbol("N"), 4.into()]);
+    let best = net.node("ArgMax", &[&x], &[("axis", 1_i64.into())]).unwrap();
+    let classes = net.integers(&[0, 1, 2, 3]);
+    let found = net.node("Gather", &[&classes, &best], &[]).unwrap();
+    // The operator returns one row with the classes of all samples.
+    let y = net.node("Transpose", &[&found], &[("perm", [1, 0].into())]).unwrap();
+    net.output("y", &y).unwrap();
+    assert_eq!(replaced(net, "Gather", "ArrayFeatureExtractor"), None);
+}
+
+#[test]
+fn a_vector_is_one_row() {
+    for (op, is_row) in [("LinearRegressor", true), ("Scaler", true), ("LabelEncoder", false)] {
+        let mut net = Builder::new("net", Weights::seeded(1));
+        let x = net.input("x", Element::F32, &[Dim::symbol("N")]);
+        let y = net.node("Neg", &[&x], &[]).unwrap();
+        net.output("y", &y).unwrap();
+        let found = replaced(net, "Neg", op);
+        assert_eq!(found.is_some_and(|found| found.contains("combines")), is_row, "{op}");
+    }
+}
+
 /// A converter from TensorFlow names all sizes anew, and takes the last step with a slice.
 #[test]
 fn rows_are_proven_with_sizes_of_the_other_dimensions() {

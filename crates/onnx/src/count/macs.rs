@@ -1,6 +1,7 @@
 //! Multiply-accumulates of a node.
 
 use crate::graph::Node;
+use crate::shape::classical::DOMAIN;
 use crate::shape::einsum::parse_equation;
 use crate::shape::quantized::attention_sizes;
 use crate::shape::{Dim, Fact, ShapeError};
@@ -83,6 +84,8 @@ pub fn count(node: &Node, inputs: &[Option<Fact>], outputs: &[Option<Fact>]) -> 
         }
         ("", "Einsum") => einsum(node, inputs),
         ("com.microsoft", "Attention" | "MultiHeadAttention") => attention(node, inputs),
+        // The work depends on the trees and vectors in the attributes.
+        (DOMAIN, op) => Err(ShapeError::Operator(format!("{DOMAIN}.{op}"))),
         _ => Ok(0),
     }
 }

@@ -3,6 +3,7 @@
 //! Integers that are computed from shapes, such as the target of a `Reshape`, are known, too.
 
 pub(crate) mod bodies;
+pub(crate) mod classical;
 pub(crate) mod einsum;
 mod layers;
 mod moves;
@@ -272,6 +273,7 @@ pub fn infer_node(node: &Node, inputs: &[Option<&Fact>], outer: &HashMap<String,
         ("", "If") => bodies::infer_branch(node, outer),
         ("", _) => infer_standard(node, inputs),
         ("com.microsoft", _) => quantized::infer_runtime(node, inputs),
+        (classical::DOMAIN, _) => classical::infer(node, inputs),
         (domain, op) => Err(ShapeError::Operator(format!("{domain}.{op}"))),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::units;
 use dyno_loadgen::search::{Limit, Quantity};
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::similar;
 
 /// Examples of limits, for help texts and messages.
 pub const GRAMMAR: &str = "p99<=100ms, ttft.p99<=200ms, tpot.p90<=50ms, errors<=0.1%, lag.p99<=1ms";
@@ -16,6 +16,24 @@ const NAMES: [(&str, Quantity); 7] = [
     ("lag", Quantity::ClientLag),
     // Another tool's word.
     ("e2e", Quantity::Latency),
+];
+
+/// Figures that are no limits, each with what to use instead.
+const OTHERS: [(&[&str], &str); 4] = [
+    (
+        &["itl"],
+        "inter-token times are reported, but not judged; use tpot, the time per output token",
+    ),
+    (
+        &["mean", "avg", "average"],
+        "means are reported, but not judged; use a percentile such as p50",
+    ),
+    (&["accuracy"], "an accuracy has a target instead of a limit; use --accuracy-target SHARE"),
+    (
+        &["throughput", "qps", "rps", "rate", "requests", "tokens", "goodput"],
+        "a throughput has no limit; drive that rate with --qps RATE and limit the latency, as in \
+         p99<=100ms, which a rate beyond the capacity exceeds",
+    ),
 ];
 
 /// Parses a limit. `percentile` in (0, 1) applies to a limit that names none.
@@ -37,9 +55,6 @@ pub fn parse(text: &str, percentile: f64) -> Result<Limit, String> {
     let digits = |c: char| matches!(c, '<' | '≤' | '=');
     let value = right.trim_start_matches(digits).trim();
     let sign = &right[..right.len() - right.trim_start_matches(digits).len()];
-    if !matches!(sign, "<" | "<=" | "≤" | "=<") {
-        return Err(expected("`<=`, because all limits are upper limits"));
-    }
     let left = left.trim().to_ascii_lowercase();
     let (name, at) = match left.split_once(['.', ' ', '_']) {
         // The dot of `p99.9` does not separate a metric.
@@ -47,19 +62,20 @@ pub fn parse(text: &str, percentile: f64) -> Result<Limit, String> {
         Some((name, at)) => (name.trim(), Some(at.trim())),
         None => (&left[..], None),
     };
-    if name == "itl" {
-        return Err(format!(
-            "limit `{text}`: inter-token times are reported, but not judged; use tpot, the time \
-             per output token"
-        ));
+    if let Some((_, instead)) = OTHERS.iter().find(|(names, _)| names.contains(&name)) {
+        return Err(format!("limit `{text}`: {instead}"));
+    }
+    if !matches!(sign, "<" | "<=" | "≤" | "=<") {
+        return Err(expected("`<=`, because all limits are upper limits"));
     }
     let quantity = NAMES.iter().find(|(known, _)| *known == name).map(|(_, quantity)| *quantity);
     let quantity = quantity.ok_or_else(|| {
-        let near = nearest(name, NAMES.iter().map(|(name, _)| *name)).unwrap_or("latency");
+        let near = similar(name, NAMES.iter().map(|(name, _)| *name));
+        let near = near.map(|near| format!("; the nearest is `{near}`")).unwrap_or_default();
         let metrics = NAMES.map(|(name, _)| name).join(", ");
         format!(
-            "limit `{text}`: unknown metric `{name}`; the nearest is `{near}`. Metrics are {metrics}, \
-             and percentiles such as p99"
+            "limit `{text}`: unknown metric `{name}`{near}. Metrics are {metrics}, and percentiles \
+             such as p99"
         )
     })?;
     if quantity == Quantity::Errors {
@@ -264,7 +280,11 @@ mod tests {
             ("p99 <= 5m", "write 5ms or 5min"),
             ("tftt.p99 <= 5ms", "the nearest is `ttft`"),
             ("errors <= 0%", "any failure makes a run INVALID"),
-            ("mean <= 3ms", "Metrics are latency, e2el, ttft, tpot, errors, lag"),
+            ("jitter <= 3ms", "`jitter`. Metrics are latency, e2el, ttft, tpot, errors, lag"),
+            ("mean <= 3ms", "use a percentile such as p50"),
+            ("throughput >= 100", "drive that rate with --qps RATE and limit the latency"),
+            ("QPS>=100", "drive that rate with --qps RATE and limit the latency"),
+            ("accuracy >= 0.9", "use --accuracy-target SHARE"),
             ("errors <= 100%", "below 100 %"),
             ("errors <= 0.5", "write 50% if it is a fraction, 0.5% if not"),
             ("errors <= 5", "write 5%"),

@@ -226,7 +226,10 @@ fn output<'a>(name: &'a str, value: &'a DynValue, samples: usize) -> Output<'a> 
         Some(Element::I8) => read::<i8>(value),
         Some(Element::U8) => read::<u8>(value),
         Some(Element::Bool) => read::<bool>(value),
-        _ => Err(format!("is {}, which is not supported", value.dtype())),
+        _ => Err(format!(
+            "is {}, which is not supported; output=NAME selects an output of numbers",
+            value.dtype()
+        )),
     };
     let (shape, elements) = match read {
         Ok((shape, elements)) => (shape, Ok(elements)),

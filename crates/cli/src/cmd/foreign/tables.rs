@@ -3,10 +3,11 @@
 const URL: &str = "pass the URL without a flag: dyno run http://HOST:PORT";
 const RATE: &str = "use --request-rate RATE";
 const ARRIVALS: &str = "use --request-rate RATE for random arrivals, --max-concurrency N for a \
-                        fixed number in flight, or --sweep for several loads";
+                        fixed number in flight, or dyno run --sweep for several loads";
 const CONCURRENCY: &str = "use --max-concurrency N";
 const REQUESTS: &str = "use --num-prompts N";
-const DURATION: &str = "use --duration TIME, such as --duration 60s";
+const DURATION: &str = "use --duration TIME, such as --duration 60s; dyno search --max-time TIME \
+                        limits a whole search";
 const WARM_UP: &str = "use --warm-up N";
 const RAMP: &str = "use --ramp TIME";
 const INPUT: &str = "add input=N to the URL: dyno run http://HOST:PORT,input=N";
@@ -45,7 +46,7 @@ const THREADS: &str = "use --threads N for the threads of a model, --workers N f
 const LIMITS: &str = "use --goodput ttft:200,tpot:50 with limits in ms, --require 'p99<=50ms' for a \
                       verdict, or dyno search for the highest load within limits";
 const LATENCY: &str = "use --require 'p99<=50ms', or --settings.server_target_latency_ns 50ms";
-const STAGES: &str = "use --stages, or dyno sweep --over request-rate=1,2,4";
+const STAGES: &str = "use dyno run --stages, or dyno sweep --over request-rate=1,2,4";
 const RANGE: &str = "use dyno sweep --over max-concurrency=1,2,4 or --over request-rate=1..8:x2";
 const PERCENTILES: &str =
     "remove it: each run has the percentiles; --metric-percentiles adds others";
@@ -64,7 +65,7 @@ const PROFILE: &str = "remove it: each run measures every request, and ends when
 const SCRIPT: &str = "remove it: use the system raw for any request, or the system py for a function \
                       of Python: dyno run py:FILE.py:FUNCTION";
 const WORKERS: &str =
-    "use --remote-workers N and start dyno worker --join HOST:PORT on each machine";
+    "use dyno run --remote-workers N and start dyno worker --join HOST:PORT on each machine";
 const CONF: &str = "use --conf FILE";
 const COUNT: &str = "use --samples N";
 const QUERIES: &str = "use --num-prompts N, or --settings.min_query_count N";
@@ -76,7 +77,8 @@ const TIME_OR_THREADS: &str = "use --duration TIME for a length; for client thre
                                the URL: dyno run http://HOST:PORT,threads=4";
 const URL_OR_USERS: &str = "pass the URL without a flag: dyno run http://HOST:PORT; use \
                             --max-concurrency N for users";
-const VERSION: &str = "use dyno -V";
+pub const VERSION: &str = "use dyno -V";
+const OVERWRITE: &str = "remove it: each run has a folder of its own; --out DIR selects a new one";
 
 /// Flags, each with the advice, in lower case and with hyphens. Their names differ from those of Dyno.
 /// A flag with one letter has the meanings of the most used tools.
@@ -154,6 +156,7 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("--extra-inputs", MEMBER),
     ("--extra-request-body", MEMBER),
     ("--find-peak-performance", RANGE),
+    ("--force", OVERWRITE),
     ("--form", REQUEST),
     ("--format", EXPORT),
     ("--fp16", PRECISION),
@@ -281,6 +284,7 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("--output-tokens", OUTPUT),
     ("--output-tokens-mean", OUTPUT),
     ("--output-tokens-stddev", OUTPUT),
+    ("--overwrite", OVERWRITE),
     ("--parallelism", CONCURRENCY),
     ("--path-to-model", MODEL),
     ("--percentile", PERCENTILES),
@@ -326,6 +330,7 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("--rate-type", ARRIVALS),
     ("--ready-check-timeout-sec", "use --ready-timeout TIME"),
     ("--repetition-penalty", MEMBER),
+    ("--report", REPORT),
     ("--report-folder", REPORT),
     ("--report-type", REPORT),
     ("--request-count", REQUESTS),

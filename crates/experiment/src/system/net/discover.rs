@@ -204,10 +204,11 @@ fn no_known_server(text: &str, base: &str, status: u16) -> Failure {
         "{base} is neither OpenAI-compatible (HTTP status {status} for {text}/models) nor a server \
          of the Open Inference Protocol"
     ))
-    .hint(
-        "if it is OpenAI-compatible and does not list its models, add model=NAME to the URL; \
-         --system raw:URL measures any interface over HTTP (see dyno info systems)",
-    );
+    .hint("if it is OpenAI-compatible and does not list its models, add model=NAME to the URL")
+    .hint(format!(
+        "for another interface over HTTP, use dyno run raw:{base},body=@body.json --data rows.jsonl, \
+         where {{NAME}} in body.json is a field of a row; without a body, requests are GET"
+    ));
     // Ollama's /api/generate, which Dyno does not measure, ends with the path of SGLang.
     if base.ends_with("/api") {
         return failure.hint(format!("if it is Ollama, use dyno run {base}/chat"));

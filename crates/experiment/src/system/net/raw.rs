@@ -1,5 +1,6 @@
 //! Servers with any other interface over HTTP.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use dyno_net::client::Options;
@@ -28,7 +29,9 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     let (base, path) = split(&given.url.clone());
     let nodes = given.nodes(&base, |url| split(url).0)?;
     let body = body(given)?;
-    let method = match given.text("method").as_deref() {
+    let method = given.text("method");
+    let is_default = method.is_none() && body.is_empty();
+    let method = match method.as_deref() {
         Some("GET") => Method::Get,
         None if body.is_empty() => Method::Get,
         Some("POST") | None => Method::Post,
@@ -65,12 +68,7 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     let unknown = protocol.unknown_names().join("}, {");
     let mut remarks = Vec::new();
     if !is_synthetic && !protocol.uses_samples() {
-        if !unknown.is_empty() {
-            let problem = format!("the request uses {{{unknown}}}, which the samples do not have");
-            return Err(Failure::usage(problem)
-                .hint(format!("use their fields in braces; the samples have: {columns}")));
-        }
-        remarks.push("The request uses no field of --data: all requests are equal.".into());
+        remarks.push(without_fields(&unknown, &columns, is_default)?);
     } else if !unknown.is_empty() && !is_synthetic {
         remarks.push(format!(
             "The request has {{{unknown}}}, which is sent unchanged, because the samples have \
@@ -94,6 +92,28 @@ pub fn load(given: &mut SpecKeys, run: &RunOptions) -> Result<StartedServer, Fai
     wired.start()
 }
 
+/// Returns the remark on a request that uses no field of the samples, which have `columns`. `unknown` are
+/// names in its braces. `is_default` is set if neither its method nor a body is given.
+///
+/// # Errors
+/// A name that is no field, or samples that the request cannot use.
+fn without_fields(unknown: &str, columns: &str, is_default: bool) -> Result<String, Failure> {
+    if !unknown.is_empty() {
+        let problem = format!("the request uses {{{unknown}}}, which the samples do not have");
+        return Err(Failure::usage(problem)
+            .hint(format!("use their fields in braces; the samples have: {columns}")));
+    }
+    if is_default {
+        let problem = "--data has no effect: the request has no body, and its URL has no field of \
+                       the samples";
+        let template = "add body=@FILE, a template in which {NAME} is a field; the samples have:";
+        return Err(Failure::usage(problem)
+            .hint(format!("{template} {columns}"))
+            .hint("remove --data if all requests are equal"));
+    }
+    Ok("The request uses no field of --data: all requests are equal.".into())
+}
+
 /// Splits a URL into scheme with host, and path with query.
 fn split(url: &str) -> (String, String) {
     let after_scheme = url.find("://").map_or(0, |at| at + 3);
@@ -115,6 +135,10 @@ fn body(given: &mut SpecKeys) -> Result<String, Failure> {
     }
     match text.strip_prefix('@') {
         None => {
+            if Path::new(&text).is_file() {
+                let why = format!("`{text}` is a file; use body=@{text}");
+                return Err(given.wrong("body", why));
+            }
             if let Ok(json) = serde_json::from_str(&text) {
                 given.hide(member_secrets("", &json));
             }

@@ -8,7 +8,7 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use dyno_loadgen::settings::nearest;
+use dyno_loadgen::settings::similar;
 use dyno_net::client::{Cancellation, Options};
 use dyno_net::coding::Coding;
 use dyno_net::endpoint::Endpoint;
@@ -439,17 +439,30 @@ impl SpecKeys {
             ))
             .hint(format!("use {member}:={value}; KEY:=JSON sets any member of the request")));
         }
-        let near = nearest(key, self.known.iter().copied()).unwrap_or("node");
-        Err(Failure::usage(format!(
-            "system `{}`: unknown key `{key}`; the nearest key is `{near}`",
-            self.system
+        let instead = INSTEAD.iter().find(|(keys, _)| keys.contains(&member.as_str()));
+        let near = match instead {
+            Some((_, instead)) => format!("; use {instead}"),
+            None => similar(key, self.known.iter().copied())
+                .map(|near| format!("; the nearest key is `{near}`"))
+                .unwrap_or_default(),
+        };
+        Err(Failure::usage(format!("system `{}`: unknown key `{key}`{near}", self.system)).hint(
+            match self.system.as_str() {
+                "openai" => "see dyno info systems; KEY:=JSON sends any member of the request",
+                _ => "see dyno info systems",
+            },
         ))
-        .hint(match self.system.as_str() {
-            "openai" => "see dyno info systems; KEY:=JSON sends any member of the request",
-            _ => "see dyno info systems",
-        }))
     }
 }
+
+/// Keys that people write, with underscores, and what to use instead.
+const INSTEAD: [(&[&str], &str); 2] = [
+    (
+        &["token", "api_key", "apikey", "key", "auth", "bearer"],
+        "token-env=NAME, where NAME is the environment variable with the token",
+    ),
+    (&["header", "headers"], "header.NAME=TEXT"),
+];
 
 /// Members of requests that people write as keys.
 const MEMBERS: [&str; 24] = [

@@ -51,7 +51,7 @@ fn the_hint_for_another_path_of_ollama_names_the_one_of_chats() {
     assert!(!hints("http://h:1").contains("Ollama"));
     // The path may also be that of a gateway.
     for base in ["http://h:1", "http://h:1/api"] {
-        assert!(hints(base).contains("--system raw:URL"), "{base}");
+        assert!(hints(base).contains(&format!("dyno run raw:{base},body=@body.json")), "{base}");
     }
 }
 

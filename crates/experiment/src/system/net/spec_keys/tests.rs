@@ -25,6 +25,16 @@ fn keys_are_taken_once_and_what_is_left_is_told() {
     let problem = given.finish().unwrap_err().problems()[0].clone();
     assert!(problem.contains("`retrys`; the nearest key is `retries`"), "{problem}");
     for (key, expected) in [
+        ("token=secret", "unknown key `token`; use token-env=NAME, where"),
+        ("api-key=secret", "unknown key `api-key`; use token-env=NAME, where"),
+        ("header=X: y", "unknown key `header`; use header.NAME=TEXT"),
+        ("colour=red", "unknown key `colour`"),
+    ] {
+        let mut given = SpecKeys::read("raw", &format!("http://a,{key}")).unwrap();
+        let problem = given.finish().unwrap_err().problems()[0].clone();
+        assert!(problem.contains(expected) && !problem.contains("nearest"), "{problem}");
+    }
+    for (key, expected) in [
         ("temperature=0", "use temperature:=0;"),
         ("top-p=0.9", "use top_p:=0.9;"),
         ("ignore_eos=true", "use ignore_eos:=true;"),
