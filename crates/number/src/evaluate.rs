@@ -452,7 +452,7 @@ fn share_out<M: Send, E: Send>(
 ) -> Result<(), E> {
     let next = AtomicUsize::new(0);
     let failure = Mutex::new(None);
-    let one = |memory: &mut M| {
+    let one = &|memory: &mut M| {
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             if at >= blocks || is_over() {
@@ -464,7 +464,6 @@ fn share_out<M: Send, E: Send>(
             }
         }
     };
-    let one = &one;
     std::thread::scope(|scope| {
         let (first, others) = threads.split_first_mut().expect("at least one thread");
         for memory in others {

@@ -2,8 +2,8 @@
 
 mod attention;
 mod bits;
-mod distinct;
 mod convolutions;
+mod distinct;
 mod edges;
 mod fused;
 mod integers;
