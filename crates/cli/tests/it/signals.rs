@@ -384,8 +384,9 @@ mod real_time {
 /// No handler runs on SIGKILL, and none is installed for SIGABRT.
 #[test]
 fn a_program_does_not_outlive_a_killed_search() {
-    let program =
-        "cmd_smallset = \"exec 3>pipe; : {config}; echo begun >&3; sleep 20; echo ended >&3\"";
+    // The search reads the output, which no pipe holds as a whole, after it has registered the program.
+    let program = "cmd_smallset = \"head -c 2000000 /dev/zero; exec 3>pipe; : {config}; echo begun >&3; sleep 20; \
+                   echo ended >&3\"";
     let folder = tune::changed(&[("cmd_smallset = \"awk -f net.awk {config}\"", program)]);
     for signal in ["-KILL", "-ABRT"] {
         let pipe = folder.0.join("net/pipe");

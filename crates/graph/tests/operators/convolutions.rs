@@ -35,7 +35,7 @@ fn numbers(count: usize, seed: usize) -> Vec<f32> {
 
 /// Compares a convolution of two images with its definition. `filters` and `channels` are those of a
 /// group.
-fn convolve(lines: [Line; 2], [groups, channels, filters]: [usize; 3], has_bias: bool) {
+fn check_convolution(lines: [Line; 2], [groups, channels, filters]: [usize; 3], has_bias: bool) {
     let [y, x] = lines;
     let (plane, window) = (y.size * x.size, channels * y.kernel * x.kernel);
     let (image, outputs) = (groups * channels * plane, groups * filters);
@@ -96,13 +96,13 @@ fn convolutions_are_those_of_the_definition() {
             for (of, groups) in groups.into_iter().enumerate() {
                 // Large ones only once.
                 if of < 4 || at == with {
-                    convolve([y, x], groups, (at + with + of).is_multiple_of(2));
+                    check_convolution([y, x], groups, (at + with + of).is_multiple_of(2));
                 }
             }
         }
     }
     // Planes of a size that caches map to the same lines.
-    convolve([line(32, 1, 1, 1, [0, 0]); 2], [1, 3, 2], true);
+    check_convolution([line(32, 1, 1, 1, [0, 0]); 2], [1, 3, 2], true);
 }
 
 #[test]
