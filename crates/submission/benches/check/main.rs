@@ -15,18 +15,14 @@ use std::path::Path;
 use std::process::Command;
 
 use dyno_loadgen::clock::Clock;
-use dyno_rules::Round;
+use dyno_rules::{OneFileChecker, Round};
 use dyno_submission::check::{Options, Program, check};
 use dyno_submission::finding::Severity;
 use dyno_submission::package::truncate;
 
-const SECONDS: &str = "check.tree_seconds";
-const CPU_SECONDS: &str = "check.tree_cpu_seconds";
-const MEGABYTES: &str = "check.tree_megabytes";
-const LOG: &str = "check.accuracy_log_gb_per_s";
+use crate::tree::Size;
 
-/// Round with the most common layout.
-const ROUND: &str = "v5.1";
+const LOG: &str = "check.accuracy_log_gb_per_s";
 
 /// Size of the accuracy log.
 const LOG_BYTES: u64 = 1 << 30;
@@ -38,9 +34,14 @@ const ROUNDS: usize = 5;
 /// Error for a tree that differs from what is expected.
 const FINDINGS_SHOWN: usize = 5;
 
+/// Trees of a full round: start of the names of their figures, size, size with `--quick`, and the
+/// programs that judge them.
+const TREES: [(&str, Size, Size, &[&str]); 2] = [
+    ("check.tree", tree::FULL, tree::QUICK, &["strict", "mono", "modular"]),
+    ("check.largest_tree", tree::LARGEST, tree::LARGEST_QUICK, &["strict", "v3.0"]),
+];
+
 /// First argument of such a process.
-const PROGRAMS: [(&str, Program); 3] =
-    [("strict", Program::Strict), ("mono", Program::Mono), ("modular", Program::Modular)];
 const CHECK: &str = "of-tree";
 const CUT: &str = "of-log";
 
@@ -48,8 +49,8 @@ fn main() {
     // `cargo bench` adds its own flag.
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        [CHECK, program, results, tree] => {
-            return of_tree(program, results.parse().unwrap(), Path::new(tree));
+        [CHECK, round, program, results, tree] => {
+            return of_tree(round, program, results.parse().unwrap(), Path::new(tree));
         }
         [CUT, log] => return of_log(Path::new(log)),
         _ => {}
@@ -60,27 +61,8 @@ fn main() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("check");
     fs::create_dir_all(&folder).unwrap();
     let rounds = if is_quick { 1 } else { ROUNDS };
-    if [SECONDS, CPU_SECONDS, MEGABYTES].into_iter().any(wants) {
-        let size = if is_quick { tree::QUICK } else { tree::FULL };
-        let tree = tree::tree(&folder, Round::named(ROUND).unwrap(), size);
-        for (program, _) in PROGRAMS {
-            let results = size.results.to_string();
-            let what = [CHECK, program, &results];
-            let measured: Vec<_> = (0..rounds).map(|_| measure(&what, &tree)).collect();
-            let of = format!("{} results, {} files; {program}", size.results, size.files);
-            if wants(SECONDS) {
-                let unit = format!("s for {of}; a process");
-                print(SECONDS, median(measured.iter().map(|m| m.seconds)), None, None, &unit);
-            }
-            if wants(CPU_SECONDS) {
-                let unit = format!("s of all cores for {of}");
-                print(CPU_SECONDS, median(measured.iter().map(|m| m.cpu)), None, None, &unit);
-            }
-            if wants(MEGABYTES) {
-                let unit = format!("MB at most for {of}");
-                print(MEGABYTES, median(measured.iter().map(|m| m.megabytes)), None, None, &unit);
-            }
-        }
+    for (figure, full, quick, programs) in TREES {
+        measure_tree(&folder, figure, if is_quick { quick } else { full }, programs, rounds, wants);
     }
     if wants(LOG) {
         let bytes = if is_quick { LOG_BYTES_QUICK } else { LOG_BYTES };
@@ -97,6 +79,37 @@ fn main() {
             bytes >> 20
         );
         print(LOG, ours, peer, peer.map(|peer| ours / peer), &unit);
+    }
+}
+
+/// Prints the wanted figures of a tree.
+fn measure_tree(
+    folder: &Path,
+    figure: &str,
+    size: Size,
+    programs: &[&str],
+    rounds: usize,
+    wants: impl Fn(&str) -> bool,
+) {
+    let [seconds, cpu, megabytes] =
+        ["seconds", "cpu_seconds", "megabytes"].map(|unit| format!("{figure}_{unit}"));
+    if ![&seconds, &cpu, &megabytes].into_iter().any(|name| wants(name)) {
+        return;
+    }
+    let tree = tree::tree(folder, size);
+    for program in programs {
+        let results = size.results.to_string();
+        let what = [CHECK, size.round, program, &results];
+        let measured: Vec<_> = (0..rounds).map(|_| measure(&what, &tree)).collect();
+        let of = format!("{} results, {} files; {program}", size.results, size.files);
+        let show = |name: &str, value: fn(&Usage) -> f64, unit: &str| {
+            if wants(name) {
+                print(name, median(measured.iter().map(value)), None, None, unit);
+            }
+        };
+        show(&seconds, |usage| usage.seconds, &format!("s for {of}; a process"));
+        show(&cpu, |usage| usage.cpu, &format!("s of all cores for {of}"));
+        show(&megabytes, |usage| usage.megabytes, &format!("MB at most for {of}"));
     }
 }
 
@@ -123,9 +136,14 @@ fn measure(what: &[&str], path: &Path) -> Usage {
 
 /// Runs the complete check like `dyno check`. A tree with errors takes a different time, so it
 /// is not measured.
-fn of_tree(program: &str, results: usize, tree: &Path) {
-    let round = Round::named(ROUND).unwrap();
-    let (_, judge) = PROGRAMS.into_iter().find(|(name, _)| *name == program).unwrap();
+fn of_tree(round: &str, program: &str, results: usize, tree: &Path) {
+    let round = Round::named(round).unwrap();
+    let judge = match program {
+        "strict" => Program::Strict,
+        "mono" => Program::Mono,
+        "modular" => Program::Modular,
+        tag => Program::Tag(OneFileChecker::new(Round::named(tag).unwrap().version)),
+    };
     let checked = check(tree, round, &Options::new(judge)).unwrap();
     println!("{} {}", cpu_seconds(), peak_megabytes());
     if checked.is_valid() && checked.valid() == results {

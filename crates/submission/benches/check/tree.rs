@@ -11,36 +11,45 @@ use crate::made::played::STEADY;
 use crate::made::power;
 use crate::made::submission::{EDGE, Model, Power, RESNET, RETINANET, asked, description, run};
 
-/// Size of a tree.
+/// Round and size of a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
+    /// Round whose rules the tree follows.
+    pub round: &'static str,
     /// Number of results; a multiple of [`RESULTS_OF_A_SYSTEM`].
     pub results: usize,
     /// Number of files, including those of results; the others are code, as in real trees.
     pub files: usize,
+    /// One of this many systems has a power measurement.
+    pub systems_for_one_with_power: usize,
 }
 
-/// Round v5.1 had 53,911 files and 1,449 folders of a scenario.
-pub const FULL: Size = Size { results: 1_440, files: 54_000 };
+/// Round v5.1 had 53,911 files and 1,449 folders of a scenario, 48 of them with power.
+pub const FULL: Size =
+    Size { round: "v5.1", results: 1_440, files: 54_000, systems_for_one_with_power: 30 };
 /// One fortieth of a full round.
-pub const QUICK: Size = Size { results: 36, files: 1_350 };
+pub const QUICK: Size = Size { results: 36, files: 1_350, ..FULL };
+/// Round v3.0, the largest: 217,000 files and 7,277 results, 2,444 of them with power.
+pub const LARGEST: Size =
+    Size { round: "v3.0", results: 7_278, files: 217_000, systems_for_one_with_power: 3 };
+/// One fortieth of the largest round.
+pub const LARGEST_QUICK: Size = Size { results: 180, files: 5_425, ..LARGEST };
 
 /// Two benchmarks in three scenarios.
 const RESULTS_OF_A_SYSTEM: usize = 6;
 const SYSTEMS_OF_A_SUBMITTER: usize = 12;
-/// One of this many systems has a power measurement: v5.1 had 48 results with power.
-const SYSTEMS_FOR_ONE_WITH_POWER: usize = 30;
 
 /// Version of the generated tree; an older tree is regenerated.
-const GENERATION: &str = "3";
+const GENERATION: &str = "4";
 
 const MODELS: [Model; 2] = [RESNET, RETINANET];
 
 /// Creates a tree of this size in the folder, unless it exists; returns its path.
-pub fn tree(folder: &Path, round: &Round, size: Size) -> PathBuf {
+pub fn tree(folder: &Path, size: Size) -> PathBuf {
+    let round = Round::named(size.round).unwrap();
     let out = folder.join(format!("tree-{}-{}", size.results, size.files));
     let stamp = folder.join(format!("tree-{}-{}.made", size.results, size.files));
-    let made = format!("{GENERATION} {}", round.version);
+    let made = format!("{GENERATION} {}", size.round);
     if fs::read_to_string(&stamp).is_ok_and(|text| text == made) {
         return out;
     }
@@ -58,7 +67,7 @@ pub fn tree(folder: &Path, round: &Round, size: Size) -> PathBuf {
         }
     }
     for system in 0..size.results / RESULTS_OF_A_SYSTEM {
-        let (power, fields) = match system % SYSTEMS_FOR_ONE_WITH_POWER {
+        let (power, fields) = match system % size.systems_for_one_with_power {
             0 => (Power::Measured, &power::FIELDS[..]),
             _ => (Power::Unmeasured, &[][..]),
         };

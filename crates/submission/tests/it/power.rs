@@ -34,7 +34,7 @@ impl MeasuredFolder {
     }
 
     fn files(&self) -> PowerFiles<'_> {
-        PowerFiles { folder: self.0.path(), run: "run_1" }
+        PowerFiles { folder: self.0.path(), run: "run_1", round: "v5.1" }
     }
 
     fn check(&self, program: PowerChecker) -> Power {

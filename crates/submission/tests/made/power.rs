@@ -55,6 +55,8 @@ pub struct PowerFiles<'a> {
     pub folder: &'a Path,
     /// Subfolder with the logs of the run: `run_1` in a submission, empty in a run directory.
     pub run: &'a str,
+    /// Round whose power sources are recorded, such as `v5.1`.
+    pub round: &'a str,
 }
 
 impl PowerFiles<'_> {
@@ -123,8 +125,9 @@ impl PowerFiles<'_> {
         }
         let sources: toml::Table = SOURCES.parse().unwrap();
         let releases = sources["sources"].as_array().unwrap();
-        let is_current =
-            |release: &&toml::Value| release["rounds"].as_array().unwrap().contains(&"v5.1".into());
+        let is_current = |release: &&toml::Value| {
+            release["rounds"].as_array().unwrap().contains(&self.round.into())
+        };
         let release = releases.iter().find(is_current).unwrap();
         json!({
             "version": "1.0", "timezone": 0, "modules": {"made": "here"},

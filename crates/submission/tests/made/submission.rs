@@ -66,20 +66,28 @@ pub fn run(
         let performance = folder.join("performance");
         system.play(&settings, model.samples, &performance);
         if power == Power::Measured {
-            power::PowerFiles { folder: &performance, run: "" }.make();
+            let round = &round.version.to_string();
+            power::PowerFiles { folder: &performance, run: "", round }.make();
         }
         let accuracy = TestSettings { mode: TestMode::AccuracyOnly, ..settings.clone() };
         system.play(&accuracy, model.samples, &folder.join("accuracy"));
         fs::write(folder.join("accuracy/accuracy.txt"), model.accuracy).unwrap();
         let benchmark = round.benchmarks.iter().find(|known| known.name == model.name).unwrap();
         for audit in &benchmark.audits {
-            self::audit(audit, model, &settings, system, &folder.join(audit));
+            self::audit(round, audit, model, &settings, system, &folder.join(audit));
         }
     }
 }
 
 /// Runs an audit with these settings.
-fn audit(name: &str, model: &Model, run: &TestSettings, system: SteadySystem, folder: &Path) {
+fn audit(
+    round: &Round,
+    name: &str,
+    model: &Model,
+    run: &TestSettings,
+    system: SteadySystem,
+    folder: &Path,
+) {
     let audited = match name {
         "TEST01" => TestSettings {
             accuracy_log_rng_seed: TEST01_SEED,
@@ -91,6 +99,15 @@ fn audit(name: &str, model: &Model, run: &TestSettings, system: SteadySystem, fo
             performance_issue_same_index: 3,
             ..run.clone()
         },
+        "TEST05" => {
+            let seeds = round.test05_seeds.unwrap();
+            TestSettings {
+                qsl_rng_seed: seeds.qsl,
+                sample_index_rng_seed: seeds.sample_index,
+                schedule_rng_seed: seeds.schedule,
+                ..run.clone()
+            }
+        }
         other => panic!("no {other} is made here: write how it is played"),
     };
     let logs = folder.join("performance/run_1");

@@ -34,7 +34,7 @@ fn a_measured_run_is_packaged_with_its_power_in_both_layouts() {
         let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
         single_stream(round, 43, &run);
         let performance = run.join("performance");
-        PowerFiles { folder: &performance, run: "" }.make();
+        PowerFiles { folder: &performance, run: "", round: "v5.1" }.make();
         if is_directors {
             as_the_director(&performance);
         }
@@ -87,7 +87,7 @@ fn a_system_for_power_only_has_rows_of_its_results_before_v5_0() {
         let (run, out) = (scratch.path().join("run"), scratch.path().join("tree"));
         single_stream(round, 43, &run);
         let performance = run.join("performance");
-        PowerFiles { folder: &performance, run: "" }.make();
+        PowerFiles { folder: &performance, run: "", round: "v5.1" }.make();
         for note in ["analyzer_table.md", "power_settings.md"] {
             fs::write(performance.join(note), "made").unwrap();
         }

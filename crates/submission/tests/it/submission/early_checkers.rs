@@ -158,7 +158,7 @@ fn energy_of_a_query_follows_from_the_rate_before_v2_0() {
         + &made::line("generated_samples_per_query", "27");
     folder.write("run_1/mlperf_log_detail.txt", log);
     folder.write("run_1/mlperf_log_summary.txt", "");
-    PowerFiles { folder: folder.path(), run: "run_1" }.make();
+    PowerFiles { folder: folder.path(), run: "run_1", round: "v5.1" }.make();
     let energy = |round: &str, scenario, program| {
         let (folder, round) = (folder.path(), round.parse::<Version>().unwrap());
         let measurement = Measurement { folder, shown: folder, round, scenario, log: None };
