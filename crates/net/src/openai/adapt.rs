@@ -26,6 +26,8 @@ pub struct AdaptedServer {
     pub remarks: Vec<String>,
     /// Why the server did not answer, if a server that is still starting does not either.
     pub refusal: Option<Trouble>,
+    /// Why there was no answer within the time limit.
+    pub silence: Option<Trouble>,
     /// Why the server rejects the request, if nothing that was replaced helps.
     pub rejection: Option<Trouble>,
 }
@@ -53,6 +55,7 @@ pub fn adapt(
         requests: 0,
         remarks: Vec::new(),
         refusal: None,
+        silence: None,
         rejection: None,
     };
     let (mut sample, mut most) = (0, MOST_REQUESTS);
@@ -61,7 +64,9 @@ pub fn adapt(
         let protocol = OpenAi::new(workload.clone(), adapted.settings.clone());
         let request = protocol.short_request(sample);
         let server = ServerQuery { endpoint: &adapted.endpoint, ..*query };
-        let answer = match server.exchange(&request) {
+        let mut reader = protocol.reader();
+        reader.expect(sample);
+        let answer = match server.exchange_until_complete(&request, Some(&mut *reader)) {
             Ok(answer) => answer,
             Err(trouble) => {
                 let is_plain = !query.endpoint.is_tls() && query.endpoint.proxy().is_none();
@@ -69,7 +74,7 @@ pub fn adapt(
                     let words = format!("{} expects TLS: use https://", adapted.endpoint);
                     return Err(Trouble::new(Kind::Tls, words));
                 }
-                adapted.note_silence(&trouble, query);
+                adapted.note_silence(trouble, query);
                 break;
             }
         };
@@ -206,13 +211,14 @@ impl AdaptedServer {
     }
 
     /// Takes the trouble of a request without an answer.
-    fn note_silence(&mut self, trouble: &Trouble, query: &ServerQuery<'_>) {
+    fn note_silence(&mut self, trouble: Trouble, query: &ServerQuery<'_>) {
         if trouble.kind == Kind::TimedOut {
             self.remarks.push(format!(
                 "A request before the run had no answer within {} s; the server may still process \
                  it.",
                 query.limit.as_secs_f64()
             ));
+            self.silence = Some(trouble);
         }
     }
 
