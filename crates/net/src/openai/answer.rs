@@ -503,6 +503,14 @@ fn function(called: Function<'_>, index: Option<usize>, take: &mut dyn AnswerSin
     take.output(&text, false);
 }
 
+/// Names of errors of servers that are full: of Anthropic, OpenAI and Text Generation Inference.
+const REFUSALS: [&str; 4] =
+    ["rate_limit_error", "overloaded_error", "rate_limit_exceeded", "overloaded"];
+
+/// Names of errors of wrong requests: of OpenAI, vLLM, the Responses interface and Text Generation Inference.
+const REJECTIONS: [&str; 4] =
+    ["invalid_request_error", "BadRequestError", "invalid_prompt", "validation"];
+
 /// Returns the trouble of an error within an answer whose status was success. `json` is the object
 /// that holds the error, or the error itself.
 pub(super) fn in_band(json: &[u8]) -> Trouble {
@@ -515,13 +523,13 @@ pub(super) fn in_band(json: &[u8]) -> Trouble {
     };
     let status = ["code", "status", "status_code"].iter().find_map(|name| code(name));
     let named = |name: &str| error.get(name).and_then(Value::as_str);
-    let kind = match (status, named("type").or_else(|| named("code"))) {
-        (Some(429 | 503 | 529), _) | (_, Some("rate_limit_error" | "overloaded_error")) => {
-            Kind::Refused
-        }
-        (Some(400..500), _) | (_, Some("invalid_request_error" | "BadRequestError")) => {
-            Kind::Request
-        }
+    let names = ["type", "code", "error_type"].map(named);
+    let is_one_of = |known: &[&str]| names.iter().flatten().any(|name| known.contains(name));
+    let kind = match status {
+        Some(429 | 503 | 529) => Kind::Refused,
+        _ if is_one_of(&REFUSALS) => Kind::Refused,
+        Some(400..500) => Kind::Request,
+        _ if is_one_of(&REJECTIONS) => Kind::Request,
         _ => Kind::InBand,
     };
     let said = error_words(json);
