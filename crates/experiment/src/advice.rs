@@ -45,6 +45,12 @@ pub fn explained(kind: Kind, words: &str) -> (&'static str, &'static str) {
             "Check the path of the URL. raw: sends GET without a body, and POST with body=@FILE, \
              body=TEXT or method=POST.",
         ),
+        // A gateway that gives an idle connection up may send this instead of closing it.
+        (Kind::TimedOut, Some(408)) => (
+            kind_name(kind),
+            "If the server ends idle connections so, keep-alive=false opens one for each request. \
+             Otherwise lower the load.",
+        ),
         (Kind::Request, _) if is_about_context(words) => (
             kind_name(kind),
             "Shorten prompts or answers: input=N and output=N set their tokens, max-tokens=N limits \
@@ -95,5 +101,20 @@ fn advice_on(kind: Kind) -> &'static str {
             "Request shorter answers, lower the load, or run the client with more memory."
         }
         _ => "Check the server's message and its log.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_timeout_of_a_client_that_sends_nothing_is_no_limit_of_this_one() {
+        let advice = |status: u16| {
+            let words = Trouble::of_status(Kind::TimedOut, status, "").words;
+            explained(Kind::TimedOut, &words).1
+        };
+        assert!(advice(408).contains("keep-alive=false"));
+        assert!(advice(504).contains("timeout=TIME"));
     }
 }

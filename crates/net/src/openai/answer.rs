@@ -7,6 +7,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::content::Content;
+use super::form::GZIP;
 use super::repair::{parsed, without_list};
 use super::usage::Claim;
 use crate::trouble::{Kind, Trouble, in_short};
@@ -268,15 +269,19 @@ pub(super) fn read_into(json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, 
 
 /// Omits the message of the parser, which names types of this program.
 pub(super) fn no_answer(json: &[u8]) -> Trouble {
-    let text = String::from_utf8_lossy(json);
-    let found = match text.trim() {
+    let words = format!("expected an answer of the OpenAI interface, found: {}", shown(json));
+    Trouble::new(Kind::Malformed, words)
+}
+
+/// Returns what came in place of an answer, for a message.
+pub(super) fn shown(json: &[u8]) -> String {
+    if json.starts_with(&GZIP) {
+        return "content in gzip, compressed again or without content-encoding".to_owned();
+    }
+    match String::from_utf8_lossy(json).trim() {
         "" => "an empty body".to_owned(),
         text => in_short(text),
-    };
-    Trouble::new(
-        Kind::Malformed,
-        format!("expected an answer of the OpenAI interface, found: {found}"),
-    )
+    }
 }
 
 fn part(wire: Wire<'_>, json: &[u8], take: &mut dyn AnswerSink) -> Result<bool, Trouble> {
