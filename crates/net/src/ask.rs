@@ -432,7 +432,7 @@ async fn read_body(
             }
         };
         content.extend_from_slice(&data);
-        let is_complete = match &mut reading {
+        let heard = match &mut reading {
             Some((reader, None)) => reader.data(&data),
             Some((reader, Some(decoder))) => decoder.read(&data, &mut **reader),
             None => Ok(ReadProgress {
@@ -440,7 +440,7 @@ async fn read_body(
                 ..ReadProgress::default()
             }),
         };
-        match is_complete {
+        match heard {
             Ok(heard) if heard.is_done && end.is_none() => end = Some(Instant::now() + END_OF_BODY),
             Ok(_) => {}
             // The reader of the whole body reports it.

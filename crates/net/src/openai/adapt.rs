@@ -10,7 +10,7 @@ use super::{Api, vectors};
 use crate::ask::{HttpAnswer, ServerQuery, is_redirection};
 use crate::endpoint::Endpoint;
 use crate::ledger::Entry;
-use crate::protocol::TokenCounter;
+use crate::protocol::{Protocol as _, TokenCounter};
 use crate::trouble::{Kind, Trouble, in_short};
 use crate::workload::Workload;
 

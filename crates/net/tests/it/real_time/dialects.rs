@@ -333,7 +333,8 @@ fn an_unsupported_coding_is_named_before_a_run() {
             while request(&mut stream).is_some() {
                 let fields = "content-encoding: zstd\r\ncontent-length: 4";
                 let head = format!("HTTP/1.1 {status} X\r\n{fields}\r\n\r\n");
-                if stream.write_all(&[head.as_bytes(), b"\x28\xb5\x2f\xfd"].concat()).is_err() {
+                if stream.write_all(&[head.as_bytes(), &b"\x28\xb5\x2f\xfd"[..]].concat()).is_err()
+                {
                     return;
                 }
             }
