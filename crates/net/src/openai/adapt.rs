@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use dyno_loadgen::qsl::SampleIndex;
 use serde_json::Value;
 
 use super::builder::AnswerBuilder;
@@ -9,6 +10,7 @@ use super::client::{LimitMember, OpenAi, Settings, may_reject_prompt};
 use super::{Api, vectors};
 use crate::ask::{HttpAnswer, ServerQuery, is_redirection};
 use crate::endpoint::Endpoint;
+use crate::exchange::Request;
 use crate::ledger::Entry;
 use crate::protocol::{Protocol as _, TokenCounter};
 use crate::trouble::{Kind, Trouble, in_short};
@@ -30,15 +32,17 @@ pub struct AdaptedServer {
     pub silence: Option<Trouble>,
     /// Why the server rejects the request, if nothing that was replaced helps.
     pub rejection: Option<Trouble>,
+    /// Requests are limited to one token.
+    is_short: bool,
 }
 
 /// Maximum number of requests of one prompt: each but the last one changes one thing.
-const MOST_REQUESTS: u64 = 4;
+const MOST_REQUESTS: u64 = 5;
 
 /// Sends the request of the first sample, limited to one token, and adapts endpoint and settings: a
 /// redirection is followed once, and members that the server rejects are replaced, also if the status of the
-/// rejection is success. If the server rejects that prompt, such as one that is too long, the request of
-/// another one shows whether it rejects all.
+/// rejection is success. If the server rejects so low a limit, that of the run is sent. If it rejects that prompt,
+/// such as one that is too long, the request of another one shows whether it rejects all.
 ///
 /// # Errors
 /// A redirection that cannot be followed: to another path of the interface, to another origin, to itself,
@@ -57,12 +61,13 @@ pub fn adapt(
         refusal: None,
         silence: None,
         rejection: None,
+        is_short: true,
     };
     let (mut sample, mut most) = (0, MOST_REQUESTS);
     while adapted.requests < most {
         adapted.requests += 1;
         let protocol = OpenAi::new(workload.clone(), adapted.settings.clone());
-        let request = protocol.short_request(sample);
+        let request = adapted.request(&protocol, sample);
         let server = ServerQuery { endpoint: &adapted.endpoint, ..*query };
         let mut reader = protocol.reader();
         reader.expect(sample);
@@ -129,6 +134,15 @@ fn rejection(answer: &HttpAnswer) -> String {
     std::iter::once(answer.words()).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
+/// Returns whether a server rejects a request because its limit of output tokens is too low, as those of models
+/// that think first do.
+fn is_limit_too_low(words: &str) -> bool {
+    const LIMITS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
+    const LOW: [&str; 5] = ["higher", "minimum", "at least", ">=", "greater than"];
+    let is_any = |known: &[&str]| known.iter().any(|word| words.contains(word));
+    is_any(&LIMITS) && is_any(&LOW)
+}
+
 /// Output tokens of the request that shows whether a server forces lengths.
 const FORCED: u64 = 8;
 
@@ -186,6 +200,11 @@ pub fn force_lengths(
 }
 
 impl AdaptedServer {
+    /// Returns the next request of a sample.
+    fn request(&self, protocol: &OpenAi, sample: SampleIndex) -> Request {
+        if self.is_short { protocol.short_request(sample) } else { protocol.request(sample) }
+    }
+
     /// Restores the given settings, because what was replaced did not help.
     fn restore(&mut self, given: &Settings) {
         self.settings = given.clone();
@@ -243,8 +262,18 @@ impl AdaptedServer {
         Ok(())
     }
 
-    /// Replaces the member that a server's error names; returns false if there is none to replace.
+    /// Replaces the member that a server's error names, or a limit that is too low; returns false if there is none
+    /// to replace.
     fn replace_rejected(&mut self, words: &str) -> bool {
+        if self.is_short && is_limit_too_low(words) {
+            self.is_short = false;
+            self.remarks.push(
+                "The server rejects a limit of one token; the request before the run had that of the \
+                 run."
+                    .into(),
+            );
+            return true;
+        }
         let Settings { limit_member, asks_usage, is_streaming, .. } = &mut self.settings;
         if words.contains(LimitMember::MaxTokens.name()) && *limit_member == LimitMember::MaxTokens
         {

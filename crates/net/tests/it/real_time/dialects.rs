@@ -477,6 +477,35 @@ fn a_rejected_member_may_be_named_beside_the_message() {
 }
 
 #[test]
+fn a_limit_that_is_too_low_is_replaced_by_that_of_the_run() {
+    let adapted = |least: u64| {
+        let server = Faulty::start(move |mut stream| {
+            while let Some(body) = request(&mut stream) {
+                let json: serde_json::Value = serde_json::from_slice(&body).unwrap();
+                let is_low = json["max_tokens"].as_u64().is_none_or(|limit| limit < least);
+                let error = r#"{"error":{"message":"Please try again with higher max_tokens."}}"#;
+                let (status, answer) = if is_low { (400, error) } else { (200, WHOLE_ANSWER) };
+                let length = answer.len();
+                let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\n\r\n");
+                if stream.write_all(format!("{head}{answer}").as_bytes()).is_err() {
+                    return;
+                }
+            }
+        });
+        let (endpoint, trust) = (endpoint(server.address), Trust::default());
+        adapt(&question(&endpoint, HttpVersion::Http1, &trust), &workload(), openai()).unwrap()
+    };
+    let found = adapted(2);
+    assert_eq!(found.settings.limit_member, LimitMember::MaxTokens);
+    assert_eq!((found.requests, found.rejection), (2, None));
+    assert!(found.remarks[0].contains("rejects a limit of one token"), "{:?}", found.remarks);
+    // The limit of the run is too low as well.
+    let found = adapted(5);
+    assert_eq!((found.requests, found.remarks.len()), (3, 0));
+    assert!(found.rejection.is_some_and(|trouble| trouble.words.contains("higher max_tokens")));
+}
+
+#[test]
 fn an_error_with_a_status_of_success_is_a_rejection() {
     let adapted = |server: &Faulty| {
         let (endpoint, trust) = (endpoint(server.address), Trust::default());
