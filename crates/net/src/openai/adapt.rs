@@ -135,10 +135,12 @@ fn rejection(answer: &HttpAnswer) -> String {
 }
 
 /// Returns whether a server rejects a request because its limit of output tokens is too low, as those of models
-/// that think first do.
+/// that think first do, or lower than what another member of the request demands.
 fn is_limit_too_low(words: &str) -> bool {
-    const LIMITS: [&str; 3] = ["max_tokens", "max_completion_tokens", "max_output_tokens"];
-    const LOW: [&str; 5] = ["higher", "minimum", "at least", ">=", "greater than"];
+    const LIMITS: [&str; 4] =
+        ["max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens"];
+    const LOW: [&str; 7] =
+        ["higher", "minimum", "at least", ">=", "greater than", "min_tokens", "min_new_tokens"];
     let is_any = |known: &[&str]| known.iter().any(|word| words.contains(word));
     is_any(&LIMITS) && is_any(&LOW)
 }
@@ -295,5 +297,26 @@ impl AdaptedServer {
             return true;
         }
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_reject_low_limits_in_words_of_their_own() {
+        for (words, is_low) in [
+            ("the output limit was reached, try again with higher max_tokens", true),
+            ("`max_tokens` must be greater than `thinking.budget_tokens`", true),
+            ("'max_output_tokens': expected a value >= 16, but got 1", true),
+            ("min_tokens must be less than or equal to max_tokens=1, got 50", true),
+            ("min_new_tokens must be in [0, max_new_tokens(1)], got 50", true),
+            ("unknown member max_tokens", false),
+            ("max_tokens is not supported, use max_completion_tokens", false),
+            ("the context has at least 9 tokens too many", false),
+        ] {
+            assert_eq!(is_limit_too_low(words), is_low, "{words}");
+        }
     }
 }
