@@ -135,14 +135,16 @@ fn rejection(answer: &HttpAnswer) -> String {
 }
 
 /// Returns whether a server rejects a request because its limit of output tokens is too low, as those of models
-/// that think first do, or lower than what another member of the request demands.
+/// that think first do, or lower than what another member of the request demands, such as a tool or a form.
 fn is_limit_too_low(words: &str) -> bool {
     const LIMITS: [&str; 4] =
         ["max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens"];
     const LOW: [&str; 7] =
         ["higher", "minimum", "at least", ">=", "greater than", "min_tokens", "min_new_tokens"];
+    // Of servers that parse what they generate: vLLM with a required tool, and Groq.
+    const UNFINISHED: [&str; 2] = ["Invalid JSON", "failed_generation"];
     let is_any = |known: &[&str]| known.iter().any(|word| words.contains(word));
-    is_any(&LIMITS) && is_any(&LOW)
+    is_any(&LIMITS) && is_any(&LOW) || is_any(&UNFINISHED)
 }
 
 /// Output tokens of the request that shows whether a server forces lengths.
@@ -312,6 +314,8 @@ mod tests {
             ("'max_output_tokens': expected a value >= 16, but got 1", true),
             ("min_tokens must be less than or equal to max_tokens=1, got 50", true),
             ("min_new_tokens must be in [0, max_new_tokens(1)], got 50", true),
+            ("1 validation error: Invalid JSON: EOF while parsing an object", true),
+            ("Failed to call a function. See 'failed_generation'", true),
             ("unknown member max_tokens", false),
             ("max_tokens is not supported, use max_completion_tokens", false),
             ("the context has at least 9 tokens too many", false),
