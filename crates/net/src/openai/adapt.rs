@@ -141,7 +141,7 @@ fn is_limit_too_low(words: &str) -> bool {
         ["max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens"];
     const LOW: [&str; 7] =
         ["higher", "minimum", "at least", ">=", "greater than", "min_tokens", "min_new_tokens"];
-    // Of servers that parse what they generate: vLLM with a required tool, and Groq.
+    // Words of servers that parse what they generate: vLLM with a required tool, and Groq.
     const UNFINISHED: [&str; 2] = ["Invalid JSON", "failed_generation"];
     let is_any = |known: &[&str]| known.iter().any(|word| words.contains(word));
     is_any(&LIMITS) && is_any(&LOW) || is_any(&UNFINISHED)
