@@ -266,8 +266,8 @@ impl AdaptedServer {
         Ok(())
     }
 
-    /// Replaces the member that a server's error names, or a limit that is too low; returns false if there is none
-    /// to replace.
+    /// Replaces the member that a server's error names, or a limit that is too low. Returns whether it has replaced
+    /// something.
     fn replace_rejected(&mut self, words: &str) -> bool {
         if self.is_short && is_limit_too_low(words) {
             self.is_short = false;
