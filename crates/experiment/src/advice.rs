@@ -45,11 +45,11 @@ pub fn explained(kind: Kind, words: &str) -> (&'static str, &'static str) {
             "Check the path of the URL. raw: sends GET without a body, and POST with body=@FILE, \
              body=TEXT or method=POST.",
         ),
-        // A gateway that gives an idle connection up may send this instead of closing it.
+        // A gateway may send this status when it closes an idle connection.
         (Kind::TimedOut, Some(408)) => (
             kind_name(kind),
-            "If the server ends idle connections so, keep-alive=false opens one for each request. \
-             Otherwise lower the load.",
+            "If the server ends idle connections with this status, keep-alive=false opens a \
+             connection for each request. Otherwise lower the load.",
         ),
         (Kind::Request, _) if is_about_context(words) => (
             kind_name(kind),
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_timeout_of_a_client_that_sends_nothing_is_no_limit_of_this_one() {
+    fn status_408_may_come_from_an_idle_connection() {
         let advice = |status: u16| {
             let words = Trouble::of_status(Kind::TimedOut, status, "").words;
             explained(Kind::TimedOut, &words).1

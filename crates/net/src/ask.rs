@@ -207,8 +207,8 @@ impl ServerQuery<'_> {
         self.exchange_until_complete(request, None)
     }
 
-    /// Returns the answer, whatever its status. When `reader` finds it complete, the end of its body is not awaited
-    /// for longer than a run does.
+    /// Returns the answer, whatever its status. Once `reader` finds it complete, this waits for the end of its body
+    /// no longer than a run does.
     ///
     /// # Errors
     /// No answer in time.
@@ -404,8 +404,8 @@ impl ServerQuery<'_> {
 /// Reader of an answer, with the decompressor of its body.
 type Reading<'a> = (&'a mut dyn Reader, Option<Decoder>);
 
-/// Returns a body and its trailers. When the answer has declared itself complete, the end of the body is not
-/// awaited for longer than a run does.
+/// Returns a body and its trailers. Once the answer has declared itself complete, this waits for the end of the
+/// body no longer than a run does.
 async fn read_body(
     body: Incoming,
     mut reading: Option<Reading<'_>>,

@@ -85,7 +85,7 @@ impl DialState {
 }
 
 /// End of the message about a connection for which the process, or the whole system, has no descriptor left.
-pub const NO_DESCRIPTOR: &str = "; the client may open no further files (ulimit -n)";
+pub const NO_DESCRIPTOR: &str = "; the client cannot open more files (ulimit -n)";
 
 /// Returns the trouble of a connection that could not be made.
 pub(super) fn not_reached(endpoint: &Endpoint, error: &io::Error) -> Trouble {

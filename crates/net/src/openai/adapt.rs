@@ -41,8 +41,8 @@ const MOST_REQUESTS: u64 = 5;
 
 /// Sends the request of the first sample, limited to one token, and adapts endpoint and settings: a
 /// redirection is followed once, and members that the server rejects are replaced, also if the status of the
-/// rejection is success. If the server rejects so low a limit, that of the run is sent. If it rejects that prompt,
-/// such as one that is too long, the request of another one shows whether it rejects all.
+/// rejection is success. If the server rejects so low a limit, the next request has the limit of the run. If it
+/// rejects the prompt, such as one that is too long, the request of another one shows whether it rejects all.
 ///
 /// # Errors
 /// A redirection that cannot be followed: to another path of the interface, to another origin, to itself,
@@ -134,8 +134,8 @@ fn rejection(answer: &HttpAnswer) -> String {
     std::iter::once(answer.words()).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
-/// Returns whether a server rejects a request because its limit of output tokens is too low, as those of models
-/// that think first do, or lower than what another member of the request demands, such as a tool or a form.
+/// Returns whether a server rejects a request because its limit of output tokens is too low: for a model that
+/// thinks first, or for what another member of the request demands, such as a tool or a form.
 fn is_limit_too_low(words: &str) -> bool {
     const LIMITS: [&str; 4] =
         ["max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens"];
@@ -266,14 +266,14 @@ impl AdaptedServer {
         Ok(())
     }
 
-    /// Replaces the member that a server's error names, or a limit that is too low. Returns whether it has replaced
-    /// something.
+    /// Replaces the member that a server's error names, or a limit that is too low; returns false if there is
+    /// nothing to replace.
     fn replace_rejected(&mut self, words: &str) -> bool {
         if self.is_short && is_limit_too_low(words) {
             self.is_short = false;
             self.remarks.push(
-                "The server rejects a limit of one token; the request before the run had that of the \
-                 run."
+                "The server rejects a very low limit of output tokens; the request before the run \
+                 had the limit of the run."
                     .into(),
             );
             return true;

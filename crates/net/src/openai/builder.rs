@@ -571,6 +571,13 @@ mod tests {
     }
 
     #[test]
+    fn a_reply_holds_details_of_thoughts() {
+        let details = serde_json::json!([{"type": "reasoning.encrypted", "data": "A"}]);
+        let reply = reply(&[serde_json::json!({"reasoning_details": details})]);
+        assert_eq!(serde_json::json!(reply.details), details);
+    }
+
+    #[test]
     fn a_call_of_a_reply_keeps_what_the_server_wants_back() {
         let extra = serde_json::json!({"google": {"thought_signature": "AA"}});
         let function = serde_json::json!({"name": "f", "arguments": "{}"});

@@ -34,7 +34,7 @@ fn is_kind(kind: &[u8], name: &str) -> bool {
 /// field or a comment, perhaps behind a byte order mark and line ends.
 pub(super) fn form_of(begin: &[u8], claims_stream: bool) -> Option<Form> {
     const FIELDS: [&[u8]; 6] = [b"data:", b"error:", b"event:", b"id:", b"retry:", b":"];
-    if begin.len() < MARK.len() && MARK.starts_with(begin) || begin == &GZIP[..1] {
+    if begin.len() < MARK.len() && MARK.starts_with(begin) || *begin == GZIP[..1] {
         return None;
     }
     if begin.starts_with(&GZIP) {

@@ -5,8 +5,9 @@ use dyno_net::openai::{Api, LimitMember};
 use super::SpecKeys;
 use crate::failure::Failure;
 
-/// Rejects keys of answers of text for other interfaces, and a member that one key sets and another one removes or sets as well: the measured requests
-/// would differ from what one of the two states.
+/// Rejects keys of answers of text for other interfaces, models that requests do not name, and a member that one
+/// key sets and another one removes or sets as well: the measured requests would differ from what one of the two
+/// states.
 ///
 /// # Errors
 /// The first such member, with both keys.

@@ -339,12 +339,11 @@ fn unusable(trouble: Trouble) -> Failure {
     if is_encrypted { failure.hint("write https:// in the URL of the server") } else { failure }
 }
 
-/// Returns the failure of a server that did not answer a request for one token within `limit`; `None` if that is
-/// shorter than [`REQUEST`], so that the run, whose limit it is, shows the silence.
+/// Returns the failure of a server that did not answer the request before the run within `limit`; `None` if the
+/// user set a limit shorter than [`REQUEST`], because the run has that limit too and shows the silence.
 fn silent(trouble: &Trouble, limit: Duration) -> Option<Failure> {
-    let problem = || format!("no answer to a request for one token before the run: {trouble}");
     (limit >= REQUEST).then(|| {
-        Failure::server(trouble.kind, problem())
+        Failure::server(trouble.kind, format!("the request before the run failed: {trouble}"))
             .hint("timeout=TIME behind the URL raises the limit; or check the server's log")
             .hint("dyno run --fail-fast off measures the server all the same")
     })

@@ -1,4 +1,4 @@
-//! Details of thoughts in the reply of an answer, as OpenRouter sends them and wants them back.
+//! Details of thoughts in the reply of an answer, as OpenRouter sends and expects them.
 //!
 //! Source: its documentation ("Reasoning Tokens", `reasoning_details`).
 
